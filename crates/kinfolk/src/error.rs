@@ -1,0 +1,107 @@
+//! The one error type: a kind to act on, and a message that says where, what was found,
+//! what was wanted, and what to do.
+
+use std::fmt;
+
+/// What went wrong, for code that has to react to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A setting of the experiment or the command line is at fault.
+    Settings,
+    /// A dataset or a table is missing or malformed.
+    Data,
+    /// Two things that must have the same shape do not.
+    Shape,
+    /// Training left the finite numbers.
+    Diverged,
+    /// A client answered something unusable, or not at all.
+    Client,
+    /// The federation broke its protocol.
+    Federation,
+    /// A file could not be read or written.
+    Io,
+    /// The work or the option is not known here.
+    Unsupported,
+    /// The user asked to stop.
+    Stopped,
+}
+
+impl ErrorKind {
+    /// Whether the input is to blame (exit code 2) rather than the run (exit code 1).
+    pub fn is_input(self) -> bool {
+        matches!(self, Self::Settings | Self::Data | Self::Io | Self::Unsupported)
+    }
+}
+
+/// An error with its kind, the place it belongs to, and an optional hint.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+    hint: Option<String>,
+}
+
+/// What every fallible function of the library returns.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// An error of this kind with this message.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), hint: None }
+    }
+
+    /// A fault in a setting.
+    pub fn settings(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Settings, message)
+    }
+
+    /// A fault in a dataset.
+    pub fn data(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Data, message)
+    }
+
+    /// A file operation that failed, with the path it failed on.
+    pub fn io(doing: &str, path: impl AsRef<std::path::Path>, error: std::io::Error) -> Self {
+        Self::new(ErrorKind::Io, format!("{doing} {}: {error}", path.as_ref().display()))
+    }
+
+    /// Adds what the user can do about it, on a line of its own.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Puts the place where it happened in front of the message.
+    pub fn at(mut self, place: impl fmt::Display) -> Self {
+        self.message = format!("{place}: {}", self.message);
+        self
+    }
+
+    /// The kind.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// Several faults as one error, each on its own line.
+    pub fn all(faults: Vec<Error>) -> Self {
+        if let [only] = faults.as_slice() {
+            return only.clone();
+        }
+        let kind = faults.first().map_or(ErrorKind::Settings, Error::kind);
+        let lines: Vec<String> = faults.iter().map(|fault| format!("- {fault}")).collect();
+        Self::new(kind, format!("{} faults\n{}", faults.len(), lines.join("\n")))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        match &self.hint {
+            Some(hint) => write!(f, "\n  hint: {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,10 @@
+//! Kinfolk finds which clients of a federation are kin and trains a model for every family.
+#![doc = ""]
+
+pub mod data;
+pub mod error;
+pub mod report;
+pub mod rng;
+pub mod settings;
+
+pub use error::{Error, ErrorKind, Result};

@@ -1,0 +1,166 @@
+//! From records to files people read: json, csv, tables and one html page.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// One line of rounds.csv: what one phase of one round did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RoundRecord {
+    /// The method's label.
+    pub label: String,
+    /// The seed of this repeat.
+    pub seed: u64,
+    /// The round, from 1; 0 is what happened before the first.
+    pub round: usize,
+    /// `start`, `train` or `evaluate`.
+    pub phase: String,
+    /// Mean training loss of the clients that answered, before the step.
+    pub loss: Option<f64>,
+    /// The metric's mean over clients, on evaluation rows.
+    pub metric: Option<f64>,
+    /// The same on unseen clients.
+    pub unseen_metric: Option<f64>,
+    /// How many clients changed cluster.
+    pub switched: Option<usize>,
+    /// Clients in every cluster.
+    pub sizes: Vec<usize>,
+    /// Payload sent to clients in this phase.
+    pub bytes_down: u64,
+    /// Payload sent by clients in this phase.
+    pub bytes_up: u64,
+    /// Seconds since the method began, evaluation left out.
+    pub seconds: f64,
+}
+
+/// One line of clients.csv: how one client ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ClientRecord {
+    /// The method's label.
+    pub label: String,
+    /// The seed of this repeat.
+    pub seed: u64,
+    /// The client's id.
+    pub client: String,
+    /// The cluster it was planted in.
+    pub true_cluster: Option<usize>,
+    /// The cluster the method put it in.
+    pub cluster: Option<usize>,
+    /// Its training rows.
+    pub samples: usize,
+    /// Loss gap between the best and the second best model.
+    pub margin: Option<f64>,
+    /// Its metric on its own held-out rows.
+    pub metric: Option<f64>,
+}
+
+/// A metric over many clients.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MetricSummary {
+    /// accuracy, mse or nll.
+    pub name: String,
+    /// Average over clients.
+    pub mean: f64,
+    /// Average over rows.
+    pub pooled: f64,
+    /// Mean of the worst tenth of the clients.
+    pub worst_decile: f64,
+    /// Average over the clients of every cluster, `None` where a cluster is empty.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub per_cluster: Vec<Option<f64>>,
+}
+
+/// How one method ended on one seed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RepeatSummary {
+    /// The seed.
+    pub seed: u64,
+    /// `done`, `not-converged`, `diverged` or `failed`.
+    pub status: String,
+    /// Why, where it is not `done`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reason: Option<String>,
+    /// Rounds run.
+    pub rounds: usize,
+    /// Clusters with at least one client.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub clusters: Option<usize>,
+    /// On the clients that took part.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub metric: Option<MetricSummary>,
+    /// On clients met only after training.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub unseen: Option<MetricSummary>,
+    /// Share of clients outside the best matching of clusters to true clusters.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub misclustering: Option<f64>,
+    /// Adjusted Rand index against the truth.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub ari: Option<f64>,
+    /// Mean distance of the models to the true parameters under the best matching.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub parameter_error: Option<f64>,
+    /// Payload to clients over all training rounds.
+    pub bytes_down: u64,
+    /// Payload from clients over all training rounds.
+    pub bytes_up: u64,
+    /// Whole models sent to clients.
+    pub models_down: u64,
+    /// Whole models or gradients sent by clients.
+    pub models_up: u64,
+    /// Seconds in training rounds.
+    pub seconds: f64,
+    /// Things a reader must know: empty clusters, missing answers, settled starts.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub notes: Vec<String>,
+    /// What a method adds of its own.
+    #[serde(flatten)]
+    pub extra: BTreeMap<String, serde_json::Value>,
+}
+
+/// One method over all seeds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MethodSummary {
+    /// Its label in this run.
+    pub label: String,
+    /// Its registered name.
+    pub name: String,
+    /// Every setting, defaults filled in.
+    pub settings: serde_json::Value,
+    /// The worst status of its repeats.
+    pub status: String,
+    /// One entry a seed.
+    pub repeats: Vec<RepeatSummary>,
+    /// Means over the repeats of every numeric field.
+    pub mean: serde_json::Value,
+    /// Standard deviations (n − 1); absent for one repeat.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub sd: Option<serde_json::Value>,
+}
+
+/// summary.json.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Version of this layout.
+    pub schema: u32,
+    /// The experiment's name.
+    pub name: String,
+    /// The first seed.
+    pub seed: u64,
+    /// The version of Kinfolk that wrote it.
+    pub version: String,
+    /// What the data was: clients, samples, true_clusters and so on.
+    pub data: serde_json::Value,
+    /// Every method.
+    pub methods: Vec<MethodSummary>,
+}
+
+/// Everything a report shows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// summary.json.
+    pub summary: Summary,
+    /// rounds.csv.
+    pub rounds: Vec<RoundRecord>,
+    /// clients.csv.
+    pub clients: Vec<ClientRecord>,
+}
