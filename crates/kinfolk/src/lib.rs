@@ -1,8 +1,12 @@
 //! Kinfolk finds which clients of a federation are kin and trains a model for every family.
-#![doc = ""]
 
 pub mod data;
 pub mod error;
+pub mod federation;
+pub mod linalg;
+pub mod methods;
+pub mod modelfile;
+pub mod models;
 pub mod report;
 pub mod rng;
 pub mod settings;

@@ -1,0 +1,205 @@
+//! Honest scores: every client with the model it was given, on its own held-out rows.
+//!
+//! Clients that took part are assigned on their training rows. Unseen clients choose by the smallest loss.
+//! Scoring goes through the federation like everything else, in a phase of its own that costs a method nothing.
+
+use crate::clustering::quality::{adjusted_rand_index, assign, misclustering};
+use crate::data::Population;
+use crate::error::Result;
+use crate::federation::{Ask, Federation, Gather, Order, OrderAnswers, Params, Phase, Portion, Recipients, Split, Subject, Work};
+use crate::linalg::distance;
+use crate::methods::{Outcome, Serving};
+use crate::models::Metric;
+use crate::report::summary::ClientScore;
+use crate::report::MetricSummary;
+use std::collections::BTreeMap;
+
+/// How the clients of a federation fare.
+#[derive(Debug, Clone, Default)]
+pub struct Evaluation {
+    /// One entry a client.
+    pub clients: Vec<Served>,
+    /// Over the clients.
+    pub metric: Option<MetricSummary>,
+}
+
+/// How one client fares.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Served {
+    /// Which model serves it.
+    pub cluster: Option<usize>,
+    /// Loss of the best other model minus the loss of its own, on the rows that assign it.
+    pub margin: Option<f64>,
+    /// Its metric on held-out rows.
+    pub score: Option<ClientScore>,
+}
+
+/// Scores the clients that took part.
+pub fn seen(outcome: &Outcome, federation: &mut dyn Federation, metric: Metric, assign_on: Split) -> Result<Evaluation> {
+    let count = federation.clients().len();
+    let everything: Vec<usize> = (0..outcome.models.len()).collect();
+    let mut orders = Vec::new();
+    match &outcome.serving {
+        Serving::Choose => orders.push(score(Recipients::All, Subject::Models(everything), assign_on)),
+        Serving::Given(given) => {
+            for cluster in everything.iter().copied() {
+                let members = (0..count as u32).filter(|&client| given[client as usize] == cluster).collect();
+                orders.push(score(Recipients::list(members), Subject::Models(vec![cluster]), assign_on));
+            }
+            orders.push(Order { to: Recipients::All, work: Work::Losses { of: everything, on: Portion::All } });
+        }
+        Serving::Own(stamps) => {
+            let mut ages: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+            for (client, &stamp) in (0u32..).zip(stamps).filter(|(_, stamp)| **stamp > 0) {
+                ages.entry(stamp).or_default().push(client);
+            }
+            orders.extend(ages.into_iter().map(|(stamp, clients)| {
+                score(Recipients::list(clients), Subject::Own { stamp }, assign_on)
+            }));
+        }
+    }
+    let ask = Ask { phase: Phase::Evaluate, models: outcome.models.clone(), orders, gather: Gather::Each };
+    let answers = federation.ask(&ask)?;
+    let mut clients = vec![Served::default(); count];
+    for (order, answer) in ask.orders.iter().zip(&answers.orders) {
+        match (&order.work, &outcome.serving) {
+            (Work::Losses { .. }, Serving::Given(given)) => {
+                for (place, &client) in answer.clients.iter().enumerate() {
+                    let own = given[client as usize];
+                    clients[client as usize].margin = margin(losses(answer, place), own);
+                    clients[client as usize].cluster = Some(own);
+                }
+            }
+            _ => take_scores(answer, metric, outcome, &mut clients),
+        }
+    }
+    Ok(summarise(clients, metric, outcome))
+}
+
+/// Scores clients met only after training. `None` when the method has no model for them.
+pub fn unseen(
+    outcome: &Outcome,
+    federation: &mut dyn Federation,
+    metric: Metric,
+    assign_on: Split,
+) -> Result<Option<Evaluation>> {
+    if outcome.models.is_empty() {
+        return Ok(None);
+    }
+    let subject = Subject::Models((0..outcome.models.len()).collect());
+    let answers = federation.ask(&Ask {
+        phase: Phase::Evaluate,
+        models: outcome.models.clone(),
+        orders: vec![score(Recipients::All, subject, assign_on)],
+        gather: Gather::Each,
+    })?;
+    let mut clients = vec![Served::default(); federation.clients().len()];
+    take_scores(&answers.orders[0], metric, outcome, &mut clients);
+    Ok(Some(summarise(clients, metric, outcome)))
+}
+
+fn score(to: Recipients, with: Subject, assign_on: Split) -> Order {
+    Order { to, work: Work::Score { with, assign_on } }
+}
+
+fn losses(answer: &OrderAnswers, place: usize) -> &[f64] {
+    let each = answer.losses_each();
+    &answer.losses[place * each..(place + 1) * each]
+}
+
+fn margin(losses: &[f64], own: usize) -> Option<f64> {
+    let other = losses.iter().enumerate().filter(|(model, _)| *model != own).map(|(_, &loss)| loss).reduce(f64::min)?;
+    let margin = other - losses[own];
+    margin.is_finite().then_some(margin)
+}
+
+fn take_scores(answer: &OrderAnswers, metric: Metric, outcome: &Outcome, clients: &mut [Served]) {
+    for (place, (&client, score)) in answer.clients.iter().zip(&answer.scores).enumerate() {
+        let served = &mut clients[client as usize];
+        let choice = answer.choices[place] as usize;
+        if outcome.clustered && outcome.serving == Serving::Choose {
+            served.cluster = Some(choice);
+            served.margin = margin(losses(answer, place), choice);
+        }
+        served.score = (score.rows > 0).then(|| ClientScore {
+            sum: metric.sum(score),
+            rows: score.rows as usize,
+            cluster: served.cluster,
+        });
+    }
+}
+
+fn summarise(mut clients: Vec<Served>, metric: Metric, outcome: &Outcome) -> Evaluation {
+    for served in &mut clients {
+        if let Some(score) = &mut served.score {
+            score.cluster = served.cluster;
+        }
+    }
+    let scores: Vec<ClientScore> = clients.iter().filter_map(|served| served.score).collect();
+    let clusters = if outcome.clustered { outcome.models.len() } else { 0 };
+    Evaluation { metric: MetricSummary::of(metric.name(), &scores, clusters), clients }
+}
+
+/// How the clusters found compare with those planted.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct AgainstTruth {
+    /// Share of clients outside the best matching.
+    pub misclustering: Option<f64>,
+    /// Adjusted Rand index.
+    pub ari: Option<f64>,
+    /// Mean distance to the true parameters under the best matching.
+    pub parameter_error: Option<f64>,
+    /// More about the parameters, by name.
+    pub extra: BTreeMap<String, f64>,
+}
+
+/// Compares an outcome with what was planted.
+pub fn against_truth(outcome: &Outcome, evaluation: &Evaluation, population: &Population) -> AgainstTruth {
+    let mut result = AgainstTruth::default();
+    let truth: Option<Vec<usize>> = population.clients.iter().map(|client| client.truth).collect();
+    let found: Option<Vec<usize>> = evaluation.clients.iter().map(|served| served.cluster).collect();
+    if let (Some(truth), Some(found), true) = (truth, found, outcome.clustered) {
+        result.misclustering = Some(misclustering(&found, &truth));
+        result.ari = Some(adjusted_rand_index(&found, &truth));
+    }
+    let planted = &population.true_parameters;
+    let comparable = |models: &[Params]| {
+        !planted.is_empty() && models.len() == planted.len() && models.iter().zip(planted).all(|(m, p)| m.len() == p.len())
+    };
+    if comparable(&outcome.models) {
+        result.parameter_error = Some(matched_distance(&outcome.models, planted));
+        result.extra.insert("parameter_error_nearest".into(), nearest_distance(&outcome.models, planted));
+    }
+    let candidates = || outcome.candidates.iter().filter(|models| comparable(models));
+    if candidates().next().is_some() {
+        let best = |error: &dyn Fn(&[Params], &[Vec<f64>]) -> f64| {
+            candidates().map(|models| error(models, planted)).filter(|e| e.is_finite()).fold(f64::INFINITY, f64::min)
+        };
+        for (name, error) in [
+            ("parameter_error_best", best(&matched_distance)),
+            ("parameter_error_nearest_best", best(&nearest_distance)),
+        ] {
+            if error.is_finite() {
+                result.extra.insert(name.into(), error);
+            }
+        }
+    }
+    result
+}
+
+/// (1/k) Σ_j ‖θ̂_j − θ*_π(j)‖ under the best one-to-one matching π.
+pub fn matched_distance(models: &[Params], planted: &[Vec<f64>]) -> f64 {
+    let count = models.len();
+    let cost: Vec<f64> = models.iter().flat_map(|model| planted.iter().map(|truth| distance(model, truth))).collect();
+    if cost.iter().any(|cost| !cost.is_finite()) {
+        return f64::INFINITY;
+    }
+    let matching = assign(&cost, count, count);
+    matching.iter().enumerate().filter_map(|(row, column)| Some(cost[row * count + (*column)?])).sum::<f64>() / count as f64
+}
+
+/// (1/k) Σ_j min_j' ‖θ̂_j − θ*_j'‖, where two models may sit on one truth.
+pub fn nearest_distance(models: &[Params], planted: &[Vec<f64>]) -> f64 {
+    let nearest = |model: &Params| planted.iter().map(|truth| distance(model, truth)).fold(f64::INFINITY, f64::min);
+    models.iter().map(nearest).sum::<f64>() / models.len() as f64
+}

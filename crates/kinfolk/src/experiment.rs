@@ -1,0 +1,314 @@
+//! The experiment file: TOML in, checked settings out, every fault reported at once.
+
+use crate::data::{self, Source};
+use crate::error::{Error, Result};
+use crate::federation::{Split, faults};
+use crate::methods::{self, MethodKind};
+use crate::models::{self, ModelKind};
+use crate::settings::{self, Default, Kind, Setting, Settings, nearest};
+use toml::{Table, Value};
+
+/// The keys at the top of the file.
+pub const SETTINGS: &[Setting] = &[
+    Setting::new("name", Kind::Text, Default::Is("\"experiment\""), "what this is called; the run folder is named after it"),
+    Setting::new("seed", Kind::Integer(0, i64::MAX), Default::Is("0"), "the first seed"),
+    Setting::new("repeat", Kind::Integer(1, 1 << 20), Default::Is("1"), "how many seeds, counting up from the first"),
+    Setting::new("evaluate_every", Kind::Integer(1, i64::MAX), Default::Is("10"), "rounds between evaluations; the last round is always evaluated"),
+    Setting::new(
+        "metric",
+        Kind::OneOf(&["auto", "accuracy", "mse", "nll"]),
+        Default::Is("\"auto\""),
+        "what clients are scored by; auto is accuracy for classes and mse for numbers",
+    ),
+    Setting::new(
+        "assign_on",
+        Kind::OneOf(&["train", "test"]),
+        Default::Is("\"train\""),
+        "the rows by which an evaluated client finds its cluster; test is only for papers that do so",
+    ),
+    Setting::new(
+        "save_models",
+        Kind::OneOf(&["all", "clusters", "none"]),
+        Default::Is("\"all\""),
+        "which models are written: all, only those of clusters (not of single clients), or none",
+    ),
+];
+
+const SECTIONS: [&str; 4] = ["data", "model", "method", "faults"];
+
+/// A checked experiment with every default filled in.
+#[derive(Clone)]
+pub struct Experiment {
+    /// The keys at the top.
+    pub settings: Settings,
+    /// Where the data comes from.
+    pub source: &'static Source,
+    /// `[data]`.
+    pub data: Settings,
+    /// What is trained.
+    pub model_kind: &'static ModelKind,
+    /// `[model]`.
+    pub model: Settings,
+    /// `[[method]]`.
+    pub methods: Vec<MethodEntry>,
+    /// `[faults]`.
+    pub faults: Settings,
+}
+
+/// One `[[method]]`.
+#[derive(Clone)]
+pub struct MethodEntry {
+    /// Unique in the experiment; used in all files.
+    pub label: String,
+    /// Which method.
+    pub kind: &'static MethodKind,
+    /// Its settings.
+    pub settings: Settings,
+}
+
+/// A setting given on the command line: a dotted path and a value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Override {
+    path: Vec<String>,
+    value: Value,
+}
+
+impl Override {
+    /// Reads `method.ifca.step=0.05`. A value that is not TOML is taken as text.
+    pub fn parse(text: &str) -> Result<Self> {
+        let (path, value) = text.split_once('=').ok_or_else(|| {
+            Error::settings(format!("--set {text}: want a setting and its value")).hint("such as --set method.ifca.step=0.05")
+        })?;
+        let value = toml::from_str::<Table>(&format!("value = {value}"))
+            .ok()
+            .and_then(|mut table| table.remove("value"))
+            .unwrap_or_else(|| Value::String(value.to_string()));
+        Ok(Self { path: path.split('.').map(|key| key.trim().to_string()).collect(), value })
+    }
+
+    /// Sets a key at the top.
+    pub fn top(key: &str, value: impl Into<Value>) -> Self {
+        Self { path: vec![key.to_string()], value: value.into() }
+    }
+}
+
+impl Experiment {
+    /// Reads and checks an experiment. `place` names the file in messages.
+    pub fn parse(place: &str, text: &str, overrides: &[Override]) -> Result<Self> {
+        let mut file: Table = toml::from_str(text).map_err(|error| {
+            Error::settings(format!("{place}: not a TOML file\n{}", error.to_string().trim_end()))
+                .hint("see `kinfolk run quickstart --show` for an example")
+        })?;
+        let mut faults = Vec::new();
+        let labels = label_methods(&mut file, &mut faults);
+        for change in overrides {
+            apply(&mut file, change, &labels, &mut faults);
+        }
+
+        let data = section(&mut file, "data", &mut faults);
+        let model = section(&mut file, "model", &mut faults);
+        let faulty = section(&mut file, "faults", &mut faults);
+        let entries = match file.remove("method") {
+            Some(Value::Array(entries)) => entries,
+            _ => Vec::new(),
+        };
+        for key in file.keys().filter(|key| !SETTINGS.iter().any(|setting| setting.name == *key)) {
+            let known = SETTINGS.iter().map(|setting| setting.name).chain(SECTIONS);
+            faults.push(settings::unknown(place, key, known));
+        }
+        file.retain(|key, _| SETTINGS.iter().any(|setting| setting.name == key));
+        let settings = Settings::check(place, SETTINGS, file, &mut faults);
+
+        let (source, data) = registered(
+            ("data", "source"),
+            data,
+            &data::SOURCES.iter().map(|source| source.name).collect::<Vec<_>>(),
+            |name| data::source(name).map(|source| (source, source.settings)),
+            &mut faults,
+        );
+        let (model_kind, model) = registered(
+            ("model", "kind"),
+            model,
+            &models::MODELS.iter().map(|kind| kind.name).collect::<Vec<_>>(),
+            |name| models::kind(name).ok().map(|kind| (kind, kind.settings)),
+            &mut faults,
+        );
+        if entries.is_empty() {
+            faults.push(Error::settings(format!("{place}: no [[method]], want at least one"))
+                .hint("add [[method]] and name = \"ifca\"; `kinfolk list methods` shows all"));
+        }
+        let mut methods = Vec::new();
+        for (entry, label) in entries.into_iter().zip(&labels) {
+            let Value::Table(mut entry) = entry else { continue };
+            entry.remove("label");
+            let place = format!("method.{label}");
+            let (kind, settings) = registered(
+                (&place, "name"),
+                entry,
+                &methods::METHODS.iter().map(|kind| kind.name).collect::<Vec<_>>(),
+                |name| methods::kind(name).ok().map(|kind| (kind, kind.settings)),
+                &mut faults,
+            );
+            if let (Some(kind), Some(settings)) = (kind, settings) {
+                if faults.is_empty() {
+                    (kind.check)(&place, &settings, &mut faults);
+                }
+                methods.push(MethodEntry { label: label.clone(), kind, settings });
+            }
+        }
+        let misbehaving = Settings::check("faults", faults::SETTINGS, faulty, &mut faults);
+        settings::finish(faults)?;
+        match (source, data, model_kind, model) {
+            (Some(source), Some(data), Some(model_kind), Some(model)) => {
+                Ok(Self { settings, source, data, model_kind, model, methods, faults: misbehaving })
+            }
+            _ => Err(Error::settings(format!("{place}: incomplete"))),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.settings.text("name")
+    }
+
+    /// The seeds it runs.
+    pub fn seeds(&self) -> std::ops::Range<u64> {
+        let first = self.settings.integer("seed") as u64;
+        first..first + self.settings.integer("repeat") as u64
+    }
+
+    /// The rows by which an evaluated client finds its cluster.
+    pub fn assign_on(&self) -> Split {
+        if self.settings.text("assign_on") == "test" { Split::Test } else { Split::Train }
+    }
+
+    /// The file with every default filled in.
+    pub fn to_toml(&self) -> String {
+        let mut file = self.settings.to_table();
+        let mut data = Table::from_iter([("source".to_string(), Value::from(self.source.name))]);
+        data.extend(self.data.to_table());
+        let mut model = Table::from_iter([("kind".to_string(), Value::from(self.model_kind.name))]);
+        model.extend(self.model.to_table());
+        let method = |entry: &MethodEntry| {
+            let mut table = Table::from_iter([
+                ("name".to_string(), Value::from(entry.kind.name)),
+                ("label".to_string(), Value::from(entry.label.clone())),
+            ]);
+            table.extend(entry.settings.to_table());
+            Value::Table(table)
+        };
+        file.insert("data".into(), Value::Table(data));
+        file.insert("model".into(), Value::Table(model));
+        file.insert("faults".into(), Value::Table(self.faults.to_table()));
+        file.insert("method".into(), Value::Array(self.methods.iter().map(method).collect()));
+        toml::to_string(&file).unwrap_or_default()
+    }
+}
+
+/// Gives every method its label and returns them in order.
+fn label_methods(file: &mut Table, faults: &mut Vec<Error>) -> Vec<String> {
+    let mut labels: Vec<String> = Vec::new();
+    let entries = match file.get_mut("method") {
+        Some(Value::Array(entries)) => entries,
+        Some(_) => {
+            faults.push(Error::settings("method: want [[method]] in double brackets, one for every method"));
+            return labels;
+        }
+        None => return labels,
+    };
+    for entry in entries {
+        let text = |key: &str| entry.get(key).and_then(Value::as_str).map(str::to_string);
+        let label = match (text("label"), text("name")) {
+            (Some(label), _) => {
+                if labels.contains(&label) {
+                    faults.push(Error::settings(format!("method.{label}: two methods have this label, want different ones")));
+                }
+                label
+            }
+            (None, name) => {
+                let name = name.unwrap_or_else(|| "unnamed".into());
+                let numbered = (2..).map(|number| format!("{name}-{number}"));
+                std::iter::once(name.clone()).chain(numbered).find(|label| !labels.contains(label)).unwrap_or(name)
+            }
+        };
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '+' | '.');
+        if label.is_empty() || label.starts_with('.') || !label.chars().all(plain) {
+            faults.push(Error::settings(format!("method.label: got \"{label}\", want letters, digits, '-', '_', '+' and '.'"))
+                .hint("labels become folder names"));
+        }
+        labels.push(label);
+    }
+    labels
+}
+
+fn apply(file: &mut Table, change: &Override, labels: &[String], faults: &mut Vec<Error>) {
+    let path: Vec<&str> = change.path.iter().map(String::as_str).collect();
+    let place = path.join(".");
+    match path.as_slice() {
+        ["method", label @ .., key] if !label.is_empty() => {
+            let label = label.join(".");
+            let index = labels.iter().position(|known| *known == label);
+            let entry = index.and_then(|index| file.get_mut("method")?.as_array_mut()?.get_mut(index)?.as_table_mut());
+            match entry {
+                Some(entry) => {
+                    entry.insert(key.to_string(), change.value.clone());
+                }
+                None => {
+                    let fault = Error::settings(format!("--set {place}: there is no method {label}"));
+                    faults.push(fault.hint(format!("methods here: {}", labels.join(", "))));
+                }
+            }
+        }
+        [section @ ("data" | "model" | "faults"), key] => {
+            let table = file.entry(section.to_string()).or_insert_with(|| Value::Table(Table::new()));
+            if let Value::Table(table) = table {
+                table.insert(key.to_string(), change.value.clone());
+            }
+        }
+        [key] if SETTINGS.iter().any(|setting| setting.name == *key) => {
+            file.insert(key.to_string(), change.value.clone());
+        }
+        _ => {
+            let fault = Error::settings(format!("--set {place}: unknown setting"));
+            faults.push(fault.hint("want data.KEY, model.KEY, faults.KEY, method.LABEL.KEY, or a key at the top of the file"));
+        }
+    }
+}
+
+fn section(file: &mut Table, name: &str, faults: &mut Vec<Error>) -> Table {
+    match file.remove(name) {
+        None => Table::new(),
+        Some(Value::Table(table)) => table,
+        Some(other) => {
+            faults.push(Error::settings(format!("{name}: got {other}, want a section [{name}]")));
+            Table::new()
+        }
+    }
+}
+
+/// Looks up the registered thing a section names and checks the section against its declaration.
+fn registered<T>(
+    (place, key): (&str, &str),
+    mut table: Table,
+    known: &[&'static str],
+    find: impl Fn(&str) -> Option<(T, &'static [Setting])>,
+    faults: &mut Vec<Error>,
+) -> (Option<T>, Option<Settings>) {
+    let wanted = known.join(", ");
+    let fault = match table.remove(key) {
+        Some(Value::String(name)) => match find(&name) {
+            Some((found, declared)) => return (Some(found), Some(Settings::check(place, declared, table, faults))),
+            None => {
+                let fault = Error::settings(format!("{place}.{key}: got \"{name}\", want one of {wanted}"));
+                match nearest(&name, known.iter().copied()) {
+                    Some(near) => fault.hint(format!("did you mean \"{near}\"?")),
+                    None => fault,
+                }
+            }
+        },
+        Some(other) => Error::settings(format!("{place}.{key}: got {other}, want one of {wanted}")),
+        None => Error::settings(format!("{place}.{key}: missing, want one of {wanted}")),
+    };
+    faults.push(fault);
+    (None, None)
+}

@@ -1,0 +1,254 @@
+//! The clients' side of the waist: does what an order says on a client's data.
+//!
+//! The same host stands behind every federation, in this process or at the far end of a wire.
+
+use super::wire::{Packed, Reply};
+use super::{Portion, Split, Start, Subject, Then, Work};
+use crate::data::Client;
+use crate::data::schema::{Schema, describe};
+use crate::error::{Error, ErrorKind, Result};
+use crate::models::{Job, Model, Seat, Worker, first_smallest};
+use crate::rng::Key;
+use serde::{Deserialize, Serialize};
+use std::any::Any;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Clients with their data, and what they keep between asks.
+pub struct Host {
+    clients: Vec<Client>,
+    model: Option<Arc<dyn Model>>,
+    memories: Vec<Memory>,
+    may_prepare: bool,
+}
+
+/// What is remembered of one client.
+#[derive(Default)]
+struct Memory {
+    prepared: OnceLock<Box<dyn Any + Send + Sync>>,
+    notes: Mutex<Notes>,
+}
+
+#[derive(Default)]
+struct Notes {
+    /// Last time's choice per order: where a choice looks first. Never changes an answer.
+    hints: Vec<u32>,
+    state: Option<State>,
+}
+
+/// A client's own model, stamped with the ask that wrote it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// The ask that wrote it.
+    pub stamp: u64,
+    /// The model.
+    pub model: Packed,
+    /// The loss that was answered then, to answer again if the order is repeated.
+    loss: f64,
+}
+
+/// A training order in the one form workers know.
+pub(super) struct Task {
+    pub(super) among: Vec<usize>,
+    pub(super) on: Portion,
+    pub(super) then: Then,
+}
+
+impl Task {
+    /// `None` for work that is not about choosing, training or gradients of the ask's models.
+    pub(super) fn of(work: &Work) -> Option<Task> {
+        match work {
+            Work::Choose { among, on, then } => Some(Task { among: among.clone(), on: *on, then: then.clone() }),
+            Work::Gradient { of, sample } => {
+                Some(Task { among: vec![*of], on: Portion::All, then: Then::Gradient(sample.clone()) })
+            }
+            Work::Train { from: Start::Model(model), plan, keep: false } => {
+                Some(Task { among: vec![*model], on: Portion::All, then: Then::Train(plan.clone()) })
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn job(&self, slots: usize) -> Job<'_> {
+        Job { among: &self.among, on: self.on, then: &self.then, slots }
+    }
+}
+
+impl Host {
+    /// A host of these clients.
+    pub fn new(clients: Vec<Client>) -> Self {
+        let memories = clients.iter().map(|_| Memory::default()).collect();
+        Self { clients, model: None, memories, may_prepare: true }
+    }
+
+    /// The clients.
+    pub fn clients(&self) -> &[Client] {
+        &self.clients
+    }
+
+    /// Gives the clients a model to work with, after checking that it fits their rows.
+    pub fn set_model(&mut self, model: Arc<dyn Model>) -> Result<()> {
+        const ROOM_FOR_PREPARED: usize = 1 << 30;
+        self.clients.iter().try_for_each(|client| model.check(client))?;
+        // Prepared matrices are rows × rows.
+        let wanted: usize = self.clients.iter().map(|client| client.train.len().pow(2)).sum();
+        self.may_prepare = wanted * (model.precision().width() as usize) < ROOM_FOR_PREPARED;
+        self.model = Some(model);
+        Ok(())
+    }
+
+    /// The model, once there is one.
+    pub fn model(&self) -> Result<&Arc<dyn Model>> {
+        self.model.as_ref().ok_or_else(|| Error::new(ErrorKind::Federation, "the clients have no model yet"))
+    }
+
+    pub(super) fn seat(&self, client: u32) -> Seat<'_> {
+        let index = client as usize;
+        Seat { client: &self.clients[index], prepared: &self.memories[index].prepared, may_prepare: self.may_prepare }
+    }
+
+    fn notes(&self, client: u32) -> std::sync::MutexGuard<'_, Notes> {
+        self.memories[client as usize].notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn hint(&self, client: u32, order: usize) -> u32 {
+        self.notes(client).hints.get(order).copied().unwrap_or(0)
+    }
+
+    pub(super) fn set_hint(&self, client: u32, order: usize, hint: u32) {
+        let mut notes = self.notes(client);
+        if notes.hints.len() <= order {
+            notes.hints.resize(order + 1, 0);
+        }
+        notes.hints[order] = hint;
+    }
+
+    /// Encodes a client's table by a schema.
+    pub(super) fn adopt(&mut self, client: u32, schema: &Schema) -> Result<()> {
+        let client = &mut self.clients[client as usize];
+        let at = |error: Error| error.at(format!("client {}", client.id));
+        client.train = schema.encode(&client.train).map_err(at)?;
+        client.test = schema.encode(&client.test).map_err(at)?;
+        Ok(())
+    }
+
+    /// What a client says of its data; needs no model.
+    pub(super) fn describe(&self, client: u32, moments: bool) -> Reply {
+        let client = &self.clients[client as usize];
+        Reply {
+            rows: client.train.len() as u32,
+            description: Some(describe(client, moments)),
+            ..Reply::default()
+        }
+    }
+
+    /// Does one order's work for one client. `worker` holds the ask's models.
+    pub(super) fn answer(&self, worker: &mut dyn Worker, stamp: u64, order: usize, work: &Work, client: u32) -> Result<Reply> {
+        let seat = self.seat(client);
+        let rows = seat.client.train.len() as u32;
+        if let Some(task) = Task::of(work) {
+            return Ok(self.answer_task(worker, order, &task, client));
+        }
+        match work {
+            Work::Losses { of, on } => {
+                let shard = seat.rows(*on);
+                let losses = of.iter().map(|&model| worker.loss(model, &shard)).collect();
+                Ok(Reply { rows, losses, ..Reply::default() })
+            }
+            Work::Minimise { ridge } => {
+                let vector = self.model()?.minimise(&seat.client.train, *ridge);
+                let vector = vector.map_err(|error| error.at(format!("client {}", seat.client.id)))?;
+                let own = worker.load(&vector);
+                let losses = vec![worker.loss(own, &seat.client.train)];
+                Ok(Reply { rows, losses, vector: Some(vector), ..Reply::default() })
+            }
+            Work::Train { from, plan, keep } => {
+                if let Some(state) = &self.notes(client).state
+                    && *keep
+                    && state.stamp == stamp
+                {
+                    // This order has been carried out; its answer got lost on the way.
+                    return Ok(Reply { rows, losses: vec![state.loss], ..Reply::default() });
+                }
+                let start = match from {
+                    Start::Own { stamp } => self.own_model(client, *stamp)?,
+                    Start::Fresh { seed } => {
+                        let key = Key::new(*seed).word("fresh").word(&seat.client.id);
+                        self.model()?.initialise(&mut key.rng())
+                    }
+                    Start::Model(_) => Vec::new(),
+                };
+                let model = match from {
+                    Start::Model(model) => *model,
+                    _ => worker.load(&start),
+                };
+                let mut vector = vec![0.0; worker.width()];
+                let loss = worker.train(model, &seat, plan, &mut vector);
+                if *keep {
+                    let model = Packed::pack(&vector, self.model()?.precision());
+                    self.notes(client).state = Some(State { stamp, model, loss });
+                }
+                Ok(Reply { rows, losses: vec![loss], vector: (!keep).then_some(vector), ..Reply::default() })
+            }
+            Work::Score { with, assign_on } => {
+                let candidates = match with {
+                    Subject::Models(models) => models.clone(),
+                    Subject::Own { stamp } => vec![worker.load(&self.own_model(client, *stamp)?)],
+                };
+                let deciding = match assign_on {
+                    Split::Train => &seat.client.train,
+                    Split::Test => &seat.client.test,
+                };
+                let losses: Vec<f64> = candidates.iter().map(|&model| worker.loss(model, deciding)).collect();
+                let choice = first_smallest(losses.iter().copied()).position;
+                let score = worker.score(candidates[choice], &seat.client.test);
+                Ok(Reply { rows, choice: Some(choice as u32), losses, score: Some(score), ..Reply::default() })
+            }
+            Work::Describe { moments } => Ok(self.describe(client, *moments)),
+            other => Err(Error::new(ErrorKind::Unsupported, format!("this host cannot do {other:?}"))),
+        }
+    }
+
+    fn answer_task(&self, worker: &mut dyn Worker, order: usize, task: &Task, client: u32) -> Reply {
+        let seat = self.seat(client);
+        let choice = worker.settle(&task.job(1), self.hint(client, order) as usize, &seat);
+        self.set_hint(client, order, choice.position as u32);
+        let model = task.among[choice.position];
+        let mut vector = vec![0.0; if task.then == Then::Nothing { 0 } else { worker.width() }];
+        let first_loss = match &task.then {
+            Then::Nothing => choice.loss,
+            Then::Gradient(sample) => worker.gradient(model, &seat, sample, &mut vector),
+            Then::Train(plan) => worker.train(model, &seat, plan, &mut vector),
+        };
+        Reply {
+            rows: seat.client.train.len() as u32,
+            choice: Some(choice.position as u32),
+            losses: vec![if task.among.len() == 1 { first_loss } else { choice.loss }],
+            vector: (task.then != Then::Nothing).then_some(vector),
+            ..Reply::default()
+        }
+    }
+
+    fn own_model(&self, client: u32, wanted: u64) -> Result<Vec<f64>> {
+        let notes = self.notes(client);
+        match &notes.state {
+            Some(state) if state.stamp == wanted => Ok(state.model.unpack()),
+            found => {
+                let id = &self.clients[client as usize].id;
+                let found = found.as_ref().map_or("none".to_string(), |state| format!("one of ask {}", state.stamp));
+                Err(Error::new(ErrorKind::Federation, format!("client {id}: own model of ask {wanted} wanted, found {found}")))
+            }
+        }
+    }
+
+    /// Every client's own model, for a checkpoint or for files.
+    pub fn states(&self) -> Vec<Option<State>> {
+        (0..self.clients.len() as u32).map(|client| self.notes(client).state.clone()).collect()
+    }
+
+    /// Puts clients' own models back.
+    pub fn restore(&self, states: Vec<Option<State>>) {
+        for (client, state) in states.into_iter().enumerate().take(self.clients.len()) {
+            self.notes(client as u32).state = state;
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! The engine in this process: blocks of clients on all cores.
+//!
+//! Blocks are a fixed function of the data, workers take them in order, and their results are folded in order,
+//! so the sums are the same for any number of threads while only a few partial sums exist at a time.
+
+use super::faults::{Fate, Faults};
+use super::gather::{Gatherer, slots, weight_of};
+use super::host::{Host, State, Task};
+use super::meter::Meter;
+use super::wire::{Packed, Reply};
+use super::{Absence, Answers, Ask, ClientInfo, Federation, Gather, Phase, Recipients, Work};
+use crate::data::Client;
+use crate::error::{Error, ErrorKind, Result};
+use crate::models::{Job, Model, Reduced, Worker};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Clients in this process.
+pub struct LocalFederation {
+    host: Host,
+    infos: Vec<ClientInfo>,
+    blocks: Vec<Range<u32>>,
+    faults: Faults,
+    meter: Meter,
+    /// Asks so far, evaluation left out: how often one looks must not change what happens.
+    asked: u64,
+    pool: Arc<rayon::ThreadPool>,
+    stop: Arc<AtomicBool>,
+    single_answers: bool,
+}
+
+/// What a checkpoint keeps of a federation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FederationState {
+    asked: u64,
+    meter: Meter,
+    states: Vec<Option<State>>,
+}
+
+/// Threads for engines to share; 0 means one for every core.
+pub fn threads(count: usize) -> Result<Arc<rayon::ThreadPool>> {
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(count)
+        .build()
+        .map(Arc::new)
+        .map_err(|error| Error::new(ErrorKind::Io, format!("threads could not be started: {error}")))
+}
+
+impl LocalFederation {
+    /// A federation of these clients.
+    pub fn new(clients: Vec<Client>, pool: Arc<rayon::ThreadPool>) -> Self {
+        let infos = clients.iter().map(|client| ClientInfo { id: client.id.clone() }).collect();
+        let blocks = blocks(&clients);
+        Self {
+            host: Host::new(clients),
+            infos,
+            blocks,
+            faults: Faults::none(),
+            meter: Meter::default(),
+            asked: 0,
+            pool,
+            stop: Arc::new(AtomicBool::new(false)),
+            single_answers: false,
+        }
+    }
+
+    /// Has some clients misbehave.
+    pub fn with_faults(mut self, faults: Faults) -> Self {
+        self.faults = faults;
+        self
+    }
+
+    /// Raising this flag ends the ask in progress with an error of kind `Stopped`.
+    pub fn with_stop(mut self, stop: Arc<AtomicBool>) -> Self {
+        self.stop = stop;
+        self
+    }
+
+    /// Sums single answers at the server instead of reducing while computing, as a federation over a wire does.
+    pub fn from_single_answers(mut self) -> Self {
+        self.single_answers = true;
+        self
+    }
+
+    /// The clients' side.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// Gives the clients their model.
+    pub fn set_model(&mut self, model: Arc<dyn Model>) -> Result<()> {
+        self.host.set_model(model)
+    }
+
+    /// For a checkpoint.
+    pub fn state(&self) -> FederationState {
+        FederationState { asked: self.asked, meter: self.meter.clone(), states: self.host.states() }
+    }
+
+    /// From a checkpoint.
+    pub fn restore(&mut self, state: FederationState) {
+        self.asked = state.asked;
+        self.meter = state.meter;
+        self.host.restore(state.states);
+    }
+
+    /// Has `work` done for every block on all threads and `fold`s the results in the order of the blocks.
+    fn in_blocks<R: Send>(
+        &self,
+        models: &[Vec<f64>],
+        work: impl Fn(&mut dyn Worker, Range<u32>) -> Result<R> + Sync,
+        fold: impl FnMut(R) + Send,
+    ) -> Result<()> {
+        let model = self.host.model()?;
+        let models: Vec<&[f64]> = models.iter().map(Vec::as_slice).collect();
+        let next = AtomicUsize::new(0);
+        let folding = Mutex::new((0, BTreeMap::new(), fold));
+        let failure: Mutex<Option<Error>> = Mutex::new(None);
+        let give_up = |error: Error| {
+            next.store(self.blocks.len(), Ordering::Relaxed);
+            failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        };
+        let run = || {
+            let mut worker = model.worker(&models);
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(block) = self.blocks.get(index) else { break };
+                if self.stop.load(Ordering::Relaxed) {
+                    give_up(Error::new(ErrorKind::Stopped, "stopped"));
+                    break;
+                }
+                match work(&mut *worker, block.clone()) {
+                    Err(error) => give_up(error),
+                    Ok(result) => {
+                        let mut guard = folding.lock().unwrap_or_else(PoisonError::into_inner);
+                        let (turn, waiting, fold) = &mut *guard;
+                        waiting.insert(index, result);
+                        while let Some(result) = waiting.remove(turn) {
+                            fold(result);
+                            *turn += 1;
+                        }
+                    }
+                }
+            }
+        };
+        self.pool.scope(|scope| (0..self.pool.current_num_threads()).for_each(|_| scope.spawn(|_| run())));
+        match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Sums without single answers: orders to the same clients are handed to the model together.
+    fn reduce(&self, ask: &Ask, models: &[Vec<f64>], present: &[bool], gatherer: &mut Gatherer) -> Result<()> {
+        let tasks: Vec<Task> = ask.orders.iter().filter_map(|order| Task::of(&order.work)).collect();
+        let jobs: Vec<Job> =
+            tasks.iter().zip(&ask.orders).map(|(task, order)| task.job(slots(ask.gather, &order.work))).collect();
+        let mut stacks: Vec<(&Recipients, Vec<usize>)> = Vec::new();
+        for (index, order) in ask.orders.iter().enumerate() {
+            match stacks.iter_mut().find(|(to, _)| **to == order.to) {
+                Some((_, orders)) => orders.push(index),
+                None => stacks.push((&order.to, vec![index])),
+            }
+        }
+        let weight = weight_of(ask.gather);
+        let work = |worker: &mut dyn Worker, block: Range<u32>| {
+            let mut results: Vec<(usize, Vec<u32>, Reduced)> = Vec::new();
+            for (to, orders) in &stacks {
+                let clients: Vec<u32> = block.clone().filter(|&c| present[c as usize] && to.contains(c)).collect();
+                if clients.is_empty() {
+                    continue;
+                }
+                let seats: Vec<_> = clients.iter().map(|&client| self.host.seat(client)).collect();
+                let stack: Vec<Job> = orders.iter().map(|&order| jobs[order]).collect();
+                let places = || clients.iter().flat_map(|&client| orders.iter().map(move |&order| (client, order)));
+                let mut hints: Vec<u32> = places().map(|(client, order)| self.host.hint(client, order)).collect();
+                let reduced = worker.reduce(&stack, &seats, &mut hints, weight);
+                places().zip(&hints).for_each(|((client, order), &hint)| self.host.set_hint(client, order, hint));
+                results.extend(orders.iter().zip(reduced).map(|(&order, reduced)| (order, clients.clone(), reduced)));
+            }
+            Ok(results)
+        };
+        self.in_blocks(models, work, |results| {
+            for (order, clients, reduced) in results {
+                let answers = gatherer.order(order);
+                answers.rows.extend(clients.iter().map(|&c| self.host.clients()[c as usize].train.len() as u32));
+                answers.clients.extend(clients);
+                answers.choices.extend(reduced.choices);
+                answers.losses.extend(reduced.losses);
+                answers.sums.iter_mut().zip(&reduced.sums).for_each(|(sum, part)| sum.merge(part));
+            }
+        })
+    }
+
+    /// Single replies, block by block, with what befalls them on the way.
+    fn collect(&self, ask: &Ask, models: &[Vec<f64>], present: &[bool], gatherer: &mut Gatherer) -> Result<()> {
+        let precision = self.host.model()?.precision();
+        let work = |worker: &mut dyn Worker, block: Range<u32>| {
+            let mut replies: Vec<(usize, u32, Reply)> = Vec::new();
+            for client in block.filter(|&client| present[client as usize]) {
+                for (index, order) in ask.orders.iter().enumerate().filter(|(_, order)| order.to.contains(client)) {
+                    let mut reply = self.host.answer(worker, self.asked, index, &order.work, client)?;
+                    if let Some(vector) = &mut reply.vector {
+                        precision.round(vector);
+                    }
+                    if ask.phase != Phase::Evaluate {
+                        let base = base_of(&order.work, reply.choice).map(|model| models[model].as_slice());
+                        self.faults.alter(self.asked, &self.infos[client as usize].id, &order.work, base, &mut reply);
+                    }
+                    replies.push((index, client, reply));
+                }
+            }
+            Ok(replies)
+        };
+        self.in_blocks(models, work, |replies| {
+            replies.into_iter().for_each(|(order, client, reply)| gatherer.take(order, client, reply));
+        })
+    }
+
+    fn describe(&self, ask: &Ask, present: &[bool], gatherer: &mut Gatherer) {
+        for client in (0..self.infos.len() as u32).filter(|&client| present[client as usize]) {
+            for (index, order) in ask.orders.iter().enumerate().filter(|(_, order)| order.to.contains(client)) {
+                if let Work::Describe { moments } = order.work {
+                    gatherer.take(index, client, self.host.describe(client, moments));
+                }
+            }
+        }
+    }
+
+    fn adopt(&mut self, ask: &Ask) -> Result<()> {
+        for order in &ask.orders {
+            if let Work::Adopt { schema } = &order.work {
+                for client in (0..self.infos.len() as u32).filter(|&client| order.to.contains(client)) {
+                    self.host.adopt(client, schema)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The model an update is measured from.
+pub(super) fn base_of(work: &Work, choice: Option<u32>) -> Option<usize> {
+    match work {
+        Work::Choose { among, then: super::Then::Train(_), .. } => among.get(choice? as usize).copied(),
+        Work::Train { from: super::Start::Model(model), .. } => Some(*model),
+        _ => None,
+    }
+}
+
+/// Consecutive clients with about a 64th of all rows, between 512 and 4096 rows, at most 1024 clients.
+fn blocks(clients: &[Client]) -> Vec<Range<u32>> {
+    let total: usize = clients.iter().map(|client| client.train.len()).sum();
+    let wanted = (total / 64).clamp(512, 4096);
+    let mut blocks = Vec::new();
+    let (mut begin, mut rows) = (0u32, 0);
+    for (index, client) in clients.iter().enumerate() {
+        let end = index as u32 + 1;
+        rows += client.train.len();
+        if rows >= wanted || end - begin == 1024 || end as usize == clients.len() {
+            blocks.push(begin..end);
+            (begin, rows) = (end, 0);
+        }
+    }
+    blocks
+}
+
+impl Federation for LocalFederation {
+    fn clients(&self) -> &[ClientInfo] {
+        &self.infos
+    }
+
+    fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    fn ask(&mut self, ask: &Ask) -> Result<Answers> {
+        ask.check(self.infos.len())?;
+        let count = self.infos.len();
+        let evaluating = ask.phase == Phase::Evaluate;
+        if !evaluating {
+            self.asked += 1;
+        }
+        let fate = |client: usize| match evaluating {
+            true => Fate::Answers,
+            false => self.faults.fate(self.asked, &self.infos[client].id),
+        };
+        let fates: Vec<Fate> = (0..count).map(fate).collect();
+        let present: Vec<bool> = fates.iter().map(|fate| *fate == Fate::Answers).collect();
+
+        let needs_model = ask.orders.iter().any(|order| !matches!(order.work, Work::Describe { .. } | Work::Adopt { .. }));
+        let (width, bytes) = match self.host.model() {
+            Ok(model) => (model.layout().len(), model.layout().len() as u64 * model.precision().width()),
+            Err(error) if needs_model => return Err(error),
+            Err(_) => (0, 0),
+        };
+        let mut gatherer = Gatherer::new(ask, width);
+        if needs_model {
+            let precision = self.host.model()?.precision();
+            let mut models: Vec<Vec<f64>> = ask.models.iter().map(|model| model.to_vec()).collect();
+            if let Some(model) = models.iter().find(|model| model.len() != width) {
+                return Err(Error::new(ErrorKind::Shape, format!("a model of {} numbers, want {width}", model.len())));
+            }
+            models.iter_mut().for_each(|model| precision.round(model));
+            let summable = ask.orders.iter().all(|order| Task::of(&order.work).is_some() && order.work.sends_vector());
+            let sums = matches!(ask.gather, Gather::Sum { .. });
+            if sums && summable && !self.single_answers && !self.faults.alter_answers() {
+                self.reduce(ask, &models, &present, &mut gatherer)?;
+            } else {
+                self.collect(ask, &models, &present, &mut gatherer)?;
+            }
+        } else {
+            self.describe(ask, &present, &mut gatherer);
+            self.adopt(ask)?;
+        }
+        let mut answers = gatherer.finish(self.asked);
+        let asked = |client: usize| ask.orders.iter().any(|order| order.to.contains(client as u32));
+        for (client, fate) in fates.iter().enumerate().filter(|(client, _)| asked(*client)) {
+            if let Fate::Absent(reason) = fate {
+                answers.missing.push(super::Missing { client: client as u32, reason: *reason });
+            }
+        }
+        answers.missing.sort_by_key(|missing| missing.client);
+
+        // What was late or garbage travelled all the same.
+        let sent: Vec<usize> = ask
+            .orders
+            .iter()
+            .map(|order| {
+                let sends = |(client, fate): &(usize, &Fate)| {
+                    **fate != Fate::Absent(Absence::Silent) && order.to.contains(*client as u32)
+                };
+                fates.iter().enumerate().filter(sends).count()
+            })
+            .collect();
+        self.meter.count(ask, count, bytes, &sent);
+        Ok(answers)
+    }
+}
+
+impl LocalFederation {
+    /// A client's own model, unpacked, for model files.
+    pub fn own_models(&self) -> impl Iterator<Item = (&str, Vec<f64>)> {
+        let unpack = |state: Option<State>| state.map(|state| Packed::unpack(&state.model));
+        let models = self.host.states().into_iter().map(unpack);
+        self.infos.iter().zip(models).filter_map(|(info, model)| Some((info.id.as_str(), model?)))
+    }
+}

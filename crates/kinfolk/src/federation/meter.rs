@@ -1,0 +1,156 @@
+//! What travels, counted in one place for every method and every engine.
+//!
+//! Counted is the payload per client as if messaged: each model a client needs once, at the width of the
+//! model's wire precision; 4 bytes for a choice, 8 for a loss, 16 for a score. Envelopes are not counted,
+//! so the figure is the same whether threads or machines do the work.
+
+use super::{Ask, Phase, Recipients, Subject, Work};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Totals of one phase, or of one ask.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// Round trips.
+    pub asks: u64,
+    /// Payload to clients.
+    pub bytes_down: u64,
+    /// Payload from clients.
+    pub bytes_up: u64,
+    /// Whole models to clients.
+    pub models_down: u64,
+    /// Whole models or gradients from clients.
+    pub models_up: u64,
+}
+
+impl Traffic {
+    fn add(&mut self, other: Traffic) {
+        self.asks += other.asks;
+        self.bytes_down += other.bytes_down;
+        self.bytes_up += other.bytes_up;
+        self.models_down += other.models_down;
+        self.models_up += other.models_up;
+    }
+
+    /// What came since an earlier reading.
+    pub fn since(&self, earlier: Traffic) -> Traffic {
+        Traffic {
+            asks: self.asks - earlier.asks,
+            bytes_down: self.bytes_down - earlier.bytes_down,
+            bytes_up: self.bytes_up - earlier.bytes_up,
+            models_down: self.models_down - earlier.models_down,
+            models_up: self.models_up - earlier.models_up,
+        }
+    }
+}
+
+/// What has travelled, per phase.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Meter {
+    phases: BTreeMap<Phase, Traffic>,
+}
+
+const CHOICE: u64 = 4;
+const LOSS: u64 = 8;
+const SCORE: u64 = 16;
+
+impl Meter {
+    /// Totals of one phase.
+    pub fn of(&self, phase: Phase) -> Traffic {
+        self.phases.get(&phase).copied().unwrap_or_default()
+    }
+
+    /// Totals of the method itself: everything but evaluation.
+    pub fn total(&self) -> Traffic {
+        let mut total = self.of(Phase::Start);
+        total.add(self.of(Phase::Train));
+        total
+    }
+
+    /// Counts an ask to a federation of `clients` clients; `model` is a model's payload in bytes, and
+    /// `answered` says for every order how many clients sent something.
+    pub fn count(&mut self, ask: &Ask, clients: usize, model: u64, answered: &[usize]) {
+        let mut traffic = Traffic { asks: 1, models_down: models_down(ask, clients), ..Traffic::default() };
+        traffic.bytes_down = traffic.models_down * model;
+        for (order, &answered) in ask.orders.iter().zip(answered) {
+            if let Work::Adopt { schema } = &order.work {
+                traffic.bytes_down += super::wire::size(schema) * order.to.count(clients) as u64;
+            }
+            let answered = answered as u64;
+            if order.work.sends_vector() {
+                traffic.models_up += answered;
+                traffic.bytes_up += answered * model;
+            }
+            traffic.bytes_up += answered
+                * match &order.work {
+                    Work::Losses { of, .. } => LOSS * of.len() as u64,
+                    Work::Choose { .. } => CHOICE + LOSS,
+                    Work::Score { with: Subject::Models(models), .. } => CHOICE + LOSS * models.len() as u64 + SCORE,
+                    Work::Score { .. } => SCORE,
+                    Work::Gradient { .. } | Work::Train { .. } | Work::Minimise { .. } => LOSS,
+                    Work::Describe { .. } | Work::Adopt { .. } => 0,
+                };
+        }
+        self.phases.entry(ask.phase).or_default().add(traffic);
+    }
+}
+
+/// Each client gets each model it needs once, however many of its orders name it.
+fn models_down(ask: &Ask, clients: usize) -> u64 {
+    let mut groups: Vec<(&Recipients, Vec<usize>)> = Vec::new();
+    for order in &ask.orders {
+        let models = order.work.models();
+        match groups.iter_mut().find(|(to, _)| **to == order.to) {
+            Some((_, held)) => held.extend(models),
+            None => groups.push((&order.to, models.to_vec())),
+        }
+    }
+    for (_, held) in &mut groups {
+        held.sort_unstable();
+        held.dedup();
+    }
+    let named: usize = groups.iter().map(|(_, held)| held.len()).sum();
+    let distinct: BTreeSet<usize> = groups.iter().flat_map(|(_, held)| held.iter().copied()).collect();
+    if named == distinct.len() {
+        return groups.iter().map(|(to, held)| (to.count(clients) * held.len()) as u64).sum();
+    }
+    // Groups that share models may share clients too: count client by client.
+    let needs = |client: u32| -> BTreeSet<usize> {
+        groups.iter().filter(|(to, _)| to.contains(client)).flat_map(|(_, held)| held.iter().copied()).collect()
+    };
+    (0..clients as u32).map(|client| needs(client).len() as u64).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Gather, Order, Portion, Sample, Then};
+    use super::*;
+    use std::sync::Arc;
+
+    fn choose(to: Recipients, among: Vec<usize>) -> Order {
+        Order { to, work: Work::Choose { among, on: Portion::All, then: Then::Gradient(Sample::FULL) } }
+    }
+
+    fn count(orders: Vec<Order>, answered: &[usize]) -> Traffic {
+        let models = vec![Arc::new(vec![0.0; 10]); 4];
+        let ask = Ask { phase: Phase::Train, models, orders, gather: Gather::Each };
+        let mut meter = Meter::default();
+        meter.count(&ask, 5, 40, answered);
+        meter.total()
+    }
+
+    #[test]
+    fn ifca_sends_k_models_down_and_one_up() {
+        let traffic = count(vec![choose(Recipients::All, vec![0, 1, 2])], &[4]);
+        assert_eq!((traffic.models_down, traffic.models_up), (15, 4));
+        assert_eq!((traffic.bytes_down, traffic.bytes_up), (600, 4 * (40 + 12)));
+    }
+
+    #[test]
+    fn a_model_travels_once_to_a_client_with_two_orders() {
+        let orders = vec![choose(Recipients::All, vec![0, 1]), choose(Recipients::list(vec![1, 2]), vec![1, 2])];
+        assert_eq!(count(orders, &[5, 2]).models_down, 5 * 2 + 2);
+        let apart = vec![choose(Recipients::All, vec![0, 1]), choose(Recipients::list(vec![1, 2]), vec![2])];
+        assert_eq!(count(apart, &[5, 2]).models_down, 5 * 2 + 2);
+    }
+}

@@ -1,0 +1,483 @@
+//! The waist: a method asks, a federation has clients do the work and gathers what they answer.
+//!
+//! An [`Ask`] carries each model once and a few [`Order`]s that name models by index. Every order says
+//! who is to do which [`Work`]; [`Gather`] says whether the answers come back one by one or as sums.
+//! A federation never knows which method it serves, and a method never sees a client's data.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `gather.rs` | the server's side: replies into answers and sums |
+//! | `host.rs` | the clients' side: does an order's work on the data |
+//! | `local.rs` | the engine in this process, on all cores |
+//! | `bytes.rs` | an engine through which nothing passes but bytes |
+//! | `wire.rs` | asks and answers as bytes |
+//! | `faults.rs` | clients that are silent, late, broken or hostile |
+//! | `meter.rs` | what travelled |
+
+pub mod bytes;
+pub mod faults;
+mod gather;
+pub mod host;
+pub mod local;
+pub mod meter;
+pub mod wire;
+
+use crate::data::schema::{Description, Schema};
+use crate::error::{Error, ErrorKind, Result};
+use meter::Meter;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// A model's parameters at the server.
+pub type Params = Arc<Vec<f64>>;
+
+/// Clients that can be asked to do work.
+pub trait Federation {
+    /// Who is there, in an order that stays the same.
+    fn clients(&self) -> &[ClientInfo];
+
+    /// Has the work done and gathers the answers, sorted by client.
+    fn ask(&mut self, ask: &Ask) -> Result<Answers>;
+
+    /// What has travelled so far.
+    fn meter(&self) -> &Meter;
+}
+
+/// What the server knows of a client without asking.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientInfo {
+    /// Its stable name.
+    pub id: String,
+}
+
+/// One round trip: models, who does what with them, and how the answers come back.
+#[derive(Debug, Clone)]
+pub struct Ask {
+    /// What it is for; the meter keeps phases apart and faults spare evaluation.
+    pub phase: Phase,
+    /// The models the orders name by index. Each travels once to a client that needs it.
+    pub models: Vec<Params>,
+    /// Who does what. A client named by several orders does each of them.
+    pub orders: Vec<Order>,
+    /// How answers come back.
+    pub gather: Gather,
+}
+
+/// What an ask is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Phase {
+    /// Before the first round: describing the data, finding a start.
+    Start,
+    /// A round of the method.
+    Train,
+    /// Scoring; not counted as communication of the method.
+    Evaluate,
+}
+
+impl Phase {
+    /// As written in rounds.csv.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Start => "start",
+            Phase::Train => "train",
+            Phase::Evaluate => "evaluate",
+        }
+    }
+}
+
+/// Work for a set of clients.
+#[derive(Debug, Clone)]
+pub struct Order {
+    /// Who does it.
+    pub to: Recipients,
+    /// What they do.
+    pub work: Work,
+}
+
+/// A set of clients.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Recipients {
+    /// Everybody.
+    All,
+    /// These, ascending, by index into [`Federation::clients`].
+    List(Arc<Vec<u32>>),
+}
+
+impl Recipients {
+    /// These clients, in any order.
+    pub fn list(mut clients: Vec<u32>) -> Self {
+        clients.sort_unstable();
+        clients.dedup();
+        Recipients::List(Arc::new(clients))
+    }
+
+    /// How many there are, of `all` clients.
+    pub fn count(&self, all: usize) -> usize {
+        match self {
+            Recipients::All => all,
+            Recipients::List(list) => list.len(),
+        }
+    }
+
+    /// Whether this client is one of them.
+    pub fn contains(&self, client: u32) -> bool {
+        match self {
+            Recipients::All => true,
+            Recipients::List(list) => list.binary_search(&client).is_ok(),
+        }
+    }
+}
+
+/// What a client can be asked to do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Work {
+    /// Say what the data looks like: rows, group, columns; with sums and squares if wanted.
+    Describe {
+        /// Whether to sum up the columns.
+        moments: bool,
+    },
+    /// Encode the table's columns by this schema, the same for everybody.
+    Adopt {
+        /// Categories, scaling and target.
+        schema: Schema,
+    },
+    /// The mean loss of each of these models.
+    Losses {
+        /// The models.
+        of: Vec<usize>,
+        /// On which rows.
+        on: Portion,
+    },
+    /// The gradient of the mean loss of one model.
+    Gradient {
+        /// The model.
+        of: usize,
+        /// On which rows.
+        sample: Sample,
+    },
+    /// Training from one model.
+    Train {
+        /// Where it begins.
+        from: Start,
+        /// How it goes.
+        plan: Plan,
+        /// Keep the result as the client's own model instead of sending it.
+        keep: bool,
+    },
+    /// Find the model with the smallest loss (ties to the first), and go on from it.
+    Choose {
+        /// The candidates.
+        among: Vec<usize>,
+        /// On which rows they compete.
+        on: Portion,
+        /// What to do with the winner.
+        then: Then,
+    },
+    /// The exact minimiser of the local loss.
+    Minimise {
+        /// Strength of ½·ridge·‖θ‖² added to the mean loss.
+        ridge: f64,
+    },
+    /// The metric on held-out rows of the model with the smallest loss.
+    Score {
+        /// Candidates, or the client's own model.
+        with: Subject,
+        /// Which rows decide between candidates.
+        assign_on: Split,
+    },
+}
+
+/// What follows a choice.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Then {
+    /// Nothing: the choice and its loss are the answer.
+    Nothing,
+    /// The gradient of the chosen model.
+    Gradient(Sample),
+    /// Training from the chosen model.
+    Train(Plan),
+}
+
+/// Where training begins.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Start {
+    /// From a model of the ask.
+    Model(usize),
+    /// From the client's own model, as it was left by the ask with this stamp.
+    Own {
+        /// The stamp the client's state must carry.
+        stamp: u64,
+    },
+    /// From a random model of the client's own, drawn from this seed and its id.
+    Fresh {
+        /// The seed.
+        seed: u64,
+    },
+}
+
+/// What is scored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Subject {
+    /// The best of these models.
+    Models(Vec<usize>),
+    /// The client's own model with this stamp.
+    Own {
+        /// The stamp the client's state must carry.
+        stamp: u64,
+    },
+}
+
+/// Training rows or held-out rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Split {
+    /// Training rows.
+    Train,
+    /// Held-out rows.
+    Test,
+}
+
+/// Some of a client's training rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Portion {
+    /// All of them.
+    All,
+    /// Part `index` of `of` disjoint parts.
+    Part {
+        /// Which part, from 0.
+        index: u32,
+        /// How many parts there are.
+        of: u32,
+    },
+}
+
+/// Which rows a gradient sees.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// The rows to draw from.
+    pub on: Portion,
+    /// Rows in a batch; all of them when absent.
+    pub batch: Option<u32>,
+    /// Seeds the batches, together with the client's id.
+    pub seed: u64,
+}
+
+impl Sample {
+    /// Every row, every time.
+    pub const FULL: Sample = Sample { on: Portion::All, batch: None, seed: 0 };
+}
+
+/// How a client trains.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The rows of every step.
+    pub sample: Sample,
+    /// How long.
+    pub amount: Amount,
+    /// Step size.
+    pub step: f64,
+    /// How gradients become steps.
+    pub optimiser: Optimiser,
+}
+
+/// How long a client trains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Amount {
+    /// So many steps.
+    Steps(u32),
+    /// So many passes over the rows.
+    Epochs(u32),
+}
+
+/// How gradients become steps.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub enum Optimiser {
+    /// Gradient descent: v ← momentum·v + g + weight_decay·θ, θ ← θ − step·v.
+    Descent {
+        /// 0 is plain descent.
+        momentum: f64,
+        /// Pull towards 0.
+        weight_decay: f64,
+    },
+    /// Adam with bias correction; weight decay is added to the gradient.
+    Adam {
+        /// Pull towards 0.
+        weight_decay: f64,
+    },
+}
+
+/// How answers come back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gather {
+    /// One by one.
+    Each,
+    /// As sums over clients, per order and slot; the method divides.
+    Sum {
+        /// What a slot is.
+        by: By,
+        /// What each answer counts.
+        weight: Weight,
+    },
+}
+
+/// What the slots of a sum are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// One slot for all clients of an order.
+    All,
+    /// One slot for every candidate of a choice.
+    Choice,
+}
+
+/// What an answer counts in a sum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weight {
+    /// 1.
+    Uniform,
+    /// The client's training rows.
+    Rows,
+}
+
+impl Weight {
+    /// The weight of a client with so many rows.
+    pub fn of(self, rows: usize) -> f64 {
+        match self {
+            Weight::Uniform => 1.0,
+            Weight::Rows => rows as f64,
+        }
+    }
+}
+
+/// What came back, per order of the ask.
+#[derive(Debug, Clone, Default)]
+pub struct Answers {
+    /// In the order of the ask's orders.
+    pub orders: Vec<OrderAnswers>,
+    /// Clients that were asked and gave nothing usable, ascending.
+    pub missing: Vec<Missing>,
+    /// The number of this ask; what clients kept of it carries this stamp.
+    pub stamp: u64,
+}
+
+/// The answers to one order. The lists run along `clients`; those that do not apply are empty.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct OrderAnswers {
+    /// Who answered, ascending.
+    pub clients: Vec<u32>,
+    /// Training rows of each.
+    pub rows: Vec<u32>,
+    /// The position of the chosen model among the candidates.
+    pub choices: Vec<u32>,
+    /// Losses, `losses.len() / clients.len()` of them for each client.
+    pub losses: Vec<f64>,
+    /// Scores on held-out rows.
+    pub scores: Vec<Score>,
+    /// Models or gradients end to end, when gathered one by one.
+    pub vectors: Vec<f64>,
+    /// One entry a slot, when gathered as sums.
+    pub sums: Vec<Sum>,
+    /// Descriptions of the data.
+    pub descriptions: Vec<Description>,
+}
+
+/// A sum of models or gradients over the clients of a slot.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Sum {
+    /// Σ weight · vector; empty when nobody is in the slot.
+    pub total: Vec<f64>,
+    /// Σ weight.
+    pub weight: f64,
+    /// How many clients.
+    pub count: usize,
+}
+
+/// How well one model does on one client's rows, as sums over the rows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Score {
+    /// How many rows.
+    pub rows: u32,
+    /// Sum of losses.
+    pub loss: f64,
+    /// Rows whose class was right; 0 for numbers.
+    pub hits: u32,
+}
+
+/// A client that gave nothing usable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Missing {
+    /// Who.
+    pub client: u32,
+    /// Why.
+    pub reason: Absence,
+}
+
+/// Why an answer is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Absence {
+    /// It never came.
+    Silent,
+    /// It came after the deadline.
+    Late,
+    /// It had the wrong length or was not finite.
+    Garbage,
+}
+
+impl OrderAnswers {
+    /// How many losses each client sent.
+    pub fn losses_each(&self) -> usize {
+        self.losses.len() / self.clients.len().max(1)
+    }
+
+    /// The vector of the client at this position.
+    pub fn vector(&self, position: usize) -> &[f64] {
+        let width = self.vectors.len() / self.clients.len().max(1);
+        &self.vectors[position * width..(position + 1) * width]
+    }
+}
+
+impl Ask {
+    /// Refuses an ask that names models or clients that are not there.
+    pub fn check(&self, clients: usize) -> Result<()> {
+        let fault = |message: String| Err(Error::new(ErrorKind::Federation, message));
+        for (index, order) in self.orders.iter().enumerate() {
+            if let Recipients::List(list) = &order.to
+                && (list.iter().any(|&client| client as usize >= clients) || !list.is_sorted())
+            {
+                return fault(format!("order {index} names a client that is not there (there are {clients})"));
+            }
+            let named = order.work.models();
+            if let Some(model) = named.iter().find(|&&model| model >= self.models.len()) {
+                return fault(format!("order {index} names model {model} of {}", self.models.len()));
+            }
+            if named.is_empty() && matches!(order.work, Work::Choose { .. } | Work::Losses { .. }) {
+                return fault(format!("order {index} has no model to work with"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Work {
+    /// The models it needs, by index.
+    pub fn models(&self) -> &[usize] {
+        match self {
+            Work::Losses { of, .. } => of,
+            Work::Gradient { of, .. } => std::slice::from_ref(of),
+            Work::Train { from: Start::Model(model), .. } => std::slice::from_ref(model),
+            Work::Choose { among, .. } => among,
+            Work::Score { with: Subject::Models(models), .. } => models,
+            Work::Describe { .. } | Work::Adopt { .. } | Work::Train { .. } | Work::Minimise { .. } => &[],
+            Work::Score { with: Subject::Own { .. }, .. } => &[],
+        }
+    }
+
+    /// Whether its answer is a model or a gradient that can be summed.
+    pub fn sends_vector(&self) -> bool {
+        match self {
+            Work::Gradient { .. } | Work::Minimise { .. } => true,
+            Work::Train { keep, .. } => !keep,
+            Work::Choose { then, .. } => *then != Then::Nothing,
+            _ => false,
+        }
+    }
+}

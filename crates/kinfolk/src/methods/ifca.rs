@@ -1,0 +1,487 @@
+//! IFCA, the Iterative Federated Clustering Algorithm (Ghosh, Chung, Yin, Ramchandran: An efficient framework for
+//! clustered federated learning, 2020). Alternates between "which cluster am I in" and a step for every cluster.
+//!
+//! ```text
+//!  1  θ_1 … θ_k ← start
+//!  2  for t = 0, 1, …, T − 1:
+//!  3    M_t ← some of the m clients
+//!  4    send θ_1 … θ_k to M_t
+//!  5    each client i in M_t:
+//!  6      ĵ ← argmin_j F_i(θ_j)                              ties to the smallest j
+//!  7      option I:  send ĵ and g_i = ∇F_i(θ_ĵ)
+//!  8      option II: send ĵ and θ̃_i = τ local steps from θ_ĵ
+//!  9    option I:  θ_j ← θ_j − (γ/m) Σ_{i: ĵ_i = j} g_i
+//! 10    option II: θ_j ← mean of the θ̃_i with ĵ_i = j         nobody: θ_j stays
+//! ```
+//!
+//! Lines 4 to 8 are one order: the client chooses and goes on from its choice.
+//!
+//! Differences from the paper, all by setting:
+//! - several starts and several step sizes run side by side in the same asks; the one with the smallest training
+//!   loss is the outcome. One that diverges is dropped, and with `tolerance` one that has settled stops.
+//! - `start = "farthest"`: some clients train a little from one common model and try each other's models; models far
+//!   apart in loss become the start. It costs two asks and does not depend on luck.
+//! - `shared`: these layers are averaged over everybody, only the rest is kept per cluster.
+//! - `resample`: fresh, disjoint rows for every choice and every step, as the paper's theory has it.
+//! - `divisor = "participants"` divides by |M_t| in line 9 instead of by m.
+
+use super::*;
+use crate::federation::{Ask, By, Gather, Order, OrderAnswers, Phase, Start, Then, Work};
+use crate::linalg::distance;
+use std::ops::Range;
+
+pub(super) static KIND: MethodKind = MethodKind {
+    name: "ifca",
+    summary: "choose the best of k models, train it, repeat",
+    paper: "Ghosh, Chung, Yin, Ramchandran 2020",
+    settings: training_settings!(
+        Setting::new("clusters", Kind::Integer(1, 1 << 20), Default::Required, "how many clusters to look for"),
+        Setting::new("step", Kind::Positives, Default::Is("0.1"), "step size, or several to try side by side"),
+        Setting::new(
+            "averaging",
+            Kind::OneOf(&["models", "gradients"]),
+            Default::Is("\"models\""),
+            "what clients send: a model after local steps (option II), or a gradient (option I)",
+        ),
+        Setting::new("weight", Kind::OneOf(WEIGHT), Default::Is("\"uniform\""), "what a client's model counts in the mean"),
+        Setting::new(
+            "divisor",
+            Kind::OneOf(&["clients", "participants"]),
+            Default::Is("\"clients\""),
+            "what a sum of gradients is divided by",
+        ),
+        Setting::new(
+            "start",
+            Kind::OneOf(&["random", "farthest", "given"]),
+            Default::Is("\"random\""),
+            "random models, models of clients far apart, or the files in start_from",
+        ),
+        Setting::new("start_from", Kind::Text, Default::Absent, "folder with cluster-0.safetensors and so on"),
+        Setting::new("start_clients", Kind::Integer(1, 1 << 20), Default::Absent, "clients that look for a start (default 16 a cluster)"),
+        Setting::new("start_steps", Kind::Integer(1, 1 << 20), Default::Is("50"), "steps each of them trains"),
+        Setting::new("restarts", Kind::Integer(1, 1 << 16), Default::Is("1"), "how many starts to run side by side"),
+        Setting::new("tolerance", Kind::Number(0.0, 1.0), Default::Is("0.0"), "stop when no parameter vector moves by more than this, relatively"),
+        Setting::new("shared", Kind::Texts, Default::Is("[]"), "layers averaged over everybody, such as \"layer0\""),
+        Setting::new("resample", Kind::Flag, Default::Is("false"), "fresh rows for every choice and every step"),
+    ),
+    needs_truth: false,
+    check: |place, settings, faults| {
+        check_training(place, settings, faults);
+        let gradients = settings.text("averaging") == "gradients";
+        if gradients && (settings.get("local_steps").is_some() || settings.get("local_epochs").is_some()) {
+            faults.push(Error::settings(format!("{place}: averaging = \"gradients\" takes no local steps"))
+                .hint("leave local_steps out, or use averaging = \"models\""));
+        }
+        if gradients && (settings.number("momentum") > 0.0 || settings.text("optimiser") == "adam") {
+            faults.push(Error::settings(format!("{place}: averaging = \"gradients\" takes plain steps at the server"))
+                .hint("leave momentum and optimiser out, or use averaging = \"models\""));
+        }
+        if gradients && settings.text("weight") == "rows" {
+            faults.push(Error::settings(format!("{place}.weight: averaging = \"gradients\" weighs clients alike")));
+        }
+        let given = settings.text("start") == "given";
+        if given != settings.get("start_from").is_some() {
+            faults.push(Error::settings(format!("{place}: start = \"given\" and start_from go together")));
+        }
+        if given && settings.integer("restarts") > 1 {
+            faults.push(Error::settings(format!("{place}.restarts: a given start is only one")));
+        }
+    },
+    build,
+};
+
+struct Ifca {
+    training: Training,
+    clusters: usize,
+    gradients: bool,
+    weight: Weight,
+    by_participants: bool,
+    beginning: Beginning,
+    tolerance: f64,
+    shared: Vec<Range<usize>>,
+    resample: bool,
+    model: Arc<dyn Model>,
+    clients: usize,
+    key: Key,
+    state: State,
+}
+
+/// Where the models of line 1 come from.
+enum Beginning {
+    Random,
+    Given(Vec<Params>),
+    Farthest { clients: usize, steps: u32 },
+}
+
+#[derive(Serialize, Deserialize)]
+struct State {
+    round: usize,
+    lanes: Vec<Lane>,
+    absences: Absences,
+}
+
+/// One start with one step size.
+#[derive(Serialize, Deserialize)]
+struct Lane {
+    step: f64,
+    start: usize,
+    /// θ_1 … θ_k; empty before line 1.
+    models: Vec<Params>,
+    /// The cluster each client last chose.
+    choices: Vec<Option<u32>>,
+    /// Mean loss of the chosen models, before the last step.
+    loss: Option<f64>,
+    going: Going,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Going {
+    On,
+    Settled { round: usize },
+    Diverged { round: usize },
+}
+
+fn build(setup: Setup) -> Result<Box<dyn Method>> {
+    let settings = setup.settings;
+    let clusters = settings.integer("clusters");
+    let clients = setup.rows.len();
+    if clusters > clients {
+        return Err(Error::settings(format!("clusters: got {clusters}, want at most the number of clients, {clients}")));
+    }
+    let training = Training::of(settings);
+    let resample = settings.flag("resample");
+    let fewest = setup.rows.iter().min().copied().unwrap_or(0);
+    if resample && fewest < 2 * training.rounds {
+        return Err(Error::settings(format!(
+            "resample: {} rounds need {} rows a client, the smallest client has {fewest}",
+            training.rounds,
+            2 * training.rounds
+        ))
+        .hint("run fewer rounds, or leave resample out"));
+    }
+    let layout = setup.model.layout();
+    let mut shared = Vec::new();
+    for layer in settings.texts("shared") {
+        let found: Vec<Range<usize>> =
+            layout.tensors.iter().filter(|t| t.name.split('.').next() == Some(&layer)).map(|t| t.range()).collect();
+        if found.is_empty() {
+            let known: Vec<&str> = layout.tensors.iter().filter_map(|tensor| tensor.name.split('.').next()).collect();
+            return Err(Error::settings(format!("shared: got \"{layer}\", want one of {}", known.join(", "))));
+        }
+        shared.extend(found);
+    }
+    let beginning = match settings.text("start") {
+        "farthest" => Beginning::Farthest {
+            clients: settings.optional_integer("start_clients").unwrap_or(16 * clusters).clamp(clusters, clients),
+            steps: settings.integer("start_steps") as u32,
+        },
+        "given" => Beginning::Given(
+            (0..clusters)
+                .map(|j| crate::modelfile::read(&std::path::Path::new(settings.text("start_from")).join(format!("cluster-{j}.safetensors")), layout))
+                .map(|read| read.map(Arc::new))
+                .collect::<Result<_>>()?,
+        ),
+        _ => Beginning::Random,
+    };
+    let steps = settings.numbers("step");
+    let lane = |start: usize, step: f64| Lane {
+        step,
+        start,
+        models: Vec::new(),
+        choices: vec![None; clients],
+        loss: None,
+        going: Going::On,
+    };
+    let lanes = (0..settings.integer("restarts")).flat_map(|start| steps.iter().map(move |&step| (start, step)));
+    Ok(Box::new(Ifca {
+        clusters,
+        gradients: settings.text("averaging") == "gradients",
+        weight: weight_of(settings),
+        by_participants: settings.text("divisor") == "participants",
+        beginning,
+        tolerance: settings.number("tolerance"),
+        shared,
+        resample,
+        model: setup.model.clone(),
+        clients,
+        state: State { round: 0, lanes: lanes.map(|(start, step)| lane(start, step)).collect(), absences: Absences::NONE },
+        key: setup.key,
+        training,
+    }))
+}
+
+impl Ifca {
+    /// Line 1.
+    fn begin(&mut self, federation: &mut dyn Federation) -> Result<()> {
+        for lane in 0..self.state.lanes.len() {
+            let start = self.state.lanes[lane].start;
+            let earlier = self.state.lanes[..lane].iter().find(|other| other.start == start);
+            let models = match (earlier, &self.beginning) {
+                (Some(same), _) => same.models.clone(),
+                (None, Beginning::Given(models)) => models.clone(),
+                (None, Beginning::Random) => (0..self.clusters).map(|j| self.random(start, j)).collect(),
+                (None, Beginning::Farthest { clients, steps }) => self.farthest(federation, start, *clients, *steps)?,
+            };
+            self.state.lanes[lane].models = self.with_shared_layers(models);
+        }
+        Ok(())
+    }
+
+    fn random(&self, start: usize, cluster: usize) -> Params {
+        let key = self.key.clone().word("start").number(start as u64).number(cluster as u64);
+        Arc::new(self.model.initialise(&mut key.rng()))
+    }
+
+    /// Some clients train a little from one random model and try each other's models; k of them that do badly on
+    /// each other's rows, with those that resemble them, become the start.
+    fn farthest(&self, federation: &mut dyn Federation, start: usize, clients: usize, steps: u32) -> Result<Vec<Params>> {
+        let common = self.random(start, 0);
+        let mut everybody: Vec<u32> = (0..self.clients as u32).collect();
+        let mut rng = self.key.clone().word("start clients").number(start as u64).rng();
+        let to = Recipients::list(everybody.partial_shuffle(&mut rng, clients).0.to_vec());
+        let lane = &self.state.lanes[0];
+        let mut plan = self.training.plan(&self.key.clone().word("start plan"), start, lane.step);
+        (plan.amount, plan.step) = (Amount::Steps(steps), lane.step);
+        let trained = federation.ask(&Ask {
+            phase: Phase::Start,
+            models: vec![common],
+            orders: vec![Order { to, work: Work::Train { from: Start::Model(0), plan, keep: false } }],
+            gather: Gather::Each,
+        })?;
+        let trained = &trained.orders[0];
+        let models: Vec<Params> = (0..trained.clients.len()).map(|i| Arc::new(trained.vector(i).to_vec())).collect();
+        let tried = federation.ask(&Ask {
+            phase: Phase::Start,
+            models: models.clone(),
+            orders: vec![Order {
+                to: Recipients::list(trained.clients.clone()),
+                work: Work::Losses { of: (0..models.len()).collect(), on: Portion::All },
+            }],
+            gather: Gather::Each,
+        })?;
+        let tried = &tried.orders[0];
+        // A client that trained but did not try is left out.
+        let present: Vec<usize> = tried.clients.iter().filter_map(|c| trained.clients.binary_search(c).ok()).collect();
+        if present.len() < self.clusters {
+            return Err(Error::new(
+                ErrorKind::Client,
+                format!("start = \"farthest\": {} of {clients} clients answered, want at least {}", present.len(), self.clusters),
+            )
+            .hint("ask more clients with start_clients, or use another start"));
+        }
+        let loss = |i: usize, j: usize| tried.losses[i * models.len() + present[j]];
+        let apart = |i: usize, j: usize| 0.5 * (loss(i, j) + loss(j, i) - loss(i, i) - loss(j, j));
+        let families = farthest_first(present.len(), self.clusters, apart);
+        let mean = |family: &Vec<usize>| {
+            let mut mean = vec![0.0; models[0].len()];
+            for &i in family {
+                crate::linalg::add_scaled(&mut mean, 1.0 / family.len() as f64, &models[present[i]]);
+            }
+            Arc::new(mean)
+        };
+        Ok(families.iter().map(mean).collect())
+    }
+
+    /// All models agree on the shared layers from the beginning.
+    fn with_shared_layers(&self, mut models: Vec<Params>) -> Vec<Params> {
+        if let Some((first, rest)) = models.split_first_mut() {
+            for model in rest {
+                let model = Arc::make_mut(model);
+                for range in &self.shared {
+                    model[range.clone()].copy_from_slice(&first[range.clone()]);
+                }
+            }
+        }
+        models
+    }
+
+    /// Lines 5 to 8 as one order for a lane whose models begin at `first`.
+    fn order(&self, to: Recipients, first: usize, step: f64) -> Order {
+        let round = self.state.round;
+        let part = |index: usize| match self.resample {
+            true => Portion::Part { index: index as u32, of: 2 * self.training.rounds as u32 },
+            false => Portion::All,
+        };
+        let then = match self.gradients {
+            true => Then::Gradient(Sample { on: part(2 * round + 1), ..self.training.sample(&self.key, round) }),
+            false => {
+                let mut plan = self.training.plan(&self.key, round, step);
+                plan.sample.on = part(2 * round + 1);
+                Then::Train(plan)
+            }
+        };
+        Order { to, work: Work::Choose { among: (first..first + self.clusters).collect(), on: part(2 * round), then } }
+    }
+
+    /// Lines 9 and 10.
+    fn step(&self, lane: &Lane, asked: usize, answer: &OrderAnswers, missing: &[u32]) -> Vec<Params> {
+        if self.gradients {
+            let divisor = match (self.by_participants, self.training.missing) {
+                (false, _) => self.clients,
+                (true, MissingRule::Keep) => asked,
+                (true, _) => answer.clients.len().max(1),
+            };
+            let factor = self.training.step_at(self.state.round, lane.step) / divisor as f64;
+            let mut models = lane.models.clone();
+            for (model, sum) in models.iter_mut().zip(&answer.sums) {
+                let model = Arc::make_mut(model);
+                model.iter_mut().zip(&sum.total).for_each(|(value, total)| *value -= factor * total);
+            }
+            for range in &self.shared {
+                let mut common = lane.models[0][range.clone()].to_vec();
+                for sum in answer.sums.iter().filter(|sum| sum.count > 0) {
+                    crate::linalg::add_scaled(&mut common, -factor, &sum.total[range.clone()]);
+                }
+                models.iter_mut().for_each(|model| Arc::make_mut(model)[range.clone()].copy_from_slice(&common));
+            }
+            return models;
+        }
+        let absent = |cluster: usize| {
+            missing.iter().filter(|&&client| lane.choices[client as usize] == Some(cluster as u32)).count()
+        };
+        let new = lane.models.iter().zip(&answer.sums).enumerate();
+        let mut models: Vec<Params> = new.map(|(j, (old, sum))| self.training.mean(old, sum, absent(j))).collect();
+        let weight: f64 = answer.sums.iter().map(|sum| sum.weight).sum();
+        if !self.shared.is_empty() && weight > 0.0 {
+            for range in &self.shared {
+                let mut common = vec![0.0; range.len()];
+                for sum in answer.sums.iter().filter(|sum| sum.count > 0) {
+                    crate::linalg::add_scaled(&mut common, 1.0 / weight, &sum.total[range.clone()]);
+                }
+                models.iter_mut().for_each(|model| Arc::make_mut(model)[range.clone()].copy_from_slice(&common));
+            }
+        }
+        models
+    }
+
+    /// The lane with the smallest loss; before the first loss, the first.
+    fn best(&self) -> usize {
+        let alive = |lane: &Lane| !matches!(lane.going, Going::Diverged { .. });
+        let loss = |lane: &Lane| if alive(lane) { lane.loss.unwrap_or(f64::MAX) } else { f64::INFINITY };
+        crate::models::first_smallest(self.state.lanes.iter().map(loss)).position
+    }
+
+    fn sizes(&self, lane: &Lane) -> Vec<usize> {
+        let mut sizes = vec![0; self.clusters];
+        lane.choices.iter().flatten().for_each(|&choice| sizes[choice as usize] += 1);
+        sizes
+    }
+}
+
+/// k families of n points: the first centre is the point closest to all others, each further one the point
+/// farthest from the centres so far; every point joins its nearest centre.
+fn farthest_first(count: usize, families: usize, apart: impl Fn(usize, usize) -> f64) -> Vec<Vec<usize>> {
+    let total = |i: usize| (0..count).map(|j| apart(i, j)).sum::<f64>();
+    let mut centres = vec![crate::models::first_smallest((0..count).map(total)).position];
+    while centres.len() < families {
+        let gap = |i: usize| centres.iter().map(|&c| if c == i { f64::NEG_INFINITY } else { apart(i, c) }).fold(f64::INFINITY, f64::min);
+        centres.push(crate::models::first_smallest((0..count).map(|i| -gap(i))).position);
+    }
+    let mut members = vec![Vec::new(); families];
+    for i in 0..count {
+        let nearest = centres.iter().map(|&c| if c == i { f64::NEG_INFINITY } else { apart(i, c) });
+        members[crate::models::first_smallest(nearest).position].push(i);
+    }
+    members
+}
+
+impl Method for Ifca {
+    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
+        let round = self.state.round;
+        if round == 0 && self.state.lanes[0].models.is_empty() {
+            self.begin(federation)?;
+        }
+        let to = self.training.participants(&self.key, round, self.clients);
+        let asked = to.count(self.clients);
+        let going: Vec<usize> = (0..self.state.lanes.len()).filter(|&l| self.state.lanes[l].going == Going::On).collect();
+        let order = |(place, &lane): (usize, &usize)| self.order(to.clone(), place * self.clusters, self.state.lanes[lane].step);
+        let answers = federation.ask(&Ask {
+            phase: Phase::Train,
+            models: going.iter().flat_map(|&lane| self.state.lanes[lane].models.iter().cloned()).collect(),
+            orders: going.iter().enumerate().map(order).collect(),
+            gather: Gather::Sum { by: By::Choice, weight: self.weight },
+        })?;
+        self.training.accept(&answers, federation)?;
+        self.state.absences.count(&answers);
+        let missing: Vec<u32> = answers.missing.iter().map(|missing| missing.client).collect();
+
+        let mut switched = vec![0; self.state.lanes.len()];
+        for (&index, answer) in going.iter().zip(&answers.orders) {
+            let lane = &self.state.lanes[index];
+            let models = self.step(lane, asked, answer, &missing);
+            let moved = lane.models.iter().zip(&models).map(|(old, new)| {
+                let norm = new.iter().map(|value| value * value).sum::<f64>().sqrt();
+                distance(old, new) / norm.max(f64::MIN_POSITIVE)
+            });
+            let settled = self.tolerance > 0.0 && moved.fold(0.0, f64::max) <= self.tolerance;
+            let finite = models.iter().all(|model| model.iter().all(|value| value.is_finite()));
+            let lane = &mut self.state.lanes[index];
+            for (&client, &choice) in answer.clients.iter().zip(&answer.choices) {
+                let last = lane.choices[client as usize].replace(choice);
+                switched[index] += usize::from(last.is_some_and(|last| last != choice));
+            }
+            match mean_loss(&answer.losses, round) {
+                Ok(loss) if finite => {
+                    lane.loss = loss.or(lane.loss);
+                    lane.models = models;
+                    if settled {
+                        lane.going = Going::Settled { round: round + 1 };
+                    }
+                }
+                _ => lane.going = Going::Diverged { round: round + 1 },
+            }
+        }
+        if self.state.lanes.iter().all(|lane| matches!(lane.going, Going::Diverged { .. })) {
+            return Err(diverged(round));
+        }
+        self.state.round += 1;
+        let best = self.best();
+        let lane = &self.state.lanes[best];
+        let nobody_left = self.state.lanes.iter().all(|lane| lane.going != Going::On);
+        Ok(Progress {
+            loss: lane.loss,
+            switched: Some(switched[best]),
+            sizes: self.sizes(lane),
+            finished: nobody_left || self.state.round >= self.training.rounds,
+        })
+    }
+
+    fn planned_rounds(&self) -> usize {
+        self.training.rounds
+    }
+
+    fn outcome(&self) -> Outcome {
+        let best = self.best();
+        let lane = &self.state.lanes[best];
+        let mut notes: Vec<String> = self.state.absences.note().into_iter().collect();
+        let lanes = self.state.lanes.len();
+        let mut extra = BTreeMap::new();
+        if lanes > 1 {
+            let diverged = self.state.lanes.iter().filter(|lane| matches!(lane.going, Going::Diverged { .. })).count();
+            notes.push(format!("best of {lanes} starts and steps: start {} with step {}", lane.start + 1, lane.step));
+            if diverged > 0 {
+                notes.push(format!("{diverged} of {lanes} starts and steps diverged and were dropped"));
+            }
+            extra.insert("best_step".into(), lane.step);
+        }
+        let candidates = if lanes > 1 { self.state.lanes.iter().map(|lane| lane.models.clone()).collect() } else { Vec::new() };
+        Outcome {
+            models: lane.models.clone(),
+            clustered: true,
+            serving: Serving::Choose,
+            candidates,
+            converged: self.tolerance == 0.0 || matches!(lane.going, Going::Settled { .. }),
+            notes,
+            extra,
+        }
+    }
+
+    fn save(&self) -> Result<Vec<u8>> {
+        save(&self.state)
+    }
+
+    fn restore(&mut self, bytes: &[u8]) -> Result<()> {
+        self.state = restore(bytes)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,116 @@
+//! Local training: every client on its own, nothing shared. The baseline that shows what a federation is worth.
+//!
+//! ```text
+//! each client: θ ← random, its own
+//! for each round: each client trains on from its θ and keeps it
+//! ```
+//!
+//! Models stay with the clients between rounds; only a loss goes up.
+
+use super::*;
+use crate::federation::{Ask, Gather, Order, Phase, Start, Work};
+
+pub(super) static KIND: MethodKind = MethodKind {
+    name: "local",
+    summary: "every client on its own",
+    paper: "baseline",
+    settings: training_settings!(
+        STEP,
+        Setting::new("start", Kind::OneOf(&["own", "common"]), Default::Is("\"own\""), "begin at a model of its own, or all at one"),
+    ),
+    needs_truth: false,
+    check: check_training,
+    build: |setup| {
+        Ok(Box::new(Local {
+            training: Training::of(setup.settings),
+            step: setup.settings.number("step"),
+            common: (setup.settings.text("start") == "common")
+                .then(|| Arc::new(setup.model.initialise(&mut setup.key.clone().word("start").number(0).number(0).rng()))),
+            state: State { round: 0, stamps: vec![0; setup.rows.len()], absences: Absences::NONE },
+            key: setup.key,
+        }))
+    },
+};
+
+struct Local {
+    training: Training,
+    step: f64,
+    common: Option<Params>,
+    key: Key,
+    state: State,
+}
+
+#[derive(Serialize, Deserialize)]
+struct State {
+    round: usize,
+    /// The ask after which each client last kept its model; 0 before the first.
+    stamps: Vec<u64>,
+    absences: Absences,
+}
+
+impl Method for Local {
+    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
+        let round = self.state.round;
+        let plan = self.training.plan(&self.key, round, self.step);
+        let everybody = federation.clients().len();
+        let asked = self.training.participants(&self.key, round, everybody);
+        // Clients that missed a round hold an older model: one order for every age.
+        let mut ages: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+        for client in (0..everybody as u32).filter(|&client| asked.contains(client)) {
+            ages.entry(self.state.stamps[client as usize]).or_default().push(client);
+        }
+        let order = |(stamp, clients): (u64, Vec<u32>)| {
+            let from = match (stamp, &self.common) {
+                (0, Some(_)) => Start::Model(0),
+                (0, None) => Start::Fresh { seed: self.key.clone().word("start").seed() },
+                (stamp, _) => Start::Own { stamp },
+            };
+            Order { to: Recipients::list(clients), work: Work::Train { from, plan: plan.clone(), keep: true } }
+        };
+        let answers = federation.ask(&Ask {
+            phase: Phase::Train,
+            models: self.common.iter().cloned().collect(),
+            orders: ages.into_iter().map(order).collect(),
+            gather: Gather::Each,
+        })?;
+        self.training.accept(&answers, federation)?;
+        let losses: Vec<f64> = answers.orders.iter().flat_map(|order| order.losses.iter().copied()).collect();
+        let loss = mean_loss(&losses, round)?;
+        for &client in answers.orders.iter().flat_map(|order| &order.clients) {
+            self.state.stamps[client as usize] = answers.stamp;
+        }
+        self.state.absences.count(&answers);
+        self.state.round += 1;
+        Ok(Progress { loss, switched: None, sizes: Vec::new(), finished: self.state.round >= self.training.rounds })
+    }
+
+    fn planned_rounds(&self) -> usize {
+        self.training.rounds
+    }
+
+    fn outcome(&self) -> Outcome {
+        let mut notes: Vec<String> = self.state.absences.note().into_iter().collect();
+        let untrained = self.state.stamps.iter().filter(|&&stamp| stamp == 0).count();
+        if untrained > 0 {
+            notes.push(format!("{untrained} clients never trained and have no model"));
+        }
+        Outcome {
+            models: Vec::new(),
+            clustered: false,
+            serving: Serving::Own(self.state.stamps.clone()),
+            candidates: Vec::new(),
+            converged: true,
+            notes,
+            extra: BTreeMap::new(),
+        }
+    }
+
+    fn save(&self) -> Result<Vec<u8>> {
+        save(&self.state)
+    }
+
+    fn restore(&mut self, bytes: &[u8]) -> Result<()> {
+        self.state = restore(bytes)?;
+        Ok(())
+    }
+}

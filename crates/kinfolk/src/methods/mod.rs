@@ -1,0 +1,375 @@
+//! Methods: server-side code that reads like a paper's pseudocode and talks to clients only through a federation.
+//!
+//! One file a method; adding one is a file and a line in [`METHODS`].
+
+mod fedavg;
+mod ifca;
+mod local;
+mod oracle;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::federation::{
+    Absence, Amount, Answers, Federation, Optimiser, Params, Plan, Portion, Recipients, Sample, Sum, Weight,
+};
+use crate::models::Model;
+use crate::rng::Key;
+use crate::settings::{Default, Kind, Setting, Settings, nearest};
+use rand::seq::SliceRandom;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A method as users name it.
+pub struct MethodKind {
+    /// The word in `method.name`.
+    pub name: &'static str,
+    /// One line for people.
+    pub summary: &'static str,
+    /// Where it comes from.
+    pub paper: &'static str,
+    /// Its settings.
+    pub settings: &'static [Setting],
+    /// Whether it is told the true clusters.
+    pub needs_truth: bool,
+    /// Faults that need more than one setting to see.
+    pub check: fn(&str, &Settings, &mut Vec<Error>),
+    /// Makes one ready to run.
+    pub build: fn(Setup) -> Result<Box<dyn Method>>,
+}
+
+/// Every method there is.
+pub static METHODS: &[&MethodKind] = &[&ifca::KIND, &fedavg::KIND, &local::KIND, &oracle::KIND];
+
+/// The method of this name.
+pub fn kind(name: &str) -> Result<&'static MethodKind> {
+    METHODS.iter().copied().find(|kind| kind.name == name).ok_or_else(|| {
+        let fault = Error::settings(format!(
+            "method.name: got \"{name}\", want one of {}",
+            METHODS.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ")
+        ));
+        match nearest(name, METHODS.iter().map(|kind| kind.name)) {
+            Some(near) => fault.hint(format!("did you mean \"{near}\"?")),
+            None => fault,
+        }
+    })
+}
+
+/// What a method is made from.
+pub struct Setup<'a> {
+    /// Its checked settings.
+    pub settings: &'a Settings,
+    /// The model it trains.
+    pub model: Arc<dyn Model>,
+    /// Training rows of every client, as the clients described them.
+    pub rows: &'a [usize],
+    /// The true cluster of every client, for methods that need it.
+    pub truth: Option<&'a [usize]>,
+    /// Names this method's draws: seed and label.
+    pub key: Key,
+}
+
+/// A method in the middle of a run.
+pub trait Method: Send {
+    /// One round.
+    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress>;
+
+    /// How many rounds it means to run at most.
+    fn planned_rounds(&self) -> usize;
+
+    /// What it has found so far.
+    fn outcome(&self) -> Outcome;
+
+    /// Its state as bytes, for a checkpoint.
+    fn save(&self) -> Result<Vec<u8>>;
+
+    /// Its state from bytes.
+    fn restore(&mut self, bytes: &[u8]) -> Result<()>;
+}
+
+/// How a round went.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Progress {
+    /// Mean loss of the clients that answered, before the round's step.
+    pub loss: Option<f64>,
+    /// How many clients changed cluster.
+    pub switched: Option<usize>,
+    /// Clients in every cluster; empty for methods without clusters.
+    pub sizes: Vec<usize>,
+    /// Whether this was the last round.
+    pub finished: bool,
+}
+
+/// What a method found.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// The models of the clusters, or the one model.
+    pub models: Vec<Params>,
+    /// Whether the models stand for clusters.
+    pub clustered: bool,
+    /// How a client that took part is served.
+    pub serving: Serving,
+    /// All starts' models, the best one's included, where there were several.
+    pub candidates: Vec<Vec<Params>>,
+    /// Whether it reached what it was after.
+    pub converged: bool,
+    /// What a reader must know.
+    pub notes: Vec<String>,
+    /// Numbers of its own for the summary.
+    pub extra: BTreeMap<String, f64>,
+}
+
+/// How a client that took part is served.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Serving {
+    /// By the model with the smallest loss on its training rows.
+    Choose,
+    /// By the model of the cluster it was given.
+    Given(Vec<usize>),
+    /// By its own model, which the client holds with this stamp; 0 for none.
+    Own(Vec<u64>),
+}
+
+/// Restores what [`save`] wrote.
+fn restore<S: DeserializeOwned>(bytes: &[u8]) -> Result<S> {
+    postcard::from_bytes(bytes)
+        .map_err(|error| Error::new(ErrorKind::Io, format!("a checkpoint could not be read: {error}")))
+}
+
+/// A method's state as bytes.
+fn save<S: Serialize>(state: &S) -> Result<Vec<u8>> {
+    postcard::to_stdvec(state)
+        .map_err(|error| Error::new(ErrorKind::Io, format!("a checkpoint could not be written: {error}")))
+}
+
+const ROUNDS: Setting = Setting::new("rounds", Kind::Integer(1, 1 << 40), Default::Is("100"), "rounds to run at most");
+
+/// Settings of how clients train, the same for every method that has them train.
+macro_rules! training_settings {
+    ($($more:expr),* $(,)?) => {
+        &[
+            $($more,)*
+            $crate::methods::ROUNDS,
+            Setting::new("local_steps", Kind::Integer(1, 1 << 31), Default::Absent, "steps a client takes in a round (default 10)"),
+            Setting::new("local_epochs", Kind::Integer(1, 1 << 31), Default::Absent, "passes over its rows instead of steps"),
+            Setting::new("batch", Kind::Integer(1, 1 << 31), Default::Absent, "rows in a step (default all)"),
+            Setting::new("decay", Kind::Number(0.0, 1.0), Default::Is("1.0"), "the step shrinks by this factor every round"),
+            Setting::new("optimiser", Kind::OneOf(&["descent", "adam"]), Default::Is("\"descent\""), "how gradients become steps"),
+            Setting::new("momentum", Kind::Number(0.0, 1.0), Default::Is("0.0"), "momentum of descent"),
+            Setting::new("weight_decay", Kind::Number(0.0, 1e18), Default::Is("0.0"), "pull of the parameters towards 0"),
+            Setting::new("participation", Kind::Number(0.0, 1.0), Default::Is("1.0"), "share of the clients asked in a round"),
+            Setting::new(
+                "missing",
+                Kind::OneOf(&["skip", "keep", "fail"]),
+                Default::Is("\"skip\""),
+                "a missing answer is left out, stands for no change, or ends the run",
+            ),
+        ]
+    };
+}
+use training_settings;
+
+const STEP: Setting = Setting::new("step", Kind::Positive, Default::Is("0.1"), "step size");
+const WEIGHT: &[&str] = &["uniform", "rows"];
+
+/// How clients train, from the settings above.
+struct Training {
+    rounds: usize,
+    amount: Amount,
+    batch: Option<u32>,
+    decay: f64,
+    optimiser: Optimiser,
+    participation: f64,
+    missing: MissingRule,
+}
+
+/// What a missing answer means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum MissingRule {
+    Skip,
+    Keep,
+    Fail,
+}
+
+/// Faults in the settings above that need more than one of them to see.
+fn check_training(place: &str, settings: &Settings, faults: &mut Vec<Error>) {
+    if settings.get("local_steps").is_some() && settings.get("local_epochs").is_some() {
+        faults.push(Error::settings(format!("{place}: both local_steps and local_epochs are given, want one of them")));
+    }
+    if settings.text("optimiser") == "adam" && settings.number("momentum") > 0.0 {
+        faults.push(Error::settings(format!("{place}.momentum: adam has its own, want 0")));
+    }
+    if settings.number("participation") == 0.0 {
+        faults.push(Error::settings(format!("{place}.participation: got 0, want more: nobody would take part")));
+    }
+}
+
+impl Training {
+    fn of(settings: &Settings) -> Self {
+        let amount = match settings.optional_integer("local_epochs") {
+            Some(epochs) => Amount::Epochs(epochs as u32),
+            None => Amount::Steps(settings.optional_integer("local_steps").unwrap_or(10) as u32),
+        };
+        let weight_decay = settings.number("weight_decay");
+        Self {
+            rounds: settings.integer("rounds"),
+            amount,
+            batch: settings.optional_integer("batch").map(|batch| batch as u32),
+            decay: settings.number("decay"),
+            optimiser: match settings.text("optimiser") {
+                "adam" => Optimiser::Adam { weight_decay },
+                _ => Optimiser::Descent { momentum: settings.number("momentum"), weight_decay },
+            },
+            participation: settings.number("participation"),
+            missing: match settings.text("missing") {
+                "keep" => MissingRule::Keep,
+                "fail" => MissingRule::Fail,
+                _ => MissingRule::Skip,
+            },
+        }
+    }
+
+    /// Rows of a step in this round.
+    fn sample(&self, key: &Key, round: usize) -> Sample {
+        Sample { on: Portion::All, batch: self.batch, seed: key.clone().word("batches").number(round as u64).seed() }
+    }
+
+    /// A client's training in this round.
+    fn plan(&self, key: &Key, round: usize, step: f64) -> Plan {
+        Plan {
+            sample: self.sample(key, round),
+            amount: self.amount,
+            step: self.step_at(round, step),
+            optimiser: self.optimiser,
+        }
+    }
+
+    /// The step size in this round, from 0.
+    fn step_at(&self, round: usize, step: f64) -> f64 {
+        step * self.decay.powi(round.min(i32::MAX as usize) as i32)
+    }
+
+    /// Who takes part in this round.
+    fn participants(&self, key: &Key, round: usize, clients: usize) -> Recipients {
+        if self.participation >= 1.0 {
+            return Recipients::All;
+        }
+        let count = ((self.participation * clients as f64).round() as usize).clamp(1, clients);
+        let mut everybody: Vec<u32> = (0..clients as u32).collect();
+        let mut rng = key.clone().word("participation").number(round as u64).rng();
+        let (chosen, _) = everybody.partial_shuffle(&mut rng, count);
+        Recipients::list(chosen.to_vec())
+    }
+
+    /// Ends the run if answers are missing and must not be.
+    fn accept(&self, answers: &Answers, federation: &dyn Federation) -> Result<()> {
+        match answers.missing.first() {
+            Some(missing) if self.missing == MissingRule::Fail => {
+                let id = &federation.clients()[missing.client as usize].id;
+                let why = match missing.reason {
+                    Absence::Silent => "did not answer",
+                    Absence::Late => "answered too late",
+                    Absence::Garbage => "answered garbage",
+                };
+                Err(Error::new(ErrorKind::Client, format!("client {id} {why}"))
+                    .hint("set missing = \"skip\" to go on without such clients"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The new model from a sum of models: their mean, with `absent` clients standing for the old model.
+    /// With no answer at all the model stays as it is.
+    fn mean(&self, old: &Params, sum: &Sum, absent: usize) -> Params {
+        if sum.count == 0 {
+            return old.clone();
+        }
+        let absent = match self.missing {
+            MissingRule::Keep => absent as f64 * sum.weight / sum.count as f64,
+            _ => 0.0,
+        };
+        let whole = sum.weight + absent;
+        Arc::new(sum.total.iter().zip(old.iter()).map(|(total, old)| (total + absent * old) / whole).collect())
+    }
+}
+
+/// The `weight` setting.
+fn weight_of(settings: &Settings) -> Weight {
+    if settings.text("weight") == "rows" { Weight::Rows } else { Weight::Uniform }
+}
+
+/// The mean of the losses, `None` when nobody answered; an error when it is not finite.
+fn mean_loss(losses: &[f64], round: usize) -> Result<Option<f64>> {
+    if losses.is_empty() {
+        return Ok(None);
+    }
+    let mean = losses.iter().sum::<f64>() / losses.len() as f64;
+    if mean.is_finite() { Ok(Some(mean)) } else { Err(diverged(round)) }
+}
+
+fn diverged(round: usize) -> Error {
+    Error::new(ErrorKind::Diverged, format!("round {}: the training loss is not finite", round + 1))
+        .hint("use a smaller step")
+}
+
+/// How many answers were missing so far, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Absences {
+    silent: usize,
+    late: usize,
+    garbage: usize,
+}
+
+impl Absences {
+    const NONE: Absences = Absences { silent: 0, late: 0, garbage: 0 };
+
+    fn count(&mut self, answers: &Answers) {
+        for missing in &answers.missing {
+            match missing.reason {
+                Absence::Silent => self.silent += 1,
+                Absence::Late => self.late += 1,
+                Absence::Garbage => self.garbage += 1,
+            }
+        }
+    }
+
+    /// Said out loud, where there is something to say.
+    fn note(&self) -> Option<String> {
+        let all = self.silent + self.late + self.garbage;
+        (all > 0).then(|| {
+            format!(
+                "{all} answers were missing: {} clients silent, {} late, {} garbage (over all rounds)",
+                self.silent, self.late, self.garbage
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_is_registered() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/methods");
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let stem = path.file_stem().unwrap().to_str().unwrap().replace('_', "-");
+            assert!(stem == "mod" || METHODS.iter().any(|kind| kind.name == stem), "{stem} is not in METHODS");
+        }
+    }
+
+    #[test]
+    fn a_mean_with_absent_clients_by_hand() {
+        let text = "missing = \"keep\"";
+        let mut faults = Vec::new();
+        let settings = Settings::check("m", training_settings!(STEP), toml::from_str(text).unwrap(), &mut faults);
+        let mut training = Training::of(&settings);
+        let sum = Sum { total: vec![6.0], weight: 3.0, count: 3 };
+        let old = Arc::new(vec![10.0]);
+        assert_eq!(*training.mean(&old, &sum, 1), [4.0]);
+        training.missing = MissingRule::Skip;
+        assert_eq!(*training.mean(&old, &sum, 1), [2.0]);
+        assert_eq!(*training.mean(&old, &Sum::default(), 1), [10.0]);
+    }
+}

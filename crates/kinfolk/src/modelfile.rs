@@ -1,0 +1,75 @@
+//! Models as safetensors files, tensor by tensor, in the precision they travel in.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::models::{Layout, Precision};
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use std::collections::HashMap;
+use std::path::Path;
+
+/// The bytes of a model file. `about` is kept with it: the label, the seed, the cluster.
+pub fn bytes(params: &[f64], layout: &Layout, precision: Precision, about: &[(&str, String)]) -> Result<Vec<u8>> {
+    let fault = |error: safetensors::SafeTensorError| Error::new(ErrorKind::Io, format!("a model could not be written: {error}"));
+    let tensors: Vec<(String, Vec<usize>, Vec<u8>)> = layout
+        .tensors
+        .iter()
+        .map(|tensor| {
+            let values = &params[tensor.range()];
+            let bytes = match precision {
+                Precision::F32 => values.iter().flat_map(|&value| (value as f32).to_le_bytes()).collect(),
+                Precision::F64 => values.iter().flat_map(|&value| value.to_le_bytes()).collect(),
+            };
+            (tensor.name.clone(), tensor.shape.clone(), bytes)
+        })
+        .collect();
+    let kind = if precision == Precision::F32 { Dtype::F32 } else { Dtype::F64 };
+    let mut views = Vec::new();
+    for (name, shape, bytes) in &tensors {
+        views.push((name.as_str(), TensorView::new(kind, shape.clone(), bytes).map_err(fault)?));
+    }
+    // One entry only: the writer keeps metadata in an unordered map, and files must be the same to the byte.
+    let about: Vec<String> = about.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let metadata = HashMap::from([("kinfolk".to_string(), about.join(" "))]);
+    safetensors::serialize(views, Some(metadata)).map_err(fault)
+}
+
+/// Reads a model that must have this layout.
+pub fn read(path: &Path, layout: &Layout) -> Result<Vec<f64>> {
+    let bytes = std::fs::read(path).map_err(|error| Error::io("reading", path, error))?;
+    let fault = |message: String| Error::data(format!("{}: {message}", path.display()));
+    let file = SafeTensors::deserialize(&bytes).map_err(|error| fault(format!("not a safetensors file: {error}")))?;
+    let mut params = Vec::with_capacity(layout.len());
+    for tensor in &layout.tensors {
+        let found = file.tensor(&tensor.name).map_err(|_| fault(format!("has no tensor {}", tensor.name)))?;
+        if found.shape() != tensor.shape {
+            return Err(fault(format!("{} has shape {:?}, want {:?}", tensor.name, found.shape(), tensor.shape)));
+        }
+        match found.dtype() {
+            Dtype::F32 => params.extend(found.data().as_chunks::<4>().0.iter().map(|&b| f64::from(f32::from_le_bytes(b)))),
+            Dtype::F64 => params.extend(found.data().as_chunks::<8>().0.iter().map(|&b| f64::from_le_bytes(b))),
+            other => return Err(fault(format!("{} holds {other:?}, want F32 or F64", tensor.name))),
+        }
+    }
+    Ok(params)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::models::TensorPlace;
+
+    fn layout(columns: usize) -> Layout {
+        let weight = TensorPlace { name: "layer0.weight".into(), shape: vec![1, columns], offset: 0 };
+        let bias = TensorPlace { name: "layer0.bias".into(), shape: vec![1], offset: columns };
+        Layout { tensors: vec![weight, bias] }
+    }
+
+    #[test]
+    fn a_model_comes_back_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.safetensors");
+        let params = [0.1, -2.0, 3.5];
+        std::fs::write(&path, bytes(&params, &layout(2), Precision::F64, &[("label", "ifca".into())]).unwrap()).unwrap();
+        assert_eq!(read(&path, &layout(2)).unwrap(), params);
+        assert!(read(&path, &layout(3)).unwrap_err().to_string().contains("shape [1, 2], want [1, 3]"));
+    }
+}

@@ -1,0 +1,52 @@
+//! Linear regression: one number from a weighted sum, squared error without the ½.
+
+use super::dense::{Dense, DenseModel, Output, Rows};
+use super::{DOUBLE, INTERCEPT, ModelKind, Precision};
+use crate::error::{Error, Result};
+use crate::linalg::{Matrix, least_squares, multiply, solve_positive};
+
+pub(super) static KIND: ModelKind = ModelKind {
+    name: "linear",
+    summary: "linear regression, squared error",
+    settings: &[INTERCEPT, DOUBLE],
+    build: |settings, data| {
+        if data.classes > 0 {
+            return Err(Error::settings(format!("model.kind: \"linear\" predicts a number, the data has {} classes", data.classes))
+                .hint("use \"softmax\", \"logistic\" (two classes) or \"mlp\""));
+        }
+        let widths = vec![data.columns, 1];
+        let dense = Dense::new(widths, settings.flag("intercept"), Output::Squared, Precision::of(settings));
+        Ok(Box::new(DenseModel { dense, wanted: data, minimiser: Some(minimise) }))
+    },
+};
+
+/// Normal equations with a ridge, the smallest of all solutions without.
+fn minimise(rows: &Rows, ridge: f64) -> Result<Vec<f64>> {
+    let (count, size) = (rows.y.len(), rows.columns);
+    if ridge > 0.0 {
+        let x = Matrix::new(&rows.x, count, size);
+        let scale = 2.0 / count as f64;
+        let mut normal = vec![0.0; size * size];
+        multiply(&mut normal, scale, x.turn(), x);
+        (0..size).for_each(|i| normal[i * size + i] += ridge);
+        let mut moments = vec![0.0; size];
+        multiply(&mut moments, scale, x.turn(), Matrix::new(&rows.y, count, 1));
+        if let Some(solution) = solve_positive(&normal, &moments, size, 1) {
+            return Ok(solution);
+        }
+    }
+    least_squares(&rows.x, &rows.y, count, size).ok_or_else(|| Error::data("least squares found no solution"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ridge_and_least_squares_by_hand() {
+        let rows = Rows { x: vec![1.0, 2.0], y: vec![1.0, 3.0], columns: 1 };
+        assert!((minimise(&rows, 0.0).unwrap()[0] - 1.4).abs() < 1e-14);
+        // (2/2)·5·θ + 5·θ = (2/2)·7
+        assert!((minimise(&rows, 5.0).unwrap()[0] - 0.7).abs() < 1e-14);
+    }
+}

@@ -1,0 +1,94 @@
+//! Logistic regression for two classes.
+
+use super::dense::{Dense, DenseModel, Output, Rows};
+use super::{DOUBLE, INTERCEPT, ModelKind, Precision};
+use crate::error::{Error, ErrorKind, Result};
+use crate::linalg::{Matrix, multiply, solve_positive};
+
+pub(super) static KIND: ModelKind = ModelKind {
+    name: "logistic",
+    summary: "logistic regression for two classes",
+    settings: &[INTERCEPT, DOUBLE],
+    build: |settings, data| {
+        if data.classes != 2 {
+            return Err(Error::settings(format!("model.kind: \"logistic\" wants 2 classes, the data has {}", data.classes))
+                .hint("use \"softmax\" for more classes, \"linear\" for numbers"));
+        }
+        let widths = vec![data.columns, 1];
+        let dense = Dense::new(widths, settings.flag("intercept"), Output::Logistic, Precision::of(settings));
+        Ok(Box::new(DenseModel { dense, wanted: data, minimiser: Some(minimise) }))
+    },
+};
+
+/// Newton's method with halved steps, to a gradient of 1e-12.
+fn minimise(rows: &Rows, ridge: f64) -> Result<Vec<f64>> {
+    let (count, size) = (rows.y.len(), rows.columns);
+    let share = 1.0 / count as f64;
+    let x = Matrix::new(&rows.x, count, size);
+    let mut params = vec![0.0; size];
+    let mut odds = vec![0.0; count];
+    let objective = |params: &[f64], odds: &mut [f64]| -> f64 {
+        multiply(odds, 1.0, x, Matrix::new(params, size, 1));
+        let loss = |(&o, &y): (&f64, &f64)| {
+            let s = if y > 0.5 { o } else { -o };
+            (-s.abs()).exp().ln_1p() + (-s).max(0.0)
+        };
+        let penalty = 0.5 * ridge * params.iter().map(|p| p * p).sum::<f64>();
+        odds.iter().zip(&rows.y).map(loss).sum::<f64>() * share + penalty
+    };
+    let mut value = objective(&params, &mut odds);
+    for _ in 0..100 {
+        let chance: Vec<f64> = odds.iter().map(|o| 1.0 / (1.0 + (-o).exp())).collect();
+        let residual: Vec<f64> = chance.iter().zip(&rows.y).map(|(p, y)| p - y).collect();
+        let mut gradient: Vec<f64> = params.iter().map(|p| ridge * p).collect();
+        crate::linalg::multiply_add(&mut gradient, share, x.turn(), Matrix::new(&residual, count, 1));
+        if gradient.iter().map(|g| g * g).sum::<f64>().sqrt() < 1e-12 {
+            return Ok(params);
+        }
+        let weighted: Vec<f64> =
+            rows.x.chunks_exact(size).zip(&chance).flat_map(|(row, p)| row.iter().map(move |v| v * p * (1.0 - p))).collect();
+        let mut curvature = vec![0.0; size * size];
+        multiply(&mut curvature, share, Matrix::new(&weighted, count, size).turn(), x);
+        (0..size).for_each(|i| curvature[i * size + i] += ridge);
+        let Some(direction) = solve_positive(&curvature, &gradient, size, 1) else { break };
+        let mut length = 1.0;
+        let moved = loop {
+            let next: Vec<f64> = params.iter().zip(&direction).map(|(p, d)| p - length * d).collect();
+            let next_value = objective(&next, &mut odds);
+            if next_value <= value {
+                params = next;
+                break value - next_value;
+            }
+            length *= 0.5;
+            if length < 1e-10 {
+                // No smaller value within rounding: this is the minimum.
+                objective(&params, &mut odds);
+                return Ok(params);
+            }
+        };
+        value -= moved;
+    }
+    Err(Error::new(ErrorKind::Diverged, "logistic regression has no finite minimiser here (the classes separate)")
+        .hint("use a small ridge, such as 1e-4"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_odds_of_a_constant() {
+        // Three of four rows in class 1: the intercept alone is log 3.
+        let rows = Rows { x: vec![1.0; 4], y: vec![1.0, 1.0, 1.0, 0.0], columns: 1 };
+        assert!((minimise(&rows, 0.0).unwrap()[0] - 3f64.ln()).abs() < 1e-10);
+    }
+
+    #[test]
+    fn separable_classes_need_a_ridge() {
+        let rows = Rows { x: vec![-1.0, 1.0], y: vec![0.0, 1.0], columns: 1 };
+        assert!(minimise(&rows, 0.0).unwrap_err().to_string().contains("ridge"));
+        let found = minimise(&rows, 0.1).unwrap()[0];
+        // 1/(1 + e^θ) = 0.1·θ
+        assert!((1.0 / (1.0 + found.exp()) - 0.1 * found).abs() < 1e-10);
+    }
+}

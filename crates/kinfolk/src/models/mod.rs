@@ -1,0 +1,342 @@
+//! Models: what is trained. A model fixes a layout of parameters, computes losses and gradients on a
+//! client's rows in the precision that suits it, and knows how to work on a whole block of clients.
+//!
+//! All of today's models are stacks of dense layers with a loss on top (`dense.rs`); the other files say
+//! which stack each one is, and give the exact minimiser where there is one.
+
+mod dense;
+mod linear;
+mod logistic;
+mod mlp;
+mod softmax;
+
+use crate::data::{Client, DataShape, Shard};
+use crate::error::{Error, Result};
+use crate::federation::{Plan, Portion, Sample, Score, Sum, Then, Weight};
+use crate::rng::Rng;
+use crate::settings::{Default, Kind, Setting, Settings, nearest};
+use serde::{Deserialize, Serialize};
+use std::any::Any;
+use std::sync::OnceLock;
+
+/// A kind of model as users name it.
+pub struct ModelKind {
+    /// The word in `model.kind`.
+    pub name: &'static str,
+    /// One line for people.
+    pub summary: &'static str,
+    /// Its settings.
+    pub settings: &'static [Setting],
+    /// Makes one for data of this shape.
+    pub build: fn(&Settings, DataShape) -> Result<Box<dyn Model>>,
+}
+
+/// Every kind of model there is.
+pub static MODELS: &[&ModelKind] = &[&linear::KIND, &logistic::KIND, &softmax::KIND, &mlp::KIND];
+
+/// The kind of this name.
+pub fn kind(name: &str) -> Result<&'static ModelKind> {
+    MODELS.iter().copied().find(|kind| kind.name == name).ok_or_else(|| {
+        let names: Vec<&str> = MODELS.iter().map(|kind| kind.name).collect();
+        let fault = Error::settings(format!("model.kind: got \"{name}\", want one of {}", names.join(", ")));
+        match nearest(name, names.into_iter()) {
+            Some(near) => fault.hint(format!("did you mean \"{near}\"?")),
+            None => fault,
+        }
+    })
+}
+
+const INTERCEPT: Setting = Setting::new("intercept", Kind::Flag, Default::Is("true"), "add a constant term");
+const DOUBLE: Setting = Setting::new(
+    "precision",
+    Kind::OneOf(&["f32", "f64"]),
+    Default::Is("\"f64\""),
+    "numbers to compute in and to send",
+);
+
+/// The numbers a model computes in and travels as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Precision {
+    /// 4 bytes.
+    F32,
+    /// 8 bytes.
+    F64,
+}
+
+impl Precision {
+    fn of(settings: &Settings) -> Self {
+        if settings.text("precision") == "f32" { Precision::F32 } else { Precision::F64 }
+    }
+
+    /// Bytes of one number.
+    pub fn width(self) -> u64 {
+        match self {
+            Precision::F32 => 4,
+            Precision::F64 => 8,
+        }
+    }
+
+    /// Rounds numbers to what travels.
+    pub fn round(self, values: &mut [f64]) {
+        if self == Precision::F32 {
+            for value in values {
+                *value = f64::from(*value as f32);
+            }
+        }
+    }
+}
+
+/// What a model is judged by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Metric {
+    /// Share of rows whose class is right.
+    Accuracy,
+    /// Mean squared error.
+    SquaredError,
+    /// Mean negative log likelihood.
+    LogLoss,
+}
+
+impl Metric {
+    /// As written in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Metric::Accuracy => "accuracy",
+            Metric::SquaredError => "mse",
+            Metric::LogLoss => "nll",
+        }
+    }
+
+    /// The metric's sum over the rows of a score.
+    pub fn sum(self, score: &Score) -> f64 {
+        match self {
+            Metric::Accuracy => f64::from(score.hits),
+            Metric::SquaredError | Metric::LogLoss => score.loss,
+        }
+    }
+}
+
+/// Where each named tensor lies in the flat vector of parameters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    /// In the order they lie there.
+    pub tensors: Vec<TensorPlace>,
+}
+
+/// One named tensor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TensorPlace {
+    /// Such as `layer1.weight`.
+    pub name: String,
+    /// Its shape.
+    pub shape: Vec<usize>,
+    /// Where it begins.
+    pub offset: usize,
+}
+
+impl TensorPlace {
+    /// Where it lies.
+    pub fn range(&self) -> std::ops::Range<usize> {
+        self.offset..self.offset + self.shape.iter().product::<usize>()
+    }
+}
+
+impl Layout {
+    /// How many parameters there are.
+    pub fn len(&self) -> usize {
+        self.tensors.last().map_or(0, |tensor| tensor.range().end)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A model: a layout, a way to begin, and workers that compute with it.
+pub trait Model: Send + Sync {
+    /// Where each tensor lies.
+    fn layout(&self) -> &Layout;
+
+    /// What it computes in and travels as.
+    fn precision(&self) -> Precision;
+
+    /// What it can be judged by; the first is the default.
+    fn metrics(&self) -> &'static [Metric];
+
+    /// Random parameters to begin with.
+    fn initialise(&self, rng: &mut Rng) -> Vec<f64>;
+
+    /// Refuses rows it cannot work on.
+    fn check(&self, client: &Client) -> Result<()>;
+
+    /// Somebody who computes with these models, on one thread, reusing memory between clients.
+    fn worker<'a>(&'a self, models: &[&[f64]]) -> Box<dyn Worker + 'a>;
+
+    /// Parameters with the smallest mean loss plus ½·ridge·‖θ‖².
+    fn minimise(&self, rows: &Shard, ridge: f64) -> Result<Vec<f64>>;
+}
+
+/// A client at work, with what is remembered about its data.
+pub struct Seat<'a> {
+    /// Who.
+    pub client: &'a Client,
+    /// Something a model computed from the training rows once; never changes an answer.
+    pub prepared: &'a OnceLock<Box<dyn Any + Send + Sync>>,
+    /// Whether there is room to remember it.
+    pub may_prepare: bool,
+}
+
+impl Seat<'_> {
+    /// Some of the client's training rows.
+    pub fn rows(&self, on: Portion) -> Shard {
+        match on {
+            Portion::All => self.client.train.clone(),
+            Portion::Part { index, of } => self.client.train.part(index as usize, of as usize),
+        }
+    }
+}
+
+/// Which candidate won, by its position, and its mean loss.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Choice {
+    /// Position among the candidates.
+    pub position: usize,
+    /// Mean loss over the rows.
+    pub loss: f64,
+}
+
+/// Computes with the models of one ask on one thread. Models are named by their index in the ask.
+pub trait Worker {
+    /// Puts parameters into the extra place behind the ask's models and returns its index.
+    fn load(&mut self, params: &[f64]) -> usize;
+
+    /// How many parameters a model has.
+    fn width(&self) -> usize;
+
+    /// The mean loss of one model over some rows.
+    fn loss(&mut self, model: usize, rows: &Shard) -> f64;
+
+    /// Loss and hits of one model, summed over some rows.
+    fn score(&mut self, model: usize, rows: &Shard) -> Score;
+
+    /// The gradient of the mean loss into `out`; returns the loss.
+    fn gradient(&mut self, model: usize, seat: &Seat, sample: &Sample, out: &mut [f64]) -> f64;
+
+    /// The trained parameters into `out`; returns the loss before the first step.
+    fn train(&mut self, model: usize, seat: &Seat, plan: &Plan, out: &mut [f64]) -> f64;
+
+    /// The candidate with the smallest loss, ties to the first. `hint` is looked at first and changes nothing but time.
+    fn choose(&mut self, among: &[usize], hint: usize, seat: &Seat, on: Portion) -> Choice {
+        let _ = hint;
+        let rows = seat.rows(on);
+        first_smallest(among.iter().map(|&model| self.loss(model, &rows)))
+    }
+
+    /// Choices and sums over a block of clients, for orders that all go to the same clients.
+    /// `hints` holds last time's choice of every seat and job, and is brought up to date.
+    ///
+    /// This loop is the plain path; a model may compute the same sums without forming single vectors.
+    fn reduce(&mut self, jobs: &[Job], seats: &[Seat], hints: &mut [u32], weight: Weight) -> Vec<Reduced> {
+        reduce_plainly(self, jobs, seats, hints, weight)
+    }
+
+    /// The choice of a job; a single candidate wins without being looked at.
+    fn settle(&mut self, job: &Job, hint: usize, seat: &Seat) -> Choice {
+        match job.among {
+            [_] if !matches!(job.then, Then::Nothing) => Choice { position: 0, loss: f64::NAN },
+            among => self.choose(among, hint, seat, job.on),
+        }
+    }
+}
+
+/// The smallest of some losses; one that is not a number counts as infinite, ties go to the first.
+pub fn first_smallest(losses: impl Iterator<Item = f64>) -> Choice {
+    let mut best = Choice { position: 0, loss: f64::INFINITY };
+    for (position, loss) in losses.enumerate() {
+        if loss < best.loss {
+            best = Choice { position, loss };
+        }
+    }
+    best
+}
+
+/// [`Worker::reduce`] client by client, job by job.
+fn reduce_plainly<W: Worker + ?Sized>(
+    worker: &mut W,
+    jobs: &[Job],
+    seats: &[Seat],
+    hints: &mut [u32],
+    weight: Weight,
+) -> Vec<Reduced> {
+    let mut vector = vec![0.0; worker.width()];
+    let mut reduced: Vec<Reduced> = jobs.iter().map(|job| Reduced::new(job.slots)).collect();
+    for (s, seat) in seats.iter().enumerate() {
+        for (j, job) in jobs.iter().enumerate() {
+            let hint = &mut hints[s * jobs.len() + j];
+            let choice = worker.settle(job, *hint as usize, seat);
+            *hint = choice.position as u32;
+            let model = job.among[choice.position];
+            let first_loss = match job.then {
+                Then::Nothing => choice.loss,
+                Then::Gradient(sample) => worker.gradient(model, seat, sample, &mut vector),
+                Then::Train(plan) => worker.train(model, seat, plan, &mut vector),
+            };
+            let weight = weight.of(seat.client.train.len());
+            reduced[j].reply(choice.position, if job.among.len() == 1 { first_loss } else { choice.loss });
+            if !matches!(job.then, Then::Nothing) {
+                reduced[j].add(job.slot(choice.position), weight, &vector);
+            }
+        }
+    }
+    reduced
+}
+
+/// One order as a worker sees it.
+#[derive(Clone, Copy)]
+pub struct Job<'a> {
+    /// Candidates, by index in the ask.
+    pub among: &'a [usize],
+    /// The rows they compete on.
+    pub on: Portion,
+    /// What follows.
+    pub then: &'a Then,
+    /// How many slots the sum has: 1, or one for every candidate.
+    pub slots: usize,
+}
+
+impl Job<'_> {
+    /// The slot of a choice.
+    pub fn slot(&self, position: usize) -> usize {
+        if self.slots == 1 { 0 } else { position }
+    }
+}
+
+/// What a block of clients answered to one job.
+#[derive(Debug, Default)]
+pub struct Reduced {
+    /// Chosen positions, one a client.
+    pub choices: Vec<u32>,
+    /// Losses of the chosen models, one a client.
+    pub losses: Vec<f64>,
+    /// Sums, one a slot; `total` stays empty while nobody is in it.
+    pub sums: Vec<Sum>,
+}
+
+impl Reduced {
+    /// Nothing yet, in so many slots.
+    pub fn new(slots: usize) -> Self {
+        Self { sums: vec![Sum::default(); slots], ..Self::default() }
+    }
+
+    /// Notes one client's choice and loss.
+    pub fn reply(&mut self, position: usize, loss: f64) {
+        self.choices.push(position as u32);
+        self.losses.push(loss);
+    }
+
+    /// Adds one client's vector.
+    pub fn add(&mut self, slot: usize, weight: f64, vector: &[f64]) {
+        self.sums[slot].add(weight, vector);
+    }
+}
