@@ -166,6 +166,7 @@ impl Unit {
             Unit::Index => 3,
             Unit::Significant if size < 1e-4 => 3,
             Unit::Significant => (3 - size.log10().floor() as i32).clamp(0, 7) as usize,
+            Unit::Millions | Unit::Seconds if size == 0.0 => 0,
             Unit::Millions | Unit::Seconds => (2 - size.max(1e-4).log10().floor() as i32).clamp(0, 4) as usize,
         };
         let one = |value: f64| if scientific { format!("{value:.2e}") } else { format!("{value:.decimals$}") };
@@ -352,6 +353,7 @@ wild: warning: diverged: loss is infinite
         assert_eq!(Unit::Significant.write(0.01234567, Some(0.001)), "0.01235 ± 0.00100");
         assert_eq!(Unit::Significant.write(3.2e-7, None), "3.20e-7");
         assert_eq!(Unit::Significant.write(123456.0, None), "123456");
+        assert_eq!(Unit::Millions.write(0.0, None), "0");
         assert_eq!(Unit::Millions.write(48_234_000.0, None), "48.2");
     }
 
