@@ -1,5 +1,13 @@
 //! From records to files people read: json, csv, tables and one html page.
 
+pub mod files;
+pub mod html;
+pub mod summary;
+pub mod table;
+
+#[cfg(test)]
+mod fabricated;
+
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -1,0 +1,95 @@
+//! Small records for the tests of this module.
+
+use super::{ClientRecord, MethodSummary, MetricSummary, Record, RepeatSummary, RoundRecord, Summary};
+use serde_json::json;
+use std::collections::BTreeMap;
+
+/// A repeat that ended well and has nothing to say.
+pub fn repeat(seed: u64) -> RepeatSummary {
+    RepeatSummary {
+        seed,
+        status: "done".into(),
+        reason: None,
+        rounds: 1,
+        clusters: None,
+        metric: None,
+        unseen: None,
+        misclustering: None,
+        ari: None,
+        parameter_error: None,
+        bytes_down: 1_500_000,
+        bytes_up: 400,
+        models_down: 2,
+        models_up: 1,
+        seconds: 0.25,
+        notes: Vec::new(),
+        extra: BTreeMap::new(),
+    }
+}
+
+/// An accuracy over clients.
+pub fn accuracy(mean: f64) -> MetricSummary {
+    MetricSummary { name: "accuracy".into(), mean, pooled: mean, worst_decile: mean - 0.25, per_cluster: Vec::new() }
+}
+
+/// One clustered method on one seed, with a label that needs quoting.
+pub fn record() -> Record {
+    let label = "a, \"quoted\"".to_string();
+    let train = RoundRecord {
+        label: label.clone(),
+        seed: 0,
+        round: 1,
+        phase: "train".into(),
+        loss: Some(0.5),
+        metric: None,
+        unseen_metric: None,
+        switched: Some(2),
+        sizes: vec![2, 1],
+        bytes_down: 800,
+        bytes_up: 400,
+        seconds: 0.25,
+    };
+    let evaluate = RoundRecord {
+        phase: "evaluate".into(),
+        loss: None,
+        metric: Some(0.75),
+        unseen_metric: Some(0.5),
+        switched: None,
+        bytes_down: 0,
+        bytes_up: 0,
+        ..train.clone()
+    };
+    let north = ClientRecord {
+        label: label.clone(),
+        seed: 0,
+        client: "north".into(),
+        true_cluster: Some(0),
+        cluster: Some(1),
+        samples: 20,
+        margin: Some(0.125),
+        metric: Some(0.5),
+    };
+    let south = ClientRecord {
+        client: "south".into(),
+        true_cluster: None,
+        cluster: None,
+        margin: None,
+        metric: None,
+        ..north.clone()
+    };
+    let mut only = repeat(0);
+    only.metric = Some(accuracy(0.75));
+    only.clusters = Some(2);
+    Record {
+        summary: Summary {
+            schema: 1,
+            name: "small".into(),
+            seed: 0,
+            version: "0.1.0".into(),
+            data: json!({ "clients": 2 }),
+            methods: vec![MethodSummary::of(&label, "ifca", json!({ "clusters": 2 }), vec![only])],
+        },
+        rounds: vec![train, evaluate],
+        clients: vec![north, south],
+    }
+}

@@ -1,0 +1,309 @@
+//! The report page in a real browser: it draws itself, survives hostile labels and odd runs, and
+//! asks no network for anything. The pages stay in the target folder's `tmp` to be looked at.
+
+use kinfolk::clustering::quality::{adjusted_rand_index, misclustering};
+use kinfolk::report::summary::ClientScore;
+use kinfolk::report::{ClientRecord, MethodSummary, MetricSummary, Record, RepeatSummary, RoundRecord, Summary, html};
+use kinfolk::rng::Key;
+use rand::RngExt;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const HOSTILE: &str = "if<script>document.documentElement.dataset.broken='true'</script>\"ca'";
+
+fn browser() -> PathBuf {
+    if let Some(chosen) = std::env::var_os("CHROMIUM") {
+        return chosen.into();
+    }
+    let folders: Vec<PathBuf> = std::env::var_os("PATH").iter().flat_map(std::env::split_paths).collect();
+    ["chromium", "chromium-browser", "google-chrome"]
+        .iter()
+        .flat_map(|name| folders.iter().map(move |folder| folder.join(name)))
+        .find(|path| path.is_file())
+        .expect("no Chromium: want $CHROMIUM, or chromium, chromium-browser or google-chrome on PATH; `make test` installs it")
+}
+
+/// Writes the page, opens it, and returns the document after its scripts ran, without the scripts.
+fn opened(name: &str, record: &Record) -> String {
+    let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("report-{name}.html"));
+    std::fs::write(&page, html::page(record)).expect("the target folder is writable");
+    let profile = tempfile::tempdir().expect("a temporary folder");
+    let output = Command::new(browser())
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
+        .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
+        .args(["--window-size=1280,900", "--virtual-time-budget=5000", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .arg(format!("file://{}", page.display()))
+        .output()
+        .expect("the browser starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let document = String::from_utf8(output.stdout).expect("a document is text");
+    let (before, rest) = document.split_once("<script type=\"application/json\"").expect("the page carries its data");
+    let after = rest.rsplit_once("</script>").expect("the script ends").1;
+    format!("{before}{after}")
+}
+
+fn assert_ready(document: &str) {
+    let opening = document.split_once("<head>").expect("a head").0;
+    assert!(opening.contains("data-ready=\"true\""), "the page did not finish: {document:.2000}");
+    assert!(!opening.contains("data-broken"), "a script in a label ran");
+    assert!(!document.contains("NaN") && !document.contains("Infinity"), "a number that is none was drawn");
+    for reference in [" src=", " href=", "url(", "@import"] {
+        assert!(!document.contains(reference), "the page refers to something outside: {reference}");
+    }
+}
+
+fn panel<'a>(document: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = document.split_once(&format!("data-panel=\"{name}\""))?;
+    Some(rest.split_once("</section>").map_or(rest, |(panel, _)| panel))
+}
+
+fn count(document: &str, name: &str, mark: &str) -> usize {
+    panel(document, name).unwrap_or_else(|| panic!("no panel {name}")).matches(mark).count()
+}
+
+fn says(document: &str, name: &str, words: &str) -> bool {
+    count(document, name, words) > 0
+}
+
+/// How a fabricated method behaves.
+struct Behaviour {
+    label: &'static str,
+    name: &'static str,
+    /// Where its accuracy begins, where it goes, and after how many rounds most of the way is done.
+    accuracy: (f64, f64, f64),
+    clustered: bool,
+    bytes: u64,
+    seconds: f64,
+}
+
+const CLIENTS: usize = 40;
+const CLUSTERS: usize = 4;
+
+fn behaviours(first: &'static str) -> [Behaviour; 4] {
+    let method = |label, name, accuracy, clustered, bytes, seconds| Behaviour {
+        label,
+        name,
+        accuracy,
+        clustered,
+        bytes,
+        seconds,
+    };
+    [
+        method(first, "ifca", (0.12, 0.945, 14.0), true, 102_000_000, 0.9),
+        method("fedavg", "fedavg", (0.12, 0.862, 16.0), false, 25_500_000, 0.7),
+        method("local", "local", (0.3, 0.815, 6.0), false, 0, 0.35),
+        method("oracle", "oracle", (0.12, 0.951, 10.0), true, 25_500_000, 0.7),
+    ]
+}
+
+/// A run that looks like one: rounds, clients and summaries of several methods over several seeds.
+fn comparison(behaviours: &[Behaviour], seeds: u64, rounds: usize) -> Record {
+    let data = json!({
+        "source": "mnist", "clients": CLIENTS, "samples": 200, "test_samples": 50, "unseen_clients": 8,
+        "true_clusters": CLUSTERS, "clusters": "rotate",
+    });
+    let summary = Summary {
+        schema: 1,
+        name: "rotated-mnist".into(),
+        seed: 0,
+        version: "0.1.0".into(),
+        data,
+        methods: Vec::new(),
+    };
+    let mut record = Record { summary, rounds: Vec::new(), clients: Vec::new() };
+    for behaviour in behaviours {
+        let repeats = (0..seeds).map(|seed| fabricate(behaviour, seed, rounds, &mut record)).collect();
+        let settings =
+            json!({ "clusters": CLUSTERS, "rounds": rounds, "local_steps": 10, "step": 0.1, "hidden": [200] });
+        record.summary.methods.push(MethodSummary::of(behaviour.label, behaviour.name, settings, repeats));
+    }
+    record
+}
+
+fn fabricate(behaviour: &Behaviour, seed: u64, rounds: usize, record: &mut Record) -> RepeatSummary {
+    let mut random = Key::new(seed).word(behaviour.label).rng();
+    let mut wobble = |size: f64| random.random_range(-size..size);
+    let (begin, end, speed) = behaviour.accuracy;
+    let end = end + wobble(0.012);
+    let accuracy_at = |round: usize| end - (end - begin) * (-(round as f64) / speed).exp();
+    let mut found: Vec<usize> = (0..CLIENTS).map(|client| (client + (wobble(2.0) + 2.0) as usize) % CLUSTERS).collect();
+    for round in 1..=rounds {
+        let mut switched = 0;
+        for (client, cluster) in found.iter_mut().enumerate() {
+            let settles = wobble(0.5) + 0.5 < 0.16 && client != 17;
+            if settles && *cluster != client % CLUSTERS {
+                *cluster = client % CLUSTERS;
+                switched += 1;
+            }
+        }
+        let sizes = (0..CLUSTERS).map(|cluster| found.iter().filter(|found| **found == cluster).count()).collect();
+        let train = RoundRecord {
+            label: behaviour.label.into(),
+            seed,
+            round,
+            phase: "train".into(),
+            loss: Some(2.3 * (1.02 - accuracy_at(round)) + wobble(0.01)),
+            metric: None,
+            unseen_metric: None,
+            switched: behaviour.clustered.then_some(switched),
+            sizes: if behaviour.clustered { sizes } else { Vec::new() },
+            bytes_down: behaviour.bytes,
+            bytes_up: behaviour.bytes / 4,
+            seconds: round as f64 * behaviour.seconds,
+        };
+        let evaluate = RoundRecord {
+            phase: "evaluate".into(),
+            loss: None,
+            metric: Some(accuracy_at(round) + wobble(0.006)),
+            unseen_metric: Some(accuracy_at(round) - 0.02 + wobble(0.01)),
+            switched: None,
+            bytes_down: 0,
+            bytes_up: 0,
+            ..train.clone()
+        };
+        record.rounds.push(train);
+        if round % 10 == 0 || round == 1 {
+            record.rounds.push(evaluate);
+        }
+    }
+    let truth: Vec<usize> = (0..CLIENTS).map(|client| client % CLUSTERS).collect();
+    let mut scores = Vec::new();
+    for (client, cluster) in found.iter().enumerate() {
+        let unlucky = if wobble(1.0) > 0.8 { 0.14 } else { 0.0 };
+        let accuracy = (end - unlucky + wobble(0.035)).min(1.0);
+        let cluster = behaviour.clustered.then_some(*cluster);
+        scores.push(ClientScore { sum: accuracy * 50.0, rows: 50, cluster });
+        record.clients.push(ClientRecord {
+            label: behaviour.label.into(),
+            seed,
+            client: format!("school-{client:02}"),
+            true_cluster: Some(truth[client]),
+            cluster,
+            samples: 200,
+            margin: behaviour.clustered.then_some(0.2),
+            metric: Some(accuracy),
+        });
+    }
+    let clusters = if behaviour.clustered { CLUSTERS } else { 0 };
+    RepeatSummary {
+        seed,
+        status: "done".into(),
+        reason: None,
+        rounds,
+        clusters: behaviour.clustered.then_some(clusters),
+        metric: MetricSummary::of("accuracy", &scores, clusters),
+        unseen: MetricSummary::of("accuracy", &scores[..8], clusters),
+        misclustering: behaviour.clustered.then(|| misclustering(&found, &truth)),
+        ari: behaviour.clustered.then(|| adjusted_rand_index(&found, &truth)),
+        parameter_error: None,
+        bytes_down: behaviour.bytes * rounds as u64,
+        bytes_up: behaviour.bytes / 4 * rounds as u64,
+        models_down: 4,
+        models_up: 1,
+        seconds: behaviour.seconds * rounds as f64,
+        notes: if behaviour.clustered { vec!["school-17 never settled".into()] } else { Vec::new() },
+        extra: BTreeMap::new(),
+    }
+}
+
+#[test]
+fn a_comparison_draws_every_panel() {
+    let document = opened("comparison", &comparison(&behaviours("ifca"), 3, 60));
+    assert_ready(&document);
+    assert_eq!(count(&document, "results", "<tr>"), 5, "a heading and four methods");
+    assert_eq!(count(&document, "notes", "<li"), 2, "both clustered methods have a note");
+    assert_eq!(count(&document, "curves", "class=\"mean\""), 12, "metric, unseen metric and loss of four methods");
+    assert_eq!(count(&document, "curves", "class=\"seed\""), 36, "and of each of three seeds");
+    assert_eq!(count(&document, "communication", "data-label="), 4);
+    assert_eq!(count(&document, "formation", "class=\"cluster\""), 8, "four clusters of two methods");
+    assert!(count(&document, "formation", "class=\"switched\"") > 2);
+    assert_eq!(count(&document, "truth", "class=\"cell\""), 32, "two tables of four by four");
+    assert_eq!(count(&document, "truth", "class=\"agreed\""), 8);
+    assert!(count(&document, "clients", "class=\"bin\"") >= 8);
+    assert_eq!(count(&document, "clients", "class=\"worst\""), 4);
+    assert!(says(&document, "settings", "local_steps"));
+    let titles = document.matches("<title>").count() - 1;
+    assert_eq!(document.matches("role=\"img\"").count(), titles, "every picture has a title");
+}
+
+#[test]
+fn a_script_in_a_label_is_only_text() {
+    let mut record = comparison(&behaviours(HOSTILE), 1, 20);
+    record.summary.name = "</title></script><script>document.documentElement.dataset.broken='true'</script>".into();
+    record.summary.methods[0].repeats[0].notes.push("</script><img onerror=\"document.title='broken'\">".into());
+    let document = opened("hostile", &record);
+    assert_ready(&document);
+    assert_eq!(count(&document, "results", "<tr>"), 5);
+    assert!(says(&document, "results", "if&lt;script&gt;document"));
+    assert!(says(&document, "notes", "&lt;/script&gt;&lt;img onerror"));
+    assert!(!document.contains("<script>") && !document.contains("<img"));
+}
+
+#[test]
+fn a_diverged_method_and_unknown_truth_are_said_out_loud() {
+    let mut record = comparison(&behaviours("ifca"), 1, 1);
+    record.clients.iter_mut().for_each(|client| client.true_cluster = None);
+    record.clients.retain(|client| client.client == "school-00");
+    let mut repeat = record.summary.methods[0].repeats[0].clone();
+    repeat.status = "diverged".into();
+    repeat.reason = Some("the loss left the finite numbers in round 1".into());
+    repeat.metric = None;
+    record.summary.methods[0] = MethodSummary::of("ifca", "ifca", json!(null), vec![repeat]);
+    record.rounds.iter_mut().filter(|round| round.label == "ifca").for_each(|round| {
+        round.loss = Some(f64::NAN);
+        round.metric = Some(f64::INFINITY);
+    });
+    let document = opened("diverged", &record);
+    assert_ready(&document);
+    assert_eq!(count(&document, "results", "<tr>"), 5);
+    assert!(says(&document, "results", "diverged"));
+    assert!(says(&document, "notes", "left the finite numbers"));
+    assert_eq!(count(&document, "curves", "data-label=\"ifca\""), 0);
+    assert!(says(&document, "curves", "No curve: ifca (diverged)"));
+    assert_eq!(count(&document, "formation", "class=\"cluster\""), 4, "only the oracle, in its one round");
+    assert!(panel(&document, "truth").is_none(), "nothing to compare with");
+    assert_eq!(count(&document, "clients", "class=\"bin\""), 3, "one client is a distribution too");
+}
+
+#[test]
+fn a_run_that_failed_altogether_is_still_a_page() {
+    let mut record = comparison(&behaviours("ifca")[..1], 1, 1);
+    record.rounds.clear();
+    record.clients.clear();
+    let mut repeat = record.summary.methods[0].repeats[0].clone();
+    repeat.status = "failed".into();
+    repeat.metric = None;
+    record.summary.methods[0] = MethodSummary::of("ifca", "ifca", json!({}), vec![repeat]);
+    let document = opened("failed", &record);
+    assert_ready(&document);
+    assert_eq!(count(&document, "notes", "class=\"warning\""), 1);
+    assert!(panel(&document, "curves").is_none());
+}
+
+#[test]
+fn twenty_methods_and_five_thousand_clients_are_drawn() {
+    let template = comparison(&behaviours("ifca")[..1], 1, 20);
+    let mut record = Record { clients: Vec::new(), rounds: Vec::new(), ..template.clone() };
+    record.summary.methods.clear();
+    for number in 0..20 {
+        let label = format!("ifca-{number}");
+        let method = &template.summary.methods[0];
+        record.summary.methods.push(MethodSummary { label: label.clone(), ..method.clone() });
+        record.rounds.extend(template.rounds.iter().map(|round| RoundRecord { label: label.clone(), ..round.clone() }));
+        record.clients.extend((0..5000).map(|client| ClientRecord {
+            label: label.clone(),
+            client: format!("client-{client}"),
+            cluster: Some(client % 70),
+            metric: Some((client % 97) as f64 / 97.0),
+            ..template.clients[0].clone()
+        }));
+    }
+    let document = opened("large", &record);
+    assert_ready(&document);
+    assert_eq!(count(&document, "results", "<tr>"), 21);
+    assert_eq!(count(&document, "clients", "class=\"worst\""), 20);
+    assert!(says(&document, "truth", "the first 60 of 70 found"));
+}
