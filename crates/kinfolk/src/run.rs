@@ -1,0 +1,648 @@
+//! From an experiment to a run folder: data, federation, method, rounds, records, checkpoints.
+//!
+//! ```text
+//! DIR/experiment.toml      first: every default filled in
+//! DIR/checkpoint/          while running: what is finished, and where the method in progress stands
+//! DIR/models/…             as each method finishes
+//! DIR/rounds.csv …         at the end
+//! DIR/summary.json         last: a folder without it is not finished
+//! ```
+
+use crate::data::schema::Schema;
+use crate::data::{Client, Population};
+use crate::error::{Error, ErrorKind, Result};
+use crate::evaluate::{self, Evaluation};
+use crate::experiment::{Experiment, MethodEntry};
+use crate::federation::faults::Faults;
+use crate::federation::local::{FederationState, LocalFederation, threads};
+use crate::federation::{Ask, Federation, Gather, Order, Phase, Recipients, Work};
+use crate::methods::{Method, Outcome, Setup};
+use crate::modelfile;
+use crate::models::{Metric, Model};
+use crate::report::files::{write_atomically, write_record};
+use crate::report::{ClientRecord, MethodSummary, Record, RepeatSummary, RoundRecord, Summary};
+use crate::rng::Key;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+/// How to run an experiment.
+pub struct Options {
+    /// The run folder; `None` keeps everything in memory.
+    pub folder: Option<PathBuf>,
+    /// Threads; 0 is one for every core.
+    pub threads: usize,
+    /// Go on with what is in the folder.
+    pub resume: bool,
+    /// Raise it to stop; what was done is in the checkpoint.
+    pub stop: Arc<AtomicBool>,
+    /// Least time between two checkpoints of one method.
+    pub checkpoint_every: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            folder: None,
+            threads: 0,
+            resume: false,
+            stop: Arc::new(AtomicBool::new(false)),
+            checkpoint_every: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Somebody who watches a run.
+pub trait Watch {
+    /// Something slow begins: making the data, evaluating.
+    fn doing(&mut self, what: &str);
+    /// A method begins, or goes on from a round.
+    fn method(&mut self, label: &str, seed: u64, from: usize, rounds: usize);
+    /// A round is over.
+    fn round(&mut self, record: &RoundRecord);
+    /// A method is finished.
+    fn finished(&mut self, summary: &RepeatSummary, label: &str);
+}
+
+/// Watches nothing.
+pub struct Unwatched;
+
+impl Watch for Unwatched {
+    fn doing(&mut self, _: &str) {}
+    fn method(&mut self, _: &str, _: u64, _: usize, _: usize) {}
+    fn round(&mut self, _: &RoundRecord) {}
+    fn finished(&mut self, _: &RepeatSummary, _: &str) {}
+}
+
+/// Everything one finished method on one seed leaves behind.
+#[derive(Serialize, Deserialize)]
+struct Finished {
+    summary: String,
+    rounds: Vec<RoundRecord>,
+    clients: Vec<ClientRecord>,
+}
+
+/// Where a method in progress stands.
+#[derive(Serialize, Deserialize)]
+struct Current {
+    method: Vec<u8>,
+    federation: FederationState,
+    rounds: Vec<RoundRecord>,
+    round: usize,
+    seconds: f64,
+}
+
+/// The data of one seed, as every method of the experiment sees it.
+struct Stage {
+    population: Population,
+    rows: Vec<usize>,
+    truth: Option<Vec<usize>>,
+    model: Arc<dyn Model>,
+    metric: Metric,
+    schema: Schema,
+}
+
+/// Runs an experiment to its end and returns everything it found. Methods that diverge or fail are part of the
+/// record; an error means that the input was at fault or a file could not be written.
+pub fn run(experiment: &Experiment, options: &Options, watch: &mut dyn Watch) -> Result<Record> {
+    let pool = threads(options.threads)?;
+    let mut folder = options.folder.as_deref().map(|path| Folder::open(path, experiment, options.resume)).transpose()?;
+    if let Some(Folder { finished: Some(record), .. }) = folder {
+        return Ok(record);
+    }
+    let mut results: BTreeMap<(usize, u64), (RepeatSummary, Finished)> = BTreeMap::new();
+    let mut about_data = serde_json::Value::Null;
+    for seed in experiment.seeds() {
+        watch.doing("preparing the data");
+        let stage = Stage::prepare(experiment, seed, &pool)?;
+        // Every method is made once before any runs, so that no fault shows up hours later.
+        let mut faults = Vec::new();
+        for entry in &experiment.methods {
+            if let Err(error) = stage.method(entry, seed) {
+                faults.push(error.at(format!("method.{}", entry.label)));
+            }
+        }
+        crate::settings::finish(faults)?;
+        if seed == experiment.seeds().start {
+            about_data = stage.about(experiment);
+            if let Some(folder) = &mut folder {
+                folder.begin(experiment, &stage.schema)?;
+            }
+        }
+        for (index, entry) in experiment.methods.iter().enumerate() {
+            let done = folder.as_ref().map(|folder| folder.read_done(&entry.label, seed)).transpose()?.flatten();
+            let result = match done {
+                Some(done) => done,
+                None => {
+                    let mut running = Running { experiment, entry, seed, stage: &stage, options, folder: folder.as_ref() };
+                    let result = running.to_the_end(&pool, watch)?;
+                    watch.finished(&result.0, &entry.label);
+                    result
+                }
+            };
+            results.insert((index, seed), result);
+        }
+    }
+    let record = gather(experiment, about_data, results);
+    if let Some(folder) = &folder {
+        folder.finish(&record)?;
+    }
+    Ok(record)
+}
+
+impl Stage {
+    fn prepare(experiment: &Experiment, seed: u64, pool: &Arc<rayon::ThreadPool>) -> Result<Self> {
+        let mut population = (experiment.source.build)(&experiment.data, seed)?;
+        population.check()?;
+        let scale = experiment.data.get("scale").and_then(toml::Value::as_bool).unwrap_or(false);
+
+        // The server learns what the data looks like by asking, and fixes one schema for everybody.
+        let mut federation = LocalFederation::new(population.clients, pool.clone());
+        let to_all = |work: Work| Ask {
+            phase: Phase::Start,
+            models: Vec::new(),
+            orders: vec![Order { to: Recipients::All, work }],
+            gather: Gather::Each,
+        };
+        let described = federation.ask(&to_all(Work::Describe { moments: scale }))?;
+        let described = &described.orders[0];
+        let rows = described.rows.iter().map(|&rows| rows as usize).collect();
+        let schema = Schema::fix(&described.descriptions, scale)?;
+        let adopt = to_all(Work::Adopt { schema: schema.clone() });
+        federation.ask(&adopt)?;
+        population.clients = federation.host().clients().to_vec();
+        if !population.unseen.is_empty() {
+            let mut unseen = LocalFederation::new(population.unseen, pool.clone());
+            unseen.ask(&adopt)?;
+            population.unseen = unseen.host().clients().to_vec();
+        }
+        let mut shape = schema.shape();
+        shape.classes = shape.classes.max(population.shape.classes);
+        let model: Arc<dyn Model> = Arc::from((experiment.model_kind.build)(&experiment.model, shape)?);
+        let metric = match experiment.settings.text("metric") {
+            "auto" => model.metrics()[0],
+            wanted => *model.metrics().iter().find(|metric| metric.name() == wanted).ok_or_else(|| {
+                let offered: Vec<&str> = model.metrics().iter().map(|metric| metric.name()).collect();
+                Error::settings(format!("metric: got \"{wanted}\", want one of {} for this model", offered.join(", ")))
+            })?,
+        };
+        let truth = population.clients.iter().map(|client| client.truth).collect();
+        Ok(Self { population, rows, truth, model, metric, schema })
+    }
+
+    fn method(&self, entry: &MethodEntry, seed: u64) -> Result<Box<dyn Method>> {
+        (entry.kind.build)(Setup {
+            settings: &entry.settings,
+            model: self.model.clone(),
+            rows: &self.rows,
+            truth: self.truth.as_deref().filter(|_| entry.kind.needs_truth),
+            key: Key::new(seed).word(&entry.label),
+        })
+    }
+
+    fn federation(&self, clients: &[Client], pool: &Arc<rayon::ThreadPool>) -> Result<LocalFederation> {
+        let mut federation = LocalFederation::new(clients.to_vec(), pool.clone());
+        federation.set_model(self.model.clone())?;
+        Ok(federation)
+    }
+
+    /// The `data` entry of summary.json.
+    fn about(&self, experiment: &Experiment) -> serde_json::Value {
+        let mut about = serde_json::Map::new();
+        let total: usize = self.rows.iter().sum();
+        about.insert("source".into(), experiment.source.name.into());
+        about.insert("clients".into(), self.rows.len().into());
+        about.insert("samples".into(), total.into());
+        about.insert("columns".into(), self.schema.shape().columns.into());
+        if self.schema.shape().classes > 0 {
+            about.insert("classes".into(), self.schema.shape().classes.into());
+        }
+        if !self.population.unseen.is_empty() {
+            about.insert("unseen_clients".into(), self.population.unseen.len().into());
+        }
+        if let Some(clusters) = self.population.true_clusters {
+            about.insert("true_clusters".into(), clusters.into());
+        }
+        about.into()
+    }
+}
+
+/// One method on one seed.
+struct Running<'a> {
+    experiment: &'a Experiment,
+    entry: &'a MethodEntry,
+    seed: u64,
+    stage: &'a Stage,
+    options: &'a Options,
+    folder: Option<&'a Folder>,
+}
+
+impl Running<'_> {
+    fn to_the_end(&mut self, pool: &Arc<rayon::ThreadPool>, watch: &mut dyn Watch) -> Result<(RepeatSummary, Finished)> {
+        let stage = self.stage;
+        let label = &self.entry.label;
+        let mut method = stage.method(self.entry, self.seed)?;
+        let faults = Faults::from_settings(&self.experiment.faults, self.seed);
+        let mut federation = stage
+            .federation(&stage.population.clients, pool)?
+            .with_faults(faults)
+            .with_stop(self.options.stop.clone());
+        let mut unseen = match stage.population.unseen.as_slice() {
+            [] => None,
+            clients => Some(stage.federation(clients, pool)?),
+        };
+        let (mut rounds, mut round, mut seconds) = (Vec::new(), 0, 0.0);
+        if let Some(current) = self.folder.map(|folder| folder.read_current(label, self.seed)).transpose()?.flatten() {
+            method.restore(&current.method)?;
+            federation.restore(current.federation);
+            (rounds, round, seconds) = (current.rounds, current.round, current.seconds);
+        }
+        watch.method(label, self.seed, round, method.planned_rounds());
+        let every = self.experiment.settings.integer("evaluate_every");
+        let mut saved = Instant::now();
+        let mut last: Option<(Evaluation, Option<Evaluation>)> = None;
+        let failure = loop {
+            let began = Instant::now();
+            let before = Phases::of(&federation);
+            let progress = match method.round(&mut federation) {
+                Ok(progress) => progress,
+                Err(error) if error.kind() == ErrorKind::Stopped => return Err(error),
+                Err(error) => break Some(error),
+            };
+            round += 1;
+            seconds += began.elapsed().as_secs_f64();
+            let record = |phase: Phase| {
+                let traffic = federation.meter().of(phase).since(before.get(phase));
+                RoundRecord {
+                    label: label.clone(),
+                    seed: self.seed,
+                    round: if phase == Phase::Start { 0 } else { round },
+                    phase: phase.name().to_string(),
+                    loss: None,
+                    metric: None,
+                    unseen_metric: None,
+                    switched: None,
+                    sizes: Vec::new(),
+                    bytes_down: traffic.bytes_down,
+                    bytes_up: traffic.bytes_up,
+                    seconds,
+                }
+            };
+            if federation.meter().of(Phase::Start).asks > before.get(Phase::Start).asks {
+                rounds.push(record(Phase::Start));
+            }
+            let trained = RoundRecord {
+                loss: progress.loss,
+                switched: progress.switched,
+                sizes: progress.sizes.clone(),
+                ..record(Phase::Train)
+            };
+            watch.round(&trained);
+            rounds.push(trained);
+            if progress.finished || round % every == 0 {
+                let outcome = method.outcome();
+                let assign_on = self.experiment.assign_on();
+                let scored = evaluate::seen(&outcome, &mut federation, stage.metric, assign_on)?;
+                let unseen = match &mut unseen {
+                    Some(unseen) => evaluate::unseen(&outcome, unseen, stage.metric, assign_on)?,
+                    None => None,
+                };
+                let mean = |evaluation: &Evaluation| evaluation.metric.as_ref().map(|metric| metric.mean);
+                let evaluated = RoundRecord {
+                    metric: mean(&scored),
+                    unseen_metric: unseen.as_ref().and_then(mean),
+                    sizes: progress.sizes,
+                    bytes_down: 0,
+                    bytes_up: 0,
+                    ..record(Phase::Evaluate)
+                };
+                watch.round(&evaluated);
+                rounds.push(evaluated);
+                last = Some((scored, unseen));
+            }
+            if progress.finished {
+                break None;
+            }
+            if let Some(folder) = self.folder
+                && saved.elapsed() >= self.options.checkpoint_every
+            {
+                let method = method.save()?;
+                let current = Current { method, federation: federation.state(), rounds, round, seconds };
+                folder.write_current(label, self.seed, &current)?;
+                rounds = current.rounds;
+                saved = Instant::now();
+            }
+        };
+        let summary = self.summarise(&*method, &federation, round, seconds, failure.as_ref(), last.as_ref());
+        let clients = last.map_or_else(Vec::new, |(scored, _)| self.client_records(&scored));
+        if let Some(folder) = self.folder {
+            if failure.is_none() {
+                self.write_models(folder, &method.outcome(), &federation)?;
+            }
+        }
+        let text = serde_json::to_string(&summary).map_err(|e| Error::new(ErrorKind::Io, format!("summary: {e}")))?;
+        let finished = Finished { summary: text, rounds, clients };
+        if let Some(folder) = self.folder {
+            folder.write_done(label, self.seed, &finished)?;
+        }
+        Ok((summary, finished))
+    }
+
+    fn summarise(
+        &self,
+        method: &dyn Method,
+        federation: &LocalFederation,
+        rounds: usize,
+        seconds: f64,
+        failure: Option<&Error>,
+        last: Option<&(Evaluation, Option<Evaluation>)>,
+    ) -> RepeatSummary {
+        let traffic = federation.meter().total();
+        let mut summary = RepeatSummary {
+            seed: self.seed,
+            status: "done".into(),
+            reason: None,
+            rounds,
+            clusters: None,
+            metric: None,
+            unseen: None,
+            misclustering: None,
+            ari: None,
+            parameter_error: None,
+            bytes_down: traffic.bytes_down,
+            bytes_up: traffic.bytes_up,
+            models_down: traffic.models_down,
+            models_up: traffic.models_up,
+            seconds,
+            notes: Vec::new(),
+            extra: BTreeMap::new(),
+        };
+        if let Some(error) = failure {
+            let diverged = error.kind() == ErrorKind::Diverged;
+            summary.status = if diverged { "diverged" } else { "failed" }.into();
+            summary.reason = Some(error.to_string());
+            return summary;
+        }
+        let outcome = method.outcome();
+        if !outcome.converged {
+            summary.status = "not-converged".into();
+        }
+        summary.notes = outcome.notes.clone();
+        let mut extra = outcome.extra.clone();
+        if let Some((scored, unseen)) = last {
+            let truth = evaluate::against_truth(&outcome, scored, &self.stage.population);
+            summary.metric = scored.metric.clone();
+            summary.unseen = unseen.as_ref().and_then(|unseen| unseen.metric.clone());
+            summary.misclustering = truth.misclustering;
+            summary.ari = truth.ari;
+            summary.parameter_error = truth.parameter_error.filter(|error| error.is_finite());
+            extra.extend(truth.extra);
+            if outcome.clustered {
+                let sizes = sizes(scored, outcome.models.len());
+                summary.clusters = Some(sizes.iter().filter(|&&size| size > 0).count());
+                summary.notes.extend(self.odd_clusters(&sizes, scored));
+            }
+        }
+        let number = |value: f64| serde_json::Number::from_f64(value).map(serde_json::Value::Number);
+        summary.extra = extra.into_iter().filter_map(|(name, value)| Some((name, number(value)?))).collect();
+        summary
+    }
+
+    /// Empty and one-member clusters are said out loud.
+    fn odd_clusters(&self, sizes: &[usize], scored: &Evaluation) -> Vec<String> {
+        let name = |cluster: usize| {
+            let place = scored.clients.iter().position(|served| served.cluster == Some(cluster));
+            place.map_or("", |place| &self.stage.population.clients[place].id)
+        };
+        let note = |(cluster, &size): (usize, &usize)| match size {
+            0 => Some(format!("cluster {cluster} is empty")),
+            1 => Some(format!("cluster {cluster} has one client, {}", name(cluster))),
+            _ => None,
+        };
+        sizes.iter().enumerate().filter_map(note).collect()
+    }
+
+    fn client_records(&self, scored: &Evaluation) -> Vec<ClientRecord> {
+        let clients = self.stage.population.clients.iter().zip(&scored.clients);
+        clients
+            .map(|(client, served)| ClientRecord {
+                label: self.entry.label.clone(),
+                seed: self.seed,
+                client: client.id.clone(),
+                true_cluster: client.truth,
+                cluster: served.cluster,
+                samples: client.train.len(),
+                margin: served.margin,
+                metric: served.score.and_then(|score| score.mean()),
+            })
+            .collect()
+    }
+
+    fn write_models(&self, folder: &Folder, outcome: &Outcome, federation: &LocalFederation) -> Result<()> {
+        let wanted = self.experiment.settings.text("save_models");
+        if wanted == "none" {
+            return Ok(());
+        }
+        let model = &self.stage.model;
+        let place = folder.path.join("models").join(&self.entry.label).join(self.seed.to_string());
+        let write = |name: String, params: &[f64]| {
+            let about = [("label", self.entry.label.clone()), ("seed", self.seed.to_string()), ("model", name.clone())];
+            let bytes = modelfile::bytes(params, model.layout(), model.precision(), &about)?;
+            write_atomically(&place.join(format!("{name}.safetensors")), &bytes)
+        };
+        let create = || std::fs::create_dir_all(&place).map_err(|error| Error::io("creating", &place, error));
+        if !outcome.models.is_empty() {
+            create()?;
+        }
+        for (cluster, params) in outcome.models.iter().enumerate() {
+            write(if outcome.clustered { format!("cluster-{cluster}") } else { "global".into() }, params)?;
+        }
+        if wanted == "all" {
+            let mut taken = std::collections::HashSet::new();
+            for (id, params) in federation.own_models() {
+                create()?;
+                let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') { c } else { '_' };
+                let safe: String = id.chars().map(plain).collect();
+                let numbered = (2..).map(|number| format!("{safe}-{number}"));
+                let name = std::iter::once(safe.clone()).chain(numbered).find(|name| taken.insert(name.to_lowercase()));
+                write(format!("client-{}", name.unwrap_or(safe)), &params)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A meter reading of the phases a round can touch.
+struct Phases([crate::federation::meter::Traffic; 3]);
+
+impl Phases {
+    fn of(federation: &LocalFederation) -> Self {
+        Self([Phase::Start, Phase::Train, Phase::Evaluate].map(|phase| federation.meter().of(phase)))
+    }
+
+    fn get(&self, phase: Phase) -> crate::federation::meter::Traffic {
+        self.0[phase as usize]
+    }
+}
+
+fn sizes(scored: &Evaluation, clusters: usize) -> Vec<usize> {
+    let mut sizes = vec![0; clusters];
+    scored.clients.iter().filter_map(|served| served.cluster).for_each(|cluster| sizes[cluster] += 1);
+    sizes
+}
+
+fn gather(
+    experiment: &Experiment,
+    data: serde_json::Value,
+    results: BTreeMap<(usize, u64), (RepeatSummary, Finished)>,
+) -> Record {
+    let (mut rounds, mut clients) = (Vec::new(), Vec::new());
+    let mut repeats: Vec<Vec<RepeatSummary>> = vec![Vec::new(); experiment.methods.len()];
+    for ((index, _), (summary, finished)) in results {
+        repeats[index].push(summary);
+        rounds.extend(finished.rounds);
+        clients.extend(finished.clients);
+    }
+    let summarise = |(entry, repeats): (&MethodEntry, Vec<RepeatSummary>)| {
+        let settings = serde_json::to_value(&entry.settings).unwrap_or_default();
+        MethodSummary::of(&entry.label, entry.kind.name, settings, repeats)
+    };
+    let summary = Summary {
+        schema: 1,
+        name: experiment.name().to_string(),
+        seed: experiment.seeds().start,
+        version: env!("CARGO_PKG_VERSION").to_string(),
+        data,
+        methods: experiment.methods.iter().zip(repeats).map(summarise).collect(),
+    };
+    Record { summary, rounds, clients }
+}
+
+/// The run folder while a run is going on.
+struct Folder {
+    path: PathBuf,
+    finished: Option<Record>,
+}
+
+impl Folder {
+    /// Looks at what is there, and refuses to overwrite or to mix.
+    fn open(path: &Path, experiment: &Experiment, resume: bool) -> Result<Self> {
+        let folder = Self { path: path.to_path_buf(), finished: None };
+        let before = std::fs::read_to_string(path.join("experiment.toml")).ok();
+        let is_finished = path.join("summary.json").exists();
+        match (before, resume) {
+            (None, true) => Err(Error::settings(format!("{}: nothing to resume here", path.display()))
+                .hint("run without --resume first, or name the right folder with --out")),
+            (None, false) => {
+                std::fs::create_dir_all(path).map_err(|error| Error::io("creating", path, error))?;
+                // Whether it can be written to is better known now than after the first method.
+                let probe = path.join(".kinfolk-probe.tmp");
+                std::fs::write(&probe, b"").map_err(|error| Error::io("writing to", path, error))?;
+                std::fs::remove_file(&probe).map_err(|error| Error::io("writing to", path, error))?;
+                Ok(folder)
+            }
+            (Some(_), false) if is_finished => {
+                Err(Error::settings(format!("{}: holds a finished run", path.display())).hint("choose another folder with --out"))
+            }
+            (Some(_), false) => Err(Error::settings(format!("{}: holds an unfinished run", path.display()))
+                .hint("go on with --resume, or choose another folder with --out")),
+            (Some(before), true) => {
+                let now = experiment.to_toml();
+                if before != now {
+                    return Err(Error::settings(format!("{}: settings have changed\n{}", path.display(), differences(&before, &now)))
+                        .hint("resume with the same settings, or start anew in another folder"));
+                }
+                let finished = if is_finished { Some(folder.read_finished()?) } else { None };
+                Ok(Self { finished, ..folder })
+            }
+        }
+    }
+
+    fn checkpoint(&self) -> PathBuf {
+        self.path.join("checkpoint")
+    }
+
+    fn begin(&self, experiment: &Experiment, schema: &Schema) -> Result<()> {
+        let checkpoint = self.checkpoint();
+        std::fs::create_dir_all(&checkpoint).map_err(|error| Error::io("creating", &checkpoint, error))?;
+        if experiment.settings.text("save_models") != "none" {
+            let models = self.path.join("models");
+            std::fs::create_dir_all(&models).map_err(|error| Error::io("creating", &models, error))?;
+            let text = serde_json::to_vec_pretty(schema).map_err(|e| Error::new(ErrorKind::Io, format!("schema: {e}")))?;
+            write_atomically(&models.join("schema.json"), &text)?;
+        }
+        write_atomically(&self.path.join("experiment.toml"), experiment.to_toml().as_bytes())
+    }
+
+    fn file(&self, kind: &str, label: &str, seed: u64) -> PathBuf {
+        self.checkpoint().join(format!("{label}-{seed}.{kind}"))
+    }
+
+    fn write<S: Serialize>(&self, path: &Path, value: &S) -> Result<()> {
+        let bytes = postcard::to_stdvec(value)
+            .map_err(|error| Error::new(ErrorKind::Io, format!("writing {}: {error}", path.display())))?;
+        write_atomically(path, &bytes)
+    }
+
+    fn read<S: serde::de::DeserializeOwned>(&self, path: &Path) -> Result<Option<S>> {
+        let bytes = match std::fs::read(path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::io("reading", path, error)),
+        };
+        postcard::from_bytes(&bytes)
+            .map(Some)
+            .map_err(|error| Error::new(ErrorKind::Io, format!("reading {}: {error}", path.display())))
+    }
+
+    fn write_current(&self, label: &str, seed: u64, current: &Current) -> Result<()> {
+        self.write(&self.file("current", label, seed), current)
+    }
+
+    fn read_current(&self, label: &str, seed: u64) -> Result<Option<Current>> {
+        self.read(&self.file("current", label, seed))
+    }
+
+    fn write_done(&self, label: &str, seed: u64, finished: &Finished) -> Result<()> {
+        self.write(&self.file("done", label, seed), finished)?;
+        // Its place in the middle is no longer of use; a leftover would do no harm.
+        let _ = std::fs::remove_file(self.file("current", label, seed));
+        Ok(())
+    }
+
+    fn read_done(&self, label: &str, seed: u64) -> Result<Option<(RepeatSummary, Finished)>> {
+        let Some(finished) = self.read::<Finished>(&self.file("done", label, seed))? else { return Ok(None) };
+        let summary = serde_json::from_str(&finished.summary)
+            .map_err(|error| Error::new(ErrorKind::Io, format!("reading a checkpoint of {label}: {error}")))?;
+        Ok(Some((summary, finished)))
+    }
+
+    fn finish(&self, record: &Record) -> Result<()> {
+        write_record(&self.path, record)?;
+        let checkpoint = self.checkpoint();
+        std::fs::remove_dir_all(&checkpoint).map_err(|error| Error::io("removing", &checkpoint, error))
+    }
+
+    /// A run that was finished before: its summary. A checkpoint left by a kill at the last moment goes away.
+    fn read_finished(&self) -> Result<Record> {
+        let path = self.path.join("summary.json");
+        let text = std::fs::read_to_string(&path).map_err(|error| Error::io("reading", &path, error))?;
+        let summary = serde_json::from_str(&text)
+            .map_err(|error| Error::new(ErrorKind::Io, format!("reading {}: {error}", path.display())))?;
+        if self.checkpoint().exists() {
+            std::fs::remove_dir_all(self.checkpoint()).map_err(|error| Error::io("removing", self.checkpoint(), error))?;
+        }
+        Ok(Record { summary, rounds: Vec::new(), clients: Vec::new() })
+    }
+}
+
+/// The lines in which two experiment files differ.
+fn differences(before: &str, now: &str) -> String {
+    let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), now.lines().collect());
+    let gone = old.iter().filter(|line| !new.contains(line)).map(|line| format!("  - {line}"));
+    let come = new.iter().filter(|line| !old.contains(line)).map(|line| format!("  + {line}"));
+    gone.chain(come).collect::<Vec<_>>().join("\n")
+}
