@@ -56,7 +56,7 @@ const fn content(name: &'static str, bytes: u64, sha256: &'static str) -> Conten
 pub static DATASETS: &[Dataset] = &[
     Dataset {
         name: "mnist",
-        summary: "70 000 handwritten digits of 28x28 pixels, 55 MB",
+        summary: "70 000 handwritten digits of 28x28 pixels, a download of 12 MB",
         places: &[
             "https://storage.googleapis.com/cvdf-datasets/mnist/",
             "https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -87,7 +87,7 @@ pub static DATASETS: &[Dataset] = &[
     },
     Dataset {
         name: "fashion-mnist",
-        summary: "70 000 pieces of clothing of 28x28 pixels, 55 MB",
+        summary: "70 000 pieces of clothing of 28x28 pixels, a download of 31 MB",
         places: &["http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"],
         archive: None,
         files: &[
@@ -115,7 +115,7 @@ pub static DATASETS: &[Dataset] = &[
     },
     Dataset {
         name: "cifar-10",
-        summary: "60 000 colour photographs of 32x32 pixels, 184 MB",
+        summary: "60 000 colour photographs of 32x32 pixels, a download of 170 MB",
         places: &["https://www.cs.toronto.edu/~kriz/"],
         archive: Some("cifar-10-binary.tar.gz"),
         files: &[

@@ -371,17 +371,30 @@ mod tests {
         assert!(source("mnits").is_none());
     }
 
+    fn build_small(source: &Source) -> Population {
+        let small: toml::Table = toml::from_str("clients = 10\nsamples = 20\nunseen_clients = 2").unwrap();
+        let mut faults = Vec::new();
+        let settings = Settings::check("data", source.settings, small, &mut faults);
+        assert_eq!(faults, []);
+        (source.build)(&settings, 1).unwrap()
+    }
+
     #[test]
-    fn defaults_build_where_no_file_is_needed() {
-        for source in SOURCES.iter().filter(|source| ["digits", "linear", "odcl-linear"].contains(&source.name)) {
-            let small: toml::Table = toml::from_str("clients = 10\nsamples = 20").unwrap();
-            let mut faults = Vec::new();
-            let settings = Settings::check("data", source.settings, small, &mut faults);
-            assert_eq!(faults, []);
-            let population = (source.build)(&settings, 1).unwrap();
-            assert_eq!(population.clients.len(), 10);
-            assert_eq!(population.clients[0].train.len(), 20);
-            assert_eq!(population.shape.columns, population.clients[0].train.columns());
+    fn sources_without_files_build_the_same_on_any_number_of_threads() {
+        for name in ["digits", "linear", "odcl-linear", "odcl-logistic"] {
+            let source = source(name).unwrap();
+            let with_threads = |count: usize| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(count).build().unwrap();
+                pool.install(|| build_small(source))
+            };
+            let (one, three) = (with_threads(1), with_threads(3));
+            assert_eq!((one.clients.len(), one.unseen.len()), (10, 2));
+            assert_eq!(one.shape.columns, one.clients[0].train.columns());
+            for (a, b) in one.clients.iter().chain(&one.unseen).zip(three.clients.iter().chain(&three.unseen)) {
+                assert_eq!(a.train.len(), 20);
+                assert_eq!((a.train.features(), a.train.targets()), (b.train.features(), b.train.targets()));
+                assert_eq!((a.train.rows(), a.test.rows()), (b.train.rows(), b.test.rows()));
+            }
         }
     }
 

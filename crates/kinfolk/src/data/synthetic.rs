@@ -94,7 +94,7 @@ const LOGISTIC_PARAMETERS: [[f64; 2]; 4] = [[1.0, -1.0], [1.0, 0.0], [-1.0, 1.0]
 /// `[[1, 2], [2, 1]]`, which no distribution has; the second's stands in for it, as in the reference runs.
 const LOGISTIC_COVARIANCES: [(f64, f64); 4] = [(1.0, 0.0), (2.0, 1.0), (2.0, 1.0), (2.0, 0.0)];
 
-/// IFCA's linear regression: y = <x, θ> + noise with standard normal x and no intercept. The coordinates of a cluster's
+/// IFCA's linear regression: `y = <x, θ> + noise` with standard normal x and no intercept. The coordinates of a cluster's
 /// θ are 0 or 1 with equal chance, multiplied by the scale as in the authors' code, or rescaled to it as their norm, as
 /// the paper says.
 pub fn linear(settings: &Settings, seed: u64) -> Result<Population> {
@@ -115,7 +115,7 @@ pub fn linear(settings: &Settings, seed: u64) -> Result<Population> {
     let noise = settings.number("noise");
     let single = settings.text("precision") == "f32";
     let shape = DataShape { columns: plan.dimension, classes: 0 };
-    plan.population(&parameters, parameters.clone(), shape, |cluster, rows, rng| {
+    plan.population(parameters.clone(), shape, |cluster, rows, rng| {
         let columns = plan.dimension;
         let mut targets = Vec::with_capacity(rows);
         let mut target = |row: &mut dyn Iterator<Item = f64>, rng: &mut Rng| {
@@ -164,7 +164,7 @@ pub fn odcl_linear(settings: &Settings, seed: u64) -> Result<Population> {
     });
     let noise = settings.number("noise");
     let shape = DataShape { columns: dimension, classes: 0 };
-    plan.population(&parameters, parameters.clone(), shape, |cluster, rows, rng| {
+    plan.population(parameters.clone(), shape, |cluster, rows, rng| {
         let mut values = vec![0f64; rows * dimension];
         let mut order: Vec<usize> = (0..dimension).collect();
         let targets = values.chunks_exact_mut(dimension).map(|row| {
@@ -184,13 +184,13 @@ pub fn odcl_linear(settings: &Settings, seed: u64) -> Result<Population> {
 }
 
 /// ODCL's logistic regression (experiment 4): normal points in the plane with a covariance per cluster, class 1 with
-/// chance 1 / (1 + exp(-<x, θ>)). The true parameters end with the intercept, 0.
+/// chance `1 / (1 + exp(-<x, θ>))`. The true parameters end with the intercept, 0.
 pub fn odcl_logistic(settings: &Settings, seed: u64) -> Result<Population> {
     let plan = Plan::new(settings, settings.integer("true_clusters"), 2, "odcl-logistic", seed)?;
     let parameters: Vec<Vec<f64>> = LOGISTIC_PARAMETERS[..plan.clusters].iter().map(|two| two.to_vec()).collect();
     let with_intercept = parameters.iter().map(|two| [two.as_slice(), &[0.0]].concat()).collect();
     let shape = DataShape { columns: 2, classes: 2 };
-    plan.population(&parameters, with_intercept, shape, |cluster, rows, rng| {
+    plan.population(with_intercept, shape, |cluster, rows, rng| {
         let (variance, covariance) = LOGISTIC_COVARIANCES[cluster];
         let below = covariance / variance.sqrt();
         let rest = (variance - below * below).sqrt();
@@ -252,16 +252,14 @@ impl Plan {
 
     fn population(
         &self,
-        parameters: &[Vec<f64>],
         true_parameters: Vec<Vec<f64>>,
         shape: DataShape,
         rows: impl Fn(usize, usize, &mut Rng) -> (Features, Targets) + Sync,
     ) -> Result<Population> {
-        let clusters = parameters.len();
         let members = |count: usize, prefix: &str| -> Result<Vec<Client>> {
             let client = |number: usize| {
                 let id = format!("{prefix}{number}");
-                let cluster = number * clusters / count;
+                let cluster = number * self.clusters / count;
                 let mut rng = self.key.clone().word("rows").word(&id).rng();
                 let total = self.samples + self.test_samples;
                 let (features, targets) = rows(cluster, total, &mut rng);
@@ -279,7 +277,7 @@ impl Plan {
         let population = Population {
             clients: members(self.clients, "")?,
             unseen: members(self.unseen, "unseen-")?,
-            true_clusters: Some(clusters),
+            true_clusters: Some(self.clusters),
             true_parameters,
             shape,
         };

@@ -528,6 +528,7 @@ mod tests {
     use parquet::file::writer::SerializedFileWriter;
     use parquet::schema::parser::parse_message_type;
     use std::fs;
+    use std::path::MAIN_SEPARATOR;
     use tempfile::TempDir;
 
     const SCHOOLS: &str = "school,sector,score,sex,ses\n\
@@ -552,7 +553,7 @@ mod tests {
     fn fault(content: &str, text: &str) -> String {
         let (folder, path) = file("t.csv", content);
         let text = make(&path, text).unwrap_err().to_string();
-        text.replace(&format!("{}/", folder.path().display()), "")
+        text.replace(&format!("{}{MAIN_SEPARATOR}", folder.path().display()), "")
     }
 
     const USUAL: &str = "client = \"school\"\ntarget = \"score\"";
