@@ -2,10 +2,94 @@
 //!
 //! A [`Client`] has training and test rows in two [`Shard`]s; a shard is a range of rows of shared
 //! storage, so that many clients can look at one test set without copies, and pixels stay bytes.
+//! A [`Source`] makes a [`Population`] of clients from its settings and a seed; [`SOURCES`] lists them all.
+
+pub mod cache;
+pub mod cifar;
+pub mod digits;
+pub mod idx;
+pub mod images;
+pub mod schema;
+pub mod synthetic;
+pub mod table;
 
 use crate::error::{Error, Result};
+use crate::settings::{Setting, Settings};
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
+
+/// A place clients come from: a dataset, a generator or a file format.
+#[derive(Debug)]
+pub struct Source {
+    /// The name in the experiment file's `data.source`.
+    pub name: &'static str,
+    /// One line for people.
+    pub summary: &'static str,
+    /// What it can be told.
+    pub settings: &'static [Setting],
+    /// Makes the population that belongs to checked settings and a seed.
+    pub build: fn(&Settings, u64) -> Result<Population>,
+}
+
+/// Every known source.
+pub static SOURCES: &[&Source] = &[
+    &Source {
+        name: "digits",
+        summary: "1797 handwritten digits of 8x8 pixels; built in",
+        settings: images::SETTINGS,
+        build: |settings, seed| images::build(&digits::load()?, settings, seed),
+    },
+    &Source {
+        name: "mnist",
+        summary: "70 000 handwritten digits of 28x28 pixels",
+        settings: images::SETTINGS,
+        build: |settings, seed| images::build(&images::Pools::read_idx(&cache::find("mnist")?)?, settings, seed),
+    },
+    &Source {
+        name: "fashion-mnist",
+        summary: "70 000 pieces of clothing of 28x28 pixels",
+        settings: images::SETTINGS,
+        build: |settings, seed| {
+            images::build(&images::Pools::read_idx(&cache::find("fashion-mnist")?)?, settings, seed)
+        },
+    },
+    &Source {
+        name: "cifar-10",
+        summary: "60 000 colour photographs of 32x32 pixels",
+        settings: images::SETTINGS,
+        build: |settings, seed| images::build(&cifar::read(&cache::find("cifar-10")?)?, settings, seed),
+    },
+    &Source {
+        name: "linear",
+        summary: "linear regression with a parameter vector per cluster, as in the IFCA paper",
+        settings: synthetic::LINEAR,
+        build: synthetic::linear,
+    },
+    &Source {
+        name: "odcl-linear",
+        summary: "linear regression on sparse rows, as in the ODCL paper",
+        settings: synthetic::ODCL_LINEAR,
+        build: synthetic::odcl_linear,
+    },
+    &Source {
+        name: "odcl-logistic",
+        summary: "two classes in the plane, as in the ODCL paper",
+        settings: synthetic::ODCL_LOGISTIC,
+        build: synthetic::odcl_logistic,
+    },
+    &Source {
+        name: "table",
+        summary: "a csv or parquet file with a column that names the client",
+        settings: table::SETTINGS,
+        build: table::build,
+    },
+];
+
+/// The source of this name.
+pub fn source(name: &str) -> Option<&'static Source> {
+    SOURCES.iter().copied().find(|source| source.name == name)
+}
 
 /// One member of a federation, with the data that never leaves it.
 #[derive(Debug, Clone)]
@@ -224,8 +308,38 @@ pub struct Population {
     pub true_clusters: Option<usize>,
     /// The parameters each planted cluster was drawn from, where a generator knows them.
     pub true_parameters: Vec<Vec<f64>>,
-    /// What a model for this data must fit: columns and classes (0 for a number).
+    /// What a model for this data must fit. Of a table this counts columns and classes as read; the schema's shape
+    /// replaces it.
     pub shape: DataShape,
+}
+
+impl Population {
+    /// Refuses what no method can work with: no clients, two of one name, one without training rows, or rows of
+    /// different width.
+    pub fn check(&self) -> Result<()> {
+        let Some(first) = self.clients.first() else {
+            return Err(Error::data("no clients"));
+        };
+        let mut ids = HashSet::new();
+        for client in self.clients.iter().chain(&self.unseen) {
+            if !ids.insert(client.id.as_str()) {
+                return Err(Error::data(format!("client {}: there are two of this name", client.id)));
+            }
+            if client.train.is_empty() {
+                return Err(Error::data(format!("client {}: no training rows, want at least 1", client.id)));
+            }
+            let want = first.train.columns();
+            let parts = [(&client.train, "training"), (&client.test, "test")];
+            let odd = parts.iter().find(|(shard, _)| !shard.is_empty() && shard.columns() != want);
+            if let Some((shard, part)) = odd {
+                let (id, columns) = (&client.id, shard.columns());
+                let message =
+                    format!("client {id}: {part} rows of {columns} columns, but client {} has {want}", first.id);
+                return Err(Error::data(message));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// What a model must fit: how wide the rows are and what is predicted.
@@ -235,4 +349,73 @@ pub struct DataShape {
     pub columns: usize,
     /// Classes to tell apart; 0 when the target is a number.
     pub classes: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(id: &str, rows: usize, columns: usize) -> Client {
+        let shard = |rows: usize| {
+            Shard::new(Features::F64 { columns, values: vec![0.0; rows * columns] }, Targets::Values(vec![0.0; rows]))
+        };
+        Client { id: id.into(), train: shard(rows).unwrap(), test: shard(0).unwrap(), group: None, truth: None }
+    }
+
+    #[test]
+    fn names_are_unique_and_found() {
+        for (index, source) in SOURCES.iter().enumerate() {
+            assert!(SOURCES[..index].iter().all(|other| other.name != source.name));
+            assert!(super::source(source.name).is_some());
+        }
+        assert!(source("mnits").is_none());
+    }
+
+    fn build_small(source: &Source) -> Population {
+        let small: toml::Table = toml::from_str("clients = 10\nsamples = 20\nunseen_clients = 2").unwrap();
+        let mut faults = Vec::new();
+        let settings = Settings::check("data", source.settings, small, &mut faults);
+        assert_eq!(faults, []);
+        (source.build)(&settings, 1).unwrap()
+    }
+
+    #[test]
+    fn sources_without_files_build_the_same_on_any_number_of_threads() {
+        for name in ["digits", "linear", "odcl-linear", "odcl-logistic"] {
+            let source = source(name).unwrap();
+            let with_threads = |count: usize| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(count).build().unwrap();
+                pool.install(|| build_small(source))
+            };
+            let (one, three) = (with_threads(1), with_threads(3));
+            assert_eq!((one.clients.len(), one.unseen.len()), (10, 2));
+            assert_eq!(one.shape.columns, one.clients[0].train.columns());
+            for (a, b) in one.clients.iter().chain(&one.unseen).zip(three.clients.iter().chain(&three.unseen)) {
+                assert_eq!(a.train.len(), 20);
+                assert_eq!((a.train.features(), a.train.targets()), (b.train.features(), b.train.targets()));
+                assert_eq!((a.train.rows(), a.test.rows()), (b.train.rows(), b.test.rows()));
+            }
+        }
+    }
+
+    #[test]
+    fn unusable_populations_are_refused() {
+        let text = |clients: Vec<Client>, unseen: Vec<Client>| {
+            Population { clients, unseen, ..Population::default() }.check().map_err(|error| error.to_string())
+        };
+        assert_eq!(text(vec![client("a", 1, 2)], vec![client("b", 3, 2)]), Ok(()));
+        assert_eq!(text(vec![], vec![]), Err("no clients".into()));
+        assert_eq!(
+            text(vec![client("a", 1, 2)], vec![client("a", 1, 2)]),
+            Err("client a: there are two of this name".into())
+        );
+        assert_eq!(
+            text(vec![client("a", 1, 2), client("b", 0, 2)], vec![]),
+            Err("client b: no training rows, want at least 1".into())
+        );
+        assert_eq!(
+            text(vec![client("a", 1, 2), client("b", 1, 3)], vec![]),
+            Err("client b: training rows of 3 columns, but client a has 2".into())
+        );
+    }
 }

@@ -1,0 +1,606 @@
+//! Where downloaded datasets live, and how they get there.
+//!
+//! One folder per dataset under `KINFOLK_DATA`, or else under `kinfolk` in the platform's cache folder. A download goes
+//! to a `.part` file, goes on where a cut connection left it, is checked against a known digest and only then takes its
+//! name. Digests are of the content, not of the compressed bytes, so recompressed copies check out too.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::settings::nearest;
+use flate2::read::GzDecoder;
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use ureq::http::{StatusCode, header};
+
+/// A dataset that can be downloaded.
+#[derive(Debug, Clone, Copy)]
+pub struct Dataset {
+    /// Its name, and that of its folder.
+    pub name: &'static str,
+    /// One line for people.
+    pub summary: &'static str,
+    /// Addresses to try in turn; a file name is appended to them.
+    pub places: &'static [&'static str],
+    /// The tar.gz that holds the files; without one each file is fetched alone, as `.gz`.
+    pub archive: Option<&'static str>,
+    /// The files it consists of.
+    pub files: &'static [Content],
+}
+
+/// One file of a dataset, uncompressed.
+#[derive(Debug, Clone, Copy)]
+pub struct Content {
+    /// Its name.
+    pub name: &'static str,
+    /// Its size.
+    pub bytes: u64,
+    /// Its SHA-256 digest in hexadecimal.
+    pub sha256: &'static str,
+}
+
+/// Connections that may be cut before a download is given up.
+const ATTEMPTS: usize = 50;
+
+/// Told the file, the bytes there are, and the bytes there will be where that is known.
+pub type Progress<'a> = &'a mut dyn FnMut(&str, u64, Option<u64>);
+
+const fn content(name: &'static str, bytes: u64, sha256: &'static str) -> Content {
+    Content { name, bytes, sha256 }
+}
+
+/// Every dataset that can be downloaded.
+pub static DATASETS: &[Dataset] = &[
+    Dataset {
+        name: "mnist",
+        summary: "70 000 handwritten digits of 28x28 pixels, a download of 12 MB",
+        places: &[
+            "https://storage.googleapis.com/cvdf-datasets/mnist/",
+            "https://ossci-datasets.s3.amazonaws.com/mnist/",
+        ],
+        archive: None,
+        files: &[
+            content(
+                "train-images-idx3-ubyte",
+                47_040_016,
+                "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+            ),
+            content(
+                "train-labels-idx1-ubyte",
+                60_008,
+                "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+            ),
+            content(
+                "t10k-images-idx3-ubyte",
+                7_840_016,
+                "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+            ),
+            content(
+                "t10k-labels-idx1-ubyte",
+                10_008,
+                "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+            ),
+        ],
+    },
+    Dataset {
+        name: "fashion-mnist",
+        summary: "70 000 pieces of clothing of 28x28 pixels, a download of 31 MB",
+        places: &["http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"],
+        archive: None,
+        files: &[
+            content(
+                "train-images-idx3-ubyte",
+                47_040_016,
+                "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+            ),
+            content(
+                "train-labels-idx1-ubyte",
+                60_008,
+                "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+            ),
+            content(
+                "t10k-images-idx3-ubyte",
+                7_840_016,
+                "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+            ),
+            content(
+                "t10k-labels-idx1-ubyte",
+                10_008,
+                "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+            ),
+        ],
+    },
+    Dataset {
+        name: "cifar-10",
+        summary: "60 000 colour photographs of 32x32 pixels, a download of 170 MB",
+        places: &["https://www.cs.toronto.edu/~kriz/"],
+        archive: Some("cifar-10-binary.tar.gz"),
+        files: &[
+            content("data_batch_1.bin", 30_730_000, "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5"),
+            content("data_batch_2.bin", 30_730_000, "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed"),
+            content("data_batch_3.bin", 30_730_000, "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67"),
+            content("data_batch_4.bin", 30_730_000, "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48"),
+            content("data_batch_5.bin", 30_730_000, "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add"),
+            content("test_batch.bin", 30_730_000, "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"),
+        ],
+    },
+];
+
+/// The dataset of this name.
+pub fn dataset(name: &str) -> Result<&'static Dataset> {
+    DATASETS.iter().find(|dataset| dataset.name == name).ok_or_else(|| {
+        let names = || DATASETS.iter().map(|dataset| dataset.name);
+        let unknown = Error::settings(format!("no dataset `{name}` can be downloaded"));
+        match nearest(name, names()) {
+            Some(near) => unknown.hint(format!("did you mean `{near}`?")),
+            None => unknown.hint(format!("known datasets: {}", names().collect::<Vec<_>>().join(", "))),
+        }
+    })
+}
+
+/// The folder all datasets live under.
+pub fn folder() -> Result<PathBuf> {
+    folder_by(|name| std::env::var_os(name))
+}
+
+fn folder_by(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
+    let set = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = || {
+        if cfg!(windows) {
+            set("LOCALAPPDATA")
+        } else if cfg!(target_os = "macos") {
+            set("HOME").map(|home| home.join("Library/Caches"))
+        } else {
+            set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")))
+        }
+    };
+    set("KINFOLK_DATA").or_else(|| cache().map(|cache| cache.join("kinfolk"))).ok_or_else(|| {
+        Error::new(ErrorKind::Io, "no folder for datasets: the home folder is not known")
+            .hint("set KINFOLK_DATA to the folder that holds them")
+    })
+}
+
+/// The folder of one dataset, whether or not it is there.
+pub fn path(name: &str) -> Result<PathBuf> {
+    Ok(folder()?.join(dataset(name)?.name))
+}
+
+/// Whether all files of a dataset are there, by name and size.
+pub fn is_present(name: &str) -> bool {
+    dataset(name).and_then(|dataset| Ok(missing(dataset, &path(name)?).is_empty())).unwrap_or(false)
+}
+
+/// The folder of a dataset that is there; otherwise the error says how to get it.
+pub fn find(name: &str) -> Result<PathBuf> {
+    let folder = path(name)?;
+    require(dataset(name)?, &folder)?;
+    Ok(folder)
+}
+
+fn require(dataset: &Dataset, folder: &Path) -> Result<()> {
+    let missing = missing(dataset, folder);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let (name, place) = (dataset.name, folder.display());
+    let packed = if dataset.archive.is_none() { ", plain or with .gz," } else { "" };
+    let all = dataset.files.iter().map(|file| file.name).collect::<Vec<_>>().join(", ");
+    Err(Error::data(format!("dataset {name}: {place} does not have a complete {}", missing.join(", ")))
+        .hint(format!("run `kinfolk data get {name}`, or put {all}{packed} into {place}")))
+}
+
+fn missing(dataset: &Dataset, folder: &Path) -> Vec<&'static str> {
+    let is_there = |file: &Content| {
+        let plain = fs::metadata(folder.join(file.name)).is_ok_and(|found| found.len() == file.bytes);
+        plain || dataset.archive.is_none() && packed(folder, file).is_file()
+    };
+    dataset.files.iter().filter(|file| !is_there(file)).map(|file| file.name).collect()
+}
+
+fn packed(folder: &Path, file: &Content) -> PathBuf {
+    folder.join(format!("{}.gz", file.name))
+}
+
+/// Downloads what is missing of a dataset, or broken, and returns its folder.
+pub fn get(name: &str, progress: Progress) -> Result<PathBuf> {
+    let (dataset, folder) = (dataset(name)?, path(name)?);
+    get_from(dataset, dataset.places, &folder, progress)?;
+    Ok(folder)
+}
+
+/// Downloads what is missing of a dataset, or broken, from these places into this folder.
+pub fn get_from(dataset: &Dataset, places: &[&str], folder: &Path, progress: Progress) -> Result<()> {
+    fs::create_dir_all(folder).map_err(|error| Error::io("making", folder, error))?;
+    let is_sound = |file: &Content| {
+        // A broken plain file would be read in place of a sound packed one, so it decides alone.
+        let plain = folder.join(file.name);
+        let path = if plain.exists() || dataset.archive.is_some() { plain } else { packed(folder, file) };
+        path.is_file() && digest(&path).is_ok_and(|digest| digest == file.sha256)
+    };
+    let broken: Vec<&Content> = dataset.files.iter().filter(|file| !is_sound(file)).collect();
+    let Some(archive) = dataset.archive else {
+        for file in broken {
+            let target = packed(folder, file);
+            fetch(places, &format!("{}.gz", file.name), folder, progress, &mut |part| {
+                compare(&part.display().to_string(), &digest(part)?, file)?;
+                rename(part, &target)
+            })?;
+            remove(&folder.join(file.name))?;
+        }
+        return Ok(());
+    };
+    if broken.is_empty() {
+        return Ok(());
+    }
+    fetch(places, archive, folder, progress, &mut |part| {
+        unpack(part, dataset, folder)?;
+        remove(part)
+    })
+}
+
+/// Downloads one file from the first place where it arrives whole; `accept` checks it and puts it in place.
+fn fetch(
+    places: &[&str],
+    name: &str,
+    folder: &Path,
+    progress: Progress,
+    accept: &mut dyn FnMut(&Path) -> Result<()>,
+) -> Result<()> {
+    let part = folder.join(format!("{name}.part"));
+    let mut last = Error::data(format!("{name}: no place to download it from"));
+    for place in places {
+        let address = format!("{place}{name}");
+        match download(&address, name, &part, progress) {
+            Ok(()) => match accept(&part) {
+                Ok(()) => return Ok(()),
+                Err(fault) => {
+                    remove(&part)?;
+                    last = fault.at(&address).hint("the download was thrown away: try again");
+                }
+            },
+            Err(fault) => last = fault.hint("what has arrived is kept: the same command goes on from there"),
+        }
+    }
+    Err(last)
+}
+
+/// Downloads until the file is whole, going on after cuts as long as every attempt brings something.
+fn download(address: &str, name: &str, part: &Path, progress: Progress) -> Result<()> {
+    let size = || fs::metadata(part).map_or(0, |found| found.len());
+    let mut attempts = 0;
+    loop {
+        let before = size();
+        attempts += 1;
+        match attempt(address, name, part, before, progress) {
+            Err(_) if size() != before && attempts < ATTEMPTS => {}
+            result => return result,
+        }
+    }
+}
+
+fn attempt(address: &str, name: &str, part: &Path, have: u64, progress: Progress) -> Result<()> {
+    let failed = |what: String| Error::new(ErrorKind::Io, format!("downloading {address}: {what}"));
+    let wait = Some(Duration::from_secs(60));
+    let agent = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .timeout_connect(wait)
+        .timeout_recv_response(wait)
+        .timeout_per_read(wait)
+        .build()
+        .new_agent();
+    // Without this a server may compress on the fly, and sizes and offsets would be of something else.
+    let mut request = agent.get(address).header(header::ACCEPT_ENCODING, "identity");
+    if have > 0 {
+        request = request.header(header::RANGE, format!("bytes={have}-"));
+    }
+    let mut response = request.call().map_err(|error| failed(error.to_string()))?;
+    let continues = response
+        .headers()
+        .get(header::CONTENT_RANGE)
+        .and_then(|range| range.to_str().ok())
+        .is_some_and(|range| range.starts_with(&format!("bytes {have}-")));
+    let writing = |error| Error::io("writing", part, error);
+    let mut file = OpenOptions::new().create(true).append(true).open(part).map_err(writing)?;
+    let mut done = match response.status() {
+        StatusCode::PARTIAL_CONTENT if continues => have,
+        StatusCode::OK => {
+            file.set_len(0).map_err(writing)?;
+            0
+        }
+        // The part is longer than the file: it belongs to something else.
+        StatusCode::RANGE_NOT_SATISFIABLE => {
+            file.set_len(0).map_err(writing)?;
+            return Err(failed("the server has no more than is here already".into()));
+        }
+        status => return Err(failed(format!("the server answered {status}"))),
+    };
+    let total = response.body().content_length().map(|length| done + length);
+    progress(name, done, total);
+    let mut reader = response.body_mut().as_reader();
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        let count = match reader.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(error) => return Err(failed(format!("cut off after {done} bytes: {error}"))),
+        };
+        file.write_all(&buffer[..count]).map_err(writing)?;
+        done += count as u64;
+        progress(name, done, total);
+    }
+    match total {
+        Some(total) if done < total => Err(failed(format!("cut off after {done} of {total} bytes"))),
+        _ => file.sync_all().map_err(writing),
+    }
+}
+
+/// Takes the dataset's files out of the archive; none takes its name before all have checked out.
+fn unpack(archive: &Path, dataset: &Dataset, folder: &Path) -> Result<()> {
+    let reading = |error| Error::io("unpacking", archive, error);
+    let file = File::open(archive).map_err(reading)?;
+    let mut wanted: HashMap<&str, &Content> = dataset.files.iter().map(|file| (file.name, file)).collect();
+    let mut ready = Vec::new();
+    for entry in tar::Archive::new(GzDecoder::new(BufReader::new(file))).entries().map_err(reading)? {
+        let entry = entry.map_err(reading)?;
+        let path = entry.path().map_err(reading)?.into_owned();
+        let Some(file) = path.file_name().and_then(|name| name.to_str()).and_then(|name| wanted.remove(name)) else {
+            continue;
+        };
+        let part = folder.join(format!("{}.part", file.name));
+        let mut into = File::create(&part).map_err(|error| Error::io("writing", &part, error))?;
+        io::copy(&mut entry.take(file.bytes + 1), &mut into).map_err(|error| Error::io("writing", &part, error))?;
+        compare(file.name, &digest(&part)?, file).inspect_err(|_| drop(fs::remove_file(&part)))?;
+        ready.push((part, folder.join(file.name)));
+    }
+    if let Some(name) = wanted.keys().min() {
+        return Err(Error::data(format!("{} is not in the archive", name)));
+    }
+    ready.iter().try_for_each(|(part, target)| rename(part, target))
+}
+
+fn compare(place: &str, found: &str, file: &Content) -> Result<()> {
+    if found == file.sha256 {
+        return Ok(());
+    }
+    Err(Error::data(format!("{place}: the content has SHA-256 {found}, want {}", file.sha256)))
+}
+
+/// The SHA-256 of a file's content, unpacked if it is gzipped.
+fn digest(path: &Path) -> Result<String> {
+    let reading = |error| Error::io("reading", path, error);
+    let mut file = BufReader::new(File::open(path).map_err(reading)?);
+    let mut magic = Vec::new();
+    file.by_ref().take(2).read_to_end(&mut magic).map_err(reading)?;
+    file.rewind().map_err(reading)?;
+    let mut content: Box<dyn Read> =
+        if magic == [0x1f, 0x8b] { Box::new(GzDecoder::new(file)) } else { Box::new(file) };
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match content.read(&mut buffer).map_err(reading)? {
+            0 => break,
+            count => hash.update(&buffer[..count]),
+        }
+    }
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn rename(from: &Path, to: &Path) -> Result<()> {
+    fs::rename(from, to).map_err(|error| Error::io("renaming to", to, error))
+}
+
+fn remove(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("removing", path, error)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::idx::tests::gzip;
+    use std::io::BufRead;
+    use std::net::TcpListener;
+    use std::sync::{Arc, Mutex};
+    use std::thread;
+
+    const NUMBERS: &str = "ab6c5f3237f551d208fc2ca5225a4cca20b3fd638794a804f0ed5549d5041734";
+    const PLAIN: Dataset =
+        Dataset { name: "plain", summary: "", places: &[], archive: None, files: &[content("numbers", 1000, NUMBERS)] };
+    const PACKED: Dataset = Dataset { name: "packed", archive: Some("numbers.tar.gz"), ..PLAIN };
+
+    fn numbers() -> Vec<u8> {
+        b"0123456789".repeat(100)
+    }
+
+    /// A server that hands out one body, cutting the connection after so many bytes in each of its first answers.
+    struct Server {
+        address: String,
+        ranges: Arc<Mutex<Vec<Option<usize>>>>,
+    }
+
+    impl Server {
+        fn start(body: Vec<u8>, cuts: Vec<usize>) -> Self {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = format!("http://{}/", listener.local_addr().unwrap());
+            let ranges = Arc::new(Mutex::new(Vec::new()));
+            let seen = ranges.clone();
+            thread::spawn(move || {
+                let mut cuts = cuts.into_iter();
+                for stream in listener.incoming() {
+                    let mut stream = stream.unwrap();
+                    let mut from = None;
+                    for line in BufReader::new(stream.try_clone().unwrap()).lines() {
+                        let line = line.unwrap().to_lowercase();
+                        if let Some(range) = line.strip_prefix("range: bytes=") {
+                            from = range.trim_end_matches('-').parse().ok();
+                        }
+                        if line.is_empty() {
+                            break;
+                        }
+                    }
+                    seen.lock().unwrap().push(from);
+                    let start = from.unwrap_or(0);
+                    let head = if start > body.len() {
+                        "HTTP/1.1 416 Range Not Satisfiable\r\nContent-Length: 0\r\n\r\n".to_string()
+                    } else {
+                        let status = if from.is_some() { "206 Partial Content" } else { "200 OK" };
+                        let (last, size) = (body.len() - 1, body.len());
+                        format!(
+                            "HTTP/1.1 {status}\r\nContent-Length: {}\r\nContent-Range: bytes {start}-{last}/{size}\r\n\
+                             Connection: close\r\n\r\n",
+                            size - start
+                        )
+                    };
+                    stream.write_all(head.as_bytes()).unwrap();
+                    let rest = body.get(start..).unwrap_or_default();
+                    let end = cuts.next().unwrap_or(rest.len()).min(rest.len());
+                    stream.write_all(&rest[..end]).unwrap();
+                }
+            });
+            Self { address, ranges }
+        }
+
+        fn ranges(&self) -> Vec<Option<usize>> {
+            self.ranges.lock().unwrap().clone()
+        }
+    }
+
+    fn get_quietly(dataset: &Dataset, places: &[&str], folder: &Path) -> Result<()> {
+        get_from(dataset, places, folder, &mut |_, _, _| {})
+    }
+
+    #[test]
+    fn a_download_is_checked_and_left_alone_afterwards() {
+        let folder = tempfile::tempdir().unwrap();
+        let body = gzip(&numbers());
+        let server = Server::start(body.clone(), vec![]);
+        let mut seen = Vec::new();
+        let mut progress = |name: &str, done: u64, total: Option<u64>| seen.push((name.to_string(), done, total));
+        get_from(&PLAIN, &[&server.address], folder.path(), &mut progress).unwrap();
+        let size = body.len() as u64;
+        assert_eq!(seen.first(), Some(&("numbers.gz".to_string(), 0, Some(size))));
+        assert_eq!(seen.last(), Some(&("numbers.gz".to_string(), size, Some(size))));
+        assert_eq!(fs::read(folder.path().join("numbers.gz")).unwrap(), body);
+        assert!(missing(&PLAIN, folder.path()).is_empty());
+        get_quietly(&PLAIN, &[&server.address], folder.path()).unwrap();
+        assert_eq!(server.ranges(), [None]);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_cut_download_goes_on_where_it_stopped() {
+        let folder = tempfile::tempdir().unwrap();
+        let server = Server::start(gzip(&numbers()), vec![10, 5]);
+        get_quietly(&PLAIN, &[&server.address], folder.path()).unwrap();
+        assert_eq!(server.ranges(), [None, Some(10), Some(15)]);
+    }
+
+    #[test]
+    fn a_part_of_an_earlier_run_is_used_and_a_foreign_one_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let body = gzip(&numbers());
+        let server = Server::start(body.clone(), vec![]);
+        fs::write(folder.path().join("numbers.gz.part"), &body[..7]).unwrap();
+        get_quietly(&PLAIN, &[&server.address], folder.path()).unwrap();
+        fs::write(folder.path().join("numbers.gz"), "broken").unwrap();
+        fs::write(folder.path().join("numbers.gz.part"), vec![0; 5000]).unwrap();
+        get_quietly(&PLAIN, &[&server.address], folder.path()).unwrap();
+        assert_eq!(server.ranges(), [Some(7), Some(5000), None]);
+    }
+
+    #[test]
+    fn nothing_arriving_is_an_error_that_keeps_the_part() {
+        let folder = tempfile::tempdir().unwrap();
+        let server = Server::start(gzip(&numbers()), vec![10, 0]);
+        let text = get_quietly(&PLAIN, &[&server.address], folder.path()).unwrap_err().to_string();
+        assert!(text.contains("cut off after 10") && text.contains("goes on from there"), "{text}");
+        assert_eq!(fs::metadata(folder.path().join("numbers.gz.part")).unwrap().len(), 10);
+    }
+
+    #[test]
+    fn wrong_content_is_thrown_away_and_the_next_place_tried() {
+        let folder = tempfile::tempdir().unwrap();
+        let wrong = Server::start(gzip(b"something else"), vec![]);
+        let text = get_quietly(&PLAIN, &[&wrong.address], folder.path()).unwrap_err().to_string();
+        assert!(text.contains(&format!("want {NUMBERS}")), "{text}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        let right = Server::start(gzip(&numbers()), vec![]);
+        get_quietly(&PLAIN, &[&wrong.address, &right.address], folder.path()).unwrap();
+        assert!(missing(&PLAIN, folder.path()).is_empty());
+    }
+
+    #[test]
+    fn a_broken_plain_file_gives_way_to_the_download() {
+        let folder = tempfile::tempdir().unwrap();
+        let server = Server::start(gzip(&numbers()), vec![]);
+        fs::write(folder.path().join("numbers"), "broken").unwrap();
+        get_quietly(&PLAIN, &[&server.address], folder.path()).unwrap();
+        assert!(!folder.path().join("numbers").exists() && folder.path().join("numbers.gz").exists());
+        fs::write(folder.path().join("numbers"), numbers()).unwrap();
+        fs::remove_file(folder.path().join("numbers.gz")).unwrap();
+        get_quietly(&PLAIN, &[&server.address], folder.path()).unwrap();
+        assert_eq!(server.ranges().len(), 1);
+    }
+
+    #[test]
+    fn archives_are_unpacked_by_file_name() {
+        let archive = |name: &str, content: &[u8]| {
+            let mut builder = tar::Builder::new(Vec::new());
+            let mut header = tar::Header::new_gnu();
+            header.set_size(content.len() as u64);
+            header.set_cksum();
+            builder.append_data(&mut header, name, content).unwrap();
+            gzip(&builder.into_inner().unwrap())
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let text = |body: Vec<u8>| {
+            let server = Server::start(body, vec![]);
+            get_quietly(&PACKED, &[&server.address], folder.path()).map_err(|error| error.to_string())
+        };
+        assert!(text(archive("batches/other", b"x")).unwrap_err().contains("numbers is not in the archive"));
+        assert!(text(archive("numbers", b"wrong")).unwrap_err().contains("SHA-256"));
+        assert!(text(b"no archive".to_vec()).is_err());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        text(archive("batches/numbers", &numbers())).unwrap();
+        assert_eq!(fs::read(folder.path().join("numbers")).unwrap(), numbers());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_missing_dataset_says_how_to_get_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().display();
+        assert_eq!(
+            require(&PLAIN, folder.path()).unwrap_err().to_string(),
+            format!(
+                "dataset plain: {place} does not have a complete numbers\n  hint: run `kinfolk data get plain`, or put \
+                 numbers, plain or with .gz, into {place}"
+            )
+        );
+        assert_eq!(
+            dataset("mnits").unwrap_err().to_string(),
+            "no dataset `mnits` can be downloaded\n  hint: did you mean `mnist`?"
+        );
+    }
+
+    #[test]
+    fn the_folder_follows_the_environment() {
+        let with = |set: &'static [(&str, &str)]| {
+            folder_by(move |name| set.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value)))
+        };
+        let own = with(&[("KINFOLK_DATA", "/data"), ("HOME", "/home/a"), ("LOCALAPPDATA", "/local")]);
+        assert_eq!(own.unwrap(), Path::new("/data"));
+        assert!(with(&[]).unwrap_err().to_string().contains("KINFOLK_DATA"));
+        if cfg!(target_os = "linux") {
+            let home = with(&[("KINFOLK_DATA", ""), ("HOME", "/home/a")]).unwrap();
+            assert_eq!(home, Path::new("/home/a/.cache/kinfolk"));
+            let cache = with(&[("XDG_CACHE_HOME", "/cache"), ("HOME", "/home/a")]).unwrap();
+            assert_eq!(cache, Path::new("/cache/kinfolk"));
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The idx format of MNIST and its relatives: a magic number, the sizes, then one byte a value.
+//!
+//! Plain and gzipped files are told apart by their first bytes, not by their names.
+
+use crate::error::{Error, Result};
+use flate2::read::GzDecoder;
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+
+/// An array of bytes with its sizes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Idx {
+    /// The size of every dimension, the slowest first.
+    pub sizes: Vec<usize>,
+    /// The values, the last dimension fastest.
+    pub values: Vec<u8>,
+}
+
+/// Reads a file of unsigned bytes with this many dimensions.
+pub fn read(path: &Path, dimensions: usize) -> Result<Idx> {
+    let bytes = fs::read(path).map_err(|error| Error::io("reading", path, error))?;
+    parse(&path.display().to_string(), bytes, dimensions)
+}
+
+/// Reads an array from memory; `place` names it in errors.
+pub fn parse(place: &str, bytes: Vec<u8>, dimensions: usize) -> Result<Idx> {
+    let mut bytes = decompress(place, bytes)?;
+    let header = 4 + 4 * dimensions;
+    if bytes.len() < header {
+        let message = format!("{place}: {} bytes, want at least {header} for the header of an idx file", bytes.len());
+        return Err(broken(message));
+    }
+    let magic = big_endian(&bytes[..4]);
+    let wanted = 0x0800 | dimensions as u32;
+    if magic != wanted {
+        return Err(broken(format!(
+            "{place}: starts with {magic:#010x}, want {wanted:#010x} (idx, unsigned bytes, {dimensions} dimensions)"
+        )));
+    }
+    let sizes: Vec<usize> = bytes[4..header].chunks_exact(4).map(|four| big_endian(four) as usize).collect();
+    let by = sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(" x ");
+    let want = sizes.iter().try_fold(1usize, |product, size| product.checked_mul(*size));
+    let want = want.and_then(|values| values.checked_add(header));
+    let want = want.ok_or_else(|| broken(format!("{place}: {by} values do not fit into memory")))?;
+    if bytes.len() != want {
+        return Err(broken(format!("{place}: {} bytes, want {want} ({header} of header and {by})", bytes.len())));
+    }
+    bytes.drain(..header);
+    Ok(Idx { sizes, values: bytes })
+}
+
+fn decompress(place: &str, bytes: Vec<u8>) -> Result<Vec<u8>> {
+    if !bytes.starts_with(&[0x1f, 0x8b]) {
+        return Ok(bytes);
+    }
+    let mut plain = Vec::new();
+    GzDecoder::new(bytes.as_slice()).read_to_end(&mut plain).map_err(|error| {
+        broken(format!("{place}: the gzip data breaks off after {} bytes of content: {error}", plain.len()))
+    })?;
+    Ok(plain)
+}
+
+fn big_endian(four: &[u8]) -> u32 {
+    four.iter().fold(0, |number, byte| number << 8 | u32::from(*byte))
+}
+
+fn broken(message: String) -> Error {
+    Error::data(message).hint("the file is incomplete or not the right one: delete it and fetch it again")
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use flate2::{Compression, write::GzEncoder};
+    use std::io::Write;
+
+    pub(in crate::data) fn bytes(sizes: &[u32], values: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0, 0, 8, sizes.len() as u8];
+        sizes.iter().for_each(|size| bytes.extend(size.to_be_bytes()));
+        bytes.extend(values);
+        bytes
+    }
+
+    pub(in crate::data) fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn plain_and_gzipped_files_read_alike() {
+        let folder = tempfile::tempdir().unwrap();
+        let (plain, packed) = (folder.path().join("a"), folder.path().join("b"));
+        let content = bytes(&[2, 3], &[1, 2, 3, 4, 5, 6]);
+        fs::write(&plain, &content).unwrap();
+        fs::write(&packed, gzip(&content)).unwrap();
+        let idx = read(&plain, 2).unwrap();
+        assert_eq!(idx, Idx { sizes: vec![2, 3], values: vec![1, 2, 3, 4, 5, 6] });
+        assert_eq!(read(&packed, 2).unwrap(), idx);
+    }
+
+    #[test]
+    fn faults_say_what_was_found_and_wanted() {
+        let text = |content: Vec<u8>, dimensions| {
+            let text = parse("f", content, dimensions).unwrap_err().to_string();
+            text.lines().next().unwrap().to_string()
+        };
+        assert_eq!(text(bytes(&[2, 2], &[1, 2, 3]), 2), "f: 15 bytes, want 16 (12 of header and 2 x 2)");
+        assert_eq!(
+            text(bytes(&[4], &[1, 2, 3, 4, 5, 6, 7, 8]), 3),
+            "f: starts with 0x00000801, want 0x00000803 (idx, unsigned bytes, 3 dimensions)"
+        );
+        assert_eq!(text(vec![0, 0, 8], 1), "f: 3 bytes, want at least 8 for the header of an idx file");
+        let huge = bytes(&[u32::MAX, u32::MAX, u32::MAX], &[]);
+        assert!(text(huge, 3).contains("do not fit"));
+        let mut cut = gzip(&bytes(&[2], &[7, 7]));
+        cut.truncate(cut.len() - 9);
+        assert!(text(cut, 1).contains("breaks off"));
+    }
+}

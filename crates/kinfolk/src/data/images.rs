@@ -1,0 +1,1009 @@
+//! Clients made from labelled images, with clusters planted by an exact transform of the bytes or the labels.
+//!
+//! Training rows come from the training images: with `images = "disjoint"` no two clients share one (a single
+//! permutation is cut up), with `"shared"` every cluster has its own permutation of all of them, so that the same image
+//! can appear once in each cluster. Pixels are stored once, as bytes; a client is a range of that storage.
+//!
+//! Test rows, and everything of unseen clients, come from the test images. Disjoint clients cut up one permutation of
+//! them while they last. Otherwise the clients of each cluster take consecutive chunks in file order and begin again
+//! when less than a chunk is left; clients that share a chunk share its storage. Seen and unseen clients are counted
+//! separately there, because nobody trains on these rows. Where the classes of a client are uneven (`split`), its test
+//! rows have the same class shares as its training rows, never the same image twice, so there may be fewer than asked.
+//!
+//! Kinds of clusters: `rotate` turns cluster j by j quarters counter-clockwise (two clusters: 0 and 180 degrees),
+//! `invert` replaces v by 255 - v in the second, `swap-labels` renames class c to c + j (cyclic), and `label-groups`
+//! gives each cluster a window of consecutive classes. The windows are spread evenly from the first class to the last
+//! and a third wider than an even share, so two clusters of ten classes hold the first seven and the last seven; an
+//! image of a class held by several clusters is dealt to them in turn when the images are disjoint.
+
+use super::{Client, DataShape, Features, Population, Shard, Targets, idx};
+use crate::error::{Error, Result};
+use crate::rng::{Key, Rng};
+use crate::settings::{Default, Kind, Setting, Settings, finish};
+use rand::RngExt;
+use rand::seq::{SliceRandom, index};
+use rand_distr::{Distribution, Gamma};
+use rayon::prelude::*;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Square images with a label each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Images {
+    channels: usize,
+    side: usize,
+    pixels: Vec<u8>,
+    labels: Vec<u8>,
+}
+
+/// The images to train on and those to test on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pools {
+    /// Images for training rows.
+    pub train: Images,
+    /// Images for test rows and unseen clients.
+    pub test: Images,
+    /// How many labels there are.
+    pub classes: usize,
+}
+
+/// What all image sources can be told.
+pub static SETTINGS: &[Setting] = &[
+    Setting::new("clients", Kind::Integer(1, 10_000_000), Default::Is("100"), "how many clients"),
+    Setting::new("samples", Kind::Integer(1, 100_000_000), Default::Is("100"), "training rows per client"),
+    Setting::new("test_samples", Kind::Integer(0, 100_000_000), Default::Is("100"), "test rows per client"),
+    Setting::new(
+        "unseen_clients",
+        Kind::Integer(0, 10_000_000),
+        Default::Is("0"),
+        "further clients that are met only after training, made from the test images",
+    ),
+    Setting::new(
+        "unseen_train",
+        Kind::OneOf(&["own", "test"]),
+        Default::Is("\"own\""),
+        "rows an unseen client chooses its cluster by: rows of its own, or its very test rows",
+    ),
+    Setting::new(
+        "clusters",
+        Kind::OneOf(&["rotate", "invert", "swap-labels", "label-groups", "none"]),
+        Default::Is("\"rotate\""),
+        "how the true clusters differ",
+    ),
+    Setting::new(
+        "true_clusters",
+        Kind::Integer(1, 256),
+        Default::Absent,
+        "how many true clusters; left out: 4 for rotate, 2 for the other kinds",
+    ),
+    Setting::new(
+        "split",
+        Kind::OneOf(&["equal", "balanced", "dirichlet"]),
+        Default::Is("\"equal\""),
+        "classes of a client: as they come, the same number of each, or shares drawn from a Dirichlet distribution",
+    ),
+    Setting::new("alpha", Kind::Positive, Default::Is("0.5"), "concentration of the Dirichlet split; small is uneven"),
+    Setting::new(
+        "classes",
+        Kind::Integers(0, 255),
+        Default::Is("[]"),
+        "keep only these labels, renumbered from 0 in this order; empty keeps all",
+    ),
+    Setting::new(
+        "images",
+        Kind::OneOf(&["disjoint", "shared"]),
+        Default::Is("\"disjoint\""),
+        "whether every image has one owner, or every cluster draws its own permutation of all images",
+    ),
+    Setting::new(
+        "arrange",
+        Kind::OneOf(&["blocks", "alternate"]),
+        Default::Is("\"blocks\""),
+        "whether the clients of a cluster follow each other or the clusters take turns",
+    ),
+    Setting::new(
+        "label_flips",
+        Kind::Number(0.0, 1.0),
+        Default::Is("0.0"),
+        "share of every client's training labels that is replaced by another class",
+    ),
+];
+
+impl Images {
+    /// Checks the sizes and the labels; `place` names the images in errors.
+    pub fn new(
+        place: &str,
+        channels: usize,
+        side: usize,
+        pixels: Vec<u8>,
+        labels: Vec<u8>,
+        classes: usize,
+    ) -> Result<Self> {
+        let size = channels * side * side;
+        if size == 0 || labels.is_empty() {
+            return Err(Error::data(format!("{place}: no images")));
+        }
+        if pixels.len() != labels.len() * size {
+            let found = pixels.len() / size;
+            return Err(Error::data(format!("{place}: {found} images but {} labels", labels.len())));
+        }
+        if let Some((index, label)) = labels.iter().enumerate().find(|(_, label)| usize::from(**label) >= classes) {
+            let message = format!("{place}: image {index} has label {label}, want 0 to {}", classes.saturating_sub(1));
+            return Err(Error::data(message));
+        }
+        Ok(Self { channels, side, pixels, labels })
+    }
+
+    /// How many images there are.
+    pub fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty()
+    }
+
+    /// The label of every image.
+    pub fn labels(&self) -> &[u8] {
+        &self.labels
+    }
+
+    /// The pixels of one image, plane by plane, row by row.
+    pub fn pixels(&self, index: usize) -> &[u8] {
+        let size = self.columns();
+        &self.pixels[index * size..][..size]
+    }
+
+    fn columns(&self) -> usize {
+        self.channels * self.side * self.side
+    }
+}
+
+impl Pools {
+    /// Reads the four idx files of MNIST or one of its relatives, plain or gzipped.
+    pub fn read_idx(folder: &Path) -> Result<Self> {
+        let classes = 10;
+        let read = |name: &str, dimensions| {
+            let plain = folder.join(name);
+            let path = if plain.exists() { plain } else { folder.join(format!("{name}.gz")) };
+            idx::read(&path, dimensions)
+        };
+        let pool = |part: &str| {
+            let images = read(&format!("{part}-images-idx3-ubyte"), 3)?;
+            let labels = read(&format!("{part}-labels-idx1-ubyte"), 1)?;
+            let place = format!("{} ({part})", folder.display());
+            let (height, width) = (images.sizes[1], images.sizes[2]);
+            if height != width {
+                return Err(Error::data(format!("{place}: images of {height} x {width} pixels, want square ones")));
+            }
+            Images::new(&place, 1, width, images.values, labels.values, classes)
+        };
+        Ok(Self { train: pool("train")?, test: pool("t10k")?, classes })
+    }
+}
+
+/// Makes the clients.
+pub fn build(pools: &Pools, settings: &Settings, seed: u64) -> Result<Population> {
+    let plan = Plan::new(pools, settings, seed)?;
+    let seen = plan.members(plan.clients, "");
+    let unseen = plan.members(plan.unseen, "unseen-");
+    let (train, counts) = plan.training_rows(&pools.train, &seen)?;
+    let (test, mut ranges) = plan.test_rows(&pools.test, &seen, &counts, &unseen)?;
+    let unseen_ranges = ranges.split_off(seen.len());
+
+    let (features, mut classes) = plan.store(&pools.train, &train);
+    plan.flip(&seen, &mut classes);
+    let train: Storage = (Arc::new(features), Arc::new(Targets::Classes(classes)));
+    let (features, classes) = plan.store(&pools.test, &test);
+    let test: Storage = (Arc::new(features), Arc::new(Targets::Classes(classes)));
+    let shard = |storage: &Storage, rows| Shard::of(storage.0.clone(), storage.1.clone(), rows);
+    let client = |member: &Member, train, test| Client {
+        id: member.id.clone(),
+        train,
+        test,
+        group: None,
+        truth: plan.kind.plants().then_some(member.cluster),
+    };
+    let clients = seen.iter().zip(ranges).enumerate().map(|(number, (member, rows))| {
+        let own = number * plan.samples..(number + 1) * plan.samples;
+        Ok(client(member, shard(&train, own)?, shard(&test, rows.test)?))
+    });
+    let unseen_clients = unseen
+        .iter()
+        .zip(unseen_ranges)
+        .map(|(member, rows)| Ok(client(member, shard(&test, rows.train)?, shard(&test, rows.test)?)));
+    let population = Population {
+        clients: clients.collect::<Result<_>>()?,
+        unseen: unseen_clients.collect::<Result<_>>()?,
+        true_clusters: plan.kind.plants().then_some(plan.clusters),
+        true_parameters: Vec::new(),
+        shape: DataShape { columns: pools.train.columns(), classes: plan.classes },
+    };
+    population.check()?;
+    Ok(population)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Clusters {
+    Rotate,
+    Invert,
+    SwapLabels,
+    LabelGroups,
+    None,
+}
+
+impl Clusters {
+    fn plants(self) -> bool {
+        self != Clusters::None
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Split {
+    Equal,
+    Balanced,
+    Dirichlet(f64),
+}
+
+/// One client to be: who it is, and its number among those of its cluster.
+struct Member {
+    id: String,
+    cluster: usize,
+    rank: usize,
+}
+
+/// An image and the cluster whose transform it goes through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Row {
+    image: u32,
+    cluster: u32,
+}
+
+/// Rows of the test storage.
+struct TestRanges {
+    train: Range<usize>,
+    test: Range<usize>,
+}
+
+type Storage = (Arc<Features>, Arc<Targets>);
+
+struct Plan {
+    clients: usize,
+    unseen: usize,
+    samples: usize,
+    test_samples: usize,
+    unseen_on_test: bool,
+    kind: Clusters,
+    clusters: usize,
+    split: Split,
+    shared: bool,
+    blocks: bool,
+    flips: f64,
+    classes: usize,
+    /// The class a label became, where it was kept.
+    class_of: [Option<u32>; 256],
+    key: Key,
+}
+
+impl Plan {
+    fn new(pools: &Pools, settings: &Settings, seed: u64) -> Result<Self> {
+        let mut faults = Vec::new();
+        let mut class_of = [None; 256];
+        let mut kept = settings.integers("classes");
+        if kept.is_empty() {
+            kept = (0..pools.classes).collect();
+        }
+        for (class, label) in kept.iter().enumerate() {
+            if *label >= pools.classes {
+                let last = pools.classes - 1;
+                faults.push(Error::settings(format!("data.classes: got {label}, want labels from 0 to {last}")));
+            } else if class_of[*label].replace(class as u32).is_some() {
+                faults.push(Error::settings(format!("data.classes: {label} stands there twice")));
+            }
+        }
+        let classes = kept.len();
+        if classes < 2 {
+            faults.push(Error::settings("data.classes: got 1 label, want at least 2 to tell apart"));
+        }
+        let (kind, usual, most) = match settings.text("clusters") {
+            "rotate" => (Clusters::Rotate, 4, 4),
+            "invert" => (Clusters::Invert, 2, 2),
+            "swap-labels" => (Clusters::SwapLabels, 2, classes),
+            "label-groups" => (Clusters::LabelGroups, 2, classes),
+            _ => (Clusters::None, 1, 1),
+        };
+        let clusters = settings.optional_integer("true_clusters").unwrap_or(usual);
+        if clusters > most {
+            let kind = settings.text("clusters");
+            let message = format!("data.true_clusters: got {clusters}, want at most {most} with clusters = \"{kind}\"");
+            faults.push(Error::settings(message));
+        }
+        let clients = settings.integer("clients");
+        if clients < clusters {
+            let message = format!("data.clients: got {clients}, want at least {clusters}, one for each true cluster");
+            faults.push(Error::settings(message));
+        }
+        finish(faults)?;
+        Ok(Self {
+            clients,
+            unseen: settings.integer("unseen_clients"),
+            samples: settings.integer("samples"),
+            test_samples: settings.integer("test_samples"),
+            unseen_on_test: settings.text("unseen_train") == "test",
+            kind,
+            clusters,
+            split: match settings.text("split") {
+                "dirichlet" => Split::Dirichlet(settings.number("alpha")),
+                "balanced" => Split::Balanced,
+                _ => Split::Equal,
+            },
+            shared: settings.text("images") == "shared",
+            blocks: settings.text("arrange") == "blocks",
+            flips: settings.number("label_flips"),
+            classes,
+            class_of,
+            key: Key::new(seed).word("images"),
+        })
+    }
+
+    fn members(&self, count: usize, prefix: &str) -> Vec<Member> {
+        let mut sizes = vec![0; self.clusters];
+        let member = |number: usize| {
+            let cluster = if self.blocks { number * self.clusters / count } else { number % self.clusters };
+            sizes[cluster] += 1;
+            Member { id: format!("{prefix}{number}"), cluster, rank: sizes[cluster] - 1 }
+        };
+        (0..count).map(member).collect()
+    }
+
+    /// The classes a cluster holds.
+    fn held(&self, cluster: usize) -> Range<usize> {
+        if self.kind == Clusters::LabelGroups { window(self.classes, self.clusters, cluster) } else { 0..self.classes }
+    }
+
+    fn class(&self, images: &Images, image: u32) -> Option<usize> {
+        self.class_of[usize::from(images.labels[image as usize])].map(|class| class as usize)
+    }
+
+    /// The images a cluster may hold, in file order.
+    fn held_images(&self, images: &Images, cluster: usize) -> Vec<u32> {
+        let held = self.held(cluster);
+        let is_held = |image: &u32| self.class(images, *image).is_some_and(|class| held.contains(&class));
+        (0..images.len() as u32).filter(is_held).collect()
+    }
+
+    /// The images in the order they are handed out: one deck for everybody, or one for each cluster.
+    fn decks(&self, images: &Images, purpose: &str) -> Vec<Vec<u32>> {
+        let key = self.key.clone().word(purpose);
+        if self.shared {
+            let deck = |cluster| {
+                let mut deck = self.held_images(images, cluster);
+                deck.shuffle(&mut key.clone().number(cluster as u64).rng());
+                deck
+            };
+            return (0..self.clusters).into_par_iter().map(deck).collect();
+        }
+        let mut all: Vec<u32> = (0..images.len() as u32).filter(|image| self.class(images, *image).is_some()).collect();
+        all.shuffle(&mut key.rng());
+        if self.kind != Clusters::LabelGroups {
+            return vec![all];
+        }
+        let holders: Vec<Vec<usize>> = (0..self.classes)
+            .map(|class| (0..self.clusters).filter(|cluster| self.held(*cluster).contains(&class)).collect())
+            .collect();
+        let mut decks = vec![Vec::new(); self.clusters];
+        let mut dealt = vec![0; self.classes];
+        for image in all {
+            if let Some(class) = self.class(images, image) {
+                decks[holders[class][dealt[class] % holders[class].len()]].push(image);
+                dealt[class] += 1;
+            }
+        }
+        decks
+    }
+
+    /// Every client's training rows, one client after the other, and how many it has of each class.
+    fn training_rows(&self, images: &Images, seen: &[Member]) -> Result<(Vec<Row>, Vec<Vec<usize>>)> {
+        let decks = self.decks(images, "train");
+        for (number, deck) in decks.iter().enumerate() {
+            let owners = seen.iter().filter(|member| deck_of(&decks, member) == number).count();
+            if owners * self.samples > deck.len() {
+                let whose = if decks.len() > 1 { format!(" of cluster {number}") } else { String::new() };
+                return Err(Error::settings(format!(
+                    "data.samples: {owners} clients{whose} x {} rows are {} images, but there are {}",
+                    self.samples,
+                    owners * self.samples,
+                    deck.len()
+                ))
+                .hint(if self.shared {
+                    "fewer clients or fewer samples"
+                } else {
+                    "fewer clients, fewer samples, or images = \"shared\" to use every image once in each cluster"
+                }));
+            }
+        }
+        let mut rows = Vec::with_capacity(seen.len() * self.samples);
+        let mut counts = Vec::new();
+        if self.split == Split::Equal {
+            let mut taken = vec![0; decks.len()];
+            for member in seen {
+                let deck = deck_of(&decks, member);
+                let chunk = &decks[deck][taken[deck]..][..self.samples];
+                rows.extend(chunk.iter().map(|image| member.row(*image)));
+                taken[deck] += self.samples;
+            }
+            return Ok((rows, counts));
+        }
+        let mut queues: Vec<Queues> = decks.iter().map(|deck| Queues::new(self, images, deck)).collect();
+        for member in seen {
+            let queue = &mut queues[deck_of(&decks, member)];
+            let own = self.class_counts(member, self.samples, &queue.left())?;
+            for (class, count) in own.iter().enumerate() {
+                rows.extend(queue.take(class, *count).map(|image| member.row(image)));
+            }
+            counts.push(own);
+        }
+        Ok((rows, counts))
+    }
+
+    /// How many rows of each class a client gets when no class can give more than is left of it.
+    fn class_counts(&self, member: &Member, rows: usize, left: &[usize]) -> Result<Vec<usize>> {
+        let held = self.held(member.cluster);
+        let mut counts = vec![0; self.classes];
+        if let Split::Dirichlet(alpha) = self.split {
+            let mut rng = self.key.clone().word("shares").word(&member.id).rng();
+            let mut shares = dirichlet(alpha, held.len(), &mut rng)?;
+            let mut left = left[held.clone()].to_vec();
+            for _ in 0..rows {
+                shares.iter_mut().zip(&left).filter(|(_, left)| **left == 0).for_each(|(share, _)| *share = 0.0);
+                let total: f64 = shares.iter().sum();
+                let chosen = if total > 0.0 {
+                    let mut point = rng.random::<f64>() * total;
+                    let passed = shares.iter().position(|share| {
+                        point -= share;
+                        point < 0.0
+                    });
+                    passed.or_else(|| shares.iter().rposition(|share| *share > 0.0))
+                } else {
+                    // The client's own classes are used up: it takes what most is left of.
+                    (0..left.len()).filter(|class| left[*class] > 0).max_by_key(|class| left[*class])
+                };
+                let Some(chosen) = chosen else { break };
+                left[chosen] -= 1;
+                counts[held.start + chosen] += 1;
+            }
+            return Ok(counts);
+        }
+        for (offset, class) in held.clone().enumerate() {
+            // The remainder moves on from client to client, so that no class is favoured.
+            let turn = (offset + held.len() - member.rank % held.len()) % held.len();
+            counts[class] = rows / held.len() + usize::from(turn < rows % held.len());
+            if counts[class] > left[class] {
+                let message = format!(
+                    "data.split: client {} wants {} images of class {class}, but {} are left",
+                    member.id, counts[class], left[class]
+                );
+                return Err(Error::settings(message).hint("fewer clients, fewer samples, or split = \"equal\""));
+            }
+        }
+        Ok(counts)
+    }
+
+    /// The distinct rows of the test storage, and which of them each seen and then each unseen client has.
+    fn test_rows(
+        &self,
+        images: &Images,
+        seen: &[Member],
+        counts: &[Vec<usize>],
+        unseen: &[Member],
+    ) -> Result<(Vec<Row>, Vec<TestRanges>)> {
+        let unseen_train = if self.unseen_on_test { 0 } else { self.samples };
+        let wishes = || {
+            let first = seen.iter().map(|member| (member, 0));
+            first.chain(unseen.iter().map(|member| (member, unseen_train)))
+        };
+        if self.split != Split::Equal {
+            return self.test_rows_by_class(images, seen, counts, unseen);
+        }
+        let mut rows = Vec::new();
+        let mut ranges = Vec::new();
+        if !self.shared {
+            let decks = self.decks(images, "test");
+            let mut wanted = vec![0; decks.len()];
+            wishes().for_each(|(member, train)| wanted[deck_of(&decks, member)] += train + self.test_samples);
+            if wanted.iter().zip(&decks).all(|(wanted, deck)| *wanted <= deck.len()) {
+                let mut taken = vec![0; decks.len()];
+                for (number, (member, train)) in wishes().enumerate() {
+                    let deck = deck_of(&decks, member);
+                    let width = train + self.test_samples;
+                    let start = rows.len();
+                    rows.extend(decks[deck][taken[deck]..][..width].iter().map(|image| member.row(*image)));
+                    taken[deck] += width;
+                    ranges.push(self.cut(start, train, width, number >= seen.len()));
+                }
+                return Ok((rows, ranges));
+            }
+        }
+        let files: Vec<Vec<u32>> =
+            (0..self.clusters).into_par_iter().map(|cluster| self.held_images(images, cluster)).collect();
+        let mut starts = HashMap::new();
+        for (number, (member, train)) in wishes().enumerate() {
+            let file = &files[member.cluster];
+            let width = train + self.test_samples;
+            if width > file.len() {
+                let message = format!(
+                    "data.test_samples: client {} wants {width} test images, but there are {}",
+                    member.id,
+                    file.len()
+                );
+                return Err(Error::settings(message).hint("fewer test_samples, or fewer samples with unseen clients"));
+            }
+            let chunk = member.rank % (file.len() / width.max(1)) * width;
+            let start = match starts.entry((member.cluster, chunk, width)) {
+                Entry::Occupied(entry) => *entry.get(),
+                Entry::Vacant(entry) => {
+                    let start = *entry.insert(rows.len());
+                    rows.extend(file[chunk..chunk + width].iter().map(|image| member.row(*image)));
+                    start
+                }
+            };
+            ranges.push(self.cut(start, train, width, number >= seen.len()));
+        }
+        Ok((rows, ranges))
+    }
+
+    fn test_rows_by_class(
+        &self,
+        images: &Images,
+        seen: &[Member],
+        counts: &[Vec<usize>],
+        unseen: &[Member],
+    ) -> Result<(Vec<Row>, Vec<TestRanges>)> {
+        let decks = match self.shared {
+            true => (0..self.clusters).map(|cluster| self.held_images(images, cluster)).collect(),
+            false => self.decks(images, "test"),
+        };
+        let mut queues: Vec<Queues> = decks.iter().map(|deck| Queues::new(self, images, deck)).collect();
+        let (mut rows, mut ranges) = (Vec::new(), Vec::new());
+        for (number, member) in seen.iter().chain(unseen).enumerate() {
+            let queue = &mut queues[deck_of(&decks, member)];
+            let have = queue.sizes();
+            let is_unseen = number >= seen.len();
+            let nothing = vec![0; self.classes];
+            let (train, test) = match is_unseen {
+                false => (nothing, apportion(&counts[number], self.test_samples)),
+                true if self.unseen_on_test => (nothing, self.class_counts(member, self.test_samples, &have)?),
+                true => {
+                    let train = self.class_counts(member, self.samples, &have)?;
+                    let test = apportion(&train, self.test_samples);
+                    (train, test)
+                }
+            };
+            let start = rows.len();
+            let (mut train_rows, mut test_rows) = (Vec::new(), Vec::new());
+            for class in 0..self.classes {
+                // A class with too few images is divided between both parts rather than used twice.
+                let (wanted, total) = (train[class] + test[class], have[class].min(train[class] + test[class]));
+                let to_test = (total * test[class]).checked_div(wanted).unwrap_or(0);
+                let taken: Vec<u32> = queue.take(class, total).collect();
+                test_rows.extend_from_slice(&taken[..to_test]);
+                train_rows.extend_from_slice(&taken[to_test..]);
+            }
+            rows.extend(train_rows.iter().chain(&test_rows).map(|image| member.row(*image)));
+            ranges.push(self.cut(start, train_rows.len(), rows.len() - start, is_unseen));
+        }
+        Ok((rows, ranges))
+    }
+
+    fn cut(&self, start: usize, train: usize, width: usize, unseen: bool) -> TestRanges {
+        let test = start + train..start + width;
+        let train = if unseen && self.unseen_on_test { test.clone() } else { start..start + train };
+        TestRanges { train, test }
+    }
+
+    /// Copies the rows through their cluster's transform.
+    fn store(&self, images: &Images, rows: &[Row]) -> (Features, Vec<u32>) {
+        let columns = images.columns();
+        let transforms: Vec<Transform> =
+            (0..self.clusters).map(|cluster| self.transform(cluster, images.channels, images.side)).collect();
+        let mut values = vec![0; rows.len() * columns];
+        values
+            .par_chunks_exact_mut(columns)
+            .zip(rows)
+            .for_each(|(into, row)| transforms[row.cluster as usize].apply(images.pixels(row.image as usize), into));
+        let class = |row: &Row| {
+            let class = self.class(images, row.image).unwrap_or(0);
+            let shift = if self.kind == Clusters::SwapLabels { row.cluster as usize } else { 0 };
+            ((class + shift) % self.classes) as u32
+        };
+        (Features::Bytes { columns, values }, rows.par_iter().map(class).collect())
+    }
+
+    fn transform(&self, cluster: usize, channels: usize, side: usize) -> Transform {
+        match self.kind {
+            Clusters::Rotate if cluster > 0 => {
+                let quarters = if self.clusters == 2 { 2 } else { cluster };
+                Transform::Move(quarter_turns(quarters, channels, side))
+            }
+            Clusters::Invert if cluster > 0 => Transform::Invert,
+            _ => Transform::Keep,
+        }
+    }
+
+    /// Replaces a share of every client's training labels by another class.
+    fn flip(&self, seen: &[Member], classes: &mut [u32]) {
+        let wrong = (self.flips * self.samples as f64).round() as usize;
+        for (member, classes) in seen.iter().zip(classes.chunks_exact_mut(self.samples)) {
+            let mut rng = self.key.clone().word("flips").word(&member.id).rng();
+            for row in index::sample(&mut rng, self.samples, wrong) {
+                let step = rng.random_range(1..self.classes as u32);
+                classes[row] = (classes[row] + step) % self.classes as u32;
+            }
+        }
+    }
+}
+
+impl Member {
+    fn row(&self, image: u32) -> Row {
+        Row { image, cluster: self.cluster as u32 }
+    }
+}
+
+fn deck_of(decks: &[Vec<u32>], member: &Member) -> usize {
+    if decks.len() > 1 { member.cluster } else { 0 }
+}
+
+/// A deck by class, taken from the front, beginning again at the end.
+struct Queues {
+    images: Vec<Vec<u32>>,
+    taken: Vec<usize>,
+}
+
+impl Queues {
+    fn new(plan: &Plan, images: &Images, deck: &[u32]) -> Self {
+        let mut queues = vec![Vec::new(); plan.classes];
+        for image in deck {
+            if let Some(class) = plan.class(images, *image) {
+                queues[class].push(*image);
+            }
+        }
+        Self { taken: vec![0; queues.len()], images: queues }
+    }
+
+    fn sizes(&self) -> Vec<usize> {
+        self.images.iter().map(Vec::len).collect()
+    }
+
+    fn left(&self) -> Vec<usize> {
+        self.images.iter().zip(&self.taken).map(|(images, taken)| images.len().saturating_sub(*taken)).collect()
+    }
+
+    fn take(&mut self, class: usize, count: usize) -> impl Iterator<Item = u32> {
+        let start = self.taken[class];
+        self.taken[class] += count;
+        self.images[class].iter().copied().cycle().skip(start % self.images[class].len().max(1)).take(count)
+    }
+}
+
+enum Transform {
+    Keep,
+    Invert,
+    /// Where the value of each place comes from.
+    Move(Vec<u32>),
+}
+
+impl Transform {
+    fn apply(&self, from: &[u8], into: &mut [u8]) {
+        match self {
+            Transform::Keep => into.copy_from_slice(from),
+            Transform::Invert => into.iter_mut().zip(from).for_each(|(into, from)| *into = 255 - from),
+            Transform::Move(places) => {
+                into.iter_mut().zip(places).for_each(|(into, place)| *into = from[*place as usize]);
+            }
+        }
+    }
+}
+
+/// The source of every pixel when each plane is turned counter-clockwise.
+fn quarter_turns(quarters: usize, channels: usize, side: usize) -> Vec<u32> {
+    let source = |place: usize| {
+        let (plane, mut row, mut column) = (place / (side * side), place / side % side, place % side);
+        for _ in 0..quarters {
+            (row, column) = (column, side - 1 - row);
+        }
+        (plane * side * side + row * side + column) as u32
+    };
+    (0..channels * side * side).map(source).collect()
+}
+
+/// The classes of one cluster: a window a third wider than an even share, but never so wide that windows coincide.
+fn window(classes: usize, clusters: usize, cluster: usize) -> Range<usize> {
+    if clusters < 2 {
+        return 0..classes;
+    }
+    let width = (4 * classes).div_ceil(3 * clusters).min(classes + 1 - clusters);
+    let start = (cluster * (classes - width) + (clusters - 1) / 2) / (clusters - 1);
+    start..start + width
+}
+
+/// Shares that sum to one.
+fn dirichlet(alpha: f64, count: usize, rng: &mut Rng) -> Result<Vec<f64>> {
+    let gamma = Gamma::new(alpha, 1.0).map_err(|error| Error::settings(format!("data.alpha: got {alpha}: {error}")))?;
+    let mut shares: Vec<f64> = (0..count).map(|_| gamma.sample(rng)).collect();
+    let total: f64 = shares.iter().sum();
+    if total > 0.0 && total.is_finite() {
+        shares.iter_mut().for_each(|share| *share /= total);
+    } else {
+        // A tiny alpha underflows: in the limit one class has everything.
+        shares.fill(0.0);
+        shares[rng.random_range(0..count)] = 1.0;
+    }
+    Ok(shares)
+}
+
+/// `total` divided in proportion to the counts, the largest remainders rounded up, ties to the first.
+fn apportion(counts: &[usize], total: usize) -> Vec<usize> {
+    let sum = counts.iter().sum::<usize>().max(1);
+    let mut parts: Vec<usize> = counts.iter().map(|count| count * total / sum).collect();
+    let mut order: Vec<usize> = (0..counts.len()).filter(|class| counts[*class] > 0).collect();
+    order.sort_by_key(|class| std::cmp::Reverse(counts[*class] * total % sum));
+    let missing = total - parts.iter().sum::<usize>();
+    order.into_iter().take(missing).for_each(|class| parts[class] += 1);
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::idx::tests::{bytes, gzip};
+    use std::collections::HashSet;
+
+    /// Images of 2x2 pixels; pixel 0 is the image's number and tells where a row came from.
+    fn pools(train: u8, test: u8, classes: u8) -> Pools {
+        let images = |count: u8| {
+            let pixels = (0..count).flat_map(|number| [number, 100, 101, 102]).collect();
+            let labels = (0..count).map(|number| number % classes).collect();
+            Images::new("test", 1, 2, pixels, labels, usize::from(classes)).unwrap()
+        };
+        Pools { train: images(train), test: images(test), classes: usize::from(classes) }
+    }
+
+    fn make(pools: &Pools, text: &str) -> Result<Population> {
+        let mut faults = Vec::new();
+        let settings = Settings::check("data", SETTINGS, toml::from_str(text).unwrap(), &mut faults);
+        assert_eq!(faults, []);
+        build(pools, &settings, 3)
+    }
+
+    fn pixels(shard: &Shard) -> Vec<&[u8]> {
+        match &**shard.features() {
+            Features::Bytes { columns, values } => {
+                shard.rows().map(|row| &values[row * columns..][..*columns]).collect()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn numbers(shard: &Shard) -> Vec<u8> {
+        pixels(shard).into_iter().map(|row| row[0]).collect()
+    }
+
+    #[test]
+    fn quarter_turns_are_counter_clockwise_in_every_plane() {
+        // 1 2      2 4      4 3
+        // 3 4  ->  1 3  ->  2 1
+        let turn = |quarters, from: &[u8], channels| {
+            let mut into = vec![0; from.len()];
+            Transform::Move(quarter_turns(quarters, channels, 2)).apply(from, &mut into);
+            into
+        };
+        assert_eq!(turn(1, &[1, 2, 3, 4], 1), [2, 4, 1, 3]);
+        assert_eq!(turn(2, &[1, 2, 3, 4], 1), [4, 3, 2, 1]);
+        assert_eq!(turn(3, &[1, 2, 3, 4, 5, 6, 7, 8], 2), [3, 1, 4, 2, 7, 5, 8, 6]);
+        assert_eq!(turn(4, &[1, 2, 3, 4], 1), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn two_rotations_are_half_a_turn_apart() {
+        let population =
+            make(&pools(8, 8, 2), "clients = 4\nsamples = 2\ntest_samples = 2\ntrue_clusters = 2").unwrap();
+        assert_eq!(population.true_clusters, Some(2));
+        assert_eq!(population.shape, DataShape { columns: 4, classes: 2 });
+        let truths: Vec<_> = population.clients.iter().map(|client| client.truth).collect();
+        assert_eq!(truths, [Some(0), Some(0), Some(1), Some(1)]);
+        assert!(pixels(&population.clients[1].train).iter().all(|row| row[1..] == [100, 101, 102]));
+        for part in [&population.clients[2].train, &population.clients[2].test] {
+            for (row, class) in pixels(part).iter().zip(part.classes().unwrap()) {
+                assert_eq!(row[..3], [102, 101, 100]);
+                assert_eq!(u32::from(row[3]) % 2, *class);
+            }
+        }
+    }
+
+    #[test]
+    fn disjoint_clients_own_every_image_once() {
+        let text = "clients = 4\nsamples = 2\ntest_samples = 2\nclusters = \"none\"";
+        let population = make(&pools(8, 8, 2), text).unwrap();
+        for part in [|client: &Client| client.train.clone(), |client: &Client| client.test.clone()] {
+            let mut all: Vec<u8> = population.clients.iter().flat_map(|client| numbers(&part(client))).collect();
+            all.sort();
+            assert_eq!(all, [0, 1, 2, 3, 4, 5, 6, 7]);
+        }
+        assert_eq!((population.true_clusters, population.clients[0].truth), (None, None));
+        let again = make(&pools(8, 8, 2), text).unwrap();
+        assert_eq!(numbers(&again.clients[1].train), numbers(&population.clients[1].train));
+    }
+
+    #[test]
+    fn shared_images_appear_once_in_every_cluster_and_test_chunks_follow_the_file() {
+        let text = "clients = 4\nsamples = 4\ntest_samples = 2\nclusters = \"invert\"\nimages = \"shared\"
+            arrange = \"alternate\"\nunseen_clients = 8\nunseen_train = \"test\"";
+        let population = make(&pools(8, 6, 2), text).unwrap();
+        let cluster = |truth| population.clients.iter().filter(move |client| client.truth == Some(truth));
+        let mut upright: Vec<u8> = cluster(0).flat_map(|client| numbers(&client.train)).collect();
+        let mut inverted: Vec<u8> = cluster(1).flat_map(|client| numbers(&client.train)).map(|v| 255 - v).collect();
+        assert_ne!(upright, inverted);
+        upright.sort();
+        inverted.sort();
+        assert_eq!(upright, [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(inverted, upright);
+
+        let tests: Vec<Vec<u8>> = population.unseen.iter().map(|client| numbers(&client.test)).collect();
+        assert_eq!(tests[0], [0, 1]);
+        assert_eq!(tests[1], [255, 254]);
+        assert_eq!(tests[4], [4, 5]);
+        // Three chunks of two: the fourth client of a cluster has the first again, in the same storage.
+        assert_eq!(population.unseen[6].test.rows(), population.unseen[0].test.rows());
+        assert_eq!(population.unseen[0].train.rows(), population.unseen[0].test.rows());
+        assert_eq!(population.clients[0].test.rows(), population.unseen[0].test.rows());
+        assert_eq!(population.clients[0].test.features().rows(), 12);
+    }
+
+    #[test]
+    fn unseen_clients_have_rows_of_their_own() {
+        let text = "clients = 2\nsamples = 2\ntest_samples = 1\nclusters = \"invert\"\nunseen_clients = 2";
+        let population = make(&pools(8, 8, 2), text).unwrap();
+        let mut all: Vec<u8> = Vec::new();
+        for client in population.clients.iter().chain(&population.unseen) {
+            let upright = |v: u8| if client.truth == Some(1) { 255 - v } else { v };
+            all.extend(numbers(&client.test).into_iter().map(upright));
+            if client.id.starts_with("unseen") {
+                assert_eq!((client.train.len(), client.test.len()), (2, 1));
+                all.extend(numbers(&client.train).into_iter().map(upright));
+            }
+        }
+        assert_eq!(all.len(), 8);
+        assert_eq!(all.iter().collect::<HashSet<_>>().len(), 8);
+    }
+
+    #[test]
+    fn windows_of_labels() {
+        assert_eq!([window(10, 2, 0), window(10, 2, 1)], [0..7, 3..10]);
+        assert_eq!([window(2, 2, 0), window(2, 2, 1)], [0..1, 1..2]);
+        assert_eq!([window(3, 3, 0), window(3, 3, 1), window(3, 3, 2)], [0..1, 1..2, 2..3]);
+        assert_eq!([0, 1, 2, 3, 4].map(|cluster| window(10, 5, cluster)), [0..3, 2..5, 4..7, 5..8, 7..10]);
+        assert_eq!(window(10, 1, 0), 0..10);
+    }
+
+    #[test]
+    fn label_groups_and_swapped_labels() {
+        let text = "clients = 2\nsamples = 3\ntest_samples = 3\nclusters = \"label-groups\"";
+        let population = make(&pools(12, 12, 3), text).unwrap();
+        let classes = |client: usize| population.clients[client].train.classes().unwrap().to_vec();
+        assert!(classes(0).iter().all(|class| *class < 2) && classes(1).iter().all(|class| *class > 0));
+
+        let text = "clients = 3\nsamples = 4\ntest_samples = 2\nclusters = \"swap-labels\"\ntrue_clusters = 3";
+        let population = make(&pools(12, 12, 3), text).unwrap();
+        for client in &population.clients {
+            for (number, class) in numbers(&client.train).iter().zip(client.train.classes().unwrap()) {
+                assert_eq!((u32::from(*number) + client.truth.unwrap() as u32) % 3, *class);
+            }
+        }
+    }
+
+    #[test]
+    fn kept_classes_are_renumbered() {
+        let text = "clients = 2\nsamples = 4\ntest_samples = 2\nclusters = \"none\"\nclasses = [2, 0]";
+        let population = make(&pools(12, 12, 3), text).unwrap();
+        assert_eq!(population.shape.classes, 2);
+        for client in &population.clients {
+            for (number, class) in numbers(&client.train).iter().zip(client.train.classes().unwrap()) {
+                assert_eq!(*class, if number % 3 == 2 { 0 } else { 1 });
+                assert_ne!(number % 3, 1);
+            }
+        }
+    }
+
+    #[test]
+    fn balanced_clients_have_the_same_number_of_each_class() {
+        let text = "clients = 3\nsamples = 4\ntest_samples = 2\nclusters = \"none\"\nsplit = \"balanced\"";
+        let population = make(&pools(12, 12, 2), text).unwrap();
+        for client in &population.clients {
+            assert_eq!(client.train.classes().unwrap(), [0, 0, 1, 1]);
+            assert_eq!(client.test.classes().unwrap(), [0, 1]);
+        }
+        let text = make(&pools(12, 12, 2), &text.replace("= 4", "= 5")).unwrap_err().to_string();
+        assert!(text.contains("3 clients x 5 rows are 15 images, but there are 12"), "{text}");
+    }
+
+    #[test]
+    fn dirichlet_clients_are_uneven_and_tested_alike() {
+        let text = "clients = 10\nsamples = 10\ntest_samples = 5\nclusters = \"none\"\nsplit = \"dirichlet\"
+            alpha = 0.05\nunseen_clients = 2";
+        let population = make(&pools(100, 100, 2), text).unwrap();
+        let mut all: Vec<u8> = population.clients.iter().flat_map(|client| numbers(&client.train)).collect();
+        all.sort();
+        assert_eq!(all, (0..100).collect::<Vec<_>>());
+        let share = |shard: &Shard| {
+            let classes = shard.classes().unwrap();
+            classes.iter().sum::<u32>() as f64 / classes.len() as f64
+        };
+        let pure = population.clients.iter().filter(|client| [0.0, 1.0].contains(&share(&client.train)));
+        assert!(pure.count() >= 5);
+        for client in population.clients.iter().chain(&population.unseen) {
+            assert!((share(&client.train) - share(&client.test)).abs() <= 0.1);
+            assert_eq!((client.train.len(), client.test.len()), (10, 5));
+        }
+    }
+
+    #[test]
+    fn flips_change_the_share_asked_for_and_no_test_label() {
+        let text = "clients = 2\nsamples = 10\ntest_samples = 5\nclusters = \"none\"\nlabel_flips = 0.2";
+        let population = make(&pools(30, 30, 3), text).unwrap();
+        for client in &population.clients {
+            let wrong = |shard: &Shard| {
+                let pairs = numbers(shard).into_iter().zip(shard.classes().unwrap().to_vec());
+                pairs.filter(|(number, class)| u32::from(*number) % 3 != *class).count()
+            };
+            assert_eq!((wrong(&client.train), wrong(&client.test)), (2, 0));
+        }
+    }
+
+    #[test]
+    fn settings_that_do_not_fit_the_images_are_refused() {
+        let text = |text: &str| make(&pools(8, 4, 2), text).unwrap_err().to_string();
+        assert_eq!(
+            text("clients = 2\nsamples = 5\nclusters = \"none\""),
+            "data.samples: 2 clients x 5 rows are 10 images, but there are 8\n  hint: fewer clients, fewer samples, or \
+             images = \"shared\" to use every image once in each cluster"
+        );
+        assert_eq!(
+            text("clients = 2\nsamples = 1\ntest_samples = 5\nclusters = \"none\"").lines().next(),
+            Some("data.test_samples: client 0 wants 5 test images, but there are 4")
+        );
+        assert_eq!(
+            text("clients = 2\nclusters = \"invert\"\ntrue_clusters = 3\nclasses = [0, 0, 7]"),
+            "4 faults\n- data.classes: 0 stands there twice\n- data.classes: got 7, want labels from 0 to 1\n\
+             - data.true_clusters: got 3, want at most 2 with clusters = \"invert\"\n\
+             - data.clients: got 2, want at least 3, one for each true cluster"
+        );
+    }
+
+    #[test]
+    fn remainders_go_to_the_largest() {
+        assert_eq!(apportion(&[1, 1, 2], 4), [1, 1, 2]);
+        // 1.5, 0.9 and 0.6: the last two are rounded up
+        assert_eq!(apportion(&[5, 3, 2], 3), [1, 1, 1]);
+        assert_eq!(apportion(&[0, 0], 3), [0, 0]);
+    }
+
+    #[test]
+    fn idx_files_become_pools() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, content: Vec<u8>| std::fs::write(folder.path().join(name), content).unwrap();
+        write("train-images-idx3-ubyte", bytes(&[2, 2, 2], &[1, 2, 3, 4, 5, 6, 7, 8]));
+        write("train-labels-idx1-ubyte", bytes(&[2], &[9, 0]));
+        write("t10k-images-idx3-ubyte.gz", gzip(&bytes(&[1, 2, 2], &[9, 9, 9, 9])));
+        write("t10k-labels-idx1-ubyte.gz", gzip(&bytes(&[1], &[3])));
+        let pools = Pools::read_idx(folder.path()).unwrap();
+        assert_eq!((pools.train.pixels(1), pools.train.labels()), (&[5, 6, 7, 8][..], &[9, 0][..]));
+        assert_eq!(pools.test.labels(), [3]);
+        write("train-labels-idx1-ubyte", bytes(&[3], &[9, 0, 1]));
+        let text = Pools::read_idx(folder.path()).unwrap_err().to_string();
+        assert!(text.ends_with("(train): 2 images but 3 labels"), "{text}");
+    }
+}

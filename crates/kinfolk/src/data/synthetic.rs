@@ -1,0 +1,402 @@
+//! Generators with known parameters, as the papers' synthetic experiments draw them.
+//!
+//! Cluster j's clients stand next to each other. Every client draws from a stream of its own, keyed by its id, so
+//! neither the number of threads nor the number of other clients changes its rows.
+
+use super::{Client, DataShape, Features, Population, Shard, Targets};
+use crate::error::{Error, Result};
+use crate::rng::{Key, Rng};
+use crate::settings::{Default, Kind, Setting, Settings, finish};
+use rand::RngExt;
+use rand_distr::{Distribution, StandardNormal};
+use rayon::prelude::*;
+use std::sync::Arc;
+
+const CLIENTS: Setting = Setting::new("clients", Kind::Integer(1, 10_000_000), Default::Is("100"), "how many clients");
+const SAMPLES: Setting =
+    Setting::new("samples", Kind::Integer(1, 100_000_000), Default::Is("100"), "training rows per client");
+const TEST_SAMPLES: Setting =
+    Setting::new("test_samples", Kind::Integer(0, 100_000_000), Default::Is("20"), "test rows per client");
+const UNSEEN: Setting = Setting::new(
+    "unseen_clients",
+    Kind::Integer(0, 10_000_000),
+    Default::Is("0"),
+    "further clients that are met only after training",
+);
+
+/// What [`linear`] can be told.
+pub static LINEAR: &[Setting] = &[
+    CLIENTS,
+    SAMPLES,
+    TEST_SAMPLES,
+    UNSEEN,
+    Setting::new("true_clusters", Kind::Integer(1, 1_000_000), Default::Is("2"), "how many true clusters"),
+    Setting::new("dimension", Kind::Integer(1, 1_000_000), Default::Is("100"), "features in a row"),
+    Setting::new("noise", Kind::Number(0.0, 1e12), Default::Is("0.1"), "standard deviation of the noise"),
+    Setting::new("scale", Kind::Positive, Default::Is("1.0"), "how large the true parameters are"),
+    Setting::new(
+        "scaling",
+        Kind::OneOf(&["multiply", "norm"]),
+        Default::Is("\"multiply\""),
+        "whether the drawn zeros and ones are multiplied by the scale or rescaled to it as their norm",
+    ),
+    Setting::new("precision", Kind::OneOf(&["f32", "f64"]), Default::Is("\"f64\""), "how features are stored"),
+];
+
+/// What [`odcl_linear`] can be told.
+pub static ODCL_LINEAR: &[Setting] = &[
+    CLIENTS,
+    SAMPLES,
+    TEST_SAMPLES,
+    UNSEEN,
+    Setting::new(
+        "intervals",
+        Kind::OneOf(&["e1", "e5"]),
+        Default::Is("\"e1\""),
+        "where a cluster's parameters lie: [1,2], [4,5] to [13,14] and their negatives, or [0,1], [1,2], [-1,0], [-2,-1]",
+    ),
+    Setting::new(
+        "true_clusters",
+        Kind::Integer(1, 10),
+        Default::Absent,
+        "use only the first so many intervals; left out: all of them, 10 or 4",
+    ),
+    Setting::new("dimension", Kind::Integer(1, 1_000_000), Default::Is("20"), "features in a row"),
+    Setting::new("active", Kind::Integer(1, 1_000_000), Default::Is("5"), "features of a row that are not 0"),
+    Setting::new("noise", Kind::Number(0.0, 1e12), Default::Is("1.0"), "standard deviation of the noise"),
+];
+
+/// What [`odcl_logistic`] can be told.
+pub static ODCL_LOGISTIC: &[Setting] = &[
+    CLIENTS,
+    SAMPLES,
+    TEST_SAMPLES,
+    UNSEEN,
+    Setting::new("true_clusters", Kind::Integer(1, 4), Default::Is("4"), "use only the first so many clusters"),
+];
+
+const E1: &[(f64, f64)] = &[
+    (1.0, 2.0),
+    (4.0, 5.0),
+    (7.0, 8.0),
+    (10.0, 11.0),
+    (13.0, 14.0),
+    (-2.0, -1.0),
+    (-5.0, -4.0),
+    (-8.0, -7.0),
+    (-11.0, -10.0),
+    (-14.0, -13.0),
+];
+const E5: &[(f64, f64)] = &[(0.0, 1.0), (1.0, 2.0), (-1.0, 0.0), (-2.0, -1.0)];
+
+const LOGISTIC_PARAMETERS: [[f64; 2]; 4] = [[1.0, -1.0], [1.0, 0.0], [-1.0, 1.0], [0.0, -1.0]];
+/// Covariances as (variance of each coordinate, their covariance). The third is printed in the paper as
+/// `[[1, 2], [2, 1]]`, which no distribution has; the second's stands in for it, as in the reference runs.
+const LOGISTIC_COVARIANCES: [(f64, f64); 4] = [(1.0, 0.0), (2.0, 1.0), (2.0, 1.0), (2.0, 0.0)];
+
+/// IFCA's linear regression: `y = <x, θ> + noise` with standard normal x and no intercept. The coordinates of a cluster's
+/// θ are 0 or 1 with equal chance, multiplied by the scale as in the authors' code, or rescaled to it as their norm, as
+/// the paper says.
+pub fn linear(settings: &Settings, seed: u64) -> Result<Population> {
+    let plan = Plan::new(settings, settings.integer("true_clusters"), settings.integer("dimension"), "linear", seed)?;
+    let (scale, to_norm) = (settings.number("scale"), settings.text("scaling") == "norm");
+    let parameters = plan.parameters(|_, rng| {
+        loop {
+            let mut drawn: Vec<f64> = (0..plan.dimension).map(|_| f64::from(u8::from(rng.random::<bool>()))).collect();
+            let norm = drawn.iter().sum::<f64>().sqrt();
+            if to_norm && norm == 0.0 {
+                continue;
+            }
+            let factor = if to_norm { scale / norm } else { scale };
+            drawn.iter_mut().for_each(|value| *value *= factor);
+            return drawn;
+        }
+    });
+    let noise = settings.number("noise");
+    let single = settings.text("precision") == "f32";
+    let shape = DataShape { columns: plan.dimension, classes: 0 };
+    plan.population(parameters.clone(), shape, |cluster, rows, rng| {
+        let columns = plan.dimension;
+        let mut targets = Vec::with_capacity(rows);
+        let mut target = |row: &mut dyn Iterator<Item = f64>, rng: &mut Rng| {
+            let clean: f64 = row.zip(&parameters[cluster]).map(|(x, parameter)| x * parameter).sum();
+            targets.push(clean + noise * normal(rng));
+        };
+        let features = if single {
+            let mut values = vec![0f32; rows * columns];
+            for row in values.chunks_exact_mut(columns) {
+                row.iter_mut().for_each(|value| *value = normal(rng) as f32);
+                target(&mut row.iter().map(|value| f64::from(*value)), rng);
+            }
+            Features::F32 { columns, values }
+        } else {
+            let mut values = vec![0f64; rows * columns];
+            for row in values.chunks_exact_mut(columns) {
+                row.iter_mut().for_each(|value| *value = normal(rng));
+                target(&mut row.iter().copied(), rng);
+            }
+            Features::F64 { columns, values }
+        };
+        (features, Targets::Values(targets))
+    })
+}
+
+/// ODCL's linear regression (experiments 1 and 5): a few random coordinates of each row are standard normal, the others
+/// 0; a cluster's parameters are uniform on its interval; no intercept.
+pub fn odcl_linear(settings: &Settings, seed: u64) -> Result<Population> {
+    let intervals = if settings.text("intervals") == "e5" { E5 } else { E1 };
+    let clusters = settings.optional_integer("true_clusters").unwrap_or(intervals.len());
+    let (dimension, active) = (settings.integer("dimension"), settings.integer("active"));
+    let mut faults = Vec::new();
+    if clusters > intervals.len() {
+        let (name, most) = (settings.text("intervals"), intervals.len());
+        let message = format!("data.true_clusters: got {clusters}, want at most {most} with intervals = \"{name}\"");
+        faults.push(Error::settings(message));
+    }
+    if active > dimension {
+        faults.push(Error::settings(format!("data.active: got {active}, want at most the dimension, {dimension}")));
+    }
+    finish(faults)?;
+    let plan = Plan::new(settings, clusters, dimension, "odcl-linear", seed)?;
+    let parameters = plan.parameters(|cluster, rng| {
+        let (low, high) = intervals[cluster];
+        (0..dimension).map(|_| low + (high - low) * rng.random::<f64>()).collect()
+    });
+    let noise = settings.number("noise");
+    let shape = DataShape { columns: dimension, classes: 0 };
+    plan.population(parameters.clone(), shape, |cluster, rows, rng| {
+        let mut values = vec![0f64; rows * dimension];
+        let mut order: Vec<usize> = (0..dimension).collect();
+        let targets = values.chunks_exact_mut(dimension).map(|row| {
+            let mut clean = 0.0;
+            for place in 0..active {
+                let other = rng.random_range(place..dimension);
+                order.swap(place, other);
+                let (coordinate, value) = (order[place], normal(rng));
+                row[coordinate] = value;
+                clean += value * parameters[cluster][coordinate];
+            }
+            clean + noise * normal(rng)
+        });
+        let targets = targets.collect();
+        (Features::F64 { columns: dimension, values }, Targets::Values(targets))
+    })
+}
+
+/// ODCL's logistic regression (experiment 4): normal points in the plane with a covariance per cluster, class 1 with
+/// chance `1 / (1 + exp(-<x, θ>))`. The true parameters end with the intercept, 0.
+pub fn odcl_logistic(settings: &Settings, seed: u64) -> Result<Population> {
+    let plan = Plan::new(settings, settings.integer("true_clusters"), 2, "odcl-logistic", seed)?;
+    let parameters: Vec<Vec<f64>> = LOGISTIC_PARAMETERS[..plan.clusters].iter().map(|two| two.to_vec()).collect();
+    let with_intercept = parameters.iter().map(|two| [two.as_slice(), &[0.0]].concat()).collect();
+    let shape = DataShape { columns: 2, classes: 2 };
+    plan.population(with_intercept, shape, |cluster, rows, rng| {
+        let (variance, covariance) = LOGISTIC_COVARIANCES[cluster];
+        let below = covariance / variance.sqrt();
+        let rest = (variance - below * below).sqrt();
+        let (mut values, mut classes) = (Vec::with_capacity(2 * rows), Vec::with_capacity(rows));
+        for _ in 0..rows {
+            let (first, second) = (normal(rng), normal(rng));
+            let point = [variance.sqrt() * first, below * first + rest * second];
+            let score = point[0] * parameters[cluster][0] + point[1] * parameters[cluster][1];
+            classes.push(u32::from(rng.random::<f64>() < 1.0 / (1.0 + (-score).exp())));
+            values.extend(point);
+        }
+        (Features::F64 { columns: 2, values }, Targets::Classes(classes))
+    })
+}
+
+fn normal(rng: &mut Rng) -> f64 {
+    StandardNormal.sample(rng)
+}
+
+struct Plan {
+    clients: usize,
+    unseen: usize,
+    samples: usize,
+    test_samples: usize,
+    clusters: usize,
+    dimension: usize,
+    key: Key,
+}
+
+impl Plan {
+    fn new(settings: &Settings, clusters: usize, dimension: usize, name: &str, seed: u64) -> Result<Self> {
+        let plan = Self {
+            clients: settings.integer("clients"),
+            unseen: settings.integer("unseen_clients"),
+            samples: settings.integer("samples"),
+            test_samples: settings.integer("test_samples"),
+            clusters,
+            dimension,
+            key: Key::new(seed).word(name),
+        };
+        if plan.clients < clusters {
+            let message =
+                format!("data.clients: got {}, want at least {clusters}, one for each true cluster", plan.clients);
+            return Err(Error::settings(message));
+        }
+        let values = (plan.clients + plan.unseen) as f64 * (plan.samples + plan.test_samples) as f64 * dimension as f64;
+        let gigabytes = values * size_of::<f64>() as f64 / 1e9;
+        if gigabytes > 1000.0 {
+            let message = format!("data: clients x rows x dimension make {gigabytes:.0} GB, want at most 1000");
+            return Err(Error::settings(message).hint("fewer clients, samples or dimensions"));
+        }
+        Ok(plan)
+    }
+
+    fn parameters(&self, draw: impl Fn(usize, &mut Rng) -> Vec<f64>) -> Vec<Vec<f64>> {
+        let key = self.key.clone().word("parameters");
+        (0..self.clusters).map(|cluster| draw(cluster, &mut key.clone().number(cluster as u64).rng())).collect()
+    }
+
+    fn population(
+        &self,
+        true_parameters: Vec<Vec<f64>>,
+        shape: DataShape,
+        rows: impl Fn(usize, usize, &mut Rng) -> (Features, Targets) + Sync,
+    ) -> Result<Population> {
+        let members = |count: usize, prefix: &str| -> Result<Vec<Client>> {
+            let client = |number: usize| {
+                let id = format!("{prefix}{number}");
+                let cluster = number * self.clusters / count;
+                let mut rng = self.key.clone().word("rows").word(&id).rng();
+                let total = self.samples + self.test_samples;
+                let (features, targets) = rows(cluster, total, &mut rng);
+                let (features, targets) = (Arc::new(features), Arc::new(targets));
+                Ok(Client {
+                    id,
+                    train: Shard::of(features.clone(), targets.clone(), 0..self.samples)?,
+                    test: Shard::of(features, targets, self.samples..total)?,
+                    group: None,
+                    truth: Some(cluster),
+                })
+            };
+            (0..count).into_par_iter().map(client).collect()
+        };
+        let population = Population {
+            clients: members(self.clients, "")?,
+            unseen: members(self.unseen, "unseen-")?,
+            true_clusters: Some(self.clusters),
+            true_parameters,
+            shape,
+        };
+        population.check()?;
+        Ok(population)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::source;
+
+    fn make(name: &str, text: &str) -> Result<Population> {
+        let source = source(name).unwrap();
+        let mut faults = Vec::new();
+        let settings = Settings::check("data", source.settings, toml::from_str(text).unwrap(), &mut faults);
+        assert_eq!(faults, []);
+        (source.build)(&settings, 5)
+    }
+
+    fn rows(shard: &Shard) -> Vec<Vec<f64>> {
+        match &**shard.features() {
+            Features::F64 { columns, values } => values.chunks(*columns).map(<[f64]>::to_vec).collect(),
+            Features::F32 { columns, values } => {
+                values.chunks(*columns).map(|row| row.iter().map(|value| f64::from(*value)).collect()).collect()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn linear_targets_are_the_products_without_noise() {
+        let text =
+            "clients = 4\nsamples = 3\ntest_samples = 2\ndimension = 6\nnoise = 0.0\nscale = 0.5\nunseen_clients = 2";
+        for text in [text.to_string(), format!("{text}\nprecision = \"f32\"")] {
+            let population = make("linear", &text).unwrap();
+            assert!(population.true_parameters.iter().flatten().all(|value| [0.0, 0.5].contains(value)));
+            let truths: Vec<_> =
+                population.clients.iter().chain(&population.unseen).map(|c| c.truth.unwrap()).collect();
+            assert_eq!(truths, [0, 0, 1, 1, 0, 1]);
+            for client in &population.clients {
+                let parameters = &population.true_parameters[client.truth.unwrap()];
+                let product = |row: &Vec<f64>| row.iter().zip(parameters).map(|(x, p)| x * p).sum::<f64>();
+                let clean: Vec<f64> = rows(&client.train).iter().map(product).collect();
+                assert_eq!(client.train.values().unwrap(), &clean[..3]);
+                assert_eq!(client.test.values().unwrap(), &clean[3..]);
+            }
+        }
+    }
+
+    #[test]
+    fn parameters_can_be_given_a_norm() {
+        let text = "dimension = 30\nsamples = 1\nscale = 3.0\nscaling = \"norm\"\ntrue_clusters = 4";
+        for parameters in make("linear", text).unwrap().true_parameters {
+            let norm = parameters.iter().map(|value| value * value).sum::<f64>().sqrt();
+            assert!((norm - 3.0).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn a_client_draws_the_same_rows_whoever_else_is_there() {
+        let few = make("linear", "clients = 2\nsamples = 5\ndimension = 3").unwrap();
+        let many = make("linear", "clients = 9\nsamples = 5\ndimension = 3").unwrap();
+        assert_eq!(few.clients[0].train.features(), many.clients[0].train.features());
+        assert_ne!(few.clients[0].train.features(), few.clients[1].train.features());
+    }
+
+    #[test]
+    fn standard_normal_features() {
+        let population = make("linear", "clients = 2\nsamples = 5000\ndimension = 10\ntest_samples = 0").unwrap();
+        let values: Vec<f64> = rows(&population.clients[0].train).concat();
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        let variance = values.iter().map(|value| value * value).sum::<f64>() / count;
+        assert!(mean.abs() < 0.03 && (variance - 1.0).abs() < 0.03, "{mean} {variance}");
+    }
+
+    #[test]
+    fn odcl_rows_are_sparse_and_parameters_lie_in_their_intervals() {
+        let population = make("odcl-linear", "clients = 20\nsamples = 4").unwrap();
+        assert_eq!(population.true_clusters, Some(10));
+        let within = |cluster: usize, low: f64, high: f64| {
+            population.true_parameters[cluster].iter().all(|value| (low..high).contains(value))
+        };
+        assert!(within(0, 1.0, 2.0) && within(4, 13.0, 14.0) && within(5, -2.0, -1.0) && within(9, -14.0, -13.0));
+        for row in rows(&population.clients[7].train) {
+            assert_eq!((row.len(), row.iter().filter(|value| **value != 0.0).count()), (20, 5));
+        }
+        let population = make("odcl-linear", "clients = 4\nsamples = 4\nintervals = \"e5\"").unwrap();
+        assert_eq!(population.true_clusters, Some(4));
+        assert!(population.true_parameters[3].iter().all(|value| (-2.0..-1.0).contains(value)));
+    }
+
+    #[test]
+    fn logistic_points_have_the_covariance_and_classes_follow_the_parameters() {
+        let population = make("odcl-logistic", "clients = 4\nsamples = 20000\ntest_samples = 0").unwrap();
+        assert_eq!(population.true_parameters[2], [-1.0, 1.0, 0.0]);
+        let third = &population.clients[2];
+        let points = rows(&third.train);
+        let moment = |a: usize, b: usize| points.iter().map(|point| point[a] * point[b]).sum::<f64>() / 20000.0;
+        assert!(
+            (moment(0, 0) - 2.0).abs() < 0.1 && (moment(1, 1) - 2.0).abs() < 0.1 && (moment(0, 1) - 1.0).abs() < 0.1
+        );
+        let agree = points.iter().zip(third.train.classes().unwrap()).filter(|(p, c)| (p[1] > p[0]) == (**c == 1));
+        let share = agree.count() as f64 / 20000.0;
+        assert!((0.7..0.85).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn impossible_settings_are_refused() {
+        let text = |name, text| make(name, text).unwrap_err().to_string();
+        assert_eq!(text("linear", "clients = 1"), "data.clients: got 1, want at least 2, one for each true cluster");
+        assert_eq!(
+            text("odcl-linear", "intervals = \"e5\"\ntrue_clusters = 5\nactive = 21"),
+            "2 faults\n- data.true_clusters: got 5, want at most 4 with intervals = \"e5\"\n\
+             - data.active: got 21, want at most the dimension, 20"
+        );
+        let huge = text("linear", "clients = 10000\nsamples = 1000000\ndimension = 1000");
+        assert!(huge.starts_with("data: clients x rows x dimension make 80002 GB"), "{huge}");
+    }
+}

@@ -1,0 +1,744 @@
+//! Clients from a table: a csv (or tsv) or parquet file with a column that names the client of every row.
+//!
+//! Text files have their types inferred: a column where every cell is a number is numbers, any other is words, that is
+//! categories. Parquet files say what they hold; truth values are words there. Missing values are refused, because what
+//! to put in their place is the user's decision; so are dates and nested columns unless they are dropped.
+//!
+//! With `task = "auto"` words are classes. Numbers are classes when they are whole, have at most 20 different values and
+//! each value comes three times on average, as labels do; all others are a regression target.
+
+use super::{Cells, Client, Column, DataShape, Features, Population, Shard, Targets, schema};
+use crate::error::{Error, Result};
+use crate::rng::Key;
+use crate::settings::{Default, Kind, Setting, Settings, finish, nearest};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
+use rand::seq::index;
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What a table can be told.
+pub static SETTINGS: &[Setting] = &[
+    Setting::new("path", Kind::Text, Default::Required, "the csv, tsv or parquet file"),
+    Setting::new("client", Kind::Text, Default::Required, "the column that names the client"),
+    Setting::new("target", Kind::Text, Default::Required, "the column to be predicted"),
+    Setting::new("group", Kind::Text, Default::Absent, "the column of a known grouping of the clients; not a feature"),
+    Setting::new("truth", Kind::Text, Default::Absent, "the column of the true clusters, for scoring; not a feature"),
+    Setting::new("drop", Kind::Texts, Default::Is("[]"), "columns to leave out"),
+    Setting::new(
+        "task",
+        Kind::OneOf(&["auto", "regression", "classification"]),
+        Default::Is("\"auto\""),
+        "what the target is",
+    ),
+    Setting::new(
+        "test_fraction",
+        Kind::Number(0.0, 1.0),
+        Default::Is("0.2"),
+        "share of a client's rows kept for testing, below 1",
+    ),
+    Setting::new("min_rows", Kind::Integer(1, i64::MAX), Default::Is("1"), "fewest rows a client must have"),
+    Setting::new(
+        "small",
+        Kind::OneOf(&["error", "drop"]),
+        Default::Is("\"error\""),
+        "what to do about smaller clients",
+    ),
+    Setting::new(
+        "unseen_clients",
+        Kind::Number(0.0, 1.0),
+        Default::Is("0.0"),
+        "share of clients met only after training, below 1",
+    ),
+];
+
+/// At most so many different whole numbers look like classes.
+const MOST_CLASSES: usize = 20;
+/// Labels come at least so often on average.
+const ROWS_PER_CLASS: usize = 3;
+
+/// Reads the file and divides its rows among the clients.
+pub fn build(settings: &Settings, seed: u64) -> Result<Population> {
+    let mut faults = Vec::new();
+    for name in ["test_fraction", "unseen_clients"] {
+        if settings.number(name) >= 1.0 {
+            faults.push(Error::settings(format!("data.{name}: got {}, want less than 1", settings.number(name))));
+        }
+    }
+    finish(faults)?;
+    let path = Path::new(settings.text("path"));
+    let mut table = read(path, &|names| roles(path, names, settings))?;
+    if table.lines.is_empty() {
+        return Err(Error::data(format!("{}: no rows below the header", path.display())));
+    }
+    let mut take = |setting: &str| settings.optional_text(setting).and_then(|name| table.take(name));
+    let words = |column: Option<Column>| match column.map(|column| column.values) {
+        Some(Cells::Words(words)) => Some(words),
+        _ => None,
+    };
+    let (ids, groups, truths) = (words(take("client")), words(take("group")), words(take("truth")));
+    let (Some(ids), Some(target)) = (ids, take("target")) else {
+        return Err(Error::data(format!("{}: no client or no target column", path.display())));
+    };
+    if table.columns.is_empty() {
+        return Err(Error::data(format!("{}: no column is left to predict from", path.display())));
+    }
+
+    let members = members(path, &ids, settings)?;
+    let key = Key::new(seed).word("table");
+    let order = arrange(&members, settings.number("test_fraction"), &key);
+    let group = per_client(path, &table.lines, &members, groups.as_deref(), settings.optional_text("group"))?;
+    let truth = per_client(path, &table.lines, &members, truths.as_deref(), settings.optional_text("truth"))?;
+    let clusters = schema::sorted(truth.iter().flatten().map(|name| name.to_string()).collect());
+    let number: HashMap<&str, usize> = clusters.iter().map(String::as_str).zip(0..).collect();
+
+    let targets = targets(path, &table.lines, target, settings.text("task"))?;
+    let classes = match &targets {
+        Targets::Words(words) => words.iter().collect::<BTreeSet<_>>().len(),
+        _ => 0,
+    };
+    let targets = Arc::new(match targets {
+        Targets::Words(words) => Targets::Words(pick(words, &order.rows)),
+        Targets::Values(values) => Targets::Values(pick(values, &order.rows)),
+        other => other,
+    });
+    let columns = table.columns.into_iter().map(|column| Column {
+        name: column.name,
+        values: match column.values {
+            Cells::Numbers(values) => Cells::Numbers(pick(values, &order.rows)),
+            Cells::Words(words) => Cells::Words(pick(words, &order.rows)),
+        },
+    });
+    let features = Arc::new(Features::Columns(columns.collect()));
+    let shape = DataShape { columns: features.columns(), classes };
+
+    let shard = |rows: &Range<usize>| Shard::of(features.clone(), targets.clone(), rows.clone());
+    let client = |index: usize| {
+        Ok(Client {
+            id: members[index].id.to_string(),
+            train: shard(&order.train[index])?,
+            test: shard(&order.test[index])?,
+            group: group[index].map(str::to_string),
+            truth: truth[index].and_then(|name| number.get(name).copied()),
+        })
+    };
+    let is_unseen = unseen(&members, settings.number("unseen_clients"), &key);
+    let part = |unseen: bool| -> Result<Vec<Client>> {
+        (0..members.len()).filter(|index| is_unseen[*index] == unseen).map(client).collect()
+    };
+    let population = Population {
+        clients: part(false)?,
+        unseen: part(true)?,
+        true_clusters: (!clusters.is_empty()).then_some(clusters.len()),
+        true_parameters: Vec::new(),
+        shape,
+    };
+    population.check()?;
+    Ok(population)
+}
+
+/// What a column is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// Its cells are names, whatever they look like.
+    Name,
+    Value,
+    Dropped,
+}
+
+fn roles(path: &Path, names: &[String], settings: &Settings) -> Result<Vec<Role>> {
+    let mut faults = Vec::new();
+    let mut roles = vec![None; names.len()];
+    let dropped = settings.texts("drop");
+    let singles = ["client", "group", "truth", "target"];
+    let wanted = singles.into_iter().filter_map(|setting| Some((setting, settings.optional_text(setting)?)));
+    for (setting, wanted) in wanted.chain(dropped.iter().map(|name| ("drop", name.as_str()))) {
+        let Some(place) = names.iter().position(|name| name == wanted) else {
+            let fault = Error::settings(format!("data.{setting}: {} has no column `{wanted}`", path.display()));
+            faults.push(match nearest(wanted, names.iter().map(String::as_str)) {
+                Some(near) => fault.hint(format!("did you mean `{near}`?")),
+                None => fault.hint(format!("its columns are {}", names.join(", "))),
+            });
+            continue;
+        };
+        let role = match setting {
+            "drop" => Role::Dropped,
+            "target" => Role::Value,
+            _ => Role::Name,
+        };
+        if let Some((earlier, _)) = roles[place].replace((setting, role)) {
+            faults.push(Error::settings(format!("data.{setting}: column `{wanted}` is data.{earlier} already")));
+        }
+    }
+    finish(faults)?;
+    Ok(roles.into_iter().map(|role| role.map_or(Role::Value, |(_, role)| role)).collect())
+}
+
+/// The columns that were not dropped.
+struct Table {
+    columns: Vec<Column>,
+    /// Where each row stands in the file.
+    lines: Vec<u64>,
+}
+
+impl Table {
+    fn take(&mut self, name: &str) -> Option<Column> {
+        let place = self.columns.iter().position(|column| column.name == name)?;
+        Some(self.columns.remove(place))
+    }
+}
+
+type ChooseRoles<'a> = &'a dyn Fn(&[String]) -> Result<Vec<Role>>;
+
+fn read(path: &Path, roles: ChooseRoles) -> Result<Table> {
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or("").to_lowercase();
+    match extension.as_str() {
+        "csv" => read_text(path, b',', roles),
+        "tsv" => read_text(path, b'\t', roles),
+        "parquet" | "pq" => read_parquet(path, roles),
+        _ => {
+            let message = format!("data.path: got {}, want a file that ends in .csv, .tsv or .parquet", path.display());
+            Err(Error::settings(message))
+        }
+    }
+}
+
+fn check_names(path: &Path, names: &[String]) -> Result<()> {
+    match names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)) {
+        Some((_, name)) => Err(Error::data(format!("{}: two columns are called `{name}`", path.display()))),
+        None => Ok(()),
+    }
+}
+
+fn missing(path: &Path, line: u64, name: &str) -> Error {
+    Error::data(format!("{} row {line}: column `{name}` has no value", path.display()))
+        .hint("fill it in, delete the row, or leave the column out with drop")
+}
+
+fn infinite(path: &Path, line: u64, name: &str) -> Error {
+    Error::data(format!("{} row {line}: column `{name}` is not finite", path.display()))
+}
+
+fn is_missing(cell: &str) -> bool {
+    matches!(cell, "" | "NA" | "N/A" | "#N/A") || cell.eq_ignore_ascii_case("nan") || cell.eq_ignore_ascii_case("null")
+}
+
+fn read_text(path: &Path, delimiter: u8, roles: ChooseRoles) -> Result<Table> {
+    let open = || {
+        let file = File::open(path).map_err(|error| Error::io("reading", path, error))?;
+        Ok(csv::ReaderBuilder::new().delimiter(delimiter).trim(csv::Trim::All).from_reader(file))
+    };
+    let mut reader = open()?;
+    let broken = |error: csv::Error| match error.kind() {
+        csv::ErrorKind::UnequalLengths { pos: Some(position), expected_len, len } => {
+            let message = format!("{} row {}: {len} cells, want {expected_len}", path.display(), position.line());
+            Error::data(message).hint("quote cells that contain the separator")
+        }
+        csv::ErrorKind::Utf8 { pos: Some(position), .. } => {
+            Error::data(format!("{} row {}: not UTF-8 text", path.display(), position.line()))
+        }
+        _ => Error::data(format!("{}: {error}", path.display())),
+    };
+    let names: Vec<String> = reader.headers().map_err(broken)?.iter().map(str::to_string).collect();
+    check_names(path, &names)?;
+    let roles = roles(&names)?;
+
+    // Once over the file to learn the types, once to keep the cells in them: texts of numbers would be far larger.
+    let mut is_number: Vec<bool> = roles.iter().map(|role| *role == Role::Value).collect();
+    let mut lines = Vec::new();
+    let mut record = csv::StringRecord::new();
+    while reader.read_record(&mut record).map_err(broken)? {
+        let line = record.position().map_or(0, csv::Position::line);
+        lines.push(line);
+        for (index, cell) in record.iter().enumerate().filter(|(index, _)| roles[*index] != Role::Dropped) {
+            if is_missing(cell) {
+                return Err(missing(path, line, &names[index]));
+            }
+            is_number[index] = is_number[index] && cell.parse::<f64>().is_ok();
+        }
+    }
+    let mut cells: Vec<Cells> = is_number
+        .iter()
+        .map(|is_number| if *is_number { Cells::Numbers(Vec::new()) } else { Cells::Words(Vec::new()) })
+        .collect();
+    let mut reader = open()?;
+    let mut rows = 0;
+    while reader.read_record(&mut record).map_err(broken)? {
+        rows += 1;
+        let line = record.position().map_or(0, csv::Position::line);
+        for (index, cell) in record.iter().enumerate().filter(|(index, _)| roles[*index] != Role::Dropped) {
+            match &mut cells[index] {
+                Cells::Words(words) => words.push(cell.to_string()),
+                Cells::Numbers(numbers) => match cell.parse::<f64>() {
+                    Ok(number) if number.is_finite() => numbers.push(number),
+                    _ => return Err(infinite(path, line, &names[index])),
+                },
+            }
+        }
+    }
+    if rows != lines.len() {
+        return Err(Error::data(format!("{}: changed while it was read", path.display())));
+    }
+    Ok(Table { columns: keep(names, cells, &roles), lines })
+}
+
+fn keep(names: Vec<String>, cells: Vec<Cells>, roles: &[Role]) -> Vec<Column> {
+    let columns = names.into_iter().zip(cells).map(|(name, values)| Column { name, values });
+    columns.zip(roles).filter(|(_, role)| **role != Role::Dropped).map(|(column, _)| column).collect()
+}
+
+fn read_parquet(path: &Path, roles: ChooseRoles) -> Result<Table> {
+    let broken = |error: parquet::errors::ParquetError| Error::data(format!("{}: {error}", path.display()));
+    let file = File::open(path).map_err(|error| Error::io("reading", path, error))?;
+    let reader = SerializedFileReader::new(file).map_err(broken)?;
+    let fields = reader.metadata().file_metadata().schema().get_fields();
+    let names: Vec<String> = fields.iter().map(|field| field.name().to_string()).collect();
+    check_names(path, &names)?;
+    let roles = roles(&names)?;
+    let mut cells: Vec<Option<Cells>> = vec![None; names.len()];
+    let mut lines = Vec::new();
+    for row in reader.get_row_iter(None).map_err(broken)? {
+        let line = lines.len() as u64 + 1;
+        lines.push(line);
+        let row = row.map_err(broken)?;
+        for (index, (name, field)) in row.get_column_iter().enumerate() {
+            let cell = match roles[index] {
+                Role::Dropped => continue,
+                Role::Name => text(field).map(Cell::Word),
+                Role::Value => value(field),
+            };
+            let Some(cell) = cell else {
+                if matches!(field, Field::Null) {
+                    return Err(missing(path, line, name));
+                }
+                let message = format!("{} row {line}: column `{name}` holds {field}", path.display());
+                return Err(Error::data(format!("{message}, want a number or a text"))
+                    .hint("leave the column out with drop, or turn it into numbers"));
+            };
+            match (cell, &mut cells[index]) {
+                (Cell::Word(word), _) if is_missing(&word) => return Err(missing(path, line, name)),
+                (Cell::Number(number), _) if number.is_nan() => return Err(missing(path, line, name)),
+                (Cell::Number(number), _) if !number.is_finite() => return Err(infinite(path, line, name)),
+                (Cell::Word(word), Some(Cells::Words(words))) => words.push(word),
+                (Cell::Number(number), Some(Cells::Numbers(numbers))) => numbers.push(number),
+                (Cell::Word(word), empty) => *empty = Some(Cells::Words(vec![word])),
+                (Cell::Number(number), empty) => *empty = Some(Cells::Numbers(vec![number])),
+            }
+        }
+    }
+    let cells = cells.into_iter().map(|cells| cells.unwrap_or(Cells::Numbers(Vec::new()))).collect();
+    Ok(Table { columns: keep(names, cells, &roles), lines })
+}
+
+enum Cell {
+    Number(f64),
+    Word(String),
+}
+
+fn value(field: &Field) -> Option<Cell> {
+    Some(Cell::Number(match field {
+        Field::Byte(number) => f64::from(*number),
+        Field::Short(number) => f64::from(*number),
+        Field::Int(number) => f64::from(*number),
+        Field::Long(number) => *number as f64,
+        Field::UByte(number) => f64::from(*number),
+        Field::UShort(number) => f64::from(*number),
+        Field::UInt(number) => f64::from(*number),
+        Field::ULong(number) => *number as f64,
+        Field::Float16(number) => number.to_f64(),
+        Field::Float(number) => f64::from(*number),
+        Field::Double(number) => *number,
+        Field::Decimal(_) => field.to_string().parse().ok()?,
+        Field::Bool(_) | Field::Str(_) | Field::Bytes(_) => return text(field).map(Cell::Word),
+        _ => return None,
+    }))
+}
+
+fn text(field: &Field) -> Option<String> {
+    match field {
+        Field::Str(text) => Some(text.clone()),
+        Field::Bytes(bytes) => std::str::from_utf8(bytes.data()).ok().map(str::to_string),
+        Field::Null | Field::Group(_) | Field::ListInternal(_) | Field::MapInternal(_) => None,
+        Field::Float(number) => Some(number.to_string()),
+        Field::Double(number) => Some(number.to_string()),
+        other => Some(other.to_string()),
+    }
+}
+
+/// A client and its rows, in file order.
+struct Rows<'a> {
+    id: &'a str,
+    rows: Vec<usize>,
+}
+
+/// The clients in the order they first appear, without those that are too small.
+fn members<'a>(path: &Path, ids: &'a [String], settings: &Settings) -> Result<Vec<Rows<'a>>> {
+    let mut places = HashMap::new();
+    let mut members: Vec<Rows> = Vec::new();
+    for (row, id) in ids.iter().enumerate() {
+        let place = *places.entry(id.as_str()).or_insert(members.len());
+        if place == members.len() {
+            members.push(Rows { id, rows: Vec::new() });
+        }
+        members[place].rows.push(row);
+    }
+    let least = settings.integer("min_rows");
+    let all = members.len();
+    let small: Vec<String> = members
+        .iter()
+        .filter(|member| member.rows.len() < least)
+        .map(|member| format!("{} ({})", member.id, member.rows.len()))
+        .collect();
+    if small.len() == all {
+        return Err(Error::settings(format!("data.min_rows: none of the {all} clients has {least} rows")));
+    }
+    if !small.is_empty() && settings.text("small") == "error" {
+        let more = if small.len() > 5 { format!(" and {} more", small.len() - 5) } else { String::new() };
+        let some = small[..small.len().min(5)].join(", ");
+        return Err(Error::data(format!("{}: clients with fewer than {least} rows: {some}{more}", path.display()))
+            .hint("set data.small = \"drop\" to leave them out, or a smaller data.min_rows"));
+    }
+    members.retain(|member| member.rows.len() >= least);
+    Ok(members)
+}
+
+/// What a column says of each client, which must be the same in all its rows.
+fn per_client<'a>(
+    path: &Path,
+    lines: &[u64],
+    members: &[Rows],
+    words: Option<&'a [String]>,
+    column: Option<&str>,
+) -> Result<Vec<Option<&'a str>>> {
+    let Some(words) = words else {
+        return Ok(vec![None; members.len()]);
+    };
+    let of = |member: &Rows| {
+        let first = &words[member.rows[0]];
+        match member.rows.iter().find(|row| words[**row] != *first) {
+            None => Ok(Some(first.as_str())),
+            Some(row) => Err(Error::data(format!(
+                "{} row {}: client {} has `{}` in column `{}`, but `{first}` in row {}",
+                path.display(),
+                lines[*row],
+                member.id,
+                words[*row],
+                column.unwrap_or_default(),
+                lines[member.rows[0]]
+            ))),
+        }
+    };
+    members.iter().map(of).collect()
+}
+
+/// The rows client by client, training before test, and where each part lies.
+struct Order {
+    rows: Vec<usize>,
+    train: Vec<Range<usize>>,
+    test: Vec<Range<usize>>,
+}
+
+fn arrange(members: &[Rows], test_fraction: f64, key: &Key) -> Order {
+    let mut order = Order { rows: Vec::new(), train: Vec::new(), test: Vec::new() };
+    for member in members {
+        let count = member.rows.len();
+        let tests = match (test_fraction * count as f64).round() as usize {
+            _ if test_fraction == 0.0 || count < 2 => 0,
+            tests => tests.clamp(1, count - 1),
+        };
+        let mut is_test = vec![false; count];
+        let mut rng = key.clone().word("test").word(member.id).rng();
+        index::sample(&mut rng, count, tests).into_iter().for_each(|place| is_test[place] = true);
+        for part in [false, true] {
+            let start = order.rows.len();
+            let chosen = member.rows.iter().zip(&is_test).filter(|(_, is_test)| **is_test == part);
+            order.rows.extend(chosen.map(|(row, _)| *row));
+            let ranges = if part { &mut order.test } else { &mut order.train };
+            ranges.push(start..order.rows.len());
+        }
+    }
+    order
+}
+
+/// Which clients are set apart: a keyed lot each, the lowest are taken, and one client always stays.
+fn unseen(members: &[Rows], share: f64, key: &Key) -> Vec<bool> {
+    let count = ((share * members.len() as f64).round() as usize).min(members.len() - 1);
+    let mut lots: Vec<(u64, usize)> = members
+        .iter()
+        .enumerate()
+        .map(|(index, member)| (key.clone().word("unseen").word(member.id).seed(), index))
+        .collect();
+    lots.sort();
+    let mut unseen = vec![false; members.len()];
+    lots.iter().take(count).for_each(|(_, index)| unseen[*index] = true);
+    unseen
+}
+
+fn targets(path: &Path, lines: &[u64], column: Column, task: &str) -> Result<Targets> {
+    let named = |values: Vec<f64>| {
+        // Adding zero turns -0 into 0, which would be a class of its own.
+        Targets::Words(values.into_iter().map(|value| (value + 0.0).to_string()).collect())
+    };
+    match (column.values, task) {
+        (Cells::Words(words), "regression") => {
+            let number = |(row, word): (usize, &String)| match word.parse::<f64>() {
+                Ok(number) if number.is_finite() => Ok(number),
+                _ => {
+                    let (place, name) = (path.display(), &column.name);
+                    let message = format!("{place} row {}: column `{name}` is `{word}`, want a number", lines[row]);
+                    Err(Error::data(message).hint("task = \"classification\" takes words"))
+                }
+            };
+            Ok(Targets::Values(words.iter().enumerate().map(number).collect::<Result<_>>()?))
+        }
+        (Cells::Words(words), _) => Ok(Targets::Words(words)),
+        (Cells::Numbers(values), "regression") => Ok(Targets::Values(values)),
+        (Cells::Numbers(values), "classification") => Ok(named(values)),
+        (Cells::Numbers(values), _) => {
+            Ok(if look_like_classes(&values) { named(values) } else { Targets::Values(values) })
+        }
+    }
+}
+
+fn look_like_classes(values: &[f64]) -> bool {
+    let mut different = BTreeSet::new();
+    for value in values {
+        if value.fract() != 0.0 {
+            return false;
+        }
+        different.insert((value + 0.0).to_bits());
+        if different.len() > MOST_CLASSES {
+            return false;
+        }
+    }
+    values.len() >= ROWS_PER_CLASS * different.len()
+}
+
+fn pick<T: std::default::Default>(mut values: Vec<T>, rows: &[usize]) -> Vec<T> {
+    rows.iter().map(|row| std::mem::take(&mut values[*row])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
+    use parquet::file::writer::SerializedFileWriter;
+    use parquet::schema::parser::parse_message_type;
+    use std::fs;
+    use std::path::MAIN_SEPARATOR;
+    use tempfile::TempDir;
+
+    const SCHOOLS: &str = "school,sector,score,sex,ses\n\
+        a,Public,1.5,f,1\nb,Catholic,2.5,m,2\na,Public,3.5,f,3\na,Public,4.5,m,4\nb,Catholic,5.5,f,5\na,Public,6.5,m,6\n";
+
+    fn file(name: &str, content: &str) -> (TempDir, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        fs::write(&path, content).unwrap();
+        let path = path.display().to_string();
+        (folder, path)
+    }
+
+    fn make(path: &str, text: &str) -> Result<Population> {
+        let mut faults = Vec::new();
+        let given = toml::from_str(&format!("path = '{path}'\n{text}")).unwrap();
+        let settings = Settings::check("data", SETTINGS, given, &mut faults);
+        assert_eq!(faults, []);
+        build(&settings, 2)
+    }
+
+    fn fault(content: &str, text: &str) -> String {
+        let (folder, path) = file("t.csv", content);
+        let text = make(&path, text).unwrap_err().to_string();
+        text.replace(&format!("{}{MAIN_SEPARATOR}", folder.path().display()), "")
+    }
+
+    const USUAL: &str = "client = \"school\"\ntarget = \"score\"";
+
+    #[test]
+    fn rows_go_to_their_clients() {
+        let (_folder, path) = file("t.csv", SCHOOLS);
+        let text = format!("{USUAL}\ngroup = \"sector\"\ntest_fraction = 0.25");
+        let population = make(&path, &text).unwrap();
+        let clients = &population.clients;
+        assert_eq!(clients.iter().map(|c| c.id.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(clients.iter().map(|c| (c.train.len(), c.test.len())).collect::<Vec<_>>(), [(3, 1), (1, 1)]);
+        assert_eq!(clients[1].group.as_deref(), Some("Catholic"));
+        assert_eq!(population.shape, DataShape { columns: 2, classes: 0 });
+        let mut values = [clients[0].train.values().unwrap(), clients[0].test.values().unwrap()].concat();
+        values.sort_by(f64::total_cmp);
+        assert_eq!(values, [1.5, 3.5, 4.5, 6.5]);
+        // A row stays together: ses is score - 0.5.
+        let Features::Columns(columns) = &**clients[0].train.features() else { panic!() };
+        assert_eq!(columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>(), ["sex", "ses"]);
+        let Cells::Numbers(ses) = &columns[1].values else { panic!() };
+        let Targets::Values(scores) = &**clients[0].train.targets() else { panic!() };
+        assert!(ses.iter().zip(scores).all(|(ses, score)| ses + 0.5 == *score));
+        let again = make(&path, &text).unwrap();
+        assert_eq!(again.clients[0].test.values(), clients[0].test.values());
+    }
+
+    #[test]
+    fn one_row_is_kept_for_training_and_no_fraction_means_no_test_rows() {
+        let content = "c,y,x\na,1.5,1\nb,1.5,1\nb,2.5,1\n";
+        let (_folder, path) = file("t.csv", content);
+        let sizes = |text: &str| {
+            let clients = make(&path, &format!("client = \"c\"\ntarget = \"y\"\n{text}")).unwrap().clients;
+            clients.iter().map(|client| (client.train.len(), client.test.len())).collect::<Vec<_>>()
+        };
+        assert_eq!(sizes("test_fraction = 0.9"), [(1, 0), (1, 1)]);
+        assert_eq!(sizes(""), [(1, 0), (1, 1)]);
+        assert_eq!(sizes("test_fraction = 0"), [(1, 0), (2, 0)]);
+    }
+
+    #[test]
+    fn truth_is_numbered_and_unseen_clients_are_set_apart() {
+        let mut content = "id,planted,y,x\n".to_string();
+        for row in 0..40 {
+            let client = row % 10;
+            content += &format!("{client},{},{row}.5,1\n", if client < 5 { 10 } else { 9 });
+        }
+        let (_folder, path) = file("t.csv", &content);
+        let text = "client = \"id\"\ntarget = \"y\"\ntruth = \"planted\"\nunseen_clients = 0.3";
+        let population = make(&path, text).unwrap();
+        assert_eq!((population.clients.len(), population.unseen.len()), (7, 3));
+        assert_eq!(population.true_clusters, Some(2));
+        for client in population.clients.iter().chain(&population.unseen) {
+            let low = client.id.parse::<usize>().unwrap() < 5;
+            assert_eq!(client.truth, Some(usize::from(low)));
+        }
+    }
+
+    #[test]
+    fn the_task_follows_the_target() {
+        assert!(look_like_classes(&[0.0, 1.0, -0.0, 1.0, 1.0, 0.0]));
+        assert!(!look_like_classes(&[1.0, 2.0, 3.0, 4.0]));
+        assert!(!look_like_classes(&[0.5, 0.5, 0.5, 0.5]));
+        assert!(!look_like_classes(&(0..100).map(|i| f64::from(i % 21)).collect::<Vec<_>>()));
+        let content = "c,y,x\na,1,1\na,0,1\na,1.0,1\na,0,1\na,1,1\na,0,1\n";
+        let (_folder, path) = file("t.csv", content);
+        let classes = |task: &str| {
+            let text = format!("client = \"c\"\ntarget = \"y\"\ntask = \"{task}\"");
+            make(&path, &text).unwrap().shape.classes
+        };
+        assert_eq!(["auto", "classification", "regression"].map(classes), [2, 2, 0]);
+        assert_eq!(
+            fault("c,y,x\na,1,1\na,high,1\n", "client = \"c\"\ntarget = \"y\"\ntask = \"regression\""),
+            "t.csv row 3: column `y` is `high`, want a number\n  hint: task = \"classification\" takes words"
+        );
+    }
+
+    #[test]
+    fn faults_name_file_row_and_column() {
+        let first = |content: &str, text: &str| fault(content, text).lines().next().unwrap().to_string();
+        let usual = "client = \"c\"\ntarget = \"y\"";
+        for missing in ["", "NA", "NaN", "null"] {
+            let content = format!("c,y,x\na,1,2\na,2,{missing}\n");
+            assert_eq!(first(&content, usual), "t.csv row 3: column `x` has no value");
+        }
+        assert_eq!(first("c,y,x\na,1,inf\n", usual), "t.csv row 2: column `x` is not finite");
+        assert_eq!(first("c,y,x\na,1\n", usual), "t.csv row 2: 2 cells, want 3");
+        assert_eq!(first("c,y,y\na,1,1\n", usual), "t.csv: two columns are called `y`");
+        assert_eq!(first("c,y\na,1\n", usual), "t.csv: no column is left to predict from");
+        assert_eq!(first("c,y,x\n", usual), "t.csv: no rows below the header");
+        assert_eq!(
+            first("c,y,x,g\na,1,1,p\na,1,1,q\n", &format!("{usual}\ngroup = \"g\"")),
+            "t.csv row 3: client a has `q` in column `g`, but `p` in row 2"
+        );
+        // A quoted line break counts, as it does in an editor.
+        assert_eq!(first("c,y,x\n\"a\nb\",1,2\na,2,\n", usual), "t.csv row 4: column `x` has no value");
+        assert!(make("nowhere.csv", usual).unwrap_err().to_string().starts_with("reading nowhere.csv: "));
+        assert!(make("table.xls", usual).unwrap_err().to_string().contains("want a file that ends in .csv"));
+    }
+
+    #[test]
+    fn faults_of_the_settings_come_together() {
+        assert_eq!(
+            fault(SCHOOLS, "client = \"shcool\"\ntarget = \"score\"\ngroup = \"score\"\ndrop = [\"zzzzzzzzzz\"]"),
+            "3 faults\n- data.client: t.csv has no column `shcool`\n  hint: did you mean `school`?\n\
+             - data.target: column `score` is data.group already\n\
+             - data.drop: t.csv has no column `zzzzzzzzzz`\n  hint: its columns are school, sector, score, sex, ses"
+        );
+        assert_eq!(
+            fault(SCHOOLS, &format!("{USUAL}\nunseen_clients = 1")),
+            "data.unseen_clients: got 1, want less than 1"
+        );
+    }
+
+    #[test]
+    fn small_clients_are_named_or_dropped() {
+        let text = format!("{USUAL}\nmin_rows = 3");
+        assert_eq!(
+            fault(SCHOOLS, &text),
+            "t.csv: clients with fewer than 3 rows: b (2)\n  hint: set data.small = \"drop\" to leave them out, or a \
+             smaller data.min_rows"
+        );
+        let (_folder, path) = file("t.csv", SCHOOLS);
+        let population = make(&path, &format!("{text}\nsmall = \"drop\"")).unwrap();
+        assert_eq!(population.clients.len(), 1);
+        let text = format!("{USUAL}\nmin_rows = 9\nsmall = \"drop\"");
+        assert_eq!(fault(SCHOOLS, &text), "data.min_rows: none of the 2 clients has 9 rows");
+    }
+
+    #[test]
+    fn a_byte_order_mark_and_tabs_are_understood() {
+        let (_folder, path) = file("t.tsv", &format!("\u{feff}{}", SCHOOLS.replace(',', "\t")));
+        assert_eq!(make(&path, USUAL).unwrap().clients.len(), 2);
+    }
+
+    fn parquet_file(scores: &[Option<f64>]) -> (TempDir, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.parquet");
+        let message = "message t { required int64 school; required binary sex (UTF8); optional double score; \
+            required int32 day (DATE); }";
+        let schema = Arc::new(parse_message_type(message).unwrap());
+        let file = File::create(&path).unwrap();
+        let mut writer = SerializedFileWriter::new(file, schema, std::default::Default::default()).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        let count = scores.len();
+        let mut index = 0;
+        while let Some(mut column) = group.next_column().unwrap() {
+            match index {
+                0 => {
+                    let ids: Vec<i64> = (0..count as i64).map(|row| row % 2 + 1).collect();
+                    column.typed::<Int64Type>().write_batch(&ids, None, None).unwrap();
+                }
+                1 => {
+                    let words: Vec<ByteArray> = (0..count).map(|row| ["f", "m"][row % 2].into()).collect();
+                    column.typed::<ByteArrayType>().write_batch(&words, None, None).unwrap();
+                }
+                2 => {
+                    let levels: Vec<i16> = scores.iter().map(|score| i16::from(score.is_some())).collect();
+                    let values: Vec<f64> = scores.iter().flatten().copied().collect();
+                    column.typed::<DoubleType>().write_batch(&values, Some(&levels), None).unwrap();
+                }
+                _ => {
+                    let days = vec![18000; count];
+                    column.typed::<parquet::data_type::Int32Type>().write_batch(&days, None, None).unwrap();
+                }
+            }
+            column.close().unwrap();
+            index += 1;
+        }
+        group.close().unwrap();
+        writer.close().unwrap();
+        let path = path.display().to_string();
+        (folder, path)
+    }
+
+    #[test]
+    fn parquet_files_are_read_with_their_types() {
+        let (_folder, path) = parquet_file(&[Some(0.5), Some(1.5), Some(2.5), Some(3.5)]);
+        let population = make(&path, &format!("{USUAL}\ndrop = [\"day\"]\ntest_fraction = 0")).unwrap();
+        assert_eq!(population.clients.iter().map(|c| c.id.as_str()).collect::<Vec<_>>(), ["1", "2"]);
+        assert_eq!(population.clients[1].train.values(), Some(&[1.5, 3.5][..]));
+        let text = make(&path, USUAL).unwrap_err().to_string();
+        assert!(text.contains("row 1: column `day` holds 2019-04-14"), "{text}");
+        let (_folder, path) = parquet_file(&[Some(0.5), None]);
+        let text = make(&path, &format!("{USUAL}\ndrop = [\"day\"]")).unwrap_err().to_string();
+        assert!(text.contains("t.parquet row 2: column `score` has no value"), "{text}");
+    }
+}
