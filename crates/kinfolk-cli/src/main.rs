@@ -1,1 +1,51 @@
-fn main(){}
+//! The command line: `kinfolk run`, `list`, `data`, `reproduce`.
+//!
+//! stdout carries the result and nothing else; progress and messages go to stderr.
+
+mod commands;
+mod progress;
+
+use clap::{Parser, Subcommand};
+use commands::{data, list, reproduce, run};
+use std::process::ExitCode;
+
+/// Finds which clients of a federation are kin, and trains a model for every family.
+#[derive(Parser)]
+#[command(name = "kinfolk", version, about, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(run::Arguments),
+    List(list::Arguments),
+    Data(data::Arguments),
+    Reproduce(reproduce::Arguments),
+}
+
+/// How a command ended, where it ended at all.
+pub(crate) enum Ending {
+    /// Exit code 0.
+    Done,
+    /// Exit code 1: a method failed or diverged, or a number missed its tolerance.
+    FellShort,
+}
+
+fn main() -> ExitCode {
+    let ending = match Cli::parse().command {
+        Command::Run(arguments) => run::run(arguments),
+        Command::List(arguments) => list::run(arguments),
+        Command::Data(arguments) => data::run(arguments),
+        Command::Reproduce(arguments) => reproduce::run(arguments),
+    };
+    match ending {
+        Ok(Ending::Done) => ExitCode::SUCCESS,
+        Ok(Ending::FellShort) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(if error.kind().is_input() { 2 } else { 1 })
+        }
+    }
+}

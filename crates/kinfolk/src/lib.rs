@@ -3,13 +3,17 @@
 pub mod clustering;
 pub mod data;
 pub mod error;
+pub mod evaluate;
+pub mod experiment;
 pub mod federation;
 pub mod linalg;
 pub mod methods;
 pub mod modelfile;
 pub mod models;
+pub mod presets;
 pub mod report;
 pub mod rng;
+pub mod run;
 pub mod settings;
 
 pub use error::{Error, ErrorKind, Result};

@@ -274,8 +274,9 @@ impl Running<'_> {
             };
             round += 1;
             seconds += began.elapsed().as_secs_f64();
+            let after = Phases::of(&federation);
             let record = |phase: Phase| {
-                let traffic = federation.meter().of(phase).since(before.get(phase));
+                let traffic = after.get(phase).since(before.get(phase));
                 RoundRecord {
                     label: label.clone(),
                     seed: self.seed,
@@ -291,7 +292,7 @@ impl Running<'_> {
                     seconds,
                 }
             };
-            if federation.meter().of(Phase::Start).asks > before.get(Phase::Start).asks {
+            if after.get(Phase::Start).asks > before.get(Phase::Start).asks {
                 rounds.push(record(Phase::Start));
             }
             let trained = RoundRecord {
@@ -315,8 +316,6 @@ impl Running<'_> {
                     metric: mean(&scored),
                     unseen_metric: unseen.as_ref().and_then(mean),
                     sizes: progress.sizes,
-                    bytes_down: 0,
-                    bytes_up: 0,
                     ..record(Phase::Evaluate)
                 };
                 watch.round(&evaluated);

@@ -1,0 +1,62 @@
+//! `kinfolk data`: which datasets are here, where, and how to get the others.
+
+use super::print;
+use crate::Ending;
+use indicatif::{ProgressBar, ProgressStyle};
+use kinfolk::Result;
+use kinfolk::data::cache;
+use kinfolk::report::table::Table;
+
+/// Look after the datasets: list them, find them, download them.
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(clap::Subcommand)]
+enum Verb {
+    /// Which datasets there are, and which are here
+    List,
+    /// Where a dataset lies, or belongs
+    Path {
+        /// Such as mnist
+        name: String,
+    },
+    /// Download a dataset, going on where a download broke off
+    Get {
+        /// Such as mnist
+        name: String,
+    },
+}
+
+/// Runs the command.
+pub fn run(arguments: Arguments) -> Result<Ending> {
+    match arguments.verb {
+        Verb::List => {
+            let mut table = Table::new().words("name").words("here").words("folder");
+            table.push(["digits", "compiled in", ""]);
+            for dataset in cache::DATASETS {
+                let here = if cache::is_present(dataset.name) { "yes" } else { "no" };
+                table.push([dataset.name.to_string(), here.to_string(), cache::path(dataset.name)?.display().to_string()]);
+            }
+            print(&table.to_string())?;
+        }
+        Verb::Path { name } => print(&format!("{}\n", cache::path(&name)?.display()))?,
+        Verb::Get { name } => {
+            let bar = ProgressBar::new(0);
+            let style = ProgressStyle::with_template("{msg} {bar:30} {bytes}/{total_bytes}, {eta} left");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            let path = cache::get(&name, &mut |file: &str, done: u64, total: Option<u64>| {
+                bar.set_message(file.to_string());
+                if let Some(total) = total {
+                    bar.set_length(total);
+                }
+                bar.set_position(done);
+            })?;
+            bar.finish_and_clear();
+            print(&format!("{}\n", path.display()))?;
+        }
+    }
+    Ok(Ending::Done)
+}

@@ -1,0 +1,23 @@
+//! Experiments compiled in, so that the shortest command works.
+
+/// An experiment by name.
+pub struct Preset {
+    /// What `kinfolk run` takes.
+    pub name: &'static str,
+    /// One line for people.
+    pub summary: &'static str,
+    /// The experiment file.
+    pub text: &'static str,
+}
+
+/// Every preset there is.
+pub static PRESETS: &[Preset] = &[Preset {
+    name: "quickstart",
+    summary: "handwritten digits in four rotations; no download, a few seconds",
+    text: include_str!("../presets/quickstart.toml"),
+}];
+
+/// The preset of this name.
+pub fn find(name: &str) -> Option<&'static Preset> {
+    PRESETS.iter().find(|preset| preset.name == name)
+}
