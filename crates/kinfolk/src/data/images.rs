@@ -16,13 +16,13 @@
 //! and a third wider than an even share, so two clusters of ten classes hold the first seven and the last seven; an
 //! image of a class held by several clusters is dealt to them in turn when the images are disjoint.
 
+use super::split::{apportion, block, dirichlet, window};
 use super::{Client, DataShape, Features, Population, Shard, Targets, idx};
 use crate::error::{Error, Result};
-use crate::rng::{Key, Rng};
+use crate::rng::Key;
 use crate::settings::{Default, Kind, Setting, Settings, finish};
 use rand::RngExt;
 use rand::seq::{SliceRandom, index};
-use rand_distr::{Distribution, Gamma};
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -353,7 +353,7 @@ impl Plan {
     fn members(&self, count: usize, prefix: &str) -> Vec<Member> {
         let mut sizes = vec![0; self.clusters];
         let member = |number: usize| {
-            let cluster = if self.blocks { number * self.clusters / count } else { number % self.clusters };
+            let cluster = if self.blocks { block(number, count, self.clusters) } else { number % self.clusters };
             sizes[cluster] += 1;
             Member { id: format!("{prefix}{number}"), cluster, rank: sizes[cluster] - 1 }
         };
@@ -720,42 +720,6 @@ fn quarter_turns(quarters: usize, channels: usize, side: usize) -> Vec<u32> {
     (0..channels * side * side).map(source).collect()
 }
 
-/// The classes of one cluster: a window a third wider than an even share, but never so wide that windows coincide.
-fn window(classes: usize, clusters: usize, cluster: usize) -> Range<usize> {
-    if clusters < 2 {
-        return 0..classes;
-    }
-    let width = (4 * classes).div_ceil(3 * clusters).min(classes + 1 - clusters);
-    let start = (cluster * (classes - width) + (clusters - 1) / 2) / (clusters - 1);
-    start..start + width
-}
-
-/// Shares that sum to one.
-fn dirichlet(alpha: f64, count: usize, rng: &mut Rng) -> Result<Vec<f64>> {
-    let gamma = Gamma::new(alpha, 1.0).map_err(|error| Error::settings(format!("data.alpha: got {alpha}: {error}")))?;
-    let mut shares: Vec<f64> = (0..count).map(|_| gamma.sample(rng)).collect();
-    let total: f64 = shares.iter().sum();
-    if total > 0.0 && total.is_finite() {
-        shares.iter_mut().for_each(|share| *share /= total);
-    } else {
-        // A tiny alpha underflows: in the limit one class has everything.
-        shares.fill(0.0);
-        shares[rng.random_range(0..count)] = 1.0;
-    }
-    Ok(shares)
-}
-
-/// `total` divided in proportion to the counts, the largest remainders rounded up, ties to the first.
-fn apportion(counts: &[usize], total: usize) -> Vec<usize> {
-    let sum = counts.iter().sum::<usize>().max(1);
-    let mut parts: Vec<usize> = counts.iter().map(|count| count * total / sum).collect();
-    let mut order: Vec<usize> = (0..counts.len()).filter(|class| counts[*class] > 0).collect();
-    order.sort_by_key(|class| std::cmp::Reverse(counts[*class] * total % sum));
-    let missing = total - parts.iter().sum::<usize>();
-    order.into_iter().take(missing).for_each(|class| parts[class] += 1);
-    parts
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -881,15 +845,6 @@ mod tests {
     }
 
     #[test]
-    fn windows_of_labels() {
-        assert_eq!([window(10, 2, 0), window(10, 2, 1)], [0..7, 3..10]);
-        assert_eq!([window(2, 2, 0), window(2, 2, 1)], [0..1, 1..2]);
-        assert_eq!([window(3, 3, 0), window(3, 3, 1), window(3, 3, 2)], [0..1, 1..2, 2..3]);
-        assert_eq!([0, 1, 2, 3, 4].map(|cluster| window(10, 5, cluster)), [0..3, 2..5, 4..7, 5..8, 7..10]);
-        assert_eq!(window(10, 1, 0), 0..10);
-    }
-
-    #[test]
     fn label_groups_and_swapped_labels() {
         let text = "clients = 2\nsamples = 3\ntest_samples = 3\nclusters = \"label-groups\"";
         let population = make(&pools(12, 12, 3), text).unwrap();
@@ -981,14 +936,6 @@ mod tests {
              - data.true_clusters: got 3, want at most 2 with clusters = \"invert\"\n\
              - data.clients: got 2, want at least 3, one for each true cluster"
         );
-    }
-
-    #[test]
-    fn remainders_go_to_the_largest() {
-        assert_eq!(apportion(&[1, 1, 2], 4), [1, 1, 2]);
-        // 1.5, 0.9 and 0.6: the last two are rounded up
-        assert_eq!(apportion(&[5, 3, 2], 3), [1, 1, 1]);
-        assert_eq!(apportion(&[0, 0], 3), [0, 0]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub mod digits;
 pub mod idx;
 pub mod images;
 pub mod schema;
+mod split;
 pub mod synthetic;
 pub mod table;
 

@@ -3,6 +3,7 @@
 //! Cluster j's clients stand next to each other. Every client draws from a stream of its own, keyed by its id, so
 //! neither the number of threads nor the number of other clients changes its rows.
 
+use super::split::block;
 use super::{Client, DataShape, Features, Population, Shard, Targets};
 use crate::error::{Error, Result};
 use crate::rng::{Key, Rng};
@@ -259,7 +260,7 @@ impl Plan {
         let members = |count: usize, prefix: &str| -> Result<Vec<Client>> {
             let client = |number: usize| {
                 let id = format!("{prefix}{number}");
-                let cluster = number * self.clusters / count;
+                let cluster = block(number, count, self.clusters);
                 let mut rng = self.key.clone().word("rows").word(&id).rng();
                 let total = self.samples + self.test_samples;
                 let (features, targets) = rows(cluster, total, &mut rng);

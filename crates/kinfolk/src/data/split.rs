@@ -1,0 +1,88 @@
+//! Pure functions that divide: clients among clusters, classes among clusters, rows among classes.
+
+use crate::error::{Error, Result};
+use crate::rng::Rng;
+use rand::RngExt;
+use rand_distr::{Distribution, Gamma};
+use std::ops::Range;
+
+/// The cluster of a client when the clients of a cluster follow each other and the clusters are as equal as can be.
+pub(super) fn block(client: usize, clients: usize, clusters: usize) -> usize {
+    client * clusters / clients.max(1)
+}
+
+/// The classes of one cluster: a window a third wider than an even share, but never so wide that windows coincide.
+pub(super) fn window(classes: usize, clusters: usize, cluster: usize) -> Range<usize> {
+    if clusters < 2 {
+        return 0..classes;
+    }
+    let width = (4 * classes).div_ceil(3 * clusters).min(classes + 1 - clusters);
+    let start = (cluster * (classes - width) + (clusters - 1) / 2) / (clusters - 1);
+    start..start + width
+}
+
+/// Shares that sum to one.
+pub(super) fn dirichlet(alpha: f64, count: usize, rng: &mut Rng) -> Result<Vec<f64>> {
+    let gamma = Gamma::new(alpha, 1.0).map_err(|error| Error::settings(format!("data.alpha: got {alpha}: {error}")))?;
+    let mut shares: Vec<f64> = (0..count).map(|_| gamma.sample(rng)).collect();
+    let total: f64 = shares.iter().sum();
+    if total > 0.0 && total.is_finite() {
+        shares.iter_mut().for_each(|share| *share /= total);
+    } else {
+        // A tiny alpha underflows: in the limit one class has everything.
+        shares.fill(0.0);
+        shares[rng.random_range(0..count)] = 1.0;
+    }
+    Ok(shares)
+}
+
+/// `total` divided in proportion to the counts, the largest remainders rounded up, ties to the first.
+pub(super) fn apportion(counts: &[usize], total: usize) -> Vec<usize> {
+    let sum = counts.iter().sum::<usize>().max(1);
+    let mut parts: Vec<usize> = counts.iter().map(|count| count * total / sum).collect();
+    let mut order: Vec<usize> = (0..counts.len()).filter(|class| counts[*class] > 0).collect();
+    order.sort_by_key(|class| std::cmp::Reverse(counts[*class] * total % sum));
+    let missing = total - parts.iter().sum::<usize>();
+    order.into_iter().take(missing).for_each(|class| parts[class] += 1);
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Key;
+
+    #[test]
+    fn blocks_are_nearly_equal() {
+        assert_eq!((0..7).map(|client| block(client, 7, 3)).collect::<Vec<_>>(), [0, 0, 0, 1, 1, 2, 2]);
+        assert_eq!((0..4).map(|client| block(client, 4, 2)).collect::<Vec<_>>(), [0, 0, 1, 1]);
+    }
+
+    #[test]
+    fn windows_of_labels() {
+        assert_eq!([window(10, 2, 0), window(10, 2, 1)], [0..7, 3..10]);
+        assert_eq!([window(2, 2, 0), window(2, 2, 1)], [0..1, 1..2]);
+        assert_eq!([window(3, 3, 0), window(3, 3, 1), window(3, 3, 2)], [0..1, 1..2, 2..3]);
+        assert_eq!([0, 1, 2, 3, 4].map(|cluster| window(10, 5, cluster)), [0..3, 2..5, 4..7, 5..8, 7..10]);
+        assert_eq!(window(10, 1, 0), 0..10);
+    }
+
+    #[test]
+    fn remainders_go_to_the_largest() {
+        assert_eq!(apportion(&[1, 1, 2], 4), [1, 1, 2]);
+        // 1.5, 0.9 and 0.6: the last two are rounded up
+        assert_eq!(apportion(&[5, 3, 2], 3), [1, 1, 1]);
+        assert_eq!(apportion(&[0, 0], 3), [0, 0]);
+    }
+
+    #[test]
+    fn shares_sum_to_one_however_uneven() {
+        let mut rng = Key::new(1).rng();
+        for alpha in [1e-300, 0.01, 1.0, 1000.0] {
+            let shares = dirichlet(alpha, 5, &mut rng).unwrap();
+            assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-12, "{shares:?}");
+        }
+        let even = dirichlet(1e9, 4, &mut rng).unwrap();
+        assert!(even.iter().all(|share| (share - 0.25).abs() < 1e-3));
+    }
+}
