@@ -297,6 +297,7 @@ fn twenty_methods_and_five_thousand_clients_are_drawn() {
             label: label.clone(),
             client: format!("client-{client}"),
             cluster: Some(client % 70),
+            true_cluster: Some(client % 7),
             metric: Some((client % 97) as f64 / 97.0),
             ..template.clients[0].clone()
         }));

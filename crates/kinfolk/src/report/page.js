@@ -128,7 +128,7 @@ function ticks([low, high], wanted, logarithmic) {
   }
   const rough = (high - low) / Math.max(1, wanted);
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((size) => size >= rough * 0.999) || rough;
+  const step = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((size) => size >= rough * 0.8) || rough;
   const result = [];
   for (let place = Math.ceil(low / step - 1e-9); place * step <= high + step * 1e-9 && result.length < 50; place++) result.push(Number((place * step).toPrecision(12)));
   return result;
@@ -147,13 +147,13 @@ const line = (points, x, y) => points.map(([px, py], place) => `${place ? "L" : 
 // Axes, grid and labels around a plot; returns where to draw.
 function frame(width, height, options) {
   const { xDomain, yDomain, xWrite, yWrite, xTitle, yTitle, xLog, yLog, right, whole } = options;
-  const yTicks = ticks(yDomain, Math.max(2, Math.floor(height / 55)), yLog).filter((value) => !whole || Number.isInteger(value));
+  const yTicks = ticks(yDomain, Math.max(2, Math.floor(height / 48)), yLog).filter((value) => !whole || Number.isInteger(value));
   const left = 12 + 6.6 * Math.max(...yTicks.map((value) => yWrite(value).length), 2);
   const area = { left, right: width - right, top: yTitle ? 24 : 8, bottom: height - (xTitle ? 40 : 22) };
   const x = scale(xDomain, [area.left, area.right], xLog);
   const y = scale(yDomain, [area.bottom, area.top], yLog);
   const parts = [];
-  for (const value of yTicks) {
+  for (const value of options.bare ? [] : yTicks) {
     parts.push(shape("line", { class: "gridline", x1: area.left, x2: area.right, y1: y(value), y2: y(value) }));
     parts.push(shape("text", { x: area.left - 8, y: y(value) + 4, "text-anchor": "end" }, yWrite(value)));
   }
@@ -226,18 +226,21 @@ function curveChart(host, field, title, yTick, yWrite) {
     labels.push({ curve, y: y(endY) + 4, x: x(endX), from: y(endY) });
   }
   if (labelled) for (const label of spread(labels, 15, area.top, area.bottom)) {
-    const near = label.x > area.right - 60;
-    parts.push(shape("text", { class: "strong halo", x: near ? area.right + 11 : label.x + 9, y: label.y, style: `fill:${colour(label.curve.index)}` }, shortened(label.curve.method.label, 16)));
+    const moved = Math.abs(label.y - 4 - label.from) > 2;
+    const aside = label.x > area.right - 60, at = aside ? area.right + 16 : label.x + 14;
+    if (moved) parts.push(marker(label.curve.index, at, label.y - 4, 3.2));
+    parts.push(shape("text", { class: "strong halo", x: moved || aside ? at + 9 : at, y: label.y }, shortened(label.curve.method.label, 15)));
   }
   const hair = shape("line", { class: "crosshair", y1: area.top, y2: area.bottom, visibility: "hidden" });
   const capture = shape("rect", { class: "capture", x: area.left, y: area.top, width: Math.max(0, area.right - area.left), height: area.bottom - area.top });
   const svg = picture(width, height, `${title} against ${axis.title}, ${plural(curves.length, "method")}`, parts, hair, capture);
   capture.addEventListener("pointermove", (event) => {
     const place = (event.clientX - svg.getBoundingClientRect().left) * width / svg.getBoundingClientRect().width;
-    const nearest = curves.map((curve) => curve.points.reduce((best, point) => Math.abs(x(point[0]) - place) < Math.abs(x(best[0]) - place) ? point : best));
-    const at = nearest.reduce((best, point) => Math.abs(x(point[0]) - place) < Math.abs(x(best[0]) - place) ? point : best);
-    hair.setAttribute("x1", x(at[0])); hair.setAttribute("x2", x(at[0])); hair.setAttribute("visibility", "visible");
-    showTip(event, axis.tip(at[0]), curves.map((curve, order) => tipLine(curve.index, curve.method.label, yWrite(nearest[order][1]))));
+    const at = curves.flatMap((curve) => curve.points).reduce((best, point) => Math.abs(x(point[0]) - place) < Math.abs(x(best[0]) - place) ? point : best)[0];
+    hair.setAttribute("x1", x(at)); hair.setAttribute("x2", x(at)); hair.setAttribute("visibility", "visible");
+    // Methods are measured at different bytes and seconds: each shows what it had reached by then.
+    const reached = (curve) => curve.points.filter((point) => point[0] <= at).pop();
+    showTip(event, "by " + axis.tip(at), curves.map((curve) => tipLine(curve.index, curve.method.label, reached(curve) ? yWrite(reached(curve)[1]) : "–")));
   });
   capture.addEventListener("pointerleave", () => { hair.setAttribute("visibility", "hidden"); hideTip(); });
   host.append(svg);
@@ -255,7 +258,7 @@ function communicationChart(host, metric) {
   const [least, most] = extent(points.flatMap((point) => point.seeds.map((seed) => seed[0])));
   const xLog = least > 0 && most / least > 30;
   const { area, x, y, parts } = frame(width, height, {
-    xDomain: xLog ? [least / 1.5, most * 1.5] : [0, most > 0 ? most * 1.04 : 1], xLog,
+    xDomain: xLog ? [least / 1.5, most * 1.5] : [-0.02 * (most || 1), most > 0 ? most * 1.04 : 1], xLog,
     yDomain: padded(extent(points.flatMap((point) => point.seeds.map((seed) => seed[1]))), 0.12),
     xWrite: bytes, yWrite: scoreTick(metric), xTitle: "bytes to and from clients, whole run", yTitle: metric, right: 24,
   });
@@ -291,8 +294,8 @@ function formationChart(host, method, index, repeat) {
   const total = Math.max(1, extent(bands.map(sum))[1]);
   const begin = Math.min(sized[0].round, switches.length ? switches[0].round : Infinity);
   const final = Math.max(last.round, switches.length ? switches[switches.length - 1].round : 0) + 1;
-  const { area, x, y, parts } = frame(width, 236, { xDomain: [begin, final], yDomain: [0, total], xWrite: number, yWrite: number, xTitle: lower ? "" : "round", yTitle: "clients", xWhole: true, whole: true, right: 46 });
-  const from = (place) => x(sized[place].round), until = (place) => x(place + 1 < sized.length ? sized[place + 1].round : final);
+  const { area, x, y, parts } = frame(width, 236, { xDomain: [begin - 0.5, final - 0.5], yDomain: [0, total], xWrite: number, yWrite: number, xTitle: lower ? "" : "round", yTitle: "clients", xWhole: true, whole: true, right: 52 });
+  const from = (place) => x(sized[place].round - 0.5), until = (place) => x((place + 1 < sized.length ? sized[place + 1].round : final) - 0.5);
   const floor = sized.map(() => 0);
   for (let cluster = 0; cluster < clusters; cluster++) {
     const ceiling = bands.map((sizes, place) => floor[place] + (sizes[cluster] || 0));
@@ -314,15 +317,15 @@ function formationChart(host, method, index, repeat) {
     parts.push(shape("text", { x: 0, y: top - 6 }, `clients that switched`), shape("text", { x: area.left - 8, y: top + 8, "text-anchor": "end" }, peak));
     parts.push(shape("line", { class: "axis", x1: area.left, x2: area.right, y1: base, y2: base }));
     const wide = Math.max(1, Math.min(14, (x(begin + 1) - x(begin)) * 0.7));
-    for (const point of switches) if (point.switched > 0) parts.push(shape("rect", { class: "switched", x: x(point.round), y: high(point.switched), width: wide, height: base - high(point.switched), fill: "var(--soft)" }));
+    for (const point of switches) if (point.switched > 0) parts.push(shape("rect", { class: "switched", x: x(point.round) - wide / 2, y: high(point.switched), width: wide, height: base - high(point.switched), fill: "var(--soft)" }));
     parts.push(shape("text", { x: area.right, y: height - 6, "text-anchor": "end" }, "round"));
   }
   const capture = shape("rect", { class: "capture", x: area.left, y: area.top, width: area.right - area.left, height: height - area.top - 20 });
   const svg = picture(width, height, `Cluster sizes of ${method.label} over the rounds, seed ${repeat.summary.seed}`, parts, capture);
   capture.addEventListener("pointermove", (event) => {
     const box = svg.getBoundingClientRect(), place = (event.clientX - box.left) * width / box.width;
-    const round = begin + (place - area.left) / (area.right - area.left) * (final - begin);
-    const at = sized.filter((point) => point.round <= round).pop() || sized[0];
+    const round = begin - 0.5 + (place - area.left) / (area.right - area.left) * (final - begin);
+    const at = sized.filter((point) => point.round - 0.5 <= round).pop() || sized[0];
     const shown = at.sizes.slice(0, 14).map((size, cluster) => tipLine(null, "cluster " + cluster, plural(size, "client")));
     if (at.sizes.length > shown.length) shown.push(tipLine(null, `and ${at.sizes.length - shown.length} more`, ""));
     if (known(at.switched)) shown.push(tipLine(null, "switched", plural(at.switched, "client")));
@@ -360,14 +363,12 @@ function confusionChart(host, method, index, repeat) {
   host.append(picture(left + truth.length * size + 4, top + found.length * size + 4, `Clients by found and true cluster, ${method.label}, seed ${summary.seed}`, parts));
 }
 
-function distributionChart(host, method, index, repeat, domain, highest, binned) {
+function distributionChart(host, method, index, repeat, bins, domain, highest) {
   const { metric, names } = repeat.clients, write = score(method.metric), summary = repeat.summary.metric;
-  const bins = binned(metric);
-  const facts = [plural(metric.length, "client")];
-  if (summary) facts.push(`▼ mean ${write(summary.mean)}`, `◇ worst decile ${write(summary.worst_decile)}`);
+  const facts = [plural(metric.length, "client"), `▼ mean ${write(summary.mean)}`, `◇ worst decile ${write(summary.worst_decile)}`];
   host.replaceChildren(element("figcaption", {}, swatch(index), element("h3", {}, method.label), element("span", {}, facts.join(" · "))));
   const width = Math.max(280, host.clientWidth), height = 120;
-  const { area, x, parts } = frame(width, height, { xDomain: domain, yDomain: [0, highest], xWrite: scoreTick(method.metric), yWrite: () => "", right: 16 });
+  const { area, x, parts } = frame(width, height, { xDomain: domain, yDomain: [0, highest], xWrite: scoreTick(method.metric), yWrite: () => "", bare: true, right: 16 });
   const base = area.bottom - 8, tall = scale([0, highest], [0, base - area.top - 12]);
   bins.forEach(({ from, to, count }) => {
     if (!count) return;
@@ -378,13 +379,11 @@ function distributionChart(host, method, index, repeat, domain, highest, binned)
     const tick = shape("line", { x1: x(value), x2: x(value), y1: base + 1, y2: base + 7, stroke: "var(--ink)", "stroke-opacity": 0.45, "stroke-width": 1.4 });
     parts.push(explained(tick, names[place], () => [tipLine(null, method.metric, write(value))]));
   });
-  if (summary) {
-    const at = x(summary.mean), worst = x(summary.worst_decile);
-    parts.push(shape("line", { x1: at, x2: at, y1: area.top, y2: base, stroke: "var(--ink)", "stroke-width": 1.2 }),
-      shape("polygon", { points: `${at - 5},${area.top - 4} ${at + 5},${area.top - 4} ${at},${area.top + 4}`, fill: "var(--ink)" }),
-      shape("line", { class: "worst", x1: worst, x2: worst, y1: area.top + 4, y2: base, stroke: "var(--ink)", "stroke-width": 1.2, "stroke-dasharray": "3 3" }),
-      shape("polygon", { points: `${worst},${area.top - 6} ${worst + 5},${area.top} ${worst},${area.top + 6} ${worst - 5},${area.top}`, fill: "var(--paper)", stroke: "var(--ink)", "stroke-width": 1.3 }));
-  }
+  const at = x(summary.mean), worst = x(summary.worst_decile);
+  parts.push(shape("line", { x1: at, x2: at, y1: area.top, y2: base, stroke: "var(--ink)", "stroke-width": 1.2 }),
+    shape("polygon", { points: `${at - 5},${area.top - 4} ${at + 5},${area.top - 4} ${at},${area.top + 4}`, fill: "var(--ink)" }),
+    shape("line", { class: "worst", x1: worst, x2: worst, y1: area.top + 4, y2: base, stroke: "var(--ink)", "stroke-width": 1.2, "stroke-dasharray": "3 3" }),
+    shape("polygon", { points: `${worst},${area.top - 6} ${worst + 5},${area.top} ${worst},${area.top + 6} ${worst - 5},${area.top}`, fill: "var(--paper)", stroke: "var(--ink)", "stroke-width": 1.3 }));
   host.append(picture(width, height, `${method.metric} of every client of ${method.label}, seed ${repeat.summary.seed}`, parts));
 }
 
@@ -424,7 +423,7 @@ function notes() {
   if (!said.length) return;
   said.sort((a, b) => b.remark.warning - a.remark.warning);
   panel("notes", "Notes and warnings").append(element("ul", { class: "notes" }, said.map(({ method, remark }) =>
-    element("li", { class: remark.warning ? "warning" : null }, element("span", { class: "kind" }, remark.warning ? "▲ warning" : "note"), element("strong", {}, method.label), " ", remark.text))));
+    element("li", { class: remark.warning ? "warning" : null }, element("span", { class: "kind" }, remark.warning ? "▲ warning" : "note"), element("strong", {}, method.label + ":"), " ", remark.text))));
 }
 
 const metrics = [...new Set(content.methods.map((method) => method.metric).filter(Boolean))];
@@ -523,21 +522,20 @@ function truth() {
 }
 
 function clients() {
-  perMethod("clients", "Client by client", "How the metric is spread over clients; an average can hide the ones it fails. Bars count clients.", "", (repeat) => repeat.clients.metric.length > 0, (shown) => {
+  perMethod("clients", "Client by client", "How the metric is spread over clients; an average can hide the ones it fails. Bars count clients, on one scale for all methods.", "", (repeat) => repeat.clients.metric.length > 0 && repeat.summary.metric, (shown) => {
     for (const metric of metrics) {
       const group = shown.filter(({ method }) => method.metric === metric);
       if (!group.length) continue;
-      const [low, high] = extent(group.flatMap(({ repeat }) => repeat.clients.metric.concat(repeat.summary.metric ? [repeat.summary.metric.mean, repeat.summary.metric.worst_decile] : [])));
+      const [low, high] = extent(group.flatMap(({ repeat }) => [...repeat.clients.metric, repeat.summary.metric.mean, repeat.summary.metric.worst_decile].filter(known)));
       const domain = padded([low, high], 0.03), count = 36, step = (domain[1] - domain[0]) / count;
       const binned = (values) => {
         const bins = Array.from({ length: count }, (_, place) => ({ from: domain[0] + place * step, to: domain[0] + (place + 1) * step, count: 0 }));
         for (const value of values) bins[Math.max(0, Math.min(count - 1, Math.floor((value - domain[0]) / step)))].count++;
         return bins;
       };
-      for (const { host, method, index, repeat } of group) {
-        const highest = Math.max(1, ...binned(repeat.clients.metric).map((bin) => bin.count));
-        distributionChart(host, method, index, repeat, domain, highest, binned);
-      }
+      const counted = group.map((entry) => ({ ...entry, bins: binned(entry.repeat.clients.metric) }));
+      const highest = extent(counted.flatMap(({ bins }) => bins.map((bin) => bin.count)))[1];
+      for (const { host, method, index, repeat, bins } of counted) distributionChart(host, method, index, repeat, bins, domain, highest);
     }
   }, "No client was scored");
 }
