@@ -6,12 +6,14 @@
 use crate::clustering::quality::{adjusted_rand_index, assign, misclustering};
 use crate::data::Population;
 use crate::error::Result;
-use crate::federation::{Ask, Federation, Gather, Order, OrderAnswers, Params, Phase, Portion, Recipients, Split, Subject, Work};
+use crate::federation::{
+    Ask, Federation, Gather, Order, OrderAnswers, Params, Phase, Portion, Recipients, Split, Subject, Work,
+};
 use crate::linalg::distance;
 use crate::methods::{Outcome, Serving};
 use crate::models::Metric;
-use crate::report::summary::ClientScore;
 use crate::report::MetricSummary;
+use crate::report::summary::ClientScore;
 use std::collections::BTreeMap;
 
 /// How the clients of a federation fare.
@@ -35,7 +37,12 @@ pub struct Served {
 }
 
 /// Scores the clients that took part.
-pub fn seen(outcome: &Outcome, federation: &mut dyn Federation, metric: Metric, assign_on: Split) -> Result<Evaluation> {
+pub fn seen(
+    outcome: &Outcome,
+    federation: &mut dyn Federation,
+    metric: Metric,
+    assign_on: Split,
+) -> Result<Evaluation> {
     let count = federation.clients().len();
     let everything: Vec<usize> = (0..outcome.models.len()).collect();
     let mut orders = Vec::new();
@@ -53,9 +60,10 @@ pub fn seen(outcome: &Outcome, federation: &mut dyn Federation, metric: Metric, 
             for (client, &stamp) in (0u32..).zip(stamps).filter(|(_, stamp)| **stamp > 0) {
                 ages.entry(stamp).or_default().push(client);
             }
-            orders.extend(ages.into_iter().map(|(stamp, clients)| {
-                score(Recipients::list(clients), Subject::Own { stamp }, assign_on)
-            }));
+            orders.extend(
+                ages.into_iter()
+                    .map(|(stamp, clients)| score(Recipients::list(clients), Subject::Own { stamp }, assign_on)),
+            );
         }
     }
     let ask = Ask { phase: Phase::Evaluate, models: outcome.models.clone(), orders, gather: Gather::Each };
@@ -164,7 +172,9 @@ pub fn against_truth(outcome: &Outcome, evaluation: &Evaluation, population: &Po
     }
     let planted = &population.true_parameters;
     let comparable = |models: &[Params]| {
-        !planted.is_empty() && models.len() == planted.len() && models.iter().zip(planted).all(|(m, p)| m.len() == p.len())
+        !planted.is_empty()
+            && models.len() == planted.len()
+            && models.iter().zip(planted).all(|(m, p)| m.len() == p.len())
     };
     if comparable(&outcome.models) {
         result.parameter_error = Some(matched_distance(&outcome.models, planted));
@@ -195,7 +205,8 @@ pub fn matched_distance(models: &[Params], planted: &[Vec<f64>]) -> f64 {
         return f64::INFINITY;
     }
     let matching = assign(&cost, count, count);
-    matching.iter().enumerate().filter_map(|(row, column)| Some(cost[row * count + (*column)?])).sum::<f64>() / count as f64
+    matching.iter().enumerate().filter_map(|(row, column)| Some(cost[row * count + (*column)?])).sum::<f64>()
+        / count as f64
 }
 
 /// (1/k) Σ_j min_j' ‖θ̂_j − θ*_j'‖, where two models may sit on one truth.

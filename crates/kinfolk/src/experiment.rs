@@ -10,10 +10,20 @@ use toml::{Table, Value};
 
 /// The keys at the top of the file.
 pub const SETTINGS: &[Setting] = &[
-    Setting::new("name", Kind::Text, Default::Is("\"experiment\""), "what this is called; the run folder is named after it"),
+    Setting::new(
+        "name",
+        Kind::Text,
+        Default::Is("\"experiment\""),
+        "what this is called; the run folder is named after it",
+    ),
     Setting::new("seed", Kind::Integer(0, i64::MAX), Default::Is("0"), "the first seed"),
     Setting::new("repeat", Kind::Integer(1, 1 << 20), Default::Is("1"), "how many seeds, counting up from the first"),
-    Setting::new("evaluate_every", Kind::Integer(1, i64::MAX), Default::Is("10"), "rounds between evaluations; the last round is always evaluated"),
+    Setting::new(
+        "evaluate_every",
+        Kind::Integer(1, i64::MAX),
+        Default::Is("10"),
+        "rounds between evaluations; the last round is always evaluated",
+    ),
     Setting::new(
         "metric",
         Kind::OneOf(&["auto", "accuracy", "mse", "nll"]),
@@ -77,7 +87,8 @@ impl Override {
     /// Reads `method.ifca.step=0.05`. A value that is not TOML is taken as text.
     pub fn parse(text: &str) -> Result<Self> {
         let (path, value) = text.split_once('=').ok_or_else(|| {
-            Error::settings(format!("--set {text}: want a setting and its value")).hint("such as --set method.ifca.step=0.05")
+            Error::settings(format!("--set {text}: want a setting and its value"))
+                .hint("such as --set method.ifca.step=0.05")
         })?;
         let value = toml::from_str::<Table>(&format!("value = {value}"))
             .ok()
@@ -134,8 +145,10 @@ impl Experiment {
             &mut faults,
         );
         if entries.is_empty() {
-            faults.push(Error::settings(format!("{place}: no [[method]], want at least one"))
-                .hint("add [[method]] and name = \"ifca\"; `kinfolk list methods` shows all"));
+            faults.push(
+                Error::settings(format!("{place}: no [[method]], want at least one"))
+                    .hint("add [[method]] and name = \"ifca\"; `kinfolk list methods` shows all"),
+            );
         }
         let mut methods = Vec::new();
         for (entry, label) in entries.into_iter().zip(&labels) {
@@ -221,7 +234,9 @@ fn label_methods(file: &mut Table, faults: &mut Vec<Error>) -> Vec<String> {
         let label = match (text("label"), text("name")) {
             (Some(label), _) => {
                 if labels.contains(&label) {
-                    faults.push(Error::settings(format!("method.{label}: two methods have this label, want different ones")));
+                    faults.push(Error::settings(format!(
+                        "method.{label}: two methods have this label, want different ones"
+                    )));
                 }
                 label
             }
@@ -233,8 +248,10 @@ fn label_methods(file: &mut Table, faults: &mut Vec<Error>) -> Vec<String> {
         };
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '+' | '.');
         if label.is_empty() || label.starts_with('.') || !label.chars().all(plain) {
-            faults.push(Error::settings(format!("method.label: got \"{label}\", want letters, digits, '-', '_', '+' and '.'"))
-                .hint("labels become folder names"));
+            faults.push(
+                Error::settings(format!("method.label: got \"{label}\", want letters, digits, '-', '_', '+' and '.'"))
+                    .hint("labels become folder names"),
+            );
         }
         labels.push(label);
     }
@@ -270,7 +287,9 @@ fn apply(file: &mut Table, change: &Override, labels: &[String], faults: &mut Ve
         }
         _ => {
             let fault = Error::settings(format!("--set {place}: unknown setting"));
-            faults.push(fault.hint("want data.KEY, model.KEY, faults.KEY, method.LABEL.KEY, or a key at the top of the file"));
+            faults.push(
+                fault.hint("want data.KEY, model.KEY, faults.KEY, method.LABEL.KEY, or a key at the top of the file"),
+            );
         }
     }
 }

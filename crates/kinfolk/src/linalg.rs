@@ -178,7 +178,7 @@ mod tests {
         multiply(&mut out, 1.0, Matrix::new(&a, 2, 3), Matrix::new(&b, 3, 2));
         assert_eq!(out, [5.0, 11.0, 14.0, 23.0]);
         multiply_add(&mut out, 2.0, Matrix::new(&a, 2, 3), Matrix::new(&b, 2, 3).turn());
-        assert_eq!(out, [5.0 + 14.0, 11.0 + 20.0, 14.0 + 32.0, 23.0 + 46.0]);
+        assert_eq!(out, [5.0 + 14.0, 11.0 + 20.0, 14.0 + 32.0, 23.0 + 44.0]);
     }
 
     #[test]

@@ -8,7 +8,9 @@ use std::path::Path;
 
 /// The bytes of a model file. `about` is kept with it: the label, the seed, the cluster.
 pub fn bytes(params: &[f64], layout: &Layout, precision: Precision, about: &[(&str, String)]) -> Result<Vec<u8>> {
-    let fault = |error: safetensors::SafeTensorError| Error::new(ErrorKind::Io, format!("a model could not be written: {error}"));
+    let fault = |error: safetensors::SafeTensorError| {
+        Error::new(ErrorKind::Io, format!("a model could not be written: {error}"))
+    };
     let tensors: Vec<(String, Vec<usize>, Vec<u8>)> = layout
         .tensors
         .iter()
@@ -44,7 +46,9 @@ pub fn read(path: &Path, layout: &Layout) -> Result<Vec<f64>> {
             return Err(fault(format!("{} has shape {:?}, want {:?}", tensor.name, found.shape(), tensor.shape)));
         }
         match found.dtype() {
-            Dtype::F32 => params.extend(found.data().as_chunks::<4>().0.iter().map(|&b| f64::from(f32::from_le_bytes(b)))),
+            Dtype::F32 => {
+                params.extend(found.data().as_chunks::<4>().0.iter().map(|&b| f64::from(f32::from_le_bytes(b))))
+            }
             Dtype::F64 => params.extend(found.data().as_chunks::<8>().0.iter().map(|&b| f64::from_le_bytes(b))),
             other => return Err(fault(format!("{} holds {other:?}, want F32 or F64", tensor.name))),
         }
@@ -68,7 +72,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.safetensors");
         let params = [0.1, -2.0, 3.5];
-        std::fs::write(&path, bytes(&params, &layout(2), Precision::F64, &[("label", "ifca".into())]).unwrap()).unwrap();
+        std::fs::write(&path, bytes(&params, &layout(2), Precision::F64, &[("label", "ifca".into())]).unwrap())
+            .unwrap();
         assert_eq!(read(&path, &layout(2)).unwrap(), params);
         assert!(read(&path, &layout(3)).unwrap_err().to_string().contains("shape [1, 2], want [1, 3]"));
     }

@@ -109,7 +109,8 @@ struct Stage {
 /// record; an error means that the input was at fault or a file could not be written.
 pub fn run(experiment: &Experiment, options: &Options, watch: &mut dyn Watch) -> Result<Record> {
     let pool = threads(options.threads)?;
-    let mut folder = options.folder.as_deref().map(|path| Folder::open(path, experiment, options.resume)).transpose()?;
+    let mut folder =
+        options.folder.as_deref().map(|path| Folder::open(path, experiment, options.resume)).transpose()?;
     if let Some(Folder { finished: Some(record), .. }) = folder {
         return Ok(record);
     }
@@ -137,7 +138,8 @@ pub fn run(experiment: &Experiment, options: &Options, watch: &mut dyn Watch) ->
             let result = match done {
                 Some(done) => done,
                 None => {
-                    let mut running = Running { experiment, entry, seed, stage: &stage, options, folder: folder.as_ref() };
+                    let mut running =
+                        Running { experiment, entry, seed, stage: &stage, options, folder: folder.as_ref() };
                     let result = running.to_the_end(&pool, watch)?;
                     watch.finished(&result.0, &entry.label);
                     result
@@ -157,7 +159,7 @@ impl Stage {
     fn prepare(experiment: &Experiment, seed: u64, pool: &Arc<rayon::ThreadPool>) -> Result<Self> {
         let mut population = (experiment.source.build)(&experiment.data, seed)?;
         population.check()?;
-        let scale = experiment.data.get("scale").and_then(toml::Value::as_bool).unwrap_or(false);
+        let scale = experiment.data.get("standardise").and_then(toml::Value::as_bool).unwrap_or(false);
 
         // The server learns what the data looks like by asking, and fixes one schema for everybody.
         let mut federation = LocalFederation::new(population.clients, pool.clone());
@@ -241,15 +243,17 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
-    fn to_the_end(&mut self, pool: &Arc<rayon::ThreadPool>, watch: &mut dyn Watch) -> Result<(RepeatSummary, Finished)> {
+    fn to_the_end(
+        &mut self,
+        pool: &Arc<rayon::ThreadPool>,
+        watch: &mut dyn Watch,
+    ) -> Result<(RepeatSummary, Finished)> {
         let stage = self.stage;
         let label = &self.entry.label;
         let mut method = stage.method(self.entry, self.seed)?;
         let faults = Faults::from_settings(&self.experiment.faults, self.seed);
-        let mut federation = stage
-            .federation(&stage.population.clients, pool)?
-            .with_faults(faults)
-            .with_stop(self.options.stop.clone());
+        let mut federation =
+            stage.federation(&stage.population.clients, pool)?.with_faults(faults).with_stop(self.options.stop.clone());
         let mut unseen = match stage.population.unseen.as_slice() {
             [] => None,
             clients => Some(stage.federation(clients, pool)?),
@@ -544,15 +548,20 @@ impl Folder {
                 Ok(folder)
             }
             (Some(_), false) if is_finished => {
-                Err(Error::settings(format!("{}: holds a finished run", path.display())).hint("choose another folder with --out"))
+                Err(Error::settings(format!("{}: holds a finished run", path.display()))
+                    .hint("choose another folder with --out"))
             }
             (Some(_), false) => Err(Error::settings(format!("{}: holds an unfinished run", path.display()))
                 .hint("go on with --resume, or choose another folder with --out")),
             (Some(before), true) => {
                 let now = experiment.to_toml();
                 if before != now {
-                    return Err(Error::settings(format!("{}: settings have changed\n{}", path.display(), differences(&before, &now)))
-                        .hint("resume with the same settings, or start anew in another folder"));
+                    return Err(Error::settings(format!(
+                        "{}: settings have changed\n{}",
+                        path.display(),
+                        differences(&before, &now)
+                    ))
+                    .hint("resume with the same settings, or start anew in another folder"));
                 }
                 let finished = if is_finished { Some(folder.read_finished()?) } else { None };
                 Ok(Self { finished, ..folder })
@@ -570,7 +579,8 @@ impl Folder {
         if experiment.settings.text("save_models") != "none" {
             let models = self.path.join("models");
             std::fs::create_dir_all(&models).map_err(|error| Error::io("creating", &models, error))?;
-            let text = serde_json::to_vec_pretty(schema).map_err(|e| Error::new(ErrorKind::Io, format!("schema: {e}")))?;
+            let text =
+                serde_json::to_vec_pretty(schema).map_err(|e| Error::new(ErrorKind::Io, format!("schema: {e}")))?;
             write_atomically(&models.join("schema.json"), &text)?;
         }
         write_atomically(&self.path.join("experiment.toml"), experiment.to_toml().as_bytes())
@@ -632,7 +642,8 @@ impl Folder {
         let summary = serde_json::from_str(&text)
             .map_err(|error| Error::new(ErrorKind::Io, format!("reading {}: {error}", path.display())))?;
         if self.checkpoint().exists() {
-            std::fs::remove_dir_all(self.checkpoint()).map_err(|error| Error::io("removing", self.checkpoint(), error))?;
+            std::fs::remove_dir_all(self.checkpoint())
+                .map_err(|error| Error::io("removing", self.checkpoint(), error))?;
         }
         Ok(Record { summary, rounds: Vec::new(), clients: Vec::new() })
     }

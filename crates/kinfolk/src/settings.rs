@@ -130,8 +130,9 @@ impl Settings {
                     }
                     faults.push(fault);
                 }
-                (None, Default::Required) => faults
-                    .push(Error::settings(format!("{path}: missing, want {}", setting.kind.wanted())).hint(setting.help)),
+                (None, Default::Required) => faults.push(
+                    Error::settings(format!("{path}: missing, want {}", setting.kind.wanted())).hint(setting.help),
+                ),
                 (None, Default::Absent) => {}
                 (None, Default::Is(literal)) => {
                     checked.insert(setting.name.to_string(), literal_value(literal));

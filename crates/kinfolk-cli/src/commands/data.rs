@@ -38,7 +38,11 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
             table.push(["digits", "compiled in", ""]);
             for dataset in cache::DATASETS {
                 let here = if cache::is_present(dataset.name) { "yes" } else { "no" };
-                table.push([dataset.name.to_string(), here.to_string(), cache::path(dataset.name)?.display().to_string()]);
+                table.push([
+                    dataset.name.to_string(),
+                    here.to_string(),
+                    cache::path(dataset.name)?.display().to_string(),
+                ]);
             }
             print(&table.to_string())?;
         }

@@ -42,7 +42,9 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         What::Datasets => {
             data::SOURCES.iter().map(|s| Entry { name: s.name, summary: s.summary, settings: s.settings }).collect()
         }
-        What::Presets => presets::PRESETS.iter().map(|p| Entry { name: p.name, summary: p.summary, settings: &[] }).collect(),
+        What::Presets => {
+            presets::PRESETS.iter().map(|p| Entry { name: p.name, summary: p.summary, settings: &[] }).collect()
+        }
     };
     match arguments.name {
         None => {

@@ -20,6 +20,7 @@ pub fn print(text: &str) -> Result<()> {
 
 /// Writes one JSON document to stdout.
 pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
-    let text = serde_json::to_string_pretty(value).map_err(|error| Error::new(ErrorKind::Io, format!("json: {error}")))?;
+    let text =
+        serde_json::to_string_pretty(value).map_err(|error| Error::new(ErrorKind::Io, format!("json: {error}")))?;
     print(&(text + "\n"))
 }

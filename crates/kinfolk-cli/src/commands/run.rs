@@ -82,7 +82,8 @@ fn read(name: &str) -> Result<(String, String)> {
         Ok(text) => Ok((name.to_string(), text)),
         Err(error) => {
             let known: Vec<&str> = presets::PRESETS.iter().map(|preset| preset.name).collect();
-            Err(Error::io("reading", name, error).hint(format!("want an experiment file, or a preset: {}", known.join(", "))))
+            Err(Error::io("reading", name, error)
+                .hint(format!("want an experiment file, or a preset: {}", known.join(", "))))
         }
     }
 }

@@ -35,6 +35,12 @@ pub static SETTINGS: &[Setting] = &[
         "what the target is",
     ),
     Setting::new(
+        "standardise",
+        Kind::Flag,
+        Default::Is("true"),
+        "give every column of numbers mean 0 and deviation 1 over all clients",
+    ),
+    Setting::new(
         "test_fraction",
         Kind::Number(0.0, 1.0),
         Default::Is("0.2"),

@@ -110,9 +110,10 @@ impl Federation for BytesFederation {
         if ask.phase != Phase::Evaluate {
             self.asked += 1;
         }
-        let (width, bytes) = self.host.model().map_or((0, 0), |model| {
-            (model.layout().len(), model.layout().len() as u64 * model.precision().width())
-        });
+        let (width, bytes) = self
+            .host
+            .model()
+            .map_or((0, 0), |model| (model.layout().len(), model.layout().len() as u64 * model.precision().width()));
         let mut gatherer = Gatherer::new(ask, width);
         let mut sent = vec![0; ask.orders.len()];
         for client in 0..self.infos.len() as u32 {

@@ -34,15 +34,30 @@ enum Attack {
 pub const SETTINGS: &[Setting] = &[
     Setting::new("silent", Kind::Number(0.0, 1.0), Default::Is("0.0"), "chance that a client does not answer an ask"),
     Setting::new("late", Kind::Number(0.0, 1.0), Default::Is("0.0"), "chance that an answer misses the deadline"),
-    Setting::new("garbage", Kind::Number(0.0, 1.0), Default::Is("0.0"), "chance that an answer is of wrong length or not finite"),
+    Setting::new(
+        "garbage",
+        Kind::Number(0.0, 1.0),
+        Default::Is("0.0"),
+        "chance that an answer is of wrong length or not finite",
+    ),
     Setting::new(
         "attack",
         Kind::OneOf(&["none", "sign-flip", "noise"]),
         Default::Is("\"none\""),
         "what attackers do: turn their update round, or add large noise to it",
     ),
-    Setting::new("attackers", Kind::Number(0.0, 1.0), Default::Is("0.0"), "share of clients that attack, always the same ones"),
-    Setting::new("strength", Kind::Positive, Default::Is("10.0"), "size of the noise, as a multiple of the update's own size"),
+    Setting::new(
+        "attackers",
+        Kind::Number(0.0, 1.0),
+        Default::Is("0.0"),
+        "share of clients that attack, always the same ones",
+    ),
+    Setting::new(
+        "strength",
+        Kind::Positive,
+        Default::Is("10.0"),
+        "size of the noise, as a multiple of the update's own size",
+    ),
 ];
 
 /// What happens to a client in one ask.
@@ -116,7 +131,8 @@ impl Faults {
             let zero = vec![0.0; vector.len()];
             let base = base.unwrap_or(&zero);
             let mut rng = self.draws("attack", stamp, client);
-            let mean_square = vector.iter().zip(base).map(|(v, b)| (v - b) * (v - b)).sum::<f64>() / vector.len() as f64;
+            let mean_square =
+                vector.iter().zip(base).map(|(v, b)| (v - b) * (v - b)).sum::<f64>() / vector.len() as f64;
             for (value, &base) in vector.iter_mut().zip(base) {
                 *value = match self.attack {
                     Attack::SignFlip => base - (*value - base),

@@ -77,7 +77,10 @@ impl<'a> Gatherer<'a> {
         let finite = reply.vector.as_ref().is_none_or(|vector| vector.iter().all(|value| value.is_finite()));
         // A model that has blown up sends what it has; the method sees the loss and says so.
         let diverged = reply.losses.iter().any(|loss| !loss.is_finite());
-        vector && (finite || diverged) && reply.losses.len() == losses && reply.choice.is_none_or(|choice| choice < candidates)
+        vector
+            && (finite || diverged)
+            && reply.losses.len() == losses
+            && reply.choice.is_none_or(|choice| choice < candidates)
     }
 
     pub(super) fn finish(self, stamp: u64) -> Answers {

@@ -134,15 +134,18 @@ impl Host {
     /// What a client says of its data; needs no model.
     pub(super) fn describe(&self, client: u32, moments: bool) -> Reply {
         let client = &self.clients[client as usize];
-        Reply {
-            rows: client.train.len() as u32,
-            description: Some(describe(client, moments)),
-            ..Reply::default()
-        }
+        Reply { rows: client.train.len() as u32, description: Some(describe(client, moments)), ..Reply::default() }
     }
 
     /// Does one order's work for one client. `worker` holds the ask's models.
-    pub(super) fn answer(&self, worker: &mut dyn Worker, stamp: u64, order: usize, work: &Work, client: u32) -> Result<Reply> {
+    pub(super) fn answer(
+        &self,
+        worker: &mut dyn Worker,
+        stamp: u64,
+        order: usize,
+        work: &Work,
+        client: u32,
+    ) -> Result<Reply> {
         let seat = self.seat(client);
         let rows = seat.client.train.len() as u32;
         if let Some(task) = Task::of(work) {
@@ -235,7 +238,10 @@ impl Host {
             found => {
                 let id = &self.clients[client as usize].id;
                 let found = found.as_ref().map_or("none".to_string(), |state| format!("one of ask {}", state.stamp));
-                Err(Error::new(ErrorKind::Federation, format!("client {id}: own model of ask {wanted} wanted, found {found}")))
+                Err(Error::new(
+                    ErrorKind::Federation,
+                    format!("client {id}: own model of ask {wanted} wanted, found {found}"),
+                ))
             }
         }
     }

@@ -291,7 +291,8 @@ impl Federation for LocalFederation {
         let fates: Vec<Fate> = (0..count).map(fate).collect();
         let present: Vec<bool> = fates.iter().map(|fate| *fate == Fate::Answers).collect();
 
-        let needs_model = ask.orders.iter().any(|order| !matches!(order.work, Work::Describe { .. } | Work::Adopt { .. }));
+        let needs_model =
+            ask.orders.iter().any(|order| !matches!(order.work, Work::Describe { .. } | Work::Adopt { .. }));
         let (width, bytes) = match self.host.model() {
             Ok(model) => (model.layout().len(), model.layout().len() as u64 * model.precision().width()),
             Err(error) if needs_model => return Err(error),

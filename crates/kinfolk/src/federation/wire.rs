@@ -124,9 +124,9 @@ pub fn encode<M: Serialize>(message: &M) -> Result<Vec<u8>> {
 
 /// A message from bytes.
 pub fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Result<M> {
-    let (version, body) = bytes
-        .split_first_chunk::<2>()
-        .ok_or_else(|| Error::new(ErrorKind::Federation, format!("a message of {} bytes has no version", bytes.len())))?;
+    let (version, body) = bytes.split_first_chunk::<2>().ok_or_else(|| {
+        Error::new(ErrorKind::Federation, format!("a message of {} bytes has no version", bytes.len()))
+    })?;
     let version = u16::from_le_bytes(*version);
     if version != VERSION {
         return Err(Error::new(ErrorKind::Unsupported, format!("message version {version}, want {VERSION}"))

@@ -20,7 +20,12 @@ pub(super) static KIND: MethodKind = MethodKind {
     paper: "McMahan et al. 2017",
     settings: training_settings!(
         STEP,
-        Setting::new("weight", Kind::OneOf(WEIGHT), Default::Is("\"rows\""), "what a client's model counts in the mean"),
+        Setting::new(
+            "weight",
+            Kind::OneOf(WEIGHT),
+            Default::Is("\"rows\""),
+            "what a client's model counts in the mean"
+        ),
     ),
     needs_truth: false,
     check: check_training,

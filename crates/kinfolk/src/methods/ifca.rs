@@ -43,7 +43,12 @@ pub(super) static KIND: MethodKind = MethodKind {
             Default::Is("\"models\""),
             "what clients send: a model after local steps (option II), or a gradient (option I)",
         ),
-        Setting::new("weight", Kind::OneOf(WEIGHT), Default::Is("\"uniform\""), "what a client's model counts in the mean"),
+        Setting::new(
+            "weight",
+            Kind::OneOf(WEIGHT),
+            Default::Is("\"uniform\""),
+            "what a client's model counts in the mean"
+        ),
         Setting::new(
             "divisor",
             Kind::OneOf(&["clients", "participants"]),
@@ -57,10 +62,20 @@ pub(super) static KIND: MethodKind = MethodKind {
             "random models, models of clients far apart, or the files in start_from",
         ),
         Setting::new("start_from", Kind::Text, Default::Absent, "folder with cluster-0.safetensors and so on"),
-        Setting::new("start_clients", Kind::Integer(1, 1 << 20), Default::Absent, "clients that look for a start (default 16 a cluster)"),
+        Setting::new(
+            "start_clients",
+            Kind::Integer(1, 1 << 20),
+            Default::Absent,
+            "clients that look for a start (default 16 a cluster)"
+        ),
         Setting::new("start_steps", Kind::Integer(1, 1 << 20), Default::Is("50"), "steps each of them trains"),
         Setting::new("restarts", Kind::Integer(1, 1 << 16), Default::Is("1"), "how many starts to run side by side"),
-        Setting::new("tolerance", Kind::Number(0.0, 1.0), Default::Is("0.0"), "stop when no parameter vector moves by more than this, relatively"),
+        Setting::new(
+            "tolerance",
+            Kind::Number(0.0, 1.0),
+            Default::Is("0.0"),
+            "stop when no parameter vector moves by more than this, relatively"
+        ),
         Setting::new("shared", Kind::Texts, Default::Is("[]"), "layers averaged over everybody, such as \"layer0\""),
         Setting::new("resample", Kind::Flag, Default::Is("false"), "fresh rows for every choice and every step"),
     ),
@@ -69,12 +84,16 @@ pub(super) static KIND: MethodKind = MethodKind {
         check_training(place, settings, faults);
         let gradients = settings.text("averaging") == "gradients";
         if gradients && (settings.get("local_steps").is_some() || settings.get("local_epochs").is_some()) {
-            faults.push(Error::settings(format!("{place}: averaging = \"gradients\" takes no local steps"))
-                .hint("leave local_steps out, or use averaging = \"models\""));
+            faults.push(
+                Error::settings(format!("{place}: averaging = \"gradients\" takes no local steps"))
+                    .hint("leave local_steps out, or use averaging = \"models\""),
+            );
         }
         if gradients && (settings.number("momentum") > 0.0 || settings.text("optimiser") == "adam") {
-            faults.push(Error::settings(format!("{place}: averaging = \"gradients\" takes plain steps at the server"))
-                .hint("leave momentum and optimiser out, or use averaging = \"models\""));
+            faults.push(
+                Error::settings(format!("{place}: averaging = \"gradients\" takes plain steps at the server"))
+                    .hint("leave momentum and optimiser out, or use averaging = \"models\""),
+            );
         }
         if gradients && settings.text("weight") == "rows" {
             faults.push(Error::settings(format!("{place}.weight: averaging = \"gradients\" weighs clients alike")));
@@ -146,7 +165,9 @@ fn build(setup: Setup) -> Result<Box<dyn Method>> {
     let clusters = settings.integer("clusters");
     let clients = setup.rows.len();
     if clusters > clients {
-        return Err(Error::settings(format!("clusters: got {clusters}, want at most the number of clients, {clients}")));
+        return Err(Error::settings(format!(
+            "clusters: got {clusters}, want at most the number of clients, {clients}"
+        )));
     }
     let training = Training::of(settings);
     let resample = settings.flag("resample");
@@ -177,7 +198,12 @@ fn build(setup: Setup) -> Result<Box<dyn Method>> {
         },
         "given" => Beginning::Given(
             (0..clusters)
-                .map(|j| crate::modelfile::read(&std::path::Path::new(settings.text("start_from")).join(format!("cluster-{j}.safetensors")), layout))
+                .map(|j| {
+                    crate::modelfile::read(
+                        &std::path::Path::new(settings.text("start_from")).join(format!("cluster-{j}.safetensors")),
+                        layout,
+                    )
+                })
                 .map(|read| read.map(Arc::new))
                 .collect::<Result<_>>()?,
         ),
@@ -204,7 +230,11 @@ fn build(setup: Setup) -> Result<Box<dyn Method>> {
         resample,
         model: setup.model.clone(),
         clients,
-        state: State { round: 0, lanes: lanes.map(|(start, step)| lane(start, step)).collect(), absences: Absences::NONE },
+        state: State {
+            round: 0,
+            lanes: lanes.map(|(start, step)| lane(start, step)).collect(),
+            absences: Absences::NONE,
+        },
         key: setup.key,
         training,
     }))
@@ -234,7 +264,13 @@ impl Ifca {
 
     /// Some clients train a little from one random model and try each other's models; k of them that do badly on
     /// each other's rows, with those that resemble them, become the start.
-    fn farthest(&self, federation: &mut dyn Federation, start: usize, clients: usize, steps: u32) -> Result<Vec<Params>> {
+    fn farthest(
+        &self,
+        federation: &mut dyn Federation,
+        start: usize,
+        clients: usize,
+        steps: u32,
+    ) -> Result<Vec<Params>> {
         let common = self.random(start, 0);
         let mut everybody: Vec<u32> = (0..self.clients as u32).collect();
         let mut rng = self.key.clone().word("start clients").number(start as u64).rng();
@@ -265,7 +301,11 @@ impl Ifca {
         if present.len() < self.clusters {
             return Err(Error::new(
                 ErrorKind::Client,
-                format!("start = \"farthest\": {} of {clients} clients answered, want at least {}", present.len(), self.clusters),
+                format!(
+                    "start = \"farthest\": {} of {clients} clients answered, want at least {}",
+                    present.len(),
+                    self.clusters
+                ),
             )
             .hint("ask more clients with start_clients, or use another start"));
         }
@@ -374,7 +414,9 @@ fn farthest_first(count: usize, families: usize, apart: impl Fn(usize, usize) ->
     let total = |i: usize| (0..count).map(|j| apart(i, j)).sum::<f64>();
     let mut centres = vec![crate::models::first_smallest((0..count).map(total)).position];
     while centres.len() < families {
-        let gap = |i: usize| centres.iter().map(|&c| if c == i { f64::NEG_INFINITY } else { apart(i, c) }).fold(f64::INFINITY, f64::min);
+        let gap = |i: usize| {
+            centres.iter().map(|&c| if c == i { f64::NEG_INFINITY } else { apart(i, c) }).fold(f64::INFINITY, f64::min)
+        };
         centres.push(crate::models::first_smallest((0..count).map(|i| -gap(i))).position);
     }
     let mut members = vec![Vec::new(); families];
@@ -393,8 +435,11 @@ impl Method for Ifca {
         }
         let to = self.training.participants(&self.key, round, self.clients);
         let asked = to.count(self.clients);
-        let going: Vec<usize> = (0..self.state.lanes.len()).filter(|&l| self.state.lanes[l].going == Going::On).collect();
-        let order = |(place, &lane): (usize, &usize)| self.order(to.clone(), place * self.clusters, self.state.lanes[lane].step);
+        let going: Vec<usize> =
+            (0..self.state.lanes.len()).filter(|&l| self.state.lanes[l].going == Going::On).collect();
+        let order = |(place, &lane): (usize, &usize)| {
+            self.order(to.clone(), place * self.clusters, self.state.lanes[lane].step)
+        };
         let answers = federation.ask(&Ask {
             phase: Phase::Train,
             models: going.iter().flat_map(|&lane| self.state.lanes[lane].models.iter().cloned()).collect(),
@@ -464,7 +509,8 @@ impl Method for Ifca {
             }
             extra.insert("best_step".into(), lane.step);
         }
-        let candidates = if lanes > 1 { self.state.lanes.iter().map(|lane| lane.models.clone()).collect() } else { Vec::new() };
+        let candidates =
+            if lanes > 1 { self.state.lanes.iter().map(|lane| lane.models.clone()).collect() } else { Vec::new() };
         Outcome {
             models: lane.models.clone(),
             clustered: true,

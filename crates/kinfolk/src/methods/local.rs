@@ -16,7 +16,12 @@ pub(super) static KIND: MethodKind = MethodKind {
     paper: "baseline",
     settings: training_settings!(
         STEP,
-        Setting::new("start", Kind::OneOf(&["own", "common"]), Default::Is("\"own\""), "begin at a model of its own, or all at one"),
+        Setting::new(
+            "start",
+            Kind::OneOf(&["own", "common"]),
+            Default::Is("\"own\""),
+            "begin at a model of its own, or all at one"
+        ),
     ),
     needs_truth: false,
     check: check_training,
@@ -24,8 +29,9 @@ pub(super) static KIND: MethodKind = MethodKind {
         Ok(Box::new(Local {
             training: Training::of(setup.settings),
             step: setup.settings.number("step"),
-            common: (setup.settings.text("start") == "common")
-                .then(|| Arc::new(setup.model.initialise(&mut setup.key.clone().word("start").number(0).number(0).rng()))),
+            common: (setup.settings.text("start") == "common").then(|| {
+                Arc::new(setup.model.initialise(&mut setup.key.clone().word("start").number(0).number(0).rng()))
+            }),
             state: State { round: 0, stamps: vec![0; setup.rows.len()], absences: Absences::NONE },
             key: setup.key,
         }))

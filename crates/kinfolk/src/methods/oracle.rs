@@ -17,7 +17,12 @@ pub(super) static KIND: MethodKind = MethodKind {
     paper: "baseline",
     settings: training_settings!(
         STEP,
-        Setting::new("weight", Kind::OneOf(WEIGHT), Default::Is("\"rows\""), "what a client's model counts in the mean"),
+        Setting::new(
+            "weight",
+            Kind::OneOf(WEIGHT),
+            Default::Is("\"rows\""),
+            "what a client's model counts in the mean"
+        ),
     ),
     needs_truth: true,
     check: check_training,
@@ -84,7 +89,8 @@ impl Method for Oracle {
         let losses: Vec<f64> = answers.orders.iter().flat_map(|order| order.losses.iter().copied()).collect();
         let loss = mean_loss(&losses, round)?;
         for (cluster, order) in answers.orders.iter().enumerate() {
-            let absent = answers.missing.iter().filter(|missing| self.truth[missing.client as usize] == cluster).count();
+            let absent =
+                answers.missing.iter().filter(|missing| self.truth[missing.client as usize] == cluster).count();
             self.state.models[cluster] = self.training.mean(&self.state.models[cluster], &order.sums[0], absent);
         }
         self.state.absences.count(&answers);

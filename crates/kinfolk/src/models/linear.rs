@@ -1,21 +1,39 @@
 //! Linear regression: one number from a weighted sum, squared error without the ½.
 
-use super::dense::{Dense, DenseModel, Output, Rows};
+use super::dense::{Dense, DenseModel, Initial, Output, Rows};
 use super::{DOUBLE, INTERCEPT, ModelKind, Precision};
 use crate::error::{Error, Result};
 use crate::linalg::{Matrix, least_squares, multiply, solve_positive};
+use crate::settings::{Default, Kind, Setting};
 
 pub(super) static KIND: ModelKind = ModelKind {
     name: "linear",
     summary: "linear regression, squared error",
-    settings: &[INTERCEPT, DOUBLE],
+    settings: &[
+        INTERCEPT,
+        DOUBLE,
+        Setting::new(
+            "initial",
+            Kind::OneOf(&["uniform", "bernoulli", "zero"]),
+            Default::Is("\"uniform\""),
+            "random parameters: uniform within 1/√inputs, 0 or 1 by a coin, or all 0",
+        ),
+    ],
     build: |settings, data| {
         if data.classes > 0 {
-            return Err(Error::settings(format!("model.kind: \"linear\" predicts a number, the data has {} classes", data.classes))
-                .hint("use \"softmax\", \"logistic\" (two classes) or \"mlp\""));
+            return Err(Error::settings(format!(
+                "model.kind: \"linear\" predicts a number, the data has {} classes",
+                data.classes
+            ))
+            .hint("use \"softmax\", \"logistic\" (two classes) or \"mlp\""));
         }
         let widths = vec![data.columns, 1];
         let dense = Dense::new(widths, settings.flag("intercept"), Output::Squared, Precision::of(settings));
+        let dense = dense.starting(match settings.text("initial") {
+            "bernoulli" => Initial::Coins,
+            "zero" => Initial::Zero,
+            _ => Initial::Uniform,
+        });
         Ok(Box::new(DenseModel { dense, wanted: data, minimiser: Some(minimise) }))
     },
 };

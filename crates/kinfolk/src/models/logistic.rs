@@ -11,8 +11,11 @@ pub(super) static KIND: ModelKind = ModelKind {
     settings: &[INTERCEPT, DOUBLE],
     build: |settings, data| {
         if data.classes != 2 {
-            return Err(Error::settings(format!("model.kind: \"logistic\" wants 2 classes, the data has {}", data.classes))
-                .hint("use \"softmax\" for more classes, \"linear\" for numbers"));
+            return Err(Error::settings(format!(
+                "model.kind: \"logistic\" wants 2 classes, the data has {}",
+                data.classes
+            ))
+            .hint("use \"softmax\" for more classes, \"linear\" for numbers"));
         }
         let widths = vec![data.columns, 1];
         let dense = Dense::new(widths, settings.flag("intercept"), Output::Logistic, Precision::of(settings));
@@ -43,14 +46,24 @@ fn minimise(rows: &Rows, ridge: f64) -> Result<Vec<f64>> {
         let mut gradient: Vec<f64> = params.iter().map(|p| ridge * p).collect();
         crate::linalg::multiply_add(&mut gradient, share, x.turn(), Matrix::new(&residual, count, 1));
         if gradient.iter().map(|g| g * g).sum::<f64>().sqrt() < 1e-12 {
-            return Ok(params);
+            break;
         }
-        let weighted: Vec<f64> =
-            rows.x.chunks_exact(size).zip(&chance).flat_map(|(row, p)| row.iter().map(move |v| v * p * (1.0 - p))).collect();
+        let weighted: Vec<f64> = rows
+            .x
+            .chunks_exact(size)
+            .zip(&chance)
+            .flat_map(|(row, p)| row.iter().map(move |v| v * p * (1.0 - p)))
+            .collect();
         let mut curvature = vec![0.0; size * size];
         multiply(&mut curvature, share, Matrix::new(&weighted, count, size).turn(), x);
         (0..size).for_each(|i| curvature[i * size + i] += ridge);
-        let Some(direction) = solve_positive(&curvature, &gradient, size, 1) else { break };
+        let direction = solve_positive(&curvature, &gradient, size, 1).or_else(|| {
+            // Columns that depend on each other leave a direction free; a little damping picks a short step.
+            let largest = (0..size).map(|i| curvature[i * size + i]).fold(0.0, f64::max);
+            (0..size).for_each(|i| curvature[i * size + i] += 1e-10 * largest);
+            solve_positive(&curvature, &gradient, size, 1)
+        });
+        let Some(direction) = direction else { break };
         let mut length = 1.0;
         let moved = loop {
             let next: Vec<f64> = params.iter().zip(&direction).map(|(p, d)| p - length * d).collect();
@@ -61,12 +74,20 @@ fn minimise(rows: &Rows, ridge: f64) -> Result<Vec<f64>> {
             }
             length *= 0.5;
             if length < 1e-10 {
-                // No smaller value within rounding: this is the minimum.
-                objective(&params, &mut odds);
-                return Ok(params);
+                break 0.0;
             }
         };
+        if moved == 0.0 {
+            // No smaller value within rounding: this is the minimum.
+            objective(&params, &mut odds);
+            break;
+        }
         value -= moved;
+    }
+    // A model that puts every row on its right side gets better without end when nothing holds it back.
+    let separated = odds.iter().zip(&rows.y).all(|(&odds, &y)| (odds > 0.0) == (y > 0.5));
+    if ridge > 0.0 || !separated {
+        return Ok(params);
     }
     Err(Error::new(ErrorKind::Diverged, "logistic regression has no finite minimiser here (the classes separate)")
         .hint("use a small ridge, such as 1e-4"))
