@@ -171,7 +171,9 @@ fn any_number_of_threads_gives_the_same_bits() {
     let problem = Problem::new("digits", data, "mlp", "hidden = [8]", 0.3, 1e-5);
     for kind in METHODS {
         let outcomes: Vec<Outcome> = [1, 2, 5]
-            .map(|workers| play(&mut *problem.method(kind, "participation = 0.6"), &mut problem.fused(workers), 8).unwrap())
+            .map(|workers| {
+                play(&mut *problem.method(kind, "participation = 0.6"), &mut problem.fused(workers), 8).unwrap()
+            })
             .to_vec();
         assert!(outcomes.iter().all(|outcome| outcome.models == outcomes[0].models), "{}", kind.name);
     }
@@ -221,14 +223,21 @@ fn planted_clusters_are_found_and_beat_one_model() {
             let mut federation = problem.fused(2);
             let outcome = play(&mut *problem.method(kind, ""), &mut federation, 25).unwrap();
             let evaluation = scores(&outcome, &mut federation, &problem);
-            (evaluation.clients.iter().map(|served| served.cluster).collect::<Vec<_>>(), evaluation.metric.unwrap().mean)
+            (
+                evaluation.clients.iter().map(|served| served.cluster).collect::<Vec<_>>(),
+                evaluation.metric.unwrap().mean,
+            )
         };
         let (found, with_clusters) = run("ifca");
         let truth: Vec<usize> = problem.population.clients.iter().map(|client| client.truth.unwrap()).collect();
         let found: Vec<usize> = found.into_iter().map(Option::unwrap).collect();
         assert_eq!(misclustering(&found, &truth), 0.0);
         let (_, with_one) = run("fedavg");
-        let better = if problem.model.metrics()[0] == models::Metric::Accuracy { with_clusters > with_one } else { with_clusters < with_one };
+        let better = if problem.model.metrics()[0] == models::Metric::Accuracy {
+            with_clusters > with_one
+        } else {
+            with_clusters < with_one
+        };
         assert!(better, "{with_clusters} against {with_one}");
     }
 }
@@ -243,11 +252,10 @@ fn shuffled(clients: &[Client]) -> Vec<Client> {
 #[test]
 fn the_order_of_the_clients_changes_nothing_but_rounding() {
     let mut problem = Problem::linear();
-    // A start from clients depends on who is drawn by place, so this one begins at random.
     let kind = METHODS.iter().find(|kind| kind.name == "ifca").unwrap();
     let run = |problem: &Problem| {
         let rows: Vec<usize> = problem.population.clients.iter().map(|client| client.train.len()).collect();
-        let text = "clusters = 2\nrounds = 10\nbatch = 5\nlocal_steps = 4\nstep = 0.05";
+        let text = "clusters = 2\nrounds = 10\nbatch = 5\nlocal_steps = 4\nstep = 0.05\nparticipation = 0.5\nstart = \"farthest\"\nstart_clients = 8";
         let mut method = (kind.build)(Setup {
             settings: &settings(kind.settings, text),
             model: problem.model.clone(),
