@@ -122,9 +122,7 @@ pub fn run(experiment: &Experiment, options: &Options, watch: &mut dyn Watch) ->
         // Every method is made once before any runs, so that no fault shows up hours later.
         let mut faults = Vec::new();
         for entry in &experiment.methods {
-            if let Err(error) = stage.method(entry, seed) {
-                faults.push(error.at(format!("method.{}", entry.label)));
-            }
+            faults.extend(stage.method(entry, seed).err());
         }
         crate::settings::finish(faults)?;
         if seed == experiment.seeds().start {
@@ -197,6 +195,7 @@ impl Stage {
 
     fn method(&self, entry: &MethodEntry, seed: u64) -> Result<Box<dyn Method>> {
         (entry.kind.build)(Setup {
+            place: format!("method.{}", entry.label),
             settings: &entry.settings,
             model: self.model.clone(),
             rows: &self.rows,
@@ -211,13 +210,17 @@ impl Stage {
         Ok(federation)
     }
 
-    /// The `data` entry of summary.json.
+    /// The `data` entry of summary.json. `samples` is per client, a mean where clients differ.
     fn about(&self, experiment: &Experiment) -> serde_json::Value {
         let mut about = serde_json::Map::new();
         let total: usize = self.rows.iter().sum();
         about.insert("source".into(), experiment.source.name.into());
         about.insert("clients".into(), self.rows.len().into());
-        about.insert("samples".into(), total.into());
+        match self.rows.first() {
+            Some(&rows) if self.rows.iter().all(|&other| other == rows) => about.insert("samples".into(), rows.into()),
+            _ => about.insert("samples".into(), (total as f64 / self.rows.len() as f64).into()),
+        };
+        about.insert("rows".into(), total.into());
         about.insert("columns".into(), self.schema.shape().columns.into());
         if self.schema.shape().classes > 0 {
             about.insert("classes".into(), self.schema.shape().classes.into());

@@ -56,6 +56,8 @@ pub fn kind(name: &str) -> Result<&'static MethodKind> {
 
 /// What a method is made from.
 pub struct Setup<'a> {
+    /// Where its settings stand, for messages: `method.LABEL`.
+    pub place: String,
     /// Its checked settings.
     pub settings: &'a Settings,
     /// The model it trains.
