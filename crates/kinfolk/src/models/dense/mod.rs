@@ -1,0 +1,376 @@
+//! Stacks of dense layers with a loss on top: forward, backward, training, and the fast paths.
+//!
+//! Parameters lie layer by layer: weight (outputs × inputs, as PyTorch has it), then bias.
+//! Losses are means over rows; a row's loss is never negative, which lets a choice stop early.
+//!
+//! Fast paths, each with the plain path as its test oracle:
+//! - **Gram form.** With full-batch descent every change of the first weight is Qᵀ·X for some Q (rows × outputs).
+//!   So train in the space of Q: the first layer's outputs are a·X·W₀ᵀ + (X·Xᵀ)·Q, where a carries weight decay.
+//!   W = a·W₀ + Qᵀ·X is formed once at the end, and summed over clients without ever forming it for one.
+//! - **Early exit.** A candidate whose partial loss exceeds the best total is out, exactly.
+//! - **Stacking.** Without hidden layers all models of all jobs are rows of one product.
+
+mod layers;
+mod reduce;
+#[cfg(test)]
+mod tests;
+mod train;
+
+use super::{Choice, Job, Layout, Metric, Model, Precision, Reduced, Seat, TensorPlace, Worker};
+use crate::data::{Client, DataShape, Features, Shard, Targets};
+use crate::error::{Error, ErrorKind, Result};
+use crate::federation::{Plan, Portion, Sample, Score, Then, Weight};
+use crate::linalg::{Matrix, Real, multiply};
+use crate::rng::Rng;
+use layers::{Goal, convert, convert_into};
+use rand::RngExt;
+use reduce::Hints;
+use train::{Batches, PickedRows, Scratch};
+
+/// What the outputs mean and how they are judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Output {
+    /// One number; squared error without the ½.
+    Squared,
+    /// One number, the log odds of class 1.
+    Logistic,
+    /// A score for each class.
+    Softmax,
+}
+
+/// A stack of dense layers with rectifiers in between.
+#[derive(Debug, Clone)]
+pub(super) struct Dense {
+    /// Inputs, hidden widths, outputs.
+    widths: Vec<usize>,
+    bias: bool,
+    output: Output,
+    precision: Precision,
+    initial: Initial,
+    layout: Layout,
+}
+
+/// Where parameters begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Initial {
+    /// Uniform on ±1/√inputs, weights and biases alike.
+    Uniform,
+    /// 0 or 1 with equal chance.
+    Coins,
+    /// 0.
+    Zero,
+}
+
+impl Dense {
+    pub(super) fn new(widths: Vec<usize>, bias: bool, output: Output, precision: Precision) -> Self {
+        let mut tensors: Vec<TensorPlace> = Vec::new();
+        let mut offset = 0;
+        for (layer, pair) in widths.windows(2).enumerate() {
+            let mut place = |part: &str, shape: Vec<usize>| {
+                let tensor = TensorPlace { name: format!("layer{layer}.{part}"), shape, offset };
+                offset = tensor.range().end;
+                tensors.push(tensor);
+            };
+            place("weight", vec![pair[1], pair[0]]);
+            if bias {
+                place("bias", vec![pair[1]]);
+            }
+        }
+        Self { widths, bias, output, precision, initial: Initial::Uniform, layout: Layout { tensors } }
+    }
+
+    pub(super) fn starting(self, initial: Initial) -> Self {
+        Self { initial, ..self }
+    }
+
+    fn initialise(&self, rng: &mut Rng) -> Vec<f64> {
+        let mut params = vec![0.0; self.layout.len()];
+        match self.initial {
+            Initial::Zero => return params,
+            Initial::Coins => {
+                params.iter_mut().for_each(|value| *value = f64::from(u8::from(rng.random::<bool>())));
+                return params;
+            }
+            Initial::Uniform => {}
+        }
+        for layer in 0..self.layers() {
+            let bound = 1.0 / (self.widths[layer] as f64).sqrt();
+            let bias = self.bias_range(layer);
+            for value in &mut params[self.weight_range(layer).start..bias.end] {
+                *value = rng.random_range(-bound..bound);
+            }
+        }
+        params
+    }
+
+    fn check(&self, client: &Client, wanted: DataShape) -> Result<()> {
+        for (part, rows) in [("training", &client.train), ("test", &client.test)] {
+            let fault = |message: String| Err(Error::data(format!("client {}: {part} rows {message}", client.id)));
+            if rows.is_empty() {
+                continue;
+            }
+            if matches!(**rows.features(), Features::Columns(_)) {
+                return fault("are not encoded yet".into());
+            }
+            if rows.columns() != wanted.columns {
+                return fault(format!("have {} columns, want {}", rows.columns(), wanted.columns));
+            }
+            match (self.output, &**rows.targets()) {
+                (Output::Squared, Targets::Values(_)) => {}
+                (Output::Squared, _) => return fault("have no numbers to predict".into()),
+                (_, Targets::Classes(_)) => {
+                    let classes = rows.classes().unwrap_or_default();
+                    if let Some(class) = classes.iter().find(|&&class| class as usize >= wanted.classes) {
+                        return fault(format!("have class {class}, want 0 to {}", wanted.classes - 1));
+                    }
+                }
+                _ => return fault("have no classes to predict".into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// How many parameters the first weight has; everything above it begins there.
+    fn first_weights(&self) -> usize {
+        self.weight_range(0).end
+    }
+
+    fn layers(&self) -> usize {
+        self.widths.len() - 1
+    }
+
+    fn weight_range(&self, layer: usize) -> std::ops::Range<usize> {
+        self.layout.tensors[layer * (1 + usize::from(self.bias))].range()
+    }
+
+    fn bias_range(&self, layer: usize) -> std::ops::Range<usize> {
+        let weight_end = self.weight_range(layer).end;
+        weight_end..weight_end + if self.bias { self.widths[layer + 1] } else { 0 }
+    }
+
+    fn worker<'a, T: Real>(&'a self, models: &[&[f64]]) -> DenseWorker<'a, T> {
+        let round = |model: &&[f64]| model.iter().map(|&value| T::of(value)).collect();
+        DenseWorker {
+            shape: self,
+            given: models.len(),
+            models: models.iter().map(round).collect(),
+            hidden: vec![Vec::new(); self.layers()],
+            slopes: vec![Vec::new(); self.layers()],
+            input: Vec::new(),
+            first: Vec::new(),
+            candidate: Vec::new(),
+            stack: Vec::new(),
+            scratch: Scratch::default(),
+            picked: PickedRows::default(),
+            change: Vec::new(),
+            fast: true,
+        }
+    }
+}
+
+/// How a model finds its exact minimiser: rows as f64, one after the other, and the ridge.
+pub(super) type Minimiser = fn(&Rows, f64) -> Result<Vec<f64>>;
+
+/// Rows for an exact minimiser, with a column of ones behind them where there is an intercept.
+pub(super) struct Rows {
+    pub(super) x: Vec<f64>,
+    pub(super) y: Vec<f64>,
+    pub(super) columns: usize,
+}
+
+/// A stack of dense layers as a model.
+pub(super) struct DenseModel {
+    pub(super) dense: Dense,
+    pub(super) wanted: DataShape,
+    pub(super) minimiser: Option<Minimiser>,
+}
+
+impl Model for DenseModel {
+    fn layout(&self) -> &Layout {
+        &self.dense.layout
+    }
+
+    fn precision(&self) -> Precision {
+        self.dense.precision
+    }
+
+    fn metrics(&self) -> &'static [Metric] {
+        match self.dense.output {
+            Output::Squared => &[Metric::SquaredError],
+            Output::Logistic | Output::Softmax => &[Metric::Accuracy, Metric::LogLoss],
+        }
+    }
+
+    fn curvature(&self, mean_square: f64) -> Option<f64> {
+        let length = mean_square + f64::from(u8::from(self.dense.bias));
+        let factor = match self.dense.output {
+            Output::Squared => 2.0,
+            Output::Logistic => 0.25,
+            Output::Softmax => 0.5,
+        };
+        (self.dense.layers() == 1).then_some(factor * length)
+    }
+
+    fn initialise(&self, rng: &mut Rng) -> Vec<f64> {
+        self.dense.initialise(rng)
+    }
+
+    fn check(&self, client: &Client) -> Result<()> {
+        self.dense.check(client, self.wanted)
+    }
+
+    fn worker<'a>(&'a self, models: &[&[f64]]) -> Box<dyn Worker + 'a> {
+        match self.dense.precision {
+            Precision::F32 => Box::new(self.dense.worker::<f32>(models)),
+            Precision::F64 => Box::new(self.dense.worker::<f64>(models)),
+        }
+    }
+
+    fn minimise(&self, shard: &Shard, ridge: f64) -> Result<Vec<f64>> {
+        let Some(minimiser) = self.minimiser else {
+            return Err(
+                Error::new(ErrorKind::Unsupported, "this model has no exact minimiser").hint("train it instead")
+            );
+        };
+        let mut features = vec![0.0; shard.len() * shard.columns()];
+        convert_into(shard, &mut features);
+        let columns = shard.columns() + usize::from(self.dense.bias);
+        let mut x = Vec::with_capacity(shard.len() * columns);
+        for row in features.chunks_exact(shard.columns()) {
+            x.extend_from_slice(row);
+            x.extend(self.dense.bias.then_some(1.0));
+        }
+        let y = match Goal::of(shard) {
+            Goal::Classes(classes) => classes.iter().map(|&class| f64::from(class)).collect(),
+            Goal::Values(values) => values.to_vec(),
+        };
+        minimiser(&Rows { x, y, columns }, ridge)
+    }
+}
+
+/// Computes with a stack of dense layers on one thread. All buffers are reused between clients.
+pub(super) struct DenseWorker<'a, T> {
+    shape: &'a Dense,
+    /// Models of the ask; one more place behind them is for `load`.
+    given: usize,
+    models: Vec<Vec<T>>,
+    /// Outputs of every layer, after the rectifier.
+    hidden: Vec<Vec<T>>,
+    /// Slopes of the mean loss with respect to every layer's outputs.
+    slopes: Vec<Vec<T>>,
+    /// Rows converted to T.
+    input: Vec<T>,
+    /// X·W₀ᵀ of the chosen model.
+    first: Vec<T>,
+    /// The same of a candidate.
+    candidate: Vec<T>,
+    /// The first weights of all models of the ask, one under the other.
+    stack: Vec<T>,
+    /// Gradients and moments of a training.
+    scratch: Scratch<T>,
+    /// Rows of a batch.
+    picked: PickedRows<T>,
+    /// Q of the Gram form.
+    change: Vec<T>,
+    /// Whether fast paths are taken; tests compare with them off.
+    fast: bool,
+}
+
+impl<T: Real> Worker for DenseWorker<'_, T> {
+    fn load(&mut self, params: &[f64]) -> usize {
+        self.models.truncate(self.given);
+        self.models.push(params.iter().map(|&value| T::of(value)).collect());
+        self.given
+    }
+
+    fn width(&self) -> usize {
+        self.shape.layout.len()
+    }
+
+    fn loss(&mut self, model: usize, rows: &Shard) -> f64 {
+        self.score(model, rows).loss / rows.len() as f64
+    }
+
+    fn score(&mut self, model: usize, rows: &Shard) -> Score {
+        const ROWS_AT_ONCE: usize = 256;
+        let shape = self.shape;
+        let (columns, width) = (shape.widths[0], shape.widths[1]);
+        let params = std::mem::take(&mut self.models[model]);
+        let mut buffer = std::mem::take(&mut self.input);
+        let mut first = std::mem::take(&mut self.candidate);
+        let mut score = Score { rows: rows.len() as u32, ..Score::default() };
+        let x = convert(rows, &mut buffer);
+        for begin in (0..rows.len()).step_by(ROWS_AT_ONCE) {
+            let end = (begin + ROWS_AT_ONCE).min(rows.len());
+            let goal = Goal::of(rows).part(begin..end);
+            first.resize((end - begin) * width, T::ZERO);
+            Self::first_layer(shape, &params, &x[begin * columns..end * columns], end - begin, &mut first);
+            self.forward_rest(&params[shape.first_weights()..], &first, end - begin);
+            score.loss += self.output_loss(goal, end - begin);
+            score.hits += self.hits(goal);
+        }
+        self.candidate = first;
+        self.input = buffer;
+        self.models[model] = params;
+        score
+    }
+
+    fn gradient(&mut self, model: usize, seat: &Seat, sample: &Sample, out: &mut [f64]) -> f64 {
+        let rows = seat.rows(sample.on);
+        let mut buffer = std::mem::take(&mut self.input);
+        let mut picked = std::mem::take(&mut self.picked);
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let params = std::mem::take(&mut self.models[model]);
+        let mut batches = Batches::new(rows.len(), sample, &seat.client.id);
+        let input = convert(&rows, &mut buffer);
+        let (x, goal, count) = picked.gather(batches.next(), input, Goal::of(&rows), self.shape.widths[0]);
+        scratch.begin(params.len());
+        let loss = self.slopes_of(&params, x, goal, count, &mut scratch.gradient);
+        let skip = self.shape.first_weights();
+        let slope = Matrix::new(&self.slopes[0], count, self.shape.widths[1]).turn();
+        multiply(&mut scratch.gradient[..skip], T::ONE, slope, Matrix::new(x, count, self.shape.widths[0]));
+        out.iter_mut().zip(&scratch.gradient).for_each(|(o, g)| *o = g.wide());
+        self.models[model] = params;
+        self.scratch = scratch;
+        self.picked = picked;
+        self.input = buffer;
+        loss
+    }
+
+    fn train(&mut self, model: usize, seat: &Seat, plan: &Plan, out: &mut [f64]) -> f64 {
+        let rows = seat.rows(plan.sample.on);
+        let mut params = self.models[model].clone();
+        let loss = match self.gram_pays(rows.len(), plan) {
+            true => self.train_one_by_gram(&mut params, &rows, seat, plan),
+            false => self.train_plainly(&mut params, &rows, &seat.client.id, plan),
+        };
+        out.iter_mut().zip(&params).for_each(|(o, p)| *o = p.wide());
+        loss
+    }
+
+    fn choose(&mut self, among: &[usize], hint: usize, seat: &Seat, on: Portion) -> Choice {
+        let rows = seat.rows(on);
+        let mut buffer = std::mem::take(&mut self.input);
+        let choice = self.compete(among, hint, convert(&rows, &mut buffer), Goal::of(&rows), rows.len());
+        self.input = buffer;
+        choice
+    }
+
+    fn reduce(&mut self, jobs: &[Job], seats: &[Seat], hints: &mut [u32], weight: Weight) -> Vec<Reduced> {
+        if self.stacks(jobs) {
+            return self.reduce_stacked(jobs, seats, weight);
+        }
+        let gram = |job: &Job| matches!(job.then, Then::Train(_)) && job.slots == job.among.len();
+        if !(self.fast && jobs.iter().all(gram)) {
+            return super::reduce_plainly(self, jobs, seats, hints, weight);
+        }
+        let reduce = |(j, job): (usize, &Job)| match job.then {
+            Then::Train(plan) => {
+                let hints = Hints { table: &mut *hints, jobs: jobs.len(), job: j };
+                self.reduce_by_gram(job, plan, seats, hints, weight)
+            }
+            _ => unreachable!("only training jobs come here"),
+        };
+        jobs.iter().enumerate().map(reduce).collect()
+    }
+}

@@ -1,0 +1,238 @@
+//! Sums over a block of clients without forming single answers.
+
+use super::layers::{Goal, convert, convert_into, row_loss};
+use super::{Choice, DenseWorker, Job, Reduced, Seat, Worker};
+use crate::federation::{Plan, Portion, Sample, Then, Weight};
+use crate::linalg::{Matrix, Real, add_scaled, multiply, multiply_add};
+use crate::models::first_smallest;
+
+impl<T: Real> DenseWorker<'_, T> {
+    /// Sums of trained models without forming any single one: Σ(a·W₀ + Qᵀ·X) over concatenated rows.
+    pub(super) fn reduce_by_gram(
+        &mut self,
+        job: &Job,
+        plan: &Plan,
+        seats: &[Seat],
+        hints: Hints,
+        weight: Weight,
+    ) -> Reduced {
+        const ROWS_AT_ONCE: usize = 256;
+        let shape = self.shape;
+        let (columns, width, skip) = (shape.widths[0], shape.widths[1], shape.first_weights());
+        let mut reduced = Reduced::new(job.slots);
+        let mut sums: Vec<Option<(Vec<T>, f64)>> = vec![None; job.slots];
+        let (mut input, mut changes) = (Vec::new(), Vec::new());
+        let mut waiting: Vec<(usize, usize)> = Vec::new();
+        let mut upper: Vec<T> = Vec::new();
+        let mut vector = Vec::new();
+
+        let flush = |waiting: &mut Vec<(usize, usize)>,
+                     input: &mut Vec<T>,
+                     changes: &mut Vec<T>,
+                     sums: &mut [Option<(Vec<T>, f64)>]| {
+            let mut begin = 0;
+            for run in waiting.chunk_by(|a, b| a.0 == b.0) {
+                let end = begin + run.iter().map(|(_, rows)| rows).sum::<usize>();
+                if let Some((sum, _)) = &mut sums[run[0].0] {
+                    let q = Matrix::new(&changes[begin * width..end * width], end - begin, width);
+                    let x = Matrix::new(&input[begin * columns..end * columns], end - begin, columns);
+                    multiply_add(&mut sum[..skip], T::ONE, q.turn(), x);
+                }
+                begin = end;
+            }
+            waiting.clear();
+            input.clear();
+            changes.clear();
+        };
+
+        for (s, seat) in seats.iter().enumerate() {
+            let rows = &seat.client.train;
+            let hint = &mut hints.table[s * hints.jobs + hints.job];
+            let client_weight = weight.of(rows.len());
+            if !self.gram_pays(rows.len(), plan) {
+                let choice = self.settle(job, *hint as usize, seat);
+                *hint = choice.position as u32;
+                vector.resize(shape.layout.len(), 0.0);
+                let first_loss = self.train(job.among[choice.position], seat, plan, &mut vector);
+                reduced.reply(choice.position, if job.among.len() == 1 { first_loss } else { choice.loss });
+                reduced.add(job.slot(choice.position), client_weight, &vector);
+                continue;
+            }
+            let before = input.len() / columns;
+            if before > 0 && before + rows.len() > ROWS_AT_ONCE {
+                flush(&mut waiting, &mut input, &mut changes, &mut sums);
+            }
+            let begin = input.len() / columns;
+            input.resize((begin + rows.len()) * columns, T::ZERO);
+            convert_into(rows, &mut input[begin * columns..]);
+            let x = &input[begin * columns..];
+            let goal = Goal::of(rows);
+            let choice = self.first_products(job, *hint as usize, seat, x, goal);
+            *hint = choice.position as u32;
+            let model = job.among[choice.position];
+            upper.clear();
+            upper.extend_from_slice(&self.models[model][skip..]);
+            changes.resize((begin + rows.len()) * width, T::ZERO);
+            let change = &mut changes[begin * width..];
+            let (first_loss, keep) =
+                self.with_gram(seat, x, |worker, gram| worker.train_by_gram(&mut upper, gram, goal, plan, change));
+            if client_weight != 1.0 {
+                change.iter_mut().for_each(|q| *q *= T::of(client_weight));
+            }
+            let slot = job.slot(choice.position);
+            let (sum, kept) = sums[slot].get_or_insert_with(|| (vec![T::ZERO; shape.layout.len()], 0.0));
+            add_scaled(&mut sum[skip..], T::of(client_weight), &upper);
+            *kept += client_weight * keep.wide();
+            reduced.sums[slot].weight += client_weight;
+            reduced.sums[slot].count += 1;
+            reduced.reply(choice.position, if job.among.len() == 1 { first_loss } else { choice.loss });
+            waiting.push((slot, rows.len()));
+        }
+        flush(&mut waiting, &mut input, &mut changes, &mut sums);
+        for (slot, sum) in sums.into_iter().enumerate() {
+            let Some((sum, kept)) = sum else { continue };
+            let model = &self.models[job.among[slot]];
+            let total = &mut reduced.sums[slot].total;
+            total.resize(sum.len(), 0.0);
+            for (i, (total, value)) in total.iter_mut().zip(sum).enumerate() {
+                *total += value.wide() + if i < skip { kept * model[i].wide() } else { 0.0 };
+            }
+        }
+        reduced
+    }
+
+    /// The choice, leaving X·W₀ᵀ of the chosen model in `self.first`.
+    fn first_products(&mut self, job: &Job, hint: usize, seat: &Seat, x: &[T], goal: Goal) -> Choice {
+        let rows = seat.client.train.len();
+        if job.among.len() > 1 && job.on == Portion::All {
+            return self.compete(job.among, hint, x, goal, rows);
+        }
+        let choice = self.settle(job, hint, seat);
+        let mut first = std::mem::take(&mut self.first);
+        first.resize(rows * self.shape.widths[1], T::ZERO);
+        Self::first_layer(self.shape, &self.models[job.among[choice.position]], x, rows, &mut first);
+        self.first = first;
+        choice
+    }
+
+    /// Choices and gradients of many jobs at once, for stacks without hidden layers: all models are rows of one
+    /// product with the client's rows, all slopes rows of another.
+    pub(super) fn reduce_stacked(&mut self, jobs: &[Job], seats: &[Seat], weight: Weight) -> Vec<Reduced> {
+        let shape = self.shape;
+        let (columns, outputs, skip) = (shape.widths[0], shape.widths[1], shape.first_weights());
+        if self.stack.is_empty() {
+            self.stack = self.models[..self.given].iter().flat_map(|model| &model[..skip]).copied().collect();
+        }
+        let stacked = self.given * outputs;
+        let mut reduced: Vec<Reduced> = jobs.iter().map(|job| Reduced::new(job.slots)).collect();
+        let mut sums: Vec<Vec<Option<Vec<T>>>> = jobs.iter().map(|job| vec![None; job.slots]).collect();
+        let mut products: Vec<T> = Vec::new();
+        let mut slopes: Vec<T> = Vec::new();
+        let mut gradients = vec![T::ZERO; jobs.len() * outputs * columns];
+        let mut buffer = std::mem::take(&mut self.input);
+        let mut wanted: Vec<T> = Vec::new();
+        let mut row_out = vec![T::ZERO; outputs];
+        let mut row_slope = vec![T::ZERO; outputs];
+        for seat in seats {
+            let shard = &seat.client.train;
+            let rows = shard.len();
+            let goal = Goal::of(shard);
+            let x = convert(shard, &mut buffer);
+            products.resize(stacked * rows, T::ZERO);
+            let turned = Matrix::new(x, rows, columns).turn();
+            multiply(&mut products, T::ONE, Matrix::new(&self.stack, stacked, columns), turned);
+            for (line, products) in products.chunks_exact_mut(rows).enumerate() {
+                if shape.bias {
+                    let bias = self.models[line / outputs][skip + line % outputs];
+                    products.iter_mut().for_each(|product| *product += bias);
+                }
+            }
+            if let Goal::Values(values) = goal {
+                wanted.clear();
+                wanted.extend(values.iter().map(|&value| T::of(value)));
+            }
+            let scale = T::ONE / T::of(rows as f64);
+            slopes.resize(jobs.len() * outputs * rows, T::ZERO);
+            let client_weight = weight.of(rows);
+            for (j, job) in jobs.iter().enumerate() {
+                let lines = |model: usize| &products[model * outputs * rows..(model + 1) * outputs * rows];
+                let loss = |model: usize, row_out: &mut [T]| match goal {
+                    Goal::Values(_) => squared_distance(lines(model), &wanted),
+                    Goal::Classes(_) => (0..rows)
+                        .map(|row| {
+                            row_out.iter_mut().enumerate().for_each(|(c, o)| *o = lines(model)[c * rows + row]);
+                            row_loss(shape.output, row_out, goal, row, None).wide()
+                        })
+                        .sum(),
+                };
+                let choice = first_smallest(job.among.iter().map(|&model| loss(model, &mut row_out)));
+                let chosen = lines(job.among[choice.position]);
+                let slope = &mut slopes[j * outputs * rows..(j + 1) * outputs * rows];
+                match goal {
+                    Goal::Values(_) => {
+                        let double = scale + scale;
+                        for ((s, &product), &value) in slope.iter_mut().zip(chosen).zip(&wanted) {
+                            *s = (product - value) * double;
+                        }
+                    }
+                    Goal::Classes(_) => {
+                        for row in 0..rows {
+                            row_out.iter_mut().enumerate().for_each(|(c, o)| *o = chosen[c * rows + row]);
+                            row_loss(shape.output, &row_out, goal, row, Some((&mut row_slope, scale)));
+                            row_slope.iter().enumerate().for_each(|(c, &s)| slope[c * rows + row] = s);
+                        }
+                    }
+                }
+                reduced[j].reply(choice.position, choice.loss / rows as f64);
+            }
+            let lines = jobs.len() * outputs;
+            multiply(&mut gradients, T::ONE, Matrix::new(&slopes, lines, rows), Matrix::new(x, rows, columns));
+            for (j, job) in jobs.iter().enumerate() {
+                let slot = job.slot(reduced[j].choices[reduced[j].choices.len() - 1] as usize);
+                let sum = sums[j][slot].get_or_insert_with(|| vec![T::ZERO; shape.layout.len()]);
+                let share = T::of(client_weight);
+                add_scaled(&mut sum[..skip], share, &gradients[j * skip..(j + 1) * skip]);
+                for (c, bias) in sum[skip..].iter_mut().enumerate() {
+                    let slope = &slopes[(j * outputs + c) * rows..(j * outputs + c + 1) * rows];
+                    *bias += share * slope.iter().fold(T::ZERO, |total, &s| total + s);
+                }
+                reduced[j].sums[slot].weight += client_weight;
+                reduced[j].sums[slot].count += 1;
+            }
+        }
+        self.input = buffer;
+        for (reduced, sums) in reduced.iter_mut().zip(sums) {
+            for (slot, sum) in sums.into_iter().enumerate() {
+                reduced.sums[slot].total = sum.into_iter().flatten().map(T::wide).collect();
+            }
+        }
+        reduced
+    }
+
+    pub(super) fn stacks(&self, jobs: &[Job]) -> bool {
+        let full = |then: &Then| matches!(then, Then::Gradient(Sample { on: Portion::All, batch: None, .. }));
+        self.fast && self.shape.layers() == 1 && jobs.iter().all(|job| full(job.then) && job.on == Portion::All)
+    }
+}
+
+/// Last time's choices of all seats and jobs, and which job is meant.
+pub(super) struct Hints<'h> {
+    pub(super) table: &'h mut [u32],
+    pub(super) jobs: usize,
+    pub(super) job: usize,
+}
+
+/// Σ (a − b)² in lanes of fixed order.
+fn squared_distance<T: Real>(a: &[T], b: &[T]) -> f64 {
+    let mut lanes = [T::ZERO; 8];
+    let (a, a_rest) = a.as_chunks::<8>();
+    let (b, b_rest) = b.as_chunks::<8>();
+    for (a, b) in a.iter().zip(b) {
+        for lane in 0..8 {
+            let difference = a[lane] - b[lane];
+            lanes[lane] += difference * difference;
+        }
+    }
+    let rest = a_rest.iter().zip(b_rest).map(|(&a, &b)| ((a - b) * (a - b)).wide());
+    lanes.iter().map(|lane| lane.wide()).chain(rest).sum()
+}

@@ -1,0 +1,232 @@
+use super::layers::row_loss;
+use super::*;
+use crate::federation::{Amount, Optimiser};
+use crate::rng::Key;
+use rand_distr::{Distribution, StandardNormal};
+use std::sync::OnceLock;
+
+const PLAIN: Optimiser = Optimiser::Descent { momentum: 0.0, weight_decay: 0.0 };
+const HEAVY: Optimiser = Optimiser::Descent { momentum: 0.9, weight_decay: 0.05 };
+
+fn rng(purpose: &str) -> Rng {
+    Key::new(3).word(purpose).rng()
+}
+
+fn normals(purpose: &str, count: usize) -> Vec<f64> {
+    StandardNormal.sample_iter(rng(purpose)).take(count).collect()
+}
+
+fn client(id: &str, rows: usize, columns: usize, output: Output) -> Client {
+    let features = Features::F64 { columns, values: normals(id, rows * columns) };
+    let mut draws = rng(&format!("targets of {id}"));
+    let targets = match output {
+        Output::Squared => Targets::Values(normals(&format!("values of {id}"), rows)),
+        Output::Logistic => Targets::Classes((0..rows).map(|_| draws.random_range(0..2)).collect()),
+        Output::Softmax => Targets::Classes((0..rows).map(|_| draws.random_range(0..3)).collect()),
+    };
+    let train = Shard::new(features, targets).unwrap();
+    Client { id: id.into(), test: train.clone(), train, group: None, truth: None }
+}
+
+fn stacks() -> Vec<Dense> {
+    let dense = |widths: &[usize], bias, output| Dense::new(widths.to_vec(), bias, output, Precision::F64);
+    vec![
+        dense(&[5, 1], false, Output::Squared),
+        dense(&[5, 1], true, Output::Logistic),
+        dense(&[5, 3], true, Output::Softmax),
+        dense(&[5, 4, 3], true, Output::Softmax),
+        dense(&[5, 4, 6, 1], true, Output::Squared),
+    ]
+}
+
+fn models(dense: &Dense, count: usize) -> Vec<Vec<f64>> {
+    (0..count).map(|model| dense.initialise(&mut rng(&format!("model {model}")))).collect()
+}
+
+fn views(models: &[Vec<f64>]) -> Vec<&[f64]> {
+    models.iter().map(Vec::as_slice).collect()
+}
+
+struct Bench {
+    clients: Vec<Client>,
+    prepared: Vec<OnceLock<Box<dyn std::any::Any + Send + Sync>>>,
+}
+
+impl Bench {
+    fn new(sizes: &[usize], output: Output) -> Self {
+        let clients = sizes.iter().enumerate().map(|(i, &rows)| client(&format!("client {i}"), rows, 5, output));
+        Self { clients: clients.collect(), prepared: sizes.iter().map(|_| OnceLock::new()).collect() }
+    }
+
+    fn seats(&self) -> Vec<Seat<'_>> {
+        let seat = |(client, prepared)| Seat { client, prepared, may_prepare: true };
+        self.clients.iter().zip(&self.prepared).map(seat).collect()
+    }
+}
+
+fn plan(optimiser: Optimiser, steps: u32, batch: Option<u32>) -> Plan {
+    Plan { sample: Sample { batch, ..Sample::FULL }, amount: Amount::Steps(steps), step: 0.1, optimiser }
+}
+
+fn close(a: &[f64], b: &[f64], tolerance: f64) {
+    let size = b.iter().map(|v| v * v).sum::<f64>().sqrt().max(1e-300);
+    let gap = crate::linalg::distance(a, b) / size;
+    assert!(a.len() == b.len() && gap <= tolerance, "relative distance {gap}");
+}
+
+#[test]
+fn gradients_agree_with_finite_differences() {
+    for dense in stacks() {
+        let bench = Bench::new(&[7], dense.output);
+        let seat = &bench.seats()[0];
+        let params = models(&dense, 1).remove(0);
+        let mut gradient = vec![0.0; params.len()];
+        let loss = dense.worker::<f64>(&[&params]).gradient(0, seat, &Sample::FULL, &mut gradient);
+        assert!((loss - dense.worker::<f64>(&[&params]).loss(0, &seat.client.train)).abs() < 1e-14);
+        let numeric: Vec<f64> = (0..params.len())
+            .map(|i| {
+                let shifted = |by: f64| {
+                    let mut moved = params.clone();
+                    moved[i] += by;
+                    dense.worker::<f64>(&[&moved]).loss(0, &seat.client.train)
+                };
+                (shifted(1e-5) - shifted(-1e-5)) / 2e-5
+            })
+            .collect();
+        close(&gradient, &numeric, 1e-8);
+    }
+}
+
+#[test]
+fn losses_and_hits_by_hand() {
+    let dense = Dense::new(vec![1, 2], false, Output::Softmax, Precision::F64);
+    let rows = Shard::new(Features::F64 { columns: 1, values: vec![1.0, 2.0] }, Targets::Classes(vec![0, 1])).unwrap();
+    let score = dense.worker::<f64>(&[&[1.0, 0.0]]).score(0, &rows);
+    let loss = (1.0 + (-1f64).exp()).ln() + (1.0 + 2f64.exp()).ln();
+    assert!((score.loss - loss).abs() < 1e-14);
+    assert_eq!((score.hits, score.rows), (1, 2));
+    let squared = Dense::new(vec![1, 1], false, Output::Squared, Precision::F64);
+    let rows =
+        Shard::new(Features::F64 { columns: 1, values: vec![1.0, 2.0] }, Targets::Values(vec![0.0, 1.0])).unwrap();
+    assert_eq!(squared.worker::<f64>(&[&[3.0]]).score(0, &rows).loss, 9.0 + 25.0);
+}
+
+#[test]
+fn a_large_margin_neither_overflows_nor_goes_negative() {
+    for out in [[-1e4f64], [1e4]] {
+        let mut slope = [0.0f64];
+        let loss = row_loss(Output::Logistic, &out, Goal::Classes(&[1]), 0, Some((&mut slope, 1.0)));
+        assert!(loss >= 0.0 && loss.is_finite() && slope[0].is_finite());
+    }
+    let out = [1e4f64, -1e4, 0.0];
+    assert_eq!(row_loss(Output::Softmax, &out, Goal::Classes(&[0]), 0, None), 0.0);
+    assert_eq!(row_loss(Output::Softmax, &out, Goal::Classes(&[1]), 0, None), 2e4);
+}
+
+#[test]
+fn training_in_gram_form_is_training() {
+    for dense in stacks() {
+        let bench = Bench::new(&[4], dense.output);
+        let seat = &bench.seats()[0];
+        let params = models(&dense, 1);
+        for optimiser in [PLAIN, HEAVY] {
+            let plan = plan(optimiser, 6, None);
+            let (mut fast, mut plain) = (vec![0.0; params[0].len()], vec![0.0; params[0].len()]);
+            assert!(dense.worker::<f64>(&views(&params)).gram_pays(4, &plan));
+            let fast_loss = dense.worker::<f64>(&views(&params)).train(0, seat, &plan, &mut fast);
+            let plain_loss = dense.worker::<f64>(&views(&params)).plain().train(0, seat, &plan, &mut plain);
+            close(&fast, &plain, 1e-13);
+            assert!((fast_loss - plain_loss).abs() < 1e-13);
+        }
+    }
+}
+
+#[test]
+fn sums_while_computing_are_sums_of_answers() {
+    let then = [
+        Then::Gradient(Sample::FULL),
+        Then::Train(plan(PLAIN, 5, None)),
+        Then::Train(plan(HEAVY, 3, None)),
+        Then::Train(plan(PLAIN, 3, Some(2))),
+    ];
+    for dense in stacks() {
+        let bench = Bench::new(&[4, 3, 9, 2, 5, 4], dense.output);
+        let seats = bench.seats();
+        let params = models(&dense, 4);
+        for then in &then {
+            let among = [[0usize, 1], [2, 3]];
+            let jobs: Vec<Job> = among.iter().map(|among| Job { among, on: Portion::All, then, slots: 2 }).collect();
+            for weight in [Weight::Uniform, Weight::Rows] {
+                let mut hints = vec![1; seats.len() * jobs.len()];
+                let fast = dense.worker::<f64>(&views(&params)).reduce(&jobs, &seats, &mut hints, weight);
+                let mut untouched = vec![0; seats.len() * jobs.len()];
+                let plain = dense.worker::<f64>(&views(&params)).plain().reduce(&jobs, &seats, &mut untouched, weight);
+                for (fast, plain) in fast.iter().zip(&plain) {
+                    assert_eq!(fast.choices, plain.choices);
+                    close(&fast.losses, &plain.losses, 1e-13);
+                    for (fast, plain) in fast.sums.iter().zip(&plain.sums) {
+                        assert_eq!((fast.count, fast.weight), (plain.count, plain.weight));
+                        close(&fast.total, &plain.total, 1e-12);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_choice_does_not_depend_on_where_it_looks_first() {
+    let dense = Dense::new(vec![5, 4, 3], true, Output::Softmax, Precision::F32);
+    let bench = Bench::new(&[90, 33, 200, 16], dense.output);
+    let mut params = models(&dense, 4);
+    params.push(params[1].clone()); // A tie, which must go to the first.
+    params[3][0] = f64::NAN; // Never chosen.
+    for seat in bench.seats() {
+        let choices: Vec<Choice> = (0..5)
+            .map(|hint| dense.worker::<f32>(&views(&params)).choose(&[0, 1, 2, 3, 4], hint, &seat, Portion::All))
+            .collect();
+        let plain = dense.worker::<f32>(&views(&params)).plain().choose(&[0, 1, 2, 3, 4], 0, &seat, Portion::All);
+        assert!(choices.iter().all(|choice| *choice == plain), "{choices:?} {plain:?}");
+        assert!(plain.position < 3);
+    }
+}
+
+#[test]
+fn adam_takes_a_first_step_of_its_step_size() {
+    let mut scratch = Scratch::default();
+    scratch.begin(2);
+    scratch.gradient.copy_from_slice(&[3.0, -0.5]);
+    let mut params = vec![1.0, 1.0];
+    scratch.apply(&plan(Optimiser::Adam { weight_decay: 0.0 }, 1, None), &mut params);
+    close(&params, &[0.9, 1.1], 1e-7);
+    // Second step, by hand: m = 0.9·0.1·g + 0.1·g, v likewise; bias correction leaves g and g².
+    scratch.apply(&plan(Optimiser::Adam { weight_decay: 0.0 }, 1, None), &mut params);
+    close(&params, &[0.8, 1.2], 1e-7);
+}
+
+#[test]
+fn batches_see_every_row_once_a_pass() {
+    let sample = Sample { batch: Some(3), ..Sample::FULL };
+    let mut batches = Batches::new(8, &sample, "a");
+    for _ in 0..2 {
+        let mut seen: Vec<u32> = (0..3).flat_map(|_| batches.next().unwrap().to_vec()).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, [0, 1, 2, 3, 4, 5, 6, 7]);
+    }
+    assert!(Batches::new(8, &Sample { batch: Some(8), ..Sample::FULL }, "a").next().is_none());
+}
+
+#[test]
+fn mini_batch_steps_by_hand() {
+    // One weight, two rows with x = 1: whichever row comes first, θ moves by −0.1·2(θ − y) each time.
+    let dense = Dense::new(vec![1, 1], false, Output::Squared, Precision::F64);
+    let rows =
+        Shard::new(Features::F64 { columns: 1, values: vec![1.0, 1.0] }, Targets::Values(vec![5.0, 5.0])).unwrap();
+    let client = Client { id: "a".into(), test: rows.clone(), train: rows, group: None, truth: None };
+    let prepared = OnceLock::new();
+    let seat = Seat { client: &client, prepared: &prepared, may_prepare: true };
+    let mut out = [0.0];
+    let loss = dense.worker::<f64>(&[&[0.0]]).train(0, &seat, &plan(PLAIN, 2, Some(1)), &mut out);
+    assert_eq!(loss, 25.0);
+    assert!((out[0] - (1.0 + 0.8)).abs() < 1e-15);
+}
