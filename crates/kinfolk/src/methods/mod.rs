@@ -34,7 +34,7 @@ pub struct MethodKind {
     pub needs_truth: bool,
     /// Faults that need more than one setting to see.
     pub check: fn(&str, &Settings, &mut Vec<Error>),
-    /// Makes one ready to run.
+    /// Makes one ready to run. The message of a `Settings` error begins with the name of the setting.
     pub build: fn(Setup) -> Result<Box<dyn Method>>,
 }
 
