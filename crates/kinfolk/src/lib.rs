@@ -12,6 +12,7 @@ pub mod modelfile;
 pub mod models;
 pub mod presets;
 pub mod report;
+pub mod reproduce;
 pub mod rng;
 pub mod run;
 pub mod settings;

@@ -1,10 +1,93 @@
-//! stub
+//! `kinfolk reproduce PAPER`: a paper's numbers beside ours.
 
+use super::{print, print_json};
 use crate::Ending;
-/// Reproduce
+use crate::progress::Bars;
+use kinfolk::Result;
+use kinfolk::report::table::Table;
+use kinfolk::reproduce::{self, CellResult, Plan, WatchCases};
+use kinfolk::run::Watch;
+use std::path::PathBuf;
+
+/// Run a paper's experiments and print its numbers beside ours.
 #[derive(clap::Args)]
-pub struct Arguments {}
+pub struct Arguments {
+    /// The paper, such as ifca
+    paper: String,
+    /// Only this experiment, such as e2
+    experiment: Option<String>,
+    /// A cut-down version that ends within a minute
+    #[arg(long)]
+    quick: bool,
+    /// Seeds or trials for every cell [default: as the paper]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    repeat: Option<u64>,
+    /// Folder for finished repeats; going on in it skips them [default: runs/reproduce-PAPER]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Threads to use [default: one for every core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+struct Cases;
+
+impl WatchCases for Cases {
+    fn case(&mut self, experiment: &str, case: &str, repeat: u64, of: u64) -> Box<dyn Watch> {
+        Box::new(Bars::with_prefix(format!("{experiment} {case}, {repeat} of {of}: ")))
+    }
+}
+
 /// Runs the command.
-pub fn run(_: Arguments) -> kinfolk::Result<Ending> {
-    Ok(Ending::Done)
+pub fn run(arguments: Arguments) -> Result<Ending> {
+    let paper = reproduce::paper(&arguments.paper)?;
+    let folder = arguments.out.unwrap_or_else(|| PathBuf::from("runs").join(format!("reproduce-{}", paper.name)));
+    let plan = Plan {
+        experiment: arguments.experiment.as_deref(),
+        quick: arguments.quick,
+        repeats: arguments.repeat,
+        folder: &folder,
+        threads: arguments.threads.map_or(0, usize::from),
+    };
+    let results = reproduce::reproduce(paper, &plan, &mut Cases)?;
+    let missed = |cell: &CellResult| cell.within == Some(false) || cell.ours.is_none();
+    let fell_short = results.iter().flat_map(|result| &result.cells).any(missed);
+    if arguments.json {
+        print_json(&serde_json::json!({ "paper": paper.name, "experiments": results }))?;
+    } else {
+        let mut text = format!("{}\n", paper.title);
+        for result in &results {
+            let title = paper.experiments.iter().find(|e| e.name == result.experiment).map_or("", |e| e.title);
+            let mut table = Table::new()
+                .words("cell")
+                .numbers("paper")
+                .numbers("ours")
+                .numbers("sd")
+                .numbers("repeats")
+                .words("within");
+            for cell in &result.cells {
+                let number = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.2}"));
+                let within = match cell.within {
+                    Some(true) => "yes",
+                    Some(false) => "no",
+                    None => "",
+                };
+                let repeats = cell.repeats.to_string();
+                table.push([
+                    cell.cell.clone(),
+                    number(cell.paper),
+                    number(cell.ours),
+                    number(cell.sd),
+                    repeats,
+                    within.into(),
+                ]);
+            }
+            text += &format!("\n{}: {title}\n{table}", result.experiment);
+        }
+        print(&text)?;
+    }
+    Ok(if fell_short { Ending::FellShort } else { Ending::Done })
 }

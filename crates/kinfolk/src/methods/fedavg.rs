@@ -60,7 +60,7 @@ impl Method for FedAvg {
     fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
         let round = self.state.round;
         let plan = self.training.plan(&self.key, round, self.step);
-        let to = self.training.participants(&self.key, round, federation.clients().len());
+        let to = self.training.participants(&self.key, round, federation);
         let answers = federation.ask(&Ask {
             phase: Phase::Train,
             models: vec![self.state.model.clone()],

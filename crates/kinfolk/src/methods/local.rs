@@ -59,7 +59,7 @@ impl Method for Local {
         let round = self.state.round;
         let plan = self.training.plan(&self.key, round, self.step);
         let everybody = federation.clients().len();
-        let asked = self.training.participants(&self.key, round, everybody);
+        let asked = self.training.participants(&self.key, round, federation);
         // Clients that missed a round hold an older model: one order for every age.
         let mut ages: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
         for client in (0..everybody as u32).filter(|&client| asked.contains(client)) {

@@ -14,7 +14,6 @@ use crate::federation::{
 use crate::models::Model;
 use crate::rng::Key;
 use crate::settings::{Default, Kind, Setting, Settings, nearest};
-use rand::seq::SliceRandom;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -250,15 +249,13 @@ impl Training {
     }
 
     /// Who takes part in this round.
-    fn participants(&self, key: &Key, round: usize, clients: usize) -> Recipients {
+    fn participants(&self, key: &Key, round: usize, federation: &dyn Federation) -> Recipients {
         if self.participation >= 1.0 {
             return Recipients::All;
         }
-        let count = ((self.participation * clients as f64).round() as usize).clamp(1, clients);
-        let mut everybody: Vec<u32> = (0..clients as u32).collect();
-        let mut rng = key.clone().word("participation").number(round as u64).rng();
-        let (chosen, _) = everybody.partial_shuffle(&mut rng, count);
-        Recipients::list(chosen.to_vec())
+        let all = federation.clients().len();
+        let count = ((self.participation * all as f64).round() as usize).clamp(1, all);
+        draw_clients(&key.clone().word("participation").number(round as u64), count, federation)
     }
 
     /// Ends the run if answers are missing and must not be.
@@ -291,6 +288,16 @@ impl Training {
         let whole = sum.weight + absent;
         Arc::new(sum.total.iter().zip(old.iter()).map(|(total, old)| (total + absent * old) / whole).collect())
     }
+}
+
+/// So many clients at random. Each draws its own lot, so that the order of the clients does not matter.
+fn draw_clients(key: &Key, count: usize, federation: &dyn Federation) -> Recipients {
+    let mut lots: Vec<(u64, u32)> = (0u32..)
+        .zip(federation.clients())
+        .map(|(index, client)| (key.clone().word(&client.id).seed(), index))
+        .collect();
+    lots.sort_unstable();
+    Recipients::list(lots.into_iter().take(count).map(|(_, index)| index).collect())
 }
 
 /// The `weight` setting.

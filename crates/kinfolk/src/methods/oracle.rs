@@ -74,7 +74,7 @@ impl Method for Oracle {
     fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
         let round = self.state.round;
         let plan = self.training.plan(&self.key, round, self.step);
-        let asked = self.training.participants(&self.key, round, federation.clients().len());
+        let asked = self.training.participants(&self.key, round, federation);
         let order = |cluster: usize| Order {
             to: Recipients::list(self.members(cluster, &asked)),
             work: Work::Train { from: Start::Model(cluster), plan: plan.clone(), keep: false },

@@ -1218,13 +1218,15 @@ mod tests {
     #[test]
     fn losses_and_hits_by_hand() {
         let dense = Dense::new(vec![1, 2], false, Output::Softmax, Precision::F64);
-        let rows = Shard::new(Features::F64 { columns: 1, values: vec![1.0, 2.0] }, Targets::Classes(vec![0, 1])).unwrap();
+        let rows =
+            Shard::new(Features::F64 { columns: 1, values: vec![1.0, 2.0] }, Targets::Classes(vec![0, 1])).unwrap();
         let score = dense.worker::<f64>(&[&[1.0, 0.0]]).score(0, &rows);
         let loss = (1.0 + (-1f64).exp()).ln() + (1.0 + 2f64.exp()).ln();
         assert!((score.loss - loss).abs() < 1e-14);
         assert_eq!((score.hits, score.rows), (1, 2));
         let squared = Dense::new(vec![1, 1], false, Output::Squared, Precision::F64);
-        let rows = Shard::new(Features::F64 { columns: 1, values: vec![1.0, 2.0] }, Targets::Values(vec![0.0, 1.0])).unwrap();
+        let rows =
+            Shard::new(Features::F64 { columns: 1, values: vec![1.0, 2.0] }, Targets::Values(vec![0.0, 1.0])).unwrap();
         assert_eq!(squared.worker::<f64>(&[&[3.0]]).score(0, &rows).loss, 9.0 + 25.0);
     }
 
@@ -1272,12 +1274,14 @@ mod tests {
             let params = models(&dense, 4);
             for then in &then {
                 let among = [[0usize, 1], [2, 3]];
-                let jobs: Vec<Job> = among.iter().map(|among| Job { among, on: Portion::All, then, slots: 2 }).collect();
+                let jobs: Vec<Job> =
+                    among.iter().map(|among| Job { among, on: Portion::All, then, slots: 2 }).collect();
                 for weight in [Weight::Uniform, Weight::Rows] {
                     let mut hints = vec![1; seats.len() * jobs.len()];
                     let fast = dense.worker::<f64>(&views(&params)).reduce(&jobs, &seats, &mut hints, weight);
                     let mut untouched = vec![0; seats.len() * jobs.len()];
-                    let plain = dense.worker::<f64>(&views(&params)).plain().reduce(&jobs, &seats, &mut untouched, weight);
+                    let plain =
+                        dense.worker::<f64>(&views(&params)).plain().reduce(&jobs, &seats, &mut untouched, weight);
                     for (fast, plain) in fast.iter().zip(&plain) {
                         assert_eq!(fast.choices, plain.choices);
                         close(&fast.losses, &plain.losses, 1e-13);
@@ -1335,7 +1339,8 @@ mod tests {
     fn mini_batch_steps_by_hand() {
         // One weight, two rows with x = 1: whichever row comes first, θ moves by −0.1·2(θ − y) each time.
         let dense = Dense::new(vec![1, 1], false, Output::Squared, Precision::F64);
-        let rows = Shard::new(Features::F64 { columns: 1, values: vec![1.0, 1.0] }, Targets::Values(vec![5.0, 5.0])).unwrap();
+        let rows =
+            Shard::new(Features::F64 { columns: 1, values: vec![1.0, 1.0] }, Targets::Values(vec![5.0, 5.0])).unwrap();
         let client = Client { id: "a".into(), test: rows.clone(), train: rows, group: None, truth: None };
         let prepared = OnceLock::new();
         let seat = Seat { client: &client, prepared: &prepared, may_prepare: true };

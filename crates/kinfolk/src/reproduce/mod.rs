@@ -1,0 +1,294 @@
+//! A paper's experiments, run again: its number beside ours.
+//!
+//! A [`Paper`] is a list of [`Reproduction`]s, one a table or figure. Each is an experiment file and some [`Case`]s:
+//! settings to change, and the cells to read off the record. Finished repeats go into a ledger, so that a
+//! reproduction that was broken off goes on where it stopped.
+
+mod ifca;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::experiment::{Experiment, Override};
+use crate::report::files::write_atomically;
+use crate::report::{Record, RepeatSummary};
+use crate::rng::Key;
+use crate::run::{Options, Watch, run};
+use crate::settings::nearest;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// A paper whose numbers can be reproduced.
+pub struct Paper {
+    /// What `kinfolk reproduce` takes.
+    pub name: &'static str,
+    /// Its title.
+    pub title: &'static str,
+    /// Its experiments.
+    pub experiments: &'static [Reproduction],
+}
+
+/// Every paper there is.
+pub static PAPERS: &[&Paper] = &[&ifca::PAPER];
+
+/// One experiment of a paper.
+pub struct Reproduction {
+    /// Such as `e2`.
+    pub name: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    /// The experiment file the cases change.
+    text: &'static str,
+    /// The cases, in full or cut down.
+    cases: fn(quick: bool) -> Vec<Case>,
+}
+
+/// One run, and what is read off it.
+struct Case {
+    name: String,
+    /// Settings to change, as on the command line.
+    changes: Vec<String>,
+    /// Further changes to try in turn, until every cell of a repeat is at its best; none for a plain run.
+    attempts: Vec<Vec<String>>,
+    repeats: u64,
+    /// Whether one repeat is long enough to need a run folder and checkpoints of its own.
+    long: bool,
+    cells: Vec<Cell>,
+}
+
+/// One number of a table.
+struct Cell {
+    name: String,
+    paper: Option<f64>,
+    /// How far below the paper's number ours may be; above is fine.
+    tolerance: f64,
+    read: Box<dyn Fn(&Record) -> Option<f64>>,
+    /// The most it can be, where there is such a thing; further attempts cannot help then.
+    best: Option<f64>,
+}
+
+/// A finished cell.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CellResult {
+    /// Which.
+    pub cell: String,
+    /// The paper's number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paper: Option<f64>,
+    /// Ours, averaged over the repeats; absent when no repeat gave one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ours: Option<f64>,
+    /// Standard deviation (n − 1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sd: Option<f64>,
+    /// How many repeats.
+    pub repeats: usize,
+    /// Whether ours is within the tolerance of the paper's number, or better.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub within: Option<bool>,
+}
+
+/// A finished experiment.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ExperimentResult {
+    /// Which.
+    pub experiment: String,
+    /// Its cells.
+    pub cells: Vec<CellResult>,
+}
+
+/// How to reproduce.
+pub struct Plan<'a> {
+    /// Only this experiment.
+    pub experiment: Option<&'a str>,
+    /// The cut-down version.
+    pub quick: bool,
+    /// Fewer or more repeats than the paper.
+    pub repeats: Option<u64>,
+    /// Where the ledger and the run folders lie.
+    pub folder: &'a Path,
+    /// Threads; 0 is one for every core.
+    pub threads: usize,
+}
+
+/// Somebody who watches a reproduction.
+pub trait WatchCases {
+    /// A repeat of a case begins; returns who watches the run.
+    fn case(&mut self, experiment: &str, case: &str, repeat: u64, of: u64) -> Box<dyn Watch>;
+}
+
+/// The paper of this name.
+pub fn paper(name: &str) -> Result<&'static Paper> {
+    PAPERS.iter().copied().find(|paper| paper.name == name).ok_or_else(|| {
+        let known: Vec<&str> = PAPERS.iter().map(|paper| paper.name).collect();
+        let fault = Error::settings(format!("reproduce: got \"{name}\", want one of {}", known.join(", ")));
+        match nearest(name, known.iter().copied()) {
+            Some(near) => fault.hint(format!("did you mean \"{near}\"?")),
+            None => fault,
+        }
+    })
+}
+
+/// Runs a paper's experiments, or one of them.
+pub fn reproduce(paper: &Paper, plan: &Plan, watch: &mut dyn WatchCases) -> Result<Vec<ExperimentResult>> {
+    let wanted = |reproduction: &&Reproduction| plan.experiment.is_none_or(|name| name == reproduction.name);
+    let chosen: Vec<&Reproduction> = paper.experiments.iter().filter(wanted).collect();
+    if chosen.is_empty() {
+        let known: Vec<&str> = paper.experiments.iter().map(|experiment| experiment.name).collect();
+        let name = plan.experiment.unwrap_or_default();
+        return Err(Error::settings(format!(
+            "reproduce {}: got \"{name}\", want one of {}",
+            paper.name,
+            known.join(", ")
+        )));
+    }
+    // Every setting of every case is checked before the first one runs.
+    let mut faults = Vec::new();
+    for reproduction in &chosen {
+        for case in (reproduction.cases)(plan.quick) {
+            faults.extend(reproduction.experiment(&case, 0, &[]).err());
+        }
+    }
+    crate::settings::finish(faults)?;
+    std::fs::create_dir_all(plan.folder).map_err(|error| Error::io("creating", plan.folder, error))?;
+    let mut ledger = Ledger::open(plan.folder)?;
+    chosen.iter().map(|reproduction| reproduction.run(plan, &mut ledger, watch)).collect()
+}
+
+impl Reproduction {
+    fn experiment(&self, case: &Case, seed: u64, more: &[String]) -> Result<Experiment> {
+        let changes = case.changes.iter().chain(more);
+        let mut overrides = changes.map(|change| Override::parse(change)).collect::<Result<Vec<_>>>()?;
+        overrides.push(Override::top("seed", seed as i64));
+        overrides.push(Override::top("repeat", 1));
+        Experiment::parse(self.name, self.text, &overrides)
+    }
+
+    fn run(&self, plan: &Plan, ledger: &mut Ledger, watch: &mut dyn WatchCases) -> Result<ExperimentResult> {
+        let mut cells = Vec::new();
+        for case in (self.cases)(plan.quick) {
+            let repeats = plan.repeats.unwrap_or(case.repeats);
+            let mut values: Vec<Vec<f64>> = vec![Vec::new(); case.cells.len()];
+            for seed in 0..repeats {
+                let found = match ledger.find(&self.key(&case, seed)?) {
+                    Some(found) => found.clone(),
+                    None => {
+                        let found = self
+                            .repeat(&case, seed, plan, &mut || watch.case(self.name, &case.name, seed + 1, repeats))?;
+                        ledger.add(self.key(&case, seed)?, found.clone())?;
+                        found
+                    }
+                };
+                for (values, value) in values.iter_mut().zip(found) {
+                    values.extend(value);
+                }
+            }
+            cells.extend(case.cells.iter().zip(values).map(|(cell, values)| cell.result(&values)));
+        }
+        Ok(ExperimentResult { experiment: self.name.to_string(), cells })
+    }
+
+    /// The values of a case's cells on one seed: the best of its attempts.
+    fn repeat(
+        &self,
+        case: &Case,
+        seed: u64,
+        plan: &Plan,
+        watch: &mut dyn FnMut() -> Box<dyn Watch>,
+    ) -> Result<Vec<Option<f64>>> {
+        let mut values: Vec<Option<f64>> = vec![None; case.cells.len()];
+        let plain = [Vec::new()];
+        let attempts = if case.attempts.is_empty() { &plain[..] } else { &case.attempts };
+        for more in attempts {
+            let experiment = self.experiment(case, seed, more)?;
+            let folder = case.long.then(|| plan.folder.join(self.name).join(format!("{}-{seed}", case.name)));
+            let resume = folder.as_ref().is_some_and(|folder| folder.join("experiment.toml").exists());
+            let options = Options { folder, threads: plan.threads, resume, ..Options::default() };
+            let record = run(&experiment, &options, &mut *watch())?;
+            for (value, cell) in values.iter_mut().zip(&case.cells) {
+                let found = (cell.read)(&record);
+                *value = match (*value, found) {
+                    (Some(before), Some(now)) => Some(before.max(now)),
+                    (before, now) => before.or(now),
+                };
+            }
+            if values.iter().zip(&case.cells).all(|(value, cell)| cell.best.is_some() && *value == cell.best) {
+                break;
+            }
+        }
+        Ok(values)
+    }
+
+    /// Names a repeat by everything that decides its outcome.
+    fn key(&self, case: &Case, seed: u64) -> Result<String> {
+        let mut key = Key::new(seed);
+        let plain = [Vec::new()];
+        let attempts = if case.attempts.is_empty() { &plain[..] } else { &case.attempts };
+        for more in attempts {
+            key = key.word(&self.experiment(case, seed, more)?.to_toml());
+        }
+        Ok(format!("{} {} seed {seed} {:016x}", self.name, case.name, key.seed()))
+    }
+}
+
+impl Cell {
+    fn result(&self, values: &[f64]) -> CellResult {
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        let spread = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
+        let ours = mean.is_finite().then_some(mean);
+        CellResult {
+            cell: self.name.clone(),
+            paper: self.paper,
+            ours,
+            sd: (values.len() > 1).then(|| spread.sqrt()),
+            repeats: values.len(),
+            within: self.paper.map(|paper| ours.is_some_and(|ours| ours >= paper - self.tolerance)),
+        }
+    }
+}
+
+/// The only repeat of a method.
+fn repeat<'a>(record: &'a Record, label: &str) -> Option<&'a RepeatSummary> {
+    record.summary.methods.iter().find(|method| method.label == label)?.repeats.first()
+}
+
+/// Finished repeats on disk.
+struct Ledger {
+    path: std::path::PathBuf,
+    entries: BTreeMap<String, Vec<Option<f64>>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct LedgerFile {
+    version: String,
+    entries: BTreeMap<String, Vec<Option<f64>>>,
+}
+
+impl Ledger {
+    fn open(folder: &Path) -> Result<Self> {
+        let path = folder.join("ledger.json");
+        let entries = match std::fs::read(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => BTreeMap::new(),
+            Err(error) => return Err(Error::io("reading", &path, error)),
+            Ok(bytes) => {
+                let file: LedgerFile = serde_json::from_slice(&bytes).map_err(|error| {
+                    Error::data(format!("{}: {error}", path.display())).hint("move it away to start anew")
+                })?;
+                file.entries
+            }
+        };
+        Ok(Self { path, entries })
+    }
+
+    fn find(&self, key: &str) -> Option<&Vec<Option<f64>>> {
+        self.entries.get(key)
+    }
+
+    fn add(&mut self, key: String, values: Vec<Option<f64>>) -> Result<()> {
+        self.entries.insert(key, values);
+        let file = LedgerFile { version: env!("CARGO_PKG_VERSION").into(), entries: self.entries.clone() };
+        let text =
+            serde_json::to_vec_pretty(&file).map_err(|error| Error::new(ErrorKind::Io, format!("ledger: {error}")))?;
+        write_atomically(&self.path, &text)
+    }
+}

@@ -1,0 +1,390 @@
+//! Every registered method through every federation: the same bits where answers are reduced in the same place,
+//! a stated tolerance where an engine reduces while it computes.
+
+use kinfolk::Result;
+use kinfolk::clustering::quality::misclustering;
+use kinfolk::data::{Client, DataShape, Population, source};
+use kinfolk::evaluate;
+use kinfolk::federation::bytes::BytesFederation;
+use kinfolk::federation::faults::{self, Faults};
+use kinfolk::federation::local::{LocalFederation, threads};
+use kinfolk::federation::{Federation, Phase, Split};
+use kinfolk::methods::{METHODS, Method, MethodKind, Outcome, Serving, Setup};
+use kinfolk::models::{self, Model};
+use kinfolk::rng::Key;
+use kinfolk::settings::Settings;
+use std::sync::Arc;
+
+fn settings(declared: &'static [kinfolk::settings::Setting], text: &str) -> Settings {
+    let mut faults = Vec::new();
+    let settings = Settings::check("test", declared, toml::from_str(text).unwrap(), &mut faults);
+    assert!(faults.is_empty(), "{faults:?}");
+    settings
+}
+
+/// Data, a model that fits it, and a step that suits both.
+struct Problem {
+    population: Population,
+    model: Arc<dyn Model>,
+    step: f64,
+    /// How far parameters may be apart after one round, relatively.
+    tolerance: f64,
+}
+
+impl Problem {
+    fn new(name: &str, data: &str, kind: &str, model: &str, step: f64, tolerance: f64) -> Self {
+        let source = source(name).unwrap();
+        let population = (source.build)(&settings(source.settings, data), 5).unwrap();
+        let kind = models::kind(kind).unwrap();
+        let model = (kind.build)(&settings(kind.settings, model), population.shape).unwrap();
+        Self { population, model: Arc::from(model), step, tolerance }
+    }
+
+    fn digits() -> Self {
+        let data = "clients = 12\nsamples = 30\ntest_samples = 20\ntrue_clusters = 2";
+        Self::new("digits", data, "mlp", "hidden = [16]", 0.3, 1e-5)
+    }
+
+    fn linear() -> Self {
+        let data = "clients = 12\nsamples = 20\ndimension = 30\ntest_samples = 10\nscale = 2.0";
+        Self::new("linear", data, "linear", "intercept = false", 0.1, 1e-10)
+    }
+
+    fn method(&self, kind: &MethodKind, more: &str) -> Box<dyn Method> {
+        let mut text = format!("step = {}\nrounds = 25\n{more}\n", self.step);
+        if kind.name == "ifca" {
+            text += "clusters = 2\nstart = \"farthest\"\n";
+        }
+        let rows: Vec<usize> = self.population.clients.iter().map(|client| client.train.len()).collect();
+        let truth: Vec<usize> = self.population.clients.iter().map(|client| client.truth.unwrap()).collect();
+        (kind.build)(Setup {
+            settings: &settings(kind.settings, &text),
+            model: self.model.clone(),
+            rows: &rows,
+            truth: Some(&truth),
+            key: Key::new(5).word(kind.name),
+        })
+        .unwrap()
+    }
+
+    fn fused(&self, workers: usize) -> LocalFederation {
+        let mut federation = LocalFederation::new(self.population.clients.clone(), threads(workers).unwrap());
+        federation.set_model(self.model.clone()).unwrap();
+        federation
+    }
+
+    fn single(&self) -> LocalFederation {
+        self.fused(2).from_single_answers()
+    }
+
+    fn bytes(&self) -> BytesFederation {
+        let mut federation = BytesFederation::new(self.population.clients.clone());
+        federation.set_model(self.model.clone()).unwrap();
+        federation
+    }
+}
+
+fn play(method: &mut dyn Method, federation: &mut dyn Federation, rounds: usize) -> Result<Outcome> {
+    for _ in 0..rounds {
+        if method.round(federation)?.finished {
+            break;
+        }
+    }
+    Ok(method.outcome())
+}
+
+fn relative_distance(a: &[f64], b: &[f64]) -> f64 {
+    kinfolk::linalg::distance(a, b) / b.iter().map(|value| value * value).sum::<f64>().sqrt()
+}
+
+fn scores(outcome: &Outcome, federation: &mut dyn Federation, problem: &Problem) -> evaluate::Evaluation {
+    evaluate::seen(outcome, federation, problem.model.metrics()[0], Split::Train).unwrap()
+}
+
+#[test]
+fn single_answers_give_the_same_bits_in_threads_and_through_bytes() {
+    for problem in [Problem::digits(), Problem::linear()] {
+        for kind in METHODS {
+            let (mut local, mut bytes) = (problem.single(), problem.bytes());
+            let here = play(&mut *problem.method(kind, ""), &mut local, 5).unwrap();
+            let there = play(&mut *problem.method(kind, ""), &mut bytes, 5).unwrap();
+            assert_eq!(here.models, there.models, "{}", kind.name);
+            assert_eq!(here.serving, there.serving, "{}", kind.name);
+            let (here, there) = (scores(&here, &mut local, &problem), scores(&there, &mut bytes, &problem));
+            assert_eq!(here.clients, there.clients, "{}", kind.name);
+            assert_eq!(local.meter(), bytes.meter(), "{}", kind.name);
+        }
+    }
+}
+
+#[test]
+fn faults_hit_both_federations_alike() {
+    let misbehaving = "silent = 0.2\nlate = 0.1\ngarbage = 0.2\nattack = \"sign-flip\"\nattackers = 0.2";
+    let faults = Faults::from_settings(&settings(faults::SETTINGS, misbehaving), 5);
+    let problem = Problem::linear();
+    for kind in METHODS {
+        for rule in ["skip", "keep"] {
+            let rule = format!("missing = \"{rule}\"\n");
+            let mut local = problem.single().with_faults(faults.clone());
+            let mut bytes = problem.bytes().with_faults(faults.clone());
+            let start = if kind.name == "ifca" { format!("{rule}start_clients = 12") } else { rule };
+            let here = play(&mut *problem.method(kind, &start), &mut local, 6).unwrap();
+            let there = play(&mut *problem.method(kind, &start), &mut bytes, 6).unwrap();
+            assert_eq!(here.models, there.models, "{}", kind.name);
+            assert_eq!(here.notes, there.notes, "{}", kind.name);
+            assert!(here.notes[0].contains("answers were missing"), "{:?}", here.notes);
+            assert_eq!(local.meter(), bytes.meter(), "{}", kind.name);
+        }
+        let mut local = problem.single().with_faults(faults.clone());
+        let failure = play(&mut *problem.method(kind, "missing = \"fail\""), &mut local, 6).err().unwrap();
+        assert!(failure.to_string().contains("client"), "{failure}");
+    }
+}
+
+#[test]
+fn reducing_while_computing_agrees_after_one_round_and_over_a_run() {
+    for problem in [Problem::digits(), Problem::linear()] {
+        for kind in METHODS {
+            let (mut fused, mut single) = (problem.fused(2), problem.single());
+            let one = play(&mut *problem.method(kind, ""), &mut fused, 1).unwrap();
+            let other = play(&mut *problem.method(kind, ""), &mut single, 1).unwrap();
+            for (a, b) in one.models.iter().zip(&other.models) {
+                let apart = relative_distance(a, b);
+                assert!(apart <= problem.tolerance, "{}: {apart}", kind.name);
+            }
+            let (mut fused, mut single) = (problem.fused(2), problem.single());
+            let one = play(&mut *problem.method(kind, ""), &mut fused, 25).unwrap();
+            let other = play(&mut *problem.method(kind, ""), &mut single, 25).unwrap();
+            let (a, b) = (scores(&one, &mut fused, &problem), scores(&other, &mut single, &problem));
+            let clusters = |e: &evaluate::Evaluation| e.clients.iter().map(|served| served.cluster).collect::<Vec<_>>();
+            assert_eq!(clusters(&a), clusters(&b), "{}", kind.name);
+            let (a, b) = (a.metric.unwrap().mean, b.metric.unwrap().mean);
+            assert!((a - b).abs() <= 0.01 * b.abs(), "{}: {a} against {b}", kind.name);
+            assert_eq!(fused.meter(), single.meter(), "{}", kind.name);
+        }
+    }
+}
+
+#[test]
+fn any_number_of_threads_gives_the_same_bits() {
+    let data = "clients = 80\nsamples = 16\ntest_samples = 10";
+    let problem = Problem::new("digits", data, "mlp", "hidden = [8]", 0.3, 1e-5);
+    for kind in METHODS {
+        let outcomes: Vec<Outcome> = [1, 2, 5]
+            .map(|workers| {
+                play(&mut *problem.method(kind, "participation = 0.6"), &mut problem.fused(workers), 8).unwrap()
+            })
+            .to_vec();
+        assert!(outcomes.iter().all(|outcome| outcome.models == outcomes[0].models), "{}", kind.name);
+    }
+}
+
+#[test]
+fn a_method_goes_on_from_its_saved_state_bit_for_bit() {
+    let problem = Problem::digits();
+    for kind in METHODS {
+        let options = "participation = 0.7\nbatch = 8";
+        let mut straight_federation = problem.fused(2);
+        let straight = play(&mut *problem.method(kind, options), &mut straight_federation, 9).unwrap();
+        let (mut method, mut federation) = (problem.method(kind, options), problem.fused(2));
+        play(&mut *method, &mut federation, 4).unwrap();
+        let (saved, state) = (method.save().unwrap(), federation.state());
+        let (mut method, mut federation) = (problem.method(kind, options), problem.fused(1));
+        method.restore(&saved).unwrap();
+        federation.restore(state);
+        let resumed = play(&mut *method, &mut federation, 5).unwrap();
+        assert_eq!(straight.models, resumed.models, "{}", kind.name);
+        assert_eq!(straight.serving, resumed.serving, "{}", kind.name);
+        assert_eq!(straight_federation.host().states(), federation.host().states(), "{}", kind.name);
+        assert_eq!(straight_federation.meter(), federation.meter(), "{}", kind.name);
+        assert!(method.restore(&saved[..saved.len() / 2]).is_err());
+    }
+}
+
+#[test]
+fn methods_are_told_apart_by_what_they_cost() {
+    let problem = Problem::linear();
+    let model = 30 * 8;
+    for (name, down, up) in [("fedavg", 1, 1), ("oracle", 1, 1), ("local", 0, 0), ("ifca", 2, 1)] {
+        let kind = METHODS.iter().find(|kind| kind.name == name).unwrap();
+        let mut federation = problem.fused(2);
+        play(&mut *problem.method(kind, ""), &mut federation, 3).unwrap();
+        let traffic = federation.meter().of(Phase::Train);
+        assert_eq!((traffic.asks, traffic.models_down, traffic.models_up), (3, 3 * 12 * down, 3 * 12 * up), "{name}");
+        assert_eq!(traffic.bytes_down, 3 * 12 * down * model, "{name}");
+    }
+}
+
+#[test]
+fn planted_clusters_are_found_and_beat_one_model() {
+    for problem in [Problem::digits(), Problem::linear()] {
+        let run = |name: &str| {
+            let kind = METHODS.iter().find(|kind| kind.name == name).unwrap();
+            let mut federation = problem.fused(2);
+            let outcome = play(&mut *problem.method(kind, ""), &mut federation, 25).unwrap();
+            let evaluation = scores(&outcome, &mut federation, &problem);
+            (
+                evaluation.clients.iter().map(|served| served.cluster).collect::<Vec<_>>(),
+                evaluation.metric.unwrap().mean,
+            )
+        };
+        let (found, with_clusters) = run("ifca");
+        let truth: Vec<usize> = problem.population.clients.iter().map(|client| client.truth.unwrap()).collect();
+        let found: Vec<usize> = found.into_iter().map(Option::unwrap).collect();
+        assert_eq!(misclustering(&found, &truth), 0.0);
+        let (_, with_one) = run("fedavg");
+        let better = if problem.model.metrics()[0] == models::Metric::Accuracy {
+            with_clusters > with_one
+        } else {
+            with_clusters < with_one
+        };
+        assert!(better, "{with_clusters} against {with_one}");
+    }
+}
+
+fn shuffled(clients: &[Client]) -> Vec<Client> {
+    let mut shuffled = clients.to_vec();
+    shuffled.rotate_left(5);
+    shuffled.swap(0, 3);
+    shuffled
+}
+
+#[test]
+fn the_order_of_the_clients_changes_nothing_but_rounding() {
+    let mut problem = Problem::linear();
+    let kind = METHODS.iter().find(|kind| kind.name == "ifca").unwrap();
+    let run = |problem: &Problem| {
+        let rows: Vec<usize> = problem.population.clients.iter().map(|client| client.train.len()).collect();
+        let text = "clusters = 2\nrounds = 10\nbatch = 5\nlocal_steps = 4\nstep = 0.05\nparticipation = 0.5\nstart = \"farthest\"\nstart_clients = 8";
+        let mut method = (kind.build)(Setup {
+            settings: &settings(kind.settings, text),
+            model: problem.model.clone(),
+            rows: &rows,
+            truth: None,
+            key: Key::new(1),
+        })
+        .unwrap();
+        play(&mut *method, &mut problem.fused(2), 10).unwrap()
+    };
+    let before = run(&problem);
+    problem.population.clients = shuffled(&problem.population.clients);
+    let after = run(&problem);
+    for (a, b) in before.models.iter().zip(&after.models) {
+        assert!(relative_distance(a, b) < 1e-12);
+    }
+}
+
+#[test]
+fn one_cluster_is_fedavg() {
+    let problem = Problem::digits();
+    let rows: Vec<usize> = problem.population.clients.iter().map(|client| client.train.len()).collect();
+    let run = |name: &str, text: &str| {
+        let kind = METHODS.iter().find(|kind| kind.name == name).unwrap();
+        let mut method = (kind.build)(Setup {
+            settings: &settings(kind.settings, text),
+            model: problem.model.clone(),
+            rows: &rows,
+            truth: None,
+            key: Key::new(2),
+        })
+        .unwrap();
+        play(&mut *method, &mut problem.fused(2), 6).unwrap().models
+    };
+    let shared = "step = 0.3\nrounds = 6\nparticipation = 0.5\n";
+    assert_eq!(run("ifca", &format!("{shared}clusters = 1")), run("fedavg", &format!("{shared}weight = \"uniform\"")));
+}
+
+#[test]
+fn duplicated_clients_land_together() {
+    let mut problem = Problem::digits();
+    let twins: Vec<Client> = problem
+        .population
+        .clients
+        .iter()
+        .map(|client| Client { id: format!("{}-twin", client.id), ..client.clone() })
+        .collect();
+    problem.population.clients.extend(twins);
+    let kind = METHODS.iter().find(|kind| kind.name == "ifca").unwrap();
+    let mut federation = problem.fused(2);
+    let outcome = play(&mut *problem.method(kind, ""), &mut federation, 10).unwrap();
+    let evaluation = scores(&outcome, &mut federation, &problem);
+    let (first, second) = evaluation.clients.split_at(12);
+    assert_eq!(first, second);
+}
+
+#[test]
+fn own_models_are_kept_by_stamp_and_a_repeated_order_changes_nothing() {
+    use kinfolk::federation::{Amount, Ask, Gather, Optimiser, Order, Plan, Recipients, Sample, Start, Work};
+    let problem = Problem::linear();
+    let mut federation = problem.fused(1);
+    let plan = Plan {
+        sample: Sample::FULL,
+        amount: Amount::Steps(2),
+        step: 0.1,
+        optimiser: Optimiser::Descent { momentum: 0.0, weight_decay: 0.0 },
+    };
+    let train = |from: Start| Ask {
+        phase: Phase::Train,
+        models: Vec::new(),
+        orders: vec![Order { to: Recipients::All, work: Work::Train { from, plan: plan.clone(), keep: true } }],
+        gather: Gather::Each,
+    };
+    let first = federation.ask(&train(Start::Fresh { seed: 1 })).unwrap();
+    let kept = federation.state();
+    let error = federation.ask(&train(Start::Own { stamp: first.stamp + 7 })).unwrap_err();
+    assert!(error.to_string().contains("own model of ask 8 wanted, found one of ask 1"), "{error}");
+
+    // The same order again, as after a lost answer: the stamp says that it has been done.
+    federation.restore(kept.clone());
+    let second = federation.ask(&train(Start::Own { stamp: first.stamp })).unwrap();
+    let done = federation.host().states();
+    let mut again = problem.fused(1);
+    again.restore(kept);
+    again.host().restore(done.clone());
+    let repeated = again.ask(&train(Start::Own { stamp: first.stamp })).unwrap();
+    assert_eq!(again.host().states(), done);
+    assert_eq!(repeated.orders[0].losses, second.orders[0].losses);
+}
+
+#[test]
+fn asks_that_make_no_sense_are_refused() {
+    use kinfolk::federation::{Ask, Gather, Order, Portion, Recipients, Then, Work};
+    let problem = Problem::linear();
+    let mut federation = problem.fused(1);
+    let choose = |to: Recipients, among: Vec<usize>, models: Vec<Arc<Vec<f64>>>| Ask {
+        phase: Phase::Train,
+        models,
+        orders: vec![Order { to, work: Work::Choose { among, on: Portion::All, then: Then::Nothing } }],
+        gather: Gather::Each,
+    };
+    let fits = Arc::new(vec![0.0; 30]);
+    for (ask, wanted) in [
+        (choose(Recipients::All, vec![1], vec![fits.clone()]), "names model 1 of 1"),
+        (choose(Recipients::All, vec![], vec![]), "has no model to work with"),
+        (choose(Recipients::list(vec![99]), vec![0], vec![fits]), "names a client that is not there"),
+        (choose(Recipients::All, vec![0], vec![Arc::new(vec![0.0; 3])]), "a model of 3 numbers, want 30"),
+    ] {
+        let error = federation.ask(&ask).unwrap_err();
+        assert!(error.to_string().contains(wanted), "{error}");
+    }
+}
+
+#[test]
+fn a_shape_that_does_not_fit_is_refused_before_any_work() {
+    let problem = Problem::digits();
+    let kind = models::kind("softmax").unwrap();
+    let narrow = (kind.build)(&settings(kind.settings, ""), DataShape { columns: 3, classes: 10 }).unwrap();
+    let mut federation = LocalFederation::new(problem.population.clients.clone(), threads(1).unwrap());
+    let error = federation.set_model(Arc::from(narrow)).unwrap_err();
+    assert!(error.to_string().contains("training rows have 64 columns, want 3"), "{error}");
+}
+
+#[test]
+fn local_serves_own_models_and_has_none_for_strangers() {
+    let problem = Problem::linear();
+    let kind = METHODS.iter().find(|kind| kind.name == "local").unwrap();
+    let mut federation = problem.fused(2);
+    let outcome = play(&mut *problem.method(kind, ""), &mut federation, 2).unwrap();
+    assert!(matches!(&outcome.serving, Serving::Own(stamps) if stamps.iter().all(|&stamp| stamp == 2)));
+    assert!(evaluate::unseen(&outcome, &mut federation, problem.model.metrics()[0], Split::Train).unwrap().is_none());
+}
