@@ -33,6 +33,7 @@ tools: ## Installs what is not here: a C compiler, Rust, and Chromium for the re
 bench: ## Measures the fast paths against the plain ones and against what one would otherwise use
 	cargo bench -p kinfolk
 
-# The expected texts of the command line are in crates/kinfolk-cli/tests/cli/snapshots; look at `git diff` afterwards.
-bless: ## Accepts what the command line prints now as what it should print
-	INSTA_UPDATE=always cargo test -p kinfolk-cli --test cli
+# Two kinds of expected results are kept: the texts of the command line in crates/kinfolk-cli/tests/cli/snapshots, which
+# must agree to the letter, and the numbers of the quickstart in crates/kinfolk/tests/golden, compared with a tolerance.
+bless: ## Accepts today's texts and numbers as the expected ones; look at `git diff` afterwards
+	INSTA_UPDATE=always KINFOLK_BLESS=1 cargo test --workspace --test cli --test experiments

@@ -5,14 +5,13 @@ use crate::bench::Bench;
 #[test]
 fn every_verb_has_help() {
     let bench = Bench::new();
-    for verb in ["", "run", "list", "data", "data list", "data path", "data get"] {
+    for verb in ["", "run", "list", "data", "data list", "data path", "data get", "reproduce"] {
         let mut arguments: Vec<&str> = verb.split_whitespace().collect();
         arguments.push("--help");
         let ended = bench.well(&arguments);
         assert_eq!(ended.stderr, "");
         insta::assert_snapshot!(format!("help {verb}").trim_end().replace(' ', "-"), ended.stdout);
     }
-    assert!(bench.well(&["reproduce", "--help"]).stdout.contains("Usage: kinfolk reproduce"));
     assert_eq!(bench.well(&["--version"]).stdout, "kinfolk [VERSION]\n");
 }
 
@@ -54,4 +53,17 @@ fn datasets_are_found_in_their_folder() {
     let unknown = bench.kinfolk(&["data", "path", "mnits"]);
     assert_eq!((unknown.code, unknown.stdout.as_str()), (Some(2), ""));
     insta::assert_snapshot!("data-unknown", unknown.stderr);
+}
+
+#[test]
+fn only_known_papers_and_experiments_are_reproduced() {
+    let bench = Bench::new();
+    let mut messages = Vec::new();
+    for arguments in [["reproduce", "ifac"].as_slice(), &["reproduce", "ifca", "e9"]] {
+        let ended = bench.kinfolk(arguments);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
+        messages.push(ended.stderr);
+    }
+    insta::assert_snapshot!("reproduce-unknown", messages.join("\n"));
+    assert!(!bench.path("runs").exists());
 }
