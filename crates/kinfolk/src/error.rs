@@ -78,12 +78,6 @@ impl Error {
         self
     }
 
-    /// Puts the section in front of a message that begins with the name of a setting.
-    pub fn under(mut self, section: impl fmt::Display) -> Self {
-        self.message = format!("{section}.{}", self.message);
-        self
-    }
-
     /// The kind.
     pub fn kind(&self) -> ErrorKind {
         self.kind

@@ -122,11 +122,7 @@ pub fn run(experiment: &Experiment, options: &Options, watch: &mut dyn Watch) ->
         // Every method is made once before any runs, so that no fault shows up hours later.
         let mut faults = Vec::new();
         for entry in &experiment.methods {
-            if let Err(error) = stage.method(entry, seed) {
-                let place = format!("method.{}", entry.label);
-                let of_setting = error.kind() == ErrorKind::Settings;
-                faults.push(if of_setting { error.under(place) } else { error.at(place) });
-            }
+            faults.extend(stage.method(entry, seed).err());
         }
         crate::settings::finish(faults)?;
         if seed == experiment.seeds().start {
@@ -199,6 +195,7 @@ impl Stage {
 
     fn method(&self, entry: &MethodEntry, seed: u64) -> Result<Box<dyn Method>> {
         (entry.kind.build)(Setup {
+            place: format!("method.{}", entry.label),
             settings: &entry.settings,
             model: self.model.clone(),
             rows: &self.rows,
@@ -213,13 +210,17 @@ impl Stage {
         Ok(federation)
     }
 
-    /// The `data` entry of summary.json.
+    /// The `data` entry of summary.json. `samples` is per client, a mean where clients differ.
     fn about(&self, experiment: &Experiment) -> serde_json::Value {
         let mut about = serde_json::Map::new();
         let total: usize = self.rows.iter().sum();
         about.insert("source".into(), experiment.source.name.into());
         about.insert("clients".into(), self.rows.len().into());
-        about.insert("samples".into(), total.into());
+        match self.rows.first() {
+            Some(&rows) if self.rows.iter().all(|&other| other == rows) => about.insert("samples".into(), rows.into()),
+            _ => about.insert("samples".into(), (total as f64 / self.rows.len() as f64).into()),
+        };
+        about.insert("rows".into(), total.into());
         about.insert("columns".into(), self.schema.shape().columns.into());
         if self.schema.shape().classes > 0 {
             about.insert("classes".into(), self.schema.shape().classes.into());
@@ -677,7 +678,8 @@ fn differences(before: &str, now: &str) -> String {
         (None, Some(new)) => Some(format!("  {key}: is new, {new}")),
         (None, None) => None,
     };
-    keys.into_iter().filter_map(line).collect::<Vec<_>>().join("\n")
+    let lines: Vec<String> = keys.into_iter().filter_map(line).collect();
+    if lines.is_empty() { "  the methods stand in another order".into() } else { lines.join("\n") }
 }
 
 /// Every setting of an experiment file under its dotted name, methods by their label.

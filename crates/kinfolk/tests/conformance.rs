@@ -58,6 +58,7 @@ impl Problem {
         let rows: Vec<usize> = self.population.clients.iter().map(|client| client.train.len()).collect();
         let truth: Vec<usize> = self.population.clients.iter().map(|client| client.truth.unwrap()).collect();
         (kind.build)(Setup {
+            place: "method".into(),
             settings: &settings(kind.settings, &text),
             model: self.model.clone(),
             rows: &rows,
@@ -257,6 +258,7 @@ fn the_order_of_the_clients_changes_nothing_but_rounding() {
         let rows: Vec<usize> = problem.population.clients.iter().map(|client| client.train.len()).collect();
         let text = "clusters = 2\nrounds = 10\nbatch = 5\nlocal_steps = 4\nstep = 0.05\nparticipation = 0.5\nstart = \"farthest\"\nstart_clients = 8";
         let mut method = (kind.build)(Setup {
+            place: "method".into(),
             settings: &settings(kind.settings, text),
             model: problem.model.clone(),
             rows: &rows,
@@ -281,6 +283,7 @@ fn one_cluster_is_fedavg() {
     let run = |name: &str, text: &str| {
         let kind = METHODS.iter().find(|kind| kind.name == name).unwrap();
         let mut method = (kind.build)(Setup {
+            place: "method".into(),
             settings: &settings(kind.settings, text),
             model: problem.model.clone(),
             rows: &rows,

@@ -1,12 +1,12 @@
 //! `kinfolk reproduce PAPER`: a paper's numbers beside ours.
 
-use super::{print, print_json};
+use super::{print, print_json, stop_on_interrupt};
 use crate::Ending;
 use crate::progress::Bars;
-use kinfolk::Result;
 use kinfolk::report::table::Table;
 use kinfolk::reproduce::{self, CellResult, Plan, WatchCases};
 use kinfolk::run::Watch;
+use kinfolk::{ErrorKind, Result};
 use std::path::PathBuf;
 
 /// Run a paper's experiments and print its numbers beside ours.
@@ -51,8 +51,12 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         repeats: arguments.repeat,
         folder: &folder,
         threads: arguments.threads.map_or(0, usize::from),
+        stop: stop_on_interrupt(),
     };
-    let results = reproduce::reproduce(paper, &plan, &mut Cases)?;
+    let results = reproduce::reproduce(paper, &plan, &mut Cases).map_err(|error| match error.kind() {
+        ErrorKind::Stopped => error.hint("the same command goes on where this stopped"),
+        _ => error,
+    })?;
     let missed = |cell: &CellResult| cell.within == Some(false) || cell.ours.is_none();
     let fell_short = results.iter().flat_map(|result| &result.cells).any(missed);
     if arguments.json {

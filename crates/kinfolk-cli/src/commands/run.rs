@@ -1,12 +1,12 @@
 //! `kinfolk run FILE|PRESET`: one experiment, from data to report.
 
-use super::{print, print_json};
+use super::{print, print_json, stop_on_interrupt};
 use crate::Ending;
 use crate::progress::Bars;
 use kinfolk::experiment::{Experiment, Override};
 use kinfolk::report::table::results_with_notes;
 use kinfolk::run::Options;
-use kinfolk::{Error, Result, presets};
+use kinfolk::{Error, ErrorKind, Result, presets};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -64,9 +64,15 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         threads: arguments.threads.map_or(0, usize::from),
         resume: arguments.resume,
         checkpoint_every: checkpoint_every()?,
+        stop: stop_on_interrupt(),
         ..Options::default()
     };
-    let record = kinfolk::run::run(&experiment, &options, &mut Bars::new())?;
+    let record = kinfolk::run::run(&experiment, &options, &mut Bars::new()).map_err(|error| match error.kind() {
+        ErrorKind::Stopped => {
+            error.hint(format!("go on with the same command and --out {} --resume", folder.display()))
+        }
+        _ => error,
+    })?;
     let summary = &record.summary;
     if arguments.json {
         print_json(summary)?;

@@ -71,7 +71,7 @@ fn the_json_document_has_the_fields_of_the_contract() {
     assert_eq!(printed["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(
         keys(&printed["data"]),
-        sorted(["source", "clients", "samples", "columns", "unseen_clients", "true_clusters"])
+        sorted(["source", "clients", "samples", "rows", "columns", "unseen_clients", "true_clusters"])
     );
     let methods = printed["methods"].as_array().expect("methods");
     assert_eq!(methods.iter().map(|method| &method["label"]).collect::<Vec<_>>(), ["ifca", "fedavg", "local"]);

@@ -161,12 +161,12 @@ enum Going {
 }
 
 fn make(setup: Setup) -> Result<Ifca> {
-    let settings = setup.settings;
+    let (settings, place) = (setup.settings, &setup.place);
     let clusters = settings.integer("clusters");
     let clients = setup.rows.len();
     if clusters > clients {
         return Err(Error::settings(format!(
-            "clusters: got {clusters}, want at most the number of clients, {clients}"
+            "{place}.clusters: got {clusters}, want at most the number of clients, {clients}"
         )));
     }
     let training = Training::of(settings);
@@ -174,7 +174,7 @@ fn make(setup: Setup) -> Result<Ifca> {
     let fewest = setup.rows.iter().min().copied().unwrap_or(0);
     if resample && fewest < 2 * training.rounds {
         return Err(Error::settings(format!(
-            "resample: {} rounds need {} rows a client, the smallest client has {fewest}",
+            "{place}.resample: {} rounds need {} rows a client, the smallest client has {fewest}",
             training.rounds,
             2 * training.rounds
         ))
@@ -187,7 +187,7 @@ fn make(setup: Setup) -> Result<Ifca> {
             layout.tensors.iter().filter(|t| t.name.split('.').next() == Some(&layer)).map(|t| t.range()).collect();
         if found.is_empty() {
             let known: Vec<&str> = layout.tensors.iter().filter_map(|tensor| tensor.name.split('.').next()).collect();
-            return Err(Error::settings(format!("shared: got \"{layer}\", want one of {}", known.join(", "))));
+            return Err(Error::settings(format!("{place}.shared: got \"{layer}\", want one of {}", known.join(", "))));
         }
         shared.extend(found);
     }
@@ -558,7 +558,8 @@ mod tests {
         let settings = Settings::check("method", KIND.settings, toml::from_str(text).unwrap(), &mut faults);
         (KIND.check)("method", &settings, &mut faults);
         assert!(faults.is_empty(), "{faults:?}");
-        make(Setup { settings: &settings, model, rows, truth: None, key: Key::new(0) }).unwrap()
+        make(Setup { place: "method.ifca".into(), settings: &settings, model, rows, truth: None, key: Key::new(0) })
+            .unwrap()
     }
 
     /// One round from these one-number models.

@@ -33,7 +33,7 @@ pub struct MethodKind {
     pub needs_truth: bool,
     /// Faults that need more than one setting to see.
     pub check: fn(&str, &Settings, &mut Vec<Error>),
-    /// Makes one ready to run. The message of a `Settings` error begins with the name of the setting.
+    /// Makes one ready to run.
     pub build: fn(Setup) -> Result<Box<dyn Method>>,
 }
 
@@ -56,6 +56,8 @@ pub fn kind(name: &str) -> Result<&'static MethodKind> {
 
 /// What a method is made from.
 pub struct Setup<'a> {
+    /// Where its settings stand, for messages: `method.LABEL`.
+    pub place: String,
     /// Its checked settings.
     pub settings: &'a Settings,
     /// The model it trains.

@@ -28,7 +28,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     check: check_training,
     build: |setup| {
         let truth = setup.truth.ok_or_else(|| {
-            Error::data("the data has no true clusters")
+            Error::settings(format!("{}: the data has no true clusters", setup.place))
                 .hint("set data.clusters, or data.truth for a table, or leave this method out")
         })?;
         let clusters = truth.iter().max().map_or(0, |last| last + 1);

@@ -16,6 +16,8 @@ use crate::settings::nearest;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// A paper whose numbers can be reproduced.
 pub struct Paper {
@@ -108,6 +110,8 @@ pub struct Plan<'a> {
     pub folder: &'a Path,
     /// Threads; 0 is one for every core.
     pub threads: usize,
+    /// Raise it to stop; finished repeats are in the ledger.
+    pub stop: Arc<AtomicBool>,
 }
 
 /// Somebody who watches a reproduction.
@@ -202,7 +206,8 @@ impl Reproduction {
             let experiment = self.experiment(case, seed, more)?;
             let folder = case.long.then(|| plan.folder.join(self.name).join(format!("{}-{seed}", case.name)));
             let resume = folder.as_ref().is_some_and(|folder| folder.join("experiment.toml").exists());
-            let options = Options { folder, threads: plan.threads, resume, ..Options::default() };
+            let stop = plan.stop.clone();
+            let options = Options { folder, threads: plan.threads, resume, stop, ..Options::default() };
             let record = run(&experiment, &options, &mut *watch())?;
             for (value, cell) in values.iter_mut().zip(&case.cells) {
                 let found = (cell.read)(&record);
