@@ -8,7 +8,7 @@
 //! DIR/summary.json         last: a folder without it is not finished
 //! ```
 
-use crate::data::schema::Schema;
+use crate::data::schema::{Description, Schema};
 use crate::data::{Client, Population};
 use crate::error::{Error, ErrorKind, Result};
 use crate::evaluate::{self, Evaluation};
@@ -103,6 +103,8 @@ struct Stage {
     model: Arc<dyn Model>,
     metric: Metric,
     schema: Schema,
+    /// What `step = "auto"` stands for.
+    step: f64,
 }
 
 /// Runs an experiment to its end and returns everything it found. Methods that diverge or fail are part of the
@@ -153,6 +155,12 @@ pub fn run(experiment: &Experiment, options: &Options, watch: &mut dyn Watch) ->
     Ok(record)
 }
 
+const NETWORK_STEP: f64 = 0.1;
+
+fn uses_auto_step(entry: &MethodEntry) -> bool {
+    entry.settings.optional_text("step") == Some("auto")
+}
+
 impl Stage {
     fn prepare(experiment: &Experiment, seed: u64, pool: &Arc<rayon::ThreadPool>) -> Result<Self> {
         let mut population = (experiment.source.build)(&experiment.data, seed)?;
@@ -189,8 +197,17 @@ impl Stage {
                 Error::settings(format!("metric: got \"{wanted}\", want one of {} for this model", offered.join(", ")))
             })?,
         };
+        let step = if model.curvature(0.0).is_some() && experiment.methods.iter().any(uses_auto_step) {
+            let described = federation.ask(&to_all(Work::Describe { moments: true }))?;
+            let mean_squares = described.orders[0].descriptions.iter().map(Description::mean_square);
+            model
+                .curvature(mean_squares.fold(0.0, f64::max))
+                .map_or(NETWORK_STEP, |curvature| 1.0 / curvature.max(1e-12))
+        } else {
+            NETWORK_STEP
+        };
         let truth = population.clients.iter().map(|client| client.truth).collect();
-        Ok(Self { population, rows, truth, model, metric, schema })
+        Ok(Self { population, rows, truth, model, metric, schema, step })
     }
 
     fn method(&self, entry: &MethodEntry, seed: u64) -> Result<Box<dyn Method>> {
@@ -199,6 +216,7 @@ impl Stage {
             settings: &entry.settings,
             model: self.model.clone(),
             rows: &self.rows,
+            step: self.step,
             truth: self.truth.as_deref().filter(|_| entry.kind.needs_truth),
             key: Key::new(seed).word(&entry.label),
         })
@@ -397,6 +415,9 @@ impl Running<'_> {
             summary.status = "not-converged".into();
         }
         summary.notes = outcome.notes.clone();
+        if uses_auto_step(self.entry) && self.stage.step != NETWORK_STEP {
+            summary.notes.push(format!("step {:.3e}, chosen from the data", self.stage.step));
+        }
         let mut extra = outcome.extra.clone();
         if let Some((scored, unseen)) = last {
             let truth = evaluate::against_truth(&outcome, scored, &self.stage.population);

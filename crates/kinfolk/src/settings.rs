@@ -28,6 +28,8 @@ pub enum Kind {
     Positive,
     /// One positive number, or a list of them.
     Positives,
+    /// The word `auto`, or a value of this kind.
+    OrAuto(&'static Kind),
     /// One of these words.
     OneOf(&'static [&'static str]),
     /// Any text.
@@ -72,6 +74,7 @@ impl Kind {
             Kind::Number(low, high) => format!("a number{}", bounds(*low, *high)),
             Kind::Positive => "a number above 0".into(),
             Kind::Positives => "a number above 0, or a list of them".into(),
+            Kind::OrAuto(kind) => format!("\"auto\", or {}", kind.wanted()),
             Kind::OneOf(words) => format!("one of {}", words.join(", ")),
             Kind::Text => "a text".into(),
             Kind::Flag => "true or false".into(),
@@ -89,6 +92,7 @@ impl Kind {
                 Value::Array(list) => !list.is_empty() && list.iter().all(|v| Kind::Positive.accepts(v)),
                 one => Kind::Positive.accepts(one),
             },
+            Kind::OrAuto(kind) => value.as_str() == Some("auto") || kind.accepts(value),
             Kind::OneOf(words) => value.as_str().is_some_and(|v| words.contains(&v)),
             Kind::Text => value.is_str(),
             Kind::Flag => value.is_bool(),

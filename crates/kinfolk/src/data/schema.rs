@@ -25,6 +25,17 @@ pub struct Description {
     pub target: TargetDescription,
 }
 
+impl Description {
+    /// The squared length of a row, on average; 0 where the sums were not asked for.
+    pub fn mean_square(&self) -> f64 {
+        let squares: f64 = match &self.features {
+            FeaturesDescription::Matrix { moments, .. } => moments.iter().map(|moments| moments.squares).sum(),
+            FeaturesDescription::Named(_) => 0.0,
+        };
+        squares / self.rows.max(1) as f64
+    }
+}
+
 /// What one client tells about its features.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum FeaturesDescription {

@@ -33,10 +33,10 @@ pub(super) static KIND: MethodKind = MethodKind {
         let start = setup.model.initialise(&mut setup.key.clone().word("start").number(0).number(0).rng());
         Ok(Box::new(FedAvg {
             training: Training::of(setup.settings),
-            step: setup.settings.number("step"),
+            step: setup.steps()[0],
             weight: weight_of(setup.settings),
             key: setup.key,
-            state: State { round: 0, model: Arc::new(start), absences: Absences::NONE },
+            state: State { round: 0, model: Arc::new(start), first_loss: None, absences: Absences::NONE },
         }))
     },
 };
@@ -53,6 +53,7 @@ struct FedAvg {
 struct State {
     round: usize,
     model: Params,
+    first_loss: Option<f64>,
     absences: Absences,
 }
 
@@ -68,7 +69,7 @@ impl Method for FedAvg {
             gather: Gather::Sum { by: By::All, weight: self.weight },
         })?;
         self.training.accept(&answers, federation)?;
-        let loss = mean_loss(&answers.orders[0].losses, round)?;
+        let loss = watch_loss(&answers.orders[0].losses, &mut self.state.first_loss, round)?;
         self.state.model = self.training.mean(&self.state.model, &answers.orders[0].sums[0], answers.missing.len());
         self.state.absences.count(&answers);
         self.state.round += 1;

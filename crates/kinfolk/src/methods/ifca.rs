@@ -36,7 +36,12 @@ pub(super) static KIND: MethodKind = MethodKind {
     paper: "Ghosh, Chung, Yin, Ramchandran 2020",
     settings: training_settings!(
         Setting::new("clusters", Kind::Integer(1, 1 << 20), Default::Required, "how many clusters to look for"),
-        Setting::new("step", Kind::Positives, Default::Is("0.1"), "step size, or several to try side by side"),
+        Setting::new(
+            "step",
+            Kind::OrAuto(&Kind::Positives),
+            Default::Is("\"auto\""),
+            "step size, or several to try side by side; auto as elsewhere"
+        ),
         Setting::new(
             "averaging",
             Kind::OneOf(&["models", "gradients"]),
@@ -148,7 +153,8 @@ struct Lane {
     models: Vec<Params>,
     /// The cluster each client last chose.
     choices: Vec<Option<u32>>,
-    /// Mean loss of the chosen models, before the last step.
+    /// Mean loss of the chosen models, in the first round and before the last step.
+    first_loss: Option<f64>,
     loss: Option<f64>,
     going: Going,
 }
@@ -209,12 +215,13 @@ fn make(setup: Setup) -> Result<Ifca> {
         ),
         _ => Beginning::Random,
     };
-    let steps = settings.numbers("step");
+    let steps = setup.steps();
     let lane = |start: usize, step: f64| Lane {
         step,
         start,
         models: Vec::new(),
         choices: vec![None; clients],
+        first_loss: None,
         loss: None,
         going: Going::On,
     };
@@ -463,7 +470,7 @@ impl Method for Ifca {
                 let last = lane.choices[client as usize].replace(choice);
                 switched[index] += usize::from(last.is_some_and(|last| last != choice));
             }
-            match mean_loss(&answer.losses, round) {
+            match watch_loss(&answer.losses, &mut lane.first_loss, round) {
                 Ok(loss) if finite => {
                     lane.loss = loss.or(lane.loss);
                     lane.models = models;
@@ -558,8 +565,16 @@ mod tests {
         let settings = Settings::check("method", KIND.settings, toml::from_str(text).unwrap(), &mut faults);
         (KIND.check)("method", &settings, &mut faults);
         assert!(faults.is_empty(), "{faults:?}");
-        make(Setup { place: "method.ifca".into(), settings: &settings, model, rows, truth: None, key: Key::new(0) })
-            .unwrap()
+        make(Setup {
+            place: "method.ifca".into(),
+            step: 0.1,
+            settings: &settings,
+            model,
+            rows,
+            truth: None,
+            key: Key::new(0),
+        })
+        .unwrap()
     }
 
     /// One round from these one-number models.

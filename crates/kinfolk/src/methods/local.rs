@@ -28,11 +28,11 @@ pub(super) static KIND: MethodKind = MethodKind {
     build: |setup| {
         Ok(Box::new(Local {
             training: Training::of(setup.settings),
-            step: setup.settings.number("step"),
+            step: setup.steps()[0],
             common: (setup.settings.text("start") == "common").then(|| {
                 Arc::new(setup.model.initialise(&mut setup.key.clone().word("start").number(0).number(0).rng()))
             }),
-            state: State { round: 0, stamps: vec![0; setup.rows.len()], absences: Absences::NONE },
+            state: State { round: 0, stamps: vec![0; setup.rows.len()], first_loss: None, absences: Absences::NONE },
             key: setup.key,
         }))
     },
@@ -51,6 +51,7 @@ struct State {
     round: usize,
     /// The ask after which each client last kept its model; 0 before the first.
     stamps: Vec<u64>,
+    first_loss: Option<f64>,
     absences: Absences,
 }
 
@@ -81,7 +82,7 @@ impl Method for Local {
         })?;
         self.training.accept(&answers, federation)?;
         let losses: Vec<f64> = answers.orders.iter().flat_map(|order| order.losses.iter().copied()).collect();
-        let loss = mean_loss(&losses, round)?;
+        let loss = watch_loss(&losses, &mut self.state.first_loss, round)?;
         for &client in answers.orders.iter().flat_map(|order| &order.clients) {
             self.state.stamps[client as usize] = answers.stamp;
         }

@@ -64,6 +64,8 @@ pub struct Setup<'a> {
     pub model: Arc<dyn Model>,
     /// Training rows of every client, as the clients described them.
     pub rows: &'a [usize],
+    /// The step size that `auto` stands for.
+    pub step: f64,
     /// The true cluster of every client, for methods that need it.
     pub truth: Option<&'a [usize]>,
     /// Names this method's draws: seed and label.
@@ -99,6 +101,16 @@ pub struct Progress {
     pub sizes: Vec<usize>,
     /// Whether this was the last round.
     pub finished: bool,
+}
+
+impl Setup<'_> {
+    /// The step sizes to use.
+    fn steps(&self) -> Vec<f64> {
+        match self.settings.numbers("step") {
+            steps if steps.is_empty() => vec![self.step],
+            steps => steps,
+        }
+    }
 }
 
 /// What a method found.
@@ -170,7 +182,9 @@ macro_rules! training_settings {
 }
 use training_settings;
 
-const STEP: Setting = Setting::new("step", Kind::Positive, Default::Is("0.1"), "step size");
+const STEP: Setting = Setting::new("step", Kind::OrAuto(&Kind::Positive), Default::Is("\"auto\""), AUTO_STEP);
+const AUTO_STEP: &str =
+    "step size; auto is the largest that is safe for a linear model on this data, and 0.1 for a network";
 const WEIGHT: &[&str] = &["uniform", "rows"];
 
 /// How clients train, from the settings above.
@@ -307,17 +321,27 @@ fn weight_of(settings: &Settings) -> Weight {
     if settings.text("weight") == "rows" { Weight::Rows } else { Weight::Uniform }
 }
 
-/// The mean of the losses, `None` when nobody answered; an error when it is not finite.
-fn mean_loss(losses: &[f64], round: usize) -> Result<Option<f64>> {
-    if losses.is_empty() {
-        return Ok(None);
+/// The mean of the losses, `None` when nobody answered.
+fn mean_loss(losses: &[f64]) -> Option<f64> {
+    (!losses.is_empty()).then(|| losses.iter().sum::<f64>() / losses.len() as f64)
+}
+
+/// The mean of a round's losses, or an error when it has exploded; `first` keeps the first one.
+fn watch_loss(losses: &[f64], first: &mut Option<f64>, round: usize) -> Result<Option<f64>> {
+    let loss = mean_loss(losses);
+    match loss {
+        Some(loss) if exploded(*first.get_or_insert(loss), loss) => Err(diverged(round)),
+        _ => Ok(loss),
     }
-    let mean = losses.iter().sum::<f64>() / losses.len() as f64;
-    if mean.is_finite() { Ok(Some(mean)) } else { Err(diverged(round)) }
+}
+
+/// Whether a loss has grown beyond all bounds since the first round.
+fn exploded(first: f64, now: f64) -> bool {
+    !now.is_finite() || now > 1e6 * (first + 1.0)
 }
 
 fn diverged(round: usize) -> Error {
-    Error::new(ErrorKind::Diverged, format!("round {}: the training loss is not finite", round + 1))
+    Error::new(ErrorKind::Diverged, format!("round {}: the training loss has exploded", round + 1))
         .hint("use a smaller step")
 }
 

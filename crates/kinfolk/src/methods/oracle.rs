@@ -38,10 +38,15 @@ pub(super) static KIND: MethodKind = MethodKind {
         };
         Ok(Box::new(Oracle {
             training: Training::of(setup.settings),
-            step: setup.settings.number("step"),
+            step: setup.steps()[0],
             weight: weight_of(setup.settings),
             truth: truth.to_vec(),
-            state: State { round: 0, models: (0..clusters).map(start).collect(), absences: Absences::NONE },
+            state: State {
+                round: 0,
+                models: (0..clusters).map(start).collect(),
+                first_loss: None,
+                absences: Absences::NONE,
+            },
             key: setup.key,
         }))
     },
@@ -60,6 +65,7 @@ struct Oracle {
 struct State {
     round: usize,
     models: Vec<Params>,
+    first_loss: Option<f64>,
     absences: Absences,
 }
 
@@ -87,7 +93,7 @@ impl Method for Oracle {
         })?;
         self.training.accept(&answers, federation)?;
         let losses: Vec<f64> = answers.orders.iter().flat_map(|order| order.losses.iter().copied()).collect();
-        let loss = mean_loss(&losses, round)?;
+        let loss = watch_loss(&losses, &mut self.state.first_loss, round)?;
         for (cluster, order) in answers.orders.iter().enumerate() {
             let absent =
                 answers.missing.iter().filter(|missing| self.truth[missing.client as usize] == cluster).count();

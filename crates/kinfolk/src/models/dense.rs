@@ -190,6 +190,16 @@ impl Model for DenseModel {
         }
     }
 
+    fn curvature(&self, mean_square: f64) -> Option<f64> {
+        let length = mean_square + f64::from(u8::from(self.dense.bias));
+        let factor = match self.dense.output {
+            Output::Squared => 2.0,
+            Output::Logistic => 0.25,
+            Output::Softmax => 0.5,
+        };
+        (self.dense.layers() == 1).then_some(factor * length)
+    }
+
     fn initialise(&self, rng: &mut Rng) -> Vec<f64> {
         self.dense.initialise(rng)
     }
