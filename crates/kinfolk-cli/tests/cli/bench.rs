@@ -25,14 +25,17 @@ intercept = false
 name = "ifca"
 clusters = 2
 rounds = 12
+step = 0.1
 
 [[method]]
 name = "fedavg"
 rounds = 12
+step = 0.1
 
 [[method]]
 name = "local"
 rounds = 2
+step = 0.1
 "#;
 
 /// A folder to work in, thrown away at the end.
