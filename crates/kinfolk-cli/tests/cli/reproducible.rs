@@ -93,6 +93,29 @@ fn a_killed_run_goes_on_as_if_nothing_had_happened() {
     bench.assert_same_run("whole", "killed");
 }
 
+/// Ctrl-C is the gentle kill.
+#[cfg(unix)]
+#[test]
+fn an_interrupted_run_says_how_to_go_on() {
+    let bench = Bench::new();
+    bench.write("lively.toml", LIVELY);
+    let arguments = ["run", "lively.toml", "--out", "stopped", "--set", "method.ifca.rounds=100000"];
+    let mut command = bench.command(&arguments);
+    command.env("KINFOLK_CHECKPOINT_SECONDS", "0");
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let child = command.spawn().expect("the program starts");
+    while !bench.path("stopped/checkpoint/ifca-0.current").exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let interrupt = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(interrupt.expect("kill is there").success());
+    let ended = bench.end(child.wait_with_output().expect("a child"));
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""));
+    insta::assert_snapshot!("interrupted", ended.stderr);
+    assert!(!bench.path("stopped/summary.json").exists());
+    assert!(bench.path("stopped/checkpoint/ifca-0.current").exists());
+}
+
 #[test]
 fn what_a_kill_left_half_written_is_cleaned_up() {
     let bench = Bench::new();
