@@ -78,7 +78,10 @@ pub fn seen(
                     clients[client as usize].cluster = Some(own);
                 }
             }
-            _ => take_scores(answer, metric, outcome, &mut clients),
+            _ => {
+                let chose = outcome.clustered && outcome.serving == Serving::Choose;
+                take_scores(answer, metric, chose, &mut clients);
+            }
         }
     }
     Ok(summarise(clients, metric, outcome))
@@ -102,7 +105,7 @@ pub fn unseen(
         gather: Gather::Each,
     })?;
     let mut clients = vec![Served::default(); federation.clients().len()];
-    take_scores(&answers.orders[0], metric, outcome, &mut clients);
+    take_scores(&answers.orders[0], metric, outcome.clustered, &mut clients);
     Ok(Some(summarise(clients, metric, outcome)))
 }
 
@@ -121,11 +124,12 @@ fn margin(losses: &[f64], own: usize) -> Option<f64> {
     margin.is_finite().then_some(margin)
 }
 
-fn take_scores(answer: &OrderAnswers, metric: Metric, outcome: &Outcome, clients: &mut [Served]) {
+/// `chose` says that each client chose its cluster by its losses.
+fn take_scores(answer: &OrderAnswers, metric: Metric, chose: bool, clients: &mut [Served]) {
     for (place, (&client, score)) in answer.clients.iter().zip(&answer.scores).enumerate() {
         let served = &mut clients[client as usize];
         let choice = answer.choices[place] as usize;
-        if outcome.clustered && outcome.serving == Serving::Choose {
+        if chose {
             served.cluster = Some(choice);
             served.margin = margin(losses(answer, place), choice);
         }

@@ -128,7 +128,7 @@ impl Experiment {
             faults.push(settings::unknown(place, key, known));
         }
         file.retain(|key, _| SETTINGS.iter().any(|setting| setting.name == key));
-        let settings = Settings::check(place, SETTINGS, file, &mut faults);
+        let settings = Settings::check("", SETTINGS, file, &mut faults);
 
         let (source, data) = registered(
             ("data", "source"),
@@ -230,6 +230,12 @@ fn label_methods(file: &mut Table, faults: &mut Vec<Error>) -> Vec<String> {
         None => return labels,
     };
     for entry in entries {
+        if !entry.is_table() {
+            faults.push(Error::settings(format!("method: got {entry}, want [[method]] with a name")));
+        }
+        if let Some(other) = entry.get("label").filter(|label| !label.is_str()) {
+            faults.push(Error::settings(format!("method.label: got {other}, want a text")));
+        }
         let text = |key: &str| entry.get(key).and_then(Value::as_str).map(str::to_string);
         let label = match (text("label"), text("name")) {
             (Some(label), _) => {
@@ -262,6 +268,11 @@ fn apply(file: &mut Table, change: &Override, labels: &[String], faults: &mut Ve
     let path: Vec<&str> = change.path.iter().map(String::as_str).collect();
     let place = path.join(".");
     match path.as_slice() {
+        ["method", .., "label"] => {
+            faults.push(Error::settings(format!(
+                "--set {place}: a label cannot be changed, it says which method is meant"
+            )));
+        }
         ["method", label @ .., key] if !label.is_empty() => {
             let label = label.join(".");
             let index = labels.iter().position(|known| *known == label);

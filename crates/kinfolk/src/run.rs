@@ -19,7 +19,7 @@ use crate::federation::{Ask, Federation, Gather, Order, Phase, Recipients, Work}
 use crate::methods::{Method, Outcome, Setup};
 use crate::modelfile;
 use crate::models::{Metric, Model};
-use crate::report::files::{write_atomically, write_record};
+use crate::report::files::{is_partial, write_atomically, write_record};
 use crate::report::{ClientRecord, MethodSummary, Record, RepeatSummary, RoundRecord, Summary};
 use crate::rng::Key;
 use serde::{Deserialize, Serialize};
@@ -113,7 +113,7 @@ pub fn run(experiment: &Experiment, options: &Options, watch: &mut dyn Watch) ->
     let pool = threads(options.threads)?;
     let mut folder =
         options.folder.as_deref().map(|path| Folder::open(path, experiment, options.resume)).transpose()?;
-    if let Some(Folder { finished: Some(record), .. }) = folder {
+    if let Some(record) = folder.as_mut().and_then(|folder| folder.finished.take()) {
         return Ok(record);
     }
     let mut results: BTreeMap<(usize, u64), (RepeatSummary, Finished)> = BTreeMap::new();
@@ -552,19 +552,31 @@ fn gather(
 struct Folder {
     path: PathBuf,
     finished: Option<Record>,
+    created: bool,
+}
+
+impl Drop for Folder {
+    /// An experiment that is refused leaves no empty folder behind. Only an empty one can be removed this way.
+    fn drop(&mut self) {
+        if self.created {
+            let _ = std::fs::remove_dir(&self.path);
+        }
+    }
 }
 
 impl Folder {
     /// Looks at what is there, and refuses to overwrite or to mix.
     fn open(path: &Path, experiment: &Experiment, resume: bool) -> Result<Self> {
-        let folder = Self { path: path.to_path_buf(), finished: None };
+        let mut folder = Self { path: path.to_path_buf(), finished: None, created: false };
         let before = std::fs::read_to_string(path.join("experiment.toml")).ok();
         let is_finished = path.join("summary.json").exists();
         match (before, resume) {
             (None, true) => Err(Error::settings(format!("{}: nothing to resume here", path.display()))
                 .hint("run without --resume first, or name the right folder with --out")),
             (None, false) => {
+                let was_there = path.exists();
                 std::fs::create_dir_all(path).map_err(|error| Error::io("creating", path, error))?;
+                folder.created = !was_there;
                 // Whether it can be written to is better known now than after the first method.
                 let probe = path.join(".kinfolk-probe.tmp");
                 std::fs::write(&probe, b"").map_err(|error| Error::io("writing to", path, error))?;
@@ -587,8 +599,11 @@ impl Folder {
                     ))
                     .hint("resume with the same settings, or start anew in another folder"));
                 }
-                let finished = if is_finished { Some(folder.read_finished()?) } else { None };
-                Ok(Self { finished, ..folder })
+                remove_partial_files(path)?;
+                if is_finished {
+                    folder.finished = Some(folder.read_finished()?);
+                }
+                Ok(folder)
             }
         }
     }
@@ -673,10 +688,55 @@ impl Folder {
     }
 }
 
-/// The lines in which two experiment files differ.
+/// The settings in which two experiment files differ, one a line.
 fn differences(before: &str, now: &str) -> String {
-    let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), now.lines().collect());
-    let gone = old.iter().filter(|line| !new.contains(line)).map(|line| format!("  - {line}"));
-    let come = new.iter().filter(|line| !old.contains(line)).map(|line| format!("  + {line}"));
-    gone.chain(come).collect::<Vec<_>>().join("\n")
+    let (before, now) = (flat(before), flat(now));
+    let keys: std::collections::BTreeSet<&String> = before.keys().chain(now.keys()).collect();
+    let line = |key: &String| match (before.get(key), now.get(key)) {
+        (Some(old), Some(new)) if old == new => None,
+        (Some(old), Some(new)) => Some(format!("  {key}: was {old}, is {new}")),
+        (Some(old), None) => Some(format!("  {key}: was {old}, is gone")),
+        (None, Some(new)) => Some(format!("  {key}: is new, {new}")),
+        (None, None) => None,
+    };
+    let lines: Vec<String> = keys.into_iter().filter_map(line).collect();
+    if lines.is_empty() { "  the methods stand in another order".into() } else { lines.join("\n") }
+}
+
+/// Every setting of an experiment file under its dotted name, methods by their label.
+fn flat(text: &str) -> BTreeMap<String, String> {
+    fn walk(place: &str, value: &toml::Value, found: &mut BTreeMap<String, String>) {
+        match value {
+            toml::Value::Table(table) => {
+                table.iter().for_each(|(key, value)| walk(&format!("{place}.{key}"), value, found))
+            }
+            toml::Value::Array(list) if list.iter().any(toml::Value::is_table) => {
+                for (number, value) in list.iter().enumerate() {
+                    let label = value.get("label").and_then(toml::Value::as_str);
+                    walk(&format!("{place}.{}", label.unwrap_or(&number.to_string())), value, found);
+                }
+            }
+            value => drop(found.insert(place.to_string(), value.to_string())),
+        }
+    }
+    let mut found = BTreeMap::new();
+    match toml::from_str::<toml::Table>(text) {
+        Ok(table) => table.iter().for_each(|(key, value)| walk(key, value, &mut found)),
+        Err(_) => drop(found.insert("experiment.toml".into(), "not TOML".into())),
+    }
+    found
+}
+
+/// Removes what a kill in the middle of a write left behind.
+fn remove_partial_files(folder: &Path) -> Result<()> {
+    let fault = |error| Error::io("cleaning up", folder, error);
+    for entry in std::fs::read_dir(folder).map_err(fault)? {
+        let path = entry.map_err(fault)?.path();
+        if path.is_dir() {
+            remove_partial_files(&path)?;
+        } else if is_partial(&path) {
+            std::fs::remove_file(&path).map_err(fault)?;
+        }
+    }
+    Ok(())
 }

@@ -116,11 +116,12 @@ fn number(value: &Value) -> Option<f64> {
 pub struct Settings(BTreeMap<String, Value>);
 
 impl Settings {
-    /// Checks a table against its declaration, adding every fault under `place` to `faults`.
+    /// Checks a table against its declaration, adding every fault under `place` to `faults`. The place is empty for
+    /// keys at the top of the file.
     pub fn check(place: &str, declared: &[Setting], mut given: toml::Table, faults: &mut Vec<Error>) -> Self {
         let mut checked = BTreeMap::new();
         for setting in declared {
-            let path = format!("{place}.{}", setting.name);
+            let path = if place.is_empty() { setting.name.into() } else { format!("{place}.{}", setting.name) };
             match (given.remove(setting.name), setting.default) {
                 (Some(value), _) if setting.kind.accepts(&value) => {
                     checked.insert(setting.name.to_string(), value);

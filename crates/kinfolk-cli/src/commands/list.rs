@@ -3,7 +3,7 @@
 use super::print;
 use crate::Ending;
 use kinfolk::report::table::Table;
-use kinfolk::settings::{Default, Setting};
+use kinfolk::settings::{Default, Setting, nearest};
 use kinfolk::{Result, data, methods, models, presets};
 
 /// List methods, models, datasets or presets.
@@ -55,7 +55,11 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         Some(name) => {
             let entry = entries.iter().find(|entry| entry.name == name).ok_or_else(|| {
                 let known: Vec<&str> = entries.iter().map(|entry| entry.name).collect();
-                kinfolk::Error::settings(format!("list: got \"{name}\", want one of {}", known.join(", ")))
+                let fault = kinfolk::Error::settings(format!("list: got \"{name}\", want one of {}", known.join(", ")));
+                match nearest(&name, known.into_iter()) {
+                    Some(near) => fault.hint(format!("did you mean \"{near}\"?")),
+                    None => fault,
+                }
             })?;
             let mut table = Table::new().words("setting").words("default").words("wanted").words("what it does");
             for setting in entry.settings {

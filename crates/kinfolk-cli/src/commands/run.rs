@@ -8,10 +8,16 @@ use kinfolk::report::table::results_with_notes;
 use kinfolk::run::Options;
 use kinfolk::{Error, ErrorKind, Result, presets};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
+
+const ENVIRONMENT: &str = "\
+Environment:
+  KINFOLK_DATA                Folder of the downloaded datasets [default: kinfolk in the platform's cache folder]
+  KINFOLK_CHECKPOINT_SECONDS  Least seconds between two checkpoints of a method [default: 10]";
 
 /// Run an experiment: a TOML file, or a preset such as `quickstart`.
 #[derive(clap::Args)]
+#[command(after_help = ENVIRONMENT)]
 pub struct Arguments {
     /// An experiment file, or the name of a preset (`kinfolk list presets`)
     experiment: String,
@@ -22,10 +28,10 @@ pub struct Arguments {
     #[arg(long, value_name = "SETTING=VALUE")]
     set: Vec<String>,
     /// The first seed
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
     seed: Option<u64>,
     /// How many seeds
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     repeat: Option<u64>,
     /// Threads to use [default: one for every core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
@@ -57,6 +63,7 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         folder: Some(folder.clone()),
         threads: arguments.threads.map_or(0, usize::from),
         resume: arguments.resume,
+        checkpoint_every: checkpoint_every()?,
         stop: stop_on_interrupt(),
         ..Options::default()
     };
@@ -75,6 +82,17 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
     eprintln!("report: {}", folder.join("report.html").display());
     let well = |status: &str| matches!(status, "done" | "not-converged");
     Ok(if summary.methods.iter().all(|method| well(&method.status)) { Ending::Done } else { Ending::FellShort })
+}
+
+/// The time between checkpoints, from the environment where it is set.
+fn checkpoint_every() -> Result<Duration> {
+    let Some(text) = std::env::var_os("KINFOLK_CHECKPOINT_SECONDS") else {
+        return Ok(Options::default().checkpoint_every);
+    };
+    let seconds = text.to_str().and_then(|text| text.parse().ok());
+    seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).ok_or_else(|| {
+        Error::settings(format!("KINFOLK_CHECKPOINT_SECONDS: got {}, want a number of at least 0", text.display()))
+    })
 }
 
 /// A file if there is one of this name, else a preset.

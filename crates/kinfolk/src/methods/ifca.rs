@@ -172,7 +172,7 @@ fn make(setup: Setup) -> Result<Ifca> {
     let clients = setup.rows.len();
     if clusters > clients {
         return Err(Error::settings(format!(
-            "clusters: got {clusters}, want at most the number of clients, {clients}"
+            "{place}.clusters: got {clusters}, want at most the number of clients, {clients}"
         )));
     }
     let training = Training::of(settings);

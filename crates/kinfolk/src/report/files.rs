@@ -43,6 +43,12 @@ fn temporary_beside(path: &Path) -> Result<PathBuf> {
     Ok(path.with_file_name(temporary))
 }
 
+/// Whether a file is one that [`write_atomically`] had not finished.
+pub fn is_partial(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.starts_with('.') && name.ends_with(".part")
+}
+
 /// The bytes of rounds.csv. A value that does not apply is an empty cell.
 pub fn rounds_csv(rounds: &[RoundRecord]) -> Result<Vec<u8>> {
     let header = [

@@ -110,7 +110,8 @@ impl MethodSummary {
         let mut said: Vec<(bool, String, Vec<u64>)> = Vec::new();
         for repeat in &self.repeats {
             let ending = (repeat.status != "done").then(|| match &repeat.reason {
-                Some(reason) => (true, format!("{}: {reason}", repeat.status)),
+                // A hint stands on a line of its own; here all is one line.
+                Some(reason) => (true, format!("{}: {}", repeat.status, reason.replace("\n  hint: ", "; "))),
                 None => (true, repeat.status.clone()),
             });
             for (warning, words) in ending.into_iter().chain(repeat.notes.iter().map(|note| (false, note.clone()))) {

@@ -1,0 +1,11 @@
+//! The command line as users see it: the real binary, its output, its exit codes and its files.
+//!
+//! One test binary, so that the library is linked once. Expected texts are in `snapshots/`; `make bless` accepts
+//! changed ones.
+
+mod bad_input;
+mod bench;
+mod contract;
+mod help;
+mod reproducible;
+mod table;
