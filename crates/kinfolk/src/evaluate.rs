@@ -165,6 +165,9 @@ pub struct AgainstTruth {
     pub extra: BTreeMap<String, f64>,
 }
 
+/// How far models are from the planted parameters.
+type Distance = fn(&[Params], &[Vec<f64>]) -> f64;
+
 /// Compares an outcome with what was planted.
 pub fn against_truth(outcome: &Outcome, evaluation: &Evaluation, population: &Population) -> AgainstTruth {
     let mut result = AgainstTruth::default();
@@ -184,18 +187,13 @@ pub fn against_truth(outcome: &Outcome, evaluation: &Evaluation, population: &Po
         result.parameter_error = Some(matched_distance(&outcome.models, planted));
         result.extra.insert("parameter_error_nearest".into(), nearest_distance(&outcome.models, planted));
     }
-    let candidates = || outcome.candidates.iter().filter(|models| comparable(models));
-    if candidates().next().is_some() {
-        let best = |error: &dyn Fn(&[Params], &[Vec<f64>]) -> f64| {
-            candidates().map(|models| error(models, planted)).filter(|e| e.is_finite()).fold(f64::INFINITY, f64::min)
-        };
-        for (name, error) in [
-            ("parameter_error_best", best(&matched_distance)),
-            ("parameter_error_nearest_best", best(&nearest_distance)),
-        ] {
-            if error.is_finite() {
-                result.extra.insert(name.into(), error);
-            }
+    let measures: [(&str, Distance); 2] =
+        [("parameter_error_best", matched_distance), ("parameter_error_nearest_best", nearest_distance)];
+    for (name, distance) in measures {
+        let candidates = outcome.candidates.iter().filter(|models| comparable(models));
+        let best = candidates.map(|models| distance(models, planted)).fold(f64::INFINITY, f64::min);
+        if best.is_finite() {
+            result.extra.insert(name.into(), best);
         }
     }
     result

@@ -138,8 +138,7 @@ pub fn run(experiment: &Experiment, options: &Options, watch: &mut dyn Watch) ->
             let result = match done {
                 Some(done) => done,
                 None => {
-                    let mut running =
-                        Running { experiment, entry, seed, stage: &stage, options, folder: folder.as_ref() };
+                    let running = Running { experiment, entry, seed, stage: &stage, options, folder: folder.as_ref() };
                     let result = running.to_the_end(&pool, watch)?;
                     watch.finished(&result.0, &entry.label);
                     result
@@ -264,11 +263,7 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
-    fn to_the_end(
-        &mut self,
-        pool: &Arc<rayon::ThreadPool>,
-        watch: &mut dyn Watch,
-    ) -> Result<(RepeatSummary, Finished)> {
+    fn to_the_end(&self, pool: &Arc<rayon::ThreadPool>, watch: &mut dyn Watch) -> Result<(RepeatSummary, Finished)> {
         let stage = self.stage;
         let label = &self.entry.label;
         let mut method = stage.method(self.entry, self.seed)?;
@@ -362,10 +357,10 @@ impl Running<'_> {
         };
         let summary = self.summarise(&*method, &federation, round, seconds, failure.as_ref(), last.as_ref());
         let clients = last.map_or_else(Vec::new, |(scored, _)| self.client_records(&scored));
-        if let Some(folder) = self.folder {
-            if failure.is_none() {
-                self.write_models(folder, &method.outcome(), &federation)?;
-            }
+        if let Some(folder) = self.folder
+            && failure.is_none()
+        {
+            self.write_models(folder, &method.outcome(), &federation)?;
         }
         let text = serde_json::to_string(&summary).map_err(|e| Error::new(ErrorKind::Io, format!("summary: {e}")))?;
         let finished = Finished { summary: text, rounds, clients };

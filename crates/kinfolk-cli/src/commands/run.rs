@@ -65,7 +65,6 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         resume: arguments.resume,
         checkpoint_every: checkpoint_every()?,
         stop: stop_on_interrupt(),
-        ..Options::default()
     };
     let record = kinfolk::run::run(&experiment, &options, &mut Bars::new()).map_err(|error| match error.kind() {
         ErrorKind::Stopped => {

@@ -132,7 +132,8 @@ mod tests {
     }
 
     fn count(orders: Vec<Order>, answered: &[usize]) -> Traffic {
-        let models = vec![Arc::new(vec![0.0; 10]); 4];
+        let model = Arc::new(vec![0.0; 10]);
+        let models = vec![model; 4];
         let ask = Ask { phase: Phase::Train, models, orders, gather: Gather::Each };
         let mut meter = Meter::default();
         meter.count(&ask, 5, 40, answered);

@@ -1,6 +1,6 @@
 //! A paper's experiments, run again: its number beside ours.
 //!
-//! A [`Paper`] is a list of [`Reproduction`]s, one a table or figure. Each is an experiment file and some [`Case`]s:
+//! A [`Paper`] is a list of [`Reproduction`]s, one a table or figure. Each is an experiment file and some cases:
 //! settings to change, and the cells to read off the record. Finished repeats go into a ledger, so that a
 //! reproduction that was broken off goes on where it stopped.
 
@@ -63,10 +63,13 @@ struct Cell {
     paper: Option<f64>,
     /// How far below the paper's number ours may be; above is fine.
     tolerance: f64,
-    read: Box<dyn Fn(&Record) -> Option<f64>>,
+    read: Reading,
     /// The most it can be, where there is such a thing; further attempts cannot help then.
     best: Option<f64>,
 }
+
+/// Reads a cell off the record of a run.
+type Reading = Box<dyn Fn(&Record) -> Option<f64>>;
 
 /// A finished cell.
 #[derive(Debug, Clone, PartialEq, Serialize)]
