@@ -23,6 +23,8 @@ pub struct Evaluation {
     pub clients: Vec<Served>,
     /// Over the clients.
     pub metric: Option<MetricSummary>,
+    /// Mean loss of the clients' own models on the rows that assign them.
+    pub loss: Option<f64>,
 }
 
 /// How one client fares.
@@ -32,6 +34,8 @@ pub struct Served {
     pub cluster: Option<usize>,
     /// Loss of the best other model minus the loss of its own, on the rows that assign it.
     pub margin: Option<f64>,
+    /// Loss of its model on the rows that assign it.
+    pub loss: Option<f64>,
     /// Its metric on held-out rows.
     pub score: Option<ClientScore>,
 }
@@ -129,6 +133,7 @@ fn take_scores(answer: &OrderAnswers, metric: Metric, chose: bool, clients: &mut
     for (place, (&client, score)) in answer.clients.iter().zip(&answer.scores).enumerate() {
         let served = &mut clients[client as usize];
         let choice = answer.choices[place] as usize;
+        served.loss = Some(losses(answer, place)[choice]);
         if chose {
             served.cluster = Some(choice);
             served.margin = margin(losses(answer, place), choice);
@@ -149,7 +154,9 @@ fn summarise(mut clients: Vec<Served>, metric: Metric, outcome: &Outcome) -> Eva
     }
     let scores: Vec<ClientScore> = clients.iter().filter_map(|served| served.score).collect();
     let clusters = if outcome.clustered { outcome.models.len() } else { 0 };
-    Evaluation { metric: MetricSummary::of(metric.name(), &scores, clusters), clients }
+    let losses: Vec<f64> = clients.iter().filter_map(|served| served.loss).collect();
+    let loss = (!losses.is_empty()).then(|| losses.iter().sum::<f64>() / losses.len() as f64);
+    Evaluation { loss, metric: MetricSummary::of(metric.name(), &scores, clusters), clients }
 }
 
 /// How the clusters found compare with those planted.

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::federation::{Split, faults};
 use crate::methods::{self, MethodKind};
 use crate::models::{self, ModelKind};
-use crate::settings::{self, Default, Kind, Setting, Settings, nearest};
+use crate::settings::{self, Default, Kind, Setting, Settings};
 use toml::{Table, Value};
 
 /// The keys at the top of the file.
@@ -141,7 +141,7 @@ impl Experiment {
             ("model", "kind"),
             model,
             &models::MODELS.iter().map(|kind| kind.name).collect::<Vec<_>>(),
-            |name| models::kind(name).ok().map(|kind| (kind, kind.settings)),
+            |name| models::kind(name).map(|kind| (kind, kind.settings)),
             &mut faults,
         );
         if entries.is_empty() {
@@ -155,15 +155,16 @@ impl Experiment {
             let Value::Table(mut entry) = entry else { continue };
             entry.remove("label");
             let place = format!("method.{label}");
+            let before = faults.len();
             let (kind, settings) = registered(
                 (&place, "name"),
                 entry,
                 &methods::METHODS.iter().map(|kind| kind.name).collect::<Vec<_>>(),
-                |name| methods::kind(name).ok().map(|kind| (kind, kind.settings)),
+                |name| methods::kind(name).map(|kind| (kind, kind.settings)),
                 &mut faults,
             );
             if let (Some(kind), Some(settings)) = (kind, settings) {
-                if faults.is_empty() {
+                if faults.len() == before {
                     (kind.check)(&place, &settings, &mut faults);
                 }
                 methods.push(MethodEntry { label: label.clone(), kind, settings });
@@ -328,13 +329,7 @@ fn registered<T>(
     let fault = match table.remove(key) {
         Some(Value::String(name)) => match find(&name) {
             Some((found, declared)) => return (Some(found), Some(Settings::check(place, declared, table, faults))),
-            None => {
-                let fault = Error::settings(format!("{place}.{key}: got \"{name}\", want one of {wanted}"));
-                match nearest(&name, known.iter().copied()) {
-                    Some(near) => fault.hint(format!("did you mean \"{near}\"?")),
-                    None => fault,
-                }
-            }
+            None => settings::unknown_name(&format!("{place}.{key}"), &name, known),
         },
         Some(other) => Error::settings(format!("{place}.{key}: got {other}, want one of {wanted}")),
         None => Error::settings(format!("{place}.{key}: missing, want one of {wanted}")),

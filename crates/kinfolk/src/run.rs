@@ -16,7 +16,7 @@ use crate::experiment::{Experiment, MethodEntry};
 use crate::federation::faults::Faults;
 use crate::federation::local::{FederationState, LocalFederation, threads};
 use crate::federation::{Ask, Federation, Gather, Order, Phase, Recipients, Work};
-use crate::methods::{Method, Outcome, Setup};
+use crate::methods::{Method, Outcome, Setup, auto_step, diverged, exploded};
 use crate::modelfile;
 use crate::models::{Metric, Model};
 use crate::report::files::{is_partial, write_atomically, write_record};
@@ -80,6 +80,7 @@ impl Watch for Unwatched {
 /// Everything one finished method on one seed leaves behind.
 #[derive(Serialize, Deserialize)]
 struct Finished {
+    origin: String,
     summary: String,
     rounds: Vec<RoundRecord>,
     clients: Vec<ClientRecord>,
@@ -88,6 +89,7 @@ struct Finished {
 /// Where a method in progress stands.
 #[derive(Serialize, Deserialize)]
 struct Current {
+    origin: String,
     method: Vec<u8>,
     federation: FederationState,
     rounds: Vec<RoundRecord>,
@@ -103,8 +105,10 @@ struct Stage {
     model: Arc<dyn Model>,
     metric: Metric,
     schema: Schema,
-    /// What `step = "auto"` stands for.
-    step: f64,
+    /// The most the loss curves on any client's rows, where a method wants to know.
+    curvature: Option<f64>,
+    /// The program and the data, told apart from all others.
+    origin: String,
 }
 
 /// Runs an experiment to its end and returns everything it found. Methods that diverge or fail are part of the
@@ -134,7 +138,11 @@ pub fn run(experiment: &Experiment, options: &Options, watch: &mut dyn Watch) ->
             }
         }
         for (index, entry) in experiment.methods.iter().enumerate() {
-            let done = folder.as_ref().map(|folder| folder.read_done(&entry.label, seed)).transpose()?.flatten();
+            let done = folder
+                .as_ref()
+                .map(|folder| folder.read_done(&entry.label, seed, &stage.origin))
+                .transpose()?
+                .flatten();
             let result = match done {
                 Some(done) => done,
                 None => {
@@ -154,16 +162,15 @@ pub fn run(experiment: &Experiment, options: &Options, watch: &mut dyn Watch) ->
     Ok(record)
 }
 
-const NETWORK_STEP: f64 = 0.1;
-
 fn uses_auto_step(entry: &MethodEntry) -> bool {
     entry.settings.optional_text("step") == Some("auto")
 }
 
 impl Stage {
     fn prepare(experiment: &Experiment, seed: u64, pool: &Arc<rayon::ThreadPool>) -> Result<Self> {
-        let mut population = (experiment.source.build)(&experiment.data, seed)?;
+        let mut population = pool.install(|| (experiment.source.build)(&experiment.data, seed))?;
         population.check()?;
+        let origin = format!("{} {}", env!("CARGO_PKG_VERSION"), population.digest());
         let scale = experiment.data.get("standardise").and_then(toml::Value::as_bool).unwrap_or(false);
 
         // The server learns what the data looks like by asking, and fixes one schema for everybody.
@@ -196,17 +203,15 @@ impl Stage {
                 Error::settings(format!("metric: got \"{wanted}\", want one of {} for this model", offered.join(", ")))
             })?,
         };
-        let step = if model.curvature(0.0).is_some() && experiment.methods.iter().any(uses_auto_step) {
+        let curvature = if model.curvature(0.0).is_some() && experiment.methods.iter().any(uses_auto_step) {
             let described = federation.ask(&to_all(Work::Describe { moments: true }))?;
             let mean_squares = described.orders[0].descriptions.iter().map(Description::mean_square);
-            model
-                .curvature(mean_squares.fold(0.0, f64::max))
-                .map_or(NETWORK_STEP, |curvature| 1.0 / curvature.max(1e-12))
+            model.curvature(mean_squares.fold(0.0, f64::max))
         } else {
-            NETWORK_STEP
+            None
         };
         let truth = population.clients.iter().map(|client| client.truth).collect();
-        Ok(Self { population, rows, truth, model, metric, schema, step })
+        Ok(Self { population, rows, truth, model, metric, schema, curvature, origin })
     }
 
     fn method(&self, entry: &MethodEntry, seed: u64) -> Result<Box<dyn Method>> {
@@ -215,7 +220,7 @@ impl Stage {
             settings: &entry.settings,
             model: self.model.clone(),
             rows: &self.rows,
-            step: self.step,
+            curvature: self.curvature,
             truth: self.truth.as_deref().filter(|_| entry.kind.needs_truth),
             key: Key::new(seed).word(&entry.label),
         })
@@ -275,7 +280,9 @@ impl Running<'_> {
             clients => Some(stage.federation(clients, pool)?),
         };
         let (mut rounds, mut round, mut seconds) = (Vec::new(), 0, 0.0);
-        if let Some(current) = self.folder.map(|folder| folder.read_current(label, self.seed)).transpose()?.flatten() {
+        if let Some(current) =
+            self.folder.map(|folder| folder.read_current(label, self.seed, &stage.origin)).transpose()?.flatten()
+        {
             method.restore(&current.method)?;
             federation.restore(current.federation);
             (rounds, round, seconds) = (current.rounds, current.round, current.seconds);
@@ -340,6 +347,11 @@ impl Running<'_> {
                 };
                 watch.round(&evaluated);
                 rounds.push(evaluated);
+                // A method sees the loss before a step; what the step itself did shows here.
+                let first = rounds.iter().find_map(|round| round.loss);
+                if scored.loss.is_some_and(|loss| exploded(first.unwrap_or(loss), loss)) {
+                    break Some(diverged(round - 1));
+                }
                 last = Some((scored, unseen));
             }
             if progress.finished {
@@ -349,21 +361,25 @@ impl Running<'_> {
                 && saved.elapsed() >= self.options.checkpoint_every
             {
                 let method = method.save()?;
-                let current = Current { method, federation: federation.state(), rounds, round, seconds };
+                let origin = stage.origin.clone();
+                let current = Current { origin, method, federation: federation.state(), rounds, round, seconds };
                 folder.write_current(label, self.seed, &current)?;
                 rounds = current.rounds;
                 saved = Instant::now();
             }
         };
         let summary = self.summarise(&*method, &federation, round, seconds, failure.as_ref(), last.as_ref());
-        let clients = last.map_or_else(Vec::new, |(scored, _)| self.client_records(&scored));
+        let clients = match (&failure, &last) {
+            (None, Some((scored, _))) => self.client_records(scored),
+            _ => Vec::new(),
+        };
         if let Some(folder) = self.folder
             && failure.is_none()
         {
             self.write_models(folder, &method.outcome(), &federation)?;
         }
         let text = serde_json::to_string(&summary).map_err(|e| Error::new(ErrorKind::Io, format!("summary: {e}")))?;
-        let finished = Finished { summary: text, rounds, clients };
+        let finished = Finished { origin: stage.origin.clone(), summary: text, rounds, clients };
         if let Some(folder) = self.folder {
             folder.write_done(label, self.seed, &finished)?;
         }
@@ -410,11 +426,17 @@ impl Running<'_> {
             summary.status = "not-converged".into();
         }
         summary.notes = outcome.notes.clone();
-        if uses_auto_step(self.entry) && self.stage.step != NETWORK_STEP {
-            summary.notes.push(format!("step {:.3e}, chosen from the data", self.stage.step));
+        if uses_auto_step(self.entry)
+            && let Some(curvature) = self.stage.curvature
+        {
+            let step = auto_step(&self.entry.settings, Some(curvature));
+            summary.notes.push(format!("step {step:.3e}, chosen from the data"));
         }
         let mut extra = outcome.extra.clone();
         if let Some((scored, unseen)) = last {
+            if scored.metric.is_none() {
+                summary.notes.push("no client has test rows, so there is nothing to score".into());
+            }
             let truth = evaluate::against_truth(&outcome, scored, &self.stage.population);
             summary.metric = scored.metric.clone();
             summary.unseen = unseen.as_ref().and_then(|unseen| unseen.metric.clone());
@@ -543,6 +565,9 @@ fn gather(
     Record { summary, rounds, clients }
 }
 
+/// What a run writes into its folder, after experiment.toml.
+const OUR_NAMES: [&str; 6] = ["checkpoint", "models", "rounds.csv", "clients.csv", "report.html", "summary.json"];
+
 /// The run folder while a run is going on.
 struct Folder {
     path: PathBuf,
@@ -566,9 +591,15 @@ impl Folder {
         let before = std::fs::read_to_string(path.join("experiment.toml")).ok();
         let is_finished = path.join("summary.json").exists();
         match (before, resume) {
+            // Killed before the first file: there is nothing to lose by beginning anew.
+            (None, true) if path.is_dir() && !is_finished => Ok(folder),
             (None, true) => Err(Error::settings(format!("{}: nothing to resume here", path.display()))
                 .hint("run without --resume first, or name the right folder with --out")),
             (None, false) => {
+                if let Some(name) = OUR_NAMES.iter().find(|name| path.join(name).exists()) {
+                    return Err(Error::settings(format!("{}: holds a `{name}` of something else", path.display()))
+                        .hint("choose another folder with --out"));
+                }
                 let was_there = path.exists();
                 std::fs::create_dir_all(path).map_err(|error| Error::io("creating", path, error))?;
                 folder.created = !was_there;
@@ -636,17 +667,31 @@ impl Folder {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::io("reading", path, error)),
         };
-        postcard::from_bytes(&bytes)
-            .map(Some)
-            .map_err(|error| Error::new(ErrorKind::Io, format!("reading {}: {error}", path.display())))
+        postcard::from_bytes(&bytes).map(Some).map_err(|error| {
+            Error::new(ErrorKind::Io, format!("{}: a broken checkpoint: {error}", path.display()))
+                .hint("remove this file; what it held is then run again")
+        })
     }
 
     fn write_current(&self, label: &str, seed: u64, current: &Current) -> Result<()> {
         self.write(&self.file("current", label, seed), current)
     }
 
-    fn read_current(&self, label: &str, seed: u64) -> Result<Option<Current>> {
-        self.read(&self.file("current", label, seed))
+    fn read_current(&self, label: &str, seed: u64, origin: &str) -> Result<Option<Current>> {
+        let current: Option<Current> = self.read(&self.file("current", label, seed))?;
+        current.as_ref().map_or(Ok(()), |current| self.same_origin(&current.origin, origin))?;
+        Ok(current)
+    }
+
+    fn same_origin(&self, before: &str, now: &str) -> Result<()> {
+        if before == now {
+            return Ok(());
+        }
+        Err(Error::settings(format!(
+            "{}: the data or the program has changed since this run began",
+            self.path.display()
+        ))
+        .hint("start anew in another folder"))
     }
 
     fn write_done(&self, label: &str, seed: u64, finished: &Finished) -> Result<()> {
@@ -656,8 +701,9 @@ impl Folder {
         Ok(())
     }
 
-    fn read_done(&self, label: &str, seed: u64) -> Result<Option<(RepeatSummary, Finished)>> {
+    fn read_done(&self, label: &str, seed: u64, origin: &str) -> Result<Option<(RepeatSummary, Finished)>> {
         let Some(finished) = self.read::<Finished>(&self.file("done", label, seed))? else { return Ok(None) };
+        self.same_origin(&finished.origin, origin)?;
         let summary = serde_json::from_str(&finished.summary)
             .map_err(|error| Error::new(ErrorKind::Io, format!("reading a checkpoint of {label}: {error}")))?;
         Ok(Some((summary, finished)))
@@ -665,8 +711,19 @@ impl Folder {
 
     fn finish(&self, record: &Record) -> Result<()> {
         write_record(&self.path, record)?;
+        self.remove_checkpoint()
+    }
+
+    fn remove_checkpoint(&self) -> Result<()> {
         let checkpoint = self.checkpoint();
-        std::fs::remove_dir_all(&checkpoint).map_err(|error| Error::io("removing", &checkpoint, error))
+        let failed = |error| Error::io("removing", &checkpoint, error);
+        for entry in std::fs::read_dir(&checkpoint).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            if is_partial(&path) || path.extension().is_some_and(|kind| kind == "done" || kind == "current") {
+                std::fs::remove_file(&path).map_err(failed)?;
+            }
+        }
+        std::fs::remove_dir(&checkpoint).map_err(failed)
     }
 
     /// A run that was finished before: its summary. A checkpoint left by a kill at the last moment goes away.
@@ -676,8 +733,7 @@ impl Folder {
         let summary = serde_json::from_str(&text)
             .map_err(|error| Error::new(ErrorKind::Io, format!("reading {}: {error}", path.display())))?;
         if self.checkpoint().exists() {
-            std::fs::remove_dir_all(self.checkpoint())
-                .map_err(|error| Error::io("removing", self.checkpoint(), error))?;
+            self.remove_checkpoint()?;
         }
         Ok(Record { summary, rounds: Vec::new(), clients: Vec::new() })
     }

@@ -155,11 +155,6 @@ impl Settings {
         self.0.get(name)
     }
 
-    /// Fills in a setting that was left out.
-    pub fn fill(&mut self, name: &str, value: impl Into<Value>) {
-        self.0.entry(name.to_string()).or_insert_with(|| value.into());
-    }
-
     /// A whole number.
     pub fn integer(&self, name: &str) -> usize {
         self.optional_integer(name).unwrap_or_else(|| panic!("setting {name} has no value"))
@@ -235,6 +230,15 @@ pub fn unknown<'a>(place: &str, key: &str, known: impl Iterator<Item = &'a str>)
     match nearest(key, known.iter().copied()) {
         Some(near) => fault.hint(format!("did you mean `{near}`?")),
         None => fault.hint(format!("known keys: {}", known.join(", "))),
+    }
+}
+
+/// The fault of a name that is not among the known ones, with the nearest of them.
+pub fn unknown_name(place: &str, name: &str, known: &[&str]) -> Error {
+    let fault = Error::settings(format!("{place}: got \"{name}\", want one of {}", known.join(", ")));
+    match nearest(name, known.iter().copied()) {
+        Some(near) => fault.hint(format!("did you mean \"{near}\"?")),
+        None => fault,
     }
 }
 

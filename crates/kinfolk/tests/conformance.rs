@@ -59,7 +59,7 @@ impl Problem {
         let truth: Vec<usize> = self.population.clients.iter().map(|client| client.truth.unwrap()).collect();
         (kind.build)(Setup {
             place: "method".into(),
-            step: 0.1,
+            curvature: None,
             settings: &settings(kind.settings, &text),
             model: self.model.clone(),
             rows: &rows,
@@ -260,7 +260,7 @@ fn the_order_of_the_clients_changes_nothing_but_rounding() {
         let text = "clusters = 2\nrounds = 10\nbatch = 5\nlocal_steps = 4\nstep = 0.05\nparticipation = 0.5\nstart = \"farthest\"\nstart_clients = 8";
         let mut method = (kind.build)(Setup {
             place: "method".into(),
-            step: 0.1,
+            curvature: None,
             settings: &settings(kind.settings, text),
             model: problem.model.clone(),
             rows: &rows,
@@ -286,7 +286,7 @@ fn one_cluster_is_fedavg() {
         let kind = METHODS.iter().find(|kind| kind.name == name).unwrap();
         let mut method = (kind.build)(Setup {
             place: "method".into(),
-            step: 0.1,
+            curvature: None,
             settings: &settings(kind.settings, text),
             model: problem.model.clone(),
             rows: &rows,

@@ -3,7 +3,7 @@
 use super::print;
 use crate::Ending;
 use kinfolk::report::table::Table;
-use kinfolk::settings::{Default, Setting, nearest};
+use kinfolk::settings::{Default, Setting, unknown_name};
 use kinfolk::{Result, data, methods, models, presets};
 
 /// List methods, models, datasets or presets.
@@ -26,40 +26,32 @@ enum What {
 /// One thing to list.
 struct Entry {
     name: &'static str,
-    summary: &'static str,
+    summary: String,
     settings: &'static [Setting],
 }
 
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<Ending> {
+    let entry = |name, summary: &str, settings| Entry { name, summary: summary.to_string(), settings };
     let entries: Vec<Entry> = match arguments.what {
-        What::Methods => {
-            methods::METHODS.iter().map(|m| Entry { name: m.name, summary: m.summary, settings: m.settings }).collect()
-        }
-        What::Models => {
-            models::MODELS.iter().map(|m| Entry { name: m.name, summary: m.summary, settings: m.settings }).collect()
-        }
-        What::Datasets => {
-            data::SOURCES.iter().map(|s| Entry { name: s.name, summary: s.summary, settings: s.settings }).collect()
-        }
-        What::Presets => {
-            presets::PRESETS.iter().map(|p| Entry { name: p.name, summary: p.summary, settings: &[] }).collect()
-        }
+        What::Methods => methods::METHODS
+            .iter()
+            .map(|m| entry(m.name, &format!("{} ({})", m.summary, m.paper), m.settings))
+            .collect(),
+        What::Models => models::MODELS.iter().map(|m| entry(m.name, m.summary, m.settings)).collect(),
+        What::Datasets => data::SOURCES.iter().map(|s| entry(s.name, s.summary, s.settings)).collect(),
+        What::Presets => presets::PRESETS.iter().map(|p| entry(p.name, p.summary, &[])).collect(),
     };
     match arguments.name {
         None => {
             let mut table = Table::new().words("name").words("what it is");
-            entries.iter().for_each(|entry| table.push([entry.name, entry.summary]));
+            entries.iter().for_each(|entry| table.push([entry.name, &entry.summary]));
             print(&table.to_string())?;
         }
         Some(name) => {
             let entry = entries.iter().find(|entry| entry.name == name).ok_or_else(|| {
                 let known: Vec<&str> = entries.iter().map(|entry| entry.name).collect();
-                let fault = kinfolk::Error::settings(format!("list: got \"{name}\", want one of {}", known.join(", ")));
-                match nearest(&name, known.into_iter()) {
-                    Some(near) => fault.hint(format!("did you mean \"{near}\"?")),
-                    None => fault,
-                }
+                unknown_name("list", &name, &known)
             })?;
             let mut table = Table::new().words("setting").words("default").words("wanted").words("what it does");
             for setting in entry.settings {

@@ -16,6 +16,7 @@ pub mod table;
 
 use crate::error::{Error, Result};
 use crate::settings::{Setting, Settings};
+use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -291,10 +292,48 @@ impl Shard {
         }
     }
 
+    fn add_to(&self, digest: &mut Sha256) {
+        let values = |columns: &usize| self.rows.start * columns..self.rows.end * columns;
+        digest.update((self.len() as u64).to_le_bytes());
+        match &*self.features {
+            Features::Bytes { columns, values: bytes } => digest.update(&bytes[values(columns)]),
+            Features::F32 { columns, values: all } => {
+                all[values(columns)].iter().for_each(|value| digest.update(value.to_le_bytes()));
+            }
+            Features::F64 { columns, values: all } => {
+                all[values(columns)].iter().for_each(|value| digest.update(value.to_le_bytes()));
+            }
+            Features::Columns(columns) => {
+                for column in columns {
+                    digest.update(column.name.as_bytes());
+                    match &column.values {
+                        Cells::Numbers(all) => {
+                            all[self.rows()].iter().for_each(|value| digest.update(value.to_le_bytes()));
+                        }
+                        Cells::Words(all) => add_words(&all[self.rows()], digest),
+                    }
+                }
+            }
+        }
+        match &*self.targets {
+            Targets::None => {}
+            Targets::Classes(all) => all[self.rows()].iter().for_each(|class| digest.update(class.to_le_bytes())),
+            Targets::Values(all) => all[self.rows()].iter().for_each(|value| digest.update(value.to_le_bytes())),
+            Targets::Words(all) => add_words(&all[self.rows()], digest),
+        }
+    }
+
     /// Part `index` of `of` nearly equal, disjoint, consecutive parts.
     pub fn part(&self, index: usize, of: usize) -> Self {
         let cut = |i: usize| self.rows.start + self.rows.len() * i / of.max(1);
         Self { rows: cut(index)..cut(index + 1), ..self.clone() }
+    }
+}
+
+fn add_words(words: &[String], digest: &mut Sha256) {
+    for word in words {
+        digest.update((word.len() as u64).to_le_bytes());
+        digest.update(word.as_bytes());
     }
 }
 
@@ -315,6 +354,18 @@ pub struct Population {
 }
 
 impl Population {
+    /// A fingerprint of all clients and rows: the same data gives the same digits.
+    pub fn digest(&self) -> String {
+        let mut digest = Sha256::new();
+        for client in self.clients.iter().chain(&self.unseen) {
+            digest.update(client.id.as_bytes());
+            digest.update([0]);
+            client.train.add_to(&mut digest);
+            client.test.add_to(&mut digest);
+        }
+        digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
     /// Refuses what no method can work with: no clients, two of one name, one without training rows, or rows of
     /// different width.
     pub fn check(&self) -> Result<()> {

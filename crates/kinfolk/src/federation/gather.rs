@@ -103,7 +103,7 @@ impl Sum {
     }
 
     /// Adds another sum.
-    pub(super) fn merge(&mut self, other: &Sum) {
+    pub(crate) fn merge(&mut self, other: &Sum) {
         if other.count > 0 {
             self.total.resize(other.total.len(), 0.0);
             crate::linalg::add_scaled(&mut self.total, 1.0, &other.total);

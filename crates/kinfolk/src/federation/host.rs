@@ -198,8 +198,8 @@ impl Host {
                     Subject::Own { stamp } => vec![worker.load(&self.own_model(client, *stamp)?)],
                 };
                 let deciding = match assign_on {
-                    Split::Train => &seat.client.train,
-                    Split::Test => &seat.client.test,
+                    Split::Test if !seat.client.test.is_empty() => &seat.client.test,
+                    _ => &seat.client.train,
                 };
                 let losses: Vec<f64> = candidates.iter().map(|&model| worker.loss(model, deciding)).collect();
                 let choice = first_smallest(losses.iter().copied()).position;

@@ -118,10 +118,10 @@ impl LocalFederation {
         let models: Vec<&[f64]> = models.iter().map(Vec::as_slice).collect();
         let next = AtomicUsize::new(0);
         let folding = Mutex::new((0, BTreeMap::new(), fold));
-        let failure: Mutex<Option<Error>> = Mutex::new(None);
-        let give_up = |error: Error| {
+        let failures: Mutex<BTreeMap<usize, Error>> = Mutex::new(BTreeMap::new());
+        let give_up = |index: usize, error: Error| {
             next.store(self.blocks.len(), Ordering::Relaxed);
-            failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            failures.lock().unwrap_or_else(PoisonError::into_inner).insert(index, error);
         };
         let run = || {
             let mut worker = model.worker(&models);
@@ -129,11 +129,11 @@ impl LocalFederation {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 let Some(block) = self.blocks.get(index) else { break };
                 if self.stop.load(Ordering::Relaxed) {
-                    give_up(Error::new(ErrorKind::Stopped, "stopped"));
+                    give_up(index, Error::new(ErrorKind::Stopped, "stopped"));
                     break;
                 }
                 match work(&mut *worker, block.clone()) {
-                    Err(error) => give_up(error),
+                    Err(error) => give_up(index, error),
                     Ok(result) => {
                         let mut guard = folding.lock().unwrap_or_else(PoisonError::into_inner);
                         let (turn, waiting, fold) = &mut *guard;
@@ -147,8 +147,9 @@ impl LocalFederation {
             }
         };
         self.pool.scope(|scope| (0..self.pool.current_num_threads()).for_each(|_| scope.spawn(|_| run())));
-        match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some(error) => Err(error),
+        // Blocks are taken in order, so the first of the failures is the same for any number of threads.
+        match failures.into_inner().unwrap_or_else(PoisonError::into_inner).pop_first() {
+            Some((_, error)) => Err(error),
             None => Ok(()),
         }
     }

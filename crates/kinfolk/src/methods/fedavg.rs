@@ -68,7 +68,7 @@ impl Method for FedAvg {
             orders: vec![Order { to, work: Work::Train { from: Start::Model(0), plan, keep: false } }],
             gather: Gather::Sum { by: By::All, weight: self.weight },
         })?;
-        self.training.accept(&answers, federation)?;
+        self.training.accept(&answers, federation, round)?;
         let loss = watch_loss(&answers.orders[0].losses, &mut self.state.first_loss, round)?;
         self.state.model = self.training.mean(&self.state.model, &answers.orders[0].sums[0], answers.missing.len());
         self.state.absences.count(&answers);

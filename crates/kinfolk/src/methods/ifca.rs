@@ -18,7 +18,7 @@
 //!
 //! Differences from the paper, all by setting:
 //! - several starts and several step sizes run side by side in the same asks; the one with the smallest training
-//!   loss is the outcome. One that diverges is dropped, and with `tolerance` one that has settled stops.
+//!   loss at the beginning of the last round is the outcome. One that diverges is dropped, and with `tolerance` one that has settled stops.
 //! - `start = "farthest"`: some clients train a little from one common model and try each other's models; models far
 //!   apart in loss become the start. It costs two asks and does not depend on luck.
 //! - `shared`: these layers are averaged over everybody, only the rest is kept per cluster.
@@ -99,6 +99,9 @@ pub(super) static KIND: MethodKind = MethodKind {
                 Error::settings(format!("{place}: averaging = \"gradients\" takes plain steps at the server"))
                     .hint("leave momentum and optimiser out, or use averaging = \"models\""),
             );
+        }
+        if gradients && settings.number("weight_decay") > 0.0 {
+            faults.push(Error::settings(format!("{place}.weight_decay: averaging = \"gradients\" has none, want 0")));
         }
         if gradients && settings.text("weight") == "rows" {
             faults.push(Error::settings(format!("{place}.weight: averaging = \"gradients\" weighs clients alike")));
@@ -250,6 +253,7 @@ fn make(setup: Setup) -> Result<Ifca> {
 impl Ifca {
     /// Line 1.
     fn begin(&mut self, federation: &mut dyn Federation) -> Result<()> {
+        let mut absences = self.state.absences;
         for lane in 0..self.state.lanes.len() {
             let start = self.state.lanes[lane].start;
             let earlier = self.state.lanes[..lane].iter().find(|other| other.start == start);
@@ -257,10 +261,13 @@ impl Ifca {
                 (Some(same), _) => same.models.clone(),
                 (None, Beginning::Given(models)) => models.clone(),
                 (None, Beginning::Random) => (0..self.clusters).map(|j| self.random(start, j)).collect(),
-                (None, Beginning::Farthest { clients, steps }) => self.farthest(federation, start, *clients, *steps)?,
+                (None, Beginning::Farthest { clients, steps }) => {
+                    self.farthest(federation, start, *clients, *steps, &mut absences)?
+                }
             };
             self.state.lanes[lane].models = self.with_shared_layers(models);
         }
+        self.state.absences = absences;
         Ok(())
     }
 
@@ -277,7 +284,13 @@ impl Ifca {
         start: usize,
         clients: usize,
         steps: u32,
+        absences: &mut Absences,
     ) -> Result<Vec<Params>> {
+        let too_few = |answered: usize| {
+            let message =
+                format!("start = \"farthest\": {answered} of {clients} clients answered, want {}", self.clusters);
+            Error::new(ErrorKind::Client, message).hint("ask more clients with start_clients, or use another start")
+        };
         let common = self.random(start, 0);
         let to = draw_clients(&self.key.clone().word("start clients").number(start as u64), clients, federation);
         let lane = &self.state.lanes[0];
@@ -289,7 +302,12 @@ impl Ifca {
             orders: vec![Order { to, work: Work::Train { from: Start::Model(0), plan, keep: false } }],
             gather: Gather::Each,
         })?;
+        self.training.accept(&trained, federation, 0)?;
+        absences.count(&trained);
         let trained = &trained.orders[0];
+        if trained.clients.len() < self.clusters {
+            return Err(too_few(trained.clients.len()));
+        }
         let models: Vec<Params> = (0..trained.clients.len()).map(|i| Arc::new(trained.vector(i).to_vec())).collect();
         let tried = federation.ask(&Ask {
             phase: Phase::Start,
@@ -300,19 +318,13 @@ impl Ifca {
             }],
             gather: Gather::Each,
         })?;
+        self.training.accept(&tried, federation, 0)?;
+        absences.count(&tried);
         let tried = &tried.orders[0];
         // A client that trained but did not try is left out.
         let present: Vec<usize> = tried.clients.iter().filter_map(|c| trained.clients.binary_search(c).ok()).collect();
         if present.len() < self.clusters {
-            return Err(Error::new(
-                ErrorKind::Client,
-                format!(
-                    "start = \"farthest\": {} of {clients} clients answered, want at least {}",
-                    present.len(),
-                    self.clusters
-                ),
-            )
-            .hint("ask more clients with start_clients, or use another start"));
+            return Err(too_few(present.len()));
         }
         let loss = |i: usize, j: usize| tried.losses[i * models.len() + present[j]];
         let apart = |i: usize, j: usize| 0.5 * (loss(i, j) + loss(j, i) - loss(i, i) - loss(j, j));
@@ -386,14 +398,12 @@ impl Ifca {
         };
         let new = lane.models.iter().zip(&answer.sums).enumerate();
         let mut models: Vec<Params> = new.map(|(j, (old, sum))| self.training.mean(old, sum, absent(j))).collect();
-        let weight: f64 = answer.sums.iter().map(|sum| sum.weight).sum();
-        if !self.shared.is_empty() && weight > 0.0 {
+        if !self.shared.is_empty() {
+            let mut everybody = Sum::default();
+            answer.sums.iter().for_each(|sum| everybody.merge(sum));
+            let common = self.training.mean(&lane.models[0], &everybody, (0..self.clusters).map(absent).sum());
             for range in &self.shared {
-                let mut common = vec![0.0; range.len()];
-                for sum in answer.sums.iter().filter(|sum| sum.count > 0) {
-                    crate::linalg::add_scaled(&mut common, 1.0 / weight, &sum.total[range.clone()]);
-                }
-                models.iter_mut().for_each(|model| Arc::make_mut(model)[range.clone()].copy_from_slice(&common));
+                models.iter_mut().for_each(|m| Arc::make_mut(m)[range.clone()].copy_from_slice(&common[range.clone()]));
             }
         }
         models
@@ -451,7 +461,7 @@ impl Method for Ifca {
             orders: going.iter().enumerate().map(order).collect(),
             gather: Gather::Sum { by: By::Choice, weight: self.weight },
         })?;
-        self.training.accept(&answers, federation)?;
+        self.training.accept(&answers, federation, round)?;
         self.state.absences.count(&answers);
         let missing: Vec<u32> = answers.missing.iter().map(|missing| missing.client).collect();
 
@@ -463,7 +473,8 @@ impl Method for Ifca {
                 let norm = new.iter().map(|value| value * value).sum::<f64>().sqrt();
                 distance(old, new) / norm.max(f64::MIN_POSITIVE)
             });
-            let settled = self.tolerance > 0.0 && moved.fold(0.0, f64::max) <= self.tolerance;
+            let settled =
+                self.tolerance > 0.0 && !answer.clients.is_empty() && moved.fold(0.0, f64::max) <= self.tolerance;
             let finite = models.iter().all(|model| model.iter().all(|value| value.is_finite()));
             let lane = &mut self.state.lanes[index];
             for (&client, &choice) in answer.clients.iter().zip(&answer.choices) {
@@ -567,7 +578,7 @@ mod tests {
         assert!(faults.is_empty(), "{faults:?}");
         make(Setup {
             place: "method.ifca".into(),
-            step: 0.1,
+            curvature: None,
             settings: &settings,
             model,
             rows,

@@ -80,7 +80,7 @@ impl Method for Local {
             orders: ages.into_iter().map(order).collect(),
             gather: Gather::Each,
         })?;
-        self.training.accept(&answers, federation)?;
+        self.training.accept(&answers, federation, round)?;
         let losses: Vec<f64> = answers.orders.iter().flat_map(|order| order.losses.iter().copied()).collect();
         let loss = watch_loss(&losses, &mut self.state.first_loss, round)?;
         for &client in answers.orders.iter().flat_map(|order| &order.clients) {

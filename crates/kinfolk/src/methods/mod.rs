@@ -9,11 +9,11 @@ mod oracle;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::federation::{
-    Absence, Amount, Answers, Federation, Optimiser, Params, Plan, Portion, Recipients, Sample, Sum, Weight,
+    Absence, Amount, Answers, Federation, Missing, Optimiser, Params, Plan, Portion, Recipients, Sample, Sum, Weight,
 };
 use crate::models::Model;
 use crate::rng::Key;
-use crate::settings::{Default, Kind, Setting, Settings, nearest};
+use crate::settings::{Default, Kind, Setting, Settings};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -41,17 +41,8 @@ pub struct MethodKind {
 pub static METHODS: &[&MethodKind] = &[&ifca::KIND, &fedavg::KIND, &local::KIND, &oracle::KIND];
 
 /// The method of this name.
-pub fn kind(name: &str) -> Result<&'static MethodKind> {
-    METHODS.iter().copied().find(|kind| kind.name == name).ok_or_else(|| {
-        let fault = Error::settings(format!(
-            "method.name: got \"{name}\", want one of {}",
-            METHODS.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ")
-        ));
-        match nearest(name, METHODS.iter().map(|kind| kind.name)) {
-            Some(near) => fault.hint(format!("did you mean \"{near}\"?")),
-            None => fault,
-        }
-    })
+pub fn kind(name: &str) -> Option<&'static MethodKind> {
+    METHODS.iter().copied().find(|kind| kind.name == name)
 }
 
 /// What a method is made from.
@@ -64,8 +55,8 @@ pub struct Setup<'a> {
     pub model: Arc<dyn Model>,
     /// Training rows of every client, as the clients described them.
     pub rows: &'a [usize],
-    /// The step size that `auto` stands for.
-    pub step: f64,
+    /// The most the loss curves on any client's rows, where that is known.
+    pub curvature: Option<f64>,
     /// The true cluster of every client, for methods that need it.
     pub truth: Option<&'a [usize]>,
     /// Names this method's draws: seed and label.
@@ -107,9 +98,18 @@ impl Setup<'_> {
     /// The step sizes to use.
     fn steps(&self) -> Vec<f64> {
         match self.settings.numbers("step") {
-            steps if steps.is_empty() => vec![self.step],
+            steps if steps.is_empty() => vec![auto_step(self.settings, self.curvature)],
             steps => steps,
         }
+    }
+}
+
+/// What `step = "auto"` stands for: for descent on a loss whose curvature is known, the step that cannot overshoot.
+pub(crate) fn auto_step(settings: &Settings, curvature: Option<f64>) -> f64 {
+    match (settings.text("optimiser"), curvature) {
+        ("adam", _) => 0.01,
+        (_, Some(curvature)) => 1.0 / (curvature + settings.number("weight_decay")).max(1e-12),
+        (_, None) => 0.1,
     }
 }
 
@@ -184,7 +184,7 @@ use training_settings;
 
 const STEP: Setting = Setting::new("step", Kind::OrAuto(&Kind::Positive), Default::Is("\"auto\""), AUTO_STEP);
 const AUTO_STEP: &str =
-    "step size; auto is the largest that is safe for a linear model on this data, and 0.1 for a network";
+    "step size; auto is safe on this data for full batches of a linear model, 0.1 for a network, 0.01 for adam";
 const WEIGHT: &[&str] = &["uniform", "rows"];
 
 /// How clients train, from the settings above.
@@ -274,8 +274,13 @@ impl Training {
         draw_clients(&key.clone().word("participation").number(round as u64), count, federation)
     }
 
-    /// Ends the run if answers are missing and must not be.
-    fn accept(&self, answers: &Answers, federation: &dyn Federation) -> Result<()> {
+    /// Ends the run if answers are missing and must not be, or if every single one is unusable.
+    fn accept(&self, answers: &Answers, federation: &dyn Federation, round: usize) -> Result<()> {
+        let nobody = answers.orders.iter().all(|order| order.clients.is_empty());
+        let garbage = |missing: &Missing| missing.reason == Absence::Garbage;
+        if nobody && !answers.missing.is_empty() && answers.missing.iter().all(garbage) {
+            return Err(diverged(round));
+        }
         match answers.missing.first() {
             Some(missing) if self.missing == MissingRule::Fail => {
                 let id = &federation.clients()[missing.client as usize].id;
@@ -336,11 +341,12 @@ fn watch_loss(losses: &[f64], first: &mut Option<f64>, round: usize) -> Result<O
 }
 
 /// Whether a loss has grown beyond all bounds since the first round.
-fn exploded(first: f64, now: f64) -> bool {
+pub(crate) fn exploded(first: f64, now: f64) -> bool {
     !now.is_finite() || now > 1e6 * (first + 1.0)
 }
 
-fn diverged(round: usize) -> Error {
+/// The error of a run that diverged in this round, counted from 0.
+pub(crate) fn diverged(round: usize) -> Error {
     Error::new(ErrorKind::Diverged, format!("round {}: the training loss has exploded", round + 1))
         .hint("use a smaller step")
 }
@@ -371,7 +377,7 @@ impl Absences {
         let all = self.silent + self.late + self.garbage;
         (all > 0).then(|| {
             format!(
-                "{all} answers were missing: {} clients silent, {} late, {} garbage (over all rounds)",
+                "{all} answers were missing over all rounds: {} silent, {} late, {} garbage",
                 self.silent, self.late, self.garbage
             )
         })

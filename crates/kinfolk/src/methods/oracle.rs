@@ -91,7 +91,7 @@ impl Method for Oracle {
             orders: (0..self.state.models.len()).map(order).collect(),
             gather: Gather::Sum { by: By::All, weight: self.weight },
         })?;
-        self.training.accept(&answers, federation)?;
+        self.training.accept(&answers, federation, round)?;
         let losses: Vec<f64> = answers.orders.iter().flat_map(|order| order.losses.iter().copied()).collect();
         let loss = watch_loss(&losses, &mut self.state.first_loss, round)?;
         for (cluster, order) in answers.orders.iter().enumerate() {

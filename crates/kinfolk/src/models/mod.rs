@@ -1,7 +1,7 @@
 //! Models: what is trained. A model fixes a layout of parameters, computes losses and gradients on a
 //! client's rows in the precision that suits it, and knows how to work on a whole block of clients.
 //!
-//! All of today's models are stacks of dense layers with a loss on top (`dense.rs`); the other files say
+//! All of today's models are stacks of dense layers with a loss on top (`dense/`); the other files say
 //! which stack each one is, and give the exact minimiser where there is one.
 
 mod dense;
@@ -11,10 +11,10 @@ mod mlp;
 mod softmax;
 
 use crate::data::{Client, DataShape, Shard};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::federation::{Plan, Portion, Sample, Score, Sum, Then, Weight};
 use crate::rng::Rng;
-use crate::settings::{Default, Kind, Setting, Settings, nearest};
+use crate::settings::{Default, Kind, Setting, Settings};
 use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::sync::OnceLock;
@@ -35,15 +35,8 @@ pub struct ModelKind {
 pub static MODELS: &[&ModelKind] = &[&linear::KIND, &logistic::KIND, &softmax::KIND, &mlp::KIND];
 
 /// The kind of this name.
-pub fn kind(name: &str) -> Result<&'static ModelKind> {
-    MODELS.iter().copied().find(|kind| kind.name == name).ok_or_else(|| {
-        let names: Vec<&str> = MODELS.iter().map(|kind| kind.name).collect();
-        let fault = Error::settings(format!("model.kind: got \"{name}\", want one of {}", names.join(", ")));
-        match nearest(name, names.into_iter()) {
-            Some(near) => fault.hint(format!("did you mean \"{near}\"?")),
-            None => fault,
-        }
-    })
+pub fn kind(name: &str) -> Option<&'static ModelKind> {
+    MODELS.iter().copied().find(|kind| kind.name == name)
 }
 
 const INTERCEPT: Setting = Setting::new("intercept", Kind::Flag, Default::Is("true"), "add a constant term");

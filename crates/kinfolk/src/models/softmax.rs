@@ -10,8 +10,11 @@ pub(super) static KIND: ModelKind = ModelKind {
     settings: &[INTERCEPT, DOUBLE],
     build: |settings, data| {
         if data.classes < 2 {
-            return Err(Error::settings("model.kind: \"softmax\" wants classes, the data has numbers to predict")
-                .hint("use \"linear\" or \"mlp\""));
+            let found = if data.classes == 1 { "only one class" } else { "numbers to predict" };
+            return Err(Error::settings(format!(
+                "model.kind: \"softmax\" wants two classes or more, the data has {found}"
+            ))
+            .hint("use \"linear\" or \"mlp\" for numbers"));
         }
         let widths = vec![data.columns, data.classes];
         let dense = Dense::new(widths, settings.flag("intercept"), Output::Softmax, Precision::of(settings));

@@ -6,13 +6,14 @@
 
 mod ifca;
 
+use crate::data::cache;
 use crate::error::{Error, ErrorKind, Result};
 use crate::experiment::{Experiment, Override};
 use crate::report::files::write_atomically;
 use crate::report::{Record, RepeatSummary};
 use crate::rng::Key;
 use crate::run::{Options, Watch, run};
-use crate::settings::nearest;
+use crate::settings::unknown_name;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -125,14 +126,11 @@ pub trait WatchCases {
 
 /// The paper of this name.
 pub fn paper(name: &str) -> Result<&'static Paper> {
-    PAPERS.iter().copied().find(|paper| paper.name == name).ok_or_else(|| {
-        let known: Vec<&str> = PAPERS.iter().map(|paper| paper.name).collect();
-        let fault = Error::settings(format!("reproduce: got \"{name}\", want one of {}", known.join(", ")));
-        match nearest(name, known.iter().copied()) {
-            Some(near) => fault.hint(format!("did you mean \"{near}\"?")),
-            None => fault,
-        }
-    })
+    PAPERS
+        .iter()
+        .copied()
+        .find(|paper| paper.name == name)
+        .ok_or_else(|| unknown_name("reproduce", name, &PAPERS.iter().map(|paper| paper.name).collect::<Vec<_>>()))
 }
 
 /// Runs a paper's experiments, or one of them.
@@ -142,19 +140,22 @@ pub fn reproduce(paper: &Paper, plan: &Plan, watch: &mut dyn WatchCases) -> Resu
     if chosen.is_empty() {
         let known: Vec<&str> = paper.experiments.iter().map(|experiment| experiment.name).collect();
         let name = plan.experiment.unwrap_or_default();
-        return Err(Error::settings(format!(
-            "reproduce {}: got \"{name}\", want one of {}",
-            paper.name,
-            known.join(", ")
-        )));
+        return Err(unknown_name(&format!("reproduce {}", paper.name), name, &known));
     }
-    // Every setting of every case is checked before the first one runs.
+    // Every setting and every dataset is looked at before the first case runs.
     let mut faults = Vec::new();
     for reproduction in &chosen {
         for case in (reproduction.cases)(plan.quick) {
-            faults.extend(reproduction.experiment(&case, 0, &[]).err());
+            match reproduction.experiment(&case, 0, &[]) {
+                Err(error) => faults.push(error),
+                Ok(experiment) if cache::DATASETS.iter().any(|dataset| dataset.name == experiment.source.name) => {
+                    faults.extend(cache::find(experiment.source.name).err());
+                }
+                Ok(_) => {}
+            }
         }
     }
+    faults.dedup();
     crate::settings::finish(faults)?;
     std::fs::create_dir_all(plan.folder).map_err(|error| Error::io("creating", plan.folder, error))?;
     let mut ledger = Ledger::open(plan.folder)?;
@@ -228,7 +229,7 @@ impl Reproduction {
 
     /// Names a repeat by everything that decides its outcome.
     fn key(&self, case: &Case, seed: u64) -> Result<String> {
-        let mut key = Key::new(seed);
+        let mut key = Key::new(seed).word(env!("CARGO_PKG_VERSION"));
         let plain = [Vec::new()];
         let attempts = if case.attempts.is_empty() { &plain[..] } else { &case.attempts };
         for more in attempts {

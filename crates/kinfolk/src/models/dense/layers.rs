@@ -101,9 +101,8 @@ pub(super) fn row_loss<T: Real>(output: Output, out: &[T], goal: Goal, row: usiz
                 }
                 None => out.iter().for_each(|&o| total += (o - largest).exponential()),
             }
-            // Rounding could make it the least bit negative, and early exit counts on it not being so.
-            let loss = total.logarithm() + largest - out[class];
-            if loss < T::ZERO { T::ZERO } else { loss }
+            // Never negative: the sum holds e⁰ = 1, and the largest is at least the class's own. Early exit needs that.
+            total.logarithm() + (largest - out[class])
         }
         _ => unreachable!("a model's check refuses targets it cannot predict"),
     }
