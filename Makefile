@@ -5,6 +5,8 @@ SHELL := /bin/bash
 .PHONY: help check test tools bench bless
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
+# Newer versions know more lints; what is installed here is the version we promise to build with.
+RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 SUDO := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 
 help: ## Lists these commands
@@ -27,8 +29,8 @@ tools: ## Installs what is not here: a C compiler, Rust, and Chromium for the re
 	if [ -n "$$packages" ]; then \
 		$(SUDO) apt-get update && $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $$packages; \
 	fi
-	@command -v cargo >/dev/null || curl --proto '=https' --tlsv1.2 -fsSL https://sh.rustup.rs \
-		| sh -s -- -y --profile minimal --component rustfmt --component clippy
+	@command -v cargo >/dev/null || curl --proto '=https' --tlsv1.2 -fsSL https://static.rust-lang.org/rustup/rustup-init.sh \
+		| sh -s -- -y --profile minimal --default-toolchain $(RUST) --component rustfmt --component clippy
 
 bench: ## Measures the fast paths against the plain ones and against what one would otherwise use
 	cargo bench -p kinfolk
