@@ -49,6 +49,9 @@ pub fn threads(count: usize) -> Result<Arc<rayon::ThreadPool>> {
         .map_err(|error| Error::new(ErrorKind::Io, format!("threads could not be started: {error}")))
 }
 
+/// Results that may all wait in memory.
+const SMALL_RESULTS: usize = 16 << 20;
+
 impl LocalFederation {
     /// A federation of these clients.
     pub fn new(clients: Vec<Client>, pool: Arc<rayon::ThreadPool>) -> Self {
@@ -107,10 +110,12 @@ impl LocalFederation {
         self.host.restore(state.states);
     }
 
-    /// Has `work` done for every block on all threads and `fold`s the results in the order of the blocks.
+    /// Has `work` done for every block on all threads and `fold`s the results, of about `result_bytes` each, in the
+    /// order of the blocks.
     fn in_blocks<R: Send>(
         &self,
         models: &[Vec<f64>],
+        result_bytes: usize,
         work: impl Fn(&mut dyn Worker, Range<u32>) -> Result<R> + Sync,
         fold: impl FnMut(R) + Send,
     ) -> Result<()> {
@@ -119,21 +124,25 @@ impl LocalFederation {
         let next = AtomicUsize::new(0);
         let folding = Mutex::new((0, BTreeMap::new(), fold));
         let failures: Mutex<BTreeMap<usize, Error>> = Mutex::new(BTreeMap::new());
-        let give_up = |index: usize, error: Error| {
+        let give_up = |place: usize, error: Error| {
             next.store(self.blocks.len(), Ordering::Relaxed);
-            failures.lock().unwrap_or_else(PoisonError::into_inner).insert(index, error);
+            failures.lock().unwrap_or_else(PoisonError::into_inner).insert(place, error);
         };
+        // Every other ask begins at the end, where the last one left the rows in the cache. All results wait for the
+        // first block then, so this is for small ones only.
+        let backwards = self.asked % 2 == 1 && result_bytes * self.blocks.len() < SMALL_RESULTS;
         let run = || {
             let mut worker = model.worker(&models);
             loop {
-                let index = next.fetch_add(1, Ordering::Relaxed);
+                let place = next.fetch_add(1, Ordering::Relaxed);
+                let index = if backwards { self.blocks.len().wrapping_sub(1 + place) } else { place };
                 let Some(block) = self.blocks.get(index) else { break };
                 if self.stop.load(Ordering::Relaxed) {
-                    give_up(index, Error::new(ErrorKind::Stopped, "stopped"));
+                    give_up(place, Error::new(ErrorKind::Stopped, "stopped"));
                     break;
                 }
                 match work(&mut *worker, block.clone()) {
-                    Err(error) => give_up(index, error),
+                    Err(error) => give_up(place, error),
                     Ok(result) => {
                         let mut guard = folding.lock().unwrap_or_else(PoisonError::into_inner);
                         let (turn, waiting, fold) = &mut *guard;
@@ -184,7 +193,8 @@ impl LocalFederation {
             }
             Ok(results)
         };
-        self.in_blocks(models, work, |results| {
+        let result_bytes = jobs.iter().map(|job| job.slots).sum::<usize>() * models.first().map_or(0, Vec::len) * 8;
+        self.in_blocks(models, result_bytes, work, |results| {
             for (order, clients, reduced) in results {
                 let answers = gatherer.order(order);
                 answers.rows.extend(clients.iter().map(|&c| self.host.clients()[c as usize].train.len() as u32));
@@ -216,7 +226,7 @@ impl LocalFederation {
             }
             Ok(replies)
         };
-        self.in_blocks(models, work, |replies| {
+        self.in_blocks(models, usize::MAX / self.blocks.len().max(1), work, |replies| {
             replies.into_iter().for_each(|(order, client, reply)| gatherer.take(order, client, reply));
         })
     }

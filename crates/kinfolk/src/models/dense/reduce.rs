@@ -118,6 +118,7 @@ impl<T: Real> DenseWorker<'_, T> {
     /// Choices and gradients of many jobs at once, for stacks without hidden layers: all models are rows of one
     /// product with the client's rows, all slopes rows of another.
     pub(super) fn reduce_stacked(&mut self, jobs: &[Job], seats: &[Seat], weight: Weight) -> Vec<Reduced> {
+        const FEW_LINES: usize = 4;
         let shape = self.shape;
         let (columns, outputs, skip) = (shape.widths[0], shape.widths[1], shape.first_weights());
         if self.stack.is_empty() {
@@ -139,8 +140,15 @@ impl<T: Real> DenseWorker<'_, T> {
             let goal = Goal::of(shard);
             let x = convert(shard, &mut buffer);
             products.resize(stacked * rows, T::ZERO);
-            let turned = Matrix::new(x, rows, columns).turn();
-            multiply(&mut products, T::ONE, Matrix::new(&self.stack, stacked, columns), turned);
+            if stacked <= FEW_LINES {
+                // A product with so few lines would spend its time rearranging X.
+                for (line, out) in self.stack.chunks_exact(columns).zip(products.chunks_exact_mut(rows)) {
+                    multiply(out, T::ONE, Matrix::new(x, rows, columns), Matrix::new(line, columns, 1));
+                }
+            } else {
+                let turned = Matrix::new(x, rows, columns).turn();
+                multiply(&mut products, T::ONE, Matrix::new(&self.stack, stacked, columns), turned);
+            }
             for (line, products) in products.chunks_exact_mut(rows).enumerate() {
                 if shape.bias {
                     let bias = self.models[line / outputs][skip + line % outputs];
