@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Line, THREADS, apart, federation, first_method, joined, median, time};
+use common::{Company, Line, THREADS, apart, federation, first_method, joined, median, time};
 use kinfolk::data::images::{self, Images, Pools};
 use kinfolk::data::{Client, Features, cache};
 use kinfolk::error::Result;
@@ -49,7 +49,10 @@ fn main() -> Result<()> {
             noise()?
         }
     };
-    SHAPES.iter().try_for_each(|&(clients, rows, part)| compare(&pools, clients, rows, part))
+    let company = Company::watch();
+    SHAPES.iter().try_for_each(|&(clients, rows, part)| compare(&pools, clients, rows, part))?;
+    company.print();
+    Ok(())
 }
 
 /// Images of MNIST's shape with nothing to see on them.

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Line, THREADS, apart, federation, first_method, joined, median, time};
+use common::{Company, Line, THREADS, apart, federation, first_method, joined, median, time};
 use kinfolk::data::{Client, Features};
 use kinfolk::error::Result;
 use kinfolk::experiment::{Experiment, Override};
@@ -41,6 +41,7 @@ fn main() -> Result<()> {
     let given: Vec<Override> = given.iter().map(|text: &String| Override::parse(text)).collect::<Result<_>>()?;
     let single = Experiment::parse("e1", EXPERIMENT, &given)?;
 
+    let company = Company::watch();
     let (one, models, _) = run(&single, clients, &model, false, 5)?;
     let (thirty, _, share) = run(&stacked, clients, &model, false, 3)?;
     let (plain, plain_models, _) = run(&single, clients, &model, true, 3)?;
@@ -52,11 +53,7 @@ fn main() -> Result<()> {
 
     let mut lines = vec![Line::new("ours", one, ""), Line::new("plain path", plain, apart(&plain_models, &models))];
     match &numpy {
-        Ok(numpy) => lines.extend([
-            Line::new("numpy f32, one matrix of all rows", numpy.flat, numpy.flat_note.as_str()),
-            Line::new("numpy f32, a gradient for every client", numpy.by_client, numpy.by_client_note.as_str()),
-            Line::new("numpy f64, one matrix of all rows", numpy.double, "for information"),
-        ]),
+        Ok(numpy) => lines.extend(numpy.single.iter().map(|(what, seconds, note)| Line::new(what, *seconds, note))),
         Err(why) => lines.push(Line::absent("numpy", why)),
     }
     common::print_table("one start", ("ours", one), &lines);
@@ -69,19 +66,19 @@ fn main() -> Result<()> {
     ];
     match &numpy {
         Ok(numpy) => lines.extend([
-            Line::new("numpy f32, 30 × one matrix", 30.0 * numpy.flat, ""),
-            Line::new("numpy f32, 30 × a gradient for every client", 30.0 * numpy.by_client, ""),
-            Line::new("numpy f32, side by side by hand", numpy.stacked, "for information"),
+            Line::new("numpy, 30 × the fastest of the above", 30.0 * numpy.fastest(), ""),
+            Line::new("numpy, side by side by hand", numpy.stacked, "one matrix, f32, for information"),
         ]),
         Err(why) => lines.push(Line::absent("numpy", why)),
     }
     common::print_table("ten starts with three steps each", ("ours", thirty), &lines);
     if let Ok(numpy) = numpy {
-        println!("\nnumpy {}", numpy.version);
-        println!("one start takes {:.3} of numpy's time; wanted: at most 1/4 = 0.250", one / numpy.flat);
-        let thirty_runs = 30.0 * numpy.flat;
-        println!("side by side takes {:.3} of 30 numpy runs; wanted: at most 1/15 = 0.067", thirty / thirty_runs);
+        let (best, runs) = (numpy.fastest(), 30.0 * numpy.fastest());
+        println!("\nagainst the fastest numpy ({}):", numpy.version);
+        println!("  one start takes {:.3} of its time; wanted: at most 1/4 = 0.250", one / best);
+        println!("  side by side takes {:.3} of 30 of its runs; wanted: at most 1/15 = 0.067", thirty / runs);
     }
+    company.print();
     Ok(())
 }
 
@@ -138,33 +135,45 @@ fn run(
     Ok((median(times), models, alive))
 }
 
-/// Seconds of numpy's runs.
+/// What numpy takes.
 struct Numpy {
-    flat: f64,
-    flat_note: String,
-    by_client: f64,
-    by_client_note: String,
-    double: f64,
+    /// Runs of one start: what, seconds, and what is to be said.
+    single: Vec<(&'static str, f64, String)>,
+    /// Seconds of thirty starts as columns of one matrix.
     stacked: f64,
     version: String,
 }
 
 impl Numpy {
     fn run(python: &Path, folder: &Path, clients: usize, dimension: usize, ours: &[f64]) -> Result<Self> {
-        let run = |form: &str, precision: &str, steps: &[f64], repetitions: usize| -> Result<_> {
+        let run = |form: &str, precision: &str, threads: usize, steps: &[f64]| -> Result<_> {
             let task = json!({
                 "folder": folder, "clients": clients, "dimension": dimension, "form": form, "precision": precision,
-                "steps": steps, "iterations": ITERATIONS, "repetitions": repetitions, "threads": THREADS,
+                "steps": steps, "iterations": ITERATIONS, "repetitions": 3, "threads": threads,
             });
             let answer = common::run_scripts(python, "synthetic_linear.py", &[task])?.remove(0);
             let theirs = common::read_floats(&folder.join("answer"))?;
             Ok((common::median_seconds(&answer), apart(&theirs, ours), answer))
         };
-        let (flat, flat_note, answer) = run("flat", "f4", &[0.1], 5)?;
-        let (by_client, by_client_note, _) = run("by_client", "f4", &[0.1], 3)?;
-        let (double, _, _) = run("flat", "f8", &[0.1], 3)?;
-        let (stacked, _, _) = run("flat", "f4", &STEPS.repeat(10), 1)?;
-        let version = answer["version"].as_str().unwrap_or_default().to_string();
-        Ok(Self { flat, flat_note, by_client, by_client_note, double, stacked, version })
+        let forms = [
+            ("numpy f32, one matrix of all rows", "flat", "f4", THREADS),
+            ("numpy f32, one matrix, one thread", "flat", "f4", 1),
+            ("numpy f32, a gradient for every client", "by_client", "f4", THREADS),
+            ("numpy f32, the same, one thread", "by_client", "f4", 1),
+            ("numpy f64, one matrix of all rows", "flat", "f8", THREADS),
+            ("numpy f64, a gradient for every client", "by_client", "f8", THREADS),
+        ];
+        let mut single = Vec::new();
+        for (what, form, precision, threads) in forms {
+            let (seconds, note, _) = run(form, precision, threads, &[0.1])?;
+            single.push((what, seconds, note));
+        }
+        let (stacked, _, answer) = run("flat", "f4", THREADS, &STEPS.repeat(10))?;
+        Ok(Self { single, stacked, version: answer["version"].as_str().unwrap_or_default().to_string() })
+    }
+
+    /// Seconds of the fastest run of one start.
+    fn fastest(&self) -> f64 {
+        self.single.iter().map(|(_, seconds, _)| *seconds).fold(f64::INFINITY, f64::min)
     }
 }

@@ -131,6 +131,44 @@ pub fn print_machine() {
 /// Threads for everybody who is compared.
 pub const THREADS: usize = 2;
 
+/// Watches how much of the machine other processes take while we measure: times taken in company are worth little.
+pub struct Company {
+    began: Instant,
+    busy: Option<f64>,
+}
+
+impl Company {
+    /// Begins to watch.
+    pub fn watch() -> Self {
+        Self { began: Instant::now(), busy: Self::busy_without_us() }
+    }
+
+    /// Says what was seen.
+    pub fn print(&self) {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+        if let (Some(before), Some(now)) = (self.busy, Self::busy_without_us()) {
+            let share = (now - before).max(0.0) / TICKS / (self.began.elapsed().as_secs_f64() * cores);
+            println!("\nother processes took {:.0} % of the machine meanwhile", 100.0 * share);
+        }
+    }
+
+    /// Ticks all cores were busy, less those of this process and of its children that have ended.
+    fn busy_without_us() -> Option<f64> {
+        let numbers = |text: &str, skip: usize, take: usize| -> Option<f64> {
+            let fields: Vec<f64> = text.split_whitespace().skip(skip).take(take).flat_map(str::parse).collect();
+            (fields.len() == take).then(|| fields.iter().sum())
+        };
+        // user, nice and system; then utime, stime, cutime and cstime, which follow the name in brackets.
+        let all = numbers(std::fs::read_to_string("/proc/stat").ok()?.lines().next()?, 1, 3)?;
+        let status = std::fs::read_to_string("/proc/self/stat").ok()?;
+        let ours = numbers(status.rsplit_once(')')?.1, 11, 4)?;
+        Some(all - ours)
+    }
+}
+
+/// Of the kernel's clock in a second, as everywhere on Linux.
+const TICKS: f64 = 100.0;
+
 /// How long something takes, in seconds.
 pub fn time<R>(work: impl FnOnce() -> R) -> (f64, R) {
     let began = Instant::now();
