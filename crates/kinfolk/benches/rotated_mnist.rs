@@ -23,7 +23,7 @@ use serde_json::json;
 use std::sync::Arc;
 
 const EXPERIMENT: &str = include_str!("../../../experiments/ifca/e2-1200x200.toml");
-const ROUNDS_BEFORE: usize = 12;
+const ROUNDS_BEFORE: usize = 5;
 const WIDTHS: [usize; 3] = [784, 200, 10];
 
 /// Clients, rows of each, and how many of them PyTorch gets.
@@ -99,7 +99,7 @@ fn compare(pools: &Pools, clients: usize, rows: usize, part: usize) -> Result<()
 
     forget_peak();
     let mut plain = federation(clients, &model, true)?;
-    let plainly = repeated(1, || {
+    let plainly = repeated(3, || {
         method.restore(&state)?;
         timed_round(&mut *method, &mut plain)
     })?;
@@ -115,9 +115,7 @@ fn compare(pools: &Pools, clients: usize, rows: usize, part: usize) -> Result<()
     ];
     let stride = clients.len() / part;
     let part: Vec<Client> = clients.iter().step_by(stride).cloned().collect();
-    if std::env::var("TORCH").is_ok() {
-        lines.extend(pytorch(&part, rows, stride, &model, &before)?);
-    }
+    lines.extend(pytorch(&part, rows, stride, &model, &before)?);
     common::print_table(&format!("{} clients with {rows} rows", clients.len()), ("ours", later), &lines);
     if let (Some((held, _)), Some((_, peak)), Some((_, plain_peak))) = (held, peak, plain_peak) {
         println!("  memory: {held:.0} MiB before the first round, at most {peak:.0} MiB in rounds 1 to 5");
