@@ -135,9 +135,25 @@ pub fn add_scaled<T: Real>(out: &mut [T], scale: T, x: &[T]) {
     }
 }
 
+/// The inner product of two vectors, in eight sums side by side.
+pub fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let mut sums = [0.0; 8];
+    let (eights, others) = (a.chunks_exact(8), b.chunks_exact(8));
+    let rest: f64 = eights.remainder().iter().zip(others.remainder()).map(|(x, y)| x * y).sum();
+    for (x, y) in eights.zip(others) {
+        sums.iter_mut().zip(x.iter().zip(y)).for_each(|(sum, (x, y))| *sum += x * y);
+    }
+    sums.iter().sum::<f64>() + rest
+}
+
+/// Squared Euclidean distance of two vectors.
+pub fn squared_distance(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(x, y)| (x - y) * (x - y)).sum()
+}
+
 /// Euclidean distance of two vectors.
 pub fn distance(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(x, y)| (x - y) * (x - y)).sum::<f64>().sqrt()
+    squared_distance(a, b).sqrt()
 }
 
 /// Solves the symmetric positive definite system `a x = b` for each of the `columns` columns of `b` (row-major).
@@ -147,6 +163,25 @@ pub fn solve_positive(a: &[f64], b: &[f64], size: usize, columns: usize) -> Opti
     let decomposed = Llt::new(MatRef::from_row_major_slice(a, size, size), faer::Side::Lower).ok()?;
     let solution = decomposed.solve(MatRef::from_row_major_slice(b, size, columns));
     Some((0..size).flat_map(|i| (0..columns).map(move |j| (i, j))).map(|(i, j)| solution[(i, j)]).collect())
+}
+
+/// The triangular factor of a symmetric positive definite matrix, to solve with many times.
+pub struct Cholesky(faer::linalg::solvers::Llt<f64>);
+
+impl Cholesky {
+    /// Factors `a`, row-major `size` × `size`; `None` when it is not positive definite.
+    pub fn new(a: &[f64], size: usize) -> Option<Self> {
+        faer::linalg::solvers::Llt::new(MatRef::from_row_major_slice(a, size, size).transpose(), faer::Side::Lower)
+            .ok()
+            .map(Self)
+    }
+
+    /// Replaces `b`, row-major with `columns` columns, by the solution of `a x = b`.
+    pub fn solve(&self, b: &mut [f64], columns: usize) {
+        use faer::linalg::solvers::Solve;
+        let rows = b.len() / columns;
+        self.0.solve_in_place(MatMut::from_row_major_slice_mut(b, rows, columns));
+    }
 }
 
 /// The least-squares solution of smallest norm of `a x = b`, `a` row-major `rows` × `size`.
@@ -164,6 +199,16 @@ pub fn least_squares(a: &[f64], b: &[f64], rows: usize, size: usize) -> Option<V
         }
     }
     Some(x)
+}
+
+/// `a` (row-major, `rows` × `size`, not taller than wide) as coordinates (`rows` × `rows`) times a basis of its rows
+/// (`rows` × `size`, orthonormal).
+pub fn row_space(a: &[f64], rows: usize, size: usize) -> (Vec<f64>, Vec<f64>) {
+    let turned = faer::linalg::solvers::Qr::new(MatRef::from_row_major_slice(a, rows, size).transpose());
+    let (basis, triangle) = (turned.compute_thin_Q(), turned.thin_R());
+    let coordinates = (0..rows).flat_map(|i| (0..rows).map(move |j| if j <= i { triangle[(j, i)] } else { 0.0 }));
+    let basis = (0..rows).flat_map(|i| (0..size).map(move |j| (i, j))).map(|(i, j)| basis[(j, i)]);
+    (coordinates.collect(), basis.collect())
 }
 
 #[cfg(test)]
@@ -186,6 +231,16 @@ mod tests {
         let x = solve_positive(&[4.0, 1.0, 1.0, 3.0], &[1.0, 2.0], 2, 1).unwrap();
         assert!((x[0] - 1.0 / 11.0).abs() < 1e-15 && (x[1] - 7.0 / 11.0).abs() < 1e-15);
         assert!(solve_positive(&[1.0, 2.0, 2.0, 1.0], &[1.0, 1.0], 2, 1).is_none());
+    }
+
+    #[test]
+    fn rows_are_their_coordinates_times_an_orthonormal_basis() {
+        let a = [3.0, 4.0, 0.0, 1.0, 0.0, 2.0];
+        let (coordinates, basis) = row_space(&a, 2, 3);
+        let (mut product, mut squares) = ([0.0; 6], [0.0; 4]);
+        multiply(&mut product, 1.0, Matrix::new(&coordinates, 2, 2), Matrix::new(&basis, 2, 3));
+        multiply(&mut squares, 1.0, Matrix::new(&basis, 2, 3), Matrix::new(&basis, 2, 3).turn());
+        assert!(distance(&product, &a) < 1e-14 && distance(&squares, &[1.0, 0.0, 0.0, 1.0]) < 1e-14);
     }
 
     #[test]

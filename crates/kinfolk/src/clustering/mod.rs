@@ -1,3 +1,146 @@
-//! Clustering as pure functions, useful alone: no federation, no method, no state.
+//! Clustering of points: pure functions on a matrix, useful alone. [`find()`] runs any of them by name.
 
+pub mod convex;
+mod distances;
+mod find;
+mod geometry;
+pub mod gradient;
+pub mod kmeans;
+mod lloyd;
+pub mod number;
+mod plane;
 pub mod quality;
+pub mod spectral;
+
+pub use find::{Algorithm, Found, MOST_FOR_ALL_PAIRS, NEIGHBOURS, Request, Stage, Sureness, find};
+pub use plane::Plane;
+
+use crate::error::{Error, Result};
+
+/// Points to be clustered: finite numbers, row-major, one row a point.
+#[derive(Debug, Clone, Copy)]
+pub struct Points<'a> {
+    values: &'a [f64],
+    dimension: usize,
+}
+
+/// Beyond this squares of differences may overflow.
+const LARGEST: f64 = 1e150;
+
+impl<'a> Points<'a> {
+    /// Rows of `dimension` numbers each, checked.
+    pub fn new(values: &'a [f64], dimension: usize) -> Result<Self> {
+        if dimension == 0 || values.is_empty() {
+            return Err(Error::data("points: got none, want at least one point with at least one number"));
+        }
+        if !values.len().is_multiple_of(dimension) {
+            return Err(Error::data(format!(
+                "points: got {} numbers, want a multiple of the {dimension} columns",
+                values.len()
+            )));
+        }
+        match values.iter().position(|value| value.abs() > LARGEST || value.is_nan()) {
+            None => Ok(Self { values, dimension }),
+            Some(at) => Err(Error::data(format!(
+                "points: row {}, column {}: got {:?}, want a number of magnitude at most 1e150",
+                at / dimension + 1,
+                at % dimension + 1,
+                values[at]
+            ))
+            .hint("rows and columns are counted from 1; drop the row or fill in the number")),
+        }
+    }
+
+    /// How many points there are.
+    pub fn count(&self) -> usize {
+        self.values.len() / self.dimension
+    }
+
+    /// How many numbers a point has.
+    pub fn dimension(&self) -> usize {
+        self.dimension
+    }
+
+    /// All numbers, row after row.
+    pub fn values(&self) -> &'a [f64] {
+        self.values
+    }
+
+    /// The mean of all points.
+    pub fn mean(&self) -> Vec<f64> {
+        let mut mean = vec![0.0; self.dimension];
+        let share = 1.0 / self.count() as f64;
+        (0..self.count()).for_each(|point| crate::linalg::add_scaled(&mut mean, share, self.row(point)));
+        mean
+    }
+
+    /// All numbers less the mean of their columns.
+    pub(crate) fn centred(&self) -> Vec<f64> {
+        let mean = self.mean();
+        let rows = self.values.chunks_exact(self.dimension);
+        rows.flat_map(|row| row.iter().zip(&mean).map(|(value, mean)| value - mean)).collect()
+    }
+
+    /// One point.
+    pub fn row(&self, point: usize) -> &'a [f64] {
+        &self.values[point * self.dimension..(point + 1) * self.dimension]
+    }
+}
+
+/// Which points are together. Clusters are numbered in the order in which their first points stand.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Clustering {
+    /// The cluster of every point.
+    pub labels: Vec<usize>,
+    /// The mean of every cluster's points, row-major.
+    pub centres: Vec<f64>,
+    dimension: usize,
+}
+
+impl Clustering {
+    /// The clustering these labels describe, renumbered, with the means of the points as centres.
+    pub fn of(points: Points, labels: &[usize]) -> Self {
+        let labels = renumber(labels);
+        let clusters = labels.iter().max().map_or(0, |last| last + 1);
+        let dimension = points.dimension();
+        let mut centres = vec![0.0; clusters * dimension];
+        let mut sizes = vec![0usize; clusters];
+        for (point, &label) in labels.iter().enumerate() {
+            sizes[label] += 1;
+            crate::linalg::add_scaled(&mut centres[label * dimension..(label + 1) * dimension], 1.0, points.row(point));
+        }
+        for (centre, &size) in centres.chunks_exact_mut(dimension).zip(&sizes) {
+            centre.iter_mut().for_each(|value| *value /= size as f64);
+        }
+        Self { labels, centres, dimension }
+    }
+
+    /// How many clusters there are.
+    pub fn clusters(&self) -> usize {
+        self.centres.len() / self.dimension
+    }
+
+    /// The centre of one cluster.
+    pub fn centre(&self, cluster: usize) -> &[f64] {
+        &self.centres[cluster * self.dimension..(cluster + 1) * self.dimension]
+    }
+
+    /// How many points every cluster has.
+    pub fn sizes(&self) -> Vec<usize> {
+        let mut sizes = vec![0; self.clusters()];
+        self.labels.iter().for_each(|&label| sizes[label] += 1);
+        sizes
+    }
+}
+
+/// The same partition with clusters numbered 0, 1, … in the order of their first members.
+pub fn renumber(labels: &[usize]) -> Vec<usize> {
+    let mut names = std::collections::HashMap::new();
+    labels
+        .iter()
+        .map(|label| {
+            let next = names.len();
+            *names.entry(*label).or_insert(next)
+        })
+        .collect()
+}

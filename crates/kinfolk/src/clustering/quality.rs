@@ -1,7 +1,11 @@
-//! How well a clustering agrees with a known one: the best matching of clusters, the share of
-//! clients outside it, and the adjusted Rand index. Cluster numbers are names only; they need
-//! not be consecutive, and relabelling either side changes nothing.
+//! How good a clustering is. With a known truth: the best matching of clusters, the share of clients outside it, and the
+//! adjusted Rand index; cluster numbers are names only there, need not be consecutive, and relabelling either side
+//! changes nothing. Without: silhouette, separability, and when the methods are proven to recover it.
 
+pub use super::geometry::{
+    Proximity, RecoveryInterval, SILHOUETTE_ALL, SILHOUETTE_SAMPLE, THRESHOLD_CONSTANT, centre_separation, proximity,
+    recovery_interval, separability, separability_for_convex, separability_for_kmeans, silhouette, silhouettes,
+};
 use std::collections::BTreeMap;
 
 /// How many clients every found cluster shares with every true cluster.

@@ -1,0 +1,251 @@
+//! The softened objective on a sparse graph of weighted points.
+
+use super::newton::Softened;
+use crate::linalg::{distance, dot};
+use rayon::prelude::*;
+
+/// Nodes a thread takes at a time.
+const BLOCK: usize = 256;
+
+/// One pair of nodes and how strongly they pull.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Edge {
+    /// One end.
+    pub from: usize,
+    /// The other.
+    pub to: usize,
+    /// How strongly they pull.
+    pub weight: f64,
+}
+
+/// min ½ Σ n_g‖a_g − u_g‖² + λ Σ w_gh ‖u_g − u_h‖ over the edges of a graph.
+pub(super) struct Graph {
+    pub(super) dimension: usize,
+    /// n.
+    pub(super) mass: Vec<f64>,
+    /// a, row-major.
+    pub(super) centre: Vec<f64>,
+    /// u.
+    pub(super) solution: Vec<f64>,
+    /// Where a node's arcs begin; every edge is an arc at both of its ends.
+    start: Vec<usize>,
+    arcs: Vec<Arc>,
+    /// λ w / s and λ w / s³ of every arc.
+    pull: Vec<[f64; 2]>,
+    degree: Vec<f64>,
+    gradient: Vec<f64>,
+    both: Vec<f64>,
+}
+
+#[derive(Clone, Copy)]
+struct Arc {
+    to: usize,
+    weight: f64,
+}
+
+impl Graph {
+    pub(super) fn new(dimension: usize, mass: Vec<f64>, centre: Vec<f64>, edges: &[Edge]) -> Self {
+        let nodes = mass.len();
+        let mut start = vec![0; nodes + 1];
+        for edge in edges {
+            start[edge.from + 1] += 1;
+            start[edge.to + 1] += 1;
+        }
+        for node in 0..nodes {
+            start[node + 1] += start[node];
+        }
+        let mut next = start.clone();
+        let mut arcs = vec![Arc { to: 0, weight: 0.0 }; 2 * edges.len()];
+        for edge in edges {
+            for (at, to) in [(edge.from, edge.to), (edge.to, edge.from)] {
+                arcs[next[at]] = Arc { to, weight: edge.weight };
+                next[at] += 1;
+            }
+        }
+        Self {
+            dimension,
+            solution: centre.clone(),
+            pull: vec![[0.0; 2]; arcs.len()],
+            degree: vec![0.0; nodes],
+            gradient: vec![0.0; centre.len()],
+            both: Vec::new(),
+            mass,
+            centre,
+            start,
+            arcs,
+        }
+    }
+
+    pub(super) fn nodes(&self) -> usize {
+        self.mass.len()
+    }
+
+    pub(super) fn row<'a>(&self, values: &'a [f64], node: usize) -> &'a [f64] {
+        &values[node * self.dimension..(node + 1) * self.dimension]
+    }
+
+    /// Both ends and the length of every edge.
+    pub(super) fn edges(&self) -> impl Iterator<Item = (usize, usize, f64)> + '_ {
+        (0..self.nodes()).flat_map(move |g| {
+            let arcs = self.arcs[self.start[g]..self.start[g + 1]].iter().filter(move |arc| arc.to < g);
+            arcs.map(move |arc| (arc.to, g, distance(self.row(&self.solution, g), self.row(&self.solution, arc.to))))
+        })
+    }
+
+    /// The objective without softness, the gap of the softened pulls, and the shortest edge.
+    pub(super) fn bound(&self, lambda: f64, softness: f64) -> (f64, f64, f64) {
+        let parts: Vec<[f64; 4]> = (0..self.nodes().div_ceil(BLOCK))
+            .into_par_iter()
+            .map(|block| {
+                let [mut off, mut length, mut lost, mut nearest] = [0.0, 0.0, 0.0, f64::INFINITY];
+                for g in block * BLOCK..self.nodes().min((block + 1) * BLOCK) {
+                    let u = self.row(&self.solution, g);
+                    off += 0.5 * self.mass[g] * distance(u, self.row(&self.centre, g)).powi(2);
+                    for arc in self.arcs[self.start[g]..self.start[g + 1]].iter().filter(|arc| arc.to < g) {
+                        let distance = distance(u, self.row(&self.solution, arc.to));
+                        let smoothed = distance.hypot(softness);
+                        length += arc.weight * distance;
+                        lost += arc.weight * distance / (smoothed * (smoothed + distance));
+                        nearest = distance.min(nearest);
+                    }
+                }
+                [off, length, lost, nearest]
+            })
+            .collect();
+        let sum = |at: usize| parts.iter().map(|part| part[at]).sum::<f64>();
+        let nearest = parts.iter().map(|part| part[3]).fold(f64::INFINITY, f64::min);
+        (sum(0) + lambda * sum(1), self.slope() + lambda * sum(2) * softness * softness, nearest)
+    }
+}
+
+impl Softened for Graph {
+    type Preconditioner = Vec<f64>;
+
+    fn solution(&mut self) -> &mut Vec<f64> {
+        &mut self.solution
+    }
+
+    fn evaluate(&mut self, lambda: f64, softness: f64) -> f64 {
+        let dimension = self.dimension;
+        let (solution, centre, mass) = (&self.solution[..], &self.centre[..], &self.mass[..]);
+        let (start, arcs) = (&self.start[..], &self.arcs[..]);
+        let mut pulls: Vec<&mut [[f64; 2]]> = Vec::with_capacity(mass.len().div_ceil(BLOCK));
+        let mut rest = &mut self.pull[..];
+        for block in (0..mass.len()).step_by(BLOCK) {
+            let (own, others) = rest.split_at_mut(start[mass.len().min(block + BLOCK)] - start[block]);
+            pulls.push(own);
+            rest = others;
+        }
+        let blocks = pulls.into_par_iter().zip(self.degree.par_chunks_mut(BLOCK));
+        let blocks = blocks.zip(self.gradient.par_chunks_mut(BLOCK * dimension));
+        let objectives: Vec<f64> = blocks
+            .enumerate()
+            .map(|(block, ((pulls, degree), gradient))| {
+                let mut objective = 0.0;
+                let mut pulls = pulls.iter_mut();
+                for (row, (degree, gradient)) in degree.iter_mut().zip(gradient.chunks_exact_mut(dimension)).enumerate()
+                {
+                    let g = block * BLOCK + row;
+                    let u = &solution[g * dimension..(g + 1) * dimension];
+                    let a = &centre[g * dimension..(g + 1) * dimension];
+                    for ((out, u), a) in gradient.iter_mut().zip(u).zip(a) {
+                        *out = mass[g] * (u - a);
+                        objective += 0.5 * *out * (u - a);
+                    }
+                    *degree = 0.0;
+                    for (arc, pull) in arcs[start[g]..start[g + 1]].iter().zip(&mut pulls) {
+                        let v = &solution[arc.to * dimension..(arc.to + 1) * dimension];
+                        let square = dot_of_differences(u, v, u, v) + softness * softness;
+                        let inverse = 1.0 / square.sqrt();
+                        let strength = lambda * arc.weight * inverse;
+                        *pull = [strength, strength * inverse * inverse];
+                        *degree += strength;
+                        objective += 0.5 * strength * square;
+                        for ((out, u), v) in gradient.iter_mut().zip(u).zip(v) {
+                            *out += strength * (u - v);
+                        }
+                    }
+                }
+                objective
+            })
+            .collect();
+        objectives.iter().sum()
+    }
+
+    fn gradient(&self) -> &[f64] {
+        &self.gradient
+    }
+
+    fn slope(&self) -> f64 {
+        let rows = self.gradient.chunks_exact(self.dimension);
+        rows.zip(&self.mass).map(|(row, n)| 0.5 * dot(row, row) / n).sum()
+    }
+
+    fn stiffness(&self) -> f64 {
+        self.degree.iter().sum()
+    }
+
+    /// The Hessian's diagonal, less its coupling of coordinates.
+    fn preconditioner(&mut self) -> Option<Vec<f64>> {
+        Some(self.mass.iter().zip(&self.degree).map(|(n, d)| 1.0 / (n + d)).collect())
+    }
+
+    fn precondition(&self, with: &Vec<f64>, vector: &mut [f64]) {
+        for (row, scale) in vector.chunks_exact_mut(self.dimension).zip(with) {
+            row.iter_mut().for_each(|value| *value *= scale);
+        }
+    }
+
+    fn curve(&mut self, along: &[f64], image: &mut [f64]) {
+        let dimension = self.dimension;
+        // Both rows of a node side by side, so that an arc fetches one stretch of memory.
+        let mut both = std::mem::take(&mut self.both);
+        both.clear();
+        for (u, v) in self.solution.chunks_exact(dimension).zip(along.chunks_exact(dimension)) {
+            both.extend_from_slice(u);
+            both.extend_from_slice(v);
+        }
+        image.par_chunks_mut(BLOCK * dimension).enumerate().for_each(|(block, image)| {
+            for (row, image) in image.chunks_exact_mut(dimension).enumerate() {
+                let g = block * BLOCK + row;
+                let (u, v) = both[2 * g * dimension..2 * (g + 1) * dimension].split_at(dimension);
+                image.iter_mut().zip(v).for_each(|(out, v)| *out = self.mass[g] * v);
+                let arcs = self.start[g]..self.start[g + 1];
+                for (arc, [strength, bend]) in self.arcs[arcs.clone()].iter().zip(&self.pull[arcs]) {
+                    let (p, q) = both[2 * arc.to * dimension..2 * (arc.to + 1) * dimension].split_at(dimension);
+                    let turn = bend * dot_of_differences(u, p, v, q);
+                    for ((out, (u, p)), (v, q)) in image.iter_mut().zip(u.iter().zip(p)).zip(v.iter().zip(q)) {
+                        *out += strength * (v - q) - turn * (u - p);
+                    }
+                }
+            }
+        });
+        self.both = both;
+    }
+}
+
+/// Makes one edge of all with the same ends, which must stand side by side.
+pub(super) fn merge_sorted(edges: &mut Vec<Edge>) {
+    edges.dedup_by(|next, kept| {
+        let same = (next.from, next.to) == (kept.from, kept.to);
+        if same {
+            kept.weight += next.weight;
+        }
+        same
+    });
+}
+
+/// ⟨u − p, v − q⟩, in four sums side by side.
+#[inline]
+fn dot_of_differences(u: &[f64], p: &[f64], v: &[f64], q: &[f64]) -> f64 {
+    let mut sums = [0.0; 4];
+    let (us, ps, vs, qs) = (u.chunks_exact(4), p.chunks_exact(4), v.chunks_exact(4), q.chunks_exact(4));
+    let rest = us.remainder().iter().zip(ps.remainder()).zip(vs.remainder().iter().zip(qs.remainder()));
+    let rest: f64 = rest.map(|((u, p), (v, q))| (u - p) * (v - q)).sum();
+    for ((u, p), (v, q)) in us.zip(ps).zip(vs.zip(qs)) {
+        for k in 0..4 {
+            sums[k] += (u[k] - p[k]) * (v[k] - q[k]);
+        }
+    }
+    sums.iter().sum::<f64>() + rest
+}

@@ -1,0 +1,575 @@
+//! Convex clustering with any sparse weights.
+//!
+//! As with uniform weights, points that are together are one heavier point and Newton's method solves between the
+//! groups. But here others pull at a group's members unequally, so a group holds at one λ only: it is proved by pulls
+//! z along its inner edges, ‖z_e‖ ≤ λ w_e, that balance what the outside leaves over at every member. They are kept,
+//! corrected for every new λ by solving with the group's Laplacian, and searched for anew where the correction makes
+//! one too long. A group for which that search finds a better solution than being together is taken apart.
+
+use super::graph::{Edge, Graph, merge_sorted};
+use super::newton::{MOST_STEPS, descend};
+use super::tree::root;
+use super::{Bound, FINEST, SHARP, SOFT, SOFT_AGAIN};
+use crate::clustering::renumber;
+use crate::linalg::{add_scaled, distance, dot};
+use rayon::prelude::*;
+use std::collections::{HashMap, HashSet};
+use std::sync::OnceLock;
+
+/// How often groups may be taken apart at one λ before the rest is called undecided.
+const REPAIRS: usize = 30;
+/// How often the search for a proof halves the softness thrice, and Newton steps for each. What takes longer is too near
+/// to where it fuses to be told.
+const SEARCHES: usize = 8;
+const SEARCH_STEPS: usize = 20;
+
+/// The problem, its groups and their proofs. The data's radius should be near 1.
+pub(super) struct Sparse {
+    dimension: usize,
+    points: Vec<f64>,
+    edges: Vec<Edge>,
+    /// The edges that begin or end at a point, with +1 where it begins.
+    incident: Vec<Vec<(usize, f64)>>,
+    /// z of the edges inside groups, from `from` to `to`.
+    pulls: Vec<f64>,
+    /// The group of every point.
+    pub(super) labels: Vec<usize>,
+    members: Vec<Vec<usize>>,
+    /// The groups as nodes.
+    graph: Graph,
+    /// ½ Σ‖a_i − mean of its group‖².
+    scatter: f64,
+    softness: f64,
+    all_together: OnceLock<f64>,
+}
+
+/// What became of the search for a group's proof.
+enum Verdict {
+    /// Pulls along the inner edges that prove it.
+    One(Vec<f64>),
+    /// It is better apart, like this; and how far it then is from together, squared.
+    Apart(Vec<usize>, f64),
+    /// Neither was found; the pulls come as near as this to balance, squared.
+    Unclear(f64),
+}
+
+/// A set of points with the edges inside it.
+struct Inside<'a> {
+    members: &'a [usize],
+    edges: Vec<usize>,
+    /// The same edges between positions in `members`.
+    local: Vec<Edge>,
+}
+
+impl Sparse {
+    /// All points apart.
+    pub(super) fn new(values: &[f64], dimension: usize, edges: Vec<Edge>) -> Self {
+        let count = values.len() / dimension;
+        let mut incident = vec![Vec::new(); count];
+        for (at, edge) in edges.iter().enumerate() {
+            incident[edge.from].push((at, 1.0));
+            incident[edge.to].push((at, -1.0));
+        }
+        Self {
+            dimension,
+            points: values.to_vec(),
+            incident,
+            pulls: vec![0.0; edges.len() * dimension],
+            labels: (0..count).collect(),
+            members: (0..count).map(|point| vec![point]).collect(),
+            graph: Graph::new(dimension, vec![1.0; count], values.to_vec(), &edges),
+            edges,
+            scatter: 0.0,
+            softness: SOFT,
+            all_together: OnceLock::new(),
+        }
+    }
+
+    /// Solutions of the groups, row-major.
+    pub(super) fn solution(&self) -> &[f64] {
+        &self.graph.solution
+    }
+
+    /// How many groups there are.
+    pub(super) fn groups(&self) -> usize {
+        self.members.len()
+    }
+
+    /// How many groups there are at least: what the edges do not connect stays apart.
+    pub(super) fn components(&self) -> usize {
+        components(self.labels.len(), self.edges.iter().map(|edge| (edge.from, edge.to))).len()
+    }
+
+    /// A λ at which surely no two connected points are together unless they are equal, and one at which surely all are.
+    ///
+    /// Together, ‖a_i − a_j‖ is at most what all edges at i and at j can pull; and the pulls w (φ_i − φ_j) of the
+    /// potential that solves L φ = a hold everything together once λ reaches the largest ‖φ_i − φ_j‖.
+    pub(super) fn ends(&self) -> [f64; 2] {
+        let row = |values: &[f64], point: usize| values[point * self.dimension..(point + 1) * self.dimension].to_vec();
+        let degree: Vec<f64> = (self.incident.iter())
+            .map(|incident| incident.iter().map(|&(edge, _)| self.edges[edge].weight).sum())
+            .collect();
+        let apart = self.edges.iter().map(|edge| {
+            distance(&row(&self.points, edge.from), &row(&self.points, edge.to)) / (degree[edge.from] + degree[edge.to])
+        });
+        let low = apart.filter(|&lambda| lambda > 0.0).fold(f64::INFINITY, f64::min);
+        [0.999 * low, self.all_together()]
+    }
+
+    /// A λ at which surely all is together that is connected.
+    fn all_together(&self) -> f64 {
+        *self.all_together.get_or_init(|| self.find_all_together())
+    }
+
+    fn find_all_together(&self) -> f64 {
+        let mut high = 0.0f64;
+        for members in components(self.labels.len(), self.edges.iter().map(|edge| (edge.from, edge.to))) {
+            let inside = self.inside(&members);
+            let row = |&point: &usize| self.points[point * self.dimension..(point + 1) * self.dimension].iter();
+            let values: Vec<f64> = members.iter().flat_map(row).copied().collect();
+            let mut pulls = vec![0.0; inside.edges.len() * self.dimension];
+            if self.correct(&inside, &without_mean(&values, self.dimension), &mut pulls, f64::INFINITY) {
+                let pulls = inside.local.iter().zip(pulls.chunks_exact(self.dimension));
+                high = pulls.map(|(edge, pull)| dot(pull, pull).sqrt() / edge.weight).fold(high, f64::max);
+            } else {
+                // A tree of edges can carry everything: no more than 1 from every point.
+                let weakest = inside.local.iter().map(|edge| edge.weight).fold(f64::INFINITY, f64::min);
+                high = high.max(members.len() as f64 / weakest);
+            }
+        }
+        1.001 * high
+    }
+
+    /// Solves at this λ to a gap of `tolerance` times the objective.
+    pub(super) fn solve(&mut self, lambda: f64, tolerance: f64) -> Bound {
+        if lambda == 0.0 {
+            // Nothing pulls. Equal points are together, whoever is connected.
+            self.regroup(&super::equal_rows(&self.points, self.dimension));
+            self.graph.solution.copy_from_slice(&self.graph.centre);
+            return Bound { primal: self.scatter, gap: 0.0, undecided: 0 };
+        }
+        if lambda >= self.all_together() {
+            self.regroup_connected();
+            return Bound { primal: self.scatter, gap: 0.0, undecided: 0 };
+        }
+        let mut softness = self.softness;
+        let mut accuracy = tolerance;
+        let mut repairs = 0;
+        let mut refused = HashMap::new();
+        loop {
+            descend(&mut self.graph, lambda, softness, accuracy, MOST_STEPS);
+            let (primal, gap, nearest) = self.graph.bound(lambda, softness);
+            let mut bound = Bound { primal: self.scatter + primal, gap, undecided: 0 };
+            let decided = nearest > 2.0 * gap.sqrt();
+            let clear = decided && nearest > 100.0 * softness;
+            if !clear && self.fuse(lambda, softness, &mut refused) {
+                continue;
+            }
+            // Only without softness is the gap that of the pulls with which groups are proved.
+            if softness > SHARP {
+                let done = decided && bound.gap <= tolerance * bound.primal;
+                softness = if done { SHARP } else { softness };
+            }
+            if softness > SHARP {
+                softness = if nearest > 30.0 * softness { SHARP } else { (softness / 8.0).max(SHARP) };
+                continue;
+            }
+            if softness <= SHARP && !decided && accuracy > FINEST {
+                accuracy *= 1e-4;
+                continue;
+            }
+            if self.prove_groups(lambda, &mut bound, repairs < REPAIRS) {
+                self.softness = (0.3 * nearest).clamp(SOFT_AGAIN, SOFT);
+                if !decided {
+                    bound.undecided += self.edges_shorter(2.0 * bound.gap.sqrt());
+                }
+                return bound;
+            }
+            repairs += 1;
+            softness = softness.max(SOFT_AGAIN);
+        }
+    }
+
+    /// Edges between groups shorter than this.
+    fn edges_shorter(&self, than: f64) -> usize {
+        let row = |point: usize| self.graph.row(&self.graph.solution, self.labels[point]);
+        let between = self.edges.iter().filter(|edge| self.labels[edge.from] != self.labels[edge.to]);
+        between.filter(|edge| distance(row(edge.from), row(edge.to)) <= than).count()
+    }
+
+    /// Fuses connected groups with near solutions for which a proof is found; says whether there were any. The second
+    /// time that a set is offered, at another softness, it is searched for with more effort.
+    fn fuse(&mut self, lambda: f64, softness: f64, refused: &mut HashMap<Vec<usize>, usize>) -> bool {
+        let mut labels = self.labels.clone();
+        let mut fused = vec![false; self.groups()];
+        let mut tried = HashSet::new();
+        for reach in [100.0, 10.0, 2.0] {
+            let mut sets = self.near_sets(reach * softness);
+            sets.retain(|set| !fused[set[0]] && tried.insert(set.clone()));
+            let judged: Vec<(Vec<usize>, Vec<usize>, Verdict)> = sets
+                .par_iter()
+                .map(|set| {
+                    let mut members: Vec<usize> = set.iter().flat_map(|&g| self.members[g].iter().copied()).collect();
+                    members.sort_unstable();
+                    let inside = self.inside(&members);
+                    let pulls = self.softened_pulls(&inside, lambda, softness);
+                    let balance = self.balance(&inside, set, lambda);
+                    let verdict = self.judge(&inside, &balance, pulls, lambda, refused.get(&members) == Some(&1));
+                    let edges = inside.edges;
+                    (members, edges, verdict)
+                })
+                .collect();
+            for (set, (members, edges, verdict)) in sets.iter().zip(judged) {
+                if let Verdict::One(pulls) = verdict {
+                    self.keep(&edges, &pulls);
+                    set.iter().for_each(|&g| fused[g] = true);
+                    members.iter().for_each(|&point| labels[point] = set[0]);
+                } else {
+                    *refused.entry(members).or_insert(0) += 1;
+                }
+            }
+        }
+        let any = fused.contains(&true);
+        if any {
+            self.regroup(&labels);
+        }
+        any
+    }
+
+    /// Sets of groups connected by edges not longer than this that stand clear of all others, as sets that fuse do
+    /// once the softness is small.
+    fn near_sets(&self, reach: f64) -> Vec<Vec<usize>> {
+        let between: Vec<(usize, usize, f64)> = self.graph.edges().collect();
+        let near = between.iter().filter(|edge| edge.2 <= reach).map(|edge| (edge.0, edge.1));
+        let mut sets = components(self.groups(), near);
+        let mut name = vec![0; self.groups()];
+        for (at, set) in sets.iter().enumerate() {
+            set.iter().for_each(|&g| name[g] = at);
+        }
+        let mut inside = vec![0.0f64; sets.len()];
+        let mut outside = vec![f64::INFINITY; sets.len()];
+        for (g, h, length) in between {
+            let (g, h) = (name[g], name[h]);
+            if g == h {
+                inside[g] = length.max(inside[g]);
+            } else {
+                outside[g] = length.min(outside[g]);
+                outside[h] = length.min(outside[h]);
+            }
+        }
+        let mut at = 0..;
+        sets.retain(|set| at.next().is_some_and(|at| set.len() > 1 && outside[at] > 3.0 * inside[at]));
+        sets
+    }
+
+    /// Proves every group at the final solution. Those that are better apart are taken apart, and then it is `false`.
+    fn prove_groups(&mut self, lambda: f64, bound: &mut Bound, repair: bool) -> bool {
+        let large: Vec<usize> = (0..self.groups()).filter(|&g| self.members[g].len() > 1).collect();
+        let verdicts: Vec<(Vec<usize>, Verdict)> = large
+            .par_iter()
+            .map(|&g| {
+                let inside = self.inside(&self.members[g]);
+                let pulls = inside.edges.iter().flat_map(|&edge| self.pull(edge).iter().copied()).collect();
+                let balance = self.balance(&inside, &[g], lambda);
+                let verdict = self.judge(&inside, &balance, pulls, lambda, true);
+                (inside.edges, verdict)
+            })
+            .collect();
+        let mut labels = self.labels.clone();
+        let mut next = self.groups();
+        let mut whole = true;
+        for (&g, (edges, verdict)) in large.iter().zip(&verdicts) {
+            match verdict {
+                Verdict::One(pulls) => self.keep(edges, pulls),
+                Verdict::Apart(parts, _) if repair => {
+                    whole = false;
+                    for (&point, part) in self.members[g].iter().zip(parts) {
+                        labels[point] = next + part;
+                    }
+                    next += self.members[g].len();
+                }
+                Verdict::Apart(_, off) | Verdict::Unclear(off) => {
+                    bound.gap += 0.5 * off;
+                    bound.undecided += edges.len();
+                }
+            }
+        }
+        if !whole {
+            self.regroup(&labels);
+        }
+        whole
+    }
+
+    fn inside<'a>(&self, members: &'a [usize]) -> Inside<'a> {
+        let position: HashMap<usize, usize> = members.iter().enumerate().map(|(at, &point)| (point, at)).collect();
+        let (mut edges, mut local) = (Vec::new(), Vec::new());
+        for (at, &point) in members.iter().enumerate() {
+            for &(edge, sign) in &self.incident[point] {
+                if sign > 0.0
+                    && let Some(&to) = position.get(&self.edges[edge].to)
+                {
+                    edges.push(edge);
+                    local.push(Edge { from: at, to, weight: self.edges[edge].weight });
+                }
+            }
+        }
+        Inside { members, edges, local }
+    }
+
+    /// Pulls inside a set of several groups: kept ones inside a group, softened ones between two.
+    fn softened_pulls(&self, inside: &Inside, lambda: f64, softness: f64) -> Vec<f64> {
+        let mut pulls = Vec::with_capacity(inside.edges.len() * self.dimension);
+        for &at in &inside.edges {
+            let edge = self.edges[at];
+            let (g, h) = (self.labels[edge.from], self.labels[edge.to]);
+            if g == h {
+                pulls.extend_from_slice(self.pull(at));
+            } else {
+                let (u, v) = (self.graph.row(&self.graph.solution, g), self.graph.row(&self.graph.solution, h));
+                let scale = lambda * edge.weight / distance(u, v).hypot(softness);
+                pulls.extend(u.iter().zip(v).map(|(u, v)| scale * (u - v)));
+            }
+        }
+        pulls
+    }
+
+    /// What the pulls inside must add up to at every member: a_i − u − the pulls from outside, less the mean.
+    fn balance(&self, inside: &Inside, groups: &[usize], lambda: f64) -> Vec<f64> {
+        let dimension = self.dimension;
+        let solution = &self.graph.solution;
+        let mass: f64 = groups.iter().map(|&g| self.graph.mass[g]).sum();
+        let mut place = vec![0.0; dimension];
+        groups.iter().for_each(|&g| add_scaled(&mut place, self.graph.mass[g] / mass, self.graph.row(solution, g)));
+        let mut balance = Vec::with_capacity(inside.members.len() * dimension);
+        let mut own: Vec<usize> = groups.to_vec();
+        own.sort_unstable();
+        for &point in inside.members {
+            let first = balance.len();
+            balance
+                .extend(self.points[point * dimension..(point + 1) * dimension].iter().zip(&place).map(|(a, u)| a - u));
+            for &(edge, sign) in &self.incident[point] {
+                let other = if sign > 0.0 { self.edges[edge].to } else { self.edges[edge].from };
+                let group = self.labels[other];
+                if own.binary_search(&group).is_err() {
+                    let v = self.graph.row(solution, group);
+                    let scale = lambda * self.edges[edge].weight / distance(&place, v).max(SHARP);
+                    for ((out, u), v) in balance[first..].iter_mut().zip(&place).zip(v) {
+                        *out -= scale * (u - v);
+                    }
+                }
+            }
+        }
+        without_mean(&balance, dimension)
+    }
+
+    /// Whether pulls that balance can be had, beginning with these; with `search` by solving the set's own problem.
+    fn judge(&self, inside: &Inside, balance: &[f64], mut pulls: Vec<f64>, lambda: f64, search: bool) -> Verdict {
+        let dimension = self.dimension;
+        // What lies inside two groups that fuse was made for another λ and other groups; no pull may be too long.
+        if self.correct(inside, balance, &mut pulls, lambda) {
+            return Verdict::One(pulls);
+        }
+        if !search {
+            return Verdict::Unclear(f64::INFINITY);
+        }
+        let mut alone = Graph::new(dimension, vec![1.0; inside.members.len()], balance.to_vec(), &inside.local);
+        alone.solution.fill(0.0);
+        let apart: f64 = 0.5 * dot(balance, balance);
+        let mut softness = 0.1 * balance.chunks_exact(dimension).map(|row| dot(row, row).sqrt()).fold(0.0, f64::max);
+        for _ in 0..SEARCHES {
+            descend(&mut alone, lambda, softness, 1e-12, SEARCH_STEPS);
+            for (edge, pull) in inside.local.iter().zip(pulls.chunks_exact_mut(dimension)) {
+                let (u, v) = (alone.row(&alone.solution, edge.from), alone.row(&alone.solution, edge.to));
+                let scale = lambda * edge.weight / distance(u, v).hypot(softness);
+                pull.iter_mut().zip(u.iter().zip(v)).for_each(|(z, (u, v))| *z = scale * (u - v));
+            }
+            if self.correct(inside, balance, &mut pulls, lambda) {
+                return Verdict::One(pulls);
+            }
+            if alone.bound(lambda, softness).0 < apart * (1.0 - 1e-10) {
+                let off = dot(&alone.solution, &alone.solution);
+                return Verdict::Apart(parts(&alone, &inside.local, 10.0 * softness), off);
+            }
+            softness = (softness / 8.0).max(SHARP);
+        }
+        Verdict::Unclear(dot(&alone.solution, &alone.solution))
+    }
+
+    /// Makes the pulls add up by solving with the set's Laplacian; whether none is too long then.
+    fn correct(&self, inside: &Inside, balance: &[f64], pulls: &mut [f64], lambda: f64) -> bool {
+        let dimension = self.dimension;
+        let lacking = lacking_of(inside, balance, pulls, dimension);
+        let potential = solve_laplacian(&inside.local, &lacking, dimension);
+        let row = |node: usize| &potential[node * dimension..(node + 1) * dimension];
+        let mut short = true;
+        for (edge, pull) in inside.local.iter().zip(pulls.chunks_exact_mut(dimension)) {
+            for ((z, p), q) in pull.iter_mut().zip(row(edge.from)).zip(row(edge.to)) {
+                *z += edge.weight * (p - q);
+            }
+            let limit = lambda * edge.weight;
+            short &= dot(pull, pull) <= limit * limit;
+        }
+        // The pulls must really add up: the solve may have ended early, or the set may be in pieces.
+        let left = lacking_of(inside, balance, pulls, dimension);
+        short && dot(&left, &left) <= 1e-18 * dot(balance, balance)
+    }
+
+    /// Makes one group of all that edges connect.
+    fn regroup_connected(&mut self) {
+        let mut labels = vec![0; self.labels.len()];
+        let sets = components(self.labels.len(), self.edges.iter().map(|edge| (edge.from, edge.to)));
+        for (name, set) in sets.iter().enumerate() {
+            set.iter().for_each(|&point| labels[point] = name);
+        }
+        self.regroup(&labels);
+        self.graph.solution.copy_from_slice(&self.graph.centre);
+    }
+
+    fn pull(&self, edge: usize) -> &[f64] {
+        &self.pulls[edge * self.dimension..(edge + 1) * self.dimension]
+    }
+
+    fn keep(&mut self, edges: &[usize], pulls: &[f64]) {
+        for (&edge, pull) in edges.iter().zip(pulls.chunks_exact(self.dimension)) {
+            self.pulls[edge * self.dimension..(edge + 1) * self.dimension].copy_from_slice(pull);
+        }
+    }
+
+    /// Takes these groups for the present ones; each begins at the mean of its points' solutions.
+    fn regroup(&mut self, labels: &[usize]) {
+        let dimension = self.dimension;
+        let labels = renumber(labels);
+        let groups = labels.iter().max().map_or(0, |last| last + 1);
+        let mut members = vec![Vec::new(); groups];
+        labels.iter().enumerate().for_each(|(point, &label)| members[label].push(point));
+        let mut solution = vec![0.0; groups * dimension];
+        let mut centre = vec![0.0; groups * dimension];
+        for (g, members) in members.iter().enumerate() {
+            let share = 1.0 / members.len() as f64;
+            for &point in members {
+                let at = g * dimension..(g + 1) * dimension;
+                add_scaled(&mut centre[at.clone()], share, &self.points[point * dimension..(point + 1) * dimension]);
+                add_scaled(&mut solution[at], share, self.graph.row(&self.graph.solution, self.labels[point]));
+            }
+        }
+        self.scatter = 0.0;
+        for (point, &label) in labels.iter().enumerate() {
+            let mean = &centre[label * dimension..(label + 1) * dimension];
+            self.scatter += 0.5 * distance(&self.points[point * dimension..(point + 1) * dimension], mean).powi(2);
+        }
+        let mut between: Vec<Edge> = self
+            .edges
+            .iter()
+            .map(|edge| (labels[edge.from].min(labels[edge.to]), labels[edge.from].max(labels[edge.to]), edge.weight))
+            .filter(|(from, to, _)| from != to)
+            .map(|(from, to, weight)| Edge { from, to, weight })
+            .collect();
+        between.sort_by_key(|edge| (edge.from, edge.to));
+        merge_sorted(&mut between);
+        self.graph =
+            Graph::new(dimension, members.iter().map(|members| members.len() as f64).collect(), centre, &between);
+        self.graph.solution = solution;
+        (self.labels, self.members) = (labels, members);
+    }
+}
+
+/// What the pulls inside a set lack of what they must add up to.
+fn lacking_of(inside: &Inside, balance: &[f64], pulls: &[f64], dimension: usize) -> Vec<f64> {
+    let mut lacking = balance.to_vec();
+    for (edge, pull) in inside.local.iter().zip(pulls.chunks_exact(dimension)) {
+        add_scaled(&mut lacking[edge.from * dimension..(edge.from + 1) * dimension], -1.0, pull);
+        add_scaled(&mut lacking[edge.to * dimension..(edge.to + 1) * dimension], 1.0, pull);
+    }
+    lacking
+}
+
+/// How a set falls apart: parts connected by edges not longer than `reach`, or shorter if that keeps it whole.
+fn parts(alone: &Graph, edges: &[Edge], mut reach: f64) -> Vec<usize> {
+    loop {
+        let row = |node: usize| alone.row(&alone.solution, node);
+        let near = edges.iter().filter(|edge| distance(row(edge.from), row(edge.to)) <= reach);
+        let parts = components(alone.nodes(), near.map(|edge| (edge.from, edge.to)));
+        if parts.len() > 1 || reach <= 0.0 {
+            let mut labels = vec![0; alone.nodes()];
+            for (name, part) in parts.iter().enumerate() {
+                part.iter().for_each(|&node| labels[node] = name);
+            }
+            return labels;
+        }
+        reach = if reach > 1e-14 { reach / 4.0 } else { 0.0 };
+    }
+}
+
+/// Sets of nodes connected by these pairs; alone ones too.
+fn components(nodes: usize, pairs: impl Iterator<Item = (usize, usize)>) -> Vec<Vec<usize>> {
+    let mut above: Vec<usize> = (0..nodes).collect();
+    for (g, h) in pairs {
+        let (g, h) = (root(&mut above, g), root(&mut above, h));
+        above[g.max(h)] = g.min(h);
+    }
+    let mut sets: Vec<Vec<usize>> = vec![Vec::new(); nodes];
+    for node in 0..nodes {
+        let root = root(&mut above, node);
+        sets[root].push(node);
+    }
+    sets.retain(|set| !set.is_empty());
+    sets
+}
+
+/// Rows less their mean.
+fn without_mean(values: &[f64], dimension: usize) -> Vec<f64> {
+    let mut mean = vec![0.0; dimension];
+    let rows = values.chunks_exact(dimension);
+    rows.clone().for_each(|row| add_scaled(&mut mean, dimension as f64 / values.len() as f64, row));
+    rows.flat_map(|row| row.iter().zip(&mean).map(|(value, mean)| value - mean)).collect()
+}
+
+/// Solves with the weighted Laplacian of a connected graph by conjugate gradients, to machine precision.
+fn solve_laplacian(edges: &[Edge], right: &[f64], dimension: usize) -> Vec<f64> {
+    let nodes = right.len() / dimension;
+    let mut degree = vec![0.0; nodes];
+    for edge in edges {
+        degree[edge.from] += edge.weight;
+        degree[edge.to] += edge.weight;
+    }
+    let precondition = |out: &mut [f64], vector: &[f64]| {
+        for ((out, row), degree) in out.chunks_exact_mut(dimension).zip(vector.chunks_exact(dimension)).zip(&degree) {
+            out.iter_mut().zip(row).for_each(|(out, value)| *out = value / degree);
+        }
+    };
+    // What adds up to anything but 0 no potential can give; rounding leaves a little, which would grow.
+    let mut residual = without_mean(right, dimension);
+    let mut solution = vec![0.0; right.len()];
+    let mut ahead = solution.clone();
+    let mut image = solution.clone();
+    precondition(&mut ahead, &residual);
+    let mut along = ahead.clone();
+    let mut size = dot(&residual, &ahead);
+    let goal = 1e-24 * size;
+    for _ in 0..1000 + 2 * nodes {
+        if size <= goal || size == 0.0 {
+            break;
+        }
+        image.fill(0.0);
+        for edge in edges {
+            for c in 0..dimension {
+                let (from, to) = (edge.from * dimension + c, edge.to * dimension + c);
+                let flow = edge.weight * (along[from] - along[to]);
+                image[from] += flow;
+                image[to] -= flow;
+            }
+        }
+        let length = size / dot(&along, &image);
+        if !length.is_finite() {
+            break;
+        }
+        add_scaled(&mut solution, length, &along);
+        add_scaled(&mut residual, -length, &image);
+        precondition(&mut ahead, &residual);
+        let next = dot(&residual, &ahead);
+        let keep = next / size;
+        size = next;
+        along.iter_mut().zip(&ahead).for_each(|(a, z)| *a = z + keep * *a);
+    }
+    solution
+}

@@ -1,0 +1,171 @@
+//! Distances of many points to many centres, by differences: nothing cancels, wherever the data lies.
+//!
+//! Centres lie packed in panels, so that one pass over a point's numbers gives its distance to a whole panel from
+//! registers. A distance has the same bits in whatever tile it is computed.
+
+/// Points that go through a panel together.
+pub(super) const TILE: usize = 3;
+/// Centres a panel has at most: with `TILE`, as many sums as fit into the registers of AVX2.
+pub(super) const LANES: usize = 12;
+/// Numbers in one register of AVX2.
+const REGISTER: usize = 4;
+
+/// Centres, packed: all first numbers of a panel's centres, then all second ones, …
+pub(super) struct Panels {
+    values: Vec<f64>,
+    dimension: usize,
+    centres: usize,
+}
+
+impl Panels {
+    /// Packs row-major centres.
+    pub fn pack(centres: &[f64], dimension: usize) -> Self {
+        let count = centres.len() / dimension;
+        let mut panels = Self {
+            values: vec![f64::INFINITY; count.next_multiple_of(REGISTER) * dimension],
+            dimension,
+            centres: count,
+        };
+        for (panel, members) in centres.chunks(LANES * dimension).enumerate() {
+            let width = panels.width(panel);
+            let packed = &mut panels.values[panel * LANES * dimension..];
+            for (lane, centre) in members.chunks_exact(dimension).enumerate() {
+                for (position, &value) in centre.iter().enumerate() {
+                    packed[position * width + lane] = value;
+                }
+            }
+        }
+        panels
+    }
+
+    /// How many panels there are.
+    pub fn count(&self) -> usize {
+        self.centres.div_ceil(LANES)
+    }
+
+    /// Which centres are in a panel.
+    pub fn members(&self, panel: usize) -> std::ops::Range<usize> {
+        panel * LANES..self.centres.min((panel + 1) * LANES)
+    }
+
+    /// Squared distances of a tile of points to the centres of a panel; infinite in lanes without a centre.
+    pub fn squares(&self, panel: usize, tile: [&[f64]; TILE]) -> [[f64; LANES]; TILE] {
+        let width = self.width(panel);
+        let packed = &self.values[panel * LANES * self.dimension..][..width * self.dimension];
+        match width {
+            4 => squares::<4>(packed, tile),
+            8 => squares::<8>(packed, tile),
+            _ => squares::<LANES>(packed, tile),
+        }
+    }
+
+    fn width(&self, panel: usize) -> usize {
+        self.members(panel).len().next_multiple_of(REGISTER)
+    }
+}
+
+fn squares<const WIDTH: usize>(packed: &[f64], tile: [&[f64]; TILE]) -> [[f64; LANES]; TILE] {
+    let mut sums = [[0.0; WIDTH]; TILE];
+    let [first, second, third] = tile;
+    for (((column, &first), &second), &third) in packed.as_chunks::<WIDTH>().0.iter().zip(first).zip(second).zip(third)
+    {
+        for (sums, value) in sums.iter_mut().zip([first, second, third]) {
+            for (sum, centre) in sums.iter_mut().zip(column) {
+                *sum = add_square(*sum, value - centre);
+            }
+        }
+    }
+    let mut out = [[f64::INFINITY; LANES]; TILE];
+    for (out, sums) in out.iter_mut().zip(&sums) {
+        out[..WIDTH].copy_from_slice(sums);
+    }
+    out
+}
+
+/// The members of the tiles that cover `0..count`, repeating the last one where a tile would not be full. A tile takes
+/// its points from equal stretches, so that memory is read in a few long streams, which the processor fetches ahead.
+pub(super) fn tiles(count: usize) -> impl Iterator<Item = ([usize; TILE], usize)> {
+    let stretch = count.div_ceil(TILE);
+    (0..stretch).map(move |first| {
+        let tile = std::array::from_fn(|slot| (first + slot * stretch).min(count - 1));
+        (tile, (count - first).div_ceil(stretch))
+    })
+}
+
+/// Squared Euclidean distance.
+pub(super) fn square(a: &[f64], b: &[f64]) -> f64 {
+    const WIDTH: usize = 2 * REGISTER;
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<WIDTH>(), b.as_chunks::<WIDTH>());
+    let mut sums = [0.0; WIDTH];
+    for (a, b) in a.iter().zip(b) {
+        for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
+            *sum = add_square(*sum, a - b);
+        }
+    }
+    let rest = a_rest.iter().zip(b_rest).fold(0.0, |sum, (a, b)| add_square(sum, a - b));
+    sums.iter().sum::<f64>() + rest
+}
+
+/// `sum + value²`, in one rounding where the processor has an instruction for it (in software it would crawl).
+#[inline(always)]
+fn add_square(sum: f64, value: f64) -> f64 {
+    if cfg!(any(target_feature = "fma", target_arch = "aarch64")) {
+        value.mul_add(value, sum)
+    } else {
+        sum + value * value
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::rng::Key;
+    use rand::RngExt;
+
+    /// The bits of a panel's lane.
+    pub fn square_in_order(a: &[f64], b: &[f64]) -> f64 {
+        a.iter().zip(b).fold(0.0, |sum, (a, b)| add_square(sum, a - b))
+    }
+
+    #[test]
+    fn tiles_cover_everything_once() {
+        for count in 1..40 {
+            let mut seen: Vec<usize> = tiles(count).flat_map(|(tile, filled)| tile.into_iter().take(filled)).collect();
+            seen.sort_unstable();
+            assert_eq!(seen, (0..count).collect::<Vec<_>>());
+            assert!(tiles(count).all(|(tile, filled)| filled > 0 && tile.iter().all(|&point| point < count)));
+        }
+        assert_eq!(tiles(0).count(), 0);
+    }
+
+    #[test]
+    fn panels_agree_with_single_distances() {
+        let mut random = Key::new(0).word("panels").rng();
+        for centres in [1, 4, 5, 8, 11, 12, 13, 24, 30] {
+            for dimension in [1, 2, 7, 33] {
+                let mut draw = |count| -> Vec<f64> { (0..count * dimension).map(|_| random.random()).collect() };
+                let (vectors, points) = (draw(centres), draw(TILE));
+                let panels = Panels::pack(&vectors, dimension);
+                let tile = std::array::from_fn(|row| &points[row * dimension..(row + 1) * dimension]);
+                let mut seen = 0;
+                for panel in 0..panels.count() {
+                    let squares = panels.squares(panel, tile);
+                    for (lane, centre) in panels.members(panel).enumerate() {
+                        let vector = &vectors[centre * dimension..(centre + 1) * dimension];
+                        for (row, squares) in squares.iter().enumerate() {
+                            assert!((squares[lane] - square(tile[row], vector)).abs() < 1e-13);
+                            assert_eq!(
+                                squares[lane],
+                                square_in_order(tile[row], vector),
+                                "{centres} {dimension} {panel} {lane}"
+                            );
+                        }
+                        seen += 1;
+                    }
+                }
+                assert_eq!(seen, centres);
+            }
+        }
+        assert_eq!(square(&[1.0, 2.0], &[4.0, 6.0]), 25.0);
+    }
+}

@@ -1,0 +1,476 @@
+//! One door to all of them: an algorithm by name, and what it found with all that is known about it.
+
+use super::convex::{self, Certificate, Convex, Path, Weights};
+use super::number::{self, Choice, choose_by_path, choose_by_silhouette, choose_in_few_directions};
+use super::quality::{adjusted_rand_index, recovery_interval, silhouette};
+use super::{Clustering, Points, gradient, kmeans, spectral};
+use crate::error::Result;
+use crate::rng::Key;
+
+/// An algorithm as users name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Algorithm {
+    /// `kmeans++`: Lloyd's iteration from k-means++ starts.
+    KMeans,
+    /// `spectral`: k-means in the space of the top singular vectors, refined in the full one.
+    Spectral,
+    /// `gradient`: centres that descend.
+    Gradient,
+    /// `convex`: convex clustering at one λ.
+    Convex,
+    /// `clusterpath`: convex clustering over a range of λ, and the level that lasts longest.
+    Clusterpath,
+    /// `auto`: finds the number of clusters and says how sure it is.
+    Auto,
+}
+
+impl Algorithm {
+    /// Every algorithm with the word users write.
+    pub const ALL: &'static [(&'static str, Algorithm)] = &[
+        ("kmeans++", Algorithm::KMeans),
+        ("spectral", Algorithm::Spectral),
+        ("gradient", Algorithm::Gradient),
+        ("convex", Algorithm::Convex),
+        ("clusterpath", Algorithm::Clusterpath),
+        ("auto", Algorithm::Auto),
+    ];
+}
+
+/// What to look for.
+#[derive(Clone)]
+pub struct Request {
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// How many clusters; where absent the k-means family chooses by silhouette.
+    pub clusters: Option<usize>,
+    /// λ of convex clustering; where absent `convex` takes the middle of the longest-lived level of the path.
+    pub lambda: Option<f64>,
+    /// Weights of convex clustering.
+    pub weights: Weights,
+    /// How many starts the k-means family tries.
+    pub starts: usize,
+    /// How many values of λ a path has.
+    pub path_values: usize,
+    /// Names the draws.
+    pub key: Key,
+}
+
+/// How sure a search for the number of clusters is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sureness {
+    /// `certain`, `likely` or `unsure`.
+    pub word: &'static str,
+    /// Why.
+    pub reason: String,
+}
+
+/// What was found.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// The clustering.
+    pub clustering: Clustering,
+    /// The λ it belongs to, of convex clustering.
+    pub lambda: Option<f64>,
+    /// The weights that pulled, of convex clustering.
+    pub weights: Option<Weights>,
+    /// Primal, dual and gap, of convex clustering.
+    pub certificate: Option<Certificate>,
+    /// The mean silhouette for every number of clusters that was tried, where that chose the number.
+    pub silhouettes: Vec<(usize, f64)>,
+    /// The path, where one was computed.
+    pub path: Option<Path>,
+    /// How sure the number of clusters is, where it was searched for.
+    pub sureness: Option<Sureness>,
+    /// What a reader must know.
+    pub notes: Vec<String>,
+}
+
+/// How far a search is, for people who wait.
+#[derive(Debug, Clone, Copy)]
+pub struct Stage {
+    /// What is being done.
+    pub what: &'static str,
+    /// Steps behind.
+    pub done: usize,
+    /// Steps in all.
+    pub total: usize,
+}
+
+/// Above so many points `auto` lets neighbours pull instead of all pairs.
+pub const MOST_FOR_ALL_PAIRS: usize = 500;
+/// Above so many it does without a path.
+const MOST_FOR_A_PATH: usize = 5000;
+/// Neighbours a point chooses unless said otherwise.
+pub const NEIGHBOURS: usize = 10;
+/// A mean silhouette below this speaks of no clusters at all.
+const WEAK: f64 = 0.3;
+/// One above this speaks of clear ones; below it, data with clusters inside clusters can mislead.
+const CLEAR: f64 = 0.7;
+
+/// Runs the algorithm asked for.
+pub fn find(points: Points, request: &Request, progress: &mut dyn FnMut(Stage)) -> Result<Found> {
+    let mut found = match request.algorithm {
+        Algorithm::KMeans | Algorithm::Spectral | Algorithm::Gradient => find_by_means(points, request, progress)?,
+        Algorithm::Convex => match request.lambda {
+            Some(lambda) => Found {
+                weights: Some(request.weights.clone()),
+                ..Found::from(convex::cluster(points, &request.weights, lambda)?)
+            },
+            None => find_on_path(points, request, &request.weights, progress)?,
+        },
+        Algorithm::Clusterpath => find_on_path(points, request, &request.weights, progress)?,
+        Algorithm::Auto => find_unaided(points, request, progress)?,
+    };
+    found.note_oddities();
+    Ok(found)
+}
+
+/// The k-means family, with the number of clusters given or chosen by silhouette.
+fn find_by_means(points: Points, request: &Request, progress: &mut dyn FnMut(Stage)) -> Result<Found> {
+    let options = kmeans_options(request);
+    let (clusters, choice) = match request.clusters {
+        Some(clusters) => (clusters, None),
+        None => {
+            let choice = choose(points, request, progress)?;
+            (choice.kmeans.clustering.clusters(), Some(choice))
+        }
+    };
+    progress(Stage { what: "k-means", done: 0, total: 1 });
+    let result = match (request.algorithm, &choice) {
+        (Algorithm::Spectral, _) => spectral::cluster(points, clusters, &options, &request.key)?,
+        (Algorithm::Gradient, _) => gradient::cluster(points, clusters, &gradient_options(request), &request.key)?,
+        (_, Some(choice)) => choice.kmeans.clone(),
+        (_, None) => kmeans::cluster(points, clusters, &options, &request.key)?,
+    };
+    let mut found = Found::from(result.clustering);
+    if !result.converged {
+        found.notes.push(format!("not at rest after {} iterations", result.iterations));
+    }
+    if let Some(choice) = choice {
+        found.sureness = Some(sureness_of_silhouette(&choice));
+        found.silhouettes = curve(&choice);
+    }
+    Ok(found)
+}
+
+fn gradient_options(request: &Request) -> gradient::Options {
+    gradient::Options { starts: request.starts, ..gradient::Options::default() }
+}
+
+fn choose(points: Points, request: &Request, progress: &mut dyn FnMut(Stage)) -> Result<Choice> {
+    progress(Stage { what: "k-means for several numbers of clusters", done: 0, total: 1 });
+    choose_by_silhouette(points, &number_options(request), &request.key)
+}
+
+fn number_options(request: &Request) -> number::Options {
+    number::Options { kmeans: kmeans_options(request), ..number::Options::default() }
+}
+
+fn kmeans_options(request: &Request) -> kmeans::Options {
+    kmeans::Options { starts: request.starts, ..kmeans::Options::default() }
+}
+
+fn curve(choice: &Choice) -> Vec<(usize, f64)> {
+    choice.curve.iter().filter_map(|level| Some((level.clusters, level.silhouette?))).collect()
+}
+
+fn best_silhouette(choice: &Choice) -> f64 {
+    let chosen = choice.kmeans.clustering.clusters();
+    curve(choice).iter().find(|(clusters, _)| *clusters == chosen).map_or(0.0, |entry| entry.1)
+}
+
+fn sureness_of_silhouette(choice: &Choice) -> Sureness {
+    let clustering = &choice.kmeans.clustering;
+    let (clusters, best) = (clustering.clusters(), best_silhouette(choice));
+    let others = curve(choice).into_iter().filter(|(other, _)| *other != clusters);
+    let second = others.max_by(|a, b| a.1.total_cmp(&b.1));
+    let beside = second.map_or(String::new(), |(other, value)| format!(", the next best {value:.2} for {other}"));
+    let reason = format!("the mean silhouette is largest for {clusters} clusters: {best:.2}{beside}");
+    Sureness { word: word_for(clustering, best), reason }
+}
+
+/// How much a silhouette is worth. A cluster of one point may be an outlier that hides all others.
+fn word_for(clustering: &Clustering, silhouette: f64) -> &'static str {
+    if silhouette >= CLEAR && !clustering.sizes().contains(&1) { "likely" } else { "unsure" }
+}
+
+/// The longest-lived level of a path.
+fn find_on_path(
+    points: Points,
+    request: &Request,
+    weights: &Weights,
+    progress: &mut dyn FnMut(Stage),
+) -> Result<Found> {
+    let path = convex::path(points, weights, request.path_values, progress)?;
+    let chosen = choose_by_path(points, &path, *weights == Weights::Uniform);
+    let at = match &chosen {
+        Some((_, step)) => *step,
+        // Nothing lies between all apart and all together.
+        None => path.steps.len() - 1,
+    };
+    let step = &path.steps[at];
+    let mut found = Found::from(Clustering::of(points, &step.labels));
+    found.lambda = Some(step.lambda);
+    found.weights = Some(weights.clone());
+    found.certificate = Some(step.certificate);
+    found.sureness = Some(match &chosen {
+        None if path.steps.len() == 1 => Sureness { word: "unsure", reason: "no λ changes what is together".into() },
+        None => Sureness {
+            word: "unsure",
+            reason: "the path goes from all points apart to all together without a level between".into(),
+        },
+        Some((level, _)) => {
+            let lasting = *weights != Weights::Uniform && level.last + 1 == path.steps.len();
+            let proven = *weights == Weights::Uniform
+                && !found.clustering.sizes().contains(&1)
+                && recovery_interval(points, &found.clustering).contains(step.lambda);
+            let reason = if lasting {
+                format!("the weights connect the points in {} pieces, which no λ joins", level.clusters)
+            } else {
+                format!(
+                    "{} clusters last longest on the path, from λ = {:.4} to {:.4}{}",
+                    level.clusters,
+                    level.lambda[0],
+                    level.lambda[1],
+                    if proven { ", and λ lies in their recovery interval" } else { "" }
+                )
+            };
+            let others = path.levels().into_iter().filter(|other| {
+                other.clusters > 1 && other.clusters < points.count() && other.clusters != level.clusters
+            });
+            let second = others.map(|other| other.life()).fold(0.0, f64::max);
+            let stands_out = lasting || level.life() > 2.0 * second;
+            let word = match (proven, stands_out) {
+                (true, _) => "certain",
+                (false, true) => "likely",
+                (false, false) => "unsure",
+            };
+            Sureness { word, reason }
+        }
+    });
+    found.path = Some(path);
+    Ok(found)
+}
+
+/// `auto`: the number of clusters from the silhouette and from the path, and how well the two agree.
+fn find_unaided(points: Points, request: &Request, progress: &mut dyn FnMut(Stage)) -> Result<Found> {
+    let count = points.count();
+    let together = |word, reason: String| {
+        let mut found = Found::from(Clustering::of(points, &vec![0; count]));
+        found.sureness = Some(Sureness { word, reason });
+        found
+    };
+    if (1..count).all(|point| points.row(point) == points.row(0)) {
+        return Ok(together("certain", "all points are the same".into()));
+    }
+    if count < 3 {
+        return Ok(together("unsure", format!("{count} points cannot show clusters")));
+    }
+    let choice = choose(points, request, progress)?;
+    let by_means = &choice.kmeans.clustering;
+    let height = best_silhouette(&choice);
+    let weights = match &request.weights {
+        Weights::Uniform if count > MOST_FOR_ALL_PAIRS => Weights::Neighbours { neighbours: NEIGHBOURS, decay: None },
+        weights => weights.clone(),
+    };
+    let on_path = match count <= MOST_FOR_A_PATH {
+        true => Some(find_on_path(points, request, &weights, progress)?),
+        false => None,
+    };
+    // Looking at every pair within clusters takes too long for very many points.
+    let proven = count <= MOST_FOR_A_PATH && !recovery_interval(points, by_means).is_empty();
+    let mut found = match on_path {
+        Some(mut on_path) if on_path.clustering.clusters() > 1 => {
+            let lasting = on_path.clustering.clusters();
+            let own = silhouette(points, &on_path.clustering, &request.key).unwrap_or(0.0);
+            if adjusted_rand_index(&on_path.clustering.labels, &by_means.labels) == 1.0 {
+                let (word, proof) = if !proven || by_means.sizes().contains(&1) {
+                    (word_for(by_means, height), "")
+                } else {
+                    ("certain", ", and the recovery interval of these clusters is not empty")
+                };
+                let reason = format!(
+                    "the longest-lived level of the path and the best silhouette ({height:.2}) give the same {lasting} clusters{proof}"
+                );
+                on_path.sureness = Some(Sureness { word, reason });
+                on_path
+            } else {
+                let reason = format!(
+                    "the longest-lived level of the path has {lasting} clusters (silhouette {own:.2}), the best silhouette {} ({height:.2})",
+                    by_means.clusters()
+                );
+                let mut found =
+                    if own > height { on_path } else { Found { path: on_path.path, ..Found::from(by_means.clone()) } };
+                found.sureness = Some(Sureness { word: "unsure", reason });
+                found
+            }
+        }
+        on_path => {
+            let mut sureness = sureness_of_silhouette(&choice);
+            sureness.reason.push_str(match on_path {
+                Some(_) => "; the path shows no level between all apart and all together",
+                None => "; no path was computed for so many points",
+            });
+            let path = on_path.and_then(|found| found.path);
+            Found { path, sureness: Some(sureness), ..Found::from(by_means.clone()) }
+        }
+    };
+    let height = silhouette(points, &found.clustering, &request.key).unwrap_or(0.0);
+    if height < WEAK && !proven {
+        let nothing = format!(
+            "no clusters were found with a mean silhouette of {WEAK}; the best is {height:.2}, for {}",
+            found.clustering.clusters()
+        );
+        let hidden = choose_in_few_directions(points, &number_options(request), &request.key)?;
+        found = match hidden.filter(|(_, choice)| best_silhouette(choice) >= CLEAR) {
+            Some((directions, choice)) => {
+                let start = Clustering::of(points, &choice.kmeans.clustering.labels);
+                let refined = kmeans::lloyd(points, &start.centres, kmeans::Options::default().iterations)?;
+                let place = if directions == 1 { "direction".into() } else { format!("{directions} directions") };
+                let reason = format!(
+                    "{nothing}; but in the {place} in which the points spread most it is {:.2} for {}",
+                    best_silhouette(&choice),
+                    choice.kmeans.clustering.clusters()
+                );
+                let word = word_for(&refined.clustering, best_silhouette(&choice));
+                Found { path: found.path, sureness: Some(Sureness { word, reason }), ..Found::from(refined.clustering) }
+            }
+            None => Found { path: found.path, ..together("unsure", nothing) },
+        };
+    }
+    found.silhouettes = curve(&choice);
+    Ok(found)
+}
+
+impl From<Clustering> for Found {
+    fn from(clustering: Clustering) -> Self {
+        Self {
+            clustering,
+            lambda: None,
+            weights: None,
+            certificate: None,
+            silhouettes: Vec::new(),
+            path: None,
+            sureness: None,
+            notes: Vec::new(),
+        }
+    }
+}
+
+impl From<Convex> for Found {
+    fn from(convex: Convex) -> Self {
+        Self { lambda: Some(convex.lambda), certificate: Some(convex.certificate), ..Self::from(convex.clustering) }
+    }
+}
+
+impl Found {
+    /// Says out loud what a reader might overlook.
+    fn note_oddities(&mut self) {
+        let sizes = self.clustering.sizes();
+        let (clusters, points) = (sizes.len(), self.clustering.labels.len());
+        let single = sizes.iter().filter(|&&size| size == 1).count();
+        if points > 1 && clusters == points {
+            self.notes.push("every point is a cluster of its own".into());
+        } else if points > 1 && clusters == 1 {
+            self.notes.push("all points are one cluster".into());
+        } else if single > 0 && points > 1 {
+            self.notes.push(format!(
+                "{single} of {clusters} clusters {} a single point",
+                if single == 1 { "is" } else { "are" }
+            ));
+        }
+        if let Some(Certificate { primal, gap, undecided, .. }) = self.certificate {
+            let relative = gap / primal;
+            if relative > 1e-6 {
+                self.notes.push(format!("the solution is proved only to a relative gap of {relative:.0e}"));
+            } else if undecided > 0 {
+                self.notes.push(format!(
+                    "{undecided} pairs of points are neither proved together nor apart: λ is very near to where they fuse"
+                ));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clustering::quality::misclustering;
+    use rand_distr::{Distribution, StandardNormal};
+
+    /// `size` points around each of `centres` places on a line through `dimension` dimensions.
+    fn blobs(centres: usize, size: usize, dimension: usize, spread: f64) -> (Vec<f64>, Vec<usize>) {
+        let mut random = Key::new(11).word("blobs").rng();
+        let labels: Vec<usize> = (0..centres * size).map(|point| point % centres).collect();
+        let normal = |random: &mut crate::rng::Rng| -> f64 { StandardNormal.sample(random) };
+        let values = labels.iter().flat_map(|&label| vec![10.0 * label as f64; dimension]);
+        (values.map(|centre| centre + spread * normal(&mut random)).collect(), labels)
+    }
+
+    fn ask(algorithm: Algorithm) -> Request {
+        Request {
+            algorithm,
+            clusters: None,
+            lambda: None,
+            weights: Weights::Uniform,
+            starts: 10,
+            path_values: 20,
+            key: Key::new(5),
+        }
+    }
+
+    fn run(values: &[f64], dimension: usize, request: &Request) -> Found {
+        find(Points::new(values, dimension).unwrap(), request, &mut |_| ()).unwrap()
+    }
+
+    #[test]
+    fn every_algorithm_finds_what_is_plain() {
+        let (values, labels) = blobs(3, 8, 4, 0.3);
+        for &(name, algorithm) in Algorithm::ALL {
+            let found = run(&values, 4, &ask(algorithm));
+            assert_eq!(found.clustering.clusters(), 3, "{name}");
+            assert_eq!(misclustering(&found.clustering.labels, &labels), 0.0, "{name}");
+            assert!(found.sureness.is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn auto_is_certain_of_clear_clusters_and_says_why() {
+        let (values, _) = blobs(3, 10, 4, 0.05);
+        let sureness = run(&values, 4, &ask(Algorithm::Auto)).sureness.unwrap();
+        assert_eq!(sureness.word, "certain");
+        assert!(sureness.reason.contains("same 3 clusters"), "{}", sureness.reason);
+    }
+
+    #[test]
+    fn auto_finds_one_cluster_where_there_is_one() {
+        let (values, _) = blobs(1, 60, 10, 1.0);
+        let found = run(&values, 10, &ask(Algorithm::Auto));
+        assert_eq!(found.clustering.clusters(), 1, "{:?}", found.sureness);
+        assert_ne!(found.sureness.unwrap().word, "certain");
+    }
+
+    #[test]
+    fn auto_finds_clusters_that_noise_hides() {
+        // Two clusters 16 apart in one of 800 directions, with noise of 1 in every one: any two points are some 40 apart.
+        let mut random = Key::new(3).word("hidden").rng();
+        let labels: Vec<usize> = (0..60).map(|point| point % 2).collect();
+        let mut values: Vec<f64> = (0..60 * 800).map(|_| StandardNormal.sample(&mut random)).collect();
+        for (row, &label) in values.chunks_exact_mut(800).zip(&labels) {
+            row[7] += 16.0 * label as f64;
+        }
+        let found = run(&values, 800, &ask(Algorithm::Auto));
+        assert_eq!(misclustering(&found.clustering.labels, &labels), 0.0, "{:?}", found.sureness);
+        assert!(found.sureness.unwrap().reason.contains("in the direction in which"));
+    }
+
+    #[test]
+    fn auto_with_hardly_any_points() {
+        let one = run(&[1.0, 2.0], 2, &ask(Algorithm::Auto));
+        assert_eq!((one.clustering.clusters(), one.sureness.unwrap().word), (1, "certain"));
+        let two = run(&[1.0, 2.0], 1, &ask(Algorithm::Auto));
+        assert_eq!((two.clustering.clusters(), two.sureness.unwrap().word), (1, "unsure"));
+        let three = run(&[1.0, 1.0, 9.0], 1, &ask(Algorithm::Auto));
+        assert_eq!(three.clustering.labels.len(), 3);
+    }
+}
