@@ -1,4 +1,4 @@
-//! The command line: `kinfolk run`, `list`, `data`, `reproduce`.
+//! The command line: `kinfolk run`, `cluster`, `list`, `data`, `reproduce`.
 //!
 //! stdout carries the result and nothing else; progress and messages go to stderr.
 
@@ -6,7 +6,7 @@ mod commands;
 mod progress;
 
 use clap::{Parser, Subcommand};
-use commands::{data, list, reproduce, run};
+use commands::{cluster, data, list, reproduce, run};
 use std::process::ExitCode;
 
 /// Finds which clients of a federation are kin, and trains a model for every family.
@@ -20,6 +20,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Run(run::Arguments),
+    Cluster(Box<cluster::Arguments>),
     List(list::Arguments),
     Data(data::Arguments),
     Reproduce(reproduce::Arguments),
@@ -36,6 +37,7 @@ pub(crate) enum Ending {
 fn main() -> ExitCode {
     let ending = match Cli::parse().command {
         Command::Run(arguments) => run::run(arguments),
+        Command::Cluster(arguments) => cluster::run(*arguments),
         Command::List(arguments) => list::run(arguments),
         Command::Data(arguments) => data::run(arguments),
         Command::Reproduce(arguments) => reproduce::run(arguments),

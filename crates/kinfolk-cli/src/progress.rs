@@ -1,6 +1,7 @@
 //! Progress on stderr: a bar in a terminal, nothing in a pipe.
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use kinfolk::clustering::Stage;
 use kinfolk::report::{RepeatSummary, RoundRecord};
 use kinfolk::run::Watch;
 use std::time::Duration;
@@ -60,5 +61,48 @@ impl Watch for Bars {
         if let Some(reason) = &summary.reason {
             eprintln!("{}{label} (seed {}): {}: {reason}", self.prefix, summary.seed, summary.status);
         }
+    }
+}
+
+/// Short work needs no bar.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Shows how far a piece of work is, once it takes long.
+pub struct Wait {
+    bar: ProgressBar,
+}
+
+impl Wait {
+    /// Begins to wait for this.
+    pub fn new(what: &'static str) -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()).with_message(what);
+        let late = bar.clone();
+        std::thread::spawn(move || {
+            std::thread::sleep(PATIENCE);
+            if !late.is_finished() {
+                late.set_draw_target(ProgressDrawTarget::stderr());
+                late.enable_steady_tick(Duration::from_millis(120));
+            }
+        });
+        Self { bar }
+    }
+
+    /// The work is now here.
+    pub fn stage(&self, stage: Stage) {
+        if self.bar.message() != stage.what || self.bar.length() != Some(stage.total as u64) {
+            // One step has no middle to show.
+            let template = if stage.total > 1 { "{msg} {bar:30} {pos}/{len}" } else { "{spinner} {msg}" };
+            let style = ProgressStyle::with_template(template);
+            self.bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            self.bar.set_message(stage.what);
+            self.bar.set_length(stage.total as u64);
+        }
+        self.bar.set_position(stage.done as u64);
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
     }
 }

@@ -1,7 +1,11 @@
 //! The report page in a real browser: it draws itself, survives hostile labels and odd runs, and
 //! asks no network for anything. The pages stay in the target folder's `tmp` to be looked at.
 
+use kinfolk::clustering::convex::{Certificate, Path as ClusterPath, Step};
 use kinfolk::clustering::quality::{adjusted_rand_index, misclustering};
+use kinfolk::clustering::{Clustering, Found, Plane, Sureness};
+use kinfolk::data::points::{Choice, PointTable, read};
+use kinfolk::report::clustering::ClusteringRecord;
 use kinfolk::report::summary::ClientScore;
 use kinfolk::report::{ClientRecord, MethodSummary, MetricSummary, Record, RepeatSummary, RoundRecord, Summary, html};
 use kinfolk::rng::Key;
@@ -25,10 +29,14 @@ fn browser() -> PathBuf {
         .expect("no Chromium: want $CHROMIUM, or chromium, chromium-browser or google-chrome on PATH; `make test` installs it")
 }
 
-/// Writes the page, opens it, and returns the document after its scripts ran, without the scripts.
 fn opened(name: &str, record: &Record) -> String {
+    opened_page(name, &html::page(record))
+}
+
+/// Writes the page, opens it, and returns the document after its scripts ran, without the scripts.
+fn opened_page(name: &str, text: &str) -> String {
     let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("report-{name}.html"));
-    std::fs::write(&page, html::page(record)).expect("the target folder is writable");
+    std::fs::write(&page, text).expect("the target folder is writable");
     let profile = tempfile::tempdir().expect("a temporary folder");
     let output = Command::new(browser())
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
@@ -148,6 +156,7 @@ fn fabricate(behaviour: &Behaviour, seed: u64, rounds: usize, record: &mut Recor
             loss: Some(2.3 * (1.02 - accuracy_at(round)) + wobble(0.01)),
             metric: None,
             unseen_metric: None,
+            normalised_mse: None,
             switched: behaviour.clustered.then_some(switched),
             sizes: if behaviour.clustered { sizes } else { Vec::new() },
             bytes_down: behaviour.bytes,
@@ -307,4 +316,110 @@ fn twenty_methods_and_five_thousand_clients_are_drawn() {
     assert_eq!(count(&document, "results", "<tr>"), 21);
     assert_eq!(count(&document, "clients", "class=\"worst\""), 20);
     assert!(says(&document, "truth", "the first 60 of 70 found"));
+}
+
+/// Points in a few clouds of a plane in five dimensions, one after the other.
+fn clouds(points: usize, clouds: usize) -> (PointTable, Vec<usize>) {
+    let mut random = Key::new(3).word("clouds").rng();
+    let truth: Vec<usize> = (0..points).map(|point| point % clouds).collect();
+    let mut text = "name,a,b,c,d,e\n".to_string();
+    for (point, cloud) in truth.iter().enumerate() {
+        let angle = *cloud as f64 * 2.4;
+        let middle = [4.0 * angle.cos(), 3.0 * angle.sin(), angle.sin(), 0.0, 1.0];
+        let row = middle.map(|value| (value + random.random_range(-0.9..0.9)).to_string());
+        text += &format!("town {},{}\n", point + 1, row.join(","));
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("clouds.csv");
+    std::fs::write(&file, text).expect("writable");
+    let table = read(&file, &Choice { id: Some("name".into()), ..Choice::default() }).expect("points");
+    (table, truth)
+}
+
+/// A path as it might be: first points gather in their clouds, pair by pair, then clouds meet one after the other.
+fn fabricated_path(table: &PointTable, truth: &[usize], steps: usize) -> ClusterPath {
+    let points = table.points().expect("points");
+    let plane = Plane::of(points);
+    let clustering = Clustering::of(points, truth);
+    let clouds = clustering.clusters();
+    let count = truth.len();
+    let step = |number: usize| {
+        let time = number as f64 / (steps - 1) as f64;
+        // In the first half of the path points join their cloud, in its last quarter clouds join the first.
+        let gathered = ((2.0 * time).min(1.0) * count as f64) as usize;
+        let met = ((4.0 * time - 3.0).max(0.0) * clouds as f64) as usize;
+        let name = |point: usize| match point < gathered {
+            true if truth[point] < met => 0,
+            true => truth[point],
+            false => clouds + point,
+        };
+        let labels = kinfolk::clustering::renumber(&(0..count).map(name).collect::<Vec<_>>());
+        let pull = (2.0 * time).min(1.0);
+        let drift = (4.0 * time - 3.0).max(0.0);
+        let place = |point: usize| {
+            let (own, centre) = (plane.project(points.row(point)), plane.project(clustering.centre(truth[point])));
+            [0, 1].map(|axis| (own[axis] + pull * (centre[axis] - own[axis])) * (1.0 - drift))
+        };
+        Step {
+            lambda: if number == 0 { 0.0 } else { 0.001 * 10f64.powf(2.5 * time) },
+            clusters: labels.iter().max().map_or(0, |last| last + 1),
+            labels,
+            plane: (0..count).map(place).collect(),
+            certificate: Certificate { primal: 1.0, dual: 1.0, gap: 0.0, undecided: 0 },
+        }
+    };
+    ClusterPath { steps: (0..steps).map(step).collect() }
+}
+
+fn clustering_page(name: &str, points: usize, steps: usize) -> String {
+    let (table, truth) = clouds(points, 4);
+    let found = Found {
+        lambda: Some(0.05),
+        certificate: Some(Certificate { primal: 83.25, dual: 83.249999, gap: 1e-6, undecided: 0 }),
+        path: (steps > 0).then(|| fabricated_path(&table, &truth, steps)),
+        sureness: Some(Sureness { word: "likely", reason: "four clusters last longest".into() }),
+        notes: vec![format!("a note {HOSTILE}")],
+        ..Found::from(Clustering::of(table.points().expect("points"), &truth))
+    };
+    let record = ClusteringRecord::of("clouds.csv".into(), &table, "clusterpath", &found, 0.25).expect("a record");
+    opened_page(name, &kinfolk::report::clustering::page(&record))
+}
+
+#[test]
+fn a_path_draws_points_trajectories_tree_and_counts() {
+    let document = clustering_page("clusterpath", 48, 40);
+    assert_ready(&document);
+    assert_eq!(count(&document, "clusters", "<tr>"), 5, "a heading and four clusters");
+    assert_eq!(count(&document, "plane", "class=\"point\""), 48);
+    assert_eq!(count(&document, "plane", "class=\"centre\""), 4);
+    assert_eq!(count(&document, "path", "class=\"trajectory\""), 48);
+    assert_eq!(count(&document, "path", "class=\"now\""), 48);
+    assert!(says(&document, "path", "aria-valuetext=\"λ = 0.0"), "the slider says where it is");
+    assert_eq!(count(&document, "tree", "class=\"leaf\""), 48);
+    assert_eq!(count(&document, "tree", "class=\"chosen\""), 1);
+    assert_eq!(count(&document, "tree", "class=\"counts\""), 1);
+    assert!(says(&document, "tree", "town 7"), "leaves have names");
+    assert!(says(&document, "notes", "a note if&lt;script&gt;"));
+    let titles = document.matches("<title>").count() - 1;
+    assert_eq!(document.matches("role=\"img\"").count(), titles, "every picture has a title");
+}
+
+#[test]
+fn ten_thousand_points_are_thinned_and_it_is_said() {
+    let document = clustering_page("clusterpath-large", 10_000, 100);
+    assert_ready(&document);
+    assert_eq!(count(&document, "plane", "class=\"dots\""), 4, "one path a cluster");
+    assert!(says(&document, "plane", "4,000 of 10,000 points"));
+    assert_eq!(count(&document, "path", "class=\"trajectory\""), 1000);
+    assert!(says(&document, "path", "1,000 of 10,000 points") && says(&document, "path", "60 of 100 values"));
+    assert!(says(&document, "tree", "groups that were there when at most 200 were left"));
+    assert!((2..=200).contains(&count(&document, "tree", "class=\"leaf\"")));
+}
+
+#[test]
+fn a_clustering_without_a_path_has_no_tree() {
+    let document = clustering_page("clusters", 5, 0);
+    assert_ready(&document);
+    assert_eq!(count(&document, "plane", "class=\"point\""), 5);
+    assert!(panel(&document, "path").is_none() && panel(&document, "tree").is_none());
 }

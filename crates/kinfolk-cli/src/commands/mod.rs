@@ -1,5 +1,6 @@
 //! One file a verb.
 
+pub mod cluster;
 pub mod data;
 pub mod list;
 pub mod reproduce;

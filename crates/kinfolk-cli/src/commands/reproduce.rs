@@ -3,7 +3,7 @@
 use super::{print, print_json, stop_on_interrupt};
 use crate::Ending;
 use crate::progress::Bars;
-use kinfolk::report::table::Table;
+use kinfolk::report::table::{Table, significant};
 use kinfolk::reproduce::{self, CellResult, Plan, WatchCases};
 use kinfolk::run::Watch;
 use kinfolk::{ErrorKind, Result};
@@ -65,29 +65,23 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         let mut text = format!("{}\n", paper.title);
         for result in &results {
             let title = paper.experiments.iter().find(|e| e.name == result.experiment).map_or("", |e| e.title);
-            let mut table = Table::new()
-                .words("cell")
-                .numbers("paper")
-                .numbers("ours")
-                .numbers("sd")
-                .numbers("repeats")
-                .words("within");
+            let referred = result.cells.iter().any(|cell| cell.reference.is_some());
+            let mut table = Table::new().words("cell").numbers("paper");
+            if referred {
+                table = table.numbers("reference");
+            }
+            table = table.numbers("ours").numbers("sd").numbers("repeats").words("within");
             for cell in &result.cells {
-                let number = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.2}"));
+                let number = |value: Option<f64>| value.map_or(String::new(), |value| significant(value, 4));
                 let within = match cell.within {
                     Some(true) => "yes",
                     Some(false) => "no",
                     None => "",
                 };
-                let repeats = cell.repeats.to_string();
-                table.push([
-                    cell.cell.clone(),
-                    number(cell.paper),
-                    number(cell.ours),
-                    number(cell.sd),
-                    repeats,
-                    within.into(),
-                ]);
+                let mut row = vec![cell.cell.clone(), number(cell.paper)];
+                row.extend(referred.then(|| number(cell.reference)));
+                row.extend([number(cell.ours), number(cell.sd), cell.repeats.to_string(), within.into()]);
+                table.push(row);
             }
             text += &format!("\n{}: {title}\n{table}", result.experiment);
         }

@@ -19,7 +19,9 @@ fn the_folder_holds_what_is_promised_and_nothing_else() {
     let header = |name: &str| bench.read(name).lines().next().map(str::to_string);
     assert_eq!(
         header("out/rounds.csv").as_deref(),
-        Some("label,seed,round,phase,loss,metric,switched,sizes,bytes_down,bytes_up,seconds,unseen_metric")
+        Some(
+            "label,seed,round,phase,loss,metric,switched,sizes,bytes_down,bytes_up,seconds,unseen_metric,normalised_mse"
+        )
     );
     assert_eq!(
         header("out/clients.csv").as_deref(),
@@ -80,8 +82,18 @@ fn the_json_document_has_the_fields_of_the_contract() {
         assert_eq!(method["status"], "done");
     }
     let ifca = &methods[0]["repeats"][0];
-    let everywhere =
-        ["seed", "status", "rounds", "metric", "bytes_down", "bytes_up", "models_down", "models_up", "seconds"];
+    let everywhere = [
+        "seed",
+        "status",
+        "rounds",
+        "metric",
+        "bytes_down",
+        "bytes_up",
+        "models_down",
+        "models_up",
+        "seconds",
+        "normalised_mse",
+    ];
     let clustered = ["clusters", "unseen", "misclustering", "ari", "parameter_error", "parameter_error_nearest"];
     let mut wanted = [everywhere.as_slice(), &clustered].concat();
     wanted.sort_unstable();

@@ -5,6 +5,7 @@
 
 mod bad_input;
 mod bench;
+mod cluster;
 mod contract;
 mod help;
 mod reproducible;

@@ -74,7 +74,7 @@ fn a_killed_run_goes_on_as_if_nothing_had_happened() {
     let mut kills = 0;
     for attempt in 1u64.. {
         // A kill may come before anything was written: then there is nothing to resume.
-        let resume = bench.path("killed/experiment.toml").exists();
+        let resume = bench.path("killed").exists();
         let mut command = bench.command(&arguments);
         command.args(resume.then_some("--resume")).env("KINFOLK_CHECKPOINT_SECONDS", "0");
         command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped());

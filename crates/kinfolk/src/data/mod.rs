@@ -6,9 +6,12 @@
 
 pub mod cache;
 pub mod cifar;
+mod columns;
 pub mod digits;
 pub mod idx;
 pub mod images;
+mod npy;
+pub mod points;
 pub mod schema;
 mod split;
 pub mod synthetic;

@@ -7,15 +7,13 @@
 //! With `task = "auto"` words are classes. Numbers are classes when they are whole, have at most 20 different values and
 //! each value comes three times on average, as labels do; all others are a regression target.
 
+use super::columns::{Header, Role, Source};
 use super::{Cells, Client, Column, DataShape, Features, Population, Shard, Targets, schema};
 use crate::error::{Error, Result};
 use crate::rng::Key;
 use crate::settings::{Default, Kind, Setting, Settings, finish, nearest};
-use parquet::file::reader::{FileReader, SerializedFileReader};
-use parquet::record::Field;
 use rand::seq::index;
 use std::collections::{BTreeSet, HashMap};
-use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -76,7 +74,12 @@ pub fn build(settings: &Settings, seed: u64) -> Result<Population> {
     }
     finish(faults)?;
     let path = Path::new(settings.text("path"));
-    let mut table = read(path, &|names| roles(path, names, settings))?;
+    let source = Source { path, header: Header::Always, drop: |name| format!("data.drop = [{name:?}]") };
+    let Some(table) = source.read(&|names| roles(path, names, settings)) else {
+        let message = format!("data.path: got {}, want a file that ends in .csv, .tsv or .parquet", path.display());
+        return Err(Error::settings(message));
+    };
+    let mut table = table?;
     if table.lines.is_empty() {
         return Err(Error::data(format!("{}: no rows below the header", path.display())));
     }
@@ -146,15 +149,6 @@ pub fn build(settings: &Settings, seed: u64) -> Result<Population> {
     Ok(population)
 }
 
-/// What a column is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
-    /// Its cells are names, whatever they look like.
-    Name,
-    Value,
-    Dropped,
-}
-
 fn roles(path: &Path, names: &[String], settings: &Settings) -> Result<Vec<Role>> {
     let mut faults = Vec::new();
     let mut roles = vec![None; names.len()];
@@ -181,197 +175,6 @@ fn roles(path: &Path, names: &[String], settings: &Settings) -> Result<Vec<Role>
     }
     finish(faults)?;
     Ok(roles.into_iter().map(|role| role.map_or(Role::Value, |(_, role)| role)).collect())
-}
-
-/// The columns that were not dropped.
-struct Table {
-    columns: Vec<Column>,
-    /// Where each row stands in the file.
-    lines: Vec<u64>,
-}
-
-impl Table {
-    fn take(&mut self, name: &str) -> Option<Column> {
-        let place = self.columns.iter().position(|column| column.name == name)?;
-        Some(self.columns.remove(place))
-    }
-}
-
-type ChooseRoles<'a> = &'a dyn Fn(&[String]) -> Result<Vec<Role>>;
-
-fn read(path: &Path, roles: ChooseRoles) -> Result<Table> {
-    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or("").to_lowercase();
-    match extension.as_str() {
-        "csv" => read_text(path, b',', roles),
-        "tsv" => read_text(path, b'\t', roles),
-        "parquet" | "pq" => read_parquet(path, roles),
-        _ => {
-            let message = format!("data.path: got {}, want a file that ends in .csv, .tsv or .parquet", path.display());
-            Err(Error::settings(message))
-        }
-    }
-}
-
-fn check_names(path: &Path, names: &[String]) -> Result<()> {
-    match names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)) {
-        Some((_, name)) => Err(Error::data(format!("{}: two columns are called `{name}`", path.display()))),
-        None => Ok(()),
-    }
-}
-
-fn missing(path: &Path, line: u64, name: &str) -> Error {
-    Error::data(format!("{} row {line}: column `{name}` has no value", path.display()))
-        .hint("fill it in, delete the row, or leave the column out with drop")
-}
-
-fn infinite(path: &Path, line: u64, name: &str) -> Error {
-    Error::data(format!("{} row {line}: column `{name}` is not finite", path.display()))
-}
-
-fn is_missing(cell: &str) -> bool {
-    matches!(cell, "" | "NA" | "N/A" | "#N/A") || cell.eq_ignore_ascii_case("nan") || cell.eq_ignore_ascii_case("null")
-}
-
-fn read_text(path: &Path, delimiter: u8, roles: ChooseRoles) -> Result<Table> {
-    let open = || {
-        let file = File::open(path).map_err(|error| Error::io("reading", path, error))?;
-        Ok(csv::ReaderBuilder::new().delimiter(delimiter).trim(csv::Trim::All).from_reader(file))
-    };
-    let mut reader = open()?;
-    let broken = |error: csv::Error| match error.kind() {
-        csv::ErrorKind::UnequalLengths { pos: Some(position), expected_len, len } => {
-            let message = format!("{} row {}: {len} cells, want {expected_len}", path.display(), position.line());
-            Error::data(message).hint("quote cells that contain the separator")
-        }
-        csv::ErrorKind::Utf8 { pos: Some(position), .. } => {
-            Error::data(format!("{} row {}: not UTF-8 text", path.display(), position.line()))
-        }
-        _ => Error::data(format!("{}: {error}", path.display())),
-    };
-    let names: Vec<String> = reader.headers().map_err(broken)?.iter().map(str::to_string).collect();
-    check_names(path, &names)?;
-    let roles = roles(&names)?;
-
-    // Once over the file to learn the types, once to keep the cells in them: texts of numbers would be far larger.
-    let mut is_number: Vec<bool> = roles.iter().map(|role| *role == Role::Value).collect();
-    let mut lines = Vec::new();
-    let mut record = csv::StringRecord::new();
-    while reader.read_record(&mut record).map_err(broken)? {
-        let line = record.position().map_or(0, csv::Position::line);
-        lines.push(line);
-        for (index, cell) in record.iter().enumerate().filter(|(index, _)| roles[*index] != Role::Dropped) {
-            if is_missing(cell) {
-                return Err(missing(path, line, &names[index]));
-            }
-            is_number[index] = is_number[index] && cell.parse::<f64>().is_ok();
-        }
-    }
-    let mut cells: Vec<Cells> = is_number
-        .iter()
-        .map(|is_number| if *is_number { Cells::Numbers(Vec::new()) } else { Cells::Words(Vec::new()) })
-        .collect();
-    let mut reader = open()?;
-    let mut rows = 0;
-    while reader.read_record(&mut record).map_err(broken)? {
-        rows += 1;
-        let line = record.position().map_or(0, csv::Position::line);
-        for (index, cell) in record.iter().enumerate().filter(|(index, _)| roles[*index] != Role::Dropped) {
-            match &mut cells[index] {
-                Cells::Words(words) => words.push(cell.to_string()),
-                Cells::Numbers(numbers) => match cell.parse::<f64>() {
-                    Ok(number) if number.is_finite() => numbers.push(number),
-                    _ => return Err(infinite(path, line, &names[index])),
-                },
-            }
-        }
-    }
-    if rows != lines.len() {
-        return Err(Error::data(format!("{}: changed while it was read", path.display())));
-    }
-    Ok(Table { columns: keep(names, cells, &roles), lines })
-}
-
-fn keep(names: Vec<String>, cells: Vec<Cells>, roles: &[Role]) -> Vec<Column> {
-    let columns = names.into_iter().zip(cells).map(|(name, values)| Column { name, values });
-    columns.zip(roles).filter(|(_, role)| **role != Role::Dropped).map(|(column, _)| column).collect()
-}
-
-fn read_parquet(path: &Path, roles: ChooseRoles) -> Result<Table> {
-    let broken = |error: parquet::errors::ParquetError| Error::data(format!("{}: {error}", path.display()));
-    let file = File::open(path).map_err(|error| Error::io("reading", path, error))?;
-    let reader = SerializedFileReader::new(file).map_err(broken)?;
-    let fields = reader.metadata().file_metadata().schema().get_fields();
-    let names: Vec<String> = fields.iter().map(|field| field.name().to_string()).collect();
-    check_names(path, &names)?;
-    let roles = roles(&names)?;
-    let mut cells: Vec<Option<Cells>> = vec![None; names.len()];
-    let mut lines = Vec::new();
-    for row in reader.get_row_iter(None).map_err(broken)? {
-        let line = lines.len() as u64 + 1;
-        lines.push(line);
-        let row = row.map_err(broken)?;
-        for (index, (name, field)) in row.get_column_iter().enumerate() {
-            let cell = match roles[index] {
-                Role::Dropped => continue,
-                Role::Name => text(field).map(Cell::Word),
-                Role::Value => value(field),
-            };
-            let Some(cell) = cell else {
-                if matches!(field, Field::Null) {
-                    return Err(missing(path, line, name));
-                }
-                let message = format!("{} row {line}: column `{name}` holds {field}", path.display());
-                return Err(Error::data(format!("{message}, want a number or a text"))
-                    .hint("leave the column out with drop, or turn it into numbers"));
-            };
-            match (cell, &mut cells[index]) {
-                (Cell::Word(word), _) if is_missing(&word) => return Err(missing(path, line, name)),
-                (Cell::Number(number), _) if number.is_nan() => return Err(missing(path, line, name)),
-                (Cell::Number(number), _) if !number.is_finite() => return Err(infinite(path, line, name)),
-                (Cell::Word(word), Some(Cells::Words(words))) => words.push(word),
-                (Cell::Number(number), Some(Cells::Numbers(numbers))) => numbers.push(number),
-                (Cell::Word(word), empty) => *empty = Some(Cells::Words(vec![word])),
-                (Cell::Number(number), empty) => *empty = Some(Cells::Numbers(vec![number])),
-            }
-        }
-    }
-    let cells = cells.into_iter().map(|cells| cells.unwrap_or(Cells::Numbers(Vec::new()))).collect();
-    Ok(Table { columns: keep(names, cells, &roles), lines })
-}
-
-enum Cell {
-    Number(f64),
-    Word(String),
-}
-
-fn value(field: &Field) -> Option<Cell> {
-    Some(Cell::Number(match field {
-        Field::Byte(number) => f64::from(*number),
-        Field::Short(number) => f64::from(*number),
-        Field::Int(number) => f64::from(*number),
-        Field::Long(number) => *number as f64,
-        Field::UByte(number) => f64::from(*number),
-        Field::UShort(number) => f64::from(*number),
-        Field::UInt(number) => f64::from(*number),
-        Field::ULong(number) => *number as f64,
-        Field::Float16(number) => number.to_f64(),
-        Field::Float(number) => f64::from(*number),
-        Field::Double(number) => *number,
-        Field::Decimal(_) => field.to_string().parse().ok()?,
-        Field::Bool(_) | Field::Str(_) | Field::Bytes(_) => return text(field).map(Cell::Word),
-        _ => return None,
-    }))
-}
-
-fn text(field: &Field) -> Option<String> {
-    match field {
-        Field::Str(text) => Some(text.clone()),
-        Field::Bytes(bytes) => std::str::from_utf8(bytes.data()).ok().map(str::to_string),
-        Field::Null | Field::Group(_) | Field::ListInternal(_) | Field::MapInternal(_) => None,
-        Field::Float(number) => Some(number.to_string()),
-        Field::Double(number) => Some(number.to_string()),
-        other => Some(other.to_string()),
-    }
 }
 
 /// A client and its rows, in file order.
@@ -533,7 +336,7 @@ mod tests {
     use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
     use parquet::file::writer::SerializedFileWriter;
     use parquet::schema::parser::parse_message_type;
-    use std::fs;
+    use std::fs::{self, File};
     use std::path::MAIN_SEPARATOR;
     use tempfile::TempDir;
 

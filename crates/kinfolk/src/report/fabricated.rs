@@ -43,6 +43,7 @@ pub fn record() -> Record {
         loss: Some(0.5),
         metric: None,
         unseen_metric: None,
+        normalised_mse: None,
         switched: Some(2),
         sizes: vec![2, 1],
         bytes_down: 800,

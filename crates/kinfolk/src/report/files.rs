@@ -1,6 +1,6 @@
 //! The files of a run folder. Each is written whole or not at all.
 
-use super::{ClientRecord, Record, RoundRecord, Summary, html};
+use super::{ClientRecord, Record, RoundRecord, html};
 use crate::{Error, ErrorKind, Result};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -64,6 +64,7 @@ pub fn rounds_csv(rounds: &[RoundRecord]) -> Result<Vec<u8>> {
         "bytes_up",
         "seconds",
         "unseen_metric",
+        "normalised_mse",
     ];
     let rows = rounds.iter().map(|round| {
         let sizes: Vec<String> = round.sizes.iter().map(usize::to_string).collect();
@@ -80,6 +81,7 @@ pub fn rounds_csv(rounds: &[RoundRecord]) -> Result<Vec<u8>> {
             round.bytes_up.to_string(),
             round.seconds.to_string(),
             cell(round.unseen_metric),
+            cell(round.normalised_mse),
         ]
     });
     comma_separated("rounds.csv", header, rows)
@@ -107,10 +109,10 @@ fn cell(value: Option<impl ToString>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 
-fn comma_separated<const COLUMNS: usize>(
+pub(super) fn comma_separated<Row: IntoIterator<Item = String>>(
     file: &str,
-    header: [&str; COLUMNS],
-    rows: impl Iterator<Item = [String; COLUMNS]>,
+    header: impl IntoIterator<Item = impl AsRef<[u8]>>,
+    rows: impl IntoIterator<Item = Row>,
 ) -> Result<Vec<u8>> {
     let fault = |error: &dyn std::fmt::Display| Error::new(ErrorKind::Io, format!("writing {file}: {error}"));
     let mut writer = csv::Writer::from_writer(Vec::new());
@@ -122,7 +124,7 @@ fn comma_separated<const COLUMNS: usize>(
 }
 
 /// The text of summary.json.
-pub fn summary_json(summary: &Summary) -> Result<String> {
+pub fn summary_json(summary: &impl serde::Serialize) -> Result<String> {
     let mut text = serde_json::to_string_pretty(summary)
         .map_err(|error| Error::new(ErrorKind::Io, format!("writing summary.json: {error}")))?;
     text.push('\n');
@@ -140,7 +142,7 @@ pub fn write_record(folder: &Path, record: &Record) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fabricated;
+    use super::super::{Summary, fabricated};
     use super::*;
 
     fn text(bytes: Vec<u8>) -> String {
@@ -152,9 +154,9 @@ mod tests {
         let record = fabricated::record();
         assert_eq!(
             text(rounds_csv(&record.rounds[..2]).expect("in memory")),
-            "label,seed,round,phase,loss,metric,switched,sizes,bytes_down,bytes_up,seconds,unseen_metric\n\
-             \"a, \"\"quoted\"\"\",0,1,train,0.5,,2,2;1,800,400,0.25,\n\
-             \"a, \"\"quoted\"\"\",0,1,evaluate,,0.75,,2;1,0,0,0.25,0.5\n"
+            "label,seed,round,phase,loss,metric,switched,sizes,bytes_down,bytes_up,seconds,unseen_metric,normalised_mse\n\
+             \"a, \"\"quoted\"\"\",0,1,train,0.5,,2,2;1,800,400,0.25,,\n\
+             \"a, \"\"quoted\"\"\",0,1,evaluate,,0.75,,2;1,0,0,0.25,0.5,\n"
         );
     }
 

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
+const CHARTS: &str = include_str!("charts.js");
 const SCRIPT: &str = include_str!("page.js");
 
 /// Up to this many clients of a repeat are named one by one on the page.
@@ -18,10 +19,15 @@ const NAMED_CLIENTS: usize = 300;
 
 /// The report of a run as one self-contained page.
 pub fn page(record: &Record) -> String {
-    let content = serde_json::to_string(&Content::of(record)).unwrap_or_else(|_| "null".to_string());
-    // Inside a script element only `<` can end the data or open a comment. The record goes in last,
+    assemble(&Content::of(record), SCRIPT)
+}
+
+/// One self-contained page: the content, and the script that draws it with the shared charts.
+pub(super) fn assemble(content: &impl Serialize, script: &str) -> String {
+    let content = serde_json::to_string(content).unwrap_or_else(|_| "null".to_string());
+    // Inside a script element only `<` can end the data or open a comment. The content goes in last,
     // so that nothing in it is taken for a placeholder.
-    PAGE.replacen("/*style*/", STYLE, 1).replacen("/*script*/", SCRIPT, 1).replacen(
+    PAGE.replacen("/*style*/", STYLE, 1).replacen("/*charts*/", CHARTS, 1).replacen("/*script*/", script, 1).replacen(
         "/*record*/",
         &content.replace('<', "\\u003c"),
         1,
@@ -213,7 +219,7 @@ impl<'a> Clients<'a> {
 }
 
 /// Six significant digits, all a picture can show; `None` for what is not finite.
-fn shortened(value: f64) -> Option<f64> {
+pub(super) fn shortened(value: f64) -> Option<f64> {
     format!("{value:.5e}").parse().ok().filter(|value: &f64| value.is_finite())
 }
 

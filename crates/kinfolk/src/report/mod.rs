@@ -1,6 +1,8 @@
 //! From records to files people read: json, csv, tables and one html page.
 
+pub mod clustering;
 pub mod files;
+pub mod folder;
 pub mod html;
 pub mod summary;
 pub mod table;
@@ -28,6 +30,8 @@ pub struct RoundRecord {
     pub metric: Option<f64>,
     /// The same on unseen clients.
     pub unseen_metric: Option<f64>,
+    /// Squared distance of the clients' models to the planted ones, relative to those, where they are known.
+    pub normalised_mse: Option<f64>,
     /// How many clients changed cluster.
     pub switched: Option<usize>,
     /// Clients in every cluster.

@@ -131,6 +131,17 @@ fn width(text: &str) -> usize {
         .sum()
 }
 
+/// A number in so many significant digits, without zeros that say nothing.
+pub fn significant(value: f64, digits: usize) -> String {
+    let rounded: f64 = format!("{value:.*e}", digits.max(1) - 1).parse().unwrap_or(value);
+    match rounded.abs() {
+        0.0 => "0".to_string(),
+        size if size.is_infinite() => if value > 0.0 { "∞" } else { "−∞" }.to_string(),
+        size if (1e-4..1e7).contains(&size) => rounded.to_string(),
+        _ => format!("{rounded:e}"),
+    }
+}
+
 /// How a number of the result table is written.
 #[derive(Clone, Copy)]
 enum Unit {
@@ -224,6 +235,7 @@ pub fn results(summary: &Summary) -> Table {
         ("misclustering %".to_string(), Align::Right, plain("misclustering", Unit::Percent)),
         ("ARI".to_string(), Align::Right, plain("ari", Unit::Index)),
         ("parameter error".to_string(), Align::Right, plain("parameter_error", Unit::Significant)),
+        ("normalised MSE".to_string(), Align::Right, plain("normalised_mse", Unit::Significant)),
         ("MB down".to_string(), Align::Right, total("bytes_down", Unit::Millions)),
         ("MB up".to_string(), Align::Right, total("bytes_up", Unit::Millions)),
         ("seconds".to_string(), Align::Right, total("seconds", Unit::Seconds)),
@@ -292,6 +304,13 @@ mod tests {
 
     fn summary(methods: Vec<MethodSummary>) -> Summary {
         Summary { methods, ..fabricated::record().summary }
+    }
+
+    #[test]
+    fn significant_digits() {
+        let texts =
+            [0.0, -0.0, 1.0 / 3.0, 1234.56, 0.00012349, -3.21e-7, 12e6, f64::INFINITY].map(|v| significant(v, 3));
+        assert_eq!(texts, ["0", "0", "0.333", "1230", "0.000123", "-3.21e-7", "1.2e7", "∞"]);
     }
 
     #[test]

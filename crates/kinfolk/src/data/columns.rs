@@ -1,0 +1,260 @@
+//! Columns of a csv, tsv or parquet file. Who reads says which columns are wanted, and as what.
+
+use super::{Cells, Column};
+use crate::error::{Error, Result};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
+use std::fs::File;
+use std::path::Path;
+
+/// A file to be read.
+pub(super) struct Source<'a> {
+    pub path: &'a Path,
+    pub header: Header,
+    /// How a user leaves a column of this name out, for hints.
+    pub drop: fn(&str) -> String,
+}
+
+/// Whether the first row of a text file names the columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Header {
+    Always,
+    /// When it has words and no number; both together are refused. Without it columns are called 1, 2, ….
+    IfWords,
+}
+
+/// What kind of file it is, by its name.
+enum Format {
+    Text(u8),
+    Parquet,
+}
+
+fn format(path: &Path) -> Option<Format> {
+    match path.extension()?.to_str()?.to_lowercase().as_str() {
+        "csv" => Some(Format::Text(b',')),
+        "tsv" => Some(Format::Text(b'\t')),
+        "parquet" | "pq" => Some(Format::Parquet),
+        _ => None,
+    }
+}
+
+/// What a column is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Its cells are names, whatever they look like.
+    Name,
+    Value,
+    Dropped,
+}
+
+/// The columns that were not dropped.
+pub(super) struct Table {
+    pub columns: Vec<Column>,
+    /// Where each row stands in the file.
+    pub lines: Vec<u64>,
+}
+
+impl Table {
+    pub fn take(&mut self, name: &str) -> Option<Column> {
+        let place = self.columns.iter().position(|column| column.name == name)?;
+        Some(self.columns.remove(place))
+    }
+}
+
+type ChooseRoles<'a> = &'a dyn Fn(&[String]) -> Result<Vec<Role>>;
+
+impl Source<'_> {
+    /// Reads the columns that `roles`, told all their names, does not drop. `None` for a file of another kind.
+    pub fn read(&self, roles: ChooseRoles) -> Option<Result<Table>> {
+        Some(match format(self.path)? {
+            Format::Text(delimiter) => self.read_text(delimiter, roles),
+            Format::Parquet => self.read_parquet(roles),
+        })
+    }
+
+    pub fn missing(&self, line: u64, name: &str) -> Error {
+        Error::data(format!("{} row {line}: column `{name}` has no value", self.path.display()))
+            .hint(format!("fill it in, delete the row, or leave the column out with {}", (self.drop)(name)))
+    }
+
+    pub fn infinite(&self, line: u64, name: &str) -> Error {
+        Error::data(format!("{} row {line}: column `{name}` is not finite", self.path.display()))
+    }
+
+    fn check_names(&self, names: &[String]) -> Result<()> {
+        match names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)) {
+            Some((_, name)) => Err(Error::data(format!("{}: two columns are called `{name}`", self.path.display()))),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a first row of cells names the columns. A point taken for names would be lost unseen.
+    fn has_names(&self, first: &csv::StringRecord) -> Result<bool> {
+        let word = first.iter().find(|cell| !is_missing(cell) && !is_number(cell));
+        match (word, first.iter().find(|cell| is_number(cell))) {
+            (Some(word), Some(number)) => Err(Error::data(format!(
+                "{} row 1: `{word}` is a word and `{number}` a number, want the names of all columns or a point",
+                self.path.display()
+            ))
+            .hint("begin the file with a row of names, none of them a number")),
+            (word, _) => Ok(word.is_some()),
+        }
+    }
+
+    fn read_text(&self, delimiter: u8, roles: ChooseRoles) -> Result<Table> {
+        let path = self.path;
+        let open = |named: bool| {
+            let file = File::open(path).map_err(|error| Error::io("reading", path, error))?;
+            let mut builder = csv::ReaderBuilder::new();
+            Ok(builder.delimiter(delimiter).trim(csv::Trim::All).has_headers(named).from_reader(file))
+        };
+        let broken = |error: csv::Error| match error.kind() {
+            csv::ErrorKind::UnequalLengths { pos: Some(position), expected_len, len } => {
+                let message = format!("{} row {}: {len} cells, want {expected_len}", path.display(), position.line());
+                Error::data(message).hint("quote cells that contain the separator")
+            }
+            csv::ErrorKind::Utf8 { pos: Some(position), .. } => {
+                Error::data(format!("{} row {}: not UTF-8 text", path.display(), position.line()))
+            }
+            _ => Error::data(format!("{}: {error}", path.display())),
+        };
+        let mut first = csv::StringRecord::new();
+        open(false)?.read_record(&mut first).map_err(broken)?;
+        let named = self.header == Header::Always || self.has_names(&first)?;
+        let name = |(index, cell): (usize, &str)| if named { cell.to_string() } else { (index + 1).to_string() };
+        let names: Vec<String> = first.iter().enumerate().map(name).collect();
+        self.check_names(&names)?;
+        let roles = roles(&names)?;
+
+        // Once over the file to learn the types, once to keep the cells in them: texts of numbers would be far larger.
+        let mut numeric: Vec<bool> = roles.iter().map(|role| *role == Role::Value).collect();
+        let mut lines = Vec::new();
+        let mut reader = open(named)?;
+        let mut record = csv::StringRecord::new();
+        while reader.read_record(&mut record).map_err(broken)? {
+            let line = record.position().map_or(0, csv::Position::line);
+            lines.push(line);
+            for (index, cell) in record.iter().enumerate().filter(|(index, _)| roles[*index] != Role::Dropped) {
+                if is_missing(cell) {
+                    return Err(self.missing(line, &names[index]));
+                }
+                numeric[index] = numeric[index] && is_number(cell);
+            }
+        }
+        let mut cells: Vec<Cells> = numeric
+            .iter()
+            .map(|numeric| if *numeric { Cells::Numbers(Vec::new()) } else { Cells::Words(Vec::new()) })
+            .collect();
+        let mut reader = open(named)?;
+        let mut rows = 0;
+        while reader.read_record(&mut record).map_err(broken)? {
+            rows += 1;
+            let line = record.position().map_or(0, csv::Position::line);
+            for (index, cell) in record.iter().enumerate().filter(|(index, _)| roles[*index] != Role::Dropped) {
+                match &mut cells[index] {
+                    Cells::Words(words) => words.push(cell.to_string()),
+                    Cells::Numbers(numbers) => match cell.parse::<f64>() {
+                        Ok(number) if number.is_finite() => numbers.push(number),
+                        _ => return Err(self.infinite(line, &names[index])),
+                    },
+                }
+            }
+        }
+        if rows != lines.len() {
+            return Err(Error::data(format!("{}: changed while it was read", path.display())));
+        }
+        Ok(Table { columns: keep(names, cells, &roles), lines })
+    }
+
+    fn read_parquet(&self, roles: ChooseRoles) -> Result<Table> {
+        let path = self.path;
+        let broken = |error: parquet::errors::ParquetError| Error::data(format!("{}: {error}", path.display()));
+        let file = File::open(path).map_err(|error| Error::io("reading", path, error))?;
+        let reader = SerializedFileReader::new(file).map_err(broken)?;
+        let fields = reader.metadata().file_metadata().schema().get_fields();
+        let names: Vec<String> = fields.iter().map(|field| field.name().to_string()).collect();
+        self.check_names(&names)?;
+        let roles = roles(&names)?;
+        let mut cells: Vec<Option<Cells>> = vec![None; names.len()];
+        let mut lines = Vec::new();
+        for row in reader.get_row_iter(None).map_err(broken)? {
+            let line = lines.len() as u64 + 1;
+            lines.push(line);
+            let row = row.map_err(broken)?;
+            for (index, (name, field)) in row.get_column_iter().enumerate() {
+                let cell = match roles[index] {
+                    Role::Dropped => continue,
+                    Role::Name => text(field).map(Cell::Word),
+                    Role::Value => value(field),
+                };
+                let Some(cell) = cell else {
+                    if matches!(field, Field::Null) {
+                        return Err(self.missing(line, name));
+                    }
+                    let message = format!("{} row {line}: column `{name}` holds {field}", path.display());
+                    return Err(Error::data(format!("{message}, want a number or a text"))
+                        .hint(format!("leave the column out with {}, or turn it into numbers", (self.drop)(name))));
+                };
+                match (cell, &mut cells[index]) {
+                    (Cell::Word(word), _) if is_missing(&word) => return Err(self.missing(line, name)),
+                    (Cell::Number(number), _) if number.is_nan() => return Err(self.missing(line, name)),
+                    (Cell::Number(number), _) if !number.is_finite() => return Err(self.infinite(line, name)),
+                    (Cell::Word(word), Some(Cells::Words(words))) => words.push(word),
+                    (Cell::Number(number), Some(Cells::Numbers(numbers))) => numbers.push(number),
+                    (Cell::Word(word), empty) => *empty = Some(Cells::Words(vec![word])),
+                    (Cell::Number(number), empty) => *empty = Some(Cells::Numbers(vec![number])),
+                }
+            }
+        }
+        let cells = cells.into_iter().map(|cells| cells.unwrap_or(Cells::Numbers(Vec::new()))).collect();
+        Ok(Table { columns: keep(names, cells, &roles), lines })
+    }
+}
+
+fn is_missing(cell: &str) -> bool {
+    matches!(cell, "" | "NA" | "N/A" | "#N/A") || cell.eq_ignore_ascii_case("nan") || cell.eq_ignore_ascii_case("null")
+}
+
+pub(super) fn is_number(cell: &str) -> bool {
+    cell.parse::<f64>().is_ok()
+}
+
+fn keep(names: Vec<String>, cells: Vec<Cells>, roles: &[Role]) -> Vec<Column> {
+    let columns = names.into_iter().zip(cells).map(|(name, values)| Column { name, values });
+    columns.zip(roles).filter(|(_, role)| **role != Role::Dropped).map(|(column, _)| column).collect()
+}
+
+enum Cell {
+    Number(f64),
+    Word(String),
+}
+
+fn value(field: &Field) -> Option<Cell> {
+    Some(Cell::Number(match field {
+        Field::Byte(number) => f64::from(*number),
+        Field::Short(number) => f64::from(*number),
+        Field::Int(number) => f64::from(*number),
+        Field::Long(number) => *number as f64,
+        Field::UByte(number) => f64::from(*number),
+        Field::UShort(number) => f64::from(*number),
+        Field::UInt(number) => f64::from(*number),
+        Field::ULong(number) => *number as f64,
+        Field::Float16(number) => number.to_f64(),
+        Field::Float(number) => f64::from(*number),
+        Field::Double(number) => *number,
+        Field::Decimal(_) => field.to_string().parse().ok()?,
+        Field::Bool(_) | Field::Str(_) | Field::Bytes(_) => return text(field).map(Cell::Word),
+        _ => return None,
+    }))
+}
+
+fn text(field: &Field) -> Option<String> {
+    match field {
+        Field::Str(text) => Some(text.clone()),
+        Field::Bytes(bytes) => std::str::from_utf8(bytes.data()).ok().map(str::to_string),
+        Field::Null | Field::Group(_) | Field::ListInternal(_) | Field::MapInternal(_) => None,
+        Field::Float(number) => Some(number.to_string()),
+        Field::Double(number) => Some(number.to_string()),
+        other => Some(other.to_string()),
+    }
+}

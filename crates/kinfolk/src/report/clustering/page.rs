@@ -1,0 +1,266 @@
+//! The page of a clustering: what is drawn is chosen and counted here, and drawn by the page's own script.
+
+use super::super::html::{assemble, shortened};
+use super::super::table::{Table, significant};
+use super::text::facts;
+use super::tree::{FusionTree, Join};
+use super::{ClusteringRecord, PathStep};
+use crate::clustering::convex::Path;
+use crate::clustering::{Clustering, Plane, Points};
+use crate::data::points::PointTable;
+use serde::Serialize;
+
+const SCRIPT: &str = include_str!("page.js");
+
+/// So many points are drawn in the plane; more would cover each other.
+const MOST_POINTS: usize = 4000;
+/// So many points are followed along a path.
+const MOST_TRAJECTORIES: usize = 1000;
+/// At so many values of λ.
+const MOST_STEPS: usize = 60;
+/// So many leaves of a tree can be told apart.
+const MOST_LEAVES: usize = 200;
+/// So many clusters are listed.
+const MOST_CLUSTERS: usize = 30;
+/// So many coordinates of a centre are listed.
+const MOST_COORDINATES: usize = 8;
+
+/// The report of a clustering as one self-contained page.
+pub fn page(record: &ClusteringRecord) -> String {
+    assemble(&Content::of(record), SCRIPT)
+}
+
+#[derive(Serialize)]
+struct Content<'a> {
+    version: &'a str,
+    source: &'a str,
+    method: &'a str,
+    points: usize,
+    columns: &'a [String],
+    clusters: usize,
+    facts: Vec<(&'static str, String)>,
+    table: Table,
+    notes: &'a [String],
+    plane: PlanePicture,
+    path: Option<PathPicture>,
+}
+
+/// Points and centres in the two principal directions.
+#[derive(Serialize)]
+struct PlanePicture {
+    points: Vec<Shown>,
+    centres: Vec<[Option<f64>; 2]>,
+    /// How much of the spread of the points lies in the plane.
+    share: Option<f64>,
+}
+
+/// One point that is drawn.
+#[derive(Serialize)]
+struct Shown {
+    name: String,
+    cluster: usize,
+    place: [Option<f64>; 2],
+}
+
+/// A number of clusters and the λ over which it lasts.
+#[derive(Serialize)]
+struct Level {
+    clusters: usize,
+    from: f64,
+    to: f64,
+}
+
+#[derive(Serialize)]
+struct PathPicture {
+    steps: Vec<PathStep>,
+    levels: Vec<Level>,
+    lambda: Option<f64>,
+    /// The steps at which points are followed.
+    followed: Vec<usize>,
+    trajectories: Vec<Trajectory>,
+    tree: Option<TreePicture>,
+}
+
+/// One point along the followed steps.
+#[derive(Serialize)]
+struct Trajectory {
+    name: String,
+    cluster: usize,
+    /// The point itself, which is where it stands at λ = 0.
+    start: [Option<f64>; 2],
+    places: Vec<[Option<f64>; 2]>,
+}
+
+#[derive(Serialize)]
+struct TreePicture {
+    leaves: Vec<Leaf>,
+    joins: Vec<Join>,
+    came_apart: bool,
+}
+
+#[derive(Serialize)]
+struct Leaf {
+    name: String,
+    size: usize,
+    /// Absent where its points ended in several clusters.
+    cluster: Option<usize>,
+}
+
+/// At most so many of the numbers from 0, evenly spaced, the last one among them.
+fn spaced(count: usize, most: usize) -> Vec<usize> {
+    if count <= most {
+        return (0..count).collect();
+    }
+    (0..most).map(|place| place * (count - 1) / (most - 1)).collect()
+}
+
+fn drawn(place: &[f64; 2]) -> [Option<f64>; 2] {
+    place.map(shortened)
+}
+
+impl<'a> Content<'a> {
+    fn of(record: &'a ClusteringRecord) -> Self {
+        let summary = &record.summary;
+        let clustering = &record.found.clustering;
+        let points = record.points;
+        let plane = Plane::of(points);
+        Self {
+            version: &summary.version,
+            source: &record.source,
+            method: &summary.method,
+            points: summary.labels.len(),
+            columns: &summary.columns,
+            clusters: summary.clusters,
+            facts: facts(record),
+            table: clusters(record),
+            notes: &summary.notes,
+            plane: PlanePicture::of(record.table, points, &plane, clustering),
+            path: record.found.path.as_ref().map(|path| PathPicture::of(record, points, &plane, path)),
+        }
+    }
+}
+
+fn clusters(record: &ClusteringRecord) -> Table {
+    let summary = &record.summary;
+    let shown = summary.columns.len().min(MOST_COORDINATES);
+    let mut table = Table::new().words("cluster").numbers("points").numbers(summary.radius_heading());
+    for column in &summary.columns[..shown] {
+        table = table.numbers(format!("centre {column}"));
+    }
+    for cluster in 0..summary.clusters.min(MOST_CLUSTERS) {
+        let mut row = vec![cluster.to_string(), summary.sizes[cluster].to_string()];
+        row.push(significant(summary.radii[cluster], 4));
+        row.extend(summary.centres[cluster][..shown].iter().map(|value| significant(*value, 4)));
+        table.push(row);
+    }
+    table
+}
+
+impl PlanePicture {
+    fn of(table: &PointTable, points: Points, plane: &Plane, clustering: &Clustering) -> Self {
+        let shown = spaced(points.count(), MOST_POINTS).into_iter().map(|point| Shown {
+            name: table.name(point),
+            cluster: clustering.labels[point],
+            place: drawn(&plane.project(points.row(point))),
+        });
+        let centres = (0..clustering.clusters()).map(|cluster| drawn(&plane.project(clustering.centre(cluster))));
+        Self { points: shown.collect(), centres: centres.collect(), share: share(points, plane) }
+    }
+}
+
+/// The part of the squared distances from the mean that lies in the plane.
+fn share(points: Points, plane: &Plane) -> Option<f64> {
+    let (mut within, mut all) = (0.0, 0.0);
+    for point in 0..points.count() {
+        let [a, b] = plane.project(points.row(point));
+        within += a * a + b * b;
+        all += plane.squared_distance_from_mean(points.row(point));
+    }
+    Some(within / all).filter(|share| share.is_finite()).map(|share| share.min(1.0))
+}
+
+impl PathPicture {
+    fn of(record: &ClusteringRecord, points: Points, plane: &Plane, path: &Path) -> Self {
+        let steps = record.summary.path.clone().unwrap_or_default();
+        let labels = &record.summary.labels;
+        let levels = path.levels().into_iter().map(|level| {
+            let [from, to] = level.lambda;
+            Level { clusters: level.clusters, from, to }
+        });
+        let followed = spaced(path.steps.len(), MOST_STEPS);
+        let trajectories = spaced(labels.len(), MOST_TRAJECTORIES).into_iter().map(|point| Trajectory {
+            name: record.table.name(point),
+            cluster: labels[point],
+            start: drawn(&plane.project(points.row(point))),
+            places: followed.iter().filter_map(|step| path.steps[*step].plane.get(point).map(drawn)).collect(),
+        });
+        Self {
+            levels: levels.collect(),
+            lambda: record.summary.lambda,
+            trajectories: trajectories.collect(),
+            tree: TreePicture::of(record, path),
+            followed,
+            steps,
+        }
+    }
+}
+
+impl TreePicture {
+    /// `None` where the points never come together in few enough groups.
+    fn of(record: &ClusteringRecord, path: &Path) -> Option<Self> {
+        let labels = &record.summary.labels;
+        let FusionTree { leaves, joins, came_apart } = FusionTree::of(path, labels.len(), MOST_LEAVES);
+        if leaves.len() > MOST_LEAVES {
+            return None;
+        }
+        let leaves = leaves.iter().map(|points| Leaf {
+            name: record.table.name(points[0]),
+            size: points.len(),
+            cluster: Some(labels[points[0]]).filter(|cluster| points.iter().all(|point| labels[*point] == *cluster)),
+        });
+        Some(Self { leaves: leaves.collect(), joins, came_apart })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fabricated;
+    use super::*;
+
+    #[test]
+    fn large_paths_are_thinned_and_keep_their_ends() {
+        assert_eq!(spaced(3, 60), [0, 1, 2]);
+        let steps = spaced(1000, MOST_STEPS);
+        assert_eq!((steps.len(), steps[0], steps[59]), (60, 0, 999));
+        assert!(steps.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+
+    #[test]
+    fn standardised_radii_are_called_so() {
+        let (mut table, found) = fabricated::two_pairs();
+        let headings = |table: &PointTable| {
+            let record = ClusteringRecord::of("p.csv".into(), table, "clusterpath", &found, 0.5).unwrap();
+            let content = Content::of(&record);
+            (serde_json::to_string(&content.table).unwrap(), content.facts[0].0)
+        };
+        let (plain, first) = headings(&table);
+        assert!(plain.contains("\"radius\"") && first != "standardised", "{plain}");
+        table.standardise();
+        let (scaled, first) = headings(&table);
+        assert!(scaled.contains("\"standardised radius\"") && first == "standardised", "{scaled}");
+    }
+
+    #[test]
+    fn the_picture_shows_all_points_of_a_small_clustering() {
+        let (table, found) = fabricated::two_pairs();
+        let record = ClusteringRecord::of("</script>".into(), &table, "clusterpath", &found, 0.5).unwrap();
+        let content = Content::of(&record);
+        assert_eq!((content.plane.points.len(), content.plane.centres.len()), (4, 2));
+        assert!((content.plane.share.unwrap() - 1.0).abs() < 1e-12);
+        let path = content.path.unwrap();
+        assert_eq!((path.trajectories.len(), path.trajectories[0].places.len()), (4, 4));
+        assert_eq!(path.tree.unwrap().leaves.iter().map(|leaf| leaf.cluster).collect::<Vec<_>>().len(), 4);
+        let page = page(&record);
+        assert!(page.contains("\\u003c/script>") && page.contains("\"d, e\""));
+    }
+}
