@@ -25,6 +25,8 @@ pub struct Evaluation {
     pub metric: Option<MetricSummary>,
     /// Mean loss of the clients' own models on the rows that assign them.
     pub loss: Option<f64>,
+    /// Squared distance of the clients' models to the planted ones, where those are known: see [`normalised_mse`].
+    pub normalised_mse: Option<f64>,
 }
 
 /// How one client fares.
@@ -53,10 +55,13 @@ pub fn seen(
     match &outcome.serving {
         Serving::Choose => orders.push(score(Recipients::All, Subject::Models(everything), assign_on)),
         Serving::Given(given) => {
+            let given_to = |cluster: Option<usize>| {
+                Recipients::list((0..count as u32).filter(|&client| given[client as usize] == cluster).collect())
+            };
             for cluster in everything.iter().copied() {
-                let members = (0..count as u32).filter(|&client| given[client as usize] == cluster).collect();
-                orders.push(score(Recipients::list(members), Subject::Models(vec![cluster]), assign_on));
+                orders.push(score(given_to(Some(cluster)), Subject::Models(vec![cluster]), assign_on));
             }
+            orders.push(score(given_to(None), Subject::Models(everything.clone()), assign_on));
             orders.push(Order { to: Recipients::All, work: Work::Losses { of: everything, on: Portion::All } });
         }
         Serving::Own(stamps) => {
@@ -77,13 +82,19 @@ pub fn seen(
         match (&order.work, &outcome.serving) {
             (Work::Losses { .. }, Serving::Given(given)) => {
                 for (place, &client) in answer.clients.iter().enumerate() {
-                    let own = given[client as usize];
-                    clients[client as usize].margin = margin(losses(answer, place), own);
-                    clients[client as usize].cluster = Some(own);
+                    if let Some(own) = given[client as usize] {
+                        clients[client as usize].margin = margin(losses(answer, place), own);
+                        clients[client as usize].cluster = Some(own);
+                    }
                 }
             }
-            _ => {
-                let chose = outcome.clustered && outcome.serving == Serving::Choose;
+            (_, serving) => {
+                let free = |client: &u32| match serving {
+                    Serving::Choose => true,
+                    Serving::Given(given) => given[*client as usize].is_none(),
+                    Serving::Own(_) => false,
+                };
+                let chose = outcome.clustered && answer.clients.iter().all(free);
                 take_scores(answer, metric, chose, &mut clients);
             }
         }
@@ -156,7 +167,8 @@ fn summarise(mut clients: Vec<Served>, metric: Metric, outcome: &Outcome) -> Eva
     let clusters = if outcome.clustered { outcome.models.len() } else { 0 };
     let losses: Vec<f64> = clients.iter().filter_map(|served| served.loss).collect();
     let loss = (!losses.is_empty()).then(|| losses.iter().sum::<f64>() / losses.len() as f64);
-    Evaluation { loss, metric: MetricSummary::of(metric.name(), &scores, clusters), clients }
+    let metric = MetricSummary::of(metric.name(), &scores, clusters);
+    Evaluation { loss, metric, clients, normalised_mse: None }
 }
 
 /// How the clusters found compare with those planted.
@@ -206,6 +218,33 @@ pub fn against_truth(outcome: &Outcome, evaluation: &Evaluation, population: &Po
     result
 }
 
+/// (1/m) Σ_i ‖θ̂_i − θ*_(i)‖² / ‖θ*_(i)‖² over the clients that are served, each with the model that serves it.
+/// `own` holds the models that clients keep.
+pub fn normalised_mse(
+    outcome: &Outcome,
+    evaluation: &Evaluation,
+    population: &Population,
+    own: &BTreeMap<&str, Vec<f64>>,
+) -> Option<f64> {
+    let (mut total, mut served) = (0.0, 0);
+    for (client, fares) in population.clients.iter().zip(&evaluation.clients) {
+        let model = match (&outcome.serving, outcome.clustered) {
+            (Serving::Own(_), _) => own.get(client.id.as_str()),
+            (_, true) => fares.cluster.map(|cluster| &*outcome.models[cluster]),
+            (_, false) => outcome.models.first().map(|model| &**model),
+        };
+        let truth = population.true_parameters.get(client.truth?)?;
+        let Some(model) = model else { continue };
+        let size: f64 = truth.iter().map(|value| value * value).sum();
+        if model.len() != truth.len() || size == 0.0 {
+            return None;
+        }
+        total += distance(model, truth).powi(2) / size;
+        served += 1;
+    }
+    (served > 0).then(|| total / served as f64)
+}
+
 /// (1/k) Σ_j ‖θ̂_j − θ*_π(j)‖ under the best one-to-one matching π.
 pub fn matched_distance(models: &[Params], planted: &[Vec<f64>]) -> f64 {
     let count = models.len();
@@ -222,4 +261,53 @@ pub fn matched_distance(models: &[Params], planted: &[Vec<f64>]) -> f64 {
 pub fn nearest_distance(models: &[Params], planted: &[Vec<f64>]) -> f64 {
     let nearest = |model: &Params| planted.iter().map(|truth| distance(model, truth)).fold(f64::INFINITY, f64::min);
     models.iter().map(nearest).sum::<f64>() / models.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{Client, DataShape, Features, Shard, Targets};
+    use std::sync::Arc;
+
+    #[test]
+    fn errors_are_relative_to_the_planted_parameters_by_hand() {
+        let rows = Shard::new(Features::F64 { columns: 2, values: vec![0.0; 2] }, Targets::Values(vec![0.0])).unwrap();
+        let client = |id: &str, truth| Client {
+            id: id.into(),
+            train: rows.clone(),
+            test: rows.clone(),
+            group: None,
+            truth: Some(truth),
+        };
+        let population = Population {
+            clients: vec![client("a", 0), client("b", 1)],
+            unseen: Vec::new(),
+            true_clusters: Some(2),
+            true_parameters: vec![vec![3.0, 4.0], vec![0.0, 2.0]],
+            shape: DataShape { columns: 2, classes: 0 },
+        };
+        let outcome = |serving, clustered| Outcome {
+            models: vec![Arc::new(vec![3.0, 3.0]), Arc::new(vec![1.0, 2.0])],
+            clustered,
+            serving,
+            candidates: Vec::new(),
+            converged: true,
+            notes: Vec::new(),
+            extra: BTreeMap::new(),
+        };
+        let served = |cluster| Served { cluster, ..Served::default() };
+        let evaluation = |a, b| Evaluation { clients: vec![served(a), served(b)], ..Evaluation::default() };
+        let error = |serving, clustered, a, b| {
+            let own = BTreeMap::from([("b", vec![0.0, 1.0])]);
+            normalised_mse(&outcome(serving, clustered), &evaluation(a, b), &population, &own)
+        };
+        for (found, wanted) in [
+            (error(Serving::Choose, true, Some(0), Some(1)), (1.0 / 25.0 + 1.0 / 4.0) / 2.0),
+            (error(Serving::Choose, true, None, Some(1)), 0.25),
+            (error(Serving::Choose, false, None, None), (1.0 / 25.0 + 10.0 / 4.0) / 2.0),
+            (error(Serving::Own(vec![0, 1]), false, None, None), 0.25),
+        ] {
+            assert!((found.unwrap() - wanted).abs() < 1e-14, "{found:?}, want {wanted}");
+        }
+    }
 }

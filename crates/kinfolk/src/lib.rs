@@ -2,6 +2,7 @@
 
 pub mod clustering;
 pub mod data;
+pub mod descent;
 pub mod error;
 pub mod evaluate;
 pub mod experiment;

@@ -16,10 +16,11 @@ use crate::experiment::{Experiment, MethodEntry};
 use crate::federation::faults::Faults;
 use crate::federation::local::{FederationState, LocalFederation, threads};
 use crate::federation::{Ask, Federation, Gather, Order, Phase, Recipients, Work};
-use crate::methods::{Method, Outcome, Setup, auto_step, diverged, exploded};
+use crate::methods::{Method, Outcome, Serving, Setup, auto_step, diverged, exploded};
 use crate::modelfile;
 use crate::models::{Metric, Model};
 use crate::report::files::{is_partial, write_atomically, write_record};
+use crate::report::folder::NewFolder;
 use crate::report::{ClientRecord, MethodSummary, Record, RepeatSummary, RoundRecord, Summary};
 use crate::rng::Key;
 use serde::{Deserialize, Serialize};
@@ -162,8 +163,13 @@ pub fn run(experiment: &Experiment, options: &Options, watch: &mut dyn Watch) ->
     Ok(record)
 }
 
-fn uses_auto_step(entry: &MethodEntry) -> bool {
-    entry.settings.optional_text("step") == Some("auto")
+/// Whether a method takes steps, and wants them chosen from the data.
+fn uses_auto_step(entry: &MethodEntry, model: &dyn Model) -> bool {
+    let exact = match entry.settings.optional_text("solve") {
+        Some("auto") => model.has_minimiser(),
+        solve => solve == Some("exact"),
+    };
+    !exact && entry.settings.optional_text("step") == Some("auto")
 }
 
 impl Stage {
@@ -203,7 +209,8 @@ impl Stage {
                 Error::settings(format!("metric: got \"{wanted}\", want one of {} for this model", offered.join(", ")))
             })?,
         };
-        let curvature = if model.curvature(0.0).is_some() && experiment.methods.iter().any(uses_auto_step) {
+        let wants_curvature = experiment.methods.iter().any(|entry| uses_auto_step(entry, &*model));
+        let curvature = if model.curvature(0.0).is_some() && wants_curvature {
             let described = federation.ask(&to_all(Work::Describe { moments: true }))?;
             let mean_squares = described.orders[0].descriptions.iter().map(Description::mean_square);
             model.curvature(mean_squares.fold(0.0, f64::max))
@@ -215,15 +222,28 @@ impl Stage {
     }
 
     fn method(&self, entry: &MethodEntry, seed: u64) -> Result<Box<dyn Method>> {
+        let needs_truth = (entry.kind.needs_truth)(&entry.settings);
         (entry.kind.build)(Setup {
             place: format!("method.{}", entry.label),
             settings: &entry.settings,
             model: self.model.clone(),
             rows: &self.rows,
             curvature: self.curvature,
-            truth: self.truth.as_deref().filter(|_| entry.kind.needs_truth),
+            truth: self.truth.as_deref().filter(|_| needs_truth),
+            planted: Some(&*self.population.true_parameters).filter(|planted| needs_truth && !planted.is_empty()),
             key: Key::new(seed).word(&entry.label),
         })
+    }
+
+    fn normalised_mse(&self, outcome: &Outcome, scored: &Evaluation, federation: &LocalFederation) -> Option<f64> {
+        if self.population.true_parameters.is_empty() {
+            return None;
+        }
+        let own = match outcome.serving {
+            Serving::Own(_) => federation.own_models().collect(),
+            _ => BTreeMap::new(),
+        };
+        evaluate::normalised_mse(outcome, scored, &self.population, &own)
     }
 
     fn federation(&self, clients: &[Client], pool: &Arc<rayon::ThreadPool>) -> Result<LocalFederation> {
@@ -312,6 +332,7 @@ impl Running<'_> {
                     loss: None,
                     metric: None,
                     unseen_metric: None,
+                    normalised_mse: None,
                     switched: None,
                     sizes: Vec::new(),
                     bytes_down: traffic.bytes_down,
@@ -333,7 +354,8 @@ impl Running<'_> {
             if progress.finished || round % every == 0 {
                 let outcome = method.outcome();
                 let assign_on = self.experiment.assign_on();
-                let scored = evaluate::seen(&outcome, &mut federation, stage.metric, assign_on)?;
+                let mut scored = evaluate::seen(&outcome, &mut federation, stage.metric, assign_on)?;
+                scored.normalised_mse = stage.normalised_mse(&outcome, &scored, &federation);
                 let unseen = match &mut unseen {
                     Some(unseen) => evaluate::unseen(&outcome, unseen, stage.metric, assign_on)?,
                     None => None,
@@ -342,6 +364,7 @@ impl Running<'_> {
                 let evaluated = RoundRecord {
                     metric: mean(&scored),
                     unseen_metric: unseen.as_ref().and_then(mean),
+                    normalised_mse: scored.normalised_mse,
                     sizes: progress.sizes,
                     ..record(Phase::Evaluate)
                 };
@@ -426,7 +449,7 @@ impl Running<'_> {
             summary.status = "not-converged".into();
         }
         summary.notes = outcome.notes.clone();
-        if uses_auto_step(self.entry)
+        if uses_auto_step(self.entry, &*self.stage.model)
             && let Some(curvature) = self.stage.curvature
         {
             let step = auto_step(&self.entry.settings, Some(curvature));
@@ -435,7 +458,9 @@ impl Running<'_> {
         let mut extra = outcome.extra.clone();
         if let Some((scored, unseen)) = last {
             if scored.metric.is_none() {
-                summary.notes.push("no client has test rows, so there is nothing to score".into());
+                let nobody = matches!(&outcome.serving, Serving::Own(stamps) if stamps.iter().all(|&stamp| stamp == 0));
+                let why = if nobody { "no client has a model" } else { "no client has test rows" };
+                summary.notes.push(format!("{why}, so there is nothing to score"));
             }
             let truth = evaluate::against_truth(&outcome, scored, &self.stage.population);
             summary.metric = scored.metric.clone();
@@ -444,6 +469,7 @@ impl Running<'_> {
             summary.ari = truth.ari;
             summary.parameter_error = truth.parameter_error.filter(|error| error.is_finite());
             extra.extend(truth.extra);
+            extra.extend(scored.normalised_mse.map(|error| ("normalised_mse".to_string(), error)));
             if outcome.clustered {
                 let sizes = sizes(scored, outcome.models.len());
                 summary.clusters = Some(sizes.iter().filter(|&&size| size > 0).count());
@@ -455,8 +481,14 @@ impl Running<'_> {
         summary
     }
 
-    /// Empty and one-member clusters are said out loud.
+    /// Empty and one-member clusters are said out loud, one by one while they are few.
     fn odd_clusters(&self, sizes: &[usize], scored: &Evaluation) -> Vec<String> {
+        const FEW: usize = 5;
+        let (empty, alone) = [0, 1].map(|odd| sizes.iter().filter(|&&size| size == odd).count()).into();
+        if empty + alone > FEW {
+            let said = [(empty, "empty"), (alone, "of one client")].into_iter().filter(|(count, _)| *count > 0);
+            return said.map(|(count, what)| format!("{count} of {} clusters are {what}", sizes.len())).collect();
+        }
         let name = |cluster: usize| {
             let place = scored.clients.iter().position(|served| served.cluster == Some(cluster));
             place.map_or("", |place| &self.stage.population.clients[place].id)
@@ -572,22 +604,14 @@ const OUR_NAMES: [&str; 6] = ["checkpoint", "models", "rounds.csv", "clients.csv
 struct Folder {
     path: PathBuf,
     finished: Option<Record>,
-    created: bool,
-}
-
-impl Drop for Folder {
-    /// An experiment that is refused leaves no empty folder behind. Only an empty one can be removed this way.
-    fn drop(&mut self) {
-        if self.created {
-            let _ = std::fs::remove_dir(&self.path);
-        }
-    }
+    /// Kept so that an experiment that is refused leaves no empty folder behind.
+    new: Option<NewFolder>,
 }
 
 impl Folder {
     /// Looks at what is there, and refuses to overwrite or to mix.
     fn open(path: &Path, experiment: &Experiment, resume: bool) -> Result<Self> {
-        let mut folder = Self { path: path.to_path_buf(), finished: None, created: false };
+        let mut folder = Self { path: path.to_path_buf(), finished: None, new: None };
         let before = std::fs::read_to_string(path.join("experiment.toml")).ok();
         let is_finished = path.join("summary.json").exists();
         match (before, resume) {
@@ -596,17 +620,7 @@ impl Folder {
             (None, true) => Err(Error::settings(format!("{}: nothing to resume here", path.display()))
                 .hint("run without --resume first, or name the right folder with --out")),
             (None, false) => {
-                if let Some(name) = OUR_NAMES.iter().find(|name| path.join(name).exists()) {
-                    return Err(Error::settings(format!("{}: holds a `{name}` of something else", path.display()))
-                        .hint("choose another folder with --out"));
-                }
-                let was_there = path.exists();
-                std::fs::create_dir_all(path).map_err(|error| Error::io("creating", path, error))?;
-                folder.created = !was_there;
-                // Whether it can be written to is better known now than after the first method.
-                let probe = path.join(".kinfolk-probe.tmp");
-                std::fs::write(&probe, b"").map_err(|error| Error::io("writing to", path, error))?;
-                std::fs::remove_file(&probe).map_err(|error| Error::io("writing to", path, error))?;
+                folder.new = Some(NewFolder::claim(path, &OUR_NAMES)?);
                 Ok(folder)
             }
             (Some(_), false) if is_finished => {

@@ -28,8 +28,8 @@ pub enum Kind {
     Positive,
     /// One positive number, or a list of them.
     Positives,
-    /// The word `auto`, or a value of this kind.
-    OrAuto(&'static Kind),
+    /// This word, or a value of this kind.
+    Or(&'static str, &'static Kind),
     /// One of these words.
     OneOf(&'static [&'static str]),
     /// Any text.
@@ -74,7 +74,7 @@ impl Kind {
             Kind::Number(low, high) => format!("a number{}", bounds(*low, *high)),
             Kind::Positive => "a number above 0".into(),
             Kind::Positives => "a number above 0, or a list of them".into(),
-            Kind::OrAuto(kind) => format!("\"auto\", or {}", kind.wanted()),
+            Kind::Or(word, kind) => format!("\"{word}\", or {}", kind.wanted()),
             Kind::OneOf(words) => format!("one of {}", words.join(", ")),
             Kind::Text => "a text".into(),
             Kind::Flag => "true or false".into(),
@@ -92,7 +92,7 @@ impl Kind {
                 Value::Array(list) => !list.is_empty() && list.iter().all(|v| Kind::Positive.accepts(v)),
                 one => Kind::Positive.accepts(one),
             },
-            Kind::OrAuto(kind) => value.as_str() == Some("auto") || kind.accepts(value),
+            Kind::Or(word, kind) => value.as_str() == Some(word) || kind.accepts(value),
             Kind::OneOf(words) => value.as_str().is_some_and(|v| words.contains(&v)),
             Kind::Text => value.is_str(),
             Kind::Flag => value.is_bool(),
@@ -153,6 +153,19 @@ impl Settings {
     /// The value of a declared setting, if it has one.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.0.get(name)
+    }
+
+    /// Which of these names have a value other than when left out.
+    pub fn changed<'a>(&self, declared: &[Setting], names: &[&'a str]) -> Vec<&'a str> {
+        let usual = |name: &str| match declared.iter().find(|setting| setting.name == name)?.default {
+            Default::Is(literal) => Some(literal_value(literal)),
+            Default::Required | Default::Absent => None,
+        };
+        let same = |name: &str| match (self.get(name), usual(name)) {
+            (Some(found), Some(usual)) => *found == usual || number(found).is_some_and(|it| number(&usual) == Some(it)),
+            (found, usual) => found == usual.as_ref(),
+        };
+        names.iter().copied().filter(|name| !same(name)).collect()
     }
 
     /// A whole number.
@@ -242,9 +255,11 @@ pub fn unknown_name(place: &str, name: &str, known: &[&str]) -> Error {
     }
 }
 
-/// The known word closest to a misspelt one, if any is close.
+/// The known word closest to a misspelt one, if any is close. Another number is no misspelling.
 pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let letters = |word: &str| -> String { word.chars().filter(|letter| !letter.is_ascii_digit()).collect() };
     known
+        .filter(|candidate| letters(candidate) != letters(word))
         .map(|candidate| (edit_distance(word, candidate), candidate))
         .filter(|(distance, candidate)| *distance <= 1 + candidate.len().max(word.len()) / 3)
         .min()
@@ -293,6 +308,20 @@ mod tests {
         assert!(faults.is_empty());
         assert_eq!(settings.numbers("step"), [0.1]);
         assert_eq!(settings.text("start"), "random");
+    }
+
+    #[test]
+    fn another_number_is_no_misspelling() {
+        assert_eq!(nearest("3", ["1", "2"].into_iter()), None);
+        assert_eq!(nearest("e9", ["e1", "e2", "t1"].into_iter()), None);
+        assert_eq!(nearest("mnits2", ["mnist1", "mnist2"].into_iter()), Some("mnist2"));
+    }
+
+    #[test]
+    fn what_is_given_as_the_default_has_not_changed() {
+        let changed = |text: &str| check(text).0.changed(DECLARED, &["clusters", "step", "start"]);
+        assert_eq!(changed("clusters = 2\nstep = 0.1\nstart = \"random\""), ["clusters"]);
+        assert_eq!(changed("clusters = 2\nstep = 1\nstart = \"farthest\""), ["clusters", "step", "start"]);
     }
 
     #[test]

@@ -51,10 +51,19 @@ impl Problem {
     }
 
     fn method(&self, kind: &MethodKind, more: &str) -> Box<dyn Method> {
-        let mut text = format!("step = {}\nrounds = 25\n{more}\n", self.step);
-        if kind.name == "ifca" {
-            text += "clusters = 2\nstart = \"farthest\"\n";
+        let mut wishes: toml::Table =
+            toml::from_str(&format!("step = {}\nrounds = 25\nclusters = 2\n{more}\n", self.step)).unwrap();
+        match kind.name {
+            "ifca" => drop(wishes.insert("start".into(), "farthest".into())),
+            "odcl" => drop(wishes.insert("clustering".into(), "kmeans++".into())),
+            _ => {}
         }
+        // A method that asks once has no use for rounds or participation, nor for a step where it solves exactly.
+        if self.model.has_minimiser() && kind.settings.iter().any(|setting| setting.name == "iterate") {
+            wishes.remove("step");
+        }
+        wishes.retain(|name, _| kind.settings.iter().any(|setting| setting.name == name));
+        let text = toml::to_string(&wishes).unwrap();
         let rows: Vec<usize> = self.population.clients.iter().map(|client| client.train.len()).collect();
         let truth: Vec<usize> = self.population.clients.iter().map(|client| client.truth.unwrap()).collect();
         (kind.build)(Setup {
@@ -64,6 +73,7 @@ impl Problem {
             model: self.model.clone(),
             rows: &rows,
             truth: Some(&truth),
+            planted: Some(&self.population.true_parameters),
             key: Key::new(5).word(kind.name),
         })
         .unwrap()
@@ -125,7 +135,9 @@ fn faults_hit_both_federations_alike() {
     let faults = Faults::from_settings(&settings(faults::SETTINGS, misbehaving), 5);
     let problem = Problem::linear();
     for kind in METHODS {
-        for rule in ["skip", "keep"] {
+        let missing = kind.settings.iter().find(|setting| setting.name == "missing").unwrap();
+        let kinfolk::settings::Kind::OneOf(rules) = missing.kind else { panic!("{:?}", missing.kind) };
+        for rule in rules.iter().filter(|rule| **rule != "fail") {
             let rule = format!("missing = \"{rule}\"\n");
             let mut local = problem.single().with_faults(faults.clone());
             let mut bytes = problem.bytes().with_faults(faults.clone());
@@ -194,7 +206,8 @@ fn a_method_goes_on_from_its_saved_state_bit_for_bit() {
         let (mut method, mut federation) = (problem.method(kind, options), problem.fused(1));
         method.restore(&saved).unwrap();
         federation.restore(state);
-        let resumed = play(&mut *method, &mut federation, 5).unwrap();
+        let left = method.planned_rounds().saturating_sub(4).min(5);
+        let resumed = play(&mut *method, &mut federation, left).unwrap();
         assert_eq!(straight.models, resumed.models, "{}", kind.name);
         assert_eq!(straight.serving, resumed.serving, "{}", kind.name);
         assert_eq!(straight_federation.host().states(), federation.host().states(), "{}", kind.name);
@@ -207,7 +220,9 @@ fn a_method_goes_on_from_its_saved_state_bit_for_bit() {
 fn methods_are_told_apart_by_what_they_cost() {
     let problem = Problem::linear();
     let model = 30 * 8;
-    for (name, down, up) in [("fedavg", 1, 1), ("oracle", 1, 1), ("local", 0, 0), ("ifca", 2, 1)] {
+    for (name, down, up) in
+        [("fedavg", 1, 1), ("oracle", 1, 1), ("cluster-oracle", 1, 1), ("local", 0, 0), ("ifca", 2, 1)]
+    {
         let kind = METHODS.iter().find(|kind| kind.name == name).unwrap();
         let mut federation = problem.fused(2);
         play(&mut *problem.method(kind, ""), &mut federation, 3).unwrap();
@@ -265,6 +280,7 @@ fn the_order_of_the_clients_changes_nothing_but_rounding() {
             model: problem.model.clone(),
             rows: &rows,
             truth: None,
+            planted: None,
             key: Key::new(1),
         })
         .unwrap();
@@ -291,6 +307,7 @@ fn one_cluster_is_fedavg() {
             model: problem.model.clone(),
             rows: &rows,
             truth: None,
+            planted: None,
             key: Key::new(2),
         })
         .unwrap();
@@ -320,7 +337,7 @@ fn duplicated_clients_land_together() {
 
 #[test]
 fn own_models_are_kept_by_stamp_and_a_repeated_order_changes_nothing() {
-    use kinfolk::federation::{Amount, Ask, Gather, Optimiser, Order, Plan, Recipients, Sample, Start, Work};
+    use kinfolk::federation::{Amount, Ask, Course, Gather, Optimiser, Order, Plan, Recipients, Sample, Start, Work};
     let problem = Problem::linear();
     let mut federation = problem.fused(1);
     let plan = Plan {
@@ -328,6 +345,7 @@ fn own_models_are_kept_by_stamp_and_a_repeated_order_changes_nothing() {
         amount: Amount::Steps(2),
         step: 0.1,
         optimiser: Optimiser::Descent { momentum: 0.0, weight_decay: 0.0 },
+        course: Course::PLAIN,
     };
     let train = |from: Start| Ask {
         phase: Phase::Train,

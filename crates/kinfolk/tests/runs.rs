@@ -71,7 +71,7 @@ fn a_folder_of_somebody_else_is_left_alone() {
     std::fs::write(&weights, b"mine").unwrap();
     let options = Options { folder: Some(folder.path().to_path_buf()), ..Options::default() };
     let error = run(&experiment(LINEAR, &[]).unwrap(), &options, &mut Unwatched).unwrap_err();
-    assert!(error.to_string().contains("holds a `checkpoint` of something else"), "{error}");
+    assert!(error.to_string().contains("holds a `checkpoint` already"), "{error}");
     assert_eq!(std::fs::read(&weights).unwrap(), b"mine");
 }
 
@@ -147,6 +147,13 @@ fn clients_without_test_rows_are_assigned_by_their_training_rows() {
     let ifca = &record.summary.methods[0].repeats[0];
     assert_eq!(ifca.misclustering, Some(0.0));
     assert!(ifca.metric.is_none() && ifca.notes.iter().any(|note| note.starts_with("no client has test rows")));
+}
+
+#[test]
+fn clients_without_models_are_not_blamed_for_test_rows() {
+    let record = result(LINEAR, &["faults.silent=1.0"]);
+    let notes = &record.summary.methods[2].repeats[0].notes;
+    assert!(notes.iter().any(|note| note.starts_with("no client has a model")), "{notes:?}");
 }
 
 #[test]

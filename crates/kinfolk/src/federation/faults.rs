@@ -184,6 +184,7 @@ mod tests {
             amount: crate::federation::Amount::Steps(1),
             step: 0.1,
             optimiser: crate::federation::Optimiser::Descent { momentum: 0.0, weight_decay: 0.0 },
+            course: crate::federation::Course::PLAIN,
         };
         let train = Work::Train { from: Start::Model(0), plan, keep: false };
         let mut altered = reply();

@@ -157,21 +157,20 @@ impl Host {
                 let losses = of.iter().map(|&model| worker.loss(model, &shard)).collect();
                 Ok(Reply { rows, losses, ..Reply::default() })
             }
-            Work::Minimise { ridge } => {
+            Work::Minimise { keep: true, .. } | Work::Train { keep: true, .. }
+                if let Some(loss) = self.kept_by(client, stamp) =>
+            {
+                // This order has been carried out; its answer got lost on the way.
+                Ok(Reply { rows, losses: vec![loss], ..Reply::default() })
+            }
+            Work::Minimise { ridge, keep } => {
                 let vector = self.model()?.minimise(&seat.client.train, *ridge);
                 let vector = vector.map_err(|error| error.at(format!("client {}", seat.client.id)))?;
                 let own = worker.load(&vector);
-                let losses = vec![worker.loss(own, &seat.client.train)];
-                Ok(Reply { rows, losses, vector: Some(vector), ..Reply::default() })
+                let loss = worker.loss(own, &seat.client.train);
+                self.keep_or_send(client, stamp, *keep, loss, vector)
             }
             Work::Train { from, plan, keep } => {
-                if let Some(state) = &self.notes(client).state
-                    && *keep
-                    && state.stamp == stamp
-                {
-                    // This order has been carried out; its answer got lost on the way.
-                    return Ok(Reply { rows, losses: vec![state.loss], ..Reply::default() });
-                }
                 let start = match from {
                     Start::Own { stamp } => self.own_model(client, *stamp)?,
                     Start::Fresh { seed } => {
@@ -186,11 +185,7 @@ impl Host {
                 };
                 let mut vector = vec![0.0; worker.width()];
                 let loss = worker.train(model, &seat, plan, &mut vector);
-                if *keep {
-                    let model = Packed::pack(&vector, self.model()?.precision());
-                    self.notes(client).state = Some(State { stamp, model, loss });
-                }
-                Ok(Reply { rows, losses: vec![loss], vector: (!keep).then_some(vector), ..Reply::default() })
+                self.keep_or_send(client, stamp, *keep, loss, vector)
             }
             Work::Score { with, assign_on } => {
                 let candidates = match with {
@@ -209,6 +204,21 @@ impl Host {
             Work::Describe { moments } => Ok(self.describe(client, *moments)),
             other => Err(Error::new(ErrorKind::Unsupported, format!("this host cannot do {other:?}"))),
         }
+    }
+
+    /// The loss a client answered when it kept a model in the ask with this stamp.
+    fn kept_by(&self, client: u32, stamp: u64) -> Option<f64> {
+        self.notes(client).state.as_ref().filter(|state| state.stamp == stamp).map(|state| state.loss)
+    }
+
+    /// A client's new model: kept as its own, or sent.
+    fn keep_or_send(&self, client: u32, stamp: u64, keep: bool, loss: f64, vector: Vec<f64>) -> Result<Reply> {
+        let rows = self.clients[client as usize].train.len() as u32;
+        if keep {
+            let model = Packed::pack(&vector, self.model()?.precision());
+            self.notes(client).state = Some(State { stamp, model, loss });
+        }
+        Ok(Reply { rows, losses: vec![loss], vector: (!keep).then_some(vector), ..Reply::default() })
     }
 
     fn answer_task(&self, worker: &mut dyn Worker, order: usize, task: &Task, client: u32) -> Reply {

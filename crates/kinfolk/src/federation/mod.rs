@@ -178,6 +178,8 @@ pub enum Work {
     Minimise {
         /// Strength of ½·ridge·‖θ‖² added to the mean loss.
         ridge: f64,
+        /// Keep the result as the client's own model instead of sending it.
+        keep: bool,
     },
     /// The metric on held-out rows of the model with the smallest loss.
     Score {
@@ -278,6 +280,24 @@ pub struct Plan {
     pub step: f64,
     /// How gradients become steps.
     pub optimiser: Optimiser,
+    /// How steps shrink, where they end, and what is sent.
+    pub course: Course,
+}
+
+/// How the steps of one training shrink, where they end, and what is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Course {
+    /// Step t, from 1, is the step size divided by t.
+    pub fading: bool,
+    /// The mean of the models after each step, weighted by t, instead of the last model.
+    pub averaged: bool,
+    /// No further step once the gradient, with weight decay, is no longer than this; 0 for all steps.
+    pub tolerance: f64,
+}
+
+impl Course {
+    /// Equal steps, all of them, and the last model.
+    pub const PLAIN: Course = Course { fading: false, averaged: false, tolerance: 0.0 };
 }
 
 /// How long a client trains.
@@ -381,7 +401,7 @@ pub struct OrderAnswers {
 }
 
 /// A sum of models or gradients over the clients of a slot.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sum {
     /// Σ weight · vector; empty when nobody is in the slot.
     pub total: Vec<f64>,
@@ -474,8 +494,8 @@ impl Work {
     /// Whether its answer is a model or a gradient that can be summed.
     pub fn sends_vector(&self) -> bool {
         match self {
-            Work::Gradient { .. } | Work::Minimise { .. } => true,
-            Work::Train { keep, .. } => !keep,
+            Work::Gradient { .. } => true,
+            Work::Train { keep, .. } | Work::Minimise { keep, .. } => !keep,
             Work::Choose { then, .. } => *then != Then::Nothing,
             _ => false,
         }

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// The version of the messages this code writes and reads.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// Numbers at the precision they travel and rest in.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -144,7 +144,7 @@ pub fn size<M: Serialize>(value: &M) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::federation::{Portion, Then};
+    use crate::federation::{Amount, Course, Optimiser, Plan, Portion, Sample, Start, Then};
 
     fn message() -> AskMessage {
         AskMessage {
@@ -164,11 +164,22 @@ mod tests {
     }
 
     #[test]
+    fn a_plan_travels_with_its_course() {
+        let course = Course { fading: true, averaged: true, tolerance: 1e-9 };
+        let optimiser = Optimiser::Descent { momentum: 0.0, weight_decay: 0.1 };
+        let plan = Plan { sample: Sample::FULL, amount: Amount::Steps(3), step: 0.5, optimiser, course };
+        let train = Work::Train { from: Start::Model(1), plan, keep: false };
+        let minimise = Work::Minimise { ridge: 0.1, keep: true };
+        let sent = AskMessage { orders: vec![(0, train), (1, minimise)], ..message() };
+        assert_eq!(decode::<AskMessage>(&encode(&sent).unwrap()).unwrap(), sent);
+    }
+
+    #[test]
     fn foreign_bytes_are_refused() {
         let mut bytes = encode(&message()).unwrap();
         assert_eq!(decode::<AskMessage>(&bytes[..1]).unwrap_err().kind(), ErrorKind::Federation);
         assert_eq!(decode::<AskMessage>(&bytes[..bytes.len() - 1]).unwrap_err().kind(), ErrorKind::Unsupported);
         bytes[0] = 99;
-        assert!(decode::<AskMessage>(&bytes).unwrap_err().to_string().starts_with("message version 99, want 1"));
+        assert!(decode::<AskMessage>(&bytes).unwrap_err().to_string().starts_with("message version 99, want 2"));
     }
 }

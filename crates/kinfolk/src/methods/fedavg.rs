@@ -27,7 +27,7 @@ pub(super) static KIND: MethodKind = MethodKind {
             "what a client's model counts in the mean"
         ),
     ),
-    needs_truth: false,
+    needs_truth: |_| false,
     check: check_training,
     build: |setup| {
         let start = setup.model.initialise(&mut setup.key.clone().word("start").number(0).number(0).rng());
@@ -68,7 +68,7 @@ impl Method for FedAvg {
             orders: vec![Order { to, work: Work::Train { from: Start::Model(0), plan, keep: false } }],
             gather: Gather::Sum { by: By::All, weight: self.weight },
         })?;
-        self.training.accept(&answers, federation, round)?;
+        self.training.missing.accept(&answers, federation, round)?;
         let loss = watch_loss(&answers.orders[0].losses, &mut self.state.first_loss, round)?;
         self.state.model = self.training.mean(&self.state.model, &answers.orders[0].sums[0], answers.missing.len());
         self.state.absences.count(&answers);
@@ -92,12 +92,5 @@ impl Method for FedAvg {
         }
     }
 
-    fn save(&self) -> Result<Vec<u8>> {
-        save(&self.state)
-    }
-
-    fn restore(&mut self, bytes: &[u8]) -> Result<()> {
-        self.state = restore(bytes)?;
-        Ok(())
-    }
+    keep_state!();
 }

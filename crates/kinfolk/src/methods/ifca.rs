@@ -21,13 +21,22 @@
 //!   loss at the beginning of the last round is the outcome. One that diverges is dropped, and with `tolerance` one that has settled stops.
 //! - `start = "farthest"`: some clients train a little from one common model and try each other's models; models far
 //!   apart in loss become the start. It costs two asks and does not depend on luck.
+//! - `start = "odcl"`: the clusters that one-shot learning finds among the clients' own models become the start. It costs
+//!   one ask, and with `clusters = "auto"` it finds their number too.
+//! - `start = "oracle"` and `start = "planted"`, for experiments: the minimisers of the true clusters, or their planted
+//!   parameters, moved by noise or by a distance.
 //! - `shared`: these layers are averaged over everybody, only the rest is kept per cluster.
 //! - `resample`: fresh, disjoint rows for every choice and every step, as the paper's theory has it.
 //! - `divisor = "participants"` divides by |M_t| in line 9 instead of by m.
 
+use super::cluster_oracle::PooledSearch;
 use super::*;
+use crate::clustering::convex::Weights;
+use crate::clustering::{Algorithm, Request};
 use crate::federation::{Ask, By, Gather, Order, OrderAnswers, Phase, Start, Then, Work};
 use crate::linalg::distance;
+use rand::RngExt;
+use rand_distr::{Distribution, StandardNormal};
 use std::ops::Range;
 
 pub(super) static KIND: MethodKind = MethodKind {
@@ -35,10 +44,15 @@ pub(super) static KIND: MethodKind = MethodKind {
     summary: "choose the best of k models, train it, repeat",
     paper: "Ghosh, Chung, Yin, Ramchandran 2020",
     settings: training_settings!(
-        Setting::new("clusters", Kind::Integer(1, 1 << 20), Default::Required, "how many clusters to look for"),
+        Setting::new(
+            "clusters",
+            Kind::Or("auto", &Kind::Integer(1, 1 << 20)),
+            Default::Required,
+            "how many clusters to look for; auto lets start = \"odcl\" find the number"
+        ),
         Setting::new(
             "step",
-            Kind::OrAuto(&Kind::Positives),
+            Kind::Or("auto", &Kind::Positives),
             Default::Is("\"auto\""),
             "step size, or several to try side by side; auto is safe on this data for a linear model, else 0.1 (adam 0.01)"
         ),
@@ -62,18 +76,42 @@ pub(super) static KIND: MethodKind = MethodKind {
         ),
         Setting::new(
             "start",
-            Kind::OneOf(&["random", "farthest", "given"]),
+            Kind::OneOf(&["random", "farthest", "odcl", "given", "oracle", "planted"]),
             Default::Is("\"random\""),
-            "random models, models of clients far apart, or the files in start_from",
+            "random models, models of clients far apart, clusters of the clients' own models, the files in start_from; \
+             for experiments the minimisers of the true clusters or their planted parameters",
         ),
         Setting::new("start_from", Kind::Text, Default::Absent, "folder with cluster-0.safetensors and so on"),
         Setting::new(
             "start_clients",
             Kind::Integer(1, 1 << 20),
             Default::Absent,
-            "clients that look for a start (default 16 a cluster)"
+            "clients that look for start = \"farthest\" (default 16 a cluster)"
         ),
-        Setting::new("start_steps", Kind::Integer(1, 1 << 20), Default::Is("50"), "steps each of them trains"),
+        Setting::new(
+            "start_steps",
+            Kind::Integer(1, 1 << 20),
+            Default::Is("50"),
+            "steps a client trains for start = \"farthest\", and for \"odcl\" where the model has no exact minimiser"
+        ),
+        Setting::new(
+            "start_ridge",
+            Kind::Number(0.0, 1e18),
+            Default::Absent,
+            "strength of ½·ridge·‖θ‖² in the minimisers of start = \"odcl\" and \"oracle\" (default 0; with steps weight_decay)"
+        ),
+        Setting::new(
+            "start_noise",
+            Kind::Number(0.0, 1e18),
+            Default::Absent,
+            "standard deviation of the noise on start = \"oracle\" or \"planted\""
+        ),
+        Setting::new(
+            "start_distance",
+            Kind::Positives,
+            Default::Absent,
+            "how far to move that start, or between which two distances, as shares of the least distance within it"
+        ),
         Setting::new("restarts", Kind::Integer(1, 1 << 16), Default::Is("1"), "how many starts to run side by side"),
         Setting::new(
             "tolerance",
@@ -84,7 +122,7 @@ pub(super) static KIND: MethodKind = MethodKind {
         Setting::new("shared", Kind::Texts, Default::Is("[]"), "layers averaged over everybody, such as \"layer0\""),
         Setting::new("resample", Kind::Flag, Default::Is("false"), "fresh rows for every choice and every step"),
     ),
-    needs_truth: false,
+    needs_truth: |settings| matches!(settings.text("start"), "oracle" | "planted"),
     check: |place, settings, faults| {
         check_training(place, settings, faults);
         let gradients = settings.text("averaging") == "gradients";
@@ -110,8 +148,38 @@ pub(super) static KIND: MethodKind = MethodKind {
         if given != settings.get("start_from").is_some() {
             faults.push(Error::settings(format!("{place}: start = \"given\" and start_from go together")));
         }
-        if given && settings.integer("restarts") > 1 {
-            faults.push(Error::settings(format!("{place}.restarts: a given start is only one")));
+        let start = settings.text("start");
+        if matches!(start, "given" | "odcl") && settings.integer("restarts") > 1 {
+            faults.push(Error::settings(format!("{place}.restarts: start = \"{start}\" is only one")));
+        }
+        if settings.optional_text("clusters") == Some("auto") && start != "odcl" {
+            faults.push(Error::settings(format!("{place}.clusters: \"auto\" is for start = \"odcl\"")));
+        }
+        for name in ["start_noise", "start_distance"] {
+            if settings.get(name).is_some() && !matches!(start, "oracle" | "planted") {
+                faults.push(Error::settings(format!("{place}.{name}: is for start = \"oracle\" or \"planted\"")));
+            }
+        }
+        if settings.get("start_ridge").is_some() && !matches!(start, "oracle" | "odcl") {
+            faults.push(Error::settings(format!("{place}.start_ridge: is for start = \"oracle\" or \"odcl\"")));
+        }
+        if settings.get("start_clients").is_some() && start != "farthest" {
+            faults.push(Error::settings(format!("{place}.start_clients: is for start = \"farthest\"")));
+        }
+        if !settings.changed(KIND.settings, &["start_steps"]).is_empty() && !matches!(start, "farthest" | "odcl") {
+            faults.push(Error::settings(format!("{place}.start_steps: is for start = \"farthest\" or \"odcl\"")));
+        }
+        let distances = settings.numbers("start_distance");
+        if !distances.is_empty() && settings.optional_integer("clusters") == Some(1) {
+            faults.push(
+                Error::settings(format!("{place}.start_distance: one cluster has no distance to another"))
+                    .hint("use start_noise"),
+            );
+        }
+        if distances.len() > 2 || !distances.is_sorted() {
+            faults.push(Error::settings(format!(
+                "{place}.start_distance: want one number, or a smaller and a larger one"
+            )));
         }
     },
     build: |setup| Ok(Box::new(make(setup)?)),
@@ -119,7 +187,6 @@ pub(super) static KIND: MethodKind = MethodKind {
 
 struct Ifca {
     training: Training,
-    clusters: usize,
     gradients: bool,
     weight: Weight,
     by_participants: bool,
@@ -135,9 +202,19 @@ struct Ifca {
 
 /// Where the models of line 1 come from.
 enum Beginning {
-    Random,
+    Random { clusters: usize },
     Given(Vec<Params>),
-    Farthest { clients: usize, steps: u32 },
+    Farthest { clusters: usize, clients: usize, steps: u32 },
+    OneShot { solve: odcl::Solve, request: Box<Request> },
+    Oracle { truth: Vec<usize>, ridge: f64, shift: Shift },
+    Planted { models: Vec<Params>, shift: Shift },
+}
+
+/// How far a start is moved from where the truth is.
+struct Shift {
+    noise: Option<f64>,
+    /// Between which distances, as shares of the least distance between two models.
+    distance: Option<(f64, f64)>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -145,6 +222,9 @@ struct State {
     round: usize,
     lanes: Vec<Lane>,
     absences: Absences,
+    /// What there is to say about the start, in words and in numbers.
+    notes: Vec<String>,
+    extra: BTreeMap<String, f64>,
 }
 
 /// One start with one step size.
@@ -171,9 +251,9 @@ enum Going {
 
 fn make(setup: Setup) -> Result<Ifca> {
     let (settings, place) = (setup.settings, &setup.place);
-    let clusters = settings.integer("clusters");
+    let wanted = settings.optional_integer("clusters");
     let clients = setup.rows.len();
-    if clusters > clients {
+    if let Some(clusters) = wanted.filter(|&clusters| clusters > clients) {
         return Err(Error::settings(format!(
             "{place}.clusters: got {clusters}, want at most the number of clients, {clients}"
         )));
@@ -200,8 +280,108 @@ fn make(setup: Setup) -> Result<Ifca> {
         }
         shared.extend(found);
     }
-    let beginning = match settings.text("start") {
+    let beginning = beginning(&setup, &training)?;
+    let steps = setup.steps();
+    let lane = |start: usize, step: f64| Lane {
+        step,
+        start,
+        models: Vec::new(),
+        choices: vec![None; clients],
+        first_loss: None,
+        loss: None,
+        going: Going::On,
+    };
+    let lanes = (0..settings.integer("restarts")).flat_map(|start| steps.iter().map(move |&step| (start, step)));
+    Ok(Ifca {
+        gradients: settings.text("averaging") == "gradients",
+        weight: weight_of(settings),
+        by_participants: settings.text("divisor") == "participants",
+        beginning,
+        tolerance: settings.number("tolerance"),
+        shared,
+        resample,
+        model: setup.model.clone(),
+        clients,
+        state: State {
+            round: 0,
+            lanes: lanes.map(|(start, step)| lane(start, step)).collect(),
+            absences: Absences::NONE,
+            notes: Vec::new(),
+            extra: BTreeMap::new(),
+        },
+        key: setup.key,
+        training,
+    })
+}
+
+/// Where the models of line 1 come from, by the settings.
+fn beginning(setup: &Setup, training: &Training) -> Result<Beginning> {
+    let (settings, place, layout) = (setup.settings, &setup.place, setup.model.layout());
+    let clients = setup.rows.len();
+    let wanted = settings.optional_integer("clusters");
+    let clusters = wanted.unwrap_or(1);
+    let as_many = |there: usize| {
+        let message = format!("{place}.clusters: got {clusters}, want {there}, the number of true clusters");
+        if clusters == there { Ok(()) } else { Err(Error::settings(message)) }
+    };
+    let given_ridge = settings.optional_number("start_ridge");
+    let start_ridge = given_ridge.unwrap_or(0.0);
+    let shift = || Shift {
+        noise: settings.optional_number("start_noise"),
+        distance: match settings.numbers("start_distance")[..] {
+            [] => None,
+            [low, .., high] => Some((low, high)),
+            [one] => Some((one, one)),
+        },
+    };
+    Ok(match settings.text("start") {
+        "odcl" => Beginning::OneShot {
+            solve: match setup.model.has_minimiser() {
+                true if !settings.changed(KIND.settings, &["start_steps"]).is_empty() => {
+                    let message = format!("{place}.start_steps: this model is solved exactly, without steps");
+                    return Err(Error::settings(message).hint("leave start_steps out"));
+                }
+                true => odcl::Solve::Exact { ridge: start_ridge },
+                false => {
+                    let steps = settings.numbers("step");
+                    let safe = || auto_step(settings, setup.curvature.map(|curvature| curvature + start_ridge));
+                    let step = steps.first().copied().unwrap_or_else(safe);
+                    let mut plan = training.plan(&setup.key.clone().word("start plan"), 0, step);
+                    let (Optimiser::Descent { weight_decay, .. } | Optimiser::Adam { weight_decay }) =
+                        &mut plan.optimiser;
+                    *weight_decay = given_ridge.unwrap_or(*weight_decay);
+                    plan.amount = Amount::Steps(settings.integer("start_steps") as u32);
+                    odcl::Solve::Steps { from: odcl::common_start(setup), plan }
+                }
+            },
+            request: Box::new(Request {
+                algorithm: if wanted.is_some() { Algorithm::KMeans } else { Algorithm::Auto },
+                clusters: wanted,
+                lambda: None,
+                weights: Weights::Uniform,
+                starts: 10,
+                path_values: 20,
+                key: setup.key.clone().word("clustering"),
+            }),
+        },
+        "oracle" => {
+            let truth = setup.true_clusters()?.to_vec();
+            as_many(truth.iter().max().map_or(0, |last| last + 1))?;
+            Beginning::Oracle { truth, ridge: start_ridge, shift: shift() }
+        }
+        "planted" => {
+            let planted = setup.planted.unwrap_or_default();
+            if planted.iter().any(|parameters| parameters.len() != layout.len()) || planted.is_empty() {
+                return Err(Error::settings(format!(
+                    "{place}.start: this data has no planted parameters of this model"
+                ))
+                .hint("use start = \"oracle\", or a generator such as odcl-linear"));
+            }
+            as_many(planted.len())?;
+            Beginning::Planted { models: planted.iter().cloned().map(Arc::new).collect(), shift: shift() }
+        }
         "farthest" => Beginning::Farthest {
+            clusters,
             clients: settings.optional_integer("start_clients").unwrap_or(16 * clusters).clamp(clusters, clients),
             steps: settings.integer("start_steps") as u32,
         },
@@ -216,37 +396,7 @@ fn make(setup: Setup) -> Result<Ifca> {
                 .map(|read| read.map(Arc::new))
                 .collect::<Result<_>>()?,
         ),
-        _ => Beginning::Random,
-    };
-    let steps = setup.steps();
-    let lane = |start: usize, step: f64| Lane {
-        step,
-        start,
-        models: Vec::new(),
-        choices: vec![None; clients],
-        first_loss: None,
-        loss: None,
-        going: Going::On,
-    };
-    let lanes = (0..settings.integer("restarts")).flat_map(|start| steps.iter().map(move |&step| (start, step)));
-    Ok(Ifca {
-        clusters,
-        gradients: settings.text("averaging") == "gradients",
-        weight: weight_of(settings),
-        by_participants: settings.text("divisor") == "participants",
-        beginning,
-        tolerance: settings.number("tolerance"),
-        shared,
-        resample,
-        model: setup.model.clone(),
-        clients,
-        state: State {
-            round: 0,
-            lanes: lanes.map(|(start, step)| lane(start, step)).collect(),
-            absences: Absences::NONE,
-        },
-        key: setup.key,
-        training,
+        _ => Beginning::Random { clusters },
     })
 }
 
@@ -254,21 +404,96 @@ impl Ifca {
     /// Line 1.
     fn begin(&mut self, federation: &mut dyn Federation) -> Result<()> {
         let mut absences = self.state.absences;
+        let mut notes = Vec::new();
+        let mut extra = BTreeMap::new();
         for lane in 0..self.state.lanes.len() {
             let start = self.state.lanes[lane].start;
             let earlier = self.state.lanes[..lane].iter().find(|other| other.start == start);
             let models = match (earlier, &self.beginning) {
                 (Some(same), _) => same.models.clone(),
                 (None, Beginning::Given(models)) => models.clone(),
-                (None, Beginning::Random) => (0..self.clusters).map(|j| self.random(start, j)).collect(),
-                (None, Beginning::Farthest { clients, steps }) => {
-                    self.farthest(federation, start, *clients, *steps, &mut absences)?
+                (None, Beginning::Random { clusters }) => (0..*clusters).map(|j| self.random(start, j)).collect(),
+                (None, Beginning::Farthest { clusters, clients, steps }) => {
+                    self.farthest(federation, start, *clusters, *clients, *steps, &mut absences)?
                 }
+                (None, Beginning::OneShot { solve, request }) => {
+                    let answers = solve.ask_everybody(Phase::Start, federation)?;
+                    self.training.missing.accept(&answers, federation, 0)?;
+                    absences.count(&answers);
+                    let order = &answers.orders[0];
+                    odcl::want_answers(order, request, "use another start")?;
+                    let found = odcl::cluster(order, solve, request)?;
+                    if let Some((words, share)) = odcl::sureness(&found) {
+                        notes.push(format!("start = \"odcl\": {words}"));
+                        extra.insert("sureness".to_string(), share);
+                    }
+                    notes.extend(found.notes.iter().map(|note| format!("start = \"odcl\": {note}")));
+                    odcl::means(&found)
+                }
+                (None, Beginning::Oracle { truth, ridge, shift }) => {
+                    let search = self.minimisers(federation, truth, *ridge, &mut absences)?;
+                    notes.extend(search.notes().iter().map(|note| format!("start = \"oracle\": {note}")));
+                    self.shifted(search.models(), shift, start)?
+                }
+                (None, Beginning::Planted { models, shift }) => self.shifted(models.clone(), shift, start)?,
             };
             self.state.lanes[lane].models = self.with_shared_layers(models);
         }
-        self.state.absences = absences;
+        (self.state.absences, self.state.notes, self.state.extra) = (absences, notes, extra);
         Ok(())
+    }
+
+    /// How many clusters there are, once there is a start.
+    fn clusters(&self) -> usize {
+        self.state.lanes[0].models.len()
+    }
+
+    /// A search for the minimisers of the true clusters that came close enough to start around them.
+    fn minimisers(
+        &self,
+        federation: &mut dyn Federation,
+        truth: &[usize],
+        ridge: f64,
+        absences: &mut Absences,
+    ) -> Result<PooledSearch> {
+        const TOLERANCE: f64 = 1e-4;
+        const ROUNDS: usize = 1000;
+        let mut search = PooledSearch::new(truth, self.random(0, 0).to_vec(), ridge, TOLERANCE);
+        for _ in 0..ROUNDS {
+            if search.is_finished() {
+                break;
+            }
+            let answers = search.advance(Phase::Start, self.training.missing, 0, federation)?;
+            absences.count(&answers);
+        }
+        Ok(search)
+    }
+
+    /// Models moved at random from where they are.
+    fn shifted(&self, mut models: Vec<Params>, shift: &Shift, start: usize) -> Result<Vec<Params>> {
+        let pairs = (0..models.len()).flat_map(|j| (0..j).map(move |i| (i, j)));
+        let apart = pairs.map(|(i, j)| distance(&models[i], &models[j])).fold(f64::INFINITY, f64::min);
+        if shift.distance.is_some() && apart == 0.0 {
+            return Err(Error::settings("start_distance: two true clusters have the same model, no distance apart")
+                .hint("use start_noise"));
+        }
+        for (cluster, model) in models.iter_mut().enumerate() {
+            let key = self.key.clone().word("shift").number(start as u64).number(cluster as u64);
+            let mut rng = key.rng();
+            let model = Arc::make_mut(model);
+            let size = model.len();
+            let mut normals = || -> Vec<f64> { StandardNormal.sample_iter(&mut rng).take(size).collect() };
+            if let Some(noise) = shift.noise {
+                crate::linalg::add_scaled(model, noise, &normals());
+            }
+            if let Some((low, high)) = shift.distance {
+                let direction = normals();
+                let length = direction.iter().map(|value| value * value).sum::<f64>().sqrt();
+                let share = low + (high - low) * key.word("length").rng().random::<f64>();
+                crate::linalg::add_scaled(model, share * apart / length, &direction);
+            }
+        }
+        Ok(models)
     }
 
     fn random(&self, start: usize, cluster: usize) -> Params {
@@ -282,13 +507,13 @@ impl Ifca {
         &self,
         federation: &mut dyn Federation,
         start: usize,
+        clusters: usize,
         clients: usize,
         steps: u32,
         absences: &mut Absences,
     ) -> Result<Vec<Params>> {
         let too_few = |answered: usize| {
-            let message =
-                format!("start = \"farthest\": {answered} of {clients} clients answered, want {}", self.clusters);
+            let message = format!("start = \"farthest\": {answered} of {clients} clients answered, want {}", clusters);
             Error::new(ErrorKind::Client, message).hint("ask more clients with start_clients, or use another start")
         };
         let common = self.random(start, 0);
@@ -302,10 +527,10 @@ impl Ifca {
             orders: vec![Order { to, work: Work::Train { from: Start::Model(0), plan, keep: false } }],
             gather: Gather::Each,
         })?;
-        self.training.accept(&trained, federation, 0)?;
+        self.training.missing.accept(&trained, federation, 0)?;
         absences.count(&trained);
         let trained = &trained.orders[0];
-        if trained.clients.len() < self.clusters {
+        if trained.clients.len() < clusters {
             return Err(too_few(trained.clients.len()));
         }
         let models: Vec<Params> = (0..trained.clients.len()).map(|i| Arc::new(trained.vector(i).to_vec())).collect();
@@ -318,17 +543,17 @@ impl Ifca {
             }],
             gather: Gather::Each,
         })?;
-        self.training.accept(&tried, federation, 0)?;
+        self.training.missing.accept(&tried, federation, 0)?;
         absences.count(&tried);
         let tried = &tried.orders[0];
         // A client that trained but did not try is left out.
         let present: Vec<usize> = tried.clients.iter().filter_map(|c| trained.clients.binary_search(c).ok()).collect();
-        if present.len() < self.clusters {
+        if present.len() < clusters {
             return Err(too_few(present.len()));
         }
         let loss = |i: usize, j: usize| tried.losses[i * models.len() + present[j]];
         let apart = |i: usize, j: usize| 0.5 * (loss(i, j) + loss(j, i) - loss(i, i) - loss(j, j));
-        let families = farthest_first(present.len(), self.clusters, apart);
+        let families = farthest_first(present.len(), clusters, apart);
         let mean = |family: &Vec<usize>| {
             let mut mean = vec![0.0; models[0].len()];
             for &i in family {
@@ -367,7 +592,10 @@ impl Ifca {
                 Then::Train(plan)
             }
         };
-        Order { to, work: Work::Choose { among: (first..first + self.clusters).collect(), on: part(2 * round), then } }
+        Order {
+            to,
+            work: Work::Choose { among: (first..first + self.clusters()).collect(), on: part(2 * round), then },
+        }
     }
 
     /// Lines 9 and 10.
@@ -401,7 +629,7 @@ impl Ifca {
         if !self.shared.is_empty() {
             let mut everybody = Sum::default();
             answer.sums.iter().for_each(|sum| everybody.merge(sum));
-            let common = self.training.mean(&lane.models[0], &everybody, (0..self.clusters).map(absent).sum());
+            let common = self.training.mean(&lane.models[0], &everybody, (0..self.clusters()).map(absent).sum());
             for range in &self.shared {
                 models.iter_mut().for_each(|m| Arc::make_mut(m)[range.clone()].copy_from_slice(&common[range.clone()]));
             }
@@ -417,7 +645,7 @@ impl Ifca {
     }
 
     fn sizes(&self, lane: &Lane) -> Vec<usize> {
-        let mut sizes = vec![0; self.clusters];
+        let mut sizes = vec![0; self.clusters()];
         lane.choices.iter().flatten().for_each(|&choice| sizes[choice as usize] += 1);
         sizes
     }
@@ -453,7 +681,7 @@ impl Method for Ifca {
         let going: Vec<usize> =
             (0..self.state.lanes.len()).filter(|&l| self.state.lanes[l].going == Going::On).collect();
         let order = |(place, &lane): (usize, &usize)| {
-            self.order(to.clone(), place * self.clusters, self.state.lanes[lane].step)
+            self.order(to.clone(), place * self.clusters(), self.state.lanes[lane].step)
         };
         let answers = federation.ask(&Ask {
             phase: Phase::Train,
@@ -461,7 +689,7 @@ impl Method for Ifca {
             orders: going.iter().enumerate().map(order).collect(),
             gather: Gather::Sum { by: By::Choice, weight: self.weight },
         })?;
-        self.training.accept(&answers, federation, round)?;
+        self.training.missing.accept(&answers, federation, round)?;
         self.state.absences.count(&answers);
         let missing: Vec<u32> = answers.missing.iter().map(|missing| missing.client).collect();
 
@@ -515,8 +743,9 @@ impl Method for Ifca {
         let best = self.best();
         let lane = &self.state.lanes[best];
         let mut notes: Vec<String> = self.state.absences.note().into_iter().collect();
+        notes.extend(self.state.notes.iter().cloned());
         let lanes = self.state.lanes.len();
-        let mut extra = BTreeMap::new();
+        let mut extra = self.state.extra.clone();
         if lanes > 1 {
             let diverged = self.state.lanes.iter().filter(|lane| matches!(lane.going, Going::Diverged { .. })).count();
             notes.push(format!("best of {lanes} starts and steps: start {} with step {}", lane.start + 1, lane.step));
@@ -538,14 +767,7 @@ impl Method for Ifca {
         }
     }
 
-    fn save(&self) -> Result<Vec<u8>> {
-        save(&self.state)
-    }
-
-    fn restore(&mut self, bytes: &[u8]) -> Result<()> {
-        self.state = restore(bytes)?;
-        Ok(())
-    }
+    keep_state!();
 }
 
 #[cfg(test)]
@@ -583,6 +805,7 @@ mod tests {
             model,
             rows,
             truth: None,
+            planted: None,
             key: Key::new(0),
         })
         .unwrap()

@@ -5,7 +5,8 @@
 //! for each round: each client trains on from its θ and keeps it
 //! ```
 //!
-//! Models stay with the clients between rounds; only a loss goes up.
+//! Models stay with the clients between rounds; only a loss goes up. With `solve = "exact"` there is one round, in which
+//! every client finds the minimiser of its own loss.
 
 use super::*;
 use crate::federation::{Ask, Gather, Order, Phase, Start, Work};
@@ -22,25 +23,65 @@ pub(super) static KIND: MethodKind = MethodKind {
             Default::Is("\"own\""),
             "begin at a model of its own, or all at one"
         ),
+        Setting::new(
+            "solve",
+            Kind::OneOf(&["steps", "exact"]),
+            Default::Is("\"steps\""),
+            "train by steps, or find the minimiser of the local loss in one round"
+        ),
+        odcl::RIDGE,
     ),
-    needs_truth: false,
-    check: check_training,
+    needs_truth: |_| false,
+    check: |place, settings, faults| {
+        check_training(place, settings, faults);
+        if settings.text("solve") == "exact" {
+            let names = settings.changed(KIND.settings, &STEP_SETTINGS);
+            let fault = |name| {
+                Error::settings(format!("{place}.{name}: solve = \"exact\" takes no steps"))
+                    .hint(format!("leave {name} out, or set solve = \"steps\""))
+            };
+            faults.extend(names.into_iter().map(fault));
+        } else if settings.number("ridge") > 0.0 {
+            faults.push(
+                Error::settings(format!("{place}.ridge: is for solve = \"exact\"")).hint("use weight_decay with steps"),
+            );
+        }
+    },
     build: |setup| {
+        let exact = setup.settings.text("solve") == "exact";
+        if exact {
+            odcl::want_minimiser(&setup)?;
+        }
         Ok(Box::new(Local {
             training: Training::of(setup.settings),
             step: setup.steps()[0],
-            common: (setup.settings.text("start") == "common").then(|| {
-                Arc::new(setup.model.initialise(&mut setup.key.clone().word("start").number(0).number(0).rng()))
-            }),
+            ridge: exact.then(|| setup.settings.number("ridge")),
+            common: (setup.settings.text("start") == "common").then(|| odcl::common_start(&setup)),
             state: State { round: 0, stamps: vec![0; setup.rows.len()], first_loss: None, absences: Absences::NONE },
             key: setup.key,
         }))
     },
 };
 
+/// Settings that mean nothing to clients that solve exactly.
+const STEP_SETTINGS: [&str; 10] = [
+    "rounds",
+    "start",
+    "step",
+    "local_steps",
+    "local_epochs",
+    "batch",
+    "decay",
+    "optimiser",
+    "momentum",
+    "weight_decay",
+];
+
 struct Local {
     training: Training,
     step: f64,
+    /// Where clients minimise exactly.
+    ridge: Option<f64>,
     common: Option<Params>,
     key: Key,
     state: State,
@@ -67,20 +108,24 @@ impl Method for Local {
             ages.entry(self.state.stamps[client as usize]).or_default().push(client);
         }
         let order = |(stamp, clients): (u64, Vec<u32>)| {
+            let to = Recipients::list(clients);
+            if let Some(ridge) = self.ridge {
+                return Order { to, work: Work::Minimise { ridge, keep: true } };
+            }
             let from = match (stamp, &self.common) {
                 (0, Some(_)) => Start::Model(0),
                 (0, None) => Start::Fresh { seed: self.key.clone().word("start").seed() },
                 (stamp, _) => Start::Own { stamp },
             };
-            Order { to: Recipients::list(clients), work: Work::Train { from, plan: plan.clone(), keep: true } }
+            Order { to, work: Work::Train { from, plan: plan.clone(), keep: true } }
         };
         let answers = federation.ask(&Ask {
             phase: Phase::Train,
-            models: self.common.iter().cloned().collect(),
+            models: self.common.iter().filter(|_| self.ridge.is_none()).cloned().collect(),
             orders: ages.into_iter().map(order).collect(),
             gather: Gather::Each,
         })?;
-        self.training.accept(&answers, federation, round)?;
+        self.training.missing.accept(&answers, federation, round)?;
         let losses: Vec<f64> = answers.orders.iter().flat_map(|order| order.losses.iter().copied()).collect();
         let loss = watch_loss(&losses, &mut self.state.first_loss, round)?;
         for &client in answers.orders.iter().flat_map(|order| &order.clients) {
@@ -88,11 +133,11 @@ impl Method for Local {
         }
         self.state.absences.count(&answers);
         self.state.round += 1;
-        Ok(Progress { loss, switched: None, sizes: Vec::new(), finished: self.state.round >= self.training.rounds })
+        Ok(Progress { loss, switched: None, sizes: Vec::new(), finished: self.state.round >= self.planned_rounds() })
     }
 
     fn planned_rounds(&self) -> usize {
-        self.training.rounds
+        if self.ridge.is_some() { 1 } else { self.training.rounds }
     }
 
     fn outcome(&self) -> Outcome {
@@ -112,12 +157,5 @@ impl Method for Local {
         }
     }
 
-    fn save(&self) -> Result<Vec<u8>> {
-        save(&self.state)
-    }
-
-    fn restore(&mut self, bytes: &[u8]) -> Result<()> {
-        self.state = restore(bytes)?;
-        Ok(())
-    }
+    keep_state!();
 }

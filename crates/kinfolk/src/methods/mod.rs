@@ -2,14 +2,19 @@
 //!
 //! One file a method; adding one is a file and a line in [`METHODS`].
 
+mod cluster_oracle;
 mod fedavg;
 mod ifca;
 mod local;
+mod naive_average;
+mod odcl;
 mod oracle;
+mod oracle_average;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::federation::{
-    Absence, Amount, Answers, Federation, Missing, Optimiser, Params, Plan, Portion, Recipients, Sample, Sum, Weight,
+    Absence, Amount, Answers, Course, Federation, Missing, Optimiser, Params, Plan, Portion, Recipients, Sample, Sum,
+    Weight,
 };
 use crate::models::Model;
 use crate::rng::Key;
@@ -29,8 +34,8 @@ pub struct MethodKind {
     pub paper: &'static str,
     /// Its settings.
     pub settings: &'static [Setting],
-    /// Whether it is told the true clusters.
-    pub needs_truth: bool,
+    /// Whether it is told what was planted.
+    pub needs_truth: fn(&Settings) -> bool,
     /// Faults that need more than one setting to see.
     pub check: fn(&str, &Settings, &mut Vec<Error>),
     /// Makes one ready to run.
@@ -38,7 +43,16 @@ pub struct MethodKind {
 }
 
 /// Every method there is.
-pub static METHODS: &[&MethodKind] = &[&ifca::KIND, &fedavg::KIND, &local::KIND, &oracle::KIND];
+pub static METHODS: &[&MethodKind] = &[
+    &ifca::KIND,
+    &odcl::KIND,
+    &fedavg::KIND,
+    &local::KIND,
+    &oracle::KIND,
+    &naive_average::KIND,
+    &oracle_average::KIND,
+    &cluster_oracle::KIND,
+];
 
 /// The method of this name.
 pub fn kind(name: &str) -> Option<&'static MethodKind> {
@@ -59,6 +73,8 @@ pub struct Setup<'a> {
     pub curvature: Option<f64>,
     /// The true cluster of every client, for methods that need it.
     pub truth: Option<&'a [usize]>,
+    /// The planted parameters of every true cluster, for methods that need the truth, where they are known.
+    pub planted: Option<&'a [Vec<f64>]>,
     /// Names this method's draws: seed and label.
     pub key: Key,
 }
@@ -95,6 +111,14 @@ pub struct Progress {
 }
 
 impl Setup<'_> {
+    /// The true cluster of every client, or the fault that there is none.
+    fn true_clusters(&self) -> Result<&[usize]> {
+        self.truth.ok_or_else(|| {
+            Error::settings(format!("{}: the data has no true clusters", self.place))
+                .hint("set data.clusters, or data.truth for a table, or leave this method out")
+        })
+    }
+
     /// The step sizes to use.
     fn steps(&self) -> Vec<f64> {
         match self.settings.numbers("step") {
@@ -106,9 +130,10 @@ impl Setup<'_> {
 
 /// What `step = "auto"` stands for: for descent on a loss whose curvature is known, the step that cannot overshoot.
 pub(crate) fn auto_step(settings: &Settings, curvature: Option<f64>) -> f64 {
-    match (settings.text("optimiser"), curvature) {
-        ("adam", _) => 0.01,
-        (_, Some(curvature)) => 1.0 / (curvature + settings.number("weight_decay")).max(1e-12),
+    let decay = ["weight_decay", "ridge"].iter().find_map(|name| settings.optional_number(name)).unwrap_or(0.0);
+    match (settings.optional_text("optimiser"), curvature) {
+        (Some("adam"), _) => 0.01,
+        (_, Some(curvature)) => 1.0 / (curvature + decay).max(1e-12),
         (_, None) => 0.1,
     }
 }
@@ -137,8 +162,8 @@ pub struct Outcome {
 pub enum Serving {
     /// By the model with the smallest loss on its training rows.
     Choose,
-    /// By the model of the cluster it was given.
-    Given(Vec<usize>),
+    /// By the model of the cluster it was given; one that was given none chooses.
+    Given(Vec<Option<usize>>),
     /// By its own model, which the client holds with this stamp; 0 for none.
     Own(Vec<u64>),
 }
@@ -155,7 +180,29 @@ fn save<S: Serialize>(state: &S) -> Result<Vec<u8>> {
         .map_err(|error| Error::new(ErrorKind::Io, format!("a checkpoint could not be written: {error}")))
 }
 
+/// `save` and `restore` of a method that keeps all that changes in its field `state`.
+macro_rules! keep_state {
+    () => {
+        fn save(&self) -> Result<Vec<u8>> {
+            save(&self.state)
+        }
+
+        fn restore(&mut self, bytes: &[u8]) -> Result<()> {
+            self.state = restore(bytes)?;
+            Ok(())
+        }
+    };
+}
+use keep_state;
+
 const ROUNDS: Setting = Setting::new("rounds", Kind::Integer(1, 1 << 40), Default::Is("100"), "rounds to run at most");
+
+const MISSING: Setting = Setting::new(
+    "missing",
+    Kind::OneOf(&["skip", "keep", "fail"]),
+    Default::Is("\"skip\""),
+    "a missing answer is left out, stands for no change, or ends the run",
+);
 
 /// Settings of how clients train, the same for every method that has them train.
 macro_rules! training_settings {
@@ -171,18 +218,13 @@ macro_rules! training_settings {
             Setting::new("momentum", Kind::Number(0.0, 1.0), Default::Is("0.0"), "momentum of descent"),
             Setting::new("weight_decay", Kind::Number(0.0, 1e18), Default::Is("0.0"), "pull of the parameters towards 0"),
             Setting::new("participation", Kind::Number(0.0, 1.0), Default::Is("1.0"), "share of the clients asked in a round"),
-            Setting::new(
-                "missing",
-                Kind::OneOf(&["skip", "keep", "fail"]),
-                Default::Is("\"skip\""),
-                "a missing answer is left out, stands for no change, or ends the run",
-            ),
+            $crate::methods::MISSING,
         ]
     };
 }
 use training_settings;
 
-const STEP: Setting = Setting::new("step", Kind::OrAuto(&Kind::Positive), Default::Is("\"auto\""), AUTO_STEP);
+const STEP: Setting = Setting::new("step", Kind::Or("auto", &Kind::Positive), Default::Is("\"auto\""), AUTO_STEP);
 const AUTO_STEP: &str =
     "step size; auto is safe on this data for full batches of a linear model, 0.1 for a network, 0.01 for adam";
 const WEIGHT: &[&str] = &["uniform", "rows"];
@@ -204,6 +246,38 @@ enum MissingRule {
     Skip,
     Keep,
     Fail,
+}
+
+impl MissingRule {
+    fn of(settings: &Settings) -> Self {
+        match settings.text("missing") {
+            "keep" => MissingRule::Keep,
+            "fail" => MissingRule::Fail,
+            _ => MissingRule::Skip,
+        }
+    }
+
+    /// Ends the run if answers are missing and must not be, or if every single one is unusable.
+    fn accept(self, answers: &Answers, federation: &dyn Federation, round: usize) -> Result<()> {
+        let nobody = answers.orders.iter().all(|order| order.clients.is_empty());
+        let garbage = |missing: &Missing| missing.reason == Absence::Garbage;
+        if nobody && !answers.missing.is_empty() && answers.missing.iter().all(garbage) {
+            return Err(diverged(round));
+        }
+        match answers.missing.first() {
+            Some(missing) if self == MissingRule::Fail => {
+                let id = &federation.clients()[missing.client as usize].id;
+                let why = match missing.reason {
+                    Absence::Silent => "did not answer",
+                    Absence::Late => "answered too late",
+                    Absence::Garbage => "answered garbage",
+                };
+                Err(Error::new(ErrorKind::Client, format!("client {id} {why}"))
+                    .hint("set missing = \"skip\" to go on without such clients"))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Faults in the settings above that need more than one of them to see.
@@ -236,11 +310,7 @@ impl Training {
                 _ => Optimiser::Descent { momentum: settings.number("momentum"), weight_decay },
             },
             participation: settings.number("participation"),
-            missing: match settings.text("missing") {
-                "keep" => MissingRule::Keep,
-                "fail" => MissingRule::Fail,
-                _ => MissingRule::Skip,
-            },
+            missing: MissingRule::of(settings),
         }
     }
 
@@ -256,6 +326,7 @@ impl Training {
             amount: self.amount,
             step: self.step_at(round, step),
             optimiser: self.optimiser,
+            course: Course::PLAIN,
         }
     }
 
@@ -272,28 +343,6 @@ impl Training {
         let all = federation.clients().len();
         let count = ((self.participation * all as f64).round() as usize).clamp(1, all);
         draw_clients(&key.clone().word("participation").number(round as u64), count, federation)
-    }
-
-    /// Ends the run if answers are missing and must not be, or if every single one is unusable.
-    fn accept(&self, answers: &Answers, federation: &dyn Federation, round: usize) -> Result<()> {
-        let nobody = answers.orders.iter().all(|order| order.clients.is_empty());
-        let garbage = |missing: &Missing| missing.reason == Absence::Garbage;
-        if nobody && !answers.missing.is_empty() && answers.missing.iter().all(garbage) {
-            return Err(diverged(round));
-        }
-        match answers.missing.first() {
-            Some(missing) if self.missing == MissingRule::Fail => {
-                let id = &federation.clients()[missing.client as usize].id;
-                let why = match missing.reason {
-                    Absence::Silent => "did not answer",
-                    Absence::Late => "answered too late",
-                    Absence::Garbage => "answered garbage",
-                };
-                Err(Error::new(ErrorKind::Client, format!("client {id} {why}"))
-                    .hint("set missing = \"skip\" to go on without such clients"))
-            }
-            _ => Ok(()),
-        }
     }
 
     /// The new model from a sum of models: their mean, with `absent` clients standing for the old model.

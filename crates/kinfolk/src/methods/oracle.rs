@@ -24,13 +24,10 @@ pub(super) static KIND: MethodKind = MethodKind {
             "what a client's model counts in the mean"
         ),
     ),
-    needs_truth: true,
+    needs_truth: |_| true,
     check: check_training,
     build: |setup| {
-        let truth = setup.truth.ok_or_else(|| {
-            Error::settings(format!("{}: the data has no true clusters", setup.place))
-                .hint("set data.clusters, or data.truth for a table, or leave this method out")
-        })?;
+        let truth = setup.true_clusters()?;
         let clusters = truth.iter().max().map_or(0, |last| last + 1);
         let start = |cluster: usize| {
             let key = setup.key.clone().word("start").number(0).number(cluster as u64);
@@ -91,7 +88,7 @@ impl Method for Oracle {
             orders: (0..self.state.models.len()).map(order).collect(),
             gather: Gather::Sum { by: By::All, weight: self.weight },
         })?;
-        self.training.accept(&answers, federation, round)?;
+        self.training.missing.accept(&answers, federation, round)?;
         let losses: Vec<f64> = answers.orders.iter().flat_map(|order| order.losses.iter().copied()).collect();
         let loss = watch_loss(&losses, &mut self.state.first_loss, round)?;
         for (cluster, order) in answers.orders.iter().enumerate() {
@@ -113,7 +110,7 @@ impl Method for Oracle {
         Outcome {
             models: self.state.models.clone(),
             clustered: true,
-            serving: Serving::Given(self.truth.clone()),
+            serving: Serving::Given(self.truth.iter().copied().map(Some).collect()),
             candidates: Vec::new(),
             converged: true,
             notes: self.state.absences.note().into_iter().collect(),
@@ -121,12 +118,5 @@ impl Method for Oracle {
         }
     }
 
-    fn save(&self) -> Result<Vec<u8>> {
-        save(&self.state)
-    }
-
-    fn restore(&mut self, bytes: &[u8]) -> Result<()> {
-        self.state = restore(bytes)?;
-        Ok(())
-    }
+    keep_state!();
 }

@@ -3,7 +3,7 @@
 use super::dense::{Dense, DenseModel, Output, Rows};
 use super::{DOUBLE, INTERCEPT, ModelKind, Precision};
 use crate::error::{Error, ErrorKind, Result};
-use crate::linalg::{Matrix, multiply, solve_positive};
+use crate::linalg::{Matrix, multiply, row_space, solve_positive};
 
 pub(super) static KIND: ModelKind = ModelKind {
     name: "logistic",
@@ -23,9 +23,17 @@ pub(super) static KIND: ModelKind = ModelKind {
     },
 };
 
-/// Newton's method with halved steps, to a gradient of 1e-12.
+/// Newton's method with halved steps, to a gradient of 1e-12. A ridge keeps the minimiser in the span of the rows; where
+/// there are fewer of them than columns, that is the smaller problem with the same solution.
 fn minimise(rows: &Rows, ridge: f64) -> Result<Vec<f64>> {
     let (count, size) = (rows.y.len(), rows.columns);
+    if ridge > 0.0 && count < size {
+        let (coordinates, basis) = row_space(&rows.x, count, size);
+        let within = minimise(&Rows { x: coordinates, y: rows.y.clone(), columns: count }, ridge)?;
+        let mut params = vec![0.0; size];
+        multiply(&mut params, 1.0, Matrix::new(&within, 1, count), Matrix::new(&basis, count, size));
+        return Ok(params);
+    }
     let share = 1.0 / count as f64;
     let x = Matrix::new(&rows.x, count, size);
     let mut params = vec![0.0; size];
@@ -111,5 +119,20 @@ mod tests {
         let found = minimise(&rows, 0.1).unwrap()[0];
         // 1/(1 + e^θ) = 0.1·θ
         assert!((1.0 / (1.0 + found.exp()) - 0.1 * found).abs() < 1e-10);
+    }
+
+    #[test]
+    fn few_rows_have_no_slope_left_either() {
+        // Three rows of five columns, two of them alike; the gradient is formed from its definition.
+        let x = vec![1.0, 2.0, 0.0, -1.0, 0.5, 0.0, 1.0, 3.0, 1.0, -2.0, 1.0, 2.0, 0.0, -1.0, 0.5];
+        let rows = Rows { x, y: vec![1.0, 0.0, 0.0], columns: 5 };
+        let found = minimise(&rows, 0.01).unwrap();
+        let mut gradient: Vec<f64> = found.iter().map(|p| 0.01 * p).collect();
+        for (row, y) in rows.x.chunks(5).zip(&rows.y) {
+            let odds: f64 = row.iter().zip(&found).map(|(x, p)| x * p).sum();
+            let residual = 1.0 / (1.0 + (-odds).exp()) - y;
+            gradient.iter_mut().zip(row).for_each(|(g, x)| *g += residual * x / 3.0);
+        }
+        assert!(gradient.iter().all(|g| g.abs() < 1e-12), "{gradient:?}");
     }
 }

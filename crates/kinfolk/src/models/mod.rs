@@ -170,6 +170,9 @@ pub trait Model: Send + Sync {
     /// Somebody who computes with these models, on one thread, reusing memory between clients.
     fn worker<'a>(&'a self, models: &[&[f64]]) -> Box<dyn Worker + 'a>;
 
+    /// Whether [`Model::minimise`] can find the exact minimiser.
+    fn has_minimiser(&self) -> bool;
+
     /// Parameters with the smallest mean loss plus ½·ridge·‖θ‖².
     fn minimise(&self, rows: &Shard, ridge: f64) -> Result<Vec<f64>>;
 }

@@ -1,6 +1,6 @@
 //! IFCA: Ghosh, Chung, Yin, Ramchandran 2020. What each experiment is, and what was found, is in experiments/ifca.
 
-use super::{Case, Cell, Paper, Reproduction, repeat};
+use super::{Case, Cell, Judge, Paper, Reproduction, repeat};
 
 pub(super) static PAPER: Paper = Paper {
     name: "ifca",
@@ -62,11 +62,8 @@ fn trial(quick: bool, clusters: usize, clients: usize, rows: usize, noise: f64, 
     };
     let name = format!("k={clusters} m={clients} n={rows} σ={noise} r={scale}");
     let cell = |what: &str, field: &'static str| Cell {
-        name: format!("{name}{what}"),
-        paper: None,
-        tolerance: 0.0,
-        read: Box::new(within(field)),
         best: Some(1.0),
+        ..Cell::shown(format!("{name}{what}"), within(field))
     };
     Case {
         changes: vec![
@@ -122,19 +119,17 @@ fn rotated_mnist(quick: bool) -> Vec<Case> {
     let table: [(usize, usize, [f64; 3]); 3] =
         [(1200, 200, [95.25, 89.73, 80.05]), (2400, 100, [95.05, 88.65, 73.66]), (4800, 50, [94.20, 86.74, 63.32])];
     let case = |(clients, rows, paper): (usize, usize, [f64; 3])| {
-        let cell = |what: &str, label: &'static str, paper: f64| Cell {
-            name: format!("{what} {clients}x{rows}"),
-            paper: (!quick).then_some(paper),
-            tolerance: 0.3,
-            read: Box::new(move |record| {
+        let cell = |what: &str, label: &'static str, paper: f64| {
+            let read = move |record: &crate::report::Record| {
                 let summary = repeat(record, label)?;
                 let share = match label {
                     "local" => summary.metric.as_ref()?.mean,
                     _ => summary.unseen.as_ref()?.pooled,
                 };
                 Some(100.0 * share)
-            }),
-            best: None,
+            };
+            let name = format!("{what} {clients}x{rows}");
+            Cell::shown(name, read).beside(Some(paper), None).judged(Judge::AtLeast(0.3))
         };
         let mut changes = vec![
             format!("name=ifca-e2-{clients}x{rows}"),

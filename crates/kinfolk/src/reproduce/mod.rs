@@ -5,6 +5,7 @@
 //! reproduction that was broken off goes on where it stopped.
 
 mod ifca;
+mod odcl;
 
 use crate::data::cache;
 use crate::error::{Error, ErrorKind, Result};
@@ -31,7 +32,7 @@ pub struct Paper {
 }
 
 /// Every paper there is.
-pub static PAPERS: &[&Paper] = &[&ifca::PAPER];
+pub static PAPERS: &[&Paper] = &[&ifca::PAPER, &odcl::PAPER];
 
 /// One experiment of a paper.
 pub struct Reproduction {
@@ -62,11 +63,31 @@ struct Case {
 struct Cell {
     name: String,
     paper: Option<f64>,
-    /// How far below the paper's number ours may be; above is fine.
-    tolerance: f64,
+    /// What somebody else found who ran it again.
+    reference: Option<f64>,
+    judge: Judge,
+    average: Average,
     read: Reading,
     /// The most it can be, where there is such a thing; further attempts cannot help then.
     best: Option<f64>,
+}
+
+/// When ours is good enough beside the paper's number.
+#[derive(Clone, Copy)]
+enum Judge {
+    /// At most this much below it.
+    AtLeast(f64),
+    /// At most this much above it.
+    AtMost(f64),
+    /// Nobody says.
+    Shown,
+}
+
+/// How the repeats become one number.
+#[derive(Clone, Copy, PartialEq)]
+enum Average {
+    Mean,
+    Median,
 }
 
 /// Reads a cell off the record of a run.
@@ -80,10 +101,13 @@ pub struct CellResult {
     /// The paper's number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paper: Option<f64>,
+    /// What somebody else found who ran it again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reference: Option<f64>,
     /// Ours, averaged over the repeats; absent when no repeat gave one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ours: Option<f64>,
-    /// Standard deviation (n − 1).
+    /// Standard deviation (n − 1); absent beside a median, which it says nothing about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sd: Option<f64>,
     /// How many repeats.
@@ -145,7 +169,7 @@ pub fn reproduce(paper: &Paper, plan: &Plan, watch: &mut dyn WatchCases) -> Resu
     // Every setting and every dataset is looked at before the first case runs.
     let mut faults = Vec::new();
     for reproduction in &chosen {
-        for case in (reproduction.cases)(plan.quick) {
+        for case in reproduction.cases(plan.quick) {
             match reproduction.experiment(&case, 0, &[]) {
                 Err(error) => faults.push(error),
                 Ok(experiment) if cache::DATASETS.iter().any(|dataset| dataset.name == experiment.source.name) => {
@@ -163,6 +187,17 @@ pub fn reproduce(paper: &Paper, plan: &Plan, watch: &mut dyn WatchCases) -> Resu
 }
 
 impl Reproduction {
+    /// The cases, in full or cut down; a cut-down one compares with nothing.
+    fn cases(&self, quick: bool) -> Vec<Case> {
+        let mut cases = (self.cases)(quick);
+        if quick {
+            for cell in cases.iter_mut().flat_map(|case| &mut case.cells) {
+                (cell.paper, cell.reference) = (None, None);
+            }
+        }
+        cases
+    }
+
     fn experiment(&self, case: &Case, seed: u64, more: &[String]) -> Result<Experiment> {
         let changes = case.changes.iter().chain(more);
         let mut overrides = changes.map(|change| Override::parse(change)).collect::<Result<Vec<_>>>()?;
@@ -173,7 +208,7 @@ impl Reproduction {
 
     fn run(&self, plan: &Plan, ledger: &mut Ledger, watch: &mut dyn WatchCases) -> Result<ExperimentResult> {
         let mut cells = Vec::new();
-        for case in (self.cases)(plan.quick) {
+        for case in self.cases(plan.quick) {
             let repeats = plan.repeats.unwrap_or(case.repeats);
             let mut values: Vec<Vec<f64>> = vec![Vec::new(); case.cells.len()];
             for seed in 0..repeats {
@@ -227,7 +262,7 @@ impl Reproduction {
         Ok(values)
     }
 
-    /// Names a repeat by everything that decides its outcome.
+    /// Names a repeat by everything that decides its outcome, and by the cells its values stand for.
     fn key(&self, case: &Case, seed: u64) -> Result<String> {
         let mut key = Key::new(seed).word(env!("CARGO_PKG_VERSION"));
         let plain = [Vec::new()];
@@ -235,30 +270,80 @@ impl Reproduction {
         for more in attempts {
             key = key.word(&self.experiment(case, seed, more)?.to_toml());
         }
+        for cell in &case.cells {
+            key = key.word(&cell.name);
+        }
         Ok(format!("{} {} seed {seed} {:016x}", self.name, case.name, key.seed()))
     }
 }
 
 impl Cell {
+    /// A number that is only shown.
+    fn shown(name: String, read: impl Fn(&Record) -> Option<f64> + 'static) -> Self {
+        let judge = Judge::Shown;
+        Self { name, paper: None, reference: None, judge, average: Average::Mean, read: Box::new(read), best: None }
+    }
+
+    /// With the paper's number, and what somebody else found who ran it again.
+    fn beside(self, paper: Option<f64>, reference: Option<f64>) -> Self {
+        Self { paper, reference, ..self }
+    }
+
+    /// With a tolerance.
+    fn judged(self, judge: Judge) -> Self {
+        Self { judge, ..self }
+    }
+
+    /// The median of the repeats instead of their mean.
+    fn median(self) -> Self {
+        Self { average: Average::Median, name: format!("{}, median", self.name), ..self }
+    }
+
     fn result(&self, values: &[f64]) -> CellResult {
         let count = values.len() as f64;
         let mean = values.iter().sum::<f64>() / count;
         let spread = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
-        let ours = mean.is_finite().then_some(mean);
+        let ours = match self.average {
+            Average::Mean => mean,
+            Average::Median => median(values),
+        };
+        let ours = ours.is_finite().then_some(ours);
+        let within = |paper: f64| match self.judge {
+            Judge::AtLeast(tolerance) => Some(ours.is_some_and(|ours| ours >= paper - tolerance)),
+            Judge::AtMost(tolerance) => Some(ours.is_some_and(|ours| ours <= paper + tolerance)),
+            Judge::Shown => None,
+        };
         CellResult {
             cell: self.name.clone(),
             paper: self.paper,
+            reference: self.reference,
             ours,
-            sd: (values.len() > 1).then(|| spread.sqrt()),
+            sd: (values.len() > 1 && self.average == Average::Mean).then(|| spread.sqrt()),
             repeats: values.len(),
-            within: self.paper.map(|paper| ours.is_some_and(|ours| ours >= paper - self.tolerance)),
+            within: self.paper.and_then(within),
         }
+    }
+}
+
+/// The middle value, or the mean of the two in the middle; not a number when there is none.
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => f64::NAN,
+        count => 0.5 * (sorted[(count - 1) / 2] + sorted[count / 2]),
     }
 }
 
 /// The only repeat of a method.
 fn repeat<'a>(record: &'a Record, label: &str) -> Option<&'a RepeatSummary> {
     record.summary.methods.iter().find(|method| method.label == label)?.repeats.first()
+}
+
+/// The rounds a method was set to run at most.
+fn planned_rounds(record: &Record, label: &str) -> Option<usize> {
+    let method = record.summary.methods.iter().find(|method| method.label == label)?;
+    Some(method.settings.get("rounds")?.as_u64()? as usize)
 }
 
 /// Finished repeats on disk.
@@ -299,5 +384,61 @@ impl Ledger {
         let text =
             serde_json::to_vec_pretty(&file).map_err(|error| Error::new(ErrorKind::Io, format!("ledger: {error}")))?;
         write_atomically(&self.path, &text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_and_judgements_by_hand() {
+        let cell = |judge, average| Cell {
+            average,
+            ..Cell::shown("a".into(), |_| None).beside(Some(2.0), Some(3.0)).judged(judge)
+        };
+        let values = [9.0, 1.0, 2.0, 4.0];
+        let result = |judge, average| cell(judge, average).result(&values);
+        let mean = result(Judge::AtLeast(0.0), Average::Mean);
+        assert_eq!((mean.ours, mean.within, mean.reference), (Some(4.0), Some(true), Some(3.0)));
+        let middle = result(Judge::AtMost(0.5), Average::Median);
+        assert_eq!((middle.ours, middle.within), (Some(3.0), Some(false)));
+        assert!(mean.sd.is_some() && middle.sd.is_none());
+        assert_eq!(result(Judge::AtMost(1.0), Average::Median).within, Some(true));
+        assert_eq!(result(Judge::Shown, Average::Mean).within, None);
+        assert_eq!(cell(Judge::AtLeast(0.0), Average::Median).result(&[]).ours, None);
+    }
+
+    #[test]
+    fn a_ledger_is_of_no_use_for_other_cells() {
+        let reproduction = &PAPERS[0].experiments[0];
+        let mut case = reproduction.cases(true).remove(0);
+        let before = reproduction.key(&case, 0).unwrap();
+        case.cells.swap(0, 1);
+        assert_ne!(reproduction.key(&case, 0).unwrap(), before);
+    }
+
+    #[test]
+    fn a_cut_down_case_compares_with_nothing() {
+        let experiments = PAPERS.iter().flat_map(|paper| paper.experiments);
+        let compared = |quick: bool| {
+            let cases = experiments.clone().flat_map(|experiment| experiment.cases(quick));
+            cases.flat_map(|case| case.cells).filter(|cell| cell.paper.or(cell.reference).is_some()).count()
+        };
+        assert!(compared(true) == 0 && compared(false) > 0);
+    }
+
+    #[test]
+    fn every_case_of_every_paper_can_be_read() {
+        for paper in PAPERS {
+            for reproduction in paper.experiments {
+                for quick in [true, false] {
+                    for case in (reproduction.cases)(quick) {
+                        let parsed = reproduction.experiment(&case, 0, &[]);
+                        assert!(parsed.is_ok(), "{} {}: {}", reproduction.name, case.name, parsed.err().unwrap());
+                    }
+                }
+            }
+        }
     }
 }

@@ -226,6 +226,10 @@ impl Model for DenseModel {
         }
     }
 
+    fn has_minimiser(&self) -> bool {
+        self.minimiser.is_some()
+    }
+
     fn minimise(&self, shard: &Shard, ridge: f64) -> Result<Vec<f64>> {
         let Some(minimiser) = self.minimiser else {
             return Err(

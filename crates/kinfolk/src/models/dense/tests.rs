@@ -1,6 +1,6 @@
 use super::layers::row_loss;
 use super::*;
-use crate::federation::{Amount, Optimiser};
+use crate::federation::{Amount, Course, Optimiser};
 use crate::rng::Key;
 use rand_distr::{Distribution, StandardNormal};
 use std::sync::OnceLock;
@@ -65,7 +65,13 @@ impl Bench {
 }
 
 fn plan(optimiser: Optimiser, steps: u32, batch: Option<u32>) -> Plan {
-    Plan { sample: Sample { batch, ..Sample::FULL }, amount: Amount::Steps(steps), step: 0.1, optimiser }
+    Plan {
+        sample: Sample { batch, ..Sample::FULL },
+        amount: Amount::Steps(steps),
+        step: 0.1,
+        optimiser,
+        course: Course::PLAIN,
+    }
 }
 
 fn close(a: &[f64], b: &[f64], tolerance: f64) {
@@ -121,6 +127,33 @@ fn a_large_margin_neither_overflows_nor_goes_negative() {
     let out = [1e4f64, -1e4, 0.0];
     assert_eq!(row_loss(Output::Softmax, &out, Goal::Classes(&[0]), 0, None), 0.0);
     assert_eq!(row_loss(Output::Softmax, &out, Goal::Classes(&[1]), 0, None), 2e4);
+}
+
+#[test]
+fn steps_fade_are_averaged_and_end_by_hand() {
+    // Loss (θ − 1)²: from 0 with step 1/(2t) the gradient 2(θ − 1) leads to 1 at once and stays there.
+    let dense = Dense::new(vec![1, 1], false, Output::Squared, Precision::F64);
+    let train = Shard::new(Features::F64 { columns: 1, values: vec![1.0] }, Targets::Values(vec![1.0])).unwrap();
+    let client = Client { id: "one".into(), test: train.clone(), train, group: None, truth: None };
+    let seat = Seat { client: &client, prepared: &OnceLock::new(), may_prepare: true };
+    let result = |step: f64, steps: u32, course: Course, weight_decay: f64| {
+        let optimiser = Optimiser::Descent { momentum: 0.0, weight_decay };
+        let plan = Plan { step, course, ..plan(optimiser, steps, None) };
+        let mut out = [0.0];
+        dense.worker::<f64>(&[&[0.0]]).train(0, &seat, &plan, &mut out);
+        out[0]
+    };
+    // θ: 0, 1/2, 5/8, 11/16.
+    let fading = Course { fading: true, ..Course::PLAIN };
+    assert!((result(0.25, 3, fading, 0.0) - 0.6875).abs() < 1e-15);
+    let averaged = Course { averaged: true, ..fading };
+    assert!((result(0.25, 3, averaged, 0.0) - (0.5 + 2.0 * 0.625 + 3.0 * 0.6875) / 6.0).abs() < 1e-15);
+    // Equal steps halve the gradient, −2 at first: it is −1/2 after two steps, −1/4 after three.
+    let ending = Course { tolerance: 0.5, ..Course::PLAIN };
+    assert!((result(0.25, 9, ending, 0.0) - 0.75).abs() < 1e-15);
+    // Weight decay belongs to the gradient: 2(θ − 1) + 2θ vanishes at ½.
+    let ending = Course { tolerance: 1e-12, ..Course::PLAIN };
+    assert!((result(0.2, 1000, ending, 2.0) - 0.5).abs() < 1e-12);
 }
 
 #[test]
@@ -197,10 +230,10 @@ fn adam_takes_a_first_step_of_its_step_size() {
     scratch.begin(2);
     scratch.gradient.copy_from_slice(&[3.0, -0.5]);
     let mut params = vec![1.0, 1.0];
-    scratch.apply(&plan(Optimiser::Adam { weight_decay: 0.0 }, 1, None), &mut params);
+    scratch.apply(Optimiser::Adam { weight_decay: 0.0 }, 0.1, &mut params);
     close(&params, &[0.9, 1.1], 1e-7);
     // Second step, by hand: m = 0.9·0.1·g + 0.1·g, v likewise; bias correction leaves g and g².
-    scratch.apply(&plan(Optimiser::Adam { weight_decay: 0.0 }, 1, None), &mut params);
+    scratch.apply(Optimiser::Adam { weight_decay: 0.0 }, 0.1, &mut params);
     close(&params, &[0.8, 1.2], 1e-7);
 }
 

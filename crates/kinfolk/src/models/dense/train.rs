@@ -3,7 +3,7 @@
 use super::layers::{Goal, convert};
 use super::{DenseWorker, Seat};
 use crate::data::Shard;
-use crate::federation::{Amount, Optimiser, Plan, Portion, Sample};
+use crate::federation::{Amount, Course, Optimiser, Plan, Portion, Sample};
 use crate::linalg::{Matrix, Real, add_scaled, multiply, multiply_add};
 use crate::rng::{Key, Rng};
 use rand::seq::SliceRandom;
@@ -49,7 +49,7 @@ impl<T: Real> DenseWorker<'_, T> {
             if t == 0 {
                 first_loss = loss;
             }
-            scratch.apply(plan, upper);
+            scratch.apply(plan.optimiser, plan.step, upper);
             if plain {
                 add_scaled(change, -step, &self.slopes[0]);
             } else {
@@ -77,8 +77,10 @@ impl<T: Real> DenseWorker<'_, T> {
         let input = convert(rows, &mut buffer);
         let mut batches = Batches::new(rows.len(), &plan.sample, client);
         scratch.begin(params.len());
-        let fused = matches!(plan.optimiser, Optimiser::Descent { momentum: 0.0, weight_decay: 0.0 });
-        let mut first_loss = f64::NAN;
+        let fused = matches!(plan.optimiser, Optimiser::Descent { momentum: 0.0, weight_decay: 0.0 })
+            && plan.course.tolerance == 0.0;
+        let mut average = vec![T::ZERO; if plan.course.averaged { params.len() } else { 0 }];
+        let (mut taken, mut first_loss) = (0, f64::NAN);
         for t in 0..steps_of(plan, rows.len(), batches.size) {
             let (x, goal, count) = picked.gather(batches.next(), input, Goal::of(rows), columns);
             let loss = self.slopes_of(params, x, goal, count, &mut scratch.gradient);
@@ -87,13 +89,24 @@ impl<T: Real> DenseWorker<'_, T> {
             }
             let slope = Matrix::new(&self.slopes[0], count, self.shape.widths[1]).turn();
             let x = Matrix::new(x, count, columns);
+            let step = if plan.course.fading { plan.step / (t + 1) as f64 } else { plan.step };
             if fused {
-                multiply_add(&mut params[..skip], T::of(-plan.step), slope, x);
-                add_scaled(&mut params[skip..], T::of(-plan.step), &scratch.gradient[skip..]);
+                multiply_add(&mut params[..skip], T::of(-step), slope, x);
+                add_scaled(&mut params[skip..], T::of(-step), &scratch.gradient[skip..]);
             } else {
                 multiply(&mut scratch.gradient[..skip], T::ONE, slope, x);
-                scratch.apply(plan, params);
+                if scratch.within(plan, params) {
+                    break;
+                }
+                scratch.apply(plan.optimiser, step, params);
             }
+            // θ̄ ← θ̄ + 2/(t + 2)·(θ − θ̄), counting t from 0, is the mean with weights 1, 2, …, t + 1.
+            let share = T::of(2.0 / (t + 2) as f64);
+            average.iter_mut().zip(&*params).for_each(|(mean, &p)| *mean += share * (p - *mean));
+            taken += 1;
+        }
+        if plan.course.averaged && taken > 0 {
+            params.copy_from_slice(&average);
         }
         self.scratch = scratch;
         self.picked = picked;
@@ -126,6 +139,7 @@ impl<T: Real> DenseWorker<'_, T> {
         self.fast
             && plan.sample.batch.is_none_or(|batch| batch as usize >= rows)
             && plan.sample.on == Portion::All
+            && plan.course == Course::PLAIN
             && matches!(plan.optimiser, Optimiser::Descent { .. })
             && steps_of(plan, rows, rows) >= 2
             && rows <= self.shape.widths[0]
@@ -181,11 +195,22 @@ impl<T: Real> Scratch<T> {
         self.steps = 0;
     }
 
-    /// One step of the plan's optimiser along `self.gradient`.
-    pub(super) fn apply(&mut self, plan: &Plan, params: &mut [T]) {
-        let step = T::of(plan.step);
+    /// Whether the gradient, with the plan's weight decay, is within its tolerance.
+    fn within(&self, plan: &Plan, params: &[T]) -> bool {
+        if plan.course.tolerance == 0.0 {
+            return false;
+        }
+        let (Optimiser::Descent { weight_decay, .. } | Optimiser::Adam { weight_decay }) = plan.optimiser;
+        let whole = |(&g, &p): (&T, &T)| g.wide() + weight_decay * p.wide();
+        let square: f64 = self.gradient.iter().zip(params).map(whole).map(|g| g * g).sum();
+        square.sqrt() <= plan.course.tolerance
+    }
+
+    /// One step of the optimiser along `self.gradient`.
+    pub(super) fn apply(&mut self, optimiser: Optimiser, length: f64, params: &mut [T]) {
+        let step = T::of(length);
         self.steps += 1;
-        match plan.optimiser {
+        match optimiser {
             Optimiser::Descent { momentum: 0.0, weight_decay: 0.0 } => add_scaled(params, -step, &self.gradient),
             Optimiser::Descent { momentum, weight_decay } => {
                 self.first.resize(params.len(), T::ZERO);
@@ -202,7 +227,7 @@ impl<T: Real> Scratch<T> {
                 self.second.resize(params.len(), T::ZERO);
                 let (keep_first, keep_second) = (T::of(FORGET_FIRST), T::of(FORGET_SECOND));
                 let root = (1.0 - FORGET_SECOND.powi(self.steps)).sqrt();
-                let rate = T::of(plan.step * root / (1.0 - FORGET_FIRST.powi(self.steps)));
+                let rate = T::of(length * root / (1.0 - FORGET_FIRST.powi(self.steps)));
                 let floor = T::of(1e-8 * root);
                 let decay = T::of(weight_decay);
                 let moments = self.first.iter_mut().zip(&mut self.second);

@@ -1,0 +1,228 @@
+//! L-BFGS turned inside out: it is asked where to look and told what was found there, so that the looking can be a
+//! round of a federation. Its state can be saved between any two looks.
+
+use crate::linalg::add_scaled;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+
+/// Pairs of moves and gradient changes that shape a direction.
+const MEMORY: usize = 20;
+/// Of what the slope promises, how much a step must keep.
+const PROMISED: f64 = 1e-4;
+/// Of the slope, how much may be left after a step.
+const LEFT: f64 = 0.9;
+/// Values this close, relatively, are equal but for rounding.
+const ROUNDING: f64 = 1e-14;
+/// Looks along one direction before it is given up.
+const LOOKS: usize = 60;
+
+/// A search for a smallest value.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Descent {
+    point: Vec<f64>,
+    value: f64,
+    gradient: Vec<f64>,
+    /// The first gradient's length; absent before the first look.
+    first: Option<f64>,
+    pairs: VecDeque<Pair>,
+    direction: Vec<f64>,
+    /// The step being tried, and the bounds between which a good one lies.
+    step: f64,
+    bounds: (f64, f64),
+    looks: usize,
+    stuck: bool,
+}
+
+/// A move, the change of the gradient over it, and their product.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Pair {
+    moved: Vec<f64>,
+    changed: Vec<f64>,
+    product: f64,
+}
+
+impl Descent {
+    /// A search from this point.
+    pub fn new(start: Vec<f64>) -> Self {
+        let size = start.len();
+        Self {
+            point: start,
+            value: f64::INFINITY,
+            gradient: vec![0.0; size],
+            first: None,
+            pairs: VecDeque::new(),
+            direction: vec![0.0; size],
+            step: 0.0,
+            bounds: (0.0, f64::INFINITY),
+            looks: 0,
+            stuck: false,
+        }
+    }
+
+    /// The best point so far.
+    pub fn point(&self) -> &[f64] {
+        &self.point
+    }
+
+    /// Where to look next.
+    pub fn wanted(&self) -> Vec<f64> {
+        let mut wanted = self.point.clone();
+        add_scaled(&mut wanted, self.step, &self.direction);
+        wanted
+    }
+
+    /// The gradient's length as a share of the first one's; 1 before the first look, infinite where that went wrong.
+    pub fn steepness(&self) -> f64 {
+        match self.first {
+            Some(0.0) => 0.0,
+            Some(first) if first.is_finite() => norm(&self.gradient) / first,
+            Some(_) => f64::INFINITY,
+            None => 1.0,
+        }
+    }
+
+    /// Whether the very first look found nothing finite, so that there is nowhere to go from.
+    pub fn has_diverged(&self) -> bool {
+        self.first.is_some_and(|first| !first.is_finite())
+    }
+
+    /// Whether no better point can be found along any direction it knows.
+    pub fn is_stuck(&self) -> bool {
+        self.stuck
+    }
+
+    /// Takes the value and the gradient at [`Descent::wanted`].
+    pub fn look(&mut self, value: f64, gradient: &[f64]) {
+        let length = if value.is_finite() { norm(gradient) } else { f64::INFINITY };
+        if self.first.is_none() {
+            (self.value, self.first) = (value, Some(length));
+            self.gradient.copy_from_slice(gradient);
+            self.stuck = !length.is_finite();
+            return self.turn();
+        }
+        let slope = product(&self.direction, &self.gradient);
+        let promised = self.value + PROMISED * self.step * slope + ROUNDING * self.value.abs();
+        if value > promised || !length.is_finite() {
+            self.bounds.1 = self.step;
+        } else if product(&self.direction, gradient) < LEFT * slope {
+            self.bounds.0 = self.step;
+        } else {
+            return self.arrive(value, gradient);
+        }
+        self.looks += 1;
+        let (low, high) = self.bounds;
+        self.step = if high.is_finite() { 0.5 * (low + high) } else { 2.0 * low };
+        if self.looks >= LOOKS {
+            // What the pairs know may be of no use here; without them there is one more direction to try.
+            self.stuck = self.pairs.is_empty();
+            self.pairs.clear();
+            self.turn();
+        }
+    }
+
+    fn arrive(&mut self, value: f64, gradient: &[f64]) {
+        let moved: Vec<f64> = self.direction.iter().map(|d| self.step * d).collect();
+        let changed: Vec<f64> = gradient.iter().zip(&self.gradient).map(|(new, old)| new - old).collect();
+        let along = product(&moved, &changed);
+        if along > f64::EPSILON * norm(&moved) * norm(&changed) {
+            self.pairs.push_back(Pair { moved, changed, product: along });
+            if self.pairs.len() > MEMORY {
+                self.pairs.pop_front();
+            }
+        }
+        self.point = self.wanted();
+        self.value = value;
+        self.gradient.copy_from_slice(gradient);
+        self.turn();
+    }
+
+    /// A new direction from here: the gradient, bent by what the pairs know of the curvature.
+    fn turn(&mut self) {
+        let mut direction: Vec<f64> = self.gradient.iter().map(|g| -g).collect();
+        let mut shares = Vec::with_capacity(self.pairs.len());
+        for pair in self.pairs.iter().rev() {
+            let share = product(&pair.moved, &direction) / pair.product;
+            add_scaled(&mut direction, -share, &pair.changed);
+            shares.push(share);
+        }
+        if let Some(last) = self.pairs.back() {
+            let scale = last.product / product(&last.changed, &last.changed);
+            direction.iter_mut().for_each(|d| *d *= scale);
+        }
+        for (pair, share) in self.pairs.iter().zip(shares.into_iter().rev()) {
+            let back = product(&pair.changed, &direction) / pair.product;
+            add_scaled(&mut direction, share - back, &pair.moved);
+        }
+        self.direction = direction;
+        self.step = if self.pairs.is_empty() { 1.0 / norm(&self.gradient).max(1.0) } else { 1.0 };
+        self.bounds = (0.0, f64::INFINITY);
+        self.looks = 0;
+    }
+}
+
+fn product(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(x, y)| x * y).sum()
+}
+
+fn norm(a: &[f64]) -> f64 {
+    product(a, a).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn search(start: Vec<f64>, tolerance: f64, function: impl Fn(&[f64]) -> (f64, Vec<f64>)) -> (Descent, usize) {
+        let mut descent = Descent::new(start);
+        for look in 0..2000 {
+            if descent.steepness() <= tolerance || descent.is_stuck() {
+                return (descent, look);
+            }
+            let (value, gradient) = function(&descent.wanted());
+            descent.look(value, &gradient);
+        }
+        panic!("not found: {}", descent.steepness());
+    }
+
+    #[test]
+    fn a_long_valley_is_followed_to_its_lowest_point() {
+        // ½ Σ c_i (x_i − 1)² with curvatures from 1 to 10⁵.
+        let curvature = |i: usize| 10f64.powi(i as i32);
+        let (found, looks) = search(vec![0.0; 6], 1e-12, |x| {
+            let gradient: Vec<f64> = x.iter().enumerate().map(|(i, v)| curvature(i) * (v - 1.0)).collect();
+            (0.5 * x.iter().zip(&gradient).map(|(v, g)| (v - 1.0) * g).sum::<f64>(), gradient)
+        });
+        assert!(found.point().iter().all(|v| (v - 1.0).abs() < 1e-6) && looks < 150, "{looks} {:?}", found.point());
+    }
+
+    #[test]
+    fn a_bent_valley_too() {
+        // Rosenbrock's function.
+        let (found, _) = search(vec![-1.2, 1.0], 1e-10, |x| {
+            let (a, b) = (1.0 - x[0], x[1] - x[0] * x[0]);
+            (a * a + 100.0 * b * b, vec![-2.0 * a - 400.0 * x[0] * b, 200.0 * b])
+        });
+        assert!((found.point()[0] - 1.0).abs() < 1e-8 && (found.point()[1] - 1.0).abs() < 1e-8);
+    }
+
+    #[test]
+    fn where_nothing_can_be_had_it_says_so() {
+        let mut descent = Descent::new(vec![0.0]);
+        descent.look(1.0, &[1.0]);
+        (0..2 * LOOKS).for_each(|_| descent.look(f64::NAN, &[1.0]));
+        assert!(descent.is_stuck());
+        let mut blind = Descent::new(vec![0.0]);
+        blind.look(1.0, &[1.0]);
+        let before = blind.point().to_vec();
+        blind.look(0.0, &[f64::NAN]);
+        assert_eq!((blind.point(), blind.steepness()), (&before[..], 1.0));
+        for (value, gradient) in [(1.0, f64::NAN), (f64::NAN, 1.0), (f64::INFINITY, 0.0)] {
+            let mut lost = Descent::new(vec![0.0]);
+            lost.look(value, &[gradient]);
+            assert!(lost.has_diverged() && lost.is_stuck() && lost.steepness() > 1.0);
+        }
+        let mut level = Descent::new(vec![0.0]);
+        level.look(1.0, &[0.0]);
+        assert_eq!(level.steepness(), 0.0);
+    }
+}
