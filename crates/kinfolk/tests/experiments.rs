@@ -71,6 +71,102 @@ fn ifca_e3_waits_for_nothing_but_its_model() {
     assert!(parse("ifca/e3.toml", &["model.kind=mlp"]).is_ok());
 }
 
+fn error(record: &Record, label: &str) -> f64 {
+    repeat(record, label).extra["normalised_mse"].as_f64().unwrap()
+}
+
+#[test]
+fn odcl_e1_small_reaches_the_oracle_in_one_round() {
+    let small = ["repeat=1", "data.clients=40", "data.samples=800"];
+    let record = result("odcl/e1.toml", &small);
+    let oracle = error(&record, "oracle-average");
+    for label in ["kmeans", "convex", "auto"] {
+        assert!((error(&record, label) - oracle).abs() < 1e-9 * oracle, "{label}");
+        assert_eq!(repeat(&record, label).clusters, Some(10), "{label}");
+    }
+    assert!(error(&record, "cluster-oracle") < 1.2 * oracle);
+    assert!(error(&record, "local") > 2.0 * oracle);
+    assert!(error(&record, "naive-average") > 0.9);
+}
+
+#[test]
+fn odcl_and_a_few_rounds_small_beat_either_alone() {
+    let record = result("odcl/start.toml", &["repeat=1", "data.clients=40", "data.samples=50"]);
+    let both = error(&record, "ifca-from-odcl");
+    assert!(both < 0.8 * error(&record, "odcl") && both < 0.5 * error(&record, "ifca-random"));
+    assert!((both / error(&record, "cluster-oracle") - 1.0).abs() < 0.1);
+}
+
+#[test]
+fn odcl_e2_small_beats_local_models() {
+    let small = [
+        "data.source=digits",
+        "data.clients=20",
+        "data.samples=4",
+        "data.test_samples=6",
+        "method.auto.clustering=spectral",
+        "method.auto.clusters=2",
+        "method.ifca-1-gradients.rounds=20",
+        "method.ifca-1-models.rounds=20",
+        "repeat=1",
+    ];
+    let record = result("odcl/e2.toml", &small);
+    let accuracy = |label: &str| repeat(&record, label).metric.as_ref().unwrap().mean;
+    assert_eq!(repeat(&record, "kmeans").misclustering, Some(0.0));
+    assert!(accuracy("kmeans") >= accuracy("local"), "{} {}", accuracy("kmeans"), accuracy("local"));
+    assert!(accuracy("cluster-oracle") > 0.9);
+}
+
+#[test]
+fn odcl_e3_small_needs_many_rounds_for_one() {
+    let small = ["repeat=1", "data.clients=20", "data.samples=100", "method.ifca.rounds=60"];
+    let four = [
+        "data.true_clusters=4",
+        "method.odcl.clusters=4",
+        "method.ifca.clusters=4",
+        "method.ifca.start=planted",
+        "method.ifca.start_distance=[0.17, 0.25]",
+    ];
+    for more in [&[][..], &four] {
+        let record = result("odcl/e3.toml", &[&small[..], more].concat());
+        let target = error(&record, "odcl");
+        let errors =
+            record.rounds.iter().filter(|round| round.label == "ifca").filter_map(|round| round.normalised_mse);
+        let errors: Vec<f64> = errors.collect();
+        assert_eq!(errors.len(), 60);
+        assert!(errors[9] > 2.0 * target && errors[59] < 0.5 * errors[0], "{target} {errors:?}");
+    }
+}
+
+#[test]
+fn odcl_e4_small_separates_the_clusters() {
+    let record = result("odcl/e4.toml", &["repeat=1", "data.clients=16", "data.samples=5000"]);
+    let oracle = error(&record, "oracle-average");
+    assert!((error(&record, "kmeans") - oracle).abs() < 1e-9 * oracle);
+    assert!(error(&record, "cluster-oracle") < 2.0 * oracle && error(&record, "local") > oracle);
+    assert!(repeat(&record, "convex").clusters.unwrap() >= 4);
+}
+
+#[test]
+fn odcl_e5_small_finds_four_clusters_on_the_path() {
+    let record = result("odcl/e5.toml", &["repeat=1", "data.clients=24", "data.samples=800"]);
+    for label in ["exact", "clusterpath", "auto"] {
+        assert_eq!(repeat(&record, label).clusters, Some(4), "{label}");
+        assert_eq!(repeat(&record, label).misclustering, Some(0.0), "{label}");
+    }
+}
+
+#[test]
+fn odcl_e6_small_runs_with_three_steps() {
+    let labels = ["ifca-large", "ifca-middle", "ifca-small"];
+    let rounds = labels.map(|label| format!("method.{label}.rounds=10"));
+    let mut small = vec!["repeat=1", "data.clients=24", "data.samples=600"];
+    small.extend(rounds.iter().map(String::as_str));
+    let record = result("odcl/e6.toml", &small);
+    let [large, middle, little] = labels.map(|label| error(&record, label));
+    assert!(large < middle && middle < little, "{large} {middle} {little}");
+}
+
 #[test]
 fn every_experiment_file_is_tested_here() {
     let here = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/experiments.rs")).unwrap();
