@@ -5,15 +5,15 @@
 
 mod common;
 
-use common::{Company, Line, THREADS, apart, federation, first_method, joined, median, time};
+use common::{Company, Line, THREADS, apart, federation, first_method, forget_peak, joined, median, memory, time};
 use kinfolk::data::images::{self, Images, Pools};
 use kinfolk::data::{Client, Features, cache};
 use kinfolk::error::Result;
 use kinfolk::experiment::{Experiment, Override};
 use kinfolk::federation::local::LocalFederation;
 use kinfolk::federation::{
-    Amount, Ask, By, Federation, Gather, Optimiser, Order, Params, Phase, Plan, Portion, Recipients, Sample, Then,
-    Weight, Work,
+    Amount, Ask, By, Course, Federation, Gather, Optimiser, Order, Params, Phase, Plan, Portion, Recipients, Sample,
+    Then, Weight, Work,
 };
 use kinfolk::methods::Method;
 use kinfolk::models::Model;
@@ -190,6 +190,7 @@ fn ours_on(clients: &[Client], model: &Arc<dyn Model>, models: &[Params]) -> Res
         amount: Amount::Steps(10),
         step: 0.1,
         optimiser: Optimiser::Descent { momentum: 0.0, weight_decay: 0.0 },
+        course: Course::PLAIN,
     };
     let work = Work::Choose { among: (0..models.len()).collect(), on: Portion::All, then: Then::Train(plan) };
     let answers = federation(clients, model, false)?.ask(&Ask {
@@ -203,19 +204,4 @@ fn ours_on(clients: &[Client], model: &Arc<dyn Model>, models: &[Params]) -> Res
         _ => sum.total.iter().map(|total| total / sum.weight).collect(),
     };
     Ok(models.iter().zip(&answers.orders[0].sums).flat_map(mean).collect())
-}
-
-/// Memory of this process, in MiB: what it holds now, and the most it held since [`forget_peak`].
-fn memory() -> Option<(f64, f64)> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let of = |key: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(key))?;
-        Some(line.trim().trim_end_matches(" kB").parse::<f64>().ok()? / 1024.0)
-    };
-    Some((of("VmRSS:")?, of("VmHWM:")?))
-}
-
-/// Has the system begin anew with [`memory`]'s peak. Without effect where that is not allowed.
-fn forget_peak() {
-    let _ = std::fs::write("/proc/self/clear_refs", "5");
 }

@@ -1,5 +1,7 @@
 //! What the benchmarks share: the plain path to compare with, clocks, tables, and the Python they call.
 
+#![allow(dead_code)] // no benchmark uses all of it
+
 use kinfolk::data::{Client, Shard};
 use kinfolk::error::{Error, ErrorKind, Result};
 use kinfolk::experiment::Experiment;
@@ -45,6 +47,10 @@ impl Model for Plain {
 
     fn worker<'a>(&'a self, models: &[&[f64]]) -> Box<dyn Worker + 'a> {
         Box::new(PlainWorker(self.0.worker(models)))
+    }
+
+    fn has_minimiser(&self) -> bool {
+        self.0.has_minimiser()
     }
 
     fn minimise(&self, rows: &Shard, ridge: f64) -> Result<Vec<f64>> {
@@ -110,6 +116,7 @@ pub fn first_method(experiment: &Experiment, clients: &[Client], model: &Arc<dyn
         model: model.clone(),
         rows: &rows,
         truth: None,
+        planted: None,
         key: Key::new(0).word(&entry.label),
     })
 }
@@ -229,7 +236,9 @@ pub fn print_table(title: &str, base: (&str, f64), lines: &[Line]) {
     println!("  {:<44} {:>10} {:>12}", "", "seconds", format!("× {}", base.0));
     for line in lines {
         let (seconds, ratio) = match line.seconds {
-            Some(seconds) => (format!("{seconds:.3}"), format!("{:.2}", seconds / base.1)),
+            Some(seconds) => {
+                (format!("{seconds:.*}", if seconds < 0.1 { 5 } else { 3 }), format!("{:.2}", seconds / base.1))
+            }
             None => ("-".into(), "-".into()),
         };
         println!("  {:<44} {seconds:>10} {ratio:>12}  {}", line.what, line.note);
@@ -308,4 +317,19 @@ pub fn write_bytes(path: &Path, bytes: &[u8]) -> Result<()> {
 pub fn read_floats(path: &Path) -> Result<Vec<f64>> {
     let bytes = std::fs::read(path).map_err(|error| Error::io("reading", path, error))?;
     Ok(bytes.as_chunks::<4>().0.iter().map(|four| f64::from(f32::from_le_bytes(*four))).collect())
+}
+
+/// Memory of this process, in MiB: what it holds now, and the most it held since [`forget_peak`].
+pub fn memory() -> Option<(f64, f64)> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let of = |key: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(key))?;
+        Some(line.trim().trim_end_matches(" kB").parse::<f64>().ok()? / 1024.0)
+    };
+    Some((of("VmRSS:")?, of("VmHWM:")?))
+}
+
+/// Has the system begin anew with [`memory`]'s peak. Without effect where that is not allowed.
+pub fn forget_peak() {
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
