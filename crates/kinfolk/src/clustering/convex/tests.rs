@@ -113,7 +113,7 @@ fn both_solvers_agree_on_all_pairs() {
 
 #[test]
 fn a_path_from_all_apart_to_all_together() {
-    let values = blobs(40, 3, 4, 0.3);
+    let values = blobs(40, 3, 4, 0.1);
     let points = Points::new(&values, 3).unwrap();
     let path = path(points, &Weights::Uniform, 25, &mut |_| ()).unwrap();
     assert_eq!(path.steps.len(), 25);
