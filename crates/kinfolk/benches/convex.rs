@@ -36,8 +36,7 @@ fn main() -> Result<()> {
         whole_path(100, &Weights::Uniform, 10)?;
         whole_path(2000, &Weights::Uniform, 30)?;
         let neighbours = Weights::Neighbours { neighbours: 10, decay: None };
-        whole_path(10_000, &neighbours, 30)?;
-        whole_path(100_000, &neighbours, 30)
+        whole_path(10_000, &neighbours, 30)
     })?;
     company.print();
     Ok(())
