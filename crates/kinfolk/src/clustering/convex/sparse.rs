@@ -105,13 +105,14 @@ impl Sparse {
     /// Together, ‖a_i − a_j‖ is at most what all edges at i and at j can pull; and the pulls w (φ_i − φ_j) of the
     /// potential that solves L φ = a hold everything together once λ reaches the largest ‖φ_i − φ_j‖.
     pub(super) fn ends(&self) -> [f64; 2] {
-        let row = |values: &[f64], point: usize| values[point * self.dimension..(point + 1) * self.dimension].to_vec();
+        let row = |point: usize| &self.points[point * self.dimension..(point + 1) * self.dimension];
         let degree: Vec<f64> = (self.incident.iter())
             .map(|incident| incident.iter().map(|&(edge, _)| self.edges[edge].weight).sum())
             .collect();
-        let apart = self.edges.iter().map(|edge| {
-            distance(&row(&self.points, edge.from), &row(&self.points, edge.to)) / (degree[edge.from] + degree[edge.to])
-        });
+        let apart = self
+            .edges
+            .iter()
+            .map(|edge| distance(row(edge.from), row(edge.to)) / (degree[edge.from] + degree[edge.to]));
         let low = apart.filter(|&lambda| lambda > 0.0).fold(f64::INFINITY, f64::min);
         [0.999 * low, self.all_together()]
     }
@@ -165,16 +166,13 @@ impl Sparse {
             if !clear && self.fuse(lambda, softness, &mut refused) {
                 continue;
             }
-            // Only without softness is the gap that of the pulls with which groups are proved.
             if softness > SHARP {
+                // Only without softness is the gap that of the pulls with which groups are proved.
                 let done = decided && bound.gap <= tolerance * bound.primal;
-                softness = if done { SHARP } else { softness };
-            }
-            if softness > SHARP {
-                softness = if nearest > 30.0 * softness { SHARP } else { (softness / 8.0).max(SHARP) };
+                softness = if done || nearest > 30.0 * softness { SHARP } else { (softness / 8.0).max(SHARP) };
                 continue;
             }
-            if softness <= SHARP && !decided && accuracy > FINEST {
+            if !decided && accuracy > FINEST {
                 accuracy *= 1e-4;
                 continue;
             }
