@@ -61,6 +61,11 @@ impl Error {
         Self::new(ErrorKind::Data, message)
     }
 
+    /// A fault between server and clients.
+    pub fn federation(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Federation, message)
+    }
+
     /// A file operation that failed, with the path it failed on.
     pub fn io(doing: &str, path: impl AsRef<std::path::Path>, error: std::io::Error) -> Self {
         Self::new(ErrorKind::Io, format!("{doing} {}: {error}", path.as_ref().display()))

@@ -33,6 +33,8 @@ pub trait Real:
     fn wide(self) -> f64;
     /// e to this power.
     fn exponential(self) -> Self;
+    /// e to each of these powers, side by side; within a few units in the last place.
+    fn exponentials(powers: &mut [Self]);
     /// The natural logarithm of 1 + this.
     fn log_one_plus(self) -> Self;
     /// The natural logarithm.
@@ -44,7 +46,7 @@ pub trait Real:
 }
 
 macro_rules! real {
-    ($type:ty, $variant:ident) => {
+    ($type:ty, $variant:ident, $exponentials:expr) => {
         impl Real for $type {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
@@ -59,6 +61,10 @@ macro_rules! real {
             #[inline]
             fn exponential(self) -> Self {
                 self.exp()
+            }
+            #[inline]
+            fn exponentials(powers: &mut [Self]) {
+                $exponentials(powers)
             }
             #[inline]
             fn log_one_plus(self) -> Self {
@@ -81,8 +87,39 @@ macro_rules! real {
         }
     };
 }
-real!(f32, F32);
-real!(f64, F64);
+real!(f32, F32, |powers: &mut [f32]| powers.iter_mut().for_each(|power| *power = power.exp()));
+real!(f64, F64, |powers: &mut [f64]| powers.iter_mut().for_each(|power| *power = branchless_exp(*power)));
+
+/// e to this power without a branch, so that loops over it vectorise: 2^k·e^r with |r| ≤ ½·log 2 and e^r by its series.
+#[inline]
+fn branchless_exp(power: f64) -> f64 {
+    // Adding this leaves the nearest whole number in the lowest bits.
+    const ROUND: f64 = 6_755_399_441_055_744.0;
+    // log 2 in two parts, the first one short enough for whole multiples of it to be exact.
+    const LOG_2: (f64, f64) = (6.931_471_803_691_238e-1, 1.908_214_929_270_587_7e-10);
+    // 1/13!, 1/12!, …, 1/2!.
+    const SERIES: [f64; 12] = [
+        1.605_904_383_682_161_5e-10,
+        2.087_675_698_786_81e-9,
+        2.505_210_838_544_172e-8,
+        2.755_731_922_398_589e-7,
+        2.755_731_922_398_589_3e-6,
+        2.480_158_730_158_73e-5,
+        1.984_126_984_126_984e-4,
+        1.388_888_888_888_889e-3,
+        8.333_333_333_333_333e-3,
+        4.166_666_666_666_666_4e-2,
+        1.666_666_666_666_666_6e-1,
+        0.5,
+    ];
+    let power = power.clamp(-708.0, 709.0);
+    let rounded = power.mul_add(std::f64::consts::LOG2_E, ROUND);
+    let whole = rounded - ROUND;
+    let rest = whole.mul_add(-LOG_2.1, whole.mul_add(-LOG_2.0, power));
+    let series = SERIES.iter().fold(0.0, |sum: f64, &term| sum.mul_add(rest, term));
+    let exponential = (series * rest).mul_add(rest, rest) + 1.0;
+    exponential * f64::from_bits((rounded.to_bits() << 52).wrapping_add(1023 << 52))
+}
 
 /// A row-major matrix to be read, as it stands or turned.
 #[derive(Clone, Copy)]
@@ -156,6 +193,11 @@ pub fn distance(a: &[f64], b: &[f64]) -> f64 {
     squared_distance(a, b).sqrt()
 }
 
+/// Euclidean length of a vector.
+pub fn norm(a: &[f64]) -> f64 {
+    a.iter().map(|value| value * value).sum::<f64>().sqrt()
+}
+
 /// Solves the symmetric positive definite system `a x = b` for each of the `columns` columns of `b` (row-major).
 /// `None` when `a` is not positive definite.
 pub fn solve_positive(a: &[f64], b: &[f64], size: usize, columns: usize) -> Option<Vec<f64>> {
@@ -182,6 +224,102 @@ impl Cholesky {
         let rows = b.len() / columns;
         self.0.solve_in_place(MatMut::from_row_major_slice_mut(b, rows, columns));
     }
+}
+
+/// Replaces `b`, row-major with `columns` columns, by the solution of `l lᵀ x = b`, `l` row-major and lower triangular
+/// (what stands above its diagonal is not read).
+pub fn solve_factored(l: &[f64], b: &mut [f64], size: usize, columns: usize) {
+    use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
+    let lower = MatRef::from_row_major_slice(l, size, size);
+    let mut b = MatMut::from_row_major_slice_mut(b, size, columns);
+    solve_lower_triangular_in_place(lower, b.as_mut(), Par::Seq);
+    solve_upper_triangular_in_place(lower.transpose(), b, Par::Seq);
+}
+
+/// A symmetric matrix without negative directions, taken apart, so that the directions it says nothing of can be left
+/// out: its inverse and its determinant are those over the others.
+pub struct Spectrum {
+    /// The eigenvalues that are more than rounding, and beside each its direction.
+    values: Vec<f64>,
+    directions: Vec<f64>,
+    size: usize,
+}
+
+impl Spectrum {
+    /// Of the largest eigenvalue and for each dimension, what may be rounding.
+    pub const ROUNDING: f64 = 1e-14;
+
+    /// Takes `a` apart, row-major `size` × `size`; `None` when it holds what is no number.
+    pub fn new(a: &[f64], size: usize) -> Option<Self> {
+        Self::above(a, size, Self::ROUNDING * size as f64)
+    }
+
+    /// The same where all below this share of the largest eigenvalue is taken for rounding.
+    pub fn above(a: &[f64], size: usize, share: f64) -> Option<Self> {
+        if a.iter().any(|value| !value.is_finite()) {
+            return None;
+        }
+        let matrix = MatRef::from_row_major_slice(a, size, size);
+        let parts = faer::linalg::solvers::SelfAdjointEigen::new(matrix, faer::Side::Lower).ok()?;
+        let largest = (0..size).map(|r| parts.S()[r]).fold(0.0, f64::max);
+        let cutoff = largest * share;
+        let (mut values, mut directions) = (Vec::with_capacity(size), Vec::with_capacity(size * size));
+        for r in (0..size).filter(|&r| parts.S()[r] > cutoff) {
+            values.push(parts.S()[r]);
+            directions.extend((0..size).map(|i| parts.U()[(i, r)]));
+        }
+        Some(Self { values, directions, size })
+    }
+
+    /// The number of directions it says something of.
+    pub fn rank(&self) -> usize {
+        self.values.len()
+    }
+
+    /// The matrix with every eigenvalue replaced, row-major.
+    pub fn map(&self, replace: impl Fn(f64) -> f64) -> Vec<f64> {
+        let (size, rank) = (self.size, self.rank());
+        let mut stretched = self.directions.clone();
+        for (&value, direction) in self.values.iter().zip(stretched.chunks_exact_mut(size)) {
+            let value = replace(value);
+            direction.iter_mut().for_each(|x| *x *= value);
+        }
+        let mut matrix = vec![0.0; size * size];
+        let directions = Matrix::new(&self.directions, rank, size);
+        multiply(&mut matrix, 1.0, directions.turn(), Matrix::new(&stretched, rank, size));
+        matrix
+    }
+
+    /// The product of [`Spectrum::map`] and a vector.
+    pub fn apply(&self, replace: impl Fn(f64) -> f64, vector: &[f64]) -> Vec<f64> {
+        let mut product = vec![0.0; self.size];
+        for (&value, direction) in self.values.iter().zip(self.directions.chunks_exact(self.size)) {
+            add_scaled(&mut product, replace(value) * dot(direction, vector), direction);
+        }
+        product
+    }
+
+    /// The solution of smallest norm of `a x = b`.
+    pub fn solve(&self, b: &[f64]) -> Vec<f64> {
+        self.apply(f64::recip, b)
+    }
+
+    /// The inverse, row-major.
+    pub fn inverse(&self) -> Vec<f64> {
+        self.map(f64::recip)
+    }
+
+    /// The sum of a function of its eigenvalues; of the logarithm it is the determinant's.
+    pub fn sum(&self, function: impl Fn(f64) -> f64) -> f64 {
+        self.values.iter().map(|&value| function(value)).sum()
+    }
+}
+
+/// The smallest and the largest eigenvalue of a symmetric matrix.
+pub fn extreme_eigenvalues(a: &[f64], size: usize) -> (f64, f64) {
+    let view = MatRef::from_row_major_slice(a, size, size);
+    let values = view.self_adjoint_eigenvalues(faer::Side::Lower).unwrap_or_else(|_| vec![f64::NAN; size]);
+    values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &value| (low.min(value), high.max(value)))
 }
 
 /// The least-squares solution of smallest norm of `a x = b`, `a` row-major `rows` × `size`.
@@ -227,6 +365,19 @@ mod tests {
     }
 
     #[test]
+    fn exponentials_side_by_side_are_those_one_by_one() {
+        let mut powers: Vec<f64> =
+            (-7000..7000).map(|i| f64::from(i) * 0.1 + 1e-3).chain([0.0, -0.0, 1e-300]).collect();
+        let wanted: Vec<f64> = powers.iter().map(|power| power.exp()).collect();
+        f64::exponentials(&mut powers);
+        let worst = powers.iter().zip(&wanted).map(|(found, wanted)| (found / wanted - 1.0).abs()).fold(0.0, f64::max);
+        assert!(worst < 5e-16, "{worst}");
+        let mut ends = [f64::NEG_INFINITY, f64::INFINITY, f64::NAN];
+        f64::exponentials(&mut ends);
+        assert!(ends[0] < 1e-300 && ends[1] > 1e300 && ends[2].is_nan(), "{ends:?}");
+    }
+
+    #[test]
     fn solves_by_hand() {
         let x = solve_positive(&[4.0, 1.0, 1.0, 3.0], &[1.0, 2.0], 2, 1).unwrap();
         assert!((x[0] - 1.0 / 11.0).abs() < 1e-15 && (x[1] - 7.0 / 11.0).abs() < 1e-15);
@@ -241,6 +392,21 @@ mod tests {
         multiply(&mut product, 1.0, Matrix::new(&coordinates, 2, 2), Matrix::new(&basis, 2, 3));
         multiply(&mut squares, 1.0, Matrix::new(&basis, 2, 3), Matrix::new(&basis, 2, 3).turn());
         assert!(distance(&product, &a) < 1e-14 && distance(&squares, &[1.0, 0.0, 0.0, 1.0]) < 1e-14);
+    }
+
+    #[test]
+    fn a_matrix_is_inverted_where_it_says_something() {
+        // 4 along (1, 1)/√2, nothing along (1, −1).
+        let spectrum = Spectrum::new(&[2.0, 2.0, 2.0, 2.0], 2).unwrap();
+        assert_eq!(spectrum.rank(), 1);
+        assert!(distance(&spectrum.inverse(), &[0.125; 4]) < 1e-15);
+        assert!(distance(&spectrum.solve(&[3.0, 1.0]), &[0.5; 2]) < 1e-15);
+        assert!((spectrum.sum(f64::ln) - 4f64.ln()).abs() < 1e-15);
+        assert_eq!(Spectrum::new(&[0.0; 4], 2).unwrap().inverse(), [0.0; 4]);
+        assert!(Spectrum::new(&[f64::NAN; 4], 2).is_none());
+        let mut x = [4.0, 11.0];
+        solve_factored(&[2.0, 9.0, 1.0, 3.0], &mut x, 2, 1);
+        assert!(distance(&x, &[0.5, 1.0]) < 1e-15);
     }
 
     #[test]

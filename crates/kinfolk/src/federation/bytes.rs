@@ -5,7 +5,7 @@ use super::faults::{Fate, Faults};
 use super::gather::Gatherer;
 use super::host::Host;
 use super::local::base_of;
-use super::meter::Meter;
+use super::meter::{Meter, Payload};
 use super::wire::{self, AnswerMessage, AskMessage, Packed};
 use super::{Absence, Answers, Ask, ClientInfo, Federation, Phase, Work};
 use crate::data::Client;
@@ -50,7 +50,7 @@ impl BytesFederation {
         if orders.is_empty() {
             return Ok(None);
         }
-        let mut needed: Vec<usize> = orders.iter().flat_map(|(_, work)| work.models()).copied().collect();
+        let mut needed: Vec<usize> = orders.iter().flat_map(|(_, work)| work.models().into_owned()).collect();
         needed.sort_unstable();
         needed.dedup();
         let mut models = Vec::new();
@@ -79,7 +79,7 @@ impl BytesFederation {
                 work => {
                     let model = host.model()?.clone();
                     let views: Vec<&[f64]> = models.iter().map(Vec::as_slice).collect();
-                    host.answer(&mut *model.worker(&views), ask.stamp, *index as usize, work, client)?
+                    host.answer(&mut *model.worker(&views), &models, ask.stamp, *index as usize, work, client)?
                 }
             };
             let precision = host.model().map(|model| model.precision());
@@ -110,11 +110,8 @@ impl Federation for BytesFederation {
         if ask.phase != Phase::Evaluate {
             self.asked += 1;
         }
-        let (width, bytes) = self
-            .host
-            .model()
-            .map_or((0, 0), |model| (model.layout().len(), model.layout().len() as u64 * model.precision().width()));
-        let mut gatherer = Gatherer::new(ask, width);
+        let payload = Payload::of(self.host.model().ok().map(|model| &**model));
+        let mut gatherer = Gatherer::new(ask, payload.width);
         let mut sent = vec![0; ask.orders.len()];
         for client in 0..self.infos.len() as u32 {
             let Some(message) = self.message(ask, client)? else { continue };
@@ -135,7 +132,7 @@ impl Federation for BytesFederation {
                 gatherer.take(order as usize, client, reply.unpack());
             }
         }
-        self.meter.count(ask, self.infos.len(), bytes, &sent);
+        self.meter.count(ask, self.infos.len(), payload, &sent);
         Ok(gatherer.finish(self.asked))
     }
 }

@@ -63,24 +63,14 @@ impl<'a> Gatherer<'a> {
     /// infinite: that is how a diverged model looks.
     fn is_sound(&self, order: usize, reply: &Reply) -> bool {
         let work = &self.ask.orders[order].work;
-        let vector = match (&reply.vector, work.sends_vector()) {
-            (Some(vector), true) => vector.len() == self.width,
-            (vector, wanted) => vector.is_some() == wanted,
-        };
-        let candidates = work.models().len().max(1) as u32;
-        let losses = match work {
-            Work::Losses { of, .. } => of.len(),
-            Work::Score { .. } => candidates as usize,
-            Work::Describe { .. } | Work::Adopt { .. } => 0,
-            _ => 1,
-        };
+        let vector = reply.vector.as_ref().map_or(0, Vec::len) == work.sends(self.width);
         let finite = reply.vector.as_ref().is_none_or(|vector| vector.iter().all(|value| value.is_finite()));
         // A model that has blown up sends what it has; the method sees the loss and says so.
         let diverged = reply.losses.iter().any(|loss| !loss.is_finite());
         vector
             && (finite || diverged)
-            && reply.losses.len() == losses
-            && reply.choice.is_none_or(|choice| choice < candidates)
+            && reply.losses.len() == work.losses()
+            && reply.choice.is_none_or(|choice| choice < work.models().len().max(1) as u32)
     }
 
     pub(super) fn finish(self, stamp: u64) -> Answers {

@@ -2,12 +2,13 @@
 //!
 //! The same host stands behind every federation, in this process or at the far end of a wire.
 
+use super::personal::minimise_alone;
 use super::wire::{Packed, Reply};
 use super::{Portion, Split, Start, Subject, Then, Work};
 use crate::data::Client;
 use crate::data::schema::{Schema, describe};
 use crate::error::{Error, ErrorKind, Result};
-use crate::models::{Job, Model, Seat, Worker, first_smallest};
+use crate::models::{Job, Model, Precision, Seat, Worker, first_smallest};
 use crate::rng::Key;
 use serde::{Deserialize, Serialize};
 use std::any::Any;
@@ -40,10 +41,10 @@ struct Notes {
 pub struct State {
     /// The ask that wrote it.
     pub stamp: u64,
-    /// The model.
-    pub model: Packed,
-    /// The loss that was answered then, to answer again if the order is repeated.
-    loss: f64,
+    /// The model, and behind it what else the client remembers.
+    pub vectors: Packed,
+    /// The losses that were answered then, to answer again if the order is repeated.
+    losses: Vec<f64>,
 }
 
 /// A training order in the one form workers know.
@@ -98,7 +99,7 @@ impl Host {
 
     /// The model, once there is one.
     pub fn model(&self) -> Result<&Arc<dyn Model>> {
-        self.model.as_ref().ok_or_else(|| Error::new(ErrorKind::Federation, "the clients have no model yet"))
+        self.model.as_ref().ok_or_else(|| Error::federation("the clients have no model yet"))
     }
 
     pub(super) fn seat(&self, client: u32) -> Seat<'_> {
@@ -137,10 +138,11 @@ impl Host {
         Reply { rows: client.train.len() as u32, description: Some(describe(client, moments)), ..Reply::default() }
     }
 
-    /// Does one order's work for one client. `worker` holds the ask's models.
+    /// Does one order's work for one client. `worker` holds the ask's `models`.
     pub(super) fn answer(
         &self,
         worker: &mut dyn Worker,
+        models: &[Vec<f64>],
         stamp: u64,
         order: usize,
         work: &Work,
@@ -158,10 +160,10 @@ impl Host {
                 Ok(Reply { rows, losses, ..Reply::default() })
             }
             Work::Minimise { keep: true, .. } | Work::Train { keep: true, .. }
-                if let Some(loss) = self.kept_by(client, stamp) =>
+                if let Some(losses) = self.kept_by(client, stamp) =>
             {
                 // This order has been carried out; its answer got lost on the way.
-                Ok(Reply { rows, losses: vec![loss], ..Reply::default() })
+                Ok(Reply { rows, losses, ..Reply::default() })
             }
             Work::Minimise { ridge, keep } => {
                 let vector = self.model()?.minimise(&seat.client.train, *ridge);
@@ -191,6 +193,10 @@ impl Host {
                 let candidates = match with {
                     Subject::Models(models) => models.clone(),
                     Subject::Own { stamp } => vec![worker.load(&self.own_model(client, *stamp)?)],
+                    Subject::Alone => {
+                        let alone = minimise_alone(&**self.model()?, &seat.client.train);
+                        vec![worker.load(&alone.map_err(|error| error.at(format!("client {}", seat.client.id)))?)]
+                    }
                 };
                 let deciding = match assign_on {
                     Split::Test if !seat.client.test.is_empty() => &seat.client.test,
@@ -202,23 +208,43 @@ impl Host {
                 Ok(Reply { rows, choice: Some(choice as u32), losses, score: Some(score), ..Reply::default() })
             }
             Work::Describe { moments } => Ok(self.describe(client, *moments)),
+            Work::Advance(advance) => self.advance(worker, models, stamp, advance, client),
+            Work::Respond(respond) => self.respond(worker, models, stamp, respond, client),
+            Work::Curvature => {
+                let losses = self.model()?.curvatures(&seat.client.train);
+                let losses = losses.map_err(|error| error.at(format!("client {}", seat.client.id)))?.to_vec();
+                Ok(Reply { rows, losses, ..Reply::default() })
+            }
+            Work::Validate { trials, fold, of, scale } => {
+                self.validate(worker, models, (trials, *fold, *of, *scale), client)
+            }
             other => Err(Error::new(ErrorKind::Unsupported, format!("this host cannot do {other:?}"))),
         }
     }
 
-    /// The loss a client answered when it kept a model in the ask with this stamp.
-    fn kept_by(&self, client: u32, stamp: u64) -> Option<f64> {
-        self.notes(client).state.as_ref().filter(|state| state.stamp == stamp).map(|state| state.loss)
+    /// The losses a client answered when it kept a model in the ask with this stamp.
+    pub(super) fn kept_by(&self, client: u32, stamp: u64) -> Option<Vec<f64>> {
+        self.notes(client).state.as_ref().filter(|state| state.stamp == stamp).map(|state| state.losses.clone())
     }
 
     /// A client's new model: kept as its own, or sent.
     fn keep_or_send(&self, client: u32, stamp: u64, keep: bool, loss: f64, vector: Vec<f64>) -> Result<Reply> {
         let rows = self.clients[client as usize].train.len() as u32;
-        if keep {
-            let model = Packed::pack(&vector, self.model()?.precision());
-            self.notes(client).state = Some(State { stamp, model, loss });
-        }
-        Ok(Reply { rows, losses: vec![loss], vector: (!keep).then_some(vector), ..Reply::default() })
+        let vector = match keep {
+            true => self.keep(client, stamp, &[loss], vector).map(|()| None)?,
+            false => Some(vector),
+        };
+        Ok(Reply { rows, losses: vec![loss], vector, ..Reply::default() })
+    }
+
+    /// Has a client keep vectors, its own model first.
+    pub(super) fn keep(&self, client: u32, stamp: u64, losses: &[f64], vectors: Vec<f64>) -> Result<()> {
+        let vectors = match self.model()?.precision() {
+            Precision::F64 => Packed::F64(vectors),
+            precision => Packed::pack(&vectors, precision),
+        };
+        self.notes(client).state = Some(State { stamp, vectors, losses: losses.to_vec() });
+        Ok(())
     }
 
     fn answer_task(&self, worker: &mut dyn Worker, order: usize, task: &Task, client: u32) -> Reply {
@@ -242,18 +268,41 @@ impl Host {
     }
 
     fn own_model(&self, client: u32, wanted: u64) -> Result<Vec<f64>> {
-        let notes = self.notes(client);
-        match &notes.state {
-            Some(state) if state.stamp == wanted => Ok(state.model.unpack()),
-            found => {
-                let id = &self.clients[client as usize].id;
-                let found = found.as_ref().map_or("none".to_string(), |state| format!("one of ask {}", state.stamp));
-                Err(Error::new(
-                    ErrorKind::Federation,
-                    format!("client {id}: own model of ask {wanted} wanted, found {found}"),
-                ))
-            }
+        let mut vectors = self.own_vectors(client, wanted)?;
+        vectors.truncate(self.model()?.layout().len());
+        Ok(vectors)
+    }
+
+    /// A copy of what a client kept in the ask with this stamp.
+    pub(super) fn own_vectors(&self, client: u32, wanted: u64) -> Result<Vec<f64>> {
+        match &self.notes(client).state {
+            Some(state) if state.stamp == wanted => Ok(state.vectors.unpack()),
+            found => Err(self.other_state(client, wanted, found.as_ref())),
         }
+    }
+
+    /// The so many vectors a client kept in the ask with this stamp, taken away from it until it keeps something again.
+    pub(super) fn take_vectors(&self, client: u32, wanted: u64, count: u32) -> Result<Vec<f64>> {
+        let width = self.model()?.layout().len();
+        let state = &mut self.notes(client).state;
+        match state {
+            Some(found) if found.stamp == wanted && found.vectors.len() == width * count as usize => {}
+            Some(found) if found.stamp == wanted => {
+                let (id, found) = (&self.clients[client as usize].id, found.vectors.len() / width.max(1));
+                return Err(Error::federation(format!("client {id}: {count} vectors wanted, found {found}")));
+            }
+            found => return Err(self.other_state(client, wanted, found.as_ref())),
+        }
+        Ok(match state.take().map(|state| state.vectors) {
+            Some(Packed::F64(vectors)) => vectors,
+            other => other.map_or(Vec::new(), |vectors| vectors.unpack()),
+        })
+    }
+
+    fn other_state(&self, client: u32, wanted: u64, found: Option<&State>) -> Error {
+        let id = &self.clients[client as usize].id;
+        let found = found.map_or("none".to_string(), |state| format!("one of ask {}", state.stamp));
+        Error::federation(format!("client {id}: own model of ask {wanted} wanted, found {found}"))
     }
 
     /// Every client's own model, for a checkpoint or for files.

@@ -6,9 +6,9 @@
 use super::faults::{Fate, Faults};
 use super::gather::{Gatherer, slots, weight_of};
 use super::host::{Host, State, Task};
-use super::meter::Meter;
-use super::wire::{Packed, Reply};
-use super::{Absence, Answers, Ask, ClientInfo, Federation, Gather, Phase, Recipients, Work};
+use super::meter::{Meter, Payload};
+use super::wire::Reply;
+use super::{Absence, Answers, Ask, ClientInfo, Federation, Gather, OrderIndex, Phase, Recipients, Work};
 use crate::data::Client;
 use crate::error::{Error, ErrorKind, Result};
 use crate::models::{Job, Model, Reduced, Worker};
@@ -209,11 +209,13 @@ impl LocalFederation {
     /// Single replies, block by block, with what befalls them on the way.
     fn collect(&self, ask: &Ask, models: &[Vec<f64>], present: &[bool], gatherer: &mut Gatherer) -> Result<()> {
         let precision = self.host.model()?.precision();
+        let index = OrderIndex::of(ask, self.infos.len());
         let work = |worker: &mut dyn Worker, block: Range<u32>| {
             let mut replies: Vec<(usize, u32, Reply)> = Vec::new();
             for client in block.filter(|&client| present[client as usize]) {
-                for (index, order) in ask.orders.iter().enumerate().filter(|(_, order)| order.to.contains(client)) {
-                    let mut reply = self.host.answer(worker, self.asked, index, &order.work, client)?;
+                for index in index.of_client(client).iter().map(|&index| index as usize) {
+                    let order = &ask.orders[index];
+                    let mut reply = self.host.answer(worker, models, self.asked, index, &order.work, client)?;
                     if let Some(vector) = &mut reply.vector {
                         precision.round(vector);
                     }
@@ -304,11 +306,12 @@ impl Federation for LocalFederation {
 
         let needs_model =
             ask.orders.iter().any(|order| !matches!(order.work, Work::Describe { .. } | Work::Adopt { .. }));
-        let (width, bytes) = match self.host.model() {
-            Ok(model) => (model.layout().len(), model.layout().len() as u64 * model.precision().width()),
+        let payload = match self.host.model() {
+            Ok(model) => Payload::of(Some(&**model)),
             Err(error) if needs_model => return Err(error),
-            Err(_) => (0, 0),
+            Err(_) => Payload::default(),
         };
+        let width = payload.width;
         let mut gatherer = Gatherer::new(ask, width);
         if needs_model {
             let precision = self.host.model()?.precision();
@@ -329,10 +332,14 @@ impl Federation for LocalFederation {
             self.adopt(ask)?;
         }
         let mut answers = gatherer.finish(self.asked);
-        let asked = |client: usize| ask.orders.iter().any(|order| order.to.contains(client as u32));
-        for (client, fate) in fates.iter().enumerate().filter(|(client, _)| asked(*client)) {
-            if let Fate::Absent(reason) = fate {
-                answers.missing.push(super::Missing { client: client as u32, reason: *reason });
+        if present.iter().any(|present| !present) {
+            let index = OrderIndex::of(ask, count);
+            for (client, fate) in (0u32..).zip(&fates) {
+                if let Fate::Absent(reason) = fate
+                    && !index.of_client(client).is_empty()
+                {
+                    answers.missing.push(super::Missing { client, reason: *reason });
+                }
             }
         }
         answers.missing.sort_by_key(|missing| missing.client);
@@ -342,22 +349,28 @@ impl Federation for LocalFederation {
             .orders
             .iter()
             .map(|order| {
-                let sends = |(client, fate): &(usize, &Fate)| {
-                    **fate != Fate::Absent(Absence::Silent) && order.to.contains(*client as u32)
-                };
-                fates.iter().enumerate().filter(sends).count()
+                let sends = |fate: &Fate| *fate != Fate::Absent(Absence::Silent);
+                match &order.to {
+                    Recipients::All => fates.iter().filter(|fate| sends(fate)).count(),
+                    Recipients::List(list) => list.iter().filter(|client| sends(&fates[**client as usize])).count(),
+                }
             })
             .collect();
-        self.meter.count(ask, count, bytes, &sent);
+        self.meter.count(ask, count, payload, &sent);
         Ok(answers)
     }
 }
 
 impl LocalFederation {
-    /// A client's own model, unpacked, for model files.
+    /// Every client's own model, unpacked, for model files.
     pub fn own_models(&self) -> impl Iterator<Item = (&str, Vec<f64>)> {
-        let unpack = |state: Option<State>| state.map(|state| Packed::unpack(&state.model));
-        let models = self.host.states().into_iter().map(unpack);
+        let width = self.host.model().map_or(0, |model| model.layout().len());
+        let unpack = move |state: State| {
+            let mut model = state.vectors.unpack();
+            model.truncate(width);
+            model
+        };
+        let models = self.host.states().into_iter().map(move |state| state.map(unpack));
         self.infos.iter().zip(models).filter_map(|(info, model)| Some((info.id.as_str(), model?)))
     }
 }

@@ -4,9 +4,10 @@
 //! model's wire precision; 4 bytes for a choice, 8 for a loss, 16 for a score. Envelopes are not counted,
 //! so the figure is the same whether threads or machines do the work.
 
-use super::{Ask, Phase, Recipients, Subject, Work};
+use super::{Ask, OrderIndex, Phase, Subject, Work};
+use crate::models::Model;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Totals of one phase, or of one ask.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,63 +68,73 @@ impl Meter {
         total
     }
 
-    /// Counts an ask to a federation of `clients` clients; `model` is a model's payload in bytes, and
-    /// `answered` says for every order how many clients sent something.
-    pub fn count(&mut self, ask: &Ask, clients: usize, model: u64, answered: &[usize]) {
+    /// Counts an ask to a federation of `clients` clients; `payload` is what a model weighs, and `answered` says for
+    /// every order how many clients sent something.
+    pub fn count(&mut self, ask: &Ask, clients: usize, payload: Payload, answered: &[usize]) {
         let mut traffic = Traffic { asks: 1, models_down: models_down(ask, clients), ..Traffic::default() };
-        traffic.bytes_down = traffic.models_down * model;
+        traffic.bytes_down = traffic.models_down * payload.width as u64 * payload.number;
         for (order, &answered) in ask.orders.iter().zip(answered) {
             if let Work::Adopt { schema } = &order.work {
                 traffic.bytes_down += super::wire::size(schema) * order.to.count(clients) as u64;
             }
             let answered = answered as u64;
-            if order.work.sends_vector() {
-                traffic.models_up += answered;
-                traffic.bytes_up += answered * model;
+            let numbers = order.work.sends(payload.width);
+            if !matches!(order.work, Work::Respond(_)) {
+                traffic.models_up += answered * (numbers / payload.width.max(1)) as u64;
             }
-            traffic.bytes_up += answered
-                * match &order.work {
-                    Work::Losses { of, .. } => LOSS * of.len() as u64,
-                    Work::Choose { .. } => CHOICE + LOSS,
-                    Work::Score { with: Subject::Models(models), .. } => CHOICE + LOSS * models.len() as u64 + SCORE,
-                    Work::Score { .. } => SCORE,
-                    Work::Gradient { .. } | Work::Train { .. } | Work::Minimise { .. } => LOSS,
-                    Work::Describe { .. } | Work::Adopt { .. } => 0,
-                };
+            let losses = LOSS * order.work.losses() as u64;
+            let rest = match &order.work {
+                Work::Choose { .. } => CHOICE + losses,
+                Work::Score { with: Subject::Models(_), .. } => CHOICE + losses + SCORE,
+                Work::Score { .. } => SCORE,
+                _ => losses,
+            };
+            traffic.bytes_up += answered * (numbers as u64 * payload.number + rest);
         }
         self.phases.entry(ask.phase).or_default().add(traffic);
     }
 }
 
+/// What one model weighs.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Payload {
+    /// Numbers in a model.
+    pub width: usize,
+    /// Bytes of one number on the wire.
+    pub number: u64,
+}
+
+impl Payload {
+    /// Of this model; nothing before there is one.
+    pub fn of(model: Option<&dyn Model>) -> Self {
+        model.map_or(Self::default(), |model| Self { width: model.layout().len(), number: model.precision().width() })
+    }
+}
+
 /// Each client gets each model it needs once, however many of its orders name it.
 fn models_down(ask: &Ask, clients: usize) -> u64 {
-    let mut groups: Vec<(&Recipients, Vec<usize>)> = Vec::new();
-    for order in &ask.orders {
-        let models = order.work.models();
-        match groups.iter_mut().find(|(to, _)| **to == order.to) {
-            Some((_, held)) => held.extend(models),
-            None => groups.push((&order.to, models.to_vec())),
-        }
-    }
-    for (_, held) in &mut groups {
-        held.sort_unstable();
-        held.dedup();
-    }
-    let named: usize = groups.iter().map(|(_, held)| held.len()).sum();
-    let distinct: BTreeSet<usize> = groups.iter().flat_map(|(_, held)| held.iter().copied()).collect();
-    if named == distinct.len() {
-        return groups.iter().map(|(to, held)| (to.count(clients) * held.len()) as u64).sum();
-    }
-    // Groups that share models may share clients too: count client by client.
-    let needs = |client: u32| -> BTreeSet<usize> {
-        groups.iter().filter(|(to, _)| to.contains(client)).flat_map(|(_, held)| held.iter().copied()).collect()
+    let needs: Vec<Vec<usize>> = ask.orders.iter().map(|order| distinct(order.work.models().to_vec())).collect();
+    let index = OrderIndex::of(ask, clients);
+    let for_orders = |orders: &[u32]| match orders {
+        [] => 0,
+        [one] => needs[*one as usize].len(),
+        several => distinct(several.iter().flat_map(|&order| needs[order as usize].iter().copied()).collect()).len(),
     };
-    (0..clients as u32).map(|client| needs(client).len() as u64).sum()
+    match index.everybody() {
+        Some(orders) => (for_orders(orders) * clients) as u64,
+        None => (0..clients as u32).map(|client| for_orders(&index.of_client(client)) as u64).sum(),
+    }
+}
+
+fn distinct(mut models: Vec<usize>) -> Vec<usize> {
+    models.sort_unstable();
+    models.dedup();
+    models
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Gather, Order, Portion, Sample, Then};
+    use super::super::{Gather, Order, Portion, Recipients, Sample, Then};
     use super::*;
     use std::sync::Arc;
 
@@ -136,7 +147,7 @@ mod tests {
         let models = vec![model; 4];
         let ask = Ask { phase: Phase::Train, models, orders, gather: Gather::Each };
         let mut meter = Meter::default();
-        meter.count(&ask, 5, 40, answered);
+        meter.count(&ask, 5, Payload { width: 10, number: 4 }, answered);
         meter.total()
     }
 

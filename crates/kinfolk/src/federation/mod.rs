@@ -7,7 +7,8 @@
 //! | file | what it is |
 //! |---|---|
 //! | `gather.rs` | the server's side: replies into answers and sums |
-//! | `host.rs` | the clients' side: does an order's work on the data |
+//! | `own.rs` | work on what clients keep between asks |
+//! | `host.rs` | the clients' side: does an order's work on the data; `personal.rs` has the part of `own.rs` |
 //! | `local.rs` | the engine in this process, on all cores |
 //! | `bytes.rs` | an engine through which nothing passes but bytes |
 //! | `wire.rs` | asks and answers as bytes |
@@ -20,12 +21,17 @@ mod gather;
 pub mod host;
 pub mod local;
 pub mod meter;
+pub mod own;
+mod personal;
 pub mod wire;
 
 use crate::data::schema::{Description, Schema};
 use crate::error::{Error, ErrorKind, Result};
+use crate::hierarchy::response::Response;
 use meter::Meter;
+use own::{Advance, Answer, Pull, Respond, Scale};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A model's parameters at the server.
@@ -188,6 +194,23 @@ pub enum Work {
         /// Which rows decide between candidates.
         assign_on: Split,
     },
+    /// Move the vectors the client keeps: towards models of the ask, and down its own loss.
+    Advance(Advance),
+    /// Say how the client's best model answers to a centre that pulls at it.
+    Respond(Respond),
+    /// How much the mean loss curves on the training rows: at most, at least, and at most on a single row.
+    Curvature,
+    /// How models learnt from some training rows, under the pull of a centre, do on the others.
+    Validate {
+        /// What is tried.
+        trials: Vec<Pull>,
+        /// The fold that is held out.
+        fold: u32,
+        /// How many folds there are.
+        of: u32,
+        /// The client's loss in the method's objective.
+        scale: Scale,
+    },
 }
 
 /// What follows a choice.
@@ -228,6 +251,8 @@ pub enum Subject {
         /// The stamp the client's state must carry.
         stamp: u64,
     },
+    /// The minimiser of the client's own loss.
+    Alone,
 }
 
 /// Training rows or held-out rows.
@@ -249,6 +274,20 @@ pub enum Portion {
         /// Which part, from 0.
         index: u32,
         /// How many parts there are.
+        of: u32,
+    },
+    /// One of `of` folds, into which each client's own shuffle divides its rows.
+    Fold {
+        /// Which fold, from 0.
+        index: u32,
+        /// How many folds there are.
+        of: u32,
+    },
+    /// All rows but those of a fold.
+    Others {
+        /// The fold left out, from 0.
+        index: u32,
+        /// How many folds there are.
         of: u32,
     },
 }
@@ -350,7 +389,7 @@ pub enum By {
 }
 
 /// What an answer counts in a sum.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Weight {
     /// 1.
     Uniform,
@@ -455,6 +494,59 @@ impl OrderAnswers {
     }
 }
 
+/// Which orders of an ask go to which client, without looking through all of them for each.
+pub(crate) struct OrderIndex {
+    /// The orders to everybody.
+    all: Vec<u32>,
+    /// Orders to listed clients, client by client, and where each client's begin.
+    listed: Vec<u32>,
+    starts: Vec<u32>,
+}
+
+impl OrderIndex {
+    pub(crate) fn of(ask: &Ask, clients: usize) -> Self {
+        let numbered = || (0u32..).zip(&ask.orders);
+        let all = numbered().filter(|(_, order)| order.to == Recipients::All).map(|(index, _)| index).collect();
+        let lists = || {
+            numbered().filter_map(|(index, order)| match &order.to {
+                Recipients::List(list) => Some((index, list)),
+                Recipients::All => None,
+            })
+        };
+        let mut starts = vec![0u32; if lists().next().is_some() { clients + 1 } else { 0 }];
+        lists().flat_map(|(_, list)| list.iter()).for_each(|&client| starts[client as usize + 1] += 1);
+        (1..starts.len()).for_each(|client| starts[client] += starts[client - 1]);
+        let mut next = starts.clone();
+        let mut listed = vec![0; starts.last().map_or(0, |&end| end as usize)];
+        for (index, list) in lists() {
+            for &client in list.iter() {
+                listed[next[client as usize] as usize] = index;
+                next[client as usize] += 1;
+            }
+        }
+        Self { all, listed, starts }
+    }
+
+    /// The orders of every client, where all have the same.
+    pub(crate) fn everybody(&self) -> Option<&[u32]> {
+        self.starts.is_empty().then_some(&self.all)
+    }
+
+    /// The orders of one client, ascending.
+    pub(crate) fn of_client(&self, client: u32) -> Cow<'_, [u32]> {
+        let listed = match self.starts.get(client as usize..client as usize + 2) {
+            Some(bounds) => &self.listed[bounds[0] as usize..bounds[1] as usize],
+            None => &[],
+        };
+        if self.all.is_empty() {
+            return Cow::from(listed);
+        }
+        let mut orders = [&self.all, listed].concat();
+        orders.sort_unstable();
+        Cow::from(orders)
+    }
+}
+
 impl Ask {
     /// Refuses an ask that names models or clients that are not there.
     pub fn check(&self, clients: usize) -> Result<()> {
@@ -466,8 +558,22 @@ impl Ask {
                 return fault(format!("order {index} names a client that is not there (there are {clients})"));
             }
             let named = order.work.models();
-            if let Some(model) = named.iter().find(|&&model| model >= self.models.len()) {
+            if let Some(model) = named.iter().find(|model| **model >= self.models.len()) {
                 return fault(format!("order {index} names model {model} of {}", self.models.len()));
+            }
+            if let Work::Advance(advance) = &order.work
+                && !advance.is_sound()
+            {
+                return fault(format!("order {index} moves vectors that do not fit each other"));
+            }
+            if let Work::Validate { fold, of, .. }
+            | Work::Respond(Respond {
+                on: Portion::Fold { index: fold, of } | Portion::Others { index: fold, of },
+                ..
+            }) = &order.work
+                && fold >= of
+            {
+                return fault(format!("order {index} names fold {fold} of {of}"));
             }
             if named.is_empty() && matches!(order.work, Work::Choose { .. } | Work::Losses { .. }) {
                 return fault(format!("order {index} has no model to work with"));
@@ -479,25 +585,59 @@ impl Ask {
 
 impl Work {
     /// The models it needs, by index.
-    pub fn models(&self) -> &[usize] {
+    pub fn models(&self) -> Cow<'_, [usize]> {
         match self {
-            Work::Losses { of, .. } => of,
-            Work::Gradient { of, .. } => std::slice::from_ref(of),
-            Work::Train { from: Start::Model(model), .. } => std::slice::from_ref(model),
-            Work::Choose { among, .. } => among,
-            Work::Score { with: Subject::Models(models), .. } => models,
-            Work::Describe { .. } | Work::Adopt { .. } | Work::Train { .. } | Work::Minimise { .. } => &[],
-            Work::Score { with: Subject::Own { .. }, .. } => &[],
+            Work::Losses { of, .. } => Cow::from(of),
+            Work::Gradient { of, .. } => Cow::from(std::slice::from_ref(of)),
+            Work::Train { from: Start::Model(model), .. } => Cow::from(std::slice::from_ref(model)),
+            Work::Choose { among, .. } => Cow::from(among),
+            Work::Score { with: Subject::Models(models), .. } => Cow::from(models),
+            Work::Advance(Advance { from, blend, .. }) => {
+                let start = match from {
+                    Start::Model(model) => Some(*model),
+                    Start::Own { .. } | Start::Fresh { .. } => None,
+                };
+                start.into_iter().chain(blend.iter().flat_map(|blend| &blend.add).map(|addend| addend.model)).collect()
+            }
+            Work::Respond(Respond { pull, .. }) => Cow::from(std::slice::from_ref(&pull.centre)),
+            Work::Validate { trials, .. } => trials.iter().map(|trial| trial.centre).collect(),
+            Work::Describe { .. } | Work::Adopt { .. } | Work::Train { .. } | Work::Minimise { .. } => Cow::from(&[]),
+            Work::Score { .. } | Work::Curvature => Cow::from(&[]),
         }
     }
 
-    /// Whether its answer is a model or a gradient that can be summed.
-    pub fn sends_vector(&self) -> bool {
+    /// How many numbers its answer has that can be summed: models, gradients, or what else a method adds up.
+    pub fn sends(&self, width: usize) -> usize {
         match self {
-            Work::Gradient { .. } => true,
-            Work::Train { keep, .. } | Work::Minimise { keep, .. } => !keep,
-            Work::Choose { then, .. } => *then != Then::Nothing,
-            _ => false,
+            Work::Gradient { .. } => width,
+            Work::Train { keep, .. } | Work::Minimise { keep, .. } if !keep => width,
+            Work::Choose { then, .. } if *then != Then::Nothing => width,
+            Work::Advance(advance) => advance.send.len() * width,
+            Work::Respond(Respond { send, .. }) => match send {
+                Answer::Nothing => 0,
+                Answer::Response | Answer::Quadratic => Response::packed_len(width),
+                Answer::ResponseAndSlope => 2 * Response::packed_len(width),
+            },
+            _ => 0,
+        }
+    }
+
+    /// Whether its answer is a vector that can be summed.
+    pub fn sends_vector(&self) -> bool {
+        self.sends(1) > 0
+    }
+
+    /// How many losses its answer has.
+    pub fn losses(&self) -> usize {
+        match self {
+            Work::Losses { of, .. } => of.len(),
+            Work::Score { with: Subject::Models(models), .. } => models.len(),
+            Work::Describe { .. } | Work::Adopt { .. } => 0,
+            Work::Respond(_) => 2,
+            Work::Advance(advance) => 1 + usize::from(advance.vectors == 4),
+            Work::Curvature => 3,
+            Work::Validate { trials, .. } => trials.len(),
+            _ => 1,
         }
     }
 }

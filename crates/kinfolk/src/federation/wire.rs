@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// The version of the messages this code writes and reads.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// Numbers at the precision they travel and rest in.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,6 +29,19 @@ impl Packed {
             Precision::F32 => Packed::F32(values.iter().map(|&value| value as f32).collect()),
             Precision::F64 => Packed::F64(values.to_vec()),
         }
+    }
+
+    /// How many numbers there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Packed::F32(values) => values.len(),
+            Packed::F64(values) => values.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// The numbers.
@@ -180,6 +193,6 @@ mod tests {
         assert_eq!(decode::<AskMessage>(&bytes[..1]).unwrap_err().kind(), ErrorKind::Federation);
         assert_eq!(decode::<AskMessage>(&bytes[..bytes.len() - 1]).unwrap_err().kind(), ErrorKind::Unsupported);
         bytes[0] = 99;
-        assert!(decode::<AskMessage>(&bytes).unwrap_err().to_string().starts_with("message version 99, want 2"));
+        assert!(decode::<AskMessage>(&bytes).unwrap_err().to_string().starts_with("message version 99, want 3"));
     }
 }

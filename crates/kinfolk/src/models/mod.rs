@@ -13,8 +13,11 @@ mod softmax;
 use crate::data::{Client, DataShape, Shard};
 use crate::error::Result;
 use crate::federation::{Plan, Portion, Sample, Score, Sum, Then, Weight};
-use crate::rng::Rng;
+use crate::hierarchy::response::Quadratic;
+use crate::rng::{Key, Rng};
 use crate::settings::{Default, Kind, Setting, Settings};
+use rand::RngExt;
+use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::sync::OnceLock;
@@ -175,6 +178,18 @@ pub trait Model: Send + Sync {
 
     /// Parameters with the smallest mean loss plus ½·ridge·‖θ‖².
     fn minimise(&self, rows: &Shard, ridge: f64) -> Result<Vec<f64>>;
+
+    /// `scale` times the mean loss as a quadratic that agrees with it at one point up to second derivatives.
+    fn quadratic(&self, rows: &Shard, at: &[f64], scale: f64) -> Result<Quadratic>;
+
+    /// Whether that quadratic is the loss itself, everywhere.
+    fn is_quadratic(&self) -> bool;
+
+    /// How much the mean loss can curve on some rows: at most, at least, and at most on a single row.
+    fn curvatures(&self, rows: &Shard) -> Result<[f64; 3]>;
+
+    /// What a row's loss is multiplied by to be a negative log likelihood, of unit variance where there is one.
+    fn likelihood(&self) -> f64;
 }
 
 /// A client at work, with what is remembered about its data.
@@ -188,11 +203,27 @@ pub struct Seat<'a> {
 }
 
 impl Seat<'_> {
+    /// The rows that are, or are not, in one of so many folds of nearly equal size. Each client's own shuffle decides, so
+    /// that neither the order of the rows nor the place of a single one matters.
+    fn fold(&self, index: u32, of: u32, inside: bool) -> Shard {
+        let mut rng = Key::new(0).word("folds").word(&self.client.id).rng();
+        let first = rng.random_range(0..of);
+        let mut order: Vec<usize> = (0..self.client.train.len()).collect();
+        order.shuffle(&mut rng);
+        let folds = (0..of).cycle().skip(first as usize);
+        let mut rows: Vec<usize> =
+            order.into_iter().zip(folds).filter(|(_, fold)| (*fold == index) == inside).map(|(row, _)| row).collect();
+        rows.sort_unstable();
+        self.client.train.pick(&rows)
+    }
+
     /// Some of the client's training rows.
     pub fn rows(&self, on: Portion) -> Shard {
         match on {
             Portion::All => self.client.train.clone(),
             Portion::Part { index, of } => self.client.train.part(index as usize, of as usize),
+            Portion::Fold { index, of } => self.fold(index, of, true),
+            Portion::Others { index, of } => self.fold(index, of, false),
         }
     }
 }
@@ -225,6 +256,10 @@ pub trait Worker {
 
     /// The trained parameters into `out`; returns the loss before the first step.
     fn train(&mut self, model: usize, seat: &Seat, plan: &Plan, out: &mut [f64]) -> f64;
+
+    /// The gradient, at these parameters, of the mean loss over the client's training rows or over some of them, into
+    /// `out`; returns that loss.
+    fn slope(&mut self, params: &[f64], seat: &Seat, rows: Option<&[u32]>, out: &mut [f64]) -> f64;
 
     /// The candidate with the smallest loss, ties to the first. `hint` is looked at first and changes nothing but time.
     fn choose(&mut self, among: &[usize], hint: usize, seat: &Seat, on: Portion) -> Choice {

@@ -20,6 +20,13 @@ impl<'a> Goal<'a> {
         }
     }
 
+    pub(super) fn len(self) -> usize {
+        match self {
+            Goal::Classes(classes) => classes.len(),
+            Goal::Values(values) => values.len(),
+        }
+    }
+
     pub(super) fn part(self, range: std::ops::Range<usize>) -> Self {
         match self {
             Goal::Classes(classes) => Goal::Classes(&classes[range]),

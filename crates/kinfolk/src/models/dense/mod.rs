@@ -11,6 +11,7 @@
 //! - **Stacking.** Without hidden layers all models of all jobs are rows of one product.
 
 mod layers;
+mod narrow;
 mod reduce;
 #[cfg(test)]
 mod tests;
@@ -20,7 +21,8 @@ use super::{Choice, Job, Layout, Metric, Model, Precision, Reduced, Seat, Tensor
 use crate::data::{Client, DataShape, Features, Shard, Targets};
 use crate::error::{Error, ErrorKind, Result};
 use crate::federation::{Plan, Portion, Sample, Score, Then, Weight};
-use crate::linalg::{Matrix, Real, multiply};
+use crate::hierarchy::response::Quadratic;
+use crate::linalg::{Matrix, Real, add_scaled, dot, extreme_eigenvalues, multiply};
 use crate::rng::Rng;
 use layers::{Goal, convert, convert_into};
 use rand::RngExt;
@@ -130,6 +132,11 @@ impl Dense {
         Ok(())
     }
 
+    /// What its one output means, where it is a single one right above the inputs.
+    fn single_output(&self) -> Option<Output> {
+        (self.layers() == 1 && self.widths[1] == 1).then_some(self.output)
+    }
+
     /// How many parameters the first weight has; everything above it begins there.
     fn first_weights(&self) -> usize {
         self.weight_range(0).end
@@ -162,6 +169,7 @@ impl Dense {
             stack: Vec::new(),
             scratch: Scratch::default(),
             picked: PickedRows::default(),
+            own: Vec::new(),
             change: Vec::new(),
             fast: true,
         }
@@ -231,11 +239,58 @@ impl Model for DenseModel {
     }
 
     fn minimise(&self, shard: &Shard, ridge: f64) -> Result<Vec<f64>> {
-        let Some(minimiser) = self.minimiser else {
-            return Err(
-                Error::new(ErrorKind::Unsupported, "this model has no exact minimiser").hint("train it instead")
-            );
+        match self.minimiser {
+            Some(minimiser) => minimiser(&self.rows(shard), ridge),
+            None => {
+                Err(Error::new(ErrorKind::Unsupported, "this model has no exact minimiser").hint("train it instead"))
+            }
+        }
+    }
+
+    fn quadratic(&self, shard: &Shard, at: &[f64], scale: f64) -> Result<Quadratic> {
+        let rows = self.rows(shard);
+        match self.dense.single_output() {
+            Some(output) => Ok(expand(output, &rows, at, scale)),
+            None => Err(Error::new(ErrorKind::Unsupported, "the loss of this model cannot be written as a quadratic")
+                .hint("use a linear or logistic model")),
+        }
+    }
+
+    fn is_quadratic(&self) -> bool {
+        self.dense.single_output() == Some(Output::Squared)
+    }
+
+    fn curvatures(&self, shard: &Shard) -> Result<[f64; 3]> {
+        let Some(output) = self.dense.single_output() else {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "there is no bound on how much the loss of this model curves",
+            )
+            .hint("give a step and a smoothness, or use a linear or logistic model"));
         };
+        // The most a row's loss curves in its output, and the least.
+        let (most, least) = match output {
+            Output::Squared => (2.0, 2.0),
+            _ => (0.25, 0.0),
+        };
+        let rows = self.rows(shard);
+        let (count, size) = (rows.y.len(), rows.columns);
+        let x = Matrix::new(&rows.x, count, size);
+        let mut squares = vec![0.0; size * size];
+        multiply(&mut squares, 1.0 / count as f64, x.turn(), x);
+        let (smallest, largest) = extreme_eigenvalues(&squares, size);
+        let longest = rows.x.chunks_exact(size).map(|row| row.iter().map(|v| v * v).sum()).fold(0.0, f64::max);
+        Ok([most * largest, least * smallest.max(0.0), most * longest])
+    }
+
+    fn likelihood(&self) -> f64 {
+        if self.dense.output == Output::Squared { 0.5 } else { 1.0 }
+    }
+}
+
+impl DenseModel {
+    /// Rows as f64, with a column of ones behind them where there is an intercept.
+    fn rows(&self, shard: &Shard) -> Rows {
         let mut features = vec![0.0; shard.len() * shard.columns()];
         convert_into(shard, &mut features);
         let columns = shard.columns() + usize::from(self.dense.bias);
@@ -248,8 +303,41 @@ impl Model for DenseModel {
             Goal::Classes(classes) => classes.iter().map(|&class| f64::from(class)).collect(),
             Goal::Values(values) => values.to_vec(),
         };
-        minimiser(&Rows { x, y, columns }, ridge)
+        Rows { x, y, columns }
     }
+}
+
+/// `scale` times the mean loss of a single output, up to second derivatives at one point.
+fn expand(output: Output, rows: &Rows, at: &[f64], scale: f64) -> Quadratic {
+    let (count, size) = (rows.y.len(), rows.columns);
+    let share = scale / count as f64;
+    let x = Matrix::new(&rows.x, count, size);
+    let mut curvature = vec![0.0; size * size];
+    let mut moment = vec![0.0; size];
+    if output == Output::Squared {
+        multiply(&mut curvature, 2.0 * share, x.turn(), x);
+        multiply(&mut moment, 2.0 * share, x.turn(), Matrix::new(&rows.y, count, 1));
+        let energy = share * dot(&rows.y, &rows.y);
+        return Quadratic { curvature, moment, energy };
+    }
+    let mut loss = 0.0;
+    let mut weighted = vec![0.0; rows.x.len()];
+    for ((row, out), &y) in rows.x.chunks_exact(size).zip(weighted.chunks_exact_mut(size)).zip(&rows.y) {
+        let odds = dot(row, at);
+        let towards = if y > 0.5 { odds } else { -odds };
+        let chance = 1.0 / (1.0 + (-odds).exp());
+        loss += share * ((-towards.abs()).exp().ln_1p() + (-towards).max(0.0));
+        // −gradient goes into the moment; the curvature's part of it follows below.
+        add_scaled(&mut moment, share * (y - chance), row);
+        out.iter_mut().zip(row).for_each(|(out, x)| *out = share * chance * (1.0 - chance) * x);
+    }
+    multiply(&mut curvature, 1.0, Matrix::new(&weighted, count, size).turn(), x);
+    let downhill = dot(&moment, at);
+    let mut bent = vec![0.0; size];
+    multiply(&mut bent, 1.0, Matrix::new(&curvature, size, size), Matrix::new(at, size, 1));
+    let energy = loss + downhill + 0.5 * dot(&bent, at);
+    add_scaled(&mut moment, 1.0, &bent);
+    Quadratic { curvature, moment, energy }
 }
 
 /// Computes with a stack of dense layers on one thread. All buffers are reused between clients.
@@ -274,6 +362,8 @@ pub(super) struct DenseWorker<'a, T> {
     scratch: Scratch<T>,
     /// Rows of a batch.
     picked: PickedRows<T>,
+    /// Parameters that belong to no model of the ask.
+    own: Vec<T>,
     /// Q of the Gram form.
     change: Vec<T>,
     /// Whether fast paths are taken; tests compare with them off.
@@ -329,10 +419,7 @@ impl<T: Real> Worker for DenseWorker<'_, T> {
         let input = convert(&rows, &mut buffer);
         let (x, goal, count) = picked.gather(batches.next(), input, Goal::of(&rows), self.shape.widths[0]);
         scratch.begin(params.len());
-        let loss = self.slopes_of(&params, x, goal, count, &mut scratch.gradient);
-        let skip = self.shape.first_weights();
-        let slope = Matrix::new(&self.slopes[0], count, self.shape.widths[1]).turn();
-        multiply(&mut scratch.gradient[..skip], T::ONE, slope, Matrix::new(x, count, self.shape.widths[0]));
+        let loss = self.whole_slope(&params, x, goal, count, &mut scratch.gradient);
         out.iter_mut().zip(&scratch.gradient).for_each(|(o, g)| *o = g.wide());
         self.models[model] = params;
         self.scratch = scratch;
@@ -341,12 +428,41 @@ impl<T: Real> Worker for DenseWorker<'_, T> {
         loss
     }
 
+    fn slope(&mut self, params: &[f64], seat: &Seat, rows: Option<&[u32]>, out: &mut [f64]) -> f64 {
+        let shard = &seat.client.train;
+        let mut buffer = std::mem::take(&mut self.input);
+        let mut own = std::mem::take(&mut self.own);
+        own.clear();
+        own.extend(params.iter().map(|&value| T::of(value)));
+        let input = convert(shard, &mut buffer);
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.begin(params.len());
+        let loss = match self.shape.single_output() {
+            Some(output) if self.fast => {
+                narrow::slope(output, &own, input, Goal::of(shard), rows, &mut scratch.gradient)
+            }
+            _ => {
+                let mut picked = std::mem::take(&mut self.picked);
+                let (x, goal, count) = picked.gather(rows, input, Goal::of(shard), self.shape.widths[0]);
+                let loss = self.whole_slope(&own, x, goal, count, &mut scratch.gradient);
+                self.picked = picked;
+                loss
+            }
+        };
+        out.iter_mut().zip(&scratch.gradient).for_each(|(o, g)| *o = g.wide());
+        (self.scratch, self.own, self.input) = (scratch, own, buffer);
+        loss
+    }
+
     fn train(&mut self, model: usize, seat: &Seat, plan: &Plan, out: &mut [f64]) -> f64 {
         let rows = seat.rows(plan.sample.on);
         let mut params = self.models[model].clone();
-        let loss = match self.gram_pays(rows.len(), plan) {
-            true => self.train_one_by_gram(&mut params, &rows, seat, plan),
-            false => self.train_plainly(&mut params, &rows, &seat.client.id, plan),
+        let loss = match self.shape.single_output() {
+            _ if self.gram_pays(rows.len(), plan) => self.train_one_by_gram(&mut params, &rows, seat, plan),
+            Some(output) if self.narrow_pays(rows.len(), plan) => {
+                self.train_narrowly(output, &mut params, &rows, seat, plan)
+            }
+            _ => self.train_plainly(&mut params, &rows, &seat.client.id, plan),
         };
         out.iter_mut().zip(&params).for_each(|(o, p)| *o = p.wide());
         loss

@@ -263,3 +263,107 @@ fn mini_batch_steps_by_hand() {
     assert_eq!(loss, 25.0);
     assert!((out[0] - (1.0 + 0.8)).abs() < 1e-15);
 }
+
+#[test]
+fn slopes_are_gradients_and_those_of_single_rows_average_to_the_whole() {
+    for dense in stacks() {
+        let bench = Bench::new(&[7, 40], dense.output);
+        let params = models(&dense, 1).remove(0);
+        for seat in &bench.seats() {
+            let [mut wanted, mut whole, mut plain, mut average] = [(); 4].map(|()| vec![0.0; params.len()]);
+            let mut worker = dense.worker::<f64>(&[&params]);
+            let loss = worker.gradient(0, seat, &Sample::FULL, &mut wanted);
+            assert!((worker.slope(&params, seat, None, &mut whole) - loss).abs() < 1e-13 * loss);
+            close(&whole, &wanted, 1e-13);
+            dense.worker::<f64>(&[]).plain().slope(&params, seat, None, &mut plain);
+            close(&plain, &wanted, 1e-13);
+            let rows = seat.client.train.len() as u32;
+            let mut losses = 0.0;
+            for row in 0..rows {
+                losses += worker.slope(&params, seat, Some(&[row]), &mut whole) / f64::from(rows);
+                add_scaled(&mut average, 1.0 / f64::from(rows), &whole);
+            }
+            close(&average, &wanted, 1e-13);
+            assert!((losses - loss).abs() < 1e-13 * loss);
+        }
+    }
+}
+
+#[test]
+fn single_outputs_train_alike_row_by_row_by_moments_and_plainly() {
+    for (bias, output) in [(false, Output::Squared), (true, Output::Squared), (true, Output::Logistic)] {
+        for columns in [1, 3, 5] {
+            let dense = Dense::new(vec![columns, 1], bias, output, Precision::F64);
+            for rows in [columns + 2, 16, 37] {
+                let client = client("narrow", rows, columns, output);
+                let prepared = OnceLock::new();
+                let seat = Seat { client: &client, prepared: &prepared, may_prepare: true };
+                let params = models(&dense, 1).remove(0);
+                for steps in [1, 9] {
+                    let plan = plan(PLAIN, steps, None);
+                    let (mut fast, mut plain) = (vec![0.0; params.len()], vec![0.0; params.len()]);
+                    let loss = dense.worker::<f64>(&[&params]).train(0, &seat, &plan, &mut fast);
+                    let wanted = dense.worker::<f64>(&[&params]).plain().train(0, &seat, &plan, &mut plain);
+                    assert!((loss - wanted).abs() < 1e-12 * wanted, "{loss} {wanted}");
+                    close(&fast, &plain, 1e-12);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn losses_far_from_the_rows_are_neither_infinite_nor_lost() {
+    let dense = Dense::new(vec![1, 1], false, Output::Logistic, Precision::F64);
+    let features = Features::F64 { columns: 1, values: vec![1.0, -1.0, 1.0] };
+    let train = Shard::new(features, Targets::Classes(vec![1, 0, 0])).unwrap();
+    let client = Client { id: "far".into(), test: train.clone(), train, group: None, truth: None };
+    let prepared = OnceLock::new();
+    let seat = Seat { client: &client, prepared: &prepared, may_prepare: true };
+    let mut slope = [0.0];
+    // Two rows are right beyond doubt, the third is as wrong as can be: its loss is the log odds.
+    let loss = dense.worker::<f64>(&[]).slope(&[2000.0], &seat, None, &mut slope);
+    assert!((loss - 2000.0 / 3.0).abs() < 1e-9 && (slope[0] - 1.0 / 3.0).abs() < 1e-12, "{loss} {slope:?}");
+}
+
+#[test]
+fn quadratics_agree_with_the_loss_up_to_second_derivatives() {
+    for (bias, output) in [(false, Output::Squared), (true, Output::Logistic)] {
+        let dense = Dense::new(vec![3, 1], bias, output, Precision::F64);
+        let client = client("quadratic", 20, 3, output);
+        let prepared = OnceLock::new();
+        let seat = Seat { client: &client, prepared: &prepared, may_prepare: true };
+        let params = models(&dense, 1).remove(0);
+        let size = params.len();
+        let wanted = DataShape { columns: 3, classes: 0 };
+        let model = DenseModel { dense: dense.clone(), wanted, minimiser: None };
+        let quadratic = model.quadratic(&client.train, &params, 7.0).unwrap();
+        let mut worker = dense.worker::<f64>(&[&params]);
+        assert!((quadratic.value(&params) - 7.0 * worker.loss(0, &client.train)).abs() < 1e-12);
+        let mut slope_at = |moved: &[f64]| {
+            let mut slope = vec![0.0; size];
+            worker.slope(moved, &seat, None, &mut slope);
+            slope
+        };
+        // Its gradient here is the loss's, and its curvature is how that changes.
+        let bent = quadratic.curvature.chunks(size).zip(&quadratic.moment);
+        let gradient: Vec<f64> = bent.map(|(row, moment)| dot(row, &params) - moment).collect();
+        let scaled: Vec<f64> = slope_at(&params).iter().map(|slope| 7.0 * slope).collect();
+        close(&gradient, &scaled, 1e-12);
+        for place in 0..size {
+            let mut shifted = |by: f64| {
+                let mut moved = params.clone();
+                moved[place] += by;
+                slope_at(&moved)
+            };
+            let (up, down) = (shifted(1e-5), shifted(-1e-5));
+            let change: Vec<f64> = up.iter().zip(&down).map(|(up, down)| 7.0 * (up - down) / 2e-5).collect();
+            close(&quadratic.curvature[place * size..(place + 1) * size], &change, 1e-7);
+        }
+        // The bounds hold here: nowhere does it curve more than at most, or less than at least.
+        let [most, least, single] = model.curvatures(&client.train).unwrap();
+        let (low, high) = extreme_eigenvalues(&quadratic.curvature, size);
+        assert!(high <= 7.0 * most * (1.0 + 1e-12) && low >= 7.0 * least * (1.0 - 1e-12) && single >= most);
+        assert!(output != Output::Squared || (high - 7.0 * most).abs() < 1e-9);
+    }
+}

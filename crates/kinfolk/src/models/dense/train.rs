@@ -67,6 +67,15 @@ impl<T: Real> DenseWorker<'_, T> {
         (first_loss, keep)
     }
 
+    /// The gradient of the mean loss over some rows; returns that loss.
+    pub(super) fn whole_slope(&mut self, params: &[T], x: &[T], goal: Goal, count: usize, out: &mut [T]) -> f64 {
+        let loss = self.slopes_of(params, x, goal, count, out);
+        let skip = self.shape.first_weights();
+        let slope = Matrix::new(&self.slopes[0], count, self.shape.widths[1]).turn();
+        multiply(&mut out[..skip], T::ONE, slope, Matrix::new(x, count, self.shape.widths[0]));
+        loss
+    }
+
     /// Training step by step on the parameters themselves. Returns the loss before the first step.
     pub(super) fn train_plainly(&mut self, params: &mut [T], rows: &Shard, client: &str, plan: &Plan) -> f64 {
         let columns = self.shape.widths[0];
@@ -167,7 +176,7 @@ impl<T: Real> DenseWorker<'_, T> {
 }
 
 /// How many steps a plan means for so many rows in batches of this size.
-fn steps_of(plan: &Plan, rows: usize, batch: usize) -> usize {
+pub(super) fn steps_of(plan: &Plan, rows: usize, batch: usize) -> usize {
     match plan.amount {
         Amount::Steps(steps) => steps as usize,
         Amount::Epochs(epochs) => epochs as usize * rows.div_ceil(batch.max(1)),
