@@ -7,6 +7,8 @@ pub mod error;
 pub mod evaluate;
 pub mod experiment;
 pub mod federation;
+pub mod groups;
+pub mod hierarchy;
 pub mod linalg;
 pub mod methods;
 pub mod modelfile;
