@@ -4,16 +4,16 @@
 //! Scoring goes through the federation like everything else, in a phase of its own that costs a method nothing.
 
 use crate::clustering::quality::{adjusted_rand_index, assign, misclustering};
-use crate::data::Population;
+use crate::data::{Client, Population};
 use crate::error::Result;
 use crate::federation::{
     Ask, Federation, Gather, Order, OrderAnswers, Params, Phase, Portion, Recipients, Split, Subject, Work,
 };
-use crate::linalg::distance;
-use crate::methods::{Outcome, Serving};
-use crate::models::Metric;
-use crate::report::MetricSummary;
-use crate::report::summary::ClientScore;
+use crate::linalg::{distance, norm};
+use crate::methods::{Outcome, Serving, pooled_minimiser};
+use crate::models::{Metric, Model};
+use crate::report::summary::{ClientScore, is_higher_better, mean, standard_deviation};
+use crate::report::{MetricSummary, PersonalRecord};
 use std::collections::BTreeMap;
 
 /// How the clients of a federation fare.
@@ -27,6 +27,10 @@ pub struct Evaluation {
     pub loss: Option<f64>,
     /// Squared distance of the clients' models to the planted ones, where those are known: see [`normalised_mse`].
     pub normalised_mse: Option<f64>,
+    /// What a personal model is to each client, in the end and for methods that have them in clusters.
+    pub personal: Vec<PersonalRecord>,
+    /// Numbers for the summary: see [`personal_errors`] and [`beside_baselines`].
+    pub extra: BTreeMap<String, f64>,
 }
 
 /// How one client fares.
@@ -64,7 +68,7 @@ pub fn seen(
             orders.push(score(given_to(None), Subject::Models(everything.clone()), assign_on));
             orders.push(Order { to: Recipients::All, work: Work::Losses { of: everything, on: Portion::All } });
         }
-        Serving::Own(stamps) => {
+        Serving::Own { stamps, .. } => {
             let mut ages: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
             for (client, &stamp) in (0u32..).zip(stamps).filter(|(_, stamp)| **stamp > 0) {
                 ages.entry(stamp).or_default().push(client);
@@ -92,12 +96,15 @@ pub fn seen(
                 let free = |client: &u32| match serving {
                     Serving::Choose => true,
                     Serving::Given(given) => given[*client as usize].is_none(),
-                    Serving::Own(_) => false,
+                    Serving::Own { .. } => false,
                 };
                 let chose = outcome.clustered && answer.clients.iter().all(free);
                 take_scores(answer, metric, chose, &mut clients);
             }
         }
+    }
+    if let Serving::Own { clusters: Some(clusters), .. } = &outcome.serving {
+        clients.iter_mut().zip(clusters).for_each(|(served, &cluster)| served.cluster = Some(cluster));
     }
     Ok(summarise(clients, metric, outcome))
 }
@@ -168,7 +175,7 @@ fn summarise(mut clients: Vec<Served>, metric: Metric, outcome: &Outcome) -> Eva
     let losses: Vec<f64> = clients.iter().filter_map(|served| served.loss).collect();
     let loss = (!losses.is_empty()).then(|| losses.iter().sum::<f64>() / losses.len() as f64);
     let metric = MetricSummary::of(metric.name(), &scores, clusters);
-    Evaluation { loss, metric, clients, normalised_mse: None }
+    Evaluation { loss, metric, clients, ..Evaluation::default() }
 }
 
 /// How the clusters found compare with those planted.
@@ -192,7 +199,9 @@ pub fn against_truth(outcome: &Outcome, evaluation: &Evaluation, population: &Po
     let mut result = AgainstTruth::default();
     let truth: Option<Vec<usize>> = population.clients.iter().map(|client| client.truth).collect();
     let found: Option<Vec<usize>> = evaluation.clients.iter().map(|served| served.cluster).collect();
-    if let (Some(truth), Some(found), true) = (truth, found, outcome.clustered) {
+    // Clusters that a method was told are not its finding.
+    let told = matches!(outcome.serving, Serving::Own { clusters: Some(_), .. });
+    if let (Some(truth), Some(found), true) = (truth, found, outcome.clustered && !told) {
         result.misclustering = Some(misclustering(&found, &truth));
         result.ari = Some(adjusted_rand_index(&found, &truth));
     }
@@ -218,31 +227,165 @@ pub fn against_truth(outcome: &Outcome, evaluation: &Evaluation, population: &Po
     result
 }
 
-/// (1/m) Σ_i ‖θ̂_i − θ*_(i)‖² / ‖θ*_(i)‖² over the clients that are served, each with the model that serves it.
-/// `own` holds the models that clients keep.
+/// Models that clients keep, by the clients' ids.
+pub type OwnModels<'a> = BTreeMap<&'a str, Vec<f64>>;
+
+/// For every client that is served, ‖θ̂_i − θ*_i‖ of the model that serves it and ‖θ*_i‖ of the parameters its rows were
+/// drawn from. `None` where those are not known for everybody, or are no parameters of this model.
+fn distances_to_planted(
+    outcome: &Outcome,
+    evaluation: &Evaluation,
+    population: &Population,
+    own: &OwnModels,
+) -> Option<Vec<(f64, f64)>> {
+    let mut distances = Vec::new();
+    for (place, (client, fares)) in population.clients.iter().zip(&evaluation.clients).enumerate() {
+        let model = match (&outcome.serving, outcome.clustered) {
+            (Serving::Own { .. }, _) => own.get(client.id.as_str()),
+            (_, true) => fares.cluster.map(|cluster| &*outcome.models[cluster]),
+            (_, false) => outcome.models.first().map(|model| &**model),
+        };
+        let planted = match population.client_parameters.get(place) {
+            Some(planted) => planted,
+            None => population.true_parameters.get(client.truth?)?,
+        };
+        let Some(model) = model else { continue };
+        if model.len() != planted.len() {
+            return None;
+        }
+        distances.push((distance(model, planted), norm(planted)));
+    }
+    (!distances.is_empty()).then_some(distances)
+}
+
+/// (1/m) Σ_i ‖θ̂_i − θ*_i‖² / ‖θ*_i‖² over the clients that are served, each with the model that serves it, against the
+/// parameters of its own where clients have them, otherwise of its cluster.
 pub fn normalised_mse(
     outcome: &Outcome,
     evaluation: &Evaluation,
     population: &Population,
-    own: &BTreeMap<&str, Vec<f64>>,
+    own: &OwnModels,
 ) -> Option<f64> {
-    let (mut total, mut served) = (0.0, 0);
-    for (client, fares) in population.clients.iter().zip(&evaluation.clients) {
-        let model = match (&outcome.serving, outcome.clustered) {
-            (Serving::Own(_), _) => own.get(client.id.as_str()),
-            (_, true) => fares.cluster.map(|cluster| &*outcome.models[cluster]),
-            (_, false) => outcome.models.first().map(|model| &**model),
-        };
-        let truth = population.true_parameters.get(client.truth?)?;
-        let Some(model) = model else { continue };
-        let size: f64 = truth.iter().map(|value| value * value).sum();
-        if model.len() != truth.len() || size == 0.0 {
-            return None;
-        }
-        total += distance(model, truth).powi(2) / size;
-        served += 1;
+    let distances = distances_to_planted(outcome, evaluation, population, own)?;
+    if distances.iter().any(|(_, size)| *size == 0.0) {
+        return None;
     }
-    (served > 0).then(|| total / served as f64)
+    Some(distances.iter().map(|(error, size)| (error / size).powi(2)).sum::<f64>() / distances.len() as f64)
+}
+
+/// Where every client has parameters of its own: how far the models that serve clients are from them, as a distance
+/// (mean, deviation and largest over clients) and squared (mean and largest).
+pub fn personal_errors(
+    outcome: &Outcome,
+    evaluation: &Evaluation,
+    population: &Population,
+    own: &OwnModels,
+) -> BTreeMap<String, f64> {
+    if population.client_parameters.is_empty() {
+        return BTreeMap::new();
+    }
+    let Some(distances) = distances_to_planted(outcome, evaluation, population, own) else {
+        return BTreeMap::new();
+    };
+    let errors: Vec<f64> = distances.iter().map(|(error, _)| *error).collect();
+    let squares: Vec<f64> = errors.iter().map(|error| error * error).collect();
+    let largest = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
+    let numbers = [
+        ("personal_error", Some(mean(&errors))),
+        ("personal_error_sd", standard_deviation(&errors)),
+        ("personal_error_max", Some(largest(&errors))),
+        ("personal_error_squared", Some(mean(&squares))),
+        ("personal_error_squared_max", Some(largest(&squares))),
+    ];
+    numbers.into_iter().filter_map(|(name, value)| Some((name.to_string(), value?))).collect()
+}
+
+/// What other models would give the clients on the same held-out rows.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Baselines {
+    /// Every client's metric with the minimiser of its own loss.
+    pub local: Vec<Option<f64>>,
+    /// Every client's metric with the one model.
+    pub global: Vec<Option<f64>>,
+}
+
+/// The minimiser of the pooled loss of all clients' rows, for models that have one.
+pub fn single_model(federation: &mut dyn Federation, model: &dyn Model) -> Result<Option<Params>> {
+    if model.has_minimiser() { pooled_minimiser(federation, model) } else { Ok(None) }
+}
+
+/// Scores every client on its own, where the model has a minimiser, and with one model for everybody.
+pub fn baselines(
+    federation: &mut dyn Federation,
+    model: &dyn Model,
+    metric: Metric,
+    single: Option<Params>,
+) -> Result<Baselines> {
+    let mut metrics = |subject: Option<Subject>| -> Result<Vec<Option<f64>>> {
+        let mut clients = vec![Served::default(); federation.clients().len()];
+        if let Some(subject) = subject {
+            let answers = federation.ask(&Ask {
+                phase: Phase::Evaluate,
+                models: single.iter().cloned().collect(),
+                orders: vec![score(Recipients::All, subject, Split::Train)],
+                gather: Gather::Each,
+            })?;
+            take_scores(&answers.orders[0], metric, false, &mut clients);
+        }
+        Ok(clients.iter().map(|served| served.score.and_then(|score| score.mean())).collect())
+    };
+    Ok(Baselines {
+        local: metrics(model.has_minimiser().then_some(Subject::Alone))?,
+        global: metrics(single.is_some().then(|| Subject::Models(vec![0])))?,
+    })
+}
+
+/// What a personal model is beside its cluster's and the mean of all, and beside what the client would have otherwise.
+/// Empty for methods without personal models in clusters.
+pub fn personal_records(
+    outcome: &Outcome,
+    population: &Population,
+    own: &OwnModels,
+    baselines: &Baselines,
+) -> Vec<PersonalRecord> {
+    let Serving::Own { clusters: Some(clusters), .. } = &outcome.serving else { return Vec::new() };
+    let record = |(place, client): (usize, &Client)| {
+        let model = own.get(client.id.as_str());
+        let apart = |other: Option<&Params>| Some(distance(model?, other?));
+        PersonalRecord {
+            model_norm: model.map(|model| norm(model)),
+            distance_to_cluster: apart(clusters.get(place).and_then(|&cluster| outcome.models.get(cluster))),
+            distance_to_global: apart(outcome.global.as_ref()),
+            metric_local: baselines.local.get(place).copied().flatten(),
+            metric_global: baselines.global.get(place).copied().flatten(),
+        }
+    };
+    population.clients.iter().enumerate().map(record).collect()
+}
+
+/// The baselines' means over clients, and the shares of clients that are no worse off with their own model.
+pub fn beside_baselines(evaluation: &Evaluation, baselines: &Baselines, metric: Metric) -> BTreeMap<String, f64> {
+    let mut numbers = BTreeMap::new();
+    for (name, others) in [("local", &baselines.local), ("global", &baselines.global)] {
+        let known: Vec<f64> = others.iter().flatten().copied().collect();
+        let pairs: Vec<(f64, f64)> = (evaluation.clients.iter().zip(others))
+            .filter_map(|(served, other)| Some((served.score?.mean()?, (*other)?)))
+            .collect();
+        let no_worse = pairs.iter().filter(|(with, without)| is_no_worse(metric, *with, *without)).count();
+        if !known.is_empty() {
+            numbers.insert(format!("metric_{name}_mean"), mean(&known));
+        }
+        if !pairs.is_empty() {
+            numbers.insert(format!("no_worse_than_{name}"), no_worse as f64 / pairs.len() as f64);
+        }
+    }
+    numbers
+}
+
+/// Whether a metric is at least as good as another, up to rounding: equal models in another order of sums are equal.
+fn is_no_worse(metric: Metric, with: f64, without: f64) -> bool {
+    let rounding = 1e-9 * without.abs();
+    if is_higher_better(metric.name()) { with >= without - rounding } else { with <= without + rounding }
 }
 
 /// (1/k) Σ_j ‖θ̂_j − θ*_π(j)‖ under the best one-to-one matching π.
@@ -266,11 +409,10 @@ pub fn nearest_distance(models: &[Params], planted: &[Vec<f64>]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::{Client, DataShape, Features, Shard, Targets};
+    use crate::data::{DataShape, Features, Shard, Targets};
     use std::sync::Arc;
 
-    #[test]
-    fn errors_are_relative_to_the_planted_parameters_by_hand() {
+    fn two_clients(client_parameters: Vec<Vec<f64>>) -> Population {
         let rows = Shard::new(Features::F64 { columns: 2, values: vec![0.0; 2] }, Targets::Values(vec![0.0])).unwrap();
         let client = |id: &str, truth| Client {
             id: id.into(),
@@ -279,35 +421,112 @@ mod tests {
             group: None,
             truth: Some(truth),
         };
-        let population = Population {
+        Population {
             clients: vec![client("a", 0), client("b", 1)],
             unseen: Vec::new(),
             true_clusters: Some(2),
             true_parameters: vec![vec![3.0, 4.0], vec![0.0, 2.0]],
+            client_parameters,
             shape: DataShape { columns: 2, classes: 0 },
-        };
-        let outcome = |serving, clustered| Outcome {
+        }
+    }
+
+    fn outcome(serving: Serving, clustered: bool) -> Outcome {
+        Outcome {
             models: vec![Arc::new(vec![3.0, 3.0]), Arc::new(vec![1.0, 2.0])],
             clustered,
+            global: Some(Arc::new(vec![2.0, 2.5])),
             serving,
             candidates: Vec::new(),
             converged: true,
             notes: Vec::new(),
             extra: BTreeMap::new(),
-        };
-        let served = |cluster| Served { cluster, ..Served::default() };
-        let evaluation = |a, b| Evaluation { clients: vec![served(a), served(b)], ..Evaluation::default() };
+        }
+    }
+
+    fn served(a: Option<usize>, b: Option<usize>) -> Evaluation {
+        let clients = [a, b].map(|cluster| Served { cluster, ..Served::default() }).to_vec();
+        Evaluation { clients, ..Evaluation::default() }
+    }
+
+    fn personal(stamps: Vec<u64>) -> Serving {
+        Serving::Own { stamps, clusters: Some(vec![0, 1]) }
+    }
+
+    #[test]
+    fn errors_are_relative_to_the_planted_parameters_by_hand() {
         let error = |serving, clustered, a, b| {
             let own = BTreeMap::from([("b", vec![0.0, 1.0])]);
-            normalised_mse(&outcome(serving, clustered), &evaluation(a, b), &population, &own)
+            normalised_mse(&outcome(serving, clustered), &served(a, b), &two_clients(Vec::new()), &own)
         };
+        let own = Serving::Own { stamps: vec![0, 1], clusters: None };
         for (found, wanted) in [
             (error(Serving::Choose, true, Some(0), Some(1)), (1.0 / 25.0 + 1.0 / 4.0) / 2.0),
             (error(Serving::Choose, true, None, Some(1)), 0.25),
             (error(Serving::Choose, false, None, None), (1.0 / 25.0 + 10.0 / 4.0) / 2.0),
-            (error(Serving::Own(vec![0, 1]), false, None, None), 0.25),
+            (error(own, false, None, None), 0.25),
         ] {
             assert!((found.unwrap() - wanted).abs() < 1e-14, "{found:?}, want {wanted}");
         }
+    }
+
+    #[test]
+    fn errors_of_personal_models_by_hand() {
+        let population = two_clients(vec![vec![0.0, 3.0], vec![1.0, 1.0]]);
+        let own = BTreeMap::from([("a", vec![4.0, 0.0]), ("b", vec![1.0, 2.0])]);
+        let errors = |outcome: Outcome, population: &Population| {
+            personal_errors(&outcome, &served(Some(0), Some(1)), population, &own)
+        };
+        // Distances are 5 and 1.
+        let found = errors(outcome(personal(vec![1, 1]), true), &population);
+        let wanted = [
+            ("personal_error", 3.0),
+            ("personal_error_max", 5.0),
+            ("personal_error_sd", 8f64.sqrt()),
+            ("personal_error_squared", 13.0),
+            ("personal_error_squared_max", 25.0),
+        ];
+        assert_eq!(found, wanted.map(|(name, value)| (name.to_string(), value)).into());
+        // The clusters' models are 3 and 1 away, the first of them 3 and √8.
+        assert_eq!(errors(outcome(Serving::Choose, true), &population)["personal_error"], 2.0);
+        let one = errors(outcome(Serving::Choose, false), &population)["personal_error_squared"];
+        assert!((one - 8.5).abs() < 1e-14);
+        let relative = normalised_mse(&outcome(personal(vec![1, 1]), true), &served(None, None), &population, &own);
+        assert!((relative.unwrap() - (25.0 / 9.0 + 0.5) / 2.0).abs() < 1e-14);
+        let wider = two_clients(vec![vec![0.0; 3]; 2]);
+        assert!(errors(outcome(Serving::Choose, true), &wider).is_empty());
+        assert!(errors(outcome(Serving::Choose, true), &two_clients(Vec::new())).is_empty());
+    }
+
+    #[test]
+    fn personal_models_beside_others_by_hand() {
+        let baselines = Baselines { local: vec![Some(0.5), None], global: vec![Some(0.25), Some(0.75)] };
+        let own = BTreeMap::from([("a", vec![3.0, 0.0])]);
+        let outcome = outcome(personal(vec![1, 0]), true);
+        let records = personal_records(&outcome, &two_clients(Vec::new()), &own, &baselines);
+        let first = PersonalRecord {
+            model_norm: Some(3.0),
+            distance_to_cluster: Some(3.0),
+            distance_to_global: Some(7.25f64.sqrt()),
+            metric_local: Some(0.5),
+            metric_global: Some(0.25),
+        };
+        assert_eq!(records, [first, PersonalRecord { metric_global: Some(0.75), ..PersonalRecord::default() }]);
+        let scored = |sum| Served { score: Some(ClientScore { sum, rows: 4, cluster: None }), ..Served::default() };
+        let evaluation = Evaluation { clients: vec![scored(2.0), scored(2.0)], ..Evaluation::default() };
+        let beside = |metric| beside_baselines(&evaluation, &baselines, metric);
+        let wanted = |global: f64| {
+            BTreeMap::from([
+                ("metric_local_mean".to_string(), 0.5),
+                ("metric_global_mean".to_string(), 0.5),
+                ("no_worse_than_local".to_string(), 1.0),
+                ("no_worse_than_global".to_string(), global),
+            ])
+        };
+        // Both score 0.5: above 0.25 and below 0.75.
+        assert_eq!(beside(Metric::Accuracy), wanted(0.5));
+        assert_eq!(beside(Metric::LogLoss), wanted(0.5));
+        assert!(is_no_worse(Metric::LogLoss, 0.5 + 1e-12, 0.5) && !is_no_worse(Metric::LogLoss, 0.6, 0.5));
+        assert!(is_no_worse(Metric::Accuracy, 0.6, 0.5) && !is_no_worse(Metric::Accuracy, 0.4, 0.5));
     }
 }

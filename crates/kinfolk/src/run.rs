@@ -11,19 +11,23 @@
 use crate::data::schema::{Description, Schema};
 use crate::data::{Client, Population};
 use crate::error::{Error, ErrorKind, Result};
-use crate::evaluate::{self, Evaluation};
+use crate::evaluate::{self, Baselines, Evaluation};
 use crate::experiment::{Experiment, MethodEntry};
 use crate::federation::faults::Faults;
 use crate::federation::local::{FederationState, LocalFederation, threads};
+use crate::federation::meter::Traffic;
 use crate::federation::{Ask, Federation, Gather, Order, Phase, Recipients, Work};
-use crate::methods::{Method, Outcome, Serving, Setup, auto_step, diverged, exploded};
+use crate::groups::{Groups, Origin};
+use crate::linalg::{norm, squared_distance};
+use crate::methods::{Method, Outcome, Serving, Setup, auto_step, diverged, exploded, no_true_clusters};
 use crate::modelfile;
 use crate::models::{Metric, Model};
-use crate::report::files::{is_partial, write_atomically, write_record};
+use crate::report::files::{is_partial, write_all_atomically, write_atomically, write_record};
 use crate::report::folder::NewFolder;
 use crate::report::{ClientRecord, MethodSummary, Record, RepeatSummary, RoundRecord, Summary};
 use crate::rng::Key;
 use serde::{Deserialize, Serialize};
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -103,6 +107,8 @@ struct Stage {
     population: Population,
     rows: Vec<usize>,
     truth: Option<Vec<usize>>,
+    /// The groups that clients say they belong to.
+    column: Option<Groups>,
     model: Arc<dyn Model>,
     metric: Metric,
     schema: Schema,
@@ -110,6 +116,26 @@ struct Stage {
     curvature: Option<f64>,
     /// The program and the data, told apart from all others.
     origin: String,
+    /// What other models give the clients, once somebody asked.
+    baselines: OnceCell<Baselines>,
+    /// What was minimised exactly so far.
+    minimisers: RefCell<Vec<Minimiser>>,
+}
+
+/// The exact minimiser of an objective, as a method of this run found it.
+struct Minimiser {
+    objective: Vec<Option<toml::Value>>,
+    /// By the clients' ids.
+    models: BTreeMap<String, Vec<f64>>,
+}
+
+/// The settings that say what personal methods minimise.
+const OBJECTIVE: [&str; 10] =
+    ["groups", "gamma", "lambda", "alpha", "loss", "noise", "spread", "tune", "grid", "folds"];
+
+/// What a personal method minimises.
+fn objective(entry: &MethodEntry) -> Vec<Option<toml::Value>> {
+    OBJECTIVE.iter().map(|name| entry.settings.get(name).cloned()).collect()
 }
 
 /// Runs an experiment to its end and returns everything it found. Methods that diverge or fail are part of the
@@ -121,7 +147,7 @@ pub fn run(experiment: &Experiment, options: &Options, watch: &mut dyn Watch) ->
     if let Some(record) = folder.as_mut().and_then(|folder| folder.finished.take()) {
         return Ok(record);
     }
-    let mut results: BTreeMap<(usize, u64), (RepeatSummary, Finished)> = BTreeMap::new();
+    let mut results = Results::new();
     let mut about_data = serde_json::Value::Null;
     for seed in experiment.seeds() {
         watch.doing("preparing the data");
@@ -129,7 +155,7 @@ pub fn run(experiment: &Experiment, options: &Options, watch: &mut dyn Watch) ->
         // Every method is made once before any runs, so that no fault shows up hours later.
         let mut faults = Vec::new();
         for entry in &experiment.methods {
-            faults.extend(stage.method(entry, seed).err());
+            faults.extend(stage.method(entry, seed, None).err());
         }
         crate::settings::finish(faults)?;
         if seed == experiment.seeds().start {
@@ -147,7 +173,9 @@ pub fn run(experiment: &Experiment, options: &Options, watch: &mut dyn Watch) ->
             let result = match done {
                 Some(done) => done,
                 None => {
-                    let running = Running { experiment, entry, seed, stage: &stage, options, folder: folder.as_ref() };
+                    let found = |label: &str| found_groups(experiment, &results, label, seed);
+                    let folder = folder.as_ref();
+                    let running = Running { experiment, entry, seed, stage: &stage, options, folder, found: &found };
                     let result = running.to_the_end(&pool, watch)?;
                     watch.finished(&result.0, &entry.label);
                     result
@@ -161,6 +189,21 @@ pub fn run(experiment: &Experiment, options: &Options, watch: &mut dyn Watch) ->
         folder.finish(&record)?;
     }
     Ok(record)
+}
+
+/// Looks up the groups that the method of a label found.
+type Found<'a> = &'a dyn Fn(&str) -> Result<Groups>;
+
+/// What each method left on each seed, by its place in the experiment.
+type Results = BTreeMap<(usize, u64), (RepeatSummary, Finished)>;
+
+/// The clusters that an earlier method found on this seed, in this run or before it was resumed.
+fn found_groups(experiment: &Experiment, results: &Results, label: &str, seed: u64) -> Result<Groups> {
+    let place = experiment.methods.iter().position(|entry| entry.label == label);
+    match place.and_then(|place| results.get(&(place, seed))) {
+        Some((summary, finished)) => Groups::found_by(label, summary, &finished.clients),
+        None => Err(Error::settings(format!("its groups come from method {label}, which has not run"))),
+    }
 }
 
 /// Whether a method takes steps, and wants them chosen from the data.
@@ -190,6 +233,7 @@ impl Stage {
         let described = federation.ask(&to_all(Work::Describe { moments: scale }))?;
         let described = &described.orders[0];
         let rows = described.rows.iter().map(|&rows| rows as usize).collect();
+        let column = Groups::named(described.descriptions.iter().map(|description| description.group.as_deref()));
         let schema = Schema::fix(&described.descriptions, scale)?;
         let adopt = to_all(Work::Adopt { schema: schema.clone() });
         federation.ask(&adopt)?;
@@ -218,10 +262,35 @@ impl Stage {
             None
         };
         let truth = population.clients.iter().map(|client| client.truth).collect();
-        Ok(Self { population, rows, truth, model, metric, schema, curvature, origin })
+        let (baselines, minimisers) = (OnceCell::new(), RefCell::default());
+        Ok(Self { population, rows, truth, column, model, metric, schema, curvature, origin, baselines, minimisers })
     }
 
-    fn method(&self, entry: &MethodEntry, seed: u64) -> Result<Box<dyn Method>> {
+    /// The groups a method is told; `None` for one that is told none. `found` looks up what an earlier method found:
+    /// while that is not known yet, everybody is in one group.
+    fn groups_for(&self, entry: &MethodEntry, found: Option<Found>) -> Result<Option<Groups>> {
+        let place = format!("method.{}.groups", entry.label);
+        let groups = match Origin::of(&entry.settings) {
+            None => return Ok(None),
+            Some(Origin::One) => Groups::one(self.rows.len()),
+            Some(Origin::Truth) => {
+                let truth = self.truth.as_ref().and_then(|truth| Groups::numbered(truth.iter().copied().map(Some)));
+                truth.ok_or_else(|| no_true_clusters(&place))?
+            }
+            Some(Origin::Column) => self.column.clone().ok_or_else(|| {
+                Error::settings(format!("{place}: the data names no groups"))
+                    .hint("set data.group for a table, or groups = \"truth\", \"one\", or the label of a method above")
+            })?,
+            Some(Origin::Method(label)) => match found {
+                Some(found) => found(label)?,
+                None => Groups { provisional: true, ..Groups::one(self.rows.len()) },
+            },
+        };
+        Ok(Some(groups))
+    }
+
+    fn method(&self, entry: &MethodEntry, seed: u64, found: Option<Found>) -> Result<Box<dyn Method>> {
+        let groups = self.groups_for(entry, found)?;
         let needs_truth = (entry.kind.needs_truth)(&entry.settings);
         (entry.kind.build)(Setup {
             place: format!("method.{}", entry.label),
@@ -231,19 +300,68 @@ impl Stage {
             curvature: self.curvature,
             truth: self.truth.as_deref().filter(|_| needs_truth),
             planted: Some(&*self.population.true_parameters).filter(|planted| needs_truth && !planted.is_empty()),
+            groups,
             key: Key::new(seed).word(&entry.label),
         })
     }
 
-    fn normalised_mse(&self, outcome: &Outcome, scored: &Evaluation, federation: &LocalFederation) -> Option<f64> {
+    /// Adds how far the clients' models are from the planted parameters.
+    fn compare_with_planted(&self, outcome: &Outcome, scored: &mut Evaluation, federation: &LocalFederation) {
         if self.population.true_parameters.is_empty() {
-            return None;
+            return;
         }
         let own = match outcome.serving {
-            Serving::Own(_) => federation.own_models().collect(),
+            Serving::Own { .. } => federation.own_models().collect(),
             _ => BTreeMap::new(),
         };
-        evaluate::normalised_mse(outcome, scored, &self.population, &own)
+        scored.normalised_mse = evaluate::normalised_mse(outcome, scored, &self.population, &own);
+        scored.extra.extend(evaluate::personal_errors(outcome, scored, &self.population, &own));
+    }
+
+    /// Adds what personal models in clusters are beside other models. What those give is the same for every method.
+    fn compare_with_baselines(
+        &self,
+        outcome: &Outcome,
+        scored: &mut Evaluation,
+        federation: &mut LocalFederation,
+    ) -> Result<()> {
+        let baselines = match self.baselines.get() {
+            Some(baselines) => baselines,
+            None => {
+                let single = evaluate::single_model(federation, &*self.model)?;
+                let found = evaluate::baselines(federation, &*self.model, self.metric, single)?;
+                self.baselines.get_or_init(|| found)
+            }
+        };
+        let own = federation.own_models().collect();
+        scored.personal = evaluate::personal_records(outcome, &self.population, &own, baselines);
+        scored.extra.extend(evaluate::beside_baselines(scored, baselines, self.metric));
+        Ok(())
+    }
+
+    /// Keeps the clients' models of a method that minimises exactly, for those that approach the same.
+    fn keep_minimiser(&self, entry: &MethodEntry, federation: &LocalFederation) {
+        if entry.kind.name == "hierarchical" {
+            let models = federation.own_models().map(|(id, model)| (id.to_string(), model)).collect();
+            self.minimisers.borrow_mut().push(Minimiser { objective: objective(entry), models });
+        }
+    }
+
+    /// √(Σ ‖θ_i − θ*_i‖² / Σ ‖θ*_i‖²) over the clients, θ* the exact minimiser of what a method approaches by steps;
+    /// absent where no method before it found that.
+    fn distance_to_exact(&self, entry: &MethodEntry, federation: &LocalFederation) -> Option<f64> {
+        if !matches!(entry.kind.name, "l2gd" | "al2sgd+") {
+            return None;
+        }
+        let minimisers = self.minimisers.borrow();
+        let exact = minimisers.iter().find(|minimiser| minimiser.objective == objective(entry))?;
+        let own: BTreeMap<&str, Vec<f64>> = federation.own_models().collect();
+        let (mut apart, mut size) = (0.0, 0.0);
+        for (id, minimiser) in &exact.models {
+            apart += squared_distance(own.get(id.as_str())?, minimiser);
+            size += norm(minimiser).powi(2);
+        }
+        Some((apart / size).sqrt()).filter(|distance| distance.is_finite())
     }
 
     fn federation(&self, clients: &[Client], pool: &Arc<rayon::ThreadPool>) -> Result<LocalFederation> {
@@ -285,13 +403,21 @@ struct Running<'a> {
     stage: &'a Stage,
     options: &'a Options,
     folder: Option<&'a Folder>,
+    found: Found<'a>,
 }
 
 impl Running<'_> {
     fn to_the_end(&self, pool: &Arc<rayon::ThreadPool>, watch: &mut dyn Watch) -> Result<(RepeatSummary, Finished)> {
         let stage = self.stage;
         let label = &self.entry.label;
-        let mut method = stage.method(self.entry, self.seed)?;
+        let mut method = match stage.method(self.entry, self.seed, Some(self.found)) {
+            // What an earlier method found shows only now; the others can go on without this one.
+            Err(error) if matches!(Origin::of(&self.entry.settings), Some(Origin::Method(_))) => {
+                let summary = failed(self.summary(Traffic::default(), 0, 0.0), &error);
+                return self.leave(summary, Vec::new(), Vec::new());
+            }
+            method => method?,
+        };
         let faults = Faults::from_settings(&self.experiment.faults, self.seed);
         let mut federation =
             stage.federation(&stage.population.clients, pool)?.with_faults(faults).with_stop(self.options.stop.clone());
@@ -333,6 +459,7 @@ impl Running<'_> {
                     metric: None,
                     unseen_metric: None,
                     normalised_mse: None,
+                    distance_to_exact: None,
                     switched: None,
                     sizes: Vec::new(),
                     bytes_down: traffic.bytes_down,
@@ -355,7 +482,9 @@ impl Running<'_> {
                 let outcome = method.outcome();
                 let assign_on = self.experiment.assign_on();
                 let mut scored = evaluate::seen(&outcome, &mut federation, stage.metric, assign_on)?;
-                scored.normalised_mse = stage.normalised_mse(&outcome, &scored, &federation);
+                stage.compare_with_planted(&outcome, &mut scored, &federation);
+                let distance_to_exact = stage.distance_to_exact(self.entry, &federation);
+                scored.extra.extend(distance_to_exact.map(|distance| ("distance_to_exact".to_string(), distance)));
                 let unseen = match &mut unseen {
                     Some(unseen) => evaluate::unseen(&outcome, unseen, stage.metric, assign_on)?,
                     None => None,
@@ -365,6 +494,7 @@ impl Running<'_> {
                     metric: mean(&scored),
                     unseen_metric: unseen.as_ref().and_then(mean),
                     normalised_mse: scored.normalised_mse,
+                    distance_to_exact,
                     sizes: progress.sizes,
                     ..record(Phase::Evaluate)
                 };
@@ -391,6 +521,16 @@ impl Running<'_> {
                 saved = Instant::now();
             }
         };
+        if let (None, Some((scored, _))) = (&failure, &mut last) {
+            let outcome = method.outcome();
+            if matches!(outcome.serving, Serving::Own { clusters: Some(_), .. }) {
+                watch.doing("comparing with local models and with one model");
+                stage.compare_with_baselines(&outcome, scored, &mut federation)?;
+            }
+        }
+        if failure.is_none() && method.outcome().converged {
+            stage.keep_minimiser(self.entry, &federation);
+        }
         let summary = self.summarise(&*method, &federation, round, seconds, failure.as_ref(), last.as_ref());
         let clients = match (&failure, &last) {
             (None, Some((scored, _))) => self.client_records(scored),
@@ -401,25 +541,27 @@ impl Running<'_> {
         {
             self.write_models(folder, &method.outcome(), &federation)?;
         }
+        self.leave(summary, rounds, clients)
+    }
+
+    /// What it leaves behind, also in the folder.
+    fn leave(
+        &self,
+        summary: RepeatSummary,
+        rounds: Vec<RoundRecord>,
+        clients: Vec<ClientRecord>,
+    ) -> Result<(RepeatSummary, Finished)> {
         let text = serde_json::to_string(&summary).map_err(|e| Error::new(ErrorKind::Io, format!("summary: {e}")))?;
-        let finished = Finished { origin: stage.origin.clone(), summary: text, rounds, clients };
+        let finished = Finished { origin: self.stage.origin.clone(), summary: text, rounds, clients };
         if let Some(folder) = self.folder {
-            folder.write_done(label, self.seed, &finished)?;
+            folder.write_done(&self.entry.label, self.seed, &finished)?;
         }
         Ok((summary, finished))
     }
 
-    fn summarise(
-        &self,
-        method: &dyn Method,
-        federation: &LocalFederation,
-        rounds: usize,
-        seconds: f64,
-        failure: Option<&Error>,
-        last: Option<&(Evaluation, Option<Evaluation>)>,
-    ) -> RepeatSummary {
-        let traffic = federation.meter().total();
-        let mut summary = RepeatSummary {
+    /// A summary that says what was spent, and nothing yet of what was found.
+    fn summary(&self, traffic: Traffic, rounds: usize, seconds: f64) -> RepeatSummary {
+        RepeatSummary {
             seed: self.seed,
             status: "done".into(),
             reason: None,
@@ -437,12 +579,21 @@ impl Running<'_> {
             seconds,
             notes: Vec::new(),
             extra: BTreeMap::new(),
-        };
+        }
+    }
+
+    fn summarise(
+        &self,
+        method: &dyn Method,
+        federation: &LocalFederation,
+        rounds: usize,
+        seconds: f64,
+        failure: Option<&Error>,
+        last: Option<&(Evaluation, Option<Evaluation>)>,
+    ) -> RepeatSummary {
+        let mut summary = self.summary(federation.meter().total(), rounds, seconds);
         if let Some(error) = failure {
-            let diverged = error.kind() == ErrorKind::Diverged;
-            summary.status = if diverged { "diverged" } else { "failed" }.into();
-            summary.reason = Some(error.to_string());
-            return summary;
+            return failed(summary, error);
         }
         let outcome = method.outcome();
         if !outcome.converged {
@@ -458,7 +609,8 @@ impl Running<'_> {
         let mut extra = outcome.extra.clone();
         if let Some((scored, unseen)) = last {
             if scored.metric.is_none() {
-                let nobody = matches!(&outcome.serving, Serving::Own(stamps) if stamps.iter().all(|&stamp| stamp == 0));
+                let nobody =
+                    matches!(&outcome.serving, Serving::Own { stamps, .. } if stamps.iter().all(|&stamp| stamp == 0));
                 let why = if nobody { "no client has a model" } else { "no client has test rows" };
                 summary.notes.push(format!("{why}, so there is nothing to score"));
             }
@@ -469,6 +621,7 @@ impl Running<'_> {
             summary.ari = truth.ari;
             summary.parameter_error = truth.parameter_error.filter(|error| error.is_finite());
             extra.extend(truth.extra);
+            extra.extend(scored.extra.clone());
             extra.extend(scored.normalised_mse.map(|error| ("normalised_mse".to_string(), error)));
             if outcome.clustered {
                 let sizes = sizes(scored, outcome.models.len());
@@ -502,9 +655,11 @@ impl Running<'_> {
     }
 
     fn client_records(&self, scored: &Evaluation) -> Vec<ClientRecord> {
-        let clients = self.stage.population.clients.iter().zip(&scored.clients);
+        let groups = self.stage.groups_for(self.entry, Some(self.found)).ok().flatten();
+        let name = |place: usize| groups.as_ref().and_then(|groups| Some(groups.names[groups.of[place]?].clone()));
+        let clients = self.stage.population.clients.iter().zip(&scored.clients).enumerate();
         clients
-            .map(|(client, served)| ClientRecord {
+            .map(|(place, (client, served))| ClientRecord {
                 label: self.entry.label.clone(),
                 seed: self.seed,
                 client: client.id.clone(),
@@ -513,6 +668,8 @@ impl Running<'_> {
                 samples: client.train.len(),
                 margin: served.margin,
                 metric: served.score.and_then(|score| score.mean()),
+                personal: scored.personal.get(place).copied().unwrap_or_default(),
+                group: name(place),
             })
             .collect()
     }
@@ -522,24 +679,32 @@ impl Running<'_> {
         if wanted == "none" {
             return Ok(());
         }
+        /// Files that may wait in memory to be written together.
+        const TOGETHER: usize = 64 << 20;
         let model = &self.stage.model;
         let place = folder.path.join("models").join(&self.entry.label).join(self.seed.to_string());
-        let write = |name: String, params: &[f64]| {
+        let mut waiting: Vec<(String, Vec<u8>)> = Vec::new();
+        let mut size = 0;
+        let mut write = |name: String, params: &[f64]| {
             let about = [("label", self.entry.label.clone()), ("seed", self.seed.to_string()), ("model", name.clone())];
             let bytes = modelfile::bytes(params, model.layout(), model.precision(), &about)?;
-            write_atomically(&place.join(format!("{name}.safetensors")), &bytes)
+            size += bytes.len();
+            waiting.push((format!("{name}.safetensors"), bytes));
+            if size < TOGETHER {
+                return Ok(());
+            }
+            size = 0;
+            write_together(&place, std::mem::take(&mut waiting))
         };
-        let create = || std::fs::create_dir_all(&place).map_err(|error| Error::io("creating", &place, error));
-        if !outcome.models.is_empty() {
-            create()?;
-        }
         for (cluster, params) in outcome.models.iter().enumerate() {
             write(if outcome.clustered { format!("cluster-{cluster}") } else { "global".into() }, params)?;
+        }
+        if let Some(global) = &outcome.global {
+            write("global".into(), global)?;
         }
         if wanted == "all" {
             let mut taken = std::collections::HashSet::new();
             for (id, params) in federation.own_models() {
-                create()?;
                 let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') { c } else { '_' };
                 let safe: String = id.chars().map(plain).collect();
                 let numbered = (2..).map(|number| format!("{safe}-{number}"));
@@ -547,19 +712,35 @@ impl Running<'_> {
                 write(format!("client-{}", name.unwrap_or(safe)), &params)?;
             }
         }
-        Ok(())
+        write_together(&place, waiting)
     }
 }
 
+/// Writes files into a folder, which is made where there are any.
+fn write_together(place: &Path, files: Vec<(String, Vec<u8>)>) -> Result<()> {
+    if files.is_empty() {
+        return Ok(());
+    }
+    std::fs::create_dir_all(place).map_err(|error| Error::io("creating", place, error))?;
+    write_all_atomically(place, files)
+}
+
+/// The summary of a method that ended with this error.
+fn failed(mut summary: RepeatSummary, error: &Error) -> RepeatSummary {
+    summary.status = if error.kind() == ErrorKind::Diverged { "diverged" } else { "failed" }.into();
+    summary.reason = Some(error.to_string());
+    summary
+}
+
 /// A meter reading of the phases a round can touch.
-struct Phases([crate::federation::meter::Traffic; 3]);
+struct Phases([Traffic; 3]);
 
 impl Phases {
     fn of(federation: &LocalFederation) -> Self {
         Self([Phase::Start, Phase::Train, Phase::Evaluate].map(|phase| federation.meter().of(phase)))
     }
 
-    fn get(&self, phase: Phase) -> crate::federation::meter::Traffic {
+    fn get(&self, phase: Phase) -> Traffic {
         self.0[phase as usize]
     }
 }
@@ -570,11 +751,7 @@ fn sizes(scored: &Evaluation, clusters: usize) -> Vec<usize> {
     sizes
 }
 
-fn gather(
-    experiment: &Experiment,
-    data: serde_json::Value,
-    results: BTreeMap<(usize, u64), (RepeatSummary, Finished)>,
-) -> Record {
+fn gather(experiment: &Experiment, data: serde_json::Value, results: Results) -> Record {
     let (mut rounds, mut clients) = (Vec::new(), Vec::new());
     let mut repeats: Vec<Vec<RepeatSummary>> = vec![Vec::new(); experiment.methods.len()];
     for ((index, _), (summary, finished)) in results {

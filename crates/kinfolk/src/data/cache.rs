@@ -16,14 +16,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use ureq::http::{StatusCode, header};
 
-/// A dataset that can be downloaded.
+/// A dataset that is kept in a folder of its own.
 #[derive(Debug, Clone, Copy)]
 pub struct Dataset {
     /// Its name, and that of its folder.
     pub name: &'static str,
     /// One line for people.
     pub summary: &'static str,
-    /// Addresses to try in turn; a file name is appended to them.
+    /// Addresses to try in turn; a file name is appended to them. Without one, users put the files there themselves.
     pub places: &'static [&'static str],
     /// The tar.gz that holds the files; without one each file is fetched alone, as `.gz`.
     pub archive: Option<&'static str>,
@@ -36,9 +36,9 @@ pub struct Dataset {
 pub struct Content {
     /// Its name.
     pub name: &'static str,
-    /// Its size.
+    /// Its size; 0 where copies differ.
     pub bytes: u64,
-    /// Its SHA-256 digest in hexadecimal.
+    /// Its SHA-256 digest in hexadecimal; empty where copies differ.
     pub sha256: &'static str,
 }
 
@@ -52,7 +52,7 @@ const fn content(name: &'static str, bytes: u64, sha256: &'static str) -> Conten
     Content { name, bytes, sha256 }
 }
 
-/// Every dataset that can be downloaded.
+/// Every dataset that is kept in a folder of its own.
 pub static DATASETS: &[Dataset] = &[
     Dataset {
         name: "mnist",
@@ -127,13 +127,27 @@ pub static DATASETS: &[Dataset] = &[
             content("test_batch.bin", 30_730_000, "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"),
         ],
     },
+    Dataset {
+        name: "schools",
+        summary: "7185 pupils of 160 schools, High School and Beyond",
+        places: &[],
+        archive: None,
+        files: &[content(super::schools::FILE, 0, "")],
+    },
 ];
+
+impl Dataset {
+    /// Whether each file may also lie there as `.gz`, as it is downloaded.
+    fn may_be_packed(&self) -> bool {
+        !self.places.is_empty() && self.archive.is_none()
+    }
+}
 
 /// The dataset of this name.
 pub fn dataset(name: &str) -> Result<&'static Dataset> {
     DATASETS.iter().find(|dataset| dataset.name == name).ok_or_else(|| {
         let names = || DATASETS.iter().map(|dataset| dataset.name);
-        let unknown = Error::settings(format!("no dataset `{name}` can be downloaded"));
+        let unknown = Error::settings(format!("no dataset is called `{name}`"));
         match nearest(name, names()) {
             Some(near) => unknown.hint(format!("did you mean `{near}`?")),
             None => unknown.hint(format!("known datasets: {}", names().collect::<Vec<_>>().join(", "))),
@@ -186,16 +200,20 @@ fn require(dataset: &Dataset, folder: &Path) -> Result<()> {
         return Ok(());
     }
     let (name, place) = (dataset.name, folder.display());
-    let packed = if dataset.archive.is_none() { ", plain or with .gz," } else { "" };
     let all = dataset.files.iter().map(|file| file.name).collect::<Vec<_>>().join(", ");
-    Err(Error::data(format!("dataset {name}: {place} does not have a complete {}", missing.join(", ")))
-        .hint(format!("run `kinfolk data get {name}`, or put {all}{packed} into {place}")))
+    let hint = match dataset.may_be_packed() {
+        _ if dataset.places.is_empty() => format!("no address to download it from is known: put {all} into {place}"),
+        true => format!("run `kinfolk data get {name}`, or put {all}, plain or with .gz, into {place}"),
+        false => format!("run `kinfolk data get {name}`, or put {all} into {place}"),
+    };
+    Err(Error::data(format!("dataset {name}: {place} does not have a complete {}", missing.join(", "))).hint(hint))
 }
 
 fn missing(dataset: &Dataset, folder: &Path) -> Vec<&'static str> {
     let is_there = |file: &Content| {
-        let plain = fs::metadata(folder.join(file.name)).is_ok_and(|found| found.len() == file.bytes);
-        plain || dataset.archive.is_none() && packed(folder, file).is_file()
+        let sized = |found: fs::Metadata| found.is_file() && (found.len() == file.bytes || file.bytes == 0);
+        let plain = fs::metadata(folder.join(file.name)).is_ok_and(sized);
+        plain || dataset.may_be_packed() && packed(folder, file).is_file()
     };
     dataset.files.iter().filter(|file| !is_there(file)).map(|file| file.name).collect()
 }
@@ -207,6 +225,10 @@ fn packed(folder: &Path, file: &Content) -> PathBuf {
 /// Downloads what is missing of a dataset, or broken, and returns its folder.
 pub fn get(name: &str, progress: Progress) -> Result<PathBuf> {
     let (dataset, folder) = (dataset(name)?, path(name)?);
+    if dataset.places.is_empty() {
+        require(dataset, &folder)?;
+        return Ok(folder);
+    }
     get_from(dataset, dataset.places, &folder, progress)?;
     Ok(folder)
 }
@@ -409,8 +431,13 @@ mod tests {
     use std::thread;
 
     const NUMBERS: &str = "ab6c5f3237f551d208fc2ca5225a4cca20b3fd638794a804f0ed5549d5041734";
-    const PLAIN: Dataset =
-        Dataset { name: "plain", summary: "", places: &[], archive: None, files: &[content("numbers", 1000, NUMBERS)] };
+    const PLAIN: Dataset = Dataset {
+        name: "plain",
+        summary: "",
+        places: &["http://nowhere/"],
+        archive: None,
+        files: &[content("numbers", 1000, NUMBERS)],
+    };
     const PACKED: Dataset = Dataset { name: "packed", archive: Some("numbers.tar.gz"), ..PLAIN };
 
     fn numbers() -> Vec<u8> {
@@ -582,9 +609,19 @@ mod tests {
                  numbers, plain or with .gz, into {place}"
             )
         );
+        const BY_HAND: Dataset = Dataset { places: &[], files: &[content("table.csv", 0, "")], ..PLAIN };
+        assert_eq!(
+            require(&BY_HAND, folder.path()).unwrap_err().to_string(),
+            format!(
+                "dataset plain: {place} does not have a complete table.csv\n  hint: no address to download it from is \
+                 known: put table.csv into {place}"
+            )
+        );
+        fs::write(folder.path().join("table.csv"), "any copy will do").unwrap();
+        assert_eq!(require(&BY_HAND, folder.path()), Ok(()));
         assert_eq!(
             dataset("mnits").unwrap_err().to_string(),
-            "no dataset `mnits` can be downloaded\n  hint: did you mean `mnist`?"
+            "no dataset is called `mnits`\n  hint: did you mean `mnist`?"
         );
     }
 

@@ -43,6 +43,8 @@ fn format(path: &Path) -> Option<Format> {
 pub(super) enum Role {
     /// Its cells are names, whatever they look like.
     Name,
+    /// The same, and some may be missing; they are empty then.
+    NameIfAny,
     Value,
     Dropped,
 }
@@ -135,7 +137,7 @@ impl Source<'_> {
             let line = record.position().map_or(0, csv::Position::line);
             lines.push(line);
             for (index, cell) in record.iter().enumerate().filter(|(index, _)| roles[*index] != Role::Dropped) {
-                if is_missing(cell) {
+                if is_missing(cell) && roles[index] != Role::NameIfAny {
                     return Err(self.missing(line, &names[index]));
                 }
                 numeric[index] = numeric[index] && is_number(cell);
@@ -152,6 +154,7 @@ impl Source<'_> {
             let line = record.position().map_or(0, csv::Position::line);
             for (index, cell) in record.iter().enumerate().filter(|(index, _)| roles[*index] != Role::Dropped) {
                 match &mut cells[index] {
+                    Cells::Words(words) if is_missing(cell) => words.push(String::new()),
                     Cells::Words(words) => words.push(cell.to_string()),
                     Cells::Numbers(numbers) => match cell.parse::<f64>() {
                         Ok(number) if number.is_finite() => numbers.push(number),
@@ -185,6 +188,8 @@ impl Source<'_> {
                 let cell = match roles[index] {
                     Role::Dropped => continue,
                     Role::Name => text(field).map(Cell::Word),
+                    Role::NameIfAny if matches!(field, Field::Null) => Some(Cell::Word(String::new())),
+                    Role::NameIfAny => text(field).map(Cell::Word),
                     Role::Value => value(field),
                 };
                 let Some(cell) = cell else {
@@ -196,7 +201,9 @@ impl Source<'_> {
                         .hint(format!("leave the column out with {}, or turn it into numbers", (self.drop)(name))));
                 };
                 match (cell, &mut cells[index]) {
-                    (Cell::Word(word), _) if is_missing(&word) => return Err(self.missing(line, name)),
+                    (Cell::Word(word), _) if is_missing(&word) && roles[index] != Role::NameIfAny => {
+                        return Err(self.missing(line, name));
+                    }
                     (Cell::Number(number), _) if number.is_nan() => return Err(self.missing(line, name)),
                     (Cell::Number(number), _) if !number.is_finite() => return Err(self.infinite(line, name)),
                     (Cell::Word(word), Some(Cells::Words(words))) => words.push(word),

@@ -221,6 +221,7 @@ pub fn build(pools: &Pools, settings: &Settings, seed: u64) -> Result<Population
         unseen: unseen_clients.collect::<Result<_>>()?,
         true_clusters: plan.kind.plants().then_some(plan.clusters),
         true_parameters: Vec::new(),
+        client_parameters: Vec::new(),
         shape: DataShape { columns: pools.train.columns(), classes: plan.classes },
     };
     population.check()?;

@@ -13,6 +13,7 @@ pub mod images;
 mod npy;
 pub mod points;
 pub mod schema;
+pub mod schools;
 mod split;
 pub mod synthetic;
 pub mod table;
@@ -82,6 +83,24 @@ pub static SOURCES: &[&Source] = &[
         summary: "two classes in the plane, as in the ODCL paper",
         settings: synthetic::ODCL_LOGISTIC,
         build: synthetic::odcl_logistic,
+    },
+    &Source {
+        name: "hierarchical-linear",
+        summary: "linear regression with parameters of every client around its known cluster's",
+        settings: synthetic::HIERARCHICAL_LINEAR,
+        build: synthetic::hierarchical_linear,
+    },
+    &Source {
+        name: "hierarchical-logistic",
+        summary: "two classes, with parameters of every client around its known cluster's",
+        settings: synthetic::HIERARCHICAL_LOGISTIC,
+        build: synthetic::hierarchical_logistic,
+    },
+    &Source {
+        name: "schools",
+        summary: "7185 pupils of 160 public and Catholic schools, and how good they are at mathematics",
+        settings: schools::SETTINGS,
+        build: schools::build,
     },
     &Source {
         name: "table",
@@ -326,6 +345,42 @@ impl Shard {
         }
     }
 
+    /// A shard of these rows alone, counted from its own first one.
+    pub fn pick(&self, rows: &[usize]) -> Self {
+        fn picked<T: Clone>(values: &[T], width: usize, begin: usize, rows: &[usize]) -> Vec<T> {
+            rows.iter().flat_map(|row| &values[(begin + row) * width..][..width]).cloned().collect()
+        }
+        let begin = self.rows.start;
+        let features = match &*self.features {
+            Features::Bytes { columns, values } => {
+                Features::Bytes { columns: *columns, values: picked(values, *columns, begin, rows) }
+            }
+            Features::F32 { columns, values } => {
+                Features::F32 { columns: *columns, values: picked(values, *columns, begin, rows) }
+            }
+            Features::F64 { columns, values } => {
+                Features::F64 { columns: *columns, values: picked(values, *columns, begin, rows) }
+            }
+            Features::Columns(columns) => {
+                let pick = |column: &Column| Column {
+                    name: column.name.clone(),
+                    values: match &column.values {
+                        Cells::Numbers(values) => Cells::Numbers(picked(values, 1, begin, rows)),
+                        Cells::Words(words) => Cells::Words(picked(words, 1, begin, rows)),
+                    },
+                };
+                Features::Columns(columns.iter().map(pick).collect())
+            }
+        };
+        let targets = match &*self.targets {
+            Targets::None => Targets::None,
+            Targets::Classes(classes) => Targets::Classes(picked(classes, 1, begin, rows)),
+            Targets::Values(values) => Targets::Values(picked(values, 1, begin, rows)),
+            Targets::Words(words) => Targets::Words(picked(words, 1, begin, rows)),
+        };
+        Self { features: Arc::new(features), targets: Arc::new(targets), rows: 0..rows.len() }
+    }
+
     /// Part `index` of `of` nearly equal, disjoint, consecutive parts.
     pub fn part(&self, index: usize, of: usize) -> Self {
         let cut = |i: usize| self.rows.start + self.rows.len() * i / of.max(1);
@@ -351,6 +406,8 @@ pub struct Population {
     pub true_clusters: Option<usize>,
     /// The parameters each planted cluster was drawn from, where a generator knows them.
     pub true_parameters: Vec<Vec<f64>>,
+    /// The parameters each client's rows were drawn from, in their order, where clients of a cluster differ.
+    pub client_parameters: Vec<Vec<f64>>,
     /// What a model for this data must fit. Of a table this counts columns and classes as read; the schema's shape
     /// replaces it.
     pub shape: DataShape,
@@ -427,7 +484,10 @@ mod tests {
     }
 
     fn build_small(source: &Source) -> Population {
-        let small: toml::Table = toml::from_str("clients = 10\nsamples = 20\nunseen_clients = 2").unwrap();
+        let mut small: toml::Table = toml::from_str("clients = 10\nsamples = 20\nunseen_clients = 2").unwrap();
+        if source.name.starts_with("hierarchical") {
+            small.insert("true_clusters".into(), 3.into());
+        }
         let mut faults = Vec::new();
         let settings = Settings::check("data", source.settings, small, &mut faults);
         assert_eq!(faults, []);
@@ -436,7 +496,9 @@ mod tests {
 
     #[test]
     fn sources_without_files_build_the_same_on_any_number_of_threads() {
-        for name in ["digits", "linear", "odcl-linear", "odcl-logistic"] {
+        let names =
+            ["digits", "linear", "odcl-linear", "odcl-logistic", "hierarchical-linear", "hierarchical-logistic"];
+        for name in names {
             let source = source(name).unwrap();
             let with_threads = |count: usize| {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(count).build().unwrap();

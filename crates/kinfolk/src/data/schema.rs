@@ -473,7 +473,7 @@ fn fix_target(descriptions: &[Description]) -> Result<TargetSchema> {
 }
 
 /// By value where all names are numbers, otherwise by letters.
-pub(super) fn sorted(names: BTreeSet<String>) -> Vec<String> {
+pub(crate) fn sorted(names: BTreeSet<String>) -> Vec<String> {
     let mut names: Vec<String> = names.into_iter().collect();
     let value = |name: &String| name.parse::<f64>().ok().filter(|value| value.is_finite());
     if names.iter().all(|name| value(name).is_some()) {

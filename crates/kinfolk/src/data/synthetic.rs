@@ -76,6 +76,48 @@ pub static ODCL_LOGISTIC: &[Setting] = &[
     Setting::new("true_clusters", Kind::Integer(1, 4), Default::Is("4"), "use only the first so many clusters"),
 ];
 
+const FEWEST_SAMPLES: Setting = Setting::new(
+    "fewest_samples",
+    Kind::Integer(1, 100_000_000),
+    Default::Absent,
+    "training rows vary from so many to `samples`, drawn for every client; left out: all have `samples`",
+);
+const BETWEEN: Setting =
+    Setting::new("between", Kind::Number(0.0, 1e12), Default::Is("1.0"), "standard deviation of clusters around 0");
+const WITHIN: Setting = Setting::new(
+    "within",
+    Kind::Number(0.0, 1e12),
+    Default::Is("1.0"),
+    "standard deviation of clients around their cluster",
+);
+
+/// What [`hierarchical_linear`] can be told.
+pub static HIERARCHICAL_LINEAR: &[Setting] = &[
+    Setting { default: Default::Is("400"), ..CLIENTS },
+    SAMPLES,
+    FEWEST_SAMPLES,
+    TEST_SAMPLES,
+    UNSEEN,
+    Setting::new("true_clusters", Kind::Integer(1, 1_000_000), Default::Is("20"), "how many true clusters"),
+    Setting::new("dimension", Kind::Integer(1, 1_000_000), Default::Is("20"), "features in a row"),
+    BETWEEN,
+    WITHIN,
+    Setting::new("noise", Kind::Number(0.0, 1e12), Default::Is("1.0"), "standard deviation of the noise"),
+];
+
+/// What [`hierarchical_logistic`] can be told.
+pub static HIERARCHICAL_LOGISTIC: &[Setting] = &[
+    Setting { default: Default::Is("400"), ..CLIENTS },
+    SAMPLES,
+    FEWEST_SAMPLES,
+    TEST_SAMPLES,
+    UNSEEN,
+    Setting::new("true_clusters", Kind::Integer(1, 1_000_000), Default::Is("5"), "how many true clusters"),
+    Setting::new("dimension", Kind::Integer(1, 1_000_000), Default::Is("3"), "features in a row"),
+    BETWEEN,
+    WITHIN,
+];
+
 const E1: &[(f64, f64)] = &[
     (1.0, 2.0),
     (4.0, 5.0),
@@ -138,7 +180,7 @@ pub fn linear(settings: &Settings, seed: u64) -> Result<Population> {
             }
             Features::F64 { columns, values }
         };
-        (features, Targets::Values(targets))
+        Drawn::of(features, Targets::Values(targets))
     })
 }
 
@@ -180,7 +222,7 @@ pub fn odcl_linear(settings: &Settings, seed: u64) -> Result<Population> {
             clean + noise * normal(rng)
         });
         let targets = targets.collect();
-        (Features::F64 { columns: dimension, values }, Targets::Values(targets))
+        Drawn::of(Features::F64 { columns: dimension, values }, Targets::Values(targets))
     })
 }
 
@@ -200,11 +242,71 @@ pub fn odcl_logistic(settings: &Settings, seed: u64) -> Result<Population> {
             let (first, second) = (normal(rng), normal(rng));
             let point = [variance.sqrt() * first, below * first + rest * second];
             let score = point[0] * parameters[cluster][0] + point[1] * parameters[cluster][1];
-            classes.push(u32::from(rng.random::<f64>() < 1.0 / (1.0 + (-score).exp())));
+            classes.push(class(score, rng));
             values.extend(point);
         }
-        (Features::F64 { columns: 2, values }, Targets::Classes(classes))
+        Drawn::of(Features::F64 { columns: 2, values }, Targets::Classes(classes))
     })
+}
+
+/// The known-clusters paper's linear regression: cluster centres are normal around 0, a client's own θ is normal around
+/// its cluster's centre, and `y = <x, θ> + noise` with standard normal x and no intercept. Clusters are known groups
+/// here, so every client can name its own.
+pub fn hierarchical_linear(settings: &Settings, seed: u64) -> Result<Population> {
+    let noise = settings.number("noise");
+    hierarchical(settings, "hierarchical-linear", 0, seed, |scores, rng| {
+        Targets::Values(scores.iter().map(|score| score + noise * normal(rng)).collect())
+    })
+}
+
+/// The same with two classes, class 1 with chance `1 / (1 + exp(-<x, θ>))`.
+pub fn hierarchical_logistic(settings: &Settings, seed: u64) -> Result<Population> {
+    hierarchical(settings, "hierarchical-logistic", 2, seed, |scores, rng| {
+        Targets::Classes(scores.iter().map(|&score| class(score, rng)).collect())
+    })
+}
+
+/// Clients around centres around 0; `answer` draws the targets that belong to the products `<x, θ>`.
+fn hierarchical(
+    settings: &Settings,
+    name: &str,
+    classes: usize,
+    seed: u64,
+    answer: impl Fn(&[f64], &mut Rng) -> Targets + Sync,
+) -> Result<Population> {
+    let mut plan = Plan::new(settings, settings.integer("true_clusters"), settings.integer("dimension"), name, seed)?;
+    plan.grouped = true;
+    let (between, within) = (settings.number("between"), settings.number("within"));
+    let columns = plan.dimension;
+    let centres = plan.parameters(|_, rng| (0..columns).map(|_| between * normal(rng)).collect());
+    plan.population(centres.clone(), DataShape { columns, classes }, |cluster, rows, rng| {
+        let parameters: Vec<f64> = centres[cluster].iter().map(|centre| centre + within * normal(rng)).collect();
+        let values: Vec<f64> = (0..rows * columns).map(|_| normal(rng)).collect();
+        let product = |row: &[f64]| row.iter().zip(&parameters).map(|(x, parameter)| x * parameter).sum();
+        let scores: Vec<f64> = values.chunks_exact(columns).map(product).collect();
+        let targets = answer(&scores, rng);
+        Drawn { features: Features::F64 { columns, values }, targets, parameters }
+    })
+}
+
+/// Class 1 with chance `1 / (1 + exp(-score))`.
+fn class(score: f64, rng: &mut Rng) -> u32 {
+    u32::from(rng.random::<f64>() < 1.0 / (1.0 + (-score).exp()))
+}
+
+/// What one client draws.
+struct Drawn {
+    features: Features,
+    targets: Targets,
+    /// Parameters of its own; empty where it has its cluster's.
+    parameters: Vec<f64>,
+}
+
+impl Drawn {
+    /// Rows drawn with the cluster's parameters.
+    fn of(features: Features, targets: Targets) -> Self {
+        Self { features, targets, parameters: Vec::new() }
+    }
 }
 
 fn normal(rng: &mut Rng) -> f64 {
@@ -215,28 +317,42 @@ struct Plan {
     clients: usize,
     unseen: usize,
     samples: usize,
+    /// Training rows of a client lie between this and `samples`.
+    fewest_samples: usize,
     test_samples: usize,
     clusters: usize,
     dimension: usize,
+    /// Whether clients know their cluster, as a group.
+    grouped: bool,
     key: Key,
 }
 
 impl Plan {
     fn new(settings: &Settings, clusters: usize, dimension: usize, name: &str, seed: u64) -> Result<Self> {
+        let samples = settings.integer("samples");
         let plan = Self {
             clients: settings.integer("clients"),
             unseen: settings.integer("unseen_clients"),
-            samples: settings.integer("samples"),
+            samples,
+            fewest_samples: settings.optional_integer("fewest_samples").unwrap_or(samples),
             test_samples: settings.integer("test_samples"),
             clusters,
             dimension,
+            grouped: false,
             key: Key::new(seed).word(name),
         };
+        let mut faults = Vec::new();
         if plan.clients < clusters {
-            let message =
-                format!("data.clients: got {}, want at least {clusters}, one for each true cluster", plan.clients);
-            return Err(Error::settings(message));
+            let clients = plan.clients;
+            let message = format!("data.clients: got {clients}, want at least {clusters}, one for each true cluster");
+            faults.push(Error::settings(message));
         }
+        if plan.fewest_samples > samples {
+            let fewest = plan.fewest_samples;
+            let message = format!("data.fewest_samples: got {fewest}, want at most data.samples, {samples}");
+            faults.push(Error::settings(message));
+        }
+        finish(faults)?;
         let values = (plan.clients + plan.unseen) as f64 * (plan.samples + plan.test_samples) as f64 * dimension as f64;
         let gigabytes = values * size_of::<f64>() as f64 / 1e9;
         if gigabytes > 1000.0 {
@@ -251,35 +367,45 @@ impl Plan {
         (0..self.clusters).map(|cluster| draw(cluster, &mut key.clone().number(cluster as u64).rng())).collect()
     }
 
+    /// How many training rows a client has.
+    fn samples_of(&self, id: &str) -> usize {
+        self.key.clone().word("samples").word(id).rng().random_range(self.fewest_samples..=self.samples)
+    }
+
     fn population(
         &self,
         true_parameters: Vec<Vec<f64>>,
         shape: DataShape,
-        rows: impl Fn(usize, usize, &mut Rng) -> (Features, Targets) + Sync,
+        rows: impl Fn(usize, usize, &mut Rng) -> Drawn + Sync,
     ) -> Result<Population> {
-        let members = |count: usize, prefix: &str| -> Result<Vec<Client>> {
+        let members = |count: usize, prefix: &str| -> Result<Vec<(Client, Vec<f64>)>> {
             let client = |number: usize| {
                 let id = format!("{prefix}{number}");
                 let cluster = block(number, count, self.clusters);
                 let mut rng = self.key.clone().word("rows").word(&id).rng();
-                let total = self.samples + self.test_samples;
-                let (features, targets) = rows(cluster, total, &mut rng);
-                let (features, targets) = (Arc::new(features), Arc::new(targets));
-                Ok(Client {
+                let samples = self.samples_of(&id);
+                let total = samples + self.test_samples;
+                let drawn = rows(cluster, total, &mut rng);
+                let (features, targets) = (Arc::new(drawn.features), Arc::new(drawn.targets));
+                let client = Client {
                     id,
-                    train: Shard::of(features.clone(), targets.clone(), 0..self.samples)?,
-                    test: Shard::of(features, targets, self.samples..total)?,
-                    group: None,
+                    train: Shard::of(features.clone(), targets.clone(), 0..samples)?,
+                    test: Shard::of(features, targets, samples..total)?,
+                    group: self.grouped.then(|| cluster.to_string()),
                     truth: Some(cluster),
-                })
+                };
+                Ok((client, drawn.parameters))
             };
             (0..count).into_par_iter().map(client).collect()
         };
+        let (clients, mut client_parameters): (_, Vec<_>) = members(self.clients, "")?.into_iter().unzip();
+        client_parameters.retain(|parameters| !parameters.is_empty());
         let population = Population {
-            clients: members(self.clients, "")?,
-            unseen: members(self.unseen, "unseen-")?,
+            clients,
+            unseen: members(self.unseen, "unseen-")?.into_iter().map(|(client, _)| client).collect(),
             true_clusters: Some(self.clusters),
             true_parameters,
+            client_parameters,
             shape,
         };
         population.check()?;
@@ -386,6 +512,74 @@ mod tests {
         let agree = points.iter().zip(third.train.classes().unwrap()).filter(|(p, c)| (p[1] > p[0]) == (**c == 1));
         let share = agree.count() as f64 / 20000.0;
         assert!((0.7..0.85).contains(&share), "{share}");
+    }
+
+    /// The mean of the squares and the mean.
+    fn moments(values: impl Iterator<Item = f64>) -> (f64, f64) {
+        let values: Vec<f64> = values.collect();
+        let count = values.len() as f64;
+        (values.iter().map(|value| value * value).sum::<f64>() / count, values.iter().sum::<f64>() / count)
+    }
+
+    #[test]
+    fn clients_scatter_around_centres_that_scatter_around_zero() {
+        let text = "clients = 4000\ntrue_clusters = 400\nsamples = 2\nbetween = 3.0\nwithin = 0.5";
+        let population = make("hierarchical-linear", text).unwrap();
+        assert_eq!(population.client_parameters.len(), 4000);
+        let (square, mean) = moments(population.true_parameters.iter().flatten().copied());
+        // 8000 draws: the square of a deviation of 3 is 9, give or take 9·√(2/8000).
+        assert!((square - 9.0).abs() < 0.5 && mean.abs() < 0.15, "{square} {mean}");
+        let around = population.clients.iter().zip(&population.client_parameters).flat_map(|(client, own)| {
+            let centre = &population.true_parameters[client.truth.unwrap()];
+            own.iter().zip(centre).map(|(own, centre)| own - centre)
+        });
+        let (square, mean) = moments(around);
+        assert!((square - 0.25).abs() < 0.01 && mean.abs() < 0.01, "{square} {mean}");
+        assert_eq!(population.clients[25].group.as_deref(), Some("2"));
+        assert!(make("linear", "samples = 1").unwrap().client_parameters.is_empty());
+    }
+
+    #[test]
+    fn hierarchical_targets_follow_the_clients_own_parameters() {
+        let text = "clients = 3\ntrue_clusters = 2\nsamples = 50\ndimension = 4";
+        let product =
+            |row: &Vec<f64>, own: &[f64]| row.iter().zip(own).map(|(x, parameter)| x * parameter).sum::<f64>();
+        let exact = make("hierarchical-linear", &format!("{text}\nnoise = 0.0")).unwrap();
+        for (client, own) in exact.clients.iter().zip(&exact.client_parameters) {
+            let clean: Vec<f64> = rows(&client.train).iter().map(|row| product(row, own)).collect();
+            assert_eq!([client.train.values().unwrap(), client.test.values().unwrap()].concat(), clean);
+        }
+        let noisy = make("hierarchical-linear", &text.replace("50", "5000")).unwrap();
+        let errors = (rows(&noisy.clients[1].train).into_iter().zip(noisy.clients[1].train.values().unwrap()))
+            .map(|(row, value)| value - product(&row, &noisy.client_parameters[1]));
+        assert!((moments(errors).0 - 1.0).abs() < 0.1);
+        let classes = make("hierarchical-logistic", &format!("{text}\nbetween = 100.0")).unwrap();
+        assert_eq!(classes.shape, DataShape { columns: 4, classes: 2 });
+        for (client, own) in classes.clients.iter().zip(&classes.client_parameters) {
+            let sides = rows(&client.train).into_iter().map(|row| u32::from(product(&row, own) > 0.0));
+            let agree = sides.zip(client.train.classes().unwrap()).filter(|(side, class)| side == *class).count();
+            assert!(agree >= 45, "{agree}");
+        }
+    }
+
+    #[test]
+    fn rows_vary_from_client_to_client() {
+        let text = "clients = 2000\nsamples = 60\nfewest_samples = 5\ntest_samples = 3";
+        for name in ["hierarchical-linear", "hierarchical-logistic"] {
+            let population = make(name, text).unwrap();
+            let mut counts = [0; 61];
+            population.clients.iter().for_each(|client| counts[client.train.len()] += 1);
+            assert!(counts[..5].iter().all(|&count| count == 0) && counts[5] > 0 && counts[60] > 0);
+            let (_, mean) = moments(population.clients.iter().map(|client| client.train.len() as f64));
+            assert!((mean - 32.5).abs() < 1.5, "{mean}");
+            assert!(population.clients.iter().all(|client| client.test.len() == 3));
+        }
+        let refused = make("hierarchical-logistic", "clients = 4\nsamples = 5\nfewest_samples = 6").unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "2 faults\n- data.clients: got 4, want at least 5, one for each true cluster\n\
+             - data.fewest_samples: got 6, want at most data.samples, 5"
+        );
     }
 
     #[test]

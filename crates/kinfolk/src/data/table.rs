@@ -23,27 +23,22 @@ pub static SETTINGS: &[Setting] = &[
     Setting::new("path", Kind::Text, Default::Required, "the csv, tsv or parquet file"),
     Setting::new("client", Kind::Text, Default::Required, "the column that names the client"),
     Setting::new("target", Kind::Text, Default::Required, "the column to be predicted"),
-    Setting::new("group", Kind::Text, Default::Absent, "the column of a known grouping of the clients; not a feature"),
+    Setting::new(
+        "group",
+        Kind::Text,
+        Default::Absent,
+        "the column of a known grouping of the clients; not a feature; an empty cell is no group",
+    ),
     Setting::new("truth", Kind::Text, Default::Absent, "the column of the true clusters, for scoring; not a feature"),
-    Setting::new("drop", Kind::Texts, Default::Is("[]"), "columns to leave out"),
+    DROP,
     Setting::new(
         "task",
         Kind::OneOf(&["auto", "regression", "classification"]),
         Default::Is("\"auto\""),
         "what the target is",
     ),
-    Setting::new(
-        "standardise",
-        Kind::Flag,
-        Default::Is("true"),
-        "give every column of numbers mean 0 and deviation 1 over all clients",
-    ),
-    Setting::new(
-        "test_fraction",
-        Kind::Number(0.0, 1.0),
-        Default::Is("0.2"),
-        "share of a client's rows kept for testing, below 1",
-    ),
+    STANDARDISE,
+    TEST_FRACTION,
     Setting::new("min_rows", Kind::Integer(1, i64::MAX), Default::Is("1"), "fewest rows a client must have"),
     Setting::new(
         "small",
@@ -51,13 +46,28 @@ pub static SETTINGS: &[Setting] = &[
         Default::Is("\"error\""),
         "what to do about smaller clients",
     ),
-    Setting::new(
-        "unseen_clients",
-        Kind::Number(0.0, 1.0),
-        Default::Is("0.0"),
-        "share of clients met only after training, below 1",
-    ),
+    UNSEEN,
 ];
+
+pub(super) const DROP: Setting = Setting::new("drop", Kind::Texts, Default::Is("[]"), "columns to leave out");
+pub(super) const STANDARDISE: Setting = Setting::new(
+    "standardise",
+    Kind::Flag,
+    Default::Is("true"),
+    "give every column of numbers mean 0 and deviation 1 over all clients",
+);
+pub(super) const TEST_FRACTION: Setting = Setting::new(
+    "test_fraction",
+    Kind::Number(0.0, 1.0),
+    Default::Is("0.2"),
+    "share of a client's rows kept for testing, below 1",
+);
+pub(super) const UNSEEN: Setting = Setting::new(
+    "unseen_clients",
+    Kind::Number(0.0, 1.0),
+    Default::Is("0.0"),
+    "share of clients met only after training, below 1",
+);
 
 /// At most so many different whole numbers look like classes.
 const MOST_CLASSES: usize = 20;
@@ -66,6 +76,15 @@ const ROWS_PER_CLASS: usize = 3;
 
 /// Reads the file and divides its rows among the clients.
 pub fn build(settings: &Settings, seed: u64) -> Result<Population> {
+    build_with(settings, seed, |target| target)
+}
+
+/// The same, with a target made from the column that was read.
+pub(super) fn build_with(
+    settings: &Settings,
+    seed: u64,
+    make_target: impl FnOnce(Column) -> Column,
+) -> Result<Population> {
     let mut faults = Vec::new();
     for name in ["test_fraction", "unseen_clients"] {
         if settings.number(name) >= 1.0 {
@@ -104,7 +123,7 @@ pub fn build(settings: &Settings, seed: u64) -> Result<Population> {
     let clusters = schema::sorted(truth.iter().flatten().map(|name| name.to_string()).collect());
     let number: HashMap<&str, usize> = clusters.iter().map(String::as_str).zip(0..).collect();
 
-    let targets = targets(path, &table.lines, target, settings.text("task"))?;
+    let targets = targets(path, &table.lines, make_target(target), settings.text("task"))?;
     let classes = match &targets {
         Targets::Words(words) => words.iter().collect::<BTreeSet<_>>().len(),
         _ => 0,
@@ -130,7 +149,7 @@ pub fn build(settings: &Settings, seed: u64) -> Result<Population> {
             id: members[index].id.to_string(),
             train: shard(&order.train[index])?,
             test: shard(&order.test[index])?,
-            group: group[index].map(str::to_string),
+            group: group[index].filter(|name| !name.is_empty()).map(str::to_string),
             truth: truth[index].and_then(|name| number.get(name).copied()),
         })
     };
@@ -143,6 +162,7 @@ pub fn build(settings: &Settings, seed: u64) -> Result<Population> {
         unseen: part(true)?,
         true_clusters: (!clusters.is_empty()).then_some(clusters.len()),
         true_parameters: Vec::new(),
+        client_parameters: Vec::new(),
         shape,
     };
     population.check()?;
@@ -167,6 +187,7 @@ fn roles(path: &Path, names: &[String], settings: &Settings) -> Result<Vec<Role>
         let role = match setting {
             "drop" => Role::Dropped,
             "target" => Role::Value,
+            "group" => Role::NameIfAny,
             _ => Role::Name,
         };
         if let Some((earlier, _)) = roles[place].replace((setting, role)) {

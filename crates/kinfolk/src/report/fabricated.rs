@@ -1,6 +1,6 @@
 //! Small records for the tests of this module.
 
-use super::{ClientRecord, MethodSummary, MetricSummary, Record, RepeatSummary, RoundRecord, Summary};
+use super::{ClientRecord, MethodSummary, MetricSummary, PersonalRecord, Record, RepeatSummary, RoundRecord, Summary};
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -44,6 +44,7 @@ pub fn record() -> Record {
         metric: None,
         unseen_metric: None,
         normalised_mse: None,
+        distance_to_exact: None,
         switched: Some(2),
         sizes: vec![2, 1],
         bytes_down: 800,
@@ -55,6 +56,7 @@ pub fn record() -> Record {
         loss: None,
         metric: Some(0.75),
         unseen_metric: Some(0.5),
+        distance_to_exact: Some(0.125),
         switched: None,
         bytes_down: 0,
         bytes_up: 0,
@@ -69,6 +71,8 @@ pub fn record() -> Record {
         samples: 20,
         margin: Some(0.125),
         metric: Some(0.5),
+        personal: PersonalRecord { model_norm: Some(1.5), metric_local: Some(0.25), ..PersonalRecord::default() },
+        group: Some("hills".into()),
     };
     let south = ClientRecord {
         client: "south".into(),
@@ -76,6 +80,8 @@ pub fn record() -> Record {
         cluster: None,
         margin: None,
         metric: None,
+        personal: PersonalRecord::default(),
+        group: None,
         ..north.clone()
     };
     let mut only = repeat(0);

@@ -32,6 +32,8 @@ pub struct RoundRecord {
     pub unseen_metric: Option<f64>,
     /// Squared distance of the clients' models to the planted ones, relative to those, where they are known.
     pub normalised_mse: Option<f64>,
+    /// Distance of the clients' models to the exact minimiser, relative to it, where an earlier method found that.
+    pub distance_to_exact: Option<f64>,
     /// How many clients changed cluster.
     pub switched: Option<usize>,
     /// Clients in every cluster.
@@ -63,6 +65,25 @@ pub struct ClientRecord {
     pub margin: Option<f64>,
     /// Its metric on its own held-out rows.
     pub metric: Option<f64>,
+    /// More about it, where it has a personal model in a cluster.
+    pub personal: PersonalRecord,
+    /// What the group is called that the method was told it belongs to.
+    pub group: Option<String>,
+}
+
+/// What clients.csv says of a client's personal model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct PersonalRecord {
+    /// The length of its parameters.
+    pub model_norm: Option<f64>,
+    /// How far it is from its cluster's model.
+    pub distance_to_cluster: Option<f64>,
+    /// How far it is from the mean of all models.
+    pub distance_to_global: Option<f64>,
+    /// What the client's metric would be on its own.
+    pub metric_local: Option<f64>,
+    /// What the client's metric would be with one model for everybody.
+    pub metric_global: Option<f64>,
 }
 
 /// A metric over many clients.

@@ -48,16 +48,13 @@ impl MetricSummary {
             means.reverse();
         }
         let worst_decile = mean(&means[..(means.len() / 10).max(1)]);
-        let per_cluster = (0..clusters)
-            .map(|cluster| {
-                let members: Vec<f64> = scores
-                    .iter()
-                    .filter(|score| score.cluster == Some(cluster))
-                    .filter_map(ClientScore::mean)
-                    .collect();
-                (!members.is_empty()).then(|| mean(&members))
-            })
-            .collect();
+        let mut members: Vec<Vec<f64>> = vec![Vec::new(); clusters];
+        for score in scores {
+            if let (Some(cluster), Some(mean)) = (score.cluster.filter(|&cluster| cluster < clusters), score.mean()) {
+                members[cluster].push(mean);
+            }
+        }
+        let per_cluster = members.iter().map(|members| (!members.is_empty()).then(|| mean(members))).collect();
         let finite = average.is_finite() && pooled.is_finite();
         finite.then(|| Self { name: name.to_string(), mean: average, pooled, worst_decile, per_cluster })
     }
@@ -144,11 +141,13 @@ pub struct Remark {
     pub text: String,
 }
 
-fn mean(numbers: &[f64]) -> f64 {
+/// The mean of some numbers.
+pub(crate) fn mean(numbers: &[f64]) -> f64 {
     numbers.iter().sum::<f64>() / numbers.len() as f64
 }
 
-fn standard_deviation(numbers: &[f64]) -> Option<f64> {
+/// The standard deviation (n − 1); `None` for fewer than two numbers.
+pub(crate) fn standard_deviation(numbers: &[f64]) -> Option<f64> {
     if numbers.len() < 2 {
         return None;
     }

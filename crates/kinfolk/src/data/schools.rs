@@ -1,0 +1,114 @@
+//! High School and Beyond: 7185 pupils of 160 schools with their scores in mathematics, a classic of hierarchical models.
+//! Schools are clients, and their sector (public or Catholic) is the known group.
+
+use super::table::{self, DROP, STANDARDISE, TEST_FRACTION, UNSEEN};
+use super::{Cells, Column, Population, cache};
+use crate::error::Result;
+use crate::settings::{Default, Kind, Setting, Settings, finish};
+use std::path::Path;
+use toml::Value;
+
+/// The file with the columns school, sector, minority, sex, ses, mean_ses and math_achievement.
+pub(super) const FILE: &str = "high-school-and-beyond.csv";
+
+/// What the schools can be told.
+pub static SETTINGS: &[Setting] = &[
+    Setting::new(
+        "target",
+        Kind::OneOf(&["score", "pass"]),
+        Default::Is("\"score\""),
+        "the score in mathematics, or whether it is at least the median of all pupils",
+    ),
+    DROP,
+    STANDARDISE,
+    TEST_FRACTION,
+    UNSEEN,
+];
+
+/// The schools of the file in the folder of datasets.
+pub fn build(settings: &Settings, seed: u64) -> Result<Population> {
+    build_from(&cache::find("schools")?.join(FILE), settings, seed)
+}
+
+/// The schools of this file. The median that divides pass from fail is over the pupils of all schools: whoever made
+/// the task knows it, no school does.
+fn build_from(path: &Path, settings: &Settings, seed: u64) -> Result<Population> {
+    let mut roles = settings.to_table();
+    let presets = [
+        ("path", path.display().to_string()),
+        ("client", "school".to_string()),
+        ("group", "sector".to_string()),
+        ("target", "math_achievement".to_string()),
+    ];
+    roles.extend(presets.map(|(name, value)| (name.to_string(), Value::String(value))));
+    let mut faults = Vec::new();
+    let as_table = Settings::check("data", table::SETTINGS, roles, &mut faults);
+    finish(faults)?;
+    let pass = settings.text("target") == "pass";
+    table::build_with(&as_table, seed, |score| if pass { passed(score) } else { score })
+}
+
+/// Scores as `pass`, from the median on, and `fail`.
+fn passed(column: Column) -> Column {
+    let Cells::Numbers(scores) = column.values else { return column };
+    let mut sorted = scores.clone();
+    sorted.sort_by(f64::total_cmp);
+    // Of two in the middle, the upper one divides as their mean does.
+    let median = sorted[sorted.len() / 2];
+    let word = |score: &f64| if *score >= median { "pass" } else { "fail" };
+    Column { values: Cells::Words(scores.iter().map(|score| word(score).to_string()).collect()), ..column }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{DataShape, Features, Targets};
+
+    fn make(text: &str) -> Result<Population> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(FILE);
+        let mut content = "school,sector,minority,sex,ses,mean_ses,math_achievement\n".to_string();
+        for row in 0..12 {
+            let (school, sector) = [(1224, "Public"), (1308, "Catholic"), (1288, "Public")][row % 3];
+            let sex = ["Female", "Male"][row / 3 % 2];
+            content += &format!("{school},{sector},No,{sex},{}.5,0.1,{row}.5\n", row / 2);
+        }
+        std::fs::write(&path, content).unwrap();
+        let mut faults = Vec::new();
+        let settings = Settings::check("data", SETTINGS, toml::from_str(text).unwrap(), &mut faults);
+        assert_eq!(faults, []);
+        build_from(&path, &settings, 3)
+    }
+
+    #[test]
+    fn schools_are_clients_in_sectors() {
+        let population = make("test_fraction = 0.25").unwrap();
+        let told: Vec<_> = (population.clients.iter())
+            .map(|school| (school.id.as_str(), school.group.as_deref().unwrap(), school.train.len(), school.test.len()))
+            .collect();
+        assert_eq!(told, [("1224", "Public", 3, 1), ("1308", "Catholic", 3, 1), ("1288", "Public", 3, 1)]);
+        assert_eq!(population.shape, DataShape { columns: 4, classes: 0 });
+        let Features::Columns(columns) = &**population.clients[0].train.features() else { panic!() };
+        let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+        assert_eq!(names, ["minority", "sex", "ses", "mean_ses"]);
+        let population = make("drop = [\"mean_ses\", \"minority\"]").unwrap();
+        assert_eq!(population.shape.columns, 2);
+    }
+
+    #[test]
+    fn half_of_the_pupils_pass() {
+        let population = make("target = \"pass\"\ntest_fraction = 0").unwrap();
+        assert_eq!(population.shape.classes, 2);
+        let Targets::Words(words) = &**population.clients[1].train.targets() else { panic!() };
+        let of = |client: usize| words[population.clients[client].train.rows()].to_vec();
+        // The second school's pupils are 1, 4, 7 and 10 of 0 to 11.
+        assert_eq!(of(1), ["fail", "fail", "pass", "pass"]);
+        assert_eq!(words.iter().filter(|word| *word == "pass").count(), 6);
+    }
+
+    #[test]
+    fn foreign_columns_are_refused() {
+        let refused = make("drop = [\"sess\"]").unwrap_err().to_string();
+        assert!(refused.contains("has no column `sess`") && refused.contains("`ses`"), "{refused}");
+    }
+}

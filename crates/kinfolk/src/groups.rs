@@ -1,0 +1,171 @@
+//! Who is known to belong together before a method begins: by a column of the data, by the truth, or by what another
+//! method found.
+
+use crate::data::schema;
+use crate::error::{Error, Result};
+use crate::report::{ClientRecord, RepeatSummary};
+use crate::settings::{Default, Kind, Setting, Settings, nearest};
+use std::collections::{BTreeSet, HashMap};
+
+/// The group of every client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Groups {
+    /// Of every client, in their order; `None` for one that belongs to no group.
+    pub of: Vec<Option<usize>>,
+    /// What the groups are called. None of them is empty.
+    pub names: Vec<String>,
+    /// Whether they stand in for groups that a method above has yet to find.
+    pub provisional: bool,
+}
+
+/// The setting of methods that are told groups.
+pub const GROUPS: Setting = Setting::new(
+    "groups",
+    Kind::Text,
+    Default::Is("\"auto\""),
+    "who belongs together: by \"column\" (the data's groups; this is auto), by the \"truth\", in \"one\" group, or as \
+     found by a method above, by its label",
+);
+
+const WORDS: [&str; 4] = ["auto", "column", "truth", "one"];
+
+/// Where a method's groups come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin<'a> {
+    /// The groups that clients say they belong to.
+    Column,
+    /// What was planted.
+    Truth,
+    /// Everybody together.
+    One,
+    /// The clusters that the method of this label found.
+    Method(&'a str),
+}
+
+impl<'a> Origin<'a> {
+    /// As the settings say; `None` for a method that is not told groups.
+    pub fn of(settings: &'a Settings) -> Option<Self> {
+        Some(match settings.optional_text("groups")? {
+            "auto" | "column" => Origin::Column,
+            "truth" => Origin::Truth,
+            "one" => Origin::One,
+            label => Origin::Method(label),
+        })
+    }
+
+    /// The fault of a label that is not one of those above. `above` are the labels that stand before this method, each
+    /// with whether it has clusters; `all` are those of the whole experiment.
+    pub fn check(self, place: &str, above: &[(String, bool)], all: &[String]) -> Option<Error> {
+        let Origin::Method(label) = self else { return None };
+        if let Some((_, has_clusters)) = above.iter().find(|(known, _)| known == label) {
+            let fault = || Error::settings(format!("{place}.groups: method {label} puts no client into a cluster"));
+            return (!has_clusters).then(|| fault().hint("name a method that finds clusters, such as ifca or odcl"));
+        }
+        if all.iter().any(|known| known == label) {
+            let message = format!("{place}.groups: method {label} stands below or here, want one that stands above");
+            return Some(Error::settings(message).hint("methods run in the order of the file: move it up"));
+        }
+        let known = || WORDS.into_iter().chain(above.iter().map(|(label, _)| label.as_str()));
+        let listed = known().collect::<Vec<_>>().join(", ");
+        let fault = Error::settings(format!("{place}.groups: got \"{label}\", want one of {listed}"));
+        Some(match nearest(label, known()) {
+            Some(near) => fault.hint(format!("did you mean \"{near}\"?")),
+            None => fault,
+        })
+    }
+}
+
+impl Groups {
+    /// Everybody together.
+    pub fn one(clients: usize) -> Self {
+        Self { of: vec![Some(0); clients], names: vec!["everybody".into()], provisional: false }
+    }
+
+    /// Groups by name, numbered by their sorted names; `None` where no client has one.
+    pub fn named<'a>(names: impl Iterator<Item = Option<&'a str>> + Clone) -> Option<Self> {
+        let sorted = schema::sorted(names.clone().flatten().map(str::to_string).collect::<BTreeSet<_>>());
+        let number: HashMap<&str, usize> = sorted.iter().map(String::as_str).zip(0..).collect();
+        let of = names.map(|name| number.get(name?).copied()).collect();
+        (!sorted.is_empty()).then_some(Self { of, names: sorted, provisional: false })
+    }
+
+    /// Groups by number, called by it; `None` where no client has one. Numbers that nobody has are skipped.
+    pub fn numbered(numbers: impl Iterator<Item = Option<usize>> + Clone) -> Option<Self> {
+        let sorted: BTreeSet<usize> = numbers.clone().flatten().collect();
+        let number: HashMap<usize, usize> = sorted.iter().copied().zip(0..).collect();
+        let of = numbers.map(|it| number.get(&it?).copied()).collect();
+        (!sorted.is_empty()).then(|| Self {
+            of,
+            names: sorted.iter().map(usize::to_string).collect(),
+            provisional: false,
+        })
+    }
+
+    /// The clusters that the method of this label ended with.
+    pub fn found_by(label: &str, summary: &RepeatSummary, clients: &[ClientRecord]) -> Result<Self> {
+        let status = &summary.status;
+        if ["diverged", "failed"].contains(&status.as_str()) {
+            return Err(Error::data(format!("its groups come from method {label}, which {status}")));
+        }
+        Self::numbered(clients.iter().map(|client| client.cluster)).ok_or_else(|| {
+            let message = format!("its groups come from method {label}, which puts no client into a cluster");
+            Error::settings(message).hint("name a method that finds clusters")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_string).collect()
+    }
+
+    #[test]
+    fn groups_are_numbered_by_their_names() {
+        let named = Groups::named([Some("south"), None, Some("north"), Some("south")].into_iter()).unwrap();
+        assert_eq!(
+            named,
+            Groups { of: vec![Some(1), None, Some(0), Some(1)], names: labels("north south"), provisional: false }
+        );
+        let by_value = Groups::named([Some("10"), Some("9")].into_iter()).unwrap();
+        assert_eq!(by_value.of, [Some(1), Some(0)]);
+        assert_eq!(Groups::named([None, None].into_iter()), None);
+        let numbered = Groups::numbered([Some(7), Some(2), None, Some(7)].into_iter()).unwrap();
+        assert_eq!(
+            numbered,
+            Groups { of: vec![Some(1), Some(0), None, Some(1)], names: labels("2 7"), provisional: false }
+        );
+        assert_eq!(Groups::one(3).of, [Some(0); 3]);
+    }
+
+    #[test]
+    fn labels_must_stand_above() {
+        let fault = |label| {
+            let above = [("ifca".to_string(), true), ("odcl".to_string(), true), ("local".to_string(), false)];
+            let all = labels("ifca odcl local l2gd oracle");
+            let fault = Origin::Method(label).check("method.l2gd", &above, &all);
+            fault.map(|fault| fault.to_string())
+        };
+        assert_eq!(fault("odcl"), None);
+        let below = |label: &str| {
+            format!(
+                "method.l2gd.groups: method {label} stands below or here, want one that stands above\n  hint: methods \
+                 run in the order of the file: move it up"
+            )
+        };
+        assert_eq!((fault("oracle"), fault("l2gd")), (Some(below("oracle")), Some(below("l2gd"))));
+        assert_eq!(
+            fault("colum").unwrap(),
+            "method.l2gd.groups: got \"colum\", want one of auto, column, truth, one, ifca, odcl, local\n  hint: did you mean \
+             \"column\"?"
+        );
+        assert_eq!(
+            fault("local").unwrap(),
+            "method.l2gd.groups: method local puts no client into a cluster\n  hint: name a method that finds clusters, \
+             such as ifca or odcl"
+        );
+        assert_eq!(Origin::One.check("method.l2gd", &[], &[]), None);
+    }
+}
