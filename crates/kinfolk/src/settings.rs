@@ -28,6 +28,8 @@ pub enum Kind {
     Positive,
     /// One positive number, or a list of them.
     Positives,
+    /// A number of at least 0, a list of them, or a table of them by name.
+    Strengths,
     /// This word, or a value of this kind.
     Or(&'static str, &'static Kind),
     /// One of these words.
@@ -74,6 +76,7 @@ impl Kind {
             Kind::Number(low, high) => format!("a number{}", bounds(*low, *high)),
             Kind::Positive => "a number above 0".into(),
             Kind::Positives => "a number above 0, or a list of them".into(),
+            Kind::Strengths => "a number of at least 0, a list of them, or a table of them by name".into(),
             Kind::Or(word, kind) => format!("\"{word}\", or {}", kind.wanted()),
             Kind::OneOf(words) => format!("one of {}", words.join(", ")),
             Kind::Text => "a text".into(),
@@ -92,6 +95,14 @@ impl Kind {
                 Value::Array(list) => !list.is_empty() && list.iter().all(|v| Kind::Positive.accepts(v)),
                 one => Kind::Positive.accepts(one),
             },
+            Kind::Strengths => {
+                let one = |value: &Value| number(value).is_some_and(|v| v >= 0.0 && v.is_finite());
+                match value {
+                    Value::Array(list) => !list.is_empty() && list.iter().all(one),
+                    Value::Table(table) => !table.is_empty() && table.values().all(one),
+                    value => one(value),
+                }
+            }
             Kind::Or(word, kind) => value.as_str() == Some(word) || kind.accepts(value),
             Kind::OneOf(words) => value.as_str().is_some_and(|v| words.contains(&v)),
             Kind::Text => value.is_str(),
@@ -104,7 +115,8 @@ impl Kind {
     }
 }
 
-fn number(value: &Value) -> Option<f64> {
+/// A whole or broken number.
+pub(crate) fn number(value: &Value) -> Option<f64> {
     value.as_float().or_else(|| value.as_integer().map(|v| v as f64))
 }
 

@@ -7,7 +7,9 @@ use kinfolk::clustering::{Clustering, Found, Plane, Sureness};
 use kinfolk::data::points::{Choice, PointTable, read};
 use kinfolk::report::clustering::ClusteringRecord;
 use kinfolk::report::summary::ClientScore;
-use kinfolk::report::{ClientRecord, MethodSummary, MetricSummary, Record, RepeatSummary, RoundRecord, Summary, html};
+use kinfolk::report::{
+    ClientRecord, MethodSummary, MetricSummary, PersonalRecord, Record, RepeatSummary, RoundRecord, Summary, html,
+};
 use kinfolk::rng::Key;
 use rand::RngExt;
 use serde_json::json;
@@ -157,6 +159,7 @@ fn fabricate(behaviour: &Behaviour, seed: u64, rounds: usize, record: &mut Recor
             metric: None,
             unseen_metric: None,
             normalised_mse: None,
+            distance_to_exact: None,
             switched: behaviour.clustered.then_some(switched),
             sizes: if behaviour.clustered { sizes } else { Vec::new() },
             bytes_down: behaviour.bytes,
@@ -194,6 +197,8 @@ fn fabricate(behaviour: &Behaviour, seed: u64, rounds: usize, record: &mut Recor
             samples: 200,
             margin: behaviour.clustered.then_some(0.2),
             metric: Some(accuracy),
+            personal: PersonalRecord::default(),
+            group: None,
         });
     }
     let clusters = if behaviour.clustered { CLUSTERS } else { 0 };

@@ -59,6 +59,7 @@ fn build(
         curvature: None,
         truth: Some(truth),
         planted: Some(&[vec![1.0], vec![1.0]]),
+        groups: None,
         key: Key::new(3),
     };
     (kind.build)(setup)
@@ -174,7 +175,8 @@ fn local_minimisers_stay_with_their_clients() {
     let (outcome, rounds) = run(&mut *method("local", "solve = \"exact\"", &clients, &TRUTH), &mut federation);
     let own: Vec<f64> = federation.own_models().map(|(_, model)| model[0]).collect();
     close(&own, &[1.0, 2.0, -4.0, -4.5, -3.5], 1e-12);
-    assert_eq!((outcome.serving, rounds, federation.meter().total().models_up), (Serving::Own(vec![1; 5]), 1, 0));
+    let own = Serving::Own { stamps: vec![1; 5], clusters: None };
+    assert_eq!((outcome.serving, rounds, federation.meter().total().models_up), (own, 1, 0));
 }
 
 #[test]

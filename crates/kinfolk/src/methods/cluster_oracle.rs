@@ -29,6 +29,7 @@ pub(super) static KIND: MethodKind = MethodKind {
         Setting { help: "a missing answer is asked for again, or ends the run", ..odcl::MISSING_ONCE },
     ],
     needs_truth: |_| true,
+    has_clusters: true,
     check: |place, settings, faults| {
         if settings.number("tolerance") >= 1.0 {
             let got = settings.number("tolerance");
@@ -228,6 +229,7 @@ impl Method for ClusterOracle {
         Outcome {
             models: self.search.models(),
             clustered: true,
+            global: None,
             serving: Serving::Given(self.truth.iter().copied().map(Some).collect()),
             candidates: Vec::new(),
             converged: self.search.has_converged(),

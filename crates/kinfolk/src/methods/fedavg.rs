@@ -28,6 +28,7 @@ pub(super) static KIND: MethodKind = MethodKind {
         ),
     ),
     needs_truth: |_| false,
+    has_clusters: false,
     check: check_training,
     build: |setup| {
         let start = setup.model.initialise(&mut setup.key.clone().word("start").number(0).number(0).rng());
@@ -84,6 +85,7 @@ impl Method for FedAvg {
         Outcome {
             models: vec![self.state.model.clone()],
             clustered: false,
+            global: None,
             serving: Serving::Choose,
             candidates: Vec::new(),
             converged: true,

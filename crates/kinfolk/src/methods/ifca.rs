@@ -123,6 +123,7 @@ pub(super) static KIND: MethodKind = MethodKind {
         Setting::new("resample", Kind::Flag, Default::Is("false"), "fresh rows for every choice and every step"),
     ),
     needs_truth: |settings| matches!(settings.text("start"), "oracle" | "planted"),
+    has_clusters: true,
     check: |place, settings, faults| {
         check_training(place, settings, faults);
         let gradients = settings.text("averaging") == "gradients";
@@ -759,6 +760,7 @@ impl Method for Ifca {
         Outcome {
             models: lane.models.clone(),
             clustered: true,
+            global: None,
             serving: Serving::Choose,
             candidates,
             converged: self.tolerance == 0.0 || matches!(lane.going, Going::Settled { .. }),
@@ -806,6 +808,7 @@ mod tests {
             rows,
             truth: None,
             planted: None,
+            groups: None,
             key: Key::new(0),
         })
         .unwrap()

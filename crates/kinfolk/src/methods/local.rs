@@ -32,6 +32,7 @@ pub(super) static KIND: MethodKind = MethodKind {
         odcl::RIDGE,
     ),
     needs_truth: |_| false,
+    has_clusters: false,
     check: |place, settings, faults| {
         check_training(place, settings, faults);
         if settings.text("solve") == "exact" {
@@ -149,7 +150,8 @@ impl Method for Local {
         Outcome {
             models: Vec::new(),
             clustered: false,
-            serving: Serving::Own(self.state.stamps.clone()),
+            global: None,
+            serving: Serving::Own { stamps: self.state.stamps.clone(), clusters: None },
             candidates: Vec::new(),
             converged: true,
             notes,

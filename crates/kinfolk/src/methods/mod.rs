@@ -1,21 +1,32 @@
 //! Methods: server-side code that reads like a paper's pseudocode and talks to clients only through a federation.
 //!
-//! One file a method; adding one is a file and a line in [`METHODS`].
+//! One file a method; adding one is a file and a line in [`METHODS`]. `personal/` is what methods share that give every
+//! client a model of its own.
 
+mod al2sgd_plus;
 mod cluster_oracle;
 mod fedavg;
+mod hierarchical;
 mod ifca;
+mod james_stein;
+mod l2gd;
 mod local;
 mod naive_average;
 mod odcl;
 mod oracle;
 mod oracle_average;
+mod personal;
+mod single_cluster;
+mod single_model;
+
+pub(crate) use single_model::pooled_minimiser;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::federation::{
     Absence, Amount, Answers, Course, Federation, Missing, Optimiser, Params, Plan, Portion, Recipients, Sample, Sum,
     Weight,
 };
+use crate::groups::Groups;
 use crate::models::Model;
 use crate::rng::Key;
 use crate::settings::{Default, Kind, Setting, Settings};
@@ -36,6 +47,8 @@ pub struct MethodKind {
     pub settings: &'static [Setting],
     /// Whether it is told what was planted.
     pub needs_truth: fn(&Settings) -> bool,
+    /// Whether it has its clients in clusters, which a method below may take over.
+    pub has_clusters: bool,
     /// Faults that need more than one setting to see.
     pub check: fn(&str, &Settings, &mut Vec<Error>),
     /// Makes one ready to run.
@@ -52,6 +65,12 @@ pub static METHODS: &[&MethodKind] = &[
     &naive_average::KIND,
     &oracle_average::KIND,
     &cluster_oracle::KIND,
+    &l2gd::KIND,
+    &al2sgd_plus::KIND,
+    &hierarchical::KIND,
+    &single_cluster::KIND,
+    &james_stein::KIND,
+    &single_model::KIND,
 ];
 
 /// The method of this name.
@@ -75,6 +94,8 @@ pub struct Setup<'a> {
     pub truth: Option<&'a [usize]>,
     /// The planted parameters of every true cluster, for methods that need the truth, where they are known.
     pub planted: Option<&'a [Vec<f64>]>,
+    /// Who belongs together, for methods with the setting [`GROUPS`](crate::groups::GROUPS).
+    pub groups: Option<Groups>,
     /// Names this method's draws: seed and label.
     pub key: Key,
 }
@@ -113,10 +134,7 @@ pub struct Progress {
 impl Setup<'_> {
     /// The true cluster of every client, or the fault that there is none.
     fn true_clusters(&self) -> Result<&[usize]> {
-        self.truth.ok_or_else(|| {
-            Error::settings(format!("{}: the data has no true clusters", self.place))
-                .hint("set data.clusters, or data.truth for a table, or leave this method out")
-        })
+        self.truth.ok_or_else(|| no_true_clusters(&self.place))
     }
 
     /// The step sizes to use.
@@ -126,6 +144,12 @@ impl Setup<'_> {
             steps => steps,
         }
     }
+}
+
+/// The fault of data without the truth that the setting or method at this place needs.
+pub(crate) fn no_true_clusters(place: &str) -> Error {
+    Error::settings(format!("{place}: the data has no true clusters"))
+        .hint("set data.clusters, or data.truth for a table, or leave this method out")
 }
 
 /// What `step = "auto"` stands for: for descent on a loss whose curvature is known, the step that cannot overshoot.
@@ -138,13 +162,15 @@ pub(crate) fn auto_step(settings: &Settings, curvature: Option<f64>) -> f64 {
     }
 }
 
-/// What a method found.
+/// What a method found. Of a method with personal models inside clusters, `models` are the clusters'.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// The models of the clusters, or the one model.
     pub models: Vec<Params>,
     /// Whether the models stand for clusters.
     pub clustered: bool,
+    /// The mean of all models, where a method with clusters has one.
+    pub global: Option<Params>,
     /// How a client that took part is served.
     pub serving: Serving,
     /// All starts' models, the best one's included, where there were several.
@@ -164,8 +190,13 @@ pub enum Serving {
     Choose,
     /// By the model of the cluster it was given; one that was given none chooses.
     Given(Vec<Option<usize>>),
-    /// By its own model, which the client holds with this stamp; 0 for none.
-    Own(Vec<u64>),
+    /// By a model of its own.
+    Own {
+        /// The stamp each client's model carries; 0 for none.
+        stamps: Vec<u64>,
+        /// The cluster of each client, where personal models belong to clusters.
+        clusters: Option<Vec<usize>>,
+    },
 }
 
 /// Restores what [`save`] wrote.
@@ -180,8 +211,20 @@ fn save<S: Serialize>(state: &S) -> Result<Vec<u8>> {
         .map_err(|error| Error::new(ErrorKind::Io, format!("a checkpoint could not be written: {error}")))
 }
 
-/// `save` and `restore` of a method that keeps all that changes in its field `state`.
+/// `save` and `restore` of a method that keeps all that changes in its field `state`; with `preparation`, of one whose
+/// strengths are put together anew.
 macro_rules! keep_state {
+    (preparation) => {
+        fn save(&self) -> Result<Vec<u8>> {
+            save(&self.state)
+        }
+
+        fn restore(&mut self, bytes: &[u8]) -> Result<()> {
+            self.state = restore(bytes)?;
+            self.state.preparation.restored(&self.base);
+            Ok(())
+        }
+    };
     () => {
         fn save(&self) -> Result<Vec<u8>> {
             save(&self.state)
@@ -264,6 +307,11 @@ impl MissingRule {
         if nobody && !answers.missing.is_empty() && answers.missing.iter().all(garbage) {
             return Err(diverged(round));
         }
+        self.refuse(answers, federation)
+    }
+
+    /// Ends the run if answers are missing and must not be.
+    fn refuse(self, answers: &Answers, federation: &dyn Federation) -> Result<()> {
         match answers.missing.first() {
             Some(missing) if self == MissingRule::Fail => {
                 let id = &federation.clients()[missing.client as usize].id;
@@ -442,7 +490,10 @@ mod tests {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/methods");
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
-            let stem = path.file_stem().unwrap().to_str().unwrap().replace('_', "-");
+            if path.is_dir() {
+                continue;
+            }
+            let stem = path.file_stem().unwrap().to_str().unwrap().replace("_plus", "+").replace('_', "-");
             assert!(stem == "mod" || METHODS.iter().any(|kind| kind.name == stem), "{stem} is not in METHODS");
         }
     }

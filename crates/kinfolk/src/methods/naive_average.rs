@@ -16,6 +16,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     paper: "baseline",
     settings: one_shot_settings!(),
     needs_truth: |_| false,
+    has_clusters: false,
     check: check_one_shot,
     build: |setup| Ok(Box::new(GroupMeans::new(&setup, None)?)),
 };

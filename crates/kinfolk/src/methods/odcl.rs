@@ -217,6 +217,7 @@ pub(super) static KIND: MethodKind = MethodKind {
         Setting::new("path_values", Kind::Integer(3, 1 << 16), Default::Is("20"), "values of λ on a path"),
     ),
     needs_truth: |settings| settings.optional_text("lambda") == Some("exact"),
+    has_clusters: true,
     check: |place, settings, faults| {
         check_one_shot(place, settings, faults);
         let clustering = settings.text("clustering");
@@ -385,6 +386,7 @@ impl Method for Odcl {
         Outcome {
             models: self.state.models.clone(),
             clustered: true,
+            global: None,
             serving: Serving::Given(self.state.given.clone()),
             candidates: Vec::new(),
             converged: true,

@@ -25,6 +25,7 @@ pub(super) static KIND: MethodKind = MethodKind {
         ),
     ),
     needs_truth: |_| true,
+    has_clusters: true,
     check: check_training,
     build: |setup| {
         let truth = setup.true_clusters()?;
@@ -110,6 +111,7 @@ impl Method for Oracle {
         Outcome {
             models: self.state.models.clone(),
             clustered: true,
+            global: None,
             serving: Serving::Given(self.truth.iter().copied().map(Some).collect()),
             candidates: Vec::new(),
             converged: true,

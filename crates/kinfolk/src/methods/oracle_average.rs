@@ -16,6 +16,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     paper: "baseline",
     settings: one_shot_settings!(),
     needs_truth: |_| true,
+    has_clusters: true,
     check: check_one_shot,
     build: |setup| {
         let truth = setup.true_clusters()?.to_vec();
@@ -95,6 +96,7 @@ impl Method for GroupMeans {
         Outcome {
             models: self.state.models.clone(),
             clustered: self.groups.is_some(),
+            global: None,
             serving: match &self.groups {
                 Some(groups) => Serving::Given(groups.iter().copied().map(Some).collect()),
                 None => Serving::Choose,

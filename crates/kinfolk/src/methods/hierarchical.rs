@@ -1,0 +1,104 @@
+//! The exact minimiser for known clusters: every client's model, pulled to its cluster's centre, the centres pulled to a
+//! global one. For linear models this is the best linear unbiased predictor of a hierarchical model, and what Async-L2GD
+//! and Async-AL2SGD+ (Lyu, Hanzely, Kolar 2022) approach step by step.
+//!
+//! ```text
+//! 1  every client, told its centre w_j:  θ_i ← argmin f_i(θ) + γ_i/2·‖θ − w_j‖², and how that depends on w_j, as a quadratic
+//! 2  w_1 … w_k, w̄ ← argmin of the sums of these quadratics + Σ λ_j/2·‖w_j − w̄‖²
+//! 3  again until the centres stay; for linear models once more, to find the θ_i
+//! ```
+//!
+//! Strengths that are not given are estimated from the data, or tuned (`personal/preparation.rs`).
+
+use super::personal::fit::Fit;
+use super::personal::preparation::{Preparation, Prepared};
+use super::personal::{Base, MISSING_AGAIN, check_personal, personal_settings, want_quadratic};
+use super::*;
+use crate::federation::Phase;
+
+pub(super) static KIND: MethodKind = MethodKind {
+    name: "hierarchical",
+    summary: "known clusters: the exact personal models of a hierarchical model",
+    paper: "Lyu, Hanzely, Kolar 2022, sections 2 and 5",
+    settings: personal_settings!(MISSING_AGAIN),
+    needs_truth: personal::needs_truth,
+    has_clusters: true,
+    check: check_personal,
+    build: |setup| {
+        want_quadratic(&setup, "the exact minimiser")?;
+        let base = Base::with_groups(&setup)?;
+        let preparation = Preparation::new(&setup, &base)?;
+        Ok(exactly(base, preparation))
+    },
+};
+
+/// The exact minimiser once strengths are there.
+pub(super) fn exactly(base: Base, preparation: Preparation) -> Box<dyn Method> {
+    let fit = Fit::new(base.start.clone(), &base.families);
+    Box::new(Exact { state: State { preparation, fit, absences: Absences::NONE, finished: false }, base })
+}
+
+struct Exact {
+    base: Base,
+    state: State,
+}
+
+#[derive(Serialize, Deserialize)]
+struct State {
+    preparation: Preparation,
+    fit: Fit,
+    absences: Absences,
+    finished: bool,
+}
+
+impl Method for Exact {
+    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
+        let State { preparation, fit, absences, finished } = &mut self.state;
+        let base = &self.base;
+        let loss = match preparation.round(base, federation, absences)? {
+            Prepared::NotYet(loss) => loss,
+            Prepared::Ready(strengths) => {
+                let circle = base.circle(Phase::Train, strengths.noise);
+                let (loss, last) = fit.round(&circle, strengths, federation, absences)?;
+                *finished = last;
+                loss
+            }
+        };
+        Ok(Progress { loss, switched: None, sizes: base.sizes(), finished: *finished })
+    }
+
+    fn planned_rounds(&self) -> usize {
+        self.state.preparation.planned_rounds() + if self.base.model.is_quadratic() { 2 } else { 6 }
+    }
+
+    fn outcome(&self) -> Outcome {
+        let State { preparation, fit, absences, finished } = &self.state;
+        let mut notes: Vec<String> = absences.note().into_iter().chain(self.base.families.note()).collect();
+        let mut extra = BTreeMap::new();
+        preparation.describe(&mut notes, &mut extra);
+        if fit.gave_up() {
+            notes.push("the centres still moved when the rounds were used up".into());
+        }
+        if fit.undetermined > 0 {
+            let directions = if fit.undetermined == 1 { "direction" } else { "directions" };
+            notes.push(format!(
+                "the data say nothing along {} {directions} of the parameters (columns that add up to each other?); \
+                 there the centres are as short as can be",
+                fit.undetermined
+            ));
+        }
+        let pulled = preparation.strengths().is_some_and(|strengths| !strengths.are_zero());
+        Outcome {
+            models: if pulled { fit.clusters.clone() } else { Vec::new() },
+            clustered: pulled,
+            global: pulled.then(|| fit.global.clone()),
+            serving: self.base.serving(&fit.stamps),
+            candidates: Vec::new(),
+            converged: *finished && !fit.gave_up(),
+            notes,
+            extra,
+        }
+    }
+
+    keep_state!(preparation);
+}

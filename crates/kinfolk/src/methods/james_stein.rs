@@ -1,0 +1,215 @@
+//! James-Stein shrinkage for personal models (Lyu, Hanzely, Kolar 2022, Proposition 5.4): the best linear unbiased
+//! estimate of a client's model leans on the mean of the other clients' estimates; drawing that mean towards 0 makes it
+//! biased, and better.
+//!
+//! ```text
+//! unit variances:  θ̃_i ← (n+1)/(2n)·y_i + (n−1)/(2n)·C·ȳ₋ᵢ,   C ← (1 − (d−2)·2/((n−1)·‖ȳ₋ᵢ‖²))₊
+//! ```
+//!
+//! For regressions with any variances the local estimates are whitened: with S_i the precision of client i's estimate of
+//! the centre and s_i that times the estimate, the mean of the others is ȳ₋ᵢ = S₋ᵢ⁻¹·s₋ᵢ, of precision S₋ᵢ; C ← (1 −
+//! (d−2)/(ȳ₋ᵢᵀ·S₋ᵢ·ȳ₋ᵢ))₊; the centre is S⁻¹·(s_i + C·s₋ᵢ), and θ̃_i is client i's minimiser under its pull.
+//!
+//! Differences from the paper:
+//! - its appendix swaps the two weights; these are right (the unbiased estimate has them with C = 1).
+//! - it is one cluster there; here every known cluster is one.
+//! - every client's answer is seen singly: C differs from client to client.
+
+use super::personal::complete::ask_everybody;
+use super::personal::preparation::{Preparation, Prepared};
+use super::personal::{Base, GAMMA, LOSS, MISSING_AGAIN, NOISE, SPREAD, Strengths, want_quadratic};
+use super::*;
+use crate::federation::own::{Answer, Pull, Respond};
+use crate::federation::{Ask, Gather, Order, OrderAnswers, Phase, Work};
+use crate::hierarchy::response::{Quadratic, Response};
+use crate::linalg::{Spectrum, add_scaled, dot};
+
+pub(super) static KIND: MethodKind = MethodKind {
+    name: "james-stein",
+    summary: "known clusters: unbiased personal models, shrunk where that is better",
+    paper: "Lyu, Hanzely, Kolar 2022, Proposition 5.4",
+    settings: &[crate::groups::GROUPS, GAMMA, LOSS, NOISE, SPREAD, MISSING_AGAIN],
+    needs_truth: personal::needs_truth,
+    has_clusters: true,
+    check: |place, settings, faults| {
+        if settings.get("noise").is_some() && settings.get("gamma").is_none() {
+            faults.push(Error::settings(format!("{place}.noise: is for a given gamma; it is estimated otherwise")));
+        }
+    },
+    build: |setup| {
+        want_quadratic(&setup, "shrinkage")?;
+        if !setup.model.is_quadratic() {
+            return Err(Error::settings(format!("{}: shrinkage wants a linear model", setup.place)));
+        }
+        let width = setup.model.layout().len();
+        if width <= 3 {
+            return Err(Error::settings(format!(
+                "{}: the model has {width} parameters, want more than 3",
+                setup.place
+            ))
+            .hint("shrinkage does not pay below; use \"hierarchical\""));
+        }
+        let base = Base::with_groups(&setup)?;
+        let preparation = Preparation::new(&setup, &base)?;
+        let state = State {
+            preparation,
+            centres: vec![base.start.clone(); base.families.count()],
+            stamps: vec![0; base.rows.len()],
+            shrinkage: 1.0,
+            absences: Absences::NONE,
+        };
+        Ok(Box::new(JamesStein { base, state }))
+    },
+};
+
+struct JamesStein {
+    base: Base,
+    state: State,
+}
+
+#[derive(Serialize, Deserialize)]
+struct State {
+    preparation: Preparation,
+    centres: Vec<Params>,
+    stamps: Vec<u64>,
+    /// The mean of C over the clients.
+    shrinkage: f64,
+    absences: Absences,
+}
+
+/// The centre of one client, and C: `all` is what everybody in the cluster says, `own` what this one says.
+fn shrunken_centre(all: &Quadratic, own: &Quadratic) -> Option<(Vec<f64>, f64)> {
+    let mut others = all.clone();
+    add_scaled(&mut others.curvature, -1.0, &own.curvature);
+    add_scaled(&mut others.moment, -1.0, &own.moment);
+    let known = Spectrum::new(&others.curvature, all.dimension())?;
+    let length = dot(&known.solve(&others.moment), &others.moment);
+    // d counts the directions the others know something of.
+    let shrinkage = if length > 0.0 { (1.0 - (known.rank() as f64 - 2.0) / length).clamp(0.0, 1.0) } else { 0.0 };
+    let mut moment = own.moment.clone();
+    add_scaled(&mut moment, shrinkage, &others.moment);
+    let centre = Quadratic { curvature: all.curvature.clone(), moment, energy: 0.0 }.minimiser(0.0, &[])?;
+    Some((centre, shrinkage))
+}
+
+impl JamesStein {
+    /// Every client's own centre, from what everybody in its cluster says.
+    fn shrink(&mut self, strengths: &Strengths, federation: &mut dyn Federation) -> Result<Option<f64>> {
+        let base = &self.base;
+        let width = base.start.len();
+        let respond = |centre: usize, strength: f64, (send, keep): (Answer, bool)| {
+            let pull = Pull { centre, strength };
+            Work::Respond(Respond { pull, on: Portion::All, send, keep, scale: base.scale(strengths.noise) })
+        };
+        let classes =
+            || strengths.classes.iter().enumerate().flat_map(|(j, classes)| classes.iter().map(move |c| (j, c)));
+        let asks = classes().map(|(_, class)| Order {
+            to: class.everybody(),
+            work: respond(0, class.gamma, (Answer::Response, false)),
+        });
+        let models = vec![base.start.clone()];
+        let ask = Ask { phase: Phase::Train, models, orders: asks.collect(), gather: Gather::Each };
+        let (answers, _) = ask_everybody(&ask, base.missing, federation, &mut self.state.absences)?;
+        let said = |answer: &OrderAnswers| -> Vec<(u32, Quadratic)> {
+            let unpack = |place: usize| Response::unpack(answer.vector(place), width).into_quadratic();
+            answer.clients.iter().copied().enumerate().map(|(place, client)| (client, unpack(place))).collect()
+        };
+        let mut clusters: Vec<Vec<(u32, Quadratic)>> = vec![Vec::new(); base.families.count()];
+        classes().zip(&answers.orders).for_each(|((cluster, _), answer)| clusters[cluster].extend(said(answer)));
+        let (mut models, mut orders, mut shrinkages) = (Vec::new(), Vec::new(), 0.0);
+        for (cluster, members) in clusters.iter().enumerate() {
+            let mut all = Response::zero(width).into_quadratic();
+            for (_, own) in members {
+                add_scaled(&mut all.curvature, 1.0, &own.curvature);
+                add_scaled(&mut all.moment, 1.0, &own.moment);
+            }
+            let singular = || Error::new(ErrorKind::Diverged, "the clients' estimates have no mean");
+            self.state.centres[cluster] = Arc::new(all.minimiser(0.0, &[]).ok_or_else(singular)?);
+            for (client, own) in members {
+                let (centre, shrinkage) = shrunken_centre(&all, own).ok_or_else(singular)?;
+                shrinkages += shrinkage;
+                let work = respond(models.len(), strengths.gamma[*client as usize], (Answer::Nothing, true));
+                orders.push(Order { to: Recipients::list(vec![*client]), work });
+                models.push(Arc::new(centre));
+            }
+        }
+        self.state.shrinkage = shrinkages / orders.len().max(1) as f64;
+        let ask = Ask { phase: Phase::Train, models, orders, gather: Gather::Each };
+        let (answers, stamps) = ask_everybody(&ask, base.missing, federation, &mut self.state.absences)?;
+        stamps.into_iter().for_each(|(client, stamp)| self.state.stamps[client as usize] = stamp);
+        let losses: Vec<f64> = answers.orders.iter().filter_map(|order| order.losses.first().copied()).collect();
+        Ok(mean_loss(&losses))
+    }
+}
+
+impl Method for JamesStein {
+    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
+        let ready = match self.state.preparation.round(&self.base, federation, &mut self.state.absences)? {
+            Prepared::Ready(strengths) => Ok(strengths.clone()),
+            Prepared::NotYet(loss) => Err(loss),
+        };
+        let (loss, finished) = match ready {
+            Ok(strengths) => (self.shrink(&strengths, federation)?, true),
+            Err(loss) => (loss, false),
+        };
+        Ok(Progress { loss, switched: None, sizes: self.base.sizes(), finished })
+    }
+
+    fn planned_rounds(&self) -> usize {
+        self.state.preparation.planned_rounds() + 1
+    }
+
+    fn outcome(&self) -> Outcome {
+        let state = &self.state;
+        let mut notes: Vec<String> = state.absences.note().into_iter().chain(self.base.families.note()).collect();
+        let mut extra = BTreeMap::from([("shrinkage".to_string(), state.shrinkage)]);
+        state.preparation.describe(&mut notes, &mut extra);
+        let pulled = state.preparation.strengths().is_some_and(|strengths| !strengths.are_zero());
+        Outcome {
+            models: if pulled { state.centres.clone() } else { Vec::new() },
+            clustered: pulled,
+            global: None,
+            serving: self.base.serving(&state.stamps),
+            candidates: Vec::new(),
+            converged: true,
+            notes,
+            extra,
+        }
+    }
+
+    keep_state!(preparation);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_weights_of_the_proposition() {
+        // Unit noise and unit spread: every client says of the centre y_i with precision ½.
+        let (d, n) = (4, 3);
+        let points = [[2.0, 0.0, 1.0, 1.0], [4.0, 2.0, 0.0, 2.0], [3.0, 1.0, 2.0, 6.0]];
+        let half = |point: &[f64]| Quadratic {
+            curvature: (0..d * d).map(|i| if i % (d + 1) == 0 { 0.5 } else { 0.0 }).collect(),
+            moment: point.iter().map(|y| 0.5 * y).collect(),
+            energy: 0.0,
+        };
+        let mut all = Response::zero(d).into_quadratic();
+        for point in &points {
+            add_scaled(&mut all.curvature, 1.0, &half(point).curvature);
+            add_scaled(&mut all.moment, 1.0, &half(point).moment);
+        }
+        let (centre, shrinkage) = shrunken_centre(&all, &half(&points[0])).unwrap();
+        let others: Vec<f64> = (0..d).map(|i| (points[1][i] + points[2][i]) / 2.0).collect();
+        let square: f64 = others.iter().map(|y| y * y).sum();
+        let wanted = 1.0 - (d as f64 - 2.0) * 2.0 / ((n as f64 - 1.0) * square);
+        assert!((shrinkage - wanted).abs() < 1e-14, "{shrinkage} {wanted}");
+        for i in 0..d {
+            // Half way between its own estimate and the centre.
+            let own = 0.5 * (points[0][i] + centre[i]);
+            let n = n as f64;
+            let by_weights = (n + 1.0) / (2.0 * n) * points[0][i] + (n - 1.0) / (2.0 * n) * shrinkage * others[i];
+            assert!((own - by_weights).abs() < 1e-14, "{own} {by_weights}");
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! Async-L2GD (known clusters, personal models; Lyu, Hanzely, Kolar: Personalized federated learning with multiple known
+//! clusters, 2022), Algorithm 1. Every client has a model of its own, pulled towards its cluster's mean and towards
+//! everybody's; coins decide who steps where.
+//!
+//! ```text
+//!  1  θ_i ← 0
+//!  2  for t = 1, 2, …:
+//!  3      ξ₀ ← 1 with chance p₀
+//!  4      if ξ₀ = 1:
+//!  5          every cluster:  θ̄_j ← Σ γ_i·θ_i / Σ γ_i
+//!  6          all of them:    θ̄ ← Σ α_j·γ_i·θ_i / Σ α_j·γ_i
+//!  7          every client:   θ_i ← θ_i − (η·γ_i/p₀)·[α_j·(θ_i − θ̄) + τ_j·(1 − α_j)·(θ_i − θ̄_j)]
+//!  9      else every cluster for itself:
+//! 10          ξ_j ← 1 with chance p_j
+//! 11          if ξ_j = 1:     θ_i ← θ_i − η·γ_i·(1 − τ_j)·(1 − α_j)/((1 − p₀)·p_j)·(θ_i − θ̄_j)
+//! 15          else:           θ_i ← θ_i − η/((1 − p₀)(1 − p_j))·∇f_i(θ_i)
+//! ```
+//!
+//! The one-coin version of the paper's experiments is p_j = 0: every step that is not local is one of everybody.
+//!
+//! Differences from the paper:
+//! - chances and step follow Corollary 3.6 and Theorem 3.5 unless given, with L asked from the clients. The corollary
+//!   keeps rounds few; `aim = "accuracy"` takes p₀ = 0.1 and p_j = 0.3, which ends much nearer to the minimiser.
+//! - strengths that are not given are estimated or tuned before the first step (`personal/preparation.rs`).
+//! - a mean the server can compute is not asked for (`personal/asynchronous.rs`).
+//! - a client that does not answer stays where it is, and steps on from there when it is asked the next time.
+
+use super::al2sgd_plus::Acceleration;
+use super::personal::asynchronous::{Constants, Ground, Walk};
+use super::personal::coins::Chances;
+use super::personal::complete::ask_everybody;
+use super::personal::preparation::{Preparation, Prepared};
+use super::personal::{Base, Strengths, check_personal, note_untrained, personal_settings, want_quadratic};
+use super::*;
+use crate::federation::{Ask, Gather, Order, Phase, Work};
+
+pub(super) const ITERATIONS: Setting =
+    Setting::new("iterations", Kind::Integer(1, 1 << 31), Default::Is("10000"), "steps of the algorithm");
+pub(super) const AIM: Setting = Setting::new(
+    "aim",
+    Kind::OneOf(&["few-rounds", "accuracy"]),
+    Default::Is("\"few-rounds\""),
+    "chances that keep rounds few, or 0.1 and 0.3, which end nearer to the minimiser",
+);
+pub(super) const CHANCE_BETWEEN: Setting = Setting::new(
+    "chance_between",
+    Kind::Number(0.0, 0.999),
+    Default::Absent,
+    "how likely a step of everybody towards the means is (default: by aim)",
+);
+pub(super) const CHANCE_WITHIN: Setting = Setting::new(
+    "chance_within",
+    Kind::Number(0.0, 0.999),
+    Default::Absent,
+    "otherwise, how likely a step of a cluster towards its mean is (default: by aim)",
+);
+pub(super) const SMOOTHNESS: Setting = Setting::new(
+    "smoothness",
+    Kind::Positive,
+    Default::Absent,
+    "L, how much a client's loss curves at most (default: asked from the clients; needed for networks)",
+);
+
+pub(super) static KIND: MethodKind = MethodKind {
+    name: "l2gd",
+    summary: "known clusters: personal models by local steps and steps towards means",
+    paper: "Lyu, Hanzely, Kolar 2022, Algorithm 1",
+    settings: personal_settings!(
+        ITERATIONS,
+        Setting::new("step", Kind::Positive, Default::Absent, "step size η (default: as large as Theorem 3.5 allows)"),
+        Setting::new(
+            "coins",
+            Kind::OneOf(&["two", "one"]),
+            Default::Is("\"two\""),
+            "one for everybody and one for each cluster, or one alone, as in the paper's experiments"
+        ),
+        AIM,
+        CHANCE_BETWEEN,
+        CHANCE_WITHIN,
+        SMOOTHNESS,
+        Setting {
+            help: "a missing answer is left out: the client stays where it is; or it ends the run",
+            ..odcl::MISSING_ONCE
+        },
+    ),
+    needs_truth: personal::needs_truth,
+    has_clusters: true,
+    check: |place, settings, faults| {
+        check_personal(place, settings, faults);
+        if settings.text("coins") == "one"
+            && settings.optional_number("chance_within").is_some_and(|chance| chance > 0.0)
+        {
+            faults.push(Error::settings(format!("{place}.chance_within: coins = \"one\" has none for clusters")));
+        }
+    },
+    build: |setup| steps(setup, None),
+};
+
+/// What the settings say of chances, step and smoothness.
+pub(super) struct Choice {
+    pub(super) step: Option<f64>,
+    between: Option<f64>,
+    within: Option<f64>,
+    accuracy: bool,
+    one_coin: bool,
+    smoothness: Option<f64>,
+    place: String,
+}
+
+/// How much the clients' losses curve in the objective.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Curvatures {
+    /// L, at most.
+    pub(super) most: f64,
+    /// At least.
+    pub(super) least: f64,
+    /// L̃, at most on a single row.
+    pub(super) single: f64,
+}
+
+impl Choice {
+    pub(super) fn of(setup: &Setup) -> Result<Self> {
+        let settings = setup.settings;
+        let choice = Self {
+            step: settings.optional_number("step"),
+            between: settings.optional_number("chance_between"),
+            within: settings.optional_number("chance_within"),
+            accuracy: settings.text("aim") == "accuracy",
+            one_coin: settings.optional_text("coins") == Some("one"),
+            smoothness: settings.optional_number("smoothness"),
+            place: setup.place.clone(),
+        };
+        if choice.smoothness.is_none() {
+            want_quadratic(setup, "L, asked from the clients,").map_err(|error| error.hint("give smoothness"))?;
+        }
+        Ok(choice)
+    }
+
+    /// How much losses curve: as given, or as the clients say.
+    pub(super) fn curvatures(
+        &self,
+        base: &Base,
+        noise: f64,
+        federation: &mut dyn Federation,
+        absences: &mut Absences,
+    ) -> Result<Curvatures> {
+        if let Some(most) = self.smoothness {
+            return Ok(Curvatures { most, least: 0.0, single: most });
+        }
+        let ask = Ask {
+            phase: Phase::Start,
+            models: Vec::new(),
+            orders: vec![Order { to: Recipients::All, work: Work::Curvature }],
+            gather: Gather::Each,
+        };
+        let (answers, _) = ask_everybody(&ask, base.missing, federation, absences)?;
+        let scale = base.scale(noise);
+        let mut found = Curvatures { most: 0.0, least: f64::INFINITY, single: 0.0 };
+        let order = &answers.orders[0];
+        for (said, &rows) in order.losses.chunks_exact(3).zip(&order.rows) {
+            let scale = scale.of(rows as usize);
+            found.most = found.most.max(scale * said[0]);
+            found.least = found.least.min(scale * said[1]);
+            found.single = found.single.max(scale * said[2]);
+        }
+        Ok(found)
+    }
+
+    /// p₀ and p_j: given, or by Corollary 3.6 with losses that curve by at most `most`.
+    pub(super) fn chances(&self, strengths: &Strengths, most: f64) -> Chances {
+        let alpha = strengths.alpha();
+        let (tied, own) = largest_pulls(strengths, &alpha);
+        let (between, within) = match (self.accuracy, self.one_coin) {
+            (true, false) => (0.1, 0.3),
+            (true, true) => (0.1, 0.0),
+            (false, true) => (2.0 * tied.max(own) / (2.0 * tied.max(own) + most), 0.0),
+            (false, false) if own > tied => (2.0 * tied / (tied + own + most), (own - tied) / (own - tied + most)),
+            (false, false) => (2.0 * tied / (2.0 * tied + most), 0.0),
+        };
+        let sane = |chance: f64| if chance.is_finite() { chance.min(0.99) } else { 0.0 };
+        let (between, within) = (self.between.unwrap_or(sane(between)), self.within.unwrap_or(sane(within)));
+        Chances { between, within: vec![within; alpha.len()] }
+    }
+
+    /// Refuses chances of 0 for steps that are needed; strengths that are not known yet will not be 0.
+    fn check(&self, strengths: Option<&Strengths>) -> Result<()> {
+        let (tied, own) = strengths.map_or((1.0, 1.0), |strengths| largest_pulls(strengths, &strengths.alpha()));
+        let fault = |name: &str, why: &str| Error::settings(format!("{}.{name}: {why}", self.place));
+        if self.between == Some(0.0) && tied > 0.0 {
+            let why = "got 0, but clusters are pulled towards each other";
+            return Err(fault("chance_between", why).hint("want more than 0, or alpha = 0"));
+        }
+        let within = if self.one_coin { Some(0.0) } else { self.within };
+        if self.between == Some(0.0) && within == Some(0.0) && own > 0.0 {
+            let why = "got 0 with chance_between 0, but clients are pulled";
+            return Err(fault("chance_within", why).hint("want one of them above 0, or gamma = 0"));
+        }
+        Ok(())
+    }
+}
+
+/// C₁ = max α_j·γ_i and C₂ = max (1 − α_j)·γ_i.
+fn largest_pulls(strengths: &Strengths, alpha: &[f64]) -> (f64, f64) {
+    let of = |share: fn(f64) -> f64| {
+        let pulls = strengths.classes.iter().zip(alpha);
+        pulls
+            .flat_map(|(classes, &alpha)| classes.iter().map(move |class| share(alpha) * class.gamma))
+            .fold(0.0, f64::max)
+    };
+    (of(|alpha| alpha), of(|alpha| 1.0 - alpha))
+}
+
+/// 𝓛 of (3.3), leaving out what nobody is pulled by.
+pub(super) fn expected_smoothness(strengths: &Strengths, chances: &Chances, most: f64) -> f64 {
+    let alpha = strengths.alpha();
+    let (tied, _) = largest_pulls(strengths, &alpha);
+    let mut largest = if tied > 0.0 { 2.0 * tied / chances.between } else { 0.0 };
+    for ((classes, alpha), within) in strengths.classes.iter().zip(&alpha).zip(&chances.within) {
+        let gamma = classes.iter().map(|class| class.gamma).fold(0.0, f64::max);
+        let pull = 2.0 * (1.0 - alpha) * gamma;
+        if pull > 0.0 {
+            largest = largest.max(pull / (chances.between + 2.0 * (1.0 - chances.between) * within));
+        }
+        largest = largest.max(most / ((1.0 - chances.between) * (1.0 - within)));
+    }
+    largest
+}
+
+/// Algorithm 1, or with acceleration Algorithm 2.
+struct Steps {
+    base: Base,
+    choice: Choice,
+    iterations: usize,
+    acceleration: Option<Acceleration>,
+    state: State,
+}
+
+#[derive(Serialize, Deserialize)]
+struct State {
+    preparation: Preparation,
+    walk: Option<Walk>,
+    absences: Absences,
+}
+
+pub(super) fn steps(setup: Setup, acceleration: Option<Acceleration>) -> Result<Box<dyn Method>> {
+    let base = Base::with_groups(&setup)?;
+    let (choice, preparation) = (Choice::of(&setup)?, Preparation::new(&setup, &base)?.bounded());
+    choice.check(preparation.strengths())?;
+    let state = State { preparation, walk: None, absences: Absences::NONE };
+    let iterations = setup.settings.integer("iterations");
+    Ok(Box::new(Steps { base, choice, iterations, acceleration, state }))
+}
+
+impl Method for Steps {
+    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
+        let State { preparation, walk, absences } = &mut self.state;
+        let base = &self.base;
+        let progress = |loss, finished| Progress { loss, switched: None, sizes: base.sizes(), finished };
+        let strengths = match preparation.round(base, federation, absences)? {
+            Prepared::Ready(strengths) => strengths,
+            Prepared::NotYet(loss) => return Ok(progress(loss, false)),
+        };
+        let ground = Ground::new(base, strengths);
+        let walk = match walk {
+            Some(walk) => walk,
+            None => {
+                let curvatures = self.choice.curvatures(base, strengths.noise, federation, absences)?;
+                let constants = match &self.acceleration {
+                    None => theorem(&self.choice, strengths, curvatures.most),
+                    Some(acceleration) => {
+                        acceleration.theorem(&self.choice, base, strengths, curvatures, federation, absences)?
+                    }
+                };
+                walk.insert(Walk::new(constants, self.iterations, base.start.clone(), &ground))
+            }
+        };
+        let (loss, finished) = walk.round(&ground, federation, absences)?;
+        Ok(progress(loss, finished))
+    }
+
+    fn planned_rounds(&self) -> usize {
+        let expected = self.state.walk.as_ref().map_or(self.iterations / 10 + 1, Walk::expected_asks);
+        self.state.preparation.planned_rounds() + expected
+    }
+
+    fn outcome(&self) -> Outcome {
+        let State { preparation, walk, absences } = &self.state;
+        let mut notes: Vec<String> = absences.note().into_iter().chain(self.base.families.note()).collect();
+        let mut extra = BTreeMap::new();
+        preparation.describe(&mut notes, &mut extra);
+        let (mut models, mut global, mut stamps) = (Vec::new(), None, vec![0; self.base.rows.len()]);
+        let mut pulled = true;
+        if let (Some(walk), Some(strengths)) = (walk, preparation.strengths()) {
+            stamps = walk.stamps.clone();
+            pulled = !strengths.are_zero();
+            if pulled {
+                let (clusters, all) = walk.centres(&Ground::new(&self.base, strengths));
+                (models, global) = (clusters, Some(all));
+            }
+            walk.describe(strengths, &mut extra);
+            notes.extend(note_untrained(&stamps));
+            if walk.has_converged() == Some(false) {
+                notes.push("the objective is not yet flat: more iterations would change the models".into());
+            }
+        }
+        Outcome {
+            models,
+            clustered: pulled,
+            global,
+            serving: self.base.serving(&stamps),
+            candidates: Vec::new(),
+            converged: walk.as_ref().is_none_or(|walk| walk.has_converged() != Some(false)),
+            notes,
+            extra,
+        }
+    }
+
+    keep_state!(preparation);
+}
+
+/// Corollary 3.6 and Theorem 3.5.
+fn theorem(choice: &Choice, strengths: &Strengths, most: f64) -> Constants {
+    let chances = choice.chances(strengths, most);
+    let smoothness = expected_smoothness(strengths, &chances, most);
+    let step = choice.step.unwrap_or(0.5 / smoothness.max(f64::MIN_POSITIVE));
+    Constants { step, chances, alpha: strengths.alpha(), acceleration: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::personal::Families;
+    use super::*;
+
+    #[test]
+    fn chances_and_step_of_the_corollary_by_hand() {
+        // Two clusters of two: Σγ = 4 each, α = λ/(λ + 4) = 0.2; C₁ = 0.4, C₂ = 1.6.
+        let families = Families { of: vec![0, 0, 1, 1], members: vec![vec![0, 1], vec![2, 3]], ..Families::one(4) };
+        let strengths = Strengths::new(&families, vec![2.0; 4], vec![1.0; 2], 1.0);
+        let choice = Choice {
+            step: None,
+            between: None,
+            within: None,
+            accuracy: false,
+            one_coin: false,
+            smoothness: None,
+            place: "method.l2gd".into(),
+        };
+        let constants = theorem(&choice, &strengths, 3.0);
+        let Chances { between, within } = &constants.chances;
+        assert!((between - 0.8 / 5.0).abs() < 1e-15 && (within[0] - 1.2 / 4.2).abs() < 1e-15, "{constants:?}");
+        // At these chances τ = C₁/C₂, and the three parts of 𝓛 are equal: C₁ + C₂ + L.
+        assert!((constants.tau(1) - 0.25).abs() < 1e-15);
+        assert!((constants.step - 0.5 / 5.0).abs() < 1e-15, "{}", constants.step);
+        // Where clusters pull more at each other than at their clients, no cluster steps alone.
+        let tight = Strengths::new(&families, vec![2.0; 4], vec![12.0; 2], 1.0);
+        let chances = choice.chances(&tight, 3.0);
+        assert!((chances.between - 3.0 / 6.0).abs() < 1e-15 && chances.within == [0.0, 0.0], "{chances:?}");
+        // Without ties or pulls there is nothing to step towards.
+        let alone = Strengths::new(&families, vec![0.0; 4], vec![0.0; 2], 1.0);
+        let constants = theorem(&choice, &alone, 3.0);
+        assert_eq!(constants.chances, Chances { between: 0.0, within: vec![0.0; 2] });
+        assert!((constants.step - 0.5 / 3.0).abs() < 1e-15);
+    }
+}

@@ -1,0 +1,228 @@
+//! Who belongs where, and how strongly everybody is pulled.
+
+use super::super::*;
+use crate::settings::number;
+use std::collections::BTreeMap;
+
+/// Clients in known clusters.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Families {
+    /// The cluster of every client.
+    pub of: Vec<usize>,
+    /// The clients of every cluster, ascending.
+    pub members: Vec<Vec<u32>>,
+    /// What the clusters are called.
+    pub names: Vec<String>,
+    /// Clients that belong to no cluster, and are one each.
+    pub alone: usize,
+}
+
+/// Clients of one cluster that are pulled alike.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Class {
+    /// γ.
+    pub gamma: f64,
+    members: Arc<Vec<u32>>,
+}
+
+/// γ of every client and λ of every cluster.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Strengths {
+    /// γ_i.
+    pub gamma: Vec<f64>,
+    /// λ_j; infinite where a cluster has no centre of its own.
+    pub lambda: Vec<f64>,
+    /// Variance of a linear model's noise.
+    pub noise: f64,
+    /// For every cluster, its clients by what γ they have.
+    #[serde(skip)]
+    pub classes: Vec<Vec<Class>>,
+}
+
+impl Families {
+    /// From groups; whoever has none is a cluster of one, held by the global centre alone.
+    pub fn of(groups: &Groups) -> Self {
+        let mut names = groups.names.clone();
+        let mut alone = 0;
+        let place = |group: &Option<usize>| {
+            group.unwrap_or_else(|| {
+                alone += 1;
+                names.push(format!("alone {alone}"));
+                names.len() - 1
+            })
+        };
+        let of: Vec<usize> = groups.of.iter().map(place).collect();
+        let mut members = vec![Vec::new(); names.len()];
+        (0u32..).zip(&of).for_each(|(client, &cluster)| members[cluster].push(client));
+        // A cluster nobody is in has no place in the sums.
+        let mut kept = Vec::new();
+        for cluster in (0..names.len()).filter(|&cluster| !members[cluster].is_empty()) {
+            kept.push(cluster);
+        }
+        let number: BTreeMap<usize, usize> = kept.iter().copied().zip(0..).collect();
+        Self {
+            of: of.iter().map(|cluster| number[cluster]).collect(),
+            members: kept.iter().map(|&cluster| std::mem::take(&mut members[cluster])).collect(),
+            names: kept.iter().map(|&cluster| names[cluster].clone()).collect(),
+            alone,
+        }
+    }
+
+    /// Everybody in one cluster.
+    pub fn one(clients: usize) -> Self {
+        Self { of: vec![0; clients], members: vec![(0..clients as u32).collect()], names: vec!["all".into()], alone: 0 }
+    }
+
+    /// How many clusters there are.
+    pub fn count(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Said out loud, where there is something to say.
+    pub fn note(&self) -> Option<String> {
+        (self.alone > 0).then(|| match self.alone {
+            1 => "1 client is in no cluster and is held by the global centre alone".to_string(),
+            some => format!("{some} clients are in no cluster and are held by the global centre alone"),
+        })
+    }
+}
+
+impl Class {
+    /// Its clients, those together that hold vectors of the same ask.
+    pub fn by_stamp(&self, stamps: &[u64]) -> Vec<(u64, Recipients)> {
+        let stamp = |client: &u32| stamps[*client as usize];
+        let Some(first) = self.members.first().map(stamp) else { return Vec::new() };
+        if self.members.iter().all(|client| stamp(client) == first) {
+            return vec![(first, self.everybody())];
+        }
+        let mut ages: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+        self.members.iter().for_each(|client| ages.entry(stamp(client)).or_default().push(*client));
+        ages.into_iter().map(|(stamp, clients)| (stamp, Recipients::List(Arc::new(clients)))).collect()
+    }
+
+    /// All its clients.
+    pub fn everybody(&self) -> Recipients {
+        Recipients::List(self.members.clone())
+    }
+}
+
+impl Strengths {
+    /// From γ of every client and λ of every cluster.
+    pub fn new(families: &Families, gamma: Vec<f64>, lambda: Vec<f64>, noise: f64) -> Self {
+        let mut strengths = Self { gamma, lambda, noise, classes: Vec::new() };
+        strengths.sort_into_classes(families);
+        strengths
+    }
+
+    /// Brings clients together that are pulled alike; to be done again after a restore.
+    pub fn sort_into_classes(&mut self, families: &Families) {
+        let classes = |members: &Vec<u32>| {
+            let mut alike: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+            for &client in members {
+                alike.entry(self.gamma[client as usize].to_bits()).or_default().push(client);
+            }
+            let class = |(bits, members)| Class { gamma: f64::from_bits(bits), members: Arc::new(members) };
+            alike.into_iter().map(class).collect()
+        };
+        self.classes = families.members.iter().map(classes).collect();
+    }
+
+    /// Σ_i γ_i of every cluster.
+    pub fn totals(&self) -> Vec<f64> {
+        let total = |classes: &Vec<Class>| classes.iter().map(|class| class.gamma * class.members.len() as f64).sum();
+        self.classes.iter().map(total).collect()
+    }
+
+    /// α_j = λ_j/(λ_j + Σ_i γ_i).
+    pub fn alpha(&self) -> Vec<f64> {
+        let alpha = |(&lambda, total): (&f64, f64)| match lambda {
+            f64::INFINITY => 1.0,
+            0.0 => 0.0,
+            lambda => lambda / (lambda + total),
+        };
+        self.lambda.iter().zip(self.totals()).map(alpha).collect()
+    }
+
+    /// Whether nobody is pulled at all.
+    pub fn are_zero(&self) -> bool {
+        self.gamma.iter().all(|&gamma| gamma == 0.0)
+    }
+
+    /// As the settings give them; `None` where they do not.
+    pub fn given(setup: &Setup, families: &Families) -> Result<Option<Self>> {
+        let settings = setup.settings;
+        let Some(gamma) = settings.get("gamma") else { return Ok(None) };
+        let mut faults = Vec::new();
+        let clients = families.of.len();
+        if settings.get("noise").is_some() && !setup.model.is_quadratic() {
+            faults.push(Error::settings(format!("{}.noise: only a linear model has noise of its own", setup.place)));
+        }
+        // Clusters that are not known yet have no names or number to compare with.
+        let provisional = setup.groups.as_ref().is_some_and(|groups| groups.provisional);
+        let per_cluster = |value: &toml::Value, families: &Families| match provisional {
+            true => Ok(vec![1.0; families.count()]),
+            false => per_cluster(value, families),
+        };
+        let gamma = match (per_cluster(gamma, families), gamma.as_array()) {
+            (Ok(clusters), _) => families.of.iter().map(|&cluster| clusters[cluster]).collect(),
+            (Err(_), Some(list)) if list.len() == clients => list.iter().filter_map(number).collect(),
+            (Err(found), list) => {
+                let or = if list.is_some() { format!(" (clusters) or {clients} (clients)") } else { String::new() };
+                faults.push(Error::settings(format!("{}.gamma: {found}{or}", setup.place)));
+                vec![0.0; clients]
+            }
+        };
+        let mut of_clusters = |name: &str| match settings.get(name).map(|value| per_cluster(value, families)) {
+            Some(Err(found)) => {
+                faults.push(Error::settings(format!("{}.{name}: {found}", setup.place)));
+                None
+            }
+            given => given.and_then(std::result::Result::ok),
+        };
+        let (lambda, alpha) = (of_clusters("lambda"), of_clusters("alpha"));
+        if let Some(over) = alpha.iter().flatten().find(|alpha| **alpha > 1.0) {
+            faults.push(Error::settings(format!("{}.alpha: got {over}, want 0 to 1", setup.place)));
+        }
+        crate::settings::finish(faults)?;
+        let noise = settings.optional_number("noise").unwrap_or(1.0);
+        let mut strengths = Self::new(families, gamma, vec![0.0; families.count()], noise);
+        strengths.lambda = match (lambda, alpha) {
+            (Some(lambda), _) => lambda,
+            (_, Some(alpha)) => {
+                let lambda = |(alpha, total): (f64, f64)| match alpha {
+                    1.0 => f64::INFINITY,
+                    alpha => alpha / (1.0 - alpha) * total,
+                };
+                alpha.into_iter().zip(strengths.totals()).map(lambda).collect()
+            }
+            _ => strengths.lambda,
+        };
+        Ok(Some(strengths))
+    }
+}
+
+/// One number for every cluster, or what was found instead of that. Clients in no cluster, which are one each, get the
+/// mean of what is given for the others.
+fn per_cluster(value: &toml::Value, families: &Families) -> std::result::Result<Vec<f64>, String> {
+    let named = families.count() - families.alone;
+    let of_all = |mut numbers: Vec<f64>| {
+        let mean = numbers.iter().sum::<f64>() / numbers.len().max(1) as f64;
+        numbers.resize(families.count(), mean);
+        numbers
+    };
+    match value {
+        toml::Value::Array(list) if list.len() == named => Ok(of_all(list.iter().filter_map(number).collect())),
+        toml::Value::Array(list) => Err(format!("got {} numbers, want {named}", list.len())),
+        toml::Value::Table(table) => {
+            let names = &families.names[..named];
+            if let Some(unknown) = table.keys().find(|name| !names.contains(name)) {
+                return Err(format!("there is no cluster `{unknown}`, want {}", names.join(", ")));
+            }
+            let one = |name: &String| {
+                table.get(name).and_then(number).ok_or_else(|| format!("has nothing for cluster `{name}`"))
+            };
+            Ok(of_all(names.iter().map(one).collect::<std::result::Result<_, String>>()?))
+        }
+        value => Ok(vec![number(value).unwrap_or(0.0); families.count()]),
+    }
+}

@@ -1,0 +1,512 @@
+//! The asynchronous steps against the algorithms written down plainly, client by client and step by step.
+
+use super::asynchronous::{Accelerated, Constants, Ground, Walk};
+use super::coins::{Chances, Coins, Step};
+use super::fit::Fit;
+use super::{Base, Families, Strengths, convexity};
+use crate::data::{Client, DataShape, Features, Shard, Targets};
+use crate::federation::faults::Faults;
+use crate::federation::local::{LocalFederation, threads};
+use crate::federation::own::{Acceleration, Addend, Advance, Blend, Run};
+use crate::federation::{Ask, Federation, Gather, Order, Phase, Recipients, Sample, Start, Work};
+use crate::groups::Groups;
+use crate::linalg::{add_scaled, distance, dot};
+use crate::methods::{Absences, MissingRule};
+use crate::models::{self, Model};
+use crate::rng::Key;
+use crate::settings::Settings;
+use rand::RngExt;
+use std::sync::Arc;
+
+const WIDTH: usize = 3;
+
+/// Clients of a linear model in clusters, with what a plain version needs of them.
+struct World {
+    clients: Vec<Client>,
+    model: Arc<dyn Model>,
+    /// XᵀX and Xᵀy of every client.
+    curvatures: Vec<Vec<f64>>,
+    moments: Vec<Vec<f64>>,
+    groups: Groups,
+}
+
+impl World {
+    fn new(groups: &[Option<usize>], rows: usize) -> Self {
+        let kind = models::kind("linear").unwrap();
+        let settings = toml::from_str("intercept = false").unwrap();
+        let settings = Settings::check("model", kind.settings, settings, &mut Vec::new());
+        let model = (kind.build)(&settings, DataShape { columns: WIDTH, classes: 0 }).unwrap();
+        let mut rng = Key::new(3).word("world").rng();
+        let mut world = Self {
+            clients: Vec::new(),
+            model: Arc::from(model),
+            curvatures: Vec::new(),
+            moments: Vec::new(),
+            groups: Groups {
+                of: groups.to_vec(),
+                names: (0..=groups.iter().flatten().copied().max().unwrap_or(0)).map(|name| name.to_string()).collect(),
+                provisional: false,
+            },
+        };
+        for (number, group) in groups.iter().enumerate() {
+            let centre = group.unwrap_or(7) as f64;
+            let x: Vec<f64> = (0..rows * WIDTH).map(|_| rng.random_range(-1.0..1.0)).collect();
+            let truth: Vec<f64> = (0..WIDTH).map(|_| centre + rng.random_range(-0.5..0.5)).collect();
+            let y: Vec<f64> = x.chunks(WIDTH).map(|row| dot(row, &truth) + rng.random_range(-0.5..0.5)).collect();
+            let (mut curvature, mut moment) = (vec![0.0; WIDTH * WIDTH], vec![0.0; WIDTH]);
+            for (row, y) in x.chunks(WIDTH).zip(&y) {
+                add_scaled(&mut moment, *y, row);
+                (0..WIDTH).for_each(|i| add_scaled(&mut curvature[i * WIDTH..(i + 1) * WIDTH], row[i], row));
+            }
+            let train = Shard::new(Features::F64 { columns: WIDTH, values: x }, Targets::Values(y)).unwrap();
+            let test = train.pick(&[]);
+            world.clients.push(Client { id: number.to_string(), train, test, group: None, truth: None });
+            world.curvatures.push(curvature);
+            world.moments.push(moment);
+        }
+        world
+    }
+
+    fn federation(&self) -> LocalFederation {
+        let mut federation = LocalFederation::new(self.clients.clone(), threads(1).unwrap());
+        federation.set_model(self.model.clone()).unwrap();
+        federation
+    }
+
+    fn base(&self) -> Base {
+        Base {
+            families: Families::of(&self.groups),
+            model: self.model.clone(),
+            key: Key::new(5),
+            missing: MissingRule::Fail,
+            rows: self.clients.iter().map(|client| client.train.len()).collect(),
+            by: crate::federation::Weight::Rows,
+            start: Arc::new(vec![0.0; WIDTH]),
+        }
+    }
+
+    /// ∇f_i, f_i = ½‖y − Xθ‖².
+    fn slope(&self, client: usize, at: &[f64]) -> Vec<f64> {
+        let rows = self.curvatures[client].chunks(WIDTH).zip(&self.moments[client]);
+        rows.map(|(row, moment)| dot(row, at) - moment).collect()
+    }
+}
+
+/// θ̄_j of every cluster, and θ̄.
+fn means(points: &[Vec<f64>], base: &Base, strengths: &Strengths) -> (Vec<Vec<f64>>, Vec<f64>) {
+    let alpha = strengths.alpha();
+    let (mut own, mut all, mut whole) = (Vec::new(), vec![0.0; WIDTH], 0.0);
+    for (cluster, members) in base.families.members.iter().enumerate() {
+        let total: f64 = members.iter().map(|&i| strengths.gamma[i as usize]).sum();
+        let mut mean = vec![0.0; WIDTH];
+        for &i in members {
+            add_scaled(&mut mean, strengths.gamma[i as usize] / total, &points[i as usize]);
+        }
+        add_scaled(&mut all, alpha[cluster] * total, &mean);
+        whole += alpha[cluster] * total;
+        own.push(mean);
+    }
+    all.iter_mut().for_each(|value| *value /= whole);
+    (own, all)
+}
+
+/// The gradient of one coin's outcome at some points: (3.2).
+fn coin_gradient(
+    world: &World,
+    base: &Base,
+    strengths: &Strengths,
+    constants: &Constants,
+    step: Step,
+    points: &[Vec<f64>],
+    client: usize,
+) -> Vec<f64> {
+    let cluster = base.families.of[client];
+    let (p0, pj) = (constants.chances.between, constants.chances.within[cluster]);
+    let (alpha, gamma) = (strengths.alpha()[cluster], strengths.gamma[client]);
+    let tau = p0 / (p0 + 2.0 * (1.0 - p0) * pj);
+    let (own, all) = means(points, base, strengths);
+    let point = &points[client];
+    let pull = |place: usize| match step {
+        Step::Between => {
+            gamma * alpha / p0 * (point[place] - all[place])
+                + gamma * tau * (1.0 - alpha) / p0 * (point[place] - own[cluster][place])
+        }
+        Step::Within => gamma * (1.0 - tau) * (1.0 - alpha) / ((1.0 - p0) * pj) * (point[place] - own[cluster][place]),
+        Step::Local => world.slope(client, point)[place] / ((1.0 - p0) * (1.0 - pj)),
+    };
+    (0..WIDTH).map(pull).collect()
+}
+
+/// ∇F, all clients.
+fn whole_gradient(world: &World, base: &Base, strengths: &Strengths, points: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    let (own, all) = means(points, base, strengths);
+    let of = |client: usize| {
+        let cluster = base.families.of[client];
+        let (alpha, gamma) = (strengths.alpha()[cluster], strengths.gamma[client]);
+        let mut gradient = world.slope(client, &points[client]);
+        for (place, value) in gradient.iter_mut().enumerate() {
+            let point = points[client][place];
+            *value += alpha * gamma * (point - all[place]) + (1.0 - alpha) * gamma * (point - own[cluster][place]);
+        }
+        gradient
+    };
+    (0..points.len()).map(of).collect()
+}
+
+/// Algorithms 1 and 2 with the same coins, written down plainly.
+fn plainly(
+    world: &World,
+    base: &Base,
+    strengths: &Strengths,
+    constants: &Constants,
+    iterations: usize,
+) -> Vec<Vec<f64>> {
+    let refresh = constants.acceleration.map(|acceleration| acceleration.refresh);
+    let mut coins = Coins::new(&constants.chances, refresh, base.key.clone().word("coins"), 0);
+    let count = world.clients.len();
+    let mut y = vec![vec![0.0; WIDTH]; count];
+    let (mut z, mut x) = (y.clone(), y.clone());
+    for t in 0..iterations {
+        if coins.refreshes_before(t) {
+            x = y.clone();
+        }
+        let theta: Vec<Vec<f64>> = match constants.acceleration {
+            None => y.clone(),
+            Some(Accelerated { a: [a1, a2], .. }) => (0..count)
+                .map(|i| (0..WIDTH).map(|c| a1 * z[i][c] + a2 * x[i][c] + (1.0 - a1 - a2) * y[i][c]).collect())
+                .collect(),
+        };
+        let anchored = whole_gradient(world, base, strengths, &x);
+        for i in 0..count {
+            let step = coins.step(base.families.of[i], t);
+            let mut g = coin_gradient(world, base, strengths, constants, step, &theta, i);
+            if let Some(Accelerated { b: [b1, b2], .. }) = constants.acceleration {
+                add_scaled(&mut g, -1.0, &coin_gradient(world, base, strengths, constants, step, &x, i));
+                add_scaled(&mut g, 1.0, &anchored[i]);
+                for c in 0..WIDTH {
+                    z[i][c] = b1 * z[i][c] + (1.0 - b1) * theta[i][c] - b2 * g[c];
+                }
+            }
+            y[i] = theta[i].clone();
+            add_scaled(&mut y[i], -constants.step, &g);
+        }
+    }
+    y
+}
+
+const GROUPS: [Option<usize>; 7] = [Some(0), Some(0), Some(0), Some(1), Some(1), Some(2), None];
+
+fn strengths(base: &Base, alike: bool) -> Strengths {
+    let gamma = (0..base.rows.len()).map(|i| if alike { 0.7 } else { 0.4 + 0.3 * i as f64 }).collect();
+    Strengths::new(&base.families, gamma, vec![0.5, 1.5, 1.0, 2.0], 1.0)
+}
+
+fn constants(strengths: &Strengths, accelerated: bool) -> Constants {
+    Constants {
+        step: 0.01,
+        chances: Chances { between: 0.3, within: vec![0.4, 0.2, 0.6, 0.0] },
+        alpha: strengths.alpha(),
+        acceleration: accelerated.then_some(Accelerated {
+            a: [0.2, 0.3],
+            b: [0.9, 0.02],
+            refresh: 0.15,
+            batch: None,
+            tolerance: 0.0,
+        }),
+    }
+}
+
+fn walk(
+    world: &World,
+    base: &Base,
+    strengths: &Strengths,
+    constants: Constants,
+    iterations: usize,
+) -> (Walk, LocalFederation) {
+    let mut federation = world.federation();
+    let ground = Ground::new(base, strengths);
+    let mut walk = Walk::new(constants, iterations, base.start.clone(), &ground);
+    while !walk.round(&ground, &mut federation, &mut Absences::NONE.clone()).unwrap().1 {}
+    (walk, federation)
+}
+
+#[test]
+fn runs_sent_in_one_message_end_where_single_steps_do() {
+    let world = World::new(&GROUPS, 6);
+    let base = world.base();
+    assert_eq!((base.families.count(), base.families.alone), (4, 1));
+    for alike in [true, false] {
+        let strengths = strengths(&base, alike);
+        for accelerated in [false, true] {
+            for iterations in [1, 2, 3, 10, 97] {
+                let constants = constants(&strengths, accelerated);
+                let wanted = plainly(&world, &base, &strengths, &constants, iterations);
+                let (walk, federation) = walk(&world, &base, &strengths, constants, iterations);
+                for (found, wanted) in federation.own_models().zip(&wanted) {
+                    let apart = distance(&found.1, wanted);
+                    assert!(apart < 1e-12, "{alike} {accelerated} {iterations} client {}: {apart}", found.0);
+                }
+                let (own, all) = means(&wanted, &base, &strengths);
+                let (clusters, global) = walk.centres(&Ground::new(&base, &strengths));
+                assert!(distance(&global, &all) < 1e-12);
+                for ((cluster, mean), alpha) in clusters.iter().zip(&own).zip(strengths.alpha()) {
+                    let centre: Vec<f64> =
+                        mean.iter().zip(&all).map(|(own, all)| (1.0 - alpha) * own + alpha * all).collect();
+                    assert!(distance(cluster, &centre) < 1e-12);
+                }
+            }
+        }
+    }
+}
+
+/// One local step that a client takes from these vectors; returns its model.
+fn local_step(world: &World, base: &Base, constants: &Constants, client: usize, vectors: &[Vec<f64>]) -> Vec<f64> {
+    let count = vectors.len();
+    let chance = constants.chance_of_local(base.families.of[client]);
+    let add = (0..count).map(|place| Addend { to: place as u32, model: place + 1, times: 1.0 }).collect();
+    let acceleration =
+        constants.acceleration.map(|Accelerated { a, b, .. }| Acceleration { a: [a[0], 0.0], b, chance });
+    let step = if acceleration.is_some() { constants.step } else { constants.step / chance };
+    let advance = Advance {
+        from: Start::Model(0),
+        vectors: count as u32,
+        blend: Some(Blend { matrix: vec![0.0; count * count], add }),
+        run: Some(Run { steps: 1, step, sample: Sample::FULL, acceleration }),
+        anchor: false,
+        send: Vec::new(),
+        scale: base.scale(1.0),
+    };
+    let models = std::iter::once(&vec![0.0; WIDTH]).chain(vectors).map(|model| Arc::new(model.clone())).collect();
+    let order = Order { to: Recipients::list(vec![client as u32]), work: Work::Advance(advance) };
+    let mut federation = world.federation();
+    federation.ask(&Ask { phase: Phase::Train, models, orders: vec![order], gather: Gather::Each }).unwrap();
+    federation.own_models().next().unwrap().1
+}
+
+#[test]
+fn both_gradient_estimators_are_unbiased() {
+    // Averaged exactly over the coins, with the steps as they are taken. That the gradients of single rows average to the
+    // whole is tested with the models.
+    let world = World::new(&GROUPS, 6);
+    let base = world.base();
+    let strengths = strengths(&base, false);
+    let mut rng = Key::new(9).rng();
+    let mut draw =
+        || -> Vec<Vec<f64>> { (0..7).map(|_| (0..WIDTH).map(|_| rng.random_range(-1.0..1.0)).collect()).collect() };
+    let (points, anchors) = (draw(), draw());
+    let wanted = whole_gradient(&world, &base, &strengths, &points);
+    let anchored = whole_gradient(&world, &base, &strengths, &anchors);
+    let (own, all) = means(&points, &base, &strengths);
+    let (anchor_own, anchor_all) = means(&anchors, &base, &strengths);
+    for accelerated in [false, true] {
+        let constants = constants(&strengths, accelerated);
+        for i in 0..7 {
+            let cluster = base.families.of[i];
+            let gamma = strengths.gamma[i];
+            let chances = [
+                (Step::Between, constants.chances.between),
+                (Step::Within, (1.0 - constants.chances.between) * constants.chances.within[cluster]),
+                (Step::Local, constants.chance_of_local(cluster)),
+            ];
+            let mut average = vec![0.0; WIDTH];
+            for (step, chance) in chances.into_iter().filter(|(_, chance)| *chance > 0.0) {
+                let gradient: Vec<f64> = match step {
+                    Step::Local => {
+                        let vectors = match accelerated {
+                            false => vec![points[i].clone()],
+                            true => vec![points[i].clone(), points[i].clone(), anchors[i].clone(), anchored[i].clone()],
+                        };
+                        let after = local_step(&world, &base, &constants, i, &vectors);
+                        after.iter().zip(&points[i]).map(|(after, before)| (before - after) / constants.step).collect()
+                    }
+                    step => {
+                        let towards = |own: &[f64], all: &[f64]| constants.pulled(cluster, step).towards(own, all);
+                        let mut pull = towards(&own[cluster], &all);
+                        if accelerated {
+                            add_scaled(&mut pull, -1.0, &towards(&anchor_own[cluster], &anchor_all));
+                        }
+                        // All vectors at the point, so that the step begins there; its length over η is the gradient.
+                        let mut vectors = match accelerated {
+                            false => vec![points[i].clone()],
+                            true => vec![points[i].clone(), points[i].clone(), anchors[i].clone(), anchored[i].clone()],
+                        };
+                        let mut constants = constants.clone();
+                        if let Some(acceleration) = &mut constants.acceleration {
+                            acceleration.a = [0.2, 0.0];
+                        }
+                        let rate = gamma * constants.pulled(cluster, step).rate;
+                        constants.take_step(&mut vectors, rate, |gradient| add_scaled(gradient, -gamma, &pull));
+                        vectors[0]
+                            .iter()
+                            .zip(&points[i])
+                            .map(|(after, before)| (before - after) / constants.step)
+                            .collect()
+                    }
+                };
+                add_scaled(&mut average, chance, &gradient);
+            }
+            assert!(distance(&average, &wanted[i]) < 1e-12, "{accelerated} client {i}: {average:?} {:?}", wanted[i]);
+        }
+    }
+}
+
+#[test]
+fn rounds_are_as_many_as_the_coins_bring_on_average() {
+    let world = World::new(&[Some(0), Some(0), Some(1), Some(1)], 4);
+    let base = world.base();
+    let iterations = 6000;
+    let chances = Chances { between: 0.2, within: vec![0.4, 0.3] };
+    let run = |gamma: Vec<f64>| {
+        let strengths = Strengths::new(&base.families, gamma, vec![1.0; 2], 1.0);
+        let alpha = strengths.alpha();
+        let constants = Constants { step: 0.001, chances: chances.clone(), alpha, acceleration: None };
+        walk(&world, &base, &strengths, constants, iterations).0
+    };
+    // Counts of rounds vary less than those of a Poisson process.
+    let near = |found: usize, wanted: f64| (found as f64 - wanted).abs() < 3.0 * wanted.sqrt();
+    let alike = run(vec![1.0; 4]);
+    let (between, within) = alike.expected_rounds();
+    assert!((between - 6000.0 * 0.2 * 0.8 * 0.88 / (1.0 - 0.8 * 0.12)).abs() < 1e-9);
+    assert!((within[0] - 6000.0 * 0.64 * 0.4 * 0.6).abs() < 1e-9);
+    assert!(near(alike.between, between), "{} {between}", alike.between);
+    assert!(
+        alike.within.iter().zip(&within).all(|(found, wanted)| near(*found, *wanted)),
+        "{:?} {within:?}",
+        alike.within
+    );
+    // With one coin everybody answers at every round, and once more at the end.
+    let one_coin = Chances { between: 0.2, within: vec![0.0, 0.0] };
+    let strengths = Strengths::new(&base.families, vec![1.0; 4], vec![1.0; 2], 1.0);
+    let alpha = strengths.alpha();
+    let constants = Constants { step: 0.001, chances: one_coin, alpha, acceleration: None };
+    let (one, federation) = walk(&world, &base, &strengths, constants, 500);
+    let traffic = federation.meter().total();
+    let last = traffic.asks - one.between as u64;
+    assert!(last <= 1 && traffic.models_up == 4 * traffic.asks, "{traffic:?}, {} rounds", one.between);
+    // Down goes one pull each time; with the first one, or instead of it, where everybody begins.
+    assert!((0..=4).contains(&(traffic.models_down - 4 * traffic.asks)), "{traffic:?}");
+    // Where clients of a cluster are pulled differently, every step towards means needs its round.
+    let unlike = run(vec![1.0, 2.0, 1.0, 1.0]);
+    assert!(near(unlike.between, 6000.0 * 0.2), "{}", unlike.between);
+    assert!(near(unlike.within[0], 6000.0 * 0.8 * 0.4), "{:?}", unlike.within);
+    assert!(near(unlike.within[1], within[1]), "{:?}", unlike.within);
+}
+
+#[test]
+fn accelerated_steps_arrive_although_answers_get_lost() {
+    let world = World::new(&GROUPS, 6);
+    let base = Base { missing: MissingRule::Skip, ..world.base() };
+    let text = toml::from_str("silent = 0.2\nlate = 0.1\ngarbage = 0.1").unwrap();
+    let faults = Settings::check("faults", crate::federation::faults::SETTINGS, text, &mut Vec::new());
+    for alike in [true, false] {
+        let strengths = strengths(&base, alike);
+        let constants = constants(&strengths, true);
+        let wanted = plainly(&world, &base, &strengths, &constants, 60);
+        let mut federation = world.federation().with_faults(Faults::from_settings(&faults, 4));
+        let ground = Ground::new(&base, &strengths);
+        let mut walk = Walk::new(constants, 60, base.start.clone(), &ground);
+        let mut absences = Absences::NONE;
+        while !walk.round(&ground, &mut federation, &mut absences).unwrap().1 {}
+        for (found, wanted) in federation.own_models().zip(&wanted) {
+            assert!(distance(&found.1, wanted) < 1e-12, "{alike} client {}: {:?} {wanted:?}", found.0, found.1);
+        }
+        assert!(absences.note().is_some());
+    }
+}
+
+/// The best linear unbiased predictor, by generalised least squares on all rows: y = Xw̄ + noise of covariance V, and the
+/// client's model has the covariance C with y.
+fn best_linear_unbiased(world: &World, base: &Base, within: f64, between: f64, noise: f64) -> Vec<Vec<f64>> {
+    let rows: Vec<(usize, &[f64], f64)> = world
+        .clients
+        .iter()
+        .enumerate()
+        .flat_map(|(i, client)| {
+            let Features::F64 { values, .. } = &**client.train.features() else { panic!() };
+            values.chunks(WIDTH).zip(client.train.values().unwrap()).map(move |(x, y)| (i, x, *y)).collect::<Vec<_>>()
+        })
+        .collect();
+    let count = rows.len();
+    let together = |i: usize, k: usize| {
+        let same = base.families.of[i] == base.families.of[k];
+        f64::from(u8::from(i == k)) * within + f64::from(u8::from(same)) * between
+    };
+    let covariance: Vec<f64> = (0..count * count)
+        .map(|place| {
+            let ((i, x, _), (k, u, _)) = (rows[place / count], rows[place % count]);
+            together(i, k) * dot(x, u) + if place / count == place % count { noise } else { 0.0 }
+        })
+        .collect();
+    let solve = |b: &[f64], columns: usize| crate::linalg::solve_positive(&covariance, b, count, columns).unwrap();
+    let x: Vec<f64> = rows.iter().flat_map(|(_, x, _)| x.iter().copied()).collect();
+    let y: Vec<f64> = rows.iter().map(|(_, _, y)| *y).collect();
+    let (weighted_x, weighted_y) = (solve(&x, WIDTH), solve(&y, 1));
+    let (mut square, mut product) = (vec![0.0; WIDTH * WIDTH], vec![0.0; WIDTH]);
+    for row in 0..count {
+        for a in 0..WIDTH {
+            add_scaled(
+                &mut square[a * WIDTH..(a + 1) * WIDTH],
+                x[row * WIDTH + a],
+                &weighted_x[row * WIDTH..(row + 1) * WIDTH],
+            );
+            product[a] += x[row * WIDTH + a] * weighted_y[row];
+        }
+    }
+    let global = crate::linalg::solve_positive(&square, &product, WIDTH, 1).unwrap();
+    let residual: Vec<f64> = rows.iter().map(|(_, x, y)| y - dot(x, &global)).collect();
+    let weighted = solve(&residual, 1);
+    let predict = |i: usize| {
+        let mut model = global.clone();
+        rows.iter().zip(&weighted).for_each(|((k, x, _), weight)| add_scaled(&mut model, together(i, *k) * weight, x));
+        model
+    };
+    (0..world.clients.len()).map(predict).collect()
+}
+
+#[test]
+fn the_exact_minimiser_is_the_best_linear_unbiased_predictor() {
+    for rows in [2, 6] {
+        let world = World::new(&GROUPS, rows);
+        let base = world.base();
+        let (within, between, noise) = (0.4, 2.0, 0.3);
+        let wanted = best_linear_unbiased(&world, &base, within, between, noise);
+        let strengths = Strengths::new(&base.families, vec![1.0 / within; 7], vec![1.0 / between; 4], noise);
+        let mut federation = world.federation();
+        let mut fit = Fit::new(base.start.clone(), &base.families);
+        let circle = base.circle(Phase::Train, noise);
+        fit.run_to_the_end(&circle, &strengths, &mut federation, &mut Absences::NONE.clone()).unwrap();
+        for (found, wanted) in federation.own_models().zip(&wanted) {
+            assert!(distance(&found.1, wanted) < 1e-11, "{rows} rows, client {}: {found:?} {wanted:?}", found.0);
+        }
+        assert_eq!(federation.meter().total().asks, 2);
+    }
+}
+
+#[test]
+fn convexity_is_that_of_the_whole_objective() {
+    // Few rows: the losses by themselves do not curve in every direction, the objective does.
+    for rows in [2, 6] {
+        let world = World::new(&GROUPS, rows);
+        let base = world.base();
+        let strengths = strengths(&base, true);
+        // The Hessian, column by column, from the gradient: F is quadratic.
+        let size = 7 * WIDTH;
+        let at = |place: Option<usize>| -> Vec<f64> {
+            let mut points = vec![vec![0.0; WIDTH]; 7];
+            if let Some(place) = place {
+                points[place / WIDTH][place % WIDTH] = 1.0;
+            }
+            whole_gradient(&world, &base, &strengths, &points).concat()
+        };
+        let zero = at(None);
+        let hessian: Vec<f64> = (0..size)
+            .flat_map(|place| at(Some(place)).iter().zip(&zero).map(|(a, b)| a - b).collect::<Vec<_>>())
+            .collect();
+        let (least, _) = crate::linalg::extreme_eigenvalues(&hessian, size);
+        let mut federation = world.federation();
+        let alone = world.curvatures.iter().map(|a| crate::linalg::extreme_eigenvalues(a, WIDTH).0.max(0.0));
+        let alone = alone.fold(f64::INFINITY, f64::min);
+        let found = convexity(&base, &strengths, alone, &mut federation, &mut Absences::NONE.clone()).unwrap();
+        assert!(found <= least * 1.0001 && found > least / 2.5, "{rows} rows: {found}, want {least}");
+    }
+}

@@ -1,0 +1,87 @@
+//! One model for everybody: the exact minimiser of all losses together, without moving a row.
+//!
+//! ```text
+//! again until the model stays:
+//!     every client sends its loss as a quadratic at the model; the server adds them up and takes the minimiser
+//! ```
+//!
+//! The baseline that shows what clusters and personal models are worth. Rows count alike, whoever has them.
+
+use super::personal::fit::{Circle, pooled};
+use super::personal::{Base, Families, LOSS, MISSING_AGAIN, want_quadratic};
+use super::*;
+use crate::federation::Phase;
+use crate::federation::own::Scale;
+
+pub(super) static KIND: MethodKind = MethodKind {
+    name: "single-model",
+    summary: "one model for everybody, exactly",
+    paper: "baseline",
+    settings: &[Setting { help: "what counts alike: rows (sum), or clients (mean)", ..LOSS }, MISSING_AGAIN],
+    needs_truth: |_| false,
+    has_clusters: false,
+    check: |_, _, _| {},
+    build: |setup| {
+        want_quadratic(&setup, "the exact minimiser")?;
+        let base = Base::new(&setup, Families::one(setup.rows.len()));
+        let state = State { model: base.start.clone(), absences: Absences::NONE, converged: false };
+        Ok(Box::new(SingleModel { base, state }))
+    },
+};
+
+/// The minimiser of all rows' loss together, found in a phase that counts for nothing; `None` where it was not found.
+pub(crate) fn pooled_minimiser(federation: &mut dyn Federation, model: &dyn Model) -> Result<Option<Params>> {
+    let families = Families::one(federation.clients().len());
+    let circle = Circle {
+        families: &families,
+        scale: Scale { factor: 1.0, by: Weight::Rows },
+        missing: MissingRule::Skip,
+        phase: Phase::Evaluate,
+        on: Portion::All,
+        exact: model.is_quadratic(),
+        settled: 1e-8,
+    };
+    let start = Arc::new(vec![0.0; model.layout().len()]);
+    let (model, _, found) = pooled(&circle, start, federation, &mut Absences::NONE.clone())?;
+    Ok(found.then_some(model))
+}
+
+struct SingleModel {
+    base: Base,
+    state: State,
+}
+
+#[derive(Serialize, Deserialize)]
+struct State {
+    model: Params,
+    absences: Absences,
+    converged: bool,
+}
+
+impl Method for SingleModel {
+    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
+        let circle = self.base.circle(Phase::Train, 1.0);
+        let (model, loss, converged) = pooled(&circle, self.base.start.clone(), federation, &mut self.state.absences)?;
+        (self.state.model, self.state.converged) = (model, converged);
+        Ok(Progress { loss, switched: None, sizes: Vec::new(), finished: true })
+    }
+
+    fn planned_rounds(&self) -> usize {
+        1
+    }
+
+    fn outcome(&self) -> Outcome {
+        Outcome {
+            models: vec![self.state.model.clone()],
+            clustered: false,
+            global: None,
+            serving: Serving::Choose,
+            candidates: Vec::new(),
+            converged: self.state.converged,
+            notes: self.state.absences.note().into_iter().collect(),
+            extra: BTreeMap::new(),
+        }
+    }
+
+    keep_state!();
+}
