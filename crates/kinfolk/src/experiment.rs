@@ -3,6 +3,7 @@
 use crate::data::{self, Source};
 use crate::error::{Error, Result};
 use crate::federation::{Split, faults};
+use crate::groups::Origin;
 use crate::methods::{self, MethodKind};
 use crate::models::{self, ModelKind};
 use crate::settings::{self, Default, Kind, Setting, Settings};
@@ -101,7 +102,15 @@ impl Override {
     pub fn top(key: &str, value: impl Into<Value>) -> Self {
         Self { path: vec![key.to_string()], value: value.into() }
     }
+
+    /// Has every method that can do so tune its strengths, whatever the file says of them.
+    pub fn tune() -> Self {
+        Self::top(TUNE, true)
+    }
 }
+
+/// The path of [`Override::tune`], which no setting has.
+const TUNE: &str = "--tune";
 
 impl Experiment {
     /// Reads and checks an experiment. `place` names the file in messages.
@@ -150,7 +159,7 @@ impl Experiment {
                     .hint("add [[method]] and name = \"ifca\"; `kinfolk list methods` shows all"),
             );
         }
-        let mut methods = Vec::new();
+        let mut methods: Vec<MethodEntry> = Vec::new();
         for (entry, label) in entries.into_iter().zip(&labels) {
             let Value::Table(mut entry) = entry else { continue };
             entry.remove("label");
@@ -166,6 +175,9 @@ impl Experiment {
             if let (Some(kind), Some(settings)) = (kind, settings) {
                 if faults.len() == before {
                     (kind.check)(&place, &settings, &mut faults);
+                    let above = methods.iter().map(|entry| (entry.label.clone(), entry.kind.has_clusters));
+                    let above: Vec<(String, bool)> = above.collect();
+                    faults.extend(Origin::of(&settings).and_then(|origin| origin.check(&place, &above, &labels)));
                 }
                 methods.push(MethodEntry { label: label.clone(), kind, settings });
             }
@@ -294,6 +306,7 @@ fn apply(file: &mut Table, change: &Override, labels: &[String], faults: &mut Ve
                 table.insert(key.to_string(), change.value.clone());
             }
         }
+        [TUNE] => tune(file, faults),
         [key] if SETTINGS.iter().any(|setting| setting.name == *key) => {
             file.insert(key.to_string(), change.value.clone());
         }
@@ -303,6 +316,31 @@ fn apply(file: &mut Table, change: &Override, labels: &[String], faults: &mut Ve
                 fault.hint("want data.KEY, model.KEY, faults.KEY, method.LABEL.KEY, or a key at the top of the file"),
             );
         }
+    }
+}
+
+/// Takes away the strengths that are given, so that they are looked for.
+fn tune(file: &mut Table, faults: &mut Vec<Error>) {
+    let mut any = false;
+    let entries = file.get_mut("method").and_then(Value::as_array_mut).into_iter().flatten();
+    for entry in entries.filter_map(Value::as_table_mut) {
+        let kind = entry.get("name").and_then(Value::as_str).and_then(methods::kind);
+        let Some(kind) = kind.filter(|kind| kind.settings.iter().any(|setting| setting.name == "folds")) else {
+            continue;
+        };
+        any = true;
+        ["gamma", "lambda", "alpha", "noise", "spread", "strength"].iter().for_each(|name| drop(entry.remove(*name)));
+        if kind.settings.iter().any(|setting| setting.name == "tune") {
+            entry.insert("tune".into(), true.into());
+        }
+    }
+    if !any {
+        let tunable = |kind: &&&MethodKind| kind.settings.iter().any(|setting| setting.name == "folds");
+        let names: Vec<&str> = methods::METHODS.iter().filter(tunable).map(|kind| kind.name).collect();
+        faults.push(
+            Error::settings("--tune: no method here has strengths to tune")
+                .hint(format!("these have: {}", names.join(", "))),
+        );
     }
 }
 

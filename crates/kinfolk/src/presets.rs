@@ -11,11 +11,18 @@ pub struct Preset {
 }
 
 /// Every preset there is.
-pub static PRESETS: &[Preset] = &[Preset {
-    name: "quickstart",
-    summary: "handwritten digits in four rotations; no download, a few seconds",
-    text: include_str!("../presets/quickstart.toml"),
-}];
+pub static PRESETS: &[Preset] = &[
+    Preset {
+        name: "quickstart",
+        summary: "handwritten digits in four rotations; no download, a few seconds",
+        text: include_str!("../presets/quickstart.toml"),
+    },
+    Preset {
+        name: "personal",
+        summary: "regressions of eighty clients in known clusters; no download, a second",
+        text: include_str!("../presets/personal.toml"),
+    },
+];
 
 /// The preset of this name.
 pub fn find(name: &str) -> Option<&'static Preset> {

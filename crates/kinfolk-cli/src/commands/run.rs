@@ -27,6 +27,9 @@ pub struct Arguments {
     /// Change a setting, such as method.ifca.step=0.05 or data.clients=100
     #[arg(long, value_name = "SETTING=VALUE")]
     set: Vec<String>,
+    /// Choose strengths of personal models by cross-validation, whatever the file says of them
+    #[arg(long)]
+    tune: bool,
     /// The first seed
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
     seed: Option<u64>,
@@ -50,6 +53,7 @@ pub struct Arguments {
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<Ending> {
     let mut overrides = arguments.set.iter().map(|text| Override::parse(text)).collect::<Result<Vec<_>>>()?;
+    overrides.extend(arguments.tune.then(Override::tune));
     overrides.extend(arguments.seed.map(|seed| Override::top("seed", seed as i64)));
     overrides.extend(arguments.repeat.map(|repeat| Override::top("repeat", repeat as i64)));
     let (place, text) = read(&arguments.experiment)?;

@@ -20,12 +20,16 @@ fn the_folder_holds_what_is_promised_and_nothing_else() {
     assert_eq!(
         header("out/rounds.csv").as_deref(),
         Some(
-            "label,seed,round,phase,loss,metric,switched,sizes,bytes_down,bytes_up,seconds,unseen_metric,normalised_mse"
+            "label,seed,round,phase,loss,metric,switched,sizes,bytes_down,bytes_up,seconds,unseen_metric,\
+             normalised_mse,distance_to_exact"
         )
     );
     assert_eq!(
         header("out/clients.csv").as_deref(),
-        Some("label,seed,client,true_cluster,cluster,samples,margin,metric")
+        Some(
+            "label,seed,client,true_cluster,cluster,samples,margin,metric,model_norm,distance_to_cluster,\
+         distance_to_global,metric_local,metric_global,group"
+        )
     );
     assert_eq!(bench.read("out/clients.csv").lines().count(), 1 + 3 * 12, "three methods, twelve clients");
     insta::assert_snapshot!("run-experiment", bench.read("out/experiment.toml"));

@@ -8,5 +8,6 @@ mod bench;
 mod cluster;
 mod contract;
 mod help;
+mod known_clusters;
 mod reproducible;
 mod table;

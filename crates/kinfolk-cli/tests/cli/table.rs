@@ -180,3 +180,38 @@ fn tables_at_fault() {
     }
     insta::assert_snapshot!("tables", messages.join("\n"));
 }
+
+const PUPILS: &str = r#"
+[data]
+source = "schools"
+target = "pass"
+drop = ["minority", "mean_ses"]
+
+[model]
+kind = "logistic"
+
+[[method]]
+name = "fedavg"
+rounds = 3
+"#;
+
+#[test]
+fn the_schools_are_found_in_their_folder() {
+    let bench = Bench::new();
+    bench.write("pupils.toml", PUPILS);
+    let missing = bench.kinfolk(&["run", "pupils.toml"]);
+    assert_eq!(missing.code, Some(2), "{}", missing.stderr);
+    assert!(missing.stderr.contains("put high-school-and-beyond.csv into"), "{}", missing.stderr);
+    assert_eq!(bench.kinfolk(&["data", "get", "schools"]).code, Some(2));
+    let mut content = "school,sector,minority,sex,ses,mean_ses,math_achievement\n".to_string();
+    for (number, row) in rows().iter().enumerate() {
+        let sector = if row.family == "study" { "Public" } else { "Catholic" };
+        let sex = ["Female", "Male"][number % 2];
+        writeln!(content, "{},{sector},No,{sex},{},0.1,{}", row.school, row.hours, row.score).unwrap();
+    }
+    bench.write("datasets/schools/high-school-and-beyond.csv", content);
+    assert_eq!(bench.well(&["data", "get", "schools"]).stdout, "[FOLDER]/datasets/schools\n");
+    bench.well(&["run", "pupils.toml", "--out", "pupils"]);
+    let about = &bench.json("pupils/summary.json")["data"];
+    assert_eq!((&about["clients"], &about["classes"], &about["columns"]), (&12.into(), &2.into(), &3.into()));
+}
