@@ -72,7 +72,7 @@ fn ifca_e3_waits_for_nothing_but_its_model() {
 }
 
 fn error(record: &Record, label: &str) -> f64 {
-    repeat(record, label).extra["normalised_mse"].as_f64().unwrap()
+    extra(record, label, "normalised_mse")
 }
 
 #[test]
@@ -165,6 +165,67 @@ fn odcl_e6_small_runs_with_three_steps() {
     let record = result("odcl/e6.toml", &small);
     let [large, middle, little] = labels.map(|label| error(&record, label));
     assert!(large < middle && middle < little, "{large} {middle} {little}");
+}
+
+fn extra(record: &Record, label: &str, field: &str) -> f64 {
+    repeat(record, label).extra[field].as_f64().unwrap()
+}
+
+#[test]
+fn known_clusters_e1_small_is_nearest_to_the_truth() {
+    let small = ["repeat=1", "data.clients=40", "data.true_clusters=4", "data.samples=10"];
+    let record = result("known-clusters/e1.toml", &small);
+    let distance = |label: &str| extra(&record, label, "personal_error");
+    let exact = distance("hierarchical");
+    for label in ["local", "single-model", "single-cluster"] {
+        assert!(exact < 0.9 * distance(label), "{label}: {exact} {}", distance(label));
+    }
+    assert!((distance("estimated") / exact - 1.0).abs() < 0.02);
+    assert!((distance("james-stein") / exact - 1.0).abs() < 0.05);
+}
+
+#[test]
+fn known_clusters_e2_tunes_on_the_papers_grid() {
+    for (file, target, model) in
+        [("known-clusters/e2.toml", "score", "linear"), ("known-clusters/e2-pass.toml", "pass", "logistic")]
+    {
+        let experiment = parse(file, &[]).unwrap();
+        assert_eq!((experiment.data.text("target"), experiment.model_kind.name), (target, model));
+        let tuned = experiment.methods.iter().find(|method| method.label == "tuned").unwrap();
+        let grid = tuned.settings.numbers("grid");
+        assert_eq!(grid.len(), 33);
+        for (place, value) in grid.iter().enumerate() {
+            let wanted = 10f64.powf(-2.0 + 0.125 * place as f64);
+            assert!((value / wanted - 1.0).abs() < 1e-4, "{value}, want {wanted}");
+        }
+    }
+}
+
+#[test]
+fn known_clusters_e3_small_approaches_the_minimiser() {
+    let small = [
+        "repeat=1",
+        "data.clients=40",
+        "data.true_clusters=4",
+        "data.dimension=5",
+        "data.samples=50",
+        "data.noise=2.0",
+    ];
+    let steps = ["l2gd", "l2gd-half", "l2gd-quarter", "l2gd-eighth", "accuracy"];
+    let fewer = steps.map(|label| format!("method.{label}.iterations=4000"));
+    let record = result(
+        "known-clusters/e3.toml",
+        &small.into_iter().chain(fewer.iter().map(String::as_str)).collect::<Vec<_>>(),
+    );
+    let distance = |label: &str| extra(&record, label, "distance_to_exact");
+    assert!(distance("l2gd") < 0.3, "{}", distance("l2gd"));
+    assert!(distance("l2gd-eighth") < 0.7 * distance("l2gd"));
+    assert!(distance("accuracy") < 0.5 * distance("l2gd"));
+    for label in ["all-often", "all-seldom", "one-often", "one-seldom"] {
+        assert!(distance(label) < 1e-8, "{label}: {}", distance(label));
+        let (found, expected) = (extra(&record, label, "refreshes"), extra(&record, label, "expected_refreshes"));
+        assert!((found - expected).abs() < 4.0 * expected.sqrt(), "{label}: {found}, want about {expected}");
+    }
 }
 
 #[test]

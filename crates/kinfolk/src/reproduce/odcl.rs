@@ -3,7 +3,7 @@
 //! Errors are the paper's: (1/m) Σ ‖ũ_i − u*_(i)‖² / ‖u*_(i)‖². Beside the paper's numbers stand those of an independent
 //! reference, in numpy, where the paper has only a figure.
 
-use super::{Case, Cell, Judge, Paper, Reproduction, planned_rounds, repeat};
+use super::{Case, Cell, Judge, Paper, Reproduction, case, extra, planned_rounds, repeat};
 use crate::report::Record;
 
 pub(super) static PAPER: Paper = Paper {
@@ -48,16 +48,6 @@ pub(super) static PAPER: Paper = Paper {
         },
     ],
 };
-
-/// A case without attempts that fits in memory.
-fn case(name: String, changes: Vec<String>, repeats: u64, cells: Vec<Cell>) -> Case {
-    Case { name, changes, attempts: Vec::new(), repeats, long: false, cells }
-}
-
-/// A number a method left in its summary.
-fn extra(record: &Record, label: &str, field: &str) -> Option<f64> {
-    repeat(record, label)?.extra.get(field)?.as_f64()
-}
 
 fn error(record: &Record, label: &str) -> Option<f64> {
     extra(record, label, "normalised_mse")
