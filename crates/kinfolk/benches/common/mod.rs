@@ -7,6 +7,8 @@ use kinfolk::error::{Error, ErrorKind, Result};
 use kinfolk::experiment::Experiment;
 use kinfolk::federation::local::LocalFederation;
 use kinfolk::federation::{Params, Plan, Portion, Sample, Score};
+use kinfolk::groups::Groups;
+use kinfolk::hierarchy::response::Quadratic;
 use kinfolk::linalg::distance;
 use kinfolk::methods::{Method, Setup};
 use kinfolk::models::{Layout, Metric, Model, Precision, Seat, Worker};
@@ -56,6 +58,22 @@ impl Model for Plain {
     fn minimise(&self, rows: &Shard, ridge: f64) -> Result<Vec<f64>> {
         self.0.minimise(rows, ridge)
     }
+
+    fn quadratic(&self, rows: &Shard, at: &[f64], scale: f64) -> Result<Quadratic> {
+        self.0.quadratic(rows, at, scale)
+    }
+
+    fn is_quadratic(&self) -> bool {
+        self.0.is_quadratic()
+    }
+
+    fn curvatures(&self, rows: &Shard) -> Result<[f64; 3]> {
+        self.0.curvatures(rows)
+    }
+
+    fn likelihood(&self) -> f64 {
+        self.0.likelihood()
+    }
 }
 
 /// Leaves `choose` and `reduce` as the trait has them: the plain loops.
@@ -82,7 +100,11 @@ impl Worker for PlainWorker<'_> {
         self.0.gradient(model, seat, sample, out)
     }
 
-    /// The Gram form is for all rows, and "the only part of one" is all rows by another name.
+    fn slope(&mut self, params: &[f64], seat: &Seat, rows: Option<&[u32]>, out: &mut [f64]) -> f64 {
+        self.0.slope(params, seat, rows, out)
+    }
+
+    /// Fast paths are for all rows, and "the only part of one" is all rows by another name.
     fn train(&mut self, model: usize, seat: &Seat, plan: &Plan, out: &mut [f64]) -> f64 {
         let on = match plan.sample.on {
             Portion::All => Portion::Part { index: 0, of: 1 },
@@ -117,6 +139,7 @@ pub fn first_method(experiment: &Experiment, clients: &[Client], model: &Arc<dyn
         rows: &rows,
         truth: None,
         planted: None,
+        groups: Groups::numbered(clients.iter().map(|client| client.truth)),
         key: Key::new(0).word(&entry.label),
     })
 }
