@@ -1,7 +1,7 @@
 //! L-BFGS turned inside out: it is asked where to look and told what was found there, so that the looking can be a
 //! round of a federation. Its state can be saved between any two looks.
 
-use crate::linalg::add_scaled;
+use crate::linalg::{add_scaled, norm};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
@@ -162,10 +162,6 @@ impl Descent {
 
 fn product(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(x, y)| x * y).sum()
-}
-
-fn norm(a: &[f64]) -> f64 {
-    product(a, a).sqrt()
 }
 
 #[cfg(test)]
