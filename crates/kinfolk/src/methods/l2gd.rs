@@ -299,6 +299,7 @@ impl Method for Steps {
             }
             walk.describe(strengths, &mut extra);
             notes.extend(note_untrained(&stamps));
+            notes.push(walk.rounds_in_words());
             if walk.has_converged() == Some(false) {
                 notes.push("the objective is not yet flat: more iterations would change the models".into());
             }

@@ -380,6 +380,17 @@ impl Walk {
         Ok(answers)
     }
 
+    /// How often clusters had to talk.
+    pub fn rounds_in_words(&self) -> String {
+        let within = self.within.iter().sum::<usize>() as f64 / self.within.len().max(1) as f64;
+        let anchors = match self.constants.acceleration {
+            Some(_) => format!(", {} to renew the anchor", self.refreshes),
+            None => String::new(),
+        };
+        let iterations = self.iterations_done();
+        format!("{iterations} iterations: {} rounds between clusters, {within:.1} within one{anchors}", self.between)
+    }
+
     fn rounds(&self) -> usize {
         self.between + self.within.iter().sum::<usize>() + self.refreshes
     }
