@@ -414,8 +414,60 @@ fn own_models_are_kept_by_stamp_and_a_repeated_order_changes_nothing() {
 }
 
 #[test]
+fn moves_are_not_made_twice_and_are_told_alike() {
+    use kinfolk::federation::own::{Acceleration, Addend, Advance, Blend, Run, Scale};
+    use kinfolk::federation::{Ask, Gather, Order, Recipients, Sample, Start, Weight, Work};
+    let data = "clients = 6\nsamples = 9\ndimension = 4\ntest_samples = 0";
+    for precision in ["f64", "f32"] {
+        let model = format!("intercept = false\nprecision = \"{precision}\"");
+        let problem = Problem::new("linear", data, "linear", &model, 0.1, 1e-10);
+        let advance = |from: Start| {
+            let acceleration = Some(Acceleration { a: [0.3, 0.2], b: [0.9, 0.05], chance: 0.8 });
+            Ask {
+                phase: Phase::Train,
+                models: vec![Arc::new(vec![0.1, 0.2, 0.3, 0.4])],
+                orders: vec![Order {
+                    to: Recipients::All,
+                    work: Work::Advance(Advance {
+                        from,
+                        vectors: 4,
+                        blend: Some(Blend {
+                            matrix: (0..16).map(|place| f64::from(place) / 13.0).collect(),
+                            add: vec![Addend { to: 1, model: 0, times: 0.7 }],
+                        }),
+                        run: Some(Run { steps: 3, step: 0.01, sample: Sample::FULL, acceleration }),
+                        anchor: true,
+                        send: vec![vec![0.5, 0.3, 0.2, 0.0], vec![0.0, 0.0, 0.0, 1.0]],
+                        scale: Scale { factor: 0.5, by: Weight::Rows },
+                    }),
+                }],
+                gather: Gather::Each,
+            }
+        };
+        let mut federation = problem.fused(1);
+        let first = federation.ask(&advance(Start::Model(0))).unwrap();
+        let kept = federation.state();
+        let second = federation.ask(&advance(Start::Own { stamp: first.stamp })).unwrap();
+        let done = federation.host().states();
+        let mut again = problem.fused(1);
+        again.restore(kept);
+        again.host().restore(done.clone());
+        let repeated = again.ask(&advance(Start::Own { stamp: first.stamp })).unwrap();
+        assert_eq!(again.host().states(), done);
+        assert_eq!(repeated.orders, second.orders, "{precision}");
+        assert_ne!(first.orders, second.orders);
+        // What is wanted of a client that holds something else is refused, and takes nothing away from it.
+        let error = federation.ask(&advance(Start::Own { stamp: 9 })).unwrap_err();
+        assert!(error.to_string().contains("own model of ask 9 wanted, found one of ask 2"), "{error}");
+        assert_eq!(federation.host().states(), done);
+    }
+}
+
+#[test]
 fn asks_that_make_no_sense_are_refused() {
-    use kinfolk::federation::{Ask, Gather, Order, Portion, Recipients, Then, Work};
+    use kinfolk::federation::own::Scale;
+    use kinfolk::federation::{Ask, Gather, Order, Portion, Recipients, Then, Weight, Work};
+    let no_fold = Work::Validate { trials: Vec::new(), fold: 0, of: 0, scale: Scale { factor: 1.0, by: Weight::Rows } };
     let problem = Problem::linear();
     let mut federation = problem.fused(1);
     let choose = |to: Recipients, among: Vec<usize>, models: Vec<Arc<Vec<f64>>>| Ask {
@@ -430,6 +482,13 @@ fn asks_that_make_no_sense_are_refused() {
         (choose(Recipients::All, vec![], vec![]), "has no model to work with"),
         (choose(Recipients::list(vec![99]), vec![0], vec![fits]), "names a client that is not there"),
         (choose(Recipients::All, vec![0], vec![Arc::new(vec![0.0; 3])]), "a model of 3 numbers, want 30"),
+        (
+            Ask {
+                orders: vec![Order { to: Recipients::All, work: no_fold }],
+                ..choose(Recipients::All, vec![], vec![])
+            },
+            "names fold 0 of 0",
+        ),
     ] {
         let error = federation.ask(&ask).unwrap_err();
         assert!(error.to_string().contains(wanted), "{error}");

@@ -312,3 +312,48 @@ fn columns_that_add_up_leave_no_trace_of_rounding() {
         assert!(notes.iter().any(|note| note.contains("say nothing along 1 direction")), "{label}: {notes:?}");
     }
 }
+
+#[test]
+fn lost_answers_cost_rounds_and_nothing_else() {
+    let methods = r#"
+        [[method]]
+        name = "hierarchical"
+        [[method]]
+        name = "hierarchical"
+        label = "tuned"
+        tune = true
+        grid = [0.1, 1, 10]
+        [[method]]
+        name = "al2sgd+"
+        gamma = 1
+        lambda = 1
+        [[method]]
+        name = "single-model"
+        [[method]]
+        name = "l2gd"
+        gamma = 1
+        lambda = 1
+        iterations = 2000
+    "#;
+    for model in ["linear", "logistic"] {
+        let text = DATA.replace("\"hierarchical-linear\"", &format!("\"hierarchical-{model}\""));
+        let text = text.replace("\"linear\"", &format!("\"{model}\""));
+        let text = format!("{text}{methods}").replace("samples = 12", "samples = 30");
+        let metric = if model == "logistic" { "nll" } else { "mse" };
+        let text = text.replace("[data]", &format!("metric = \"{metric}\"\n[data]"));
+        let of = |changes: &[&str]| {
+            let overrides: Vec<Override> = changes.iter().map(|change| Override::parse(change).unwrap()).collect();
+            let experiment = Experiment::parse("test", &text, &overrides).unwrap();
+            run(&experiment, &Options { threads: 1, ..Options::default() }, &mut Unwatched).unwrap()
+        };
+        let (well, ill) = (of(&[]), of(&["faults.silent=0.2", "faults.garbage=0.2"]));
+        for label in ["hierarchical", "tuned", "al2sgd+", "single-model"] {
+            let gap = largest_gap(&metrics(&ill, label), &metrics(&well, label));
+            assert!(gap < 1e-6, "{model} {label}: {gap}");
+            assert!(repeat(&ill, label).notes[0].contains("answers were missing"), "{label}");
+            assert!(repeat(&ill, label).models_down >= repeat(&well, label).models_down, "{label}");
+        }
+        // Plain steps go on without those who did not answer, who fall behind but have a model.
+        assert_eq!(metrics(&ill, "l2gd").len(), 40);
+    }
+}
