@@ -467,6 +467,7 @@ fn moves_are_not_made_twice_and_are_told_alike() {
 fn asks_that_make_no_sense_are_refused() {
     use kinfolk::federation::own::Scale;
     use kinfolk::federation::{Ask, Gather, Order, Portion, Recipients, Then, Weight, Work};
+    let keep = Work::Minimise { ridge: 0.0, keep: true };
     let no_fold = Work::Validate { trials: Vec::new(), fold: 0, of: 0, scale: Scale { factor: 1.0, by: Weight::Rows } };
     let problem = Problem::linear();
     let mut federation = problem.fused(1);
@@ -488,6 +489,15 @@ fn asks_that_make_no_sense_are_refused() {
                 ..choose(Recipients::All, vec![], vec![])
             },
             "names fold 0 of 0",
+        ),
+        (
+            Ask {
+                orders: [vec![1, 2], vec![2, 3]]
+                    .map(|list| Order { to: Recipients::list(list), work: keep.clone() })
+                    .to_vec(),
+                ..choose(Recipients::All, vec![], vec![])
+            },
+            "two orders have client 2 keep something",
         ),
     ] {
         let error = federation.ask(&ask).unwrap_err();

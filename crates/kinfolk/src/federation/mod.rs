@@ -579,6 +579,19 @@ impl Ask {
                 return fault(format!("order {index} has no model to work with"));
             }
         }
+        // A second order to keep something would be taken for a repetition of the first.
+        let keeping: Vec<&Order> = self.orders.iter().filter(|order| order.work.keeps()).collect();
+        if keeping.len() > 1 {
+            let mut keeps = vec![false; clients];
+            let mut twice = |client: u32| std::mem::replace(&mut keeps[client as usize], true);
+            let found = keeping.iter().find_map(|order| match &order.to {
+                Recipients::All => (0..clients as u32).find(|&client| twice(client)),
+                Recipients::List(list) => list.iter().copied().find(|&client| twice(client)),
+            });
+            if let Some(client) = found {
+                return fault(format!("two orders have client {client} keep something"));
+            }
+        }
         Ok(())
     }
 }
@@ -619,6 +632,15 @@ impl Work {
                 Answer::ResponseAndSlope => 2 * Response::packed_len(width),
             },
             _ => 0,
+        }
+    }
+
+    /// Whether clients keep something of it.
+    fn keeps(&self) -> bool {
+        match self {
+            Work::Train { keep, .. } | Work::Minimise { keep, .. } | Work::Respond(Respond { keep, .. }) => *keep,
+            Work::Advance(_) => true,
+            _ => false,
         }
     }
 
