@@ -64,7 +64,7 @@ impl Method for Exact {
                 loss
             }
         };
-        Ok(Progress { loss, switched: None, sizes: base.sizes(), finished: *finished })
+        Ok(Progress { loss, switched: None, sizes: Vec::new(), finished: *finished })
     }
 
     fn planned_rounds(&self) -> usize {

@@ -152,7 +152,7 @@ impl Method for JamesStein {
             Ok(strengths) => (self.shrink(&strengths, federation)?, true),
             Err(loss) => (loss, false),
         };
-        Ok(Progress { loss, switched: None, sizes: self.base.sizes(), finished })
+        Ok(Progress { loss, switched: None, sizes: Vec::new(), finished })
     }
 
     fn planned_rounds(&self) -> usize {

@@ -255,7 +255,7 @@ impl Method for Steps {
     fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
         let State { preparation, walk, absences } = &mut self.state;
         let base = &self.base;
-        let progress = |loss, finished| Progress { loss, switched: None, sizes: base.sizes(), finished };
+        let progress = |loss, finished| Progress { loss, switched: None, sizes: Vec::new(), finished };
         let strengths = match preparation.round(base, federation, absences)? {
             Prepared::Ready(strengths) => strengths,
             Prepared::NotYet(loss) => return Ok(progress(loss, false)),
