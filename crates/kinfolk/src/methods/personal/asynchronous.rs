@@ -387,8 +387,9 @@ impl Walk {
             Some(_) => format!(", {} to renew the anchor", self.refreshes),
             None => String::new(),
         };
+        let between = if self.between == 1 { "1 round".to_string() } else { format!("{} rounds", self.between) };
         let iterations = self.iterations_done();
-        format!("{iterations} iterations: {} rounds between clusters, {within:.1} within one{anchors}", self.between)
+        format!("{iterations} iterations: {between} between clusters, {within:.1} within one{anchors}")
     }
 
     fn rounds(&self) -> usize {
