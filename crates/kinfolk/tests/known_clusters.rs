@@ -280,6 +280,23 @@ fn logistic_models_too() {
 }
 
 #[test]
+fn variances_of_logistic_clients_with_few_rows_are_not_lost() {
+    let text = DATA.replace("hierarchical-linear", "hierarchical-logistic").replace("\"linear\"", "\"logistic\"");
+    let text = format!("{text}[[method]]\nname = \"hierarchical\"");
+    let of = |changes: [&str; 3]| {
+        let overrides: Vec<Override> = changes.iter().map(|change| Override::parse(change).unwrap()).collect();
+        let experiment = Experiment::parse("test", &text, &overrides).unwrap();
+        run(&experiment, &Options { threads: 1, ..Options::default() }, &mut Unwatched).unwrap()
+    };
+    // With the clients' curvatures taken as given, the first would come out at 0.45 and the second at 0.71.
+    for (rows, least) in [("data.samples=15", 0.7), ("data.samples=40", 0.85)] {
+        let record = of(["data.clients=400", "data.dimension=3", rows]);
+        let within = number(&record, "hierarchical", "within_variance");
+        assert!((least..1.15).contains(&within), "{rows}: {within}");
+    }
+}
+
+#[test]
 fn columns_that_add_up_leave_no_trace_of_rounding() {
     // Two words and an intercept: one direction shows nowhere. However weak the ties, models stay as short as can be.
     let folder = tempfile::tempdir().unwrap();

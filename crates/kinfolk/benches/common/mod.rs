@@ -67,6 +67,10 @@ impl Model for Plain {
         self.0.is_quadratic()
     }
 
+    fn curvature_gradient(&self, rows: &Shard, at: &[f64], scale: f64, weights: &[f64]) -> Result<Vec<f64>> {
+        self.0.curvature_gradient(rows, at, scale, weights)
+    }
+
     fn curvatures(&self, rows: &Shard) -> Result<[f64; 3]> {
         self.0.curvatures(rows)
     }

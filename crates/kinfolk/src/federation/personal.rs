@@ -106,7 +106,21 @@ impl Host {
             match send {
                 Answer::Response => quadratic.respond(pull.strength).ok_or_else(singular)?.pack(&mut sent),
                 Answer::ResponseAndSlope => {
-                    let (response, slope) = quadratic.respond_with_slope(pull.strength).ok_or_else(singular)?;
+                    let (mut response, mut slope) = quadratic.respond_with_slope(pull.strength).ok_or_else(singular)?;
+                    if !model.is_quadratic() && !rows.is_empty() {
+                        // The volume is of the curvature at the client's model, which follows the centre and the strength.
+                        let spread = quadratic.covariance(pull.strength).ok_or_else(singular)?;
+                        let towards = |vector: &[f64]| -> Vec<f64> {
+                            spread.chunks_exact(own.len()).map(|row| dot(row, vector)).collect()
+                        };
+                        let scale = scale.of(rows.len());
+                        let gradient = model.curvature_gradient(&rows, &own, scale, &spread).map_err(at)?;
+                        let away: Vec<f64> = centre.iter().zip(&own).map(|(centre, own)| centre - own).collect();
+                        slope.volume += 0.5 * dot(&gradient, &towards(&away));
+                        let with_centre = towards(&gradient);
+                        add_scaled(&mut response.moment, -0.5 * pull.strength, &with_centre);
+                        response.energy -= 0.5 * pull.strength * dot(&with_centre, centre);
+                    }
                     response.pack(&mut sent);
                     slope.pack(&mut sent);
                 }

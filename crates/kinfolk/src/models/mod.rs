@@ -185,6 +185,9 @@ pub trait Model: Send + Sync {
     /// Whether that quadratic is the loss itself, everywhere.
     fn is_quadratic(&self) -> bool;
 
+    /// How the sum of the quadratic's curvature, weighted entry by entry, changes as the point moves: its gradient there.
+    fn curvature_gradient(&self, rows: &Shard, at: &[f64], scale: f64, weights: &[f64]) -> Result<Vec<f64>>;
+
     /// How much the mean loss can curve on some rows: at most, at least, and at most on a single row.
     fn curvatures(&self, rows: &Shard) -> Result<[f64; 3]>;
 

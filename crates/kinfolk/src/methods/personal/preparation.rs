@@ -2,8 +2,8 @@
 //!
 //! Estimated, they are one over the variances of a hierarchical model, by restricted maximum likelihood: a round for every
 //! look of `hierarchy/variances.rs`. A logistic model is treated as linear around its clients' best models near centres that
-//! are found anew until the variances stay (penalised quasi-likelihood, which finds too small variances where
-//! clients have few rows).
+//! are found anew until the variances stay; that these models, and with them the curvatures, move with the strength is
+//! taken into account (Laplace's approximation).
 //!
 //! Tuned, every pair of λ and γ of the grid is tried: models are learnt from all but one part of each client's rows and
 //! judged by their loss on that part, averaged over the parts and then over the clients.

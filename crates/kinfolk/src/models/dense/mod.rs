@@ -251,13 +251,31 @@ impl Model for DenseModel {
         let rows = self.rows(shard);
         match self.dense.single_output() {
             Some(output) => Ok(expand(output, &rows, at, scale)),
-            None => Err(Error::new(ErrorKind::Unsupported, "the loss of this model cannot be written as a quadratic")
-                .hint("use a linear or logistic model")),
+            None => Err(no_quadratic()),
         }
     }
 
     fn is_quadratic(&self) -> bool {
         self.dense.single_output() == Some(Output::Squared)
+    }
+
+    fn curvature_gradient(&self, shard: &Shard, at: &[f64], scale: f64, weights: &[f64]) -> Result<Vec<f64>> {
+        let mut gradient = vec![0.0; at.len()];
+        match self.dense.single_output() {
+            Some(Output::Squared) => {}
+            Some(_) => {
+                let rows = self.rows(shard);
+                let share = scale / shard.len() as f64;
+                for row in rows.x.chunks_exact(rows.columns) {
+                    let chance = 1.0 / (1.0 + (-dot(row, at)).exp());
+                    let weighted: f64 = weights.chunks_exact(at.len()).zip(row).map(|(w, x)| x * dot(w, row)).sum();
+                    let change = chance * (1.0 - chance) * (1.0 - 2.0 * chance) * weighted;
+                    add_scaled(&mut gradient, share * change, row);
+                }
+            }
+            None => return Err(no_quadratic()),
+        }
+        Ok(gradient)
     }
 
     fn curvatures(&self, shard: &Shard) -> Result<[f64; 3]> {
@@ -305,6 +323,11 @@ impl DenseModel {
         };
         Rows { x, y, columns }
     }
+}
+
+fn no_quadratic() -> Error {
+    Error::new(ErrorKind::Unsupported, "the loss of this model cannot be written as a quadratic")
+        .hint("use a linear or logistic model")
 }
 
 /// `scale` times the mean loss of a single output, up to second derivatives at one point.

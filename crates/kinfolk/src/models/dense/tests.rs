@@ -360,6 +360,18 @@ fn quadratics_agree_with_the_loss_up_to_second_derivatives() {
             let change: Vec<f64> = up.iter().zip(&down).map(|(up, down)| 7.0 * (up - down) / 2e-5).collect();
             close(&quadratic.curvature[place * size..(place + 1) * size], &change, 1e-7);
         }
+        // Moved along any axis, the curvature changes as it says.
+        let weights = normals("weights", size * size);
+        let gradient = model.curvature_gradient(&client.train, &params, 7.0, &weights).unwrap();
+        for place in 0..size {
+            let weigh = |by: f64| {
+                let mut moved = params.clone();
+                moved[place] += by;
+                dot(&model.quadratic(&client.train, &moved, 7.0).unwrap().curvature, &weights)
+            };
+            let change = (weigh(1e-5) - weigh(-1e-5)) / 2e-5;
+            assert!((gradient[place] - change).abs() < 1e-7, "{} {change}", gradient[place]);
+        }
         // The bounds hold here: nowhere does it curve more than at most, or less than at least.
         let [most, least, single] = model.curvatures(&client.train).unwrap();
         let (low, high) = extreme_eigenvalues(&quadratic.curvature, size);
