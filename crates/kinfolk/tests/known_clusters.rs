@@ -74,7 +74,9 @@ fn personal_models_beat_what_they_are_made_of() {
         }
         if samples >= 6 {
             let estimated = error("estimated");
-            assert!(estimated < 1.05 * ours, "{samples} rows: {estimated} where the variances are known {ours}");
+            // Six rows for six parameters and four clusters tell little of variances.
+            let most = if samples > 6 { 1.01 } else { 1.05 };
+            assert!(estimated < most * ours, "{samples} rows: {estimated} where the variances are known {ours}");
             assert!(error("james-stein") < error("local"));
         }
     }
@@ -369,6 +371,7 @@ fn lost_answers_cost_rounds_and_nothing_else() {
             let gap = largest_gap(&metrics(&ill, label), &metrics(&well, label));
             assert!(gap < 1e-6, "{model} {label}: {gap}");
             assert!(repeat(&ill, label).notes[0].contains("answers were missing"), "{label}");
+            assert_eq!(repeat(&ill, label).status, "done", "{model} {label}");
             assert!(repeat(&ill, label).models_down >= repeat(&well, label).models_down, "{label}");
         }
         // Plain steps go on without those who did not answer, who fall behind but have a model.

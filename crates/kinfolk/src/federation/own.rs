@@ -46,6 +46,11 @@ pub struct Advance {
 }
 
 impl Advance {
+    /// Whether it only asks for what the client holds.
+    pub(super) fn moves_nothing(&self) -> bool {
+        self.blend.is_none() && self.run.is_none() && !self.anchor
+    }
+
     /// Whether everything it names is among the vectors.
     pub(super) fn is_sound(&self) -> bool {
         let count = self.vectors as usize;

@@ -31,9 +31,13 @@ impl Host {
         let seat = self.seat(client);
         let width = worker.width();
         let scale = advance.scale.of(seat.client.train.len());
-        // An order that has been carried out already is answered again from what was kept.
-        let (vectors, losses) = match self.kept_by(client, stamp) {
-            Some(losses) => (self.take_vectors(client, stamp, advance.vectors)?, losses),
+        // An order that has been carried out already, or one that moves nothing, is answered from what was kept.
+        let done = match advance.from {
+            Start::Own { stamp } if advance.moves_nothing() => stamp,
+            _ => stamp,
+        };
+        let (vectors, losses) = match self.kept_by(client, done) {
+            Some(losses) => (self.take_vectors(client, done, advance.vectors)?, losses),
             None => {
                 let mut vectors = match advance.from {
                     Start::Own { stamp } => self.take_vectors(client, stamp, advance.vectors)?,
@@ -94,14 +98,18 @@ impl Host {
         let at = |error: Error| error.at(format!("client {}", seat.client.id));
         let Respond { pull, send, scale, .. } = *respond;
         let centre = models[pull.centre].as_slice();
+        let known = everywhere(model, &rows, scale).map_err(at)?;
         let own = match send {
             Answer::Quadratic => centre.to_vec(),
-            _ => minimise_near(model, worker, &rows, scale, (pull.strength, centre)).map_err(at)?,
+            _ => minimise_near(model, worker, &rows, scale, (pull.strength, centre), known.as_ref()).map_err(at)?,
         };
         let loss = mean_loss(worker, &own, &rows);
         let mut sent = Vec::new();
         if send != Answer::Nothing {
-            let quadratic = quadratic(model, &rows, &own, scale).map_err(at)?;
+            let quadratic = match known {
+                Some(quadratic) => quadratic,
+                None => quadratic(model, &rows, &own, scale).map_err(at)?,
+            };
             let singular = || at(no_minimiser());
             match send {
                 Answer::Response => quadratic.respond(pull.strength).ok_or_else(singular)?.pack(&mut sent),
@@ -151,17 +159,12 @@ impl Host {
         let share = held_out.len() as f64 / seat.client.train.len() as f64;
         let model = &**self.model()?;
         let at = |error: Error| error.at(format!("client {}", seat.client.id));
-        // Of a quadratic loss everything is known at once, whatever is tried.
-        let zero = vec![0.0; worker.width()];
-        let known = model.is_quadratic().then(|| quadratic(model, &learnt, &zero, scale)).transpose().map_err(at)?;
+        let known = everywhere(model, &learnt, scale).map_err(at)?;
         let mut losses = Vec::with_capacity(trials.len());
         for trial in trials {
-            let centre = models[trial.centre].as_slice();
-            let own = match &known {
-                Some(quadratic) => quadratic.minimiser(trial.strength, centre).ok_or_else(no_minimiser),
-                None => minimise_near(model, worker, &learnt, scale, (trial.strength, centre)),
-            };
-            losses.push(share * mean_loss(worker, &own.map_err(at)?, &held_out));
+            let pull = (trial.strength, models[trial.centre].as_slice());
+            let own = minimise_near(model, worker, &learnt, scale, pull, known.as_ref()).map_err(at)?;
+            losses.push(share * mean_loss(worker, &own, &held_out));
         }
         Ok(Reply { rows: seat.client.train.len() as u32, losses, ..Reply::default() })
     }
@@ -264,6 +267,12 @@ fn quadratic(model: &dyn Model, rows: &Shard, at: &[f64], scale: Scale) -> Resul
     model.quadratic(rows, at, scale.of(rows.len()))
 }
 
+/// The quadratic of a loss that is one everywhere, found once for whatever is asked of it.
+fn everywhere(model: &dyn Model, rows: &Shard, scale: Scale) -> Result<Option<Quadratic>> {
+    let zero = || vec![0.0; model.layout().len()];
+    model.is_quadratic().then(|| quadratic(model, rows, &zero(), scale)).transpose()
+}
+
 /// The minimiser of a client's loss alone. Where there is none, because its classes separate, a small ridge finds one.
 pub(super) fn minimise_alone(model: &dyn Model, rows: &Shard) -> Result<Vec<f64>> {
     const SMALL_RIDGE: f64 = 1e-4;
@@ -273,19 +282,24 @@ pub(super) fn minimise_alone(model: &dyn Model, rows: &Shard) -> Result<Vec<f64>
     }
 }
 
-/// The minimiser of a client's loss under the pull of a centre: Newton's method, halved where it overshoots.
+/// The minimiser of a client's loss under the pull of a centre: at once where the loss is a `known` quadratic, else by
+/// Newton's method, halved where it overshoots.
 fn minimise_near(
     model: &dyn Model,
     worker: &mut dyn Worker,
     rows: &Shard,
     scale: Scale,
     (strength, centre): (f64, &[f64]),
+    known: Option<&Quadratic>,
 ) -> Result<Vec<f64>> {
     if strength == f64::INFINITY || rows.is_empty() {
         return Ok(centre.to_vec());
     }
     if strength == 0.0 {
         return minimise_alone(model, rows);
+    }
+    if let Some(quadratic) = known {
+        return quadratic.minimiser(strength, centre).ok_or_else(no_minimiser);
     }
     // A gain this small, relatively, is lost in rounding.
     let below_rounding = if model.precision() == Precision::F32 { 1e-6 } else { 1e-12 };
@@ -298,7 +312,7 @@ fn minimise_near(
         let target = quadratic.minimiser(strength, centre).ok_or_else(no_minimiser)?;
         let promised = value - quadratic.value(&target) - pull(&target);
         // What is promised below rounding cannot be seen to come true, but it is true all the same.
-        if model.is_quadratic() || promised <= below_rounding * value.abs() {
+        if promised <= below_rounding * value.abs() {
             return Ok(target);
         }
         let mut share = 1.0;

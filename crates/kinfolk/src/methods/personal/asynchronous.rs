@@ -8,7 +8,7 @@
 
 use super::super::*;
 use super::coins::{Chances, Coins, Step};
-use super::complete::ask_everybody;
+use super::complete::{ask_everybody, stamps_after};
 use super::{Base, Class, Families, Strengths};
 use crate::federation::own::{Acceleration, Addend, Advance, Blend, Run, Scale};
 use crate::federation::{Ask, By, Gather, Order, OrderAnswers, Phase, Start, Work};
@@ -371,12 +371,7 @@ impl Walk {
         let answers = federation.ask(ask)?;
         ground.missing.accept(&answers, federation, self.rounds())?;
         absences.count(&answers);
-        // Whoever sent garbage has done the work all the same.
-        let garbage = answers.missing.iter().filter(|missing| missing.reason == Absence::Garbage);
-        let answered = answers.orders.iter().flat_map(|order| order.clients.iter().copied());
-        for client in answered.chain(garbage.map(|missing| missing.client)) {
-            self.stamps[client as usize] = answers.stamp;
-        }
+        stamps_after(&answers).for_each(|(client, stamp)| self.stamps[client as usize] = stamp);
         Ok(answers)
     }
 

@@ -11,45 +11,46 @@ use std::collections::BTreeMap;
 /// How often a client is asked before it is given up.
 const ATTEMPTS: usize = 50;
 
-/// Asks until every client has answered. Returns the answers as if all had come at once, and for every client that was
-/// asked the stamp of what it now keeps.
+/// Asks until every client has answered. Returns the answers as if all had come at once, and the stamps of what clients
+/// keep, the latest of a client last.
 pub fn ask_everybody(
     ask: &Ask,
     missing: MissingRule,
     federation: &mut dyn Federation,
     absences: &mut Absences,
-) -> Result<(Answers, BTreeMap<u32, u64>)> {
+) -> Result<(Answers, Vec<(u32, u64)>)> {
     let mut all = federation.ask(ask)?;
-    let mut stamps = BTreeMap::new();
-    note(&mut stamps, &all);
-    let mut latest = all.clone();
+    let mut stamps: Vec<(u32, u64)> = stamps_after(&all).collect();
+    missing.refuse(&all, federation)?;
+    absences.count(&all);
+    let mut absent = std::mem::take(&mut all.missing);
+    // Those who have done the work and only could not tell.
+    let mut done: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut stamp = all.stamp;
     for _ in 1..ATTEMPTS {
-        missing.refuse(&latest, federation)?;
-        absences.count(&latest);
-        if latest.missing.is_empty() {
+        if absent.is_empty() {
             return Ok((all, stamps));
         }
+        done.extend(absent.iter().filter(|missing| missing.reason == Absence::Garbage).map(|it| (it.client, stamp)));
         let mut orders = Vec::new();
         let mut places = Vec::new();
         for (place, order) in ask.orders.iter().enumerate() {
-            let again = |done: bool| {
-                let of = |client: &u32| order.to.contains(*client) && stamps.contains_key(client) == done;
-                latest.missing.iter().map(|missing| missing.client).filter(of).collect::<Vec<u32>>()
-            };
-            for client in again(true) {
-                let work = repeat(&order.work, stamps[&client]);
-                orders.push(Order { to: Recipients::list(vec![client]), work });
-                places.push(place);
+            let of = |missing: &&Missing| order.to.contains(missing.client);
+            let (told, waiting): (Vec<u32>, Vec<u32>) =
+                absent.iter().filter(of).map(|missing| missing.client).partition(|client| done.contains_key(client));
+            for client in told {
+                orders.push(Order { to: Recipients::list(vec![client]), work: repeat(&order.work, done[&client]) });
             }
-            let waiting = again(false);
             if !waiting.is_empty() {
                 orders.push(Order { to: Recipients::list(waiting), work: order.work.clone() });
-                places.push(place);
             }
+            places.resize(orders.len(), place);
         }
-        latest = federation.ask(&Ask { orders, ..ask.clone() })?;
-        note(&mut stamps, &latest);
-        for (place, more) in places.into_iter().zip(&latest.orders) {
+        let more = federation.ask(&Ask { orders, ..ask.clone() })?;
+        missing.refuse(&more, federation)?;
+        absences.count(&more);
+        stamps.extend(stamps_after(&more));
+        for (place, more) in places.into_iter().zip(&more.orders) {
             let order = &mut all.orders[place];
             order.clients.extend(&more.clients);
             order.rows.extend(&more.rows);
@@ -57,18 +58,19 @@ pub fn ask_everybody(
             order.vectors.extend(&more.vectors);
             order.sums.iter_mut().zip(&more.sums).for_each(|(sum, more)| sum.merge(more));
         }
+        (absent, stamp) = (more.missing, more.stamp);
     }
-    let first = latest.missing.first().map_or(0, |missing| missing.client);
+    let first = absent.first().map_or(0, |missing| missing.client);
     let id = &federation.clients()[first as usize].id;
     Err(Error::new(ErrorKind::Client, format!("client {id} gave no usable answer {ATTEMPTS} times"))
         .hint("this method needs everybody's answer; leave the client out, or use \"l2gd\""))
 }
 
-/// What clients keep after an ask. One whose answer was garbage has done the work all the same.
-fn note(stamps: &mut BTreeMap<u32, u64>, answers: &Answers) {
+/// The stamps of what clients keep after an ask. One whose answer was garbage has done the work all the same.
+pub fn stamps_after(answers: &Answers) -> impl Iterator<Item = (u32, u64)> {
     let garbage = answers.missing.iter().filter(|missing| missing.reason == Absence::Garbage);
     let answered = answers.orders.iter().flat_map(|order| order.clients.iter().copied());
-    stamps.extend(answered.chain(garbage.map(|missing| missing.client)).map(|client| (client, answers.stamp)));
+    answered.chain(garbage.map(|missing| missing.client)).map(|client| (client, answers.stamp))
 }
 
 /// Work whose answer did not arrive, for a client that has done it: moves are not made twice.

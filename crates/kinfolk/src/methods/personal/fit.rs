@@ -41,8 +41,8 @@ pub struct Told {
     pub value: f64,
     /// Mean loss over the clients.
     pub loss: Option<f64>,
-    /// The stamp of what each client keeps, where it was to keep its model.
-    pub stamps: BTreeMap<u32, u64>,
+    /// The stamps of what clients keep, where they were to keep their models.
+    pub stamps: Vec<(u32, u64)>,
 }
 
 impl Circle<'_> {
@@ -111,7 +111,6 @@ pub struct Fit {
     /// Whether the centres that are tried are already the answer.
     last: bool,
     pub stamps: Vec<u64>,
-    pub first_loss: Option<f64>,
 }
 
 impl Fit {
@@ -130,7 +129,6 @@ impl Fit {
             rounds: 0,
             last: false,
             stamps: vec![0; families.of.len()],
-            first_loss: None,
         }
     }
 
@@ -157,7 +155,7 @@ impl Fit {
         let alone = strengths.are_zero();
         let send = if self.last || alone { Answer::Nothing } else { Answer::Response };
         let told = circle.consult(&self.tried, strengths, (send, true), federation, absences)?;
-        told.stamps.iter().for_each(|(&client, &stamp)| self.stamps[client as usize] = stamp);
+        told.stamps.iter().for_each(|&(client, stamp)| self.stamps[client as usize] = stamp);
         let value = told.value + held_together(&self.tried, &self.tried_global, &strengths.lambda);
         if self.last || alone {
             (self.clusters, self.global) = (self.tried.clone(), self.tried_global.clone());
