@@ -9,7 +9,7 @@ use crate::data::Shard;
 use crate::federation::{Amount, Course, Optimiser, Plan, Portion};
 use crate::linalg::{Matrix, Real, add_scaled, multiply};
 
-/// Outputs wider than this go through the matrix library.
+/// Rows longer than this go through the matrix library.
 const WIDEST: usize = 128;
 
 /// XᵀX and Xᵀy over a client's rows, with a column of ones where there is an intercept, both times 2/n.
