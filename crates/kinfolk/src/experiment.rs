@@ -175,10 +175,10 @@ impl Experiment {
             if let (Some(kind), Some(settings)) = (kind, settings) {
                 if faults.len() == before {
                     (kind.check)(&place, &settings, &mut faults);
-                    let above = methods.iter().map(|entry| (entry.label.clone(), entry.kind.has_clusters));
-                    let above: Vec<(String, bool)> = above.collect();
-                    faults.extend(Origin::of(&settings).and_then(|origin| origin.check(&place, &above, &labels)));
                 }
+                let above = methods.iter().map(|entry| (entry.label.clone(), entry.kind.has_clusters));
+                let above: Vec<(String, bool)> = above.collect();
+                faults.extend(Origin::of(&settings).and_then(|origin| origin.check(&place, &above, &labels)));
                 methods.push(MethodEntry { label: label.clone(), kind, settings });
             }
         }

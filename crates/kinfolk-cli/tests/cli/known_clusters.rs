@@ -59,7 +59,7 @@ fn strengths_that_cannot_be_are_refused() {
         &["method.hierarchical.tune=true"],
         &["method.hierarchical.grid=[1, 2]", "method.hierarchical.spread=per-cluster"],
         &["method.hierarchical.groups=truth"],
-        &["method.hierarchical.groups=ifca"],
+        &["method.hierarchical.groups=ifca", "method.hierarchical.gamma=-1"],
         &["method.hierarchical.name=james-stein"],
         &["method.hierarchical.name=l2gd", "method.hierarchical.chance_between=0"],
         &["model.kind=mlp"],
