@@ -428,6 +428,7 @@ mod tests {
             true_parameters: vec![vec![3.0, 4.0], vec![0.0, 2.0]],
             client_parameters,
             shape: DataShape { columns: 2, classes: 0 },
+            ..Population::default()
         }
     }
 

@@ -153,6 +153,15 @@ impl Experiment {
             |name| models::kind(name).map(|kind| (kind, kind.settings)),
             &mut faults,
         );
+        if let (Some(source), Some(data), Some(kind)) = (source, &data, model_kind)
+            && kind.needs_target
+            && !source.has_target(data)
+        {
+            faults.push(
+                Error::settings(format!("model.kind: {} needs a target; the data has none", kind.name))
+                    .hint("set data.target, or use a gaussian-mixture"),
+            );
+        }
         if entries.is_empty() {
             faults.push(
                 Error::settings(format!("{place}: no [[method]], want at least one"))

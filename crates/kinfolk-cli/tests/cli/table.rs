@@ -170,6 +170,7 @@ fn tables_at_fault() {
         "data.client=score",
         "data.min_rows=3",
         "data.test_fraction=1",
+        "data.outliers=0.5",
         "model.kind=softmax",
     ] {
         bench.write("table.csv", good);
@@ -178,6 +179,10 @@ fn tables_at_fault() {
         assert!(!bench.path("out").exists());
         messages.push(format!("# {setting}\n{}", ended.stderr));
     }
+    bench.write("table.toml", experiment("table.csv").replace("target = \"score\"\ntruth = \"family\"\n", ""));
+    let ended = bench.kinfolk(&["run", "table.toml", "--out", "out"]);
+    assert_eq!((ended.code, bench.path("out").exists()), (Some(2), false), "{}", ended.stderr);
+    messages.push(format!("# no target\n{}", ended.stderr));
     insta::assert_snapshot!("tables", messages.join("\n"));
 }
 

@@ -128,6 +128,13 @@ pub static DATASETS: &[Dataset] = &[
         ],
     },
     Dataset {
+        name: "pendigits",
+        summary: "10 992 digits written with a pen by 44 people",
+        places: &[],
+        archive: None,
+        files: &[content(super::pendigits::FILE, 0, "")],
+    },
+    Dataset {
         name: "schools",
         summary: "7185 pupils of 160 schools, High School and Beyond",
         places: &[],

@@ -220,9 +220,8 @@ pub fn build(pools: &Pools, settings: &Settings, seed: u64) -> Result<Population
         clients: clients.collect::<Result<_>>()?,
         unseen: unseen_clients.collect::<Result<_>>()?,
         true_clusters: plan.kind.plants().then_some(plan.clusters),
-        true_parameters: Vec::new(),
-        client_parameters: Vec::new(),
         shape: DataShape { columns: pools.train.columns(), classes: plan.classes },
+        ..Population::default()
     };
     population.check()?;
     Ok(population)

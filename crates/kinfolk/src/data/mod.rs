@@ -7,10 +7,13 @@
 pub mod cache;
 pub mod cifar;
 mod columns;
+mod contamination;
 pub mod digits;
 pub mod idx;
 pub mod images;
+pub mod mixtures;
 mod npy;
+pub mod pendigits;
 pub mod points;
 pub mod schema;
 pub mod schools;
@@ -97,6 +100,24 @@ pub static SOURCES: &[&Source] = &[
         build: synthetic::hierarchical_logistic,
     },
     &Source {
+        name: "fedgrem-gaussian",
+        summary: "points around five centres, mixed by every client in its own way, as in the FedGrEM paper",
+        settings: mixtures::GAUSSIAN,
+        build: mixtures::gaussian,
+    },
+    &Source {
+        name: "fedgrem-regression",
+        summary: "five linear regressions, mixed by every client in its own way, as in the FedGrEM paper",
+        settings: mixtures::REGRESSION,
+        build: mixtures::regression,
+    },
+    &Source {
+        name: "pendigits",
+        summary: "10 992 digits written with a pen by 44 people, as 8 points each",
+        settings: pendigits::SETTINGS,
+        build: pendigits::build,
+    },
+    &Source {
         name: "schools",
         summary: "7185 pupils of 160 public and Catholic schools, and how good they are at mathematics",
         settings: schools::SETTINGS,
@@ -113,6 +134,13 @@ pub static SOURCES: &[&Source] = &[
 /// The source of this name.
 pub fn source(name: &str) -> Option<&'static Source> {
     SOURCES.iter().copied().find(|source| source.name == name)
+}
+
+impl Source {
+    /// Whether its rows have something to be predicted, by these settings: a `target` that is left out is none.
+    pub fn has_target(&self, settings: &Settings) -> bool {
+        self.settings.iter().all(|setting| setting.name != "target") || settings.get("target").is_some()
+    }
 }
 
 /// One member of a federation, with the data that never leaves it.
@@ -408,9 +436,33 @@ pub struct Population {
     pub true_parameters: Vec<Vec<f64>>,
     /// The parameters each client's rows were drawn from, in their order, where clients of a cluster differ.
     pub client_parameters: Vec<Vec<f64>>,
+    /// Which clients were planted as outliers, in their order; empty where none was.
+    pub outliers: Vec<bool>,
+    /// The mixture each client's rows were drawn from, in their order, where a generator knows it; an outlier has none.
+    pub mixtures: Vec<Option<PlantedMixture>>,
+    /// Where each client's rows stand in the file they were read from, in their order, where there is one.
+    pub lines: Vec<Lines>,
     /// What a model for this data must fit. Of a table this counts columns and classes as read; the schema's shape
     /// replaces it.
     pub shape: DataShape,
+}
+
+/// The mixture that one client's rows were drawn from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlantedMixture {
+    /// The share of every component.
+    pub weights: Vec<f64>,
+    /// Where the components are, one after the other.
+    pub centres: Vec<f64>,
+}
+
+/// Where one client's rows stand in a file: lines of a text, or rows of a parquet file, both from 1.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Lines {
+    /// Of the training rows.
+    pub train: Vec<u64>,
+    /// Of the test rows.
+    pub test: Vec<u64>,
 }
 
 impl Population {
@@ -485,6 +537,7 @@ mod tests {
 
     fn build_small(source: &Source) -> Population {
         let mut small: toml::Table = toml::from_str("clients = 10\nsamples = 20\nunseen_clients = 2").unwrap();
+        small.retain(|name, _| source.settings.iter().any(|setting| setting.name == name));
         if source.name.starts_with("hierarchical") {
             small.insert("true_clusters".into(), 3.into());
         }
@@ -496,16 +549,23 @@ mod tests {
 
     #[test]
     fn sources_without_files_build_the_same_on_any_number_of_threads() {
-        let names =
-            ["digits", "linear", "odcl-linear", "odcl-logistic", "hierarchical-linear", "hierarchical-logistic"];
-        for name in names {
+        for name in [
+            "digits",
+            "linear",
+            "odcl-linear",
+            "odcl-logistic",
+            "hierarchical-linear",
+            "hierarchical-logistic",
+            "fedgrem-gaussian",
+            "fedgrem-regression",
+        ] {
             let source = source(name).unwrap();
             let with_threads = |count: usize| {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(count).build().unwrap();
                 pool.install(|| build_small(source))
             };
             let (one, three) = (with_threads(1), with_threads(3));
-            assert_eq!((one.clients.len(), one.unseen.len()), (10, 2));
+            assert_eq!((one.clients.len(), one.unseen.len()), (10, if name.starts_with("fedgrem") { 0 } else { 2 }));
             assert_eq!(one.shape.columns, one.clients[0].train.columns());
             for (a, b) in one.clients.iter().chain(&one.unseen).zip(three.clients.iter().chain(&three.unseen)) {
                 assert_eq!(a.train.len(), 20);

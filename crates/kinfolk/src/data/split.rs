@@ -1,7 +1,8 @@
-//! Pure functions that divide: clients among clusters, classes among clusters, rows among classes.
+//! Pure functions that divide: clients among clusters, classes among clusters, rows among classes; and that draw some
+//! clients of many.
 
 use crate::error::{Error, Result};
-use crate::rng::Rng;
+use crate::rng::{Key, Rng};
 use rand::RngExt;
 use rand_distr::{Distribution, Gamma};
 use std::ops::Range;
@@ -47,10 +48,19 @@ pub(super) fn apportion(counts: &[usize], total: usize) -> Vec<usize> {
     parts
 }
 
+/// Which ids are drawn: each has a lot by the key, and the `count` lowest are taken. Whoever else is there changes
+/// nobody's lot.
+pub(super) fn draw_lots<'a>(ids: impl Iterator<Item = &'a str>, count: usize, key: &Key) -> Vec<bool> {
+    let mut lots: Vec<(u64, usize)> = ids.zip(0..).map(|(id, place)| (key.clone().word(id).seed(), place)).collect();
+    let mut drawn = vec![false; lots.len()];
+    lots.sort_unstable();
+    lots.iter().take(count).for_each(|(_, place)| drawn[*place] = true);
+    drawn
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::Key;
 
     #[test]
     fn blocks_are_nearly_equal() {
@@ -84,5 +94,16 @@ mod tests {
         }
         let even = dirichlet(1e9, 4, &mut rng).unwrap();
         assert!(even.iter().all(|share| (share - 0.25).abs() < 1e-3));
+    }
+    #[test]
+    fn lots_fall_alike_whoever_else_is_there() {
+        let key = Key::new(3).word("lots");
+        let all: Vec<String> = (0..50).map(|id| id.to_string()).collect();
+        let drawn = draw_lots(all.iter().map(String::as_str), 20, &key);
+        assert_eq!(drawn.iter().filter(|drawn| **drawn).count(), 20);
+        let turned: Vec<bool> = draw_lots(all.iter().rev().map(String::as_str), 20, &key).into_iter().rev().collect();
+        assert_eq!(drawn, turned);
+        let fewer = draw_lots(all.iter().map(String::as_str), 19, &key);
+        assert!(fewer.iter().zip(&drawn).all(|(fewer, drawn)| !fewer || *drawn));
     }
 }

@@ -13,10 +13,11 @@ use rand_distr::{Distribution, StandardNormal};
 use rayon::prelude::*;
 use std::sync::Arc;
 
-const CLIENTS: Setting = Setting::new("clients", Kind::Integer(1, 10_000_000), Default::Is("100"), "how many clients");
-const SAMPLES: Setting =
+pub(super) const CLIENTS: Setting =
+    Setting::new("clients", Kind::Integer(1, 10_000_000), Default::Is("100"), "how many clients");
+pub(super) const SAMPLES: Setting =
     Setting::new("samples", Kind::Integer(1, 100_000_000), Default::Is("100"), "training rows per client");
-const TEST_SAMPLES: Setting =
+pub(super) const TEST_SAMPLES: Setting =
     Setting::new("test_samples", Kind::Integer(0, 100_000_000), Default::Is("20"), "test rows per client");
 const UNSEEN: Setting = Setting::new(
     "unseen_clients",
@@ -309,8 +310,18 @@ impl Drawn {
     }
 }
 
-fn normal(rng: &mut Rng) -> f64 {
+pub(super) fn normal(rng: &mut Rng) -> f64 {
     StandardNormal.sample(rng)
+}
+
+/// Refuses more numbers than any machine holds.
+pub(super) fn check_size(clients: usize, rows: usize, dimension: usize) -> Result<()> {
+    let gigabytes = clients as f64 * rows as f64 * dimension as f64 * size_of::<f64>() as f64 / 1e9;
+    if gigabytes > 1000.0 {
+        let message = format!("data: clients x rows x dimension make {gigabytes:.0} GB, want at most 1000");
+        return Err(Error::settings(message).hint("fewer clients, samples or dimensions"));
+    }
+    Ok(())
 }
 
 struct Plan {
@@ -353,12 +364,7 @@ impl Plan {
             faults.push(Error::settings(message));
         }
         finish(faults)?;
-        let values = (plan.clients + plan.unseen) as f64 * (plan.samples + plan.test_samples) as f64 * dimension as f64;
-        let gigabytes = values * size_of::<f64>() as f64 / 1e9;
-        if gigabytes > 1000.0 {
-            let message = format!("data: clients x rows x dimension make {gigabytes:.0} GB, want at most 1000");
-            return Err(Error::settings(message).hint("fewer clients, samples or dimensions"));
-        }
+        check_size(plan.clients + plan.unseen, plan.samples + plan.test_samples, dimension)?;
         Ok(plan)
     }
 
@@ -407,6 +413,7 @@ impl Plan {
             true_parameters,
             client_parameters,
             shape,
+            ..Population::default()
         };
         population.check()?;
         Ok(population)

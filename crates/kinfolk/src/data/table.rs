@@ -4,11 +4,15 @@
 //! categories. Parquet files say what they hold; truth values are words there. Missing values are refused, because what
 //! to put in their place is the user's decision; so are dates and nested columns unless they are dropped.
 //!
+//! Without a target rows are features only, and only mixtures can learn from them.
+//!
 //! With `task = "auto"` words are classes. Numbers are classes when they are whole, have at most 20 different values and
 //! each value comes three times on average, as labels do; all others are a regression target.
 
 use super::columns::{Header, Role, Source};
-use super::{Cells, Client, Column, DataShape, Features, Population, Shard, Targets, schema};
+use super::contamination::{CONTAMINATION, OUTLIERS, contaminate};
+use super::split::draw_lots;
+use super::{Cells, Client, Column, DataShape, Features, Lines, Population, Shard, Targets, schema};
 use crate::error::{Error, Result};
 use crate::rng::Key;
 use crate::settings::{Default, Kind, Setting, Settings, finish, nearest};
@@ -22,7 +26,12 @@ use std::sync::Arc;
 pub static SETTINGS: &[Setting] = &[
     Setting::new("path", Kind::Text, Default::Required, "the csv, tsv or parquet file"),
     Setting::new("client", Kind::Text, Default::Required, "the column that names the client"),
-    Setting::new("target", Kind::Text, Default::Required, "the column to be predicted"),
+    Setting::new(
+        "target",
+        Kind::Text,
+        Default::Absent,
+        "the column to be predicted; left out: rows are features only, for mixtures; classes only score mixtures of features",
+    ),
     Setting::new(
         "group",
         Kind::Text,
@@ -47,6 +56,8 @@ pub static SETTINGS: &[Setting] = &[
         "what to do about smaller clients",
     ),
     UNSEEN,
+    OUTLIERS,
+    CONTAMINATION,
 ];
 
 pub(super) const DROP: Setting = Setting::new("drop", Kind::Texts, Default::Is("[]"), "columns to leave out");
@@ -76,20 +87,31 @@ const ROWS_PER_CLASS: usize = 3;
 
 /// Reads the file and divides its rows among the clients.
 pub fn build(settings: &Settings, seed: u64) -> Result<Population> {
-    build_with(settings, seed, |target| target)
+    let mut population = build_with(settings, seed, |target| target)?;
+    contaminate(&mut population, settings, &key(seed))?;
+    Ok(population)
 }
 
-/// The same, with a target made from the column that was read.
+/// What all draws of a table begin with.
+pub(super) fn key(seed: u64) -> Key {
+    Key::new(seed).word("table")
+}
+
+/// The clients as the file has them, with a target made from the column that was read.
 pub(super) fn build_with(
     settings: &Settings,
     seed: u64,
     make_target: impl FnOnce(Column) -> Column,
 ) -> Result<Population> {
     let mut faults = Vec::new();
-    for name in ["test_fraction", "unseen_clients"] {
+    for name in ["test_fraction", "unseen_clients", "outliers"] {
         if settings.number(name) >= 1.0 {
             faults.push(Error::settings(format!("data.{name}: got {}, want less than 1", settings.number(name))));
         }
+    }
+    if settings.optional_text("target").is_none() && settings.text("task") != "auto" {
+        let message = format!("data.task: got \"{}\" for a table without a target", settings.text("task"));
+        faults.push(Error::settings(message).hint("set data.target"));
     }
     finish(faults)?;
     let path = Path::new(settings.text("path"));
@@ -108,22 +130,26 @@ pub(super) fn build_with(
         _ => None,
     };
     let (ids, groups, truths) = (words(take("client")), words(take("group")), words(take("truth")));
-    let (Some(ids), Some(target)) = (ids, take("target")) else {
-        return Err(Error::data(format!("{}: no client or no target column", path.display())));
+    let target = take("target");
+    let Some(ids) = ids else {
+        return Err(Error::data(format!("{}: no client column", path.display())));
     };
     if table.columns.is_empty() {
-        return Err(Error::data(format!("{}: no column is left to predict from", path.display())));
+        return Err(Error::data(format!("{}: no column is left as a feature", path.display())));
     }
 
     let members = members(path, &ids, settings)?;
-    let key = Key::new(seed).word("table");
+    let key = key(seed);
     let order = arrange(&members, settings.number("test_fraction"), &key);
     let group = per_client(path, &table.lines, &members, groups.as_deref(), settings.optional_text("group"))?;
     let truth = per_client(path, &table.lines, &members, truths.as_deref(), settings.optional_text("truth"))?;
     let clusters = schema::sorted(truth.iter().flatten().map(|name| name.to_string()).collect());
     let number: HashMap<&str, usize> = clusters.iter().map(String::as_str).zip(0..).collect();
 
-    let targets = targets(path, &table.lines, make_target(target), settings.text("task"))?;
+    let targets = match target {
+        Some(target) => targets(path, &table.lines, make_target(target), settings.text("task"))?,
+        None => Targets::None,
+    };
     let classes = match &targets {
         Targets::Words(words) => words.iter().collect::<BTreeSet<_>>().len(),
         _ => 0,
@@ -154,16 +180,17 @@ pub(super) fn build_with(
         })
     };
     let is_unseen = unseen(&members, settings.number("unseen_clients"), &key);
-    let part = |unseen: bool| -> Result<Vec<Client>> {
-        (0..members.len()).filter(|index| is_unseen[*index] == unseen).map(client).collect()
-    };
+    let (unseen, seen): (Vec<usize>, Vec<usize>) = (0..members.len()).partition(|index| is_unseen[*index]);
+    let clients = |part: &[usize]| part.iter().map(|index| client(*index)).collect::<Result<Vec<Client>>>();
+    let lines = |rows: &Range<usize>| order.rows[rows.clone()].iter().map(|row| table.lines[*row]).collect();
+    let lines_of = |index: &usize| Lines { train: lines(&order.train[*index]), test: lines(&order.test[*index]) };
     let population = Population {
-        clients: part(false)?,
-        unseen: part(true)?,
+        clients: clients(&seen)?,
+        unseen: clients(&unseen)?,
         true_clusters: (!clusters.is_empty()).then_some(clusters.len()),
-        true_parameters: Vec::new(),
-        client_parameters: Vec::new(),
+        lines: seen.iter().map(lines_of).collect(),
         shape,
+        ..Population::default()
     };
     population.check()?;
     Ok(population)
@@ -293,18 +320,10 @@ fn arrange(members: &[Rows], test_fraction: f64, key: &Key) -> Order {
     order
 }
 
-/// Which clients are set apart: a keyed lot each, the lowest are taken, and one client always stays.
+/// Which clients are set apart; one always stays.
 fn unseen(members: &[Rows], share: f64, key: &Key) -> Vec<bool> {
     let count = ((share * members.len() as f64).round() as usize).min(members.len() - 1);
-    let mut lots: Vec<(u64, usize)> = members
-        .iter()
-        .enumerate()
-        .map(|(index, member)| (key.clone().word("unseen").word(member.id).seed(), index))
-        .collect();
-    lots.sort();
-    let mut unseen = vec![false; members.len()];
-    lots.iter().take(count).for_each(|(_, index)| unseen[*index] = true);
-    unseen
+    draw_lots(members.iter().map(|member| member.id), count, &key.clone().word("unseen"))
 }
 
 fn targets(path: &Path, lines: &[u64], column: Column, task: &str) -> Result<Targets> {
@@ -472,7 +491,7 @@ mod tests {
         assert_eq!(first("c,y,x\na,1,inf\n", usual), "t.csv row 2: column `x` is not finite");
         assert_eq!(first("c,y,x\na,1\n", usual), "t.csv row 2: 2 cells, want 3");
         assert_eq!(first("c,y,y\na,1,1\n", usual), "t.csv: two columns are called `y`");
-        assert_eq!(first("c,y\na,1\n", usual), "t.csv: no column is left to predict from");
+        assert_eq!(first("c,y\na,1\n", usual), "t.csv: no column is left as a feature");
         assert_eq!(first("c,y,x\n", usual), "t.csv: no rows below the header");
         assert_eq!(
             first("c,y,x,g\na,1,1,p\na,1,1,q\n", &format!("{usual}\ngroup = \"g\"")),
@@ -496,6 +515,39 @@ mod tests {
             fault(SCHOOLS, &format!("{USUAL}\nunseen_clients = 1")),
             "data.unseen_clients: got 1, want less than 1"
         );
+    }
+
+    #[test]
+    fn rows_may_be_features_only() {
+        let (_folder, path) = file("t.csv", SCHOOLS);
+        let population = make(&path, "client = \"school\"\ndrop = [\"sector\", \"sex\"]").unwrap();
+        assert_eq!(population.shape, DataShape { columns: 2, classes: 0 });
+        let clients = &population.clients;
+        assert!(clients.iter().all(|client| **client.train.targets() == Targets::None));
+        let descriptions: Vec<_> = clients.iter().map(|client| schema::describe(client, true)).collect();
+        let agreed = schema::Schema::fix(&descriptions, false).unwrap();
+        assert_eq!(agreed.target, schema::TargetSchema::None);
+        assert_eq!(agreed.feature_names(), ["score", "ses"]);
+        let encoded = agreed.encode(&clients[1].train).unwrap();
+        assert_eq!((encoded.len(), encoded.columns(), &**encoded.targets()), (1, 2, &Targets::None));
+        assert_eq!(
+            fault(SCHOOLS, "client = \"school\"\ntask = \"regression\""),
+            "data.task: got \"regression\" for a table without a target\n  hint: set data.target"
+        );
+    }
+
+    #[test]
+    fn rows_know_their_lines_and_some_clients_are_spoiled() {
+        let (_folder, path) = file("t.csv", SCHOOLS);
+        let population = make(&path, &format!("{USUAL}\ntest_fraction = 0")).unwrap();
+        let lines: Vec<_> = population.lines.iter().map(|lines| lines.train.as_slice()).collect();
+        assert_eq!(lines, [&[2, 4, 5, 7][..], &[3, 6]]);
+        assert!(population.outliers.is_empty());
+        let numbers = format!("{USUAL}\ndrop = [\"sex\", \"sector\"]\noutliers = 0.5");
+        let spoiled = make(&path, &numbers).unwrap();
+        assert_eq!(spoiled.outliers.iter().filter(|outlier| **outlier).count(), 1);
+        assert!(fault(SCHOOLS, &format!("{USUAL}\noutliers = 0.5")).contains("column `sector` holds words"));
+        assert!(fault(SCHOOLS, &format!("{USUAL}\noutliers = 1")).contains("data.outliers: got 1, want less than 1"));
     }
 
     #[test]

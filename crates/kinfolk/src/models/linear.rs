@@ -9,6 +9,7 @@ use crate::settings::{Default, Kind, Setting};
 pub(super) static KIND: ModelKind = ModelKind {
     name: "linear",
     summary: "linear regression, squared error",
+    needs_target: true,
     settings: &[
         INTERCEPT,
         DOUBLE,

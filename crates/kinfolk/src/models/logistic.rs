@@ -8,6 +8,7 @@ use crate::linalg::{Matrix, multiply, row_space, solve_positive};
 pub(super) static KIND: ModelKind = ModelKind {
     name: "logistic",
     summary: "logistic regression for two classes",
+    needs_target: true,
     settings: &[INTERCEPT, DOUBLE],
     build: |settings, data| {
         if data.classes != 2 {

@@ -7,6 +7,7 @@ use crate::settings::{Default, Kind, Setting};
 pub(super) static KIND: ModelKind = ModelKind {
     name: "mlp",
     summary: "multi-layer perceptron with rectifiers",
+    needs_target: true,
     settings: &[
         Setting::new("hidden", Kind::Integers(1, 1 << 20), Default::Is("[200]"), "widths of the hidden layers"),
         Setting::new(

@@ -28,6 +28,8 @@ pub struct ModelKind {
     pub name: &'static str,
     /// One line for people.
     pub summary: &'static str,
+    /// Whether rows must have a target to learn from.
+    pub needs_target: bool,
     /// Its settings.
     pub settings: &'static [Setting],
     /// Makes one for data of this shape.

@@ -7,6 +7,7 @@ use crate::error::Error;
 pub(super) static KIND: ModelKind = ModelKind {
     name: "softmax",
     summary: "softmax regression for any number of classes",
+    needs_target: true,
     settings: &[INTERCEPT, DOUBLE],
     build: |settings, data| {
         if data.classes < 2 {

@@ -1,0 +1,268 @@
+//! Outliers among the clients of real data: some are chosen by the seed, and their rows spoiled.
+//!
+//! Shuffled or permuted columns leave a client that looks like the others column by column and has none of their
+//! structure; noise leaves one that is simply far away.
+
+use super::split::draw_lots;
+use super::{Cells, Column, Features, Population, Shard};
+use crate::error::{Error, Result};
+use crate::rng::{Key, Rng};
+use crate::settings::{Default, Kind, Setting, Settings};
+use rand::RngExt;
+use rand::seq::SliceRandom;
+use rand_distr::{Distribution, StandardNormal};
+use std::sync::Arc;
+
+pub(super) const OUTLIERS: Setting = Setting::new(
+    "outliers",
+    Kind::Number(0.0, 1.0),
+    Default::Is("0.0"),
+    "share of the clients whose rows are spoiled, below 1; for trying out methods",
+);
+pub(super) const CONTAMINATION: Setting = Setting::new(
+    "contamination",
+    Kind::OneOf(&["shuffle", "permute", "noise"]),
+    Default::Is("\"shuffle\""),
+    "how: every column shuffled over the client's rows, its columns in another order, or numbers far away",
+);
+
+/// How many deviations noise lies off.
+const FAR: f64 = 3.0;
+
+/// Spoils the rows of the wanted share of clients, and notes who they are.
+pub(super) fn contaminate(population: &mut Population, settings: &Settings, key: &Key) -> Result<()> {
+    let clients = population.clients.len();
+    let count = ((settings.number("outliers") * clients as f64).round() as usize).min(clients - 1);
+    if count == 0 {
+        return Ok(());
+    }
+    let key = key.clone().word("contamination");
+    let chosen = draw_lots(population.clients.iter().map(|client| client.id.as_str()), count, &key.clone().word("who"));
+    let spoil = match settings.text("contamination") {
+        "permute" => permute,
+        "noise" => {
+            let scales = scales(population)?;
+            let spoiled = |rows: &mut Table, rng: &mut Rng| replace(rows, &scales, rng);
+            return spoil_clients(population, chosen, &key, spoiled);
+        }
+        _ => shuffle,
+    };
+    spoil_clients(population, chosen, &key, spoil)
+}
+
+/// The numbers of a client's training rows and, below them, of its test rows: one list a column.
+type Table = Vec<Vec<f64>>;
+
+fn spoil_clients(
+    population: &mut Population,
+    chosen: Vec<bool>,
+    key: &Key,
+    spoil: impl Fn(&mut Table, &mut Rng),
+) -> Result<()> {
+    for (client, _) in population.clients.iter_mut().zip(&chosen).filter(|(_, chosen)| **chosen) {
+        let mut table = numbers(&client.train)?;
+        let tests = numbers(&client.test)?;
+        table.iter_mut().zip(tests).for_each(|(column, more)| column.extend(more));
+        spoil(&mut table, &mut key.clone().word("rows").word(&client.id).rng());
+        let tests = table.iter_mut().map(|column| column.split_off(client.train.len())).collect();
+        client.train = with_numbers(&client.train, table)?;
+        client.test = with_numbers(&client.test, tests)?;
+    }
+    population.outliers = chosen;
+    Ok(())
+}
+
+fn shuffle(table: &mut Table, rng: &mut Rng) {
+    table.iter_mut().for_each(|column| column.shuffle(rng));
+}
+
+/// Another order of the columns; two at least change places.
+fn permute(table: &mut Table, rng: &mut Rng) {
+    let before: Vec<usize> = (0..table.len()).collect();
+    let mut order = before.clone();
+    while table.len() > 1 && order == before {
+        order.shuffle(rng);
+    }
+    *table = order.iter().map(|&column| std::mem::take(&mut table[column])).collect();
+}
+
+/// Normal numbers with every column's own deviation around a place that is far from its mean, on either side.
+fn replace(table: &mut Table, scales: &[(f64, f64)], rng: &mut Rng) {
+    for (column, (mean, deviation)) in table.iter_mut().zip(scales) {
+        let off = if rng.random() { FAR } else { -FAR };
+        for value in column {
+            let normal: f64 = StandardNormal.sample(rng);
+            *value = mean + deviation * (off + normal);
+        }
+    }
+}
+
+/// Mean and deviation of every column over the training rows of all clients.
+fn scales(population: &Population) -> Result<Vec<(f64, f64)>> {
+    let tables = population.clients.iter().map(|client| numbers(&client.train)).collect::<Result<Vec<Table>>>()?;
+    let scale = |column: usize| {
+        let values = || tables.iter().flat_map(|table| &table[column]);
+        let count = values().count() as f64;
+        let mean = values().sum::<f64>() / count;
+        let variance = values().map(|value| (value - mean).powi(2)).sum::<f64>() / count;
+        (mean, variance.sqrt())
+    };
+    Ok((0..population.clients[0].train.columns()).map(scale).collect())
+}
+
+/// A shard's own rows, column by column.
+fn numbers(shard: &Shard) -> Result<Table> {
+    let Features::Columns(columns) = &**shard.features() else {
+        return Err(Error::settings("data.outliers: want a table, got rows without column names"));
+    };
+    let of = |column: &Column| match &column.values {
+        Cells::Numbers(numbers) => Ok(numbers[shard.rows()].to_vec()),
+        Cells::Words(_) => {
+            let name = &column.name;
+            Err(Error::settings(format!("data.outliers: column `{name}` holds words, want numbers only"))
+                .hint(format!("leave it out with data.drop = [{name:?}]")))
+        }
+    };
+    columns.iter().map(of).collect()
+}
+
+/// The shard with other numbers, in storage of its own.
+fn with_numbers(shard: &Shard, table: Table) -> Result<Shard> {
+    let own = shard.pick(&(0..shard.len()).collect::<Vec<_>>());
+    let Features::Columns(columns) = &**own.features() else { return Ok(own) };
+    let renewed = columns.iter().zip(table).map(|(column, numbers)| {
+        let name = column.name.clone();
+        Column { name, values: Cells::Numbers(numbers) }
+    });
+    Shard::of(Arc::new(Features::Columns(renewed.collect())), own.targets().clone(), own.rows())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{Client, DataShape, Targets};
+
+    /// Ten clients of six rows, training and test rows in one storage; the second column is ten times the first.
+    fn population() -> Population {
+        let first: Vec<f64> = (0..60).map(f64::from).collect();
+        let columns = [1.0, 10.0, -1.0].map(|factor| Column {
+            name: format!("times {factor}"),
+            values: Cells::Numbers(first.iter().map(|value| factor * value).collect()),
+        });
+        let features = Arc::new(Features::Columns(columns.into()));
+        let targets = Arc::new(Targets::Values(first));
+        let shard = |rows| Shard::of(features.clone(), targets.clone(), rows).unwrap();
+        let client = |number: usize| Client {
+            id: number.to_string(),
+            train: shard(6 * number..6 * number + 4),
+            test: shard(6 * number + 4..6 * number + 6),
+            group: None,
+            truth: None,
+        };
+        let shape = DataShape { columns: 3, classes: 0 };
+        Population { clients: (0..10).map(client).collect(), shape, ..Population::default() }
+    }
+
+    fn spoiled(text: &str, seed: u64) -> Population {
+        let mut faults = Vec::new();
+        let settings = Settings::check("data", &[OUTLIERS, CONTAMINATION], toml::from_str(text).unwrap(), &mut faults);
+        assert_eq!(faults, []);
+        let mut population = population();
+        contaminate(&mut population, &settings, &Key::new(seed)).unwrap();
+        population
+    }
+
+    /// Training and test rows of a client, column by column.
+    fn all_numbers(population: &Population, client: usize) -> Table {
+        let client = &population.clients[client];
+        let parts = numbers(&client.train).unwrap().into_iter().zip(numbers(&client.test).unwrap());
+        parts.map(|(train, test)| [train, test].concat()).collect()
+    }
+
+    fn sorted(mut values: Vec<f64>) -> Vec<f64> {
+        values.sort_by(f64::total_cmp);
+        values
+    }
+
+    #[test]
+    fn the_share_is_rounded_and_the_others_stay_as_they_are() {
+        let clean = population();
+        for (share, count) in [("0.04", 0), ("0.25", 3), ("0.34", 3), ("0.99", 9)] {
+            for kind in ["shuffle", "permute", "noise"] {
+                let found = spoiled(&format!("outliers = {share}\ncontamination = \"{kind}\""), 1);
+                assert_eq!(found.outliers.iter().filter(|outlier| **outlier).count(), count);
+                assert_eq!(found.outliers.len(), if count == 0 { 0 } else { 10 });
+                for client in 0..10 {
+                    let same = all_numbers(&found, client) == all_numbers(&clean, client);
+                    assert_eq!(same, !found.outliers.get(client).copied().unwrap_or(false), "{kind} of {client}");
+                    let (before, after) = (&clean.clients[client], &found.clients[client]);
+                    assert_eq!(
+                        (before.train.values(), before.test.values()),
+                        (after.train.values(), after.test.values())
+                    );
+                }
+            }
+        }
+        let chosen = |seed| spoiled("outliers = 0.5", seed).outliers;
+        assert_eq!(chosen(1), chosen(1));
+        assert_ne!(chosen(1), chosen(2));
+    }
+
+    #[test]
+    fn shuffled_columns_keep_their_values_and_lose_each_other() {
+        let (clean, found) = (population(), spoiled("outliers = 0.9", 3));
+        for client in (0..10).filter(|client| found.outliers[*client]) {
+            let (before, after) = (all_numbers(&clean, client), all_numbers(&found, client));
+            let kept = before.iter().zip(&after).all(|(a, b)| sorted(a.clone()) == sorted(b.clone()));
+            assert!(kept, "{before:?} {after:?}");
+            assert!(after[0].iter().zip(&after[1]).any(|(one, ten)| 10.0 * one != *ten), "{after:?}");
+        }
+    }
+
+    #[test]
+    fn permuted_columns_change_places_and_rows_stay_together() {
+        let (clean, found) = (population(), spoiled("outliers = 0.9\ncontamination = \"permute\"", 3));
+        for client in (0..10).filter(|client| found.outliers[*client]) {
+            let (before, mut after) = (all_numbers(&clean, client), all_numbers(&found, client));
+            assert_ne!(before, after);
+            after.sort_by(|a, b| a[1].abs().total_cmp(&b[1].abs()).then(b[1].total_cmp(&a[1])));
+            let mut wanted = before.clone();
+            wanted.sort_by(|a, b| a[1].abs().total_cmp(&b[1].abs()).then(b[1].total_cmp(&a[1])));
+            assert_eq!(after, wanted);
+        }
+        let mut one = vec![vec![1.0, 2.0]];
+        permute(&mut one, &mut Key::new(0).rng());
+        assert_eq!(one, [[1.0, 2.0]], "a single column has no other order");
+    }
+
+    #[test]
+    fn noise_lies_three_deviations_off() {
+        let mut table = vec![vec![0.0; 4000]; 8];
+        replace(&mut table, &[(10.0, 2.0); 8], &mut Key::new(4).rng());
+        for column in &table {
+            let mean = column.iter().sum::<f64>() / 4000.0;
+            let deviation = (column.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / 4000.0).sqrt();
+            assert!(((mean - 10.0).abs() - 6.0).abs() < 0.15 && (deviation - 2.0).abs() < 0.1, "{mean} {deviation}");
+        }
+        assert!(table.iter().any(|column| column[0] > 10.0) && table.iter().any(|column| column[0] < 10.0));
+        // 4 of every 6 numbers from 0 to 59 are trained on: their mean is 28.5.
+        let scales = scales(&population()).unwrap();
+        assert!((scales[0].0 - 28.5).abs() < 1e-12 && (scales[1].1 - 10.0 * scales[0].1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn words_are_refused() {
+        let mut population = population();
+        let words = Column { name: "sex".into(), values: Cells::Words(vec!["f".into(); 2]) };
+        let shard = Shard::new(Features::Columns(vec![words]), Targets::None).unwrap();
+        population.clients.iter_mut().for_each(|client| client.train = shard.clone());
+        let settings = Settings::check("data", &[OUTLIERS, CONTAMINATION], toml::Table::new(), &mut Vec::new());
+        assert_eq!(contaminate(&mut population, &settings, &Key::new(0)), Ok(()));
+        let given = toml::from_str("outliers = 0.5").unwrap();
+        let settings = Settings::check("data", &[OUTLIERS, CONTAMINATION], given, &mut Vec::new());
+        assert_eq!(
+            contaminate(&mut population, &settings, &Key::new(0)).unwrap_err().to_string(),
+            "data.outliers: column `sex` holds words, want numbers only\n  hint: leave it out with data.drop = [\"sex\"]"
+        );
+    }
+}

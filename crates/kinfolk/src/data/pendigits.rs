@@ -1,0 +1,105 @@
+//! Pen-Based Recognition of Handwritten Digits: 44 people wrote about 250 digits each on a tablet. A digit is 8 points
+//! along the pen's way, 16 numbers from 0 to 100. Writers are clients, and the digits are classes.
+
+use super::contamination::{CONTAMINATION, OUTLIERS, contaminate};
+use super::table::{self, STANDARDISE, TEST_FRACTION};
+use super::{Population, cache};
+use crate::error::Result;
+use crate::settings::{Default, Kind, Setting, Settings, finish};
+use std::path::Path;
+use toml::Value;
+
+/// The file with the columns f0 to f15, digit and writer.
+pub(super) const FILE: &str = "pendigits_writer.csv";
+
+/// What the pen digits can be told.
+pub static SETTINGS: &[Setting] = &[
+    Setting::new("clients", Kind::Integer(1, 44), Default::Absent, "use only the first so many writers"),
+    TEST_FRACTION,
+    Setting { default: Default::Is("false"), ..STANDARDISE },
+    OUTLIERS,
+    CONTAMINATION,
+];
+
+/// The writers of the file in the folder of datasets.
+pub fn build(settings: &Settings, seed: u64) -> Result<Population> {
+    build_from(&cache::find("pendigits")?.join(FILE), settings, seed)
+}
+
+/// The writers of this file, by their numbers.
+fn build_from(path: &Path, settings: &Settings, seed: u64) -> Result<Population> {
+    let mut roles = settings.to_table();
+    roles.remove("clients");
+    let presets = [
+        ("path", path.display().to_string()),
+        ("client", "writer".to_string()),
+        ("target", "digit".to_string()),
+        ("task", "classification".to_string()),
+    ];
+    roles.extend(presets.map(|(name, value)| (name.to_string(), Value::String(value))));
+    let mut faults = Vec::new();
+    let as_table = Settings::check("data", table::SETTINGS, roles, &mut faults);
+    finish(faults)?;
+    let mut population = table::build_with(&as_table, seed, |digit| digit)?;
+    let mut writers: Vec<_> = population.clients.into_iter().zip(population.lines).collect();
+    writers.sort_by_key(|(writer, _)| writer.id.parse().unwrap_or(u64::MAX));
+    writers.truncate(settings.optional_integer("clients").unwrap_or(usize::MAX));
+    (population.clients, population.lines) = writers.into_iter().unzip();
+    contaminate(&mut population, settings, &table::key(seed))?;
+    Ok(population)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{Cells, DataShape, Features, Targets};
+
+    fn make(text: &str, seed: u64) -> Result<Population> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(FILE);
+        let names: Vec<String> = (0..16).map(|column| format!("f{column}")).collect();
+        let mut content = format!("{},digit,writer\n", names.join(","));
+        for row in 0..60 {
+            let points: Vec<String> = (0..16).map(|column| (row * column % 101).to_string()).collect();
+            content += &format!("{},{},{}\n", points.join(","), row % 10, [11, 2, 1][row % 3]);
+        }
+        std::fs::write(&path, content).unwrap();
+        let mut faults = Vec::new();
+        let settings = Settings::check("data", SETTINGS, toml::from_str(text).unwrap(), &mut faults);
+        assert_eq!(faults, []);
+        build_from(&path, &settings, seed)
+    }
+
+    #[test]
+    fn writers_are_clients_by_their_numbers() {
+        let population = make("", 1).unwrap();
+        let told: Vec<_> = (population.clients.iter())
+            .map(|writer| (writer.id.as_str(), writer.train.len(), writer.test.len()))
+            .collect();
+        assert_eq!(told, [("1", 16, 4), ("2", 16, 4), ("11", 16, 4)]);
+        assert_eq!(population.shape, DataShape { columns: 16, classes: 10 });
+        for (writer, lines) in population.clients.iter().zip(&population.lines) {
+            for (shard, lines) in [(&writer.train, &lines.train), (&writer.test, &lines.test)] {
+                let Features::Columns(columns) = &**shard.features() else { panic!() };
+                let Cells::Numbers(second) = &columns[1].values else { panic!() };
+                let Targets::Words(digits) = &**shard.targets() else { panic!() };
+                // Line 2 is row 0, whose second column is its number.
+                assert_eq!(lines.len(), shard.len());
+                for (place, line) in shard.rows().zip(lines) {
+                    assert_eq!((second[place], &digits[place]), ((line - 2) as f64, &((line - 2) % 10).to_string()));
+                }
+            }
+        }
+        assert_ne!(make("", 2).unwrap().lines, population.lines, "another seed splits in another way");
+        assert_eq!(make("", 1).unwrap().lines, population.lines);
+    }
+
+    #[test]
+    fn some_writers_are_left_out_and_some_spoiled() {
+        let population = make("clients = 2\noutliers = 0.5", 1).unwrap();
+        assert_eq!((population.clients.len(), population.lines.len(), population.clients[1].id.as_str()), (2, 2, "2"));
+        assert_eq!(population.outliers.iter().filter(|outlier| **outlier).count(), 1);
+        let refused = make("outliers = 1.0", 1).unwrap_err().to_string();
+        assert_eq!(refused, "data.outliers: got 1, want less than 1");
+    }
+}
