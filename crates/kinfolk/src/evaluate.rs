@@ -3,6 +3,8 @@
 //! Clients that took part are assigned on their training rows. Unseen clients choose by the smallest loss.
 //! Scoring goes through the federation like everything else, in a phase of its own that costs a method nothing.
 
+pub mod mixtures;
+
 use crate::clustering::quality::{adjusted_rand_index, assign, misclustering};
 use crate::data::{Client, Population};
 use crate::error::Result;
@@ -21,7 +23,7 @@ use std::collections::BTreeMap;
 pub struct Evaluation {
     /// One entry a client.
     pub clients: Vec<Served>,
-    /// Over the clients.
+    /// Over the clients, those left out that were planted as outliers.
     pub metric: Option<MetricSummary>,
     /// Mean loss of the clients' own models on the rows that assign them.
     pub loss: Option<f64>,
@@ -46,12 +48,13 @@ pub struct Served {
     pub score: Option<ClientScore>,
 }
 
-/// Scores the clients that took part.
+/// Scores the clients that took part. Those marked in `outliers` (empty: nobody) are not in the averages of the metric.
 pub fn seen(
     outcome: &Outcome,
     federation: &mut dyn Federation,
     metric: Metric,
     assign_on: Split,
+    outliers: &[bool],
 ) -> Result<Evaluation> {
     let count = federation.clients().len();
     let everything: Vec<usize> = (0..outcome.models.len()).collect();
@@ -106,7 +109,7 @@ pub fn seen(
     if let Serving::Own { clusters: Some(clusters), .. } = &outcome.serving {
         clients.iter_mut().zip(clusters).for_each(|(served, &cluster)| served.cluster = Some(cluster));
     }
-    Ok(summarise(clients, metric, outcome))
+    Ok(summarise(clients, metric, outcome, outliers))
 }
 
 /// Scores clients met only after training. `None` when the method has no model for them.
@@ -128,7 +131,7 @@ pub fn unseen(
     })?;
     let mut clients = vec![Served::default(); federation.clients().len()];
     take_scores(&answers.orders[0], metric, outcome.clustered, &mut clients);
-    Ok(Some(summarise(clients, metric, outcome)))
+    Ok(Some(summarise(clients, metric, outcome, &[])))
 }
 
 fn score(to: Recipients, with: Subject, assign_on: Split) -> Order {
@@ -164,13 +167,19 @@ fn take_scores(answer: &OrderAnswers, metric: Metric, chose: bool, clients: &mut
     }
 }
 
-fn summarise(mut clients: Vec<Served>, metric: Metric, outcome: &Outcome) -> Evaluation {
+/// Whether the client in this place was not planted as an outlier; nobody was where the list is empty.
+fn is_good(outliers: &[bool], place: usize) -> bool {
+    !outliers.get(place).is_some_and(|&outlier| outlier)
+}
+
+fn summarise(mut clients: Vec<Served>, metric: Metric, outcome: &Outcome, outliers: &[bool]) -> Evaluation {
     for served in &mut clients {
         if let Some(score) = &mut served.score {
             score.cluster = served.cluster;
         }
     }
-    let scores: Vec<ClientScore> = clients.iter().filter_map(|served| served.score).collect();
+    let good = clients.iter().enumerate().filter(|(place, _)| is_good(outliers, *place));
+    let scores: Vec<ClientScore> = good.filter_map(|(_, served)| served.score).collect();
     let clusters = if outcome.clustered { outcome.models.len() } else { 0 };
     let losses: Vec<f64> = clients.iter().filter_map(|served| served.loss).collect();
     let loss = (!losses.is_empty()).then(|| losses.iter().sum::<f64>() / losses.len() as f64);
@@ -363,13 +372,22 @@ pub fn personal_records(
     population.clients.iter().enumerate().map(record).collect()
 }
 
-/// The baselines' means over clients, and the shares of clients that are no worse off with their own model.
-pub fn beside_baselines(evaluation: &Evaluation, baselines: &Baselines, metric: Metric) -> BTreeMap<String, f64> {
+/// The baselines' means over clients, and the shares of clients that are no worse off with their own model; planted
+/// outliers are left out.
+pub fn beside_baselines(
+    evaluation: &Evaluation,
+    baselines: &Baselines,
+    metric: Metric,
+    outliers: &[bool],
+) -> BTreeMap<String, f64> {
     let mut numbers = BTreeMap::new();
     for (name, others) in [("local", &baselines.local), ("global", &baselines.global)] {
-        let known: Vec<f64> = others.iter().flatten().copied().collect();
-        let pairs: Vec<(f64, f64)> = (evaluation.clients.iter().zip(others))
-            .filter_map(|(served, other)| Some((served.score?.mean()?, (*other)?)))
+        let good: Vec<(usize, f64)> = (others.iter().enumerate())
+            .filter_map(|(place, other)| Some((place, other.filter(|_| is_good(outliers, place))?)))
+            .collect();
+        let known: Vec<f64> = good.iter().map(|(_, other)| *other).collect();
+        let pairs: Vec<(f64, f64)> = (good.iter())
+            .filter_map(|(place, other)| Some((evaluation.clients.get(*place)?.score?.mean()?, *other)))
             .collect();
         let no_worse = pairs.iter().filter(|(with, without)| is_no_worse(metric, *with, *without)).count();
         if !known.is_empty() {
@@ -500,6 +518,18 @@ mod tests {
     }
 
     #[test]
+    fn planted_outliers_are_served_but_not_averaged() {
+        let score = |sum| Some(ClientScore { sum, rows: 2, cluster: None });
+        let clients = [1.0, 2.0, 0.0].map(|sum| Served { score: score(sum), loss: Some(sum), ..Served::default() });
+        let mean = |outliers: &[bool]| {
+            let found = summarise(clients.to_vec(), Metric::Accuracy, &outcome(Serving::Choose, false), outliers);
+            assert_eq!((found.clients.len(), found.loss), (3, Some(1.0)));
+            found.metric.unwrap().mean
+        };
+        assert_eq!((mean(&[]), mean(&[false, false, true])), (0.5, 0.75));
+    }
+
+    #[test]
     fn personal_models_beside_others_by_hand() {
         let baselines = Baselines { local: vec![Some(0.5), None], global: vec![Some(0.25), Some(0.75)] };
         let own = BTreeMap::from([("a", vec![3.0, 0.0])]);
@@ -515,7 +545,7 @@ mod tests {
         assert_eq!(records, [first, PersonalRecord { metric_global: Some(0.75), ..PersonalRecord::default() }]);
         let scored = |sum| Served { score: Some(ClientScore { sum, rows: 4, cluster: None }), ..Served::default() };
         let evaluation = Evaluation { clients: vec![scored(2.0), scored(2.0)], ..Evaluation::default() };
-        let beside = |metric| beside_baselines(&evaluation, &baselines, metric);
+        let beside = |metric| beside_baselines(&evaluation, &baselines, metric, &[]);
         let wanted = |global: f64| {
             BTreeMap::from([
                 ("metric_local_mean".to_string(), 0.5),
@@ -527,6 +557,8 @@ mod tests {
         // Both score 0.5: above 0.25 and below 0.75.
         assert_eq!(beside(Metric::Accuracy), wanted(0.5));
         assert_eq!(beside(Metric::LogLoss), wanted(0.5));
+        let without_second = beside_baselines(&evaluation, &baselines, Metric::Accuracy, &[false, true]);
+        assert_eq!((without_second["metric_global_mean"], without_second["no_worse_than_global"]), (0.25, 1.0));
         assert!(is_no_worse(Metric::LogLoss, 0.5 + 1e-12, 0.5) && !is_no_worse(Metric::LogLoss, 0.6, 0.5));
         assert!(is_no_worse(Metric::Accuracy, 0.6, 0.5) && !is_no_worse(Metric::Accuracy, 0.4, 0.5));
     }

@@ -335,7 +335,8 @@ impl Stage {
         };
         let own = federation.own_models().collect();
         scored.personal = evaluate::personal_records(outcome, &self.population, &own, baselines);
-        scored.extra.extend(evaluate::beside_baselines(scored, baselines, self.metric));
+        let outliers = &self.population.outliers;
+        scored.extra.extend(evaluate::beside_baselines(scored, baselines, self.metric, outliers));
         Ok(())
     }
 
@@ -481,7 +482,8 @@ impl Running<'_> {
             if progress.finished || round % every == 0 {
                 let outcome = method.outcome();
                 let assign_on = self.experiment.assign_on();
-                let mut scored = evaluate::seen(&outcome, &mut federation, stage.metric, assign_on)?;
+                let outliers = &stage.population.outliers;
+                let mut scored = evaluate::seen(&outcome, &mut federation, stage.metric, assign_on, outliers)?;
                 stage.compare_with_planted(&outcome, &mut scored, &federation);
                 let distance_to_exact = stage.distance_to_exact(self.entry, &federation);
                 scored.extra.extend(distance_to_exact.map(|distance| ("distance_to_exact".to_string(), distance)));

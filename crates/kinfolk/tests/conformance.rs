@@ -135,7 +135,7 @@ fn relative_distance(a: &[f64], b: &[f64]) -> f64 {
 }
 
 fn scores(outcome: &Outcome, federation: &mut dyn Federation, problem: &Problem) -> evaluate::Evaluation {
-    evaluate::seen(outcome, federation, problem.model.metrics()[0], Split::Train).unwrap()
+    evaluate::seen(outcome, federation, problem.model.metrics()[0], Split::Train, &[]).unwrap()
 }
 
 #[test]

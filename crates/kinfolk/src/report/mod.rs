@@ -117,7 +117,7 @@ pub struct RepeatSummary {
     /// Clusters with at least one client.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub clusters: Option<usize>,
-    /// On the clients that took part.
+    /// On the clients that took part; those planted as outliers are left out.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub metric: Option<MetricSummary>,
     /// On clients met only after training.

@@ -1,0 +1,300 @@
+//! How mixtures compare with what was planted: centres and weights, the classes of rows, and who is an outlier.
+//!
+//! Components come in any order, so everything is compared under the best matching. Clients that were planted as
+//! outliers count in nothing but the last.
+
+use super::is_good;
+use crate::clustering::quality::assign;
+use crate::data::PlantedMixture;
+use crate::linalg::distance;
+use crate::report::summary::mean;
+use std::collections::BTreeMap;
+
+/// The permutation whose largest cost is smallest, and that cost. `costs` lie row by row; row r is given column π(r). Of
+/// several such permutations it is one with the smallest sum. A cost that is not a number counts as infinite.
+pub fn bottleneck(costs: &[f64], size: usize) -> (f64, Vec<usize>) {
+    let mut sorted: Vec<f64> = costs.iter().map(|&cost| if cost.is_nan() { f64::INFINITY } else { cost }).collect();
+    let costs = sorted.clone();
+    sorted.sort_by(f64::total_cmp);
+    // A matching uses `size` cells, so no threshold below the size-th cost admits one, and the last admits all.
+    let (mut low, mut high) = (size.saturating_sub(1), sorted.len().saturating_sub(1));
+    while low < high {
+        let middle = (low + high) / 2;
+        if admits_matching(&costs, size, sorted[middle]) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    let Some(&threshold) = sorted.get(low) else { return (0.0, Vec::new()) };
+    let allowed: Vec<f64> = costs.iter().map(|&cost| if cost <= threshold { cost } else { f64::INFINITY }).collect();
+    // The smaller side is assigned completely, and here both are as large.
+    (threshold, assign(&allowed, size, size).into_iter().flatten().collect())
+}
+
+/// Whether every row can be given a column of its own at no more than the threshold, by augmenting paths.
+fn admits_matching(costs: &[f64], size: usize, threshold: f64) -> bool {
+    fn place(row: usize, allowed: &dyn Fn(usize, usize) -> bool, seen: &mut [bool], holder: &mut [usize]) -> bool {
+        for column in 0..holder.len() {
+            if allowed(row, column) && !std::mem::replace(&mut seen[column], true) {
+                let before = holder[column];
+                if before == usize::MAX || place(before, allowed, seen, holder) {
+                    holder[column] = row;
+                    return true;
+                }
+            }
+        }
+        false
+    }
+    let allowed = |row: usize, column: usize| costs[row * size + column] <= threshold;
+    let mut holder = vec![usize::MAX; size];
+    (0..size).all(|row| place(row, &allowed, &mut vec![false; size], &mut holder))
+}
+
+/// How far one client's mixture is from the planted one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MixtureError {
+    /// max_r ‖θ_r − θ*_π(r)‖ under the best labels.
+    pub centre: f64,
+    /// max_r |w_r − w*_π(r)| under the labels best for the weights alone, as the paper's tables have it.
+    pub weight: f64,
+    /// The same under the labels best for the centres.
+    pub weight_matched: f64,
+}
+
+impl MixtureError {
+    /// Compares weights and centres (end to end) with the planted ones; `None` for another number of components or
+    /// another width.
+    pub fn of(weights: &[f64], centres: &[f64], planted: &PlantedMixture) -> Option<Self> {
+        let count = weights.len();
+        if count == 0 || planted.weights.len() != count || planted.centres.len() != centres.len() {
+            return None;
+        }
+        let width = centres.len() / count;
+        let pairs = || (0..count * count).map(|cell| (cell / count, cell % count));
+        let centre = |component: usize| &centres[component * width..][..width];
+        let true_centre = |component: usize| &planted.centres[component * width..][..width];
+        let apart = |(row, column): (usize, usize)| (weights[row] - planted.weights[column]).abs();
+        let distances: Vec<f64> = pairs().map(|(row, column)| distance(centre(row), true_centre(column))).collect();
+        let (largest, matching) = bottleneck(&distances, count);
+        Some(Self {
+            centre: largest,
+            weight: bottleneck(&pairs().map(apart).collect::<Vec<_>>(), count).0,
+            weight_matched: matching.into_iter().enumerate().map(apart).fold(0.0, f64::max),
+        })
+    }
+}
+
+/// A client's weights and centres, end to end.
+pub type Mixture<'a> = (&'a [f64], &'a [f64]);
+
+/// The largest error over clients that were drawn from a mixture and have one, and the mean of the centres': `centre_error`,
+/// `centre_error_mean`, `weight_error` and `weight_error_matched`. Empty where mixtures are of another shape than planted.
+pub fn mixture_errors(found: &[Option<Mixture>], planted: &[Option<PlantedMixture>]) -> BTreeMap<String, f64> {
+    let pairs = found.iter().zip(planted).filter_map(|(found, planted)| Some(((*found)?, planted.as_ref()?)));
+    let errors: Option<Vec<MixtureError>> =
+        pairs.map(|((weights, centres), planted)| MixtureError::of(weights, centres, planted)).collect();
+    let Some(errors) = errors.filter(|errors| !errors.is_empty()) else { return BTreeMap::new() };
+    let centres: Vec<f64> = errors.iter().map(|error| error.centre).collect();
+    let largest = |of: fn(&MixtureError) -> f64| errors.iter().map(of).fold(0.0, f64::max);
+    named([
+        ("centre_error", largest(|error| error.centre)),
+        ("centre_error_mean", mean(&centres)),
+        ("weight_error", largest(|error| error.weight)),
+        ("weight_error_matched", largest(|error| error.weight_matched)),
+    ])
+}
+
+/// How many rows of a client every component shares with every class.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowTable {
+    classes: usize,
+    /// Component by component.
+    counts: Vec<u64>,
+}
+
+impl RowTable {
+    /// Counts rows by the component they were put in and the class they have.
+    pub fn of(components: usize, classes: usize, found: &[u32], truth: &[u32]) -> Self {
+        let mut counts = vec![0; components * classes];
+        for (&component, &class) in found.iter().zip(truth) {
+            counts[component as usize * classes + class as usize] += 1;
+        }
+        Self { classes, counts }
+    }
+
+    fn rows(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Rows outside the best one-to-one matching of components to classes.
+    fn errors(&self) -> u64 {
+        let cost: Vec<f64> = self.counts.iter().map(|&count| -(count as f64)).collect();
+        let matching = assign(&cost, self.counts.len() / self.classes.max(1), self.classes);
+        let matched = matching.iter().enumerate().filter_map(|(row, class)| Some(row * self.classes + (*class)?));
+        self.rows() - matched.map(|cell| self.counts[cell]).sum::<u64>()
+    }
+}
+
+/// The share of rows outside the matching of components to classes, one table a client: `row_error`, the mean over clients
+/// each with a matching of its own, `row_error_pooled`, the same over all rows, and `row_error_global`, with one matching
+/// for everybody. Clients without rows, or planted as outliers, do not count.
+pub fn row_errors(tables: &[RowTable], outliers: &[bool]) -> BTreeMap<String, f64> {
+    let counts = |(place, table): &(usize, &RowTable)| is_good(outliers, *place) && table.rows() > 0;
+    let good: Vec<&RowTable> = tables.iter().enumerate().filter(counts).map(|(_, table)| table).collect();
+    let Some((first, others)) = good.split_first() else { return BTreeMap::new() };
+    let mut sum = (*first).clone();
+    for table in others {
+        sum.counts.iter_mut().zip(&table.counts).for_each(|(sum, count)| *sum += count);
+    }
+    let shares: Vec<f64> = good.iter().map(|table| table.errors() as f64 / table.rows() as f64).collect();
+    let errors: u64 = good.iter().map(|table| table.errors()).sum();
+    let all = sum.rows() as f64;
+    named([
+        ("row_error", mean(&shares)),
+        ("row_error_pooled", errors as f64 / all),
+        ("row_error_global", sum.errors() as f64 / all),
+    ])
+}
+
+/// The chance that an outlier has a higher score than another client, ties counting half: the area under the curve of
+/// finds against false alarms. `None` where there are not both.
+pub fn area_under_curve(scores: &[f64], outliers: &[bool]) -> Option<f64> {
+    let mut ranked: Vec<(f64, bool)> = scores.iter().copied().zip(outliers.iter().copied()).collect();
+    ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (mut below, mut won, mut found) = (0.0, 0.0, 0.0);
+    for equal in ranked.chunk_by(|a, b| a.0 == b.0) {
+        let outliers = equal.iter().filter(|(_, outlier)| *outlier).count() as f64;
+        let others = equal.len() as f64 - outliers;
+        won += outliers * (below + 0.5 * others);
+        below += others;
+        found += outliers;
+    }
+    (found > 0.0 && below > 0.0).then(|| won / (found * below))
+}
+
+fn named<const COUNT: usize>(numbers: [(&str, f64); COUNT]) -> BTreeMap<String, f64> {
+    numbers.map(|(name, value)| (name.to_string(), value)).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Key;
+    use rand::RngExt;
+
+    /// The smallest largest cost, and the smallest sum among the permutations that have it, by trying them all.
+    fn by_search(costs: &[f64], size: usize) -> (f64, f64) {
+        fn search(costs: &[f64], size: usize, row: usize, taken: &mut [bool]) -> Vec<(f64, f64)> {
+            if row == size {
+                return vec![(f64::NEG_INFINITY, 0.0)];
+            }
+            let mut all = Vec::new();
+            for column in 0..size {
+                if !std::mem::replace(&mut taken[column], true) {
+                    let cost = costs[row * size + column];
+                    let rest = search(costs, size, row + 1, taken);
+                    all.extend(rest.into_iter().map(|(largest, sum)| (largest.max(cost), sum + cost)));
+                    taken[column] = false;
+                }
+            }
+            all
+        }
+        let all = search(costs, size, 0, &mut vec![false; size]);
+        let largest = all.iter().map(|(largest, _)| *largest).fold(f64::INFINITY, f64::min);
+        let sums = all.iter().filter(|(other, _)| *other == largest).map(|(_, sum)| *sum);
+        (largest, sums.fold(f64::INFINITY, f64::min))
+    }
+
+    #[test]
+    fn the_bottleneck_is_what_trying_all_permutations_finds() {
+        let mut rng = Key::new(6).rng();
+        for round in 0..400 {
+            let size = 1 + round % 6;
+            // Few different costs, so that there are ties.
+            let costs: Vec<f64> =
+                (0..size * size).map(|_| f64::from(rng.random_range(0..3 + round as u32 % 20))).collect();
+            let (largest, permutation) = bottleneck(&costs, size);
+            let used: Vec<f64> =
+                permutation.iter().enumerate().map(|(row, column)| costs[row * size + column]).collect();
+            let mut columns = permutation.clone();
+            columns.sort_unstable();
+            assert_eq!(columns, (0..size).collect::<Vec<_>>());
+            assert_eq!(used.iter().copied().fold(f64::NEG_INFINITY, f64::max), largest);
+            assert_eq!((largest, used.iter().sum::<f64>()), by_search(&costs, size), "{costs:?}");
+        }
+        assert_eq!(bottleneck(&[], 0), (0.0, vec![]));
+        // The smallest sum, 0 + 10, is not the smallest largest.
+        assert_eq!(bottleneck(&[0.0, 6.0, 5.0, 10.0], 2), (6.0, vec![1, 0]));
+        assert_eq!(bottleneck(&[f64::NAN, 1.0, 1.0, f64::NAN], 2), (1.0, vec![1, 0]));
+        let (largest, permutation) = bottleneck(&[f64::NAN, f64::NAN, 1.0, 2.0], 2);
+        assert_eq!((largest, permutation.len()), (f64::INFINITY, 2));
+    }
+
+    fn planted(weights: &[f64], centres: &[f64]) -> PlantedMixture {
+        PlantedMixture { weights: weights.into(), centres: centres.into() }
+    }
+
+    #[test]
+    fn errors_of_one_client_by_hand() {
+        let truth = planted(&[0.6, 0.4], &[0.0, 0.0, 10.0, 0.0]);
+        // The labels are exchanged: 10 is found at 10 + 2, 0 at 0 + 1.
+        let error = MixtureError::of(&[0.55, 0.45], &[10.0, 2.0, 1.0, 0.0], &truth).unwrap();
+        assert_eq!(error.centre, 2.0);
+        assert!((error.weight - 0.05).abs() < 1e-15 && (error.weight_matched - 0.15).abs() < 1e-15);
+        assert_eq!(MixtureError::of(&[1.0], &[0.0, 0.0], &truth), None);
+        assert_eq!(MixtureError::of(&[0.5, 0.5], &[0.0; 6], &truth), None, "centres with an intercept");
+        assert_eq!(MixtureError::of(&[0.5, 0.5], &[f64::NAN; 4], &truth).unwrap().centre, f64::INFINITY);
+    }
+
+    #[test]
+    fn errors_are_largest_over_good_clients() {
+        let truths =
+            [Some(planted(&[1.0], &[0.0])), None, Some(planted(&[1.0], &[5.0])), Some(planted(&[1.0], &[0.0]))];
+        let near: Mixture = (&[1.0], &[0.5]);
+        let far: Mixture = (&[0.75], &[8.0]);
+        // The second is an outlier, the last has no mixture.
+        let errors = mixture_errors(&[Some(near), Some(far), Some(far), None], &truths);
+        let wanted = [
+            ("centre_error", 3.0),
+            ("centre_error_mean", 1.75),
+            ("weight_error", 0.25),
+            ("weight_error_matched", 0.25),
+        ];
+        assert_eq!(errors, named(wanted));
+        let two: Mixture = (&[0.5, 0.5], &[0.0, 1.0]);
+        assert!(mixture_errors(&[Some(near), None, Some(two), None], &truths).is_empty());
+        assert!(mixture_errors(&[None, Some(near)], &truths).is_empty());
+        assert!(mixture_errors(&[Some(near)], &[]).is_empty());
+    }
+
+    #[test]
+    fn errors_of_rows_by_hand() {
+        // The second client's labels are exchanged, which only one matching for everybody minds.
+        let first = RowTable::of(2, 2, &[0, 0, 0, 1], &[0, 0, 1, 1]);
+        let second = RowTable::of(2, 2, &[1, 0], &[0, 1]);
+        let outlier = RowTable::of(2, 2, &[0, 0], &[0, 1]);
+        let nobody = RowTable::of(2, 2, &[], &[]);
+        let tables = [first, second, outlier, nobody];
+        let errors = row_errors(&tables, &[false, false, true, false]);
+        // The sum has 2, 2 in the first row and 1, 1 in the second: any matching holds 3 of 6.
+        assert_eq!(errors, named([("row_error", 0.125), ("row_error_pooled", 1.0 / 6.0), ("row_error_global", 0.5)]));
+        assert_eq!(row_errors(&tables, &[])["row_error"], (0.25 + 0.0 + 0.5) / 3.0);
+        assert!(row_errors(&tables[3..], &[]).is_empty());
+        // More components than classes: what is left over is wrong.
+        assert_eq!(row_errors(&[RowTable::of(3, 1, &[0, 1, 1, 2], &[0; 4])], &[])["row_error"], 0.5);
+    }
+
+    #[test]
+    fn the_area_counts_pairs() {
+        let area = |scores: &[f64], outliers: &[u8]| {
+            area_under_curve(scores, &outliers.iter().map(|outlier| *outlier == 1).collect::<Vec<_>>())
+        };
+        assert_eq!(area(&[0.1, 0.9, 0.2], &[0, 1, 0]), Some(1.0));
+        assert_eq!(area(&[0.1, 0.9, 0.2], &[1, 0, 0]), Some(0.0));
+        // Of four pairs two are won and one is even.
+        assert_eq!(area(&[1.0, 2.0, 2.0, 3.0], &[0, 1, 0, 1]), Some(3.5 / 4.0));
+        assert_eq!(area(&[5.0; 4], &[0, 1, 0, 1]), Some(0.5));
+        assert_eq!((area(&[1.0, 2.0], &[0, 0]), area(&[1.0], &[1]), area(&[], &[])), (None, None, None));
+    }
+}
