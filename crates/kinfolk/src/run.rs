@@ -24,7 +24,9 @@ use crate::modelfile;
 use crate::models::{Metric, Model};
 use crate::report::files::{is_partial, write_all_atomically, write_atomically, write_record};
 use crate::report::folder::NewFolder;
-use crate::report::{ClientRecord, MethodSummary, Record, RepeatSummary, RoundRecord, Summary};
+use crate::report::{
+    ClientRecord, MethodSummary, MixtureRecord, OutlierRecord, Record, RepeatSummary, RoundRecord, Summary,
+};
 use crate::rng::Key;
 use serde::{Deserialize, Serialize};
 use std::cell::{OnceCell, RefCell};
@@ -89,6 +91,8 @@ struct Finished {
     summary: String,
     rounds: Vec<RoundRecord>,
     clients: Vec<ClientRecord>,
+    /// At most one.
+    mixtures: Vec<MixtureRecord>,
 }
 
 /// Where a method in progress stands.
@@ -554,7 +558,8 @@ impl Running<'_> {
         clients: Vec<ClientRecord>,
     ) -> Result<(RepeatSummary, Finished)> {
         let text = serde_json::to_string(&summary).map_err(|e| Error::new(ErrorKind::Io, format!("summary: {e}")))?;
-        let finished = Finished { origin: self.stage.origin.clone(), summary: text, rounds, clients };
+        let mixtures = Vec::new();
+        let finished = Finished { origin: self.stage.origin.clone(), summary: text, rounds, clients, mixtures };
         if let Some(folder) = self.folder {
             folder.write_done(&self.entry.label, self.seed, &finished)?;
         }
@@ -672,6 +677,10 @@ impl Running<'_> {
                 metric: served.score.and_then(|score| score.mean()),
                 personal: scored.personal.get(place).copied().unwrap_or_default(),
                 group: name(place),
+                outlier: OutlierRecord {
+                    planted: self.stage.population.outliers.get(place).copied(),
+                    ..OutlierRecord::default()
+                },
             })
             .collect()
     }
@@ -754,12 +763,13 @@ fn sizes(scored: &Evaluation, clusters: usize) -> Vec<usize> {
 }
 
 fn gather(experiment: &Experiment, data: serde_json::Value, results: Results) -> Record {
-    let (mut rounds, mut clients) = (Vec::new(), Vec::new());
+    let (mut rounds, mut clients, mut mixtures) = (Vec::new(), Vec::new(), Vec::new());
     let mut repeats: Vec<Vec<RepeatSummary>> = vec![Vec::new(); experiment.methods.len()];
     for ((index, _), (summary, finished)) in results {
         repeats[index].push(summary);
         rounds.extend(finished.rounds);
         clients.extend(finished.clients);
+        mixtures.extend(finished.mixtures);
     }
     let summarise = |(entry, repeats): (&MethodEntry, Vec<RepeatSummary>)| {
         let settings = serde_json::to_value(&entry.settings).unwrap_or_default();
@@ -773,11 +783,12 @@ fn gather(experiment: &Experiment, data: serde_json::Value, results: Results) ->
         data,
         methods: experiment.methods.iter().zip(repeats).map(summarise).collect(),
     };
-    Record { summary, rounds, clients }
+    Record { summary, rounds, clients, mixtures }
 }
 
 /// What a run writes into its folder, after experiment.toml.
-const OUR_NAMES: [&str; 6] = ["checkpoint", "models", "rounds.csv", "clients.csv", "report.html", "summary.json"];
+const OUR_NAMES: [&str; 8] =
+    ["checkpoint", "models", "rounds.csv", "clients.csv", "components.csv", "rows.csv", "report.html", "summary.json"];
 
 /// The run folder while a run is going on.
 struct Folder {
@@ -928,7 +939,7 @@ impl Folder {
         if self.checkpoint().exists() {
             self.remove_checkpoint()?;
         }
-        Ok(Record { summary, rounds: Vec::new(), clients: Vec::new() })
+        Ok(Record { summary, rounds: Vec::new(), clients: Vec::new(), mixtures: Vec::new() })
     }
 }
 

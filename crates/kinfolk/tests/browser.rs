@@ -8,7 +8,8 @@ use kinfolk::data::points::{Choice, PointTable, read};
 use kinfolk::report::clustering::ClusteringRecord;
 use kinfolk::report::summary::ClientScore;
 use kinfolk::report::{
-    ClientRecord, MethodSummary, MetricSummary, PersonalRecord, Record, RepeatSummary, RoundRecord, Summary, html,
+    ClientMixture, ClientRecord, MethodSummary, MetricSummary, MixtureRecord, OutlierRecord, PersonalRecord, Record,
+    RepeatSummary, RoundRecord, Summary, html,
 };
 use kinfolk::rng::Key;
 use rand::RngExt;
@@ -123,7 +124,7 @@ fn comparison(behaviours: &[Behaviour], seeds: u64, rounds: usize) -> Record {
         data,
         methods: Vec::new(),
     };
-    let mut record = Record { summary, rounds: Vec::new(), clients: Vec::new() };
+    let mut record = Record { summary, rounds: Vec::new(), clients: Vec::new(), mixtures: Vec::new() };
     for behaviour in behaviours {
         let repeats = (0..seeds).map(|seed| fabricate(behaviour, seed, rounds, &mut record)).collect();
         let settings =
@@ -199,6 +200,7 @@ fn fabricate(behaviour: &Behaviour, seed: u64, rounds: usize, record: &mut Recor
             metric: Some(accuracy),
             personal: PersonalRecord::default(),
             group: None,
+            outlier: OutlierRecord::default(),
         });
     }
     let clusters = if behaviour.clustered { CLUSTERS } else { 0 };
@@ -321,6 +323,83 @@ fn twenty_methods_and_five_thousand_clients_are_drawn() {
     assert_eq!(count(&document, "results", "<tr>"), 21);
     assert_eq!(count(&document, "clients", "class=\"worst\""), 20);
     assert!(says(&document, "truth", "the first 60 of 70 found"));
+}
+
+/// Writers that mix ten digits in 16 columns; two of them do something else.
+fn mixture(label: &str, clients: usize, common: bool) -> MixtureRecord {
+    const COMPONENTS: usize = 10;
+    const WIDTH: usize = 16;
+    let mut random = Key::new(9).word("mixture").rng();
+    let mut around = |centre: &[f64], size: f64| -> Vec<f64> {
+        centre.iter().map(|value| value + random.random_range(-size..size)).collect()
+    };
+    let centres = around(&[50.0; COMPONENTS * WIDTH], 40.0);
+    let client = |number: usize| {
+        let odd = number % 20 == 11;
+        let own = if odd { around(&[50.0; COMPONENTS * WIDTH], 30.0) } else { around(&centres, 8.0) };
+        let shares: Vec<f64> = around(&[1.0; COMPONENTS], 0.9);
+        let total: f64 = shares.iter().sum();
+        let outlier = OutlierRecord {
+            score: Some(if odd { 40.0 } else { 5.0 } + around(&[0.0], 4.0)[0]),
+            apart: common.then_some(if odd { 8 } else { number % 3 }),
+            planted: Some(odd),
+        };
+        let weights: Vec<f64> = shares.iter().map(|share| share / total).collect();
+        ClientMixture { outlier, ..ClientMixture::new(&format!("writer {number}"), &weights, &own) }
+    };
+    let clients = (0..clients).map(client).collect();
+    let common = if common { centres.clone() } else { Vec::new() };
+    let components = COMPONENTS;
+    MixtureRecord { label: label.into(), seed: 0, components, common, clients, ..MixtureRecord::default() }
+}
+
+#[test]
+fn mixtures_show_components_and_outliers() {
+    let mut record = comparison(&behaviours(HOSTILE)[..3], 1, 20);
+    record.mixtures = vec![mixture(HOSTILE, 44, true), mixture("fedavg", 44, false)];
+    record.mixtures[0].clients[12].client = format!("writer {HOSTILE}");
+    let document = opened("mixtures", &record);
+    assert_ready(&document);
+    assert_eq!(count(&document, "mixtures", "class=\"common\""), 10, "the second method has no common centres");
+    assert_eq!(count(&document, "mixtures", "class=\"own\""), 2 * 42 * 10, "two of 44 writers are outliers");
+    assert_eq!(count(&document, "mixtures", "class=\"apart\""), 2 * 2 * 10, "by reach, and by score");
+    assert_eq!(count(&document, "mixtures", "class=\"score\""), 2 * 44);
+    assert_eq!(count(&document, "mixtures", "class=\"planted\""), 2 * 2);
+    assert!(says(&document, "mixtures", "10 components in 44 clients · 2 outliers: writer 11 and writer 31"));
+    assert!(says(&document, "mixtures", "No mixtures: local"));
+    assert!(says(&document, "mixtures", "role=\"img\" aria-label=\"Outlier scores of fedavg, from the highest down"));
+    let scores = panel(&document, "mixtures").expect("a panel");
+    let place = |name: &str| scores.find(&format!(">{name}</text>")).unwrap_or_else(|| panic!("no bar of {name}"));
+    assert!(place("writer 31").max(place("writer 11")) < place("writer 5"), "the highest stand on top");
+    let titles = document.matches("<title>").count() - 1;
+    assert_eq!(document.matches("role=\"img\"").count(), titles, "every picture has a title");
+}
+
+#[test]
+fn many_clients_and_odd_mixtures_are_drawn() {
+    let mut record = comparison(&behaviours("ifca")[..3], 1, 20);
+    let single = MixtureRecord {
+        components: 1,
+        clients: vec![ClientMixture::new("only", &[1.0], &[3.0])],
+        label: "fedavg".into(),
+        ..MixtureRecord::default()
+    };
+    let mut broken = mixture("local", 3, true);
+    broken.common[0] = f64::NAN;
+    broken.clients.iter_mut().for_each(|client| client.outlier = OutlierRecord::default());
+    record.mixtures = vec![mixture("ifca", 4000, true), single, broken];
+    let document = opened("mixtures-odd", &record);
+    assert_ready(&document);
+    assert!(
+        says(&document, "mixtures", "4,000 clients · 200 outliers: writer 11, ")
+            && says(&document, "mixtures", "192 more")
+    );
+    assert!(
+        says(&document, "mixtures", "300 clients are drawn") && says(&document, "mixtures", "the 50 highest of 4,000")
+    );
+    assert_eq!(count(&document, "mixtures", "class=\"own\""), 200 * 10 + 1, "and the only centre of one client");
+    assert!(says(&document, "mixtures", "The centres are no finite numbers."));
+    assert!(panel(&opened("no-mixtures", &comparison(&behaviours("ifca")[..1], 1, 5)), "mixtures").is_none());
 }
 
 /// Points in a few clouds of a plane in five dimensions, one after the other.

@@ -100,6 +100,8 @@ function swatch(index) {
     marker(index, 15, 6, 3.6));
 }
 
+const dot = (index) => shape("svg", { class: "swatch dot", viewBox: "0 0 12 12", "aria-hidden": "true" }, marker(index, 6, 6, 4));
+
 // ---------------------------------------------------------------- scales
 
 function scale([low, high], [from, to], logarithmic) {
@@ -168,6 +170,42 @@ function spread(labels, gap, top, bottom) {
     for (let place = labels.length - 2; place >= 0; place--) labels[place].y = Math.min(labels[place].y, labels[place + 1].y - gap);
   }
   return labels.filter((label) => label.y >= top - gap);
+}
+
+// ---------------------------------------------------------------- points in a plane
+
+const drawable = (place) => place.every(known);
+
+// The plane has one scale for both directions, so that distances look as they are.
+function planeFrame(width, places) {
+  const [xLow, xHigh] = padded(extent(places.map((place) => place[0])), 0.05), seen = extent(places.map((place) => place[1]));
+  // Points on a line stand in the middle of a low picture.
+  const low = 0.1 * (xHigh - xLow), [yLow, yHigh] = seen[0] === seen[1] ? [seen[0] - low, seen[1] + low] : padded(seen, 0.07);
+  const height = Math.round(Math.max(260, Math.min(560, 60 + (width - 90) * (yHigh - yLow) / (xHigh - xLow))));
+  const unit = Math.min((width - 90) / (xHigh - xLow), (height - 64) / (yHigh - yLow));
+  const around = (low, high, pixels) => [(low + high - pixels / unit) / 2, (low + high + pixels / unit) / 2];
+  return { height, ...frame(width, height, {
+    xDomain: around(xLow, xHigh, width - 90), yDomain: around(yLow, yHigh, height - 64), xWrite: number, yWrite: number,
+    xTitle: "first principal direction", yTitle: "second principal direction", right: 16, left: 74,
+  }) };
+}
+
+// Says what is nearest to the pointer.
+function nearestTip(svg, width, area, candidates, title, lines) {
+  const capture = shape("rect", { class: "capture", x: area.left, y: area.top, width: Math.max(0, area.right - area.left), height: area.bottom - area.top });
+  capture.addEventListener("pointermove", (event) => {
+    const box = svg.getBoundingClientRect(), ratio = width / box.width;
+    const [px, py] = [(event.clientX - box.left) * ratio, (event.clientY - box.top) * ratio];
+    let best = null, least = 24 * 24;
+    for (const candidate of candidates()) {
+      const square = (candidate.at[0] - px) ** 2 + (candidate.at[1] - py) ** 2;
+      if (square < least) { least = square; best = candidate; }
+    }
+    if (best) showTip(event, title(best), lines(best));
+    else hideTip();
+  });
+  capture.addEventListener("pointerleave", hideTip);
+  svg.append(capture);
 }
 
 // ---------------------------------------------------------------- panels

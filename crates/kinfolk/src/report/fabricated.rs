@@ -1,6 +1,9 @@
 //! Small records for the tests of this module.
 
-use super::{ClientRecord, MethodSummary, MetricSummary, PersonalRecord, Record, RepeatSummary, RoundRecord, Summary};
+use super::{
+    ClientMixture, ClientRecord, MethodSummary, MetricSummary, MixtureRecord, OutlierRecord, PersonalRecord, Record,
+    RepeatSummary, RoundRecord, RowsRecord, Summary,
+};
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -73,6 +76,7 @@ pub fn record() -> Record {
         metric: Some(0.5),
         personal: PersonalRecord { model_norm: Some(1.5), metric_local: Some(0.25), ..PersonalRecord::default() },
         group: Some("hills".into()),
+        outlier: OutlierRecord::default(),
     };
     let south = ClientRecord {
         client: "south".into(),
@@ -82,6 +86,7 @@ pub fn record() -> Record {
         metric: None,
         personal: PersonalRecord::default(),
         group: None,
+        outlier: OutlierRecord { score: Some(2.5), apart: Some(1), planted: Some(true) },
         ..north.clone()
     };
     let mut only = repeat(0);
@@ -97,6 +102,31 @@ pub fn record() -> Record {
             methods: vec![MethodSummary::of(&label, "ifca", json!({ "clusters": 2 }), vec![only])],
         },
         rounds: vec![train, evaluate],
+        clients: vec![north, south],
+        mixtures: vec![mixture(&label, 0)],
+    }
+}
+
+/// Two clients with two components in the plane; the second is an outlier.
+pub fn mixture(label: &str, seed: u64) -> MixtureRecord {
+    let north = ClientMixture {
+        train: RowsRecord::new(&[1, 0], Some(&[1, 0]), Some(&[12, 3])),
+        test: RowsRecord::new(&[1], Some(&[2]), Some(&[4])),
+        outlier: OutlierRecord { score: Some(0.5), apart: Some(0), planted: Some(false) },
+        ..ClientMixture::new("north", &[0.25, 0.75], &[0.5, 1.0, 5.0, 1.5])
+    };
+    let south = ClientMixture {
+        train: RowsRecord::new(&[0, 1], None, None),
+        outlier: OutlierRecord { score: Some(2.5), apart: Some(1), planted: Some(true) },
+        ..ClientMixture::new("south", &[0.5, 0.5], &[9.0, 9.0, -9.0, 9.0])
+    };
+    MixtureRecord {
+        label: label.into(),
+        seed,
+        components: 2,
+        features: vec!["age".into(), "pay, net".into()],
+        classes: vec!["low".into(), "high".into()],
+        common: vec![0.0, 1.0, 5.0, 1.0],
         clients: vec![north, south],
     }
 }

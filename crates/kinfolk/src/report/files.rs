@@ -1,6 +1,6 @@
 //! The files of a run folder. Each is written whole or not at all.
 
-use super::{ClientRecord, Record, RoundRecord, html};
+use super::{ClientRecord, MixtureRecord, Record, RoundRecord, html};
 use crate::{Error, ErrorKind, Result};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -136,6 +136,9 @@ pub fn clients_csv(clients: &[ClientRecord]) -> Result<Vec<u8>> {
         "metric_local",
         "metric_global",
         "group",
+        "outlier_score",
+        "apart",
+        "outlier",
     ];
     let rows = clients.iter().map(|client| {
         let personal = &client.personal;
@@ -154,9 +157,65 @@ pub fn clients_csv(clients: &[ClientRecord]) -> Result<Vec<u8>> {
             cell(personal.metric_local),
             cell(personal.metric_global),
             client.group.clone().unwrap_or_default(),
+            cell(client.outlier.score),
+            cell(client.outlier.apart),
+            cell(client.outlier.planted),
         ]
     });
     comma_separated("clients.csv", header, rows)
+}
+
+/// The bytes of components.csv: the common centres first, in rows without a client and without a weight, then every
+/// client's own. `None` where no method found mixtures.
+pub fn components_csv(mixtures: &[MixtureRecord]) -> Result<Option<Vec<u8>>> {
+    let Some(widest) = mixtures.iter().max_by_key(|mixture| mixture.width()) else { return Ok(None) };
+    let width = widest.width();
+    let name = |column: usize| widest.features.get(column).cloned().unwrap_or_else(|| format!("x{column}"));
+    let header = ["label", "seed", "client", "component", "weight"].map(str::to_string);
+    let header: Vec<String> = header.into_iter().chain((0..width).map(name)).collect();
+    let rows = mixtures.iter().flat_map(|mixture| {
+        let common = ("", &[][..], &mixture.common[..]);
+        let own = mixture.clients.iter().map(|client| (&*client.client, &client.weights[..], &client.centres[..]));
+        let rows = [common].into_iter().chain(own).flat_map(|(client, weights, centres)| {
+            centres.chunks(mixture.width().max(1)).enumerate().map(move |(component, centre)| {
+                let mut row = vec![mixture.label.clone(), mixture.seed.to_string(), client.to_string()];
+                row.extend([component.to_string(), cell(weights.get(component))]);
+                row.extend((0..width).map(|column| cell(centre.get(column))));
+                row
+            })
+        });
+        rows.collect::<Vec<_>>()
+    });
+    comma_separated("components.csv", header, rows).map(Some)
+}
+
+/// The bytes of rows.csv: the component of every row, by its place in the file it was read from, or else in its part.
+/// `None` where no method told rows apart.
+pub fn rows_csv(mixtures: &[MixtureRecord]) -> Result<Option<Vec<u8>>> {
+    let clients = || mixtures.iter().flat_map(|mixture| mixture.clients.iter().map(move |client| (mixture, client)));
+    if clients().all(|(_, client)| client.parts().iter().all(|(_, rows)| rows.components.is_empty())) {
+        return Ok(None);
+    }
+    let header = ["label", "seed", "client", "split", "row", "component", "class"];
+    let parts = clients().flat_map(|(mixture, client)| client.parts().map(|part| (mixture, client, part)));
+    let rows = parts.flat_map(|(mixture, client, (split, rows))| {
+        rows.components.iter().enumerate().map(move |(place, component)| {
+            let class = rows.classes.get(place).map(|&class| match mixture.classes.get(class as usize) {
+                Some(name) => name.clone(),
+                None => class.to_string(),
+            });
+            [
+                mixture.label.clone(),
+                mixture.seed.to_string(),
+                client.client.clone(),
+                split.to_string(),
+                rows.lines.get(place).map_or_else(|| place.to_string(), u64::to_string),
+                component.to_string(),
+                class.unwrap_or_default(),
+            ]
+        })
+    });
+    comma_separated("rows.csv", header, rows).map(Some)
 }
 
 fn cell(value: Option<impl ToString>) -> String {
@@ -185,11 +244,15 @@ pub fn summary_json(summary: &impl serde::Serialize) -> Result<String> {
     Ok(text)
 }
 
-/// Writes rounds.csv, clients.csv, report.html and, last, summary.json into a run folder:
-/// a folder without summary.json is not finished.
+/// Writes rounds.csv, clients.csv, components.csv and rows.csv where there are mixtures, report.html and, last,
+/// summary.json into a run folder: a folder without summary.json is not finished.
 pub fn write_record(folder: &Path, record: &Record) -> Result<()> {
     write_atomically(&folder.join("rounds.csv"), &rounds_csv(&record.rounds)?)?;
     write_atomically(&folder.join("clients.csv"), &clients_csv(&record.clients)?)?;
+    let mixtures = [("components.csv", components_csv(&record.mixtures)?), ("rows.csv", rows_csv(&record.mixtures)?)];
+    for (name, bytes) in mixtures.iter().filter_map(|(name, bytes)| Some((name, bytes.as_ref()?))) {
+        write_atomically(&folder.join(name), bytes)?;
+    }
     write_atomically(&folder.join("report.html"), html::page(record).as_bytes())?;
     write_atomically(&folder.join("summary.json"), summary_json(&record.summary)?.as_bytes())
 }
@@ -221,11 +284,43 @@ mod tests {
         assert_eq!(
             text(clients_csv(&record.clients[..2]).expect("in memory")),
             "label,seed,client,true_cluster,cluster,samples,margin,metric,model_norm,distance_to_cluster,\
-             distance_to_global,metric_local,metric_global,group\n\
-             \"a, \"\"quoted\"\"\",0,north,0,1,20,0.125,0.5,1.5,,,0.25,,hills\n\
-             \"a, \"\"quoted\"\"\",0,south,,,20,,,,,,,,\n"
+             distance_to_global,metric_local,metric_global,group,outlier_score,apart,outlier\n\
+             \"a, \"\"quoted\"\"\",0,north,0,1,20,0.125,0.5,1.5,,,0.25,,hills,,,\n\
+             \"a, \"\"quoted\"\"\",0,south,,,20,,,,,,,,,2.5,1,true\n"
         );
         assert_eq!(text(clients_csv(&[]).expect("in memory")).lines().count(), 1, "an empty file has its header");
+    }
+
+    #[test]
+    fn components_and_rows_have_the_columns_of_the_contract() {
+        let mixture = fabricated::mixture("em", 7);
+        let components = |mixtures: &[MixtureRecord]| components_csv(mixtures).expect("in memory").map(text);
+        let rows = |mixtures: &[MixtureRecord]| rows_csv(mixtures).expect("in memory").map(text);
+        assert_eq!(
+            components(std::slice::from_ref(&mixture)).expect("mixtures"),
+            "label,seed,client,component,weight,age,\"pay, net\"\n\
+             em,7,,0,,0,1\nem,7,,1,,5,1\n\
+             em,7,north,0,0.25,0.5,1\nem,7,north,1,0.75,5,1.5\n\
+             em,7,south,0,0.5,9,9\nem,7,south,1,0.5,-9,9\n"
+        );
+        assert_eq!(
+            rows(std::slice::from_ref(&mixture)).expect("rows"),
+            "label,seed,client,split,row,component,class\n\
+             em,7,north,train,12,1,high\nem,7,north,train,3,0,low\nem,7,north,test,4,1,2\n\
+             em,7,south,train,0,0,\nem,7,south,train,1,1,\n"
+        );
+        // Without names, without common centres, and beside a mixture of other width.
+        let narrow = MixtureRecord {
+            features: Vec::new(),
+            components: 1,
+            common: Vec::new(),
+            clients: vec![super::super::ClientMixture::new("west", &[1.0], &[3.0, 4.0, 5.0])],
+            ..mixture.clone()
+        };
+        let both = components(&[mixture, narrow.clone()]).expect("mixtures");
+        assert!(both.starts_with("label,seed,client,component,weight,x0,x1,x2\nem,7,,0,,0,1,\n"), "{both}");
+        assert!(both.ends_with("em,7,west,0,1,3,4,5\n"), "{both}");
+        assert_eq!((rows(&[narrow]), components(&[])), (None, None));
     }
 
     #[test]
@@ -239,7 +334,10 @@ mod tests {
             .map(|entry| entry.expect("readable").file_name().to_string_lossy().into_owned())
             .collect();
         names.sort();
-        assert_eq!(names, ["clients.csv", "report.html", "rounds.csv", "summary.json"]);
+        assert_eq!(names, ["clients.csv", "components.csv", "report.html", "rounds.csv", "rows.csv", "summary.json"]);
+        let without = tempfile::tempdir().expect("a temporary folder");
+        write_record(without.path(), &Record { mixtures: Vec::new(), ..record.clone() }).expect("a writable folder");
+        assert_eq!(fs::read_dir(without.path()).expect("there").count(), 4, "no files of mixtures without mixtures");
         let text = fs::read_to_string(folder.path().join("summary.json")).expect("just written");
         assert_eq!(serde_json::from_str::<Summary>(&text).expect("a summary"), record.summary);
     }

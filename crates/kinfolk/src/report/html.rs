@@ -1,9 +1,10 @@
 //! The report page: one html file with everything in it, drawn by its own script and asking no
 //! network for anything. Rust does the counting, the script the drawing.
 
+use super::mixtures::MixturePicture;
 use super::summary::{Remark, is_higher_better};
 use super::table::{self, Table};
-use super::{ClientRecord, Record, RepeatSummary, RoundRecord};
+use super::{ClientRecord, MixtureRecord, Record, RepeatSummary, RoundRecord};
 use crate::clustering::quality::Contingency;
 use serde::Serialize;
 use serde_json::Value;
@@ -12,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 const CHARTS: &str = include_str!("charts.js");
-const SCRIPT: &str = include_str!("page.js");
+const SCRIPT: &str = concat!(include_str!("mixtures.js"), "\n", include_str!("page.js"));
 
 /// Up to this many clients of a repeat are named one by one on the page.
 const NAMED_CLIENTS: usize = 300;
@@ -62,6 +63,7 @@ struct Repeat<'a> {
     rounds: Vec<Round<'a>>,
     confusion: Option<Confusion>,
     clients: Clients<'a>,
+    mixture: Option<MixturePicture<'a>>,
 }
 
 /// All phases of one round together.
@@ -105,6 +107,8 @@ impl<'a> Content<'a> {
         for client in &record.clients {
             clients.entry((&client.label, client.seed)).or_default().push(client);
         }
+        let mixtures: HashMap<(&str, u64), &MixtureRecord> =
+            record.mixtures.iter().map(|mixture| ((mixture.label.as_str(), mixture.seed), mixture)).collect();
         let summary = &record.summary;
         let methods = (summary.methods.iter())
             .map(|method| {
@@ -118,6 +122,7 @@ impl<'a> Content<'a> {
                             rounds: rounds.get(&key).map_or_else(Vec::new, |rounds| merge_phases(rounds)),
                             confusion: Confusion::of(clients),
                             clients: Clients::of(clients),
+                            mixture: mixtures.get(&key).map(|mixture| MixturePicture::of(mixture)),
                         }
                     })
                     .collect();

@@ -4,6 +4,7 @@ pub mod clustering;
 pub mod files;
 pub mod folder;
 pub mod html;
+mod mixtures;
 pub mod summary;
 pub mod table;
 
@@ -69,6 +70,88 @@ pub struct ClientRecord {
     pub personal: PersonalRecord,
     /// What the group is called that the method was told it belongs to.
     pub group: Option<String>,
+    /// Whether it is unlike the others.
+    #[serde(default)]
+    pub outlier: OutlierRecord,
+}
+
+/// How unlike the others a client is, and whether it was made so.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct OutlierRecord {
+    /// The method's score; the higher, the less it is like the others.
+    pub score: Option<f64>,
+    /// For how many components it is out of reach of the common centre.
+    pub apart: Option<usize>,
+    /// Whether it was planted as an outlier, where some were.
+    pub planted: Option<bool>,
+}
+
+/// The mixtures that one method found on one seed: components.csv and rows.csv.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct MixtureRecord {
+    /// The method's label.
+    pub label: String,
+    /// The seed of this repeat.
+    pub seed: u64,
+    /// How many components there are.
+    pub components: usize,
+    /// What the numbers of a centre are called; empty where they have no names.
+    pub features: Vec<String>,
+    /// What the classes of rows are called; empty where they have no names.
+    pub classes: Vec<String>,
+    /// The common centres, end to end; empty where a method has none.
+    pub common: Vec<f64>,
+    /// Every client's own.
+    pub clients: Vec<ClientMixture>,
+}
+
+/// The mixture of one client.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClientMixture {
+    /// The client's id.
+    pub client: String,
+    /// The share of every component.
+    pub weights: Vec<f64>,
+    /// The centres of its components, end to end.
+    pub centres: Vec<f64>,
+    /// Whether it is unlike the others.
+    pub outlier: OutlierRecord,
+    /// Where its training rows belong.
+    pub train: RowsRecord,
+    /// Where its test rows belong.
+    pub test: RowsRecord,
+}
+
+/// The component of every row of one part of a client's data.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RowsRecord {
+    /// The most likely component.
+    pub components: Vec<u32>,
+    /// The class; empty where rows have none.
+    pub classes: Vec<u32>,
+    /// Where the row stands in the file it was read from; empty where there is none.
+    pub lines: Vec<u64>,
+}
+
+impl ClientMixture {
+    /// A client's weights and centres, end to end.
+    pub fn new(client: &str, weights: &[f64], centres: &[f64]) -> Self {
+        let (weights, centres) = (weights.to_vec(), centres.to_vec());
+        Self { client: client.to_string(), weights, centres, ..Self::default() }
+    }
+
+    /// Its rows, by the name of their part.
+    pub fn parts(&self) -> [(&'static str, &RowsRecord); 2] {
+        [("train", &self.train), ("test", &self.test)]
+    }
+}
+
+impl RowsRecord {
+    /// The components of rows, with their classes and lines where there are any.
+    pub fn new(components: &[u32], classes: Option<&[u32]>, lines: Option<&[u64]>) -> Self {
+        let (classes, lines) = (classes.unwrap_or_default().to_vec(), lines.unwrap_or_default().to_vec());
+        Self { components: components.to_vec(), classes, lines }
+    }
 }
 
 /// What clients.csv says of a client's personal model.
@@ -196,4 +279,7 @@ pub struct Record {
     pub rounds: Vec<RoundRecord>,
     /// clients.csv.
     pub clients: Vec<ClientRecord>,
+    /// components.csv and rows.csv.
+    #[serde(default)]
+    pub mixtures: Vec<MixtureRecord>,
 }

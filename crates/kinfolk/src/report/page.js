@@ -346,6 +346,11 @@ function truth() {
     (shown) => shown.forEach(({ host, method, index, repeat }) => confusionChart(host, method, index, repeat)), "Nothing to compare");
 }
 
+function mixtures() {
+  perMethod("mixtures", "Components and outliers", "Centres in two principal directions, one colour and shape a component: the large marks with a number are common to all clients, a small one is a client's own and as large as its weight. Crosses are outliers: clients that the common centres do not reach for half of their components, or whose score is far above the others'.", "single", (repeat) => repeat.mixture,
+    (shown) => shown.forEach(({ host, method, index, repeat }) => mixtureChart(host, method, index, repeat)), "No mixtures");
+}
+
 function clients() {
   perMethod("clients", "Client by client", "How the metric is spread over clients; an average can hide the ones it fails. Bars count clients, on one scale for all methods.", "", (repeat) => repeat.clients.metric.length > 0 && repeat.summary.metric, (shown) => {
     for (const metric of metrics) {
@@ -388,6 +393,7 @@ present(() => {
   communication();
   formation();
   truth();
+  mixtures();
   clients();
   settings();
 }, () => { draw("curves"); draw("seeds"); });

@@ -1,8 +1,8 @@
 // ---------------------------------------------------------------- marks: colour and shape tell clusters apart together
 
 const path = content.path;
-const dot = (cluster) => shape("svg", { class: "swatch dot", viewBox: "0 0 12 12", "aria-hidden": "true" }, marker(cluster, 6, 6, 4));
 const clusterName = (cluster) => cluster === null ? "several clusters" : "cluster " + cluster;
+const inCluster = ({ cluster }) => [element("div", {}, dot(cluster), element("span", {}, clusterName(cluster)))];
 const lambdaText = (step) => `λ = ${number(step.lambda)}: ${plural(step.clusters, "cluster")}`;
 
 // More marks than this are drawn as plain dots, one path a cluster.
@@ -13,38 +13,6 @@ function dots(cluster, places, size, opacity) {
   const d = places.map(([x, y]) => `M${x.toFixed(1)},${y.toFixed(1)}h0`).join("");
   return shape("path", { class: "dots", "data-cluster": cluster, d, fill: "none", stroke: colour(cluster), "stroke-width": size, "stroke-linecap": "round", "stroke-opacity": opacity });
 }
-
-// The plane has one scale for both directions, so that distances look as they are.
-function planeFrame(width, places) {
-  const [xLow, xHigh] = padded(extent(places.map((place) => place[0])), 0.05), [yLow, yHigh] = padded(extent(places.map((place) => place[1])), 0.07);
-  const height = Math.round(Math.max(260, Math.min(560, 60 + (width - 90) * (yHigh - yLow) / (xHigh - xLow))));
-  const unit = Math.min((width - 90) / (xHigh - xLow), (height - 64) / (yHigh - yLow));
-  const around = (low, high, pixels) => [(low + high - pixels / unit) / 2, (low + high + pixels / unit) / 2];
-  return { height, ...frame(width, height, {
-    xDomain: around(xLow, xHigh, width - 90), yDomain: around(yLow, yHigh, height - 64), xWrite: number, yWrite: number,
-    xTitle: "first principal direction", yTitle: "second principal direction", right: 16, left: 74,
-  }) };
-}
-
-// Names the point nearest to the pointer.
-function nearestTip(svg, width, area, height, candidates, title) {
-  const capture = shape("rect", { class: "capture", x: area.left, y: area.top, width: Math.max(0, area.right - area.left), height: area.bottom - area.top });
-  capture.addEventListener("pointermove", (event) => {
-    const box = svg.getBoundingClientRect(), ratio = width / box.width;
-    const [px, py] = [(event.clientX - box.left) * ratio, (event.clientY - box.top) * ratio];
-    let best = null, least = 24 * 24;
-    for (const candidate of candidates()) {
-      const square = (candidate.at[0] - px) ** 2 + (candidate.at[1] - py) ** 2;
-      if (square < least) { least = square; best = candidate; }
-    }
-    if (best) showTip(event, title(best), [element("div", {}, dot(best.cluster), element("span", {}, clusterName(best.cluster)))]);
-    else hideTip();
-  });
-  capture.addEventListener("pointerleave", hideTip);
-  svg.append(capture);
-}
-
-const drawable = (place) => place.every(known);
 
 // ---------------------------------------------------------------- pictures
 
@@ -74,7 +42,7 @@ function planeChart(host) {
     if (content.clusters <= 40) parts.push(shape("text", { class: "strong halo", x: at[0] + 11, y: at[1] - 7, style: "font-size:15px;font-weight:700" }, cluster));
   });
   const svg = picture(width, height, `${plural(content.points, "point")} in ${plural(content.clusters, "cluster")}, in the two principal directions, with the centre of every cluster`, parts);
-  nearestTip(svg, width, area, height, () => placed, (point) => point.name);
+  nearestTip(svg, width, area, () => placed, (point) => point.name, inCluster);
   host.replaceChildren(svg);
 }
 
@@ -99,7 +67,7 @@ function trajectoryChart(host) {
     places = followed.map((one) => ({ ...one, at: at(one.places[Math.min(step, one.places.length - 1)]) }));
     marks.forEach((mark, place) => mark.setAttribute("transform", `translate(${places[place].at.map((value) => value.toFixed(1)).join(" ")})`));
   };
-  nearestTip(svg, width, area, height, () => places, (one) => one.name);
+  nearestTip(svg, width, area, () => places, (one) => one.name, inCluster);
   host.replaceChildren(svg);
 }
 
