@@ -396,6 +396,10 @@ impl Stage {
         if let Some(clusters) = self.population.true_clusters {
             about.insert("true_clusters".into(), clusters.into());
         }
+        if !self.population.outliers.is_empty() {
+            let outliers = self.population.outliers.iter().filter(|outlier| **outlier).count();
+            about.insert("outliers".into(), outliers.into());
+        }
         about.into()
     }
 }

@@ -191,16 +191,8 @@ fn population(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::source;
+    use crate::data::tests::make;
     use crate::linalg::distance;
-
-    fn make(name: &str, text: &str) -> Result<Population> {
-        let source = source(name).unwrap();
-        let mut faults = Vec::new();
-        let settings = Settings::check("data", source.settings, toml::from_str(text).unwrap(), &mut faults);
-        assert_eq!(faults, []);
-        (source.build)(&settings, 5)
-    }
 
     fn rows(client: &Client) -> Vec<&[f64]> {
         let Features::F64 { columns, values } = &**client.train.features() else { panic!() };

@@ -519,6 +519,15 @@ pub struct DataShape {
 mod tests {
     use super::*;
 
+    /// What a source makes of these settings.
+    pub(super) fn make(name: &str, text: &str) -> Result<Population> {
+        let source = source(name).unwrap();
+        let mut faults = Vec::new();
+        let settings = Settings::check("data", source.settings, toml::from_str(text).unwrap(), &mut faults);
+        assert_eq!(faults, []);
+        (source.build)(&settings, 5)
+    }
+
     fn client(id: &str, rows: usize, columns: usize) -> Client {
         let shard = |rows: usize| {
             Shard::new(Features::F64 { columns, values: vec![0.0; rows * columns] }, Targets::Values(vec![0.0; rows]))

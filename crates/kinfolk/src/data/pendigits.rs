@@ -5,9 +5,8 @@ use super::contamination::{CONTAMINATION, OUTLIERS, contaminate};
 use super::table::{self, STANDARDISE, TEST_FRACTION};
 use super::{Population, cache};
 use crate::error::Result;
-use crate::settings::{Default, Kind, Setting, Settings, finish};
+use crate::settings::{Default, Kind, Setting, Settings};
 use std::path::Path;
-use toml::Value;
 
 /// The file with the columns f0 to f15, digit and writer.
 pub(super) const FILE: &str = "pendigits_writer.csv";
@@ -28,18 +27,9 @@ pub fn build(settings: &Settings, seed: u64) -> Result<Population> {
 
 /// The writers of this file, by their numbers.
 fn build_from(path: &Path, settings: &Settings, seed: u64) -> Result<Population> {
-    let mut roles = settings.to_table();
-    roles.remove("clients");
-    let presets = [
-        ("path", path.display().to_string()),
-        ("client", "writer".to_string()),
-        ("target", "digit".to_string()),
-        ("task", "classification".to_string()),
-    ];
-    roles.extend(presets.map(|(name, value)| (name.to_string(), Value::String(value))));
-    let mut faults = Vec::new();
-    let as_table = Settings::check("data", table::SETTINGS, roles, &mut faults);
-    finish(faults)?;
+    let path = path.display().to_string();
+    let presets = [("path", &*path), ("client", "writer"), ("target", "digit"), ("task", "classification")];
+    let as_table = table::preset(settings, presets)?;
     let mut population = table::build_with(&as_table, seed, |digit| digit)?;
     let mut writers: Vec<_> = population.clients.into_iter().zip(population.lines).collect();
     writers.sort_by_key(|(writer, _)| writer.id.parse().unwrap_or(u64::MAX));

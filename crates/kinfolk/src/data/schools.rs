@@ -4,9 +4,8 @@
 use super::table::{self, DROP, STANDARDISE, TEST_FRACTION, UNSEEN};
 use super::{Cells, Column, Population, cache};
 use crate::error::Result;
-use crate::settings::{Default, Kind, Setting, Settings, finish};
+use crate::settings::{Default, Kind, Setting, Settings};
 use std::path::Path;
-use toml::Value;
 
 /// The file with the columns school, sector, minority, sex, ses, mean_ses and math_achievement.
 pub(super) const FILE: &str = "high-school-and-beyond.csv";
@@ -33,17 +32,9 @@ pub fn build(settings: &Settings, seed: u64) -> Result<Population> {
 /// The schools of this file. The median that divides pass from fail is over the pupils of all schools: whoever made
 /// the task knows it, no school does.
 fn build_from(path: &Path, settings: &Settings, seed: u64) -> Result<Population> {
-    let mut roles = settings.to_table();
-    let presets = [
-        ("path", path.display().to_string()),
-        ("client", "school".to_string()),
-        ("group", "sector".to_string()),
-        ("target", "math_achievement".to_string()),
-    ];
-    roles.extend(presets.map(|(name, value)| (name.to_string(), Value::String(value))));
-    let mut faults = Vec::new();
-    let as_table = Settings::check("data", table::SETTINGS, roles, &mut faults);
-    finish(faults)?;
+    let path = path.display().to_string();
+    let presets = [("path", &*path), ("client", "school"), ("group", "sector"), ("target", "math_achievement")];
+    let as_table = table::preset(settings, presets)?;
     let pass = settings.text("target") == "pass";
     table::build_with(&as_table, seed, |score| if pass { passed(score) } else { score })
 }

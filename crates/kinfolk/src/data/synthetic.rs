@@ -423,15 +423,7 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::source;
-
-    fn make(name: &str, text: &str) -> Result<Population> {
-        let source = source(name).unwrap();
-        let mut faults = Vec::new();
-        let settings = Settings::check("data", source.settings, toml::from_str(text).unwrap(), &mut faults);
-        assert_eq!(faults, []);
-        (source.build)(&settings, 5)
-    }
+    use crate::data::tests::make;
 
     fn rows(shard: &Shard) -> Vec<Vec<f64>> {
         match &**shard.features() {

@@ -21,6 +21,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use toml::Value;
 
 /// What a table can be told.
 pub static SETTINGS: &[Setting] = &[
@@ -90,6 +91,17 @@ pub fn build(settings: &Settings, seed: u64) -> Result<Population> {
     let mut population = build_with(settings, seed, |target| target)?;
     contaminate(&mut population, settings, &key(seed))?;
     Ok(population)
+}
+
+/// The settings of a table with these columns, and otherwise as given.
+pub(super) fn preset<const COUNT: usize>(given: &Settings, presets: [(&str, &str); COUNT]) -> Result<Settings> {
+    let mut roles = given.to_table();
+    roles.retain(|name, _| SETTINGS.iter().any(|setting| setting.name == name));
+    roles.extend(presets.map(|(name, value)| (name.to_string(), Value::String(value.to_string()))));
+    let mut faults = Vec::new();
+    let settings = Settings::check("data", SETTINGS, roles, &mut faults);
+    finish(faults)?;
+    Ok(settings)
 }
 
 /// What all draws of a table begin with.
