@@ -11,6 +11,7 @@ pub mod groups;
 pub mod hierarchy;
 pub mod linalg;
 pub mod methods;
+pub mod mixture;
 pub mod modelfile;
 pub mod models;
 pub mod presets;

@@ -16,6 +16,7 @@ use crate::federation::{Plan, Portion, Sample, Score, Sum, Then, Weight};
 use crate::hierarchy::response::Quadratic;
 use crate::rng::{Key, Rng};
 use crate::settings::{Default, Kind, Setting, Settings};
+pub(crate) use dense::convert;
 use rand::RngExt;
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};

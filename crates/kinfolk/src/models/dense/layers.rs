@@ -36,7 +36,7 @@ impl<'a> Goal<'a> {
 }
 
 /// The rows of a shard as T, converted into `buffer` unless they are stored as T.
-pub(super) fn convert<'b, T: Real>(rows: &'b Shard, buffer: &'b mut Vec<T>) -> &'b [T] {
+pub(crate) fn convert<'b, T: Real>(rows: &'b Shard, buffer: &'b mut Vec<T>) -> &'b [T] {
     let columns = rows.columns();
     let range = rows.rows().start * columns..rows.rows().end * columns;
     if let Some(stored) = T::stored(rows.features()) {

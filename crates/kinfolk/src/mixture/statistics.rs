@@ -1,0 +1,97 @@
+//! What an E-step says of the rows.
+
+use super::{Covariance, Family, Noise, Shape, triangle};
+use serde::{Deserialize, Serialize};
+
+/// How much is wanted of an E-step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Detail {
+    /// What a step along the gradient needs.
+    Gradient,
+    /// What the full M-step needs: the squares as well.
+    Full,
+}
+
+/// Sums over rows of one E-step. Those of several clients at the same parameters add up.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Statistics {
+    /// How many rows there are.
+    pub rows: f64,
+    /// Their log likelihood.
+    pub log_likelihood: f64,
+    /// For every component the sum of its posteriors γ.
+    pub members: Vec<f64>,
+    /// For every component Σ γ (x − θ), or Σ γ (y − ⟨x, θ⟩) x for regressions.
+    pub pulls: Vec<f64>,
+    /// The rest of what the full M-step needs, around the given centres. For every component Σ γ ‖x − θ‖² (`Spherical`),
+    /// that for each column (`Diagonal`), Σ γ (x − θ)(x − θ)ᵀ (`Full`); the sum of the latter over components (`Tied`);
+    /// Σ γ x xᵀ for regressions, and under `Common` noise the sum of all γ (y − ⟨x, θ⟩)² at the end. Of a symmetric matrix
+    /// the lower triangle, row by row.
+    pub squares: Vec<f64>,
+}
+
+impl Statistics {
+    /// How many numbers [`Statistics::pack`] makes of them.
+    pub fn packed_len(shape: &Shape, detail: Detail) -> usize {
+        2 + shape.components + shape.centres().len() + squares(shape, detail)
+    }
+
+    /// Appends them as numbers.
+    pub fn pack(&self, out: &mut Vec<f64>) {
+        out.extend([self.rows, self.log_likelihood]);
+        out.extend(self.members.iter().chain(&self.pulls).chain(&self.squares));
+    }
+
+    /// What [`Statistics::pack`] made, [`Statistics::packed_len`] numbers.
+    pub fn unpack(shape: &Shape, detail: Detail, packed: &[f64]) -> Self {
+        let (head, rest) = packed.split_at(2);
+        let (members, rest) = rest.split_at(shape.components);
+        let (pulls, rest) = rest.split_at(shape.centres().len());
+        Self {
+            rows: head[0],
+            log_likelihood: head[1],
+            members: members.to_vec(),
+            pulls: pulls.to_vec(),
+            squares: rest[..squares(shape, detail)].to_vec(),
+        }
+    }
+
+    /// Adds those of other rows at the same parameters.
+    pub fn add(&mut self, other: &Self) {
+        self.rows += other.rows;
+        self.log_likelihood += other.log_likelihood;
+        let add = |sums: &mut [f64], others: &[f64]| crate::linalg::add_scaled(sums, 1.0, others);
+        add(&mut self.members, &other.members);
+        add(&mut self.pulls, &other.pulls);
+        add(&mut self.squares, &other.squares);
+    }
+
+    /// Those of no row, of this form.
+    pub(super) fn clear(&mut self, shape: &Shape, detail: Detail, rows: usize) {
+        let zero = |values: &mut Vec<f64>, length: usize| {
+            values.clear();
+            values.resize(length, 0.0);
+        };
+        (self.rows, self.log_likelihood) = (rows as f64, 0.0);
+        zero(&mut self.members, shape.components);
+        zero(&mut self.pulls, shape.centres().len());
+        zero(&mut self.squares, squares(shape, detail));
+    }
+}
+
+/// How many numbers the squares are.
+fn squares(shape: &Shape, detail: Detail) -> usize {
+    if detail == Detail::Gradient {
+        return 0;
+    }
+    let components = shape.components;
+    match shape.family {
+        Family::Gaussian(Covariance::Identity) => 0,
+        Family::Gaussian(Covariance::Spherical) => components,
+        Family::Gaussian(Covariance::Diagonal) => components * shape.columns,
+        Family::Gaussian(Covariance::Tied) => triangle(shape.columns),
+        Family::Gaussian(Covariance::Full) => components * triangle(shape.columns),
+        Family::Regression { noise: Noise::Unit, .. } => components * triangle(shape.width()),
+        Family::Regression { noise: Noise::Common, .. } => components * triangle(shape.width()) + 1,
+    }
+}

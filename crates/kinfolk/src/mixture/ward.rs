@@ -1,0 +1,1 @@
+//! Hierarchical clustering by Ward's criterion.
