@@ -13,15 +13,16 @@ mod starts;
 mod statistics;
 #[cfg(test)]
 mod tests;
+mod triangles;
 mod ward;
 
 pub use fit::{Begin, Fitted, Fitting, fit};
 pub use rows::Rows;
 pub use statistics::{Detail, Statistics};
 
-use kernels::Group;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
+use triangles::triangle;
 
 /// What is mixed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,11 +133,6 @@ impl Shape {
     }
 }
 
-/// The numbers of a symmetric matrix that are its own.
-fn triangle(size: usize) -> usize {
-    size * (size + 1) / 2
-}
-
 /// Memory that is used again from step to step.
 #[derive(Debug, Default)]
 pub struct Scratch {
@@ -149,18 +145,25 @@ pub struct Scratch {
     /// A triangular factor of a covariance, and the inverses of all factors.
     factor: Vec<f64>,
     whiteners: Vec<f64>,
-    /// Coefficients in the order in which they are read.
-    panel: Vec<f64>,
-    /// Logits, then posteriors, of a block of rows: groups of rows, components within.
-    posteriors: Vec<Group>,
+    /// Logits, then posteriors, of a block of rows, component by component.
+    posteriors: Vec<f64>,
     /// Of the same form: residuals, or posteriors after clipping.
-    weights: Vec<Group>,
-    /// Of a block: groups of rows, columns within.
-    differences: Vec<Group>,
-    scaled: Vec<Group>,
-    /// Sums of posteriors times rows, and a square matrix.
+    weights: Vec<f64>,
+    /// A block of rows, column by column.
+    differences: Vec<f64>,
+    scaled: Vec<f64>,
+    /// A number for every row of a block.
+    row_largest: Vec<f64>,
+    row_sums: Vec<f64>,
+    /// Sums of posteriors times rows; of clipped posteriors; and a square matrix.
     sums: Vec<f64>,
+    clipped: Vec<f64>,
     square: Vec<f64>,
+}
+
+/// Makes posteriors of a block's logits; returns its log likelihood.
+fn turn_into_posteriors(rows: usize, scratch: &mut Scratch) -> f64 {
+    kernels::posteriors(&mut scratch.posteriors, rows, &mut scratch.row_largest, &mut scratch.row_sums)
 }
 
 /// The E-step: for every row the posteriors of the components at `params`, and their sums.

@@ -1,20 +1,21 @@
 //! Rows as mixtures see them.
 
-use super::kernels::{BLOCK, Group, LANES, gather};
+use super::kernels::BLOCK;
 use super::{Covariance, Family, Shape};
 use crate::data::Shard;
+use crate::linalg::{Matrix, add_scaled, dot, multiply_add};
 use crate::models::convert;
 
-/// The rows of one client, side by side in groups, with what is needed of them in every step.
+/// The rows of one client, turned block by block, with what is needed of them in every step.
 #[derive(Debug, Clone)]
 pub struct Rows {
     family: Family,
     width: usize,
     count: usize,
-    /// Groups of rows, columns within; for Gaussians less the origin. Places after the last row are 0.
-    values: Vec<Group>,
+    /// Blocks of rows, column by column; for Gaussians less the origin.
+    values: Vec<f64>,
     /// The targets of regressions.
-    targets: Vec<Group>,
+    targets: Vec<f64>,
     /// The mean of the rows for Gaussians, so that nothing cancels wherever they lie; 0 for regressions.
     origin: Vec<f64>,
     /// For `Identity` the sum of all squares, for `Tied` the sum of the rows' outer products.
@@ -23,9 +24,8 @@ pub struct Rows {
 
 /// Some consecutive rows.
 pub(super) struct Block<'a> {
-    pub values: &'a [Group],
-    pub targets: &'a [Group],
-    /// How many rows there are; there may be places after them.
+    pub values: &'a [f64],
+    pub targets: &'a [f64],
     pub rows: usize,
 }
 
@@ -33,48 +33,40 @@ impl Rows {
     /// The rows of a shard that fits the shape: its features, and for regressions its values.
     pub fn of(shape: &Shape, shard: &Shard) -> Self {
         let mut buffer = Vec::new();
-        let features = convert::<f64>(shard, &mut buffer);
-        match shape.family {
-            Family::Gaussian(_) => Self::new(shape, features, &[]),
-            Family::Regression { .. } => Self::new(shape, features, shard.values().unwrap_or_default()),
-        }
+        Self::new(shape, convert(shard, &mut buffer), shard.values().unwrap_or_default())
     }
 
     /// The same from numbers: row-major features, and for regressions a target a row.
     pub fn new(shape: &Shape, features: &[f64], targets: &[f64]) -> Self {
         let columns = shape.columns.max(1);
         let count = features.len() / columns;
-        let mut origin = vec![0.0; shape.width()];
         let mut rows = Self {
             family: shape.family,
             width: shape.width(),
             count,
-            values: vec![[0.0; LANES]; count.div_ceil(LANES) * shape.width()],
+            values: vec![0.0; count * shape.width()],
             targets: Vec::new(),
-            origin: Vec::new(),
+            origin: vec![0.0; shape.width()],
             moments: Vec::new(),
         };
         match shape.family {
             Family::Gaussian(_) => {
                 let share = 1.0 / count.max(1) as f64;
-                features.chunks_exact(columns).for_each(|row| crate::linalg::add_scaled(&mut origin, share, row));
+                features.chunks_exact(columns).for_each(|row| add_scaled(&mut rows.origin, share, row));
             }
+            // A row without a target is like one whose target is no number.
             Family::Regression { .. } => {
-                rows.targets = vec![[0.0; LANES]; count.div_ceil(LANES)];
-                // A row without a target is no number, like one whose target is none.
-                let targets = targets.iter().copied().chain(std::iter::repeat(f64::NAN));
-                rows.targets.as_flattened_mut()[..count].iter_mut().zip(targets).for_each(|(to, from)| *to = from);
+                rows.targets.extend_from_slice(targets);
+                rows.targets.resize(count, f64::NAN);
             }
         }
         for (number, row) in features.chunks_exact(columns).enumerate() {
-            let (group, lane) = (number / LANES, number % LANES);
-            // A regression's constant is the place that is left.
-            let row = row.iter().zip(&origin).map(|(value, origin)| value - origin).chain([1.0]);
-            for (to, value) in rows.values[group * rows.width..][..rows.width].iter_mut().zip(row) {
-                to[lane] = value;
+            // A regression's constant is the column that is left.
+            for (column, value) in row.iter().copied().chain([1.0]).enumerate().take(rows.width) {
+                let at = rows.place(number, column);
+                rows.values[at] = value - rows.origin[column];
             }
         }
-        rows.origin = origin;
         rows.sum_up();
         rows
     }
@@ -91,52 +83,59 @@ impl Rows {
 
     /// These rows alone, in this order; a row may come several times.
     pub fn pick(&self, rows: &[u32]) -> Self {
-        let groups = rows.len().div_ceil(LANES);
         let mut picked = Self {
             count: rows.len(),
-            values: vec![[0.0; LANES]; groups * self.width],
-            targets: vec![[0.0; LANES]; if self.targets.is_empty() { 0 } else { groups }],
+            values: vec![0.0; rows.len() * self.width],
+            targets: Vec::new(),
             origin: self.origin.clone(),
             moments: Vec::new(),
             ..*self
         };
         for (number, &row) in rows.iter().enumerate() {
-            let (to, from) = ((number / LANES, number % LANES), (row as usize / LANES, row as usize % LANES));
             for column in 0..self.width {
-                picked.values[to.0 * self.width + column][to.1] = self.values[from.0 * self.width + column][from.1];
+                let at = picked.place(number, column);
+                picked.values[at] = self.value(row as usize, column);
             }
-            if !self.targets.is_empty() {
-                picked.targets[to.0][to.1] = self.targets[from.0][from.1];
-            }
+        }
+        if !self.targets.is_empty() {
+            picked.targets.extend(rows.iter().map(|&row| self.targets[row as usize]));
         }
         picked.sum_up();
         picked
     }
 
+    /// Where a number lies.
+    fn place(&self, row: usize, column: usize) -> usize {
+        let begin = row / BLOCK * BLOCK;
+        let length = BLOCK.min(self.count - begin);
+        begin * self.width + column * length + row - begin
+    }
+
     fn sum_up(&mut self) {
         let width = self.width;
+        let mut moments = Vec::new();
         match self.family {
-            Family::Gaussian(Covariance::Identity) => {
-                let squares = self.values.as_flattened();
-                self.moments = vec![crate::linalg::dot(squares, squares)];
-            }
+            Family::Gaussian(Covariance::Identity) => moments.push(dot(&self.values, &self.values)),
             Family::Gaussian(Covariance::Tied) => {
-                self.moments = vec![0.0; width * width];
-                gather(&mut self.moments, &self.values, width, &self.values, width);
+                moments.resize(width * width, 0.0);
+                for block in self.blocks() {
+                    let values = Matrix::new(block.values, width, block.rows);
+                    multiply_add(&mut moments, 1.0, values, values.turn());
+                }
             }
             _ => {}
         }
+        self.moments = moments;
     }
 
     /// The rows, block by block.
     pub(super) fn blocks(&self) -> impl Iterator<Item = Block<'_>> {
-        (0..self.count.div_ceil(BLOCK * LANES)).map(move |block| {
-            let begin = block * BLOCK;
-            let end = (begin + BLOCK).min(self.count.div_ceil(LANES));
+        (0..self.count).step_by(BLOCK).map(|begin| {
+            let end = self.count.min(begin + BLOCK);
             Block {
                 values: &self.values[begin * self.width..end * self.width],
                 targets: self.targets.get(begin..end).unwrap_or_default(),
-                rows: self.count.min(end * LANES) - begin * LANES,
+                rows: end - begin,
             }
         })
     }
@@ -153,11 +152,11 @@ impl Rows {
 
     /// One number of a row, less the origin.
     pub(super) fn value(&self, row: usize, column: usize) -> f64 {
-        self.values[row / LANES * self.width + column][row % LANES]
+        self.values[self.place(row, column)]
     }
 
-    /// The target of a row.
-    pub(super) fn target(&self, row: usize) -> f64 {
-        self.targets[row / LANES][row % LANES]
+    /// The targets of regressions.
+    pub(super) fn targets(&self) -> &[f64] {
+        &self.targets
     }
 }

@@ -1,6 +1,7 @@
 //! What an E-step says of the rows.
 
-use super::{Covariance, Family, Noise, Shape, triangle};
+use super::triangles::triangle;
+use super::{Covariance, Family, Noise, Shape};
 use serde::{Deserialize, Serialize};
 
 /// How much is wanted of an E-step.
