@@ -6,7 +6,9 @@
 
 use super::kernels::{BLOCK, add_squared_differences, count, filled, largest, one_hot, weighted_square};
 use super::rows::Block;
-use super::triangles::{add_outer_products, add_triangle, factorise, invert, triangle, triangle_rows, write_square};
+use super::triangles::{
+    add_outer_products, add_triangle, factorise, invert, log_determinant, triangle, triangle_rows, write_square,
+};
 use super::{Covariance, HALF_LOG_TWO_PI, NOBODY, Rows, Scratch, Shape, Statistics, turn_into_posteriors};
 use crate::linalg::{Matrix, add_scaled, dot, multiply, multiply_add};
 
@@ -125,7 +127,8 @@ fn prepare(shape: &Shape, covariance: Covariance, params: &[f64], rows: &Rows, s
             -0.5 * rows.moments()[0]
         }
         Covariance::Tied => {
-            let log_determinant = factorise(scatter, columns, factor);
+            factorise(scatter, columns, factor);
+            let log_determinant = log_determinant(factor, columns);
             invert(factor, columns, filled(whiteners, columns * columns, 0.0));
             let precision = filled(square, columns * columns, 0.0);
             for (row, whitener) in whiteners.chunks_exact(columns).enumerate() {
@@ -159,7 +162,8 @@ fn prepare(shape: &Shape, covariance: Covariance, params: &[f64], rows: &Rows, s
             let covariances = scatter.chunks_exact(columns * columns);
             let each = whiteners.chunks_exact_mut(columns * columns).zip(covariances).zip(constants);
             for ((whitener, covariance), constant) in each {
-                *constant -= 0.5 * factorise(covariance, columns, factor);
+                factorise(covariance, columns, factor);
+                *constant -= 0.5 * log_determinant(factor, columns);
                 invert(factor, columns, whitener);
             }
             0.0

@@ -14,6 +14,7 @@ mod statistics;
 #[cfg(test)]
 mod tests;
 mod triangles;
+mod views;
 mod ward;
 
 pub use fit::{Begin, Fitted, Fitting, fit};

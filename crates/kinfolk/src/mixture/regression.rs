@@ -2,7 +2,7 @@
 
 use super::kernels::{BLOCK, add_squared_differences, count, filled, fused, largest, one_hot, weighted_square};
 use super::rows::Block;
-use super::triangles::{add_outer_products, factorise, solve, triangle, write_square};
+use super::triangles::{factorise, solve, triangle, write_square};
 use super::{HALF_LOG_TWO_PI, NOBODY, Noise, Rows, Scratch, Shape, Statistics, turn_into_posteriors};
 use crate::linalg::{Matrix, add_scaled, dot, multiply_add};
 
@@ -53,11 +53,17 @@ fn accumulate(
     mut posteriors: impl FnMut(&Block, &mut Scratch) -> f64,
 ) {
     let (components, width) = (shape.components, shape.width());
+    filled(&mut scratch.square, triangle(width) * components, 0.0);
     for block in rows.blocks() {
         out.log_likelihood += posteriors(&block, scratch);
         count(&scratch.posteriors, block.rows, &mut out.members);
         if !out.squares.is_empty() {
-            add_squares(noise, &block, width, scratch, &mut out.squares);
+            add_products(&block, width, scratch);
+        }
+        if noise == Noise::Common
+            && let Some(sum) = out.squares.last_mut()
+        {
+            *sum += weighted_square(&scratch.weights, 0.0, &scratch.posteriors);
         }
         let Scratch { posteriors, weights, .. } = &mut *scratch;
         weights.iter_mut().zip(&*posteriors).for_each(|(weight, posterior)| *weight *= posterior);
@@ -66,6 +72,10 @@ fn accumulate(
         }
         let weights = Matrix::new(&scratch.weights, components, block.rows);
         multiply_add(&mut out.pulls, 1.0, weights, Matrix::new(block.values, width, block.rows).turn());
+    }
+    for (component, squares) in out.squares.chunks_exact_mut(triangle(width)).take(components).enumerate() {
+        let products = scratch.square.iter().skip(component).step_by(components);
+        squares.iter_mut().zip(products).for_each(|(square, product)| *square = *product);
     }
 }
 
@@ -128,16 +138,29 @@ fn clip(block: &Block, limit: f64, scratch: &mut Scratch) {
     }
 }
 
-/// Adds Σ γ x xᵀ of a block, and under `Common` noise Σ γ (y − ⟨x, θ⟩)².
-fn add_squares(noise: Noise, block: &Block, width: usize, scratch: &mut Scratch, squares: &mut [f64]) {
-    let Scratch { posteriors, weights, scaled, square, .. } = scratch;
-    for (squares, posteriors) in squares.chunks_exact_mut(triangle(width)).zip(posteriors.chunks_exact(block.rows)) {
-        add_outer_products(squares, block.values, posteriors, width, scaled, square);
-    }
-    if noise == Noise::Common
-        && let Some(sum) = squares.last_mut()
-    {
-        *sum += weighted_square(weights, 0.0, posteriors);
+/// Pairs of columns whose products are formed together, at least: few enough for a near cache.
+const BAND: usize = 64;
+
+/// Adds Σ γ x xᵀ of a block to `square`, for all components at once: the products of every pair of columns, and within, the
+/// components.
+fn add_products(block: &Block, width: usize, scratch: &mut Scratch) {
+    let Scratch { posteriors, scaled, square, .. } = scratch;
+    let rows = block.rows;
+    let components = posteriors.len() / rows;
+    let posteriors = Matrix::new(posteriors, components, rows).turn();
+    let mut sums = square.as_mut_slice();
+    scaled.clear();
+    for (at, column) in block.values.chunks_exact(rows).enumerate() {
+        for other in block.values.chunks_exact(rows).take(at + 1) {
+            scaled.extend(column.iter().zip(other).map(|(one, other)| one * other));
+        }
+        let pairs = scaled.len() / rows;
+        if pairs >= BAND || at + 1 == width {
+            let (now, later) = sums.split_at_mut(pairs * components);
+            multiply_add(now, 1.0, Matrix::new(scaled, pairs, rows), posteriors);
+            sums = later;
+            scaled.clear();
+        }
     }
 }
 

@@ -18,8 +18,33 @@ pub struct Rows {
     targets: Vec<f64>,
     /// The mean of the rows for Gaussians, so that nothing cancels wherever they lie; 0 for regressions.
     origin: Vec<f64>,
-    /// For `Identity` the sum of all squares, for `Tied` the sum of the rows' outer products.
+    /// For `Identity` the sum of all squares, for `Tied` (and `Full`, whose starts are tied) that of the rows' outer products.
     moments: Vec<f64>,
+    /// The first number that cannot be computed with.
+    fault: Option<Fault>,
+}
+
+/// A number that is none, or too large: sums of products of a few like it would not be finite.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Fault {
+    /// Which row it is in.
+    pub row: usize,
+    /// Which column it is in; none for the target.
+    pub column: Option<usize>,
+    /// The number.
+    pub value: f64,
+}
+
+impl Fault {
+    /// Largest magnitude that can be computed with.
+    pub const LARGEST: f64 = 1e70;
+
+    fn find(features: &[f64], columns: usize, targets: &[f64]) -> Option<Self> {
+        let fault = |values: &[f64]| values.iter().position(|value| value.is_nan() || value.abs() > Self::LARGEST);
+        let feature =
+            fault(features).map(|at| Self { row: at / columns, column: Some(at % columns), value: features[at] });
+        feature.or_else(|| fault(targets).map(|row| Self { row, column: None, value: targets[row] }))
+    }
 }
 
 /// Some consecutive rows.
@@ -48,6 +73,7 @@ impl Rows {
             targets: Vec::new(),
             origin: vec![0.0; shape.width()],
             moments: Vec::new(),
+            fault: None,
         };
         match shape.family {
             Family::Gaussian(_) => {
@@ -67,6 +93,7 @@ impl Rows {
                 rows.values[at] = value - rows.origin[column];
             }
         }
+        rows.fault = Fault::find(features, columns, &rows.targets);
         rows.sum_up();
         rows
     }
@@ -116,7 +143,7 @@ impl Rows {
         let mut moments = Vec::new();
         match self.family {
             Family::Gaussian(Covariance::Identity) => moments.push(dot(&self.values, &self.values)),
-            Family::Gaussian(Covariance::Tied) => {
+            Family::Gaussian(Covariance::Tied | Covariance::Full) => {
                 moments.resize(width * width, 0.0);
                 for block in self.blocks() {
                     let values = Matrix::new(block.values, width, block.rows);
@@ -155,8 +182,23 @@ impl Rows {
         self.values[self.place(row, column)]
     }
 
-    /// The targets of regressions.
-    pub(super) fn targets(&self) -> &[f64] {
-        &self.targets
+    /// The rows without a regression's constant, each followed by its target where there are targets, row-major; and how
+    /// many numbers a row has.
+    pub(super) fn with_targets(&self) -> (Vec<f64>, usize) {
+        let columns = match self.family {
+            Family::Regression { intercept: true, .. } => self.width - 1,
+            _ => self.width,
+        };
+        let mut values = Vec::with_capacity(self.count * (columns + 1));
+        for row in 0..self.count {
+            values.extend((0..columns).map(|column| self.value(row, column)));
+            values.extend(self.targets.get(row));
+        }
+        (values, columns + usize::from(!self.targets.is_empty()))
+    }
+
+    /// The first number that cannot be computed with.
+    pub(super) fn fault(&self) -> Option<Fault> {
+        self.fault
     }
 }
