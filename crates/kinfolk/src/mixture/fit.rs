@@ -207,3 +207,225 @@ impl<'a> Climber<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Noise;
+    use super::*;
+    use crate::linalg::{distance, dot};
+    use rand::RngExt;
+    use rand_distr::StandardNormal;
+
+    const COVARIANCES: [Covariance; 5] =
+        [Covariance::Identity, Covariance::Spherical, Covariance::Diagonal, Covariance::Tied, Covariance::Full];
+    const BEGINS: [Begin; 4] = [Begin::Auto, Begin::Hierarchical, Begin::KMeans, Begin::Random];
+
+    fn gaussian(covariance: Covariance, components: usize, columns: usize) -> Shape {
+        Shape { family: Family::Gaussian(covariance), components, columns }
+    }
+
+    fn regression(intercept: bool, noise: Noise, components: usize, columns: usize) -> Shape {
+        Shape { family: Family::Regression { intercept, noise }, components, columns }
+    }
+
+    fn run(shape: &Shape, features: &[f64], targets: &[f64]) -> Result<Fitted> {
+        fit(shape, &Rows::new(shape, features, targets), &Fitting::default(), &Key::new(0))
+    }
+
+    /// Rows around 0, 10 and (0, 10), with twice the deviation in the last column.
+    fn planted(count: usize, seed: u64) -> Vec<f64> {
+        let mut random = Key::new(seed).rng();
+        let centres = [[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]];
+        let mut row = |number: usize| {
+            let noise: [f64; 2] = std::array::from_fn(|_| random.sample(StandardNormal));
+            [centres[number % 3][0] + noise[0], centres[number % 3][1] + 2.0 * noise[1]]
+        };
+        (0..count).flat_map(&mut row).collect()
+    }
+
+    /// The distance of the farthest wanted centre from the nearest one found.
+    fn worst(found: &[f64], wanted: &[f64], width: usize) -> f64 {
+        let nearest = |wanted: &[f64]| {
+            found.chunks_exact(width).map(|found| distance(found, wanted)).fold(f64::INFINITY, f64::min)
+        };
+        wanted.chunks_exact(width).map(nearest).fold(0.0, f64::max)
+    }
+
+    #[test]
+    fn planted_gaussians_are_found() {
+        let features = planted(300, 1);
+        for covariance in COVARIANCES {
+            for begin in BEGINS {
+                let shape = gaussian(covariance, 3, 2);
+                let rows = Rows::new(&shape, &features, &[]);
+                let fitting = Fitting { begin, starts: 20, ..Fitting::default() };
+                let found = fit(&shape, &rows, &fitting, &Key::new(2)).unwrap();
+                let what = format!("{covariance:?} {begin:?} {found:?}");
+                let centres = &found.params[shape.centres()];
+                assert!(worst(centres, &[0.0, 0.0, 10.0, 0.0, 0.0, 10.0], 2) < 0.7, "{what}");
+                assert!(found.params[shape.weights()].iter().all(|weight| (weight - 1.0 / 3.0).abs() < 0.02), "{what}");
+                assert!(found.converged && found.empty == 0, "{what}");
+                let scatter = &found.params[shape.scatter()];
+                let variances: &[f64] = match covariance {
+                    Covariance::Identity => &[],
+                    Covariance::Spherical => &[2.5],
+                    Covariance::Diagonal => &[1.0, 4.0],
+                    Covariance::Tied | Covariance::Full => &[1.0, 0.0, 0.0, 4.0],
+                };
+                let pairs = scatter.iter().zip(variances.iter().cycle());
+                pairs.for_each(|(found, wanted)| assert!((found - wanted).abs() < 1.6, "{what}"));
+            }
+        }
+    }
+
+    #[test]
+    fn many_rows_begin_from_some_of_them() {
+        let shape = gaussian(Covariance::Tied, 3, 2);
+        let rows = Rows::new(&shape, &planted(2500, 3), &[]);
+        let fitting = Fitting { begin: Begin::Hierarchical, starts: 1, ..Fitting::default() };
+        let found = fit(&shape, &rows, &fitting, &Key::new(0)).unwrap();
+        assert!(worst(&found.params[shape.centres()], &[0.0, 0.0, 10.0, 0.0, 0.0, 10.0], 2) < 0.2, "{found:?}");
+    }
+
+    #[test]
+    fn planted_regressions_are_found() {
+        let mut random = Key::new(4).rng();
+        let lines = [4.0, 0.0, 1.0, -4.0, 2.0, -1.0, 0.0, -5.0, 0.0];
+        let (mut features, mut targets) = (Vec::new(), Vec::new());
+        for row in 0..300 {
+            let x: [f64; 2] = std::array::from_fn(|_| random.sample(StandardNormal));
+            let line = &lines[row % 3 * 3..][..3];
+            features.extend(x);
+            targets.push(dot(&x, &line[..2]) + line[2] + 0.5 * random.sample::<f64, _>(StandardNormal));
+        }
+        for noise in [Noise::Unit, Noise::Common] {
+            let shape = regression(true, noise, 3, 2);
+            let found = run(&shape, &features, &targets).unwrap();
+            assert!(worst(&found.params[shape.centres()], &lines, 3) < 0.4, "{noise:?} {found:?}");
+            assert!(found.converged, "{found:?}");
+            let variance = found.params[shape.scatter()].first();
+            assert!(variance.is_none_or(|variance| (variance - 0.25).abs() < 0.06), "{found:?}");
+        }
+        // Clusters of rows and targets tell less, but are a start.
+        for begin in [Begin::Hierarchical, Begin::KMeans, Begin::Random] {
+            let shape = regression(true, Noise::Common, 3, 2);
+            let rows = Rows::new(&shape, &features, &targets);
+            let found = fit(&shape, &rows, &Fitting { begin, ..Fitting::default() }, &Key::new(0)).unwrap();
+            assert!(found.log_likelihood.is_finite() && found.converged, "{begin:?} {found:?}");
+        }
+    }
+
+    #[test]
+    fn the_log_likelihood_belongs_to_the_parameters() {
+        let features = planted(120, 5);
+        for (covariance, iterations) in COVARIANCES.into_iter().flat_map(|one| [(one, 0), (one, 2), (one, 500)]) {
+            let shape = gaussian(covariance, 4, 2);
+            let rows = Rows::new(&shape, &features, &[]);
+            let fitting = Fitting { iterations, ..Fitting::default() };
+            let found = fit(&shape, &rows, &fitting, &Key::new(0)).unwrap();
+            let wanted = classify(&shape, &found.params, &rows, &mut Scratch::default(), &mut Vec::new());
+            assert_eq!(found.log_likelihood, wanted);
+            assert!(found.iterations <= iterations);
+        }
+    }
+
+    #[test]
+    fn more_starts_are_not_worse_and_repetition_changes_nothing() {
+        let shape = gaussian(Covariance::Tied, 8, 2);
+        let rows = Rows::new(&shape, &planted(90, 6), &[]);
+        let with = |starts: usize| {
+            let fitting = Fitting { begin: Begin::Random, starts, iterations: 30, tolerance: 1e-5 };
+            fit(&shape, &rows, &fitting, &Key::new(7)).unwrap()
+        };
+        assert_eq!(with(5), with(5));
+        assert!(with(5).log_likelihood >= with(1).log_likelihood);
+        assert!(with(40).log_likelihood >= with(5).log_likelihood);
+    }
+
+    #[test]
+    fn where_the_data_lies_does_not_matter() {
+        let near = planted(200, 8);
+        let far: Vec<f64> = near.iter().map(|value| value + 1e6).collect();
+        for covariance in COVARIANCES {
+            let shape = gaussian(covariance, 3, 2);
+            let (here, there) = (run(&shape, &near, &[]).unwrap(), run(&shape, &far, &[]).unwrap());
+            let centres = there.params[shape.centres()].iter().map(|value| value - 1e6);
+            let moved: Vec<f64> = centres.chain(there.params[shape.centres().end..].iter().copied()).collect();
+            assert!(distance(&moved, &here.params) < 1e-6, "{covariance:?} {here:?} {there:?}");
+            assert!((here.log_likelihood - there.log_likelihood).abs() < 1e-4, "{covariance:?}");
+        }
+    }
+
+    #[test]
+    fn odd_rows_are_no_trouble() {
+        let constant: Vec<f64> = planted(60, 9).chunks(2).flat_map(|row| [row[0], 1e6 + 0.1, row[1]]).collect();
+        let doubled: Vec<f64> = planted(60, 9).chunks(2).flat_map(|row| [row[0], row[0], -row[0]]).collect();
+        let scales: Vec<f64> =
+            planted(60, 9).chunks(2).flat_map(|row| [1e-9 * row[0], 1e9 * row[1], 1e6 + row[0]]).collect();
+        let apart: Vec<f64> = (0..60).flat_map(|row| [1e9 * f64::from(row % 2), f64::from(row % 7), 0.0]).collect();
+        let cases = [
+            ("a constant column", constant),
+            ("columns that repeat each other", doubled),
+            ("far-away scales", scales),
+            ("groups far apart", apart),
+            ("rows that coincide", [1.0, 2.0, 3.0].repeat(20)),
+            ("two distinct rows", [0.1, 0.2, 0.3, 5.0, 5.0, 5.0].repeat(10)),
+            ("as many rows as components", vec![1.0, 0.0, 2.0, 4.0, 1.0, 7.0, 9.0, 9.0, 1.0, 0.0, 5.0, 5.0]),
+        ];
+        for (what, features) in &cases {
+            let targets: Vec<f64> = features.iter().step_by(3).map(|value| value - 1.0).collect();
+            for begin in BEGINS {
+                let gaussians = COVARIANCES.map(|covariance| gaussian(covariance, 4, 3));
+                let noises = [Noise::Unit, Noise::Common].map(|noise| regression(true, noise, 4, 3));
+                let one = gaussian(Covariance::Full, 1, 3);
+                for shape in gaussians.into_iter().chain(noises).chain([one]) {
+                    let rows = Rows::new(&shape, features, &targets);
+                    let fitting = Fitting { begin, starts: 3, ..Fitting::default() };
+                    let found = fit(&shape, &rows, &fitting, &Key::new(0)).unwrap();
+                    let finite = found.params.iter().all(|value| value.is_finite());
+                    assert!(finite && found.log_likelihood.is_finite(), "{what} {begin:?} {shape:?} {found:?}");
+                    let weights: f64 = found.params[shape.weights()].iter().sum();
+                    assert!((weights - 1.0).abs() < 1e-12, "{what} {begin:?} {shape:?} {found:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn likelihoods_of_components_on_single_rows_do_not_count() {
+        // Of the second column a component of one row knows no variance.
+        let shape = gaussian(Covariance::Diagonal, 2, 2);
+        let features = planted(30, 10);
+        let rows = Rows::new(&shape, &features, &[]);
+        let mut climber = Climber::new(&shape, &rows);
+        let mut from = |labels: &[u32]| {
+            let params = of_labels(&shape, &rows, labels, &mut Scratch::default());
+            climber.climb(params, 20, 1e-6)
+        };
+        let lone: Vec<u32> = (0..30).map(|row| u32::from(row == 4)).collect();
+        let halves: Vec<u32> = (0..30).map(|row| u32::from(row % 3 == 0)).collect();
+        let (lone, halves) = (from(&lone), from(&halves));
+        assert!(!lone.sound && halves.sound && halves.beats(&lone) && !lone.beats(&halves));
+        assert!(!halves.beats(&halves));
+    }
+
+    #[test]
+    fn faults_are_named() {
+        let shape = gaussian(Covariance::Tied, 3, 2);
+        let message = |features: &[f64]| run(&shape, features, &[]).unwrap_err().to_string();
+        assert!(message(&[1.0; 4]).starts_with("rows: got 2, want at least 3, as many as components\n  hint: "));
+        assert!(message(&[]).starts_with("rows: got 0, want"));
+        let (nan, infinite, large) = (f64::NAN, f64::INFINITY, 1e200);
+        assert!(
+            message(&[0.0, 0.0, 1.0, nan, 2.0, 2.0]).starts_with("rows: row 2, column 2: got NaN, want a number of")
+        );
+        assert!(message(&[0.0, 0.0, 1.0, 1.0, infinite, 2.0]).starts_with("rows: row 3, column 1: got inf"));
+        assert!(message(&[large, 0.0, 1.0, 1.0, 2.0, 2.0]).starts_with("rows: row 1, column 1: got 1e200"));
+        let shape = regression(false, Noise::Unit, 2, 1);
+        let message = |targets: &[f64]| run(&shape, &[1.0, 2.0, 3.0], targets).unwrap_err().to_string();
+        assert!(message(&[1.0, nan, 2.0]).starts_with("rows: row 2, target: got NaN"));
+        assert!(message(&[1.0, 2.0]).starts_with("rows: row 3, target: got NaN"));
+        let none = Shape { components: 0, ..shape };
+        assert!(run(&none, &[1.0], &[1.0]).unwrap_err().to_string().starts_with("components: got 0"));
+    }
+}

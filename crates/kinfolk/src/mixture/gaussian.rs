@@ -9,7 +9,9 @@ use super::rows::Block;
 use super::triangles::{
     add_outer_products, add_triangle, factorise, invert, log_determinant, triangle, triangle_rows, write_square,
 };
-use super::{Covariance, HALF_LOG_TWO_PI, NOBODY, Rows, Scratch, Shape, Statistics, turn_into_posteriors};
+use super::{
+    Covariance, HALF_LOG_TWO_PI, LEAST_VARIANCE, NOBODY, Rows, Scratch, Shape, Statistics, turn_into_posteriors,
+};
 use crate::linalg::{Matrix, add_scaled, dot, multiply, multiply_add};
 
 /// See [`super::expect`].
@@ -84,7 +86,7 @@ fn accumulate(
         Some(_) => around(&mut out.pulls, clipped),
     }
     if covariance == Covariance::Tied && !out.squares.is_empty() {
-        tie_squares(rows.moments(), centres, sums, &out.members, &mut out.squares);
+        tie_squares(rows.products(), centres, sums, &out.members, &mut out.squares);
     }
 }
 
@@ -124,7 +126,7 @@ fn prepare(shape: &Shape, covariance: Covariance, params: &[f64], rows: &Rows, s
             for (constant, centre) in constants.iter_mut().zip(centres.chunks_exact(columns)) {
                 *constant -= 0.5 * dot(centre, centre);
             }
-            -0.5 * rows.moments()[0]
+            -0.5 * rows.squares()
         }
         Covariance::Tied => {
             factorise(scatter, columns, factor);
@@ -144,7 +146,7 @@ fn prepare(shape: &Shape, covariance: Covariance, params: &[f64], rows: &Rows, s
                 }
                 *constant -= 0.5 * (dot(centre, coefficients) + log_determinant);
             }
-            -0.5 * dot(precision, rows.moments())
+            -0.5 * dot(precision, rows.products())
         }
         Covariance::Spherical | Covariance::Diagonal => {
             let repeat = if covariance == Covariance::Spherical { columns } else { 1 };
@@ -258,9 +260,9 @@ fn add_squares(covariance: Covariance, block: &Block, columns: usize, scratch: &
 
 /// Σ γ (x − θ)(x − θ)ᵀ over rows and components. As posteriors sum to 1 it is Σ x xᵀ less, for every component,
 /// p θᵀ + θ pᵀ + m θ θᵀ, with the pull p and the members m.
-fn tie_squares(moments: &[f64], centres: &[f64], pulls: &[f64], members: &[f64], squares: &mut [f64]) {
+fn tie_squares(products: &[f64], centres: &[f64], pulls: &[f64], members: &[f64], squares: &mut [f64]) {
     let columns = centres.len() / members.len();
-    add_triangle(squares, moments, columns);
+    add_triangle(squares, products, columns);
     let each = centres.chunks_exact(columns).zip(pulls.chunks_exact(columns)).zip(members);
     for ((centre, pull), &members) in each {
         for ((squares, at), pulled) in triangle_rows(squares).zip(centre).zip(pull) {
@@ -289,7 +291,8 @@ pub(super) fn maximise(shape: &Shape, covariance: Covariance, statistics: &Stati
     let floors = floors(covariance, &squares, all, &params[shape.centres()], columns);
     let scatter = &mut params[shape.scatter()];
     let add_floors = |covariance: &mut [f64]| {
-        covariance.iter_mut().step_by(columns + 1).zip(&floors).for_each(|(variance, floor)| *variance += floor);
+        let diagonal = covariance.iter_mut().step_by(columns + 1);
+        diagonal.zip(&floors).for_each(|(variance, floor)| *variance = variance.max(0.0) + floor);
     };
     let belonging = shares.iter().enumerate().filter(|(_, share)| **share > 0.0);
     match covariance {
@@ -353,8 +356,8 @@ fn recentred(covariance: Covariance, statistics: &Statistics, moves: &[f64], col
 fn floors(covariance: Covariance, squares: &[f64], all: f64, centres: &[f64], columns: usize) -> Vec<f64> {
     const SHARE: f64 = 1e-6;
     const SHARE_OF_OTHERS: f64 = 1e-12;
-    const SHARE_OF_PLACE: f64 = 1e-12;
-    const LEAST: f64 = 1e-100;
+    const SHARE_OF_PLACE: f64 = 1e-24;
+    const SHARE_BETWEEN: f64 = 1e-13;
     let variance = |column: usize| {
         let sum: f64 = match covariance {
             Covariance::Identity => 0.0,
@@ -369,9 +372,11 @@ fn floors(covariance: Covariance, squares: &[f64], all: f64, centres: &[f64], co
     let variances: Vec<f64> = (0..columns).map(variance).collect();
     let others = SHARE_OF_OTHERS * variances.iter().sum::<f64>() / columns as f64;
     let floor = |(column, variance): (usize, &f64)| {
-        let farthest = centres.iter().skip(column).step_by(columns).fold(0.0, |far: f64, at| far.max(at.abs()));
-        let place = SHARE_OF_PLACE * farthest;
-        (SHARE * variance).max(others).max(place * place).max(LEAST)
+        let places = || centres.iter().skip(column).step_by(columns).copied();
+        let (lowest, highest) = (places().fold(f64::INFINITY, f64::min), places().fold(f64::NEG_INFINITY, f64::max));
+        let place = SHARE_OF_PLACE * lowest.abs().max(highest.abs()).powi(2);
+        let between = SHARE_BETWEEN * (highest - lowest).powi(2);
+        (SHARE * variance).max(others).max(place).max(between).max(LEAST_VARIANCE)
     };
     variances.iter().enumerate().map(floor).collect()
 }

@@ -197,8 +197,8 @@ fn assigned(shape: &Shape, rows: &Rows, labels: &[u32], scratch: &mut Scratch, o
     }
 }
 
-/// The full M-step: the weights, centres and scatter that maximise, given statistics taken at `params`, of one client or
-/// summed over many.
+/// The full M-step: the weights, centres and scatter that maximise, given [`Detail::Full`] statistics taken at `params`, of
+/// one client or summed over many.
 ///
 /// Weights are at least 1e-8 before they are scaled to sum to 1. A component to which nobody belongs stays where it is.
 /// Variances are kept a little above 0, and regressions have a ridge of 1e-5.
@@ -237,6 +237,9 @@ pub fn classify(shape: &Shape, params: &[f64], rows: &Rows, scratch: &mut Scratc
 
 /// Members below which a component counts as one nobody belongs to.
 const NOBODY: f64 = 1e-8;
+
+/// Smallest variance, where there is nothing to compare with.
+const LEAST_VARIANCE: f64 = 1e-100;
 
 /// ½ log 2π.
 const HALF_LOG_TWO_PI: f64 = 0.918_938_533_204_672_7;

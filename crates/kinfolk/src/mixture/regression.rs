@@ -3,7 +3,7 @@
 use super::kernels::{BLOCK, add_squared_differences, count, filled, fused, largest, one_hot, weighted_square};
 use super::rows::Block;
 use super::triangles::{factorise, solve, triangle, write_square};
-use super::{HALF_LOG_TWO_PI, NOBODY, Noise, Rows, Scratch, Shape, Statistics, turn_into_posteriors};
+use super::{HALF_LOG_TWO_PI, LEAST_VARIANCE, NOBODY, Noise, Rows, Scratch, Shape, Statistics, turn_into_posteriors};
 use crate::linalg::{Matrix, add_scaled, dot, multiply_add};
 
 /// See [`super::expect`].
@@ -167,15 +167,15 @@ fn add_products(block: &Block, width: usize, scratch: &mut Scratch) {
 /// What is added to the diagonal of a component's normal equations.
 const RIDGE: f64 = 1e-5;
 
-/// Smallest variance of the noise.
-const LEAST_VARIANCE: f64 = 1e-12;
+/// Of the mean square of predictions, what the variance of noise is kept above: rounding.
+const ROUNDING: f64 = 1e-24;
 
 /// See [`super::maximise`]; all but the weights.
 pub(super) fn maximise(shape: &Shape, noise: Noise, statistics: &Statistics, params: &mut [f64]) {
     let width = shape.width();
     let (centres, rest) = params.split_at_mut(shape.centres().end);
-    // What is left of Σ γ (y − ⟨x, θ⟩)².
-    let mut left = statistics.squares.last().copied().unwrap_or_default();
+    // What is left of Σ γ (y − ⟨x, θ⟩)², and Σ γ ⟨x, θ⟩².
+    let (mut left, mut explained) = (statistics.squares.last().copied().unwrap_or_default(), 0.0);
     let (mut gram, mut ridged, mut factor) = (vec![0.0; width * width], vec![0.0; width * width], Vec::new());
     let each = centres.chunks_exact_mut(width).zip(statistics.pulls.chunks_exact(width)).zip(&statistics.members);
     for (((centre, pull), &members), triangle) in each.zip(statistics.squares.chunks_exact(triangle(width))) {
@@ -188,12 +188,15 @@ pub(super) fn maximise(shape: &Shape, noise: Noise, statistics: &Statistics, par
         factorise(&ridged, width, &mut factor);
         let mut step: Vec<f64> = pull.iter().zip(&*centre).map(|(pull, centre)| pull - RIDGE * centre).collect();
         solve(&factor, width, &mut step);
-        let curved: f64 = gram.chunks_exact(width).zip(&step).map(|(row, value)| value * dot(row, &step)).sum();
-        left += curved - 2.0 * dot(&step, pull);
+        let curve = |along: &[f64]| -> f64 {
+            gram.chunks_exact(width).zip(along).map(|(row, value)| value * dot(row, along)).sum()
+        };
+        left += curve(&step) - 2.0 * dot(&step, pull);
         add_scaled(centre, 1.0, &step);
+        explained += curve(centre);
     }
     let all: f64 = statistics.members.iter().sum();
     if noise == Noise::Common && all > NOBODY {
-        rest[0] = (left / all).max(LEAST_VARIANCE);
+        rest[0] = (left / all).max(ROUNDING * explained / all).max(LEAST_VARIANCE);
     }
 }

@@ -1,25 +1,29 @@
 //! Rows as mixtures see them.
 
 use super::kernels::BLOCK;
-use super::{Covariance, Family, Shape};
+use super::{Family, Shape};
 use crate::data::Shard;
 use crate::linalg::{Matrix, add_scaled, dot, multiply_add};
 use crate::models::convert;
+use std::sync::OnceLock;
 
-/// The rows of one client, turned block by block, with what is needed of them in every step.
-#[derive(Debug, Clone)]
+/// The rows of one client, turned block by block. Those of a Gaussian shape serve Gaussians of every covariance, those of a
+/// regression regressions with every noise.
+#[derive(Debug, Clone, Default)]
 pub struct Rows {
-    family: Family,
     width: usize,
     count: usize,
     /// Blocks of rows, column by column; for Gaussians less the origin.
     values: Vec<f64>,
     /// The targets of regressions.
     targets: Vec<f64>,
+    /// Whether the last column is a regression's constant.
+    constant: bool,
     /// The mean of the rows for Gaussians, so that nothing cancels wherever they lie; 0 for regressions.
     origin: Vec<f64>,
-    /// For `Identity` the sum of all squares, for `Tied` (and `Full`, whose starts are tied) that of the rows' outer products.
-    moments: Vec<f64>,
+    /// The sums of all squares and of the rows' outer products, once they were asked for.
+    squares: OnceLock<f64>,
+    products: OnceLock<Vec<f64>>,
     /// The first number that cannot be computed with.
     fault: Option<Fault>,
 }
@@ -57,6 +61,7 @@ pub(super) struct Block<'a> {
 impl Rows {
     /// The rows of a shard that fits the shape: its features, and for regressions its values.
     pub fn of(shape: &Shape, shard: &Shard) -> Self {
+        debug_assert_eq!(shard.columns(), shape.columns, "a model's check refuses other rows");
         let mut buffer = Vec::new();
         Self::new(shape, convert(shard, &mut buffer), shard.values().unwrap_or_default())
     }
@@ -65,36 +70,36 @@ impl Rows {
     pub fn new(shape: &Shape, features: &[f64], targets: &[f64]) -> Self {
         let columns = shape.columns.max(1);
         let count = features.len() / columns;
-        let mut rows = Self {
-            family: shape.family,
-            width: shape.width(),
-            count,
-            values: vec![0.0; count * shape.width()],
-            targets: Vec::new(),
-            origin: vec![0.0; shape.width()],
-            moments: Vec::new(),
-            fault: None,
-        };
+        let mut origin = vec![0.0; shape.width()];
+        let mut kept = Vec::new();
         match shape.family {
             Family::Gaussian(_) => {
                 let share = 1.0 / count.max(1) as f64;
-                features.chunks_exact(columns).for_each(|row| add_scaled(&mut rows.origin, share, row));
+                features.chunks_exact(columns).for_each(|row| add_scaled(&mut origin, share, row));
             }
-            // A row without a target is like one whose target is no number.
             Family::Regression { .. } => {
-                rows.targets.extend_from_slice(targets);
-                rows.targets.resize(count, f64::NAN);
+                kept.extend_from_slice(targets);
+                // A row without a target is like one whose target is no number.
+                kept.resize(count, f64::NAN);
             }
         }
+        let mut rows = Self {
+            width: shape.width(),
+            count,
+            values: vec![0.0; count * shape.width()],
+            fault: Fault::find(features, columns, &kept),
+            targets: kept,
+            constant: matches!(shape.family, Family::Regression { intercept: true, .. }),
+            origin,
+            ..Self::default()
+        };
         for (number, row) in features.chunks_exact(columns).enumerate() {
-            // A regression's constant is the column that is left.
+            // The constant is what is left of the width.
             for (column, value) in row.iter().copied().chain([1.0]).enumerate().take(rows.width) {
                 let at = rows.place(number, column);
                 rows.values[at] = value - rows.origin[column];
             }
         }
-        rows.fault = Fault::find(features, columns, &rows.targets);
-        rows.sum_up();
         rows
     }
 
@@ -111,23 +116,23 @@ impl Rows {
     /// These rows alone, in this order; a row may come several times.
     pub fn pick(&self, rows: &[u32]) -> Self {
         let mut picked = Self {
+            width: self.width,
             count: rows.len(),
             values: vec![0.0; rows.len() * self.width],
-            targets: Vec::new(),
+            constant: self.constant,
             origin: self.origin.clone(),
-            moments: Vec::new(),
-            ..*self
+            fault: self.fault,
+            ..Self::default()
         };
+        if !self.targets.is_empty() {
+            picked.targets.extend(rows.iter().map(|&row| self.targets[row as usize]));
+        }
         for (number, &row) in rows.iter().enumerate() {
             for column in 0..self.width {
                 let at = picked.place(number, column);
                 picked.values[at] = self.value(row as usize, column);
             }
         }
-        if !self.targets.is_empty() {
-            picked.targets.extend(rows.iter().map(|&row| self.targets[row as usize]));
-        }
-        picked.sum_up();
         picked
     }
 
@@ -136,23 +141,6 @@ impl Rows {
         let begin = row / BLOCK * BLOCK;
         let length = BLOCK.min(self.count - begin);
         begin * self.width + column * length + row - begin
-    }
-
-    fn sum_up(&mut self) {
-        let width = self.width;
-        let mut moments = Vec::new();
-        match self.family {
-            Family::Gaussian(Covariance::Identity) => moments.push(dot(&self.values, &self.values)),
-            Family::Gaussian(Covariance::Tied | Covariance::Full) => {
-                moments.resize(width * width, 0.0);
-                for block in self.blocks() {
-                    let values = Matrix::new(block.values, width, block.rows);
-                    multiply_add(&mut moments, 1.0, values, values.turn());
-                }
-            }
-            _ => {}
-        }
-        self.moments = moments;
     }
 
     /// The rows, block by block.
@@ -172,9 +160,21 @@ impl Rows {
         &self.origin
     }
 
-    /// The sum of all squares for `Identity`, of the outer products for `Tied`.
-    pub(super) fn moments(&self) -> &[f64] {
-        &self.moments
+    /// The sum of all squares.
+    pub(super) fn squares(&self) -> f64 {
+        *self.squares.get_or_init(|| dot(&self.values, &self.values))
+    }
+
+    /// The sum of the rows' outer products with themselves.
+    pub(super) fn products(&self) -> &[f64] {
+        self.products.get_or_init(|| {
+            let mut products = vec![0.0; self.width * self.width];
+            for block in self.blocks() {
+                let values = Matrix::new(block.values, self.width, block.rows);
+                multiply_add(&mut products, 1.0, values, values.turn());
+            }
+            products
+        })
     }
 
     /// One number of a row, less the origin.
@@ -185,10 +185,7 @@ impl Rows {
     /// The rows without a regression's constant, each followed by its target where there are targets, row-major; and how
     /// many numbers a row has.
     pub(super) fn with_targets(&self) -> (Vec<f64>, usize) {
-        let columns = match self.family {
-            Family::Regression { intercept: true, .. } => self.width - 1,
-            _ => self.width,
-        };
+        let columns = self.width - usize::from(self.constant);
         let mut values = Vec::with_capacity(self.count * (columns + 1));
         for row in 0..self.count {
             values.extend((0..columns).map(|column| self.value(row, column)));

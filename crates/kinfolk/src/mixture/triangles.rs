@@ -1,5 +1,6 @@
 //! Symmetric matrices: stored as lower triangles, row by row, and taken apart into triangular factors.
 
+use super::LEAST_VARIANCE;
 use super::kernels::{filled, scale};
 use crate::linalg::{Matrix, add_scaled, dot, multiply};
 
@@ -48,17 +49,19 @@ pub(super) fn write_square(square: &mut [f64], triangle: &[f64], scale: f64, siz
 /// Of a diagonal element, what may be left of it after the columns before; less is rounding.
 const LEAST_PIVOT: f64 = 1e-14;
 
-/// Writes the upper triangle of `u` with `uᵀ u` the positive definite matrix, row-major. What is not positive definite, by
-/// rounding, is taken to be so, barely.
+/// Writes the upper triangle of `u` with `uᵀ u` the positive definite matrix, row-major. A column of which those before
+/// leave nothing but rounding is taken to vary barely, and by itself.
 pub(super) fn factorise(matrix: &[f64], size: usize, factor: &mut Vec<f64>) {
     factor.clear();
     factor.extend_from_slice(matrix);
     for pivot in 0..size {
         let (done, later) = factor.split_at_mut((pivot + 1) * size);
         let row = &mut done[pivot * size..];
-        let least = (LEAST_PIVOT * matrix[pivot * size + pivot]).max(f64::MIN_POSITIVE);
-        let root = if row[pivot] < least { least.sqrt() } else { row[pivot].sqrt() };
-        let share = root.recip();
+        let least = (LEAST_PIVOT * matrix[pivot * size + pivot]).max(LEAST_VARIANCE);
+        let (root, share) = match row[pivot] < least {
+            true => (least.sqrt(), 0.0),
+            false => (row[pivot].sqrt(), row[pivot].sqrt().recip()),
+        };
         row[pivot] = root;
         row[pivot + 1..].iter_mut().for_each(|value| *value *= share);
         for (at, values) in (pivot + 1..).zip(later.chunks_exact_mut(size)) {

@@ -88,3 +88,41 @@ impl View {
         self.values.chunks_exact(self.columns).map(nearest).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Covariance, Family, Noise, Shape};
+    use super::*;
+
+    fn close(found: &[f64], wanted: &[f64]) {
+        assert_eq!(found.len(), wanted.len());
+        assert!(found.iter().zip(wanted).all(|(found, wanted)| (found - wanted).abs() < 1e-12), "{found:?} {wanted:?}");
+    }
+
+    #[test]
+    fn scalings_by_hand() {
+        // The first column varies by 1, the second by 3, the third does not.
+        let shape = Shape { family: Family::Gaussian(Covariance::Tied), components: 1, columns: 3 };
+        let rows = Rows::new(&shape, &[4.0, 7.0, 5.0, 6.0, 1.0, 5.0, 4.0, 1.0, 5.0, 6.0, 7.0, 5.0], &[]);
+        let plain = [-1.0, 3.0, 0.0, 1.0, -3.0, 0.0, -1.0, -3.0, 0.0, 1.0, 3.0, 0.0];
+        let standard = [-1.0, 1.0, 0.0, 1.0, -1.0, 0.0, -1.0, -1.0, 0.0, 1.0, 1.0, 0.0];
+        close(&View::of(&rows, Scaling::Plain).values, &plain);
+        close(&View::of(&rows, Scaling::Standard).values, &standard);
+        close(&View::of(&rows, Scaling::HalfWhite).values, &standard);
+        // Columns that are the same have variance 2 along their direction, and √2 halfway to 1.
+        let shape = Shape { columns: 2, ..shape };
+        let rows = Rows::new(&shape, &[4.0, 4.0, 6.0, 6.0], &[]);
+        let root = 2f64.powf(-0.25);
+        close(&View::of(&rows, Scaling::HalfWhite).values, &[-root, -root, root, root]);
+    }
+
+    #[test]
+    fn targets_are_seen_and_constants_are_not() {
+        let family = Family::Regression { intercept: true, noise: Noise::Unit };
+        let rows = Rows::new(&Shape { family, components: 1, columns: 1 }, &[1.0, 3.0], &[20.0, 10.0]);
+        let view = View::of(&rows, Scaling::Plain);
+        assert_eq!((view.columns, view.values.as_slice()), (2, &[-1.0, 5.0, 1.0, -5.0][..]));
+        // The means are (1, 1) and (−1, 0).
+        assert_eq!(view.nearest(&[-1.0, 0.0, 1.0, 0.0, 1.0, 2.0], &[1, 0, 0], 2), [0, 1]);
+    }
+}
