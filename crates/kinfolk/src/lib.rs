@@ -1,5 +1,6 @@
 //! Kinfolk finds which clients of a federation are kin and trains a model for every family.
 
+pub mod aggregate;
 pub mod clustering;
 pub mod data;
 pub mod descent;

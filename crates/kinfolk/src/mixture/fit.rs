@@ -182,18 +182,18 @@ impl<'a> Climber<'a> {
 
     fn climb(&mut self, mut params: Vec<f64>, iterations: usize, tolerance: f64) -> Climbed {
         let Self { shape, rows, scratch, statistics } = self;
-        let (mut step, mut converged, mut before) = (0, false, f64::NEG_INFINITY);
-        loop {
+        let (mut step, mut before) = (0, f64::NEG_INFINITY);
+        let converged = loop {
             expect(shape, &params, rows, Detail::Full, None, scratch, statistics);
             let found = statistics.log_likelihood;
-            converged |= (found - before).abs() <= tolerance * (found.abs() + statistics.rows);
+            let converged = (found - before).abs() <= tolerance * (found.abs() + statistics.rows);
             if converged || step == iterations {
-                break;
+                break converged;
             }
             before = found;
             maximise(shape, statistics, &mut params);
             step += 1;
-        }
+        };
         let needed = match shape.family {
             Family::Gaussian(Covariance::Spherical | Covariance::Diagonal) => LEAST_OWN,
             _ => 0.0,

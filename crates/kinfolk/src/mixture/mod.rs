@@ -4,9 +4,11 @@
 //! over rows, so those of several clients at the same parameters add up. [`maximise`] is the full M-step from them, and
 //! their `pulls`, divided by the rows, are the gradient. [`fit()`] runs EM from several starts.
 
+pub mod alignment;
 mod fit;
 mod gaussian;
 mod kernels;
+mod recast;
 mod regression;
 mod rows;
 mod starts;
@@ -18,6 +20,7 @@ mod views;
 mod ward;
 
 pub use fit::{Begin, Fitted, Fitting, fit};
+pub use recast::{recast, relabel};
 pub use rows::Rows;
 pub use statistics::{Detail, Statistics};
 
@@ -215,11 +218,11 @@ pub fn maximise(shape: &Shape, statistics: &Statistics, params: &mut [f64]) {
     normalise(weights);
 }
 
-/// Smallest weight of a component.
-const LEAST_WEIGHT: f64 = 1e-8;
+/// The least weight a component has before weights are scaled to sum to 1.
+pub const LEAST_WEIGHT: f64 = 1e-8;
 
 /// Lifts weights to the smallest allowed one and scales them to sum to 1.
-fn normalise(weights: &mut [f64]) {
+pub(crate) fn normalise(weights: &mut [f64]) {
     weights.iter_mut().for_each(|weight| *weight = weight.max(LEAST_WEIGHT));
     let sum: f64 = weights.iter().sum();
     weights.iter_mut().for_each(|weight| *weight /= sum);

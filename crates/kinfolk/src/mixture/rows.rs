@@ -3,7 +3,7 @@
 use super::kernels::BLOCK;
 use super::{Family, Shape};
 use crate::data::Shard;
-use crate::linalg::{Matrix, add_scaled, dot, multiply_add};
+use crate::linalg::{Matrix, add_scaled, dot, multiply_add, norm};
 use crate::models::convert;
 use std::sync::OnceLock;
 
@@ -24,6 +24,7 @@ pub struct Rows {
     /// The sums of all squares and of the rows' outer products, once they were asked for.
     squares: OnceLock<f64>,
     products: OnceLock<Vec<f64>>,
+    steepness: OnceLock<f64>,
     /// The first number that cannot be computed with.
     fault: Option<Fault>,
 }
@@ -163,6 +164,26 @@ impl Rows {
     /// The sum of all squares.
     pub(super) fn squares(&self) -> f64 {
         *self.squares.get_or_init(|| dot(&self.values, &self.values))
+    }
+
+    /// How much rows stretch along the direction they stretch most: the largest eigenvalue of their mean outer product, by
+    /// the power method.
+    pub fn steepness(&self) -> f64 {
+        const STEPS: usize = 50;
+        *self.steepness.get_or_init(|| {
+            let mut direction = vec![1.0; self.width];
+            let mut stretch = 0.0;
+            for _ in 0..STEPS {
+                let longer: Vec<f64> =
+                    self.products().chunks_exact(self.width).map(|row| dot(row, &direction)).collect();
+                stretch = norm(&longer) / norm(&direction);
+                if stretch == 0.0 || !stretch.is_finite() {
+                    break;
+                }
+                direction = longer.iter().map(|value| value / stretch).collect();
+            }
+            stretch / self.count.max(1) as f64
+        })
     }
 
     /// The sum of the rows' outer products with themselves.
