@@ -1,10 +1,12 @@
 //! Columns of a csv, tsv or parquet file. Who reads says which columns are wanted, and as what.
 
+use super::line_counter::LineCounter;
 use super::{Cells, Column};
 use crate::error::{Error, Result};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use std::fs::File;
+use std::io::BufReader;
 use std::path::Path;
 
 /// A file to be read.
@@ -74,9 +76,15 @@ impl Source<'_> {
         })
     }
 
-    pub fn missing(&self, line: u64, name: &str) -> Error {
-        Error::data(format!("{} row {line}: column `{name}` has no value", self.path.display()))
-            .hint(format!("fill it in, delete the row, or leave the column out with {}", (self.drop)(name)))
+    /// A cell without a value. A column that names rows cannot be left out.
+    pub fn missing(&self, line: u64, name: &str, role: Role) -> Error {
+        let error = Error::data(format!("{} row {line}: column `{name}` has no value", self.path.display()));
+        match role {
+            Role::Value => {
+                error.hint(format!("fill it in, delete the row, or leave the column out with {}", (self.drop)(name)))
+            }
+            _ => error.hint("fill it in or delete the row"),
+        }
     }
 
     pub fn infinite(&self, line: u64, name: &str) -> Error {
@@ -90,39 +98,34 @@ impl Source<'_> {
         }
     }
 
-    /// Whether a first row of cells names the columns. A point taken for names would be lost unseen.
-    fn has_names(&self, first: &csv::StringRecord) -> Result<bool> {
-        let word = first.iter().find(|cell| !is_missing(cell) && !is_number(cell));
-        match (word, first.iter().find(|cell| is_number(cell))) {
-            (Some(word), Some(number)) => Err(Error::data(format!(
-                "{} row 1: `{word}` is a word and `{number}` a number, want the names of all columns or a point",
-                self.path.display()
-            ))
-            .hint("begin the file with a row of names, none of them a number")),
-            (word, _) => Ok(word.is_some()),
-        }
-    }
-
     fn read_text(&self, delimiter: u8, roles: ChooseRoles) -> Result<Table> {
         let path = self.path;
-        let open = |named: bool| {
-            let file = File::open(path).map_err(|error| Error::io("reading", path, error))?;
+        let io = |error| Error::io("reading", path, error);
+        let open = || File::open(path).map_err(io);
+        let records = |named: bool| {
             let mut builder = csv::ReaderBuilder::new();
-            Ok(builder.delimiter(delimiter).trim(csv::Trim::All).has_headers(named).from_reader(file))
+            Ok(builder.delimiter(delimiter).trim(csv::Trim::All).has_headers(named).from_reader(open()?))
+        };
+        let count_lines = || Ok::<_, Error>(LineCounter::new(BufReader::new(open()?)));
+        let place = |position: &csv::Position| {
+            let line = count_lines().and_then(|mut counter| counter.line_at(position.byte()).map_err(io));
+            line.map_or_else(|_| path.display().to_string(), |line| format!("{} row {line}", path.display()))
         };
         let broken = |error: csv::Error| match error.kind() {
             csv::ErrorKind::UnequalLengths { pos: Some(position), expected_len, len } => {
-                let message = format!("{} row {}: {len} cells, want {expected_len}", path.display(), position.line());
+                let cells = if *len == 1 { "1 cell".to_string() } else { format!("{len} cells") };
+                let message = format!("{}: {cells}, want {expected_len}", place(position));
                 Error::data(message).hint("quote cells that contain the separator")
             }
             csv::ErrorKind::Utf8 { pos: Some(position), .. } => {
-                Error::data(format!("{} row {}: not UTF-8 text", path.display(), position.line()))
+                Error::data(format!("{}: not UTF-8 text", place(position)))
             }
             _ => Error::data(format!("{}: {error}", path.display())),
         };
         let mut first = csv::StringRecord::new();
-        open(false)?.read_record(&mut first).map_err(broken)?;
-        let named = self.header == Header::Always || self.has_names(&first)?;
+        records(false)?.read_record(&mut first).map_err(broken)?;
+        let start = first.position().cloned().unwrap_or_else(csv::Position::new);
+        let named = self.header == Header::Always || has_names(&first).map_err(|error| error.at(place(&start)))?;
         let name = |(index, cell): (usize, &str)| if named { cell.to_string() } else { (index + 1).to_string() };
         let names: Vec<String> = first.iter().enumerate().map(name).collect();
         self.check_names(&names)?;
@@ -131,14 +134,15 @@ impl Source<'_> {
         // Once over the file to learn the types, once to keep the cells in them: texts of numbers would be far larger.
         let mut numeric: Vec<bool> = roles.iter().map(|role| *role == Role::Value).collect();
         let mut lines = Vec::new();
-        let mut reader = open(named)?;
+        let mut counter = count_lines()?;
+        let mut reader = records(named)?;
         let mut record = csv::StringRecord::new();
         while reader.read_record(&mut record).map_err(broken)? {
-            let line = record.position().map_or(0, csv::Position::line);
+            let line = counter.line_at(record.position().map_or(0, csv::Position::byte)).map_err(io)?;
             lines.push(line);
             for (index, cell) in record.iter().enumerate().filter(|(index, _)| roles[*index] != Role::Dropped) {
                 if is_missing(cell) && roles[index] != Role::NameIfAny {
-                    return Err(self.missing(line, &names[index]));
+                    return Err(self.missing(line, &names[index], roles[index]));
                 }
                 numeric[index] = numeric[index] && is_number(cell);
             }
@@ -147,11 +151,11 @@ impl Source<'_> {
             .iter()
             .map(|numeric| if *numeric { Cells::Numbers(Vec::new()) } else { Cells::Words(Vec::new()) })
             .collect();
-        let mut reader = open(named)?;
-        let mut rows = 0;
+        let mut reader = records(named)?;
+        let changed = || Error::data(format!("{}: changed while it was read", path.display()));
+        let mut rest = lines.iter();
         while reader.read_record(&mut record).map_err(broken)? {
-            rows += 1;
-            let line = record.position().map_or(0, csv::Position::line);
+            let &line = rest.next().ok_or_else(changed)?;
             for (index, cell) in record.iter().enumerate().filter(|(index, _)| roles[*index] != Role::Dropped) {
                 match &mut cells[index] {
                     Cells::Words(words) if is_missing(cell) => words.push(String::new()),
@@ -163,8 +167,8 @@ impl Source<'_> {
                 }
             }
         }
-        if rows != lines.len() {
-            return Err(Error::data(format!("{}: changed while it was read", path.display())));
+        if rest.len() > 0 {
+            return Err(changed());
         }
         Ok(Table { columns: keep(names, cells, &roles), lines })
     }
@@ -194,7 +198,7 @@ impl Source<'_> {
                 };
                 let Some(cell) = cell else {
                     if matches!(field, Field::Null) {
-                        return Err(self.missing(line, name));
+                        return Err(self.missing(line, name, roles[index]));
                     }
                     let message = format!("{} row {line}: column `{name}` holds {field}", path.display());
                     return Err(Error::data(format!("{message}, want a number or a text"))
@@ -202,9 +206,9 @@ impl Source<'_> {
                 };
                 match (cell, &mut cells[index]) {
                     (Cell::Word(word), _) if is_missing(&word) && roles[index] != Role::NameIfAny => {
-                        return Err(self.missing(line, name));
+                        return Err(self.missing(line, name, roles[index]));
                     }
-                    (Cell::Number(number), _) if number.is_nan() => return Err(self.missing(line, name)),
+                    (Cell::Number(number), _) if number.is_nan() => return Err(self.missing(line, name, roles[index])),
                     (Cell::Number(number), _) if !number.is_finite() => return Err(self.infinite(line, name)),
                     (Cell::Word(word), Some(Cells::Words(words))) => words.push(word),
                     (Cell::Number(number), Some(Cells::Numbers(numbers))) => numbers.push(number),
@@ -215,6 +219,18 @@ impl Source<'_> {
         }
         let cells = cells.into_iter().map(|cells| cells.unwrap_or(Cells::Numbers(Vec::new()))).collect();
         Ok(Table { columns: keep(names, cells, &roles), lines })
+    }
+}
+
+/// Whether a first row of cells names the columns. A point taken for names would be lost unseen.
+fn has_names(first: &csv::StringRecord) -> Result<bool> {
+    let word = first.iter().find(|cell| !is_missing(cell) && !is_number(cell));
+    match (word, first.iter().find(|cell| is_number(cell))) {
+        (Some(word), Some(number)) => Err(Error::data(format!(
+            "`{word}` is a word and `{number}` a number, want the names of all columns or a point"
+        ))
+        .hint("begin the file with a row of names, none of them a number")),
+        (word, _) => Ok(word.is_some()),
     }
 }
 

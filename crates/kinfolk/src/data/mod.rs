@@ -11,6 +11,7 @@ mod contamination;
 pub mod digits;
 pub mod idx;
 pub mod images;
+mod line_counter;
 pub mod mixtures;
 mod npy;
 pub mod pendigits;

@@ -102,7 +102,11 @@ pub fn read(path: &Path, choice: &Choice) -> Result<PointTable> {
     if let Some(at) = table.values.iter().position(|value| !value.is_finite()) {
         let width = table.columns.len();
         let (line, name) = ((at / width + 1) as u64, &table.columns[at % width]);
-        return Err(if table.values[at].is_nan() { source.missing(line, name) } else { source.infinite(line, name) });
+        return Err(if table.values[at].is_nan() {
+            source.missing(line, name, Role::Value)
+        } else {
+            source.infinite(line, name)
+        });
     }
     table.points().map_err(|error| error.at(path.display()))?;
     if choice.standardise {
@@ -344,7 +348,7 @@ mod tests {
         for empty in ["", "\n", "x,y\n"] {
             assert_eq!(first(empty), "p.csv: no points, want at least one row of numbers", "{empty:?}");
         }
-        assert_eq!(first("1,2\n3\n"), "p.csv row 2: 1 cells, want 2");
+        assert_eq!(first("1,2\n3\n"), "p.csv row 2: 1 cell, want 2");
         assert_eq!(first("x,y\n1,2\n3,\n"), "p.csv row 3: column `y` has no value");
         assert_eq!(first("1,nan\n"), "p.csv row 1: column `2` has no value");
         assert_eq!(first("1,-inf\n"), "p.csv row 1: column `2` is not finite");

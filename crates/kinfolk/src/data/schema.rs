@@ -318,6 +318,41 @@ impl Schema {
         }
     }
 
+    /// Puts the features of one encoded row back into the units they were read in.
+    pub fn decode(&self, row: &mut [f64]) {
+        row.iter_mut().zip(self.scales()).for_each(|(value, scale)| *value = *value * scale.deviation + scale.mean);
+    }
+
+    /// Turns the slopes of a linear function of encoded rows into those for rows as they were read; returns what its
+    /// constant then gains.
+    pub fn decode_slopes(&self, slopes: &mut [f64]) -> f64 {
+        let mut gained = 0.0;
+        for (slope, scale) in slopes.iter_mut().zip(self.scales()) {
+            *slope /= scale.deviation;
+            gained -= *slope * scale.mean;
+        }
+        gained
+    }
+
+    /// Whether any column is moved when it is encoded.
+    pub fn moves_columns(&self) -> bool {
+        self.scales().iter().any(|scale| scale.mean != 0.0)
+    }
+
+    /// How every feature is scaled; empty where all are taken as they are.
+    fn scales(&self) -> Vec<Scale> {
+        match &self.features {
+            FeaturesSchema::Matrix { scales, .. } => scales.clone(),
+            FeaturesSchema::Named(columns) => columns
+                .iter()
+                .flat_map(|column| match &column.encoding {
+                    Encoding::Number(scale) => vec![*scale],
+                    Encoding::OneHot(names) => vec![Scale::KEEP; names.len()],
+                })
+                .collect(),
+        }
+    }
+
     /// Encodes a shard's rows. A matrix that is not scaled keeps its storage.
     pub fn encode(&self, shard: &Shard) -> Result<Shard> {
         let targets = || self.encode_targets(shard);
@@ -543,6 +578,23 @@ mod tests {
 
     fn fix(clients: &[Client], scale: bool) -> Result<Schema> {
         Schema::fix(&clients.iter().map(|client| describe(client, scale)).collect::<Vec<_>>(), scale)
+    }
+
+    #[test]
+    fn a_plane_through_encoded_rows_is_one_through_rows_as_they_were_read() {
+        let clients = two();
+        let schema = fix(&clients, true).unwrap();
+        assert!(schema.moves_columns() && !fix(&clients, false).unwrap().moves_columns());
+        let slopes = [2.0, 5.0, -1.0, 4.0, 0.5];
+        let mut decoded = slopes;
+        let gained = schema.decode_slopes(&mut decoded);
+        let height =
+            |slopes: &[f64], row: &[f64]| slopes.iter().zip(row).map(|(slope, value)| slope * value).sum::<f64>();
+        let encoded = [0.7, -1.0, 0.0, 1.0, 0.0];
+        let mut row = encoded;
+        schema.decode(&mut row);
+        assert!((height(&decoded, &row) + gained - height(&slopes, &encoded)).abs() < 1e-12);
+        assert_eq!(decoded[2..], slopes[2..], "categories have no unit");
     }
 
     #[test]

@@ -509,8 +509,17 @@ mod tests {
             first("c,y,x,g\na,1,1,p\na,1,1,q\n", &format!("{usual}\ngroup = \"g\"")),
             "t.csv row 3: client a has `q` in column `g`, but `p` in row 2"
         );
-        // A quoted line break counts, as it does in an editor.
-        assert_eq!(first("c,y,x\n\"a\nb\",1,2\na,2,\n", usual), "t.csv row 4: column `x` has no value");
+        // Lines count as they do in an editor: quoted breaks, empty lines, and those that end the Windows way.
+        for content in ["c,y,x\n\"a\nb\",1,2\na,2,\n", "c,y,x\n\na,1,2\na,2,\n", "c,y,x\r\na,1,2\r\na,1,2\r\na,2,\r\n"]
+        {
+            assert_eq!(first(content, usual), "t.csv row 4: column `x` has no value");
+            assert_eq!(first(&content.replace("2,", "2,inf"), usual), "t.csv row 4: column `x` is not finite");
+            assert_eq!(first(&content.replace("a,2,", "a,2"), usual), "t.csv row 4: 2 cells, want 3");
+        }
+        assert_eq!(
+            fault("c,y,x\na,1,2\n,1,2\n", usual),
+            "t.csv row 3: column `c` has no value\n  hint: fill it in or delete the row"
+        );
         assert!(make("nowhere.csv", usual).unwrap_err().to_string().starts_with("reading nowhere.csv: "));
         assert!(make("table.xls", usual).unwrap_err().to_string().contains("want a file that ends in .csv"));
     }
@@ -554,6 +563,10 @@ mod tests {
         let population = make(&path, &format!("{USUAL}\ntest_fraction = 0")).unwrap();
         let lines: Vec<_> = population.lines.iter().map(|lines| lines.train.as_slice()).collect();
         assert_eq!(lines, [&[2, 4, 5, 7][..], &[3, 6]]);
+        let (_odd, odd) = file("t.csv", &SCHOOLS.replace('\n', "\r\n").replace("b,", "\r\nb,"));
+        let odd = make(&odd, &format!("{USUAL}\ntest_fraction = 0")).unwrap();
+        assert_eq!(odd.lines[0].train, [2, 5, 6, 9], "an empty line above every row of b");
+        assert_eq!(odd.lines[1].train, [4, 8]);
         assert!(population.outliers.is_empty());
         let numbers = format!("{USUAL}\ndrop = [\"sex\", \"sector\"]\noutliers = 0.5");
         let spoiled = make(&path, &numbers).unwrap();
