@@ -35,6 +35,15 @@ pub struct Evaluation {
     pub extra: BTreeMap<String, f64>,
 }
 
+impl Evaluation {
+    /// The middle of the clients' losses; `None` where nobody has one.
+    pub fn median_loss(&self) -> Option<f64> {
+        let mut losses: Vec<f64> = self.clients.iter().filter_map(|served| served.loss).collect();
+        losses.sort_by(f64::total_cmp);
+        losses.get(losses.len() / 2).copied()
+    }
+}
+
 /// How one client fares.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Served {
@@ -60,6 +69,7 @@ pub fn seen(
     let everything: Vec<usize> = (0..outcome.models.len()).collect();
     let mut orders = Vec::new();
     match &outcome.serving {
+        Serving::Choose if everything.is_empty() => {}
         Serving::Choose => orders.push(score(Recipients::All, Subject::Models(everything), assign_on)),
         Serving::Given(given) => {
             let given_to = |cluster: Option<usize>| {
@@ -72,17 +82,10 @@ pub fn seen(
             orders.push(Order { to: Recipients::All, work: Work::Losses { of: everything, on: Portion::All } });
         }
         Serving::Own { stamps, .. } => {
-            let mut ages: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
-            for (client, &stamp) in (0u32..).zip(stamps).filter(|(_, stamp)| **stamp > 0) {
-                ages.entry(stamp).or_default().push(client);
-            }
-            orders.extend(
-                ages.into_iter()
-                    .map(|(stamp, clients)| score(Recipients::list(clients), Subject::Own { stamp }, assign_on)),
-            );
+            orders.extend(own_subjects(outcome, stamps).into_iter().map(|(to, subject)| score(to, subject, assign_on)));
         }
     }
-    let ask = Ask { phase: Phase::Evaluate, models: outcome.models.clone(), orders, gather: Gather::Each };
+    let ask = Ask { phase: Phase::Evaluate, models: with_drafts(outcome), orders, gather: Gather::Each };
     let answers = federation.ask(&ask)?;
     let mut clients = vec![Served::default(); count];
     for (order, answer) in ask.orders.iter().zip(&answers.orders) {
@@ -110,6 +113,34 @@ pub fn seen(
         clients.iter_mut().zip(clusters).for_each(|(served, &cluster)| served.cluster = Some(cluster));
     }
     Ok(summarise(clients, metric, outcome, outliers))
+}
+
+/// Clients that keep a model, by the stamp it carries.
+fn by_stamp(stamps: &[u64]) -> BTreeMap<u64, Recipients> {
+    let mut ages: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+    for (client, &stamp) in (0u32..).zip(stamps).filter(|(_, stamp)| **stamp > 0) {
+        ages.entry(stamp).or_default().push(client);
+    }
+    ages.into_iter().map(|(stamp, clients)| (stamp, Recipients::list(clients))).collect()
+}
+
+/// A method's models, and behind them what it would hand to its clients.
+fn with_drafts(outcome: &Outcome) -> Vec<Params> {
+    let drafts = outcome.mixture.iter().flat_map(|mixture| mixture.drafts.iter().flatten());
+    outcome.models.iter().chain(drafts).cloned().collect()
+}
+
+/// What clients with models of their own are judged by: what they keep, or what they would be handed now.
+fn own_subjects(outcome: &Outcome, stamps: &[u64]) -> Vec<(Recipients, Subject)> {
+    let drafts = outcome.mixture.as_ref().map_or(&[][..], |mixture| &mixture.drafts);
+    if drafts.is_empty() {
+        return by_stamp(stamps).into_iter().map(|(stamp, to)| (to, Subject::Own { stamp })).collect();
+    }
+    let numbered = (0u32..).zip(drafts).filter(|(_, draft)| draft.is_some()).zip(outcome.models.len()..);
+    let completed = |((client, _), model): ((u32, &Option<Params>), usize)| {
+        (Recipients::list(vec![client]), Subject::Completed { model, stamp: stamps[client as usize] })
+    };
+    numbered.map(completed).collect()
 }
 
 /// Scores clients met only after training. `None` when the method has no model for them.
@@ -460,6 +491,7 @@ mod tests {
             converged: true,
             notes: Vec::new(),
             extra: BTreeMap::new(),
+            mixture: None,
         }
     }
 

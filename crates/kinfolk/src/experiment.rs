@@ -153,6 +153,7 @@ impl Experiment {
             |name| models::kind(name).map(|kind| (kind, kind.settings)),
             &mut faults,
         );
+        faults.extend(model_kind.zip(model.as_ref()).and_then(|(kind, model)| idle_limit(kind, model)));
         if let (Some(source), Some(data), Some(kind)) = (source, &data, model_kind)
             && kind.needs_target
             && !source.has_target(data)
@@ -185,6 +186,7 @@ impl Experiment {
                 if faults.len() == before {
                     (kind.check)(&place, &settings, &mut faults);
                 }
+                faults.extend(model_kind.and_then(|model| mismatch(&place, kind, model)));
                 let above = methods.iter().map(|entry| (entry.label.clone(), entry.kind.has_clusters));
                 let above: Vec<(String, bool)> = above.collect();
                 faults.extend(Origin::of(&settings).and_then(|origin| origin.check(&place, &above, &labels)));
@@ -238,6 +240,30 @@ impl Experiment {
         file.insert("method".into(), Value::Array(self.methods.iter().map(method).collect()));
         toml::to_string(&file).unwrap_or_default()
     }
+}
+
+/// The fault of a limit for a search beside a number that leaves nothing to search for. What it is when left out passes:
+/// files with every default filled in have both.
+fn idle_limit(kind: &ModelKind, model: &Settings) -> Option<Error> {
+    let setting = kind.settings.iter().find(|setting| setting.name == "most_components")?;
+    let count = model.get("components")?.as_integer()?;
+    let most = model.get(setting.name)?.to_string();
+    let is_default = matches!(setting.default, Default::Is(default) if default == most);
+    (!is_default).then(|| {
+        Error::settings(format!("model.most_components: got {most} beside components = {count}, want one of them"))
+            .hint("components = \"auto\" looks for the number, up to most_components")
+    })
+}
+
+/// The fault of a method that cannot train a kind of model: mixtures have methods of their own.
+fn mismatch(place: &str, method: &MethodKind, model: &ModelKind) -> Option<Error> {
+    if method.mixtures == model.mixture {
+        return None;
+    }
+    let fit: Vec<&str> = methods::METHODS.iter().filter(|it| it.mixtures == model.mixture).map(|it| it.name).collect();
+    let trained = if model.mixture { "is a mixture" } else { "is not a mixture" };
+    let message = format!("{place}: {} cannot train model {}, which {trained}", method.name, model.name);
+    Some(Error::settings(message).hint(format!("methods that can: {}", fit.join(", "))))
 }
 
 /// Gives every method its label and returns them in order.

@@ -22,6 +22,11 @@ pub static PRESETS: &[Preset] = &[
         summary: "regressions of eighty clients in known clusters; no download, a second",
         text: include_str!("../presets/personal.toml"),
     },
+    Preset {
+        name: "mixtures",
+        summary: "rows without a target, two outliers among twenty clients; no download, a second",
+        text: include_str!("../presets/mixtures.toml"),
+    },
 ];
 
 /// The preset of this name.

@@ -8,6 +8,8 @@
 //! DIR/summary.json         last: a folder without it is not finished
 //! ```
 
+mod mixtures;
+
 use crate::data::schema::{Description, Schema};
 use crate::data::{Client, Population};
 use crate::error::{Error, ErrorKind, Result};
@@ -19,14 +21,14 @@ use crate::federation::meter::Traffic;
 use crate::federation::{Ask, Federation, Gather, Order, Phase, Recipients, Work};
 use crate::groups::{Groups, Origin};
 use crate::linalg::{norm, squared_distance};
-use crate::methods::{Method, Outcome, Serving, Setup, auto_step, diverged, exploded, no_true_clusters};
+use crate::methods::{
+    Method, Outcome, Serving, Setup, auto_step, choose_components, diverged, exploded, no_true_clusters,
+};
 use crate::modelfile;
 use crate::models::{Metric, Model};
 use crate::report::files::{is_partial, write_all_atomically, write_atomically, write_record};
 use crate::report::folder::NewFolder;
-use crate::report::{
-    ClientRecord, MethodSummary, MixtureRecord, OutlierRecord, Record, RepeatSummary, RoundRecord, Summary,
-};
+use crate::report::{ClientRecord, MethodSummary, MixtureRecord, Record, RepeatSummary, RoundRecord, Summary};
 use crate::rng::Key;
 use serde::{Deserialize, Serialize};
 use std::cell::{OnceCell, RefCell};
@@ -116,6 +118,8 @@ struct Stage {
     model: Arc<dyn Model>,
     metric: Metric,
     schema: Schema,
+    /// What every method's reader must know of the data and the model.
+    notes: Vec<String>,
     /// The most the loss curves on any client's rows, where a method wants to know.
     curvature: Option<f64>,
     /// The program and the data, told apart from all others.
@@ -236,7 +240,7 @@ impl Stage {
         };
         let described = federation.ask(&to_all(Work::Describe { moments: scale }))?;
         let described = &described.orders[0];
-        let rows = described.rows.iter().map(|&rows| rows as usize).collect();
+        let rows: Vec<usize> = described.rows.iter().map(|&rows| rows as usize).collect();
         let column = Groups::named(described.descriptions.iter().map(|description| description.group.as_deref()));
         let schema = Schema::fix(&described.descriptions, scale)?;
         let adopt = to_all(Work::Adopt { schema: schema.clone() });
@@ -249,7 +253,17 @@ impl Stage {
         }
         let mut shape = schema.shape();
         shape.classes = shape.classes.max(population.shape.classes);
-        let model: Arc<dyn Model> = Arc::from((experiment.model_kind.build)(&experiment.model, shape)?);
+        let mut model: Arc<dyn Model> = Arc::from((experiment.model_kind.build)(&experiment.model, shape)?);
+        let mut notes = Vec::new();
+        if let (Some("auto"), Some(form)) = (experiment.model.optional_text("components"), model.mixture()) {
+            let (form, most) = (*form, experiment.model.integer("most_components"));
+            federation.set_model(model.clone())?;
+            let found = choose_components(&mut federation, &form, &rows, most, &Key::new(seed))?;
+            let settings = experiment.model.with("components", found.count as i64);
+            model = Arc::from((experiment.model_kind.build)(&settings, shape)?);
+            notes.push(found.note());
+        }
+        population.clients.iter().try_for_each(|client| model.check(client))?;
         let metric = match experiment.settings.text("metric") {
             "auto" => model.metrics()[0],
             wanted => *model.metrics().iter().find(|metric| metric.name() == wanted).ok_or_else(|| {
@@ -267,7 +281,20 @@ impl Stage {
         };
         let truth = population.clients.iter().map(|client| client.truth).collect();
         let (baselines, minimisers) = (OnceCell::new(), RefCell::default());
-        Ok(Self { population, rows, truth, column, model, metric, schema, curvature, origin, baselines, minimisers })
+        Ok(Self {
+            population,
+            rows,
+            truth,
+            column,
+            model,
+            metric,
+            schema,
+            notes,
+            curvature,
+            origin,
+            baselines,
+            minimisers,
+        })
     }
 
     /// The groups a method is told; `None` for one that is told none. `found` looks up what an earlier method found:
@@ -305,6 +332,7 @@ impl Stage {
             truth: self.truth.as_deref().filter(|_| needs_truth),
             planted: Some(&*self.population.true_parameters).filter(|planted| needs_truth && !planted.is_empty()),
             groups,
+            seed,
             key: Key::new(seed).word(&entry.label),
         })
     }
@@ -423,7 +451,7 @@ impl Running<'_> {
             // What an earlier method found shows only now; the others can go on without this one.
             Err(error) if matches!(Origin::of(&self.entry.settings), Some(Origin::Method(_))) => {
                 let summary = failed(self.summary(Traffic::default(), 0, 0.0), &error);
-                return self.leave(summary, Vec::new(), Vec::new());
+                return self.leave(summary, Vec::new(), Vec::new(), Vec::new());
             }
             method => method?,
         };
@@ -512,7 +540,9 @@ impl Running<'_> {
                 rounds.push(evaluated);
                 // A method sees the loss before a step; what the step itself did shows here.
                 let first = rounds.iter().find_map(|round| round.loss);
-                if scored.loss.is_some_and(|loss| exploded(first.unwrap_or(loss), loss)) {
+                // A mixture of a client that is like nobody, or that lies, may be as bad as it likes.
+                let loss = if stage.model.mixture().is_some() { scored.median_loss() } else { scored.loss };
+                if loss.is_some_and(|loss| exploded(first.unwrap_or(loss), loss)) {
                     break Some(diverged(round - 1));
                 }
                 last = Some((scored, unseen));
@@ -538,12 +568,15 @@ impl Running<'_> {
                 stage.compare_with_baselines(&outcome, scored, &mut federation)?;
             }
         }
+        if let (None, Some((scored, _)), Some(shape)) = (&failure, &mut last, stage.model.mixture()) {
+            mixtures::compare(stage, &method.outcome(), shape, scored, &mut federation)?;
+        }
         if failure.is_none() && method.outcome().converged {
             stage.keep_minimiser(self.entry, &federation);
         }
         let summary = self.summarise(&*method, &federation, round, seconds, failure.as_ref(), last.as_ref());
         let clients = match (&failure, &last) {
-            (None, Some((scored, _))) => self.client_records(scored),
+            (None, Some((scored, _))) => self.client_records(scored, &method.outcome()),
             _ => Vec::new(),
         };
         if let Some(folder) = self.folder
@@ -551,7 +584,11 @@ impl Running<'_> {
         {
             self.write_models(folder, &method.outcome(), &federation)?;
         }
-        self.leave(summary, rounds, clients)
+        let mixtures = match (&failure, stage.model.mixture()) {
+            (None, Some(shape)) => vec![mixtures::record(self, &method.outcome(), shape, &federation)],
+            _ => Vec::new(),
+        };
+        self.leave(summary, rounds, clients, mixtures)
     }
 
     /// What it leaves behind, also in the folder.
@@ -560,9 +597,9 @@ impl Running<'_> {
         summary: RepeatSummary,
         rounds: Vec<RoundRecord>,
         clients: Vec<ClientRecord>,
+        mixtures: Vec<MixtureRecord>,
     ) -> Result<(RepeatSummary, Finished)> {
         let text = serde_json::to_string(&summary).map_err(|e| Error::new(ErrorKind::Io, format!("summary: {e}")))?;
-        let mixtures = Vec::new();
         let finished = Finished { origin: self.stage.origin.clone(), summary: text, rounds, clients, mixtures };
         if let Some(folder) = self.folder {
             folder.write_done(&self.entry.label, self.seed, &finished)?;
@@ -610,7 +647,8 @@ impl Running<'_> {
         if !outcome.converged {
             summary.status = "not-converged".into();
         }
-        summary.notes = outcome.notes.clone();
+        summary.notes = self.stage.notes.iter().chain(&outcome.notes).cloned().collect();
+        summary.notes.extend(mixtures::note(self.stage, &outcome));
         if uses_auto_step(self.entry, &*self.stage.model)
             && let Some(curvature) = self.stage.curvature
         {
@@ -619,12 +657,16 @@ impl Running<'_> {
         }
         let mut extra = outcome.extra.clone();
         if let Some((scored, unseen)) = last {
-            if scored.metric.is_none() {
+            let population = &self.stage.population;
+            let infinite = without_finite_metric(&population.clients, scored);
+            if scored.metric.is_none() && infinite.is_none() {
                 let nobody =
                     matches!(&outcome.serving, Serving::Own { stamps, .. } if stamps.iter().all(|&stamp| stamp == 0));
                 let why = if nobody { "no client has a model" } else { "no client has test rows" };
                 summary.notes.push(format!("{why}, so there is nothing to score"));
             }
+            let unseen_infinite = unseen.as_ref().and_then(|unseen| without_finite_metric(&population.unseen, unseen));
+            summary.notes.extend(infinite.into_iter().chain(unseen_infinite));
             let truth = evaluate::against_truth(&outcome, scored, &self.stage.population);
             summary.metric = scored.metric.clone();
             summary.unseen = unseen.as_ref().and_then(|unseen| unseen.metric.clone());
@@ -665,9 +707,10 @@ impl Running<'_> {
         sizes.iter().enumerate().filter_map(note).collect()
     }
 
-    fn client_records(&self, scored: &Evaluation) -> Vec<ClientRecord> {
+    fn client_records(&self, scored: &Evaluation, outcome: &Outcome) -> Vec<ClientRecord> {
         let groups = self.stage.groups_for(self.entry, Some(self.found)).ok().flatten();
         let name = |place: usize| groups.as_ref().and_then(|groups| Some(groups.names[groups.of[place]?].clone()));
+        let outliers = mixtures::outliers(self.stage, outcome);
         let clients = self.stage.population.clients.iter().zip(&scored.clients).enumerate();
         clients
             .map(|(place, (client, served))| ClientRecord {
@@ -681,10 +724,7 @@ impl Running<'_> {
                 metric: served.score.and_then(|score| score.mean()),
                 personal: scored.personal.get(place).copied().unwrap_or_default(),
                 group: name(place),
-                outlier: OutlierRecord {
-                    planted: self.stage.population.outliers.get(place).copied(),
-                    ..OutlierRecord::default()
-                },
+                outlier: outliers[place],
             })
             .collect()
     }
@@ -717,7 +757,8 @@ impl Running<'_> {
         if let Some(global) = &outcome.global {
             write("global".into(), global)?;
         }
-        if wanted == "all" {
+        // What clients keep is not always what serves them: it may be where they began.
+        if wanted == "all" && matches!(outcome.serving, Serving::Own { .. }) {
             let mut taken = std::collections::HashSet::new();
             for (id, params) in federation.own_models() {
                 let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') { c } else { '_' };
@@ -738,6 +779,23 @@ fn write_together(place: &Path, files: Vec<(String, Vec<u8>)>) -> Result<()> {
     }
     std::fs::create_dir_all(place).map_err(|error| Error::io("creating", place, error))?;
     write_all_atomically(place, files)
+}
+
+/// Says who is in no average, by name while they are few.
+fn without_finite_metric(clients: &[Client], scored: &Evaluation) -> Option<String> {
+    const NAMED: usize = 5;
+    let mean = |served: &evaluate::Served| served.score.and_then(|score| score.mean());
+    let infinite =
+        clients.iter().zip(&scored.clients).filter(|(_, served)| mean(served).is_some_and(|it| !it.is_finite()));
+    let names: Vec<&str> = infinite.map(|(client, _)| client.id.as_str()).collect();
+    let more = names.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let list = names[..names.len().min(NAMED)].join(", ");
+    match names.len() {
+        0 => None,
+        1 => Some(format!("the metric of client {list} is not finite and in no average")),
+        _ => Some(format!("the metrics of clients {list}{more} are not finite and in no average")),
+    }
 }
 
 /// The summary of a method that ended with this error.

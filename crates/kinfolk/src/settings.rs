@@ -231,6 +231,13 @@ impl Settings {
         list.into_iter().flatten().filter_map(Value::as_str).map(str::to_string).collect()
     }
 
+    /// The same settings with another value of one.
+    pub fn with(&self, name: &str, value: impl Into<Value>) -> Self {
+        let mut changed = self.clone();
+        changed.0.insert(name.to_string(), value.into());
+        changed
+    }
+
     /// A flag.
     pub fn flag(&self, name: &str) -> bool {
         self.0.get(name).and_then(Value::as_bool).unwrap_or_else(|| panic!("setting {name} has no value"))

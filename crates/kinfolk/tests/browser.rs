@@ -342,6 +342,7 @@ fn mixture(label: &str, clients: usize, common: bool) -> MixtureRecord {
         let outlier = OutlierRecord {
             score: Some(if odd { 40.0 } else { 5.0 } + around(&[0.0], 4.0)[0]),
             apart: common.then_some(if odd { 8 } else { number % 3 }),
+            verdict: Some(odd),
             planted: Some(odd),
         };
         let weights: Vec<f64> = shares.iter().map(|share| share / total).collect();
@@ -350,7 +351,8 @@ fn mixture(label: &str, clients: usize, common: bool) -> MixtureRecord {
     let clients = (0..clients).map(client).collect();
     let common = if common { centres.clone() } else { Vec::new() };
     let components = COMPONENTS;
-    MixtureRecord { label: label.into(), seed: 0, components, common, clients, ..MixtureRecord::default() }
+    let ordered = !common.is_empty();
+    MixtureRecord { label: label.into(), seed: 0, components, ordered, common, clients, ..MixtureRecord::default() }
 }
 
 #[test]
@@ -362,11 +364,13 @@ fn mixtures_show_components_and_outliers() {
     assert_ready(&document);
     assert_eq!(count(&document, "mixtures", "class=\"common\""), 10, "the second method has no common centres");
     assert_eq!(count(&document, "mixtures", "class=\"own\""), 2 * 42 * 10, "two of 44 writers are outliers");
-    assert_eq!(count(&document, "mixtures", "class=\"apart\""), 2 * 2 * 10, "by reach, and by score");
+    assert_eq!(count(&document, "mixtures", "class=\"apart\""), 2 * 2 * 10, "with common centres and without");
     assert_eq!(count(&document, "mixtures", "class=\"score\""), 2 * 44);
     assert_eq!(count(&document, "mixtures", "class=\"planted\""), 2 * 2);
     assert!(says(&document, "mixtures", "10 components in 44 clients · 2 outliers: writer 11 and writer 31"));
     assert!(says(&document, "mixtures", "No mixtures: local"));
+    let in_one_colour = "in every client's own order, so all in one colour";
+    assert_eq!(count(&document, "mixtures", in_one_colour), 1, "the second method");
     assert!(says(&document, "mixtures", "role=\"img\" aria-label=\"Outlier scores of fedavg, from the highest down"));
     let scores = panel(&document, "mixtures").expect("a panel");
     let place = |name: &str| scores.find(&format!(">{name}</text>")).unwrap_or_else(|| panic!("no bar of {name}"));

@@ -60,6 +60,7 @@ fn build(
         truth: Some(truth),
         planted: Some(&[vec![1.0], vec![1.0]]),
         groups: None,
+        seed: 3,
         key: Key::new(3),
     };
     (kind.build)(setup)

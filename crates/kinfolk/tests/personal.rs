@@ -25,6 +25,7 @@ static OWN_MINIMISERS: MethodKind = MethodKind {
     settings: &[GROUPS],
     needs_truth: |_| false,
     has_clusters: true,
+    mixtures: false,
     check: |_, _, _| {},
     build: |setup| {
         let groups = setup.groups.expect("it has the setting");
@@ -81,6 +82,7 @@ impl Method for OwnMinimisers {
             converged: true,
             notes: Vec::new(),
             extra: BTreeMap::new(),
+            mixture: None,
         }
     }
 

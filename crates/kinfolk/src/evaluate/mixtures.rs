@@ -3,10 +3,14 @@
 //! Components come in any order, so everything is compared under the best matching. Clients that were planted as
 //! outliers count in nothing but the last.
 
-use super::is_good;
+use super::{is_good, own_subjects, with_drafts};
 use crate::clustering::quality::assign;
 use crate::data::PlantedMixture;
-use crate::linalg::distance;
+use crate::error::Result;
+use crate::federation::{Ask, By, Federation, Gather, Order, Phase, Recipients, Subject, Weight, Work};
+use crate::linalg::{add_scaled, distance};
+use crate::methods::{Outcome, Serving};
+use crate::mixture::Shape;
 use crate::report::summary::mean;
 use std::collections::BTreeMap;
 
@@ -105,56 +109,14 @@ pub fn mixture_errors(found: &[Option<Mixture>], planted: &[Option<PlantedMixtur
     ])
 }
 
-/// How many rows of a client every component shares with every class.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RowTable {
-    classes: usize,
-    /// Component by component.
-    counts: Vec<u64>,
-}
-
-impl RowTable {
-    /// Counts rows by the component they were put in and the class they have.
-    pub fn of(components: usize, classes: usize, found: &[u32], truth: &[u32]) -> Self {
-        let mut counts = vec![0; components * classes];
-        for (&component, &class) in found.iter().zip(truth) {
-            counts[component as usize * classes + class as usize] += 1;
-        }
-        Self { classes, counts }
-    }
-
-    fn rows(&self) -> u64 {
-        self.counts.iter().sum()
-    }
-
-    /// Rows outside the best one-to-one matching of components to classes.
-    fn errors(&self) -> u64 {
-        let cost: Vec<f64> = self.counts.iter().map(|&count| -(count as f64)).collect();
-        let matching = assign(&cost, self.counts.len() / self.classes.max(1), self.classes);
-        let matched = matching.iter().enumerate().filter_map(|(row, class)| Some(row * self.classes + (*class)?));
-        self.rows() - matched.map(|cell| self.counts[cell]).sum::<u64>()
-    }
-}
-
-/// The share of rows outside the matching of components to classes, one table a client: `row_error`, the mean over clients
-/// each with a matching of its own, `row_error_pooled`, the same over all rows, and `row_error_global`, with one matching
-/// for everybody. Clients without rows, or planted as outliers, do not count.
-pub fn row_errors(tables: &[RowTable], outliers: &[bool]) -> BTreeMap<String, f64> {
-    let counts = |(place, table): &(usize, &RowTable)| is_good(outliers, *place) && table.rows() > 0;
-    let good: Vec<&RowTable> = tables.iter().enumerate().filter(counts).map(|(_, table)| table).collect();
-    let Some((first, others)) = good.split_first() else { return BTreeMap::new() };
-    let mut sum = (*first).clone();
-    for table in others {
-        sum.counts.iter_mut().zip(&table.counts).for_each(|(sum, count)| *sum += count);
-    }
-    let shares: Vec<f64> = good.iter().map(|table| table.errors() as f64 / table.rows() as f64).collect();
-    let errors: u64 = good.iter().map(|table| table.errors()).sum();
-    let all = sum.rows() as f64;
-    named([
-        ("row_error", mean(&shares)),
-        ("row_error_pooled", errors as f64 / all),
-        ("row_error_global", sum.errors() as f64 / all),
-    ])
+/// The share of rows outside the best one-to-one matching of components to classes, of counts that lie component by
+/// component. `None` where there are no rows.
+fn outside_matching(counts: &[f64], classes: usize) -> Option<f64> {
+    let cost: Vec<f64> = counts.iter().map(|count| -count).collect();
+    let matching = assign(&cost, counts.len() / classes.max(1), classes);
+    let matched = matching.iter().enumerate().filter_map(|(row, class)| Some(counts[row * classes + (*class)?]));
+    let (matched, all): (f64, f64) = (matched.sum(), counts.iter().sum());
+    (all > 0.0).then(|| (all - matched) / all)
 }
 
 /// The chance that an outlier has a higher score than another client, ties counting half: the area under the curve of
@@ -175,6 +137,35 @@ pub fn area_under_curve(scores: &[f64], outliers: &[bool]) -> Option<f64> {
 
 fn named<const COUNT: usize>(numbers: [(&str, f64); COUNT]) -> BTreeMap<String, f64> {
     numbers.map(|(name, value)| (name.to_string(), value)).into()
+}
+
+/// The share of held-out rows outside one matching of components to classes for everybody: it minds where clients number
+/// alike components in another way. Clients planted as outliers do not count.
+pub fn global_row_error(
+    outcome: &Outcome,
+    federation: &mut dyn Federation,
+    shape: &Shape,
+    classes: usize,
+    outliers: &[bool],
+) -> Result<Option<f64>> {
+    let work = |with: Subject| Work::Tally { with, components: shape.components as u32, classes: classes as u32 };
+    let good = |to: Recipients| {
+        let all = 0..federation.clients().len() as u32;
+        Recipients::list(all.filter(|&client| to.contains(client) && is_good(outliers, client as usize)).collect())
+    };
+    let orders = match &outcome.serving {
+        Serving::Own { stamps, .. } => {
+            let subjects = own_subjects(outcome, stamps).into_iter();
+            subjects.map(|(to, subject)| Order { to: good(to), work: work(subject) }).collect()
+        }
+        _ if outcome.models.is_empty() => Vec::new(),
+        _ => vec![Order { to: good(Recipients::All), work: work(Subject::Models(vec![0])) }],
+    };
+    let gather = Gather::Sum { by: By::All, weight: Weight::Uniform };
+    let answers = federation.ask(&Ask { phase: Phase::Evaluate, models: with_drafts(outcome), orders, gather })?;
+    let mut counts = vec![0.0; shape.components * classes];
+    answers.orders.iter().flat_map(|order| &order.sums).for_each(|sum| add_scaled(&mut counts, 1.0, &sum.total));
+    Ok(outside_matching(&counts, classes))
 }
 
 #[cfg(test)]
@@ -270,19 +261,12 @@ mod tests {
 
     #[test]
     fn errors_of_rows_by_hand() {
-        // The second client's labels are exchanged, which only one matching for everybody minds.
-        let first = RowTable::of(2, 2, &[0, 0, 0, 1], &[0, 0, 1, 1]);
-        let second = RowTable::of(2, 2, &[1, 0], &[0, 1]);
-        let outlier = RowTable::of(2, 2, &[0, 0], &[0, 1]);
-        let nobody = RowTable::of(2, 2, &[], &[]);
-        let tables = [first, second, outlier, nobody];
-        let errors = row_errors(&tables, &[false, false, true, false]);
-        // The sum has 2, 2 in the first row and 1, 1 in the second: any matching holds 3 of 6.
-        assert_eq!(errors, named([("row_error", 0.125), ("row_error_pooled", 1.0 / 6.0), ("row_error_global", 0.5)]));
-        assert_eq!(row_errors(&tables, &[])["row_error"], (0.25 + 0.0 + 0.5) / 3.0);
-        assert!(row_errors(&tables[3..], &[]).is_empty());
-        // More components than classes: what is left over is wrong.
-        assert_eq!(row_errors(&[RowTable::of(3, 1, &[0, 1, 1, 2], &[0; 4])], &[])["row_error"], 0.5);
+        // Two clients that agree on three of four rows and on two, the second with its labels exchanged.
+        assert_eq!(outside_matching(&[2.0, 1.0, 0.0, 1.0], 2), Some(0.25));
+        assert_eq!(outside_matching(&[0.0, 1.0, 1.0, 0.0], 2), Some(0.0));
+        assert_eq!(outside_matching(&[2.0, 2.0, 1.0, 1.0], 2), Some(0.5), "any matching of both holds three of six");
+        assert_eq!(outside_matching(&[1.0, 2.0, 1.0], 1), Some(0.5), "more components than classes");
+        assert_eq!(outside_matching(&[0.0; 4], 2), None);
     }
 
     #[test]

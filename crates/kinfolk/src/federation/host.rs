@@ -4,7 +4,7 @@
 
 use super::personal::minimise_alone;
 use super::wire::{Packed, Reply};
-use super::{Portion, Split, Start, Subject, Then, Work};
+use super::{Ask, Portion, Split, Start, Subject, Then, Work};
 use crate::data::Client;
 use crate::data::schema::{Schema, describe};
 use crate::error::{Error, ErrorKind, Result};
@@ -90,8 +90,7 @@ impl Host {
     pub fn set_model(&mut self, model: Arc<dyn Model>) -> Result<()> {
         const ROOM_FOR_PREPARED: usize = 1 << 30;
         self.clients.iter().try_for_each(|client| model.check(client))?;
-        // Prepared matrices are rows × rows.
-        let wanted: usize = self.clients.iter().map(|client| client.train.len().pow(2)).sum();
+        let wanted: usize = self.clients.iter().map(|client| model.prepared_numbers(client.train.len())).sum();
         self.may_prepare = wanted * (model.precision().width() as usize) < ROOM_FOR_PREPARED;
         self.model = Some(model);
         Ok(())
@@ -100,6 +99,23 @@ impl Host {
     /// The model, once there is one.
     pub fn model(&self) -> Result<&Arc<dyn Model>> {
         self.model.as_ref().ok_or_else(|| Error::federation("the clients have no model yet"))
+    }
+
+    /// Refuses models that cannot travel, and work that this kind of model cannot do.
+    pub(super) fn check(&self, ask: &Ask) -> Result<()> {
+        let model = self.model()?;
+        let want = model.layout().len();
+        if let Some(found) = ask.models.iter().find(|params| !model.travels(params.len())) {
+            return Err(Error::new(ErrorKind::Shape, format!("a model of {} numbers, want {want}", found.len())));
+        }
+        let is_mixture = model.mixture().is_some();
+        match ask.orders.iter().find(|order| order.work.wants_mixture().is_some_and(|wants| wants != is_mixture)) {
+            Some(_) if is_mixture => {
+                Err(Error::new(ErrorKind::Unsupported, "a mixture is not trained by descent, want steps of EM"))
+            }
+            Some(_) => Err(Error::new(ErrorKind::Unsupported, "the clients' model is not a mixture")),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn seat(&self, client: u32) -> Seat<'_> {
@@ -193,6 +209,9 @@ impl Host {
                 let candidates = match with {
                     Subject::Models(models) => models.clone(),
                     Subject::Own { stamp } => vec![worker.load(&self.own_model(client, *stamp)?)],
+                    Subject::Completed { model, stamp } => {
+                        vec![worker.load(&self.completed_model(client, models, *model, *stamp)?)]
+                    }
                     Subject::Alone => {
                         let alone = minimise_alone(&**self.model()?, &seat.client.train);
                         vec![worker.load(&alone.map_err(|error| error.at(format!("client {}", seat.client.id)))?)]
@@ -217,6 +236,11 @@ impl Host {
             }
             Work::Validate { trials, fold, of, scale } => {
                 self.validate(worker, models, (trials, *fold, *of, *scale), client)
+            }
+            Work::FitMixture(order) => self.fit_mixture(stamp, order, client),
+            Work::MixtureStep(order) => self.step_mixture(worker, models, stamp, order, client),
+            Work::Tally { with, components, classes } => {
+                self.tally(worker, models, (with, *components, *classes), client)
             }
             other => Err(Error::new(ErrorKind::Unsupported, format!("this host cannot do {other:?}"))),
         }
@@ -267,7 +291,7 @@ impl Host {
         }
     }
 
-    fn own_model(&self, client: u32, wanted: u64) -> Result<Vec<f64>> {
+    pub(super) fn own_model(&self, client: u32, wanted: u64) -> Result<Vec<f64>> {
         let mut vectors = self.own_vectors(client, wanted)?;
         vectors.truncate(self.model()?.layout().len());
         Ok(vectors)

@@ -260,6 +260,7 @@ pub(super) fn base_of(work: &Work, choice: Option<u32>) -> Option<usize> {
     match work {
         Work::Choose { among, then: super::Then::Train(_), .. } => among.get(choice? as usize).copied(),
         Work::Train { from: super::Start::Model(model), .. } => Some(*model),
+        Work::MixtureStep(step) => step.model,
         _ => None,
     }
 }
@@ -316,9 +317,7 @@ impl Federation for LocalFederation {
         if needs_model {
             let precision = self.host.model()?.precision();
             let mut models: Vec<Vec<f64>> = ask.models.iter().map(|model| model.to_vec()).collect();
-            if let Some(model) = models.iter().find(|model| model.len() != width) {
-                return Err(Error::new(ErrorKind::Shape, format!("a model of {} numbers, want {width}", model.len())));
-            }
+            self.host.check(ask)?;
             models.iter_mut().for_each(|model| precision.round(model));
             let summable = ask.orders.iter().all(|order| Task::of(&order.work).is_some() && order.work.sends_vector());
             let sums = matches!(ask.gather, Gather::Sum { .. });

@@ -71,17 +71,22 @@ impl Meter {
     /// Counts an ask to a federation of `clients` clients; `payload` is what a model weighs, and `answered` says for
     /// every order how many clients sent something.
     pub fn count(&mut self, ask: &Ask, clients: usize, payload: Payload, answered: &[usize]) {
-        let mut traffic = Traffic { asks: 1, models_down: models_down(ask, clients), ..Traffic::default() };
-        traffic.bytes_down = traffic.models_down * payload.width as u64 * payload.number;
+        let (models_down, numbers_down) = models_down(ask, clients);
+        let bytes_down = numbers_down * payload.number;
+        let mut traffic = Traffic { asks: 1, models_down, bytes_down, ..Traffic::default() };
         for (order, &answered) in ask.orders.iter().zip(answered) {
             if let Work::Adopt { schema } = &order.work {
                 traffic.bytes_down += super::wire::size(schema) * order.to.count(clients) as u64;
             }
             let answered = answered as u64;
             let numbers = order.work.sends(payload.width);
-            if !matches!(order.work, Work::Respond(_)) {
-                traffic.models_up += answered * (numbers / payload.width.max(1)) as u64;
-            }
+            traffic.models_up += answered
+                * match &order.work {
+                    Work::Respond(_) | Work::Tally { .. } => 0,
+                    // Part of a mixture counts as one: what stays with a client is not sent anywhere.
+                    Work::FitMixture(_) | Work::MixtureStep(_) => u64::from(numbers > 0),
+                    _ => (numbers / payload.width.max(1)) as u64,
+                };
             let losses = LOSS * order.work.losses() as u64;
             let rest = match &order.work {
                 Work::Choose { .. } => CHOICE + losses,
@@ -111,18 +116,26 @@ impl Payload {
     }
 }
 
-/// Each client gets each model it needs once, however many of its orders name it.
-fn models_down(ask: &Ask, clients: usize) -> u64 {
+/// Each client gets each model it needs once, however many of its orders name it: how many models, and how many numbers.
+fn models_down(ask: &Ask, clients: usize) -> (u64, u64) {
     let needs: Vec<Vec<usize>> = ask.orders.iter().map(|order| distinct(order.work.models().to_vec())).collect();
     let index = OrderIndex::of(ask, clients);
+    let weigh = |models: &[usize]| {
+        (models.len() as u64, models.iter().map(|&model| ask.models[model].len() as u64).sum::<u64>())
+    };
     let for_orders = |orders: &[u32]| match orders {
-        [] => 0,
-        [one] => needs[*one as usize].len(),
-        several => distinct(several.iter().flat_map(|&order| needs[order as usize].iter().copied()).collect()).len(),
+        [] => (0, 0),
+        [one] => weigh(&needs[*one as usize]),
+        several => weigh(&distinct(several.iter().flat_map(|&order| needs[order as usize].iter().copied()).collect())),
     };
     match index.everybody() {
-        Some(orders) => (for_orders(orders) * clients) as u64,
-        None => (0..clients as u32).map(|client| for_orders(&index.of_client(client)) as u64).sum(),
+        Some(orders) => {
+            let (models, numbers) = for_orders(orders);
+            (models * clients as u64, numbers * clients as u64)
+        }
+        None => (0..clients as u32)
+            .map(|client| for_orders(&index.of_client(client)))
+            .fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1)),
     }
 }
 

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `gather.rs` | the server's side: replies into answers and sums |
 //! | `own.rs` | work on what clients keep between asks |
+//! | `mixtures.rs` | work on mixtures, and the clients' side of it |
 //! | `host.rs` | the clients' side: does an order's work on the data; `personal.rs` has the part of `own.rs` |
 //! | `local.rs` | the engine in this process, on all cores |
 //! | `bytes.rs` | an engine through which nothing passes but bytes |
@@ -21,6 +22,7 @@ mod gather;
 pub mod host;
 pub mod local;
 pub mod meter;
+pub mod mixtures;
 pub mod own;
 mod personal;
 pub mod wire;
@@ -29,6 +31,7 @@ use crate::data::schema::{Description, Schema};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hierarchy::response::Response;
 use meter::Meter;
+use mixtures::{FitMixture, MIXTURE_LOSSES, MixtureStep};
 use own::{Advance, Answer, Pull, Respond, Scale};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -211,6 +214,19 @@ pub enum Work {
         /// The client's loss in the method's objective.
         scale: Scale,
     },
+    /// Fit a mixture to the client's own rows.
+    FitMixture(FitMixture),
+    /// Take steps of EM or gradient EM.
+    MixtureStep(MixtureStep),
+    /// Count held-out rows by component and class.
+    Tally {
+        /// The client's own mixture, or one of the ask.
+        with: Subject,
+        /// The mixture's components.
+        components: u32,
+        /// How many classes there are.
+        classes: u32,
+    },
 }
 
 /// What follows a choice.
@@ -248,6 +264,13 @@ pub enum Subject {
     Models(Vec<usize>),
     /// The client's own model with this stamp.
     Own {
+        /// The stamp the client's state must carry.
+        stamp: u64,
+    },
+    /// The same with a model of the ask in place of its first parameters.
+    Completed {
+        /// The model.
+        model: usize,
         /// The stamp the client's state must carry.
         stamp: u64,
     },
@@ -575,7 +598,12 @@ impl Ask {
             {
                 return fault(format!("order {index} names fold {fold} of {of}"));
             }
-            if named.is_empty() && matches!(order.work, Work::Choose { .. } | Work::Losses { .. }) {
+            let needs_models = match &order.work {
+                Work::Choose { .. } | Work::Losses { .. } => true,
+                Work::Score { with, .. } => matches!(with, Subject::Models(_)),
+                _ => false,
+            };
+            if named.is_empty() && needs_models {
                 return fault(format!("order {index} has no model to work with"));
             }
         }
@@ -604,7 +632,11 @@ impl Work {
             Work::Gradient { of, .. } => Cow::from(std::slice::from_ref(of)),
             Work::Train { from: Start::Model(model), .. } => Cow::from(std::slice::from_ref(model)),
             Work::Choose { among, .. } => Cow::from(among),
-            Work::Score { with: Subject::Models(models), .. } => Cow::from(models),
+            Work::Score { with: Subject::Models(models), .. } | Work::Tally { with: Subject::Models(models), .. } => {
+                Cow::from(models)
+            }
+            Work::Score { with: Subject::Completed { model, .. }, .. }
+            | Work::Tally { with: Subject::Completed { model, .. }, .. } => Cow::from(std::slice::from_ref(model)),
             Work::Advance(Advance { from, blend, .. }) => {
                 let start = match from {
                     Start::Model(model) => Some(*model),
@@ -615,7 +647,8 @@ impl Work {
             Work::Respond(Respond { pull, .. }) => Cow::from(std::slice::from_ref(&pull.centre)),
             Work::Validate { trials, .. } => trials.iter().map(|trial| trial.centre).collect(),
             Work::Describe { .. } | Work::Adopt { .. } | Work::Train { .. } | Work::Minimise { .. } => Cow::from(&[]),
-            Work::Score { .. } | Work::Curvature => Cow::from(&[]),
+            Work::MixtureStep(MixtureStep { model, .. }) => Cow::from(model.as_slice()),
+            Work::Score { .. } | Work::Curvature | Work::FitMixture(_) | Work::Tally { .. } => Cow::from(&[]),
         }
     }
 
@@ -631,6 +664,10 @@ impl Work {
                 Answer::Response | Answer::Quadratic => Response::packed_len(width),
                 Answer::ResponseAndSlope => 2 * Response::packed_len(width),
             },
+            Work::FitMixture(FitMixture { shape, send, .. }) | Work::MixtureStep(MixtureStep { shape, send, .. }) => {
+                send.count(shape)
+            }
+            Work::Tally { components, classes, .. } => *components as usize * *classes as usize,
             _ => 0,
         }
     }
@@ -639,8 +676,19 @@ impl Work {
     fn keeps(&self) -> bool {
         match self {
             Work::Train { keep, .. } | Work::Minimise { keep, .. } | Work::Respond(Respond { keep, .. }) => *keep,
+            Work::FitMixture(FitMixture { keep, .. }) => *keep,
+            Work::MixtureStep(MixtureStep { from, .. }) => from.is_some(),
             Work::Advance(_) => true,
             _ => false,
+        }
+    }
+
+    /// Whether it needs a mixture, or anything else that has gradients; `None` for work on any model.
+    fn wants_mixture(&self) -> Option<bool> {
+        match self {
+            Work::FitMixture(_) | Work::MixtureStep(_) | Work::Tally { .. } => Some(true),
+            Work::Describe { .. } | Work::Adopt { .. } | Work::Losses { .. } | Work::Score { .. } => None,
+            _ => Some(false),
         }
     }
 
@@ -658,6 +706,8 @@ impl Work {
             Work::Respond(_) => 2,
             Work::Advance(advance) => 1 + usize::from(advance.vectors == 4),
             Work::Curvature => 3,
+            Work::FitMixture(_) | Work::MixtureStep(_) => MIXTURE_LOSSES,
+            Work::Tally { .. } => 0,
             Work::Validate { trials, .. } => trials.len(),
             _ => 1,
         }

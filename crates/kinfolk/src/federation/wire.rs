@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// The version of the messages this code writes and reads.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// Numbers at the precision they travel and rest in.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -193,6 +193,6 @@ mod tests {
         assert_eq!(decode::<AskMessage>(&bytes[..1]).unwrap_err().kind(), ErrorKind::Federation);
         assert_eq!(decode::<AskMessage>(&bytes[..bytes.len() - 1]).unwrap_err().kind(), ErrorKind::Unsupported);
         bytes[0] = 99;
-        assert!(decode::<AskMessage>(&bytes).unwrap_err().to_string().starts_with("message version 99, want 3"));
+        assert!(decode::<AskMessage>(&bytes).unwrap_err().to_string().starts_with("message version 99, want 4"));
     }
 }

@@ -30,6 +30,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     ],
     needs_truth: |_| true,
     has_clusters: true,
+    mixtures: false,
     check: |place, settings, faults| {
         if settings.number("tolerance") >= 1.0 {
             let got = settings.number("tolerance");
@@ -235,6 +236,7 @@ impl Method for ClusterOracle {
             converged: self.search.has_converged(),
             notes: self.state.absences.note().into_iter().chain(self.search.notes()).collect(),
             extra: BTreeMap::from([("steepness".into(), self.search.steepness())]),
+            mixture: None,
         }
     }
 

@@ -29,6 +29,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     ),
     needs_truth: |_| false,
     has_clusters: false,
+    mixtures: false,
     check: check_training,
     build: |setup| {
         let start = setup.model.initialise(&mut setup.key.clone().word("start").number(0).number(0).rng());
@@ -91,6 +92,7 @@ impl Method for FedAvg {
             converged: true,
             notes: self.state.absences.note().into_iter().collect(),
             extra: BTreeMap::new(),
+            mixture: None,
         }
     }
 

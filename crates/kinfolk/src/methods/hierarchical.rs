@@ -23,6 +23,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     settings: personal_settings!(MISSING_AGAIN),
     needs_truth: personal::needs_truth,
     has_clusters: true,
+    mixtures: false,
     check: check_personal,
     build: |setup| {
         want_quadratic(&setup, "the exact minimiser")?;
@@ -97,6 +98,7 @@ impl Method for Exact {
             converged: *finished && !fit.gave_up(),
             notes,
             extra,
+            mixture: None,
         }
     }
 

@@ -124,6 +124,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     ),
     needs_truth: |settings| matches!(settings.text("start"), "oracle" | "planted"),
     has_clusters: true,
+    mixtures: false,
     check: |place, settings, faults| {
         check_training(place, settings, faults);
         let gradients = settings.text("averaging") == "gradients";
@@ -766,6 +767,7 @@ impl Method for Ifca {
             converged: self.tolerance == 0.0 || matches!(lane.going, Going::Settled { .. }),
             notes,
             extra,
+            mixture: None,
         }
     }
 
@@ -809,6 +811,7 @@ mod tests {
             truth: None,
             planted: None,
             groups: None,
+            seed: 0,
             key: Key::new(0),
         })
         .unwrap()

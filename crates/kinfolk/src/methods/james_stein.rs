@@ -31,6 +31,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     settings: &[crate::groups::GROUPS, GAMMA, LOSS, NOISE, SPREAD, MISSING_AGAIN],
     needs_truth: personal::needs_truth,
     has_clusters: true,
+    mixtures: false,
     check: |place, settings, faults| {
         if settings.get("noise").is_some() && settings.get("gamma").is_none() {
             faults.push(Error::settings(format!("{place}.noise: is for a given gamma; it is estimated otherwise")));
@@ -174,6 +175,7 @@ impl Method for JamesStein {
             converged: true,
             notes,
             extra,
+            mixture: None,
         }
     }
 

@@ -85,6 +85,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     ),
     needs_truth: personal::needs_truth,
     has_clusters: true,
+    mixtures: false,
     check: |place, settings, faults| {
         check_personal(place, settings, faults);
         if settings.text("coins") == "one"
@@ -313,6 +314,7 @@ impl Method for Steps {
             converged: walk.as_ref().is_none_or(|walk| walk.has_converged() != Some(false)),
             notes,
             extra,
+            mixture: None,
         }
     }
 

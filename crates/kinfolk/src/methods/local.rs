@@ -33,6 +33,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     ),
     needs_truth: |_| false,
     has_clusters: false,
+    mixtures: false,
     check: |place, settings, faults| {
         check_training(place, settings, faults);
         if settings.text("solve") == "exact" {
@@ -156,6 +157,7 @@ impl Method for Local {
             converged: true,
             notes,
             extra: BTreeMap::new(),
+            mixture: None,
         }
     }
 

@@ -6,19 +6,29 @@
 mod al2sgd_plus;
 mod cluster_oracle;
 mod fedavg;
+mod fedem;
+mod fedgmm;
+mod fedgrem;
 mod hierarchical;
 mod ifca;
 mod james_stein;
 mod l2gd;
 mod local;
+mod local_em;
+mod local_grem;
+mod mixtures;
 mod naive_average;
 mod odcl;
 mod oracle;
 mod oracle_average;
 mod personal;
+mod pooled_em;
+mod pooled_grem;
 mod single_cluster;
 mod single_model;
+mod tgmm;
 
+pub(crate) use mixtures::components::choose_components;
 pub(crate) use single_model::pooled_minimiser;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -49,6 +59,8 @@ pub struct MethodKind {
     pub needs_truth: fn(&Settings) -> bool,
     /// Whether it has its clients in clusters, which a method below may take over.
     pub has_clusters: bool,
+    /// Whether it trains mixtures; all others train by descent.
+    pub mixtures: bool,
     /// Faults that need more than one setting to see.
     pub check: fn(&str, &Settings, &mut Vec<Error>),
     /// Makes one ready to run.
@@ -71,6 +83,14 @@ pub static METHODS: &[&MethodKind] = &[
     &single_cluster::KIND,
     &james_stein::KIND,
     &single_model::KIND,
+    &fedgrem::KIND,
+    &local_em::KIND,
+    &local_grem::KIND,
+    &pooled_em::KIND,
+    &pooled_grem::KIND,
+    &fedem::KIND,
+    &fedgmm::KIND,
+    &tgmm::KIND,
 ];
 
 /// The method of this name.
@@ -96,6 +116,8 @@ pub struct Setup<'a> {
     pub planted: Option<&'a [Vec<f64>]>,
     /// Who belongs together, for methods with the setting [`GROUPS`](crate::groups::GROUPS).
     pub groups: Option<Groups>,
+    /// The seed of this repeat, for draws that all methods share.
+    pub seed: u64,
     /// Names this method's draws: seed and label.
     pub key: Key,
 }
@@ -181,6 +203,29 @@ pub struct Outcome {
     pub notes: Vec<String>,
     /// Numbers of its own for the summary.
     pub extra: BTreeMap<String, f64>,
+    /// What else is known of mixtures.
+    pub mixture: Option<MixtureOutcome>,
+}
+
+/// What a method for mixtures found beside the clients' own ones.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct MixtureOutcome {
+    /// The centres that all clients have in common, end to end; empty where there are none.
+    pub common: Vec<f64>,
+    /// How far each client is from them; empty where nobody measures it.
+    pub apart: Vec<Option<Apart>>,
+    /// What clients would be handed if this were the end, in place of the first parameters they keep; empty where they
+    /// have it already.
+    pub drafts: Vec<Option<Params>>,
+}
+
+/// How far a client's centres are from the common ones.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Apart {
+    /// The outlier score: the mean distance of its centres, in units of how far the common centre reaches.
+    pub score: f64,
+    /// For how many components it is out of reach.
+    pub components: usize,
 }
 
 /// How a client that took part is served.
@@ -439,7 +484,7 @@ fn watch_loss(losses: &[f64], first: &mut Option<f64>, round: usize) -> Result<O
 
 /// Whether a loss has grown beyond all bounds since the first round.
 pub(crate) fn exploded(first: f64, now: f64) -> bool {
-    !now.is_finite() || now > 1e6 * (first + 1.0)
+    !now.is_finite() || now > 1e6 * (first.abs() + 1.0)
 }
 
 /// The error of a run that diverged in this round, counted from 0.

@@ -218,6 +218,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     ),
     needs_truth: |settings| settings.optional_text("lambda") == Some("exact"),
     has_clusters: true,
+    mixtures: false,
     check: |place, settings, faults| {
         check_one_shot(place, settings, faults);
         let clustering = settings.text("clustering");
@@ -392,6 +393,7 @@ impl Method for Odcl {
             converged: true,
             notes,
             extra: self.state.extra.clone(),
+            mixture: None,
         }
     }
 

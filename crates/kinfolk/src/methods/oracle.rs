@@ -26,6 +26,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     ),
     needs_truth: |_| true,
     has_clusters: true,
+    mixtures: false,
     check: check_training,
     build: |setup| {
         let truth = setup.true_clusters()?;
@@ -117,6 +118,7 @@ impl Method for Oracle {
             converged: true,
             notes: self.state.absences.note().into_iter().collect(),
             extra: BTreeMap::new(),
+            mixture: None,
         }
     }
 

@@ -17,6 +17,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     settings: one_shot_settings!(),
     needs_truth: |_| true,
     has_clusters: true,
+    mixtures: false,
     check: check_one_shot,
     build: |setup| {
         let truth = setup.true_clusters()?.to_vec();
@@ -105,6 +106,7 @@ impl Method for GroupMeans {
             converged: true,
             notes: self.state.absences.note().into_iter().collect(),
             extra: BTreeMap::new(),
+            mixture: None,
         }
     }
 

@@ -30,6 +30,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     ],
     needs_truth: |_| false,
     has_clusters: false,
+    mixtures: false,
     check: |place, settings, faults| {
         if settings.get("strength").is_some() && settings.get("grid").is_some() {
             faults.push(Error::settings(format!("{place}.grid: the strength is given, there is nothing to tune")));

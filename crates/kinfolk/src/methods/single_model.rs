@@ -20,6 +20,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     settings: &[Setting { help: "what counts alike: rows (sum), or clients (mean)", ..LOSS }, MISSING_AGAIN],
     needs_truth: |_| false,
     has_clusters: false,
+    mixtures: false,
     check: |_, _, _| {},
     build: |setup| {
         want_quadratic(&setup, "the exact minimiser")?;
@@ -80,6 +81,7 @@ impl Method for SingleModel {
             converged: self.state.converged,
             notes: self.state.absences.note().into_iter().collect(),
             extra: BTreeMap::new(),
+            mixture: None,
         }
     }
 

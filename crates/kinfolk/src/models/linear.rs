@@ -20,6 +20,7 @@ pub(super) static KIND: ModelKind = ModelKind {
             "random parameters: uniform within 1/√inputs, 0 or 1 by a coin, or all 0",
         ),
     ],
+    mixture: false,
     build: |settings, data| {
         if data.classes > 0 {
             return Err(Error::settings(format!(

@@ -10,6 +10,7 @@ pub(super) static KIND: ModelKind = ModelKind {
     summary: "logistic regression for two classes",
     needs_target: true,
     settings: &[INTERCEPT, DOUBLE],
+    mixture: false,
     build: |settings, data| {
         if data.classes != 2 {
             return Err(Error::settings(format!(

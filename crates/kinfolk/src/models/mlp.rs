@@ -17,6 +17,7 @@ pub(super) static KIND: ModelKind = ModelKind {
             "numbers to compute in and to send",
         ),
     ],
+    mixture: false,
     build: |settings, data| {
         let mut widths = vec![data.columns];
         widths.extend(settings.integers("hidden"));

@@ -5,15 +5,19 @@
 //! which stack each one is, and give the exact minimiser where there is one.
 
 mod dense;
+mod gaussian_mixture;
 mod linear;
 mod logistic;
+mod mixture;
 mod mlp;
+mod regression_mixture;
 mod softmax;
 
 use crate::data::{Client, DataShape, Shard};
 use crate::error::Result;
 use crate::federation::{Plan, Portion, Sample, Score, Sum, Then, Weight};
 use crate::hierarchy::response::Quadratic;
+use crate::mixture::{Scratch, Shape};
 use crate::rng::{Key, Rng};
 use crate::settings::{Default, Kind, Setting, Settings};
 pub(crate) use dense::convert;
@@ -33,12 +37,15 @@ pub struct ModelKind {
     pub needs_target: bool,
     /// Its settings.
     pub settings: &'static [Setting],
+    /// Whether it is a mixture, which only methods for mixtures can train.
+    pub mixture: bool,
     /// Makes one for data of this shape.
     pub build: fn(&Settings, DataShape) -> Result<Box<dyn Model>>,
 }
 
 /// Every kind of model there is.
-pub static MODELS: &[&ModelKind] = &[&linear::KIND, &logistic::KIND, &softmax::KIND, &mlp::KIND];
+pub static MODELS: &[&ModelKind] =
+    &[&linear::KIND, &logistic::KIND, &softmax::KIND, &mlp::KIND, &gaussian_mixture::KIND, &regression_mixture::KIND];
 
 /// The kind of this name.
 pub fn kind(name: &str) -> Option<&'static ModelKind> {
@@ -94,6 +101,8 @@ pub enum Metric {
     SquaredError,
     /// Mean negative log likelihood.
     LogLoss,
+    /// Share of rows outside the best matching of components to classes, found for each client by itself.
+    RowError,
 }
 
 impl Metric {
@@ -103,6 +112,7 @@ impl Metric {
             Metric::Accuracy => "accuracy",
             Metric::SquaredError => "mse",
             Metric::LogLoss => "nll",
+            Metric::RowError => "row_error",
         }
     }
 
@@ -111,6 +121,7 @@ impl Metric {
         match self {
             Metric::Accuracy => f64::from(score.hits),
             Metric::SquaredError | Metric::LogLoss => score.loss,
+            Metric::RowError => f64::from(score.rows - score.hits),
         }
     }
 }
@@ -196,6 +207,21 @@ pub trait Model: Send + Sync {
 
     /// What a row's loss is multiplied by to be a negative log likelihood, of unit variance where there is one.
     fn likelihood(&self) -> f64;
+
+    /// The form of a model that is a mixture. Mixtures are trained by steps of EM, all others by descent.
+    fn mixture(&self) -> Option<&Shape> {
+        None
+    }
+
+    /// Whether so many numbers can travel as a model: all parameters, or of a mixture the first ones.
+    fn travels(&self, numbers: usize) -> bool {
+        numbers == self.layout().len()
+    }
+
+    /// How many numbers are remembered of so many training rows.
+    fn prepared_numbers(&self, rows: usize) -> usize {
+        rows * rows
+    }
 }
 
 /// A client at work, with what is remembered about its data.
@@ -266,6 +292,11 @@ pub trait Worker {
     /// The gradient, at these parameters, of the mean loss over the client's training rows or over some of them, into
     /// `out`; returns that loss.
     fn slope(&mut self, params: &[f64], seat: &Seat, rows: Option<&[u32]>, out: &mut [f64]) -> f64;
+
+    /// Memory for work on mixtures, of a worker that can do it.
+    fn scratch(&mut self) -> Option<&mut Scratch> {
+        None
+    }
 
     /// The candidate with the smallest loss, ties to the first. `hint` is looked at first and changes nothing but time.
     fn choose(&mut self, among: &[usize], hint: usize, seat: &Seat, on: Portion) -> Choice {

@@ -9,6 +9,7 @@ pub(super) static KIND: ModelKind = ModelKind {
     summary: "softmax regression for any number of classes",
     needs_target: true,
     settings: &[INTERCEPT, DOUBLE],
+    mixture: false,
     build: |settings, data| {
         if data.classes < 2 {
             let found = if data.classes == 1 { "only one class" } else { "numbers to predict" };

@@ -86,7 +86,7 @@ pub fn record() -> Record {
         metric: None,
         personal: PersonalRecord::default(),
         group: None,
-        outlier: OutlierRecord { score: Some(2.5), apart: Some(1), planted: Some(true) },
+        outlier: OutlierRecord { score: Some(2.5), apart: Some(1), verdict: Some(false), planted: Some(true) },
         ..north.clone()
     };
     let mut only = repeat(0);
@@ -107,17 +107,17 @@ pub fn record() -> Record {
     }
 }
 
-/// Two clients with two components in the plane; the second is an outlier.
+/// Two clients with two components in the plane; the second was planted as an outlier.
 pub fn mixture(label: &str, seed: u64) -> MixtureRecord {
     let north = ClientMixture {
         train: RowsRecord::new(&[1, 0], Some(&[1, 0]), Some(&[12, 3])),
         test: RowsRecord::new(&[1], Some(&[2]), Some(&[4])),
-        outlier: OutlierRecord { score: Some(0.5), apart: Some(0), planted: Some(false) },
+        outlier: OutlierRecord { score: Some(0.5), apart: Some(0), verdict: Some(false), planted: Some(false) },
         ..ClientMixture::new("north", &[0.25, 0.75], &[0.5, 1.0, 5.0, 1.5])
     };
     let south = ClientMixture {
         train: RowsRecord::new(&[0, 1], None, None),
-        outlier: OutlierRecord { score: Some(2.5), apart: Some(1), planted: Some(true) },
+        outlier: OutlierRecord { score: Some(2.5), apart: Some(1), verdict: Some(false), planted: Some(true) },
         ..ClientMixture::new("south", &[0.5, 0.5], &[9.0, 9.0, -9.0, 9.0])
     };
     MixtureRecord {
@@ -128,5 +128,6 @@ pub fn mixture(label: &str, seed: u64) -> MixtureRecord {
         classes: vec!["low".into(), "high".into()],
         common: vec![0.0, 1.0, 5.0, 1.0],
         clients: vec![north, south],
+        ..MixtureRecord::default()
     }
 }

@@ -139,6 +139,7 @@ pub fn clients_csv(clients: &[ClientRecord]) -> Result<Vec<u8>> {
         "outlier_score",
         "apart",
         "outlier",
+        "planted_outlier",
     ];
     let rows = clients.iter().map(|client| {
         let personal = &client.personal;
@@ -159,6 +160,7 @@ pub fn clients_csv(clients: &[ClientRecord]) -> Result<Vec<u8>> {
             client.group.clone().unwrap_or_default(),
             cell(client.outlier.score),
             cell(client.outlier.apart),
+            cell(client.outlier.verdict),
             cell(client.outlier.planted),
         ]
     });
@@ -284,9 +286,9 @@ mod tests {
         assert_eq!(
             text(clients_csv(&record.clients[..2]).expect("in memory")),
             "label,seed,client,true_cluster,cluster,samples,margin,metric,model_norm,distance_to_cluster,\
-             distance_to_global,metric_local,metric_global,group,outlier_score,apart,outlier\n\
-             \"a, \"\"quoted\"\"\",0,north,0,1,20,0.125,0.5,1.5,,,0.25,,hills,,,\n\
-             \"a, \"\"quoted\"\"\",0,south,,,20,,,,,,,,,2.5,1,true\n"
+             distance_to_global,metric_local,metric_global,group,outlier_score,apart,outlier,planted_outlier\n\
+             \"a, \"\"quoted\"\"\",0,north,0,1,20,0.125,0.5,1.5,,,0.25,,hills,,,,\n\
+             \"a, \"\"quoted\"\"\",0,south,,,20,,,,,,,,,2.5,1,false,true\n"
         );
         assert_eq!(text(clients_csv(&[]).expect("in memory")).lines().count(), 1, "an empty file has its header");
     }

@@ -11,7 +11,9 @@ function cross(component, [x, y], size) {
 
 // Every client's centres and the common ones, in two principal directions.
 function componentsChart(host, method, repeat) {
-  const { common, shown } = repeat.mixture;
+  const { common, shown, ordered } = repeat.mixture;
+  // Where every client has an order of its own, a colour would promise what a number does not mean.
+  const kind = (component) => ordered ? component : 0;
   const own = shown.flatMap(({ client, outlier, weights, places }) => places.map((place, component) => ({ client, outlier, component, place, weight: weights[component] })));
   const centres = own.filter(({ place }) => drawable(place));
   const shared = common.map((place, component) => ({ client: null, component, place })).filter(({ place }) => drawable(place));
@@ -22,7 +24,7 @@ function componentsChart(host, method, repeat) {
   // Large marks first, so that small ones stay visible; crosses above them.
   const marks = centres.map(placed).sort((a, b) => a.outlier - b.outlier || (b.weight || 0) - (a.weight || 0));
   for (const { component, at, weight, outlier } of marks) {
-    const mark = outlier ? cross(component, at, 2.4 + 0.6 * markSize(weight)) : marker(component, ...at, markSize(weight));
+    const mark = outlier ? cross(kind(component), at, 2.4 + 0.6 * markSize(weight)) : marker(kind(component), ...at, markSize(weight));
     if (!outlier) {
       mark.setAttribute("class", "own");
       mark.setAttribute("fill-opacity", 0.55);
@@ -38,7 +40,7 @@ function componentsChart(host, method, repeat) {
   }
   const svg = picture(width, height, `Components of ${method.label} in two principal directions, of ${plural(shown.length, "client")}${large.length ? " and in common" : ""}, seed ${repeat.summary.seed}`, parts);
   nearestTip(svg, width, area, () => [...large, ...marks], ({ client }) => client === null ? "common centre" : client, ({ component, weight, outlier }) => [
-    element("div", {}, dot(component), element("span", {}, "component " + component)),
+    element("div", {}, dot(kind(component)), element("span", {}, (ordered ? "" : "its own ") + "component " + component)),
     ...(known(weight) ? [tipLine(null, "weight", percent(weight))] : []), ...(outlier ? [tipLine(null, "an outlier", "")] : [])]);
   host.append(svg);
 }
@@ -67,10 +69,11 @@ function scoresChart(host, method, repeat) {
 }
 
 function mixtureChart(host, method, index, repeat) {
-  const { components, clients, outliers, shown, scores } = repeat.mixture;
+  const { components, ordered, clients, outliers, shown, scores } = repeat.mixture;
   const named = outliers.length > 8 ? [...outliers.slice(0, 8), `${outliers.length - 8} more`] : outliers;
   const facts = [plural(components, "component") + " in " + plural(clients, "client"),
     scores.length ? outliers.length ? `${plural(outliers.length, "outlier")}: ${sentence(named)}` : "no outliers" : null,
+    ordered ? null : "in every client's own order, so all in one colour",
     shown.length < clients ? `${shown.length} clients are drawn` : null];
   host.replaceChildren(element("figcaption", {}, swatch(index), element("h3", {}, method.label), element("span", {}, facts.filter(Boolean).join(" · "))));
   const plane = element("div", {}), bars = element("div", {});

@@ -4,7 +4,7 @@ pub mod clustering;
 pub mod files;
 pub mod folder;
 pub mod html;
-mod mixtures;
+pub mod mixtures;
 pub mod summary;
 pub mod table;
 
@@ -75,19 +75,22 @@ pub struct ClientRecord {
     pub outlier: OutlierRecord,
 }
 
-/// How unlike the others a client is, and whether it was made so.
+/// How unlike the others a client is, whether that makes it an outlier, and whether it was made one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct OutlierRecord {
     /// The method's score; the higher, the less it is like the others.
     pub score: Option<f64>,
     /// For how many components it is out of reach of the common centre.
     pub apart: Option<usize>,
+    /// Whether it is an outlier among all clients, where they have scores.
+    #[serde(default)]
+    pub verdict: Option<bool>,
     /// Whether it was planted as an outlier, where some were.
     pub planted: Option<bool>,
 }
 
 /// The mixtures that one method found on one seed: components.csv and rows.csv.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MixtureRecord {
     /// The method's label.
     pub label: String,
@@ -95,6 +98,9 @@ pub struct MixtureRecord {
     pub seed: u64,
     /// How many components there are.
     pub components: usize,
+    /// Whether a component's number means the same for all clients; otherwise it is a client's own.
+    #[serde(default = "in_order")]
+    pub ordered: bool,
     /// What the numbers of a centre are called; empty where they have no names.
     pub features: Vec<String>,
     /// What the classes of rows are called; empty where they have no names.
@@ -103,6 +109,25 @@ pub struct MixtureRecord {
     pub common: Vec<f64>,
     /// Every client's own.
     pub clients: Vec<ClientMixture>,
+}
+
+fn in_order() -> bool {
+    true
+}
+
+impl Default for MixtureRecord {
+    fn default() -> Self {
+        Self {
+            label: String::new(),
+            seed: 0,
+            components: 0,
+            ordered: in_order(),
+            features: Vec::new(),
+            classes: Vec::new(),
+            common: Vec::new(),
+            clients: Vec::new(),
+        }
+    }
 }
 
 /// The mixture of one client.

@@ -3,8 +3,9 @@ const chosen = { axis: "round", seed: null, hidden: new Set() };
 
 // ---------------------------------------------------------------- words and numbers
 
-const score = (metric) => metric === "accuracy" ? (value) => known(value) ? (100 * value).toFixed(2) + " %" : "–" : number;
-const scoreTick = (metric) => metric === "accuracy" ? (value) => number(100 * value) + " %" : number;
+const isShare = (metric) => metric === "accuracy" || metric === "row_error";
+const score = (metric) => isShare(metric) ? (value) => known(value) ? (100 * value).toFixed(2) + " %" : "–" : number;
+const scoreTick = (metric) => isShare(metric) ? (value) => number(100 * value) + " %" : number;
 
 const AXES = {
   round: { name: "Rounds", title: "round", of: (point) => point.round, write: number, tip: (value) => "round " + number(value) },
@@ -347,7 +348,7 @@ function truth() {
 }
 
 function mixtures() {
-  perMethod("mixtures", "Components and outliers", "Centres in two principal directions, one colour and shape a component: the large marks with a number are common to all clients, a small one is a client's own and as large as its weight. Crosses are outliers: clients that the common centres do not reach for half of their components, or whose score is far above the others'.", "single", (repeat) => repeat.mixture,
+  perMethod("mixtures", "Components and outliers", "Centres in two principal directions, every column in units of how much centres vary in it. One colour and shape a component: the large marks with a number are common to all clients, a small one is a client's own and as large as its weight. Crosses are outliers: clients whose score is far above the others', and that the common centres do not reach for half of their components where a method says whom they reach.", "single", (repeat) => repeat.mixture,
     (shown) => shown.forEach(({ host, method, index, repeat }) => mixtureChart(host, method, index, repeat)), "No mixtures");
 }
 

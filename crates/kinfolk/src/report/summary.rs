@@ -30,17 +30,15 @@ pub fn is_higher_better(metric: &str) -> bool {
 impl MetricSummary {
     /// Summarises clients: the mean over clients, the mean over rows, the mean of the worst tenth
     /// (rounded down, at least one client), and the mean over the clients of each of `clusters`
-    /// clusters (0 for a method without). `None` when nobody has rows or an average is not finite,
-    /// so that an absent field, not a null, reaches summary.json.
+    /// clusters (0 for a method without). A client whose own average is not finite is left out. `None` when
+    /// nobody is left, so that an absent field, not a null, reaches summary.json.
     pub fn of(name: &str, scores: &[ClientScore], clusters: usize) -> Option<Self> {
-        let mut means: Vec<f64> = scores.iter().filter_map(ClientScore::mean).collect();
+        let scores = || scores.iter().filter_map(|score| Some((score, score.mean().filter(|mean| mean.is_finite())?)));
+        let mut means: Vec<f64> = scores().map(|(_, mean)| mean).collect();
         if means.is_empty() {
             return None;
         }
-        let (sum, rows) = scores
-            .iter()
-            .filter(|score| score.rows > 0)
-            .fold((0.0, 0), |(sum, rows), score| (sum + score.sum, rows + score.rows));
+        let (sum, rows) = scores().fold((0.0, 0), |(sum, rows), (score, _)| (sum + score.sum, rows + score.rows));
         let average = mean(&means);
         let pooled = sum / rows as f64;
         means.sort_by(f64::total_cmp);
@@ -49,8 +47,8 @@ impl MetricSummary {
         }
         let worst_decile = mean(&means[..(means.len() / 10).max(1)]);
         let mut members: Vec<Vec<f64>> = vec![Vec::new(); clusters];
-        for score in scores {
-            if let (Some(cluster), Some(mean)) = (score.cluster.filter(|&cluster| cluster < clusters), score.mean()) {
+        for (score, mean) in scores() {
+            if let Some(cluster) = score.cluster.filter(|&cluster| cluster < clusters) {
                 members[cluster].push(mean);
             }
         }
@@ -224,6 +222,9 @@ mod tests {
     fn nothing_scored_is_absent() {
         assert_eq!(MetricSummary::of("accuracy", &[], 2), None);
         assert_eq!(MetricSummary::of("mse", &[score(f64::NAN, 3, 0)], 1), None);
+        // Who has no finite number is in no average.
+        let scores = [score(f64::INFINITY, 3, 0), score(1.0, 2, 0), score(f64::NAN, 1, 1)];
+        assert_eq!(MetricSummary::of("mse", &scores, 2), MetricSummary::of("mse", &scores[1..2], 2));
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! Tables for the terminal, and the result table of a run.
 
-use super::summary::is_higher_better;
 use super::{MethodSummary, Summary};
 use serde::Serialize;
 use serde_json::Value;
@@ -159,8 +158,7 @@ enum Unit {
 
 impl Unit {
     fn of(metric: &str) -> Self {
-        // The metrics of which more is better are shares.
-        if is_higher_better(metric) { Unit::Percent } else { Unit::Significant }
+        if matches!(metric, "accuracy" | "row_error") { Unit::Percent } else { Unit::Significant }
     }
 
     fn write(self, mean: f64, sd: Option<f64>) -> String {
@@ -236,7 +234,6 @@ pub fn results(summary: &Summary) -> Table {
         ("ARI".to_string(), Align::Right, plain("ari", Unit::Index)),
         ("parameter error".to_string(), Align::Right, plain("parameter_error", Unit::Significant)),
         ("normalised MSE".to_string(), Align::Right, plain("normalised_mse", Unit::Significant)),
-        ("row error %".to_string(), Align::Right, plain("row_error", Unit::Percent)),
         ("centre error".to_string(), Align::Right, plain("centre_error", Unit::Significant)),
         ("weight error".to_string(), Align::Right, plain("weight_error", Unit::Significant)),
         ("outlier AUC".to_string(), Align::Right, plain("outlier_auc", Unit::Index)),

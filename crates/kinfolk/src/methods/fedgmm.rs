@@ -1,0 +1,26 @@
+//! FedGMM (Wu, Zhang, Yang, Yu, Zhang, Wang: Personalized federated learning under mixture of joint distributions, 2023):
+//! all clients have the same components, each with weights of its own, and the M-step is made from everybody's rows.
+//!
+//! ```text
+//! 1  for t = 1..T:
+//! 2      each client: E-step at (its w, the common θ and Σ), w ← mean γ, send Σγ, Σγx, Σγxxᵀ
+//! 3      server: θ and Σ that maximise, from the sums
+//! ```
+//!
+//! Difference from the paper: for regressions the distribution of the features is taken to be one and the same normal
+//! distribution for all clients and components, which then drops out of the posteriors.
+
+use super::mixtures::*;
+use super::*;
+
+pub(super) static KIND: MethodKind = MethodKind {
+    name: "fedgmm",
+    summary: "common components and weights of their own, one M-step from everybody's sums",
+    paper: "Wu, Zhang, Yang, Yu, Zhang, Wang 2023",
+    settings: mixture_settings!(ROUNDS_AT_MOST, TOLERANCE, ORDERS),
+    needs_truth: |_| false,
+    has_clusters: false,
+    mixtures: true,
+    check: |_, _, _| {},
+    build: |setup| SharedComponents::ready(&setup, Place::Server),
+};

@@ -1,0 +1,70 @@
+//! EM on every client alone, from several starts: the baseline that shows what a federation is worth for mixtures.
+//!
+//! ```text
+//! each client: fit a mixture to its own rows; where that scatters otherwise than the model, EM goes on in the model's form
+//! ```
+
+use super::mixtures::*;
+use super::*;
+use crate::federation::Gather;
+use crate::federation::mixtures::{MixtureStep, Parts, Rule};
+
+pub(super) static KIND: MethodKind = MethodKind {
+    name: "local-em",
+    summary: "EM for a mixture on every client alone",
+    paper: "baseline",
+    settings: mixture_settings!(),
+    needs_truth: |_| false,
+    has_clusters: false,
+    mixtures: true,
+    check: |_, _, _| {},
+    build: |setup| {
+        let iterations = setup.settings.integer("start_iterations");
+        let standing = Standing::new(setup.rows.len());
+        Ok(Box::new(LocalEm { workshop: Workshop::new(&setup)?, iterations, state: State { standing } }))
+    },
+};
+
+/// How often a client that did not answer is asked.
+const ATTEMPTS: usize = 5;
+
+struct LocalEm {
+    workshop: Workshop,
+    iterations: usize,
+    state: State,
+}
+
+#[derive(Serialize, Deserialize)]
+struct State {
+    standing: Standing,
+}
+
+impl Method for LocalEm {
+    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
+        let standing = &mut self.state.standing;
+        let mut loss = None;
+        for _ in 0..ATTEMPTS {
+            loss = self.workshop.fit(standing, Parts::Nothing, federation)?.or(loss);
+        }
+        if !self.workshop.fits_are_models() {
+            let asked: Vec<(u32, Option<usize>)> = standing.fitted().map(|client| (client, None)).collect();
+            let step = MixtureStep {
+                steps: self.iterations as u32,
+                ..self.workshop.plain_step(Rule::Maximise, Parts::Nothing)
+            };
+            let answers = self.workshop.step(standing, (Vec::new(), &asked), &step, Gather::Each, 0, federation)?;
+            loss = finite_loss(&answers, 0)?.or(loss);
+        }
+        Ok(progress(loss, true))
+    }
+
+    fn planned_rounds(&self) -> usize {
+        1
+    }
+
+    fn outcome(&self) -> Outcome {
+        self.workshop.outcome(&self.state.standing, Vec::new(), true)
+    }
+
+    keep_state!();
+}

@@ -1,0 +1,523 @@
+//! What methods for mixtures share: fits on every client to begin with, one order of components for everybody, and steps
+//! from what the clients keep.
+
+mod common;
+pub(super) mod components;
+mod pooled;
+mod scaling;
+mod shared;
+
+use common::Common;
+
+pub(super) use common::Until;
+pub(super) use pooled::Pooled;
+pub(super) use scaling::Scaling;
+pub(super) use shared::{Place, SharedComponents};
+
+use super::*;
+use crate::aggregate::Pull;
+use crate::federation::mixtures::{FitMixture, MixtureStep, Parts, Rate, Rule};
+use crate::federation::{Ask, Gather, Order, Phase, Work};
+use crate::linalg::add_scaled;
+use crate::mixture::alignment::{Alignment, align_to};
+use crate::mixture::{Begin, Covariance, Family, Fitting, Noise, Shape, recast, relabel};
+
+pub(super) const ROUNDS_AT_MOST: Setting =
+    Setting { default: Default::Is("1000"), help: "rounds of one step each, at most", ..ROUNDS };
+pub(super) const TOLERANCE: Setting = Setting::new(
+    "tolerance",
+    Kind::Number(0.0, 1.0),
+    Default::Is("1e-6"),
+    "it ends when no centre moves by more than this, in deviations of the rows around their centres",
+);
+pub(super) const BEGIN: Setting = Setting::new(
+    "begin",
+    Kind::OneOf(&["auto", "hierarchical", "kmeans++", "random"]),
+    Default::Is("\"auto\""),
+    "where each client's own fit begins; auto tries a hierarchical clustering and k-means++",
+);
+pub(super) const STARTS: Setting = Setting::new(
+    "starts",
+    Kind::Integer(1, 100_000),
+    Default::Is("10"),
+    "fits each client tries, of which it keeps the best",
+);
+pub(super) const START_ITERATIONS: Setting = Setting::new(
+    "start_iterations",
+    Kind::Integer(0, 1_000_000),
+    Default::Is("200"),
+    "steps of EM of a client's own fit at most",
+);
+pub(super) const START_COVARIANCE: Setting = Setting::new(
+    "start_covariance",
+    Kind::OneOf(&["tied", "same"]),
+    Default::Is("\"tied\""),
+    "how rows scatter in a client's own fit: one covariance (or noise) for all components, or as in the model",
+);
+pub(super) const ORDERS: Setting = Setting::new(
+    "orders",
+    Kind::Integer(1, 100_000),
+    Default::Is("20"),
+    "orders of the clients tried to find one order of components for all",
+);
+pub(super) const MISSING_MIXTURE: Setting = Setting::new(
+    "missing",
+    Kind::OneOf(&["skip", "fail"]),
+    Default::Is("\"skip\""),
+    "a missing answer stands for no change, or ends the run",
+);
+
+/// Settings of all methods for mixtures, with those of one.
+macro_rules! mixture_settings {
+    ($($more:expr),* $(,)?) => {
+        &[
+            $($more,)*
+            $crate::methods::mixtures::BEGIN,
+            $crate::methods::mixtures::STARTS,
+            $crate::methods::mixtures::START_ITERATIONS,
+            $crate::methods::mixtures::START_COVARIANCE,
+            $crate::methods::mixtures::MISSING_MIXTURE,
+        ]
+    };
+}
+pub(super) use mixture_settings;
+
+/// What all methods for mixtures are made from.
+pub(super) struct Workshop {
+    pub(super) place: String,
+    pub(super) shape: Shape,
+    /// Training rows of every client.
+    pub(super) rows: Vec<f64>,
+    pub(super) missing: MissingRule,
+    pub(super) key: Key,
+    fit: FitMixture,
+    orders: usize,
+}
+
+/// Where the clients stand.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Standing {
+    /// The ask after which each client last kept its mixture; 0 before its first fit.
+    pub(super) stamps: Vec<u64>,
+    /// How each client's components are renamed with its next order; empty for no change.
+    pub(super) relabel: Vec<Vec<u32>>,
+    /// Each client's fit, centres in the common order; empty before it.
+    pub(super) fits: Vec<Vec<f64>>,
+    /// How rows scatter in the fits, on average.
+    pub(super) scatter: Vec<f64>,
+    /// The smallest weight of every client's components.
+    smallest: Vec<f64>,
+    /// Fits that were broken off.
+    unfinished: usize,
+    /// Clients that were not there when the result was handed over.
+    unserved: usize,
+    pub(super) absences: Absences,
+}
+
+impl Standing {
+    pub(super) fn new(clients: usize) -> Self {
+        Self {
+            stamps: vec![0; clients],
+            relabel: vec![Vec::new(); clients],
+            fits: vec![Vec::new(); clients],
+            scatter: Vec::new(),
+            smallest: vec![1.0; clients],
+            unfinished: 0,
+            unserved: 0,
+            absences: Absences::NONE,
+        }
+    }
+
+    /// The clients that have a mixture.
+    pub(super) fn fitted(&self) -> impl Iterator<Item = u32> {
+        (0u32..).zip(&self.stamps).filter(|(_, stamp)| **stamp > 0).map(|(client, _)| client)
+    }
+
+    /// The mean of the fits' centres.
+    fn mean_centres(&self, workshop: &Workshop) -> Vec<f64> {
+        let mut mean = vec![0.0; workshop.shape.centres().end];
+        let fitted: Vec<&Vec<f64>> = self.fits.iter().filter(|fit| !fit.is_empty()).collect();
+        fitted.iter().for_each(|fit| add_scaled(&mut mean, 1.0 / fitted.len() as f64, fit));
+        mean
+    }
+
+    /// The mean of the fits, as parameters of the model with equal weights; `None` before the first.
+    pub(super) fn mean_fit(&self, workshop: &Workshop) -> Option<Vec<f64>> {
+        self.fitted().next()?;
+        Some(workshop.with_common_scatter(self.mean_centres(workshop), &self.scatter))
+    }
+
+    /// Takes note of who did what an ask wanted.
+    fn settle(&mut self, answers: &Answers) {
+        for order in &answers.orders {
+            for (place, &client) in order.clients.iter().enumerate() {
+                self.did(client, answers.stamp);
+                self.smallest[client as usize] = order.losses[place * order.losses_each() + 1];
+            }
+        }
+        let garbled = answers.missing.iter().filter(|missing| missing.reason == Absence::Garbage);
+        garbled.for_each(|missing| self.did(missing.client, answers.stamp));
+        self.absences.count(answers);
+    }
+
+    /// Whether everybody has a mixture and answered: only then does it mean something that nothing moves.
+    pub(super) fn is_complete(&self, answers: &Answers) -> bool {
+        answers.missing.is_empty() && self.stamps.iter().all(|stamp| *stamp > 0)
+    }
+
+    fn did(&mut self, client: u32, stamp: u64) {
+        self.stamps[client as usize] = stamp;
+        self.relabel[client as usize].clear();
+    }
+
+    /// What a reader must know of the clients' mixtures.
+    pub(super) fn notes(&self, workshop: &Workshop) -> Vec<String> {
+        let mut notes: Vec<String> = self.absences.note().into_iter().collect();
+        let unfitted = self.stamps.iter().filter(|stamp| **stamp == 0).count();
+        if unfitted > 0 {
+            notes.push(format!("{} never fitted a mixture", clients(unfitted)));
+        }
+        if self.unserved > 0 {
+            notes.push(format!(
+                "{} did not answer when the result was handed over: what they last had serves them",
+                clients(self.unserved)
+            ));
+        }
+        if self.unfinished > 0 {
+            notes.push(format!(
+                "the own fit of {} was broken off; start_iterations gives it more time",
+                clients(self.unfinished)
+            ));
+        }
+        let empty = self.smallest.iter().zip(&workshop.rows).filter(|(weight, rows)| **weight * **rows < 0.5).count();
+        if empty > 0 {
+            notes.push(empty_component(&clients(empty)));
+        }
+        notes.extend(scaling::notes(&workshop.fit.shape, &self.scatter, &workshop.shape));
+        notes
+    }
+}
+
+impl Workshop {
+    pub(super) fn new(setup: &Setup) -> Result<Self> {
+        let settings = setup.settings;
+        let shape = *setup.model.mixture().ok_or_else(|| {
+            Error::settings(format!("{}: wants a mixture", setup.place))
+                .hint("set model.kind to gaussian-mixture or regression-mixture")
+        })?;
+        let family = match (settings.text("start_covariance"), shape.family) {
+            ("same", family) => family,
+            (_, Family::Gaussian(_)) => Family::Gaussian(Covariance::Tied),
+            (_, Family::Regression { intercept, .. }) => Family::Regression { intercept, noise: Noise::Common },
+        };
+        let fit_shape = Shape { family, ..shape };
+        let fitting = Fitting {
+            begin: match settings.text("begin") {
+                "hierarchical" => Begin::Hierarchical,
+                "kmeans++" => Begin::KMeans,
+                "random" => Begin::Random,
+                _ => Begin::Auto,
+            },
+            starts: settings.integer("starts"),
+            iterations: settings.integer("start_iterations"),
+            tolerance: FIT_TOLERANCE,
+        };
+        // The same for every method: they differ in what they make of the fits.
+        let seed = Key::new(setup.seed).word("fit").seed();
+        Ok(Self {
+            place: setup.place.clone(),
+            shape,
+            rows: setup.rows.iter().map(|&rows| rows as f64).collect(),
+            missing: MissingRule::of(settings),
+            key: setup.key.clone(),
+            fit: FitMixture { shape: fit_shape, fitting, seed, keep: true, send: Parts::Shared },
+            orders: settings.optional_integer("orders").unwrap_or(1),
+        })
+    }
+
+    /// Centres with what is known of the scatter around them in the fits, and equal weights, in the model's form.
+    pub(super) fn with_common_scatter(&self, mut centres: Vec<f64>, scatter: &[f64]) -> Vec<f64> {
+        centres.extend_from_slice(scatter);
+        centres.resize(centres.len() + self.shape.components, 1.0 / self.shape.components as f64);
+        recast(&self.fit.shape, &centres, &self.shape)
+    }
+
+    /// Whether a client's own fit has the form of the model already.
+    pub(super) fn fits_are_models(&self) -> bool {
+        self.fit.shape == self.shape
+    }
+
+    /// The units in which fits are compared: deviations of rows around their centres, where the fits know them.
+    pub(super) fn fit_scaling(&self, scatter: &[f64]) -> Scaling {
+        Scaling::of(&self.fit.shape, scatter)
+    }
+
+    /// Has clients without a mixture fit one. Returns the mean loss of those that did. As long as nobody has, there is
+    /// nothing to go on with.
+    pub(super) fn fit(
+        &self,
+        standing: &mut Standing,
+        send: Parts,
+        federation: &mut dyn Federation,
+    ) -> Result<Option<f64>> {
+        let waiting: Vec<u32> = (0u32..).zip(&standing.stamps).filter(|(_, s)| **s == 0).map(|(c, _)| c).collect();
+        if waiting.is_empty() {
+            return Ok(None);
+        }
+        let first = standing.fitted().next().is_none();
+        let answers = federation.ask(&Ask {
+            phase: if first { Phase::Start } else { Phase::Train },
+            models: Vec::new(),
+            orders: vec![Order {
+                to: Recipients::list(waiting),
+                work: Work::FitMixture(FitMixture { send, ..self.fit.clone() }),
+            }],
+            gather: Gather::Each,
+        })?;
+        self.missing.refuse(&answers, federation)?;
+        standing.absences.count(&answers);
+        let order = &answers.orders[0];
+        let each = order.losses_each();
+        let losses: Vec<f64> = order.losses.iter().copied().step_by(each.max(1)).collect();
+        for (place, &client) in order.clients.iter().enumerate() {
+            standing.stamps[client as usize] = answers.stamp;
+            standing.smallest[client as usize] = order.losses[place * each + 1];
+            standing.unfinished += usize::from(order.losses[place * each + 2] == 0.0);
+        }
+        if send == Parts::Nothing || order.clients.is_empty() {
+            return Ok(mean_loss(&losses));
+        }
+        let centres = self.shape.centres().end;
+        let vectors: Vec<&[f64]> = (0..order.clients.len()).map(|place| order.vector(place)).collect();
+        let rows = || order.clients.iter().map(|&client| self.rows[client as usize]);
+        if first {
+            standing.scatter =
+                scaling::common_scatter(&self.fit.shape, vectors.iter().map(|vector| &vector[centres..]).zip(rows()))?;
+        }
+        let scaling = self.fit_scaling(&standing.scatter);
+        let scaled = |fit: &[f64]| {
+            let mut fit = fit.to_vec();
+            scaling.shrink(&mut fit);
+            fit
+        };
+        let fits: Vec<Vec<f64>> = vectors.iter().map(|vector| scaled(&vector[..centres])).collect();
+        let found = match first {
+            true => self.align(&fits, &order.clients, federation),
+            false => {
+                let mean = scaled(&standing.mean_centres(self));
+                fits.iter().map(|fit| align_to(fit, &mean, self.shape.components)).collect()
+            }
+        };
+        let mut ordered: Vec<Vec<f64>> = Vec::with_capacity(vectors.len());
+        for ((vector, &client), found) in vectors.iter().zip(&order.clients).zip(found) {
+            let found: Vec<u32> = found.into_iter().map(|component| component as u32).collect();
+            let mut fit = vector.to_vec();
+            fit.resize(self.fit.shape.len(), 0.0);
+            relabel(&self.fit.shape, &mut fit, &found);
+            standing.fits[client as usize] = fit[..centres].to_vec();
+            standing.relabel[client as usize] = found;
+            ordered.push(fit);
+        }
+        if first {
+            // Scatter of single components can be averaged only now that they are in one order.
+            let scatters = ordered.iter().map(|fit| &fit[self.fit.shape.scatter()]);
+            standing.scatter = scaling::common_scatter(&self.fit.shape, scatters.zip(rows()))?;
+        }
+        Ok(mean_loss(&losses))
+    }
+
+    /// One order of components for clients with these centres. Of many clients, some find it among themselves, and the
+    /// others follow their middle.
+    fn align(&self, fits: &[Vec<f64>], clients: &[u32], federation: &dyn Federation) -> Vec<Vec<usize>> {
+        const AT_ONCE: usize = 200;
+        let sequences = self.sequences(clients, federation);
+        let some: Vec<usize> = sequences[0].iter().copied().take(AT_ONCE).collect();
+        let place: BTreeMap<usize, usize> = some.iter().copied().zip(0..).collect();
+        let among = |sequence: &Vec<usize>| sequence.iter().filter_map(|it| place.get(it).copied()).collect();
+        let views: Vec<&[f64]> = some.iter().map(|&it| fits[it].as_slice()).collect();
+        let found =
+            Alignment::new(&views, self.shape.components).find(&sequences.iter().map(among).collect::<Vec<_>>());
+        if fits.len() <= AT_ONCE {
+            return (0..fits.len()).map(|it| found.orders[place[&it]].clone()).collect();
+        }
+        let width = self.shape.width();
+        let ordered = views.iter().zip(&found.orders).flat_map(|(fit, order)| {
+            order.iter().flat_map(|&component| &fit[component * width..][..width]).copied().collect::<Vec<f64>>()
+        });
+        let (points, ones) = (ordered.collect::<Vec<f64>>(), vec![1.0; views.len()]);
+        let middle = Pull { points: &points, counts: &ones, reach: &ones }.median();
+        let follow = |it: usize| match place.get(&it) {
+            Some(&place) => found.orders[place].clone(),
+            None => align_to(&fits[it], &middle, self.shape.components),
+        };
+        (0..fits.len()).map(follow).collect()
+    }
+
+    /// Orders of the clients, by lots that each draws by its own name.
+    fn sequences(&self, clients: &[u32], federation: &dyn Federation) -> Vec<Vec<usize>> {
+        let sequence = |number: usize| {
+            let lot = |place: usize| {
+                let id = &federation.clients()[clients[place] as usize].id;
+                Key::new(self.fit.seed).word("alignment").number(number as u64).word(id).seed()
+            };
+            let mut order: Vec<usize> = (0..clients.len()).collect();
+            order.sort_by_cached_key(|&place| lot(place));
+            order
+        };
+        (0..self.orders).map(sequence).collect()
+    }
+
+    /// A step as the settings of this method have it, for `step` to fill in.
+    pub(super) fn plain_step(&self, rule: Rule, send: Parts) -> MixtureStep {
+        MixtureStep {
+            shape: self.shape,
+            from: None,
+            model: None,
+            relabel: Vec::new(),
+            rule,
+            steps: 1,
+            sample: Sample::FULL,
+            limit: None,
+            sparsity: 0.0,
+            share: 1.0,
+            send,
+        }
+    }
+
+    /// Has clients take a step from what they keep, each from the model named beside it.
+    pub(super) fn step(
+        &self,
+        standing: &mut Standing,
+        (models, asked): Parcels,
+        step: &MixtureStep,
+        gather: Gather,
+        round: usize,
+        federation: &mut dyn Federation,
+    ) -> Result<Answers> {
+        /// Clients with the same stamp, model and new names for their components get one order.
+        type Alike<'a> = (u64, Option<usize>, &'a [u32]);
+        let mut alike: BTreeMap<Alike, Vec<u32>> = BTreeMap::new();
+        for &(client, model) in asked {
+            let place = client as usize;
+            alike.entry((standing.stamps[place], model, &standing.relabel[place])).or_default().push(client);
+        }
+        let order = |((stamp, model, relabel), clients): (Alike, Vec<u32>)| {
+            let step = MixtureStep { from: Some(stamp), model, relabel: relabel.to_vec(), ..step.clone() };
+            Order { to: Recipients::list(clients), work: Work::MixtureStep(step) }
+        };
+        let orders = alike.into_iter().map(order).collect();
+        let answers = federation.ask(&Ask { phase: Phase::Train, models, orders, gather })?;
+        self.missing.accept(&answers, federation, round)?;
+        standing.settle(&answers);
+        Ok(answers)
+    }
+
+    /// Has clients take over what was found for them, and with a `look` at all rows find weights for it. Those that do not
+    /// answer are asked again.
+    pub(super) fn deliver(
+        &self,
+        standing: &mut Standing,
+        what: Parcels,
+        look: bool,
+        round: usize,
+        federation: &mut dyn Federation,
+    ) -> Result<()> {
+        let (models, asked) = what;
+        let mut waiting = asked.to_vec();
+        for _ in 0..ATTEMPTS {
+            let step = MixtureStep { steps: u32::from(look), ..self.plain_step(Rule::Stay, Parts::Nothing) };
+            let what = (models.clone(), &waiting[..]);
+            let answers = self.step(standing, what, &step, Gather::Each, round, federation)?;
+            let absent = |client: u32| answers.missing.iter().any(|missing| missing.client == client);
+            waiting.retain(|(client, _)| absent(*client));
+            if waiting.is_empty() {
+                break;
+            }
+        }
+        standing.unserved = waiting.len();
+        Ok(())
+    }
+
+    /// What a method ends with whose clients keep their own mixtures.
+    pub(super) fn outcome(&self, standing: &Standing, models: Vec<Params>, converged: bool) -> Outcome {
+        Outcome {
+            models,
+            clustered: false,
+            global: None,
+            serving: Serving::Own { stamps: standing.stamps.clone(), clusters: None },
+            candidates: Vec::new(),
+            converged,
+            notes: standing.notes(self),
+            extra: BTreeMap::new(),
+            mixture: None,
+        }
+    }
+}
+
+/// Models of an ask, and who gets which.
+pub(super) type Parcels<'a> = (Vec<Params>, &'a [(u32, Option<usize>)]);
+
+/// How often clients that do not answer are asked to take over what was found.
+const ATTEMPTS: usize = 5;
+
+/// So many clients, in words.
+fn clients(count: usize) -> String {
+    format!("{count} {}", if count == 1 { "client" } else { "clients" })
+}
+
+/// The note that somebody has a component without rows.
+fn empty_component(who: &str) -> String {
+    format!(
+        "{who} with a component that none of the rows is in: is the number of components right, and the scale of the data?"
+    )
+}
+
+/// Relative gain of a row's likelihood at which a client's own fit ends.
+const FIT_TOLERANCE: f64 = 1e-6;
+
+/// The mean of the first of each client's losses, over all orders.
+pub(super) fn loss_of(answers: &Answers) -> Option<f64> {
+    let firsts =
+        answers.orders.iter().flat_map(|order| order.losses.iter().copied().step_by(order.losses_each().max(1)));
+    mean_loss(&firsts.collect::<Vec<f64>>())
+}
+
+/// The loss of a round, or the error that it is not a number any more.
+pub(super) fn finite_loss(answers: &Answers, round: usize) -> Result<Option<f64>> {
+    match loss_of(answers) {
+        Some(loss) if !loss.is_finite() => {
+            let message = format!("round {}: the likelihood is not a number any more", round + 1);
+            Err(Error::new(ErrorKind::Diverged, message)
+                .hint("use fewer components, leave out columns that hardly vary, or standardise the data"))
+        }
+        loss => Ok(loss),
+    }
+}
+
+pub(super) const STEP_RULE: Setting = Setting::new(
+    "step_rule",
+    Kind::OneOf(&["capped", "relative", "fixed"]),
+    Default::Is("\"capped\""),
+    "what the step is: over the weight a component began with, but never beyond its mean; the same without that \
+     bound; or as it is",
+);
+
+/// The step sizes of gradient EM.
+pub(super) fn rate_of(settings: &Settings) -> Rate {
+    let factor = settings.number("step");
+    match settings.text("step_rule") {
+        "fixed" => Rate::Fixed(factor),
+        rule => Rate::Relative { factor, capped: rule == "capped" },
+    }
+}
+
+/// The progress of a round.
+pub(super) fn progress(loss: Option<f64>, finished: bool) -> Progress {
+    Progress { loss, switched: None, sizes: Vec::new(), finished }
+}
+
+/// The longest way any centre went, centre by centre.
+pub(super) fn longest_move(before: &[f64], after: &[f64], width: usize) -> f64 {
+    let moves = before.chunks_exact(width).zip(after.chunks_exact(width));
+    moves.map(|(before, after)| crate::linalg::distance(before, after)).fold(0.0, f64::max)
+}
