@@ -229,6 +229,84 @@ fn known_clusters_e3_small_approaches_the_minimiser() {
 }
 
 #[test]
+fn fedgrem_e1_small_is_ahead_of_the_others() {
+    for (file, few) in [("fedgrem/e1-gaussian.toml", 3), ("fedgrem/e1-regression.toml", 2)] {
+        let small = [
+            "repeat=1".to_string(),
+            "data.clients=6".to_string(),
+            format!("data.components={few}"),
+            format!("model.components={few}"),
+            "method.local-grem.rounds=100".to_string(),
+            "method.pooled-grem.rounds=100".to_string(),
+        ];
+        let record = result(file, &small.iter().map(String::as_str).collect::<Vec<_>>());
+        let error = |label: &str| extra(&record, label, "centre_error");
+        for other in ["local-em", "fedem", "tgmm", "pooled-em"] {
+            assert!(error("fedgrem") < error(other), "{file} {other}: {} against {}", error("fedgrem"), error(other));
+        }
+        assert!(error("fedgrem") < 0.7, "{file}: {}", error("fedgrem"));
+        assert_eq!(extra(&record, "fedgrem", "outlier_auc"), 1.0, "{file}");
+    }
+}
+
+#[test]
+fn fedgrem_e2_small_is_ahead_of_the_authors_version_at_any_step_size() {
+    let with = |step: &str| {
+        let steps = ["fedgrem", "authors"].map(|label| format!("method.{label}.step={step}"));
+        let changes = ["repeat=1", "data.components=3", "model.components=3", &steps[0], &steps[1]];
+        let record = result("fedgrem/e2.toml", &changes);
+        ["fedgrem", "authors"].map(|label| extra(&record, label, "centre_error"))
+    };
+    for step in ["0.55", "0.95", "1.35"] {
+        let [ours, theirs] = with(step);
+        assert!(ours < theirs && ours < 0.6, "{step}: {ours} against {theirs}");
+    }
+}
+
+/// Eight clients with three clouds of rows each, as a table.
+fn clouds(path: &Path) {
+    let mut text = String::from("a,b,c,class,client\n");
+    let mut key = 0.5_f64;
+    let mut noise = || {
+        key = (key * 997.0 + 0.123).fract();
+        key - 0.5
+    };
+    for client in 0..8 {
+        for row in 0..60 {
+            let class = row % 3;
+            let centre = [[0.0, 0.0, 4.0], [4.0, 0.0, 0.0], [0.0, 4.0, 0.0]][class];
+            let values: Vec<String> = centre.iter().map(|value| format!("{}", value + 2.0 * noise())).collect();
+            text += &format!("{},k{class},{client}\n", values.join(","));
+        }
+    }
+    std::fs::write(path, text).unwrap();
+}
+
+#[test]
+fn fedgrem_e3_small_tells_rows_and_clients_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("clouds.csv");
+    clouds(&path);
+    let path = format!("data.path={}", path.display());
+    let table =
+        ["repeat=1", "data.outliers=0.25", "model.components=3", "data.client=client", "data.target=class", &path];
+    let files = [
+        ("fedgrem/e3-pendigits.toml", true),
+        ("fedgrem/e3-pendigits-weak.toml", true),
+        ("fedgrem/e3-mnist.toml", false),
+        ("fedgrem/e3-fashion-mnist.toml", false),
+    ];
+    for (file, other_source) in files {
+        let source: &[&str] = if other_source { &["data.source=table"] } else { &[] };
+        let record = result(file, &[&table[..], source].concat());
+        let error = |label: &str| repeat(&record, label).metric.as_ref().unwrap().mean;
+        assert!(error("fedgrem") <= 0.02, "{file}: {}", error("fedgrem"));
+        assert!(error("fedgrem") <= error("local-em"), "{file}");
+        assert_eq!(extra(&record, "fedgrem", "outlier_auc"), 1.0, "{file}");
+    }
+}
+
+#[test]
 fn every_experiment_file_is_tested_here() {
     let here = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/experiments.rs")).unwrap();
     for paper in std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()) {

@@ -6,7 +6,7 @@ use crate::progress::Bars;
 use kinfolk::report::table::{Table, significant};
 use kinfolk::reproduce::{self, CellResult, Plan, WatchCases};
 use kinfolk::run::Watch;
-use kinfolk::{ErrorKind, Result};
+use kinfolk::{Error, ErrorKind, Result};
 use std::path::PathBuf;
 
 /// Run a paper's experiments and print its numbers beside ours.
@@ -36,6 +36,10 @@ pub struct Arguments {
 struct Cases;
 
 impl WatchCases for Cases {
+    fn skipped(&mut self, experiment: &str, why: &Error) {
+        eprintln!("left out: {experiment}: {why}");
+    }
+
     fn case(&mut self, experiment: &str, case: &str, repeat: u64, of: u64) -> Box<dyn Watch> {
         Box::new(Bars::with_prefix(format!("{experiment} {case}, {repeat} of {of}: ")))
     }

@@ -28,7 +28,7 @@ fn the_folder_holds_what_is_promised_and_nothing_else() {
         header("out/clients.csv").as_deref(),
         Some(
             "label,seed,client,true_cluster,cluster,samples,margin,metric,model_norm,distance_to_cluster,\
-         distance_to_global,metric_local,metric_global,group,outlier_score,apart,outlier"
+         distance_to_global,metric_local,metric_global,group,outlier_score,apart,outlier,planted_outlier"
         )
     );
     assert_eq!(bench.read("out/clients.csv").lines().count(), 1 + 3 * 12, "three methods, twelve clients");

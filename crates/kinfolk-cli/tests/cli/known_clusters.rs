@@ -88,7 +88,7 @@ fn a_cluster_of_one_and_a_client_of_none() {
     let notes = bench.json("one/summary.json")["methods"][0]["repeats"][0]["notes"].to_string();
     assert!(notes.contains("has one client, c"), "{notes}");
     let schools = bench.read("one/clients.csv");
-    assert!(schools.lines().nth(1).is_some_and(|line| line.ends_with(",public,,,")), "{schools}");
+    assert!(schools.lines().nth(1).is_some_and(|line| line.ends_with(",public,,,,")), "{schools}");
     for name in ["cluster-0", "cluster-1", "global", "client-a", "client-b", "client-c"] {
         assert!(bench.path(&format!("one/models/hierarchical/0/{name}.safetensors")).exists(), "{name}");
     }

@@ -9,5 +9,6 @@ mod cluster;
 mod contract;
 mod help;
 mod known_clusters;
+mod mixtures;
 mod reproducible;
 mod table;

@@ -4,6 +4,7 @@
 //! settings to change, and the cells to read off the record. Finished repeats go into a ledger, so that a
 //! reproduction that was broken off goes on where it stopped.
 
+mod fedgrem;
 mod ifca;
 mod known_clusters;
 mod odcl;
@@ -33,7 +34,7 @@ pub struct Paper {
 }
 
 /// Every paper there is.
-pub static PAPERS: &[&Paper] = &[&ifca::PAPER, &odcl::PAPER, &known_clusters::PAPER];
+pub static PAPERS: &[&Paper] = &[&ifca::PAPER, &odcl::PAPER, &known_clusters::PAPER, &fedgrem::PAPER];
 
 /// One experiment of a paper.
 pub struct Reproduction {
@@ -82,6 +83,8 @@ enum Judge {
     AtMost(f64),
     /// At most this much away from the reference.
     Near(f64),
+    /// At most this much above the reference.
+    AtMostReference(f64),
     /// Nobody says.
     Shown,
 }
@@ -147,6 +150,8 @@ pub struct Plan<'a> {
 
 /// Somebody who watches a reproduction.
 pub trait WatchCases {
+    /// An experiment is left out, because its data is not there.
+    fn skipped(&mut self, experiment: &str, why: &Error);
     /// A repeat of a case begins; returns who watches the run.
     fn case(&mut self, experiment: &str, case: &str, repeat: u64, of: u64) -> Box<dyn Watch>;
 }
@@ -160,33 +165,51 @@ pub fn paper(name: &str) -> Result<&'static Paper> {
         .ok_or_else(|| unknown_name("reproduce", name, &PAPERS.iter().map(|paper| paper.name).collect::<Vec<_>>()))
 }
 
-/// Runs a paper's experiments, or one of them.
+/// Runs a paper's experiments, or one of them. Without the data of one that was not asked for by name the others run.
 pub fn reproduce(paper: &Paper, plan: &Plan, watch: &mut dyn WatchCases) -> Result<Vec<ExperimentResult>> {
     let wanted = |reproduction: &&Reproduction| plan.experiment.is_none_or(|name| name == reproduction.name);
-    let chosen: Vec<&Reproduction> = paper.experiments.iter().filter(wanted).collect();
+    let mut chosen: Vec<&Reproduction> = paper.experiments.iter().filter(wanted).collect();
     if chosen.is_empty() {
         let known: Vec<&str> = paper.experiments.iter().map(|experiment| experiment.name).collect();
         let name = plan.experiment.unwrap_or_default();
         return Err(unknown_name(&format!("reproduce {}", paper.name), name, &known));
     }
     // Every setting and every dataset is looked at before the first case runs.
-    let mut faults = Vec::new();
+    let (mut faults, mut missing) = (Vec::new(), Vec::new());
     for reproduction in &chosen {
         for case in reproduction.cases(plan.quick) {
             match reproduction.experiment(&case, 0, &[]) {
                 Err(error) => faults.push(error),
-                Ok(experiment) if cache::DATASETS.iter().any(|dataset| dataset.name == experiment.source.name) => {
-                    faults.extend(cache::find(experiment.source.name).err());
-                }
-                Ok(_) => {}
+                Ok(experiment) => missing.extend(Some(reproduction.name).zip(missing_data(paper, &experiment))),
             }
         }
     }
+    missing.dedup();
+    let is_missing = |reproduction: &&Reproduction| missing.iter().any(|(name, _)| *name == reproduction.name);
+    if plan.experiment.is_some() || chosen.iter().all(is_missing) {
+        faults.extend(missing.iter().map(|(_, why)| why.clone()));
+    }
     faults.dedup();
     crate::settings::finish(faults)?;
+    chosen.retain(|reproduction| !is_missing(reproduction));
+    missing.iter().for_each(|(name, why)| watch.skipped(name, why));
     std::fs::create_dir_all(plan.folder).map_err(|error| Error::io("creating", plan.folder, error))?;
     let mut ledger = Ledger::open(plan.folder)?;
     chosen.iter().map(|reproduction| reproduction.run(plan, &mut ledger, watch)).collect()
+}
+
+/// Why an experiment's data cannot be read, where it is not there.
+fn missing_data(paper: &Paper, experiment: &Experiment) -> Option<Error> {
+    let path = experiment.data.optional_text("path").filter(|path| !Path::new(path).exists());
+    let is_dataset = cache::DATASETS.iter().any(|dataset| dataset.name == experiment.source.name);
+    match path {
+        Some(path) => Some(
+            Error::data(format!("no file {path}"))
+                .hint(format!("experiments/{}/README.md says how it is made", paper.name)),
+        ),
+        None if is_dataset => cache::find(experiment.source.name).err(),
+        None => None,
+    }
 }
 
 impl Reproduction {
@@ -318,6 +341,7 @@ impl Cell {
             Judge::AtLeast(tolerance) => holds(self.paper, &|ours, paper| ours >= paper - tolerance),
             Judge::AtMost(tolerance) => holds(self.paper, &|ours, paper| ours <= paper + tolerance),
             Judge::Near(tolerance) => holds(self.reference, &|ours, other| (ours - other).abs() <= tolerance),
+            Judge::AtMostReference(tolerance) => holds(self.reference, &|ours, other| ours <= other + tolerance),
             Judge::Shown => None,
         };
         CellResult {
@@ -424,8 +448,64 @@ mod tests {
         assert_eq!(result(Judge::AtMost(1.0), Average::Median).within, Some(true));
         assert_eq!(result(Judge::Near(0.9), Average::Mean).within, Some(false));
         assert_eq!(result(Judge::Near(0.0), Average::Median).within, Some(true));
+        assert_eq!(result(Judge::AtMostReference(0.9), Average::Mean).within, Some(false));
+        assert_eq!(result(Judge::AtMostReference(0.0), Average::Median).within, Some(true));
         assert_eq!(result(Judge::Shown, Average::Mean).within, None);
         assert_eq!(cell(Judge::AtLeast(0.0), Average::Median).result(&[]).ours, None);
+    }
+
+    /// Notes what is left out; a case that begins raises the stop.
+    struct Noted {
+        skipped: Vec<String>,
+        began: Vec<String>,
+        stop: Arc<AtomicBool>,
+    }
+
+    impl WatchCases for Noted {
+        fn skipped(&mut self, experiment: &str, why: &Error) {
+            self.skipped.push(format!("{experiment}: {why}"));
+        }
+
+        fn case(&mut self, experiment: &str, _: &str, _: u64, _: u64) -> Box<dyn Watch> {
+            self.began.push(experiment.to_string());
+            self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            Box::new(crate::run::Unwatched)
+        }
+    }
+
+    #[test]
+    fn experiments_without_their_data_are_left_out_unless_they_are_named() {
+        const TEXT: &str = include_str!("../../../../experiments/fedgrem/e3-mnist.toml");
+        const READY: &str = include_str!("../../../../experiments/fedgrem/e1-gaussian.toml");
+        fn nowhere(_: bool) -> Vec<Case> {
+            vec![case("a".into(), vec!["data.path=nowhere.csv".into()], 1, Vec::new())]
+        }
+        fn plain(_: bool) -> Vec<Case> {
+            vec![case("a".into(), Vec::new(), 1, Vec::new())]
+        }
+        static ONE: [Reproduction; 1] = [Reproduction { name: "far", title: "", text: TEXT, cases: nowhere }];
+        static BOTH: [Reproduction; 2] = [
+            Reproduction { name: "far", title: "", text: TEXT, cases: nowhere },
+            Reproduction { name: "near", title: "", text: READY, cases: plain },
+        ];
+        let folder = tempfile::tempdir().unwrap();
+        let reproduced = |experiments: &'static [Reproduction], experiment: Option<&str>| {
+            let stop = Arc::new(AtomicBool::new(false));
+            let mut noted = Noted { skipped: Vec::new(), began: Vec::new(), stop: stop.clone() };
+            let plan = Plan { experiment, quick: true, repeats: None, folder: folder.path(), threads: 1, stop };
+            let error = reproduce(&Paper { name: "p", title: "", experiments }, &plan, &mut noted).unwrap_err();
+            (error, noted.skipped, noted.began)
+        };
+        let missing = "no file nowhere.csv\n  hint: experiments/p/README.md says how it is made";
+        let (error, skipped, began) = reproduced(&BOTH, None);
+        assert_eq!(
+            (error.kind(), skipped, began),
+            (ErrorKind::Stopped, vec![format!("far: {missing}")], vec!["near".into()])
+        );
+        for (experiments, named) in [(&BOTH[..], Some("far")), (&ONE, None)] {
+            let (error, skipped, began) = reproduced(experiments, named);
+            assert_eq!((error.to_string().as_str(), skipped.len(), began.len()), (missing, 0, 0));
+        }
     }
 
     #[test]
