@@ -10,12 +10,13 @@
 //! ```
 //!
 //! Only centres travel; weights and rows stay with their client, so the common model that is saved, and that clients met
-//! later are scored with, has equal weights. How far a client's centres are from the common ones, in
-//! units of what the centre reaches, is its outlier score.
+//! later are scored with, has equal weights. How far a client's centres are from the common ones, in units of what the
+//! centre reaches, is its outlier score.
 //!
 //! Differences from the paper:
-//! - The step is η_r = min(C_η / w_r⁰, 1 / w_r): without that bound, components of odd clients overshoot for ever and shake
-//!   everybody's centre. `step_rule = "relative"` is the paper's.
+//! - The step is η_r = min(C_η / w_r⁰, 1 / w_r), and for regressions shorter where features are alike: without that bound,
+//!   components of odd clients overshoot for ever and shake everybody's centre. `step_rule = "relative"` is the paper's.
+//! - With a `batch`, round t takes the share t^-0.6 of its step, and weights come from all rows in the end.
 //! - Line 3 is solved to the end; `central = "two-passes"` is what the authors' code does.
 //! - With a `tied` covariance each client has that of its own fit, or with `scatter = "common"` all have the mean of
 //!   these; distances and λ are in units of the mean. `covariance = "identity"` is the paper's.
