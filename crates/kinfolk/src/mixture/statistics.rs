@@ -57,16 +57,6 @@ impl Statistics {
         }
     }
 
-    /// Adds those of other rows at the same parameters.
-    pub fn add(&mut self, other: &Self) {
-        self.rows += other.rows;
-        self.log_likelihood += other.log_likelihood;
-        let add = |sums: &mut [f64], others: &[f64]| crate::linalg::add_scaled(sums, 1.0, others);
-        add(&mut self.members, &other.members);
-        add(&mut self.pulls, &other.pulls);
-        add(&mut self.squares, &other.squares);
-    }
-
     /// Those of no row, of this form.
     pub(super) fn clear(&mut self, shape: &Shape, detail: Detail, rows: usize) {
         let zero = |values: &mut Vec<f64>, length: usize| {

@@ -324,12 +324,16 @@ fn statistics_of_clients_add_up_and_travel() {
         for detail in [Detail::Gradient, Detail::Full] {
             let mut scratch = Scratch::default();
             let whole = all.expect(detail, None, &mut scratch);
-            let mut sum = part(0..37).expect(detail, None, &mut scratch);
-            sum.add(&part(37..90).expect(detail, None, &mut scratch));
-            let mut packed = vec![7.0];
-            sum.pack(&mut packed);
-            assert_eq!(packed.len() - 1, Statistics::packed_len(&all.shape, detail));
-            assert_eq!(Statistics::unpack(&all.shape, detail, &packed[1..]), sum);
+            let [mut packed, mut rest] = [0..37, 37..90].map(|rows| {
+                let part = part(rows).expect(detail, None, &mut scratch);
+                let mut packed = vec![7.0];
+                part.pack(&mut packed);
+                assert_eq!(packed.len() - 1, Statistics::packed_len(&all.shape, detail));
+                assert_eq!(Statistics::unpack(&all.shape, detail, &packed[1..]), part);
+                packed
+            });
+            rest[0] = 0.0;
+            crate::linalg::add_scaled(&mut packed, 1.0, &rest);
             let mut wanted = vec![7.0];
             whole.pack(&mut wanted);
             assert_close(&packed, &wanted, 1e-12, "sums");

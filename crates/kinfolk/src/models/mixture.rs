@@ -83,7 +83,8 @@ impl Model for MixtureModel {
         let (id, rows, want) = (&client.id, client.train.len(), self.shape.components);
         if rows < want {
             return Err(Error::data(format!(
-                "client {id}: {rows} training rows, want at least one for each of {want} components"
+                "client {id}: {rows} training {}, want at least one for each of {want} components",
+                if rows == 1 { "row" } else { "rows" }
             ))
             .hint("use fewer components, or leave small clients out (for a table: min_rows with small = \"drop\")"));
         }

@@ -21,6 +21,7 @@ use crate::federation::{Ask, Gather, Order, Phase, Work};
 use crate::linalg::add_scaled;
 use crate::mixture::alignment::{Alignment, align_to};
 use crate::mixture::{Begin, Covariance, Family, Fitting, Noise, Shape, recast, relabel};
+use std::cell::OnceCell;
 
 pub(super) const ROUNDS_AT_MOST: Setting =
     Setting { default: Default::Is("1000"), help: "rounds of one step each, at most", ..ROUNDS };
@@ -92,6 +93,8 @@ pub(super) struct Workshop {
     pub(super) key: Key,
     fit: FitMixture,
     orders: usize,
+    /// The units of the fits, once their scatter is known: it does not change any more then.
+    units: OnceCell<Scaling>,
 }
 
 /// Where the clients stand.
@@ -232,6 +235,7 @@ impl Workshop {
             key: setup.key.clone(),
             fit: FitMixture { shape: fit_shape, fitting, seed, keep: true, send: Parts::Shared },
             orders: settings.optional_integer("orders").unwrap_or(1),
+            units: OnceCell::new(),
         })
     }
 
@@ -248,8 +252,11 @@ impl Workshop {
     }
 
     /// The units in which fits are compared: deviations of rows around their centres, where the fits know them.
-    pub(super) fn fit_scaling(&self, scatter: &[f64]) -> Scaling {
-        Scaling::of(&self.fit.shape, scatter)
+    pub(super) fn fit_scaling(&self, scatter: &[f64]) -> &Scaling {
+        match scatter {
+            [] => &Scaling::Plain,
+            scatter => self.units.get_or_init(|| Scaling::of(&self.fit.shape, scatter)),
+        }
     }
 
     /// Has clients without a mixture fit one. Returns the mean loss of those that did. As long as nobody has, there is
