@@ -159,7 +159,7 @@ mod tests {
             group: None,
             truth: None,
         };
-        let shape = DataShape { columns: 3, classes: 0 };
+        let shape = DataShape::numbers(3, 0);
         Population { clients: (0..10).map(client).collect(), shape, ..Population::default() }
     }
 

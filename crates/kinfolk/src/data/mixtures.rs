@@ -182,7 +182,7 @@ fn population(
     let drawn = (0..clients).into_par_iter().map(client).collect::<Result<Vec<_>>>()?;
     let (clients, mixtures): (Vec<_>, Vec<_>) = drawn.into_iter().unzip();
     let outliers = if outliers == 0 { Vec::new() } else { mixtures.iter().map(Option::is_none).collect() };
-    let shape = DataShape { columns: DIMENSION, classes };
+    let shape = DataShape::numbers(DIMENSION, classes);
     let population = Population { clients, outliers, mixtures, shape, ..Population::default() };
     population.check()?;
     Ok(population)
@@ -211,7 +211,7 @@ mod tests {
         for (name, samples, classes) in [("fedgrem-gaussian", 150, 5), ("fedgrem-regression", 200, 0)] {
             let population = make(name, "heterogeneity = 0.75").unwrap();
             assert_eq!((population.clients.len(), population.clients[0].train.len()), (10, samples));
-            assert_eq!(population.shape, DataShape { columns: 10, classes });
+            assert_eq!(population.shape, DataShape::numbers(10, classes));
             assert_eq!(population.outliers, [[false; 9].as_slice(), &[true]].concat());
             assert_eq!((population.mixtures.len(), &population.mixtures[9]), (10, &None));
             for mixture in population.mixtures.iter().flatten() {

@@ -11,16 +11,21 @@ mod contamination;
 pub mod digits;
 pub mod idx;
 pub mod images;
+pub mod leaf;
+pub mod letters;
 mod line_counter;
 pub mod mixtures;
 mod npy;
 pub mod pendigits;
+pub mod plays;
 pub mod points;
 pub mod schema;
 pub mod schools;
+pub mod shakespeare;
 mod split;
 pub mod synthetic;
 pub mod table;
+pub mod writers;
 
 use crate::error::{Error, Result};
 use crate::settings::{Setting, Settings};
@@ -69,6 +74,24 @@ pub static SOURCES: &[&Source] = &[
         summary: "60 000 colour photographs of 32x32 pixels",
         settings: images::SETTINGS,
         build: |settings, seed| images::build(&cifar::read(&cache::find("cifar-10")?)?, settings, seed),
+    },
+    &Source {
+        name: "mnist-writers",
+        summary: "MNIST's digits by writer: 539 people, and 297 others to be met after training",
+        settings: writers::SETTINGS,
+        build: writers::build,
+    },
+    &Source {
+        name: "shakespeare",
+        summary: "next characters in 37 plays, one client for every speaking role",
+        settings: shakespeare::SETTINGS,
+        build: shakespeare::build,
+    },
+    &Source {
+        name: "leaf",
+        summary: "JSON files of the LEAF benchmark, such as FEMNIST and Shakespeare",
+        settings: leaf::SETTINGS,
+        build: leaf::build,
     },
     &Source {
         name: "linear",
@@ -191,6 +214,13 @@ pub enum Features {
         /// All rows.
         values: Vec<f64>,
     },
+    /// Symbols of a text by their number, read as they are.
+    Symbols {
+        /// Symbols in a row.
+        columns: usize,
+        /// All rows.
+        values: Vec<u8>,
+    },
     /// Columns of a table as they were read; `Describe` sums them up and `Adopt` encodes them.
     Columns(Vec<Column>),
 }
@@ -231,6 +261,7 @@ impl Features {
     pub fn rows(&self) -> usize {
         match self {
             Features::Bytes { columns, values } => values.len() / (*columns).max(1),
+            Features::Symbols { columns, values } => values.len() / (*columns).max(1),
             Features::F32 { columns, values } => values.len() / (*columns).max(1),
             Features::F64 { columns, values } => values.len() / (*columns).max(1),
             Features::Columns(columns) => columns.first().map_or(0, |column| column.values.len()),
@@ -240,7 +271,10 @@ impl Features {
     /// How many values a row has.
     pub fn columns(&self) -> usize {
         match self {
-            Features::Bytes { columns, .. } | Features::F32 { columns, .. } | Features::F64 { columns, .. } => *columns,
+            Features::Bytes { columns, .. }
+            | Features::Symbols { columns, .. }
+            | Features::F32 { columns, .. }
+            | Features::F64 { columns, .. } => *columns,
             Features::Columns(columns) => columns.len(),
         }
     }
@@ -347,7 +381,9 @@ impl Shard {
         let values = |columns: &usize| self.rows.start * columns..self.rows.end * columns;
         digest.update((self.len() as u64).to_le_bytes());
         match &*self.features {
-            Features::Bytes { columns, values: bytes } => digest.update(&bytes[values(columns)]),
+            Features::Bytes { columns, values: bytes } | Features::Symbols { columns, values: bytes } => {
+                digest.update(&bytes[values(columns)])
+            }
             Features::F32 { columns, values: all } => {
                 all[values(columns)].iter().for_each(|value| digest.update(value.to_le_bytes()));
             }
@@ -383,6 +419,9 @@ impl Shard {
         let features = match &*self.features {
             Features::Bytes { columns, values } => {
                 Features::Bytes { columns: *columns, values: picked(values, *columns, begin, rows) }
+            }
+            Features::Symbols { columns, values } => {
+                Features::Symbols { columns: *columns, values: picked(values, *columns, begin, rows) }
             }
             Features::F32 { columns, values } => {
                 Features::F32 { columns: *columns, values: picked(values, *columns, begin, rows) }
@@ -514,6 +553,48 @@ pub struct DataShape {
     pub columns: usize,
     /// Classes to tell apart; 0 when the target is a number.
     pub classes: usize,
+    /// How the features of a row lie to each other.
+    pub form: Form,
+}
+
+/// How the features of a row lie to each other.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Form {
+    /// Side by side, in no order.
+    #[default]
+    Numbers,
+    /// An image, plane by plane, row by row.
+    Image {
+        /// Planes: 1 for grey, 3 for colours.
+        channels: usize,
+        /// Pixels from top to bottom.
+        height: usize,
+        /// Pixels from left to right.
+        width: usize,
+        /// What training may do to it.
+        augment: Augment,
+    },
+    /// A text: each feature is the number of a symbol.
+    Text {
+        /// How many symbols there are.
+        symbols: usize,
+    },
+}
+
+/// What training does to an image each time it is seen, drawn anew; scoring never does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Augment {
+    /// Mirrors it from left to right, every other time.
+    pub flip: bool,
+    /// Moves it by up to so many pixels in both directions; what moves in is black.
+    pub crop: usize,
+}
+
+impl DataShape {
+    /// Rows of so many features side by side, and so many classes.
+    pub fn numbers(columns: usize, classes: usize) -> Self {
+        Self { columns, classes, form: Form::Numbers }
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 //! along the pen's way, 16 numbers from 0 to 100. Writers are clients, and the digits are classes.
 
 use super::contamination::{CONTAMINATION, OUTLIERS, contaminate};
-use super::table::{self, STANDARDISE, TEST_FRACTION};
+use super::split::TEST_FRACTION;
+use super::table::{self, STANDARDISE};
 use super::{Population, cache};
 use crate::error::Result;
 use crate::settings::{Default, Kind, Setting, Settings};
@@ -67,7 +68,7 @@ mod tests {
             .map(|writer| (writer.id.as_str(), writer.train.len(), writer.test.len()))
             .collect();
         assert_eq!(told, [("1", 16, 4), ("2", 16, 4), ("11", 16, 4)]);
-        assert_eq!(population.shape, DataShape { columns: 16, classes: 10 });
+        assert_eq!(population.shape, DataShape::numbers(16, 10));
         for (writer, lines) in population.clients.iter().zip(&population.lines) {
             for (shard, lines) in [(&writer.train, &lines.train), (&writer.test, &lines.test)] {
                 let Features::Columns(columns) = &**shard.features() else { panic!() };

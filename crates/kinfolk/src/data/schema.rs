@@ -226,6 +226,7 @@ fn row_values(features: &Features, row: usize) -> Box<dyn Iterator<Item = f64> +
         Features::Bytes { columns, values } => {
             Box::new(slice(values, row, *columns).map(|value| f64::from(*value) / 255.0))
         }
+        Features::Symbols { columns, values } => Box::new(slice(values, row, *columns).map(|value| f64::from(*value))),
         Features::F32 { columns, values } => Box::new(slice(values, row, *columns).map(|value| f64::from(*value))),
         Features::F64 { columns, values } => Box::new(slice(values, row, *columns).copied()),
         Features::Columns(_) => Box::new(std::iter::empty()),
@@ -301,7 +302,7 @@ impl Schema {
             TargetSchema::Classes(count) => *count,
             TargetSchema::Names(names) => names.len(),
         };
-        DataShape { columns, classes }
+        DataShape::numbers(columns, classes)
     }
 
     /// A name for every feature: the header, or `header=category`; `x0` and so on where there are no headers.
@@ -611,7 +612,7 @@ mod tests {
     fn scaled_and_one_hot() {
         let clients = two();
         let schema = fix(&clients, true).unwrap();
-        assert_eq!(schema.shape(), DataShape { columns: 5, classes: 3 });
+        assert_eq!(schema.shape(), DataShape::numbers(5, 3));
         assert_eq!(schema.feature_names(), ["age", "one", "colour=blue", "colour=green", "colour=red"]);
         assert_eq!(schema.target, TargetSchema::Names(words(&["8", "9", "10"])));
         // ages 1, 3, 5: mean 3, variance 8/3; the constant column becomes 0
@@ -657,7 +658,7 @@ mod tests {
         let description = describe(&client, false);
         assert_eq!(description.features, FeaturesDescription::Matrix { columns: 2, moments: vec![] });
         let plain = Schema::fix(&[description], false).unwrap();
-        assert_eq!(plain.shape(), DataShape { columns: 2, classes: 4 });
+        assert_eq!(plain.shape(), DataShape::numbers(2, 4));
         assert!(std::sync::Arc::ptr_eq(plain.encode(&shard).unwrap().features(), shard.features()));
         // first column 0 and 0.2: mean 0.1, deviation 0.1; the second is constant
         let scaled = fix(std::slice::from_ref(&client), true).unwrap().encode(&shard).unwrap();

@@ -1,7 +1,8 @@
 //! High School and Beyond: 7185 pupils of 160 schools with their scores in mathematics, a classic of hierarchical models.
 //! Schools are clients, and their sector (public or Catholic) is the known group.
 
-use super::table::{self, DROP, STANDARDISE, TEST_FRACTION, UNSEEN};
+use super::split::TEST_FRACTION;
+use super::table::{self, DROP, STANDARDISE, UNSEEN};
 use super::{Cells, Column, Population, cache};
 use crate::error::Result;
 use crate::settings::{Default, Kind, Setting, Settings};
@@ -78,7 +79,7 @@ mod tests {
             .map(|school| (school.id.as_str(), school.group.as_deref().unwrap(), school.train.len(), school.test.len()))
             .collect();
         assert_eq!(told, [("1224", "Public", 3, 1), ("1308", "Catholic", 3, 1), ("1288", "Public", 3, 1)]);
-        assert_eq!(population.shape, DataShape { columns: 4, classes: 0 });
+        assert_eq!(population.shape, DataShape::numbers(4, 0));
         let Features::Columns(columns) = &**population.clients[0].train.features() else { panic!() };
         let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
         assert_eq!(names, ["minority", "sex", "ses", "mean_ses"]);

@@ -158,7 +158,7 @@ pub fn linear(settings: &Settings, seed: u64) -> Result<Population> {
     });
     let noise = settings.number("noise");
     let single = settings.text("precision") == "f32";
-    let shape = DataShape { columns: plan.dimension, classes: 0 };
+    let shape = DataShape::numbers(plan.dimension, 0);
     plan.population(parameters.clone(), shape, |cluster, rows, rng| {
         let columns = plan.dimension;
         let mut targets = Vec::with_capacity(rows);
@@ -207,7 +207,7 @@ pub fn odcl_linear(settings: &Settings, seed: u64) -> Result<Population> {
         (0..dimension).map(|_| low + (high - low) * rng.random::<f64>()).collect()
     });
     let noise = settings.number("noise");
-    let shape = DataShape { columns: dimension, classes: 0 };
+    let shape = DataShape::numbers(dimension, 0);
     plan.population(parameters.clone(), shape, |cluster, rows, rng| {
         let mut values = vec![0f64; rows * dimension];
         let mut order: Vec<usize> = (0..dimension).collect();
@@ -233,7 +233,7 @@ pub fn odcl_logistic(settings: &Settings, seed: u64) -> Result<Population> {
     let plan = Plan::new(settings, settings.integer("true_clusters"), 2, "odcl-logistic", seed)?;
     let parameters: Vec<Vec<f64>> = LOGISTIC_PARAMETERS[..plan.clusters].iter().map(|two| two.to_vec()).collect();
     let with_intercept = parameters.iter().map(|two| [two.as_slice(), &[0.0]].concat()).collect();
-    let shape = DataShape { columns: 2, classes: 2 };
+    let shape = DataShape::numbers(2, 2);
     plan.population(with_intercept, shape, |cluster, rows, rng| {
         let (variance, covariance) = LOGISTIC_COVARIANCES[cluster];
         let below = covariance / variance.sqrt();
@@ -280,7 +280,7 @@ fn hierarchical(
     let (between, within) = (settings.number("between"), settings.number("within"));
     let columns = plan.dimension;
     let centres = plan.parameters(|_, rng| (0..columns).map(|_| between * normal(rng)).collect());
-    plan.population(centres.clone(), DataShape { columns, classes }, |cluster, rows, rng| {
+    plan.population(centres.clone(), DataShape::numbers(columns, classes), |cluster, rows, rng| {
         let parameters: Vec<f64> = centres[cluster].iter().map(|centre| centre + within * normal(rng)).collect();
         let values: Vec<f64> = (0..rows * columns).map(|_| normal(rng)).collect();
         let product = |row: &[f64]| row.iter().zip(&parameters).map(|(x, parameter)| x * parameter).sum();
@@ -553,7 +553,7 @@ mod tests {
             .map(|(row, value)| value - product(&row, &noisy.client_parameters[1]));
         assert!((moments(errors).0 - 1.0).abs() < 0.1);
         let classes = make("hierarchical-logistic", &format!("{text}\nbetween = 100.0")).unwrap();
-        assert_eq!(classes.shape, DataShape { columns: 4, classes: 2 });
+        assert_eq!(classes.shape, DataShape::numbers(4, 2));
         for (client, own) in classes.clients.iter().zip(&classes.client_parameters) {
             let sides = rows(&client.train).into_iter().map(|row| u32::from(product(&row, own) > 0.0));
             let agree = sides.zip(client.train.classes().unwrap()).filter(|(side, class)| side == *class).count();

@@ -11,12 +11,11 @@
 
 use super::columns::{Header, Role, Source};
 use super::contamination::{CONTAMINATION, OUTLIERS, contaminate};
-use super::split::draw_lots;
+use super::split::{MIN_ROWS, TEST_FRACTION, draw_lots, hold_out};
 use super::{Cells, Client, Column, DataShape, Features, Lines, Population, Shard, Targets, schema};
 use crate::error::{Error, Result};
 use crate::rng::Key;
 use crate::settings::{Default, Kind, Setting, Settings, finish, nearest};
-use rand::seq::index;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::path::Path;
@@ -49,7 +48,7 @@ pub static SETTINGS: &[Setting] = &[
     ),
     STANDARDISE,
     TEST_FRACTION,
-    Setting::new("min_rows", Kind::Integer(1, i64::MAX), Default::Is("1"), "fewest rows a client must have"),
+    MIN_ROWS,
     Setting::new(
         "small",
         Kind::OneOf(&["error", "drop"]),
@@ -67,12 +66,6 @@ pub(super) const STANDARDISE: Setting = Setting::new(
     Kind::Flag,
     Default::Is("true"),
     "give every column of numbers mean 0 and deviation 1 over all clients",
-);
-pub(super) const TEST_FRACTION: Setting = Setting::new(
-    "test_fraction",
-    Kind::Number(0.0, 1.0),
-    Default::Is("0.2"),
-    "share of a client's rows kept for testing, below 1",
 );
 pub(super) const UNSEEN: Setting = Setting::new(
     "unseen_clients",
@@ -179,7 +172,7 @@ pub(super) fn build_with(
         },
     });
     let features = Arc::new(Features::Columns(columns.collect()));
-    let shape = DataShape { columns: features.columns(), classes };
+    let shape = DataShape::numbers(features.columns(), classes);
 
     let shard = |rows: &Range<usize>| Shard::of(features.clone(), targets.clone(), rows.clone());
     let client = |index: usize| {
@@ -313,14 +306,7 @@ struct Order {
 fn arrange(members: &[Rows], test_fraction: f64, key: &Key) -> Order {
     let mut order = Order { rows: Vec::new(), train: Vec::new(), test: Vec::new() };
     for member in members {
-        let count = member.rows.len();
-        let tests = match (test_fraction * count as f64).round() as usize {
-            _ if test_fraction == 0.0 || count < 2 => 0,
-            tests => tests.clamp(1, count - 1),
-        };
-        let mut is_test = vec![false; count];
-        let mut rng = key.clone().word("test").word(member.id).rng();
-        index::sample(&mut rng, count, tests).into_iter().for_each(|place| is_test[place] = true);
+        let is_test = hold_out(member.rows.len(), test_fraction, &key.clone().word("test").word(member.id));
         for part in [false, true] {
             let start = order.rows.len();
             let chosen = member.rows.iter().zip(&is_test).filter(|(_, is_test)| **is_test == part);
@@ -428,7 +414,7 @@ mod tests {
         assert_eq!(clients.iter().map(|c| c.id.as_str()).collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(clients.iter().map(|c| (c.train.len(), c.test.len())).collect::<Vec<_>>(), [(3, 1), (1, 1)]);
         assert_eq!(clients[1].group.as_deref(), Some("Catholic"));
-        assert_eq!(population.shape, DataShape { columns: 2, classes: 0 });
+        assert_eq!(population.shape, DataShape::numbers(2, 0));
         let mut values = [clients[0].train.values().unwrap(), clients[0].test.values().unwrap()].concat();
         values.sort_by(f64::total_cmp);
         assert_eq!(values, [1.5, 3.5, 4.5, 6.5]);
@@ -542,7 +528,7 @@ mod tests {
     fn rows_may_be_features_only() {
         let (_folder, path) = file("t.csv", SCHOOLS);
         let population = make(&path, "client = \"school\"\ndrop = [\"sector\", \"sex\"]").unwrap();
-        assert_eq!(population.shape, DataShape { columns: 2, classes: 0 });
+        assert_eq!(population.shape, DataShape::numbers(2, 0));
         let clients = &population.clients;
         assert!(clients.iter().all(|client| **client.train.targets() == Targets::None));
         let descriptions: Vec<_> = clients.iter().map(|client| schema::describe(client, true)).collect();

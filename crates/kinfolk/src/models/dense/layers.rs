@@ -1,118 +1,13 @@
 //! Forward and backward through the stack, losses of rows, and the competition between models.
 
-use super::{Choice, Dense, DenseWorker, Output};
-use crate::data::{Features, Shard};
+use super::{Choice, Dense, DenseWorker, Goal, Output, convert, row_loss};
+use crate::data::Shard;
 use crate::linalg::{Matrix, Real, add_scaled, multiply};
-
-/// The targets of some rows.
-#[derive(Clone, Copy)]
-pub(super) enum Goal<'a> {
-    Classes(&'a [u32]),
-    Values(&'a [f64]),
-}
-
-impl<'a> Goal<'a> {
-    /// A model's `check` has seen that these are there.
-    pub(super) fn of(rows: &'a Shard) -> Self {
-        match rows.classes() {
-            Some(classes) => Goal::Classes(classes),
-            None => Goal::Values(rows.values().unwrap_or_default()),
-        }
-    }
-
-    pub(super) fn len(self) -> usize {
-        match self {
-            Goal::Classes(classes) => classes.len(),
-            Goal::Values(values) => values.len(),
-        }
-    }
-
-    pub(super) fn part(self, range: std::ops::Range<usize>) -> Self {
-        match self {
-            Goal::Classes(classes) => Goal::Classes(&classes[range]),
-            Goal::Values(values) => Goal::Values(&values[range]),
-        }
-    }
-}
-
-/// The rows of a shard as T, converted into `buffer` unless they are stored as T.
-pub(crate) fn convert<'b, T: Real>(rows: &'b Shard, buffer: &'b mut Vec<T>) -> &'b [T] {
-    let columns = rows.columns();
-    let range = rows.rows().start * columns..rows.rows().end * columns;
-    if let Some(stored) = T::stored(rows.features()) {
-        return &stored[range];
-    }
-    buffer.resize(range.len(), T::ZERO);
-    convert_into(rows, buffer);
-    buffer
-}
-
-pub(super) fn convert_into<T: Real>(rows: &Shard, out: &mut [T]) {
-    let columns = rows.columns();
-    let range = rows.rows().start * columns..rows.rows().end * columns;
-    match &**rows.features() {
-        Features::Bytes { values, .. } => {
-            let scale = T::ONE / T::of(255.0);
-            for (o, &v) in out.iter_mut().zip(&values[range]) {
-                *o = T::of(f64::from(v)) * scale;
-            }
-        }
-        Features::F32 { values, .. } => out.iter_mut().zip(&values[range]).for_each(|(o, &v)| *o = T::of(f64::from(v))),
-        Features::F64 { values, .. } => out.iter_mut().zip(&values[range]).for_each(|(o, &v)| *o = T::of(v)),
-        Features::Columns(_) => unreachable!("a model's check refuses rows that are not encoded"),
-    }
-}
 
 /// Rows that are looked at together when candidates compete: enough for the matrix product to be worth it,
 /// few enough to give up early. A function of the number of rows alone, so that sums always run alike.
 fn competing_rows(rows: usize) -> usize {
     rows.div_ceil(4).next_multiple_of(8).clamp(16, 64)
-}
-
-/// Loss and slope of one row: fills `slope` with the derivative of the row's loss times `scale`.
-#[inline]
-pub(super) fn row_loss<T: Real>(output: Output, out: &[T], goal: Goal, row: usize, slope: Option<(&mut [T], T)>) -> T {
-    match (output, goal) {
-        (Output::Squared, Goal::Values(values)) => {
-            let residual = out[0] - T::of(values[row]);
-            if let Some((slope, scale)) = slope {
-                slope[0] = (residual + residual) * scale;
-            }
-            residual * residual
-        }
-        (Output::Logistic, Goal::Classes(classes)) => {
-            // log(1 + e^{-s}) with s = ±log odds, and its slope, without overflow either way.
-            let sign = if classes[row] == 1 { T::ONE } else { -T::ONE };
-            let s = sign * out[0];
-            let e = if s > T::ZERO { (-s).exponential() } else { s.exponential() };
-            let wrong = if s > T::ZERO { e / (T::ONE + e) } else { T::ONE / (T::ONE + e) };
-            if let Some((slope, scale)) = slope {
-                slope[0] = -sign * wrong * scale;
-            }
-            let loss = e.log_one_plus();
-            if s > T::ZERO { loss } else { loss - s }
-        }
-        (Output::Softmax, Goal::Classes(classes)) => {
-            let largest = out.iter().copied().fold(out[0], |a, b| if b > a { b } else { a });
-            let class = classes[row] as usize;
-            let mut total = T::ZERO;
-            match slope {
-                Some((slope, scale)) => {
-                    for (s, &o) in slope.iter_mut().zip(out) {
-                        *s = (o - largest).exponential();
-                        total += *s;
-                    }
-                    let share = scale / total;
-                    slope.iter_mut().for_each(|s| *s *= share);
-                    slope[class] -= scale;
-                }
-                None => out.iter().for_each(|&o| total += (o - largest).exponential()),
-            }
-            // Never negative: the sum holds e⁰ = 1, and the largest is at least the class's own. Early exit needs that.
-            total.logarithm() + (largest - out[class])
-        }
-        _ => unreachable!("a model's check refuses targets it cannot predict"),
-    }
 }
 
 impl<T: Real> DenseWorker<'_, T> {
@@ -160,15 +55,42 @@ impl<T: Real> DenseWorker<'_, T> {
         multiply(out, T::ONE, Matrix::new(input, rows, shape.widths[0]), weight.turn());
     }
 
-    /// Sum of the losses of rows whose outputs lie in the last of `hidden`.
-    pub(super) fn output_loss(&self, goal: Goal, rows: usize) -> f64 {
-        let width = self.shape.widths[self.shape.layers()];
-        let out = &self.hidden[self.shape.layers() - 1];
-        let mut total = 0.0;
-        for (row, out) in out.chunks_exact(width).take(rows).enumerate() {
-            total += row_loss(self.shape.output, out, goal, row, None).wide();
+    /// Carries some rows through some models, chunk by chunk; `look` sees each model's place in `of` and the targets of a
+    /// chunk, while its outputs lie in the last of `hidden`.
+    pub(super) fn visit(&mut self, of: &[usize], rows: &Shard, mut look: impl FnMut(&Self, usize, Goal)) {
+        const ROWS_AT_ONCE: usize = 256;
+        let shape = self.shape;
+        let (columns, width) = (shape.widths[0], shape.widths[1]);
+        let mut buffer = std::mem::take(&mut self.input);
+        let mut first = std::mem::take(&mut self.candidate);
+        let x = convert(rows, &mut buffer);
+        for (place, &model) in of.iter().enumerate() {
+            let params = std::mem::take(&mut self.models[model]);
+            for begin in (0..rows.len()).step_by(ROWS_AT_ONCE) {
+                let end = (begin + ROWS_AT_ONCE).min(rows.len());
+                first.resize((end - begin) * width, T::ZERO);
+                Self::first_layer(shape, &params, &x[begin * columns..end * columns], end - begin, &mut first);
+                self.forward_rest(&params[shape.first_weights()..], &first, end - begin);
+                look(self, place, Goal::of(rows).part(begin..end));
+            }
+            self.models[model] = params;
         }
-        total
+        self.candidate = first;
+        self.input = buffer;
+    }
+
+    /// The losses of rows whose outputs lie in the last of `hidden`.
+    pub(super) fn row_losses_of(&self, goal: Goal) -> impl Iterator<Item = f64> {
+        let outputs = self.hidden[self.shape.layers() - 1].chunks_exact(self.shape.widths[self.shape.layers()]);
+        outputs
+            .take(goal.len())
+            .enumerate()
+            .map(move |(row, out)| row_loss(self.shape.output, out, goal, row, None).wide())
+    }
+
+    /// Sum of the losses of rows whose outputs lie in the last of `hidden`.
+    pub(super) fn output_loss(&self, goal: Goal) -> f64 {
+        self.row_losses_of(goal).fold(0.0, |total, loss| total + loss)
     }
 
     /// How many rows' largest output is their class.
@@ -258,7 +180,7 @@ impl<T: Real> DenseWorker<'_, T> {
                 let part = &mut candidate[begin * width..end * width];
                 Self::first_layer(shape, &params, &input[begin * columns..end * columns], end - begin, part);
                 self.forward_rest(&params[shape.first_weights()..], part, end - begin);
-                total += self.output_loss(goal.part(begin..end), end - begin);
+                total += self.output_loss(goal.part(begin..end));
                 if total.is_nan() {
                     total = f64::INFINITY;
                 }

@@ -17,29 +17,18 @@ mod reduce;
 mod tests;
 mod train;
 
+use super::check::check;
+use super::rows::{Goal, Output, PickedRows, convert, convert_into, row_loss};
+use super::steps::{Batches, Scratch, steps_of};
 use super::{Choice, Job, Layout, Metric, Model, Precision, Reduced, Seat, TensorPlace, Worker};
-use crate::data::{Client, DataShape, Features, Shard, Targets};
+use crate::data::{Client, DataShape, Shard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::federation::{Plan, Portion, Sample, Score, Then, Weight};
 use crate::hierarchy::response::Quadratic;
 use crate::linalg::{Matrix, Real, add_scaled, dot, extreme_eigenvalues, multiply};
 use crate::rng::Rng;
-pub(crate) use layers::convert;
-use layers::{Goal, convert_into};
 use rand::RngExt;
 use reduce::Hints;
-use train::{Batches, PickedRows, Scratch};
-
-/// What the outputs mean and how they are judged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Output {
-    /// One number; squared error without the ½.
-    Squared,
-    /// One number, the log odds of class 1.
-    Logistic,
-    /// A score for each class.
-    Softmax,
-}
 
 /// A stack of dense layers with rectifiers in between.
 #[derive(Debug, Clone)]
@@ -106,33 +95,6 @@ impl Dense {
         params
     }
 
-    fn check(&self, client: &Client, wanted: DataShape) -> Result<()> {
-        for (part, rows) in [("training", &client.train), ("test", &client.test)] {
-            let fault = |message: String| Err(Error::data(format!("client {}: {part} rows {message}", client.id)));
-            if rows.is_empty() {
-                continue;
-            }
-            if matches!(**rows.features(), Features::Columns(_)) {
-                return fault("are not encoded yet".into());
-            }
-            if rows.columns() != wanted.columns {
-                return fault(format!("have {} columns, want {}", rows.columns(), wanted.columns));
-            }
-            match (self.output, &**rows.targets()) {
-                (Output::Squared, Targets::Values(_)) => {}
-                (Output::Squared, _) => return fault("have no numbers to predict".into()),
-                (_, Targets::Classes(_)) => {
-                    let classes = rows.classes().unwrap_or_default();
-                    if let Some(class) = classes.iter().find(|&&class| class as usize >= wanted.classes) {
-                        return fault(format!("have class {class}, want 0 to {}", wanted.classes - 1));
-                    }
-                }
-                _ => return fault("have no classes to predict".into()),
-            }
-        }
-        Ok(())
-    }
-
     /// What its one output means, where it is a single one right above the inputs.
     fn single_output(&self) -> Option<Output> {
         (self.layers() == 1 && self.widths[1] == 1).then_some(self.output)
@@ -168,6 +130,7 @@ impl Dense {
             first: Vec::new(),
             candidate: Vec::new(),
             stack: Vec::new(),
+            stacked: Vec::new(),
             scratch: Scratch::default(),
             picked: PickedRows::default(),
             own: Vec::new(),
@@ -225,7 +188,7 @@ impl Model for DenseModel {
     }
 
     fn check(&self, client: &Client) -> Result<()> {
-        self.dense.check(client, self.wanted)
+        check(self.dense.output, client, self.wanted, |_| None)
     }
 
     fn worker<'a>(&'a self, models: &[&[f64]]) -> Box<dyn Worker + 'a> {
@@ -380,8 +343,9 @@ pub(super) struct DenseWorker<'a, T> {
     first: Vec<T>,
     /// The same of a candidate.
     candidate: Vec<T>,
-    /// The first weights of all models of the ask, one under the other.
+    /// The first weights of some models of the ask, one under the other, and which models those are.
     stack: Vec<T>,
+    stacked: Vec<usize>,
     /// Gradients and moments of a training.
     scratch: Scratch<T>,
     /// Rows of a batch.
@@ -409,27 +373,27 @@ impl<T: Real> Worker for DenseWorker<'_, T> {
         self.score(model, rows).loss / rows.len() as f64
     }
 
-    fn score(&mut self, model: usize, rows: &Shard) -> Score {
-        const ROWS_AT_ONCE: usize = 256;
-        let shape = self.shape;
-        let (columns, width) = (shape.widths[0], shape.widths[1]);
-        let params = std::mem::take(&mut self.models[model]);
-        let mut buffer = std::mem::take(&mut self.input);
-        let mut first = std::mem::take(&mut self.candidate);
-        let mut score = Score { rows: rows.len() as u32, ..Score::default() };
-        let x = convert(rows, &mut buffer);
-        for begin in (0..rows.len()).step_by(ROWS_AT_ONCE) {
-            let end = (begin + ROWS_AT_ONCE).min(rows.len());
-            let goal = Goal::of(rows).part(begin..end);
-            first.resize((end - begin) * width, T::ZERO);
-            Self::first_layer(shape, &params, &x[begin * columns..end * columns], end - begin, &mut first);
-            self.forward_rest(&params[shape.first_weights()..], &first, end - begin);
-            score.loss += self.output_loss(goal, end - begin);
-            score.hits += self.hits(goal);
+    fn losses(&mut self, of: &[usize], rows: &Shard) -> Vec<f64> {
+        if self.stack_pays(of) {
+            return self.stacked_losses(of, rows);
         }
-        self.candidate = first;
-        self.input = buffer;
-        self.models[model] = params;
+        let mut totals = vec![0.0; of.len()];
+        self.visit(of, rows, |worker, place, goal| totals[place] += worker.output_loss(goal));
+        totals.iter().map(|total| total / rows.len() as f64).collect()
+    }
+
+    fn row_losses(&mut self, model: usize, rows: &Shard) -> Vec<f64> {
+        let mut losses = Vec::with_capacity(rows.len());
+        self.visit(&[model], rows, |worker, _, goal| losses.extend(worker.row_losses_of(goal)));
+        losses
+    }
+
+    fn score(&mut self, model: usize, rows: &Shard) -> Score {
+        let mut score = Score { rows: rows.len() as u32, ..Score::default() };
+        self.visit(&[model], rows, |worker, _, goal| {
+            score.loss += worker.output_loss(goal);
+            score.hits += worker.hits(goal);
+        });
         score
     }
 

@@ -2,9 +2,8 @@
 //! read once, its output found and its slope added up. Squared errors need not even that: their gradient is
 //! (2/n)·(XᵀX·θ − Xᵀy), whose parts are formed once a client.
 
-use super::layers::{Goal, convert, row_loss};
-use super::train::steps_of;
 use super::{DenseWorker, Output, Seat};
+use super::{Goal, convert, row_loss, steps_of};
 use crate::data::Shard;
 use crate::federation::{Amount, Course, Optimiser, Plan, Portion};
 use crate::linalg::{Matrix, Real, add_scaled, multiply};
@@ -26,6 +25,7 @@ impl<T: Real> DenseWorker<'_, T> {
             && plan.sample.on == Portion::All
             && plan.sample.batch.is_none_or(|batch| batch as usize >= rows)
             && plan.course == Course::PLAIN
+            && plan.pulls.is_empty()
             && matches!(plan.amount, Amount::Steps(_))
             && matches!(plan.optimiser, Optimiser::Descent { momentum: 0.0, weight_decay: 0.0 })
     }

@@ -1,7 +1,8 @@
 //! Sums over a block of clients without forming single answers.
 
-use super::layers::{Goal, convert, convert_into, row_loss};
 use super::{Choice, DenseWorker, Job, Reduced, Seat, Worker};
+use super::{Goal, convert, convert_into, row_loss};
+use crate::data::Shard;
 use crate::federation::{Plan, Portion, Sample, Then, Weight};
 use crate::linalg::{Matrix, Real, add_scaled, multiply, multiply_add};
 use crate::models::first_smallest;
@@ -118,13 +119,9 @@ impl<T: Real> DenseWorker<'_, T> {
     /// Choices and gradients of many jobs at once, for stacks without hidden layers: all models are rows of one
     /// product with the client's rows, all slopes rows of another.
     pub(super) fn reduce_stacked(&mut self, jobs: &[Job], seats: &[Seat], weight: Weight) -> Vec<Reduced> {
-        const FEW_LINES: usize = 4;
         let shape = self.shape;
         let (columns, outputs, skip) = (shape.widths[0], shape.widths[1], shape.first_weights());
-        if self.stack.is_empty() {
-            self.stack = self.models[..self.given].iter().flat_map(|model| &model[..skip]).copied().collect();
-        }
-        let stacked = self.given * outputs;
+        self.stack(&(0..self.given).collect::<Vec<_>>());
         let mut reduced: Vec<Reduced> = jobs.iter().map(|job| Reduced::new(job.slots)).collect();
         let mut sums: Vec<Vec<Option<Vec<T>>>> = jobs.iter().map(|job| vec![None; job.slots]).collect();
         let mut products: Vec<T> = Vec::new();
@@ -139,22 +136,7 @@ impl<T: Real> DenseWorker<'_, T> {
             let rows = shard.len();
             let goal = Goal::of(shard);
             let x = convert(shard, &mut buffer);
-            products.resize(stacked * rows, T::ZERO);
-            if stacked <= FEW_LINES {
-                // A product with so few lines would spend its time rearranging X.
-                for (line, out) in self.stack.chunks_exact(columns).zip(products.chunks_exact_mut(rows)) {
-                    multiply(out, T::ONE, Matrix::new(x, rows, columns), Matrix::new(line, columns, 1));
-                }
-            } else {
-                let turned = Matrix::new(x, rows, columns).turn();
-                multiply(&mut products, T::ONE, Matrix::new(&self.stack, stacked, columns), turned);
-            }
-            for (line, products) in products.chunks_exact_mut(rows).enumerate() {
-                if shape.bias {
-                    let bias = self.models[line / outputs][skip + line % outputs];
-                    products.iter_mut().for_each(|product| *product += bias);
-                }
-            }
+            self.stacked_products(x, rows, &mut products);
             if let Goal::Values(values) = goal {
                 wanted.clear();
                 wanted.extend(values.iter().map(|&value| T::of(value)));
@@ -164,16 +146,8 @@ impl<T: Real> DenseWorker<'_, T> {
             let client_weight = weight.of(rows);
             for (j, job) in jobs.iter().enumerate() {
                 let lines = |model: usize| &products[model * outputs * rows..(model + 1) * outputs * rows];
-                let loss = |model: usize, row_out: &mut [T]| match goal {
-                    Goal::Values(_) => squared_distance(lines(model), &wanted),
-                    Goal::Classes(_) => (0..rows)
-                        .map(|row| {
-                            row_out.iter_mut().enumerate().for_each(|(c, o)| *o = lines(model)[c * rows + row]);
-                            row_loss(shape.output, row_out, goal, row, None).wide()
-                        })
-                        .sum(),
-                };
-                let choice = first_smallest(job.among.iter().map(|&model| loss(model, &mut row_out)));
+                let losses = job.among.iter().map(|&model| self.line_loss(lines(model), goal, &wanted, &mut row_out));
+                let choice = first_smallest(losses);
                 let chosen = lines(job.among[choice.position]);
                 let slope = &mut slopes[j * outputs * rows..(j + 1) * outputs * rows];
                 match goal {
@@ -215,6 +189,87 @@ impl<T: Real> DenseWorker<'_, T> {
             }
         }
         reduced
+    }
+
+    /// Puts the first weights of these models one under the other, unless they are already.
+    fn stack(&mut self, of: &[usize]) {
+        if self.stacked != of {
+            let skip = self.shape.first_weights();
+            self.stack.clear();
+            of.iter().for_each(|&model| self.stack.extend_from_slice(&self.models[model][..skip]));
+            self.stacked = of.to_vec();
+        }
+    }
+
+    /// The products of the stacked models' weights, biases added, with these rows: line by line, the outputs of one row
+    /// after another.
+    fn stacked_products(&mut self, x: &[T], rows: usize, products: &mut Vec<T>) {
+        const FEW_LINES: usize = 4;
+        let (columns, outputs, skip) = (self.shape.widths[0], self.shape.widths[1], self.shape.first_weights());
+        let stacked = self.stacked.len() * outputs;
+        products.resize(stacked * rows, T::ZERO);
+        if stacked <= FEW_LINES {
+            // A product with so few lines would spend its time rearranging X.
+            for (line, out) in self.stack.chunks_exact(columns).zip(products.chunks_exact_mut(rows)) {
+                multiply(out, T::ONE, Matrix::new(x, rows, columns), Matrix::new(line, columns, 1));
+            }
+        } else {
+            let turned = Matrix::new(x, rows, columns).turn();
+            multiply(products, T::ONE, Matrix::new(&self.stack, stacked, columns), turned);
+        }
+        if self.shape.bias {
+            for (line, products) in products.chunks_exact_mut(rows).enumerate() {
+                let bias = self.models[self.stacked[line / outputs]][skip + line % outputs];
+                products.iter_mut().for_each(|product| *product += bias);
+            }
+        }
+    }
+
+    /// Sum of the losses of rows whose outputs are these lines; `wanted` are the numbers to predict.
+    fn line_loss(&self, lines: &[T], goal: Goal, wanted: &[T], row_out: &mut [T]) -> f64 {
+        let rows = goal.len();
+        match goal {
+            Goal::Values(_) => squared_distance(lines, wanted),
+            Goal::Classes(_) => (0..rows)
+                .map(|row| {
+                    row_out.iter_mut().enumerate().for_each(|(c, o)| *o = lines[c * rows + row]);
+                    row_loss(self.shape.output, row_out, goal, row, None).wide()
+                })
+                .sum(),
+        }
+    }
+
+    /// Whether the losses of these models are best found together.
+    pub(super) fn stack_pays(&self, of: &[usize]) -> bool {
+        self.fast && self.shape.layers() == 1 && of.len() > 1 && of.iter().all(|&model| model < self.given)
+    }
+
+    /// The mean losses of some models without hidden layers, from one product for all of them.
+    pub(super) fn stacked_losses(&mut self, of: &[usize], rows: &Shard) -> Vec<f64> {
+        const ROWS_AT_ONCE: usize = 256;
+        let (columns, outputs) = (self.shape.widths[0], self.shape.widths[1]);
+        let mut buffer = std::mem::take(&mut self.input);
+        let mut products = std::mem::take(&mut self.candidate);
+        self.stack(of);
+        let x = convert(rows, &mut buffer);
+        let mut row_out = vec![T::ZERO; outputs];
+        let mut totals = vec![0.0; of.len()];
+        let mut wanted: Vec<T> = Vec::new();
+        for begin in (0..rows.len()).step_by(ROWS_AT_ONCE) {
+            let end = (begin + ROWS_AT_ONCE).min(rows.len());
+            let (count, goal) = (end - begin, Goal::of(rows).part(begin..end));
+            self.stacked_products(&x[begin * columns..end * columns], count, &mut products);
+            if let Goal::Values(values) = goal {
+                wanted.clear();
+                wanted.extend(values.iter().map(|&value| T::of(value)));
+            }
+            for (total, lines) in totals.iter_mut().zip(products.chunks_exact(outputs * count)) {
+                *total += self.line_loss(lines, goal, &wanted, &mut row_out);
+            }
+        }
+        self.input = buffer;
+        self.candidate = products;
+        totals.iter().map(|total| total / rows.len() as f64).collect()
     }
 
     pub(super) fn stacks(&self, jobs: &[Job]) -> bool {

@@ -1,5 +1,5 @@
-use super::layers::row_loss;
 use super::*;
+use crate::data::{Features, Targets};
 use crate::federation::{Amount, Course, Optimiser};
 use crate::rng::Key;
 use rand_distr::{Distribution, StandardNormal};
@@ -70,6 +70,7 @@ fn plan(optimiser: Optimiser, steps: u32, batch: Option<u32>) -> Plan {
         amount: Amount::Steps(steps),
         step: 0.1,
         optimiser,
+        pulls: Vec::new(),
         course: Course::PLAIN,
     }
 }
@@ -335,7 +336,7 @@ fn quadratics_agree_with_the_loss_up_to_second_derivatives() {
         let seat = Seat { client: &client, prepared: &prepared, may_prepare: true };
         let params = models(&dense, 1).remove(0);
         let size = params.len();
-        let wanted = DataShape { columns: 3, classes: 0 };
+        let wanted = DataShape::numbers(3, 0);
         let model = DenseModel { dense: dense.clone(), wanted, minimiser: None };
         let quadratic = model.quadratic(&client.train, &params, 7.0).unwrap();
         let mut worker = dense.worker::<f64>(&[&params]);

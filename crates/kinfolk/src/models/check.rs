@@ -1,0 +1,42 @@
+//! What every trained model refuses in a client's rows.
+
+use super::rows::Output;
+use crate::data::{Client, DataShape, Features, Shard, Targets};
+use crate::error::{Error, Result};
+
+/// Refuses rows of another shape, targets that are not of the output's kind, and whatever else `fault` finds wrong.
+pub(super) fn check(
+    output: Output,
+    client: &Client,
+    wanted: DataShape,
+    fault: impl Fn(&Shard) -> Option<String>,
+) -> Result<()> {
+    for (part, rows) in [("training", &client.train), ("test", &client.test)] {
+        if rows.is_empty() {
+            continue;
+        }
+        if let Some(message) = fault_of(output, rows, wanted).or_else(|| fault(rows)) {
+            return Err(Error::data(format!("client {}: {part} rows {message}", client.id)));
+        }
+    }
+    Ok(())
+}
+
+fn fault_of(output: Output, rows: &Shard, wanted: DataShape) -> Option<String> {
+    if matches!(**rows.features(), Features::Columns(_)) {
+        return Some("are not encoded yet".into());
+    }
+    if rows.columns() != wanted.columns {
+        return Some(format!("have {} columns, want {}", rows.columns(), wanted.columns));
+    }
+    match (output, &**rows.targets()) {
+        (Output::Squared, Targets::Values(_)) => None,
+        (Output::Squared, _) => Some("have no numbers to predict".into()),
+        (_, Targets::Classes(_)) => {
+            let outside = |class: &&u32| **class as usize >= wanted.classes;
+            let class = rows.classes().unwrap_or_default().iter().find(outside)?;
+            Some(format!("have class {class}, want 0 to {}", wanted.classes - 1))
+        }
+        _ => Some("have no classes to predict".into()),
+    }
+}

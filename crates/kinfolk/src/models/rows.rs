@@ -1,0 +1,161 @@
+//! Rows as every trained model sees them: as numbers, with their targets, in batches, and with the loss of a row.
+
+use crate::data::{Features, Shard};
+use crate::linalg::Real;
+
+/// What the outputs mean and how they are judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Output {
+    /// One number; squared error without the ½.
+    Squared,
+    /// One number, the log odds of class 1.
+    Logistic,
+    /// A score for each class.
+    Softmax,
+}
+
+/// The targets of some rows.
+#[derive(Clone, Copy)]
+pub(super) enum Goal<'a> {
+    Classes(&'a [u32]),
+    Values(&'a [f64]),
+}
+
+impl<'a> Goal<'a> {
+    /// A model's `check` has seen that these are there.
+    pub(super) fn of(rows: &'a Shard) -> Self {
+        match rows.classes() {
+            Some(classes) => Goal::Classes(classes),
+            None => Goal::Values(rows.values().unwrap_or_default()),
+        }
+    }
+
+    pub(super) fn len(self) -> usize {
+        match self {
+            Goal::Classes(classes) => classes.len(),
+            Goal::Values(values) => values.len(),
+        }
+    }
+
+    pub(super) fn part(self, range: std::ops::Range<usize>) -> Self {
+        match self {
+            Goal::Classes(classes) => Goal::Classes(&classes[range]),
+            Goal::Values(values) => Goal::Values(&values[range]),
+        }
+    }
+}
+
+/// The rows of a shard as T, converted into `buffer` unless they are stored as T.
+pub(crate) fn convert<'b, T: Real>(rows: &'b Shard, buffer: &'b mut Vec<T>) -> &'b [T] {
+    let columns = rows.columns();
+    let range = rows.rows().start * columns..rows.rows().end * columns;
+    if let Some(stored) = T::stored(rows.features()) {
+        return &stored[range];
+    }
+    buffer.resize(range.len(), T::ZERO);
+    convert_into(rows, buffer);
+    buffer
+}
+
+pub(super) fn convert_into<T: Real>(rows: &Shard, out: &mut [T]) {
+    let columns = rows.columns();
+    let range = rows.rows().start * columns..rows.rows().end * columns;
+    match &**rows.features() {
+        Features::Bytes { values, .. } => {
+            let scale = T::ONE / T::of(255.0);
+            for (o, &v) in out.iter_mut().zip(&values[range]) {
+                *o = T::of(f64::from(v)) * scale;
+            }
+        }
+        Features::Symbols { values, .. } => {
+            out.iter_mut().zip(&values[range]).for_each(|(o, &v)| *o = T::of(f64::from(v)));
+        }
+        Features::F32 { values, .. } => out.iter_mut().zip(&values[range]).for_each(|(o, &v)| *o = T::of(f64::from(v))),
+        Features::F64 { values, .. } => out.iter_mut().zip(&values[range]).for_each(|(o, &v)| *o = T::of(v)),
+        Features::Columns(_) => unreachable!("a model's check refuses rows that are not encoded"),
+    }
+}
+
+/// The rows of a batch, gathered.
+#[derive(Default)]
+pub(super) struct PickedRows<T> {
+    x: Vec<T>,
+    classes: Vec<u32>,
+    values: Vec<f64>,
+}
+
+impl<T: Real> PickedRows<T> {
+    /// The picked rows and their targets; `None` picks all, without a copy.
+    pub(super) fn gather<'p>(
+        &'p mut self,
+        picked: Option<&[u32]>,
+        input: &'p [T],
+        goal: Goal<'p>,
+        columns: usize,
+    ) -> (&'p [T], Goal<'p>, usize) {
+        let Some(picked) = picked else { return (input, goal, input.len() / columns) };
+        self.x.clear();
+        for &row in picked {
+            self.x.extend_from_slice(&input[row as usize * columns..(row as usize + 1) * columns]);
+        }
+        let goal = match goal {
+            Goal::Classes(classes) => {
+                self.classes.clear();
+                self.classes.extend(picked.iter().map(|&row| classes[row as usize]));
+                Goal::Classes(&self.classes)
+            }
+            Goal::Values(values) => {
+                self.values.clear();
+                self.values.extend(picked.iter().map(|&row| values[row as usize]));
+                Goal::Values(&self.values)
+            }
+        };
+        (&self.x, goal, picked.len())
+    }
+}
+
+/// Loss and slope of one row: fills `slope` with the derivative of the row's loss times `scale`.
+#[inline]
+pub(super) fn row_loss<T: Real>(output: Output, out: &[T], goal: Goal, row: usize, slope: Option<(&mut [T], T)>) -> T {
+    match (output, goal) {
+        (Output::Squared, Goal::Values(values)) => {
+            let residual = out[0] - T::of(values[row]);
+            if let Some((slope, scale)) = slope {
+                slope[0] = (residual + residual) * scale;
+            }
+            residual * residual
+        }
+        (Output::Logistic, Goal::Classes(classes)) => {
+            // log(1 + e^{-s}) with s = ±log odds, and its slope, without overflow either way.
+            let sign = if classes[row] == 1 { T::ONE } else { -T::ONE };
+            let s = sign * out[0];
+            let e = if s > T::ZERO { (-s).exponential() } else { s.exponential() };
+            let wrong = if s > T::ZERO { e / (T::ONE + e) } else { T::ONE / (T::ONE + e) };
+            if let Some((slope, scale)) = slope {
+                slope[0] = -sign * wrong * scale;
+            }
+            let loss = e.log_one_plus();
+            if s > T::ZERO { loss } else { loss - s }
+        }
+        (Output::Softmax, Goal::Classes(classes)) => {
+            let largest = out.iter().copied().fold(out[0], |a, b| if b > a { b } else { a });
+            let class = classes[row] as usize;
+            let mut total = T::ZERO;
+            match slope {
+                Some((slope, scale)) => {
+                    for (s, &o) in slope.iter_mut().zip(out) {
+                        *s = (o - largest).exponential();
+                        total += *s;
+                    }
+                    let share = scale / total;
+                    slope.iter_mut().for_each(|s| *s *= share);
+                    slope[class] -= scale;
+                }
+                None => out.iter().for_each(|&o| total += (o - largest).exponential()),
+            }
+            // Never negative: the sum holds e⁰ = 1, and the largest is at least the class's own. Early exit needs that.
+            total.logarithm() + (largest - out[class])
+        }
+        _ => unreachable!("a model's check refuses targets it cannot predict"),
+    }
+}
