@@ -35,18 +35,24 @@ pub trait Real:
     fn exponential(self) -> Self;
     /// e to each of these powers, side by side; within a few units in the last place.
     fn exponentials(powers: &mut [Self]);
+    /// 1/(1 + e^−x), without a branch, so that loops over it vectorise.
+    fn logistic(self) -> Self;
+    /// The hyperbolic tangent, likewise.
+    fn hyperbolic_tangent(self) -> Self;
     /// The natural logarithm of 1 + this.
     fn log_one_plus(self) -> Self;
     /// The natural logarithm.
     fn logarithm(self) -> Self;
     /// The square root.
     fn root(self) -> Self;
+    /// This times a factor plus a term, rounded once.
+    fn fused(self, factor: Self, term: Self) -> Self;
     /// Features stored in this very type, which need no conversion.
     fn stored(features: &crate::data::Features) -> Option<&[Self]>;
 }
 
 macro_rules! real {
-    ($type:ty, $variant:ident, $exponentials:expr) => {
+    ($type:ty, $variant:ident, $growth:ident, $exponentials:expr) => {
         impl Real for $type {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
@@ -67,6 +73,19 @@ macro_rules! real {
                 $exponentials(powers)
             }
             #[inline]
+            fn logistic(self) -> Self {
+                let (growth, scale) = $growth(-self.abs());
+                let e = (growth + 1.0) * scale;
+                (if self < 0.0 { e } else { 1.0 }) / (1.0 + e)
+            }
+            #[inline]
+            fn hyperbolic_tangent(self) -> Self {
+                // (1 − e)/(1 + e) with e = e^(−2|x|), through e − 1, which is exact near 0 as well.
+                let (growth, scale) = $growth(-2.0 * self.abs());
+                let less = growth.mul_add(scale, scale - 1.0);
+                (-less / (2.0 + less)).copysign(self)
+            }
+            #[inline]
             fn log_one_plus(self) -> Self {
                 self.ln_1p()
             }
@@ -78,6 +97,10 @@ macro_rules! real {
             fn root(self) -> Self {
                 self.sqrt()
             }
+            #[inline]
+            fn fused(self, factor: Self, term: Self) -> Self {
+                self.mul_add(factor, term)
+            }
             fn stored(features: &crate::data::Features) -> Option<&[Self]> {
                 match features {
                     crate::data::Features::$variant { values, .. } => Some(values),
@@ -87,39 +110,62 @@ macro_rules! real {
         }
     };
 }
-real!(f32, F32, |powers: &mut [f32]| powers.iter_mut().for_each(|power| *power = power.exp()));
-real!(f64, F64, |powers: &mut [f64]| powers.iter_mut().for_each(|power| *power = branchless_exp(*power)));
+real!(f32, F32, single_growth, |powers: &mut [f32]| powers.iter_mut().for_each(|power| *power = power.exp()));
+real!(f64, F64, double_growth, |powers: &mut [f64]| for power in powers {
+    let (growth, scale) = double_growth(*power);
+    *power = (growth + 1.0) * scale;
+});
 
-/// e to this power without a branch, so that loops over it vectorise: 2^k·e^r with |r| ≤ ½·log 2 and e^r by its series.
-#[inline]
-fn branchless_exp(power: f64) -> f64 {
-    // Adding this leaves the nearest whole number in the lowest bits.
-    const ROUND: f64 = 6_755_399_441_055_744.0;
-    // log 2 in two parts, the first one short enough for whole multiples of it to be exact.
-    const LOG_2: (f64, f64) = (6.931_471_803_691_238e-1, 1.908_214_929_270_587_7e-10);
-    // 1/13!, 1/12!, …, 1/2!.
-    const SERIES: [f64; 12] = [
-        1.605_904_383_682_161_5e-10,
-        2.087_675_698_786_81e-9,
-        2.505_210_838_544_172e-8,
-        2.755_731_922_398_589e-7,
-        2.755_731_922_398_589_3e-6,
-        2.480_158_730_158_73e-5,
-        1.984_126_984_126_984e-4,
-        1.388_888_888_888_889e-3,
-        8.333_333_333_333_333e-3,
-        4.166_666_666_666_666_4e-2,
-        1.666_666_666_666_666_6e-1,
-        0.5,
-    ];
-    let power = power.clamp(-708.0, 709.0);
-    let rounded = power.mul_add(std::f64::consts::LOG2_E, ROUND);
-    let whole = rounded - ROUND;
-    let rest = whole.mul_add(-LOG_2.1, whole.mul_add(-LOG_2.0, power));
-    let series = SERIES.iter().fold(0.0, |sum: f64, &term| sum.mul_add(rest, term));
-    let exponential = (series * rest).mul_add(rest, rest) + 1.0;
-    exponential * f64::from_bits((rounded.to_bits() << 52).wrapping_add(1023 << 52))
+/// e to a power without a branch, so that loops over it vectorise: e^r − 1 and 2^k with |r| ≤ ½·log 2, of which
+/// e^power = 2^k·e^r, and e^r by its series.
+macro_rules! growth {
+    ($name:ident, $type:ident, $least:expr, $most:expr, $round:expr, $log_2:expr, $series:expr, $digits:expr, $bias:expr) => {
+        #[inline]
+        fn $name(power: $type) -> ($type, $type) {
+            // Adding this leaves the nearest whole number in the lowest bits.
+            const ROUND: $type = $round;
+            // log 2 in two parts, the first one short enough for whole multiples of it to be exact.
+            const LOG_2: ($type, $type) = $log_2;
+            let power = power.clamp($least, $most);
+            let rounded = power.mul_add(std::$type::consts::LOG2_E, ROUND);
+            let whole = rounded - ROUND;
+            let rest = whole.mul_add(-LOG_2.1, whole.mul_add(-LOG_2.0, power));
+            let series = $series.iter().fold(0.0, |sum: $type, &term| sum.mul_add(rest, term));
+            let scale = $type::from_bits((rounded.to_bits() << $digits).wrapping_add($bias << $digits));
+            ((series * rest).mul_add(rest, rest), scale)
+        }
+    };
 }
+growth!(single_growth, f32, -87.0, 88.0, 12_582_912.0, (0.693_359_4, -2.121_944_4e-4), SERIES_7, 23, 127);
+growth!(
+    double_growth,
+    f64,
+    -708.0,
+    709.0,
+    6_755_399_441_055_744.0,
+    (6.931_471_803_691_238e-1, 1.908_214_929_270_587_7e-10),
+    SERIES_13,
+    52,
+    1023
+);
+
+/// 1/7!, 1/6!, …, 1/2!.
+const SERIES_7: [f32; 6] = [1.984_127e-4, 1.388_888_9e-3, 8.333_334e-3, 4.166_666_8e-2, 0.166_666_67, 0.5];
+/// 1/13!, 1/12!, …, 1/2!.
+const SERIES_13: [f64; 12] = [
+    1.605_904_383_682_161_5e-10,
+    2.087_675_698_786_81e-9,
+    2.505_210_838_544_172e-8,
+    2.755_731_922_398_589e-7,
+    2.755_731_922_398_589_3e-6,
+    2.480_158_730_158_73e-5,
+    1.984_126_984_126_984e-4,
+    1.388_888_888_888_889e-3,
+    8.333_333_333_333_333e-3,
+    4.166_666_666_666_666_4e-2,
+    1.666_666_666_666_666_6e-1,
+    0.5,
+];
 
 /// A row-major matrix to be read, as it stands or turned.
 #[derive(Clone, Copy)]
@@ -407,6 +453,30 @@ mod tests {
         let mut x = [4.0, 11.0];
         solve_factored(&[2.0, 9.0, 1.0, 3.0], &mut x, 2, 1);
         assert!(distance(&x, &[0.5, 1.0]) < 1e-15);
+    }
+
+    #[test]
+    fn squashing_functions_are_right_to_the_last_digits() {
+        let points = (-4000..=4000).map(|i| f64::from(i) * 0.025).chain((-30..0).map(|e| 10f64.powi(e)));
+        let mut worst = [0.0; 4];
+        for x in points {
+            let single = f64::from(x as f32);
+            let error = |found: f64, wanted: f64| if found == wanted { 0.0 } else { (found / wanted - 1.0).abs() };
+            let (logistic, tangent) = (|x: f64| 1.0 / (1.0 + (-x).exp()), f64::tanh);
+            let found = [
+                error(x.logistic(), logistic(x)),
+                error(x.hyperbolic_tangent(), tangent(x)),
+                // Below e^-87 single precision ends.
+                if x < -87.0 { 0.0 } else { error(f64::from((x as f32).logistic()), logistic(single)) },
+                error(f64::from((x as f32).hyperbolic_tangent()), tangent(single)),
+            ];
+            worst.iter_mut().zip(found).for_each(|(worst, found)| *worst = found.max(*worst));
+        }
+        assert!(worst[0] < 1e-15 && worst[1] < 1e-15 && worst[2] < 3e-7 && worst[3] < 3e-7, "{worst:?}");
+        assert!(f32::NAN.logistic().is_nan() && f32::NAN.hyperbolic_tangent().is_nan());
+        assert_eq!([f32::INFINITY.hyperbolic_tangent(), f32::NEG_INFINITY.hyperbolic_tangent()], [1.0, -1.0]);
+        assert_eq!(f32::INFINITY.logistic(), 1.0);
+        assert!((-0.0f32).hyperbolic_tangent().is_sign_negative());
     }
 
     #[test]

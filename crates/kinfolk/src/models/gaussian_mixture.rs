@@ -19,6 +19,7 @@ pub(super) static KIND: ModelKind = ModelKind {
         ),
     ],
     needs_target: false,
+    reads: Reads::Numbers,
     mixture: true,
     build: |settings, shape| {
         let covariance = match settings.text("covariance") {

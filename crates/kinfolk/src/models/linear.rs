@@ -1,7 +1,8 @@
 //! Linear regression: one number from a weighted sum, squared error without the ½.
 
-use super::dense::{Dense, DenseModel, Initial, Output, Rows};
-use super::{DOUBLE, INTERCEPT, ModelKind, Precision};
+use super::dense::{Dense, DenseModel, Initial, Rows};
+use super::rows::Output;
+use super::{DOUBLE, INTERCEPT, ModelKind, Precision, Reads};
 use crate::error::{Error, Result};
 use crate::linalg::{Matrix, least_squares, multiply, solve_positive};
 use crate::settings::{Default, Kind, Setting};
@@ -10,6 +11,7 @@ pub(super) static KIND: ModelKind = ModelKind {
     name: "linear",
     summary: "linear regression, squared error",
     needs_target: true,
+    reads: Reads::Numbers,
     settings: &[
         INTERCEPT,
         DOUBLE,

@@ -1,7 +1,8 @@
 //! Logistic regression for two classes.
 
-use super::dense::{Dense, DenseModel, Output, Rows};
-use super::{DOUBLE, INTERCEPT, ModelKind, Precision};
+use super::dense::{Dense, DenseModel, Rows};
+use super::rows::Output;
+use super::{DOUBLE, INTERCEPT, ModelKind, Precision, Reads};
 use crate::error::{Error, ErrorKind, Result};
 use crate::linalg::{Matrix, multiply, row_space, solve_positive};
 
@@ -9,6 +10,7 @@ pub(super) static KIND: ModelKind = ModelKind {
     name: "logistic",
     summary: "logistic regression for two classes",
     needs_target: true,
+    reads: Reads::Numbers,
     settings: &[INTERCEPT, DOUBLE],
     mixture: false,
     build: |settings, data| {

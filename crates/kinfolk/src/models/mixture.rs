@@ -157,7 +157,7 @@ fn odd_row(shard: &Shard) -> Option<usize> {
     let features = match &**shard.features() {
         Features::F32 { values, .. } => values[range].iter().position(|value| !value.is_finite()),
         Features::F64 { values, .. } => values[range].iter().position(|value| !value.is_finite()),
-        Features::Bytes { .. } | Features::Columns(_) => None,
+        Features::Bytes { .. } | Features::Symbols { .. } | Features::Columns(_) => None,
     };
     let target = shard.values().and_then(|values| values.iter().position(|value| !value.is_finite()));
     features.map(|place| place / columns).or(target)

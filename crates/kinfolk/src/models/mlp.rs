@@ -1,13 +1,15 @@
 //! Multi-layer perceptron: dense layers with rectifiers in between, for classes or a number.
 
-use super::dense::{Dense, DenseModel, Output};
-use super::{ModelKind, Precision};
+use super::dense::{Dense, DenseModel};
+use super::rows::Output;
+use super::{ModelKind, Precision, Reads};
 use crate::settings::{Default, Kind, Setting};
 
 pub(super) static KIND: ModelKind = ModelKind {
     name: "mlp",
     summary: "multi-layer perceptron with rectifiers",
     needs_target: true,
+    reads: Reads::Numbers,
     settings: &[
         Setting::new("hidden", Kind::Integers(1, 1 << 20), Default::Is("[200]"), "widths of the hidden layers"),
         Setting::new(

@@ -1,28 +1,37 @@
 //! Models: what is trained. A model fixes a layout of parameters, computes losses and gradients on a
 //! client's rows in the precision that suits it, and knows how to work on a whole block of clients.
 //!
-//! All of today's models are stacks of dense layers with a loss on top (`dense/`); the other files say
-//! which stack each one is, and give the exact minimiser where there is one.
+//! Most models are stacks of dense layers with a loss on top (`dense/`), or networks of images or texts (`network/`);
+//! the other files say which stack or network each one is, and give the exact minimiser where there is one.
 
+mod check;
+mod cnn;
+mod course;
 mod dense;
 mod gaussian_mixture;
 mod linear;
 mod logistic;
+mod lstm;
 mod mixture;
 mod mlp;
+mod network;
+mod recurrent;
 mod regression_mixture;
+mod resnet9;
+mod rows;
 mod softmax;
+mod steps;
 
-use crate::data::{Client, DataShape, Shard};
-use crate::error::Result;
+use crate::data::{Augment, Client, DataShape, Form, Shard};
+use crate::error::{Error, Result};
 use crate::federation::{Plan, Portion, Sample, Score, Sum, Then, Weight};
 use crate::hierarchy::response::Quadratic;
 use crate::mixture::{Scratch, Shape};
 use crate::rng::{Key, Rng};
 use crate::settings::{Default, Kind, Setting, Settings};
-pub(crate) use dense::convert;
 use rand::RngExt;
 use rand::seq::SliceRandom;
+pub(crate) use rows::convert;
 use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::sync::OnceLock;
@@ -35,17 +44,103 @@ pub struct ModelKind {
     pub summary: &'static str,
     /// Whether rows must have a target to learn from.
     pub needs_target: bool,
+    /// What its rows must be.
+    pub reads: Reads,
     /// Its settings.
     pub settings: &'static [Setting],
     /// Whether it is a mixture, which only methods for mixtures can train.
     pub mixture: bool,
-    /// Makes one for data of this shape.
-    pub build: fn(&Settings, DataShape) -> Result<Box<dyn Model>>,
+    /// Makes one for data of this shape, which [`ModelKind::make`] has found to suit it.
+    pub(crate) build: fn(&Settings, DataShape) -> Result<Box<dyn Model>>,
+}
+
+/// Most parameters a model may have: 16 GiB of them.
+const MOST_PARAMETERS: usize = 1 << 31;
+
+/// What the rows of a model must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reads {
+    /// Numbers; the pixels of an image are numbers too.
+    Numbers,
+    /// Images.
+    Images,
+    /// Texts.
+    Texts,
+}
+
+impl ModelKind {
+    /// Makes one for data of this shape, or says why it cannot read it.
+    pub fn make(&self, settings: &Settings, shape: DataShape) -> Result<Box<dyn Model>> {
+        let found = match shape.form {
+            Form::Numbers => "numbers in no order",
+            Form::Image { .. } => "images",
+            Form::Text { .. } => "texts",
+        };
+        let wanted = match self.reads {
+            Reads::Numbers => "numbers",
+            Reads::Images => "images",
+            Reads::Texts => "texts",
+        };
+        if !self.fits(shape) {
+            let message = format!("model.kind: {} reads {wanted}, but the rows of this data are {found}", self.name);
+            let others = MODELS.iter().filter(|kind| kind.mixture == self.mixture && kind.suits(shape));
+            let others: Vec<&str> = others.map(|kind| kind.name).collect();
+            return Err(match others.is_empty() {
+                true => Error::settings(message),
+                false => Error::settings(message).hint(format!("use {}", others.join(" or "))),
+            });
+        }
+        if let Form::Image { augment, .. } = shape.form
+            && augment != Augment::default()
+            && self.reads != Reads::Images
+        {
+            return Err(Error::settings(format!(
+                "data: flip and crop are for models of images, {} is none",
+                self.name
+            ))
+            .hint("leave data.flip and data.crop out, or use cnn or resnet9"));
+        }
+        let model = (self.build)(settings, shape)?;
+        match model.layout().len() {
+            0..=MOST_PARAMETERS => Ok(model),
+            count => {
+                let found =
+                    if count < usize::MAX { count.to_string() } else { format!("more than {}", usize::MAX - 1) };
+                let message = format!("model: {} would have {found} parameters, want at most", self.name);
+                Err(Error::settings(format!("{message} {MOST_PARAMETERS}")).hint("use fewer or narrower layers"))
+            }
+        }
+    }
+
+    /// Whether it can be trained on data of this shape, with its settings left as they are.
+    fn suits(&self, shape: DataShape) -> bool {
+        let mut faults = Vec::new();
+        let settings = Settings::check("model", self.settings, toml::Table::new(), &mut faults);
+        self.fits(shape) && faults.is_empty() && (self.build)(&settings, shape).is_ok()
+    }
+
+    /// Whether it can read rows of this form.
+    fn fits(&self, shape: DataShape) -> bool {
+        match self.reads {
+            Reads::Numbers => !matches!(shape.form, Form::Text { .. }),
+            Reads::Images => matches!(shape.form, Form::Image { .. }),
+            Reads::Texts => matches!(shape.form, Form::Text { .. }),
+        }
+    }
 }
 
 /// Every kind of model there is.
-pub static MODELS: &[&ModelKind] =
-    &[&linear::KIND, &logistic::KIND, &softmax::KIND, &mlp::KIND, &gaussian_mixture::KIND, &regression_mixture::KIND];
+pub static MODELS: &[&ModelKind] = &[
+    &linear::KIND,
+    &logistic::KIND,
+    &softmax::KIND,
+    &mlp::KIND,
+    &cnn::KIND,
+    &resnet9::KIND,
+    &lstm::KIND,
+    &gaussian_mixture::KIND,
+    &regression_mixture::KIND,
+];
 
 /// The kind of this name.
 pub fn kind(name: &str) -> Option<&'static ModelKind> {
@@ -145,9 +240,10 @@ pub struct TensorPlace {
 }
 
 impl TensorPlace {
-    /// Where it lies.
+    /// Where it lies; ends at the last place there is where it would be too large for any memory.
     pub fn range(&self) -> std::ops::Range<usize> {
-        self.offset..self.offset + self.shape.iter().product::<usize>()
+        let length = self.shape.iter().fold(1, |length: usize, &size| length.saturating_mul(size));
+        self.offset..self.offset.saturating_add(length)
     }
 }
 
@@ -211,6 +307,11 @@ pub trait Model: Send + Sync {
     /// The form of a model that is a mixture. Mixtures are trained by steps of EM, all others by descent.
     fn mixture(&self) -> Option<&Shape> {
         None
+    }
+
+    /// Whether it has statistics of the data, which training brings up to date and no gradient changes.
+    fn keeps_statistics(&self) -> bool {
+        false
     }
 
     /// Whether so many numbers can travel as a model: all parameters, or of a mixture the first ones.
@@ -279,6 +380,16 @@ pub trait Worker {
 
     /// The mean loss of one model over some rows.
     fn loss(&mut self, model: usize, rows: &Shard) -> f64;
+
+    /// The mean loss of each of these models over some rows.
+    fn losses(&mut self, of: &[usize], rows: &Shard) -> Vec<f64> {
+        of.iter().map(|&model| self.loss(model, rows)).collect()
+    }
+
+    /// The loss of one model on each of some rows.
+    fn row_losses(&mut self, model: usize, rows: &Shard) -> Vec<f64> {
+        (0..rows.len()).map(|row| self.loss(model, &rows.pick(&[row]))).collect()
+    }
 
     /// Loss and hits of one model, summed over some rows.
     fn score(&mut self, model: usize, rows: &Shard) -> Score;
@@ -410,5 +521,47 @@ impl Reduced {
     /// Adds one client's vector.
     pub fn add(&mut self, slot: usize, weight: f64, vector: &[f64]) {
         self.sums[slot].add(weight, vector);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use network::testing::{build, images};
+
+    fn refused(kind: &ModelKind, settings: &str, shape: DataShape) -> String {
+        build(kind, settings, shape).err().unwrap().to_string()
+    }
+
+    #[test]
+    fn models_of_absurd_size_are_refused() {
+        let shape = images([1, 28, 28], 10);
+        assert_eq!(
+            refused(&cnn::KIND, "hidden = [1000000]", shape),
+            "model: cnn would have 3147052106 parameters, want at most 2147483648\n  hint: use fewer or narrower layers"
+        );
+        let large = refused(&mlp::KIND, "hidden = [100000, 100000]", shape);
+        assert!(large.contains("mlp would have 10079600010 parameters"), "{large}");
+        let text = DataShape { columns: 80, classes: 80, form: Form::Text { symbols: 80 } };
+        let large = refused(&lstm::KIND, "hidden = 16384\nlayers = 64", text);
+        assert!(large.contains("lstm would have 136375435984 parameters"), "{large}");
+        let huge = images([1 << 16, 1 << 16, 1 << 16], 10);
+        for norm in ["none", "batch"] {
+            let settings = format!("filters = [65536]\npool = 1\nhidden = [1048576]\nnorm = \"{norm}\"");
+            let large = refused(&cnn::KIND, &settings, huge);
+            assert!(large.contains("more than 18446744073709551614 parameters"), "{large}");
+        }
+    }
+
+    #[test]
+    fn models_are_proposed_that_suit_rows_and_target() {
+        let hint = |kind: &ModelKind, shape| refused(kind, "", shape).split("hint: ").nth(1).unwrap().to_string();
+        let text = DataShape { columns: 80, classes: 80, form: Form::Text { symbols: 80 } };
+        assert_eq!(hint(&softmax::KIND, text), "use lstm");
+        assert_eq!(hint(&lstm::KIND, DataShape::numbers(4, 0)), "use linear or mlp");
+        assert_eq!(hint(&cnn::KIND, DataShape::numbers(4, 3)), "use softmax or mlp");
+        assert_eq!(hint(&resnet9::KIND, DataShape::numbers(4, 2)), "use logistic or softmax or mlp");
+        assert_eq!(hint(&lstm::KIND, images([1, 28, 28], 10)), "use softmax or mlp or cnn or resnet9");
+        assert!(!refused(&gaussian_mixture::KIND, "components = 2", text).contains("hint"));
     }
 }

@@ -19,6 +19,7 @@ pub(super) static KIND: ModelKind = ModelKind {
         ),
     ],
     needs_target: true,
+    reads: Reads::Numbers,
     mixture: true,
     build: |settings, shape| {
         let noise = if settings.text("noise") == "unit" { Noise::Unit } else { Noise::Common };

@@ -1,13 +1,15 @@
 //! Softmax regression: a weighted sum for every class.
 
-use super::dense::{Dense, DenseModel, Output};
-use super::{DOUBLE, INTERCEPT, ModelKind, Precision};
+use super::dense::{Dense, DenseModel};
+use super::rows::Output;
+use super::{DOUBLE, INTERCEPT, ModelKind, Precision, Reads};
 use crate::error::Error;
 
 pub(super) static KIND: ModelKind = ModelKind {
     name: "softmax",
     summary: "softmax regression for any number of classes",
     needs_target: true,
+    reads: Reads::Numbers,
     settings: &[INTERCEPT, DOUBLE],
     mixture: false,
     build: |settings, data| {
