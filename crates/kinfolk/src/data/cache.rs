@@ -48,7 +48,10 @@ const ATTEMPTS: usize = 50;
 /// Told the file, the bytes there are, and the bytes there will be where that is known.
 pub type Progress<'a> = &'a mut dyn FnMut(&str, u64, Option<u64>);
 
-const fn content(name: &'static str, bytes: u64, sha256: &'static str) -> Content {
+/// Names of files in a message before it only counts them.
+const NAMED: usize = 6;
+
+pub(super) const fn content(name: &'static str, bytes: u64, sha256: &'static str) -> Content {
     Content { name, bytes, sha256 }
 }
 
@@ -126,6 +129,31 @@ pub static DATASETS: &[Dataset] = &[
             content("data_batch_5.bin", 30_730_000, "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add"),
             content("test_batch.bin", 30_730_000, "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"),
         ],
+    },
+    Dataset {
+        name: "mnist-writers",
+        summary: "who wrote MNIST's digits, by QMNIST's labels, a download of 1 MB; the digits are mnist's",
+        places: &["https://raw.githubusercontent.com/facebookresearch/qmnist/master/"],
+        archive: None,
+        files: &[
+            content(
+                super::writers::TRAIN,
+                1_920_012,
+                "bb1b6e1ec7b04fd5696f1ed50b5f58f8ef195118edd5c93c81783df9740b8ac5",
+            ),
+            content(
+                super::writers::TEST,
+                1_920_012,
+                "92d0ccb8c25f9c6534270fb4be7e1d24a1c6d315edfc8a638bfbd31c70f362dd",
+            ),
+        ],
+    },
+    Dataset {
+        name: "shakespeare",
+        summary: "37 plays as plain texts, such as Project Gutenberg has them",
+        places: &[],
+        archive: None,
+        files: &super::shakespeare::FILES,
     },
     Dataset {
         name: "pendigits",
@@ -207,13 +235,20 @@ fn require(dataset: &Dataset, folder: &Path) -> Result<()> {
         return Ok(());
     }
     let (name, place) = (dataset.name, folder.display());
-    let all = dataset.files.iter().map(|file| file.name).collect::<Vec<_>>().join(", ");
+    let all = enumerate(&dataset.files.iter().map(|file| file.name).collect::<Vec<_>>());
     let hint = match dataset.may_be_packed() {
         _ if dataset.places.is_empty() => format!("no address to download it from is known: put {all} into {place}"),
         true => format!("run `kinfolk data get {name}`, or put {all}, plain or with .gz, into {place}"),
         false => format!("run `kinfolk data get {name}`, or put {all} into {place}"),
     };
-    Err(Error::data(format!("dataset {name}: {place} does not have a complete {}", missing.join(", "))).hint(hint))
+    Err(Error::data(format!("dataset {name}: {place} does not have a complete {}", enumerate(&missing))).hint(hint))
+}
+
+fn enumerate(names: &[&str]) -> String {
+    match names.split_at_checked(NAMED) {
+        Some((first, more)) if more.len() > 1 => format!("{} and {} more", first.join(", "), more.len()),
+        _ => names.join(", "),
+    }
 }
 
 fn missing(dataset: &Dataset, folder: &Path) -> Vec<&'static str> {
@@ -624,6 +659,8 @@ mod tests {
                  known: put table.csv into {place}"
             )
         );
+        assert_eq!(enumerate(&["a", "b", "c", "d", "e", "f", "g"]), "a, b, c, d, e, f, g");
+        assert_eq!(enumerate(&["a", "b", "c", "d", "e", "f", "g", "h"]), "a, b, c, d, e, f and 2 more");
         fs::write(folder.path().join("table.csv"), "any copy will do").unwrap();
         assert_eq!(require(&BY_HAND, folder.path()), Ok(()));
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The idx format of MNIST and its relatives: a magic number, the sizes, then one byte a value.
+//! The idx format of MNIST and its relatives: a magic number, the sizes, then the values, bytes or integers.
 //!
 //! Plain and gzipped files are told apart by their first bytes, not by their names.
 
@@ -6,15 +6,27 @@ use crate::error::{Error, Result};
 use flate2::read::GzDecoder;
 use std::fs;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// An array of bytes with its sizes.
+/// An array of bytes, or of other numbers, with its sizes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Idx {
+pub struct Idx<T = u8> {
     /// The size of every dimension, the slowest first.
     pub sizes: Vec<usize>,
     /// The values, the last dimension fastest.
-    pub values: Vec<u8>,
+    pub values: Vec<T>,
+}
+
+/// How the values are stored: the number of the type in the file, the bytes of one value, and the name.
+struct Stored(u32, usize, &'static str);
+
+const BYTES: Stored = Stored(0x08, 1, "unsigned bytes");
+const INTEGERS: Stored = Stored(0x0c, 4, "integers of 4 bytes");
+
+/// Where the file of this name lies, plain or else with `.gz`.
+pub(super) fn plain_or_packed(folder: &Path, name: &str) -> PathBuf {
+    let plain = folder.join(name);
+    if plain.exists() { plain } else { folder.join(format!("{name}.gz")) }
 }
 
 /// Reads a file of unsigned bytes with this many dimensions.
@@ -23,8 +35,21 @@ pub fn read(path: &Path, dimensions: usize) -> Result<Idx> {
     parse(&path.display().to_string(), bytes, dimensions)
 }
 
+/// Reads a file of integers of four bytes with this many dimensions.
+pub fn read_integers(path: &Path, dimensions: usize) -> Result<Idx<i32>> {
+    let bytes = fs::read(path).map_err(|error| Error::io("reading", path, error))?;
+    let idx = parse_as(&path.display().to_string(), bytes, dimensions, INTEGERS)?;
+    let values = idx.values.chunks_exact(4).map(|four| big_endian(four) as i32).collect();
+    Ok(Idx { sizes: idx.sizes, values })
+}
+
 /// Reads an array from memory; `place` names it in errors.
 pub fn parse(place: &str, bytes: Vec<u8>, dimensions: usize) -> Result<Idx> {
+    parse_as(place, bytes, dimensions, BYTES)
+}
+
+/// The sizes and the bytes of the values, as they are stored.
+fn parse_as(place: &str, bytes: Vec<u8>, dimensions: usize, Stored(number, width, name): Stored) -> Result<Idx> {
     let mut bytes = decompress(place, bytes)?;
     let header = 4 + 4 * dimensions;
     if bytes.len() < header {
@@ -32,19 +57,20 @@ pub fn parse(place: &str, bytes: Vec<u8>, dimensions: usize) -> Result<Idx> {
         return Err(broken(message));
     }
     let magic = big_endian(&bytes[..4]);
-    let wanted = 0x0800 | dimensions as u32;
+    let wanted = number << 8 | dimensions as u32;
     if magic != wanted {
         return Err(broken(format!(
-            "{place}: starts with {magic:#010x}, want {wanted:#010x} (idx, unsigned bytes, {dimensions} dimensions)"
+            "{place}: starts with {magic:#010x}, want {wanted:#010x} (idx, {name}, {dimensions} dimensions)"
         )));
     }
     let sizes: Vec<usize> = bytes[4..header].chunks_exact(4).map(|four| big_endian(four) as usize).collect();
     let by = sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(" x ");
-    let want = sizes.iter().try_fold(1usize, |product, size| product.checked_mul(*size));
+    let each = if width > 1 { format!(", {width} bytes each") } else { String::new() };
+    let want = sizes.iter().try_fold(width, |product, size| product.checked_mul(*size));
     let want = want.and_then(|values| values.checked_add(header));
     let want = want.ok_or_else(|| broken(format!("{place}: {by} values do not fit into memory")))?;
     if bytes.len() != want {
-        return Err(broken(format!("{place}: {} bytes, want {want} ({header} of header and {by})", bytes.len())));
+        return Err(broken(format!("{place}: {} bytes, want {want} ({header} of header and {by}{each})", bytes.len())));
     }
     bytes.drain(..header);
     Ok(Idx { sizes, values: bytes })
@@ -82,6 +108,12 @@ pub(super) mod tests {
         bytes
     }
 
+    pub(in crate::data) fn integers(sizes: &[u32], values: &[i32]) -> Vec<u8> {
+        let mut bytes = bytes(sizes, &values.iter().flat_map(|value| value.to_be_bytes()).collect::<Vec<_>>());
+        bytes[2] = 0x0c;
+        bytes
+    }
+
     pub(in crate::data) fn gzip(bytes: &[u8]) -> Vec<u8> {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
         encoder.write_all(bytes).unwrap();
@@ -98,6 +130,20 @@ pub(super) mod tests {
         let idx = read(&plain, 2).unwrap();
         assert_eq!(idx, Idx { sizes: vec![2, 3], values: vec![1, 2, 3, 4, 5, 6] });
         assert_eq!(read(&packed, 2).unwrap(), idx);
+    }
+
+    #[test]
+    fn integers_have_four_bytes_and_a_sign() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("labels");
+        fs::write(&path, gzip(&integers(&[2, 2], &[1, -2, 70_000, 0]))).unwrap();
+        assert_eq!(read_integers(&path, 2).unwrap(), Idx { sizes: vec![2, 2], values: vec![1, -2, 70_000, 0] });
+        fs::write(&path, integers(&[2, 2], &[1, -2, 70_000])).unwrap();
+        let text = read_integers(&path, 2).unwrap_err().to_string();
+        assert!(text.contains("24 bytes, want 28 (12 of header and 2 x 2, 4 bytes each)"), "{text}");
+        fs::write(&path, bytes(&[2, 2], &[1, 2, 3, 4])).unwrap();
+        let text = read_integers(&path, 2).unwrap_err().to_string();
+        assert!(text.contains("want 0x00000c02 (idx, integers of 4 bytes, 2 dimensions)"), "{text}");
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! Training rows come from the training images: with `images = "disjoint"` no two clients share one (a single
 //! permutation is cut up), with `"shared"` every cluster has its own permutation of all of them, so that the same image
-//! can appear once in each cluster. Pixels are stored once, as bytes; a client is a range of that storage.
+//! can appear once in each cluster; with `"repeated"` a cluster begins a new permutation when less than a client's rows
+//! are left of one, so that clients of a cluster may share images too, but no client has one twice. Pixels are stored once, as bytes; a client is a range of that storage.
 //!
 //! Test rows, and everything of unseen clients, come from the test images. Disjoint clients cut up one permutation of
 //! them while they last. Otherwise the clients of each cluster take consecutive chunks in file order and begin again
@@ -15,9 +16,12 @@
 //! gives each cluster a window of consecutive classes. The windows are spread evenly from the first class to the last
 //! and a third wider than an even share, so two clusters of ten classes hold the first seven and the last seven; an
 //! image of a class held by several clusters is dealt to them in turn when the images are disjoint.
+//!
+//! Pixels are numbers from 0 to 1, kept as bytes; with `pixels = "raw"` they are numbers from 0 to 255, kept in single
+//! precision, four times as large.
 
 use super::split::{apportion, block, dirichlet, window};
-use super::{Client, DataShape, Features, Population, Shard, Targets, idx};
+use super::{Augment, Client, DataShape, Features, Form, Population, Shard, Targets, idx};
 use crate::error::{Error, Result};
 use crate::rng::Key;
 use crate::settings::{Default, Kind, Setting, Settings, finish};
@@ -94,9 +98,9 @@ pub static SETTINGS: &[Setting] = &[
     ),
     Setting::new(
         "images",
-        Kind::OneOf(&["disjoint", "shared"]),
+        Kind::OneOf(&["disjoint", "shared", "repeated"]),
         Default::Is("\"disjoint\""),
-        "whether every image has one owner, or every cluster draws its own permutation of all images",
+        "whether every image has one owner, or every cluster its own permutation of all images, or as many as it needs",
     ),
     Setting::new(
         "arrange",
@@ -110,7 +114,38 @@ pub static SETTINGS: &[Setting] = &[
         Default::Is("0.0"),
         "share of every client's training labels that is replaced by another class",
     ),
+    Setting::new(
+        "pixels",
+        Kind::OneOf(&["unit", "raw"]),
+        Default::Is("\"unit\""),
+        "the numbers a pixel is read as: from 0 to 1, or from 0 to 255 as in the file",
+    ),
+    FLIP,
+    CROP,
 ];
+
+pub(super) const FLIP: Setting = Setting::new(
+    "flip",
+    Kind::Flag,
+    Default::Is("false"),
+    "mirror images from left to right in training, every other time; only models that see images do",
+);
+pub(super) const CROP: Setting = Setting::new(
+    "crop",
+    Kind::Integer(0, 1000),
+    Default::Is("0"),
+    "move images by up to so many pixels in training, in both directions; only models that see images do",
+);
+
+/// What training may do to images of this many pixels from side to side, by these settings.
+pub(super) fn augment(settings: &Settings, side: usize) -> Result<Augment> {
+    let crop = settings.integer("crop");
+    if crop >= side {
+        let message = format!("data.crop: got {crop}, want less than the {side} pixels from side to side");
+        return Err(Error::settings(message));
+    }
+    Ok(Augment { flip: settings.flag("flip"), crop })
+}
 
 impl Images {
     /// Checks the sizes and the labels; `place` names the images in errors.
@@ -158,8 +193,18 @@ impl Images {
         &self.pixels[index * size..][..size]
     }
 
-    fn columns(&self) -> usize {
+    /// How many pixels an image has, in all planes.
+    pub fn columns(&self) -> usize {
         self.channels * self.side * self.side
+    }
+
+    /// How many pixels an image has from side to side.
+    pub fn side(&self) -> usize {
+        self.side
+    }
+
+    pub(super) fn form(&self, augment: Augment) -> Form {
+        Form::Image { channels: self.channels, height: self.side, width: self.side, augment }
     }
 }
 
@@ -167,11 +212,7 @@ impl Pools {
     /// Reads the four idx files of MNIST or one of its relatives, plain or gzipped.
     pub fn read_idx(folder: &Path) -> Result<Self> {
         let classes = 10;
-        let read = |name: &str, dimensions| {
-            let plain = folder.join(name);
-            let path = if plain.exists() { plain } else { folder.join(format!("{name}.gz")) };
-            idx::read(&path, dimensions)
-        };
+        let read = |name: &str, dimensions| idx::read(&idx::plain_or_packed(folder, name), dimensions);
         let pool = |part: &str| {
             let images = read(&format!("{part}-images-idx3-ubyte"), 3)?;
             let labels = read(&format!("{part}-labels-idx1-ubyte"), 1)?;
@@ -220,7 +261,11 @@ pub fn build(pools: &Pools, settings: &Settings, seed: u64) -> Result<Population
         clients: clients.collect::<Result<_>>()?,
         unseen: unseen_clients.collect::<Result<_>>()?,
         true_clusters: plan.kind.plants().then_some(plan.clusters),
-        shape: DataShape { columns: pools.train.columns(), classes: plan.classes },
+        shape: DataShape {
+            columns: pools.train.columns(),
+            classes: plan.classes,
+            form: pools.train.form(plan.augment),
+        },
         ..Population::default()
     };
     population.check()?;
@@ -281,8 +326,11 @@ struct Plan {
     clusters: usize,
     split: Split,
     shared: bool,
+    repeated: bool,
     blocks: bool,
     flips: f64,
+    raw: bool,
+    augment: Augment,
     classes: usize,
     /// The class a label became, where it was kept.
     class_of: [Option<u32>; 256],
@@ -327,6 +375,13 @@ impl Plan {
             let message = format!("data.clients: got {clients}, want at least {clusters}, one for each true cluster");
             faults.push(Error::settings(message));
         }
+        if settings.text("images") == "repeated" && settings.text("split") != "equal" {
+            let split = settings.text("split");
+            faults.push(Error::settings(format!(
+                "data.images: got \"repeated\" with split = \"{split}\", want \"equal\""
+            )));
+        }
+        let augment = augment(settings, pools.train.side).map_err(|fault| faults.push(fault));
         finish(faults)?;
         Ok(Self {
             clients,
@@ -341,9 +396,12 @@ impl Plan {
                 "balanced" => Split::Balanced,
                 _ => Split::Equal,
             },
-            shared: settings.text("images") == "shared",
+            shared: settings.text("images") != "disjoint",
+            repeated: settings.text("images") == "repeated",
             blocks: settings.text("arrange") == "blocks",
             flips: settings.number("label_flips"),
+            raw: settings.text("pixels") == "raw",
+            augment: augment.unwrap_or_default(),
             classes,
             class_of,
             key: Key::new(seed).word("images"),
@@ -406,11 +464,35 @@ impl Plan {
         decks
     }
 
+    /// Puts new permutations of a cluster's deck behind it, until there are rows for so many clients. Each is cut so that
+    /// no client reaches from one into the next.
+    fn repeat(&self, cluster: usize, clients: usize, deck: &mut Vec<u32>) {
+        let served = deck.len() / self.samples;
+        if served == 0 {
+            return;
+        }
+        let key = self.key.clone().word("train").number(cluster as u64);
+        let mut again = deck.clone();
+        deck.truncate(served * self.samples);
+        for pass in 1..clients.div_ceil(served) {
+            again.shuffle(&mut key.clone().number(pass as u64).rng());
+            deck.extend_from_slice(&again[..served * self.samples]);
+        }
+    }
+
     /// Every client's training rows, one client after the other, and how many it has of each class.
     fn training_rows(&self, images: &Images, seen: &[Member]) -> Result<(Vec<Row>, Vec<Vec<usize>>)> {
-        let decks = self.decks(images, "train");
+        let mut decks = self.decks(images, "train");
+        let owners =
+            |number: usize, decks: &[Vec<u32>]| seen.iter().filter(|member| deck_of(decks, member) == number).count();
+        if self.repeated {
+            for number in 0..decks.len() {
+                let owners = owners(number, &decks);
+                self.repeat(number, owners, &mut decks[number]);
+            }
+        }
         for (number, deck) in decks.iter().enumerate() {
-            let owners = seen.iter().filter(|member| deck_of(&decks, member) == number).count();
+            let owners = owners(number, &decks);
             if owners * self.samples > deck.len() {
                 let whose = if decks.len() > 1 { format!(" of cluster {number}") } else { String::new() };
                 return Err(Error::settings(format!(
@@ -419,10 +501,12 @@ impl Plan {
                     owners * self.samples,
                     deck.len()
                 ))
-                .hint(if self.shared {
-                    "fewer clients or fewer samples"
-                } else {
-                    "fewer clients, fewer samples, or images = \"shared\" to use every image once in each cluster"
+                .hint(match (self.shared, self.repeated) {
+                    (_, true) => "fewer samples",
+                    (true, _) => {
+                        "fewer clients, fewer samples, or images = \"repeated\" to use images again in a cluster"
+                    }
+                    _ => "fewer clients, fewer samples, or images = \"shared\" to use every image once in each cluster",
                 }));
             }
         }
@@ -610,17 +694,30 @@ impl Plan {
         let columns = images.columns();
         let transforms: Vec<Transform> =
             (0..self.clusters).map(|cluster| self.transform(cluster, images.channels, images.side)).collect();
-        let mut values = vec![0; rows.len() * columns];
-        values
-            .par_chunks_exact_mut(columns)
-            .zip(rows)
-            .for_each(|(into, row)| transforms[row.cluster as usize].apply(images.pixels(row.image as usize), into));
+        let copy = |row: &Row, into: &mut [u8]| {
+            transforms[row.cluster as usize].apply(images.pixels(row.image as usize), into);
+        };
+        let features = if self.raw {
+            let mut values = vec![0.0; rows.len() * columns];
+            values.par_chunks_exact_mut(columns).zip(rows).for_each_init(
+                || vec![0; columns],
+                |bytes, (into, row)| {
+                    copy(row, bytes);
+                    into.iter_mut().zip(bytes).for_each(|(into, byte)| *into = f32::from(*byte));
+                },
+            );
+            Features::F32 { columns, values }
+        } else {
+            let mut values = vec![0; rows.len() * columns];
+            values.par_chunks_exact_mut(columns).zip(rows).for_each(|(into, row)| copy(row, into));
+            Features::Bytes { columns, values }
+        };
         let class = |row: &Row| {
             let class = self.class(images, row.image).unwrap_or(0);
             let shift = if self.kind == Clusters::SwapLabels { row.cluster as usize } else { 0 };
             ((class + shift) % self.classes) as u32
         };
-        (Features::Bytes { columns, values }, rows.par_iter().map(class).collect())
+        (features, rows.par_iter().map(class).collect())
     }
 
     fn transform(&self, cluster: usize, channels: usize, side: usize) -> Transform {
@@ -776,7 +873,7 @@ mod tests {
         let population =
             make(&pools(8, 8, 2), "clients = 4\nsamples = 2\ntest_samples = 2\ntrue_clusters = 2").unwrap();
         assert_eq!(population.true_clusters, Some(2));
-        assert_eq!(population.shape, DataShape { columns: 4, classes: 2 });
+        assert_eq!((population.shape.columns, population.shape.classes), (4, 2));
         let truths: Vec<_> = population.clients.iter().map(|client| client.truth).collect();
         assert_eq!(truths, [Some(0), Some(0), Some(1), Some(1)]);
         assert!(pixels(&population.clients[1].train).iter().all(|row| row[1..] == [100, 101, 102]));
@@ -916,6 +1013,85 @@ mod tests {
             };
             assert_eq!((wrong(&client.train), wrong(&client.test)), (2, 0));
         }
+    }
+
+    #[test]
+    fn raw_pixels_are_the_bytes_as_numbers() {
+        let text = "clients = 2\nsamples = 4\ntest_samples = 4\nclusters = \"invert\"";
+        let (unit, raw) = (
+            make(&pools(8, 8, 2), text).unwrap(),
+            make(&pools(8, 8, 2), &format!("{text}\npixels = \"raw\"")).unwrap(),
+        );
+        for (unit, raw) in unit.clients.iter().zip(&raw.clients) {
+            for (unit, raw) in [(&unit.train, &raw.train), (&unit.test, &raw.test)] {
+                let Features::F32 { columns: 4, values } = &**raw.features() else { panic!() };
+                let bytes: Vec<f32> = pixels(unit).concat().into_iter().map(f32::from).collect();
+                assert_eq!(values[raw.rows().start * 4..raw.rows().end * 4], bytes);
+                assert_eq!(raw.classes(), unit.classes());
+            }
+        }
+        // The second cluster is inverted: 255 - 100, 255 - 101, 255 - 102.
+        let Features::F32 { values, .. } = &**raw.clients[1].train.features() else { panic!() };
+        assert_eq!(values[values.len() - 3..], [155.0, 154.0, 153.0]);
+    }
+
+    #[test]
+    fn what_training_may_do_to_images_is_in_their_form() {
+        let text = "clients = 2\nsamples = 2\ntest_samples = 2\nclusters = \"none\"";
+        let form = |more: &str| make(&pools(8, 8, 2), &format!("{text}\n{more}")).map(|made| made.shape.form);
+        let image = |flip, crop| Form::Image { channels: 1, height: 2, width: 2, augment: Augment { flip, crop } };
+        assert_eq!(form("").unwrap(), image(false, 0));
+        assert_eq!(form("flip = true\ncrop = 1").unwrap(), image(true, 1));
+        assert_eq!(
+            form("crop = 2").unwrap_err().to_string(),
+            "data.crop: got 2, want less than the 2 pixels from side to side"
+        );
+    }
+
+    #[test]
+    fn label_groups_may_need_more_images_than_there_are_when_clusters_share_them() {
+        // Two clusters of two of three classes: each may hold 8 of 12 images, though 16 are held in all.
+        let text = "clients = 4\nsamples = 4\ntest_samples = 2\nclusters = \"label-groups\"\narrange = \"alternate\"";
+        let population = make(&pools(12, 12, 3), &format!("{text}\nimages = \"shared\"")).unwrap();
+        for cluster in 0..2 {
+            let members = || population.clients.iter().filter(|client| client.truth == Some(cluster));
+            let mut held: Vec<u8> = members().flat_map(|client| numbers(&client.train)).collect();
+            held.sort();
+            let wanted: Vec<u8> = (0..12).filter(|image| usize::from(image % 3) != 2 * (1 - cluster)).collect();
+            assert_eq!(held, wanted);
+        }
+        assert!(make(&pools(12, 12, 3), text).unwrap_err().to_string().contains("images = \"shared\""));
+    }
+
+    #[test]
+    fn clusters_with_too_few_images_may_use_them_again_but_no_client_does() {
+        // 8 images and 3 a client: two clients a permutation, so the third begins a new one.
+        let text = "clients = 10\nsamples = 3\ntest_samples = 2\nclusters = \"invert\"\nimages =";
+        let refused = make(&pools(8, 8, 2), &format!("{text} \"shared\"")).unwrap_err().to_string();
+        assert!(refused.contains("5 clients of cluster 0 x 3 rows are 15 images, but there are 8"), "{refused}");
+        assert!(refused.contains("images = \"repeated\""), "{refused}");
+        let population = make(&pools(8, 8, 2), &format!("{text} \"repeated\"")).unwrap();
+        let distinct = |clients: &[Client]| {
+            let all: Vec<u8> = clients.iter().flat_map(|client| numbers(&client.train)).collect();
+            all.iter().collect::<HashSet<_>>().len()
+        };
+        for cluster in population.clients.chunks(5) {
+            assert_eq!(cluster.iter().map(|client| distinct(std::slice::from_ref(client))).collect::<Vec<_>>(), [3; 5]);
+            assert_eq!([distinct(&cluster[..2]), distinct(&cluster[2..4])], [6, 6]);
+            assert!(distinct(cluster) <= 8);
+            assert_ne!(numbers(&cluster[0].train), numbers(&cluster[2].train));
+        }
+        // While they last they are dealt as when they are shared.
+        let few = text.replace("= 10", "= 4");
+        let (shared, repeated) = (format!("{few} \"shared\""), format!("{few} \"repeated\""));
+        assert_eq!(
+            make(&pools(8, 8, 2), &shared).unwrap().digest(),
+            make(&pools(8, 8, 2), &repeated).unwrap().digest()
+        );
+        let refused = make(&pools(8, 8, 2), &format!("{repeated}\nsplit = \"balanced\"")).unwrap_err().to_string();
+        assert_eq!(refused, "data.images: got \"repeated\" with split = \"balanced\", want \"equal\"");
+        let refused = make(&pools(8, 8, 2), &repeated.replace("samples = 3", "samples = 9")).unwrap_err().to_string();
+        assert!(refused.contains("2 clients of cluster 0 x 9 rows are 18 images, but there are 8"), "{refused}");
     }
 
     #[test]

@@ -1,11 +1,36 @@
 //! Pure functions that divide: clients among clusters, classes among clusters, rows among classes; and that draw some
-//! clients of many.
+//! clients of many, and some rows of a client.
 
 use crate::error::{Error, Result};
 use crate::rng::{Key, Rng};
+use crate::settings::{Default, Kind, Setting, Settings};
 use rand::RngExt;
+use rand::seq::index;
 use rand_distr::{Distribution, Gamma};
 use std::ops::Range;
+
+pub(super) const CLIENTS: Setting = Setting::new(
+    "clients",
+    Kind::Integer(1, 10_000_000),
+    Default::Absent,
+    "how many clients, drawn from the seed; left out: all of them",
+);
+pub(super) const TEST_FRACTION: Setting = Setting::new(
+    "test_fraction",
+    Kind::Number(0.0, 1.0),
+    Default::Is("0.2"),
+    "share of a client's rows kept for testing, below 1",
+);
+pub(super) const MIN_ROWS: Setting =
+    Setting::new("min_rows", Kind::Integer(1, i64::MAX), Default::Is("1"), "fewest rows a client must have");
+
+/// The share of rows that is kept for testing.
+pub(super) fn test_fraction(settings: &Settings) -> Result<f64> {
+    match settings.number("test_fraction") {
+        share if share < 1.0 => Ok(share),
+        share => Err(Error::settings(format!("data.test_fraction: got {share}, want less than 1"))),
+    }
+}
 
 /// The cluster of a client when the clients of a cluster follow each other and the clusters are as equal as can be.
 pub(super) fn block(client: usize, clients: usize, clusters: usize) -> usize {
@@ -58,9 +83,46 @@ pub(super) fn draw_lots<'a>(ids: impl Iterator<Item = &'a str>, count: usize, ke
     drawn
 }
 
+/// Which of so many ids the setting `clients` takes, all where it is left out.
+pub(super) fn draw_clients<'a>(
+    ids: impl ExactSizeIterator<Item = &'a str>,
+    settings: &Settings,
+    key: &Key,
+) -> Result<Vec<bool>> {
+    let have = ids.len();
+    let count = settings.optional_integer("clients").unwrap_or(have);
+    if count > have {
+        return Err(Error::settings(format!("data.clients: got {count}, but there are {have}")));
+    }
+    Ok(draw_lots(ids, count, &key.clone().word("clients")))
+}
+
+/// Which of a client's rows are kept for testing: this share of them, but neither none nor all where there are two.
+pub(super) fn hold_out(rows: usize, share: f64, key: &Key) -> Vec<bool> {
+    let tests = match (share * rows as f64).round() as usize {
+        _ if share == 0.0 || rows < 2 => 0,
+        tests => tests.clamp(1, rows - 1),
+    };
+    let mut is_test = vec![false; rows];
+    index::sample(&mut key.rng(), rows, tests).into_iter().for_each(|row| is_test[row] = true);
+    is_test
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn some_rows_are_held_out_and_some_are_not() {
+        let count = |rows, share| {
+            let held = hold_out(rows, share, &Key::new(1).word("a"));
+            assert_eq!(held.len(), rows);
+            held.iter().filter(|held| **held).count()
+        };
+        assert_eq!([count(10, 0.2), count(10, 0.0), count(1, 0.5), count(2, 0.01), count(2, 0.99)], [2, 0, 0, 1, 1]);
+        assert_eq!(hold_out(50, 0.5, &Key::new(1).word("a")), hold_out(50, 0.5, &Key::new(1).word("a")));
+        assert_ne!(hold_out(50, 0.5, &Key::new(1).word("a")), hold_out(50, 0.5, &Key::new(1).word("b")));
+    }
 
     #[test]
     fn blocks_are_nearly_equal() {
