@@ -31,7 +31,7 @@ impl BytesFederation {
 
     /// Has some clients misbehave.
     pub fn with_faults(mut self, faults: Faults) -> Self {
-        self.faults = faults;
+        self.faults = faults.among(self.host.clients());
         self
     }
 
@@ -86,10 +86,9 @@ impl BytesFederation {
             if let (Some(vector), Ok(precision)) = (&mut reply.vector, &precision) {
                 precision.round(vector);
             }
-            if ask.phase != Phase::Evaluate {
-                let base = base_of(work, reply.choice).map(|model| models[model].as_slice());
-                faults.alter(ask.stamp, &host.clients()[client as usize].id, work, base, &mut reply);
-            }
+            let base = base_of(work, reply.choice).map(|model| models[model].as_slice());
+            let (now, id) = ((ask.stamp, ask.phase), &host.clients()[client as usize].id);
+            faults.alter(now, id, work, base, &mut reply);
             replies.push((*index, reply.pack(precision.unwrap_or(crate::models::Precision::F64))));
         }
         wire::encode(&AnswerMessage { replies })

@@ -4,11 +4,13 @@
 //! All draws come from the seed, never from the clock. Evaluation is spared: it measures, it does not take part.
 
 use super::wire::Reply;
-use super::{Absence, Work};
+use super::{Absence, Phase, Work};
+use crate::data::Client;
 use crate::rng::{Key, Rng};
 use crate::settings::{Default, Kind, Setting, Settings};
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
+use std::collections::{BTreeMap, HashSet};
 
 /// What can go wrong, how often.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,6 +20,10 @@ pub struct Faults {
     garbage: f64,
     attack: Attack,
     attackers: f64,
+    /// Who they are.
+    hostile: HashSet<String>,
+    /// Whether they also attack before the first round.
+    at_start: bool,
     strength: f64,
     seed: u64,
 }
@@ -50,7 +56,13 @@ pub const SETTINGS: &[Setting] = &[
         "attackers",
         Kind::Number(0.0, 1.0),
         Default::Is("0.0"),
-        "share of clients that attack, always the same ones",
+        "share of the clients that attack, of each true cluster where those are known; always the same ones",
+    ),
+    Setting::new(
+        "attack_from",
+        Kind::OneOf(&["start", "rounds"]),
+        Default::Is("\"start\""),
+        "whether they also attack what a method does to find a start, or only its rounds",
     ),
     Setting::new(
         "strength",
@@ -72,7 +84,17 @@ pub enum Fate {
 impl Faults {
     /// Nothing goes wrong.
     pub fn none() -> Self {
-        Self { silent: 0.0, late: 0.0, garbage: 0.0, attack: Attack::None, attackers: 0.0, strength: 0.0, seed: 0 }
+        Self {
+            silent: 0.0,
+            late: 0.0,
+            garbage: 0.0,
+            attack: Attack::None,
+            attackers: 0.0,
+            hostile: HashSet::new(),
+            at_start: true,
+            strength: 0.0,
+            seed: 0,
+        }
     }
 
     /// From checked settings and the run's seed.
@@ -88,9 +110,26 @@ impl Faults {
             garbage: settings.number("garbage"),
             attack,
             attackers: settings.number("attackers"),
+            hostile: HashSet::new(),
+            at_start: settings.text("attack_from") == "start",
             strength: settings.number("strength"),
             seed,
         }
+    }
+
+    /// The same, with the attackers drawn from these clients: exactly their share of each true cluster, up to rounding.
+    pub fn among(mut self, clients: &[Client]) -> Self {
+        let mut families: BTreeMap<Option<usize>, Vec<(u64, &str)>> = BTreeMap::new();
+        for client in clients {
+            let lot = self.draws("attackers", 0, &client.id).random();
+            families.entry(client.truth).or_default().push((lot, &client.id));
+        }
+        for lots in families.values_mut().filter(|_| self.attack != Attack::None) {
+            lots.sort_unstable();
+            let count = (self.attackers * lots.len() as f64).round() as usize;
+            self.hostile.extend(lots.iter().take(count).map(|(_, id)| id.to_string()));
+        }
+        self
     }
 
     /// Whether answers may be altered, so that they have to be looked at one by one.
@@ -118,16 +157,17 @@ impl Faults {
 
     /// Whether this client is an attacker.
     pub fn attacks(&self, client: &str) -> bool {
-        self.attack != Attack::None && self.draws("attackers", 0, client).random::<f64>() < self.attackers
+        self.hostile.contains(client)
     }
 
     /// What becomes of a reply on its way. `base` is the model an update is measured from; gradients have none.
-    pub fn alter(&self, stamp: u64, client: &str, work: &Work, base: Option<&[f64]>, reply: &mut Reply) {
-        if !work.sends_vector() {
+    pub fn alter(&self, ask: (u64, Phase), client: &str, work: &Work, base: Option<&[f64]>, reply: &mut Reply) {
+        let (stamp, phase) = ask;
+        if phase == Phase::Evaluate || !work.sends_vector() {
             return;
         }
         let Some(vector) = &mut reply.vector else { return };
-        if self.attacks(client) {
+        if self.attacks(client) && (self.at_start || phase == Phase::Train) {
             let zero = vec![0.0; vector.len()];
             let base = base.unwrap_or(&zero);
             let mut rng = self.draws("attack", stamp, client);
@@ -159,13 +199,48 @@ impl Faults {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::federation::{Sample, Start};
+    use crate::data::{Features, Shard, Targets};
+    use crate::federation::{Keep, Sample, Start};
 
     fn faults(text: &str) -> Faults {
         let mut found = Vec::new();
         let settings = Settings::check("faults", SETTINGS, toml::from_str(text).unwrap(), &mut found);
         assert!(found.is_empty(), "{found:?}");
-        Faults::from_settings(&settings, 1)
+        Faults::from_settings(&settings, 1).among(&clients(&[("a", None)]))
+    }
+
+    fn clients(named: &[(&str, Option<usize>)]) -> Vec<Client> {
+        let rows = || Shard::new(Features::F64 { columns: 1, values: vec![1.0] }, Targets::Values(vec![1.0])).unwrap();
+        let client = |&(id, truth): &(&str, Option<usize>)| Client {
+            id: id.into(),
+            train: rows(),
+            test: rows(),
+            group: None,
+            truth,
+        };
+        named.iter().map(client).collect()
+    }
+
+    #[test]
+    fn every_true_cluster_has_its_share_of_attackers() {
+        let names: Vec<String> = (0..40).map(|number| number.to_string()).collect();
+        let named: Vec<(&str, Option<usize>)> =
+            names.iter().map(String::as_str).zip((0..40).map(|i| Some(i % 4))).collect();
+        let mut found = Vec::new();
+        let settings = "attack = \"noise\"\nattackers = 0.2\nattack_from = \"rounds\"";
+        let settings = Settings::check("faults", SETTINGS, toml::from_str(settings).unwrap(), &mut found);
+        let faults = Faults::from_settings(&settings, 1).among(&clients(&named));
+        for cluster in 0..4 {
+            let of = |i: &&usize| **i % 4 == cluster && faults.attacks(&names[**i]);
+            assert_eq!((0..40).collect::<Vec<usize>>().iter().filter(of).count(), 2);
+        }
+        let hostile = (0..40).find(|&i| faults.attacks(&names[i])).unwrap();
+        let gradient = Work::Gradient { of: 0, sample: Sample::FULL };
+        for (phase, attacked) in [(Phase::Start, false), (Phase::Train, true), (Phase::Evaluate, false)] {
+            let mut altered = reply();
+            faults.alter((0, phase), &names[hostile], &gradient, None, &mut altered);
+            assert_eq!(altered != reply(), attacked, "{phase:?}");
+        }
     }
 
     fn reply() -> Reply {
@@ -177,18 +252,19 @@ mod tests {
         let faults = faults("attack = \"sign-flip\"\nattackers = 1.0");
         let gradient = Work::Gradient { of: 0, sample: Sample::FULL };
         let mut altered = reply();
-        faults.alter(0, "a", &gradient, None, &mut altered);
+        faults.alter((0, Phase::Train), "a", &gradient, None, &mut altered);
         assert_eq!(altered.vector.unwrap(), [-3.0, -1.0]);
         let plan = crate::federation::Plan {
             sample: Sample::FULL,
             amount: crate::federation::Amount::Steps(1),
             step: 0.1,
             optimiser: crate::federation::Optimiser::Descent { momentum: 0.0, weight_decay: 0.0 },
+            pulls: Vec::new(),
             course: crate::federation::Course::PLAIN,
         };
-        let train = Work::Train { from: Start::Model(0), plan, keep: false };
+        let train = Work::Train { from: Start::Model(0), plan, keep: Keep::No };
         let mut altered = reply();
-        faults.alter(0, "a", &train, Some(&[1.0, 1.0]), &mut altered);
+        faults.alter((0, Phase::Train), "a", &train, Some(&[1.0, 1.0]), &mut altered);
         assert_eq!(altered.vector.unwrap(), [-1.0, 1.0]);
     }
 
@@ -203,7 +279,7 @@ mod tests {
         let gradient = Work::Gradient { of: 0, sample: Sample::FULL };
         let broken = |stamp| {
             let mut altered = reply();
-            faults.alter(stamp, "a", &gradient, None, &mut altered);
+            faults.alter((stamp, Phase::Train), "a", &gradient, None, &mut altered);
             altered.vector.is_some_and(|v| v.len() != 2 || v.iter().any(|x| x.is_nan()))
         };
         let share = (0..2000).filter(|&stamp| broken(stamp)).count() as f64 / 2000.0;

@@ -4,9 +4,9 @@
 
 use super::personal::minimise_alone;
 use super::wire::{Packed, Reply};
-use super::{Ask, Portion, Split, Start, Subject, Then, Work};
-use crate::data::Client;
+use super::{Ask, Keep, Portion, Split, Start, Subject, Then, Work};
 use crate::data::schema::{Schema, describe};
+use crate::data::{Client, Shard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::models::{Job, Model, Precision, Seat, Worker, first_smallest};
 use crate::rng::Key;
@@ -62,7 +62,7 @@ impl Task {
             Work::Gradient { of, sample } => {
                 Some(Task { among: vec![*of], on: Portion::All, then: Then::Gradient(sample.clone()) })
             }
-            Work::Train { from: Start::Model(model), plan, keep: false } => {
+            Work::Train { from: Start::Model(model), plan, keep: Keep::No } => {
                 Some(Task { among: vec![*model], on: Portion::All, then: Then::Train(plan.clone()) })
             }
             _ => None,
@@ -107,6 +107,11 @@ impl Host {
         let want = model.layout().len();
         if let Some(found) = ask.models.iter().find(|params| !model.travels(params.len())) {
             return Err(Error::new(ErrorKind::Shape, format!("a model of {} numbers, want {want}", found.len())));
+        }
+        if model.keeps_statistics() && ask.orders.iter().any(|order| order.work.moves_by_gradients()) {
+            let message = "gradients leave the running statistics of batch normalisation as they were at the start";
+            return Err(Error::new(ErrorKind::Unsupported, message)
+                .hint("use norm = \"group\" in the model, or a method with averaging = \"models\""));
         }
         let is_mixture = model.mixture().is_some();
         match ask.orders.iter().find(|order| order.work.wants_mixture().is_some_and(|wants| wants != is_mixture)) {
@@ -172,21 +177,27 @@ impl Host {
         match work {
             Work::Losses { of, on } => {
                 let shard = seat.rows(*on);
-                let losses = of.iter().map(|&model| worker.loss(model, &shard)).collect();
-                Ok(Reply { rows, losses, ..Reply::default() })
+                Ok(Reply { rows, losses: worker.losses(of, &shard), ..Reply::default() })
             }
-            Work::Minimise { keep: true, .. } | Work::Train { keep: true, .. }
+            Work::Shares { among } => {
+                Ok(Reply { rows, losses: shares(worker, among, &seat.client.train), ..Reply::default() })
+            }
+            Work::Minimise { keep: true, .. } | Work::Train { keep: Keep::Instead | Keep::Also, .. }
                 if let Some(losses) = self.kept_by(client, stamp) =>
             {
                 // This order has been carried out; its answer got lost on the way.
-                Ok(Reply { rows, losses, ..Reply::default() })
+                let vector = match work.sends_vector() {
+                    true => Some(self.own_model(client, stamp)?),
+                    false => None,
+                };
+                Ok(Reply { rows, losses, vector, ..Reply::default() })
             }
             Work::Minimise { ridge, keep } => {
                 let vector = self.model()?.minimise(&seat.client.train, *ridge);
                 let vector = vector.map_err(|error| error.at(format!("client {}", seat.client.id)))?;
                 let own = worker.load(&vector);
                 let loss = worker.loss(own, &seat.client.train);
-                self.keep_or_send(client, stamp, *keep, loss, vector)
+                self.keep_or_send(client, stamp, if *keep { Keep::Instead } else { Keep::No }, loss, vector)
             }
             Work::Train { from, plan, keep } => {
                 let start = match from {
@@ -252,11 +263,12 @@ impl Host {
     }
 
     /// A client's new model: kept as its own, or sent.
-    fn keep_or_send(&self, client: u32, stamp: u64, keep: bool, loss: f64, vector: Vec<f64>) -> Result<Reply> {
+    fn keep_or_send(&self, client: u32, stamp: u64, keep: Keep, loss: f64, vector: Vec<f64>) -> Result<Reply> {
         let rows = self.clients[client as usize].train.len() as u32;
         let vector = match keep {
-            true => self.keep(client, stamp, &[loss], vector).map(|()| None)?,
-            false => Some(vector),
+            Keep::No => Some(vector),
+            Keep::Instead => self.keep(client, stamp, &[loss], vector).map(|()| None)?,
+            Keep::Also => self.keep(client, stamp, &[loss], vector.clone()).map(|()| Some(vector))?,
         };
         Ok(Reply { rows, losses: vec![loss], vector, ..Reply::default() })
     }
@@ -338,6 +350,75 @@ impl Host {
     pub fn restore(&self, states: Vec<Option<State>>) {
         for (client, state) in states.into_iter().enumerate().take(self.clients.len()) {
             self.notes(client as u32).state = state;
+        }
+    }
+}
+
+/// The share of the rows that each model fits best.
+fn shares(worker: &mut dyn Worker, among: &[usize], rows: &Shard) -> Vec<f64> {
+    let losses: Vec<Vec<f64>> = among.iter().map(|&model| worker.row_losses(model, rows)).collect();
+    let mut shares = vec![0.0; among.len()];
+    for row in 0..rows.len() {
+        shares[first_smallest(losses.iter().map(|losses| losses[row])).position] += 1.0;
+    }
+    shares.iter_mut().for_each(|share| *share /= rows.len() as f64);
+    shares
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{DataShape, Features, Form, Targets};
+    use crate::federation::own::{Advance, Scale};
+    use crate::federation::{Amount, Course, Gather, Optimiser, Order, Phase, Plan, Recipients, Sample, Weight};
+    use crate::settings::Settings;
+
+    /// What a host says to work on a small network with this normalisation.
+    fn check(norm: &str, work: Work) -> Result<()> {
+        let kind = crate::models::kind("cnn").unwrap();
+        let settings = format!("filters = [2]\nhidden = []\nnorm = \"{norm}\"");
+        let settings = Settings::check("model", kind.settings, toml::from_str(&settings).unwrap(), &mut Vec::new());
+        let form = Form::Image { channels: 1, height: 2, width: 2, augment: Default::default() };
+        let model = kind.make(&settings, DataShape { columns: 4, classes: 2, form }).unwrap();
+        let features = Features::F64 { columns: 4, values: vec![0.5; 8] };
+        let train = Shard::new(features, Targets::Classes(vec![0, 1])).unwrap();
+        let client = Client { id: "one".into(), test: train.clone(), train, group: None, truth: None };
+        let models = vec![Arc::new(model.initialise(&mut Key::new(0).rng()))];
+        let mut host = Host::new(vec![client]);
+        host.set_model(Arc::from(model)).unwrap();
+        let orders = vec![Order { to: Recipients::All, work }];
+        host.check(&Ask { phase: Phase::Train, models, orders, gather: Gather::Each })
+    }
+
+    #[test]
+    fn statistics_need_a_training() {
+        let plan = Plan {
+            sample: Sample::FULL,
+            amount: Amount::Steps(1),
+            step: 0.1,
+            optimiser: Optimiser::Adam { weight_decay: 0.0 },
+            pulls: Vec::new(),
+            course: Course::PLAIN,
+        };
+        let choose = |then| Work::Choose { among: vec![0], on: Portion::All, then };
+        let advance = Work::Advance(Advance {
+            from: Start::Model(0),
+            vectors: 1,
+            blend: None,
+            run: None,
+            anchor: false,
+            send: Vec::new(),
+            scale: Scale { factor: 1.0, by: Weight::Uniform },
+        });
+        let gradient = Work::Gradient { of: 0, sample: Sample::FULL };
+        for work in [gradient, choose(Then::Gradient(Sample::FULL)), advance] {
+            assert!(check("group", work.clone()).is_ok(), "{work:?}");
+            let refused = check("batch", work).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Unsupported);
+            assert!(refused.to_string().contains("norm = \"group\""), "{refused}");
+        }
+        for work in [choose(Then::Train(plan)), choose(Then::Nothing)] {
+            assert!(check("batch", work).is_ok());
         }
     }
 }

@@ -72,7 +72,7 @@ impl LocalFederation {
 
     /// Has some clients misbehave.
     pub fn with_faults(mut self, faults: Faults) -> Self {
-        self.faults = faults;
+        self.faults = faults.among(self.host.clients());
         self
     }
 
@@ -219,10 +219,9 @@ impl LocalFederation {
                     if let Some(vector) = &mut reply.vector {
                         precision.round(vector);
                     }
-                    if ask.phase != Phase::Evaluate {
-                        let base = base_of(&order.work, reply.choice).map(|model| models[model].as_slice());
-                        self.faults.alter(self.asked, &self.infos[client as usize].id, &order.work, base, &mut reply);
-                    }
+                    let base = base_of(&order.work, reply.choice).map(|model| models[model].as_slice());
+                    let (now, id) = ((self.asked, ask.phase), &self.infos[client as usize].id);
+                    self.faults.alter(now, id, &order.work, base, &mut reply);
                     replies.push((index, client, reply));
                 }
             }

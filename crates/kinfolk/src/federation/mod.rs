@@ -151,6 +151,11 @@ pub enum Work {
         /// Categories, scaling and target.
         schema: Schema,
     },
+    /// The share of the training rows that each of these models fits best, ties to the first.
+    Shares {
+        /// The models.
+        among: Vec<usize>,
+    },
     /// The mean loss of each of these models.
     Losses {
         /// The models.
@@ -171,8 +176,8 @@ pub enum Work {
         from: Start,
         /// How it goes.
         plan: Plan,
-        /// Keep the result as the client's own model instead of sending it.
-        keep: bool,
+        /// Whether the result becomes the client's own model.
+        keep: Keep,
     },
     /// Find the model with the smallest loss (ties to the first), and go on from it.
     Choose {
@@ -238,6 +243,17 @@ pub enum Then {
     Gradient(Sample),
     /// Training from the chosen model.
     Train(Plan),
+}
+
+/// Whether a client keeps what it has trained as its own model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Keep {
+    /// No, it is only sent.
+    No,
+    /// It is kept and not sent.
+    Instead,
+    /// It is kept and sent.
+    Also,
 }
 
 /// Where training begins.
@@ -342,8 +358,17 @@ pub struct Plan {
     pub step: f64,
     /// How gradients become steps.
     pub optimiser: Optimiser,
+    /// Models of the ask that pull at the parameters on their way.
+    pub pulls: Vec<Pull>,
     /// How steps shrink, where they end, and what is sent.
     pub course: Course,
+}
+
+impl Plan {
+    /// The models that pull.
+    fn centres(&self) -> impl Iterator<Item = usize> {
+        self.pulls.iter().map(|pull| pull.centre)
+    }
 }
 
 /// How the steps of one training shrink, where they end, and what is sent.
@@ -599,7 +624,7 @@ impl Ask {
                 return fault(format!("order {index} names fold {fold} of {of}"));
             }
             let needs_models = match &order.work {
-                Work::Choose { .. } | Work::Losses { .. } => true,
+                Work::Choose { .. } | Work::Losses { .. } | Work::Shares { .. } => true,
                 Work::Score { with, .. } => matches!(with, Subject::Models(_)),
                 _ => false,
             };
@@ -628,9 +653,18 @@ impl Work {
     /// The models it needs, by index.
     pub fn models(&self) -> Cow<'_, [usize]> {
         match self {
-            Work::Losses { of, .. } => Cow::from(of),
+            Work::Losses { of, .. } | Work::Shares { among: of } => Cow::from(of),
             Work::Gradient { of, .. } => Cow::from(std::slice::from_ref(of)),
-            Work::Train { from: Start::Model(model), .. } => Cow::from(std::slice::from_ref(model)),
+            Work::Train { from, plan, .. } => {
+                let start = match from {
+                    Start::Model(model) => Some(*model),
+                    Start::Own { .. } | Start::Fresh { .. } => None,
+                };
+                start.into_iter().chain(plan.centres()).collect()
+            }
+            Work::Choose { among, then: Then::Train(plan), .. } => {
+                among.iter().copied().chain(plan.centres()).collect()
+            }
             Work::Choose { among, .. } => Cow::from(among),
             Work::Score { with: Subject::Models(models), .. } | Work::Tally { with: Subject::Models(models), .. } => {
                 Cow::from(models)
@@ -646,7 +680,7 @@ impl Work {
             }
             Work::Respond(Respond { pull, .. }) => Cow::from(std::slice::from_ref(&pull.centre)),
             Work::Validate { trials, .. } => trials.iter().map(|trial| trial.centre).collect(),
-            Work::Describe { .. } | Work::Adopt { .. } | Work::Train { .. } | Work::Minimise { .. } => Cow::from(&[]),
+            Work::Describe { .. } | Work::Adopt { .. } | Work::Minimise { .. } => Cow::from(&[]),
             Work::MixtureStep(MixtureStep { model, .. }) => Cow::from(model.as_slice()),
             Work::Score { .. } | Work::Curvature | Work::FitMixture(_) | Work::Tally { .. } => Cow::from(&[]),
         }
@@ -656,7 +690,7 @@ impl Work {
     pub fn sends(&self, width: usize) -> usize {
         match self {
             Work::Gradient { .. } => width,
-            Work::Train { keep, .. } | Work::Minimise { keep, .. } if !keep => width,
+            Work::Train { keep: Keep::No | Keep::Also, .. } | Work::Minimise { keep: false, .. } => width,
             Work::Choose { then, .. } if *then != Then::Nothing => width,
             Work::Advance(advance) => advance.send.len() * width,
             Work::Respond(Respond { send, .. }) => match send {
@@ -675,7 +709,8 @@ impl Work {
     /// Whether clients keep something of it.
     fn keeps(&self) -> bool {
         match self {
-            Work::Train { keep, .. } | Work::Minimise { keep, .. } | Work::Respond(Respond { keep, .. }) => *keep,
+            Work::Train { keep, .. } => *keep != Keep::No,
+            Work::Minimise { keep, .. } | Work::Respond(Respond { keep, .. }) => *keep,
             Work::FitMixture(FitMixture { keep, .. }) => *keep,
             Work::MixtureStep(MixtureStep { from, .. }) => from.is_some(),
             Work::Advance(_) => true,
@@ -692,6 +727,11 @@ impl Work {
         }
     }
 
+    /// Whether models move along gradients outside of a training.
+    fn moves_by_gradients(&self) -> bool {
+        matches!(self, Work::Gradient { .. } | Work::Choose { then: Then::Gradient(_), .. } | Work::Advance(_))
+    }
+
     /// Whether its answer is a vector that can be summed.
     pub fn sends_vector(&self) -> bool {
         self.sends(1) > 0
@@ -700,7 +740,7 @@ impl Work {
     /// How many losses its answer has.
     pub fn losses(&self) -> usize {
         match self {
-            Work::Losses { of, .. } => of.len(),
+            Work::Losses { of, .. } | Work::Shares { among: of } => of.len(),
             Work::Score { with: Subject::Models(models), .. } => models.len(),
             Work::Describe { .. } | Work::Adopt { .. } => 0,
             Work::Respond(_) => 2,

@@ -193,6 +193,7 @@ fn descend(worker: &mut dyn Worker, seat: &Seat, run: &Run, scale: f64, own: &mu
         amount: Amount::Steps(run.steps),
         step: run.step * scale,
         optimiser: Optimiser::Descent { momentum: 0.0, weight_decay: 0.0 },
+        pulls: Vec::new(),
         course: Course::PLAIN,
     };
     let start = worker.load(own);

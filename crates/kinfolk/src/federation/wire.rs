@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// The version of the messages this code writes and reads.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 
 /// Numbers at the precision they travel and rest in.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -157,6 +157,7 @@ pub fn size<M: Serialize>(value: &M) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::federation::Keep;
     use crate::federation::{Amount, Course, Optimiser, Plan, Portion, Sample, Start, Then};
 
     fn message() -> AskMessage {
@@ -180,8 +181,9 @@ mod tests {
     fn a_plan_travels_with_its_course() {
         let course = Course { fading: true, averaged: true, tolerance: 1e-9 };
         let optimiser = Optimiser::Descent { momentum: 0.0, weight_decay: 0.1 };
-        let plan = Plan { sample: Sample::FULL, amount: Amount::Steps(3), step: 0.5, optimiser, course };
-        let train = Work::Train { from: Start::Model(1), plan, keep: false };
+        let plan =
+            Plan { sample: Sample::FULL, amount: Amount::Steps(3), step: 0.5, optimiser, pulls: Vec::new(), course };
+        let train = Work::Train { from: Start::Model(1), plan, keep: Keep::No };
         let minimise = Work::Minimise { ridge: 0.1, keep: true };
         let sent = AskMessage { orders: vec![(0, train), (1, minimise)], ..message() };
         assert_eq!(decode::<AskMessage>(&encode(&sent).unwrap()).unwrap(), sent);
@@ -193,6 +195,6 @@ mod tests {
         assert_eq!(decode::<AskMessage>(&bytes[..1]).unwrap_err().kind(), ErrorKind::Federation);
         assert_eq!(decode::<AskMessage>(&bytes[..bytes.len() - 1]).unwrap_err().kind(), ErrorKind::Unsupported);
         bytes[0] = 99;
-        assert!(decode::<AskMessage>(&bytes).unwrap_err().to_string().starts_with("message version 99, want 4"));
+        assert!(decode::<AskMessage>(&bytes).unwrap_err().to_string().starts_with("message version 99, want 5"));
     }
 }
