@@ -1,4 +1,4 @@
-//! Aggregation that a few odd members cannot drag along: points pulled to a common centre.
+//! Aggregation that a few odd members cannot drag along: the trimmed mean, and points pulled to a common centre.
 //!
 //! Over positions v_k and a centre v̄,
 //!
@@ -12,6 +12,7 @@
 //! net.
 
 use crate::linalg::{Cholesky, add_scaled, distance, dot, norm, squared_distance};
+use rayon::prelude::*;
 
 /// Above this dimension curvatures are not worth forming.
 const NEWTON_DIMENSION: usize = 100;
@@ -195,9 +196,74 @@ pub fn pull(point: &mut [f64], centre: &[f64], reach: f64) -> f64 {
     away
 }
 
+/// How many of so many members a trimmed mean leaves out at each end: ⌊βJ⌋, for β below ½ never all of them.
+pub fn trimmed(share: f64, members: usize) -> usize {
+    ((share * members as f64).floor() as usize).min(members.saturating_sub(1) / 2)
+}
+
+/// The trimmed mean of every coordinate: the ⌊βJ⌋ smallest and as many of the largest of J values are left out, and the
+/// others' sum is divided by their number.
+///
+/// What is not a number counts as larger than all numbers. Coordinates are independent of each other, so that any number of threads gives the
+/// same bits.
+pub fn trimmed_mean(members: &[&[f64]], share: f64) -> Vec<f64> {
+    /// Coordinates that are turned at a time: they fit into the nearest cache for some hundred members.
+    const COORDINATES: usize = 256;
+    let (count, cut) = (members.len(), trimmed(share, members.len()));
+    let mut mean = vec![0.0; members.first().map_or(0, |first| first.len())];
+    let kept = (count - 2 * cut) as f64;
+    mean.par_chunks_mut(COORDINATES).enumerate().for_each_init(
+        || vec![0.0; COORDINATES * count],
+        |values, (chunk, mean)| {
+            let begin = chunk * COORDINATES;
+            for (place, member) in members.iter().enumerate() {
+                for (coordinate, &value) in member[begin..begin + mean.len()].iter().enumerate() {
+                    values[coordinate * count + place] = value;
+                }
+            }
+            for (mean, values) in mean.iter_mut().zip(values.chunks_exact_mut(count)) {
+                // The order in which members stand must not show in the last bits of the sum.
+                values.sort_unstable_by(f64::total_cmp);
+                *mean = values[cut..count - cut].iter().sum::<f64>() / kept;
+            }
+        },
+    );
+    mean
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_trimmed_mean_leaves_both_ends_out() {
+        let members = [[1.0, 5.0], [2.0, -9.0], [3.0, 6.0], [4.0, f64::NAN], [1000.0, 7.0]];
+        let members: Vec<&[f64]> = members.iter().map(|member| &member[..]).collect();
+        assert_eq!(trimmed_mean(&members, 0.2), [3.0, 6.0]);
+        assert_eq!(trimmed_mean(&members, 0.39), [3.0, 6.0]);
+        assert_eq!(trimmed_mean(&members, 0.4), [3.0, 6.0]);
+        assert_eq!(trimmed_mean(&members[..3], 0.0), [2.0, 2.0 / 3.0]);
+        assert_eq!(trimmed_mean(&members[..1], 0.49), [1.0, 5.0]);
+        assert_eq!([0.15, 0.25, 0.49].map(|share| trimmed(share, 25)), [3, 6, 12]);
+        assert_eq!([1, 2, 3, 4].map(|members| trimmed(0.49, members)), [0, 0, 1, 1]);
+        assert!(trimmed_mean(&[], 0.1).is_empty());
+    }
+
+    #[test]
+    fn a_trimmed_mean_does_not_see_the_order_of_its_members() {
+        let member = |k: usize| -> Vec<f64> { (0..700).map(|i| ((i * 31 + k * 17) % 101) as f64 / 7.0).collect() };
+        let members: Vec<Vec<f64>> = (0..11).map(member).collect();
+        let forwards: Vec<&[f64]> = members.iter().map(|member| &member[..]).collect();
+        let backwards: Vec<&[f64]> = forwards.iter().rev().copied().collect();
+        let mean = trimmed_mean(&forwards, 0.2);
+        assert_eq!(mean, trimmed_mean(&backwards, 0.2));
+        for place in [0, 255, 256, 699] {
+            let mut values: Vec<f64> = members.iter().map(|member| member[place]).collect();
+            values.sort_by(f64::total_cmp);
+            assert_eq!(mean[place], values[2..9].iter().sum::<f64>() / 7.0);
+        }
+    }
+
     use crate::rng::Key;
     use rand::RngExt;
 

@@ -79,7 +79,10 @@ pub fn seen(
                 orders.push(score(given_to(Some(cluster)), Subject::Models(vec![cluster]), assign_on));
             }
             orders.push(score(given_to(None), Subject::Models(everything.clone()), assign_on));
-            orders.push(Order { to: Recipients::All, work: Work::Losses { of: everything, on: Portion::All } });
+            // How much better another cluster's model would be; nobody asks that of models that are no clusters'.
+            if outcome.clustered {
+                orders.push(Order { to: Recipients::All, work: Work::Losses { of: everything, on: Portion::All } });
+            }
         }
         Serving::Own { stamps, .. } => {
             orders.extend(own_subjects(outcome, stamps).into_iter().map(|(to, subject)| score(to, subject, assign_on)));
@@ -476,7 +479,7 @@ mod tests {
             true_clusters: Some(2),
             true_parameters: vec![vec![3.0, 4.0], vec![0.0, 2.0]],
             client_parameters,
-            shape: DataShape { columns: 2, classes: 0 },
+            shape: DataShape::numbers(2, 0),
             ..Population::default()
         }
     }
@@ -487,11 +490,7 @@ mod tests {
             clustered,
             global: Some(Arc::new(vec![2.0, 2.5])),
             serving,
-            candidates: Vec::new(),
-            converged: true,
-            notes: Vec::new(),
-            extra: BTreeMap::new(),
-            mixture: None,
+            ..Outcome::default()
         }
     }
 

@@ -27,6 +27,11 @@ pub static PRESETS: &[Preset] = &[
         summary: "rows without a target, two outliers among twenty clients; no download, a second",
         text: include_str!("../presets/mixtures.toml"),
     },
+    Preset {
+        name: "families",
+        summary: "digits of which nobody says how many families there are; no download, a second",
+        text: include_str!("../presets/families.toml"),
+    },
 ];
 
 /// The preset of this name.

@@ -22,13 +22,15 @@ use crate::federation::{Ask, Federation, Gather, Order, Phase, Recipients, Work}
 use crate::groups::{Groups, Origin};
 use crate::linalg::{norm, squared_distance};
 use crate::methods::{
-    Method, Outcome, Serving, Setup, auto_step, choose_components, diverged, exploded, no_true_clusters,
+    Comparison, Method, Outcome, Serving, Setup, auto_step, choose_components, diverged, exploded, no_true_clusters,
 };
 use crate::modelfile;
 use crate::models::{Metric, Model};
 use crate::report::files::{is_partial, write_all_atomically, write_atomically, write_record};
 use crate::report::folder::NewFolder;
-use crate::report::{ClientRecord, MethodSummary, MixtureRecord, Record, RepeatSummary, RoundRecord, Summary};
+use crate::report::{
+    ClientRecord, ComparisonRecord, MethodSummary, MixtureRecord, Record, RepeatSummary, RoundRecord, Summary,
+};
 use crate::rng::Key;
 use serde::{Deserialize, Serialize};
 use std::cell::{OnceCell, RefCell};
@@ -95,6 +97,17 @@ struct Finished {
     clients: Vec<ClientRecord>,
     /// At most one.
     mixtures: Vec<MixtureRecord>,
+    /// At most one.
+    comparisons: Vec<ComparisonRecord>,
+}
+
+/// What a method leaves behind beside its summary.
+#[derive(Default)]
+struct Details {
+    rounds: Vec<RoundRecord>,
+    clients: Vec<ClientRecord>,
+    mixtures: Vec<MixtureRecord>,
+    comparisons: Vec<ComparisonRecord>,
 }
 
 /// Where a method in progress stands.
@@ -253,14 +266,16 @@ impl Stage {
         }
         let mut shape = schema.shape();
         shape.classes = shape.classes.max(population.shape.classes);
-        let mut model: Arc<dyn Model> = Arc::from((experiment.model_kind.build)(&experiment.model, shape)?);
+        // A schema knows columns, not how they lie; only tables are encoded into other columns, and they lie in no order.
+        shape.form = population.shape.form;
+        let mut model: Arc<dyn Model> = Arc::from(experiment.model_kind.make(&experiment.model, shape)?);
         let mut notes = Vec::new();
         if let (Some("auto"), Some(form)) = (experiment.model.optional_text("components"), model.mixture()) {
             let (form, most) = (*form, experiment.model.integer("most_components"));
             federation.set_model(model.clone())?;
             let found = choose_components(&mut federation, &form, &rows, most, &Key::new(seed))?;
             let settings = experiment.model.with("components", found.count as i64);
-            model = Arc::from((experiment.model_kind.build)(&settings, shape)?);
+            model = Arc::from(experiment.model_kind.make(&settings, shape)?);
             notes.push(found.note());
         }
         population.clients.iter().try_for_each(|client| model.check(client))?;
@@ -451,7 +466,7 @@ impl Running<'_> {
             // What an earlier method found shows only now; the others can go on without this one.
             Err(error) if matches!(Origin::of(&self.entry.settings), Some(Origin::Method(_))) => {
                 let summary = failed(self.summary(Traffic::default(), 0, 0.0), &error);
-                return self.leave(summary, Vec::new(), Vec::new(), Vec::new());
+                return self.leave(summary, Details::default());
             }
             method => method?,
         };
@@ -497,6 +512,8 @@ impl Running<'_> {
                     unseen_metric: None,
                     normalised_mse: None,
                     distance_to_exact: None,
+                    misclustering: None,
+                    stage: None,
                     switched: None,
                     sizes: Vec::new(),
                     bytes_down: traffic.bytes_down,
@@ -504,18 +521,23 @@ impl Running<'_> {
                     seconds,
                 }
             };
-            if after.get(Phase::Start).asks > before.get(Phase::Start).asks {
+            let asked = |phase: Phase| after.get(phase).asks > before.get(phase).asks;
+            // A round that only finds a start is one all the same.
+            let only_start = asked(Phase::Start) && !asked(Phase::Train);
+            if asked(Phase::Start) && !only_start {
                 rounds.push(record(Phase::Start));
             }
             let trained = RoundRecord {
+                round,
                 loss: progress.loss,
                 switched: progress.switched,
                 sizes: progress.sizes.clone(),
-                ..record(Phase::Train)
+                ..record(if only_start { Phase::Start } else { Phase::Train })
             };
             watch.round(&trained);
             rounds.push(trained);
-            if progress.finished || round % every == 0 {
+            let stage_ended = method.stage();
+            if progress.finished || round % every == 0 || stage_ended.is_some() {
                 let outcome = method.outcome();
                 let assign_on = self.experiment.assign_on();
                 let outliers = &stage.population.outliers;
@@ -529,6 +551,8 @@ impl Running<'_> {
                 };
                 let mean = |evaluation: &Evaluation| evaluation.metric.as_ref().map(|metric| metric.mean);
                 let evaluated = RoundRecord {
+                    misclustering: evaluate::against_truth(&outcome, &scored, &stage.population).misclustering,
+                    stage: stage_ended,
                     metric: mean(&scored),
                     unseen_metric: unseen.as_ref().and_then(mean),
                     normalised_mse: scored.normalised_mse,
@@ -540,8 +564,9 @@ impl Running<'_> {
                 rounds.push(evaluated);
                 // A method sees the loss before a step; what the step itself did shows here.
                 let first = rounds.iter().find_map(|round| round.loss);
-                // A mixture of a client that is like nobody, or that lies, may be as bad as it likes.
-                let loss = if stage.model.mixture().is_some() { scored.median_loss() } else { scored.loss };
+                // A model that one client made alone, which is like nobody or lies, may be as bad as it likes.
+                let alone = matches!(outcome.serving, Serving::Given(_)) && !outcome.clustered;
+                let loss = if alone || stage.model.mixture().is_some() { scored.median_loss() } else { scored.loss };
                 if loss.is_some_and(|loss| exploded(first.unwrap_or(loss), loss)) {
                     break Some(diverged(round - 1));
                 }
@@ -574,7 +599,8 @@ impl Running<'_> {
         if failure.is_none() && method.outcome().converged {
             stage.keep_minimiser(self.entry, &federation);
         }
-        let summary = self.summarise(&*method, &federation, round, seconds, failure.as_ref(), last.as_ref());
+        let mut summary = self.summarise(&*method, &federation, round, seconds, failure.as_ref(), last.as_ref());
+        summary.extra.extend(stages(&rounds));
         let clients = match (&failure, &last) {
             (None, Some((scored, _))) => self.client_records(scored, &method.outcome()),
             _ => Vec::new(),
@@ -588,19 +614,27 @@ impl Running<'_> {
             (None, Some(shape)) => vec![mixtures::record(self, &method.outcome(), shape, &federation)],
             _ => Vec::new(),
         };
-        self.leave(summary, rounds, clients, mixtures)
+        let comparisons = method.outcome().comparison.map(|found| self.comparison(found)).into_iter().collect();
+        self.leave(summary, Details { rounds, clients, mixtures, comparisons })
+    }
+
+    fn comparison(&self, found: Comparison) -> ComparisonRecord {
+        let population = &self.stage.population;
+        ComparisonRecord {
+            label: self.entry.label.clone(),
+            seed: self.seed,
+            clients: population.clients.iter().map(|client| client.id.clone()).collect(),
+            truth: population.clients.iter().map(|client| client.truth).collect(),
+            found,
+        }
     }
 
     /// What it leaves behind, also in the folder.
-    fn leave(
-        &self,
-        summary: RepeatSummary,
-        rounds: Vec<RoundRecord>,
-        clients: Vec<ClientRecord>,
-        mixtures: Vec<MixtureRecord>,
-    ) -> Result<(RepeatSummary, Finished)> {
+    fn leave(&self, summary: RepeatSummary, details: Details) -> Result<(RepeatSummary, Finished)> {
         let text = serde_json::to_string(&summary).map_err(|e| Error::new(ErrorKind::Io, format!("summary: {e}")))?;
-        let finished = Finished { origin: self.stage.origin.clone(), summary: text, rounds, clients, mixtures };
+        let Details { rounds, clients, mixtures, comparisons } = details;
+        let origin = self.stage.origin.clone();
+        let finished = Finished { origin, summary: text, rounds, clients, mixtures, comparisons };
         if let Some(folder) = self.folder {
             folder.write_done(&self.entry.label, self.seed, &finished)?;
         }
@@ -751,24 +785,45 @@ impl Running<'_> {
             size = 0;
             write_together(&place, std::mem::take(&mut waiting))
         };
-        for (cluster, params) in outcome.models.iter().enumerate() {
-            write(if outcome.clustered { format!("cluster-{cluster}") } else { "global".into() }, params)?;
+        let mut names = ClientNames::default();
+        match &outcome.serving {
+            Serving::Given(given) if !outcome.clustered => {
+                let clients = self.stage.population.clients.iter().zip(given);
+                for (client, model) in clients.filter_map(|(client, given)| Some((client, (*given)?))) {
+                    write(names.of(&client.id), &outcome.models[model])?;
+                }
+            }
+            _ => {
+                let several = outcome.clustered || outcome.models.len() > 1;
+                for (cluster, params) in outcome.models.iter().enumerate() {
+                    write(if several { format!("cluster-{cluster}") } else { "global".into() }, params)?;
+                }
+            }
         }
         if let Some(global) = &outcome.global {
             write("global".into(), global)?;
         }
         // What clients keep is not always what serves them: it may be where they began.
         if wanted == "all" && matches!(outcome.serving, Serving::Own { .. }) {
-            let mut taken = std::collections::HashSet::new();
             for (id, params) in federation.own_models() {
-                let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') { c } else { '_' };
-                let safe: String = id.chars().map(plain).collect();
-                let numbered = (2..).map(|number| format!("{safe}-{number}"));
-                let name = std::iter::once(safe.clone()).chain(numbered).find(|name| taken.insert(name.to_lowercase()));
-                write(format!("client-{}", name.unwrap_or(safe)), &params)?;
+                write(names.of(id), &params)?;
             }
         }
         write_together(&place, waiting)
+    }
+}
+
+/// Names of clients' model files: letters that every file system knows, and no two alike.
+#[derive(Default)]
+struct ClientNames(std::collections::HashSet<String>);
+
+impl ClientNames {
+    fn of(&mut self, id: &str) -> String {
+        let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') { c } else { '_' };
+        let safe: String = id.chars().map(plain).collect();
+        let numbered = (2..).map(|number| format!("{safe}-{number}"));
+        let name = std::iter::once(safe.clone()).chain(numbered).find(|name| self.0.insert(name.to_lowercase()));
+        format!("client-{}", name.unwrap_or(safe))
     }
 }
 
@@ -798,6 +853,20 @@ fn without_finite_metric(clients: &[Client], scored: &Evaluation) -> Option<Stri
     }
 }
 
+/// How clients fared when each stage of a method ended, for the summary.
+fn stages(rounds: &[RoundRecord]) -> BTreeMap<String, serde_json::Value> {
+    let mut numbers = BTreeMap::new();
+    for (round, stage) in rounds.iter().filter_map(|round| Some((round, round.stage.as_ref()?))) {
+        let clusters = (!round.sizes.is_empty()).then_some(round.sizes.len() as f64);
+        let found = [("metric", round.metric), ("misclustering", round.misclustering), ("clusters", clusters)];
+        for (name, value) in found {
+            let number = value.and_then(serde_json::Number::from_f64);
+            numbers.extend(number.map(|number| (format!("{name}_after_{stage}"), number.into())));
+        }
+    }
+    numbers
+}
+
 /// The summary of a method that ended with this error.
 fn failed(mut summary: RepeatSummary, error: &Error) -> RepeatSummary {
     summary.status = if error.kind() == ErrorKind::Diverged { "diverged" } else { "failed" }.into();
@@ -825,13 +894,14 @@ fn sizes(scored: &Evaluation, clusters: usize) -> Vec<usize> {
 }
 
 fn gather(experiment: &Experiment, data: serde_json::Value, results: Results) -> Record {
-    let (mut rounds, mut clients, mut mixtures) = (Vec::new(), Vec::new(), Vec::new());
+    let Details { mut rounds, mut clients, mut mixtures, mut comparisons } = Details::default();
     let mut repeats: Vec<Vec<RepeatSummary>> = vec![Vec::new(); experiment.methods.len()];
     for ((index, _), (summary, finished)) in results {
         repeats[index].push(summary);
         rounds.extend(finished.rounds);
         clients.extend(finished.clients);
         mixtures.extend(finished.mixtures);
+        comparisons.extend(finished.comparisons);
     }
     let summarise = |(entry, repeats): (&MethodEntry, Vec<RepeatSummary>)| {
         let settings = serde_json::to_value(&entry.settings).unwrap_or_default();
@@ -845,7 +915,7 @@ fn gather(experiment: &Experiment, data: serde_json::Value, results: Results) ->
         data,
         methods: experiment.methods.iter().zip(repeats).map(summarise).collect(),
     };
-    Record { summary, rounds, clients, mixtures }
+    Record { summary, rounds, clients, mixtures, comparisons }
 }
 
 /// What a run writes into its folder, after experiment.toml.
@@ -1001,7 +1071,8 @@ impl Folder {
         if self.checkpoint().exists() {
             self.remove_checkpoint()?;
         }
-        Ok(Record { summary, rounds: Vec::new(), clients: Vec::new(), mixtures: Vec::new() })
+        let (rounds, clients, mixtures, comparisons) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Ok(Record { summary, rounds, clients, mixtures, comparisons })
     }
 }
 

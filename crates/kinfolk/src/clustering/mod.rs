@@ -11,6 +11,7 @@ pub mod number;
 mod plane;
 pub mod quality;
 pub mod spectral;
+pub mod threshold;
 
 pub use find::{Algorithm, Found, MOST_FOR_ALL_PAIRS, NEIGHBOURS, Request, Stage, Sureness, find};
 pub use plane::Plane;

@@ -230,13 +230,11 @@ impl Method for ClusterOracle {
         Outcome {
             models: self.search.models(),
             clustered: true,
-            global: None,
             serving: Serving::Given(self.truth.iter().copied().map(Some).collect()),
-            candidates: Vec::new(),
             converged: self.search.has_converged(),
             notes: self.state.absences.note().into_iter().chain(self.search.notes()).collect(),
             extra: BTreeMap::from([("steepness".into(), self.search.steepness())]),
-            mixture: None,
+            ..Outcome::default()
         }
     }
 

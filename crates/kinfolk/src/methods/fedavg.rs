@@ -12,7 +12,7 @@
 //! Differences from the paper: full batches by default; `weight = "uniform"` gives the plain mean.
 
 use super::*;
-use crate::federation::{Ask, By, Gather, Order, Phase, Start, Work};
+use crate::federation::{Ask, By, Gather, Keep, Order, Phase, Start, Work};
 
 pub(super) static KIND: MethodKind = MethodKind {
     name: "fedavg",
@@ -67,7 +67,7 @@ impl Method for FedAvg {
         let answers = federation.ask(&Ask {
             phase: Phase::Train,
             models: vec![self.state.model.clone()],
-            orders: vec![Order { to, work: Work::Train { from: Start::Model(0), plan, keep: false } }],
+            orders: vec![Order { to, work: Work::Train { from: Start::Model(0), plan, keep: Keep::No } }],
             gather: Gather::Sum { by: By::All, weight: self.weight },
         })?;
         self.training.missing.accept(&answers, federation, round)?;
@@ -85,14 +85,8 @@ impl Method for FedAvg {
     fn outcome(&self) -> Outcome {
         Outcome {
             models: vec![self.state.model.clone()],
-            clustered: false,
-            global: None,
-            serving: Serving::Choose,
-            candidates: Vec::new(),
-            converged: true,
             notes: self.state.absences.note().into_iter().collect(),
-            extra: BTreeMap::new(),
-            mixture: None,
+            ..Outcome::default()
         }
     }
 

@@ -94,11 +94,10 @@ impl Method for Exact {
             clustered: pulled,
             global: pulled.then(|| fit.global.clone()),
             serving: self.base.serving(&fit.stamps),
-            candidates: Vec::new(),
             converged: *finished && !fit.gave_up(),
             notes,
             extra,
-            mixture: None,
+            ..Outcome::default()
         }
     }
 

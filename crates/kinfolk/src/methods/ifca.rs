@@ -33,7 +33,7 @@ use super::cluster_oracle::PooledSearch;
 use super::*;
 use crate::clustering::convex::Weights;
 use crate::clustering::{Algorithm, Request};
-use crate::federation::{Ask, By, Gather, Order, OrderAnswers, Phase, Start, Then, Work};
+use crate::federation::{Ask, By, Gather, Keep, Order, OrderAnswers, Phase, Start, Then, Work};
 use crate::linalg::distance;
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
@@ -128,21 +128,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     check: |place, settings, faults| {
         check_training(place, settings, faults);
         let gradients = settings.text("averaging") == "gradients";
-        if gradients && (settings.get("local_steps").is_some() || settings.get("local_epochs").is_some()) {
-            faults.push(
-                Error::settings(format!("{place}: averaging = \"gradients\" takes no local steps"))
-                    .hint("leave local_steps out, or use averaging = \"models\""),
-            );
-        }
-        if gradients && (settings.number("momentum") > 0.0 || settings.text("optimiser") == "adam") {
-            faults.push(
-                Error::settings(format!("{place}: averaging = \"gradients\" takes plain steps at the server"))
-                    .hint("leave momentum and optimiser out, or use averaging = \"models\""),
-            );
-        }
-        if gradients && settings.number("weight_decay") > 0.0 {
-            faults.push(Error::settings(format!("{place}.weight_decay: averaging = \"gradients\" has none, want 0")));
-        }
+        check_gradients(place, settings, faults);
         if gradients && settings.text("weight") == "rows" {
             faults.push(Error::settings(format!("{place}.weight: averaging = \"gradients\" weighs clients alike")));
         }
@@ -187,7 +173,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     build: |setup| Ok(Box::new(make(setup)?)),
 };
 
-struct Ifca {
+pub(super) struct Ifca {
     training: Training,
     gradients: bool,
     weight: Weight,
@@ -284,15 +270,6 @@ fn make(setup: Setup) -> Result<Ifca> {
     }
     let beginning = beginning(&setup, &training)?;
     let steps = setup.steps();
-    let lane = |start: usize, step: f64| Lane {
-        step,
-        start,
-        models: Vec::new(),
-        choices: vec![None; clients],
-        first_loss: None,
-        loss: None,
-        going: Going::On,
-    };
     let lanes = (0..settings.integer("restarts")).flat_map(|start| steps.iter().map(move |&step| (start, step)));
     Ok(Ifca {
         gradients: settings.text("averaging") == "gradients",
@@ -304,16 +281,58 @@ fn make(setup: Setup) -> Result<Ifca> {
         resample,
         model: setup.model.clone(),
         clients,
-        state: State {
-            round: 0,
-            lanes: lanes.map(|(start, step)| lane(start, step)).collect(),
-            absences: Absences::NONE,
-            notes: Vec::new(),
-            extra: BTreeMap::new(),
-        },
+        state: State::new(lanes.map(|(start, step)| Lane::new(start, step, clients)).collect()),
         key: setup.key,
         training,
     })
+}
+
+impl Ifca {
+    /// The plain algorithm, whose first models somebody else will bring.
+    pub(super) fn from_models(setup: &Setup, training: Training) -> Self {
+        let clients = setup.rows.len();
+        let lane = Lane::new(0, setup.steps()[0], clients);
+        Self {
+            training,
+            gradients: false,
+            weight: weight_of(setup.settings),
+            by_participants: false,
+            beginning: Beginning::Given(Vec::new()),
+            tolerance: 0.0,
+            shared: Vec::new(),
+            resample: false,
+            model: setup.model.clone(),
+            clients,
+            key: setup.key.clone(),
+            state: State::new(vec![lane]),
+        }
+    }
+
+    /// Line 1 with these models, after so many answers were missing.
+    pub(super) fn begin_at(&mut self, models: Vec<Params>, absences: Absences) {
+        self.state.absences = absences;
+        self.state.lanes.iter_mut().for_each(|lane| lane.models.clone_from(&models));
+    }
+}
+
+impl State {
+    fn new(lanes: Vec<Lane>) -> Self {
+        Self { round: 0, lanes, absences: Absences::NONE, notes: Vec::new(), extra: BTreeMap::new() }
+    }
+}
+
+impl Lane {
+    fn new(start: usize, step: f64, clients: usize) -> Self {
+        Self {
+            step,
+            start,
+            models: Vec::new(),
+            choices: vec![None; clients],
+            first_loss: None,
+            loss: None,
+            going: Going::On,
+        }
+    }
 }
 
 /// Where the models of line 1 come from, by the settings.
@@ -526,7 +545,7 @@ impl Ifca {
         let trained = federation.ask(&Ask {
             phase: Phase::Start,
             models: vec![common],
-            orders: vec![Order { to, work: Work::Train { from: Start::Model(0), plan, keep: false } }],
+            orders: vec![Order { to, work: Work::Train { from: Start::Model(0), plan, keep: Keep::No } }],
             gather: Gather::Each,
         })?;
         self.training.missing.accept(&trained, federation, 0)?;
@@ -761,13 +780,11 @@ impl Method for Ifca {
         Outcome {
             models: lane.models.clone(),
             clustered: true,
-            global: None,
-            serving: Serving::Choose,
             candidates,
             converged: self.tolerance == 0.0 || matches!(lane.going, Going::Settled { .. }),
             notes,
             extra,
-            mixture: None,
+            ..Outcome::default()
         }
     }
 
@@ -819,7 +836,7 @@ mod tests {
 
     /// One round from these one-number models.
     fn step(targets: &[&[f64]], text: &str, start: &[f64]) -> (Ifca, Progress) {
-        let line = model("linear", "intercept = false", DataShape { columns: 1, classes: 0 });
+        let line = model("linear", "intercept = false", DataShape::numbers(1, 0));
         let rows: Vec<usize> = targets.iter().map(|values| values.len()).collect();
         let mut method = method(&format!("clusters = {}\n{text}", start.len()), line.clone(), &rows);
         method.state.lanes[0].models = start.iter().map(|&value| Arc::new(vec![value])).collect();
@@ -875,7 +892,7 @@ mod tests {
 
     #[test]
     fn a_step_that_diverges_is_dropped_and_the_best_is_kept() {
-        let line = model("linear", "intercept = false", DataShape { columns: 1, classes: 0 });
+        let line = model("linear", "intercept = false", DataShape::numbers(1, 0));
         let text = "clusters = 2\nrounds = 40\nrestarts = 3\nstep = [0.2, 1e160]\nlocal_steps = 3";
         let mut method = method(text, line.clone(), &[1, 1, 1]);
         let mut federation = LocalFederation::new(clients(&THREE), threads(1).unwrap());
@@ -891,7 +908,7 @@ mod tests {
 
     #[test]
     fn a_settled_start_stops() {
-        let line = model("linear", "intercept = false", DataShape { columns: 1, classes: 0 });
+        let line = model("linear", "intercept = false", DataShape::numbers(1, 0));
         let mut method = method("clusters = 1\nrounds = 1000\ntolerance = 1e-6\nstep = 0.1", line.clone(), &[1, 1, 1]);
         let mut federation = LocalFederation::new(clients(&THREE), threads(1).unwrap());
         federation.set_model(line).unwrap();
@@ -901,7 +918,7 @@ mod tests {
 
     #[test]
     fn shared_layers_stay_the_same_everywhere() {
-        let shape = DataShape { columns: 1, classes: 0 };
+        let shape = DataShape::numbers(1, 0);
         let net = model("mlp", "hidden = [3]\nprecision = \"f64\"", shape);
         for averaging in ["models", "gradients"] {
             let text =

@@ -169,13 +169,10 @@ impl Method for JamesStein {
         Outcome {
             models: if pulled { state.centres.clone() } else { Vec::new() },
             clustered: pulled,
-            global: None,
             serving: self.base.serving(&state.stamps),
-            candidates: Vec::new(),
-            converged: true,
             notes,
             extra,
-            mixture: None,
+            ..Outcome::default()
         }
     }
 

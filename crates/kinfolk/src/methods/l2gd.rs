@@ -310,11 +310,10 @@ impl Method for Steps {
             clustered: pulled,
             global,
             serving: self.base.serving(&stamps),
-            candidates: Vec::new(),
             converged: walk.as_ref().is_none_or(|walk| walk.has_converged() != Some(false)),
             notes,
             extra,
-            mixture: None,
+            ..Outcome::default()
         }
     }
 

@@ -9,7 +9,7 @@
 //! every client finds the minimiser of its own loss.
 
 use super::*;
-use crate::federation::{Ask, Gather, Order, Phase, Start, Work};
+use crate::federation::{Ask, Gather, Keep, Order, Phase, Start, Work};
 
 pub(super) static KIND: MethodKind = MethodKind {
     name: "local",
@@ -119,7 +119,7 @@ impl Method for Local {
                 (0, None) => Start::Fresh { seed: self.key.clone().word("start").seed() },
                 (stamp, _) => Start::Own { stamp },
             };
-            Order { to, work: Work::Train { from, plan: plan.clone(), keep: true } }
+            Order { to, work: Work::Train { from, plan: plan.clone(), keep: Keep::Instead } }
         };
         let answers = federation.ask(&Ask {
             phase: Phase::Train,
@@ -149,15 +149,9 @@ impl Method for Local {
             notes.push(format!("{untrained} clients never trained and have no model"));
         }
         Outcome {
-            models: Vec::new(),
-            clustered: false,
-            global: None,
             serving: Serving::Own { stamps: self.state.stamps.clone(), clusters: None },
-            candidates: Vec::new(),
-            converged: true,
             notes,
-            extra: BTreeMap::new(),
-            mixture: None,
+            ..Outcome::default()
         }
     }
 

@@ -1,14 +1,18 @@
 //! Methods: server-side code that reads like a paper's pseudocode and talks to clients only through a federation.
 //!
-//! One file a method; adding one is a file and a line in [`METHODS`]. `personal/` is what methods share that give every
-//! client a model of its own.
+//! One file a method; adding one is a file and a line in [`METHODS`]. Folders are what methods share: `personal/` of those
+//! that give every client a model of its own, `mixtures/` of those for mixtures, `bottom_up/` of those that build clusters
+//! from single clients.
 
 mod al2sgd_plus;
+mod bottom_up;
+mod cfl;
 mod cluster_oracle;
 mod fedavg;
 mod fedem;
 mod fedgmm;
 mod fedgrem;
+mod fedsoft;
 mod hierarchical;
 mod ifca;
 mod james_stein;
@@ -16,9 +20,11 @@ mod l2gd;
 mod local;
 mod local_em;
 mod local_grem;
+mod local_kmeans;
 mod mixtures;
 mod naive_average;
 mod odcl;
+mod one_shot_ifca;
 mod oracle;
 mod oracle_average;
 mod personal;
@@ -26,6 +32,7 @@ mod pooled_em;
 mod pooled_grem;
 mod single_cluster;
 mod single_model;
+mod sr_fca;
 mod tgmm;
 
 pub(crate) use mixtures::components::choose_components;
@@ -71,6 +78,11 @@ pub struct MethodKind {
 pub static METHODS: &[&MethodKind] = &[
     &ifca::KIND,
     &odcl::KIND,
+    &sr_fca::KIND,
+    &cfl::KIND,
+    &fedsoft::KIND,
+    &local_kmeans::KIND,
+    &one_shot_ifca::KIND,
     &fedavg::KIND,
     &local::KIND,
     &oracle::KIND,
@@ -129,6 +141,11 @@ pub trait Method: Send {
 
     /// How many rounds it means to run at most.
     fn planned_rounds(&self) -> usize;
+
+    /// The name of the stage that the last round ended, of a method that has stages: it is scored there.
+    fn stage(&self) -> Option<String> {
+        None
+    }
 
     /// What it has found so far.
     fn outcome(&self) -> Outcome;
@@ -205,6 +222,36 @@ pub struct Outcome {
     pub extra: BTreeMap<String, f64>,
     /// What else is known of mixtures.
     pub mixture: Option<MixtureOutcome>,
+    /// How far clients are apart, where a method compared them.
+    pub comparison: Option<Comparison>,
+}
+
+impl std::default::Default for Outcome {
+    fn default() -> Self {
+        Self {
+            models: Vec::new(),
+            clustered: false,
+            global: None,
+            serving: Serving::Choose,
+            candidates: Vec::new(),
+            converged: true,
+            notes: Vec::new(),
+            extra: BTreeMap::new(),
+            mixture: None,
+            comparison: None,
+        }
+    }
+}
+
+/// How far clients are apart, and from where on they are strangers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// Two clients and their distance, each pair that was compared once.
+    pub pairs: Vec<(u32, u32, f64)>,
+    /// λ: those at most this far apart belong together; `None` where that is everybody.
+    pub lambda: Option<f64>,
+    /// Why λ is what it is.
+    pub reason: String,
 }
 
 /// What a method for mixtures found beside the clients' own ones.
@@ -295,9 +342,12 @@ const MISSING: Setting = Setting::new(
 /// Settings of how clients train, the same for every method that has them train.
 macro_rules! training_settings {
     ($($more:expr),* $(,)?) => {
+        $crate::methods::training_settings!(rounds = $crate::methods::ROUNDS; $($more,)*)
+    };
+    (rounds = $rounds:expr; $($more:expr),* $(,)?) => {
         &[
             $($more,)*
-            $crate::methods::ROUNDS,
+            $rounds,
             Setting::new("local_steps", Kind::Integer(1, 1 << 31), Default::Absent, "steps a client takes in a round (default 10)"),
             Setting::new("local_epochs", Kind::Integer(1, 1 << 31), Default::Absent, "passes over its rows instead of steps"),
             Setting::new("batch", Kind::Integer(1, 1 << 31), Default::Absent, "rows in a step (default all)"),
@@ -378,11 +428,47 @@ fn check_training(place: &str, settings: &Settings, faults: &mut Vec<Error>) {
     if settings.get("local_steps").is_some() && settings.get("local_epochs").is_some() {
         faults.push(Error::settings(format!("{place}: both local_steps and local_epochs are given, want one of them")));
     }
+    check_optimiser(place, settings, faults);
+    if settings.number("participation") == 0.0 {
+        faults.push(Error::settings(format!("{place}.participation: got 0, want more: nobody would take part")));
+    }
+}
+
+/// Faults of an optimiser's settings.
+fn check_optimiser(place: &str, settings: &Settings, faults: &mut Vec<Error>) {
     if settings.text("optimiser") == "adam" && settings.number("momentum") > 0.0 {
         faults.push(Error::settings(format!("{place}.momentum: adam has its own, want 0")));
     }
-    if settings.number("participation") == 0.0 {
-        faults.push(Error::settings(format!("{place}.participation: got 0, want more: nobody would take part")));
+}
+
+/// How gradients become steps, by the settings.
+fn optimiser_of(settings: &Settings) -> Optimiser {
+    let weight_decay = settings.number("weight_decay");
+    match settings.text("optimiser") {
+        "adam" => Optimiser::Adam { weight_decay },
+        _ => Optimiser::Descent { momentum: settings.number("momentum"), weight_decay },
+    }
+}
+
+/// Faults of settings that mean nothing to clients that send gradients.
+fn check_gradients(place: &str, settings: &Settings, faults: &mut Vec<Error>) {
+    if settings.text("averaging") != "gradients" {
+        return;
+    }
+    if settings.get("local_steps").is_some() || settings.get("local_epochs").is_some() {
+        faults.push(
+            Error::settings(format!("{place}: averaging = \"gradients\" takes no local steps"))
+                .hint("leave local_steps out, or use averaging = \"models\""),
+        );
+    }
+    if settings.number("momentum") > 0.0 || settings.text("optimiser") == "adam" {
+        faults.push(
+            Error::settings(format!("{place}: averaging = \"gradients\" takes plain steps at the server"))
+                .hint("leave momentum and optimiser out, or use averaging = \"models\""),
+        );
+    }
+    if settings.number("weight_decay") > 0.0 {
+        faults.push(Error::settings(format!("{place}.weight_decay: averaging = \"gradients\" has none, want 0")));
     }
 }
 
@@ -392,16 +478,12 @@ impl Training {
             Some(epochs) => Amount::Epochs(epochs as u32),
             None => Amount::Steps(settings.optional_integer("local_steps").unwrap_or(10) as u32),
         };
-        let weight_decay = settings.number("weight_decay");
         Self {
             rounds: settings.integer("rounds"),
             amount,
             batch: settings.optional_integer("batch").map(|batch| batch as u32),
             decay: settings.number("decay"),
-            optimiser: match settings.text("optimiser") {
-                "adam" => Optimiser::Adam { weight_decay },
-                _ => Optimiser::Descent { momentum: settings.number("momentum"), weight_decay },
-            },
+            optimiser: optimiser_of(settings),
             participation: settings.number("participation"),
             missing: MissingRule::of(settings),
         }
@@ -419,6 +501,7 @@ impl Training {
             amount: self.amount,
             step: self.step_at(round, step),
             optimiser: self.optimiser,
+            pulls: Vec::new(),
             course: Course::PLAIN,
         }
     }

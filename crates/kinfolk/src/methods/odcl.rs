@@ -20,8 +20,9 @@ use crate::clustering::convex::{self, Weights};
 use crate::clustering::quality::{
     RecoveryInterval, recovery_interval, separability, separability_for_convex, separability_for_kmeans,
 };
+use crate::clustering::threshold::Distances;
 use crate::clustering::{Algorithm, Clustering, Found, NEIGHBOURS, Points, Request, Sureness, find};
-use crate::federation::{Ask, Gather, Order, OrderAnswers, Phase, Start, Work};
+use crate::federation::{Ask, Gather, Keep, Order, OrderAnswers, Phase, Start, Work};
 use crate::linalg::distance;
 use rand::RngExt;
 
@@ -110,8 +111,18 @@ pub(super) fn want_minimiser(setup: &Setup) -> Result<()> {
 
 /// How every client finds a model of its own.
 pub(super) enum Solve {
-    Exact { ridge: f64 },
-    Steps { from: Params, plan: Plan },
+    Exact {
+        ridge: f64,
+    },
+    Steps {
+        from: Params,
+        plan: Plan,
+    },
+    /// Steps from random models of the clients' own.
+    Apart {
+        seed: u64,
+        plan: Plan,
+    },
 }
 
 impl Solve {
@@ -135,6 +146,7 @@ impl Solve {
             amount: Amount::Steps(settings.optional_integer("steps").unwrap_or(100) as u32),
             step: setup.steps()[0],
             optimiser: Optimiser::Descent { momentum: 0.0, weight_decay: ridge },
+            pulls: Vec::new(),
             course: Course {
                 fading: settings.text("pace") == "inverse",
                 averaged: settings.text("iterate") == "average",
@@ -147,7 +159,7 @@ impl Solve {
     /// The models the work needs.
     pub(super) fn models(&self) -> Vec<Params> {
         match self {
-            Solve::Exact { .. } => Vec::new(),
+            Solve::Exact { .. } | Solve::Apart { .. } => Vec::new(),
             Solve::Steps { from, .. } => vec![from.clone()],
         }
     }
@@ -156,7 +168,10 @@ impl Solve {
     pub(super) fn work(&self) -> Work {
         match self {
             Solve::Exact { ridge } => Work::Minimise { ridge: *ridge, keep: false },
-            Solve::Steps { plan, .. } => Work::Train { from: Start::Model(0), plan: plan.clone(), keep: false },
+            Solve::Steps { plan, .. } => Work::Train { from: Start::Model(0), plan: plan.clone(), keep: Keep::No },
+            Solve::Apart { seed, plan } => {
+                Work::Train { from: Start::Fresh { seed: *seed }, plan: plan.clone(), keep: Keep::No }
+            }
         }
     }
 
@@ -254,38 +269,27 @@ pub(super) static KIND: MethodKind = MethodKind {
         }
         let exact = settings.optional_text("lambda") == Some("exact");
         let algorithm = Algorithm::ALL.iter().find(|(word, _)| *word == settings.text("clustering"));
-        Ok(Box::new(Odcl {
-            solve: Solve::of(&setup)?,
-            missing: MissingRule::of(settings),
-            request: Request {
-                algorithm: algorithm.map_or(Algorithm::Auto, |(_, algorithm)| *algorithm),
-                clusters,
-                lambda: settings.optional_number("lambda"),
-                weights: match settings.text("weights") {
-                    "neighbours" => Weights::Neighbours {
-                        neighbours: settings.optional_integer("neighbours").unwrap_or(NEIGHBOURS),
-                        decay: None,
-                    },
-                    _ => Weights::Uniform,
+        let request = Request {
+            algorithm: algorithm.map_or(Algorithm::Auto, |(_, algorithm)| *algorithm),
+            clusters,
+            lambda: settings.optional_number("lambda"),
+            weights: match settings.text("weights") {
+                "neighbours" => Weights::Neighbours {
+                    neighbours: settings.optional_integer("neighbours").unwrap_or(NEIGHBOURS),
+                    decay: None,
                 },
-                starts: settings.integer("starts"),
-                path_values: settings.integer("path_values"),
-                key: setup.key.clone().word("clustering"),
+                _ => Weights::Uniform,
             },
-            truth: if exact { Some(setup.true_clusters()?.to_vec()) } else { None },
-            clients,
-            state: State {
-                models: Vec::new(),
-                given: Vec::new(),
-                absences: Absences::NONE,
-                notes: Vec::new(),
-                extra: BTreeMap::new(),
-            },
-        }))
+            starts: settings.integer("starts"),
+            path_values: settings.integer("path_values"),
+            key: setup.key.clone().word("clustering"),
+        };
+        let truth = if exact { Some(setup.true_clusters()?.to_vec()) } else { None };
+        Ok(Box::new(Odcl::new(Solve::of(&setup)?, MissingRule::of(settings), request, truth, clients)))
     },
 };
 
-struct Odcl {
+pub(super) struct Odcl {
     solve: Solve,
     missing: MissingRule,
     request: Request,
@@ -303,6 +307,25 @@ struct State {
     absences: Absences,
     notes: Vec<String>,
     extra: BTreeMap<String, f64>,
+}
+
+impl Odcl {
+    pub(super) fn new(
+        solve: Solve,
+        missing: MissingRule,
+        request: Request,
+        truth: Option<Vec<usize>>,
+        clients: usize,
+    ) -> Self {
+        let state = State {
+            models: Vec::new(),
+            given: Vec::new(),
+            absences: Absences::NONE,
+            notes: Vec::new(),
+            extra: BTreeMap::new(),
+        };
+        Self { solve, missing, request, truth, clients, state }
+    }
 }
 
 /// Refuses answers that are too few for the clusters asked for.
@@ -387,13 +410,10 @@ impl Method for Odcl {
         Outcome {
             models: self.state.models.clone(),
             clustered: true,
-            global: None,
             serving: Serving::Given(self.state.given.clone()),
-            candidates: Vec::new(),
-            converged: true,
             notes,
             extra: self.state.extra.clone(),
-            mixture: None,
+            ..Outcome::default()
         }
     }
 
@@ -467,18 +487,11 @@ fn spread(points: Points) -> f64 {
 
 /// How many groups there are when points at most this far apart are together, directly or through others.
 fn groups_within(points: Points, reach: f64) -> usize {
-    let mut left: Vec<usize> = (0..points.count()).collect();
-    let mut groups = 0;
-    while let Some(first) = left.pop() {
-        let mut waiting = vec![first];
-        while let Some(point) = waiting.pop() {
-            let (near, far) = left.iter().partition(|&&other| distance(points.row(point), points.row(other)) <= reach);
-            left = far;
-            waiting.extend::<Vec<usize>>(near);
-        }
-        groups += 1;
+    let mut distances = Distances::unknown(points.count());
+    for b in 0..points.count() {
+        (0..b).for_each(|a| distances.set(a, b, distance(points.row(a), points.row(b))));
     }
-    groups
+    distances.components(reach).iter().max().map_or(0, |last| last + 1)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 //! ```
 
 use super::*;
-use crate::federation::{Ask, By, Gather, Order, Phase, Start, Work};
+use crate::federation::{Ask, By, Gather, Keep, Order, Phase, Start, Work};
 
 pub(super) static KIND: MethodKind = MethodKind {
     name: "oracle",
@@ -82,7 +82,7 @@ impl Method for Oracle {
         let asked = self.training.participants(&self.key, round, federation);
         let order = |cluster: usize| Order {
             to: Recipients::list(self.members(cluster, &asked)),
-            work: Work::Train { from: Start::Model(cluster), plan: plan.clone(), keep: false },
+            work: Work::Train { from: Start::Model(cluster), plan: plan.clone(), keep: Keep::No },
         };
         let answers = federation.ask(&Ask {
             phase: Phase::Train,
@@ -112,13 +112,9 @@ impl Method for Oracle {
         Outcome {
             models: self.state.models.clone(),
             clustered: true,
-            global: None,
             serving: Serving::Given(self.truth.iter().copied().map(Some).collect()),
-            candidates: Vec::new(),
-            converged: true,
             notes: self.state.absences.note().into_iter().collect(),
-            extra: BTreeMap::new(),
-            mixture: None,
+            ..Outcome::default()
         }
     }
 

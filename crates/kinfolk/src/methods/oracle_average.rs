@@ -97,16 +97,12 @@ impl Method for GroupMeans {
         Outcome {
             models: self.state.models.clone(),
             clustered: self.groups.is_some(),
-            global: None,
             serving: match &self.groups {
                 Some(groups) => Serving::Given(groups.iter().copied().map(Some).collect()),
                 None => Serving::Choose,
             },
-            candidates: Vec::new(),
-            converged: true,
             notes: self.state.absences.note().into_iter().collect(),
-            extra: BTreeMap::new(),
-            mixture: None,
+            ..Outcome::default()
         }
     }
 

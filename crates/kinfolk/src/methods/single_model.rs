@@ -74,14 +74,9 @@ impl Method for SingleModel {
     fn outcome(&self) -> Outcome {
         Outcome {
             models: vec![self.state.model.clone()],
-            clustered: false,
-            global: None,
-            serving: Serving::Choose,
-            candidates: Vec::new(),
             converged: self.state.converged,
             notes: self.state.absences.note().into_iter().collect(),
-            extra: BTreeMap::new(),
-            mixture: None,
+            ..Outcome::default()
         }
     }
 

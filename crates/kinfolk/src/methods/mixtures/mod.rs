@@ -449,14 +449,10 @@ impl Workshop {
     pub(super) fn outcome(&self, standing: &Standing, models: Vec<Params>, converged: bool) -> Outcome {
         Outcome {
             models,
-            clustered: false,
-            global: None,
             serving: Serving::Own { stamps: standing.stamps.clone(), clusters: None },
-            candidates: Vec::new(),
             converged,
             notes: standing.notes(self),
-            extra: BTreeMap::new(),
-            mixture: None,
+            ..Outcome::default()
         }
     }
 }

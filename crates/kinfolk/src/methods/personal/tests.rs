@@ -35,7 +35,7 @@ impl World {
         let kind = models::kind("linear").unwrap();
         let settings = toml::from_str("intercept = false").unwrap();
         let settings = Settings::check("model", kind.settings, settings, &mut Vec::new());
-        let model = (kind.build)(&settings, DataShape { columns: WIDTH, classes: 0 }).unwrap();
+        let model = (kind.build)(&settings, DataShape::numbers(WIDTH, 0)).unwrap();
         let mut rng = Key::new(3).word("world").rng();
         let mut world = Self {
             clients: Vec::new(),

@@ -1,0 +1,490 @@
+//! ONE_SHOT, which methods share that build clusters from single clients: everybody trains alone from one common model,
+//! the models are compared, and those close to each other are a cluster.
+//!
+//! ```text
+//! 1  each client i: w_i ← local training from w_0
+//! 2  dist(w_i, w_j) for all pairs, or for some
+//! 3  λ ← given, or from the histogram of the distances
+//! 4  C_0 ← groups of at least t clients in the graph of all pairs with dist ≤ λ
+//! ```
+//!
+//! `distance = "l2"` is ‖w_i − w_j‖ and needs nobody's help. `"cross-loss"` is ½(f_i(w_j) + f_j(w_i)): every client tries
+//! the others' models in one ask, m(m − 1) models down for m clients. `compare` lets many clients try fewer.
+
+use super::*;
+use crate::clustering::threshold::{Distances, Threshold, short};
+use crate::federation::{Ask, Gather, Order, Phase, Work};
+use crate::linalg::{add_scaled, distance};
+use rand::seq::index;
+use rayon::prelude::*;
+
+/// Settings of ONE_SHOT, in front of others.
+macro_rules! bottom_up_settings {
+    (rounds = $rounds:expr; $($more:expr),* $(,)?) => {
+        $crate::methods::training_settings!(
+            rounds = Setting { help: $rounds, ..$crate::methods::ROUNDS };
+            STEP,
+            Setting::new("distance", Kind::OneOf(&["cross-loss", "l2"]), Default::Is("\"cross-loss\""), "how far apart two models are: what they lose on each other's rows, or how much their parameters differ"),
+            Setting::new("lambda", Kind::Number(0.0, 1e300), Default::Absent, "clients at most this far apart belong together (default: found from the distances)"),
+            Setting::new("lambda_rule", Kind::OneOf(&["otsu", "quantile"]), Default::Is("\"otsu\""), "how lambda is found: at the cut between two humps of the distances (one cluster where there is one hump), or at a quantile"),
+            Setting::new("quantile", Kind::Number(0.0, 1.0), Default::Is("0.25"), "share of the distances up to lambda, for lambda_rule = \"quantile\""),
+            Setting::new("min_size", Kind::Integer(1, 1 << 31), Default::Is("2"), "fewer clients than this are no cluster"),
+            Setting::new("groups_by", Kind::OneOf(&["components", "pivots"]), Default::Is("\"components\""), "which clients are a group: all that are connected by pairs within lambda, or those within lambda of a random one"),
+            Setting::new("compare", Kind::OneOf(&["all", "sample", "neighbours"]), Default::Is("\"all\""), "whom a client is compared with: everybody, random others, or half nearest by parameters and half random"),
+            Setting::new("peers", Kind::Integer(2, 1 << 31), Default::Is("30"), "how many others a client asks for; some more ask for it"),
+            Setting::new("one_shot_steps", Kind::Integer(1, 1 << 31), Default::Absent, "steps a client trains alone at first (default: exactly where the model can, otherwise 250)"),
+            $($more,)*
+        )
+    };
+}
+pub(super) use bottom_up_settings;
+
+/// Faults in the settings above that need more than one of them to see.
+pub(super) fn check_bottom_up(place: &str, settings: &Settings, faults: &mut Vec<Error>) {
+    check_training(place, settings, faults);
+    let changed = |name: &str| !settings.changed(sr_fca::KIND.settings, &[name]).is_empty();
+    if changed("quantile") && settings.text("lambda_rule") != "quantile" {
+        faults.push(Error::settings(format!("{place}.quantile: is for lambda_rule = \"quantile\"")));
+    }
+    if changed("peers") && settings.text("compare") == "all" {
+        faults.push(Error::settings(format!("{place}.peers: is for compare = \"sample\" or \"neighbours\"")));
+    }
+    let given = settings.get("lambda").is_some();
+    let quantile = settings.text("lambda_rule") == "quantile";
+    if given && quantile {
+        faults.push(
+            Error::settings(format!("{place}: lambda is given, and lambda_rule = \"quantile\" would find another"))
+                .hint("leave one of them out"),
+        );
+    }
+}
+
+/// Refuses clusters that are larger than the federation.
+pub(super) fn want_clients(setup: &Setup) -> Result<()> {
+    let (wanted, there) = (setup.settings.integer("min_size"), setup.rows.len());
+    if wanted <= there {
+        return Ok(());
+    }
+    Err(Error::settings(format!("{}.min_size: got {wanted}, want at most the number of clients, {there}", setup.place)))
+}
+
+/// Lines 1 to 4, ready to run.
+pub(super) struct OneShot {
+    solve: odcl::Solve,
+    pub(super) cross: bool,
+    lambda: Option<f64>,
+    quantile: Option<f64>,
+    pub(super) min_size: usize,
+    pivots: bool,
+    compare: Compare,
+    key: Key,
+}
+
+/// Whom a client is compared with.
+enum Compare {
+    All,
+    Sample(usize),
+    Neighbours(usize),
+}
+
+/// What every client learnt alone.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Alone {
+    /// w_i; `None` of a client that did not answer or whose training diverged.
+    pub(super) models: Vec<Option<Params>>,
+    /// Whose answer was none: not finite, or garbage.
+    garbage: Vec<bool>,
+    /// Mean loss before the first step.
+    pub(super) loss: Option<f64>,
+}
+
+/// Who is close to whom.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Compared {
+    /// C_0: the cluster of each client, numbered in the order of their first members.
+    pub(super) given: Vec<Option<usize>>,
+    pub(super) clusters: usize,
+    /// Whose training went astray: it diverged, or its model is beyond all others.
+    pub(super) astray: Vec<bool>,
+    /// λ.
+    pub(super) lambda: f64,
+    /// What each client i loses with others' models: j and f_i(w_j), ascending; empty for `l2`.
+    pub(super) losses: Vec<Vec<(u32, f64)>>,
+    pub(super) comparison: Comparison,
+    pub(super) notes: Vec<String>,
+    pub(super) extra: BTreeMap<String, f64>,
+}
+
+impl Alone {
+    /// Everybody served by what it learnt alone.
+    pub(super) fn outcome(&self, converged: bool) -> Outcome {
+        let mut next = 0..;
+        Outcome {
+            serving: Serving::Given(self.models.iter().map(|model| model.as_ref().and_then(|_| next.next())).collect()),
+            models: self.models.iter().flatten().cloned().collect(),
+            converged,
+            ..Outcome::default()
+        }
+    }
+}
+
+impl Alone {
+    /// The mean of the w_i of every cluster of C_0.
+    pub(super) fn means(&self, compared: &Compared) -> Vec<Params> {
+        let mean = |cluster: usize| {
+            let given = compared.given.iter().zip(&self.models).filter(|(given, _)| **given == Some(cluster));
+            let members: Vec<&Params> = given.filter_map(|(_, model)| model.as_ref()).collect();
+            let mut mean = vec![0.0; members.first().map_or(0, |model| model.len())];
+            members.iter().for_each(|model| add_scaled(&mut mean, 1.0 / members.len() as f64, model));
+            Arc::new(mean)
+        };
+        (0..compared.clusters).map(mean).collect()
+    }
+}
+
+impl Compared {
+    /// Clients in every cluster of C_0.
+    pub(super) fn sizes(&self) -> Vec<usize> {
+        let mut sizes = vec![0; self.clusters];
+        self.given.iter().flatten().for_each(|&cluster| sizes[cluster] += 1);
+        sizes
+    }
+
+    /// Adds what was found to an outcome.
+    pub(super) fn describe(&self, outcome: &mut Outcome) {
+        outcome.notes.extend(self.notes.iter().cloned());
+        outcome.extra.extend(self.extra.clone());
+        outcome.comparison = Some(self.comparison.clone());
+    }
+}
+
+impl OneShot {
+    pub(super) fn of(setup: &Setup, training: &Training) -> Result<Self> {
+        want_clients(setup)?;
+        let settings = setup.settings;
+        let steps = settings.optional_integer("one_shot_steps");
+        let solve = match (steps, setup.model.has_minimiser()) {
+            (None, true) => odcl::Solve::Exact { ridge: settings.number("weight_decay") },
+            (steps, _) => {
+                let mut plan = training.plan(&setup.key.clone().word("one-shot"), 0, setup.steps()[0]);
+                plan.amount = Amount::Steps(steps.unwrap_or(250) as u32);
+                odcl::Solve::Steps { from: odcl::common_start(setup), plan }
+            }
+        };
+        let peers = settings.integer("peers");
+        Ok(Self {
+            solve,
+            cross: settings.text("distance") == "cross-loss",
+            lambda: settings.optional_number("lambda"),
+            quantile: (settings.text("lambda_rule") == "quantile").then(|| settings.number("quantile")),
+            min_size: settings.integer("min_size"),
+            pivots: settings.text("groups_by") == "pivots",
+            compare: match settings.text("compare") {
+                "sample" => Compare::Sample(peers),
+                "neighbours" => Compare::Neighbours(peers),
+                _ => Compare::All,
+            },
+            key: setup.key.clone(),
+        })
+    }
+
+    /// Line 1.
+    pub(super) fn train(
+        &self,
+        missing: MissingRule,
+        absences: &mut Absences,
+        federation: &mut dyn Federation,
+    ) -> Result<Alone> {
+        let answers = self.solve.ask_everybody(Phase::Start, federation)?;
+        missing.accept(&answers, federation, 0)?;
+        absences.count(&answers);
+        let order = &answers.orders[0];
+        let mut models = vec![None; federation.clients().len()];
+        let mut garbage = vec![false; models.len()];
+        for missing in answers.missing.iter().filter(|missing| missing.reason == Absence::Garbage) {
+            garbage[missing.client as usize] = true;
+        }
+        for (place, &client) in order.clients.iter().enumerate() {
+            let model = order.vector(place);
+            match model.iter().all(|value| value.is_finite()) {
+                true => models[client as usize] = Some(Arc::new(model.to_vec())),
+                false => garbage[client as usize] = true,
+            }
+        }
+        if models.iter().all(Option::is_none) {
+            return Err(match garbage.contains(&true) {
+                true => diverged(0),
+                false => Error::new(ErrorKind::Client, "0 clients answered, want at least 1")
+                    .hint("there is only one round to train alone in"),
+            });
+        }
+        Ok(Alone { models, garbage, loss: mean_loss(&order.losses).filter(|loss| loss.is_finite()) })
+    }
+
+    /// Lines 2 to 4.
+    pub(super) fn compare(
+        &self,
+        alone: &Alone,
+        missing: MissingRule,
+        absences: &mut Absences,
+        federation: &mut dyn Federation,
+    ) -> Result<Compared> {
+        let count = alone.models.len();
+        let peers = self.peers(alone, federation);
+        let mut distances = Distances::unknown(count);
+        let mut losses = vec![Vec::new(); count];
+        if self.cross {
+            losses = try_others(alone, &peers, missing, absences, federation)?;
+            let known = |i: usize, j: usize| losses[i].binary_search_by_key(&(j as u32), |&(other, _)| other).ok();
+            for (i, j) in pairs(&peers) {
+                // Where one of the two did not answer, the other's word stands for both.
+                let told = [known(i, j).map(|a| losses[i][a].1), known(j, i).map(|b| losses[j][b].1)];
+                if let Some(distance) = mean_loss(&told.into_iter().flatten().collect::<Vec<_>>()) {
+                    distances.set(i, j, distance);
+                }
+            }
+        } else {
+            apart(&alone.models, &pairs(&peers)).into_iter().for_each(|(i, j, value)| distances.set(i, j, value));
+        }
+        let threshold = self.threshold(&distances)?;
+        let labels = self.groups(&distances, threshold.value);
+        Ok(self.describe(alone, &distances, threshold, &labels, losses))
+    }
+
+    /// The groups of line 4, and of clusters that are merged.
+    pub(super) fn groups(&self, distances: &Distances, lambda: f64) -> Vec<usize> {
+        match self.pivots {
+            false => distances.components(lambda),
+            true => distances.pivots(lambda, &self.key.clone().word("pivots")),
+        }
+    }
+
+    /// Line 3.
+    fn threshold(&self, distances: &Distances) -> Result<Threshold> {
+        match (self.lambda, self.quantile) {
+            (Some(value), _) => Ok(Threshold { value, separability: None, reason: "as given".into() }),
+            // Somebody alone is a cluster by itself, whatever lambda is.
+            _ if distances.count() == 1 => {
+                Ok(Threshold { value: f64::INFINITY, separability: None, reason: "one client is one cluster".into() })
+            }
+            (None, Some(share)) => distances.quantile(share),
+            (None, None) => self.cut(distances),
+        }
+    }
+
+    /// λ by the humps of the distances. A few clients far from everybody make a hump of their own, which says nothing about
+    /// the others: they are set aside, and the others are looked at again.
+    fn cut(&self, distances: &Distances) -> Result<Threshold> {
+        const MOST_ASIDE: f64 = 1.0 / 3.0;
+        let whole = distances.otsu()?;
+        let mut inside: Vec<usize> = (0..distances.count()).collect();
+        let mut threshold = whole.clone();
+        while threshold.value.is_finite() {
+            let among = distances.among(&inside);
+            let labels = self.groups(&among, threshold.value);
+            let mut sizes = vec![0; labels.len()];
+            labels.iter().for_each(|&label| sizes[label] += 1);
+            let large = sizes.iter().filter(|&&size| size >= self.min_size.max(2)).count();
+            if large != 1 || inside.len() < 4 {
+                return Ok(threshold);
+            }
+            let stays = |place: &usize| sizes[labels[*place]] >= self.min_size.max(2);
+            inside = (0..inside.len()).filter(stays).map(|place| inside[place]).collect();
+            let aside = distances.count() - inside.len();
+            if aside == 0 || aside as f64 > MOST_ASIDE * distances.count() as f64 {
+                return Ok(whole);
+            }
+            threshold = distances.among(&inside).otsu()?;
+            threshold.reason = format!("{aside} clients far from all others left aside, {}", threshold.reason);
+        }
+        // What is left has one hump: the first cut, which only set them aside, stands.
+        Ok(whole)
+    }
+
+    /// Drops small groups, and says what was found.
+    fn describe(
+        &self,
+        alone: &Alone,
+        distances: &Distances,
+        threshold: Threshold,
+        labels: &[usize],
+        losses: Vec<Vec<(u32, f64)>>,
+    ) -> Compared {
+        let mut sizes = vec![0; labels.iter().max().map_or(0, |last| last + 1)];
+        let learnt = |client: usize| alone.models[client].is_some();
+        (0..labels.len()).filter(|&client| learnt(client)).for_each(|client| sizes[labels[client]] += 1);
+        let mut names = vec![None; sizes.len()];
+        let mut clusters = 0;
+        let mut given = vec![None; labels.len()];
+        for (client, &label) in labels.iter().enumerate().filter(|(client, _)| learnt(*client)) {
+            if sizes[label] >= self.min_size {
+                given[client] = *names[label].get_or_insert_with(|| {
+                    clusters += 1;
+                    Some(clusters - 1)
+                });
+            }
+        }
+        let mut notes = Vec::new();
+        let known: Vec<f64> = distances.sorted();
+        let range = match (known.first(), known.last()) {
+            (Some(&least), Some(&most)) => format!("distances from {} to {}", short(least), short(most)),
+            _ => "no finite distance".to_string(),
+        };
+        let lambda = match threshold.value.is_finite() {
+            true => format!("lambda {}", short(threshold.value)),
+            false => "lambda beyond all distances".to_string(),
+        };
+        notes.push(format!("{lambda}: {} ({range})", threshold.reason));
+        if clusters == 1 && threshold.value.is_finite() && alone.models.len() > 1 {
+            notes.push(
+                "one cluster: all groups are connected within lambda (take a smaller lambda, or groups_by = \"pivots\")"
+                    .to_string(),
+            );
+        }
+        let astray = astray(alone, distances);
+        let strays = astray.iter().filter(|astray| **astray).count();
+        if strays > 0 {
+            notes
+                .push(format!("{strays} clients diverged or are beyond all others; they are served, but do not train"));
+        }
+        let untrained = alone.models.iter().filter(|model| model.is_none()).count();
+        if untrained > 0 {
+            notes.push(format!("{untrained} clients have no model of their own: they did not answer, or diverged"));
+        }
+        let alone = given.iter().filter(|given| given.is_none()).count() - untrained;
+        if clusters == 0 {
+            let largest = sizes.iter().max().copied().unwrap_or(0);
+            notes.push(format!(
+                "no cluster: the largest group within lambda has {largest}, want at least {} clients; every client keeps its own model (leave lambda out, or take a larger one, or a smaller min_size)",
+                self.min_size
+            ));
+        } else if alone > 0 {
+            notes.push(format!("{alone} clients were in no group of at least {} at first", self.min_size));
+        }
+        let mut extra = BTreeMap::new();
+        extra.insert("lambda".to_string(), threshold.value);
+        extra.extend(threshold.separability.map(|share| ("separability".to_string(), share)));
+        extra.insert("clusters_at_first".to_string(), clusters as f64);
+        extra.insert("unclustered_at_first".to_string(), (alone + untrained) as f64);
+        let comparison = Comparison {
+            pairs: distances.pairs().map(|(a, b, value)| (a as u32, b as u32, value)).collect(),
+            lambda: threshold.value.is_finite().then_some(threshold.value),
+            reason: threshold.reason,
+        };
+        Compared { given, clusters, astray, lambda: threshold.value, losses, comparison, notes, extra }
+    }
+
+    /// Whose models each client tries, ascending; two clients always try each other's.
+    fn peers(&self, alone: &Alone, federation: &dyn Federation) -> Vec<Vec<u32>> {
+        let learnt: Vec<u32> =
+            (0u32..).zip(&alone.models).filter(|(_, model)| model.is_some()).map(|(i, _)| i).collect();
+        let mut peers = vec![Vec::new(); alone.models.len()];
+        let mut meet = |i: u32, j: u32| {
+            peers[i as usize].push(j);
+            peers[j as usize].push(i);
+        };
+        let others = |i: u32| -> Vec<u32> { learnt.iter().copied().filter(|&j| j != i).collect() };
+        let draw = |i: u32, count: usize| -> Vec<u32> {
+            let mut rng = self.key.clone().word("peers").word(&federation.clients()[i as usize].id).rng();
+            let others = others(i);
+            index::sample(&mut rng, others.len(), count.min(others.len())).iter().map(|place| others[place]).collect()
+        };
+        match self.compare {
+            Compare::Sample(count) | Compare::Neighbours(count) if count + 1 < learnt.len() => {
+                let near = match self.compare {
+                    Compare::Neighbours(_) => count / 2,
+                    _ => 0,
+                };
+                for &i in &learnt {
+                    draw(i, count - near).into_iter().for_each(|j| meet(i, j));
+                }
+                if near > 0 {
+                    let nearest = |&i: &u32| {
+                        let mut others = apart(
+                            &alone.models,
+                            &others(i).iter().map(|&j| (i as usize, j as usize)).collect::<Vec<_>>(),
+                        );
+                        others.sort_by(|a, b| a.2.total_cmp(&b.2));
+                        others.truncate(near);
+                        others
+                    };
+                    learnt.iter().flat_map(nearest).for_each(|(i, j, _)| meet(i as u32, j as u32));
+                }
+            }
+            _ => {
+                for (place, &j) in learnt.iter().enumerate() {
+                    learnt[..place].iter().for_each(|&i| meet(i, j));
+                }
+            }
+        }
+        for list in &mut peers {
+            list.sort_unstable();
+            list.dedup();
+        }
+        peers
+    }
+}
+
+/// Whose training went astray: it was not finite, or its model is farther from everybody than any loss can be.
+fn astray(alone: &Alone, distances: &Distances) -> Vec<bool> {
+    let nearest = |client: usize| {
+        let others = (0..distances.count()).filter(|&other| other != client);
+        others.map(|other| distances.get(client, other)).fold(f64::INFINITY, f64::min)
+    };
+    let mut usual: Vec<f64> = (0..distances.count()).map(nearest).filter(|distance| distance.is_finite()).collect();
+    usual.sort_by(f64::total_cmp);
+    let usual = usual.get(usual.len() / 2).copied().unwrap_or(f64::INFINITY);
+    let beyond =
+        |client: usize| alone.models[client].is_some() && exploded(usual, nearest(client)) && usual.is_finite();
+    (0..distances.count()).map(|client| alone.garbage[client] || beyond(client)).collect()
+}
+
+/// Each pair of peers once.
+fn pairs(peers: &[Vec<u32>]) -> Vec<(usize, usize)> {
+    let of = |(i, list): (usize, &Vec<u32>)| {
+        list.iter().map(|&j| j as usize).filter(|&j| j > i).map(|j| (i, j)).collect::<Vec<_>>()
+    };
+    peers.iter().enumerate().flat_map(of).collect()
+}
+
+/// Distances of parameters of pairs that both have some.
+fn apart(models: &[Option<Params>], pairs: &[(usize, usize)]) -> Vec<(usize, usize, f64)> {
+    let measure = |&(i, j): &(usize, usize)| Some((i, j, distance(models[i].as_ref()?, models[j].as_ref()?)));
+    pairs.par_iter().filter_map(measure).collect()
+}
+
+/// Line 2 for losses: f_i(w_j) of every client i and its peers j, in one ask.
+fn try_others(
+    alone: &Alone,
+    peers: &[Vec<u32>],
+    missing: MissingRule,
+    absences: &mut Absences,
+    federation: &mut dyn Federation,
+) -> Result<Vec<Vec<(u32, f64)>>> {
+    let mut place = vec![0; alone.models.len()];
+    let mut models = Vec::new();
+    for (client, model) in alone.models.iter().enumerate() {
+        place[client] = models.len();
+        models.extend(model.clone());
+    }
+    let order = |(client, list): (usize, &Vec<u32>)| {
+        let of = list.iter().map(|&j| place[j as usize]).collect();
+        let to = Recipients::list(vec![client as u32]);
+        (!list.is_empty()).then_some(Order { to, work: Work::Losses { of, on: Portion::All } })
+    };
+    let orders: Vec<Order> = peers.iter().enumerate().filter_map(order).collect();
+    let mut losses = vec![Vec::new(); peers.len()];
+    if orders.is_empty() {
+        return Ok(losses);
+    }
+    let answers = federation.ask(&Ask { phase: Phase::Start, models, orders, gather: Gather::Each })?;
+    missing.refuse(&answers, federation)?;
+    absences.count(&answers);
+    for order in &answers.orders {
+        if let [client] = order.clients[..] {
+            losses[client as usize] =
+                peers[client as usize].iter().copied().zip(order.losses.iter().copied()).collect();
+        }
+    }
+    Ok(losses)
+}

@@ -1,0 +1,471 @@
+//! SR-FCA, Successive Refinement Federated Clustering (Vardhan, Ghosh, Mazumdar: An improved federated clustering
+//! algorithm with model-based clustering, 2024). Clusters from the bottom up, without a number of them and without a good
+//! start: clients that learn alike are a cluster, and clusters are refined and merged.
+//!
+//! ```text
+//!  1  C_0 ← ONE_SHOT(λ, t)                                            `bottom_up/`
+//!  2  for r = 1 … R:                                                  REFINE
+//!  3    each cluster c, from ω_c ← w_0, for T rounds:                 TrimmedMeanGD
+//!  4      members of c train from ω_c and send their models           or gradients
+//!  5      ω_c ← mean of every coordinate without the ⌊βJ⌋ smallest and largest of J
+//!  6    each client i goes to argmin_c dist(w_i, ω_c)                 RECLUSTER
+//!  7    clusters with dist(ω_c, ω_c') ≤ λ become one, ω the mean of theirs      MERGE
+//!  8    clusters of fewer than t clients end; their clients go to the nearest of the others
+//! ```
+//!
+//! dist is ‖·‖ of parameters, or the cross loss: between a client and a cluster ½(f_i(ω_c) + f_c(w_i)), between clusters
+//! ½(f_c(ω_c') + f_c'(ω_c)), with f_c the mean of the members' losses. What clients lost with each other's models in line
+//! 1 is remembered for line 6.
+//!
+//! Differences from the paper:
+//! - λ can be left out (`bottom_up/`).
+//! - line 3 begins at the mean of the members' w_i, and from the second REFINE on at ω_c as it is: what clients have learnt is
+//!   not thrown away, and with the right clusters a fresh start is only another draw. `warm = false` begins at w_0 each time.
+//! - the size in line 8 counts clients after merging; the paper's text would count clusters.
+//! - a client without a w_i (it was silent, or diverged) is placed by f_i(ω_c) alone. One that diverged, or whose w_i is
+//!   beyond all others, is served by its cluster; it is not asked to train in it, and its losses are not the cluster's.
+//! - steps are not projected on a bounded set.
+//! - `groups_by = "pivots"` is what the authors' program does in place of connected components.
+//! - where no cluster forms at all, every client keeps its own model, and the run ends.
+
+use super::bottom_up::{Alone, Compared, OneShot, bottom_up_settings, check_bottom_up};
+use super::*;
+use crate::aggregate::{trimmed, trimmed_mean};
+use crate::clustering::threshold::Distances;
+use crate::federation::{Ask, By, Gather, Keep, Order, OrderAnswers, Phase, Start, Work};
+use crate::linalg::{add_scaled, distance};
+
+pub(super) static KIND: MethodKind = MethodKind {
+    name: "sr-fca",
+    summary: "cluster clients that learn alike, train robustly inside, refine and merge",
+    paper: "Vardhan, Ghosh, Mazumdar 2024",
+    settings: bottom_up_settings!(
+        rounds = "rounds of every refinement";
+        Setting::new("refinements", Kind::Integer(1, 1 << 16), Default::Is("2"), "how often to refine"),
+        Setting::new(
+            "trim",
+            Kind::Number(0.0, 0.5),
+            Default::Is("0.15"),
+            "share of the members left out at each end of every coordinate, below one half"
+        ),
+        Setting::new(
+            "averaging",
+            Kind::OneOf(&["models", "gradients"]),
+            Default::Is("\"models\""),
+            "what members send: a model after local steps, or a gradient",
+        ),
+        Setting::new(
+            "warm",
+            Kind::Flag,
+            Default::Is("true"),
+            "begin with the mean of what members learnt alone, and go on from there, instead of beginning anew each time"
+        ),
+    ),
+    needs_truth: |_| false,
+    has_clusters: true,
+    mixtures: false,
+    check: |place, settings, faults| {
+        check_bottom_up(place, settings, faults);
+        if settings.number("trim") >= 0.5 {
+            faults.push(
+                Error::settings(format!("{place}.trim: got 0.5, want less: nobody would be left"))
+                    .hint("0.25 withstands a quarter of hostile members"),
+            );
+        }
+        check_gradients(place, settings, faults);
+    },
+    build: |setup| {
+        let training = Training::of(setup.settings);
+        Ok(Box::new(SrFca {
+            one_shot: OneShot::of(&setup, &training)?,
+            start: odcl::common_start(&setup),
+            step: setup.steps()[0],
+            refinements: setup.settings.integer("refinements"),
+            trim: setup.settings.number("trim"),
+            gradients: setup.settings.text("averaging") == "gradients",
+            warm: setup.settings.flag("warm"),
+            training,
+            key: setup.key,
+            state: State {
+                alone: None,
+                compared: None,
+                models: Vec::new(),
+                given: vec![None; setup.rows.len()],
+                refined: 0,
+                round: 0,
+                first_loss: None,
+                absences: Absences::NONE,
+                notes: Vec::new(),
+            },
+        }))
+    },
+};
+
+struct SrFca {
+    one_shot: OneShot,
+    /// w_0.
+    start: Params,
+    training: Training,
+    step: f64,
+    refinements: usize,
+    /// β.
+    trim: f64,
+    gradients: bool,
+    warm: bool,
+    key: Key,
+    state: State,
+}
+
+#[derive(Serialize, Deserialize)]
+struct State {
+    /// The clients' own models, while somebody needs them.
+    alone: Option<Alone>,
+    compared: Option<Compared>,
+    /// ω_c.
+    models: Vec<Params>,
+    /// The cluster of each client.
+    given: Vec<Option<usize>>,
+    /// How often all of REFINE is done.
+    refined: usize,
+    /// Rounds of line 3 in this REFINE.
+    round: usize,
+    first_loss: Option<f64>,
+    absences: Absences,
+    notes: Vec<String>,
+}
+
+/// Where everybody is after lines 6 to 8.
+struct Regrouped {
+    given: Vec<Option<usize>>,
+    models: Vec<Params>,
+    /// How many clients are with others than before.
+    switched: usize,
+    merged: usize,
+    ended: usize,
+}
+
+impl SrFca {
+    /// Line 1.
+    fn one_shot(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
+        let missing = self.training.missing;
+        let alone = self.one_shot.train(missing, &mut self.state.absences, federation)?;
+        let compared = self.one_shot.compare(&alone, missing, &mut self.state.absences, federation)?;
+        self.state.given.clone_from(&compared.given);
+        self.state.models = match self.warm {
+            true => alone.means(&compared),
+            false => vec![self.start.clone(); compared.clusters],
+        };
+        let progress =
+            Progress { loss: alone.loss, switched: None, sizes: self.sizes(), finished: compared.clusters == 0 };
+        (self.state.alone, self.state.compared) = (Some(alone), Some(compared));
+        Ok(progress)
+    }
+
+    /// Lines 3 to 5, once.
+    fn train(&mut self, federation: &mut dyn Federation) -> Result<Option<f64>> {
+        let round = self.state.refined * self.training.rounds + self.state.round;
+        if self.state.round == 0 && !self.warm {
+            self.state.models.fill(self.start.clone());
+        }
+        let asked = self.training.participants(&self.key, round, federation);
+        let members = |cluster: usize| -> Vec<u32> {
+            let member = |client: &u32| {
+                let at = *client as usize;
+                self.state.given[at] == Some(cluster) && asked.contains(*client) && !self.strays(at)
+            };
+            (0..self.state.given.len() as u32).filter(member).collect()
+        };
+        let work = |cluster: usize| match self.gradients {
+            true => Work::Gradient { of: cluster, sample: self.training.sample(&self.key, round) },
+            false => {
+                let plan = self.training.plan(&self.key, round, self.step);
+                Work::Train { from: Start::Model(cluster), plan, keep: Keep::No }
+            }
+        };
+        let order = |cluster: usize| Order { to: Recipients::list(members(cluster)), work: work(cluster) };
+        let orders: Vec<Order> = (0..self.state.models.len()).map(order).collect();
+        let robust = orders.iter().any(|order| trimmed(self.trim, order.to.count(self.state.given.len())) > 0);
+        let gather = match robust {
+            true => Gather::Each,
+            false => Gather::Sum { by: By::All, weight: Weight::Uniform },
+        };
+        let answers =
+            federation.ask(&Ask { phase: Phase::Train, models: self.state.models.clone(), orders, gather })?;
+        self.training.missing.accept(&answers, federation, round)?;
+        self.state.absences.count(&answers);
+        let losses: Vec<f64> = answers.orders.iter().flat_map(|order| order.losses.iter().copied()).collect();
+        // One client that loses beyond all bounds is not everybody.
+        let finite: Vec<f64> = losses.iter().copied().filter(|loss| loss.is_finite()).collect();
+        if finite.is_empty() && !losses.is_empty() {
+            return Err(diverged(round));
+        }
+        let loss = watch_loss(&finite, &mut self.state.first_loss, round)?;
+        for (cluster, order) in answers.orders.iter().enumerate() {
+            let absent =
+                answers.missing.iter().filter(|missing| self.state.given[missing.client as usize] == Some(cluster));
+            let absent = absent.count();
+            let model = match robust {
+                true => self.trimmed(&self.state.models[cluster], order, absent, round),
+                false => self.plain(&self.state.models[cluster], &order.sums[0], absent, round),
+            };
+            if !model.iter().all(|value| value.is_finite()) {
+                return Err(diverged(round));
+            }
+            self.state.models[cluster] = model;
+        }
+        self.state.round += 1;
+        Ok(loss)
+    }
+
+    /// Line 5 without trimming.
+    fn plain(&self, old: &Params, sum: &Sum, absent: usize, round: usize) -> Params {
+        if !self.gradients {
+            return self.training.mean(old, sum, absent);
+        }
+        let standing = if self.training.missing == MissingRule::Keep { absent } else { 0 };
+        let mut model = old.to_vec();
+        if sum.count > 0 {
+            let share = self.training.step_at(round, self.step) / (sum.count + standing) as f64;
+            add_scaled(&mut model, -share, &sum.total);
+        }
+        Arc::new(model)
+    }
+
+    /// Line 5. What is not finite counts as missing.
+    fn trimmed(&self, old: &Params, order: &OrderAnswers, absent: usize, round: usize) -> Params {
+        let standing = if self.training.missing == MissingRule::Keep { absent } else { 0 };
+        let still = if self.gradients { vec![0.0; old.len()] } else { old.to_vec() };
+        let mut vectors: Vec<&[f64]> = (0..order.clients.len())
+            .map(|place| order.vector(place))
+            .filter(|vector| vector.iter().all(|value| value.is_finite()))
+            .collect();
+        vectors.extend(std::iter::repeat_n(&still[..], standing));
+        if vectors.is_empty() {
+            return old.clone();
+        }
+        let mean = trimmed_mean(&vectors, self.trim);
+        if !self.gradients {
+            return Arc::new(mean);
+        }
+        let mut model = old.to_vec();
+        add_scaled(&mut model, -self.training.step_at(round, self.step), &mean);
+        Arc::new(model)
+    }
+
+    /// Lines 6 to 8.
+    fn regroup(&mut self, federation: &mut dyn Federation) -> Result<Regrouped> {
+        let tried = self.try_clusters(federation)?;
+        let apart = self.distances(&tried);
+        let clusters = self.state.models.len();
+        // Line 6; whoever said nothing stays.
+        let mut given = self.state.given.clone();
+        for (client, row) in apart.iter().enumerate() {
+            if row.iter().any(|distance| distance.is_finite()) {
+                given[client] = Some(crate::models::first_smallest(row.iter().copied()).position);
+            }
+        }
+        let populated: Vec<usize> = (0..clusters).filter(|&c| given.contains(&Some(c))).collect();
+        let Some(Compared { lambda, .. }) = self.state.compared else { unreachable!("ONE_SHOT comes first") };
+        let groups = self.one_shot.groups(&self.between(&populated, &given, &tried), lambda);
+        // Line 7: the group of every cluster.
+        let mut group_of = vec![None; clusters];
+        populated.iter().zip(&groups).for_each(|(&cluster, &group)| group_of[cluster] = Some(group));
+        let count = groups.iter().max().map_or(0, |last| last + 1);
+        let mut sizes = vec![0; count];
+        given.iter().flatten().filter_map(|&cluster| group_of[cluster]).for_each(|group| sizes[group] += 1);
+        // Line 8; where none is large enough the largest goes on.
+        let largest = sizes.iter().max().copied().unwrap_or(0);
+        let enough = self.one_shot.min_size.min(largest);
+        let survives = |group: usize| sizes[group] >= enough;
+        let place = |client: usize| -> Option<usize> {
+            let group = group_of[given[client]?]?;
+            if survives(group) {
+                return Some(group);
+            }
+            let alive = |cluster: usize| group_of[cluster].is_some_and(survives);
+            let known = |cluster: usize| apart[client].get(cluster).copied().unwrap_or(f64::INFINITY);
+            let reach = |cluster: usize| if alive(cluster) { known(cluster) } else { f64::INFINITY };
+            group_of[crate::models::first_smallest((0..clusters).map(reach)).position].filter(|&group| survives(group))
+        };
+        let placed: Vec<Option<usize>> = (0..given.len()).map(place).collect();
+        let mut names: Vec<Option<usize>> = vec![None; count];
+        let mut order = Vec::new();
+        for group in placed.iter().flatten() {
+            if names[*group].is_none() {
+                names[*group] = Some(order.len());
+                order.push(*group);
+            }
+        }
+        let model = |group: &usize| {
+            let members: Vec<usize> = (0..clusters).filter(|&cluster| group_of[cluster] == Some(*group)).collect();
+            let mut mean = vec![0.0; self.start.len()];
+            for &cluster in &members {
+                add_scaled(&mut mean, 1.0 / members.len() as f64, &self.state.models[cluster]);
+            }
+            Arc::new(mean)
+        };
+        let new: Vec<Option<usize>> = placed.iter().map(|group| group.and_then(|group| names[group])).collect();
+        let before = |client: usize| self.state.given[client].and_then(|c| group_of[c]).and_then(|g| names[g]);
+        Ok(Regrouped {
+            switched: (0..new.len()).filter(|&client| new[client] != before(client)).count(),
+            merged: populated.len() - count,
+            ended: count - order.len(),
+            models: order.iter().map(model).collect(),
+            given: new,
+        })
+    }
+
+    /// Whether a client's training went astray in ONE_SHOT: it is served, and not asked to train again.
+    fn strays(&self, client: usize) -> bool {
+        self.state.compared.as_ref().is_some_and(|compared| compared.astray[client])
+    }
+
+    /// f_i(ω_c) of every client that said so, for those whose distances need it.
+    fn try_clusters(&mut self, federation: &mut dyn Federation) -> Result<Vec<Vec<f64>>> {
+        let everybody = self.state.given.len();
+        let unknown = |client: &u32| match &self.state.alone {
+            Some(alone) => alone.models[*client as usize].is_none(),
+            None => true,
+        };
+        let to = match self.one_shot.cross {
+            true => Recipients::All,
+            false => Recipients::list((0..everybody as u32).filter(unknown).collect()),
+        };
+        let mut tried = vec![Vec::new(); everybody];
+        if to.count(everybody) == 0 {
+            return Ok(tried);
+        }
+        let of: Vec<usize> = (0..self.state.models.len()).collect();
+        let answers = federation.ask(&Ask {
+            phase: Phase::Train,
+            models: self.state.models.clone(),
+            orders: vec![Order { to, work: Work::Losses { of: of.clone(), on: Portion::All } }],
+            gather: Gather::Each,
+        })?;
+        self.training.missing.refuse(&answers, federation)?;
+        self.state.absences.count(&answers);
+        let order = &answers.orders[0];
+        for (&client, losses) in order.clients.iter().zip(order.losses.chunks_exact(of.len())) {
+            tried[client as usize] = losses.to_vec();
+        }
+        Ok(tried)
+    }
+
+    /// dist(w_i, ω_c) of every client and cluster; empty for a client of which nothing is known.
+    fn distances(&self, tried: &[Vec<f64>]) -> Vec<Vec<f64>> {
+        let clusters = self.state.models.len();
+        if !self.one_shot.cross {
+            let own = |client: usize| self.state.alone.as_ref().and_then(|alone| alone.models[client].as_ref());
+            let row = |client: usize| match own(client) {
+                Some(own) => self.state.models.iter().map(|model| distance(own, model)).collect(),
+                None => tried[client].clone(),
+            };
+            return (0..tried.len()).map(row).collect();
+        }
+        // f_c(w_i): what the members of c lost with i's model in ONE_SHOT.
+        let mut lost = vec![vec![(0.0, 0usize); clusters]; tried.len()];
+        let remembered = self.state.compared.iter().flat_map(|compared| compared.losses.iter().enumerate());
+        for (member, losses) in remembered {
+            let Some(cluster) = self.state.given[member].filter(|_| !self.strays(member)) else { continue };
+            for &(client, loss) in losses {
+                let (sum, count) = &mut lost[client as usize][cluster];
+                (*sum, *count) = (*sum + loss, *count + 1);
+            }
+        }
+        let row = |(tried, lost): (&Vec<f64>, &Vec<(f64, usize)>)| -> Vec<f64> {
+            if lost.iter().any(|(_, count)| *count == 0) {
+                return tried.clone();
+            }
+            tried.iter().zip(lost).map(|(tried, (sum, count))| 0.5 * (tried + sum / *count as f64)).collect()
+        };
+        tried.iter().zip(&lost).map(row).collect()
+    }
+
+    /// dist(ω_c, ω_c') of these clusters.
+    fn between(&self, clusters: &[usize], given: &[Option<usize>], tried: &[Vec<f64>]) -> Distances {
+        let mut distances = Distances::unknown(clusters.len());
+        let loss = |of: usize, with: usize| {
+            let speaks = |client: &usize| !tried[*client].is_empty() && !self.strays(*client);
+            let members = (0..given.len()).filter(|client| given[*client] == Some(of) && speaks(client));
+            let losses: Vec<f64> = members.map(|client| tried[client][with]).collect();
+            mean_loss(&losses).unwrap_or(f64::INFINITY)
+        };
+        for (b, &second) in clusters.iter().enumerate() {
+            for (a, &first) in clusters.iter().enumerate().take(b) {
+                let value = match self.one_shot.cross {
+                    true => 0.5 * (loss(first, second) + loss(second, first)),
+                    false => distance(&self.state.models[first], &self.state.models[second]),
+                };
+                distances.set(a, b, value);
+            }
+        }
+        distances
+    }
+
+    fn sizes(&self) -> Vec<usize> {
+        let mut sizes = vec![0; self.state.models.len()];
+        self.state.given.iter().flatten().for_each(|&cluster| sizes[cluster] += 1);
+        sizes
+    }
+}
+
+impl Method for SrFca {
+    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
+        if self.state.compared.is_none() {
+            return self.one_shot(federation);
+        }
+        if self.one_shot.cross {
+            self.state.alone = None;
+        }
+        if self.state.round == self.training.rounds {
+            self.state.round = 0;
+        }
+        let loss = self.train(federation)?;
+        if self.state.round < self.training.rounds {
+            return Ok(Progress { loss, switched: None, sizes: self.sizes(), finished: false });
+        }
+        let Regrouped { given, models, switched, merged, ended } = self.regroup(federation)?;
+        (self.state.given, self.state.models) = (given, models);
+        self.state.refined += 1;
+        for (count, what) in [(merged, "merged with others"), (ended, "ended for lack of clients")] {
+            if count > 0 {
+                self.state.notes.push(format!("refinement {}: {count} clusters {what}", self.state.refined));
+            }
+        }
+        let finished = self.state.refined >= self.refinements;
+        Ok(Progress { loss, switched: Some(switched), sizes: self.sizes(), finished })
+    }
+
+    fn planned_rounds(&self) -> usize {
+        1 + self.refinements * self.training.rounds
+    }
+
+    fn stage(&self) -> Option<String> {
+        match (&self.state.compared, self.state.refined, self.state.round) {
+            (Some(_), 0, 0) => Some("one_shot".into()),
+            (_, refined, round) if refined > 0 && round == self.training.rounds => Some(format!("refine_{refined}")),
+            _ => None,
+        }
+    }
+
+    fn outcome(&self) -> Outcome {
+        let untrained = self.state.refined == 0 && self.state.round == 0;
+        let mut outcome = match (&self.state.alone, &self.state.compared) {
+            (Some(alone), Some(compared)) if untrained => alone.outcome(compared.clusters > 0),
+            _ => Outcome {
+                models: self.state.models.clone(),
+                clustered: true,
+                serving: Serving::Given(self.state.given.clone()),
+                ..Outcome::default()
+            },
+        };
+        outcome.notes.extend(self.state.absences.note());
+        if let Some(compared) = &self.state.compared {
+            compared.describe(&mut outcome);
+        }
+        outcome.notes.extend(self.state.notes.iter().cloned());
+        outcome
+    }
+
+    keep_state!();
+}
