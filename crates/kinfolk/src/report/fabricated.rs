@@ -1,9 +1,10 @@
 //! Small records for the tests of this module.
 
 use super::{
-    ClientMixture, ClientRecord, MethodSummary, MetricSummary, MixtureRecord, OutlierRecord, PersonalRecord, Record,
-    RepeatSummary, RoundRecord, RowsRecord, Summary,
+    ClientMixture, ClientRecord, ComparisonRecord, MethodSummary, MetricSummary, MixtureRecord, OutlierRecord,
+    PersonalRecord, Record, RepeatSummary, RoundRecord, RowsRecord, Summary,
 };
+use crate::methods::Comparison;
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -48,6 +49,8 @@ pub fn record() -> Record {
         unseen_metric: None,
         normalised_mse: None,
         distance_to_exact: None,
+        misclustering: None,
+        stage: None,
         switched: Some(2),
         sizes: vec![2, 1],
         bytes_down: 800,
@@ -60,6 +63,8 @@ pub fn record() -> Record {
         metric: Some(0.75),
         unseen_metric: Some(0.5),
         distance_to_exact: Some(0.125),
+        misclustering: Some(0.25),
+        stage: Some("middle".into()),
         switched: None,
         bytes_down: 0,
         bytes_up: 0,
@@ -104,6 +109,13 @@ pub fn record() -> Record {
         rounds: vec![train, evaluate],
         clients: vec![north, south],
         mixtures: vec![mixture(&label, 0)],
+        comparisons: vec![ComparisonRecord {
+            label: label.clone(),
+            seed: 0,
+            clients: vec!["north".into(), "south, \"far\"".into()],
+            truth: None,
+            found: Comparison { pairs: vec![(0, 1, 0.5)], lambda: Some(1.0), reason: "as given".into() },
+        }],
     }
 }
 

@@ -1,6 +1,6 @@
 //! The files of a run folder. Each is written whole or not at all.
 
-use super::{ClientRecord, MixtureRecord, Record, RoundRecord, html};
+use super::{ClientRecord, ComparisonRecord, MixtureRecord, Record, RoundRecord, html};
 use crate::{Error, ErrorKind, Result};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -96,6 +96,8 @@ pub fn rounds_csv(rounds: &[RoundRecord]) -> Result<Vec<u8>> {
         "unseen_metric",
         "normalised_mse",
         "distance_to_exact",
+        "misclustering",
+        "stage",
     ];
     let rows = rounds.iter().map(|round| {
         let sizes: Vec<String> = round.sizes.iter().map(usize::to_string).collect();
@@ -114,6 +116,8 @@ pub fn rounds_csv(rounds: &[RoundRecord]) -> Result<Vec<u8>> {
             cell(round.unseen_metric),
             cell(round.normalised_mse),
             cell(round.distance_to_exact),
+            cell(round.misclustering),
+            round.stage.clone().unwrap_or_default(),
         ]
     });
     comma_separated("rounds.csv", header, rows)
@@ -246,13 +250,38 @@ pub fn summary_json(summary: &impl serde::Serialize) -> Result<String> {
     Ok(text)
 }
 
-/// Writes rounds.csv, clients.csv, components.csv and rows.csv where there are mixtures, report.html and, last,
+/// The bytes of distances.csv: how far clients are apart, and whether that is near enough to belong together. `None` where no
+/// method compared clients.
+pub fn distances_csv(comparisons: &[ComparisonRecord]) -> Result<Option<Vec<u8>>> {
+    if comparisons.is_empty() {
+        return Ok(None);
+    }
+    let rows = comparisons.iter().flat_map(|record| {
+        record.found.pairs.iter().map(move |&(a, b, distance)| {
+            [
+                record.label.clone(),
+                record.seed.to_string(),
+                record.clients[a as usize].clone(),
+                record.clients[b as usize].clone(),
+                distance.to_string(),
+                u8::from(record.found.lambda.is_none_or(|lambda| distance <= lambda)).to_string(),
+            ]
+        })
+    });
+    comma_separated("distances.csv", ["label", "seed", "client", "other", "distance", "within"], rows).map(Some)
+}
+
+/// Writes rounds.csv, clients.csv, components.csv and rows.csv where there are mixtures, distances.csv where clients were compared, report.html and, last,
 /// summary.json into a run folder: a folder without summary.json is not finished.
 pub fn write_record(folder: &Path, record: &Record) -> Result<()> {
     write_atomically(&folder.join("rounds.csv"), &rounds_csv(&record.rounds)?)?;
     write_atomically(&folder.join("clients.csv"), &clients_csv(&record.clients)?)?;
-    let mixtures = [("components.csv", components_csv(&record.mixtures)?), ("rows.csv", rows_csv(&record.mixtures)?)];
-    for (name, bytes) in mixtures.iter().filter_map(|(name, bytes)| Some((name, bytes.as_ref()?))) {
+    let more = [
+        ("components.csv", components_csv(&record.mixtures)?),
+        ("rows.csv", rows_csv(&record.mixtures)?),
+        ("distances.csv", distances_csv(&record.comparisons)?),
+    ];
+    for (name, bytes) in more.iter().filter_map(|(name, bytes)| Some((name, bytes.as_ref()?))) {
         write_atomically(&folder.join(name), bytes)?;
     }
     write_atomically(&folder.join("report.html"), html::page(record).as_bytes())?;
@@ -274,10 +303,20 @@ mod tests {
         assert_eq!(
             text(rounds_csv(&record.rounds[..2]).expect("in memory")),
             "label,seed,round,phase,loss,metric,switched,sizes,bytes_down,bytes_up,seconds,unseen_metric,\
-             normalised_mse,distance_to_exact\n\
-             \"a, \"\"quoted\"\"\",0,1,train,0.5,,2,2;1,800,400,0.25,,,\n\
-             \"a, \"\"quoted\"\"\",0,1,evaluate,,0.75,,2;1,0,0,0.25,0.5,,0.125\n"
+             normalised_mse,distance_to_exact,misclustering,stage\n\
+             \"a, \"\"quoted\"\"\",0,1,train,0.5,,2,2;1,800,400,0.25,,,,,\n\
+             \"a, \"\"quoted\"\"\",0,1,evaluate,,0.75,,2;1,0,0,0.25,0.5,,0.125,0.25,middle\n"
         );
+    }
+
+    #[test]
+    fn distances_have_the_columns_of_the_contract() {
+        let record = fabricated::record();
+        assert_eq!(
+            text(distances_csv(&record.comparisons).expect("in memory").expect("one")),
+            "label,seed,client,other,distance,within\n\"a, \"\"quoted\"\"\",0,north,\"south, \"\"far\"\"\",0.5,1\n"
+        );
+        assert!(distances_csv(&[]).expect("in memory").is_none());
     }
 
     #[test]
@@ -336,9 +375,13 @@ mod tests {
             .map(|entry| entry.expect("readable").file_name().to_string_lossy().into_owned())
             .collect();
         names.sort();
-        assert_eq!(names, ["clients.csv", "components.csv", "report.html", "rounds.csv", "rows.csv", "summary.json"]);
+        assert_eq!(
+            names,
+            ["clients.csv", "components.csv", "distances.csv", "report.html", "rounds.csv", "rows.csv", "summary.json"]
+        );
         let without = tempfile::tempdir().expect("a temporary folder");
-        write_record(without.path(), &Record { mixtures: Vec::new(), ..record.clone() }).expect("a writable folder");
+        write_record(without.path(), &Record { mixtures: Vec::new(), comparisons: Vec::new(), ..record.clone() })
+            .expect("a writable folder");
         assert_eq!(fs::read_dir(without.path()).expect("there").count(), 4, "no files of mixtures without mixtures");
         let text = fs::read_to_string(folder.path().join("summary.json")).expect("just written");
         assert_eq!(serde_json::from_str::<Summary>(&text).expect("a summary"), record.summary);

@@ -1,10 +1,11 @@
 //! The report page: one html file with everything in it, drawn by its own script and asking no
 //! network for anything. Rust does the counting, the script the drawing.
 
+use super::comparisons::Histogram;
 use super::mixtures::MixturePicture;
 use super::summary::{Remark, is_higher_better};
 use super::table::{self, Table};
-use super::{ClientRecord, MixtureRecord, Record, RepeatSummary, RoundRecord};
+use super::{ClientRecord, ComparisonRecord, MixtureRecord, Record, RepeatSummary, RoundRecord};
 use crate::clustering::quality::Contingency;
 use serde::Serialize;
 use serde_json::Value;
@@ -13,7 +14,8 @@ use std::collections::{BTreeMap, HashMap};
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 const CHARTS: &str = include_str!("charts.js");
-const SCRIPT: &str = concat!(include_str!("mixtures.js"), "\n", include_str!("page.js"));
+const SCRIPT: &str =
+    concat!(include_str!("mixtures.js"), "\n", include_str!("comparisons.js"), "\n", include_str!("page.js"));
 
 /// Up to this many clients of a repeat are named one by one on the page.
 const NAMED_CLIENTS: usize = 300;
@@ -64,6 +66,7 @@ struct Repeat<'a> {
     confusion: Option<Confusion>,
     clients: Clients<'a>,
     mixture: Option<MixturePicture<'a>>,
+    distances: Option<Histogram<'a>>,
 }
 
 /// All phases of one round together.
@@ -109,6 +112,8 @@ impl<'a> Content<'a> {
         }
         let mixtures: HashMap<(&str, u64), &MixtureRecord> =
             record.mixtures.iter().map(|mixture| ((mixture.label.as_str(), mixture.seed), mixture)).collect();
+        let comparisons: HashMap<(&str, u64), &ComparisonRecord> =
+            record.comparisons.iter().map(|compared| ((compared.label.as_str(), compared.seed), compared)).collect();
         let summary = &record.summary;
         let methods = (summary.methods.iter())
             .map(|method| {
@@ -123,6 +128,7 @@ impl<'a> Content<'a> {
                             confusion: Confusion::of(clients),
                             clients: Clients::of(clients),
                             mixture: mixtures.get(&key).map(|mixture| MixturePicture::of(mixture)),
+                            distances: comparisons.get(&key).and_then(|comparison| Histogram::of(comparison)),
                         }
                     })
                     .collect();

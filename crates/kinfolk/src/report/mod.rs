@@ -1,6 +1,7 @@
 //! From records to files people read: json, csv, tables and one html page.
 
 pub mod clustering;
+mod comparisons;
 pub mod files;
 pub mod folder;
 pub mod html;
@@ -11,6 +12,7 @@ pub mod table;
 #[cfg(test)]
 mod fabricated;
 
+use crate::methods::Comparison;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -35,6 +37,10 @@ pub struct RoundRecord {
     pub normalised_mse: Option<f64>,
     /// Distance of the clients' models to the exact minimiser, relative to it, where an earlier method found that.
     pub distance_to_exact: Option<f64>,
+    /// Share of clients outside the best matching of the clusters with the true ones, where those are known.
+    pub misclustering: Option<f64>,
+    /// The stage of the method that ended here, of a method that has stages.
+    pub stage: Option<String>,
     /// How many clients changed cluster.
     pub switched: Option<usize>,
     /// Clients in every cluster.
@@ -87,6 +93,21 @@ pub struct OutlierRecord {
     pub verdict: Option<bool>,
     /// Whether it was planted as an outlier, where some were.
     pub planted: Option<bool>,
+}
+
+/// How far clients are apart, as one method compared them on one seed: distances.csv.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ComparisonRecord {
+    /// The method's label.
+    pub label: String,
+    /// The seed of this repeat.
+    pub seed: u64,
+    /// The clients' ids.
+    pub clients: Vec<String>,
+    /// The cluster each was planted in, where all were.
+    pub truth: Option<Vec<usize>>,
+    /// The pairs and their distances.
+    pub found: Comparison,
 }
 
 /// The mixtures that one method found on one seed: components.csv and rows.csv.
@@ -307,4 +328,7 @@ pub struct Record {
     /// components.csv and rows.csv.
     #[serde(default)]
     pub mixtures: Vec<MixtureRecord>,
+    /// distances.csv.
+    #[serde(default)]
+    pub comparisons: Vec<ComparisonRecord>,
 }

@@ -347,6 +347,11 @@ function truth() {
     (shown) => shown.forEach(({ host, method, index, repeat }) => confusionChart(host, method, index, repeat)), "Nothing to compare");
 }
 
+function distances() {
+  perMethod("distances", "How far clients are apart", "Pairs of clients by the distance of what they learnt alone. Two humps mean families: pairs left of λ belong together. In colour: pairs of one true cluster, where that is known.", "", (repeat) => repeat.distances,
+    (shown) => shown.forEach(({ host, method, index, repeat }) => distancesChart(host, method, index, repeat)), "No clients compared");
+}
+
 function mixtures() {
   perMethod("mixtures", "Components and outliers", "Centres in two principal directions, every column in units of how much centres vary in it. One colour and shape a component: the large marks with a number are common to all clients, a small one is a client's own and as large as its weight. Crosses are outliers: clients whose score is far above the others', and that the common centres do not reach for half of their components where a method says whom they reach.", "single", (repeat) => repeat.mixture,
     (shown) => shown.forEach(({ host, method, index, repeat }) => mixtureChart(host, method, index, repeat)), "No mixtures");
@@ -394,6 +399,7 @@ present(() => {
   communication();
   formation();
   truth();
+  distances();
   mixtures();
   clients();
   settings();
