@@ -8,6 +8,7 @@ mod fedgrem;
 mod ifca;
 mod known_clusters;
 mod odcl;
+mod sr_fca;
 
 use crate::data::cache;
 use crate::error::{Error, ErrorKind, Result};
@@ -34,7 +35,7 @@ pub struct Paper {
 }
 
 /// Every paper there is.
-pub static PAPERS: &[&Paper] = &[&ifca::PAPER, &odcl::PAPER, &known_clusters::PAPER, &fedgrem::PAPER];
+pub static PAPERS: &[&Paper] = &[&ifca::PAPER, &odcl::PAPER, &known_clusters::PAPER, &fedgrem::PAPER, &sr_fca::PAPER];
 
 /// One experiment of a paper.
 pub struct Reproduction {
