@@ -73,7 +73,7 @@ impl Writers {
         };
         let clients: Vec<Client> = population.clients.into_iter().map(encode).collect::<Result<_>>()?;
         let mixture = kind("gaussian-mixture").ok_or_else(|| kinfolk::Error::settings("no such model"))?;
-        let model: Arc<dyn Model> = Arc::from((mixture.build)(&experiment.model, schema.shape())?);
+        let model: Arc<dyn Model> = Arc::from(mixture.make(&experiment.model, schema.shape())?);
         let shape = Shape {
             family: Family::Gaussian(Covariance::Tied),
             components: COMPONENTS,

@@ -59,7 +59,7 @@ impl World {
         let data = source("hierarchical-logistic").ok_or_else(|| kinfolk::Error::settings("no such data"))?;
         let population = (data.build)(&experiment.data, 0)?;
         let logistic = kind("logistic").ok_or_else(|| kinfolk::Error::settings("no such model"))?;
-        let model = Arc::from((logistic.build)(&experiment.model, population.shape)?);
+        let model = Arc::from(logistic.make(&experiment.model, population.shape)?);
         Ok(Self { experiment, population, model })
     }
 

@@ -73,7 +73,7 @@ fn compare(pools: &Pools, clients: usize, rows: usize, part: usize) -> Result<()
         changes.iter().chain(&fixed).map(|text| Override::parse(text)).collect::<Result<_>>()?;
     let experiment = Experiment::parse("e2", EXPERIMENT, &changes)?;
     let population = images::build(pools, &experiment.data, 0)?;
-    let model: Arc<dyn Model> = Arc::from((experiment.model_kind.build)(&experiment.model, population.shape)?);
+    let model: Arc<dyn Model> = Arc::from(experiment.model_kind.make(&experiment.model, population.shape)?);
     let clients = &population.clients;
     let begin = || first_method(&experiment, clients, &model);
 
@@ -190,6 +190,7 @@ fn ours_on(clients: &[Client], model: &Arc<dyn Model>, models: &[Params]) -> Res
         amount: Amount::Steps(10),
         step: 0.1,
         optimiser: Optimiser::Descent { momentum: 0.0, weight_decay: 0.0 },
+        pulls: Vec::new(),
         course: Course::PLAIN,
     };
     let work = Work::Choose { among: (0..models.len()).collect(), on: Portion::All, then: Then::Train(plan) };

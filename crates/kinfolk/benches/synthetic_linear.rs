@@ -30,7 +30,7 @@ fn main() -> Result<()> {
     let stacked = Experiment::parse("e1", EXPERIMENT, &[])?;
     let population = (stacked.source.build)(&stacked.data, 0)?;
     let clients = &population.clients;
-    let model: Arc<dyn Model> = Arc::from((stacked.model_kind.build)(&stacked.model, population.shape)?);
+    let model: Arc<dyn Model> = Arc::from(stacked.model_kind.make(&stacked.model, population.shape)?);
     let start = write_start(folder, &*model)?;
     let given = [
         "method.ifca.restarts=1".into(),

@@ -6,7 +6,7 @@ use kinfolk::data::{Client, Shard};
 use kinfolk::error::{Error, ErrorKind, Result};
 use kinfolk::experiment::Experiment;
 use kinfolk::federation::local::LocalFederation;
-use kinfolk::federation::{Params, Plan, Portion, Sample, Score};
+use kinfolk::federation::{Amount, Course, Optimiser, Params, Plan, Portion, Sample, Score};
 use kinfolk::groups::Groups;
 use kinfolk::hierarchy::response::Quadratic;
 use kinfolk::linalg::distance;
@@ -15,7 +15,7 @@ use kinfolk::models::{Layout, Metric, Model, Precision, Seat, Worker};
 use kinfolk::rng::{Key, Rng};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// A model whose workers take no fast path: a choice looks at every loss to its end, training goes step by step on
@@ -215,6 +215,34 @@ pub fn time<R>(work: impl FnOnce() -> R) -> (f64, R) {
     let began = Instant::now();
     let result = work();
     (began.elapsed().as_secs_f64(), result)
+}
+
+/// Seconds this thread was on a core, which Linux counts in steps of some milliseconds; elsewhere by the clock.
+fn thread_seconds() -> f64 {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let nanoseconds = told.and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());
+    static BEGAN: OnceLock<Instant> = OnceLock::new();
+    nanoseconds
+        .map_or_else(|| BEGAN.get_or_init(Instant::now).elapsed().as_secs_f64(), |nanoseconds| nanoseconds * 1e-9)
+}
+
+/// Seconds this thread was at some work.
+pub fn thread_time<R>(work: impl FnOnce() -> R) -> (f64, R) {
+    let before = thread_seconds();
+    let result = work();
+    (thread_seconds() - before, result)
+}
+
+/// So many plain steps of descent on all rows.
+pub fn plain_descent(steps: u32, step: f64) -> Plan {
+    Plan {
+        sample: Sample::FULL,
+        amount: Amount::Steps(steps),
+        step,
+        optimiser: Optimiser::Descent { momentum: 0.0, weight_decay: 0.0 },
+        pulls: Vec::new(),
+        course: Course::PLAIN,
+    }
 }
 
 /// The middle one of several times.
