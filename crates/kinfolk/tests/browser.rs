@@ -5,11 +5,12 @@ use kinfolk::clustering::convex::{Certificate, Path as ClusterPath, Step};
 use kinfolk::clustering::quality::{adjusted_rand_index, misclustering};
 use kinfolk::clustering::{Clustering, Found, Plane, Sureness};
 use kinfolk::data::points::{Choice, PointTable, read};
+use kinfolk::methods::Comparison;
 use kinfolk::report::clustering::ClusteringRecord;
 use kinfolk::report::summary::ClientScore;
 use kinfolk::report::{
-    ClientMixture, ClientRecord, MethodSummary, MetricSummary, MixtureRecord, OutlierRecord, PersonalRecord, Record,
-    RepeatSummary, RoundRecord, Summary, html,
+    ClientMixture, ClientRecord, ComparisonRecord, MethodSummary, MetricSummary, MixtureRecord, OutlierRecord,
+    PersonalRecord, Record, RepeatSummary, RoundRecord, Summary, html,
 };
 use kinfolk::rng::Key;
 use rand::RngExt;
@@ -124,7 +125,8 @@ fn comparison(behaviours: &[Behaviour], seeds: u64, rounds: usize) -> Record {
         data,
         methods: Vec::new(),
     };
-    let mut record = Record { summary, rounds: Vec::new(), clients: Vec::new(), mixtures: Vec::new() };
+    let mut record =
+        Record { summary, rounds: Vec::new(), clients: Vec::new(), mixtures: Vec::new(), comparisons: Vec::new() };
     for behaviour in behaviours {
         let repeats = (0..seeds).map(|seed| fabricate(behaviour, seed, rounds, &mut record)).collect();
         let settings =
@@ -161,6 +163,8 @@ fn fabricate(behaviour: &Behaviour, seed: u64, rounds: usize, record: &mut Recor
             unseen_metric: None,
             normalised_mse: None,
             distance_to_exact: None,
+            misclustering: None,
+            stage: None,
             switched: behaviour.clustered.then_some(switched),
             sizes: if behaviour.clustered { sizes } else { Vec::new() },
             bytes_down: behaviour.bytes,
@@ -323,6 +327,37 @@ fn twenty_methods_and_five_thousand_clients_are_drawn() {
     assert_eq!(count(&document, "results", "<tr>"), 21);
     assert_eq!(count(&document, "clients", "class=\"worst\""), 20);
     assert!(says(&document, "truth", "the first 60 of 70 found"));
+}
+
+#[test]
+fn distances_show_two_humps_and_where_they_are_cut() {
+    let mut record = comparison(&behaviours("ifca"), 1, 5);
+    let truth: Vec<usize> = (0..20).map(|client| client % 2).collect();
+    let pairs = (0..20u32).flat_map(|b| (0..b).map(move |a| (a, b)));
+    let distance = |a: u32, b: u32| if a % 2 == b % 2 { 0.5 } else { 6.0 } + f64::from((a * 7 + b) % 10) / 10.0;
+    let found = Comparison {
+        pairs: pairs.map(|(a, b)| (a, b, distance(a, b))).collect(),
+        lambda: Some(3.5),
+        reason: format!("a gap {HOSTILE}"),
+    };
+    let compared = |label: &str, truth: Option<Vec<usize>>, found: Comparison| ComparisonRecord {
+        label: label.into(),
+        seed: 0,
+        clients: (0..20).map(|client| client.to_string()).collect(),
+        truth,
+        found,
+    };
+    let none = Comparison { pairs: found.pairs.clone(), lambda: None, reason: "one hump".into() };
+    record.comparisons = vec![compared("ifca", Some(truth), found), compared("fedavg", None, none)];
+    let document = opened("distances", &record);
+    assert_ready(&document);
+    assert_eq!(count(&document, "distances", "class=\"lambda\""), 1, "the second method has none");
+    assert!(count(&document, "distances", "class=\"bin same\"") >= 5);
+    assert!(count(&document, "distances", "class=\"bin other\"") >= 10);
+    assert!(
+        says(&document, "distances", "190 pairs · λ 3.5") && says(&document, "distances", "one cluster · one hump")
+    );
+    assert!(panel(&opened("no-distances", &comparison(&behaviours("ifca")[..1], 1, 5)), "distances").is_none());
 }
 
 /// Writers that mix ten digits in 16 columns; two of them do something else.

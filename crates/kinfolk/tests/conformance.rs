@@ -37,7 +37,7 @@ impl Problem {
         let source = source(name).unwrap();
         let population = (source.build)(&settings(source.settings, data), 5).unwrap();
         let kind = models::kind(kind).unwrap();
-        let model = (kind.build)(&settings(kind.settings, model), population.shape).unwrap();
+        let model = kind.make(&settings(kind.settings, model), population.shape).unwrap();
         Self { population, model: Arc::from(model), step, tolerance }
     }
 
@@ -403,7 +403,9 @@ fn duplicated_clients_land_together() {
 
 #[test]
 fn own_models_are_kept_by_stamp_and_a_repeated_order_changes_nothing() {
-    use kinfolk::federation::{Amount, Ask, Course, Gather, Optimiser, Order, Plan, Recipients, Sample, Start, Work};
+    use kinfolk::federation::{
+        Amount, Ask, Course, Gather, Keep, Optimiser, Order, Plan, Recipients, Sample, Start, Work,
+    };
     let problem = Problem::linear();
     let mut federation = problem.fused(1);
     let plan = Plan {
@@ -411,12 +413,16 @@ fn own_models_are_kept_by_stamp_and_a_repeated_order_changes_nothing() {
         amount: Amount::Steps(2),
         step: 0.1,
         optimiser: Optimiser::Descent { momentum: 0.0, weight_decay: 0.0 },
+        pulls: Vec::new(),
         course: Course::PLAIN,
     };
     let train = |from: Start| Ask {
         phase: Phase::Train,
         models: Vec::new(),
-        orders: vec![Order { to: Recipients::All, work: Work::Train { from, plan: plan.clone(), keep: true } }],
+        orders: vec![Order {
+            to: Recipients::All,
+            work: Work::Train { from, plan: plan.clone(), keep: Keep::Instead },
+        }],
         gather: Gather::Each,
     };
     let first = federation.ask(&train(Start::Fresh { seed: 1 })).unwrap();
@@ -532,7 +538,7 @@ fn asks_that_make_no_sense_are_refused() {
 fn a_shape_that_does_not_fit_is_refused_before_any_work() {
     let problem = Problem::digits();
     let kind = models::kind("softmax").unwrap();
-    let narrow = (kind.build)(&settings(kind.settings, ""), DataShape { columns: 3, classes: 10 }).unwrap();
+    let narrow = kind.make(&settings(kind.settings, ""), DataShape::numbers(3, 10)).unwrap();
     let mut federation = LocalFederation::new(problem.population.clients.clone(), threads(1).unwrap());
     let error = federation.set_model(Arc::from(narrow)).unwrap_err();
     assert!(error.to_string().contains("training rows have 64 columns, want 3"), "{error}");

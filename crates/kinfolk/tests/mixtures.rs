@@ -33,7 +33,7 @@ impl Problem {
         let source = source(name).unwrap();
         let population = (source.build)(&settings(source.settings, data), 3).unwrap();
         let kind = models::kind(kind).unwrap();
-        let model = Arc::from((kind.build)(&settings(kind.settings, model), population.shape).unwrap());
+        let model = Arc::from(kind.make(&settings(kind.settings, model), population.shape).unwrap());
         Self { population, model }
     }
 
@@ -438,8 +438,8 @@ fn client(id: &str, columns: usize, values: Vec<f64>) -> Client {
 
 fn odd(clients: Vec<Client>, components: usize) -> Problem {
     let kind = models::kind("gaussian-mixture").unwrap();
-    let shape = kinfolk::data::DataShape { columns: clients[0].train.columns(), classes: 0 };
-    let model = (kind.build)(&settings(kind.settings, &format!("components = {components}")), shape).unwrap();
+    let shape = kinfolk::data::DataShape::numbers(clients[0].train.columns(), 0);
+    let model = kind.make(&settings(kind.settings, &format!("components = {components}")), shape).unwrap();
     Problem { population: Population { clients, shape, ..Population::default() }, model: Arc::from(model) }
 }
 

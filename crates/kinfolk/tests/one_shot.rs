@@ -1,7 +1,10 @@
 //! Methods that ask once, and their baselines, on clients whose minimisers are known by hand.
 
+mod by_hand;
+
+use by_hand::{clients, close, faults_of, line, numbers, settings};
 use kinfolk::Result;
-use kinfolk::data::{Client, DataShape, Features, Shard, Targets};
+use kinfolk::data::{Client, DataShape};
 use kinfolk::evaluate;
 use kinfolk::federation::faults::{self, Faults};
 use kinfolk::federation::local::{LocalFederation, threads};
@@ -9,37 +12,13 @@ use kinfolk::federation::{Federation, Phase, Split};
 use kinfolk::methods::{Method, Outcome, Serving, Setup, kind};
 use kinfolk::models::{self, Model};
 use kinfolk::rng::Key;
-use kinfolk::settings::{Setting, Settings};
 use std::sync::Arc;
-
-/// Clients with one feature, always 1: a linear model without intercept fits the mean of the targets.
-fn clients(targets: &[&[f64]]) -> Vec<Client> {
-    let client = |(index, values): (usize, &&[f64])| {
-        let features = Features::F64 { columns: 1, values: vec![1.0; values.len()] };
-        let train = Shard::new(features, Targets::Values(values.to_vec())).unwrap();
-        Client { id: index.to_string(), test: train.clone(), train, group: None, truth: None }
-    };
-    targets.iter().enumerate().map(client).collect()
-}
-
-fn settings(declared: &[Setting], text: &str) -> Settings {
-    let mut faults = Vec::new();
-    let settings = Settings::check("method.it", declared, toml::from_str(text).unwrap(), &mut faults);
-    assert!(faults.is_empty(), "{faults:?}");
-    settings
-}
-
-fn line() -> Arc<dyn Model> {
-    let kind = models::kind("linear").unwrap();
-    let shape = DataShape { columns: 1, classes: 0 };
-    Arc::from((kind.build)(&settings(kind.settings, "intercept = false"), shape).unwrap())
-}
 
 /// A model without an exact minimiser.
 fn network() -> Arc<dyn Model> {
     let kind = models::kind("mlp").unwrap();
-    let shape = DataShape { columns: 1, classes: 0 };
-    Arc::from((kind.build)(&settings(kind.settings, "hidden = [2]"), shape).unwrap())
+    let shape = DataShape::numbers(1, 0);
+    Arc::from(kind.make(&settings(kind.settings, "hidden = [2]"), shape).unwrap())
 }
 
 fn build(
@@ -86,13 +65,6 @@ fn silent(share: f64, clients: &[Client]) -> impl Federation {
     federation(clients).with_faults(faults)
 }
 
-/// The first lines of what a method finds wrong with its settings.
-fn faults_of(name: &str, text: &str) -> Vec<String> {
-    let (kind, mut faults) = (kind(name).unwrap(), Vec::new());
-    (kind.check)("method.it", &settings(kind.settings, text), &mut faults);
-    faults.iter().map(|fault| fault.to_string().lines().next().unwrap().to_string()).collect()
-}
-
 /// Runs a method to its end.
 fn run(method: &mut dyn Method, federation: &mut dyn Federation) -> (Outcome, usize) {
     let mut rounds = 1;
@@ -100,15 +72,6 @@ fn run(method: &mut dyn Method, federation: &mut dyn Federation) -> (Outcome, us
         rounds += 1;
     }
     (method.outcome(), rounds)
-}
-
-fn numbers(outcome: &Outcome) -> Vec<f64> {
-    outcome.models.iter().map(|model| model[0]).collect()
-}
-
-fn close(found: &[f64], wanted: &[f64], tolerance: f64) {
-    let near = |(f, w): (&f64, &f64)| (f - w).abs() <= tolerance;
-    assert!(found.len() == wanted.len() && found.iter().zip(wanted).all(near), "{found:?}, want {wanted:?}");
 }
 
 /// Minimisers 1, 2, −4, −4.5 and −3.5; the first client has three rows.

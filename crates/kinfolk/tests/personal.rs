@@ -13,7 +13,6 @@ use kinfolk::report::{ClientRecord, Record, RepeatSummary, RoundRecord};
 use kinfolk::run::{Options, Unwatched, Watch, run};
 use kinfolk::settings::Settings;
 use kinfolk::{Result, evaluate, modelfile};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -78,11 +77,7 @@ impl Method for OwnMinimisers {
             clustered: true,
             global: self.global.clone(),
             serving: Serving::Own { stamps: self.stamps.clone(), clusters: Some(self.clusters.clone()) },
-            candidates: Vec::new(),
-            converged: true,
-            notes: Vec::new(),
-            extra: BTreeMap::new(),
-            mixture: None,
+            ..Outcome::default()
         }
     }
 
@@ -123,7 +118,7 @@ fn experiment(text: &str, groups: &str) -> Experiment {
 
 fn population(experiment: &Experiment) -> (Population, Box<dyn Model>) {
     let population = (experiment.source.build)(&experiment.data, 0).unwrap();
-    let model = (experiment.model_kind.build)(&experiment.model, population.shape).unwrap();
+    let model = experiment.model_kind.make(&experiment.model, population.shape).unwrap();
     (population, model)
 }
 
@@ -223,7 +218,7 @@ fn clients_alone_are_scored_with_their_own_minimiser() {
     let population = (source.build)(&settings, 1).unwrap();
     let kind = models::kind("logistic").unwrap();
     let settings = Settings::check("model", kind.settings, toml::from_str("intercept = false").unwrap(), &mut vec![]);
-    let model: Arc<dyn Model> = Arc::from((kind.build)(&settings, population.shape).unwrap());
+    let model: Arc<dyn Model> = Arc::from(kind.make(&settings, population.shape).unwrap());
     let mut local = LocalFederation::new(population.clients.clone(), threads(2).unwrap());
     let mut bytes = BytesFederation::new(population.clients.clone());
     local.set_model(model.clone()).unwrap();

@@ -21,7 +21,7 @@ fn the_folder_holds_what_is_promised_and_nothing_else() {
         header("out/rounds.csv").as_deref(),
         Some(
             "label,seed,round,phase,loss,metric,switched,sizes,bytes_down,bytes_up,seconds,unseen_metric,\
-             normalised_mse,distance_to_exact"
+             normalised_mse,distance_to_exact,misclustering,stage"
         )
     );
     assert_eq!(

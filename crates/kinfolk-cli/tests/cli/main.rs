@@ -12,3 +12,4 @@ mod known_clusters;
 mod mixtures;
 mod reproducible;
 mod table;
+mod texts;
