@@ -126,9 +126,7 @@ impl Alone {
             ..Outcome::default()
         }
     }
-}
 
-impl Alone {
     /// The mean of the w_i of every cluster of C_0.
     pub(super) fn means(&self, compared: &Compared) -> Vec<Params> {
         let mean = |cluster: usize| {
@@ -289,11 +287,15 @@ impl OneShot {
                 return Ok(threshold);
             }
             let stays = |place: &usize| sizes[labels[*place]] >= self.min_size.max(2);
-            inside = (0..inside.len()).filter(stays).map(|place| inside[place]).collect();
-            let aside = distances.count() - inside.len();
-            if aside == 0 || aside as f64 > MOST_ASIDE * distances.count() as f64 {
+            let staying: Vec<usize> = (0..inside.len()).filter(stays).map(|place| inside[place]).collect();
+            let aside = distances.count() - staying.len();
+            if staying.len() == inside.len() {
+                return Ok(threshold);
+            }
+            if aside as f64 > MOST_ASIDE * distances.count() as f64 {
                 return Ok(whole);
             }
+            inside = staying;
             threshold = distances.among(&inside).otsu()?;
             threshold.reason = format!("{aside} clients far from all others left aside, {}", threshold.reason);
         }
