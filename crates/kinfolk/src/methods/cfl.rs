@@ -75,7 +75,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     },
     build: |setup| {
         let settings = setup.settings;
-        bottom_up::want_clients(&setup)?;
+        setup.want_clients("min_size", settings.integer("min_size"))?;
         Ok(Box::new(Cfl {
             training: Training::of(settings),
             step: setup.steps()[0],
@@ -215,9 +215,7 @@ impl Cfl {
     }
 
     fn sizes(&self) -> Vec<usize> {
-        let mut sizes = vec![0; self.state.models.len()];
-        self.state.given.iter().for_each(|&cluster| sizes[cluster] += 1);
-        sizes
+        sizes_of(self.state.models.len(), self.state.given.iter().copied())
     }
 }
 

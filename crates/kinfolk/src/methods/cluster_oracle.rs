@@ -216,8 +216,7 @@ impl Method for ClusterOracle {
         self.state.absences.count(&answers);
         self.state.round += 1;
         let losses: Vec<f64> = answers.orders.iter().flat_map(|order| order.losses.iter().copied()).collect();
-        let mut sizes = vec![0; self.search.clusters.len()];
-        self.truth.iter().for_each(|&cluster| sizes[cluster] += 1);
+        let sizes = sizes_of(self.search.clusters.len(), self.truth.iter().copied());
         let finished = self.search.is_finished() || self.state.round >= self.rounds;
         Ok(Progress { loss: mean_loss(&losses), switched: Some(0), sizes, finished })
     }

@@ -51,12 +51,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     build: |setup| {
         let (settings, clients) = (setup.settings, setup.rows.len());
         let clusters = settings.integer("clusters");
-        if clusters > clients {
-            return Err(Error::settings(format!(
-                "{}.clusters: got {clusters}, want at most the number of clients, {clients}",
-                setup.place
-            )));
-        }
+        setup.want_clients("clusters", clusters)?;
         let start = |cluster: usize| {
             let key = setup.key.clone().word("start").number(0).number(cluster as u64);
             Arc::new(setup.model.initialise(&mut key.rng()))
@@ -109,6 +104,11 @@ struct State {
     anew: Vec<bool>,
     first_loss: Option<f64>,
     absences: Absences,
+}
+
+/// The cluster that fits most of a client's rows.
+fn largest(shares: &[f64]) -> usize {
+    crate::models::first_smallest(shares.iter().map(|share| -share)).position
 }
 
 impl FedSoft {
@@ -176,18 +176,15 @@ impl FedSoft {
         plan.pulls = shares.iter().enumerate().map(pull).filter(|pull| pull.strength > 0.0).collect();
         let from = match self.state.stamps[client] {
             stamp if stamp > 0 && !self.state.anew[client] => Start::Own { stamp },
-            _ => Start::Model(crate::models::first_smallest(shares.iter().map(|share| -share)).position),
+            _ => Start::Model(largest(shares)),
         };
         Order { to: Recipients::list(vec![client as u32]), work: Work::Train { from, plan, keep: Keep::Also } }
     }
 
     /// Clients by the cluster that fits most of their rows.
     fn sizes(&self) -> Vec<usize> {
-        let mut sizes = vec![0; self.state.models.len()];
-        for shares in self.state.shares.iter().filter(|shares| !shares.is_empty()) {
-            sizes[crate::models::first_smallest(shares.iter().map(|share| -share)).position] += 1;
-        }
-        sizes
+        let known = self.state.shares.iter().filter(|shares| !shares.is_empty());
+        sizes_of(self.state.models.len(), known.map(|shares| largest(shares)))
     }
 }
 

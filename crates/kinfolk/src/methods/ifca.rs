@@ -241,11 +241,7 @@ fn make(setup: Setup) -> Result<Ifca> {
     let (settings, place) = (setup.settings, &setup.place);
     let wanted = settings.optional_integer("clusters");
     let clients = setup.rows.len();
-    if let Some(clusters) = wanted.filter(|&clusters| clusters > clients) {
-        return Err(Error::settings(format!(
-            "{place}.clusters: got {clusters}, want at most the number of clients, {clients}"
-        )));
-    }
+    setup.want_clients("clusters", wanted.unwrap_or(0))?;
     let training = Training::of(settings);
     let resample = settings.flag("resample");
     let fewest = setup.rows.iter().min().copied().unwrap_or(0);
@@ -666,9 +662,7 @@ impl Ifca {
     }
 
     fn sizes(&self, lane: &Lane) -> Vec<usize> {
-        let mut sizes = vec![0; self.clusters()];
-        lane.choices.iter().flatten().for_each(|&choice| sizes[choice as usize] += 1);
-        sizes
+        sizes_of(self.clusters(), lane.choices.iter().flatten().map(|&choice| choice as usize))
     }
 }
 

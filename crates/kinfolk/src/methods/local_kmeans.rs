@@ -47,12 +47,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     build: |setup| {
         let (settings, clients) = (setup.settings, setup.rows.len());
         let clusters = settings.integer("clusters");
-        if clusters > clients {
-            return Err(Error::settings(format!(
-                "{}.clusters: got {clusters}, want at most the number of clients, {clients}",
-                setup.place
-            )));
-        }
+        setup.want_clients("clusters", clusters)?;
         let plan = Plan {
             sample: Sample {
                 on: Portion::All,

@@ -176,6 +176,15 @@ impl Setup<'_> {
         self.truth.ok_or_else(|| no_true_clusters(&self.place))
     }
 
+    /// Refuses a setting that wants more clusters, or more clients in one, than there are clients.
+    fn want_clients(&self, setting: &str, wanted: usize) -> Result<()> {
+        let (place, there) = (&self.place, self.rows.len());
+        if wanted <= there {
+            return Ok(());
+        }
+        Err(Error::settings(format!("{place}.{setting}: got {wanted}, want at most the number of clients, {there}")))
+    }
+
     /// The step sizes to use.
     fn steps(&self) -> Vec<f64> {
         match self.settings.numbers("step") {
@@ -544,6 +553,13 @@ fn draw_clients(key: &Key, count: usize, federation: &dyn Federation) -> Recipie
         .collect();
     lots.sort_unstable();
     Recipients::list(lots.into_iter().take(count).map(|(_, index)| index).collect())
+}
+
+/// How many clients each of so many clusters has.
+fn sizes_of(clusters: usize, members: impl Iterator<Item = usize>) -> Vec<usize> {
+    let mut sizes = vec![0; clusters];
+    members.for_each(|cluster| sizes[cluster] += 1);
+    sizes
 }
 
 /// The `weight` setting.

@@ -261,12 +261,7 @@ pub(super) static KIND: MethodKind = MethodKind {
         let settings = setup.settings;
         let clients = setup.rows.len();
         let clusters = settings.optional_integer("clusters");
-        if let Some(clusters) = clusters.filter(|&clusters| clusters > clients) {
-            return Err(Error::settings(format!(
-                "{}.clusters: got {clusters}, want at most the number of clients, {clients}",
-                setup.place
-            )));
-        }
+        setup.want_clients("clusters", clusters.unwrap_or(0))?;
         let exact = settings.optional_text("lambda") == Some("exact");
         let algorithm = Algorithm::ALL.iter().find(|(word, _)| *word == settings.text("clustering"));
         let request = Request {

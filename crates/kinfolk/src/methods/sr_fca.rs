@@ -271,8 +271,7 @@ impl SrFca {
         let mut group_of = vec![None; clusters];
         populated.iter().zip(&groups).for_each(|(&cluster, &group)| group_of[cluster] = Some(group));
         let count = groups.iter().max().map_or(0, |last| last + 1);
-        let mut sizes = vec![0; count];
-        given.iter().flatten().filter_map(|&cluster| group_of[cluster]).for_each(|group| sizes[group] += 1);
+        let sizes = sizes_of(count, given.iter().flatten().filter_map(|&cluster| group_of[cluster]));
         // Line 8; where none is large enough the largest goes on.
         let largest = sizes.iter().max().copied().unwrap_or(0);
         let enough = self.one_shot.min_size.min(largest);
@@ -403,9 +402,7 @@ impl SrFca {
     }
 
     fn sizes(&self) -> Vec<usize> {
-        let mut sizes = vec![0; self.state.models.len()];
-        self.state.given.iter().flatten().for_each(|&cluster| sizes[cluster] += 1);
-        sizes
+        sizes_of(self.state.models.len(), self.state.given.iter().flatten().copied())
     }
 }
 

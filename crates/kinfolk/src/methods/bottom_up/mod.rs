@@ -59,15 +59,6 @@ pub(super) fn check_bottom_up(place: &str, settings: &Settings, faults: &mut Vec
     }
 }
 
-/// Refuses clusters that are larger than the federation.
-pub(super) fn want_clients(setup: &Setup) -> Result<()> {
-    let (wanted, there) = (setup.settings.integer("min_size"), setup.rows.len());
-    if wanted <= there {
-        return Ok(());
-    }
-    Err(Error::settings(format!("{}.min_size: got {wanted}, want at most the number of clients, {there}", setup.place)))
-}
-
 /// Lines 1 to 4, ready to run.
 pub(super) struct OneShot {
     solve: odcl::Solve,
@@ -143,9 +134,7 @@ impl Alone {
 impl Compared {
     /// Clients in every cluster of C_0.
     pub(super) fn sizes(&self) -> Vec<usize> {
-        let mut sizes = vec![0; self.clusters];
-        self.given.iter().flatten().for_each(|&cluster| sizes[cluster] += 1);
-        sizes
+        sizes_of(self.clusters, self.given.iter().flatten().copied())
     }
 
     /// Adds what was found to an outcome.
@@ -158,8 +147,8 @@ impl Compared {
 
 impl OneShot {
     pub(super) fn of(setup: &Setup, training: &Training) -> Result<Self> {
-        want_clients(setup)?;
         let settings = setup.settings;
+        setup.want_clients("min_size", settings.integer("min_size"))?;
         let steps = settings.optional_integer("one_shot_steps");
         let solve = match (steps, setup.model.has_minimiser()) {
             (None, true) => odcl::Solve::Exact { ridge: settings.number("weight_decay") },
@@ -280,8 +269,7 @@ impl OneShot {
         while threshold.value.is_finite() {
             let among = distances.among(&inside);
             let labels = self.groups(&among, threshold.value);
-            let mut sizes = vec![0; labels.len()];
-            labels.iter().for_each(|&label| sizes[label] += 1);
+            let sizes = sizes_of(labels.len(), labels.iter().copied());
             let large = sizes.iter().filter(|&&size| size >= self.min_size.max(2)).count();
             if large != 1 || inside.len() < 4 {
                 return Ok(threshold);
@@ -312,9 +300,9 @@ impl OneShot {
         labels: &[usize],
         losses: Vec<Vec<(u32, f64)>>,
     ) -> Compared {
-        let mut sizes = vec![0; labels.iter().max().map_or(0, |last| last + 1)];
         let learnt = |client: usize| alone.models[client].is_some();
-        (0..labels.len()).filter(|&client| learnt(client)).for_each(|client| sizes[labels[client]] += 1);
+        let members = (0..labels.len()).filter(|&client| learnt(client)).map(|client| labels[client]);
+        let sizes = sizes_of(labels.len(), members);
         let mut names = vec![None; sizes.len()];
         let mut clusters = 0;
         let mut given = vec![None; labels.len()];
