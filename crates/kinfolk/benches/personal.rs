@@ -73,7 +73,7 @@ impl World {
         let mut method = common::first_method(&self.experiment, self.clients(), &self.model)?;
         while !method.round(&mut federation)?.finished {}
         let rounds = method.outcome().extra["rounds_between"];
-        Ok((federation.own_models().flat_map(|(_, model)| model).collect(), rounds))
+        Ok((federation.host().own_models().flat_map(|(_, model)| model).collect(), rounds))
     }
 }
 

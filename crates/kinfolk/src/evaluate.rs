@@ -7,9 +7,9 @@ pub mod mixtures;
 
 use crate::clustering::quality::{adjusted_rand_index, assign, misclustering};
 use crate::data::{Client, Population};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::federation::{
-    Ask, Federation, Gather, Order, OrderAnswers, Params, Phase, Portion, Recipients, Split, Subject, Work,
+    Ask, ClientInfo, Federation, Gather, Order, OrderAnswers, Params, Phase, Portion, Recipients, Split, Subject, Work,
 };
 use crate::linalg::{distance, norm};
 use crate::methods::{Outcome, Serving, pooled_minimiser};
@@ -112,6 +112,7 @@ pub fn seen(
             }
         }
     }
+    check_counted(&answers.orders, metric, federation.clients(), &clients)?;
     if let Serving::Own { clusters: Some(clusters), .. } = &outcome.serving {
         clients.iter_mut().zip(clusters).for_each(|(served, &cluster)| served.cluster = Some(cluster));
     }
@@ -165,6 +166,7 @@ pub fn unseen(
     })?;
     let mut clients = vec![Served::default(); federation.clients().len()];
     take_scores(&answers.orders[0], metric, outcome.clustered, &mut clients);
+    check_counted(&answers.orders, metric, federation.clients(), &clients)?;
     Ok(Some(summarise(clients, metric, outcome, &[])))
 }
 
@@ -193,11 +195,22 @@ fn take_scores(answer: &OrderAnswers, metric: Metric, chose: bool, clients: &mut
             served.cluster = Some(choice);
             served.margin = margin(losses(answer, place), choice);
         }
-        served.score = (score.rows > 0).then(|| ClientScore {
-            sum: metric.sum(score),
-            rows: score.rows as usize,
-            cluster: served.cluster,
-        });
+        let sum = metric.sum(score).filter(|_| score.rows > 0);
+        served.score = sum.map(|sum| ClientScore { sum, rows: score.rows as usize, cluster: served.cluster });
+    }
+}
+
+/// Refuses a metric by which nobody can be judged. A single client that does not count what it takes is not scored.
+fn check_counted(orders: &[OrderAnswers], metric: Metric, infos: &[ClientInfo], clients: &[Served]) -> Result<()> {
+    let mut scores = orders.iter().flat_map(|answer| answer.clients.iter().zip(&answer.scores));
+    let uncounted = scores.find(|(_, score)| score.rows > 0 && metric.sum(score).is_none());
+    match uncounted {
+        Some((client, _)) if clients.iter().all(|served| served.score.is_none()) => {
+            let (id, name) = (&infos[*client as usize].id, metric.name());
+            let message = format!("client {id}: score: no hits, which metric = \"{name}\" counts");
+            Err(Error::new(ErrorKind::Client, message).hint("count the rows that are right, or use metric = \"loss\""))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -240,8 +253,11 @@ type Distance = fn(&[Params], &[Vec<f64>]) -> f64;
 /// Compares an outcome with what was planted.
 pub fn against_truth(outcome: &Outcome, evaluation: &Evaluation, population: &Population) -> AgainstTruth {
     let mut result = AgainstTruth::default();
-    let truth: Option<Vec<usize>> = population.clients.iter().map(|client| client.truth).collect();
-    let found: Option<Vec<usize>> = evaluation.clients.iter().map(|served| served.cluster).collect();
+    // A client that cannot be reached any more is in no cluster, right or wrong.
+    let reached = |served: &Served| served.cluster.is_some() || served.loss.is_some();
+    let clients = || population.clients.iter().zip(&evaluation.clients).filter(|(_, served)| reached(served));
+    let truth: Option<Vec<usize>> = clients().map(|(client, _)| client.truth).collect();
+    let found: Option<Vec<usize>> = clients().map(|(_, served)| served.cluster).collect();
     // Clusters that a method was told are not its finding.
     let told = matches!(outcome.serving, Serving::Own { clusters: Some(_), .. });
     if let (Some(truth), Some(found), true) = (truth, found, outcome.clustered && !told) {
@@ -374,6 +390,7 @@ pub fn baselines(
                 gather: Gather::Each,
             })?;
             take_scores(&answers.orders[0], metric, false, &mut clients);
+            check_counted(&answers.orders, metric, federation.clients(), &clients)?;
         }
         Ok(clients.iter().map(|served| served.score.and_then(|score| score.mean())).collect())
     };

@@ -8,30 +8,35 @@
 //! DIR/summary.json         last: a folder without it is not finished
 //! ```
 
+mod environment;
+mod folder;
 mod mixtures;
+pub mod venue;
+
+pub use environment::checkpoint_every;
 
 use crate::data::schema::{Description, Schema};
 use crate::data::{Client, Population};
 use crate::error::{Error, ErrorKind, Result};
 use crate::evaluate::{self, Baselines, Evaluation};
 use crate::experiment::{Experiment, MethodEntry};
+use crate::federation::engine::{Engine, FederationState};
 use crate::federation::faults::Faults;
-use crate::federation::local::{FederationState, LocalFederation, threads};
 use crate::federation::meter::Traffic;
-use crate::federation::{Ask, Federation, Gather, Order, Phase, Recipients, Work};
+use crate::federation::{Ask, Gather, Order, Phase, Recipients, Work};
 use crate::groups::{Groups, Origin};
 use crate::linalg::{norm, squared_distance};
 use crate::methods::{
     Comparison, Method, Outcome, Serving, Setup, auto_step, choose_components, diverged, exploded, no_true_clusters,
 };
 use crate::modelfile;
-use crate::models::{Metric, Model};
-use crate::report::files::{is_partial, write_all_atomically, write_atomically, write_record};
-use crate::report::folder::NewFolder;
+use crate::models::{Blueprint, Metric, Model};
+use crate::report::files::write_all_atomically;
 use crate::report::{
     ClientRecord, ComparisonRecord, MethodSummary, MixtureRecord, Record, RepeatSummary, RoundRecord, Summary,
 };
 use crate::rng::Key;
+use folder::Folder;
 use serde::{Deserialize, Serialize};
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -39,6 +44,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
+use venue::{InProcess, Meeting, Venue};
 
 /// How to run an experiment.
 pub struct Options {
@@ -52,6 +58,8 @@ pub struct Options {
     pub stop: Arc<AtomicBool>,
     /// Least time between two checkpoints of one method.
     pub checkpoint_every: Duration,
+    /// Sum single answers instead of reducing while computing: the bits that clients on other machines give.
+    pub single_answers: bool,
 }
 
 impl Default for Options {
@@ -62,6 +70,7 @@ impl Default for Options {
             resume: false,
             stop: Arc::new(AtomicBool::new(false)),
             checkpoint_every: Duration::from_secs(10),
+            single_answers: false,
         }
     }
 }
@@ -124,6 +133,8 @@ struct Current {
 /// The data of one seed, as every method of the experiment sees it.
 struct Stage {
     population: Population,
+    engine: Box<dyn Engine>,
+    unseen: Option<Box<dyn Engine>>,
     rows: Vec<usize>,
     truth: Option<Vec<usize>>,
     /// The groups that clients say they belong to.
@@ -162,7 +173,16 @@ fn objective(entry: &MethodEntry) -> Vec<Option<toml::Value>> {
 /// Runs an experiment to its end and returns everything it found. Methods that diverge or fail are part of the
 /// record; an error means that the input was at fault or a file could not be written.
 pub fn run(experiment: &Experiment, options: &Options, watch: &mut dyn Watch) -> Result<Record> {
-    let pool = threads(options.threads)?;
+    run_at(&mut InProcess::new(options)?, experiment, options, watch)
+}
+
+/// The same, with the clients of a venue.
+pub fn run_at(
+    venue: &mut dyn Venue,
+    experiment: &Experiment,
+    options: &Options,
+    watch: &mut dyn Watch,
+) -> Result<Record> {
     let mut folder =
         options.folder.as_deref().map(|path| Folder::open(path, experiment, options.resume)).transpose()?;
     if let Some(record) = folder.as_mut().and_then(|folder| folder.finished.take()) {
@@ -172,7 +192,14 @@ pub fn run(experiment: &Experiment, options: &Options, watch: &mut dyn Watch) ->
     let mut about_data = serde_json::Value::Null;
     for seed in experiment.seeds() {
         watch.doing("preparing the data");
-        let stage = Stage::prepare(experiment, seed, &pool)?;
+        let stage = Stage::prepare(experiment, seed, venue)?;
+        if options.resume {
+            stage.population.clients.iter().try_for_each(Client::check_resumable)?;
+            if stage.engine.state()?.is_none() {
+                return Err(Error::new(ErrorKind::Unsupported, "this run cannot go on from a checkpoint")
+                    .hint("what its clients remember is out of reach; start anew in another folder"));
+            }
+        }
         // Every method is made once before any runs, so that no fault shows up hours later.
         let mut faults = Vec::new();
         for entry in &experiment.methods {
@@ -197,7 +224,7 @@ pub fn run(experiment: &Experiment, options: &Options, watch: &mut dyn Watch) ->
                     let found = |label: &str| found_groups(experiment, &results, label, seed);
                     let folder = folder.as_ref();
                     let running = Running { experiment, entry, seed, stage: &stage, options, folder, found: &found };
-                    let result = running.to_the_end(&pool, watch)?;
+                    let result = running.to_the_end(watch)?;
                     watch.finished(&result.0, &entry.label);
                     result
                 }
@@ -236,49 +263,59 @@ fn uses_auto_step(entry: &MethodEntry, model: &dyn Model) -> bool {
     !exact && entry.settings.optional_text("step") == Some("auto")
 }
 
+/// An ask to everybody, before the first round.
+fn to_all(work: Work) -> Ask {
+    let orders = vec![Order { to: Recipients::All, work }];
+    Ask { phase: Phase::Start, models: Vec::new(), orders, gather: Gather::Each }
+}
+
 impl Stage {
-    fn prepare(experiment: &Experiment, seed: u64, pool: &Arc<rayon::ThreadPool>) -> Result<Self> {
-        let mut population = pool.install(|| (experiment.source.build)(&experiment.data, seed))?;
-        population.check()?;
-        let origin = format!("{} {}", env!("CARGO_PKG_VERSION"), population.digest());
-        let scale = experiment.data.get("standardise").and_then(toml::Value::as_bool).unwrap_or(false);
+    fn prepare(experiment: &Experiment, seed: u64, venue: &mut dyn Venue) -> Result<Self> {
+        let Meeting { mut population, mut engine, mut unseen, digest } = venue.open(experiment, seed)?;
+        let origin = format!("{} {digest}", env!("CARGO_PKG_VERSION"));
 
         // The server learns what the data looks like by asking, and fixes one schema for everybody.
-        let mut federation = LocalFederation::new(population.clients, pool.clone());
-        let to_all = |work: Work| Ask {
-            phase: Phase::Start,
-            models: Vec::new(),
-            orders: vec![Order { to: Recipients::All, work }],
-            gather: Gather::Each,
-        };
-        let described = federation.ask(&to_all(Work::Describe { moments: scale }))?;
+        let scale = experiment.standardises();
+        let described = engine.ask(&to_all(Work::Describe { moments: scale }))?;
+        if let Some(missing) = described.missing.first() {
+            let id = &engine.clients()[missing.client as usize].id;
+            return Err(Error::new(ErrorKind::Client, format!("client {id} does not say what its data looks like")));
+        }
         let described = &described.orders[0];
         let rows: Vec<usize> = described.rows.iter().map(|&rows| rows as usize).collect();
         let column = Groups::named(described.descriptions.iter().map(|description| description.group.as_deref()));
         let schema = Schema::fix(&described.descriptions, scale)?;
         let adopt = to_all(Work::Adopt { schema: schema.clone() });
-        federation.ask(&adopt)?;
-        population.clients = federation.host().clients().to_vec();
-        if !population.unseen.is_empty() {
-            let mut unseen = LocalFederation::new(population.unseen, pool.clone());
+        engine.ask(&adopt)?;
+        // Rows that are here are looked at as everybody agreed to see them.
+        if let Some(host) = engine.host() {
+            population.clients = host.clients().to_vec();
+        }
+        if let Some(unseen) = &mut unseen {
             unseen.ask(&adopt)?;
-            population.unseen = unseen.host().clients().to_vec();
+            if let Some(host) = unseen.host() {
+                population.unseen = host.clients().to_vec();
+            }
         }
         let mut shape = schema.shape();
         shape.classes = shape.classes.max(population.shape.classes);
         // A schema knows columns, not how they lie; only tables are encoded into other columns, and they lie in no order.
         shape.form = population.shape.form;
-        let mut model: Arc<dyn Model> = Arc::from(experiment.model_kind.make(&experiment.model, shape)?);
+        let mut blueprint = Blueprint { kind: experiment.model_kind, settings: experiment.model.clone(), shape };
+        let mut model = blueprint.build_from(venue.start())?;
         let mut notes = Vec::new();
         if let (Some("auto"), Some(form)) = (experiment.model.optional_text("components"), model.mixture()) {
             let (form, most) = (*form, experiment.model.integer("most_components"));
-            federation.set_model(model.clone())?;
-            let found = choose_components(&mut federation, &form, &rows, most, &Key::new(seed))?;
-            let settings = experiment.model.with("components", found.count as i64);
-            model = Arc::from(experiment.model_kind.make(&settings, shape)?);
+            engine.equip(&model, &blueprint)?;
+            let found = choose_components(&mut *engine, &form, &rows, most, &Key::new(seed))?;
+            blueprint.settings = experiment.model.with("components", found.count as i64);
+            model = blueprint.build_from(venue.start())?;
             notes.push(found.note());
         }
-        population.clients.iter().try_for_each(|client| model.check(client))?;
+        engine.equip(&model, &blueprint)?;
+        if let Some(unseen) = &mut unseen {
+            unseen.equip(&model, &blueprint)?;
+        }
         let metric = match experiment.settings.text("metric") {
             "auto" => model.metrics()[0],
             wanted => *model.metrics().iter().find(|metric| metric.name() == wanted).ok_or_else(|| {
@@ -288,7 +325,7 @@ impl Stage {
         };
         let wants_curvature = experiment.methods.iter().any(|entry| uses_auto_step(entry, &*model));
         let curvature = if model.curvature(0.0).is_some() && wants_curvature {
-            let described = federation.ask(&to_all(Work::Describe { moments: true }))?;
+            let described = engine.ask(&to_all(Work::Describe { moments: true }))?;
             let mean_squares = described.orders[0].descriptions.iter().map(Description::mean_square);
             model.curvature(mean_squares.fold(0.0, f64::max))
         } else {
@@ -298,6 +335,8 @@ impl Stage {
         let (baselines, minimisers) = (OnceCell::new(), RefCell::default());
         Ok(Self {
             population,
+            engine,
+            unseen,
             rows,
             truth,
             column,
@@ -353,7 +392,7 @@ impl Stage {
     }
 
     /// Adds how far the clients' models are from the planted parameters.
-    fn compare_with_planted(&self, outcome: &Outcome, scored: &mut Evaluation, federation: &LocalFederation) {
+    fn compare_with_planted(&self, outcome: &Outcome, scored: &mut Evaluation, federation: &dyn Engine) {
         if self.population.true_parameters.is_empty() {
             return;
         }
@@ -370,7 +409,7 @@ impl Stage {
         &self,
         outcome: &Outcome,
         scored: &mut Evaluation,
-        federation: &mut LocalFederation,
+        federation: &mut dyn Engine,
     ) -> Result<()> {
         let baselines = match self.baselines.get() {
             Some(baselines) => baselines,
@@ -388,7 +427,7 @@ impl Stage {
     }
 
     /// Keeps the clients' models of a method that minimises exactly, for those that approach the same.
-    fn keep_minimiser(&self, entry: &MethodEntry, federation: &LocalFederation) {
+    fn keep_minimiser(&self, entry: &MethodEntry, federation: &dyn Engine) {
         if entry.kind.name == "hierarchical" {
             let models = federation.own_models().map(|(id, model)| (id.to_string(), model)).collect();
             self.minimisers.borrow_mut().push(Minimiser { objective: objective(entry), models });
@@ -397,7 +436,7 @@ impl Stage {
 
     /// √(Σ ‖θ_i − θ*_i‖² / Σ ‖θ*_i‖²) over the clients, θ* the exact minimiser of what a method approaches by steps;
     /// absent where no method before it found that.
-    fn distance_to_exact(&self, entry: &MethodEntry, federation: &LocalFederation) -> Option<f64> {
+    fn distance_to_exact(&self, entry: &MethodEntry, federation: &dyn Engine) -> Option<f64> {
         if !matches!(entry.kind.name, "l2gd" | "al2sgd+") {
             return None;
         }
@@ -412,12 +451,6 @@ impl Stage {
         Some((apart / size).sqrt()).filter(|distance| distance.is_finite())
     }
 
-    fn federation(&self, clients: &[Client], pool: &Arc<rayon::ThreadPool>) -> Result<LocalFederation> {
-        let mut federation = LocalFederation::new(clients.to_vec(), pool.clone());
-        federation.set_model(self.model.clone())?;
-        Ok(federation)
-    }
-
     /// The `data` entry of summary.json. `samples` is per client, a mean where clients differ.
     fn about(&self, experiment: &Experiment) -> serde_json::Value {
         let mut about = serde_json::Map::new();
@@ -429,7 +462,9 @@ impl Stage {
             _ => about.insert("samples".into(), (total as f64 / self.rows.len() as f64).into()),
         };
         about.insert("rows".into(), total.into());
-        about.insert("columns".into(), self.schema.shape().columns.into());
+        if self.schema.shape().columns > 0 {
+            about.insert("columns".into(), self.schema.shape().columns.into());
+        }
         if self.schema.shape().classes > 0 {
             about.insert("classes".into(), self.schema.shape().classes.into());
         }
@@ -459,7 +494,7 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
-    fn to_the_end(&self, pool: &Arc<rayon::ThreadPool>, watch: &mut dyn Watch) -> Result<(RepeatSummary, Finished)> {
+    fn to_the_end(&self, watch: &mut dyn Watch) -> Result<(RepeatSummary, Finished)> {
         let stage = self.stage;
         let label = &self.entry.label;
         let mut method = match stage.method(self.entry, self.seed, Some(self.found)) {
@@ -471,18 +506,18 @@ impl Running<'_> {
             method => method?,
         };
         let faults = Faults::from_settings(&self.experiment.faults, self.seed);
-        let mut federation =
-            stage.federation(&stage.population.clients, pool)?.with_faults(faults).with_stop(self.options.stop.clone());
-        let mut unseen = match stage.population.unseen.as_slice() {
-            [] => None,
-            clients => Some(stage.federation(clients, pool)?),
+        let mut federation = stage.engine.afresh(label, faults, self.options.stop.clone())?;
+        let federation = &mut *federation;
+        let mut unseen = match &stage.unseen {
+            Some(unseen) => Some(unseen.afresh(label, Faults::none(), self.options.stop.clone())?),
+            None => None,
         };
         let (mut rounds, mut round, mut seconds) = (Vec::new(), 0, 0.0);
         if let Some(current) =
             self.folder.map(|folder| folder.read_current(label, self.seed, &stage.origin)).transpose()?.flatten()
         {
             method.restore(&current.method)?;
-            federation.restore(current.federation);
+            federation.restore(current.federation)?;
             (rounds, round, seconds) = (current.rounds, current.round, current.seconds);
         }
         watch.method(label, self.seed, round, method.planned_rounds());
@@ -491,15 +526,15 @@ impl Running<'_> {
         let mut last: Option<(Evaluation, Option<Evaluation>)> = None;
         let failure = loop {
             let began = Instant::now();
-            let before = Phases::of(&federation);
-            let progress = match method.round(&mut federation) {
+            let before = Phases::of(federation);
+            let progress = match method.round(federation) {
                 Ok(progress) => progress,
-                Err(error) if error.kind() == ErrorKind::Stopped => return Err(error),
+                Err(error) if error.ends_run() => return Err(error),
                 Err(error) => break Some(error),
             };
             round += 1;
             seconds += began.elapsed().as_secs_f64();
-            let after = Phases::of(&federation);
+            let after = Phases::of(federation);
             let record = |phase: Phase| {
                 let traffic = after.get(phase).since(before.get(phase));
                 RoundRecord {
@@ -541,12 +576,12 @@ impl Running<'_> {
                 let outcome = method.outcome();
                 let assign_on = self.experiment.assign_on();
                 let outliers = &stage.population.outliers;
-                let mut scored = evaluate::seen(&outcome, &mut federation, stage.metric, assign_on, outliers)?;
-                stage.compare_with_planted(&outcome, &mut scored, &federation);
-                let distance_to_exact = stage.distance_to_exact(self.entry, &federation);
+                let mut scored = evaluate::seen(&outcome, federation, stage.metric, assign_on, outliers)?;
+                stage.compare_with_planted(&outcome, &mut scored, federation);
+                let distance_to_exact = stage.distance_to_exact(self.entry, federation);
                 scored.extra.extend(distance_to_exact.map(|distance| ("distance_to_exact".to_string(), distance)));
                 let unseen = match &mut unseen {
-                    Some(unseen) => evaluate::unseen(&outcome, unseen, stage.metric, assign_on)?,
+                    Some(unseen) => evaluate::unseen(&outcome, &mut **unseen, stage.metric, assign_on)?,
                     None => None,
                 };
                 let mean = |evaluation: &Evaluation| evaluation.metric.as_ref().map(|metric| metric.mean);
@@ -577,10 +612,11 @@ impl Running<'_> {
             }
             if let Some(folder) = self.folder
                 && saved.elapsed() >= self.options.checkpoint_every
+                && let Some(federation) = federation.state()?
             {
                 let method = method.save()?;
                 let origin = stage.origin.clone();
-                let current = Current { origin, method, federation: federation.state(), rounds, round, seconds };
+                let current = Current { origin, method, federation, rounds, round, seconds };
                 folder.write_current(label, self.seed, &current)?;
                 rounds = current.rounds;
                 saved = Instant::now();
@@ -590,16 +626,16 @@ impl Running<'_> {
             let outcome = method.outcome();
             if matches!(outcome.serving, Serving::Own { clusters: Some(_), .. }) {
                 watch.doing("comparing with local models and with one model");
-                stage.compare_with_baselines(&outcome, scored, &mut federation)?;
+                stage.compare_with_baselines(&outcome, scored, federation)?;
             }
         }
         if let (None, Some((scored, _)), Some(shape)) = (&failure, &mut last, stage.model.mixture()) {
-            mixtures::compare(stage, &method.outcome(), shape, scored, &mut federation)?;
+            mixtures::compare(stage, &method.outcome(), shape, scored, federation)?;
         }
         if failure.is_none() && method.outcome().converged {
-            stage.keep_minimiser(self.entry, &federation);
+            stage.keep_minimiser(self.entry, federation);
         }
-        let mut summary = self.summarise(&*method, &federation, round, seconds, failure.as_ref(), last.as_ref());
+        let mut summary = self.summarise(&*method, federation, round, seconds, failure.as_ref(), last.as_ref());
         summary.extra.extend(stages(&rounds));
         let clients = match (&failure, &last) {
             (None, Some((scored, _))) => self.client_records(scored, &method.outcome()),
@@ -608,10 +644,10 @@ impl Running<'_> {
         if let Some(folder) = self.folder
             && failure.is_none()
         {
-            self.write_models(folder, &method.outcome(), &federation)?;
+            self.write_models(folder, &method.outcome(), federation)?;
         }
         let mixtures = match (&failure, stage.model.mixture()) {
-            (None, Some(shape)) => vec![mixtures::record(self, &method.outcome(), shape, &federation)],
+            (None, Some(shape)) => vec![mixtures::record(self, &method.outcome(), shape, federation)],
             _ => Vec::new(),
         };
         let comparisons = method.outcome().comparison.map(|found| self.comparison(found)).into_iter().collect();
@@ -667,13 +703,14 @@ impl Running<'_> {
     fn summarise(
         &self,
         method: &dyn Method,
-        federation: &LocalFederation,
+        federation: &dyn Engine,
         rounds: usize,
         seconds: f64,
         failure: Option<&Error>,
         last: Option<&(Evaluation, Option<Evaluation>)>,
     ) -> RepeatSummary {
         let mut summary = self.summary(federation.meter().total(), rounds, seconds);
+        summary.notes = federation.notes();
         if let Some(error) = failure {
             return failed(summary, error);
         }
@@ -681,7 +718,7 @@ impl Running<'_> {
         if !outcome.converged {
             summary.status = "not-converged".into();
         }
-        summary.notes = self.stage.notes.iter().chain(&outcome.notes).cloned().collect();
+        summary.notes.splice(0..0, self.stage.notes.iter().chain(&outcome.notes).cloned());
         summary.notes.extend(mixtures::note(self.stage, &outcome));
         if uses_auto_step(self.entry, &*self.stage.model)
             && let Some(curvature) = self.stage.curvature
@@ -696,7 +733,12 @@ impl Running<'_> {
             if scored.metric.is_none() && infinite.is_none() {
                 let nobody =
                     matches!(&outcome.serving, Serving::Own { stamps, .. } if stamps.iter().all(|&stamp| stamp == 0));
-                let why = if nobody { "no client has a model" } else { "no client has test rows" };
+                let reached = scored.clients.iter().any(|served| served.loss.is_some());
+                let why = match (nobody, reached) {
+                    (true, _) => "no client has a model",
+                    (false, false) => "no client could be reached any more",
+                    (false, true) => "no client has test rows",
+                };
                 summary.notes.push(format!("{why}, so there is nothing to score"));
             }
             let unseen_infinite = unseen.as_ref().and_then(|unseen| without_finite_metric(&population.unseen, unseen));
@@ -753,7 +795,7 @@ impl Running<'_> {
                 client: client.id.clone(),
                 true_cluster: client.truth,
                 cluster: served.cluster,
-                samples: client.train.len(),
+                samples: self.stage.rows[place],
                 margin: served.margin,
                 metric: served.score.and_then(|score| score.mean()),
                 personal: scored.personal.get(place).copied().unwrap_or_default(),
@@ -763,7 +805,7 @@ impl Running<'_> {
             .collect()
     }
 
-    fn write_models(&self, folder: &Folder, outcome: &Outcome, federation: &LocalFederation) -> Result<()> {
+    fn write_models(&self, folder: &Folder, outcome: &Outcome, federation: &dyn Engine) -> Result<()> {
         let wanted = self.experiment.settings.text("save_models");
         if wanted == "none" {
             return Ok(());
@@ -878,7 +920,7 @@ fn failed(mut summary: RepeatSummary, error: &Error) -> RepeatSummary {
 struct Phases([Traffic; 3]);
 
 impl Phases {
-    fn of(federation: &LocalFederation) -> Self {
+    fn of(federation: &dyn Engine) -> Self {
         Self([Phase::Start, Phase::Train, Phase::Evaluate].map(|phase| federation.meter().of(phase)))
     }
 
@@ -916,215 +958,4 @@ fn gather(experiment: &Experiment, data: serde_json::Value, results: Results) ->
         methods: experiment.methods.iter().zip(repeats).map(summarise).collect(),
     };
     Record { summary, rounds, clients, mixtures, comparisons }
-}
-
-/// What a run writes into its folder, after experiment.toml.
-const OUR_NAMES: [&str; 8] =
-    ["checkpoint", "models", "rounds.csv", "clients.csv", "components.csv", "rows.csv", "report.html", "summary.json"];
-
-/// The run folder while a run is going on.
-struct Folder {
-    path: PathBuf,
-    finished: Option<Record>,
-    /// Kept so that an experiment that is refused leaves no empty folder behind.
-    new: Option<NewFolder>,
-}
-
-impl Folder {
-    /// Looks at what is there, and refuses to overwrite or to mix.
-    fn open(path: &Path, experiment: &Experiment, resume: bool) -> Result<Self> {
-        let mut folder = Self { path: path.to_path_buf(), finished: None, new: None };
-        let before = std::fs::read_to_string(path.join("experiment.toml")).ok();
-        let is_finished = path.join("summary.json").exists();
-        match (before, resume) {
-            // Killed before the first file: there is nothing to lose by beginning anew.
-            (None, true) if path.is_dir() && !is_finished => Ok(folder),
-            (None, true) => Err(Error::settings(format!("{}: nothing to resume here", path.display()))
-                .hint("run without --resume first, or name the right folder with --out")),
-            (None, false) => {
-                folder.new = Some(NewFolder::claim(path, &OUR_NAMES)?);
-                Ok(folder)
-            }
-            (Some(_), false) if is_finished => {
-                Err(Error::settings(format!("{}: holds a finished run", path.display()))
-                    .hint("choose another folder with --out"))
-            }
-            (Some(_), false) => Err(Error::settings(format!("{}: holds an unfinished run", path.display()))
-                .hint("go on with --resume, or choose another folder with --out")),
-            (Some(before), true) => {
-                let now = experiment.to_toml();
-                if before != now {
-                    return Err(Error::settings(format!(
-                        "{}: settings have changed\n{}",
-                        path.display(),
-                        differences(&before, &now)
-                    ))
-                    .hint("resume with the same settings, or start anew in another folder"));
-                }
-                remove_partial_files(path)?;
-                if is_finished {
-                    folder.finished = Some(folder.read_finished()?);
-                }
-                Ok(folder)
-            }
-        }
-    }
-
-    fn checkpoint(&self) -> PathBuf {
-        self.path.join("checkpoint")
-    }
-
-    fn begin(&self, experiment: &Experiment, schema: &Schema) -> Result<()> {
-        let checkpoint = self.checkpoint();
-        std::fs::create_dir_all(&checkpoint).map_err(|error| Error::io("creating", &checkpoint, error))?;
-        if experiment.settings.text("save_models") != "none" {
-            let models = self.path.join("models");
-            std::fs::create_dir_all(&models).map_err(|error| Error::io("creating", &models, error))?;
-            let text =
-                serde_json::to_vec_pretty(schema).map_err(|e| Error::new(ErrorKind::Io, format!("schema: {e}")))?;
-            write_atomically(&models.join("schema.json"), &text)?;
-        }
-        write_atomically(&self.path.join("experiment.toml"), experiment.to_toml().as_bytes())
-    }
-
-    fn file(&self, kind: &str, label: &str, seed: u64) -> PathBuf {
-        self.checkpoint().join(format!("{label}-{seed}.{kind}"))
-    }
-
-    fn write<S: Serialize>(&self, path: &Path, value: &S) -> Result<()> {
-        let bytes = postcard::to_stdvec(value)
-            .map_err(|error| Error::new(ErrorKind::Io, format!("writing {}: {error}", path.display())))?;
-        write_atomically(path, &bytes)
-    }
-
-    fn read<S: serde::de::DeserializeOwned>(&self, path: &Path) -> Result<Option<S>> {
-        let bytes = match std::fs::read(path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Error::io("reading", path, error)),
-        };
-        postcard::from_bytes(&bytes).map(Some).map_err(|error| {
-            Error::new(ErrorKind::Io, format!("{}: a broken checkpoint: {error}", path.display()))
-                .hint("remove this file; what it held is then run again")
-        })
-    }
-
-    fn write_current(&self, label: &str, seed: u64, current: &Current) -> Result<()> {
-        self.write(&self.file("current", label, seed), current)
-    }
-
-    fn read_current(&self, label: &str, seed: u64, origin: &str) -> Result<Option<Current>> {
-        let current: Option<Current> = self.read(&self.file("current", label, seed))?;
-        current.as_ref().map_or(Ok(()), |current| self.same_origin(&current.origin, origin))?;
-        Ok(current)
-    }
-
-    fn same_origin(&self, before: &str, now: &str) -> Result<()> {
-        if before == now {
-            return Ok(());
-        }
-        Err(Error::settings(format!(
-            "{}: the data or the program has changed since this run began",
-            self.path.display()
-        ))
-        .hint("start anew in another folder"))
-    }
-
-    fn write_done(&self, label: &str, seed: u64, finished: &Finished) -> Result<()> {
-        self.write(&self.file("done", label, seed), finished)?;
-        // Its place in the middle is no longer of use; a leftover would do no harm.
-        let _ = std::fs::remove_file(self.file("current", label, seed));
-        Ok(())
-    }
-
-    fn read_done(&self, label: &str, seed: u64, origin: &str) -> Result<Option<(RepeatSummary, Finished)>> {
-        let Some(finished) = self.read::<Finished>(&self.file("done", label, seed))? else { return Ok(None) };
-        self.same_origin(&finished.origin, origin)?;
-        let summary = serde_json::from_str(&finished.summary)
-            .map_err(|error| Error::new(ErrorKind::Io, format!("reading a checkpoint of {label}: {error}")))?;
-        Ok(Some((summary, finished)))
-    }
-
-    fn finish(&self, record: &Record) -> Result<()> {
-        write_record(&self.path, record)?;
-        self.remove_checkpoint()
-    }
-
-    fn remove_checkpoint(&self) -> Result<()> {
-        let checkpoint = self.checkpoint();
-        let failed = |error| Error::io("removing", &checkpoint, error);
-        for entry in std::fs::read_dir(&checkpoint).map_err(failed)? {
-            let path = entry.map_err(failed)?.path();
-            if is_partial(&path) || path.extension().is_some_and(|kind| kind == "done" || kind == "current") {
-                std::fs::remove_file(&path).map_err(failed)?;
-            }
-        }
-        std::fs::remove_dir(&checkpoint).map_err(failed)
-    }
-
-    /// A run that was finished before: its summary. A checkpoint left by a kill at the last moment goes away.
-    fn read_finished(&self) -> Result<Record> {
-        let path = self.path.join("summary.json");
-        let text = std::fs::read_to_string(&path).map_err(|error| Error::io("reading", &path, error))?;
-        let summary = serde_json::from_str(&text)
-            .map_err(|error| Error::new(ErrorKind::Io, format!("reading {}: {error}", path.display())))?;
-        if self.checkpoint().exists() {
-            self.remove_checkpoint()?;
-        }
-        let (rounds, clients, mixtures, comparisons) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Ok(Record { summary, rounds, clients, mixtures, comparisons })
-    }
-}
-
-/// The settings in which two experiment files differ, one a line.
-fn differences(before: &str, now: &str) -> String {
-    let (before, now) = (flat(before), flat(now));
-    let keys: std::collections::BTreeSet<&String> = before.keys().chain(now.keys()).collect();
-    let line = |key: &String| match (before.get(key), now.get(key)) {
-        (Some(old), Some(new)) if old == new => None,
-        (Some(old), Some(new)) => Some(format!("  {key}: was {old}, is {new}")),
-        (Some(old), None) => Some(format!("  {key}: was {old}, is gone")),
-        (None, Some(new)) => Some(format!("  {key}: is new, {new}")),
-        (None, None) => None,
-    };
-    let lines: Vec<String> = keys.into_iter().filter_map(line).collect();
-    if lines.is_empty() { "  the methods stand in another order".into() } else { lines.join("\n") }
-}
-
-/// Every setting of an experiment file under its dotted name, methods by their label.
-fn flat(text: &str) -> BTreeMap<String, String> {
-    fn walk(place: &str, value: &toml::Value, found: &mut BTreeMap<String, String>) {
-        match value {
-            toml::Value::Table(table) => {
-                table.iter().for_each(|(key, value)| walk(&format!("{place}.{key}"), value, found))
-            }
-            toml::Value::Array(list) if list.iter().any(toml::Value::is_table) => {
-                for (number, value) in list.iter().enumerate() {
-                    let label = value.get("label").and_then(toml::Value::as_str);
-                    walk(&format!("{place}.{}", label.unwrap_or(&number.to_string())), value, found);
-                }
-            }
-            value => drop(found.insert(place.to_string(), value.to_string())),
-        }
-    }
-    let mut found = BTreeMap::new();
-    match toml::from_str::<toml::Table>(text) {
-        Ok(table) => table.iter().for_each(|(key, value)| walk(key, value, &mut found)),
-        Err(_) => drop(found.insert("experiment.toml".into(), "not TOML".into())),
-    }
-    found
-}
-
-/// Removes what a kill in the middle of a write left behind.
-fn remove_partial_files(folder: &Path) -> Result<()> {
-    let fault = |error| Error::io("cleaning up", folder, error);
-    for entry in std::fs::read_dir(folder).map_err(fault)? {
-        let path = entry.map_err(fault)?.path();
-        if path.is_dir() {
-            remove_partial_files(&path)?;
-        } else if is_partial(&path) {
-            std::fs::remove_file(&path).map_err(fault)?;
-        }
-    }
-    Ok(())
 }

@@ -5,13 +5,15 @@ use kinfolk::Result;
 use kinfolk::clustering::quality::misclustering;
 use kinfolk::data::{Client, DataShape, Population, source};
 use kinfolk::evaluate;
-use kinfolk::federation::bytes::BytesFederation;
+use kinfolk::federation::engine::Engine;
 use kinfolk::federation::faults::{self, Faults};
 use kinfolk::federation::local::{LocalFederation, threads};
+use kinfolk::federation::remote::{Loopback, RemoteFederation};
+use kinfolk::federation::wire::DataOrder;
 use kinfolk::federation::{Federation, Phase, Split};
 use kinfolk::groups::Groups;
 use kinfolk::methods::{METHODS, Method, MethodKind, Outcome, Serving, Setup};
-use kinfolk::models::{self, Model};
+use kinfolk::models::{self, Blueprint, Model};
 use kinfolk::rng::Key;
 use kinfolk::settings::Settings;
 use std::sync::Arc;
@@ -26,6 +28,7 @@ fn settings(declared: &'static [kinfolk::settings::Setting], text: &str) -> Sett
 /// Data, a model that fits it, and a step that suits both.
 struct Problem {
     population: Population,
+    blueprint: Blueprint,
     model: Arc<dyn Model>,
     step: f64,
     /// How far parameters may be apart after one round, relatively.
@@ -37,8 +40,10 @@ impl Problem {
         let source = source(name).unwrap();
         let population = (source.build)(&settings(source.settings, data), 5).unwrap();
         let kind = models::kind(kind).unwrap();
-        let model = kind.make(&settings(kind.settings, model), population.shape).unwrap();
-        Self { population, model: Arc::from(model), step, tolerance }
+        let settings = settings(kind.settings, model);
+        let blueprint = Blueprint { kind, settings, shape: population.shape };
+        let model = blueprint.build().unwrap();
+        Self { population, blueprint, model, step, tolerance }
     }
 
     fn all() -> [Self; 4] {
@@ -128,9 +133,12 @@ impl Problem {
         self.fused(2).from_single_answers()
     }
 
-    fn bytes(&self) -> BytesFederation {
-        let mut federation = BytesFederation::new(self.population.clients.clone());
-        federation.set_model(self.model.clone()).unwrap();
+    /// The same clients on three machines.
+    fn remote(&self) -> RemoteFederation {
+        let line = Loopback::among(&self.population.clients, self.population.shape, 3);
+        let data = DataOrder { source: "linear".into(), settings: String::new(), seed: 0 };
+        let (mut federation, _) = RemoteFederation::meet(&line, data, false, false).unwrap();
+        federation.equip(&self.model, &self.blueprint).unwrap();
         federation
     }
 }
@@ -156,17 +164,17 @@ fn scores(outcome: &Outcome, federation: &mut dyn Federation, problem: &Problem)
 }
 
 #[test]
-fn single_answers_give_the_same_bits_in_threads_and_through_bytes() {
+fn single_answers_give_the_same_bits_in_threads_and_on_other_machines() {
     for problem in Problem::all() {
         for kind in problem.methods() {
-            let (mut local, mut bytes) = (problem.single(), problem.bytes());
+            let (mut local, mut remote) = (problem.single(), problem.remote());
             let here = play(&mut *problem.method(kind, ""), &mut local, 5).unwrap();
-            let there = play(&mut *problem.method(kind, ""), &mut bytes, 5).unwrap();
+            let there = play(&mut *problem.method(kind, ""), &mut remote, 5).unwrap();
             assert_eq!(here.models, there.models, "{}", kind.name);
             assert_eq!(here.serving, there.serving, "{}", kind.name);
-            let (here, there) = (scores(&here, &mut local, &problem), scores(&there, &mut bytes, &problem));
+            let (here, there) = (scores(&here, &mut local, &problem), scores(&there, &mut remote, &problem));
             assert_eq!(here.clients, there.clients, "{}", kind.name);
-            assert_eq!(local.meter(), bytes.meter(), "{}", kind.name);
+            assert_eq!(local.meter(), remote.meter(), "{}", kind.name);
         }
     }
 }
@@ -182,10 +190,10 @@ fn faults_hit_both_federations_alike() {
         for rule in rules.iter().filter(|rule| **rule != "fail") {
             let rule = format!("missing = \"{rule}\"\n");
             let mut local = problem.single().with_faults(faults.clone());
-            let mut bytes = problem.bytes().with_faults(faults.clone());
+            let mut remote = problem.remote().with_faults(faults.clone());
             let start = if kind.name == "ifca" { format!("{rule}start_clients = 12") } else { rule };
             let here = play(&mut *problem.method(kind, &start), &mut local, 6);
-            let there = play(&mut *problem.method(kind, &start), &mut bytes, 6);
+            let there = play(&mut *problem.method(kind, &start), &mut remote, 6);
             let (here, there) = match (here, there) {
                 (Ok(here), Ok(there)) => (here, there),
                 // Losses with their signs turned have no minimiser, and covariances are none: methods that average
@@ -202,7 +210,7 @@ fn faults_hit_both_federations_alike() {
             assert_eq!(here.models, there.models, "{}", kind.name);
             assert_eq!(here.notes, there.notes, "{}", kind.name);
             assert!(here.notes[0].contains("answers were missing"), "{:?}", here.notes);
-            assert_eq!(local.meter(), bytes.meter(), "{}", kind.name);
+            assert_eq!(local.meter(), remote.meter(), "{}", kind.name);
         }
         let mut local = problem.single().with_faults(faults.clone());
         let failure = play(&mut *problem.method(kind, "missing = \"fail\""), &mut local, 6).err().unwrap();
@@ -263,10 +271,10 @@ fn a_method_goes_on_from_its_saved_state_bit_for_bit() {
             let straight = play(&mut *problem.method(kind, options), &mut straight_federation, 9).unwrap();
             let (mut method, mut federation) = (problem.method(kind, options), problem.fused(2));
             play(&mut *method, &mut federation, 4).unwrap();
-            let (saved, state) = (method.save().unwrap(), federation.state());
+            let (saved, state) = (method.save().unwrap(), federation.state().unwrap().unwrap());
             let (mut method, mut federation) = (problem.method(kind, options), problem.fused(1));
             method.restore(&saved).unwrap();
-            federation.restore(state);
+            federation.restore(state).unwrap();
             let left = method.planned_rounds().saturating_sub(4).min(5);
             let resumed = play(&mut *method, &mut federation, left).unwrap();
             assert_eq!(straight.models, resumed.models, "{}", kind.name);
@@ -426,16 +434,16 @@ fn own_models_are_kept_by_stamp_and_a_repeated_order_changes_nothing() {
         gather: Gather::Each,
     };
     let first = federation.ask(&train(Start::Fresh { seed: 1 })).unwrap();
-    let kept = federation.state();
+    let kept = federation.state().unwrap().unwrap();
     let error = federation.ask(&train(Start::Own { stamp: first.stamp + 7 })).unwrap_err();
     assert!(error.to_string().contains("own model of ask 8 wanted, found one of ask 1"), "{error}");
 
     // The same order again, as after a lost answer: the stamp says that it has been done.
-    federation.restore(kept.clone());
+    federation.restore(kept.clone()).unwrap();
     let second = federation.ask(&train(Start::Own { stamp: first.stamp })).unwrap();
     let done = federation.host().states();
     let mut again = problem.fused(1);
-    again.restore(kept);
+    again.restore(kept).unwrap();
     again.host().restore(done.clone());
     let repeated = again.ask(&train(Start::Own { stamp: first.stamp })).unwrap();
     assert_eq!(again.host().states(), done);
@@ -475,11 +483,11 @@ fn moves_are_not_made_twice_and_are_told_alike() {
         };
         let mut federation = problem.fused(1);
         let first = federation.ask(&advance(Start::Model(0))).unwrap();
-        let kept = federation.state();
+        let kept = federation.state().unwrap().unwrap();
         let second = federation.ask(&advance(Start::Own { stamp: first.stamp })).unwrap();
         let done = federation.host().states();
         let mut again = problem.fused(1);
-        again.restore(kept);
+        again.restore(kept).unwrap();
         again.host().restore(done.clone());
         let repeated = again.ask(&advance(Start::Own { stamp: first.stamp })).unwrap();
         assert_eq!(again.host().states(), done);
@@ -517,7 +525,7 @@ fn asks_that_make_no_sense_are_refused() {
                 orders: vec![Order { to: Recipients::All, work: no_fold }],
                 ..choose(Recipients::All, vec![], vec![])
             },
-            "names fold 0 of 0",
+            "names part 0 of 0",
         ),
         (
             Ask {

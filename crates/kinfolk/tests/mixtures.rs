@@ -87,7 +87,7 @@ impl Problem {
 }
 
 fn kept(federation: &LocalFederation) -> Vec<Vec<f64>> {
-    federation.own_models().map(|(_, model)| model).collect()
+    federation.host().own_models().map(|(_, model)| model).collect()
 }
 
 fn close(a: &[f64], b: &[f64], tolerance: f64) -> bool {

@@ -137,7 +137,7 @@ fn local_minimisers_stay_with_their_clients() {
     let clients = clients(&FIVE);
     let mut federation = federation(&clients);
     let (outcome, rounds) = run(&mut *method("local", "solve = \"exact\"", &clients, &TRUTH), &mut federation);
-    let own: Vec<f64> = federation.own_models().map(|(_, model)| model[0]).collect();
+    let own: Vec<f64> = federation.host().own_models().map(|(_, model)| model[0]).collect();
     close(&own, &[1.0, 2.0, -4.0, -4.5, -3.5], 1e-12);
     let own = Serving::Own { stamps: vec![1; 5], clusters: None };
     assert_eq!((outcome.serving, rounds, federation.meter().total().models_up), (own, 1, 0));

@@ -2,13 +2,15 @@
 
 use kinfolk::data::{Client, Features, Population, Shard, Targets, source};
 use kinfolk::experiment::{Experiment, MethodEntry};
-use kinfolk::federation::bytes::BytesFederation;
+use kinfolk::federation::engine::Engine;
 use kinfolk::federation::local::{LocalFederation, threads};
+use kinfolk::federation::remote::{Loopback, RemoteFederation};
+use kinfolk::federation::wire::DataOrder;
 use kinfolk::federation::{Ask, Federation, Gather, Order, Params, Phase, Recipients, Score, Split, Subject, Work};
 use kinfolk::groups::GROUPS;
 use kinfolk::linalg::distance;
 use kinfolk::methods::{Method, MethodKind, Outcome, Progress, Serving};
-use kinfolk::models::{self, Model};
+use kinfolk::models::{self, Blueprint, Model};
 use kinfolk::report::{ClientRecord, Record, RepeatSummary, RoundRecord};
 use kinfolk::run::{Options, Unwatched, Watch, run};
 use kinfolk::settings::Settings;
@@ -218,16 +220,19 @@ fn clients_alone_are_scored_with_their_own_minimiser() {
     let population = (source.build)(&settings, 1).unwrap();
     let kind = models::kind("logistic").unwrap();
     let settings = Settings::check("model", kind.settings, toml::from_str("intercept = false").unwrap(), &mut vec![]);
-    let model: Arc<dyn Model> = Arc::from(kind.make(&settings, population.shape).unwrap());
+    let blueprint = Blueprint { kind, settings, shape: population.shape };
+    let model = blueprint.build().unwrap();
     let mut local = LocalFederation::new(population.clients.clone(), threads(2).unwrap());
-    let mut bytes = BytesFederation::new(population.clients.clone());
-    local.set_model(model.clone()).unwrap();
-    bytes.set_model(model.clone()).unwrap();
+    let line = Loopback::among(&population.clients, population.shape, 2);
+    let data = DataOrder { source: "linear".into(), settings: String::new(), seed: 1 };
+    let (mut remote, _) = RemoteFederation::meet(&line, data, false, false).unwrap();
+    local.equip(&model, &blueprint).unwrap();
+    remote.equip(&model, &blueprint).unwrap();
     let work = Work::Score { with: Subject::Alone, assign_on: Split::Train };
     let orders = vec![Order { to: Recipients::All, work }];
     let ask = Ask { phase: Phase::Evaluate, models: vec![], orders, gather: Gather::Each };
     let found = local.ask(&ask).unwrap();
-    assert_eq!(found.orders, bytes.ask(&ask).unwrap().orders);
+    assert_eq!(found.orders, remote.ask(&ask).unwrap().orders);
     let mut separated = 0;
     for (client, score) in population.clients.iter().zip(&found.orders[0].scores) {
         let free = model.minimise(&client.train, 0.0);

@@ -67,10 +67,18 @@ impl<'a> Gatherer<'a> {
         let finite = reply.vector.as_ref().is_none_or(|vector| vector.iter().all(|value| value.is_finite()));
         // A model that has blown up sends what it has; the method sees the loss and says so.
         let diverged = reply.losses.iter().any(|loss| !loss.is_finite());
+        let has = match work {
+            Work::Choose { .. } => reply.choice.is_some(),
+            Work::Score { .. } => reply.choice.is_some() && reply.score.is_some(),
+            Work::Describe { .. } => reply.description.is_some(),
+            _ => true,
+        };
         vector
             && (finite || diverged)
+            && has
             && reply.losses.len() == work.losses()
             && reply.choice.is_none_or(|choice| choice < work.models().len().max(1) as u32)
+            && reply.score.is_none_or(|score| score.hits.is_none_or(|hits| hits <= score.rows))
     }
 
     pub(super) fn finish(self, stamp: u64) -> Answers {

@@ -4,7 +4,7 @@
 
 use super::personal::minimise_alone;
 use super::wire::{Packed, Reply};
-use super::{Ask, Keep, Portion, Split, Start, Subject, Then, Work};
+use super::{Keep, Portion, Split, Start, Subject, Then, Work};
 use crate::data::schema::{Schema, describe};
 use crate::data::{Client, Shard};
 use crate::error::{Error, ErrorKind, Result};
@@ -86,10 +86,11 @@ impl Host {
         &self.clients
     }
 
-    /// Gives the clients a model to work with, after checking that it fits their rows.
+    /// Gives the clients a model to work with, after checking that it fits their rows. Clients that are code of the
+    /// user's own begin anew.
     pub fn set_model(&mut self, model: Arc<dyn Model>) -> Result<()> {
         const ROOM_FOR_PREPARED: usize = 1 << 30;
-        self.clients.iter().try_for_each(|client| model.check(client))?;
+        self.clients.iter().try_for_each(|client| model.check(client).and_then(|()| client.begin_anew()))?;
         let wanted: usize = self.clients.iter().map(|client| model.prepared_numbers(client.train.len())).sum();
         self.may_prepare = wanted * (model.precision().width() as usize) < ROOM_FOR_PREPARED;
         self.model = Some(model);
@@ -99,28 +100,6 @@ impl Host {
     /// The model, once there is one.
     pub fn model(&self) -> Result<&Arc<dyn Model>> {
         self.model.as_ref().ok_or_else(|| Error::federation("the clients have no model yet"))
-    }
-
-    /// Refuses models that cannot travel, and work that this kind of model cannot do.
-    pub(super) fn check(&self, ask: &Ask) -> Result<()> {
-        let model = self.model()?;
-        let want = model.layout().len();
-        if let Some(found) = ask.models.iter().find(|params| !model.travels(params.len())) {
-            return Err(Error::new(ErrorKind::Shape, format!("a model of {} numbers, want {want}", found.len())));
-        }
-        if model.keeps_statistics() && ask.orders.iter().any(|order| order.work.moves_by_gradients()) {
-            let message = "gradients leave the running statistics of batch normalisation as they were at the start";
-            return Err(Error::new(ErrorKind::Unsupported, message)
-                .hint("use norm = \"group\" in the model, or a method with averaging = \"models\""));
-        }
-        let is_mixture = model.mixture().is_some();
-        match ask.orders.iter().find(|order| order.work.wants_mixture().is_some_and(|wants| wants != is_mixture)) {
-            Some(_) if is_mixture => {
-                Err(Error::new(ErrorKind::Unsupported, "a mixture is not trained by descent, want steps of EM"))
-            }
-            Some(_) => Err(Error::new(ErrorKind::Unsupported, "the clients' model is not a mixture")),
-            None => Ok(()),
-        }
     }
 
     pub(super) fn seat(&self, client: u32) -> Seat<'_> {
@@ -169,6 +148,19 @@ impl Host {
         work: &Work,
         client: u32,
     ) -> Result<Reply> {
+        let reply = self.carry_out(worker, models, stamp, order, work, client);
+        worker.failure().map_or(reply, Err)
+    }
+
+    fn carry_out(
+        &self,
+        worker: &mut dyn Worker,
+        models: &[Vec<f64>],
+        stamp: u64,
+        order: usize,
+        work: &Work,
+        client: u32,
+    ) -> Result<Reply> {
         let seat = self.seat(client);
         let rows = seat.client.train.len() as u32;
         if let Some(task) = Task::of(work) {
@@ -204,7 +196,7 @@ impl Host {
                     Start::Own { stamp } => self.own_model(client, *stamp)?,
                     Start::Fresh { seed } => {
                         let key = Key::new(*seed).word("fresh").word(&seat.client.id);
-                        self.model()?.initialise(&mut key.rng())
+                        self.model()?.initialise(&mut key.rng())?
                     }
                     Start::Model(_) => Vec::new(),
                 };
@@ -214,6 +206,8 @@ impl Host {
                 };
                 let mut vector = vec![0.0; worker.width()];
                 let loss = worker.train(model, &seat, plan, &mut vector);
+                // What a client kept before must outlast a training that failed.
+                worker.failure().map_or(Ok(()), Err)?;
                 self.keep_or_send(client, stamp, *keep, loss, vector)
             }
             Work::Score { with, assign_on } => {
@@ -341,12 +335,34 @@ impl Host {
         Error::federation(format!("client {id}: own model of ask {wanted} wanted, found {found}"))
     }
 
-    /// Every client's own model, for a checkpoint or for files.
+    /// Every client's own model, by its id.
+    pub fn own_models(&self) -> impl Iterator<Item = (&str, Vec<f64>)> {
+        let width = self.model().map_or(0, |model| model.layout().len());
+        let unpack = move |state: State| {
+            let mut model = state.vectors.unpack();
+            model.truncate(width);
+            model
+        };
+        let models = self.states().into_iter().map(move |state| state.map(unpack));
+        self.clients.iter().zip(models).filter_map(|(client, model)| Some((client.id.as_str(), model?)))
+    }
+
+    /// What every client remembers, for a checkpoint.
     pub fn states(&self) -> Vec<Option<State>> {
         (0..self.clients.len() as u32).map(|client| self.notes(client).state.clone()).collect()
     }
 
-    /// Puts clients' own models back.
+    /// What clients say of themselves that are code of the user's own; `None` where one of them cannot.
+    pub fn save_own(&self) -> Result<Option<Vec<Vec<u8>>>> {
+        self.clients.iter().map(Client::save).collect()
+    }
+
+    /// Puts clients that are code of the user's own back to where they [were](Host::save_own).
+    pub fn load_own(&self, states: &[Vec<u8>]) -> Result<()> {
+        self.clients.iter().zip(states).try_for_each(|(client, state)| client.load(state))
+    }
+
+    /// Has clients remember what they did.
     pub fn restore(&self, states: Vec<Option<State>>) {
         for (client, state) in states.into_iter().enumerate().take(self.clients.len()) {
             self.notes(client as u32).state = state;
@@ -363,62 +379,4 @@ fn shares(worker: &mut dyn Worker, among: &[usize], rows: &Shard) -> Vec<f64> {
     }
     shares.iter_mut().for_each(|share| *share /= rows.len() as f64);
     shares
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::data::{DataShape, Features, Form, Targets};
-    use crate::federation::own::{Advance, Scale};
-    use crate::federation::{Amount, Course, Gather, Optimiser, Order, Phase, Plan, Recipients, Sample, Weight};
-    use crate::settings::Settings;
-
-    /// What a host says to work on a small network with this normalisation.
-    fn check(norm: &str, work: Work) -> Result<()> {
-        let kind = crate::models::kind("cnn").unwrap();
-        let settings = format!("filters = [2]\nhidden = []\nnorm = \"{norm}\"");
-        let settings = Settings::check("model", kind.settings, toml::from_str(&settings).unwrap(), &mut Vec::new());
-        let form = Form::Image { channels: 1, height: 2, width: 2, augment: Default::default() };
-        let model = kind.make(&settings, DataShape { columns: 4, classes: 2, form }).unwrap();
-        let features = Features::F64 { columns: 4, values: vec![0.5; 8] };
-        let train = Shard::new(features, Targets::Classes(vec![0, 1])).unwrap();
-        let client = Client { id: "one".into(), test: train.clone(), train, group: None, truth: None };
-        let models = vec![Arc::new(model.initialise(&mut Key::new(0).rng()))];
-        let mut host = Host::new(vec![client]);
-        host.set_model(Arc::from(model)).unwrap();
-        let orders = vec![Order { to: Recipients::All, work }];
-        host.check(&Ask { phase: Phase::Train, models, orders, gather: Gather::Each })
-    }
-
-    #[test]
-    fn statistics_need_a_training() {
-        let plan = Plan {
-            sample: Sample::FULL,
-            amount: Amount::Steps(1),
-            step: 0.1,
-            optimiser: Optimiser::Adam { weight_decay: 0.0 },
-            pulls: Vec::new(),
-            course: Course::PLAIN,
-        };
-        let choose = |then| Work::Choose { among: vec![0], on: Portion::All, then };
-        let advance = Work::Advance(Advance {
-            from: Start::Model(0),
-            vectors: 1,
-            blend: None,
-            run: None,
-            anchor: false,
-            send: Vec::new(),
-            scale: Scale { factor: 1.0, by: Weight::Uniform },
-        });
-        let gradient = Work::Gradient { of: 0, sample: Sample::FULL };
-        for work in [gradient, choose(Then::Gradient(Sample::FULL)), advance] {
-            assert!(check("group", work.clone()).is_ok(), "{work:?}");
-            let refused = check("batch", work).unwrap_err();
-            assert_eq!(refused.kind(), ErrorKind::Unsupported);
-            assert!(refused.to_string().contains("norm = \"group\""), "{refused}");
-        }
-        for work in [choose(Then::Train(plan)), choose(Then::Nothing)] {
-            assert!(check("batch", work).is_ok());
-        }
-    }
 }

@@ -3,16 +3,17 @@
 //! Blocks are a fixed function of the data, workers take them in order, and their results are folded in order,
 //! so the sums are the same for any number of threads while only a few partial sums exist at a time.
 
+use super::engine::{Engine, FederationState};
 use super::faults::{Fate, Faults};
 use super::gather::{Gatherer, slots, weight_of};
-use super::host::{Host, State, Task};
+use super::host::{Host, Task};
 use super::meter::{Meter, Payload};
 use super::wire::Reply;
 use super::{Absence, Answers, Ask, ClientInfo, Federation, Gather, OrderIndex, Phase, Recipients, Work};
-use crate::data::Client;
+use crate::data::schema::Schema;
+use crate::data::{Client, Features};
 use crate::error::{Error, ErrorKind, Result};
-use crate::models::{Job, Model, Reduced, Worker};
-use serde::{Deserialize, Serialize};
+use crate::models::{Blueprint, Job, Model, Reduced, Worker};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -30,14 +31,6 @@ pub struct LocalFederation {
     pool: Arc<rayon::ThreadPool>,
     stop: Arc<AtomicBool>,
     single_answers: bool,
-}
-
-/// What a checkpoint keeps of a federation.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct FederationState {
-    asked: u64,
-    meter: Meter,
-    states: Vec<Option<State>>,
 }
 
 /// Threads for engines to share; 0 means one for every core.
@@ -96,18 +89,6 @@ impl LocalFederation {
     /// Gives the clients their model.
     pub fn set_model(&mut self, model: Arc<dyn Model>) -> Result<()> {
         self.host.set_model(model)
-    }
-
-    /// For a checkpoint.
-    pub fn state(&self) -> FederationState {
-        FederationState { asked: self.asked, meter: self.meter.clone(), states: self.host.states() }
-    }
-
-    /// From a checkpoint.
-    pub fn restore(&mut self, state: FederationState) {
-        self.asked = state.asked;
-        self.meter = state.meter;
-        self.host.restore(state.states);
     }
 
     /// Has `work` done for every block on all threads and `fold`s the results, of about `result_bytes` each, in the
@@ -188,6 +169,7 @@ impl LocalFederation {
                 let places = || clients.iter().flat_map(|&client| orders.iter().map(move |&order| (client, order)));
                 let mut hints: Vec<u32> = places().map(|(client, order)| self.host.hint(client, order)).collect();
                 let reduced = worker.reduce(&stack, &seats, &mut hints, weight);
+                worker.failure().map_or(Ok(()), Err)?;
                 places().zip(&hints).for_each(|((client, order), &hint)| self.host.set_hint(client, order, hint));
                 results.extend(orders.iter().zip(reduced).map(|(&order, reduced)| (order, clients.clone(), reduced)));
             }
@@ -206,52 +188,77 @@ impl LocalFederation {
         })
     }
 
-    /// Single replies, block by block, with what befalls them on the way.
-    fn collect(&self, ask: &Ask, models: &[Vec<f64>], present: &[bool], gatherer: &mut Gatherer) -> Result<()> {
+    /// Single replies, block by block, with what befalls them on the way. Where `patient`, a client that fails is passed
+    /// on as such; otherwise it ends the ask.
+    fn reply(
+        &self,
+        (ask, stamp, patient): (&Ask, u64, bool),
+        models: &[Vec<f64>],
+        present: &[bool],
+        mut take: impl FnMut(usize, u32, Result<Reply>) + Send,
+    ) -> Result<()> {
         let precision = self.host.model()?.precision();
         let index = OrderIndex::of(ask, self.infos.len());
         let work = |worker: &mut dyn Worker, block: Range<u32>| {
-            let mut replies: Vec<(usize, u32, Reply)> = Vec::new();
+            let mut replies: Vec<(usize, u32, Result<Reply>)> = Vec::new();
             for client in block.filter(|&client| present[client as usize]) {
                 for index in index.of_client(client).iter().map(|&index| index as usize) {
                     let order = &ask.orders[index];
-                    let mut reply = self.host.answer(worker, models, self.asked, index, &order.work, client)?;
-                    if let Some(vector) = &mut reply.vector {
-                        precision.round(vector);
+                    let mut reply = self.host.answer(worker, models, stamp, index, &order.work, client);
+                    if let Ok(reply) = &mut reply {
+                        reply.vector.iter_mut().for_each(|vector| precision.round(vector));
+                        let base = base_of(&order.work, reply.choice).map(|model| models[model].as_slice());
+                        let (now, id) = ((stamp, ask.phase), &self.infos[client as usize].id);
+                        self.faults.alter(now, id, &order.work, base, reply);
                     }
-                    let base = base_of(&order.work, reply.choice).map(|model| models[model].as_slice());
-                    let (now, id) = ((self.asked, ask.phase), &self.infos[client as usize].id);
-                    self.faults.alter(now, id, &order.work, base, &mut reply);
-                    replies.push((index, client, reply));
+                    replies.push((index, client, if patient { reply } else { Ok(reply?) }));
                 }
             }
             Ok(replies)
         };
         self.in_blocks(models, usize::MAX / self.blocks.len().max(1), work, |replies| {
-            replies.into_iter().for_each(|(order, client, reply)| gatherer.take(order, client, reply));
+            replies.into_iter().for_each(|(order, client, reply)| take(order, client, reply));
         })
     }
 
-    fn describe(&self, ask: &Ask, present: &[bool], gatherer: &mut Gatherer) {
+    /// What clients say of their data; needs no model.
+    fn describe(&self, ask: &Ask, present: &[bool], mut take: impl FnMut(usize, u32, Reply)) {
         for client in (0..self.infos.len() as u32).filter(|&client| present[client as usize]) {
             for (index, order) in ask.orders.iter().enumerate().filter(|(_, order)| order.to.contains(client)) {
                 if let Work::Describe { moments } = order.work {
-                    gatherer.take(index, client, self.host.describe(client, moments));
+                    take(index, client, self.host.describe(client, moments));
                 }
             }
         }
     }
 
-    fn adopt(&mut self, ask: &Ask) -> Result<()> {
-        for order in &ask.orders {
-            if let Work::Adopt { schema } = &order.work {
-                for client in (0..self.infos.len() as u32).filter(|&client| order.to.contains(client)) {
-                    self.host.adopt(client, schema)?;
-                }
-            }
+    /// Every client's replies, in the order of the clients, as a machine answers them: orders index and stamp are the
+    /// asker's, and a client that fails leaves the others alone.
+    pub(super) fn replies(&self, ask: &Ask, stamp: u64) -> Result<Vec<(usize, u32, Result<Reply>)>> {
+        ask.check(self.infos.len())?;
+        let present = vec![true; self.infos.len()];
+        let mut replies = Vec::new();
+        if needs_model(ask) {
+            ask.suits(&**self.host.model()?)?;
+            let models: Vec<Vec<f64>> = ask.models.iter().map(|model| model.to_vec()).collect();
+            self.reply((ask, stamp, true), &models, &present, |order, client, reply| {
+                replies.push((order, client, reply));
+            })?;
+        } else {
+            self.describe(ask, &present, |order, client, reply| replies.push((order, client, Ok(reply))));
         }
-        Ok(())
+        Ok(replies)
     }
+
+    /// Has all clients encode their tables by a schema.
+    pub(super) fn adopt(&mut self, schema: &Schema) -> Result<()> {
+        (0..self.infos.len() as u32).try_for_each(|client| self.host.adopt(client, schema))
+    }
+}
+
+/// Whether some of the work cannot be done without a model.
+pub(super) fn needs_model(ask: &Ask) -> bool {
+    ask.orders.iter().any(|order| !matches!(order.work, Work::Describe { .. } | Work::Adopt { .. }))
 }
 
 /// The model an update is measured from.
@@ -264,7 +271,8 @@ pub(super) fn base_of(work: &Work, choice: Option<u32>) -> Option<usize> {
     }
 }
 
-/// Consecutive clients with about a 64th of all rows, between 512 and 4096 rows, at most 1024 clients.
+/// Consecutive clients with about a 64th of all rows, between 512 and 4096 rows, at most 1024 clients. How long code of
+/// the user's own takes nobody knows: such clients are blocks of their own.
 fn blocks(clients: &[Client]) -> Vec<Range<u32>> {
     let total: usize = clients.iter().map(|client| client.train.len()).sum();
     let wanted = (total / 64).clamp(512, 4096);
@@ -273,7 +281,8 @@ fn blocks(clients: &[Client]) -> Vec<Range<u32>> {
     for (index, client) in clients.iter().enumerate() {
         let end = index as u32 + 1;
         rows += client.train.len();
-        if rows >= wanted || end - begin == 1024 || end as usize == clients.len() {
+        let alone = matches!(**client.train.features(), Features::Own(_));
+        if rows >= wanted || alone || end - begin == 1024 || end as usize == clients.len() {
             blocks.push(begin..end);
             (begin, rows) = (end, 0);
         }
@@ -304,8 +313,7 @@ impl Federation for LocalFederation {
         let fates: Vec<Fate> = (0..count).map(fate).collect();
         let present: Vec<bool> = fates.iter().map(|fate| *fate == Fate::Answers).collect();
 
-        let needs_model =
-            ask.orders.iter().any(|order| !matches!(order.work, Work::Describe { .. } | Work::Adopt { .. }));
+        let needs_model = needs_model(ask);
         let payload = match self.host.model() {
             Ok(model) => Payload::of(Some(&**model)),
             Err(error) if needs_model => return Err(error),
@@ -316,18 +324,26 @@ impl Federation for LocalFederation {
         if needs_model {
             let precision = self.host.model()?.precision();
             let mut models: Vec<Vec<f64>> = ask.models.iter().map(|model| model.to_vec()).collect();
-            self.host.check(ask)?;
+            ask.suits(&**self.host.model()?)?;
             models.iter_mut().for_each(|model| precision.round(model));
             let summable = ask.orders.iter().all(|order| Task::of(&order.work).is_some() && order.work.sends_vector());
             let sums = matches!(ask.gather, Gather::Sum { .. });
             if sums && summable && !self.single_answers && !self.faults.alter_answers() {
                 self.reduce(ask, &models, &present, &mut gatherer)?;
             } else {
-                self.collect(ask, &models, &present, &mut gatherer)?;
+                self.reply((ask, self.asked, false), &models, &present, |order, client, reply| {
+                    if let Ok(reply) = reply {
+                        gatherer.take(order, client, reply);
+                    }
+                })?;
             }
         } else {
-            self.describe(ask, &present, &mut gatherer);
-            self.adopt(ask)?;
+            self.describe(ask, &present, |order, client, reply| gatherer.take(order, client, reply));
+            for order in &ask.orders {
+                if let Work::Adopt { schema } = &order.work {
+                    self.adopt(schema)?;
+                }
+            }
         }
         let mut answers = gatherer.finish(self.asked);
         if present.iter().any(|present| !present) {
@@ -359,16 +375,37 @@ impl Federation for LocalFederation {
     }
 }
 
-impl LocalFederation {
-    /// Every client's own model, unpacked, for model files.
-    pub fn own_models(&self) -> impl Iterator<Item = (&str, Vec<f64>)> {
-        let width = self.host.model().map_or(0, |model| model.layout().len());
-        let unpack = move |state: State| {
-            let mut model = state.vectors.unpack();
-            model.truncate(width);
-            model
-        };
-        let models = self.host.states().into_iter().map(move |state| state.map(unpack));
-        self.infos.iter().zip(models).filter_map(|(info, model)| Some((info.id.as_str(), model?)))
+impl Engine for LocalFederation {
+    fn equip(&mut self, model: &Arc<dyn Model>, _: &Blueprint) -> Result<()> {
+        self.set_model(model.clone())
+    }
+
+    fn afresh(&self, _: &str, faults: Faults, stop: Arc<AtomicBool>) -> Result<Box<dyn Engine>> {
+        let mut fresh = Self::new(self.host.clients().to_vec(), self.pool.clone()).with_faults(faults).with_stop(stop);
+        fresh.single_answers = self.single_answers;
+        if let Ok(model) = self.host.model() {
+            fresh.set_model(model.clone())?;
+        }
+        Ok(Box::new(fresh))
+    }
+
+    fn state(&self) -> Result<Option<FederationState>> {
+        let (asked, meter, states) = (self.asked, self.meter.clone(), self.host.states());
+        Ok(self.host.save_own()?.map(|own| FederationState { asked, meter, states, own }))
+    }
+
+    fn restore(&mut self, state: FederationState) -> Result<()> {
+        self.asked = state.asked;
+        self.meter = state.meter;
+        self.host.restore(state.states);
+        self.host.load_own(&state.own)
+    }
+
+    fn host(&self) -> Option<&Host> {
+        Some(&self.host)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
     }
 }

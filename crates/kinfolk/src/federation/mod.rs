@@ -10,13 +10,15 @@
 //! | `own.rs` | work on what clients keep between asks |
 //! | `mixtures.rs` | work on mixtures, and the clients' side of it |
 //! | `host.rs` | the clients' side: does an order's work on the data; `personal.rs` has the part of `own.rs` |
+//! | `engine.rs` | what a run needs of a federation beyond asking |
 //! | `local.rs` | the engine in this process, on all cores |
-//! | `bytes.rs` | an engine through which nothing passes but bytes |
+//! | `remote.rs` | the engine of clients on other machines, which sends bytes |
+//! | `site.rs` | the other machines' side: bytes in, bytes out |
 //! | `wire.rs` | asks and answers as bytes |
 //! | `faults.rs` | clients that are silent, late, broken or hostile |
 //! | `meter.rs` | what travelled |
 
-pub mod bytes;
+pub mod engine;
 pub mod faults;
 mod gather;
 pub mod host;
@@ -25,11 +27,14 @@ pub mod meter;
 pub mod mixtures;
 pub mod own;
 mod personal;
+pub mod remote;
+pub mod site;
 pub mod wire;
 
 use crate::data::schema::{Description, Schema};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hierarchy::response::Response;
+use crate::models::Model;
 use meter::Meter;
 use mixtures::{FitMixture, MIXTURE_LOSSES, MixtureStep};
 use own::{Advance, Answer, Pull, Respond, Scale};
@@ -505,8 +510,8 @@ pub struct Score {
     pub rows: u32,
     /// Sum of losses.
     pub loss: f64,
-    /// Rows whose class was right; 0 for numbers.
-    pub hits: u32,
+    /// Rows whose class was right, where somebody counts them.
+    pub hits: Option<u32>,
 }
 
 /// A client that gave nothing usable.
@@ -614,14 +619,8 @@ impl Ask {
             {
                 return fault(format!("order {index} moves vectors that do not fit each other"));
             }
-            if let Work::Validate { fold, of, .. }
-            | Work::Respond(Respond {
-                on: Portion::Fold { index: fold, of } | Portion::Others { index: fold, of },
-                ..
-            }) = &order.work
-                && fold >= of
-            {
-                return fault(format!("order {index} names fold {fold} of {of}"));
+            if let Some((part, of)) = order.work.parts().into_iter().find(|(part, of)| part >= of) {
+                return fault(format!("order {index} names part {part} of {of}"));
             }
             let needs_models = match &order.work {
                 Work::Choose { .. } | Work::Losses { .. } | Work::Shares { .. } => true,
@@ -646,6 +645,29 @@ impl Ask {
             }
         }
         Ok(())
+    }
+
+    /// Refuses parameters that cannot travel, and work that this model cannot do.
+    pub(crate) fn suits(&self, model: &dyn Model) -> Result<()> {
+        let want = model.layout().len();
+        // Only what orders name must be there: a machine gets the models that its own clients need.
+        let named = self.orders.iter().flat_map(|order| order.work.models().into_owned());
+        if let Some(found) = named.map(|index| &self.models[index]).find(|params| !model.travels(params.len())) {
+            return Err(Error::new(ErrorKind::Shape, format!("a model of {} numbers, want {want}", found.len())));
+        }
+        if model.keeps_statistics() && self.orders.iter().any(|order| order.work.moves_by_gradients()) {
+            let message = "gradients leave the running statistics of batch normalisation as they were at the start";
+            return Err(Error::new(ErrorKind::Unsupported, message)
+                .hint("use norm = \"group\" in the model, or a method with averaging = \"models\""));
+        }
+        let is_mixture = model.mixture().is_some();
+        match self.orders.iter().find(|order| order.work.wants_mixture().is_some_and(|wants| wants != is_mixture)) {
+            Some(_) if is_mixture => {
+                Err(Error::new(ErrorKind::Unsupported, "a mixture is not trained by descent, want steps of EM"))
+            }
+            Some(_) => Err(Error::new(ErrorKind::Unsupported, "the clients' model is not a mixture")),
+            None => Ok(()),
+        }
     }
 }
 
@@ -683,6 +705,43 @@ impl Work {
             Work::Describe { .. } | Work::Adopt { .. } | Work::Minimise { .. } => Cow::from(&[]),
             Work::MixtureStep(MixtureStep { model, .. }) => Cow::from(model.as_slice()),
             Work::Score { .. } | Work::Curvature | Work::FitMixture(_) | Work::Tally { .. } => Cow::from(&[]),
+        }
+    }
+
+    /// The stamp of what a client must have kept for it.
+    pub(crate) fn expects(&self) -> Option<u64> {
+        match self {
+            Work::Train { from: Start::Own { stamp }, .. }
+            | Work::Advance(Advance { from: Start::Own { stamp }, .. })
+            | Work::Score { with: Subject::Own { stamp } | Subject::Completed { stamp, .. }, .. }
+            | Work::Tally { with: Subject::Own { stamp } | Subject::Completed { stamp, .. }, .. } => Some(*stamp),
+            Work::MixtureStep(step) => step.from,
+            _ => None,
+        }
+    }
+
+    /// The parts and folds of rows that it names, and of how many.
+    fn parts(&self) -> Vec<(u32, u32)> {
+        let part = |on: &Portion| match *on {
+            Portion::All => None,
+            Portion::Part { index, of } | Portion::Fold { index, of } | Portion::Others { index, of } => {
+                Some((index, of))
+            }
+        };
+        match self {
+            Work::Validate { fold, of, .. } => vec![(*fold, *of)],
+            Work::Respond(Respond { on, .. }) | Work::Losses { on, .. } => part(on).into_iter().collect(),
+            Work::Gradient { sample, .. } => part(&sample.on).into_iter().collect(),
+            Work::Train { plan, .. } => part(&plan.sample.on).into_iter().collect(),
+            Work::Choose { on, then, .. } => {
+                let then = match then {
+                    Then::Nothing => None,
+                    Then::Gradient(sample) => part(&sample.on),
+                    Then::Train(plan) => part(&plan.sample.on),
+                };
+                part(on).into_iter().chain(then).collect()
+            }
+            _ => Vec::new(),
         }
     }
 
@@ -750,6 +809,58 @@ impl Work {
             Work::Tally { .. } => 0,
             Work::Validate { trials, .. } => trials.len(),
             _ => 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{DataShape, Form};
+    use crate::rng::Key;
+    use crate::settings::Settings;
+
+    /// What is said to work on a small network with this normalisation.
+    fn check(norm: &str, work: Work) -> Result<()> {
+        let kind = crate::models::kind("cnn").unwrap();
+        let settings = format!("filters = [2]\nhidden = []\nnorm = \"{norm}\"");
+        let settings = Settings::check("model", kind.settings, toml::from_str(&settings).unwrap(), &mut Vec::new());
+        let form = Form::Image { channels: 1, height: 2, width: 2, augment: Default::default() };
+        let model = kind.make(&settings, DataShape { columns: 4, classes: 2, form }).unwrap();
+        let models = vec![Arc::new(model.initialise(&mut Key::new(0).rng()).unwrap())];
+        let orders = vec![Order { to: Recipients::All, work }];
+        Ask { phase: Phase::Train, models, orders, gather: Gather::Each }.suits(&*model)
+    }
+
+    #[test]
+    fn statistics_need_a_training() {
+        let plan = Plan {
+            sample: Sample::FULL,
+            amount: Amount::Steps(1),
+            step: 0.1,
+            optimiser: Optimiser::Adam { weight_decay: 0.0 },
+            pulls: Vec::new(),
+            course: Course::PLAIN,
+        };
+        let choose = |then| Work::Choose { among: vec![0], on: Portion::All, then };
+        let advance = Work::Advance(Advance {
+            from: Start::Model(0),
+            vectors: 1,
+            blend: None,
+            run: None,
+            anchor: false,
+            send: Vec::new(),
+            scale: Scale { factor: 1.0, by: Weight::Uniform },
+        });
+        let gradient = Work::Gradient { of: 0, sample: Sample::FULL };
+        for work in [gradient, choose(Then::Gradient(Sample::FULL)), advance] {
+            assert!(check("group", work.clone()).is_ok(), "{work:?}");
+            let refused = check("batch", work).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Unsupported);
+            assert!(refused.to_string().contains("norm = \"group\""), "{refused}");
+        }
+        for work in [choose(Then::Train(plan)), choose(Then::Nothing)] {
+            assert!(check("batch", work).is_ok());
         }
     }
 }

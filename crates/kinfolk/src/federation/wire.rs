@@ -4,14 +4,18 @@
 //! `Unsupported` error, never a guess.
 
 use super::{Phase, Score, Work};
-use crate::data::schema::Description;
+use crate::data::DataShape;
+use crate::data::schema::{Description, Schema};
 use crate::error::{Error, ErrorKind, Result};
-use crate::models::Precision;
+use crate::models::{self, Blueprint, Precision};
+use crate::settings::{self, Setting, Settings};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
 
 /// The version of the messages this code writes and reads.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
 
 /// Numbers at the precision they travel and rest in.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -53,24 +57,161 @@ impl Packed {
     }
 }
 
-/// An ask as one client receives it: its own orders and the models they name.
+/// What a machine receives. It has all that is needed to answer, so that nothing breaks where each message is answered
+/// by another process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct AskMessage {
-    /// The number of the ask; stamps what the client keeps.
-    pub stamp: u64,
-    /// What it is for.
-    pub phase: Phase,
-    /// Models with their index in the ask.
-    pub models: Vec<(u32, Packed)>,
-    /// Orders with their index in the ask.
-    pub orders: Vec<(u32, Work)>,
+pub struct SiteMessage {
+    /// The data of the experiment.
+    pub data: DataOrder,
+    /// The method that asks; what clients remember of another one is not its business.
+    pub label: String,
+    /// How tables are encoded, once that is agreed.
+    pub schema: Option<Schema>,
+    /// The clients' model, once there is one.
+    pub model: Option<ModelOrder>,
+    /// What is wanted.
+    pub request: Request,
 }
 
-/// What one client sends back.
+/// Which data an experiment is about. A machine decides itself where its own rows are.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct AnswerMessage {
-    /// Replies with the index of the order they belong to.
-    pub replies: Vec<(u32, PackedReply)>,
+pub struct DataOrder {
+    /// The source's name.
+    pub source: String,
+    /// Its settings, as TOML.
+    pub settings: String,
+    /// The seed.
+    pub seed: u64,
+}
+
+/// How the clients' model is made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelOrder {
+    /// The kind's name.
+    pub kind: String,
+    /// Its settings, as TOML.
+    pub settings: String,
+    /// The data it is for.
+    pub shape: DataShape,
+}
+
+impl ModelOrder {
+    /// As it travels.
+    pub fn of(blueprint: &Blueprint) -> Result<Self> {
+        let settings = write_settings(&blueprint.settings)?;
+        Ok(Self { kind: blueprint.kind.name.into(), settings, shape: blueprint.shape })
+    }
+
+    /// As it was meant.
+    pub fn read(&self) -> Result<Blueprint> {
+        let kind = models::kind(&self.kind)
+            .ok_or_else(|| Error::new(ErrorKind::Unsupported, format!("model {} is not known here", self.kind)))?;
+        let settings = read_settings("model", kind.settings, &self.settings)?;
+        Ok(Blueprint { kind, settings, shape: self.shape })
+    }
+}
+
+/// Settings as they travel.
+pub fn write_settings(settings: &Settings) -> Result<String> {
+    toml::to_string(&settings.to_table())
+        .map_err(|error| Error::new(ErrorKind::Federation, format!("settings could not be written: {error}")))
+}
+
+/// Settings as they were meant, checked again.
+pub fn read_settings(place: &str, declared: &[Setting], text: &str) -> Result<Settings> {
+    let table = toml::from_str(text)
+        .map_err(|error| Error::new(ErrorKind::Unsupported, format!("{place}: settings could not be read: {error}")))?;
+    let mut faults = Vec::new();
+    let settings = Settings::check(place, declared, table, &mut faults);
+    settings::finish(faults)?;
+    Ok(settings)
+}
+
+/// What a machine is asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Request {
+    /// Who is there, and what the data looks like; with sums and squares if wanted.
+    Hello {
+        /// Whether to sum up the columns.
+        moments: bool,
+    },
+    /// Work for some of the clients.
+    Work {
+        /// The digest of the clients' names, in the order in which orders count them.
+        roll: String,
+        /// The number of the ask; stamps what clients keep.
+        stamp: u64,
+        /// What it is for.
+        phase: Phase,
+        /// Models with their index in the ask.
+        models: Vec<(u32, Arc<Packed>)>,
+        /// Who does what.
+        orders: Vec<SiteOrder>,
+    },
+}
+
+/// An order to the clients of one machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SiteOrder {
+    /// Its index in the ask.
+    pub index: u32,
+    /// Who does it, ascending; everybody where absent.
+    pub to: Option<Vec<u32>>,
+    /// What they do.
+    pub work: Work,
+}
+
+/// What a machine sends back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum SiteReply {
+    /// Who is there.
+    Roll(Roll),
+    /// What the clients answered.
+    Replies(Vec<ClientReply>),
+}
+
+/// The clients of a machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Roll {
+    /// In the order in which they are counted.
+    pub members: Vec<Member>,
+    /// What a model for their data must fit.
+    pub shape: DataShape,
+    /// How many clusters were planted, where they were.
+    pub true_clusters: Option<usize>,
+}
+
+/// One client of a machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its stable name.
+    pub id: String,
+    /// Its place among all clients, where the data has one.
+    pub place: Option<u64>,
+    /// The cluster it was planted in, for the evaluator.
+    pub truth: Option<usize>,
+    /// Whether it was planted as an outlier, for the evaluator.
+    pub outlier: bool,
+    /// What it says of its data.
+    pub description: Description,
+}
+
+/// One client's reply to one order, or why there is none.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ClientReply {
+    /// Who, as the machine counts.
+    pub client: u32,
+    /// The order's index in the ask.
+    pub order: u32,
+    /// What it answers.
+    pub reply: std::result::Result<PackedReply, String>,
+}
+
+/// The digest of clients' names in their order.
+pub fn roll_of<'a>(ids: impl Iterator<Item = &'a str>) -> String {
+    let mut digest = Sha256::new();
+    ids.for_each(|id| digest.update([id.as_bytes(), &[0]].concat()));
+    digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// One client's reply to one order.
@@ -160,21 +301,42 @@ mod tests {
     use crate::federation::Keep;
     use crate::federation::{Amount, Course, Optimiser, Plan, Portion, Sample, Start, Then};
 
-    fn message() -> AskMessage {
-        AskMessage {
-            stamp: 3,
-            phase: Phase::Train,
-            models: vec![(1, Packed::pack(&[1.0, 0.1], Precision::F32))],
-            orders: vec![(0, Work::Choose { among: vec![1], on: Portion::All, then: Then::Nothing })],
+    fn message() -> SiteMessage {
+        asking(Work::Choose { among: vec![1], on: Portion::All, then: Then::Nothing })
+    }
+
+    fn asking(work: Work) -> SiteMessage {
+        let kind = models::kind("linear").unwrap();
+        let settings = Settings::check("model", kind.settings, toml::Table::new(), &mut Vec::new());
+        let blueprint = Blueprint { kind, settings, shape: DataShape::numbers(2, 0) };
+        let model = ModelOrder::of(&blueprint).unwrap();
+        assert_eq!(model.read().unwrap().settings, blueprint.settings);
+        SiteMessage {
+            data: DataOrder { source: "linear".into(), settings: String::new(), seed: 1 },
+            label: "ifca".into(),
+            schema: None,
+            model: Some(model),
+            request: Request::Work {
+                roll: roll_of(["a", "b"].into_iter()),
+                stamp: 3,
+                phase: Phase::Train,
+                models: vec![(1, Arc::new(Packed::pack(&[1.0, 0.1], Precision::F32)))],
+                orders: vec![SiteOrder { index: 0, to: Some(vec![1]), work }],
+            },
         }
     }
 
     #[test]
     fn a_message_survives_the_wire() {
         let bytes = encode(&message()).unwrap();
-        assert_eq!(decode::<AskMessage>(&bytes).unwrap(), message());
+        assert_eq!(decode::<SiteMessage>(&bytes).unwrap(), message());
         assert_eq!(Packed::pack(&[0.1], Precision::F32).unpack(), [f64::from(0.1f32)]);
         assert_eq!(Packed::pack(&[0.1], Precision::F64).unpack(), [0.1]);
+    }
+
+    #[test]
+    fn names_that_run_together_are_told_apart() {
+        assert_ne!(roll_of(["ab", "c"].into_iter()), roll_of(["a", "bc"].into_iter()));
     }
 
     #[test]
@@ -185,16 +347,17 @@ mod tests {
             Plan { sample: Sample::FULL, amount: Amount::Steps(3), step: 0.5, optimiser, pulls: Vec::new(), course };
         let train = Work::Train { from: Start::Model(1), plan, keep: Keep::No };
         let minimise = Work::Minimise { ridge: 0.1, keep: true };
-        let sent = AskMessage { orders: vec![(0, train), (1, minimise)], ..message() };
-        assert_eq!(decode::<AskMessage>(&encode(&sent).unwrap()).unwrap(), sent);
+        for sent in [asking(train), asking(minimise)] {
+            assert_eq!(decode::<SiteMessage>(&encode(&sent).unwrap()).unwrap(), sent);
+        }
     }
 
     #[test]
     fn foreign_bytes_are_refused() {
         let mut bytes = encode(&message()).unwrap();
-        assert_eq!(decode::<AskMessage>(&bytes[..1]).unwrap_err().kind(), ErrorKind::Federation);
-        assert_eq!(decode::<AskMessage>(&bytes[..bytes.len() - 1]).unwrap_err().kind(), ErrorKind::Unsupported);
+        assert_eq!(decode::<SiteMessage>(&bytes[..1]).unwrap_err().kind(), ErrorKind::Federation);
+        assert_eq!(decode::<SiteMessage>(&bytes[..bytes.len() - 1]).unwrap_err().kind(), ErrorKind::Unsupported);
         bytes[0] = 99;
-        assert!(decode::<AskMessage>(&bytes).unwrap_err().to_string().starts_with("message version 99, want 5"));
+        assert!(decode::<SiteMessage>(&bytes).unwrap_err().to_string().starts_with("message version 99, want 6"));
     }
 }

@@ -6,7 +6,7 @@ use crate::data::schema::{Schema, TargetSchema};
 use crate::error::Result;
 use crate::evaluate::mixtures::{Mixture, area_under_curve, global_row_error, mixture_errors};
 use crate::evaluate::{Evaluation, OwnModels};
-use crate::federation::local::LocalFederation;
+use crate::federation::engine::Engine;
 use crate::methods::{Outcome, Serving};
 use crate::mixture::{Family, Shape};
 use crate::report::mixtures::judge;
@@ -26,7 +26,7 @@ pub(super) fn compare(
     outcome: &Outcome,
     shape: &Shape,
     scored: &mut Evaluation,
-    federation: &mut LocalFederation,
+    federation: &mut dyn Engine,
 ) -> Result<()> {
     let population = &stage.population;
     let own: OwnModels = federation.own_models().collect();
@@ -107,12 +107,7 @@ fn in_units(schema: &Schema, shape: &Shape, centre: &[f64]) -> Vec<f64> {
 }
 
 /// The mixtures of all clients in the units of the data, and where their rows belong.
-pub(super) fn record(
-    running: &Running,
-    outcome: &Outcome,
-    shape: &Shape,
-    federation: &LocalFederation,
-) -> MixtureRecord {
+pub(super) fn record(running: &Running, outcome: &Outcome, shape: &Shape, federation: &dyn Engine) -> MixtureRecord {
     let stage = running.stage;
     let own: OwnModels = federation.own_models().collect();
     let outliers = outliers(stage, outcome);
@@ -125,9 +120,9 @@ pub(super) fn record(
     let client = |(place, client): (usize, &Client)| {
         let params = serves(outcome, &own, client)?;
         let lines = stage.population.lines.get(place);
-        let [train, test] = match with_rows {
-            true => federation.host().row_components(place as u32, params),
-            false => [Vec::new(), Vec::new()],
+        let [train, test] = match federation.host() {
+            Some(host) if with_rows => host.row_components(place as u32, params),
+            _ => [Vec::new(), Vec::new()],
         };
         Some(ClientMixture {
             outlier: outliers[place],

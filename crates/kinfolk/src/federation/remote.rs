@@ -1,0 +1,565 @@
+//! Clients on other machines. Every ask becomes one message to each machine that has clients in it, which carries each
+//! model once; what comes back is summed here, in the order of the clients.
+//!
+//! A machine that gives no answer is what a silent client is: its clients are missing in that ask, and the method
+//! decides what to do without them. What got lost is told at the end.
+
+use super::engine::{Engine, FederationState};
+use super::faults::{Fate, Faults};
+use super::gather::Gatherer;
+use super::host::Host;
+use super::local::base_of;
+use super::meter::{Meter, Payload};
+use super::site::{Rows, Site};
+use super::wire::{
+    self, ClientReply, DataOrder, ModelOrder, Packed, Reply, Request, Roll, SiteMessage, SiteOrder, SiteReply, roll_of,
+};
+use super::{Absence, Answers, Ask, ClientInfo, Federation, OrderIndex, Phase, Recipients, Work};
+use crate::data::schema::{Description, FeaturesDescription, Schema, TargetDescription, sorted};
+use crate::data::{Client, DataShape, Features, Population, Shard, Targets};
+use crate::error::{Error, ErrorKind, Result};
+use crate::models::{Blueprint, Model, Precision};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Brings messages to machines and their replies back.
+pub trait Transport: Send {
+    /// The machines that are there now, by number.
+    fn machines(&mut self) -> Result<Vec<u64>>;
+
+    /// Delivers each message and waits for the replies. What went wrong with a machine is its own entry; a machine
+    /// without an entry gave no answer.
+    fn exchange(&mut self, messages: Vec<(u64, Vec<u8>)>, kind: Kind) -> Result<Vec<(u64, Delivery)>>;
+}
+
+/// A way to machines that several federations use in turn.
+pub type Line = Arc<Mutex<Box<dyn Transport>>>;
+
+/// A reply, or why there is none.
+pub type Delivery = std::result::Result<Vec<u8>, String>;
+
+/// What a message is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Who is there, and what their data looks like.
+    Query,
+    /// A round of a method, or a start.
+    Train,
+    /// Scoring.
+    Evaluate,
+}
+
+impl Kind {
+    /// In one word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Query => "query",
+            Kind::Train => "train",
+            Kind::Evaluate => "evaluate",
+        }
+    }
+}
+
+/// A machine and what its clients are called.
+struct Machine {
+    number: u64,
+    roll: String,
+    /// The place among all clients of each client of the machine.
+    clients: Vec<u32>,
+}
+
+/// What all federations of the same clients share.
+struct Shared {
+    line: Line,
+    machines: Vec<Machine>,
+    infos: Vec<ClientInfo>,
+    /// The clients, without their rows.
+    clients: Vec<Client>,
+    data: DataOrder,
+    /// What clients said of their data when they were met.
+    met: (bool, Vec<Description>),
+    /// Machines that were left out, and why.
+    absent: Vec<String>,
+}
+
+/// Clients on other machines.
+pub struct RemoteFederation {
+    shared: Arc<Shared>,
+    label: String,
+    schema: Option<Schema>,
+    model: Option<(Arc<dyn Model>, ModelOrder)>,
+    faults: Faults,
+    meter: Meter,
+    asked: u64,
+    stop: Arc<AtomicBool>,
+    lost: BTreeMap<u64, Lost>,
+}
+
+/// What got lost on the way to a machine and back.
+#[derive(Default)]
+struct Lost {
+    asks: usize,
+    /// The last reason that is known.
+    reason: String,
+    clients: BTreeSet<u32>,
+}
+
+impl RemoteFederation {
+    /// Meets the clients of all machines that are there. Beside the federation: what is known of its clients. Where
+    /// `patient`, machines that do not say who is there are left out, and told in the end.
+    pub fn meet(line: &Line, data: DataOrder, moments: bool, patient: bool) -> Result<(Self, Population)> {
+        let hello = SiteMessage {
+            data: data.clone(),
+            label: String::new(),
+            schema: None,
+            model: None,
+            request: Request::Hello { moments },
+        };
+        let hello = wire::encode(&hello)?;
+        let mut transport = line.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut numbers = transport.machines()?;
+        numbers.sort_unstable();
+        let messages = numbers.iter().map(|&number| (number, hello.clone())).collect();
+        let mut rolls: BTreeMap<u64, Roll> = BTreeMap::new();
+        let mut faults: BTreeMap<u64, Error> = BTreeMap::new();
+        for (number, delivery) in transport.exchange(messages, Kind::Query)? {
+            match delivery.map_err(Error::federation).and_then(|bytes| wire::decode(&bytes)) {
+                Ok(SiteReply::Roll(roll)) => drop(rolls.insert(number, roll)),
+                Ok(SiteReply::Replies(_)) => {
+                    drop(faults.insert(number, Error::federation("replies instead of a roll")))
+                }
+                Err(error) => drop(faults.insert(number, error)),
+            }
+        }
+        for number in numbers.iter().filter(|number| !rolls.contains_key(number)) {
+            faults.entry(*number).or_insert_with(|| Error::federation("it did not say who is there"));
+        }
+        let faults: Vec<Error> =
+            faults.into_iter().map(|(number, error)| error.at(format!("machine {number}"))).collect();
+        if !faults.is_empty() && (!patient || rolls.is_empty()) {
+            return Err(Error::all(faults));
+        }
+        if rolls.is_empty() {
+            return Err(Error::federation("there are no machines").hint("start them first"));
+        }
+        let absent = faults.iter().map(|fault| format!("left out: {fault}")).collect();
+        Self::of_rolls(line.clone(), rolls, (data, moments, absent))
+    }
+
+    fn of_rolls(
+        line: Line,
+        rolls: BTreeMap<u64, Roll>,
+        (data, moments, absent): (DataOrder, bool, Vec<String>),
+    ) -> Result<(Self, Population)> {
+        check_rolls(&rolls)?;
+        let names: BTreeSet<String> =
+            rolls.values().flat_map(|roll| roll.members.iter().map(|member| member.id.clone())).collect();
+        let by_name: HashMap<String, u64> = sorted(names).into_iter().zip(0..).collect();
+        let (mut shape, mut true_clusters) = (None::<DataShape>, None);
+        let mut everybody = Vec::new();
+        for (&number, roll) in &rolls {
+            for (local, member) in roll.members.iter().enumerate() {
+                everybody.push((member.place, by_name[&member.id], number, local, member));
+            }
+            true_clusters = true_clusters.max(roll.true_clusters);
+            let seen = shape.get_or_insert(roll.shape);
+            seen.classes = seen.classes.max(roll.shape.classes);
+            if (seen.form, seen.columns) != (roll.shape.form, roll.shape.columns) {
+                return Err(Error::data(format!("machine {number}: its rows are not like those of the first machine")));
+            }
+        }
+        everybody.sort_by_key(|(place, name, number, ..)| (*place, *name, *number));
+        let mut machines: BTreeMap<u64, Machine> = (rolls.iter())
+            .map(|(&number, roll)| {
+                let roll_digest = roll_of(roll.members.iter().map(|member| member.id.as_str()));
+                (number, Machine { number, roll: roll_digest, clients: vec![0; roll.members.len()] })
+            })
+            .collect();
+        let nothing = || Shard::new(Features::F64 { columns: 0, values: Vec::new() }, Targets::None);
+        let (mut clients, mut descriptions, mut outliers) = (Vec::new(), Vec::new(), Vec::new());
+        for (place, (_, _, number, local, member)) in everybody.iter().enumerate() {
+            if let Some(machine) = machines.get_mut(number) {
+                machine.clients[*local] = place as u32;
+            }
+            let group = member.description.group.clone();
+            let (train, test) = (nothing()?, nothing()?);
+            clients.push(Client { id: member.id.clone(), train, test, group, truth: member.truth });
+            descriptions.push(member.description.clone());
+            outliers.push(member.outlier);
+        }
+        let population = Population {
+            clients: clients.clone(),
+            true_clusters,
+            shape: shape.unwrap_or_default(),
+            outliers: if outliers.contains(&true) { outliers } else { Vec::new() },
+            ..Population::default()
+        };
+        let shared = Shared {
+            line,
+            machines: machines.into_values().collect(),
+            infos: clients.iter().map(|client| ClientInfo { id: client.id.clone() }).collect(),
+            clients,
+            data,
+            met: (moments, descriptions),
+            absent,
+        };
+        let federation = Self {
+            shared: Arc::new(shared),
+            label: String::new(),
+            schema: None,
+            model: None,
+            faults: Faults::none(),
+            meter: Meter::default(),
+            asked: 0,
+            stop: Arc::default(),
+            lost: BTreeMap::new(),
+        };
+        Ok((federation, population))
+    }
+
+    /// Has some clients misbehave.
+    pub fn with_faults(mut self, faults: Faults) -> Self {
+        self.faults = faults.among(&self.shared.clients);
+        self
+    }
+
+    fn model(&self) -> Result<&Arc<dyn Model>> {
+        self.model.as_ref().map(|(model, _)| model).ok_or_else(|| Error::federation("the clients have no model yet"))
+    }
+
+    /// What a machine receives of an ask, or nothing where no client that is present has work there.
+    fn message(&self, ask: &Ask, packed: &[Arc<Packed>], machine: &Machine, fates: &[Fate]) -> Result<Option<Vec<u8>>> {
+        let mut orders = Vec::new();
+        let mut needed = BTreeSet::new();
+        for (index, order) in (0u32..).zip(&ask.orders) {
+            let is_meant = |place: &u32| order.to.contains(*place) && fates[*place as usize] == Fate::Answers;
+            let to: Vec<u32> =
+                (0u32..).zip(&machine.clients).filter(|(_, place)| is_meant(place)).map(|(local, _)| local).collect();
+            if !to.is_empty() {
+                needed.extend(order.work.models().iter().copied());
+                let everybody = to.len() == machine.clients.len();
+                orders.push(SiteOrder { index, to: (!everybody).then_some(to), work: order.work.clone() });
+            }
+        }
+        if orders.is_empty() {
+            return Ok(None);
+        }
+        let models = needed.into_iter().map(|index| (index as u32, packed[index].clone())).collect();
+        let request = Request::Work { roll: machine.roll.clone(), stamp: self.asked, phase: ask.phase, models, orders };
+        let model = self.model.as_ref().map(|(_, order)| order.clone());
+        let (data, label, schema) = (self.shared.data.clone(), self.label.clone(), self.schema.clone());
+        wire::encode(&SiteMessage { data, label, schema, model, request }).map(Some)
+    }
+
+    /// Has every machine do its part. Replies by client, each with its order.
+    fn collect(&mut self, ask: &Ask, fates: &[Fate]) -> Result<BTreeMap<u32, Vec<(usize, Reply)>>> {
+        let precision = self.model().map_or(Precision::F64, |model| model.precision());
+        let packed: Vec<Arc<Packed>> =
+            ask.models.iter().map(|model| Arc::new(Packed::pack(model, precision))).collect();
+        let mut messages = Vec::new();
+        for machine in &self.shared.machines {
+            messages.extend(self.message(ask, &packed, machine, fates)?.map(|message| (machine.number, message)));
+        }
+        if messages.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let asked: Vec<u64> = messages.iter().map(|(number, _)| *number).collect();
+        let kind = if ask.phase == Phase::Evaluate { Kind::Evaluate } else { Kind::Train };
+        let deliveries = self.shared.line.lock().unwrap_or_else(PoisonError::into_inner).exchange(messages, kind)?;
+        let mut deliveries: BTreeMap<u64, Delivery> = deliveries.into_iter().collect();
+        let mut replies: BTreeMap<u32, Vec<(usize, Reply)>> = BTreeMap::new();
+        let shared = self.shared.clone();
+        for machine in shared.machines.iter().filter(|machine| asked.contains(&machine.number)) {
+            let delivery = deliveries.remove(&machine.number).unwrap_or_else(|| Err("no answer".into()));
+            let read = |bytes: Vec<u8>| match wire::decode(&bytes) {
+                Ok(SiteReply::Replies(replies)) => Ok(replies),
+                Ok(SiteReply::Roll(_)) => Err("a roll instead of replies".to_string()),
+                Err(error) => Err(error.to_string()),
+            };
+            match delivery.and_then(read) {
+                Ok(found) => self.sort(ask, machine, found, &mut replies),
+                Err(reason) => self.lose(machine.number, reason, machine.clients.iter().copied()),
+            }
+        }
+        Ok(replies)
+    }
+
+    /// Takes the replies of a machine apart by client. One that was not asked for, comes twice or fails is left out.
+    fn sort(
+        &mut self,
+        ask: &Ask,
+        machine: &Machine,
+        found: Vec<ClientReply>,
+        replies: &mut BTreeMap<u32, Vec<(usize, Reply)>>,
+    ) {
+        let mut failures: BTreeMap<u32, String> = BTreeMap::new();
+        for ClientReply { client, order, reply } in found {
+            let (place, order) = (machine.clients.get(client as usize).copied(), order as usize);
+            let Some(place) =
+                place.filter(|&place| ask.orders.get(order).is_some_and(|order| order.to.contains(place)))
+            else {
+                continue;
+            };
+            match reply {
+                Ok(reply) => {
+                    let own = replies.entry(place).or_default();
+                    if own.iter().all(|(other, _)| *other != order) {
+                        own.push((order, reply.unpack()));
+                    }
+                }
+                Err(reason) => drop(failures.insert(place, reason)),
+            }
+        }
+        if let Some(reason) = failures.values().next().cloned() {
+            self.lose(machine.number, reason, failures.into_keys());
+        }
+    }
+
+    fn lose(&mut self, number: u64, reason: String, places: impl Iterator<Item = u32>) {
+        let lost = self.lost.entry(number).or_default();
+        lost.asks += 1;
+        lost.reason = one_line(&reason);
+        lost.clients.extend(places);
+    }
+
+    /// What clients said when they were met, if that is all that is asked; asking again would cost a round trip.
+    fn as_met(&self, ask: &Ask) -> Option<Vec<Reply>> {
+        let (moments, descriptions) = &self.shared.met;
+        match ask.orders.as_slice() {
+            [order] if order.to == Recipients::All && self.schema.is_none() => match &order.work {
+                Work::Describe { moments: wanted } if wanted == moments => {}
+                _ => return None,
+            },
+            _ => return None,
+        }
+        let reply = |description: &Description| Reply {
+            rows: description.rows as u32,
+            description: Some(description.clone()),
+            ..Reply::default()
+        };
+        Some(descriptions.iter().map(reply).collect())
+    }
+}
+
+impl Federation for RemoteFederation {
+    fn clients(&self) -> &[ClientInfo] {
+        &self.shared.infos
+    }
+
+    fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    fn ask(&mut self, ask: &Ask) -> Result<Answers> {
+        let count = self.shared.infos.len();
+        ask.check(count)?;
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::Stopped, "stopped"));
+        }
+        if let Ok(model) = self.model() {
+            ask.suits(&**model)?;
+        }
+        if ask.phase != Phase::Evaluate {
+            self.asked += 1;
+        }
+        let fate = |info: &ClientInfo| match ask.phase {
+            Phase::Evaluate => Fate::Answers,
+            _ => self.faults.fate(self.asked, &info.id),
+        };
+        let fates: Vec<Fate> = self.shared.infos.iter().map(fate).collect();
+        let payload = Payload::of(self.model().ok().map(|model| &**model));
+        let mut gatherer = Gatherer::new(ask, payload.width);
+        let mut sent = vec![0; ask.orders.len()];
+        if let Some(replies) = self.as_met(ask) {
+            sent = vec![count];
+            (0u32..).zip(replies).for_each(|(client, reply)| gatherer.take(0, client, reply));
+        } else if let [Work::Adopt { schema }] = ask.orders.iter().map(|order| &order.work).collect::<Vec<_>>()[..] {
+            // It travels with every later message.
+            self.schema = Some(schema.clone());
+            sent = vec![count];
+        } else {
+            let mut rounded: Vec<Vec<f64>> = ask.models.iter().map(|model| model.to_vec()).collect();
+            if let Ok(model) = self.model() {
+                rounded.iter_mut().for_each(|params| model.precision().round(params));
+            }
+            let index = OrderIndex::of(ask, count);
+            let mut replies = self.collect(ask, &fates)?;
+            for client in (0..count as u32).filter(|&client| !index.of_client(client).is_empty()) {
+                let orders = index.of_client(client);
+                let fate = fates[client as usize];
+                if fate != Fate::Absent(Absence::Silent) {
+                    // What was late travelled all the same.
+                    orders.iter().for_each(|&order| sent[order as usize] += 1);
+                }
+                let found = match fate {
+                    Fate::Answers => replies.remove(&client).unwrap_or_default(),
+                    Fate::Absent(_) => Vec::new(),
+                };
+                let answered: Vec<usize> = found.iter().map(|(order, _)| *order).collect();
+                for (order, mut reply) in found {
+                    let work = &ask.orders[order].work;
+                    let base = base_of(work, reply.choice).and_then(|model| rounded.get(model)).map(Vec::as_slice);
+                    let id = &self.shared.infos[client as usize].id;
+                    self.faults.alter((self.asked, ask.phase), id, work, base, &mut reply);
+                    gatherer.take(order, client, reply);
+                }
+                match fate {
+                    Fate::Absent(reason) => gatherer.missing(client, reason),
+                    Fate::Answers if answered.len() < orders.len() => {
+                        orders.iter().for_each(|&order| sent[order as usize] -= 1);
+                        answered.iter().for_each(|&order| sent[order] += 1);
+                        gatherer.missing(client, Absence::Silent);
+                    }
+                    Fate::Answers => {}
+                }
+            }
+        }
+        self.meter.count(ask, count, payload, &sent);
+        Ok(gatherer.finish(self.asked))
+    }
+}
+
+impl Engine for RemoteFederation {
+    fn equip(&mut self, model: &Arc<dyn Model>, blueprint: &Blueprint) -> Result<()> {
+        self.model = Some((model.clone(), ModelOrder::of(blueprint)?));
+        Ok(())
+    }
+
+    fn afresh(&self, label: &str, faults: Faults, stop: Arc<AtomicBool>) -> Result<Box<dyn Engine>> {
+        let fresh = Self {
+            shared: self.shared.clone(),
+            label: label.into(),
+            schema: self.schema.clone(),
+            model: self.model.clone(),
+            faults: faults.among(&self.shared.clients),
+            meter: Meter::default(),
+            asked: 0,
+            stop,
+            lost: BTreeMap::new(),
+        };
+        Ok(Box::new(fresh))
+    }
+
+    fn state(&self) -> Result<Option<FederationState>> {
+        Ok(None)
+    }
+
+    fn restore(&mut self, _: FederationState) -> Result<()> {
+        Err(Error::new(ErrorKind::Unsupported, "clients on other machines cannot go on from a checkpoint"))
+    }
+
+    fn host(&self) -> Option<&Host> {
+        None
+    }
+
+    fn notes(&self) -> Vec<String> {
+        const NAMED: usize = 5;
+        let note = |(number, lost): (&u64, &Lost)| {
+            let names = lost.clients.iter().take(NAMED).map(|&client| self.shared.infos[client as usize].id.as_str());
+            let names: Vec<&str> = names.collect();
+            let more = lost.clients.len().saturating_sub(NAMED);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let asks = if lost.asks == 1 { "one ask".into() } else { format!("{} asks", lost.asks) };
+            format!("machine {number}: no answer to {asks} from {}{more}: {}", names.join(", "), lost.reason)
+        };
+        self.shared.absent.iter().cloned().chain(self.lost.iter().map(note)).collect()
+    }
+}
+
+/// What a machine said, as one line that can do no harm to a terminal or a file.
+fn one_line(text: &str) -> String {
+    const LONGEST: usize = 500;
+    let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST).collect();
+    plain.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Refuses what machines cannot have: a server must not stumble over what one of them claims.
+fn check_rolls(rolls: &BTreeMap<u64, Roll>) -> Result<()> {
+    let mut homes: HashMap<&str, u64> = HashMap::new();
+    let clients: usize = rolls.values().map(|roll| roll.members.len()).sum();
+    let rows = |roll: &Roll| roll.members.iter().map(|member| member.description.rows).fold(0, usize::saturating_add);
+    let all_rows = rolls.values().map(rows).fold(0, usize::saturating_add);
+    let classes = rolls.values().map(|roll| roll.shape.classes).max().unwrap_or(0);
+    for (number, roll) in rolls {
+        let fault = |what: String| Err(Error::data(format!("machine {number}: {what}")));
+        let clusters = roll.true_clusters.unwrap_or(0);
+        if roll.shape.classes > all_rows || clusters > clients.saturating_mul(64) {
+            return fault(format!("{} classes and {clusters} true clusters", roll.shape.classes));
+        }
+        for member in &roll.members {
+            let id = &member.id;
+            if id.is_empty() || id.chars().any(char::is_control) {
+                return fault(format!("a client called {id:?}, want printable text"));
+            }
+            if let Some(other) = homes.insert(id, *number) {
+                return Err(Error::data(format!("client {id} is on machine {other} and on machine {number}"))
+                    .hint("give every machine clients, or a partition, of its own"));
+            }
+            let description = &member.description;
+            let columns = match &description.features {
+                FeaturesDescription::Matrix { columns, moments } if moments.is_empty() => *columns,
+                FeaturesDescription::Matrix { columns, moments } => (*columns).max(moments.len()),
+                FeaturesDescription::Named(columns) => columns.len(),
+            };
+            if columns != roll.shape.columns {
+                return fault(format!("client {id}: rows of {columns} columns, want {}", roll.shape.columns));
+            }
+            if !(1..=u32::MAX as usize).contains(&description.rows) {
+                return fault(format!("client {id}: {} rows, want at least 1", description.rows));
+            }
+            if member.truth.is_some_and(|truth| truth >= clusters) {
+                return fault(format!("client {id}: a true cluster beyond {clusters}"));
+            }
+            if matches!(description.target, TargetDescription::Classes(found) if found > classes) {
+                return fault(format!("client {id}: a class beyond {classes}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Machines in this process, through which nothing passes but bytes: the proof that a method works over a wire. Each
+/// message is answered by a new site, as with Flower by a new process.
+pub struct Loopback {
+    sites: Vec<(MakeSite, Vec<u8>)>,
+}
+
+/// Makes the site that answers the next message.
+pub type MakeSite = Box<dyn Fn() -> Result<Site> + Send>;
+
+impl Loopback {
+    /// A way to these machines, numbered from 0.
+    pub fn line(sites: Vec<MakeSite>) -> Line {
+        let sites = sites.into_iter().map(|site| (site, Vec::new())).collect();
+        Arc::new(Mutex::new(Box::new(Self { sites })))
+    }
+
+    /// A way to these clients, on so many machines.
+    pub fn among(clients: &[Client], shape: DataShape, machines: usize) -> Line {
+        let cut = |part: usize| clients.len() * part / machines;
+        let site = |part: usize| -> MakeSite {
+            let own = clients[cut(part)..cut(part + 1)].to_vec();
+            Box::new(move || Site::new(Rows::Given(own.clone(), shape), 1))
+        };
+        Self::line((0..machines).map(site).collect())
+    }
+}
+
+impl Transport for Loopback {
+    fn machines(&mut self) -> Result<Vec<u64>> {
+        Ok((0..self.sites.len() as u64).collect())
+    }
+
+    fn exchange(&mut self, messages: Vec<(u64, Vec<u8>)>, _: Kind) -> Result<Vec<(u64, Delivery)>> {
+        let mut deliver = |(number, message): (u64, Vec<u8>)| {
+            let (make, state) = self.sites.get_mut(number as usize)?;
+            let delivery = make().and_then(|mut site| site.answer(&message, state)).map(|(reply, after)| {
+                *state = after;
+                reply
+            });
+            Some((number, delivery.map_err(|error| error.to_string())))
+        };
+        Ok(messages.into_iter().filter_map(&mut deliver).collect())
+    }
+}

@@ -1,0 +1,126 @@
+//! Where the clients of a run are: in this process, or on other machines.
+
+use super::Options;
+use crate::data::Population;
+use crate::data::own::OwnStart;
+use crate::error::{Error, ErrorKind, Result};
+use crate::experiment::Experiment;
+use crate::federation::engine::Engine;
+use crate::federation::local::{LocalFederation, threads};
+use crate::federation::remote::{Line, RemoteFederation};
+use crate::federation::wire::{DataOrder, write_settings};
+use std::sync::Arc;
+
+/// Where the clients of a run are.
+pub trait Venue {
+    /// Brings together the clients that belong to an experiment and a seed.
+    fn open(&mut self, experiment: &Experiment, seed: u64) -> Result<Meeting>;
+
+    /// Where models of the user's own code begin.
+    fn start(&self) -> Option<OwnStart>;
+}
+
+/// Clients that have come together.
+pub struct Meeting {
+    /// What is known of them. Clients on other machines have no rows here.
+    pub population: Population,
+    /// Asks them.
+    pub engine: Box<dyn Engine>,
+    /// Asks those that are met only after training.
+    pub unseen: Option<Box<dyn Engine>>,
+    /// The data, told apart from all others.
+    pub digest: String,
+}
+
+/// Makes the clients of a seed.
+type Populate = Box<dyn Fn(&Experiment, u64) -> Result<Population> + Send + Sync>;
+
+/// Clients in this process.
+pub struct InProcess {
+    pool: Arc<rayon::ThreadPool>,
+    populate: Populate,
+    single_answers: bool,
+    start: Option<OwnStart>,
+}
+
+impl InProcess {
+    /// Clients made from the experiment's data.
+    pub fn new(options: &Options) -> Result<Self> {
+        Self::of(options, |experiment, seed| (experiment.source.build)(&experiment.data, seed))
+    }
+
+    /// Clients made in another way.
+    pub fn of(
+        options: &Options,
+        populate: impl Fn(&Experiment, u64) -> Result<Population> + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let pool = threads(options.threads)?;
+        Ok(Self { pool, populate: Box::new(populate), single_answers: options.single_answers, start: None })
+    }
+
+    /// Has models begin where the user says.
+    pub fn starting_at(mut self, start: OwnStart) -> Self {
+        self.start = Some(start);
+        self
+    }
+}
+
+impl Venue for InProcess {
+    fn open(&mut self, experiment: &Experiment, seed: u64) -> Result<Meeting> {
+        let population = self.pool.install(|| (self.populate)(experiment, seed))?;
+        population.check()?;
+        let mut engine = LocalFederation::new(population.clients.clone(), self.pool.clone());
+        if self.single_answers {
+            engine = engine.from_single_answers();
+        }
+        let unseen = match population.unseen.as_slice() {
+            [] => None,
+            clients => Some(Box::new(LocalFederation::new(clients.to_vec(), self.pool.clone())) as Box<dyn Engine>),
+        };
+        let start = self.start.as_ref().map_or(Ok(String::new()), OwnStart::digest)?;
+        let digest = population.digest() + &start;
+        Ok(Meeting { population, engine: Box::new(engine), unseen, digest })
+    }
+
+    fn start(&self) -> Option<OwnStart> {
+        self.start.clone()
+    }
+}
+
+/// Clients on other machines.
+pub struct Elsewhere {
+    line: Line,
+    start: Option<OwnStart>,
+    /// Whether they have been met: a machine that is lost later ends nothing.
+    met: bool,
+}
+
+impl Elsewhere {
+    /// The clients of the machines at the end of this line.
+    pub fn new(line: Line) -> Self {
+        Self { line, start: None, met: false }
+    }
+
+    /// Has models begin where the user says.
+    pub fn starting_at(mut self, start: OwnStart) -> Self {
+        self.start = Some(start);
+        self
+    }
+}
+
+impl Venue for Elsewhere {
+    fn open(&mut self, experiment: &Experiment, seed: u64) -> Result<Meeting> {
+        if experiment.data.optional_number("unseen_clients").is_some_and(|unseen| unseen > 0.0) {
+            return Err(Error::new(ErrorKind::Unsupported, "data.unseen_clients: other machines have none, want 0"));
+        }
+        let settings = write_settings(&experiment.data)?;
+        let data = DataOrder { source: experiment.source.name.into(), settings, seed };
+        let (engine, population) = RemoteFederation::meet(&self.line, data, experiment.standardises(), self.met)?;
+        self.met = true;
+        Ok(Meeting { population, engine: Box::new(engine), unseen: None, digest: String::new() })
+    }
+
+    fn start(&self) -> Option<OwnStart> {
+        self.start.clone()
+    }
+}

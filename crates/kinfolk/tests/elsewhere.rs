@@ -1,0 +1,292 @@
+//! Whole runs with clients on other machines: the same bits as here, and honest about what gets lost.
+
+use kinfolk::experiment::Experiment;
+use kinfolk::federation::remote::{Delivery, Kind, Line, Loopback, MakeSite, Transport};
+use kinfolk::federation::site::{Rows, Site};
+use kinfolk::federation::wire::{self, ClientReply, Request, SiteMessage, SiteReply};
+use kinfolk::federation::{Score, Work};
+use kinfolk::report::Record;
+use kinfolk::run::venue::Elsewhere;
+use kinfolk::run::{Options, Unwatched, run, run_at};
+use kinfolk::{ErrorKind, Result};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+const DIGITS: &str = r#"
+name = "elsewhere"
+repeat = 2
+[data]
+source = "digits"
+clients = 12
+samples = 40
+test_samples = 20
+clusters = "rotate"
+true_clusters = 2
+[model]
+kind = "softmax"
+[[method]]
+name = "ifca"
+clusters = 2
+rounds = 4
+step = 0.5
+[[method]]
+name = "odcl"
+clustering = "kmeans++"
+clusters = 2
+[[method]]
+name = "local"
+"#;
+
+fn partitions(of: usize) -> Line {
+    let site = |index: usize| -> MakeSite { Box::new(move || Site::new(Rows::Partition { index, of }, 1)) };
+    Loopback::line((0..of).map(site).collect())
+}
+
+fn tables(paths: &[&String]) -> Line {
+    let site = |path: &&String| -> MakeSite {
+        let path = path.to_string();
+        Box::new(move || Site::new(Rows::Table(path.clone()), 1))
+    };
+    Loopback::line(paths.iter().map(site).collect())
+}
+
+fn run_elsewhere(line: Line, text: &str, folder: Option<&Path>) -> Result<Record> {
+    let experiment = Experiment::parse("test", text, &[]).unwrap();
+    let options = Options { folder: folder.map(Path::to_path_buf), ..Options::default() };
+    run_at(&mut Elsewhere::new(line), &experiment, &options, &mut Unwatched)
+}
+
+/// A record without what differs from run to run: times, and what only rows that are here can tell.
+fn comparable(record: &Record) -> String {
+    let mut summary = record.summary.clone();
+    summary.methods.iter_mut().flat_map(|method| &mut method.repeats).for_each(|repeat| repeat.seconds = 0.0);
+    let methods: Vec<String> =
+        summary.methods.iter().map(|method| serde_json::to_string_pretty(&method.repeats).unwrap()).collect();
+    let clients = serde_json::to_string_pretty(&record.clients).unwrap();
+    format!("{}\n{}\n{clients}", summary.data, methods.join("\n"))
+}
+
+#[test]
+fn the_same_bits_as_here() {
+    let experiment = Experiment::parse("test", DIGITS, &[]).unwrap();
+    let options = Options { single_answers: true, ..Options::default() };
+    let here = run(&experiment, &options, &mut Unwatched).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let there = run_elsewhere(partitions(3), DIGITS, Some(&folder.path().join("run"))).unwrap();
+    assert_eq!(comparable(&here), comparable(&there));
+    assert_eq!(there.summary.methods[0].repeats[0].misclustering, Some(0.0));
+    // Personal models stay with their clients.
+    assert!(folder.path().join("run/models/ifca/0/cluster-0.safetensors").exists());
+    assert!(!folder.path().join("run/models/local/0").exists());
+}
+
+/// What happens on the way to the machines and back.
+struct Way<F> {
+    inner: Line,
+    exchanges: usize,
+    happens: F,
+}
+
+impl<F: FnMut(usize, &mut Vec<(u64, Vec<u8>)>, &mut Vec<(u64, Delivery)>) + Send> Transport for Way<F> {
+    fn machines(&mut self) -> Result<Vec<u64>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).machines()
+    }
+
+    /// The messages may be changed before the replies are there, the replies after.
+    fn exchange(&mut self, mut messages: Vec<(u64, Vec<u8>)>, kind: Kind) -> Result<Vec<(u64, Delivery)>> {
+        self.exchanges += 1;
+        (self.happens)(self.exchanges, &mut messages, &mut Vec::new());
+        let mut replies = self.inner.lock().unwrap_or_else(PoisonError::into_inner).exchange(messages, kind)?;
+        (self.happens)(self.exchanges, &mut Vec::new(), &mut replies);
+        Ok(replies)
+    }
+}
+
+/// A way to three machines on which this happens.
+fn way<F>(happens: F) -> Line
+where
+    F: FnMut(usize, &mut Vec<(u64, Vec<u8>)>, &mut Vec<(u64, Delivery)>) + Send + 'static,
+{
+    Arc::new(Mutex::new(Box::new(Way { inner: partitions(3), exchanges: 0, happens })))
+}
+
+#[test]
+fn a_machine_that_falls_silent_is_said_and_the_others_go_on() {
+    // One exchange meets the machines; the second machine is there for two rounds more.
+    let line = way(|number, messages, _| messages.retain(|(machine, _)| number < 4 || *machine != 1));
+    let record = run_elsewhere(line, DIGITS, None).unwrap();
+    let repeat = &record.summary.methods[0].repeats[0];
+    assert_eq!((repeat.status.as_str(), repeat.rounds), ("done", 4));
+    let said = repeat.notes.iter().find(|note| note.starts_with("machine 1: no answer to")).unwrap();
+    assert!(said.contains("asks from 4, 5, 6, 7: no answer"), "{said}");
+    let clusters: Vec<bool> =
+        record.clients.iter().take(12).map(|client| client.cluster.is_some() && client.metric.is_some()).collect();
+    assert_eq!(clusters, [[true; 4], [false; 4], [true; 4]].concat());
+    assert_eq!(repeat.misclustering, Some(0.0));
+    for method in &record.summary.methods[..2] {
+        // The second seed begins without that machine.
+        let [_, second] = &method.repeats[..] else { panic!("{} repeats", method.repeats.len()) };
+        assert_eq!(second.status, "done", "{:?}", second.reason);
+        assert_eq!(second.notes[0], "left out: machine 1: it did not say who is there");
+        assert_eq!(second.misclustering, Some(0.0));
+    }
+}
+
+#[test]
+fn a_reply_that_got_lost_costs_one_ask_and_no_state() {
+    let text = "[data]\nsource = \"linear\"\nclients = 6\nsamples = 20\ndimension = 4\n\
+                [model]\nkind = \"linear\"\n[[method]]\nname = \"local\"\nsolve = \"steps\"\nrounds = 5\nstep = 0.1\n";
+    let whole = run_elsewhere(partitions(3), text, None).unwrap();
+    // The second machine does the work of the third round; its reply does not arrive.
+    let line = way(|number, _, replies| replies.retain(|(machine, _)| number != 4 || *machine != 1));
+    let record = run_elsewhere(line, text, None).unwrap();
+    let repeat = &record.summary.methods[0].repeats[0];
+    assert!(
+        repeat.notes.iter().any(|note| note == "machine 1: no answer to one ask from 2, 3: no answer"),
+        "{:?}",
+        repeat.notes
+    );
+    assert!(record.clients.iter().all(|client| client.metric.is_some()));
+    let metric = |record: &Record, place: usize| record.clients[place].metric;
+    for place in 0..6 {
+        assert_eq!(metric(&record, place) == metric(&whole, place), ![2, 3].contains(&place), "client {place}");
+    }
+}
+
+/// Has the second machine lie in its replies.
+fn lies(lie: impl Fn(&mut Vec<ClientReply>) + Send + 'static) -> Record {
+    let line = way(move |_, _, replies| {
+        for (_, delivery) in replies.iter_mut().filter(|(machine, _)| *machine == 1) {
+            let Ok(bytes) = delivery else { continue };
+            if let Ok(SiteReply::Replies(mut told)) = wire::decode(bytes) {
+                lie(&mut told);
+                *bytes = wire::encode(&SiteReply::Replies(told)).unwrap();
+            }
+        }
+    });
+    run_elsewhere(line, &DIGITS.replace("repeat = 2", "repeat = 1"), None).unwrap()
+}
+
+#[test]
+fn what_a_machine_makes_up_counts_for_nothing() {
+    let truth = run_elsewhere(partitions(3), &DIGITS.replace("repeat = 2", "repeat = 1"), None).unwrap();
+    let twice = lies(|replies| {
+        let again = replies.clone();
+        replies.extend(again);
+        replies.push(ClientReply { client: 99, order: 99, reply: Err("?".into()) });
+    });
+    assert_eq!(comparable(&twice), comparable(&truth));
+    let silent = lies(Vec::clear);
+    let without = lies(|replies| {
+        for reply in replies {
+            let mut told = reply.reply.clone().unwrap().unpack();
+            (told.choice, told.score) = (None, Some(Score { rows: 1, loss: 0.0, hits: Some(7) }));
+            reply.reply = Ok(told.pack(kinfolk::models::Precision::F32));
+        }
+    });
+    for record in [silent, without] {
+        assert!(record.clients[4..8].iter().all(|client| client.metric.is_none()));
+        let repeat = &record.summary.methods[0].repeats[0];
+        assert_eq!((repeat.status.as_str(), repeat.rounds), ("done", 4));
+    }
+}
+
+fn first_model(request: &mut Request) -> &mut (u32, Arc<wire::Packed>) {
+    match request {
+        Request::Work { models, .. } => &mut models[0],
+        Request::Hello { .. } => panic!("no work"),
+    }
+}
+
+#[test]
+fn no_message_ends_a_machine() {
+    let mut site = Site::new(Rows::Partition { index: 0, of: 3 }, 1).unwrap();
+    let sent: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
+    let seen = sent.clone();
+    let line = way(move |_, messages, _| {
+        seen.lock()
+            .unwrap()
+            .extend(messages.iter().filter(|(machine, _)| *machine == 0).map(|(_, bytes)| bytes.clone()));
+    });
+    run_elsewhere(line, &DIGITS.replace("repeat = 2", "repeat = 1"), None).unwrap();
+    let messages = sent.lock().unwrap().clone();
+    let asks = messages.iter().map(|bytes| wire::decode::<SiteMessage>(bytes).unwrap());
+    let has_models =
+        |message: &SiteMessage| matches!(&message.request, Request::Work { models, .. } if !models.is_empty());
+    let ask = asks.into_iter().find(has_models).unwrap();
+    let mut refuse = |change: &dyn Fn(&mut Request)| {
+        let mut changed = ask.clone();
+        change(&mut changed.request);
+        site.answer(&wire::encode(&changed).unwrap(), b"").unwrap_err().to_string()
+    };
+    assert!(refuse(&|request| first_model(request).0 = u32::MAX).contains("names model 4294967295"));
+    let short = Arc::new(wire::Packed::F32(vec![0.0; 3]));
+    assert!(refuse(&|request| first_model(request).1 = short.clone()).contains("a model of 3 numbers"));
+    let elsewhere = |request: &mut Request| {
+        if let Request::Work { orders, .. } = request {
+            let on = kinfolk::federation::Portion::Fold { index: 0, of: 0 };
+            orders[0].work = Work::Losses { of: vec![0], on };
+        }
+    };
+    assert!(refuse(&elsewhere).contains("names part 0 of 0"));
+    for cut in [0, 1, 2, 10, 50] {
+        let bytes = wire::encode(&ask).unwrap();
+        site.answer(&bytes[..cut], b"").unwrap_err();
+    }
+}
+
+#[test]
+fn tables_stay_where_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, clients: &[(&str, f64)]| {
+        let mut text = "client,colour,x,y\n".to_string();
+        for (id, slope) in clients {
+            for row in 0..12 {
+                let (x, colour) = (f64::from(row) - 5.5, if row % 2 == 0 { "red" } else { "blue" });
+                text += &format!("{id},{colour},{x},{}\n", slope * x + 0.01 * f64::from(row % 3));
+            }
+        }
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let (north, south) = ([("a", 2.0), ("c", -2.0), ("e", 2.0)], [("b", -2.0), ("d", 2.0), ("f", -2.0)]);
+    let mut everybody: Vec<(&str, f64)> = [north, south].concat();
+    everybody.sort_by_key(|(id, _)| *id);
+    let paths = [write("north.csv", &north), write("south.csv", &south)];
+    let all = write("all.csv", &everybody);
+    let text = |path: &str| {
+        format!(
+            "[data]\nsource = \"table\"\npath = \"{path}\"\nclient = \"client\"\ntarget = \"y\"\nstandardise = true\n\
+             [model]\nkind = \"linear\"\n[[method]]\nname = \"odcl\"\nclustering = \"kmeans++\"\nclusters = 2\n"
+        )
+    };
+    let experiment = Experiment::parse("test", &text(&all), &[]).unwrap();
+    let here = run(&experiment, &Options { single_answers: true, ..Options::default() }, &mut Unwatched).unwrap();
+    let there = run_elsewhere(tables(&[&paths[0], &paths[1]]), &text("on each machine"), None).unwrap();
+    assert_eq!(comparable(&here), comparable(&there));
+    let clusters: Vec<Option<usize>> = there.clients.iter().map(|client| client.cluster).collect();
+    assert_eq!(clusters, [0, 1, 1, 0, 0, 1].map(Some));
+
+    let refused = run_elsewhere(tables(&[&paths[0], &paths[0]]), &text("on each machine"), None).err().unwrap();
+    assert!(refused.to_string().starts_with("client a is on machine 0 and on machine 1"), "{refused}");
+    // A server cannot have a machine read a file that the machine did not name.
+    let refused = run_elsewhere(partitions(2), &text(&all), None).err().unwrap();
+    assert!(refused.to_string().contains("machine 0: data source table has no partitions"), "{refused}");
+}
+
+#[test]
+fn what_cannot_be_done_elsewhere_is_refused_before_any_work() {
+    let refused = run_elsewhere(Loopback::line(Vec::new()), DIGITS, None).err().unwrap();
+    assert_eq!(refused.kind(), ErrorKind::Federation);
+    let refused = run_elsewhere(partitions(13), DIGITS, None).err().unwrap();
+    assert!(refused.to_string().contains("at most 12 partitions for 12 clients"), "{refused}");
+    let unseen = DIGITS.replace("samples = 40", "samples = 40\nunseen_clients = 4");
+    let refused = run_elsewhere(partitions(3), &unseen, None).err().unwrap();
+    assert!(refused.to_string().starts_with("data.unseen_clients"), "{refused}");
+    let experiment = Experiment::parse("test", DIGITS, &[]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options { folder: Some(folder.path().into()), resume: true, ..Options::default() };
+    let refused = run_at(&mut Elsewhere::new(partitions(3)), &experiment, &options, &mut Unwatched).err().unwrap();
+    assert!(refused.to_string().starts_with("this run cannot go on from a checkpoint"), "{refused}");
+}
