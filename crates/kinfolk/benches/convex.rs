@@ -101,7 +101,7 @@ fn whole_path(count: usize, weights: &Weights, steps: usize) -> Result<()> {
     let points = Points::new(&values, DIMENSION)?;
     forget_peak();
     let held = memory();
-    let (seconds, path) = time(|| convex::path(points, weights, steps, &mut |_| ()));
+    let (seconds, path) = time(|| convex::path(points, weights, steps, &mut |_| Ok(())));
     let peak = memory();
     let path = path?;
     let kind = if *weights == Weights::Uniform { "uniform weights" } else { "ten neighbours" };

@@ -47,7 +47,7 @@ fn compare(rows: usize, steps: u32) -> Result<()> {
     let mut rng = Key::new(0).word("text").rng();
     let symbols: Vec<u8> = (0..rows * LENGTH).map(|_| rng.random_range(0..SYMBOLS as u8)).collect();
     let classes: Vec<u8> = (0..rows).map(|_| rng.random_range(0..SYMBOLS as u8)).collect();
-    let mut params = model.initialise(&mut rng);
+    let mut params = model.initialise(&mut rng)?;
     model.precision().round(&mut params);
 
     let folder = tempfile::tempdir().map_err(|error| kinfolk::Error::io("making", std::env::temp_dir(), error))?;

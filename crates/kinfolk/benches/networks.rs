@@ -70,7 +70,7 @@ fn compare(case: &Case) -> Result<()> {
     let classes: Vec<u32> = (0..case.batch).map(|_| rng.random_range(0..case.classes as u32)).collect();
     let train = Shard::new(Features::F32 { columns, values: pixels.clone() }, Targets::Classes(classes.clone()))?;
     let client = Client { id: case.name.into(), test: train.clone(), train, group: None, truth: None };
-    let params = model.initialise(&mut rng);
+    let params = model.initialise(&mut rng)?;
 
     let folder = tempfile::tempdir().map_err(|error| Error::io("making", std::env::temp_dir(), error))?;
     let path = |name: &str| folder.path().join(name);

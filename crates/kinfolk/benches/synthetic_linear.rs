@@ -86,7 +86,7 @@ fn main() -> Result<()> {
 fn write_start(folder: &Path, model: &dyn Model) -> Result<Vec<f64>> {
     let mut start = Vec::new();
     for cluster in 0..2 {
-        let params = model.initialise(&mut Key::new(0).word("start of the benchmark").number(cluster).rng());
+        let params = model.initialise(&mut Key::new(0).word("start of the benchmark").number(cluster).rng())?;
         let bytes = kinfolk::modelfile::bytes(&params, model.layout(), model.precision(), &[])?;
         common::write_bytes(&folder.join(format!("cluster-{cluster}.safetensors")), &bytes)?;
         start.extend(params);

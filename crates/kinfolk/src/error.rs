@@ -32,6 +32,21 @@ impl ErrorKind {
     pub fn is_input(self) -> bool {
         matches!(self, Self::Settings | Self::Data | Self::Io | Self::Unsupported)
     }
+
+    /// The kind in one lower-case word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Settings => "settings",
+            Self::Data => "data",
+            Self::Shape => "shape",
+            Self::Diverged => "diverged",
+            Self::Client => "client",
+            Self::Federation => "federation",
+            Self::Io => "io",
+            Self::Unsupported => "unsupported",
+            Self::Stopped => "stopped",
+        }
+    }
 }
 
 /// An error with its kind, the place it belongs to, and an optional hint.
@@ -40,6 +55,7 @@ pub struct Error {
     kind: ErrorKind,
     message: String,
     hint: Option<String>,
+    ends_run: bool,
 }
 
 /// What every fallible function of the library returns.
@@ -48,7 +64,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// An error of this kind with this message.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), hint: None }
+        Self { kind, message: message.into(), hint: None, ends_run: kind == ErrorKind::Stopped }
     }
 
     /// A fault in a setting.
@@ -81,6 +97,17 @@ impl Error {
     pub fn at(mut self, place: impl fmt::Display) -> Self {
         self.message = format!("{place}: {}", self.message);
         self
+    }
+
+    /// Says that no method can go on after it: the whole run ends, where else one method fails.
+    pub fn ending_the_run(mut self) -> Self {
+        self.ends_run = true;
+        self
+    }
+
+    /// Whether the whole run ends, as when the user stops it or code of the user's own fails.
+    pub fn ends_run(&self) -> bool {
+        self.ends_run
     }
 
     /// The kind.

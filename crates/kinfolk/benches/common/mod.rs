@@ -39,7 +39,7 @@ impl Model for Plain {
         self.0.curvature(mean_square)
     }
 
-    fn initialise(&self, rng: &mut Rng) -> Vec<f64> {
+    fn initialise(&self, rng: &mut Rng) -> Result<Vec<f64>> {
         self.0.initialise(rng)
     }
 

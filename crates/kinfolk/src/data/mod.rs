@@ -16,6 +16,7 @@ pub mod letters;
 mod line_counter;
 pub mod mixtures;
 mod npy;
+pub mod own;
 pub mod pendigits;
 pub mod plays;
 pub mod points;
@@ -29,6 +30,8 @@ pub mod writers;
 
 use crate::error::{Error, Result};
 use crate::settings::{Setting, Settings};
+use own::OwnRows;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 use std::ops::Range;
@@ -153,6 +156,15 @@ pub static SOURCES: &[&Source] = &[
         settings: table::SETTINGS,
         build: table::build,
     },
+    &Source {
+        name: "own",
+        summary: "clients that are Python objects of your own, given as kinfolk.run(…, clients=…)",
+        settings: &[],
+        build: |_, _| {
+            Err(Error::settings("data.source: \"own\" has no clients in a file")
+                .hint("they are Python objects: kinfolk.run(experiment, clients={id: object}, start=…)"))
+        },
+    },
 ];
 
 /// The source of this name.
@@ -223,6 +235,8 @@ pub enum Features {
     },
     /// Columns of a table as they were read; `Describe` sums them up and `Adopt` encodes them.
     Columns(Vec<Column>),
+    /// Whatever a user's own client holds.
+    Own(OwnRows),
 }
 
 /// One named column of a table.
@@ -265,6 +279,7 @@ impl Features {
             Features::F32 { columns, values } => values.len() / (*columns).max(1),
             Features::F64 { columns, values } => values.len() / (*columns).max(1),
             Features::Columns(columns) => columns.first().map_or(0, |column| column.values.len()),
+            Features::Own(own) => own.rows(),
         }
     }
 
@@ -276,6 +291,7 @@ impl Features {
             | Features::F32 { columns, .. }
             | Features::F64 { columns, .. } => *columns,
             Features::Columns(columns) => columns.len(),
+            Features::Own(_) => 0,
         }
     }
 }
@@ -401,6 +417,8 @@ impl Shard {
                     }
                 }
             }
+            // Nobody looks inside: that there are as many rows is all that can be said.
+            Features::Own(own) => digest.update(own.beginning()),
         }
         match &*self.targets {
             Targets::None => {}
@@ -439,6 +457,8 @@ impl Shard {
                 };
                 Features::Columns(columns.iter().map(pick).collect())
             }
+            // They cannot be taken apart; the model refuses what is not all of them.
+            Features::Own(own) => Features::Own(own.clone()),
         };
         let targets = match &*self.targets {
             Targets::None => Targets::None,
@@ -547,7 +567,7 @@ impl Population {
 }
 
 /// What a model must fit: how wide the rows are and what is predicted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DataShape {
     /// Features in a row.
     pub columns: usize,
@@ -558,7 +578,7 @@ pub struct DataShape {
 }
 
 /// How the features of a row lie to each other.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Form {
     /// Side by side, in no order.
     #[default]
@@ -579,10 +599,12 @@ pub enum Form {
         /// How many symbols there are.
         symbols: usize,
     },
+    /// Known to the clients' own code alone.
+    Own,
 }
 
 /// What training does to an image each time it is seen, drawn anew; scoring never does.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Augment {
     /// Mirrors it from left to right, every other time.
     pub flip: bool,

@@ -42,6 +42,11 @@ struct Scale {
 }
 
 impl PointTable {
+    /// A table of points without names, row after row.
+    pub fn new(columns: Vec<String>, values: Vec<f64>) -> Self {
+        Self { columns, ids: None, values, scales: None }
+    }
+
     /// The points, to be clustered.
     pub fn points(&self) -> Result<Points<'_>> {
         Points::new(&self.values, self.columns.len())
@@ -67,7 +72,8 @@ impl PointTable {
         self.scales.is_some()
     }
 
-    pub(crate) fn standardise(&mut self) {
+    /// Gives every column mean 0 and deviation 1. There must be points.
+    pub fn standardise(&mut self) {
         let width = self.columns.len();
         let rows = (self.values.len() / width) as f64;
         let scale = |column: usize| {
@@ -159,7 +165,7 @@ fn read_table(source: &Source, choice: &Choice) -> Result<PointTable> {
     }
     let rows = 0..table.lines.len();
     let values = rows.flat_map(|row| numbers.iter().map(move |cells| cells[row])).collect();
-    Ok(PointTable { columns, ids, values, scales: None })
+    Ok(PointTable { ids, ..PointTable::new(columns, values) })
 }
 
 fn read_array(source: &Source, choice: &Choice) -> Result<PointTable> {
@@ -178,7 +184,8 @@ fn read_array(source: &Source, choice: &Choice) -> Result<PointTable> {
     } else {
         values.chunks_exact(width.max(1)).flat_map(|row| kept.iter().map(|&index| row[index])).collect()
     };
-    Ok(PointTable { columns: kept.iter().map(|&index| names[index].clone()).collect(), ids, values, scales: None })
+    let columns = kept.iter().map(|&index| names[index].clone()).collect();
+    Ok(PointTable { ids, ..PointTable::new(columns, values) })
 }
 
 /// What every column is for; all faults of the choice at once.

@@ -229,7 +229,7 @@ fn row_values(features: &Features, row: usize) -> Box<dyn Iterator<Item = f64> +
         Features::Symbols { columns, values } => Box::new(slice(values, row, *columns).map(|value| f64::from(*value))),
         Features::F32 { columns, values } => Box::new(slice(values, row, *columns).map(|value| f64::from(*value))),
         Features::F64 { columns, values } => Box::new(slice(values, row, *columns).copied()),
-        Features::Columns(_) => Box::new(std::iter::empty()),
+        Features::Columns(_) | Features::Own(_) => Box::new(std::iter::empty()),
     }
 }
 

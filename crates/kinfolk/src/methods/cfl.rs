@@ -87,7 +87,7 @@ pub(super) static KIND: MethodKind = MethodKind {
             patience: settings.integer("patience"),
             state: State {
                 round: 0,
-                models: vec![odcl::common_start(&setup)],
+                models: vec![odcl::common_start(&setup)?],
                 ages: vec![0],
                 given: vec![0; setup.rows.len()],
                 length: None,

@@ -44,7 +44,7 @@ pub(super) static KIND: MethodKind = MethodKind {
             missing: MissingRule::of(setup.settings),
             search: PooledSearch::new(
                 &truth,
-                odcl::common_start(&setup).to_vec(),
+                odcl::common_start(&setup)?.to_vec(),
                 setup.settings.number("ridge"),
                 setup.settings.number("tolerance"),
             ),

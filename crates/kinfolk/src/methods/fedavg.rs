@@ -32,7 +32,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     mixtures: false,
     check: check_training,
     build: |setup| {
-        let start = setup.model.initialise(&mut setup.key.clone().word("start").number(0).number(0).rng());
+        let start = setup.model.common_start(&mut setup.key.clone().word("start").number(0).number(0).rng())?;
         Ok(Box::new(FedAvg {
             training: Training::of(setup.settings),
             step: setup.steps()[0],

@@ -54,8 +54,12 @@ pub(super) static KIND: MethodKind = MethodKind {
         setup.want_clients("clusters", clusters)?;
         let start = |cluster: usize| {
             let key = setup.key.clone().word("start").number(0).number(cluster as u64);
-            Arc::new(setup.model.initialise(&mut key.rng()))
+            setup.model.initialise(&mut key.rng()).map(Arc::new)
         };
+        if !setup.model.divides_rows() {
+            return Err(Error::new(ErrorKind::Unsupported, format!("{}: fedsoft looks at single rows", setup.place))
+                .hint("clients of your own show none: use another method"));
+        }
         Ok(Box::new(FedSoft {
             training: Training::of(settings),
             step: setup.steps()[0],
@@ -65,7 +69,7 @@ pub(super) static KIND: MethodKind = MethodKind {
             rows: setup.rows.to_vec(),
             state: State {
                 round: 0,
-                models: (0..clusters).map(start).collect(),
+                models: (0..clusters).map(start).collect::<Result<_>>()?,
                 shares: vec![Vec::new(); clients],
                 stamps: vec![0; clients],
                 anew: vec![false; clients],

@@ -244,6 +244,10 @@ fn make(setup: Setup) -> Result<Ifca> {
     setup.want_clients("clusters", wanted.unwrap_or(0))?;
     let training = Training::of(settings);
     let resample = settings.flag("resample");
+    if resample && !setup.model.divides_rows() {
+        let message = format!("{place}.resample: clients of your own use all their rows at once");
+        return Err(Error::new(ErrorKind::Unsupported, message).hint("leave resample out"));
+    }
     let fewest = setup.rows.iter().min().copied().unwrap_or(0);
     if resample && fewest < 2 * training.rounds {
         return Err(Error::settings(format!(
@@ -368,7 +372,7 @@ fn beginning(setup: &Setup, training: &Training) -> Result<Beginning> {
                         &mut plan.optimiser;
                     *weight_decay = given_ridge.unwrap_or(*weight_decay);
                     plan.amount = Amount::Steps(settings.integer("start_steps") as u32);
-                    odcl::Solve::Steps { from: odcl::common_start(setup), plan }
+                    odcl::Solve::Steps { from: odcl::common_start(setup)?, plan }
                 }
             },
             request: Box::new(Request {
@@ -429,7 +433,10 @@ impl Ifca {
             let models = match (earlier, &self.beginning) {
                 (Some(same), _) => same.models.clone(),
                 (None, Beginning::Given(models)) => models.clone(),
-                (None, Beginning::Random { clusters }) => (0..*clusters).map(|j| self.random(start, j)).collect(),
+                (None, Beginning::Random { clusters }) => match clusters {
+                    1 => vec![self.common(start)?],
+                    _ => (0..*clusters).map(|j| self.random(start, j)).collect::<Result<_>>()?,
+                },
                 (None, Beginning::Farthest { clusters, clients, steps }) => {
                     self.farthest(federation, start, *clusters, *clients, *steps, &mut absences)?
                 }
@@ -475,7 +482,7 @@ impl Ifca {
     ) -> Result<PooledSearch> {
         const TOLERANCE: f64 = 1e-4;
         const ROUNDS: usize = 1000;
-        let mut search = PooledSearch::new(truth, self.random(0, 0).to_vec(), ridge, TOLERANCE);
+        let mut search = PooledSearch::new(truth, self.common(0)?.to_vec(), ridge, TOLERANCE);
         for _ in 0..ROUNDS {
             if search.is_finished() {
                 break;
@@ -513,9 +520,18 @@ impl Ifca {
         Ok(models)
     }
 
-    fn random(&self, start: usize, cluster: usize) -> Params {
-        let key = self.key.clone().word("start").number(start as u64).number(cluster as u64);
-        Arc::new(self.model.initialise(&mut key.rng()))
+    fn start_key(&self, start: usize, cluster: usize) -> Key {
+        self.key.clone().word("start").number(start as u64).number(cluster as u64)
+    }
+
+    /// One of several starts.
+    fn random(&self, start: usize, cluster: usize) -> Result<Params> {
+        self.model.initialise(&mut self.start_key(start, cluster).rng()).map(Arc::new)
+    }
+
+    /// The only start.
+    fn common(&self, start: usize) -> Result<Params> {
+        self.model.common_start(&mut self.start_key(start, 0).rng()).map(Arc::new)
     }
 
     /// Some clients train a little from one random model and try each other's models; k of them that do badly on
@@ -533,7 +549,7 @@ impl Ifca {
             let message = format!("start = \"farthest\": {answered} of {clients} clients answered, want {}", clusters);
             Error::new(ErrorKind::Client, message).hint("ask more clients with start_clients, or use another start")
         };
-        let common = self.random(start, 0);
+        let common = self.common(start)?;
         let to = draw_clients(&self.key.clone().word("start clients").number(start as u64), clients, federation);
         let lane = &self.state.lanes[0];
         let mut plan = self.training.plan(&self.key.clone().word("start plan"), start, lane.step);

@@ -58,7 +58,7 @@ pub(super) static KIND: MethodKind = MethodKind {
             training: Training::of(setup.settings),
             step: setup.steps()[0],
             ridge: exact.then(|| setup.settings.number("ridge")),
-            common: (setup.settings.text("start") == "common").then(|| odcl::common_start(&setup)),
+            common: (setup.settings.text("start") == "common").then(|| odcl::common_start(&setup)).transpose()?,
             state: State { round: 0, stamps: vec![0; setup.rows.len()], first_loss: None, absences: Absences::NONE },
             key: setup.key,
         }))

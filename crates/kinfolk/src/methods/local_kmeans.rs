@@ -62,7 +62,7 @@ pub(super) static KIND: MethodKind = MethodKind {
         };
         let solve = match settings.text("start") {
             "own" => odcl::Solve::Apart { seed: setup.key.clone().word("start").seed(), plan },
-            _ => odcl::Solve::Steps { from: odcl::common_start(&setup), plan },
+            _ => odcl::Solve::Steps { from: odcl::common_start(&setup)?, plan },
         };
         let request = Request {
             algorithm: Algorithm::KMeans,

@@ -153,7 +153,7 @@ impl Solve {
                 tolerance: settings.number("tolerance"),
             },
         };
-        Ok(Solve::Steps { from: common_start(setup), plan })
+        Ok(Solve::Steps { from: common_start(setup)?, plan })
     }
 
     /// The models the work needs.
@@ -187,10 +187,10 @@ impl Solve {
 }
 
 /// The model everybody begins at, as it travels: means of networks need it.
-pub(super) fn common_start(setup: &Setup) -> Params {
-    let mut start = setup.model.initialise(&mut setup.key.clone().word("start").number(0).number(0).rng());
+pub(super) fn common_start(setup: &Setup) -> Result<Params> {
+    let mut start = setup.model.common_start(&mut setup.key.clone().word("start").number(0).number(0).rng())?;
     setup.model.precision().round(&mut start);
-    Arc::new(start)
+    Ok(Arc::new(start))
 }
 
 pub(super) static KIND: MethodKind = MethodKind {
@@ -335,7 +335,7 @@ pub(super) fn want_answers(order: &OrderAnswers, request: &Request, hint: &str) 
 /// Lines 2 and 3: clusters of the models that came, and their means.
 pub(super) fn cluster(order: &OrderAnswers, solve: &Solve, request: &Request) -> Result<Found> {
     let points = Points::new(&order.vectors, order.vectors.len() / order.clients.len().max(1))?;
-    let mut found = find(points, request, &mut |_| {})?;
+    let mut found = find(points, request, &mut |_| Ok(()))?;
     if let Solve::Steps { from, .. } = solve
         && (0..points.count()).all(|client| points.row(client) == &from[..])
     {

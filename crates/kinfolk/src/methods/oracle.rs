@@ -33,7 +33,7 @@ pub(super) static KIND: MethodKind = MethodKind {
         let clusters = truth.iter().max().map_or(0, |last| last + 1);
         let start = |cluster: usize| {
             let key = setup.key.clone().word("start").number(0).number(cluster as u64);
-            Arc::new(setup.model.initialise(&mut key.rng()))
+            setup.model.initialise(&mut key.rng()).map(Arc::new)
         };
         Ok(Box::new(Oracle {
             training: Training::of(setup.settings),
@@ -42,7 +42,7 @@ pub(super) static KIND: MethodKind = MethodKind {
             truth: truth.to_vec(),
             state: State {
                 round: 0,
-                models: (0..clusters).map(start).collect(),
+                models: (0..clusters).map(start).collect::<Result<_>>()?,
                 first_loss: None,
                 absences: Absences::NONE,
             },

@@ -38,7 +38,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     },
     build: |setup| {
         want_quadratic(&setup, "the exact minimiser")?;
-        let base = Base::new(&setup, Families::one(setup.rows.len()));
+        let base = Base::new(&setup, Families::one(setup.rows.len()))?;
         let preparation = match setup.settings.optional_number("strength") {
             Some(strength) => {
                 let clients = setup.rows.len();

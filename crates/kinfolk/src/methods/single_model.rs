@@ -24,7 +24,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     check: |_, _, _| {},
     build: |setup| {
         want_quadratic(&setup, "the exact minimiser")?;
-        let base = Base::new(&setup, Families::one(setup.rows.len()));
+        let base = Base::new(&setup, Families::one(setup.rows.len()))?;
         let state = State { model: base.start.clone(), absences: Absences::NONE, converged: false };
         Ok(Box::new(SingleModel { base, state }))
     },

@@ -78,7 +78,7 @@ pub(super) static KIND: MethodKind = MethodKind {
         let training = Training::of(setup.settings);
         Ok(Box::new(SrFca {
             one_shot: OneShot::of(&setup, &training)?,
-            start: odcl::common_start(&setup),
+            start: odcl::common_start(&setup)?,
             step: setup.steps()[0],
             refinements: setup.settings.integer("refinements"),
             trim: setup.settings.number("trim"),

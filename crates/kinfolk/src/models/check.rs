@@ -26,6 +26,9 @@ fn fault_of(output: Output, rows: &Shard, wanted: DataShape) -> Option<String> {
     if matches!(**rows.features(), Features::Columns(_)) {
         return Some("are not encoded yet".into());
     }
+    if matches!(**rows.features(), Features::Own(_)) {
+        return Some("are known to the client's own code alone".into());
+    }
     if rows.columns() != wanted.columns {
         return Some(format!("have {} columns, want {}", rows.columns(), wanted.columns));
     }

@@ -214,7 +214,7 @@ mod tests {
     fn a_plain_step_is_the_step_along_the_gradient() {
         let client = client(84, numbers("images", 3 * 84), &[2, 0, 1]);
         let model = build(&KIND, TINY, images([2, 6, 7], 3)).unwrap();
-        let start = model.initialise(&mut Key::new(1).rng());
+        let start = model.initialise(&mut Key::new(1).rng()).unwrap();
         let (_, gradient) = slope(&*model, &start, &client);
         let found = trained(&*model, &start, &client, 1, 0.25);
         let wanted: Vec<f64> = start.iter().zip(&gradient).map(|(p, g)| p - 0.25 * g).collect();
@@ -226,7 +226,7 @@ mod tests {
         let client = stripes([1, 8, 8]);
         let plain = build(&KIND, TINY, images([1, 8, 8], 3)).unwrap();
         let dropping = build(&KIND, &format!("{TINY}dropout = 0.5"), images([1, 8, 8], 3)).unwrap();
-        let start = plain.initialise(&mut Key::new(1).rng());
+        let start = plain.initialise(&mut Key::new(1).rng()).unwrap();
         assert_eq!(loss(&*plain, &start, &client), loss(&*dropping, &start, &client));
         let found = trained(&*dropping, &start, &client, 3, 0.1);
         assert_ne!(found, trained(&*plain, &start, &client, 3, 0.1));
@@ -241,7 +241,7 @@ mod tests {
         let plain = build(&KIND, TINY, shape).unwrap();
         shape.form = Form::Image { channels: 1, height: 8, width: 8, augment };
         let moving = build(&KIND, TINY, shape).unwrap();
-        let start = plain.initialise(&mut Key::new(1).rng());
+        let start = plain.initialise(&mut Key::new(1).rng()).unwrap();
         assert_eq!(loss(&*plain, &start, &client), loss(&*moving, &start, &client));
         let found = trained(&*moving, &start, &client, 3, 0.1);
         assert_ne!(found, trained(&*plain, &start, &client, 3, 0.1));

@@ -73,10 +73,10 @@ impl Model for MixtureModel {
     }
 
     /// Where it begins is for the data to say; this is a mixture that tells nothing apart.
-    fn initialise(&self, _: &mut Rng) -> Vec<f64> {
+    fn initialise(&self, _: &mut Rng) -> Result<Vec<f64>> {
         let mut params = vec![0.0; self.shape.len()];
         params[self.shape.weights()].fill(1.0 / self.shape.components as f64);
-        params
+        Ok(params)
     }
 
     fn check(&self, client: &Client) -> Result<()> {
@@ -157,7 +157,7 @@ fn odd_row(shard: &Shard) -> Option<usize> {
     let features = match &**shard.features() {
         Features::F32 { values, .. } => values[range].iter().position(|value| !value.is_finite()),
         Features::F64 { values, .. } => values[range].iter().position(|value| !value.is_finite()),
-        Features::Bytes { .. } | Features::Symbols { .. } | Features::Columns(_) => None,
+        Features::Bytes { .. } | Features::Symbols { .. } | Features::Columns(_) | Features::Own(_) => None,
     };
     let target = shard.values().and_then(|values| values.iter().position(|value| !value.is_finite()));
     features.map(|place| place / columns).or(target)
@@ -202,14 +202,14 @@ impl Worker for MixtureWorker<'_> {
             return Score::default();
         }
         let Some((labels, likelihood)) = self.classify(model, rows) else {
-            return Score { rows: rows.len() as u32, loss: f64::NAN, hits: 0 };
+            return Score { rows: rows.len() as u32, loss: f64::NAN, hits: None };
         };
         let hits = rows.classes().map_or(0, |classes| {
             let found: Vec<usize> = labels.iter().map(|&label| label as usize).collect();
             let truth: Vec<usize> = classes.iter().map(|&class| class as usize).collect();
             match_clusters(&found, &truth).matched
         });
-        Score { rows: rows.len() as u32, loss: -likelihood, hits: hits as u32 }
+        Score { rows: rows.len() as u32, loss: -likelihood, hits: Some(hits as u32) }
     }
 
     // The host refuses work that would come here.

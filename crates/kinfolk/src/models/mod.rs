@@ -15,6 +15,7 @@ mod lstm;
 mod mixture;
 mod mlp;
 mod network;
+mod own;
 mod recurrent;
 mod regression_mixture;
 mod resnet9;
@@ -22,6 +23,7 @@ mod rows;
 mod softmax;
 mod steps;
 
+use crate::data::own::OwnStart;
 use crate::data::{Augment, Client, DataShape, Form, Shard};
 use crate::error::{Error, Result};
 use crate::federation::{Plan, Portion, Sample, Score, Sum, Then, Weight};
@@ -34,9 +36,10 @@ use rand::seq::SliceRandom;
 pub(crate) use rows::convert;
 use serde::{Deserialize, Serialize};
 use std::any::Any;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// A kind of model as users name it.
+#[derive(Debug)]
 pub struct ModelKind {
     /// The word in `model.kind`.
     pub name: &'static str,
@@ -66,6 +69,8 @@ pub enum Reads {
     Images,
     /// Texts.
     Texts,
+    /// Whatever the clients' own code holds.
+    Own,
 }
 
 impl ModelKind {
@@ -75,11 +80,13 @@ impl ModelKind {
             Form::Numbers => "numbers in no order",
             Form::Image { .. } => "images",
             Form::Text { .. } => "texts",
+            Form::Own => "known to the clients' own code alone",
         };
         let wanted = match self.reads {
             Reads::Numbers => "numbers",
             Reads::Images => "images",
             Reads::Texts => "texts",
+            Reads::Own => "whatever the clients' own code holds",
         };
         if !self.fits(shape) {
             let message = format!("model.kind: {} reads {wanted}, but the rows of this data are {found}", self.name);
@@ -122,10 +129,36 @@ impl ModelKind {
     /// Whether it can read rows of this form.
     fn fits(&self, shape: DataShape) -> bool {
         match self.reads {
-            Reads::Numbers => !matches!(shape.form, Form::Text { .. }),
+            Reads::Numbers => !matches!(shape.form, Form::Text { .. } | Form::Own),
             Reads::Images => matches!(shape.form, Form::Image { .. }),
             Reads::Texts => matches!(shape.form, Form::Text { .. }),
+            Reads::Own => shape.form == Form::Own,
         }
+    }
+}
+
+/// How a model is made: what a machine elsewhere needs to make the same.
+#[derive(Debug, Clone)]
+pub struct Blueprint {
+    /// The kind of model.
+    pub kind: &'static ModelKind,
+    /// Its settings.
+    pub settings: Settings,
+    /// The data it is for.
+    pub shape: DataShape,
+}
+
+impl Blueprint {
+    /// Makes the model.
+    pub fn build(&self) -> Result<Arc<dyn Model>> {
+        self.build_from(None)
+    }
+
+    /// Makes the model, which begins where the user says.
+    pub fn build_from(&self, start: Option<OwnStart>) -> Result<Arc<dyn Model>> {
+        let mut model = self.kind.make(&self.settings, self.shape)?;
+        start.map_or(Ok(()), |start| model.begin_at(start))?;
+        Ok(Arc::from(model))
     }
 }
 
@@ -140,6 +173,7 @@ pub static MODELS: &[&ModelKind] = &[
     &lstm::KIND,
     &gaussian_mixture::KIND,
     &regression_mixture::KIND,
+    &own::KIND,
 ];
 
 /// The kind of this name.
@@ -198,6 +232,8 @@ pub enum Metric {
     LogLoss,
     /// Share of rows outside the best matching of components to classes, found for each client by itself.
     RowError,
+    /// Mean loss, whatever it is a loss of.
+    Loss,
 }
 
 impl Metric {
@@ -208,15 +244,16 @@ impl Metric {
             Metric::SquaredError => "mse",
             Metric::LogLoss => "nll",
             Metric::RowError => "row_error",
+            Metric::Loss => "loss",
         }
     }
 
-    /// The metric's sum over the rows of a score.
-    pub fn sum(self, score: &Score) -> f64 {
+    /// The metric's sum over the rows of a score; `None` where it counts hits and the score has none.
+    pub fn sum(self, score: &Score) -> Option<f64> {
         match self {
-            Metric::Accuracy => f64::from(score.hits),
-            Metric::SquaredError | Metric::LogLoss => score.loss,
-            Metric::RowError => f64::from(score.rows - score.hits),
+            Metric::Accuracy => score.hits.map(f64::from),
+            Metric::SquaredError | Metric::LogLoss | Metric::Loss => Some(score.loss),
+            Metric::RowError => score.hits.map(|hits| f64::from(score.rows - hits)),
         }
     }
 }
@@ -274,8 +311,24 @@ pub trait Model: Send + Sync {
     /// is no such bound. Descent with a step of one over it cannot diverge.
     fn curvature(&self, mean_square: f64) -> Option<f64>;
 
-    /// Random parameters to begin with.
-    fn initialise(&self, rng: &mut Rng) -> Vec<f64>;
+    /// Random parameters to begin with, other ones with every draw.
+    fn initialise(&self, rng: &mut Rng) -> Result<Vec<f64>>;
+
+    /// Parameters at which everybody begins together.
+    fn common_start(&self, rng: &mut Rng) -> Result<Vec<f64>> {
+        self.initialise(rng)
+    }
+
+    /// Takes over where to begin; refused by models that draw their own start.
+    fn begin_at(&mut self, start: OwnStart) -> Result<()> {
+        drop(start);
+        Err(Error::settings("start: this model draws its own, want none").hint("a start is for clients of your own"))
+    }
+
+    /// Whether it can be asked about some of a client's rows.
+    fn divides_rows(&self) -> bool {
+        true
+    }
 
     /// Refuses rows it cannot work on.
     fn check(&self, client: &Client) -> Result<()>;
@@ -403,6 +456,11 @@ pub trait Worker {
     /// The gradient, at these parameters, of the mean loss over the client's training rows or over some of them, into
     /// `out`; returns that loss.
     fn slope(&mut self, params: &[f64], seat: &Seat, rows: Option<&[u32]>, out: &mut [f64]) -> f64;
+
+    /// What went wrong inside a client's own code since this was last asked: what was computed after it means nothing.
+    fn failure(&mut self) -> Option<Error> {
+        None
+    }
 
     /// Memory for work on mixtures, of a worker that can do it.
     fn scratch(&mut self) -> Option<&mut Scratch> {

@@ -124,7 +124,7 @@ mod tests {
         let tensors = &model.layout().tensors;
         let learned = tensors.iter().find(|tensor| tensor.name == "begin.norm.mean").unwrap().offset;
         let mut params: Vec<f64> = (0..learned).map(|i| 0.4 * (1.0 + i as f64).sin()).collect();
-        params.extend(&model.initialise(&mut Key::new(0).rng())[learned..]);
+        params.extend(&model.initialise(&mut Key::new(0).rng()).unwrap()[learned..]);
         let client = client(64, (0..192).map(|i| (2.0 * f64::from(i)).cos()).collect(), &[2, 0, 1]);
         let after = trained(&*model, &params, &client, 1, 0.1);
         let sum = |name: &str| -> f64 {

@@ -72,7 +72,7 @@ pub(super) fn convert_into<T: Real>(rows: &Shard, out: &mut [T]) {
         }
         Features::F32 { values, .. } => out.iter_mut().zip(&values[range]).for_each(|(o, &v)| *o = T::of(f64::from(v))),
         Features::F64 { values, .. } => out.iter_mut().zip(&values[range]).for_each(|(o, &v)| *o = T::of(v)),
-        Features::Columns(_) => unreachable!("a model's check refuses rows that are not encoded"),
+        Features::Columns(_) | Features::Own(_) => unreachable!("a model's check refuses rows that are no numbers"),
     }
 }
 

@@ -155,7 +155,7 @@ impl OneShot {
             (steps, _) => {
                 let mut plan = training.plan(&setup.key.clone().word("one-shot"), 0, setup.steps()[0]);
                 plan.amount = Amount::Steps(steps.unwrap_or(250) as u32);
-                odcl::Solve::Steps { from: odcl::common_start(setup), plan }
+                odcl::Solve::Steps { from: odcl::common_start(setup)?, plan }
             }
         };
         let peers = settings.integer("peers");

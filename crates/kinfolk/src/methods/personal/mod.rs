@@ -152,14 +152,14 @@ pub struct Base {
 
 impl Base {
     /// Of a method whose clients are in these clusters.
-    pub fn new(setup: &Setup, families: Families) -> Self {
+    pub fn new(setup: &Setup, families: Families) -> Result<Self> {
         let by = if setup.settings.text("loss") == "mean" { Weight::Uniform } else { Weight::Rows };
         // A convex loss has one minimiser wherever one begins; networks need a start at which units differ.
         let start = match setup.model.has_minimiser() {
             true => Arc::new(vec![0.0; setup.model.layout().len()]),
-            false => odcl::common_start(setup),
+            false => odcl::common_start(setup)?,
         };
-        Self {
+        Ok(Self {
             families,
             model: setup.model.clone(),
             key: setup.key.clone(),
@@ -167,7 +167,7 @@ impl Base {
             rows: setup.rows.to_vec(),
             by,
             start,
-        }
+        })
     }
 
     /// Of a method with a `groups` setting.
@@ -176,7 +176,7 @@ impl Base {
             .groups
             .as_ref()
             .ok_or_else(|| Error::settings(format!("{}.groups: the clients' groups are not known", setup.place)))?;
-        Ok(Self::new(setup, Families::of(groups)))
+        Self::new(setup, Families::of(groups))
     }
 
     /// A client's loss in the objective: its likelihood, or the mean of that over its rows.

@@ -242,7 +242,7 @@ fn runs_sent_in_one_message_end_where_single_steps_do() {
                 let constants = constants(&strengths, accelerated);
                 let wanted = plainly(&world, &base, &strengths, &constants, iterations);
                 let (walk, federation) = walk(&world, &base, &strengths, constants, iterations);
-                for (found, wanted) in federation.own_models().zip(&wanted) {
+                for (found, wanted) in federation.host().own_models().zip(&wanted) {
                     let apart = distance(&found.1, wanted);
                     assert!(apart < 1e-12, "{alike} {accelerated} {iterations} client {}: {apart}", found.0);
                 }
@@ -280,7 +280,7 @@ fn local_step(world: &World, base: &Base, constants: &Constants, client: usize, 
     let order = Order { to: Recipients::list(vec![client as u32]), work: Work::Advance(advance) };
     let mut federation = world.federation();
     federation.ask(&Ask { phase: Phase::Train, models, orders: vec![order], gather: Gather::Each }).unwrap();
-    federation.own_models().next().unwrap().1
+    federation.host().own_models().next().unwrap().1
 }
 
 #[test]
@@ -407,7 +407,7 @@ fn accelerated_steps_arrive_although_answers_get_lost() {
         let mut walk = Walk::new(constants, 60, base.start.clone(), &ground);
         let mut absences = Absences::NONE;
         while !walk.round(&ground, &mut federation, &mut absences).unwrap().1 {}
-        for (found, wanted) in federation.own_models().zip(&wanted) {
+        for (found, wanted) in federation.host().own_models().zip(&wanted) {
             assert!(distance(&found.1, wanted) < 1e-12, "{alike} client {}: {:?} {wanted:?}", found.0, found.1);
         }
         assert!(absences.note().is_some());
@@ -475,7 +475,7 @@ fn the_exact_minimiser_is_the_best_linear_unbiased_predictor() {
         let mut fit = Fit::new(base.start.clone(), &base.families);
         let circle = base.circle(Phase::Train, noise);
         fit.run_to_the_end(&circle, &strengths, &mut federation, &mut Absences::NONE.clone()).unwrap();
-        for (found, wanted) in federation.own_models().zip(&wanted) {
+        for (found, wanted) in federation.host().own_models().zip(&wanted) {
             assert!(distance(&found.1, wanted) < 1e-11, "{rows} rows, client {}: {found:?} {wanted:?}", found.0);
         }
         assert_eq!(federation.meter().total().asks, 2);

@@ -183,8 +183,8 @@ impl Model for DenseModel {
         (self.dense.layers() == 1).then_some(factor * length)
     }
 
-    fn initialise(&self, rng: &mut Rng) -> Vec<f64> {
-        self.dense.initialise(rng)
+    fn initialise(&self, rng: &mut Rng) -> Result<Vec<f64>> {
+        Ok(self.dense.initialise(rng))
     }
 
     fn check(&self, client: &Client) -> Result<()> {
@@ -392,7 +392,7 @@ impl<T: Real> Worker for DenseWorker<'_, T> {
         let mut score = Score { rows: rows.len() as u32, ..Score::default() };
         self.visit(&[model], rows, |worker, _, goal| {
             score.loss += worker.output_loss(goal);
-            score.hits += worker.hits(goal);
+            *score.hits.get_or_insert(0) += worker.hits(goal);
         });
         score
     }

@@ -111,7 +111,7 @@ fn losses_and_hits_by_hand() {
     let score = dense.worker::<f64>(&[&[1.0, 0.0]]).score(0, &rows);
     let loss = (1.0 + (-1f64).exp()).ln() + (1.0 + 2f64.exp()).ln();
     assert!((score.loss - loss).abs() < 1e-14);
-    assert_eq!((score.hits, score.rows), (1, 2));
+    assert_eq!((score.hits, score.rows), (Some(1), 2));
     let squared = Dense::new(vec![1, 1], false, Output::Squared, Precision::F64);
     let rows =
         Shard::new(Features::F64 { columns: 1, values: vec![1.0, 2.0] }, Targets::Values(vec![0.0, 1.0])).unwrap();

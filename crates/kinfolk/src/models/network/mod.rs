@@ -185,8 +185,8 @@ impl<N: Network> Model for NetworkModel<N> {
         None
     }
 
-    fn initialise(&self, rng: &mut Rng) -> Vec<f64> {
-        self.network.initialise(rng)
+    fn initialise(&self, rng: &mut Rng) -> Result<Vec<f64>> {
+        Ok(self.network.initialise(rng))
     }
 
     fn check(&self, client: &Client) -> Result<()> {
@@ -337,7 +337,7 @@ impl<N: Network, T: Real> Worker for NetworkWorker<'_, N, T> {
         let mut score = Score { rows: rows.len() as u32, ..Score::default() };
         self.visit(model, rows, |loss, hit| {
             score.loss += loss;
-            score.hits += u32::from(hit);
+            *score.hits.get_or_insert(0) += u32::from(hit);
         });
         score
     }

@@ -109,7 +109,7 @@ pub(in crate::models) fn trained(
 
 /// Compares the gradient of a whole model with differences of its loss.
 pub(in crate::models) fn assert_gradient(model: &dyn Model, client: &Client) {
-    let params = model.initialise(&mut Key::new(4).rng());
+    let params = model.initialise(&mut Key::new(4).rng()).unwrap();
     let (_, gradient) = slope(model, &params, client);
     assert!(gradient.iter().any(|slope| slope.abs() > 1e-3));
     assert_differences(&params, &gradient, |moved| slope(model, moved, client).0);
@@ -154,7 +154,7 @@ pub(in crate::models) fn assert_training(kind: &ModelKind, settings: &str, steps
     let (client, shape) = (stripes([1, 8, 8]), images([1, 8, 8], 3));
     let double = build(kind, settings, shape).unwrap();
     let single = build(kind, &settings.replace("f64", "f32"), shape).unwrap();
-    let start = double.initialise(&mut Key::new(1).rng());
+    let start = double.initialise(&mut Key::new(1).rng()).unwrap();
     let after = trained(&*double, &start, &client, 60, 0.1);
     let (before, end) = (loss(&*double, &start, &client), loss(&*double, &after, &client));
     assert!(end < 0.5 * before, "{settings}: {before} to {end}");

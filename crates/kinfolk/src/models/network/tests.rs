@@ -143,7 +143,7 @@ fn train(model: &dyn Model, client: &Client, models: &[&[f64]], plan: &Plan) -> 
 }
 
 fn begin(model: &dyn Model) -> Vec<f64> {
-    model.initialise(&mut Key::new(0).rng())
+    model.initialise(&mut Key::new(0).rng()).unwrap()
 }
 
 fn assert_close(a: &[f64], b: &[f64]) {
