@@ -27,7 +27,7 @@ pub const SETTINGS: &[Setting] = &[
     ),
     Setting::new(
         "metric",
-        Kind::OneOf(&["auto", "accuracy", "mse", "nll"]),
+        Kind::OneOf(&["auto", "accuracy", "mse", "nll", "loss"]),
         Default::Is("\"auto\""),
         "what clients are scored by; auto is accuracy for classes and mse for numbers",
     ),
@@ -77,7 +77,7 @@ pub struct MethodEntry {
     pub settings: Settings,
 }
 
-/// A setting given on the command line: a dotted path and a value.
+/// A setting given beside the file: a dotted path and a value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Override {
     path: Vec<String>,
@@ -95,12 +95,17 @@ impl Override {
             .ok()
             .and_then(|mut table| table.remove("value"))
             .unwrap_or_else(|| Value::String(value.to_string()));
-        Ok(Self { path: path.split('.').map(|key| key.trim().to_string()).collect(), value })
+        Ok(Self::new(path.split('.').map(|key| key.trim().to_string()).collect(), value))
+    }
+
+    /// Sets what this path leads to.
+    pub fn new(path: Vec<String>, value: Value) -> Self {
+        Self { path, value }
     }
 
     /// Sets a key at the top.
     pub fn top(key: &str, value: impl Into<Value>) -> Self {
-        Self { path: vec![key.to_string()], value: value.into() }
+        Self::new(vec![key.to_string()], value.into())
     }
 
     /// Has every method that can do so tune its strengths, whatever the file says of them.
@@ -115,10 +120,19 @@ const TUNE: &str = "--tune";
 impl Experiment {
     /// Reads and checks an experiment. `place` names the file in messages.
     pub fn parse(place: &str, text: &str, overrides: &[Override]) -> Result<Self> {
-        let mut file: Table = toml::from_str(text).map_err(|error| {
+        Self::from_table(place, Self::read_table(place, text)?, overrides)
+    }
+
+    /// Reads an experiment without a look at its settings. `place` names the file in messages.
+    pub fn read_table(place: &str, text: &str) -> Result<Table> {
+        toml::from_str(text).map_err(|error| {
             Error::settings(format!("{place}: not a TOML file\n{}", error.to_string().trim_end()))
                 .hint("see `kinfolk run quickstart --show` for an example")
-        })?;
+        })
+    }
+
+    /// Checks an experiment that was read already. `place` names it in messages.
+    pub fn from_table(place: &str, mut file: Table, overrides: &[Override]) -> Result<Self> {
         let mut faults = Vec::new();
         let labels = label_methods(&mut file, &mut faults);
         for change in overrides {
@@ -217,6 +231,11 @@ impl Experiment {
     /// The rows by which an evaluated client finds its cluster.
     pub fn assign_on(&self) -> Split {
         if self.settings.text("assign_on") == "test" { Split::Test } else { Split::Train }
+    }
+
+    /// Whether columns are scaled by their pooled mean and deviation.
+    pub fn standardises(&self) -> bool {
+        self.data.get("standardise").and_then(Value::as_bool).unwrap_or(false)
     }
 
     /// The file with every default filled in.

@@ -34,23 +34,58 @@ pub fn bytes(params: &[f64], layout: &Layout, precision: Precision, about: &[(&s
     safetensors::serialize(views, Some(metadata)).map_err(fault)
 }
 
-/// Reads a model that must have this layout.
-pub fn read(path: &Path, layout: &Layout) -> Result<Vec<f64>> {
+/// A tensor of a model file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tensor {
+    /// Its name.
+    pub name: String,
+    /// Its shape.
+    pub shape: Vec<usize>,
+    /// Its values.
+    pub values: Values,
+}
+
+/// The values of a tensor, in the precision they were written in.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Values {
+    /// Four bytes each.
+    F32(Vec<f32>),
+    /// Eight bytes each.
+    F64(Vec<f64>),
+}
+
+/// Reads all tensors of a model, by ascending names.
+pub fn tensors(path: &Path) -> Result<Vec<Tensor>> {
     let bytes = std::fs::read(path).map_err(|error| Error::io("reading", path, error))?;
     let fault = |message: String| Error::data(format!("{}: {message}", path.display()));
     let file = SafeTensors::deserialize(&bytes).map_err(|error| fault(format!("not a safetensors file: {error}")))?;
+    let tensor = |(name, view): (&str, TensorView)| {
+        let values = match view.dtype() {
+            Dtype::F32 => Values::F32(view.data().as_chunks::<4>().0.iter().map(|&b| f32::from_le_bytes(b)).collect()),
+            Dtype::F64 => Values::F64(view.data().as_chunks::<8>().0.iter().map(|&b| f64::from_le_bytes(b)).collect()),
+            other => return Err(fault(format!("{name} holds {other:?}, want F32 or F64"))),
+        };
+        Ok(Tensor { name: name.to_string(), shape: view.shape().to_vec(), values })
+    };
+    let mut found = file.iter().map(tensor).collect::<Result<Vec<_>>>()?;
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(found)
+}
+
+/// Reads a model that must have this layout.
+pub fn read(path: &Path, layout: &Layout) -> Result<Vec<f64>> {
+    let fault = |message: String| Error::data(format!("{}: {message}", path.display()));
+    let found = tensors(path)?;
     let mut params = Vec::with_capacity(layout.len());
-    for tensor in &layout.tensors {
-        let found = file.tensor(&tensor.name).map_err(|_| fault(format!("has no tensor {}", tensor.name)))?;
-        if found.shape() != tensor.shape {
-            return Err(fault(format!("{} has shape {:?}, want {:?}", tensor.name, found.shape(), tensor.shape)));
+    for wanted in &layout.tensors {
+        let tensor = found.iter().find(|tensor| tensor.name == wanted.name);
+        let tensor = tensor.ok_or_else(|| fault(format!("has no tensor {}", wanted.name)))?;
+        if tensor.shape != wanted.shape {
+            return Err(fault(format!("{} has shape {:?}, want {:?}", wanted.name, tensor.shape, wanted.shape)));
         }
-        match found.dtype() {
-            Dtype::F32 => {
-                params.extend(found.data().as_chunks::<4>().0.iter().map(|&b| f64::from(f32::from_le_bytes(b))))
-            }
-            Dtype::F64 => params.extend(found.data().as_chunks::<8>().0.iter().map(|&b| f64::from_le_bytes(b))),
-            other => return Err(fault(format!("{} holds {other:?}, want F32 or F64", tensor.name))),
+        match &tensor.values {
+            Values::F32(values) => params.extend(values.iter().map(|&value| f64::from(value))),
+            Values::F64(values) => params.extend(values),
         }
     }
     Ok(params)
@@ -75,6 +110,9 @@ mod tests {
         std::fs::write(&path, bytes(&params, &layout(2), Precision::F64, &[("label", "ifca".into())]).unwrap())
             .unwrap();
         assert_eq!(read(&path, &layout(2)).unwrap(), params);
+        let tensors = tensors(&path).unwrap();
+        assert_eq!((tensors[0].name.as_str(), &tensors[0].values), ("layer0.bias", &Values::F64(vec![3.5])));
+        assert_eq!(tensors[1].shape, [1, 2]);
         assert!(read(&path, &layout(3)).unwrap_err().to_string().contains("shape [1, 2], want [1, 3]"));
     }
 }

@@ -3,14 +3,12 @@
 use super::{print, print_json};
 use crate::Ending;
 use crate::progress::Wait;
-use kinfolk::clustering::convex::{self, Weights};
-use kinfolk::clustering::{Algorithm, Found, MOST_FOR_ALL_PAIRS, NEIGHBOURS, Points, Request, find};
+use kinfolk::clustering::{Request, Search};
 use kinfolk::data::points::{self, Choice};
 use kinfolk::federation::local::threads;
 use kinfolk::report::clustering::{ClusteringRecord, FILES, text};
 use kinfolk::report::folder::NewFolder;
-use kinfolk::rng::Key;
-use kinfolk::settings::{finish, unknown_name};
+use kinfolk::settings::finish;
 use kinfolk::{Error, Result};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -85,7 +83,8 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<Ending> {
-    let (method, request) = arguments.request()?;
+    let search = arguments.search();
+    let (method, request) = arguments.check(&search)?;
     // A folder that cannot be used is better known now.
     let folder =
         arguments.out.as_deref().map(|path| NewFolder::claim(path, &[&FILES[..], &["experiment.toml"]].concat()));
@@ -99,10 +98,13 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
     let wait = Wait::new("reading the points");
     let table = points::read(&arguments.points, &choice)?;
     let points = table.points()?;
-    check_against(points, &request)?;
     let pool = threads(arguments.threads.map_or(0, usize::from))?;
     let began = Instant::now();
-    let found = pool.install(|| cluster(points, &request, arguments.path, &wait))?;
+    let mut show = |stage| {
+        wait.stage(stage);
+        Ok(())
+    };
+    let found = pool.install(|| search.run(points, &request, &mut show))?;
     let seconds = began.elapsed().as_secs_f64();
     let source = arguments.points.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let record = ClusteringRecord::of(source, &table, method, &found, seconds)?;
@@ -121,125 +123,29 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
     Ok(Ending::Done)
 }
 
-fn cluster(points: Points, request: &Request, with_path: bool, wait: &Wait) -> Result<Found> {
-    let mut found = find(points, request, &mut |stage| wait.stage(stage))?;
-    if with_path && found.path.is_none() {
-        let weights = match (&request.weights, request.algorithm) {
-            (Weights::Uniform, Algorithm::Auto) if points.count() > MOST_FOR_ALL_PAIRS => {
-                found.notes.push(format!("on the path the {NEIGHBOURS} nearest neighbours of a point pull at it"));
-                &Weights::Neighbours { neighbours: NEIGHBOURS, decay: None }
-            }
-            (weights, _) => weights,
-        };
-        found.path = Some(convex::path(points, weights, request.path_values, &mut |stage| wait.stage(stage))?);
-    }
-    Ok(found)
-}
-
-/// What is only known when the points are.
-fn check_against(points: Points, request: &Request) -> Result<()> {
-    let mut faults = Vec::new();
-    if let Some(clusters) = request.clusters.filter(|clusters| *clusters > points.count()) {
-        let count = points.count();
-        faults.push(Error::settings(format!("--clusters: got {clusters}, want at most {count}, the number of points")));
-    }
-    finish(faults)
-}
-
-/// How many starts unless said otherwise.
-const STARTS: usize = 10;
-/// How many values of λ unless said otherwise.
-const PATH_VALUES: usize = 50;
-
 impl Arguments {
-    /// What to look for, and the name of its method; all faults at once.
-    fn request(&self) -> Result<(&'static str, Request)> {
-        let mut faults = self.faults();
-        let asked = self.method.as_deref().unwrap_or(match (self.clusters, self.lambda) {
-            (Some(_), _) => "kmeans++",
-            (None, Some(_)) => "convex",
-            (None, None) => "auto",
-        });
-        let (method, algorithm) = match Algorithm::ALL.iter().find(|(name, _)| *name == asked) {
-            Some(known) => {
-                faults.extend(self.out_of_place(*known));
-                *known
-            }
-            None => {
-                let known: Vec<&str> = Algorithm::ALL.iter().map(|(name, _)| *name).collect();
-                faults.push(unknown_name("--method", asked, &known));
-                ("", Algorithm::Auto)
-            }
-        };
-        let neighbours = Weights::Neighbours { neighbours: self.neighbours.unwrap_or(NEIGHBOURS), decay: self.decay };
-        let weights = match self.weights.as_deref() {
-            Some("neighbours") => neighbours,
-            None | Some("uniform") => {
-                for option in [self.neighbours.map(|_| "--neighbours"), self.decay.map(|_| "--decay")].iter().flatten()
-                {
-                    faults.push(Error::settings(format!("{option}: wants --weights neighbours")));
-                }
-                Weights::Uniform
-            }
-            Some(other) => {
-                faults.push(unknown_name("--weights", other, &["uniform", "neighbours"]));
-                Weights::Uniform
-            }
-        };
-        finish(faults)?;
-        let request = Request {
-            algorithm,
+    fn search(&self) -> Search {
+        Search {
+            method: self.method.clone(),
             clusters: self.clusters,
             lambda: self.lambda,
-            weights,
-            starts: self.starts.unwrap_or(STARTS),
-            path_values: self.path_values.unwrap_or(PATH_VALUES),
-            key: Key::new(self.seed).word("cluster"),
-        };
-        Ok((method, request))
+            path: self.path,
+            weights: self.weights.clone(),
+            neighbours: self.neighbours,
+            decay: self.decay,
+            starts: self.starts,
+            path_values: self.path_values,
+            seed: self.seed,
+        }
     }
 
-    /// Values that no method takes.
-    fn faults(&self) -> Vec<Error> {
-        let least = |option: &str, value: Option<usize>, least: usize| {
-            let value = value.filter(|value| *value < least)?;
-            Some(format!("{option}: got {value}, want at least {least}"))
-        };
-        let lambda = self.lambda.filter(|lambda| lambda.is_nan() || *lambda < 0.0);
-        let decay = self.decay.filter(|decay| !decay.is_finite() || *decay < 0.0);
-        let both = !self.columns.is_empty() && !self.drop.is_empty();
-        let faults = [
-            least("--clusters", self.clusters, 1),
-            lambda.map(|lambda| format!("--lambda: got {lambda}, want a number of at least 0, or inf")),
-            least("--neighbours", self.neighbours, 1),
-            decay.map(|decay| format!("--decay: got {decay}, want a number of at least 0")),
-            least("--starts", self.starts, 1),
-            least("--path-values", self.path_values, 2),
-            both.then(|| "--drop: --columns says already which columns to take".to_string()),
-        ];
-        faults.into_iter().flatten().map(Error::settings).collect()
-    }
-
-    /// Options that say nothing to this method.
-    fn out_of_place(&self, (method, algorithm): (&str, Algorithm)) -> Vec<Error> {
-        use Algorithm::{Auto, Clusterpath, Convex, Gradient, KMeans, Spectral};
-        let options: [(&str, bool, &[Algorithm]); 8] = [
-            ("--clusters", self.clusters.is_some(), &[KMeans, Spectral, Gradient]),
-            ("--lambda", self.lambda.is_some(), &[Convex]),
-            ("--path", self.path, &[Convex, Clusterpath, Auto]),
-            ("--weights", self.weights.is_some(), &[Convex, Clusterpath, Auto]),
-            ("--neighbours", self.neighbours.is_some(), &[Convex, Clusterpath, Auto]),
-            ("--decay", self.decay.is_some(), &[Convex, Clusterpath, Auto]),
-            ("--starts", self.starts.is_some(), &[KMeans, Spectral, Gradient, Auto]),
-            ("--path-values", self.path_values.is_some(), &[Convex, Clusterpath, Auto]),
-        ];
-        let misplaced = options.iter().filter(|(_, given, of)| *given && !of.contains(&algorithm));
-        let name = |wanted: &Algorithm| Algorithm::ALL.iter().find(|(_, known)| known == wanted).map(|(name, _)| *name);
-        misplaced
-            .map(|(option, _, of)| {
-                let names: Vec<&str> = of.iter().filter_map(name).collect();
-                Error::settings(format!("{option}: not a setting of {method}, but of {}", names.join(", ")))
-            })
-            .collect()
+    /// The name of the method and what to ask of it; all faults at once.
+    fn check(&self, search: &Search) -> Result<(&'static str, Request)> {
+        let mut faults = Vec::new();
+        if !self.columns.is_empty() && !self.drop.is_empty() {
+            faults.push(Error::settings("--drop: --columns says already which columns to take"));
+        }
+        let request = search.request(&mut faults);
+        finish(faults).map(|()| request)
     }
 }

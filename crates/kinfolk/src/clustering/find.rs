@@ -96,8 +96,11 @@ pub struct Stage {
     pub total: usize,
 }
 
+/// Hears how far a search is; an error ends it.
+pub type Progress<'a> = &'a mut dyn FnMut(Stage) -> Result<()>;
+
 /// Above so many points `auto` lets neighbours pull instead of all pairs.
-pub const MOST_FOR_ALL_PAIRS: usize = 500;
+pub(super) const MOST_FOR_ALL_PAIRS: usize = 500;
 /// Above so many it does without a path.
 const MOST_FOR_A_PATH: usize = 5000;
 /// Neighbours a point chooses unless said otherwise.
@@ -108,7 +111,7 @@ const WEAK: f64 = 0.3;
 const CLEAR: f64 = 0.7;
 
 /// Runs the algorithm asked for.
-pub fn find(points: Points, request: &Request, progress: &mut dyn FnMut(Stage)) -> Result<Found> {
+pub fn find(points: Points, request: &Request, progress: Progress) -> Result<Found> {
     let mut found = match request.algorithm {
         Algorithm::KMeans | Algorithm::Spectral | Algorithm::Gradient => find_by_means(points, request, progress)?,
         Algorithm::Convex => match request.lambda {
@@ -126,7 +129,7 @@ pub fn find(points: Points, request: &Request, progress: &mut dyn FnMut(Stage)) 
 }
 
 /// The k-means family, with the number of clusters given or chosen by silhouette.
-fn find_by_means(points: Points, request: &Request, progress: &mut dyn FnMut(Stage)) -> Result<Found> {
+fn find_by_means(points: Points, request: &Request, progress: Progress) -> Result<Found> {
     let options = kmeans_options(request);
     let (clusters, choice) = match request.clusters {
         Some(clusters) => (clusters, None),
@@ -135,7 +138,7 @@ fn find_by_means(points: Points, request: &Request, progress: &mut dyn FnMut(Sta
             (choice.kmeans.clustering.clusters(), Some(choice))
         }
     };
-    progress(Stage { what: "k-means", done: 0, total: 1 });
+    progress(Stage { what: "k-means", done: 0, total: 1 })?;
     let result = match (request.algorithm, &choice) {
         (Algorithm::Spectral, _) => spectral::cluster(points, clusters, &options, &request.key)?,
         (Algorithm::Gradient, _) => gradient::cluster(points, clusters, &gradient_options(request), &request.key)?,
@@ -157,8 +160,8 @@ fn gradient_options(request: &Request) -> gradient::Options {
     gradient::Options { starts: request.starts, ..gradient::Options::default() }
 }
 
-fn choose(points: Points, request: &Request, progress: &mut dyn FnMut(Stage)) -> Result<Choice> {
-    progress(Stage { what: "k-means for several numbers of clusters", done: 0, total: 1 });
+fn choose(points: Points, request: &Request, progress: Progress) -> Result<Choice> {
+    progress(Stage { what: "k-means for several numbers of clusters", done: 0, total: 1 })?;
     choose_by_silhouette(points, &number_options(request), &request.key)
 }
 
@@ -195,12 +198,7 @@ fn word_for(clustering: &Clustering, silhouette: f64) -> &'static str {
 }
 
 /// The longest-lived level of a path.
-fn find_on_path(
-    points: Points,
-    request: &Request,
-    weights: &Weights,
-    progress: &mut dyn FnMut(Stage),
-) -> Result<Found> {
+fn find_on_path(points: Points, request: &Request, weights: &Weights, progress: Progress) -> Result<Found> {
     let path = convex::path(points, weights, request.path_values, progress)?;
     let chosen = choose_by_path(points, &path, *weights == Weights::Uniform);
     let at = match &chosen {
@@ -253,7 +251,7 @@ fn find_on_path(
 }
 
 /// `auto`: the number of clusters from the silhouette and from the path, and how well the two agree.
-fn find_unaided(points: Points, request: &Request, progress: &mut dyn FnMut(Stage)) -> Result<Found> {
+fn find_unaided(points: Points, request: &Request, progress: Progress) -> Result<Found> {
     let count = points.count();
     let together = |word, reason: String| {
         let mut found = Found::from(Clustering::of(points, &vec![0; count]));
@@ -420,7 +418,7 @@ mod tests {
     }
 
     fn run(values: &[f64], dimension: usize, request: &Request) -> Found {
-        find(Points::new(values, dimension).unwrap(), request, &mut |_| ()).unwrap()
+        find(Points::new(values, dimension).unwrap(), request, &mut |_| Ok(())).unwrap()
     }
 
     #[test]

@@ -10,11 +10,13 @@ mod lloyd;
 pub mod number;
 mod plane;
 pub mod quality;
+mod search;
 pub mod spectral;
 pub mod threshold;
 
-pub use find::{Algorithm, Found, MOST_FOR_ALL_PAIRS, NEIGHBOURS, Request, Stage, Sureness, find};
+pub use find::{Algorithm, Found, NEIGHBOURS, Progress, Request, Stage, Sureness, find};
 pub use plane::Plane;
+pub use search::Search;
 
 use crate::error::{Error, Result};
 

@@ -1,6 +1,6 @@
 //! The files of a run folder. Each is written whole or not at all.
 
-use super::{ClientRecord, ComparisonRecord, MixtureRecord, Record, RoundRecord, html};
+use super::{ClientRecord, ComparisonRecord, MixtureRecord, Record, RoundRecord, columns, html};
 use crate::{Error, ErrorKind, Result};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -81,24 +81,6 @@ pub fn is_partial(path: &Path) -> bool {
 
 /// The bytes of rounds.csv. A value that does not apply is an empty cell.
 pub fn rounds_csv(rounds: &[RoundRecord]) -> Result<Vec<u8>> {
-    let header = [
-        "label",
-        "seed",
-        "round",
-        "phase",
-        "loss",
-        "metric",
-        "switched",
-        "sizes",
-        "bytes_down",
-        "bytes_up",
-        "seconds",
-        "unseen_metric",
-        "normalised_mse",
-        "distance_to_exact",
-        "misclustering",
-        "stage",
-    ];
     let rows = rounds.iter().map(|round| {
         let sizes: Vec<String> = round.sizes.iter().map(usize::to_string).collect();
         [
@@ -120,31 +102,11 @@ pub fn rounds_csv(rounds: &[RoundRecord]) -> Result<Vec<u8>> {
             round.stage.clone().unwrap_or_default(),
         ]
     });
-    comma_separated("rounds.csv", header, rows)
+    comma_separated("rounds.csv", columns::ROUNDS.map(|(name, _)| name), rows)
 }
 
 /// The bytes of clients.csv. A value that does not apply is an empty cell.
 pub fn clients_csv(clients: &[ClientRecord]) -> Result<Vec<u8>> {
-    let header = [
-        "label",
-        "seed",
-        "client",
-        "true_cluster",
-        "cluster",
-        "samples",
-        "margin",
-        "metric",
-        "model_norm",
-        "distance_to_cluster",
-        "distance_to_global",
-        "metric_local",
-        "metric_global",
-        "group",
-        "outlier_score",
-        "apart",
-        "outlier",
-        "planted_outlier",
-    ];
     let rows = clients.iter().map(|client| {
         let personal = &client.personal;
         [
@@ -168,7 +130,7 @@ pub fn clients_csv(clients: &[ClientRecord]) -> Result<Vec<u8>> {
             cell(client.outlier.planted),
         ]
     });
-    comma_separated("clients.csv", header, rows)
+    comma_separated("clients.csv", columns::CLIENTS.map(|(name, _)| name), rows)
 }
 
 /// The bytes of components.csv: the common centres first, in rows without a client and without a weight, then every

@@ -1,6 +1,7 @@
 //! From records to files people read: json, csv, tables and one html page.
 
 pub mod clustering;
+pub mod columns;
 mod comparisons;
 pub mod files;
 pub mod folder;

@@ -20,7 +20,7 @@ pub use graph::Edge;
 
 use super::plane::Plane;
 use super::spectral::Projection;
-use super::{Clustering, Points, Stage, renumber};
+use super::{Clustering, Points, Progress, Stage, renumber};
 use crate::error::{Error, Result};
 use crate::linalg::{distance, dot};
 use sparse::Sparse;
@@ -173,7 +173,7 @@ pub fn cluster(points: Points, weights: &Weights, lambda: f64) -> Result<Convex>
 
 /// Solves at `values` values of λ, evenly spaced in its logarithm, from the last one found at which all points are
 /// apart to the first at which as many are together as the weights connect.
-pub fn path(points: Points, weights: &Weights, values: usize, progress: &mut dyn FnMut(Stage)) -> Result<Path> {
+pub fn path(points: Points, weights: &Weights, values: usize, progress: Progress) -> Result<Path> {
     if values < 2 {
         return Err(Error::settings(format!("values of λ: got {values}, want at least 2")));
     }
@@ -184,7 +184,7 @@ pub fn path(points: Points, weights: &Weights, values: usize, progress: &mut dyn
         let coarse: Vec<f64> = spaced(low, high, SCOUTS).collect();
         let distinct = super::kmeans::count_distinct(points, points.count());
         for (at, &lambda) in coarse.iter().enumerate() {
-            progress(Stage { what: "looking for the ends of the path", done: at, total: SCOUTS });
+            progress(Stage { what: "looking for the ends of the path", done: at, total: SCOUTS })?;
             rayon::scope(|_| scout.solve(lambda));
             if scout.groups() == distinct {
                 low = lambda;
@@ -201,7 +201,7 @@ pub fn path(points: Points, weights: &Weights, values: usize, progress: &mut dyn
 }
 
 /// Solves at these values of λ, which must ascend.
-pub fn path_along(points: Points, weights: &Weights, lambdas: &[f64], progress: &mut dyn FnMut(Stage)) -> Result<Path> {
+pub fn path_along(points: Points, weights: &Weights, lambdas: &[f64], progress: Progress) -> Result<Path> {
     lambdas.iter().try_for_each(|&lambda| check_lambda(lambda))?;
     if lambdas.is_empty() || lambdas.windows(2).any(|pair| pair[0] >= pair[1]) {
         return Err(Error::settings("values of λ: want at least one, each larger than the one before"));
@@ -210,7 +210,7 @@ pub fn path_along(points: Points, weights: &Weights, lambdas: &[f64], progress: 
     let plane = Plane::of(points);
     let mut steps = Vec::with_capacity(lambdas.len());
     for (at, &lambda) in lambdas.iter().enumerate() {
-        progress(Stage { what: "clusterpath", done: at, total: lambdas.len() });
+        progress(Stage { what: "clusterpath", done: at, total: lambdas.len() })?;
         let certificate = rayon::scope(|_| solver.solve(lambda));
         let labels = renumber(solver.labels());
         let seen = solver.solution().chunks_exact(points.dimension()).map(|row| plane.project(row)).collect();

@@ -115,7 +115,7 @@ fn both_solvers_agree_on_all_pairs() {
 fn a_path_from_all_apart_to_all_together() {
     let values = blobs(40, 3, 4, 0.1);
     let points = Points::new(&values, 3).unwrap();
-    let path = path(points, &Weights::Uniform, 25, &mut |_| ()).unwrap();
+    let path = path(points, &Weights::Uniform, 25, &mut |_| Ok(())).unwrap();
     assert_eq!(path.steps.len(), 25);
     assert_eq!((path.steps[0].clusters, path.steps[24].clusters), (40, 1));
     for pair in path.steps.windows(2) {
@@ -140,7 +140,7 @@ fn a_path_with_neighbours_agrees_with_single_solutions() {
     let values = blobs(60, 2, 3, 0.5);
     let points = Points::new(&values, 2).unwrap();
     let weights = Weights::Neighbours { neighbours: 5, decay: None };
-    let path = path(points, &weights, 15, &mut |_| ()).unwrap();
+    let path = path(points, &weights, 15, &mut |_| Ok(())).unwrap();
     for step in &path.steps {
         let alone = solve(&values, 2, &weights, step.lambda);
         assert!((alone.certificate.primal - step.certificate.primal).abs() < 1e-7 * alone.certificate.primal);
@@ -195,7 +195,7 @@ fn input_at_the_edges() {
         assert_eq!(clusters(&[1e-200, -1e-200], 1, 1.0), 1, "very small");
         assert_eq!(clusters(&[0.0, 1e-30, 1.0], 1, 0.0), 3, "distinct, if only just");
         for values in [vec![4.0, 4.0, 4.0], vec![1.0], vec![1.0, 2.0]] {
-            let path = path(Points::new(&values, 1).unwrap(), weights, 5, &mut |_| ()).unwrap();
+            let path = path(Points::new(&values, 1).unwrap(), weights, 5, &mut |_| Ok(())).unwrap();
             assert_eq!(path.steps.last().unwrap().clusters, 1);
         }
     }
@@ -235,7 +235,7 @@ fn duplicates_do_not_make_a_level() {
     values.extend(first);
     values.extend(again);
     let points = Points::new(&values, 2).unwrap();
-    let path = path(points, &Weights::Uniform, 30, &mut |_| ()).unwrap();
+    let path = path(points, &Weights::Uniform, 30, &mut |_| Ok(())).unwrap();
     assert_eq!(super::super::number::choose_by_path(points, &path, true).unwrap().0.clusters, 3);
 }
 
@@ -243,7 +243,7 @@ fn duplicates_do_not_make_a_level() {
 fn a_long_chain_is_held_together() {
     let values: Vec<f64> = (0..300).map(|at| at as f64 + 0.3 * (at as f64).sin()).collect();
     let chain = (1..300).map(|to| Edge { from: to - 1, to, weight: 1.0 + 0.5 * (to as f64).cos() }).collect();
-    let path = path(Points::new(&values, 1).unwrap(), &Weights::Sparse(chain), 8, &mut |_| ()).unwrap();
+    let path = path(Points::new(&values, 1).unwrap(), &Weights::Sparse(chain), 8, &mut |_| Ok(())).unwrap();
     assert_eq!(path.steps.last().unwrap().clusters, 1);
     assert!(path.steps.iter().all(|step| step.certificate.gap <= 1e-7 * step.certificate.primal));
 }

@@ -1,0 +1,149 @@
+//! A search in the words of whoever wants it: what is left out, what fits together, and what does not.
+
+use super::Points;
+use super::convex::{self, Weights};
+use super::find::{Algorithm, Found, MOST_FOR_ALL_PAIRS, NEIGHBOURS, Progress, Request, find};
+use crate::error::{Error, Result};
+use crate::rng::Key;
+use crate::settings::unknown_name;
+
+/// How many starts unless said otherwise.
+const STARTS: usize = 10;
+/// How many values of λ unless said otherwise.
+const PATH_VALUES: usize = 50;
+
+/// What somebody wants, not checked yet. Messages call its parts options.
+#[derive(Debug, Clone, Default)]
+pub struct Search {
+    /// The name of an algorithm; where absent, `kmeans++` for a number of clusters, `convex` for a λ, or else `auto`.
+    pub method: Option<String>,
+    /// How many clusters.
+    pub clusters: Option<usize>,
+    /// λ of convex clustering.
+    pub lambda: Option<f64>,
+    /// Whether to follow the points over a range of λ, also where the algorithm does not need it.
+    pub path: bool,
+    /// `uniform` or `neighbours`.
+    pub weights: Option<String>,
+    /// How many neighbours pull at a point.
+    pub neighbours: Option<usize>,
+    /// How fast their pull falls with the distance.
+    pub decay: Option<f64>,
+    /// How many starts the k-means family tries.
+    pub starts: Option<usize>,
+    /// How many values of λ a path has.
+    pub path_values: Option<usize>,
+    /// Seed of the starts.
+    pub seed: u64,
+}
+
+impl Search {
+    /// The name of the algorithm and what to ask of it. Where `faults` grow it is of no use.
+    pub fn request(&self, faults: &mut Vec<Error>) -> (&'static str, Request) {
+        faults.extend(self.out_of_range());
+        let asked = self.method.as_deref().unwrap_or(match (self.clusters, self.lambda) {
+            (Some(_), _) => "kmeans++",
+            (None, Some(_)) => "convex",
+            (None, None) => "auto",
+        });
+        let (method, algorithm) = match Algorithm::ALL.iter().find(|(name, _)| *name == asked) {
+            Some(known) => {
+                faults.extend(self.out_of_place(*known));
+                *known
+            }
+            None => {
+                let known: Vec<&str> = Algorithm::ALL.iter().map(|(name, _)| *name).collect();
+                faults.push(unknown_name("--method", asked, &known));
+                ("", Algorithm::Auto)
+            }
+        };
+        let request = Request {
+            algorithm,
+            clusters: self.clusters,
+            lambda: self.lambda,
+            weights: self.weights(faults),
+            starts: self.starts.unwrap_or(STARTS),
+            path_values: self.path_values.unwrap_or(PATH_VALUES),
+            key: Key::new(self.seed).word("cluster"),
+        };
+        (method, request)
+    }
+
+    /// Searches these points as the checked request says.
+    pub fn run(&self, points: Points, request: &Request, progress: Progress) -> Result<Found> {
+        let count = points.count();
+        if let Some(clusters) = request.clusters.filter(|clusters| *clusters > count) {
+            let message = format!("--clusters: got {clusters}, want at most {count}, the number of points");
+            return Err(Error::settings(message));
+        }
+        let mut found = find(points, request, progress)?;
+        if self.path && found.path.is_none() {
+            let weights = match (&request.weights, request.algorithm) {
+                (Weights::Uniform, Algorithm::Auto) if count > MOST_FOR_ALL_PAIRS => {
+                    found.notes.push(format!("on the path the {NEIGHBOURS} nearest neighbours of a point pull at it"));
+                    &Weights::Neighbours { neighbours: NEIGHBOURS, decay: None }
+                }
+                (weights, _) => weights,
+            };
+            found.path = Some(convex::path(points, weights, request.path_values, progress)?);
+        }
+        Ok(found)
+    }
+
+    fn weights(&self, faults: &mut Vec<Error>) -> Weights {
+        match self.weights.as_deref() {
+            Some("neighbours") => {
+                return Weights::Neighbours { neighbours: self.neighbours.unwrap_or(NEIGHBOURS), decay: self.decay };
+            }
+            None | Some("uniform") => {
+                let idle = [self.neighbours.map(|_| "--neighbours"), self.decay.map(|_| "--decay")];
+                let fault = |option: &str| Error::settings(format!("{option}: wants --weights neighbours"));
+                faults.extend(idle.into_iter().flatten().map(fault));
+            }
+            Some(other) => faults.push(unknown_name("--weights", other, &["uniform", "neighbours"])),
+        }
+        Weights::Uniform
+    }
+
+    /// Values that no method takes.
+    fn out_of_range(&self) -> Vec<Error> {
+        let least = |option: &str, value: Option<usize>, least: usize| {
+            let value = value.filter(|value| *value < least)?;
+            Some(format!("{option}: got {value}, want at least {least}"))
+        };
+        let lambda = self.lambda.filter(|lambda| lambda.is_nan() || *lambda < 0.0);
+        let decay = self.decay.filter(|decay| !decay.is_finite() || *decay < 0.0);
+        let faults = [
+            least("--clusters", self.clusters, 1),
+            lambda.map(|lambda| format!("--lambda: got {lambda}, want a number of at least 0, or inf")),
+            least("--neighbours", self.neighbours, 1),
+            decay.map(|decay| format!("--decay: got {decay}, want a number of at least 0")),
+            least("--starts", self.starts, 1),
+            least("--path-values", self.path_values, 2),
+        ];
+        faults.into_iter().flatten().map(Error::settings).collect()
+    }
+
+    /// Options that say nothing to this method.
+    fn out_of_place(&self, (method, algorithm): (&str, Algorithm)) -> Vec<Error> {
+        use Algorithm::{Auto, Clusterpath, Convex, Gradient, KMeans, Spectral};
+        let options: [(&str, bool, &[Algorithm]); 8] = [
+            ("--clusters", self.clusters.is_some(), &[KMeans, Spectral, Gradient]),
+            ("--lambda", self.lambda.is_some(), &[Convex]),
+            ("--path", self.path, &[Convex, Clusterpath, Auto]),
+            ("--weights", self.weights.is_some(), &[Convex, Clusterpath, Auto]),
+            ("--neighbours", self.neighbours.is_some(), &[Convex, Clusterpath, Auto]),
+            ("--decay", self.decay.is_some(), &[Convex, Clusterpath, Auto]),
+            ("--starts", self.starts.is_some(), &[KMeans, Spectral, Gradient, Auto]),
+            ("--path-values", self.path_values.is_some(), &[Convex, Clusterpath, Auto]),
+        ];
+        let misplaced = options.iter().filter(|(_, given, of)| *given && !of.contains(&algorithm));
+        let name = |wanted: &Algorithm| Algorithm::ALL.iter().find(|(_, known)| known == wanted).map(|(name, _)| *name);
+        misplaced
+            .map(|(option, _, of)| {
+                let names: Vec<&str> = of.iter().filter_map(name).collect();
+                Error::settings(format!("{option}: not a setting of {method}, but of {}", names.join(", ")))
+            })
+            .collect()
+    }
+}
