@@ -1,0 +1,95 @@
+//! Tables of a run: columns for numpy, and for whatever reads Arrow's C stream.
+
+use crate::errors::raise;
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, RecordBatchIterator, StringArray};
+use kinfolk::report::columns::{CLIENTS, Cells, Column, ROUNDS, read};
+use numpy::PyArray1;
+use pyo3::exceptions::{PyKeyError, PyRuntimeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyList};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Columns of one length, in order.
+#[pyclass(frozen, module = "kinfolk._kinfolk")]
+pub struct Columns {
+    columns: Vec<Column>,
+}
+
+/// The columns of a run folder's rounds.csv.
+#[pyfunction]
+pub fn read_rounds(py: Python, folder: PathBuf) -> PyResult<Columns> {
+    let columns = py.detach(|| read(&folder.join("rounds.csv"), &ROUNDS)).map_err(|error| raise(py, &error))?;
+    Ok(Columns { columns })
+}
+
+/// The columns of a run folder's clients.csv.
+#[pyfunction]
+pub fn read_clients(py: Python, folder: PathBuf) -> PyResult<Columns> {
+    let columns = py.detach(|| read(&folder.join("clients.csv"), &CLIENTS)).map_err(|error| raise(py, &error))?;
+    Ok(Columns { columns })
+}
+
+#[pymethods]
+impl Columns {
+    /// What the columns are called.
+    #[getter]
+    fn names(&self) -> Vec<&str> {
+        self.columns.iter().map(|column| column.name.as_str()).collect()
+    }
+
+    /// How many rows there are.
+    #[getter]
+    fn rows(&self) -> usize {
+        self.columns.first().map_or(0, |column| column.cells.len())
+    }
+
+    /// Texts as a list; numbers and truth values as an array, of floats with NaN where some are missing.
+    fn values<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        let column = self.columns.iter().find(|column| column.name == name);
+        let column = column.ok_or_else(|| PyKeyError::new_err(name.to_string()))?;
+        let floats = |cells: Vec<f64>| Ok(PyArray1::from_vec(py, cells).into_any());
+        match &column.cells {
+            Cells::Texts(cells) => Ok(PyList::new(py, cells)?.into_any()),
+            Cells::Numbers(cells) => floats(cells.iter().map(|cell| cell.unwrap_or(f64::NAN)).collect()),
+            Cells::Wholes(cells) => match cells.iter().copied().collect::<Option<Vec<i64>>>() {
+                Some(cells) => Ok(PyArray1::from_vec(py, cells).into_any()),
+                None => floats(cells.iter().map(|cell| cell.map_or(f64::NAN, |cell| cell as f64)).collect()),
+            },
+            Cells::Flags(cells) => match cells.iter().copied().collect::<Option<Vec<bool>>>() {
+                Some(cells) => Ok(PyArray1::from_vec(py, cells).into_any()),
+                None => {
+                    floats(cells.iter().map(|cell| cell.map_or(f64::NAN, |cell| f64::from(u8::from(cell)))).collect())
+                }
+            },
+        }
+    }
+
+    /// Arrow's C stream of one batch. What is missing is null, and so are empty texts.
+    #[pyo3(signature = (requested_schema = None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        // Nobody has to be given the types he would like best.
+        drop(requested_schema);
+        let array = |column: &Column| -> (String, ArrayRef, bool) {
+            let array: ArrayRef = match &column.cells {
+                Cells::Texts(cells) => Arc::new(
+                    cells.iter().map(|cell| Some(cell).filter(|cell| !cell.is_empty())).collect::<StringArray>(),
+                ),
+                Cells::Wholes(cells) => Arc::new(cells.iter().collect::<Int64Array>()),
+                Cells::Numbers(cells) => Arc::new(cells.iter().collect::<Float64Array>()),
+                Cells::Flags(cells) => Arc::new(cells.iter().collect::<BooleanArray>()),
+            };
+            (column.name.clone(), array, true)
+        };
+        let batch = RecordBatch::try_from_iter_with_nullable(self.columns.iter().map(array))
+            .map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+        let schema = batch.schema();
+        let stream = FFI_ArrowArrayStream::new(Box::new(RecordBatchIterator::new([Ok(batch)], schema)));
+        PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
+    }
+}

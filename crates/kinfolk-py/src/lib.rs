@@ -1,0 +1,43 @@
+//! Python's way into Kinfolk: thin wrappers, no method and no number of their own.
+
+mod background;
+mod clients;
+mod cluster;
+mod columns;
+mod digits;
+mod errors;
+mod flower;
+mod registry;
+mod results;
+mod run;
+mod values;
+
+use pyo3::pymodule;
+
+#[pymodule]
+mod _kinfolk {
+    #[pymodule_export]
+    use super::cluster::{
+        ari, centre_separation, find, matching, misclustering, proximity, recovery_interval, separability, silhouette,
+    };
+    #[pymodule_export]
+    use super::columns::{Columns, read_clients, read_rounds};
+    #[pymodule_export]
+    use super::digits::digits;
+    #[pymodule_export]
+    use super::errors::Error;
+    #[pymodule_export]
+    use super::flower::{Site, run_remote};
+    #[pymodule_export]
+    use super::registry::{datasets, methods, models, presets};
+    #[pymodule_export]
+    use super::results::{read_model, read_summary, result_table};
+    #[pymodule_export]
+    use super::run::run;
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn tell_version(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

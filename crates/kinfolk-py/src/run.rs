@@ -1,0 +1,244 @@
+//! `kinfolk.run`: an experiment from a file, a preset or a dict, to its run folder.
+
+use crate::background::{Ending, attend};
+use crate::clients::OwnClients;
+use crate::errors::raise;
+use crate::values::Settings;
+use kinfolk::experiment::{Experiment, Override};
+use kinfolk::report::folder::default_folder;
+use kinfolk::report::{RepeatSummary, RoundRecord};
+use kinfolk::run::venue::{InProcess, Venue};
+use kinfolk::run::{Options, Watch, checkpoint_every, run_at};
+use kinfolk::{Error, ErrorKind, presets};
+use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyMapping};
+use std::path::{Path, PathBuf};
+use toml::Table;
+
+/// Runs an experiment to its end and returns its folder. Raises for faults of the input; a method that fails or
+/// diverges is part of the result. `progress` is called with a dict whenever something happens.
+#[pyfunction]
+#[pyo3(signature = (
+    experiment, overrides, *, out, threads, resume, tune, progress, clients=None, start=None, single_answers=false
+))]
+#[expect(clippy::too_many_arguments, reason = "each is a keyword")]
+pub fn run(
+    py: Python,
+    experiment: &Bound<'_, PyAny>,
+    overrides: &Bound<'_, PyDict>,
+    out: Option<PathBuf>,
+    threads: Option<i64>,
+    resume: bool,
+    tune: bool,
+    progress: Option<Bound<'_, PyAny>>,
+    clients: Option<Bound<'_, PyAny>>,
+    start: Option<Bound<'_, PyAny>>,
+    single_answers: bool,
+) -> PyResult<PathBuf> {
+    let mut settings = Settings::default();
+    let threads = check_threads(threads, &mut settings.faults);
+    if resume && out.is_none() {
+        settings.faults.push(Error::settings("resume: want also out, the folder of the run to go on with"));
+    }
+    let own = match (clients, start) {
+        (Some(clients), start) => {
+            OwnClients::read(py, &clients, start.as_ref()).map_err(|fault| settings.faults.push(fault)).ok()
+        }
+        (None, Some(_)) => {
+            settings.faults.push(Error::settings("start: is for clients of your own, want also clients"));
+            None
+        }
+        (None, None) => None,
+    };
+    let fill_in = |table: &mut Table| own.iter().for_each(|own| own.fill_in(table));
+    let experiment = read(py, experiment, overrides, tune, settings, fill_in)?;
+    let source = experiment.source.name;
+    if own.is_some() && source != "own" {
+        let message =
+            format!("data.source: got \"{source}\", but the clients are given; want \"own\", or leave it out");
+        return Err(raise(py, &Error::settings(message)));
+    }
+    let options = Options { threads, resume, single_answers, ..Options::default() };
+    let exceptions = own.as_ref().map(OwnClients::exceptions);
+    let venue = |options: &Options| -> kinfolk::Result<Box<dyn Venue>> {
+        Ok(Box::new(match own {
+            Some(own) => {
+                let (population, start) = own.into_parts();
+                InProcess::of(options, move |_, _| Ok(population.clone()))?.starting_at(start)
+            }
+            None => InProcess::new(options)?,
+        }))
+    };
+    let done = carry_out(py, experiment, (options, true), out, progress, venue);
+    done.map_err(|raised| {
+        exceptions.map_or_else(|| raised.clone_ref(py), |kept| kept.explain(py, raised.clone_ref(py)))
+    })
+}
+
+/// Runs an experiment at a venue, and returns its folder.
+pub fn carry_out(
+    py: Python,
+    experiment: Experiment,
+    (options, resumable): (Options, bool),
+    out: Option<PathBuf>,
+    progress: Option<Bound<'_, PyAny>>,
+    venue: impl FnOnce(&Options) -> kinfolk::Result<Box<dyn Venue>> + Send + 'static,
+) -> PyResult<PathBuf> {
+    let folder = out.unwrap_or_else(|| default_folder(experiment.name()));
+    let checkpoint_every = checkpoint_every().map_err(|error| raise(py, &error))?;
+    let options = Options { folder: Some(folder.clone()), checkpoint_every, ..options };
+    let (stop, watched) = (options.stop.clone(), progress.is_some());
+    let work = move |tell: &dyn Fn(Event)| {
+        let mut watch = Reporter { tell: watched.then_some(tell) };
+        run_at(&mut *venue(&options)?, &experiment, &options, &mut watch).map(drop)
+    };
+    let ending = attend(py, &stop, true, work, |event| match &progress {
+        Some(progress) => progress.call1((event.to_dict(py)?,)).map(drop),
+        None => Ok(()),
+    })?;
+    conclude(py, ending, &folder, resumable).map(|()| folder)
+}
+
+/// Threads as the library counts them; absent is one for every core.
+pub fn check_threads(threads: Option<i64>, faults: &mut Vec<Error>) -> usize {
+    const MOST: i64 = u16::MAX as i64;
+    match threads {
+        None => 0,
+        Some(count @ 1..=MOST) => count as usize,
+        Some(count) => {
+            faults.push(Error::settings(format!("threads: got {count}, want a whole number from 1 to {MOST}")));
+            0
+        }
+    }
+}
+
+/// Reads and checks an experiment; `fill_in` may add to it what is known otherwise.
+pub fn read(
+    py: Python,
+    experiment: &Bound<'_, PyAny>,
+    overrides: &Bound<'_, PyDict>,
+    tune: bool,
+    mut settings: Settings,
+    fill_in: impl FnOnce(&mut Table),
+) -> PyResult<Experiment> {
+    let raise = |error: Error| raise(py, &error);
+    let mut overrides = settings.overrides(overrides)?;
+    overrides.extend(tune.then(Override::tune));
+    let table = experiment.cast::<PyMapping>().ok().map(|table| settings.experiment(table)).transpose()?;
+    kinfolk::settings::finish(settings.faults).map_err(raise)?;
+    let (place, mut table) = match table {
+        Some(table) => ("experiment".to_string(), table),
+        None => presets::read(&experiment.extract::<PathBuf>()?.to_string_lossy())
+            .and_then(|(place, text)| Ok((place.clone(), Experiment::read_table(&place, &text)?)))
+            .map_err(raise)?,
+    };
+    fill_in(&mut table);
+    Experiment::from_table(&place, table, &overrides).map_err(raise)
+}
+
+/// Raises what has to be raised after a run.
+fn conclude(py: Python, ending: Ending<kinfolk::Result<()>>, folder: &Path, resumable: bool) -> PyResult<()> {
+    let folder = folder.display();
+    let go_on = match resumable {
+        true => format!("go on with out=\"{folder}\", resume=True"),
+        false => "it cannot go on; start anew".to_string(),
+    };
+    match (ending.interruption, ending.output) {
+        (None, Some(Err(error))) => Err(raise(py, &error)),
+        (None, _) => Ok(()),
+        (Some(exception), _) if !exception.is_instance_of::<PyKeyboardInterrupt>(py) => Err(exception),
+        (Some(_), output) => Err(PyKeyboardInterrupt::new_err(match output {
+            Some(Ok(())) => format!("the run was finished all the same: kinfolk.load(\"{folder}\")"),
+            Some(Err(error)) if error.kind() == ErrorKind::Stopped => format!("stopped; {go_on}"),
+            Some(Err(error)) => format!("stopped, and then: {error}"),
+            None => format!("still stopping in the background; then {go_on}"),
+        })),
+    }
+}
+
+/// Something that happened in a run.
+enum Event {
+    Doing(String),
+    Method { label: String, seed: u64, from: usize, rounds: usize },
+    Round(Box<RoundRecord>),
+    Finished { label: String, seed: u64, status: String, reason: Option<String> },
+}
+
+impl Event {
+    fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        match self {
+            Self::Doing(what) => {
+                dict.set_item("event", "doing")?;
+                dict.set_item("what", what)?;
+            }
+            Self::Method { label, seed, from, rounds } => {
+                dict.set_item("event", "method")?;
+                dict.set_item("label", label)?;
+                dict.set_item("seed", seed)?;
+                dict.set_item("from", from)?;
+                dict.set_item("rounds", rounds)?;
+            }
+            Self::Round(record) => {
+                dict.set_item("event", "round")?;
+                dict.set_item("label", &record.label)?;
+                dict.set_item("seed", record.seed)?;
+                dict.set_item("round", record.round)?;
+                dict.set_item("phase", &record.phase)?;
+                dict.set_item("loss", record.loss)?;
+                dict.set_item("metric", record.metric)?;
+                dict.set_item("switched", record.switched)?;
+                dict.set_item("sizes", &record.sizes)?;
+                dict.set_item("bytes_down", record.bytes_down)?;
+                dict.set_item("bytes_up", record.bytes_up)?;
+                dict.set_item("seconds", record.seconds)?;
+            }
+            Self::Finished { label, seed, status, reason } => {
+                dict.set_item("event", "finished")?;
+                dict.set_item("label", label)?;
+                dict.set_item("seed", seed)?;
+                dict.set_item("status", status)?;
+                dict.set_item("reason", reason)?;
+            }
+        }
+        Ok(dict)
+    }
+}
+
+/// Passes on what happens, where somebody wants to know.
+struct Reporter<'a> {
+    tell: Option<&'a dyn Fn(Event)>,
+}
+
+impl Reporter<'_> {
+    fn tell(&self, event: impl FnOnce() -> Event) {
+        if let Some(tell) = self.tell {
+            tell(event());
+        }
+    }
+}
+
+impl Watch for Reporter<'_> {
+    fn doing(&mut self, what: &str) {
+        self.tell(|| Event::Doing(what.to_string()));
+    }
+
+    fn method(&mut self, label: &str, seed: u64, from: usize, rounds: usize) {
+        self.tell(|| Event::Method { label: label.to_string(), seed, from, rounds });
+    }
+
+    fn round(&mut self, record: &RoundRecord) {
+        self.tell(|| Event::Round(Box::new(record.clone())));
+    }
+
+    fn finished(&mut self, summary: &RepeatSummary, label: &str) {
+        let RepeatSummary { seed, status, reason, .. } = summary;
+        self.tell(|| Event::Finished {
+            label: label.to_string(),
+            seed: *seed,
+            status: status.clone(),
+            reason: reason.clone(),
+        });
+    }
+}
