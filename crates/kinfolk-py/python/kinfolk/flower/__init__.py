@@ -1,0 +1,207 @@
+"""Methods on real machines: apps for a stock Flower SuperLink and its SuperNodes.
+
+The server's app runs the methods; a machine's app answers for the clients whose rows are there. Each question is one
+message to each machine, of type `query.kinfolk`, `train.kinfolk` or `evaluate.kinfolk`.
+"""
+
+from __future__ import annotations
+
+import traceback
+import warnings
+from collections.abc import Callable, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from .._kinfolk import Error, Site, run_remote
+from ..runs import Run
+
+TESTED_VERSION = "1.41.0"
+
+try:
+    import tomllib
+
+    import flwr
+    from flwr.app import ConfigRecord, Context, Message
+    from flwr.app import Error as ReplyError
+    from flwr.clientapp import ClientApp
+    from flwr.serverapp import Grid, ServerApp
+except ImportError as missing:
+    error = Error(
+        f"kinfolk.flower: Flower cannot be imported ({missing}); want Python 3.11 or later, and flwr {TESTED_VERSION}: "
+        f"pip install flwr=={TESTED_VERSION}"
+    )
+    error.kind = "unsupported"
+    raise error from missing
+
+from .exchange import Exchange, fault, one_line, pack, say, unpack
+
+if flwr.__version__ != TESTED_VERSION:
+    warnings.warn(f"kinfolk.flower: got flwr {flwr.__version__}; what was tested is {TESTED_VERSION}", stacklevel=2)
+
+__all__ = ["TESTED_VERSION", "client_app", "server_app"]
+
+# Flower's own number for an exception in the app of a client.
+CLIENT_APP_RAISED_EXCEPTION = 2
+# What a method can end with that is not a result.
+FAULTS = ("diverged", "failed")
+
+
+def server_app(
+    experiment: str | PathLike[str] | Mapping[str, Any],
+    *,
+    out: str | PathLike[str] | None = None,
+    start: Any = None,
+    machines: int = 1,
+    wait: float = 300.0,
+    timeout: float = 600.0,
+) -> ServerApp:
+    """The app that runs an experiment's methods on the clients of all connected machines.
+
+    It begins when `machines` SuperNodes are connected, for which it waits `wait` seconds at most, and counts a machine
+    as missing that gives no answer to a question within `timeout` seconds. What `flwr run --run-config` says under the
+    same names goes before; `experiment` is then looked for beside the one given here, and `set` has further settings
+    in the form `method.ifca.rounds=5, seed=1`.
+    """
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        given = _Given(context.run_config)
+        exchange = Exchange(
+            grid,
+            count=given.number("machines", machines),
+            wait=given.number("wait", wait),
+            timeout=given.number("timeout", timeout),
+        )
+        folder = run_remote(
+            _find(experiment, given.text("experiment")),
+            given.settings(),
+            exchange.machines,
+            exchange,
+            out=given.text("out") or out,
+            start=start,
+            progress=_tell,
+        )
+        _show(Run(folder))
+
+    return app
+
+
+def client_app(*, clients: Callable[[Context], Mapping[str, object]] | None = None) -> ClientApp:
+    """The app that answers for a machine's clients.
+
+    They are the callable's if there is one: it gets Flower's context and gives clients by their ids. Else the
+    SuperNode's `--node-config` says where they are: `table="/path/of/table.csv"` has all clients of a table, and
+    `partition-id=0 num-partitions=3` has a part of the data set that the experiment names.
+    """
+    app = ClientApp()
+
+    @app.query("kinfolk")
+    @app.train("kinfolk")
+    @app.evaluate("kinfolk")
+    def answer(message: Message, context: Context) -> Message:
+        try:
+            reply, state = _site(context, clients).answer(unpack(message.content), _state(context))
+        except Exception as error:
+            # The whole story belongs into this machine's log; what the server gets is one line.
+            traceback.print_exc()
+            reason = str(error) if isinstance(error, Error) else f"{type(error).__name__}: {error}"
+            return Message(ReplyError(CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
+        context.state["kinfolk"] = ConfigRecord({"run": str(context.run_id), "state": state})
+        return Message(pack(reply), reply_to=message)
+
+    return app
+
+
+class _Given:
+    """What `--run-config` says. Flower allows only keys that the app declares, so empty text stands for nothing."""
+
+    def __init__(self, config: Mapping[str, bool | float | int | str]) -> None:
+        self._config = config
+
+    def text(self, key: str) -> str | None:
+        value = self._config.get(key, "")
+        if not isinstance(value, str):
+            raise fault("settings", f"`--run-config` {key}: got {value!r}, want text")
+        return value or None
+
+    def number(self, key: str, default: float) -> float:
+        value = self._config.get(key, "")
+        if value == "":
+            return default
+        if isinstance(value, (bool, str)) or not value > 0:
+            raise fault("settings", f"`--run-config` {key}: got {value!r}, want a number above 0")
+        return value
+
+    def settings(self) -> dict[str, Any]:
+        """The experiment's settings: all in `set`, which is the inside of a TOML table, and `seed`."""
+        text = self.text("set") or ""
+        try:
+            settings: dict[str, Any] = tomllib.loads(f"set = {{{text}}}")["set"]
+        except tomllib.TOMLDecodeError as error:
+            raise fault(
+                "settings",
+                f"`--run-config` set: got {text!r} ({error}),"
+                " want settings such as method.ifca.rounds=5, model.kind='linear'",
+            ) from error
+        if self._config.get("seed", "") != "":
+            settings["seed"] = self._config["seed"]
+        return settings
+
+
+def _find(
+    experiment: str | PathLike[str] | Mapping[str, Any], name: str | None
+) -> str | PathLike[str] | Mapping[str, Any]:
+    """The experiment by that name: a file beside the app's own one, else any file or preset."""
+    if name is None:
+        return experiment
+    if isinstance(experiment, (str, PathLike)) and (beside := Path(experiment).parent / name).is_file():
+        return beside
+    return name
+
+
+def _tell(event: Mapping[str, Any]) -> None:
+    """What happens in a run, as far as it concerns more than one question."""
+    if event["event"] == "method":
+        say(f"{event['label']}, seed {event['seed']}")
+    elif event["event"] == "finished":
+        reason = f": {one_line(event['reason'])}" if event["reason"] else ""
+        say(f"{event['label']}, seed {event['seed']}: {event['status']}{reason}")
+
+
+def _show(run: Run) -> None:
+    print(run, flush=True)
+    ends = {method["label"]: method["status"] for method in run.summary["methods"]}
+    if failed := [f"{label} {status}" for label, status in ends.items() if status in FAULTS]:
+        # An exception is how Flower learns that a run has failed.
+        raise fault("federation", f"not all methods succeeded: {', '.join(failed)}")
+
+
+def _site(context: Context, clients: Callable[[Context], Mapping[str, object]] | None) -> Site:
+    """The clients of this machine."""
+    config = context.node_config
+    table = config.get("table")
+    parts = (config.get("partition-id"), config.get("num-partitions"))
+    found = ", ".join(f"{key}={value!r}" for key, value in config.items()) or "nothing"
+    if clients is not None:
+        return Site(clients=dict(clients(context)))
+    if isinstance(table, str) and parts == (None, None):
+        return Site(table=table)
+    part, count = parts
+    if table is None and type(part) is int and type(count) is int and 0 <= part < count:
+        return Site(partition=(part, count))
+    raise fault(
+        "settings",
+        f"`--node-config`: got {found}, want either table=\"/path/of/table.csv\" or partition-id=0 num-partitions=3 "
+        "(partition-id below num-partitions)",
+    )
+
+
+def _state(context: Context) -> bytes:
+    """What this machine was given to keep at the last message of this run. Flower may hand over an older run's."""
+    record = context.state.config_records.get("kinfolk")
+    if record is None or record["run"] != str(context.run_id):
+        return b""
+    state = record["state"]
+    return state if isinstance(state, bytes) else b""

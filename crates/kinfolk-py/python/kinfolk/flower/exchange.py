@@ -1,0 +1,192 @@
+"""Messages to the machines of a Flower grid, and who is there to answer them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.serverapp import Grid
+
+from .._kinfolk import Error
+
+# Flower pushes each record as an object of its own, and an object that is there already is not pushed again: what is
+# the same for all machines travels to the SuperLink once, and no request takes long.
+PART_BYTES = 4 << 20
+# Of a machine's text, so many characters are shown and kept.
+TEXT_LENGTH = 500
+
+Answer = tuple[int, bytes | None, str | None]
+
+
+class Owed(NamedTuple):
+    """A message that a machine has not answered."""
+
+    machine: int
+    activated: str
+    forgiven: float
+    """When the machine is asked again all the same, on the monotonic clock."""
+
+
+class Exchange:
+    """Carries messages to machines and their answers back.
+
+    It begins when `count` machines are connected, for which it waits `wait` seconds at most. A machine that gives no
+    answer within `timeout` seconds is missing.
+    """
+
+    def __init__(self, grid: Grid, *, count: float, wait: float, timeout: float) -> None:
+        self._grid = grid
+        self._count = count
+        self._wait = wait
+        self._timeout = timeout
+        self._names: dict[int, str] = {}
+        # By the id of the message. Whoever owes an answer is not asked again for one more timeout: a machine works on one
+        # message at a time, and one that hangs would cost the whole timeout at every question. But answers get lost, too.
+        self._owed: dict[str, Owed] = {}
+
+    def machines(self) -> list[int]:
+        """The machines that are connected: enough at first, and later those that are left."""
+        deadline = time.monotonic() + self._wait
+        seen = -1
+        while len(connected := self._connected()) < self._count:
+            if len(connected) != seen:
+                seen = len(connected)
+                say(f"waiting up to {self._wait:g} s for machines: {seen} of {self._count:g} are connected")
+            if time.monotonic() >= deadline:
+                raise fault(
+                    "federation",
+                    f"machines: got {seen} SuperNodes within {self._wait:g} seconds, want {self._count:g}; start the "
+                    "others, or say `machines` or `wait` in `--run-config`",
+                )
+            time.sleep(1.0)
+        self._count = 0
+        say(f"{len(connected)} machines are connected")
+        return sorted(connected)
+
+    def __call__(self, messages: list[tuple[int, bytes]], kind: str) -> list[Answer]:
+        """Sends each machine its message and collects the answers; an entry without one says why there is none."""
+        began = time.monotonic()
+        connected = self._connected()
+        self._settle(connected)
+        busy = {owed.machine for owed in self._owed.values()}
+        answers: list[Answer] = []
+        letters: list[Message] = []
+        for machine, body in messages:
+            if machine not in connected:
+                answers.append((machine, None, f"{self._who(machine)} is not connected"))
+            elif machine in busy:
+                answers.append((machine, None, f"{self._who(machine)} has not answered an earlier message yet"))
+            else:
+                letters.append(Message(pack(body), machine, f"{kind}.kinfolk"))
+        answers += self._deliver(letters, connected, began + self._timeout)
+        missing = [(machine, why) for machine, reply, why in answers if reply is None]
+        seconds = time.monotonic() - began
+        say(f"{kind}: {len(answers) - len(missing)} of {len(messages)} machines answered, {seconds:.1f} s")
+        for machine, why in missing:
+            say(f"  machine {machine} is missing: {why}")
+        return sorted(answers, key=lambda answer: answer[0])
+
+    def _deliver(self, letters: list[Message], connected: dict[int, str], deadline: float) -> Iterable[Answer]:
+        if not letters:
+            return
+        waiting: dict[str, Owed] = {}
+        pushed = list(self._grid.push_messages(letters))
+        # Flower gives no ids at all when the request was too large.
+        message_ids = pushed if len(pushed) == len(letters) else [""] * len(letters)
+        for letter, message_id in zip(letters, message_ids, strict=True):
+            machine = letter.metadata.dst_node_id
+            if message_id:
+                waiting[message_id] = Owed(machine, connected[machine], deadline + self._timeout)
+            else:
+                yield machine, None, f"the SuperLink did not accept the message for {self._who(machine)}"
+        began = time.monotonic()
+        while waiting:
+            for reply in self._grid.pull_messages(list(waiting)):
+                owed = waiting.pop(reply.metadata.reply_to_message_id, None)
+                if owed is not None:
+                    yield self._read(owed.machine, reply)
+            for message_id in forgotten(waiting, self._connected()):
+                machine = waiting.pop(message_id).machine
+                yield machine, None, f"{self._who(machine)} was started anew before it had answered"
+            now = time.monotonic()
+            if now >= deadline:
+                break
+            if waiting:
+                # Looking often costs the SuperLink work, looking seldom costs time: at most a twentieth of the wait.
+                time.sleep(min(max((now - began) / 20, 0.1), 2.0, deadline - now))
+        self._owed |= waiting
+        for machine, *_ in waiting.values():
+            yield machine, None, f"{self._who(machine)} gave no answer within {self._timeout:g} seconds"
+
+    def _read(self, machine: int, reply: Message) -> Answer:
+        """The answer in a reply. Whatever a machine sends, it costs nobody else the run."""
+        if reply.has_error():
+            reason = one_line(reply.error.reason or "") or f"Flower's error {reply.error.code}"
+            return machine, None, f"{self._who(machine)}: {reason}"
+        try:
+            return machine, unpack(reply.content), None
+        except (Error, ValueError):
+            return machine, None, f"{self._who(machine)}: its answer cannot be read"
+
+    def _settle(self, connected: dict[int, str]) -> None:
+        """Forgets what is owed by machines that have answered late or were started anew, and what is owed for long."""
+        for message_id in forgotten(self._owed, connected):
+            del self._owed[message_id]
+        if self._owed:
+            for reply in self._grid.pull_messages(list(self._owed)):
+                self._owed.pop(reply.metadata.reply_to_message_id, None)
+        now = time.monotonic()
+        self._owed = {message_id: owed for message_id, owed in self._owed.items() if now < owed.forgiven}
+
+    def _connected(self) -> dict[int, str]:
+        """Who is connected, and since when. A SuperNode that dies without a word counts as connected for a minute."""
+        nodes = list(self._grid.get_nodes())
+        self._names |= {node.node_id: node.name for node in nodes if node.name}
+        return {node.node_id: node.last_activated_at for node in nodes}
+
+    def _who(self, machine: int) -> str:
+        """The name under which it was registered, if it has one."""
+        return self._names.get(machine, "it")
+
+
+def forgotten(owed: Mapping[str, Owed], connected: Mapping[int, str]) -> list[str]:
+    """Messages to machines that were activated again since, and know nothing of them."""
+    return [
+        message_id for message_id, (machine, since, _) in owed.items() if connected.get(machine, since) != since
+    ]
+
+
+def pack(body: bytes) -> RecordDict:
+    """The content of a message."""
+    parts = (body[start : start + PART_BYTES] for start in range(0, len(body) or 1, PART_BYTES))
+    return RecordDict({f"{number:06}": ConfigRecord({"bytes": part}) for number, part in enumerate(parts)})
+
+
+def unpack(content: RecordDict) -> bytes:
+    """What was packed."""
+    found = [record.get("bytes") for _, record in sorted(content.config_records.items())]
+    parts = [part for part in found if isinstance(part, bytes)]
+    if not parts or len(parts) < len(found):
+        raise fault("federation", 'a message: got other records than Kinfolk sends, want records with "bytes"')
+    return b"".join(parts)
+
+
+def one_line(text: str) -> str:
+    """Text of a machine's as it may be shown and kept: it forges no line, steers no terminal and fills no disk."""
+    printable = "".join(letter if letter.isprintable() else " " for letter in text)
+    line = " ".join(printable.split())
+    return line if len(line) <= TEXT_LENGTH else f"{line[: TEXT_LENGTH - 1]}…"
+
+
+def fault(kind: str, message: str) -> Error:
+    """An exception as the compiled part raises them."""
+    error = Error(message)
+    error.kind = kind
+    return error
+
+
+def say(line: str) -> None:
+    """Flower streams what the server's app prints."""
+    print(f"kinfolk: {line}", flush=True)

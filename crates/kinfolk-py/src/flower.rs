@@ -1,0 +1,145 @@
+//! Clients on other machines: messages are bytes, and Python carries them.
+
+use crate::clients::{Exceptions, OwnClients, read_clients};
+use crate::errors::raise;
+use crate::run::{carry_out, read};
+use crate::values::Settings;
+use kinfolk::data::{DataShape, Form};
+use kinfolk::federation::remote::{Delivery, Kind, Transport};
+use kinfolk::federation::site::{self, Rows};
+use kinfolk::run::Options;
+use kinfolk::run::venue::{Elsewhere, Venue};
+use kinfolk::{Error, Result};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use toml::{Table, Value};
+
+/// The clients of one machine: those of a table, of a part of the experiment's dataset, or objects of the user's own.
+#[pyclass(frozen, module = "kinfolk")]
+pub struct Site {
+    site: Mutex<site::Site>,
+}
+
+#[pymethods]
+impl Site {
+    #[new]
+    #[pyo3(signature = (*, table=None, partition=None, clients=None))]
+    fn new(
+        py: Python,
+        table: Option<String>,
+        partition: Option<(usize, usize)>,
+        clients: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let rows = match (table, partition, clients) {
+            (Some(path), None, None) => Rows::Table(path),
+            (None, Some((index, of)), None) => Rows::Partition { index, of },
+            (None, None, Some(clients)) => {
+                let mut faults = Vec::new();
+                let clients = read_clients(&clients, &Arc::new(Exceptions::default()), &mut faults);
+                kinfolk::settings::finish(faults).map_err(|error| raise(py, &error))?;
+                Rows::Given(clients, DataShape { form: Form::Own, ..DataShape::default() })
+            }
+            _ => return Err(raise(py, &Error::settings("want one of table, partition and clients"))),
+        };
+        let site = site::Site::new(rows, 0).map_err(|error| raise(py, &error))?;
+        Ok(Self { site: Mutex::new(site) })
+    }
+
+    /// Answers a message: the reply, and the state to hand in with the next message of the same run.
+    fn answer<'py>(
+        &self,
+        py: Python<'py>,
+        message: Vec<u8>,
+        state: Vec<u8>,
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+        let answered = py.detach(|| {
+            let mut site = self.site.lock().unwrap_or_else(PoisonError::into_inner);
+            site.answer(&message, &state)
+        });
+        let (reply, state) = answered.map_err(|error| raise(py, &error))?;
+        Ok((PyBytes::new(py, &reply), PyBytes::new(py, &state)))
+    }
+}
+
+/// Runs an experiment with the clients of other machines and returns its folder. `machines` says who is there, and
+/// `exchange` takes messages and what they are for, and gives replies, or why there is none.
+#[pyfunction]
+#[pyo3(signature = (experiment, overrides, machines, exchange, *, out, start, progress))]
+#[expect(clippy::too_many_arguments, reason = "each is a keyword")]
+pub fn run_remote(
+    py: Python,
+    experiment: &Bound<'_, PyAny>,
+    overrides: &Bound<'_, PyDict>,
+    machines: Py<PyAny>,
+    exchange: Py<PyAny>,
+    out: Option<PathBuf>,
+    start: Option<Bound<'_, PyAny>>,
+    progress: Option<Bound<'_, PyAny>>,
+) -> PyResult<PathBuf> {
+    let mut settings = Settings::default();
+    let own =
+        start.and_then(|start| OwnClients::elsewhere(py, &start).map_err(|fault| settings.faults.push(fault)).ok());
+    let experiment = read(py, experiment, overrides, false, settings, |table| {
+        own.iter().for_each(|own| own.fill_in(table));
+        leave_path_open(table);
+    })?;
+    let start = own.map(|own| own.into_parts().1);
+    let venue = move |_: &Options| -> Result<Box<dyn Venue>> {
+        let transport: Box<dyn Transport> = Box::new(Carrier { machines, exchange });
+        let venue = Elsewhere::new(Arc::new(Mutex::new(transport)));
+        Ok(Box::new(match start {
+            Some(start) => venue.starting_at(start),
+            None => venue,
+        }))
+    };
+    carry_out(py, experiment, (Options::default(), false), out, progress, venue)
+}
+
+/// Where a table is only its machine knows; the experiment need not say.
+fn leave_path_open(experiment: &mut Table) {
+    let data = experiment.get_mut("data").and_then(Value::as_table_mut);
+    if let Some(data) = data.filter(|data| data.get("source").and_then(Value::as_str) == Some("table")) {
+        data.entry("path").or_insert_with(|| "on each machine".into());
+    }
+}
+
+/// Python code that carries messages.
+struct Carrier {
+    machines: Py<PyAny>,
+    exchange: Py<PyAny>,
+}
+
+/// An entry of what the Python code brings back: machine, reply, or why there is none.
+type Entry = (u64, Option<Vec<u8>>, Option<String>);
+
+/// No method can go on without a way to its clients.
+fn broken(exception: PyErr) -> Error {
+    Python::attach(|py| {
+        let said = match exception.is_instance_of::<crate::errors::Error>(py) {
+            true => exception.value(py).to_string(),
+            false => exception.to_string(),
+        };
+        Error::federation(said).ending_the_run()
+    })
+}
+
+impl Transport for Carrier {
+    fn machines(&mut self) -> Result<Vec<u64>> {
+        Python::attach(|py| self.machines.call0(py).and_then(|found| found.extract(py))).map_err(broken)
+    }
+
+    fn exchange(&mut self, messages: Vec<(u64, Vec<u8>)>, kind: Kind) -> Result<Vec<(u64, Delivery)>> {
+        let entries: Vec<Entry> = Python::attach(|py| {
+            let messages: Vec<(u64, Bound<'_, PyBytes>)> =
+                messages.iter().map(|(machine, message)| (*machine, PyBytes::new(py, message))).collect();
+            self.exchange.call1(py, (messages, kind.name())).and_then(|found| found.extract(py))
+        })
+        .map_err(broken)?;
+        let delivery = |(machine, reply, reason): Entry| {
+            (machine, reply.ok_or_else(|| reason.unwrap_or_else(|| "no answer".into())))
+        };
+        Ok(entries.into_iter().map(delivery).collect())
+    }
+}

@@ -1,0 +1,119 @@
+"""Whole runs on a real SuperLink with stock SuperNodes, on loopback, with TLS and with a key for each SuperNode.
+
+A question takes seconds here, however small it is, so there are few runs, and each shows several things.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import EXAMPLE
+from loopback import Loopback
+from run import MACHINES, SHOPS, start_machines, write_table
+
+import kinfolk
+
+HERE = Path(__file__).resolve().parent
+
+
+@pytest.fixture(scope="session")
+def shops(loopback: Loopback) -> Loopback:
+    """Three machines with a table each, and a fourth that nobody knows."""
+    loopback.add_supernode("stranger", "partition-id=0 num-partitions=1", register=False)
+    start_machines(loopback)
+    return loopback
+
+
+def finish(loopback: Loopback, run: str) -> str:
+    loopback.follow(run)
+    return loopback.status(run)
+
+
+def wait_until(is_so: Callable[[], bool], seconds: float = 120.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.1)
+
+
+def models(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.glob("models/**/*.safetensors"))}
+
+
+def clusters(folder: Path, label: str) -> dict[str, str]:
+    with open(folder / "clients.csv", newline="") as file:
+        return {row["client"]: row["cluster"] for row in csv.DictReader(file) if row["label"] == label}
+
+
+def repeat(folder: Path, label: str) -> dict[str, Any]:
+    methods = json.loads((folder / "summary.json").read_text())["methods"]
+    return next(method["repeats"][0] for method in methods if method["label"] == label)
+
+
+def test_the_example_gives_the_bits_of_one_process(shops: Loopback, tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    assert finish(shops, shops.start_run(EXAMPLE, out=str(there))) == "finished:completed"
+
+    table = tmp_path / "all.csv"
+    write_table(table, range(SHOPS))
+    here = tmp_path / "here"
+    kinfolk.run(EXAMPLE / "experiment.toml", out=here, single_answers=True, **{"data.path": str(table)})
+
+    assert len(models(there)) == 4
+    assert models(there) == models(here)
+    for label in ("ifca", "odcl"):
+        found = clusters(there, label)
+        assert found == clusters(here, label)
+        assert len(found) == SHOPS
+        kinds = {(int(shop.removeprefix("shop-")) % 2, cluster) for shop, cluster in found.items()}
+        assert len(kinds) == 2, f"{label}: {found}"
+
+
+def test_an_unregistered_machine_is_refused(shops: Loopback) -> None:
+    stranger = shops.processes["stranger"]
+    wait_until(lambda: stranger.poll() is not None)
+    assert stranger.returncode != 0
+    assert "Failed to activate SuperNode" in shops.log("stranger")
+    known = json.loads(shops.flwr("supernode", "list", "loopback", "--format", "json"))["nodes"]
+    assert [node["status"] for node in known] == ["online"] * len(MACHINES)
+
+
+def test_a_fault_of_the_input_is_a_failed_run(shops: Loopback, capfd: pytest.CaptureFixture[str]) -> None:
+    run = shops.start_run(EXAMPLE, set="method.ifca.clusters=0")
+    assert finish(shops, run) == "finished:failed"
+    assert "method.ifca.clusters: got 0, want " in capfd.readouterr().out
+
+
+def test_clients_that_are_code_of_the_users_own(shops: Loopback, tmp_path: Path) -> None:
+    folder = tmp_path / "own"
+    assert finish(shops, shops.start_run(HERE / "own", out=str(folder))) == "finished:completed"
+    found = clusters(folder, "ifca")
+    assert len(found) == SHOPS
+    assert len({(int(shop.removeprefix("shop-")) % 2, cluster) for shop, cluster in found.items()}) == 2
+
+
+def test_a_machine_that_dies_is_reported_and_the_others_go_on(loopback: Loopback, tmp_path: Path) -> None:
+    """With a part of a data set on each machine."""
+    for name in [name for name in loopback.processes if name != "superlink"]:
+        loopback.stop(name)
+    for number, name in enumerate(("one", "two", "three")):
+        loopback.add_supernode(name, f"partition-id={number} num-partitions=3")
+    folder = tmp_path / "lost"
+    settings = "method.ifca.rounds=3"
+    run = loopback.start_run(EXAMPLE, experiment=str(HERE / "digits.toml"), out=str(folder), set=settings, timeout=40)
+    # The first answer is who is there, the second the first round.
+    wait_until(lambda: loopback.log("three").count("Sent successfully") >= 2)
+    loopback.kill("three")
+    assert finish(loopback, run) == "finished:completed"
+    ifca = repeat(folder, "ifca")
+    assert (ifca["status"], ifca["rounds"]) == ("done", 3)
+    [note] = [note for note in ifca["notes"] if note.startswith("machine ")]
+    assert "from 8, 9, 10, 11: " in note
+    given = {client for client, cluster in clusters(folder, "ifca").items() if cluster}
+    assert given == {str(client) for client in range(8)}

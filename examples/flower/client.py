@@ -1,0 +1,5 @@
+"""What runs beside each SuperNode: it answers for the clients of the table that `--node-config` names."""
+
+from kinfolk.flower import client_app
+
+app = client_app()
