@@ -75,6 +75,16 @@ def test_the_example_gives_the_bits_of_one_process(shops: Loopback, tmp_path: Pa
         assert len(kinds) == 2, f"{label}: {found}"
 
 
+def test_clients_go_on_from_what_they_kept(shops: Loopback, tmp_path: Path) -> None:
+    there, here, table = tmp_path / "there", tmp_path / "here", tmp_path / "all.csv"
+    alone = HERE / "alone.toml"
+    assert finish(shops, shops.start_run(EXAMPLE, experiment=str(alone), out=str(there))) == "finished:completed"
+    write_table(table, range(SHOPS))
+    kinfolk.run(alone, out=here, **{"data.path": str(table)})
+    assert (there / "clients.csv").read_bytes() == (here / "clients.csv").read_bytes()
+    assert len(models(here)) == SHOPS and models(there) == {}, "personal models stay with their clients"
+
+
 def test_an_unregistered_machine_is_refused(shops: Loopback) -> None:
     stranger = shops.processes["stranger"]
     wait_until(lambda: stranger.poll() is not None)

@@ -257,7 +257,7 @@ impl LocalFederation {
 }
 
 /// Whether some of the work cannot be done without a model.
-pub(super) fn needs_model(ask: &Ask) -> bool {
+fn needs_model(ask: &Ask) -> bool {
     ask.orders.iter().any(|order| !matches!(order.work, Work::Describe { .. } | Work::Adopt { .. }))
 }
 
