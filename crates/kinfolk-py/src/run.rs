@@ -71,9 +71,10 @@ pub fn run(
         }))
     };
     let done = carry_out(py, experiment, (options, true), out, progress, venue);
-    done.map_err(|raised| {
-        exceptions.map_or_else(|| raised.clone_ref(py), |kept| kept.explain(py, raised.clone_ref(py)))
-    })
+    match exceptions {
+        Some(exceptions) => done.map_err(|raised| exceptions.explain(py, raised)),
+        None => done,
+    }
 }
 
 /// Runs an experiment at a venue, and returns its folder.
