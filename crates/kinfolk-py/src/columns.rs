@@ -5,9 +5,9 @@ use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, RecordBatchIterator, StringArray};
 use kinfolk::report::columns::{CLIENTS, Cells, Column, ROUNDS, read};
 use numpy::PyArray1;
-use pyo3::exceptions::{PyKeyError, PyRuntimeError};
+use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyList};
+use pyo3::types::{PyCapsule, PyList, PyType};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -16,6 +16,9 @@ use std::sync::Arc;
 pub struct Columns {
     columns: Vec<Column>,
 }
+
+/// A column as Python pickles it: its name, what its cells are, and the cells.
+type Pickled<'py> = (String, String, Bound<'py, PyAny>);
 
 /// The columns of a run folder's rounds.csv.
 #[pyfunction]
@@ -33,6 +36,41 @@ pub fn read_clients(py: Python, folder: PathBuf) -> PyResult<Columns> {
 
 #[pymethods]
 impl Columns {
+    /// Columns as `__reduce__` takes them apart.
+    #[new]
+    fn new(columns: Vec<Pickled>) -> PyResult<Self> {
+        let column = |(name, kind, cells): Pickled| {
+            let cells = match kind.as_str() {
+                "texts" => Cells::Texts(cells.extract()?),
+                "wholes" => Cells::Wholes(cells.extract()?),
+                "numbers" => Cells::Numbers(cells.extract()?),
+                "flags" => Cells::Flags(cells.extract()?),
+                other => {
+                    let message = format!("column {name}: got {other}, want texts, wholes, numbers or flags");
+                    return Err(PyValueError::new_err(message));
+                }
+            };
+            Ok(Column { name, cells })
+        };
+        Ok(Self { columns: columns.into_iter().map(column).collect::<PyResult<_>>()? })
+    }
+
+    /// How it is pickled and copied: as lists, in which a missing number is None.
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyType>, (Vec<Pickled<'py>>,))> {
+        let py = slf.py();
+        let column = |column: &Column| -> PyResult<Pickled<'py>> {
+            let (kind, cells) = match &column.cells {
+                Cells::Texts(cells) => ("texts", PyList::new(py, cells)?),
+                Cells::Wholes(cells) => ("wholes", PyList::new(py, cells)?),
+                Cells::Numbers(cells) => ("numbers", PyList::new(py, cells)?),
+                Cells::Flags(cells) => ("flags", PyList::new(py, cells)?),
+            };
+            Ok((column.name.clone(), kind.to_string(), cells.into_any()))
+        };
+        let columns = slf.get().columns.iter().map(column).collect::<PyResult<_>>()?;
+        Ok((slf.get_type(), (columns,)))
+    }
+
     /// What the columns are called.
     #[getter]
     fn names(&self) -> Vec<&str> {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import pydoc
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import kinfolk
-from conftest import TARGET
+from conftest import ROOT, TARGET
 
 SAMPLE = '''
 from typing import Any
@@ -41,6 +42,23 @@ def test_everything_promised_is_there() -> None:
     assert (Path(kinfolk.__file__).parent / "py.typed").is_file()
 
 
+def named_tuples() -> list[type]:
+    """Every named tuple that the package shows."""
+    shown = [getattr(place, name) for place in (kinfolk, kinfolk.cluster) for name in place.__all__]
+    return [kind for kind in shown if isinstance(kind, type) and hasattr(kind, "_fields")]
+
+
+@pytest.mark.parametrize("kind", named_tuples())
+def test_help_says_what_every_field_means(kind: type) -> None:
+    text = pydoc.render_doc(kind)
+    assert "Alias for field number" not in text
+    assert all(getattr(kind, name).__doc__ in text for name in kind._fields)  # type: ignore[attr-defined]
+
+
+def test_help_says_what_a_run_has() -> None:
+    assert all(f"`{name}`" in str(kinfolk.Run.__doc__) for name in ("folder", "summary", "clients", "rounds"))
+
+
 def test_types(folder: Path) -> None:
     sample = folder / "sample.py"
     sample.write_text(SAMPLE)
@@ -48,7 +66,7 @@ def test_types(folder: Path) -> None:
     # What numpy's types are is looked up once, not in every run of the tests.
     arguments = ["--strict", "--no-error-summary", "--cache-dir", str(TARGET / "mypy"), str(package), str(sample)]
     # The test's own folder has no settings.
-    arguments += ["--config-file", str(Path(__file__).parents[1] / "pyproject.toml")]
+    arguments += ["--config-file", str(ROOT / "pyproject.toml")]
     ended = subprocess.run([sys.executable, "-m", "mypy", *arguments], capture_output=True, text=True, timeout=120)
     assert (ended.stdout, ended.returncode) == ("", 0)
 

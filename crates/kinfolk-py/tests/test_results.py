@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import json
+import pickle
 import shutil
+import subprocess
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +129,35 @@ def test_loading(finished: kinfolk.Run, folder: Path) -> None:
     (broken / "clients.csv").write_text("label,seed\na,x\n")
     with pytest.raises(kinfolk.Error, match='row 1, column seed: got "x"'):
         kinfolk.load(broken)
+
+
+def same_table(one: kinfolk.Table, other: kinfolk.Table) -> bool:
+    # By Arrow, which tells what is missing from NaN, and whole numbers from others.
+    return list(one) == list(other) and pyarrow.table(one).equals(pyarrow.table(other))
+
+
+@pytest.mark.parametrize("duplicate", [lambda it: pickle.loads(pickle.dumps(it)), copy.deepcopy], ids=["pickle", "copy"])
+def test_a_run_and_its_tables_pickle(finished: kinfolk.Run, duplicate: Callable[[Any], Any]) -> None:
+    finished.clients["metric"]
+    again: kinfolk.Run = duplicate(finished)
+    assert (again.folder, again.summary, repr(again)) == (finished.folder, finished.summary, repr(finished))
+    assert same_table(again.clients, finished.clients) and same_table(again.rounds, finished.rounds)
+    assert same_table(duplicate(finished.rounds), finished.rounds)
+    models = duplicate(finished.models)
+    (weight,), (known,) = (it["ifca"][1]["cluster-0"].values() for it in (models, finished.models))
+    assert np.array_equal(weight, known)
+    assert list(duplicate(finished.models["ifca"])) == [0, 1]
+    assert Path(duplicate(finished.report())) == Path(finished.report())
+
+
+def test_a_pickled_run_is_read_without_its_folder(finished: kinfolk.Run, folder: Path) -> None:
+    shutil.copytree(finished.folder, folder / "run")
+    (folder / "run.pickle").write_bytes(pickle.dumps(kinfolk.load(folder / "run")))
+    shutil.rmtree(folder / "run")
+    # In a new process, as a pool of processes has them.
+    script = "import pickle; run = pickle.load(open('run.pickle', 'rb')); print(run.clients['metric'].tolist())"
+    read = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
+    assert read.stdout == f"{finished.clients['metric'].tolist()}\n"
 
 
 def test_shows_itself(finished: kinfolk.Run, tiny: dict[str, Any]) -> None:

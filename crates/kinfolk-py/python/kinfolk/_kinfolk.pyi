@@ -21,6 +21,7 @@ class Error(Exception):
     """settings, data, shape, diverged, client, federation, io, unsupported or stopped."""
 
 class Columns:
+    def __init__(self, columns: list[tuple[str, str, list[Any]]]) -> None: ...
     @property
     def names(self) -> list[str]: ...
     @property

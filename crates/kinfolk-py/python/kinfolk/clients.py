@@ -7,10 +7,25 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from .fields import describe
+
 Vector = npt.NDArray[np.floating[Any]]
 """Parameters or a gradient: an array with one axis."""
 
 
+@describe(
+    steps="How many steps to take; None where passes are counted instead.",
+    epochs="How many passes over the rows to make; None where steps are counted instead.",
+    batch="Rows in a step; None is all of them.",
+    step="Step size (learning rate).",
+    optimiser="How gradients become steps.",
+    momentum="Momentum of descent.",
+    weight_decay="Pull of the parameters towards 0, added to the gradient.",
+    seed="Seeds all that is drawn, below 2**32: another one for every client and round, the same in every run.",
+    fading='Whether step t, from 1, is the step size divided by t (`pace = "inverse"` of ODCL).',
+    averaged='Whether the mean of the models after each step is wanted, weighted by t (`iterate = "average"` of ODCL).',
+    tolerance="No further step once the gradient is no longer than this.",
+)
 class Plan(NamedTuple):
     """How a client is to train.
 
@@ -18,38 +33,29 @@ class Plan(NamedTuple):
     """
 
     steps: int | None = 1
-    """How many steps to take; None where passes are counted instead."""
     epochs: int | None = None
-    """How many passes over the rows to make; None where steps are counted instead."""
     batch: int | None = None
-    """Rows in a step; None is all of them."""
     step: float = 0.1
-    """Step size (learning rate)."""
     optimiser: Literal["descent", "adam"] = "descent"
-    """How gradients become steps."""
     momentum: float = 0.0
-    """Momentum of descent."""
     weight_decay: float = 0.0
-    """Pull of the parameters towards 0, added to the gradient."""
     seed: int = 0
-    """Seeds all that is drawn, below 2**32: another one for every client and round, the same in every run."""
     fading: bool = False
-    """Whether step t, from 1, is the step size divided by t (ODCL's `pace = "inverse"`)."""
     averaged: bool = False
-    """Whether the mean of the models after each step is wanted, weighted by t (ODCL's `iterate = "average"`)."""
     tolerance: float = 0.0
-    """No further step once the gradient is no longer than this."""
 
 
+@describe(
+    rows="How many rows.",
+    loss="Their mean loss.",
+    hits='How many of them were predicted right, for `metric = "accuracy"`.',
+)
 class Score(NamedTuple):
     """How good a model is on rows that a client held out."""
 
     rows: int
-    """How many rows."""
     loss: float
-    """Their mean loss."""
     hits: int | None = None
-    """How many of them were predicted right, for `metric = "accuracy"`."""
 
 
 class Client(Protocol):

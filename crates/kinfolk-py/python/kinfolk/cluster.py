@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from . import _kinfolk
+from .fields import describe
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -39,6 +40,12 @@ __all__ = [
 ]
 
 
+@describe(
+    primal="The objective at the solution.",
+    dual="A lower bound of the objective anywhere.",
+    gap="Their difference, at least 0.",
+    undecided="Pairs of points that are proved neither together nor apart.",
+)
 class Certificate(NamedTuple):
     """What proves a solution of convex clustering."""
 
@@ -46,64 +53,78 @@ class Certificate(NamedTuple):
     dual: float
     gap: float
     undecided: int
-    """Pairs of points that are proved neither together nor apart."""
 
 
+@describe(
+    lambdas="The values of λ, growing.",
+    clusters="How many clusters there are.",
+    labels="The cluster of every point: a row for every λ.",
+    plane="Where every point is drawn to, in the two principal directions of the data: (λ, point, 2).",
+    gap="The gap between the primal and the dual objective.",
+)
 class Path(NamedTuple):
     """Convex clustering at growing λ; one entry a value of λ."""
 
     lambdas: NDArray[np.float64]
     clusters: NDArray[np.int64]
-    """How many clusters there are."""
     labels: NDArray[np.int64]
-    """The cluster of every point: a row for every λ."""
     plane: NDArray[np.float64]
-    """Where every point is drawn to, in the two principal directions of the data: (λ, point, 2)."""
     gap: NDArray[np.float64]
 
 
+@describe(
+    word="`certain`, `likely` or `unsure`.",
+    reason="What the word rests on.",
+)
 class Sureness(NamedTuple):
     """How sure the number of clusters is."""
 
     word: str
-    """`certain`, `likely` or `unsure`."""
     reason: str
 
 
+@describe(
+    labels="The cluster of every point.",
+    centres="The mean of every cluster, a row each.",
+    sizes="How many points every cluster has.",
+    lambda_="The λ of convex clustering.",
+    certificate="What proves a convex clustering.",
+    path="The path, where one was computed.",
+    silhouettes="The mean silhouette for every number of clusters that was tried.",
+    sureness="How sure the number of clusters is, where it was searched for.",
+    notes="What a reader must know.",
+)
 class Clustering(NamedTuple):
     """What was found."""
 
     labels: NDArray[np.int64]
-    """The cluster of every point."""
     centres: NDArray[np.float64]
-    """The mean of every cluster, a row each."""
     sizes: NDArray[np.int64]
-    """How many points every cluster has."""
     lambda_: float | None
-    """The λ of convex clustering."""
     certificate: Certificate | None
-    """What proves a convex clustering."""
     path: Path | None
-    """The path, where one was computed."""
     silhouettes: dict[int, float]
-    """The mean silhouette for every number of clusters that was tried."""
     sureness: Sureness | None
-    """How sure the number of clusters is, where it was searched for."""
     notes: tuple[str, ...]
-    """What a reader must know."""
 
 
+@describe(
+    found="The least distance of two centres over the largest distance of a point to its centre.",
+    for_kmeans="From which value on k-means provably finds such clusters.",
+    for_convex="From which value on convex clustering does.",
+)
 class Separability(NamedTuple):
     """How far clusters are apart beside their size, and how far they must be."""
 
     found: float
-    """The least distance of two centres over the largest distance of a point to its centre."""
     for_kmeans: float
-    """From which value on k-means provably finds such clusters."""
     for_convex: float
-    """From which value on convex clustering does."""
 
 
+@describe(
+    lower="The smallest such λ.",
+    upper="Below which λ must stay; there is none where it is not above `lower`.",
+)
 class Recovery(NamedTuple):
     """The λ, from and to, at which convex clustering of all pairs provably finds these clusters."""
 
@@ -111,13 +132,15 @@ class Recovery(NamedTuple):
     upper: float
 
 
+@describe(
+    largest="The largest constant for which all points satisfy the condition.",
+    share="The share of points that satisfy it for the constant asked for.",
+)
 class Proximity(NamedTuple):
     """How points keep to their own side between two centres."""
 
     largest: float
-    """The largest constant for which all points satisfy the condition."""
     share: float
-    """The share of points that satisfy it for the constant asked for."""
 
 
 def kmeans(

@@ -8,19 +8,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _kinfolk
+from .fields import describe
 
 
+@describe(
+    train_images="1440 images.",
+    train_labels="What they show.",
+    test_images="357 images by other writers.",
+    test_labels="What they show.",
+)
 class Digits(NamedTuple):
     """Handwritten digits of 8×8 pixels from 0 to 255, and which digit each is."""
 
     train_images: NDArray[np.uint8]
-    """1440 images."""
     train_labels: NDArray[np.int64]
-    """What they show."""
     test_images: NDArray[np.uint8]
-    """357 images by other writers."""
     test_labels: NDArray[np.int64]
-    """What they show."""
 
 
 def digits() -> Digits:

@@ -5,18 +5,29 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from . import _kinfolk
+from .fields import describe
 
 
+@describe(
+    name="Its name in an experiment file.",
+    default="As in an experiment file; `required` where it must be given, `None` where it stays absent.",
+    wanted="Which values it takes.",
+    help="What it does.",
+)
 class Setting(NamedTuple):
     """A setting of a method, a model or a dataset."""
 
     name: str
     default: str | None
-    """As in an experiment file; `required` where it must be given, `None` where it stays absent."""
     wanted: str
     help: str
 
 
+@describe(
+    name="Its name in an experiment file.",
+    summary="What it is, in one line.",
+    settings="What can be set, and to what.",
+)
 class Entry(NamedTuple):
     """A method, a model, a dataset or a preset."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -81,16 +82,20 @@ def load(folder: str | os.PathLike[str]) -> Run:
 
 
 class Run:
-    """A finished run: what is in its folder."""
+    """A finished run: what is in its folder.
+
+    - `folder`: where everything is
+    - `summary`: summary.json
+    - `clients`: clients.csv, how every client ended
+    - `rounds`: rounds.csv, what every round did
+
+    Pickled, it takes these along; models and the report stay in the folder.
+    """
 
     folder: Path
-    """Where everything is."""
     summary: dict[str, Any]
-    """summary.json."""
     clients: Table
-    """clients.csv: how every client ended."""
     rounds: Table
-    """rounds.csv: what every round did."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder).absolute()
@@ -107,7 +112,8 @@ class Run:
         Names are those of the files: `cluster-0`, `client-ID`, `global`. Of a run of one seed,
         `run.models[label][name]` will do.
         """
-        return Lazy(_folders(self.folder / "models"), lambda label: Seeds(self.folder / "models" / label))
+        folder = self.folder / "models"
+        return Lazy(_folders(folder), partial(_seeds, folder))
 
     def report(self) -> Report:
         """The report page."""
@@ -183,7 +189,16 @@ class Seeds(Lazy["int | str", Any]):
     def _models(self, seed: int | str) -> Lazy[str, Tensors]:
         folder = self._folder / str(seed)
         names = sorted((path.stem for path in folder.glob("*.safetensors")), key=_numbers_last)
-        return Lazy(names, lambda name: _kinfolk.read_model(folder / f"{name}.safetensors"))
+        return Lazy(names, partial(_tensors, folder))
+
+
+# Functions by name, where a lambda would do: these can be pickled.
+def _seeds(folder: Path, label: str) -> Seeds:
+    return Seeds(folder / label)
+
+
+def _tensors(folder: Path, name: str) -> Tensors:
+    return _kinfolk.read_model(folder / f"{name}.safetensors")
 
 
 def _folders(folder: Path) -> list[str]:
