@@ -3,6 +3,7 @@
 //! stdout carries the result and nothing else; progress and messages go to stderr.
 
 mod commands;
+mod processor;
 mod progress;
 
 use clap::{Parser, Subcommand};
@@ -35,6 +36,17 @@ pub(crate) enum Ending {
 }
 
 fn main() -> ExitCode {
+    let lacking = processor::lacking();
+    if !lacking.is_empty() {
+        eprintln!("error: processor: lacks {}, want x86-64 from 2013 or later (x86-64-v3)", lacking.join(" and "));
+        return ExitCode::from(2);
+    }
+    run_command()
+}
+
+/// Apart from `main`, so that nothing of it runs on a processor that lacks what it is compiled for.
+#[inline(never)]
+fn run_command() -> ExitCode {
     let ending = match Cli::parse().command {
         Command::Run(arguments) => run::run(arguments),
         Command::Cluster(arguments) => cluster::run(*arguments),
