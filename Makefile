@@ -2,12 +2,10 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help check test test-python test-flower test-torch extension python wheel tools bench bless
+.PHONY: help quickstart check test test-python test-flower test-torch deny extension python wheel bench bless
+.PHONY: need-rust need-python need-chromium
 
-export PATH := $(HOME)/.cargo/bin:$(PATH)
-# Newer versions know more lints; what is installed here is the version we promise to build with.
-RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
-SUDO := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
+export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 # The newest Python there is; Flower wants 3.11.
 PYTHON = $(shell for version in 3.13 3.12 3.11 3; do python$$version -c '' 2>/dev/null && echo python$$version && break; done)
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
@@ -17,61 +15,67 @@ TEST_PYTHON := $(TARGET)/venv/bin/python
 help: ## Lists these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-check: test ## What CI runs beside test-flower: the tests, then format, lints and docs, with warnings as errors
+quickstart: need-rust ## Installs Rust where it is missing, builds the program, and shows a first result
+	cargo build --release --locked -p kinfolk-cli
+	$(TARGET)/release/kinfolk run quickstart
+	@echo 'Now: export PATH="$(TARGET)/release:$$PATH"; kinfolk --help'
+
+check: test deny ## What CI runs beside test-flower: the tests, then dependencies, format, lints and docs, with warnings as errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
-test: tools ## Installs what the tests need, and runs them all
+test: need-rust need-python need-chromium ## Installs what the tests need, and runs them all
 	if cargo nextest --version >/dev/null 2>&1; then cargo nextest run --workspace; else cargo test --workspace --lib --bins --tests; fi
 	cargo test --workspace --doc
 	$(MAKE) test-python
 
 test-python: $(TARGET)/venv/ready extension ## Runs the tests of the Python package
-	cd crates/kinfolk-py && CARGO_TARGET_DIR=$(TARGET) $(TEST_PYTHON) -m pytest -q
+	CARGO_TARGET_DIR=$(TARGET) $(TEST_PYTHON) -m pytest -q
 
 test-flower: $(TARGET)/venv/ready extension ## Runs methods on a Flower SuperLink and three SuperNodes; takes minutes
-	$(TEST_PYTHON) -m pip install --quiet "$$(sed -n 's/^flower = \["\(flwr==[0-9.]*\).*/\1/p' crates/kinfolk-py/pyproject.toml)"
-	cd crates/kinfolk-py && $(TEST_PYTHON) -m pytest -q tests/flower
+	$(TEST_PYTHON) -m pip install --quiet "$$(sed -n 's/^flower = \["\(flwr==[0-9.]*\).*/\1/p' pyproject.toml)"
+	$(TEST_PYTHON) -m pytest -q crates/kinfolk-py/tests/flower
 
 test-torch: $(TARGET)/venv/ready extension ## Runs the example with PyTorch, which is gigabytes to install
-	$(TEST_PYTHON) -c 'import torch' 2>/dev/null || $(TEST_PYTHON) -m pip install --quiet "$$(sed -n 's/^torch = \["\(.*\)"\]/\1/p' crates/kinfolk-py/pyproject.toml)"
-	cd crates/kinfolk-py && $(TEST_PYTHON) -m pytest -q tests/with_torch
+	$(TEST_PYTHON) -c 'import torch' 2>/dev/null || $(TEST_PYTHON) -m pip install --quiet "$$(sed -n 's/^torch = \["\(.*\)"\]/\1/p' pyproject.toml)"
+	$(TEST_PYTHON) -m pytest -q crates/kinfolk-py/tests/with_torch
 
 # The compiled part, put beside the Python sources; and the command line, to compare with.
-extension: | tools
+extension: need-rust
 	cargo build --workspace
 	ln -sf $(TARGET)/debug/lib_kinfolk.so crates/kinfolk-py/python/kinfolk/_kinfolk.abi3.so
 
-$(TARGET)/venv/ready: crates/kinfolk-py/pyproject.toml | tools
+$(TARGET)/venv/ready: pyproject.toml | need-python
 	$(PYTHON) -m venv $(TARGET)/venv
 	$(TEST_PYTHON) -m pip install --quiet --upgrade pip
-	$(TEST_PYTHON) -m pip install --quiet --group crates/kinfolk-py/pyproject.toml:test
+	$(TEST_PYTHON) -m pip install --quiet --group pyproject.toml:test
 	echo $(abspath crates/kinfolk-py/python) > $$($(TEST_PYTHON) -c 'import site; print(site.getsitepackages()[0])')/kinfolk.pth
 	touch $@
 
-python: wheel ## Builds the Python package, and installs it into .venv
-	.venv/bin/python -m pip install --quiet --force-reinstall --no-deps $(TARGET)/wheels/kinfolk-*.whl
-	.venv/bin/python -m pip install --quiet $(TARGET)/wheels/kinfolk-*.whl
+# Without the tools to check with, or the list of advisories, that check is left out, and this says so.
+deny: ## Checks the dependencies: advisories, licences, sources and duplicates (wants cargo-deny)
+	@if ! cargo deny --version >/dev/null 2>&1; then \
+		echo 'deny: skipped, there is no cargo-deny; `cargo install --locked cargo-deny` gets it'; \
+	elif cargo deny fetch db; then cargo deny --locked check; \
+	else echo 'deny: advisories skipped, their list cannot be had'; cargo deny --locked check bans licenses sources; fi
+
+python: need-rust .venv ## Builds the Python package, and installs it into .venv
+	.venv/bin/python -m pip install .
 	@echo 'Now: source .venv/bin/activate; python -c "import kinfolk; print(kinfolk.run(\"quickstart\"))"'
 
-wheel: | tools ## Builds the Python package as a wheel, into target/wheels
-	[ -d .venv ] || $(PYTHON) -m venv .venv
-	.venv/bin/python -m pip install --quiet "maturin>=1.9,<2"
-	rm -f $(TARGET)/wheels/kinfolk-*.whl
-	cd crates/kinfolk-py && $(abspath .venv)/bin/python -m maturin build --release --strip --out $(TARGET)/wheels
+# Zig brings the symbols of an old glibc along, so that the wheel is for all that are not older.
+wheel: need-rust .venv ## Builds the Python package for others, as a wheel and from source, into target/wheels
+	.venv/bin/python -m pip install --quiet "maturin[zig]>=1.9,<2"
+	rm -f $(TARGET)/wheels/kinfolk-*
+	.venv/bin/python -m maturin sdist --out $(TARGET)/wheels
+	.venv/bin/python -m maturin build --release --zig --compatibility manylinux_2_28 --out $(TARGET)/wheels
 
-tools: ## Installs what is not here: a C compiler, Rust, Python, and Chromium for the report page (on Debian)
-	@have() { command -v "$$1" >/dev/null; }; packages=; \
-	have cc || packages="$$packages gcc libc6-dev"; \
-	python=$(or $(PYTHON),python3); $$python -c 'import ensurepip' 2>/dev/null || packages="$$packages $$python $$python-venv"; \
-	have cargo || have curl || packages="$$packages curl ca-certificates"; \
-	[ -n "$$CHROMIUM" ] || have chromium || have chromium-browser || have google-chrome || packages="$$packages chromium"; \
-	if [ -n "$$packages" ]; then \
-		$(SUDO) apt-get update && $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $$packages; \
-	fi
-	@command -v cargo >/dev/null || curl --proto '=https' --tlsv1.2 -fsSL https://static.rust-lang.org/rustup/rustup-init.sh \
-		| sh -s -- -y --profile minimal --default-toolchain $(RUST) --component rustfmt --component clippy
+.venv: | need-python
+	$(PYTHON) -m venv .venv
+
+need-rust need-python need-chromium:
+	@PYTHON=$(PYTHON) .ci/need $(@:need-%=%)
 
 bench: ## Measures the fast paths against the plain ones and against what one would otherwise use
 	cargo bench -p kinfolk

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ import kinfolk
 ROOT = Path(__file__).parents[3]
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 """Where cargo builds."""
+LIMIT = 600
+"""Seconds after which a test has hung; each takes a few."""
 
 TINY: dict[str, Any] = {
     "name": "tiny",
@@ -46,6 +50,26 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Every test works in a folder of its own."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """Every test can be interrupted, and is after a while.
+
+    A shell that starts the tests in the background has Ctrl-C ignored, by them and by what they start.
+    """
+
+    def give_up(*_: object) -> None:
+        raise TimeoutError(f"a test took more than {LIMIT} seconds")
+
+    before = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGALRM)]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(LIMIT)
+    yield
+    signal.alarm(0)
+    for number, handler in before:
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")
