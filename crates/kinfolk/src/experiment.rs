@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::federation::{Split, faults};
 use crate::groups::Origin;
 use crate::methods::{self, MethodKind};
-use crate::models::{self, ModelKind};
+use crate::models::{self, Ability, ModelKind};
 use crate::settings::{self, Default, Kind, Setting, Settings};
 use toml::{Table, Value};
 
@@ -200,7 +200,8 @@ impl Experiment {
                 if faults.len() == before {
                     (kind.check)(&place, &settings, &mut faults);
                 }
-                faults.extend(model_kind.and_then(|model| mismatch(&place, kind, model)));
+                let model = model_kind.zip(model.as_ref());
+                faults.extend(model.and_then(|(model, settings)| mismatch(&place, kind, model, settings)));
                 let above = methods.iter().map(|entry| (entry.label.clone(), entry.kind.has_clusters));
                 let above: Vec<(String, bool)> = above.collect();
                 faults.extend(Origin::of(&settings).and_then(|origin| origin.check(&place, &above, &labels)));
@@ -274,15 +275,28 @@ fn idle_limit(kind: &ModelKind, model: &Settings) -> Option<Error> {
     })
 }
 
-/// The fault of a method that cannot train a kind of model: mixtures have methods of their own.
-fn mismatch(place: &str, method: &MethodKind, model: &ModelKind) -> Option<Error> {
-    if method.mixtures == model.mixture {
+/// The fault of a method that cannot train such a model, with those that can.
+fn mismatch(place: &str, method: &MethodKind, model: &ModelKind, settings: &Settings) -> Option<Error> {
+    let ability = (model.ability)(settings);
+    if ability.suffices(method.wants) {
         return None;
     }
-    let fit: Vec<&str> = methods::METHODS.iter().filter(|it| it.mixtures == model.mixture).map(|it| it.name).collect();
-    let trained = if model.mixture { "is a mixture" } else { "is not a mixture" };
-    let message = format!("{place}: {} cannot train model {}, which {trained}", method.name, model.name);
-    Some(Error::settings(message).hint(format!("methods that can: {}", fit.join(", "))))
+    let why = match (ability.of_mixture(), method.wants) {
+        (true, Ability::SharedScatter) => "whose covariance is neither \"identity\" nor \"tied\"",
+        (true, _) => "which is a mixture",
+        (false, wanted) if wanted.of_mixture() => "which is not a mixture",
+        (false, Ability::Quadratic) => "whose loss is not a quadratic",
+        (false, Ability::Minimiser) => "which has no exact minimiser",
+        (false, _) => "whose clients do not show single rows",
+    };
+    let fault = Error::settings(format!("{place}: {} cannot train model {}, {why}", method.name, model.name));
+    // Not those that also want something of the data: groups, or the truth.
+    let works = |kind: &&&MethodKind| {
+        let defaults = Settings::defaults(kind.settings);
+        ability.suffices(kind.wants) && Origin::of(&defaults).is_none() && !(kind.needs_truth)(&defaults)
+    };
+    let names: Vec<&str> = methods::METHODS.iter().filter(works).map(|kind| kind.name).collect();
+    Some(fault.hint(format!("methods that can, on any data: {}", names.join(", "))))
 }
 
 /// Gives every method its label and returns them in order.

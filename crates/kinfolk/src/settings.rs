@@ -128,6 +128,11 @@ pub(crate) fn number(value: &Value) -> Option<f64> {
 pub struct Settings(BTreeMap<String, Value>);
 
 impl Settings {
+    /// What holds where nothing is given; what must be given is absent.
+    pub fn defaults(declared: &[Setting]) -> Self {
+        Self::check("", declared, toml::Table::new(), &mut Vec::new())
+    }
+
     /// Checks a table against its declaration, adding every fault under `place` to `faults`. The place is empty for
     /// keys at the top of the file.
     pub fn check(place: &str, declared: &[Setting], mut given: toml::Table, faults: &mut Vec<Error>) -> Self {

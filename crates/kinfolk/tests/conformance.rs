@@ -116,11 +116,8 @@ impl Problem {
 
     /// The methods that can train its model.
     fn methods(&self) -> impl Iterator<Item = &'static MethodKind> {
-        const EXACT: [&str; 4] = ["hierarchical", "single-cluster", "james-stein", "single-model"];
-        let (all, mixture) = (self.model.has_minimiser(), self.model.mixture().is_some());
-        let fits =
-            move |kind: &&MethodKind| kind.mixtures == mixture && (mixture || all || !EXACT.contains(&kind.name));
-        METHODS.iter().copied().filter(fits)
+        let ability = (self.blueprint.kind.ability)(&self.blueprint.settings);
+        METHODS.iter().copied().filter(move |kind| ability.suffices(kind.wants))
     }
 
     fn fused(&self, workers: usize) -> LocalFederation {

@@ -292,7 +292,7 @@ fn the_number_of_components_is_found() {
 #[test]
 fn clients_that_never_answer_end_in_notes_not_in_panics() {
     for trouble in ["silent = 1.0", "garbage = 1.0", "silent = 0.7"] {
-        for kind in methods::METHODS.iter().filter(|kind| kind.mixtures) {
+        for kind in methods::METHODS.iter().filter(|kind| kind.wants.of_mixture()) {
             for components in ["components = 3", "components = 3\ncovariance = \"identity\""] {
                 let problem = Problem::new(
                     "fedgrem-gaussian",
@@ -458,7 +458,7 @@ fn odd_data_ends_in_numbers() {
     ];
     for clients in cases {
         let problem = odd(clients, 3);
-        for kind in methods::METHODS.iter().filter(|kind| kind.mixtures) {
+        for kind in methods::METHODS.iter().filter(|kind| kind.wants.of_mixture()) {
             let (outcome, mut federation) = problem.play(kind.name, "", 300);
             let names = || problem.population.clients.iter().map(|client| client.id.as_str()).collect::<Vec<_>>();
             let finite = |values: &[f64]| values.iter().all(|value| value.is_finite());

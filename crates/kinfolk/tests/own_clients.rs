@@ -5,7 +5,7 @@ use kinfolk::clustering::quality::misclustering;
 use kinfolk::data::own::{OwnClient, OwnScore, OwnStart, Point};
 use kinfolk::data::{Client, DataShape, Form, Population};
 use kinfolk::evaluate;
-use kinfolk::experiment::Experiment;
+use kinfolk::experiment::{Experiment, Override};
 use kinfolk::federation::engine::Engine;
 use kinfolk::federation::local::{LocalFederation, threads};
 use kinfolk::federation::remote::{Loopback, RemoteFederation};
@@ -330,7 +330,9 @@ fn what_the_clients_have_no_verb_for_is_refused() {
     let resample = refused("ifca", "clusters = 2\nrounds = 2\nresample = true");
     assert_eq!(resample.kind(), ErrorKind::Unsupported);
     assert!(resample.to_string().starts_with("method.it.resample: clients of your own"), "{resample}");
-    assert_eq!(refused("fedsoft", "clusters = 2").kind(), ErrorKind::Unsupported);
+    let rows = Experiment::parse("test", EXPERIMENT, &[Override::parse("method.fedavg.name=fedsoft").unwrap()]);
+    let rows = rows.err().unwrap().to_string();
+    assert!(rows.contains("fedsoft cannot train model own, whose clients do not show single rows"), "{rows}");
     assert!(refused("odcl", "solve = \"exact\"").to_string().contains("no exact minimiser"));
     let linear = models::kind("linear").unwrap();
     let error = linear.make(&settings(linear.settings, ""), SHAPE).err().unwrap().to_string();
@@ -380,6 +382,20 @@ name = \"fedavg\"
 rounds = 6
 step = 0.1
 ";
+
+#[test]
+fn methods_that_the_hint_proposes_for_clients_of_ones_own_are_not_refused() {
+    let change = Override::parse("method.fedavg.name=fedgrem").unwrap();
+    let error = Experiment::parse("test", EXPERIMENT, &[change]).err().unwrap().to_string();
+    let names: Vec<&str> =
+        error.lines().find_map(|line| line.split_once("on any data: ")).unwrap().1.split(", ").collect();
+    assert!(names.contains(&"ifca") && names.contains(&"sr-fca"), "{error}");
+    for name in names {
+        let clusters = kind(name).unwrap().settings.iter().any(|setting| setting.name == "clusters");
+        let text = if clusters && name != "odcl" { "clusters = 2" } else { "" };
+        assert!(built(name, text, &model("f64")).is_ok(), "{name}");
+    }
+}
 
 /// Stops after some rounds of a method.
 struct StopAt(&'static str, usize, Arc<AtomicBool>);

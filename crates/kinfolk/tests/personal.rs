@@ -10,7 +10,7 @@ use kinfolk::federation::{Ask, Federation, Gather, Order, Params, Phase, Recipie
 use kinfolk::groups::GROUPS;
 use kinfolk::linalg::distance;
 use kinfolk::methods::{Method, MethodKind, Outcome, Progress, Serving};
-use kinfolk::models::{self, Blueprint, Model};
+use kinfolk::models::{self, Ability, Blueprint, Model};
 use kinfolk::report::{ClientRecord, Record, RepeatSummary, RoundRecord};
 use kinfolk::run::{Options, Unwatched, Watch, run};
 use kinfolk::settings::Settings;
@@ -26,7 +26,7 @@ static OWN_MINIMISERS: MethodKind = MethodKind {
     settings: &[GROUPS],
     needs_truth: |_| false,
     has_clusters: true,
-    mixtures: false,
+    wants: Ability::Minimiser,
     check: |_, _, _| {},
     build: |setup| {
         let groups = setup.groups.expect("it has the setting");

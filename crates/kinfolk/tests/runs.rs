@@ -2,6 +2,7 @@
 
 use kinfolk::Result;
 use kinfolk::experiment::{Experiment, Override};
+use kinfolk::methods;
 use kinfolk::report::{Record, RepeatSummary, RoundRecord};
 use kinfolk::run::{Options, Unwatched, Watch, run};
 use std::path::Path;
@@ -161,5 +162,46 @@ fn a_safe_step_is_chosen_for_every_optimiser() {
     for more in ["method.fedavg.optimiser=adam", "method.fedavg.weight_decay=10000.0", "method.fedavg.momentum=0.9"] {
         let record = result(LINEAR, &[more]);
         assert_eq!(record.summary.methods[1].status, "done", "{more}");
+    }
+}
+
+#[test]
+fn methods_that_a_hint_proposes_are_not_refused() {
+    let linear = "source = \"linear\"\nclients = 8\nsamples = 30\ndimension = 5";
+    let logistic = "source = \"odcl-logistic\"\nclients = 8\nsamples = 30";
+    let gaussian = "source = \"fedgrem-gaussian\"\nclients = 6\nsamples = 60\ncomponents = 2";
+    let regression = "source = \"fedgrem-regression\"\nclients = 6\nsamples = 60\ncomponents = 2";
+    let mixture = |covariance| format!("kind = \"gaussian-mixture\"\ncomponents = 2\ncovariance = \"{covariance}\"");
+    let cases = [
+        (linear, "kind = \"linear\"".to_string(), "fedgrem", "single-model"),
+        (linear, "kind = \"mlp\"\nhidden = [4]".to_string(), "james-stein", "fedavg"),
+        (logistic, "kind = \"logistic\"".to_string(), "james-stein", "single-cluster"),
+        (gaussian, mixture("tied"), "ifca", "fedgrem"),
+        (gaussian, mixture("full"), "fedgrem", "local-em"),
+        (gaussian, mixture("diagonal"), "fedavg", "tgmm"),
+        (regression, "kind = \"regression-mixture\"\ncomponents = 2".to_string(), "hierarchical", "fedgrem"),
+    ];
+    for (data, model, refused, wanted) in cases {
+        let head = format!("[data]\n{data}\n[model]\n{model}\n");
+        let given = |name: &str| {
+            let known = |setting: &str| methods::kind(name).unwrap().settings.iter().any(|it| it.name == setting);
+            let mut text = format!("[[method]]\nname = \"{name}\"\n");
+            text += if known("clusters") && name != "odcl" { "clusters = 2\n" } else { "" };
+            text + if known("rounds") { "rounds = 2\n" } else { "" }
+        };
+        let error = experiment(&format!("{head}{}", given(refused)), &[]).err().unwrap().to_string();
+        let hint = error.lines().find_map(|line| line.split_once("on any data: ")).unwrap();
+        let proposed: Vec<&str> = hint.1.split(", ").collect();
+        assert!(proposed.contains(&wanted) && !proposed.contains(&refused), "{error}");
+        let methods: String = proposed.iter().map(|name| given(name)).collect();
+        let record = result(&format!("{head}{methods}"), &["evaluate_every=100"]);
+        for method in &record.summary.methods {
+            assert!(
+                ["done", "not-converged"].contains(&&*method.status),
+                "{}: {:?}",
+                method.label,
+                method.repeats[0].reason
+            );
+        }
     }
 }

@@ -69,7 +69,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     ),
     needs_truth: personal::needs_truth,
     has_clusters: true,
-    mixtures: false,
+    wants: Ability::Descent,
     check: |place, settings, faults| {
         check_personal(place, settings, faults);
         if settings.optional_number("refresh") == Some(0.0) {

@@ -64,7 +64,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     ),
     needs_truth: |_| false,
     has_clusters: true,
-    mixtures: false,
+    wants: Ability::Descent,
     check: |place, settings, faults| {
         check_training(place, settings, faults);
         if settings.number("participation") < 1.0 {

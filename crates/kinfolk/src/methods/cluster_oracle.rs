@@ -30,7 +30,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     ],
     needs_truth: |_| true,
     has_clusters: true,
-    mixtures: false,
+    wants: Ability::Descent,
     check: |place, settings, faults| {
         if settings.number("tolerance") >= 1.0 {
             let got = settings.number("tolerance");

@@ -29,7 +29,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     ),
     needs_truth: |_| false,
     has_clusters: false,
-    mixtures: false,
+    wants: Ability::Descent,
     check: check_training,
     build: |setup| {
         let start = setup.model.common_start(&mut setup.key.clone().word("start").number(0).number(0).rng())?;

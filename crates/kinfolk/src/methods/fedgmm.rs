@@ -20,7 +20,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     settings: mixture_settings!(ROUNDS_AT_MOST, TOLERANCE, ORDERS),
     needs_truth: |_| false,
     has_clusters: false,
-    mixtures: true,
+    wants: Ability::Mixture,
     check: |_, _, _| {},
     build: |setup| SharedComponents::ready(&setup, Place::Server),
 };

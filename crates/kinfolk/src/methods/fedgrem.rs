@@ -30,7 +30,6 @@ use super::*;
 use crate::aggregate::{Pull, pull};
 use crate::federation::Gather;
 use crate::federation::mixtures::{MixtureStep, Parts, Rule};
-use crate::mixture::{Covariance, Family};
 
 pub(super) static KIND: MethodKind = MethodKind {
     name: "fedgrem",
@@ -96,7 +95,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     ),
     needs_truth: |_| false,
     has_clusters: false,
-    mixtures: true,
+    wants: Ability::SharedScatter,
     check: |place, settings, faults| {
         if settings.number("participation") == 0.0 {
             faults.push(Error::settings(format!("{place}.participation: got 0, want more: nobody would take part")));
@@ -109,14 +108,6 @@ pub(super) static KIND: MethodKind = MethodKind {
     },
     build: |setup| {
         let workshop = Workshop::new(&setup)?;
-        if let Family::Gaussian(Covariance::Spherical | Covariance::Diagonal | Covariance::Full) = workshop.shape.family
-        {
-            return Err(Error::settings(format!(
-                "{}: wants model.covariance = \"tied\" or \"identity\"",
-                workshop.place
-            ))
-            .hint("local-em, fedem, fedgmm, tgmm and pooled-em can do the others"));
-        }
         let settings = setup.settings;
         if workshop.shape.scatter().is_empty() && !settings.changed(KIND.settings, &["scatter"]).is_empty() {
             return Err(Error::settings(format!("{}.scatter: the model says how rows scatter", workshop.place))

@@ -46,7 +46,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     ),
     needs_truth: |_| false,
     has_clusters: false,
-    mixtures: false,
+    wants: Ability::Rows,
     check: check_training,
     build: |setup| {
         let (settings, clients) = (setup.settings, setup.rows.len());
@@ -56,10 +56,6 @@ pub(super) static KIND: MethodKind = MethodKind {
             let key = setup.key.clone().word("start").number(0).number(cluster as u64);
             setup.model.initialise(&mut key.rng()).map(Arc::new)
         };
-        if !setup.model.divides_rows() {
-            return Err(Error::new(ErrorKind::Unsupported, format!("{}: fedsoft looks at single rows", setup.place))
-                .hint("clients of your own show none: use another method"));
-        }
         Ok(Box::new(FedSoft {
             training: Training::of(settings),
             step: setup.steps()[0],

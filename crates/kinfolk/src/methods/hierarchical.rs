@@ -12,7 +12,7 @@
 
 use super::personal::fit::Fit;
 use super::personal::preparation::{Preparation, Prepared};
-use super::personal::{Base, MISSING_AGAIN, check_personal, personal_settings, want_quadratic};
+use super::personal::{Base, MISSING_AGAIN, check_personal, personal_settings};
 use super::*;
 use crate::federation::Phase;
 
@@ -23,10 +23,9 @@ pub(super) static KIND: MethodKind = MethodKind {
     settings: personal_settings!(MISSING_AGAIN),
     needs_truth: personal::needs_truth,
     has_clusters: true,
-    mixtures: false,
+    wants: Ability::Minimiser,
     check: check_personal,
     build: |setup| {
-        want_quadratic(&setup, "the exact minimiser")?;
         let base = Base::with_groups(&setup)?;
         let preparation = Preparation::new(&setup, &base)?;
         Ok(exactly(base, preparation))

@@ -124,7 +124,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     ),
     needs_truth: |settings| matches!(settings.text("start"), "oracle" | "planted"),
     has_clusters: true,
-    mixtures: false,
+    wants: Ability::Descent,
     check: |place, settings, faults| {
         check_training(place, settings, faults);
         let gradients = settings.text("averaging") == "gradients";

@@ -17,7 +17,7 @@
 
 use super::personal::complete::ask_everybody;
 use super::personal::preparation::{Preparation, Prepared};
-use super::personal::{Base, GAMMA, LOSS, MISSING_AGAIN, NOISE, SPREAD, Strengths, want_quadratic};
+use super::personal::{Base, GAMMA, LOSS, MISSING_AGAIN, NOISE, SPREAD, Strengths};
 use super::*;
 use crate::federation::own::{Answer, Pull, Respond};
 use crate::federation::{Ask, Gather, Order, OrderAnswers, Phase, Work};
@@ -31,17 +31,13 @@ pub(super) static KIND: MethodKind = MethodKind {
     settings: &[crate::groups::GROUPS, GAMMA, LOSS, NOISE, SPREAD, MISSING_AGAIN],
     needs_truth: personal::needs_truth,
     has_clusters: true,
-    mixtures: false,
+    wants: Ability::Quadratic,
     check: |place, settings, faults| {
         if settings.get("noise").is_some() && settings.get("gamma").is_none() {
             faults.push(Error::settings(format!("{place}.noise: is for a given gamma; it is estimated otherwise")));
         }
     },
     build: |setup| {
-        want_quadratic(&setup, "shrinkage")?;
-        if !setup.model.is_quadratic() {
-            return Err(Error::settings(format!("{}: shrinkage wants a linear model", setup.place)));
-        }
         let width = setup.model.layout().len();
         if width <= 3 {
             return Err(Error::settings(format!(

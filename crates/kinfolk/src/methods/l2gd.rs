@@ -85,7 +85,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     ),
     needs_truth: personal::needs_truth,
     has_clusters: true,
-    mixtures: false,
+    wants: Ability::Descent,
     check: |place, settings, faults| {
         check_personal(place, settings, faults);
         if settings.text("coins") == "one"

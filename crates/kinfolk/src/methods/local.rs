@@ -33,7 +33,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     ),
     needs_truth: |_| false,
     has_clusters: false,
-    mixtures: false,
+    wants: Ability::Descent,
     check: |place, settings, faults| {
         check_training(place, settings, faults);
         if settings.text("solve") == "exact" {

@@ -16,7 +16,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     settings: mixture_settings!(),
     needs_truth: |_| false,
     has_clusters: false,
-    mixtures: true,
+    wants: Ability::Mixture,
     check: |_, _, _| {},
     build: |setup| {
         let iterations = setup.settings.integer("start_iterations");

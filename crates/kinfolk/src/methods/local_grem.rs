@@ -20,7 +20,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     ),
     needs_truth: |_| false,
     has_clusters: false,
-    mixtures: true,
+    wants: Ability::Mixture,
     check: |_, _, _| {},
     build: |setup| {
         Ok(Box::new(LocalGrEm {

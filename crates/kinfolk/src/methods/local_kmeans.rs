@@ -42,7 +42,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     ],
     needs_truth: |_| false,
     has_clusters: true,
-    mixtures: false,
+    wants: Ability::Descent,
     check: check_optimiser,
     build: |setup| {
         let (settings, clients) = (setup.settings, setup.rows.len());

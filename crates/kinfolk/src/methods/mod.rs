@@ -44,7 +44,7 @@ use crate::federation::{
     Weight,
 };
 use crate::groups::Groups;
-use crate::models::Model;
+use crate::models::{Ability, Model};
 use crate::rng::Key;
 use crate::settings::{Default, Kind, Setting, Settings};
 use serde::de::DeserializeOwned;
@@ -66,8 +66,8 @@ pub struct MethodKind {
     pub needs_truth: fn(&Settings) -> bool,
     /// Whether it has its clients in clusters, which a method below may take over.
     pub has_clusters: bool,
-    /// Whether it trains mixtures; all others train by descent.
-    pub mixtures: bool,
+    /// What a model must be able to do for it.
+    pub wants: Ability,
     /// Faults that need more than one setting to see.
     pub check: fn(&str, &Settings, &mut Vec<Error>),
     /// Makes one ready to run.

@@ -17,7 +17,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     settings: one_shot_settings!(),
     needs_truth: |_| false,
     has_clusters: false,
-    mixtures: false,
+    wants: Ability::Descent,
     check: check_one_shot,
     build: |setup| Ok(Box::new(GroupMeans::new(&setup, None)?)),
 };

@@ -233,7 +233,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     ),
     needs_truth: |settings| settings.optional_text("lambda") == Some("exact"),
     has_clusters: true,
-    mixtures: false,
+    wants: Ability::Descent,
     check: |place, settings, faults| {
         check_one_shot(place, settings, faults);
         let clustering = settings.text("clustering");

@@ -22,7 +22,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     )),
     needs_truth: |_| false,
     has_clusters: true,
-    mixtures: false,
+    wants: Ability::Descent,
     check: check_bottom_up,
     build: |setup| {
         let training = Training::of(setup.settings);

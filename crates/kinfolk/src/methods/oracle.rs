@@ -26,7 +26,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     ),
     needs_truth: |_| true,
     has_clusters: true,
-    mixtures: false,
+    wants: Ability::Descent,
     check: check_training,
     build: |setup| {
         let truth = setup.true_clusters()?;

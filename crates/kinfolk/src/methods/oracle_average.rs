@@ -17,7 +17,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     settings: one_shot_settings!(),
     needs_truth: |_| true,
     has_clusters: true,
-    mixtures: false,
+    wants: Ability::Descent,
     check: check_one_shot,
     build: |setup| {
         let truth = setup.true_clusters()?.to_vec();

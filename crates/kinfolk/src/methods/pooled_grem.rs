@@ -16,7 +16,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     ),
     needs_truth: |_| false,
     has_clusters: false,
-    mixtures: true,
+    wants: Ability::Mixture,
     check: |_, _, _| {},
     build: |setup| Pooled::ready(&setup, Some(setup.settings.number("step"))),
 };

@@ -9,7 +9,7 @@
 
 use super::hierarchical::exactly;
 use super::personal::preparation::Preparation;
-use super::personal::{Base, FOLDS, Families, GRID, LOSS, MISSING_AGAIN, Strengths, want_quadratic};
+use super::personal::{Base, FOLDS, Families, GRID, LOSS, MISSING_AGAIN, Strengths};
 use super::*;
 
 pub(super) static KIND: MethodKind = MethodKind {
@@ -30,14 +30,13 @@ pub(super) static KIND: MethodKind = MethodKind {
     ],
     needs_truth: |_| false,
     has_clusters: false,
-    mixtures: false,
+    wants: Ability::Minimiser,
     check: |place, settings, faults| {
         if settings.get("strength").is_some() && settings.get("grid").is_some() {
             faults.push(Error::settings(format!("{place}.grid: the strength is given, there is nothing to tune")));
         }
     },
     build: |setup| {
-        want_quadratic(&setup, "the exact minimiser")?;
         let base = Base::new(&setup, Families::one(setup.rows.len()))?;
         let preparation = match setup.settings.optional_number("strength") {
             Some(strength) => {

@@ -8,7 +8,7 @@
 //! The baseline that shows what clusters and personal models are worth. Rows count alike, whoever has them.
 
 use super::personal::fit::{Circle, pooled};
-use super::personal::{Base, Families, LOSS, MISSING_AGAIN, want_quadratic};
+use super::personal::{Base, Families, LOSS, MISSING_AGAIN};
 use super::*;
 use crate::federation::Phase;
 use crate::federation::own::Scale;
@@ -20,10 +20,9 @@ pub(super) static KIND: MethodKind = MethodKind {
     settings: &[Setting { help: "what counts alike: rows (sum), or clients (mean)", ..LOSS }, MISSING_AGAIN],
     needs_truth: |_| false,
     has_clusters: false,
-    mixtures: false,
+    wants: Ability::Minimiser,
     check: |_, _, _| {},
     build: |setup| {
-        want_quadratic(&setup, "the exact minimiser")?;
         let base = Base::new(&setup, Families::one(setup.rows.len()))?;
         let state = State { model: base.start.clone(), absences: Absences::NONE, converged: false };
         Ok(Box::new(SingleModel { base, state }))

@@ -63,7 +63,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     ),
     needs_truth: |_| false,
     has_clusters: true,
-    mixtures: false,
+    wants: Ability::Descent,
     check: |place, settings, faults| {
         check_bottom_up(place, settings, faults);
         if settings.number("trim") >= 0.5 {

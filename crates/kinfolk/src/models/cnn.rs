@@ -9,7 +9,7 @@
 //! stands behind the first pool and, behind the rectifier, before all others.
 
 use super::network::{self, Builder, NetworkModel, Norm, PRECISION, Padding, Pooled, Sequence};
-use super::{ModelKind, Precision, Reads};
+use super::{Ability, ModelKind, Precision, Reads};
 use crate::data::DataShape;
 use crate::error::Result;
 use crate::settings::{Default, Kind, Setting, Settings};
@@ -57,7 +57,7 @@ pub(super) static KIND: ModelKind = ModelKind {
         ),
         PRECISION,
     ],
-    mixture: false,
+    ability: |_| Ability::Rows,
     build: |settings, data| {
         let precision = Precision::of(settings);
         Ok(Box::new(NetworkModel { network: network(settings, data)?, wanted: data, precision, smoothing: 0.0 }))

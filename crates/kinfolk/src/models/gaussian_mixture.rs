@@ -20,7 +20,10 @@ pub(super) static KIND: ModelKind = ModelKind {
     ],
     needs_target: false,
     reads: Reads::Numbers,
-    mixture: true,
+    ability: |settings| match settings.text("covariance") {
+        "identity" | "tied" => Ability::SharedScatter,
+        _ => Ability::Mixture,
+    },
     build: |settings, shape| {
         let covariance = match settings.text("covariance") {
             "identity" => Covariance::Identity,

@@ -2,7 +2,7 @@
 
 use super::dense::{Dense, DenseModel, Initial, Rows};
 use super::rows::Output;
-use super::{DOUBLE, INTERCEPT, ModelKind, Precision, Reads};
+use super::{Ability, DOUBLE, INTERCEPT, ModelKind, Precision, Reads};
 use crate::error::{Error, Result};
 use crate::linalg::{Matrix, least_squares, multiply, solve_positive};
 use crate::settings::{Default, Kind, Setting};
@@ -22,7 +22,7 @@ pub(super) static KIND: ModelKind = ModelKind {
             "random parameters: uniform within 1/√inputs, 0 or 1 by a coin, or all 0",
         ),
     ],
-    mixture: false,
+    ability: |_| Ability::Quadratic,
     build: |settings, data| {
         if data.classes > 0 {
             return Err(Error::settings(format!(

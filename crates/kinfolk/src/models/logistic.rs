@@ -2,7 +2,7 @@
 
 use super::dense::{Dense, DenseModel, Rows};
 use super::rows::Output;
-use super::{DOUBLE, INTERCEPT, ModelKind, Precision, Reads};
+use super::{Ability, DOUBLE, INTERCEPT, ModelKind, Precision, Reads};
 use crate::error::{Error, ErrorKind, Result};
 use crate::linalg::{Matrix, multiply, row_space, solve_positive};
 
@@ -12,7 +12,7 @@ pub(super) static KIND: ModelKind = ModelKind {
     needs_target: true,
     reads: Reads::Numbers,
     settings: &[INTERCEPT, DOUBLE],
-    mixture: false,
+    ability: |_| Ability::Minimiser,
     build: |settings, data| {
         if data.classes != 2 {
             return Err(Error::settings(format!(

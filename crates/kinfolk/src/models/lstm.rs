@@ -2,7 +2,7 @@
 
 use super::network::{NetworkModel, PRECISION, must_have_classes};
 use super::recurrent::Recurrent;
-use super::{ModelKind, Precision, Reads};
+use super::{Ability, ModelKind, Precision, Reads};
 use crate::data::Form;
 use crate::error::Error;
 use crate::settings::{Default, Kind, Setting};
@@ -18,7 +18,7 @@ pub(super) static KIND: ModelKind = ModelKind {
         Setting::new("layers", Kind::Integer(1, 64), Default::Is("2"), "LSTM layers, one on top of the other"),
         PRECISION,
     ],
-    mixture: false,
+    ability: |_| Ability::Rows,
     build: |settings, data| {
         let Form::Text { symbols } = data.form else { unreachable!("`make` refuses other rows") };
         must_have_classes(KIND.name, data)?;

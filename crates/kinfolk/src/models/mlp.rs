@@ -2,7 +2,7 @@
 
 use super::dense::{Dense, DenseModel};
 use super::rows::Output;
-use super::{ModelKind, Precision, Reads};
+use super::{Ability, ModelKind, Precision, Reads};
 use crate::settings::{Default, Kind, Setting};
 
 pub(super) static KIND: ModelKind = ModelKind {
@@ -19,7 +19,7 @@ pub(super) static KIND: ModelKind = ModelKind {
             "numbers to compute in and to send",
         ),
     ],
-    mixture: false,
+    ability: |_| Ability::Rows,
     build: |settings, data| {
         let mut widths = vec![data.columns];
         widths.extend(settings.integers("hidden"));

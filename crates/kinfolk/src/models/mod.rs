@@ -51,10 +51,39 @@ pub struct ModelKind {
     pub reads: Reads,
     /// Its settings.
     pub settings: &'static [Setting],
-    /// Whether it is a mixture, which only methods for mixtures can train.
-    pub mixture: bool,
+    /// What methods can do with it, by its settings.
+    pub ability: fn(&Settings) -> Ability,
     /// Makes one for data of this shape, which [`ModelKind::make`] has found to suit it.
     pub(crate) build: fn(&Settings, DataShape) -> Result<Box<dyn Model>>,
+}
+
+/// What methods can do with a model. There are two kinds of models, and in each whoever can do more stands below.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Ability {
+    /// Train it by descent.
+    Descent,
+    /// Also on single rows of a client, which code of the user's own does not show.
+    Rows,
+    /// Also find its exact minimiser.
+    Minimiser,
+    /// Also rely on its loss being a quadratic.
+    Quadratic,
+    /// Train it as a mixture, by steps of EM.
+    Mixture,
+    /// Also rely on rows scattering alike in all components.
+    SharedScatter,
+}
+
+impl Ability {
+    /// Whether it is a mixture's.
+    pub fn of_mixture(self) -> bool {
+        self >= Self::Mixture
+    }
+
+    /// Whether this is enough for a method that wants so much.
+    pub fn suffices(self, wanted: Self) -> bool {
+        self.of_mixture() == wanted.of_mixture() && self >= wanted
+    }
 }
 
 /// Most parameters a model may have: 16 GiB of them.
@@ -90,7 +119,8 @@ impl ModelKind {
         };
         if !self.fits(shape) {
             let message = format!("model.kind: {} reads {wanted}, but the rows of this data are {found}", self.name);
-            let others = MODELS.iter().filter(|kind| kind.mixture == self.mixture && kind.suits(shape));
+            let is_mixture = |kind: &ModelKind| (kind.ability)(&Settings::defaults(kind.settings)).of_mixture();
+            let others = MODELS.iter().filter(|kind| is_mixture(kind) == is_mixture(self) && kind.suits(shape));
             let others: Vec<&str> = others.map(|kind| kind.name).collect();
             return Err(match others.is_empty() {
                 true => Error::settings(message),

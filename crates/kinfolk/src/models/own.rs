@@ -3,7 +3,9 @@
 //! Losses, training, gradients and scores are asked of the clients ([`OwnClient`]). What needs more than that (exact
 //! minimisers, curvature, some of the rows) is refused.
 
-use super::{Choice, Layout, Metric, Model, ModelKind, Precision, Reads, Seat, TensorPlace, Worker, first_smallest};
+use super::{
+    Ability, Choice, Layout, Metric, Model, ModelKind, Precision, Reads, Seat, TensorPlace, Worker, first_smallest,
+};
 use crate::data::own::{self, OwnClient, OwnScore, OwnStart, Point};
 use crate::data::{Client, Features, Shard};
 use crate::error::{Error, ErrorKind, Result};
@@ -28,7 +30,7 @@ pub(super) static KIND: ModelKind = ModelKind {
         ),
         super::DOUBLE,
     ],
-    mixture: false,
+    ability: |_| Ability::Descent,
     build: |settings, _| {
         let parameters =
             TensorPlace { name: "parameters".into(), shape: vec![settings.integer("parameters")], offset: 0 };

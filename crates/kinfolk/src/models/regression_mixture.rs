@@ -20,7 +20,7 @@ pub(super) static KIND: ModelKind = ModelKind {
     ],
     needs_target: true,
     reads: Reads::Numbers,
-    mixture: true,
+    ability: |_| Ability::SharedScatter,
     build: |settings, shape| {
         let noise = if settings.text("noise") == "unit" { Noise::Unit } else { Noise::Common };
         let family = Family::Regression { intercept: settings.flag("intercept"), noise };

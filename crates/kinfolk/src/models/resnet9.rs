@@ -3,7 +3,7 @@
 //! one dense layer without bias, and an eighth of its scores.
 
 use super::network::{self, Builder, NetworkModel, Norm, PRECISION, Padding, Pooled, Sequence};
-use super::{ModelKind, Precision, Reads};
+use super::{Ability, ModelKind, Precision, Reads};
 use crate::data::DataShape;
 use crate::error::Result;
 use crate::settings::{Default, Kind, Setting, Settings};
@@ -30,7 +30,7 @@ pub(super) static KIND: ModelKind = ModelKind {
         ),
         PRECISION,
     ],
-    mixture: false,
+    ability: |_| Ability::Rows,
     build: |settings, data| {
         let (precision, smoothing) = (Precision::of(settings), settings.number("label_smoothing"));
         Ok(Box::new(NetworkModel { network: network(settings, data)?, wanted: data, precision, smoothing }))

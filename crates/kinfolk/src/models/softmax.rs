@@ -2,7 +2,7 @@
 
 use super::dense::{Dense, DenseModel};
 use super::rows::Output;
-use super::{DOUBLE, INTERCEPT, ModelKind, Precision, Reads};
+use super::{Ability, DOUBLE, INTERCEPT, ModelKind, Precision, Reads};
 use crate::error::Error;
 
 pub(super) static KIND: ModelKind = ModelKind {
@@ -11,7 +11,7 @@ pub(super) static KIND: ModelKind = ModelKind {
     needs_target: true,
     reads: Reads::Numbers,
     settings: &[INTERCEPT, DOUBLE],
-    mixture: false,
+    ability: |_| Ability::Rows,
     build: |settings, data| {
         if data.classes < 2 {
             let found = if data.classes == 1 { "only one class" } else { "numbers to predict" };
