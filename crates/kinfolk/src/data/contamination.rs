@@ -3,6 +3,7 @@
 //! Shuffled or permuted columns leave a client that looks like the others column by column and has none of their
 //! structure; noise leaves one that is simply far away.
 
+use super::moments::Moments;
 use super::split::draw_lots;
 use super::{Cells, Column, Features, Population, Shard};
 use crate::error::{Error, Result};
@@ -41,8 +42,8 @@ pub(super) fn contaminate(population: &mut Population, settings: &Settings, key:
     let spoil = match settings.text("contamination") {
         "permute" => permute,
         "noise" => {
-            let scales = scales(population)?;
-            let spoiled = |rows: &mut Table, rng: &mut Rng| replace(rows, &scales, rng);
+            let pooled = pooled(population)?;
+            let spoiled = |rows: &mut Table, rng: &mut Rng| replace(rows, &pooled, rng);
             return spoil_clients(population, chosen, &key, spoiled);
         }
         _ => shuffle,
@@ -87,27 +88,21 @@ fn permute(table: &mut Table, rng: &mut Rng) {
 }
 
 /// Normal numbers with every column's own deviation around a place that is far from its mean, on either side.
-fn replace(table: &mut Table, scales: &[(f64, f64)], rng: &mut Rng) {
-    for (column, (mean, deviation)) in table.iter_mut().zip(scales) {
+fn replace(table: &mut Table, pooled: &[Moments], rng: &mut Rng) {
+    for (column, moments) in table.iter_mut().zip(pooled) {
         let off = if rng.random() { FAR } else { -FAR };
         for value in column {
             let normal: f64 = StandardNormal.sample(rng);
-            *value = mean + deviation * (off + normal);
+            *value = moments.mean + moments.deviation * (off + normal);
         }
     }
 }
 
-/// Mean and deviation of every column over the training rows of all clients.
-fn scales(population: &Population) -> Result<Vec<(f64, f64)>> {
+/// What every column is like over the training rows of all clients.
+fn pooled(population: &Population) -> Result<Vec<Moments>> {
     let tables = population.clients.iter().map(|client| numbers(&client.train)).collect::<Result<Vec<Table>>>()?;
-    let scale = |column: usize| {
-        let values = || tables.iter().flat_map(|table| &table[column]);
-        let count = values().count() as f64;
-        let mean = values().sum::<f64>() / count;
-        let variance = values().map(|value| (value - mean).powi(2)).sum::<f64>() / count;
-        (mean, variance.sqrt())
-    };
-    Ok((0..population.clients[0].train.columns()).map(scale).collect())
+    let column = |column: usize| Moments::of(tables.iter().flat_map(|table| &table[column]).copied());
+    Ok((0..population.clients[0].train.columns()).map(column).collect())
 }
 
 /// A shard's own rows, column by column.
@@ -238,7 +233,7 @@ mod tests {
     #[test]
     fn noise_lies_three_deviations_off() {
         let mut table = vec![vec![0.0; 4000]; 8];
-        replace(&mut table, &[(10.0, 2.0); 8], &mut Key::new(4).rng());
+        replace(&mut table, &[Moments { mean: 10.0, deviation: 2.0, ..Moments::NONE }; 8], &mut Key::new(4).rng());
         for column in &table {
             let mean = column.iter().sum::<f64>() / 4000.0;
             let deviation = (column.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / 4000.0).sqrt();
@@ -246,8 +241,9 @@ mod tests {
         }
         assert!(table.iter().any(|column| column[0] > 10.0) && table.iter().any(|column| column[0] < 10.0));
         // 4 of every 6 numbers from 0 to 59 are trained on: their mean is 28.5.
-        let scales = scales(&population()).unwrap();
-        assert!((scales[0].0 - 28.5).abs() < 1e-12 && (scales[1].1 - 10.0 * scales[0].1).abs() < 1e-9);
+        let pooled = pooled(&population()).unwrap();
+        assert!((pooled[0].mean - 28.5).abs() < 1e-12);
+        assert!((pooled[1].deviation - 10.0 * pooled[0].deviation).abs() < 1e-9);
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub mod leaf;
 pub mod letters;
 mod line_counter;
 pub mod mixtures;
+pub mod moments;
 mod npy;
 pub mod own;
 pub mod pendigits;

@@ -4,6 +4,7 @@
 //! called 1, 2, …. Every coordinate must be a finite number.
 
 use super::columns::{Header, Role, Source, is_number};
+use super::moments::{Moments, Scale};
 use super::{Cells, npy};
 use crate::clustering::Points;
 use crate::error::{Error, Result};
@@ -34,13 +35,6 @@ pub struct PointTable {
     scales: Option<Vec<Scale>>,
 }
 
-/// What a column was before it was given mean 0 and deviation 1.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Scale {
-    mean: f64,
-    deviation: f64,
-}
-
 impl PointTable {
     /// A table of points without names, row after row.
     pub fn new(columns: Vec<String>, values: Vec<f64>) -> Self {
@@ -61,9 +55,7 @@ impl PointTable {
     pub fn in_units(&self, place: &[f64]) -> Vec<f64> {
         match &self.scales {
             None => place.to_vec(),
-            Some(scales) => {
-                place.iter().zip(scales).map(|(value, scale)| value * scale.deviation + scale.mean).collect()
-            }
+            Some(scales) => place.iter().zip(scales).map(|(value, scale)| scale.undo(*value)).collect(),
         }
     }
 
@@ -75,22 +67,11 @@ impl PointTable {
     /// Gives every column mean 0 and deviation 1. There must be points.
     pub fn standardise(&mut self) {
         let width = self.columns.len();
-        let rows = (self.values.len() / width) as f64;
-        let scale = |column: usize| {
-            let cells = || self.values.iter().skip(column).step_by(width);
-            let first = self.values[column];
-            // A constant column says nothing about who is near whom; rounding must not make it say something.
-            if cells().all(|value| *value == first) {
-                return Scale { mean: first, deviation: 1.0 };
-            }
-            let mean = cells().map(|value| value / rows).sum::<f64>();
-            let square = cells().map(|value| (value - mean).powi(2) / rows).sum::<f64>();
-            Scale { mean, deviation: square.sqrt() }
-        };
-        let scales: Vec<Scale> = (0..width).map(scale).collect();
+        let cells = |column: usize| self.values.iter().skip(column).step_by(width).copied();
+        let scales: Vec<Scale> = (0..width).map(|column| Moments::of(cells(column)).scale()).collect();
         for row in self.values.chunks_exact_mut(width) {
             for (value, scale) in row.iter_mut().zip(&scales) {
-                *value = (*value - scale.mean) / scale.deviation;
+                *value = scale.apply(*value);
             }
         }
         self.scales = Some(scales);

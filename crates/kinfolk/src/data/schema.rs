@@ -1,12 +1,13 @@
 //! How everybody agrees on columns without showing rows.
 //!
-//! Every client sends a [`Description`] of its data: sums, not rows. The server fixes one [`Schema`] from them, and each
+//! Every client sends a [`Description`] of its data: moments, not rows. The server fixes one [`Schema`] from them, and each
 //! client encodes its own rows with it. Both cross the wire, and the schema is saved with the models.
 //!
 //! Numbers become one feature, scaled by the pooled mean and standard deviation when asked for; words become one
 //! feature per category, in sorted order (by value where all of them are numbers). A category that nobody described,
 //! met later, is encoded as none of them; an unknown class is an error.
 
+use super::moments::{Moments, Scale};
 use super::{Cells, Client, Column, DataShape, Features, Shard, Targets};
 use crate::error::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
@@ -26,13 +27,14 @@ pub struct Description {
 }
 
 impl Description {
-    /// The squared length of a row, on average; 0 where the sums were not asked for.
+    /// The squared length of a row, on average; 0 where moments were not asked for.
     pub fn mean_square(&self) -> f64 {
-        let squares: f64 = match &self.features {
-            FeaturesDescription::Matrix { moments, .. } => moments.iter().map(|moments| moments.squares).sum(),
+        match &self.features {
+            FeaturesDescription::Matrix { moments, .. } => {
+                moments.iter().map(|moments| moments.distance_from(0.0).powi(2)).sum()
+            }
             FeaturesDescription::Named(_) => 0.0,
-        };
-        squares / self.rows.max(1) as f64
+        }
     }
 }
 
@@ -43,7 +45,7 @@ pub enum FeaturesDescription {
     Matrix {
         /// Values in a row.
         columns: usize,
-        /// The sums of each column; empty unless asked for.
+        /// What the numbers of each column are like; empty unless asked for.
         moments: Vec<Moments>,
     },
     /// The columns of a table.
@@ -62,7 +64,7 @@ pub struct ColumnDescription {
 /// The content of a column, summed up.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Summary {
-    /// The sums of its numbers, over the training rows.
+    /// What its numbers are like, over the training rows.
     Numbers(Moments),
     /// The categories that occur, over training and test rows.
     Words(BTreeSet<String>),
@@ -79,21 +81,6 @@ pub enum TargetDescription {
     Values(Moments),
     /// The classes that occur, over training and test rows.
     Words(BTreeSet<String>),
-}
-
-/// Sums from which mean and spread follow, also over many clients.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Moments {
-    /// How many values.
-    pub count: u64,
-    /// Their sum.
-    pub sum: f64,
-    /// The sum of their squares.
-    pub squares: f64,
-    /// The smallest; infinite when there is no value.
-    pub min: f64,
-    /// The largest; minus infinity when there is no value.
-    pub max: f64,
 }
 
 /// The agreed meaning of every feature and of the target.
@@ -137,15 +124,6 @@ pub enum Encoding {
     OneHot(Vec<String>),
 }
 
-/// How a number is scaled: (value - mean) / deviation.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Scale {
-    /// What is subtracted.
-    pub mean: f64,
-    /// What is divided by.
-    pub deviation: f64,
-}
-
 /// The agreed meaning of the target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum TargetSchema {
@@ -159,7 +137,7 @@ pub enum TargetSchema {
     Names(Vec<String>),
 }
 
-/// Describes a client; the sums of a matrix's columns only when `moments` are asked for.
+/// Describes a client; the columns of a matrix only when their `moments` are asked for.
 pub fn describe(client: &Client, moments: bool) -> Description {
     let rows = client.train.rows();
     let train = &client.train;
@@ -208,11 +186,22 @@ fn describe_column(client: &Client, index: usize, column: &Column) -> ColumnDesc
 }
 
 fn matrix_moments(shard: &Shard) -> Vec<Moments> {
+    /// Rows lie one after the other, columns are wanted: so many rows are turned at a time.
+    const BLOCK: usize = 256;
     let mut moments = vec![Moments::NONE; shard.columns()];
-    for row in shard.rows() {
-        for (moments, value) in moments.iter_mut().zip(row_values(shard.features(), row)) {
-            moments.add(value);
+    let mut turned = Vec::new();
+    for begin in shard.rows().step_by(BLOCK) {
+        let rows = begin..shard.rows().end.min(begin + BLOCK);
+        turned.resize(rows.len() * shard.columns(), 0.0);
+        for (place, row) in rows.clone().enumerate() {
+            let values = row_values(shard.features(), row);
+            turned.iter_mut().skip(place).step_by(rows.len()).zip(values).for_each(|(cell, value)| *cell = value);
         }
+        let columns = turned.chunks_exact(rows.len());
+        moments
+            .iter_mut()
+            .zip(columns)
+            .for_each(|(moments, column)| moments.merge(&Moments::of(column.iter().copied())));
     }
     moments
 }
@@ -230,48 +219,6 @@ fn row_values(features: &Features, row: usize) -> Box<dyn Iterator<Item = f64> +
         Features::F32 { columns, values } => Box::new(slice(values, row, *columns).map(|value| f64::from(*value))),
         Features::F64 { columns, values } => Box::new(slice(values, row, *columns).copied()),
         Features::Columns(_) | Features::Own(_) => Box::new(std::iter::empty()),
-    }
-}
-
-impl Moments {
-    const NONE: Self = Self { count: 0, sum: 0.0, squares: 0.0, min: f64::INFINITY, max: f64::NEG_INFINITY };
-
-    /// The sums of these values.
-    pub fn of(values: impl Iterator<Item = f64>) -> Self {
-        let mut moments = Self::NONE;
-        values.for_each(|value| moments.add(value));
-        moments
-    }
-
-    fn add(&mut self, value: f64) {
-        self.pool(&Self { count: 1, sum: value, squares: value * value, min: value, max: value });
-    }
-
-    fn pool(&mut self, other: &Self) {
-        self.count += other.count;
-        self.sum += other.sum;
-        self.squares += other.squares;
-        self.min = self.min.min(other.min);
-        self.max = self.max.max(other.max);
-    }
-
-    /// The scale that gives these values mean 0 and deviation 1; a constant is only moved to 0.
-    fn scale(&self) -> Scale {
-        // Not by the variance: rounding gives a constant column a tiny one.
-        if self.min >= self.max {
-            return Scale { mean: if self.count > 0 { self.min } else { 0.0 }, deviation: 1.0 };
-        }
-        let mean = self.sum / self.count as f64;
-        let deviation = (self.squares / self.count as f64 - mean * mean).max(0.0).sqrt();
-        Scale { mean, deviation: if deviation > 0.0 { deviation } else { 1.0 } }
-    }
-}
-
-impl Scale {
-    const KEEP: Self = Self { mean: 0.0, deviation: 1.0 };
-
-    fn apply(&self, value: f64) -> f64 {
-        (value - self.mean) / self.deviation
     }
 }
 
@@ -321,7 +268,7 @@ impl Schema {
 
     /// Puts the features of one encoded row back into the units they were read in.
     pub fn decode(&self, row: &mut [f64]) {
-        row.iter_mut().zip(self.scales()).for_each(|(value, scale)| *value = *value * scale.deviation + scale.mean);
+        row.iter_mut().zip(self.scales()).for_each(|(value, scale)| *value = scale.undo(*value));
     }
 
     /// Turns the slopes of a linear function of encoded rows into those for rows as they were read; returns what its
@@ -435,9 +382,9 @@ fn fix_matrix(descriptions: &[Description], columns: usize, scale: bool) -> Resu
             return Err(Error::new(ErrorKind::Shape, message));
         }
         if scale && moments.len() != columns {
-            return Err(Error::data("no scaling without the sums of the columns: describe with moments"));
+            return Err(Error::data("no scaling without moments of the columns: describe with them"));
         }
-        pooled.iter_mut().zip(moments).for_each(|(pooled, moments)| pooled.pool(moments));
+        pooled.iter_mut().zip(moments).for_each(|(pooled, moments)| pooled.merge(moments));
     }
     Ok(FeaturesSchema::Matrix { columns, scales: pooled.iter().map(Moments::scale).collect() })
 }
@@ -459,7 +406,7 @@ fn fix_column(descriptions: &[Description], name: &str, scale: bool) -> Result<C
         }
         match columns.iter().find(|column| column.name == name).map(|column| &column.summary) {
             Some(Summary::Numbers(other)) => {
-                moments.pool(other);
+                moments.merge(other);
                 numbers = true;
             }
             Some(Summary::Words(other)) => {
@@ -603,7 +550,7 @@ mod tests {
         let description = describe(&two()[0], false);
         assert_eq!((description.rows, description.group.as_deref()), (2, Some("north")));
         let FeaturesDescription::Named(columns) = &description.features else { panic!() };
-        let moments = Moments { count: 2, sum: 4.0, squares: 10.0, min: 1.0, max: 3.0 };
+        let moments = Moments { count: 2, mean: 2.0, deviation: 1.0, min: 1.0, max: 3.0 };
         assert_eq!(columns[0].summary, Summary::Numbers(moments));
         assert_eq!(columns[2].summary, Summary::Words(words(&["blue", "green", "red"]).into_iter().collect()));
     }
@@ -627,6 +574,29 @@ mod tests {
         }
         assert_eq!(encoded.classes(), Some(&[2, 1][..]));
         assert_eq!(schema.encode(&clients[1].test).unwrap().classes(), Some(&[2][..]));
+    }
+
+    #[test]
+    fn standardisation_does_not_cancel_where_the_mean_is_large() {
+        // Seconds since 1970 with a deviation of 0.91, over two clients.
+        let offsets = [-1.25, 0.5, 1.25, -0.5, 0.75, -0.75, 0.25, -1.5];
+        let times: Vec<f64> = offsets.iter().map(|offset| 1.7e9 + offset).collect();
+        let wanted = (offsets.map(|offset| offset * offset).iter().sum::<f64>() / 8.0 - (1.25f64 / 8.0).powi(2)).sqrt();
+        let shard =
+            |rows: &[f64]| Shard::new(Features::F64 { columns: 1, values: rows.to_vec() }, Targets::None).unwrap();
+        let client = |id: &str, rows: &[f64]| Client {
+            id: id.into(),
+            train: shard(rows),
+            test: shard(&[]),
+            group: None,
+            truth: None,
+        };
+        let schema = fix(&[client("a", &times[..3]), client("b", &times[3..])], true).unwrap();
+        let FeaturesSchema::Matrix { scales, .. } = &schema.features else { panic!() };
+        assert!((scales[0].deviation - wanted).abs() < 1e-6, "{scales:?}, want {wanted}");
+        assert!((scales[0].mean - 1.7e9 + 0.15625).abs() < 1e-6, "{scales:?}");
+        let description = describe(&client("a", &[3.0, 5.0]), true);
+        assert_eq!(description.mean_square(), 17.0);
     }
 
     #[test]

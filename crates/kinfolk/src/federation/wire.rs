@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 /// The version of the messages this code writes and reads.
-pub const VERSION: u16 = 6;
+pub const VERSION: u16 = 7;
 
 /// Numbers at the precision they travel and rest in.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -130,9 +130,9 @@ pub fn read_settings(place: &str, declared: &[Setting], text: &str) -> Result<Se
 /// What a machine is asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Request {
-    /// Who is there, and what the data looks like; with sums and squares if wanted.
+    /// Who is there, and what the data looks like; with moments if wanted.
     Hello {
-        /// Whether to sum up the columns.
+        /// Whether to tell the moments of the columns.
         moments: bool,
     },
     /// Work for some of the clients.
@@ -358,6 +358,6 @@ mod tests {
         assert_eq!(decode::<SiteMessage>(&bytes[..1]).unwrap_err().kind(), ErrorKind::Federation);
         assert_eq!(decode::<SiteMessage>(&bytes[..bytes.len() - 1]).unwrap_err().kind(), ErrorKind::Unsupported);
         bytes[0] = 99;
-        assert!(decode::<SiteMessage>(&bytes).unwrap_err().to_string().starts_with("message version 99, want 6"));
+        assert!(decode::<SiteMessage>(&bytes).unwrap_err().to_string().starts_with("message version 99, want 7"));
     }
 }

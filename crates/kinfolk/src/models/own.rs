@@ -6,6 +6,7 @@
 use super::{
     Ability, Choice, Layout, Metric, Model, ModelKind, Precision, Reads, Seat, TensorPlace, Worker, first_smallest,
 };
+use crate::data::moments::Moments;
 use crate::data::own::{self, OwnClient, OwnScore, OwnStart, Point};
 use crate::data::{Client, Features, Shard};
 use crate::error::{Error, ErrorKind, Result};
@@ -81,9 +82,7 @@ impl OwnModel {
 
 /// Parameters beside those given: noise of a tenth of the spread of their numbers, and of 0.1 where all are the same.
 fn moved(start: &[f64], rng: &mut Rng) -> Vec<f64> {
-    let mean = start.iter().sum::<f64>() / start.len() as f64;
-    let variance = start.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / start.len() as f64;
-    let spread = if variance > 0.0 { variance.sqrt() } else { 1.0 };
+    let spread = Moments::of(start.iter().copied()).scale().deviation;
     let noise = |value: &f64| -> f64 {
         let drawn: f64 = StandardNormal.sample(rng);
         value + SHIFT * spread * drawn

@@ -3,6 +3,7 @@
 use super::html::shortened;
 use super::{MixtureRecord, OutlierRecord};
 use crate::clustering::{Plane, Points};
+use crate::data::moments::Moments;
 use serde::Serialize;
 
 /// Centres of at most so many clients are drawn; more would cover each other.
@@ -90,17 +91,14 @@ fn scaled(centres: &[f64], deviations: &[f64]) -> impl Iterator<Item = f64> {
     centres.iter().zip(deviations.iter().cycle()).map(|(value, deviation)| value / deviation)
 }
 
-/// How much every column varies over all centres, common ones and clients'; 1 where it does not, or beyond all numbers.
+/// How much every column varies over all centres, common ones and clients'; 1 where it does not.
 fn deviations(record: &MixtureRecord) -> Vec<f64> {
     let width = record.width();
     let all = || record.clients.iter().map(|client| &client.centres).chain([&record.common]);
     let column = |column: usize| {
         let values =
             || all().flat_map(move |centres| centres.iter().skip(column).step_by(width)).filter(|v| v.is_finite());
-        let count = values().count() as f64;
-        let mean = values().sum::<f64>() / count;
-        let deviation = (values().map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt();
-        if deviation > 0.0 && deviation.is_finite() { deviation } else { 1.0 }
+        Moments::of(values().copied()).scale().deviation
     };
     (0..width).map(column).collect()
 }

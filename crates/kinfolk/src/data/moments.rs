@@ -1,0 +1,177 @@
+//! Mean and spread of numbers, also of numbers that lie with many clients.
+//!
+//! Σx² − n·mean² cancels where the mean is large beside the spread. So the spread is kept as such, around the mean of its
+//! own numbers, and parts are merged by Chan's formula. Nothing is squared before it is divided by the largest part: no
+//! finite numbers are too large or too small.
+
+use serde::{Deserialize, Serialize};
+
+/// What some numbers are like.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Moments {
+    /// How many.
+    pub count: u64,
+    /// Their mean; 0 when there is none.
+    pub mean: f64,
+    /// The root of their mean squared distance to it; exactly 0 where all are the same.
+    pub deviation: f64,
+    /// The smallest; infinite when there is no number.
+    pub min: f64,
+    /// The largest; minus infinity when there is no number.
+    pub max: f64,
+}
+
+impl Moments {
+    /// Those of no numbers.
+    pub const NONE: Self = Self { count: 0, mean: 0.0, deviation: 0.0, min: f64::INFINITY, max: f64::NEG_INFINITY };
+
+    /// Those of these numbers, which are finite.
+    pub fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
+        let mut moments = Self::NONE;
+        for value in values.clone() {
+            moments.count += 1;
+            moments.min = moments.min.min(value);
+            moments.max = moments.max.max(value);
+        }
+        if moments.count == 0 {
+            return moments;
+        }
+        let count = moments.count as f64;
+        // Seen from the middle of their range: small numbers to add up, and the exact mean of a constant.
+        let middle = 0.5 * moments.min + 0.5 * moments.max;
+        let offset = values.clone().map(|value| (value - middle) / count).sum::<f64>();
+        moments.mean = (middle + offset).clamp(moments.min, moments.max);
+        let unit = (moments.max - moments.mean).max(moments.mean - moments.min);
+        if unit > 0.0 {
+            let squares = values.map(|value| ((value - moments.mean) / unit).powi(2)).sum::<f64>();
+            moments.deviation = unit * (squares / count).sqrt();
+        }
+        moments
+    }
+
+    /// Adds what other numbers are like.
+    pub fn merge(&mut self, other: &Self) {
+        if self.count == 0 || other.count == 0 {
+            *self = if self.count == 0 { *other } else { *self };
+            return;
+        }
+        let count = self.count.saturating_add(other.count);
+        let (own, others) = (self.count as f64 / count as f64, other.count as f64 / count as f64);
+        let half_gap = 0.5 * other.mean - 0.5 * self.mean;
+        let unit = self.deviation.max(other.deviation).max(half_gap.abs());
+        if unit > 0.0 {
+            let square = |value: f64| (value / unit).powi(2);
+            let between = 4.0 * own * others * square(half_gap);
+            self.deviation = unit * (own * square(self.deviation) + others * square(other.deviation) + between).sqrt();
+        }
+        self.mean += 2.0 * others * half_gap;
+        self.count = count;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
+
+    /// The scale that gives these numbers mean 0 and deviation 1; a constant is only moved to 0.
+    pub fn scale(&self) -> Scale {
+        Scale { mean: self.mean, deviation: if self.deviation > 0.0 { self.deviation } else { 1.0 } }
+    }
+
+    /// The root of the mean squared distance to another place than the mean.
+    pub fn distance_from(&self, place: f64) -> f64 {
+        self.deviation.hypot(self.mean - place)
+    }
+}
+
+/// How a number is scaled: (value - mean) / deviation.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Scale {
+    /// What is subtracted.
+    pub mean: f64,
+    /// What is divided by.
+    pub deviation: f64,
+}
+
+impl Scale {
+    /// The scale that changes nothing.
+    pub const KEEP: Self = Self { mean: 0.0, deviation: 1.0 };
+
+    /// A number on this scale.
+    pub fn apply(&self, value: f64) -> f64 {
+        (value - self.mean) / self.deviation
+    }
+
+    /// A number of this scale as it was before.
+    pub fn undo(&self, value: f64) -> f64 {
+        value * self.deviation + self.mean
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Key;
+    use rand::RngExt;
+
+    fn of(values: &[f64]) -> Moments {
+        Moments::of(values.iter().copied())
+    }
+
+    fn merged(parts: &[&[f64]]) -> Moments {
+        let mut all = Moments::NONE;
+        parts.iter().for_each(|part| all.merge(&of(part)));
+        all
+    }
+
+    fn close(found: f64, wanted: f64) {
+        assert!((found - wanted).abs() <= 1e-14 * wanted.abs(), "{found}, want {wanted}");
+    }
+
+    #[test]
+    fn by_hand() {
+        let moments = of(&[1.0, 3.0, 5.0]);
+        assert_eq!((moments.count, moments.mean, moments.min, moments.max), (3, 3.0, 1.0, 5.0));
+        close(moments.deviation, (8.0f64 / 3.0).sqrt());
+        close(moments.distance_from(7.0), (16.0f64 + 8.0 / 3.0).sqrt());
+        let parts = merged(&[&[1.0, 3.0], &[], &[5.0]]);
+        assert_eq!(parts.count, 3);
+        close(parts.mean, 3.0);
+        close(parts.deviation, moments.deviation);
+        assert_eq!(merged(&[&[]]), Moments::NONE);
+    }
+
+    #[test]
+    fn a_large_mean_leaves_the_deviation_as_it_is() {
+        // Distances to 1.7e9 that are multiples of 1/64, so that rounding cannot change what is wanted.
+        let mut random = Key::new(3).word("moments").rng();
+        for spread in [51.0, 0.9] {
+            let near: Vec<f64> =
+                (0..900).map(|_| (64.0 * spread * (random.random::<f64>() - 0.5)).round() / 64.0).collect();
+            let far: Vec<f64> = near.iter().map(|value| 1.7e9 + value).collect();
+            let wanted = of(&near);
+            for found in [of(&far), merged(&far.chunks(70).collect::<Vec<_>>())] {
+                assert!((found.deviation / wanted.deviation - 1.0).abs() < 1e-7, "{found:?}, want {wanted:?}");
+                assert!((found.mean - 1.7e9 - wanted.mean).abs() < 1e-6);
+            }
+        }
+    }
+
+    #[test]
+    fn a_constant_stays_constant_and_the_smallest_spread_is_one() {
+        for constant in [0.1, -1.7e9, 1e300, 5e-324, 0.0] {
+            let moments = merged(&[&[constant; 7], &[constant], &[constant; 100]]);
+            assert_eq!((moments.mean, moments.deviation), (constant, 0.0));
+            assert_eq!(moments.scale(), Scale { mean: constant, deviation: 1.0 });
+        }
+        let next = f64::from_bits(1.7e9f64.to_bits() + 1);
+        let moments = merged(&[&[1.7e9, next], &[1.7e9, next]]);
+        assert!(moments.deviation > 0.0 && moments.scale().deviation < 1e-6, "{moments:?}");
+    }
+
+    #[test]
+    fn nothing_is_too_large_or_too_small() {
+        for size in [1e-200, 1e140, 8e307] {
+            let parts: [&[f64]; 2] = [&[size, -size, size], &[-size]];
+            close(merged(&parts).deviation, size);
+            close(of(&parts.concat()).deviation, size);
+        }
+    }
+}
