@@ -64,8 +64,10 @@ impl Writers {
         let data = source("pendigits").ok_or_else(|| kinfolk::Error::settings("no such data"))?;
         let population = (data.build)(&experiment.data, 0)?;
         let description = |client: &Client| kinfolk::data::schema::describe(client, false);
-        let schema =
-            kinfolk::data::schema::Schema::fix(&population.clients.iter().map(description).collect::<Vec<_>>(), false)?;
+        let schema = kinfolk::data::schema::Schema::fix(
+            &population.clients.iter().map(description).collect::<Vec<_>>(),
+            experiment.coding(),
+        )?;
         let encode = |mut client: Client| {
             client.train = schema.encode(&client.train)?;
             client.test = schema.encode(&client.test)?;

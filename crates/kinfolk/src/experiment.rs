@@ -1,5 +1,6 @@
 //! The experiment file: TOML in, checked settings out, every fault reported at once.
 
+use crate::data::schema::Coding;
 use crate::data::{self, Source};
 use crate::error::{Error, Result};
 use crate::federation::{Split, faults};
@@ -237,6 +238,12 @@ impl Experiment {
     /// Whether columns are scaled by their pooled mean and deviation.
     pub fn standardises(&self) -> bool {
         self.data.get("standardise").and_then(Value::as_bool).unwrap_or(false)
+    }
+
+    /// What is wanted of the columns of its data.
+    pub fn coding(&self) -> Coding {
+        let intercept = self.model.get("intercept").and_then(Value::as_bool);
+        Coding { standardise: self.standardises(), constant: intercept.unwrap_or(true) }
     }
 
     /// The file with every default filled in.

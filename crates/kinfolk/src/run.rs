@@ -8,6 +8,7 @@
 //! DIR/summary.json         last: a folder without it is not finished
 //! ```
 
+mod columns;
 mod environment;
 mod folder;
 mod mixtures;
@@ -15,7 +16,7 @@ pub mod venue;
 
 pub use environment::checkpoint_every;
 
-use crate::data::schema::{Description, Schema};
+use crate::data::schema::{Schema, extreme_cells};
 use crate::data::{Client, Population};
 use crate::error::{Error, ErrorKind, Result};
 use crate::evaluate::{self, Baselines, Evaluation};
@@ -284,7 +285,9 @@ impl Stage {
         let described = &described.orders[0];
         let rows: Vec<usize> = described.rows.iter().map(|&rows| rows as usize).collect();
         let column = Groups::named(described.descriptions.iter().map(|description| description.group.as_deref()));
-        let schema = Schema::fix(&described.descriptions, scale)?;
+        let schema = Schema::fix(&described.descriptions, experiment.coding())?;
+        let mut notes = columns::extreme_cell_notes(engine.clients(), &extreme_cells(&described.descriptions));
+        let mut unknown = schema.unknown_classes(&described.descriptions);
         let adopt = to_all(Work::Adopt { schema: schema.clone() });
         engine.ask(&adopt)?;
         // Rows that are here are looked at as everybody agreed to see them.
@@ -292,6 +295,8 @@ impl Stage {
             population.clients = host.clients().to_vec();
         }
         if let Some(unseen) = &mut unseen {
+            let described = unseen.ask(&to_all(Work::Describe { moments: false }))?;
+            unknown.extend(schema.unknown_classes(&described.orders[0].descriptions));
             unseen.ask(&adopt)?;
             if let Some(host) = unseen.host() {
                 population.unseen = host.clients().to_vec();
@@ -303,7 +308,7 @@ impl Stage {
         shape.form = population.shape.form;
         let mut blueprint = Blueprint { kind: experiment.model_kind, settings: experiment.model.clone(), shape };
         let mut model = blueprint.build_from(venue.start())?;
-        let mut notes = Vec::new();
+        notes.extend(columns::unknown_classes_note(unknown));
         if let (Some("auto"), Some(form)) = (experiment.model.optional_text("components"), model.mixture()) {
             let (form, most) = (*form, experiment.model.integer("most_components"));
             engine.equip(&model, &blueprint)?;
@@ -326,7 +331,11 @@ impl Stage {
         let wants_curvature = experiment.methods.iter().any(|entry| uses_auto_step(entry, &*model));
         let curvature = if model.curvature(0.0).is_some() && wants_curvature {
             let described = engine.ask(&to_all(Work::Describe { moments: true }))?;
-            let mean_squares = described.orders[0].descriptions.iter().map(Description::mean_square);
+            // A client with an extreme cell would shorten the steps of everybody to nothing.
+            let extremes = extreme_cells(&described.orders[0].descriptions);
+            let is_usual = |place: usize| extremes.iter().all(|cell| cell.client != place || cell.column.is_none());
+            let described = described.orders[0].descriptions.iter().enumerate().filter(|(place, _)| is_usual(*place));
+            let mean_squares = described.map(|(_, description)| description.mean_square());
             model.curvature(mean_squares.fold(0.0, f64::max))
         } else {
             None

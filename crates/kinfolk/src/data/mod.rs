@@ -258,6 +258,9 @@ pub enum Cells {
     Words(Vec<String>),
 }
 
+/// The class of a test row that no training row has: no model predicts it, so it is always wrong.
+pub const UNKNOWN_CLASS: u32 = u32::MAX;
+
 /// What is to be predicted.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Targets {

@@ -81,6 +81,68 @@ impl Moments {
     }
 }
 
+/// A number so many deviations away from the other clients' numbers is taken for a mistake.
+const EXTREME: f64 = 1000.0;
+/// Where extreme numbers multiply the deviation by so much, they are 99 % of the spread, and the scale of nobody else.
+const DOMINATED: f64 = 10.0;
+
+/// The numbers of many clients, pooled.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pooled {
+    /// What they are like; without the clients with extreme numbers where those are nearly all of the spread.
+    pub moments: Moments,
+    /// The clients with extreme numbers.
+    pub extremes: Vec<Extreme>,
+}
+
+/// A number that is far away from those of the other clients.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Extreme {
+    /// Whose it is, by its place.
+    pub client: usize,
+    /// The number.
+    pub value: f64,
+    /// How many of the others' deviations it is away from their mean.
+    pub ratio: f64,
+}
+
+impl Pooled {
+    /// Of every client's own moments. What is usual is the median over the clients: a few of them cannot move it.
+    pub fn of(clients: &[Moments]) -> Self {
+        let merge = |chosen: &dyn Fn(usize) -> bool| {
+            let mut all = Moments::NONE;
+            clients.iter().enumerate().filter(|(client, _)| chosen(*client)).for_each(|(_, own)| all.merge(own));
+            all
+        };
+        let all = merge(&|_| true);
+        let Some(middle) = median(clients.iter().filter(|own| own.count > 0).map(|own| own.mean)) else {
+            return Self { moments: all, extremes: Vec::new() };
+        };
+        let spreads = clients.iter().filter(|own| own.count > 0).map(|own| own.distance_from(middle));
+        let usual = median(spreads.filter(|spread| *spread > 0.0)).unwrap_or(0.0);
+        let farthest = |own: &Moments| if own.max - middle > middle - own.min { own.max } else { own.min };
+        let is_extreme = |own: &Moments| own.count > 0 && (farthest(own) - middle).abs() / EXTREME > usual;
+        let others = merge(&|client| !is_extreme(&clients[client]));
+        let extreme = |(client, own): (usize, &Moments)| {
+            let value = farthest(own);
+            Extreme { client, value, ratio: (value - others.mean).abs() / others.deviation }
+        };
+        let extremes = match others.deviation > 0.0 {
+            true => clients.iter().enumerate().filter(|(_, own)| is_extreme(own)).map(extreme).collect(),
+            false => Vec::new(),
+        };
+        let dominated = !extremes.is_empty() && all.deviation / DOMINATED > others.deviation;
+        Self { moments: if dominated { others } else { all }, extremes }
+    }
+}
+
+/// The lower one of two in the middle.
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len().saturating_sub(1) / 2).copied()
+}
+
 /// How a number is scaled: (value - mean) / deviation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Scale {
@@ -164,6 +226,48 @@ mod tests {
         let next = f64::from_bits(1.7e9f64.to_bits() + 1);
         let moments = merged(&[&[1.7e9, next], &[1.7e9, next]]);
         assert!(moments.deviation > 0.0 && moments.scale().deviation < 1e-6, "{moments:?}");
+    }
+
+    #[test]
+    fn one_extreme_cell_spoils_nobody_elses_scale() {
+        let calm = [-2.0, 0.5, 1.0, -1.0, 2.0, 0.0, -0.5, 3.0];
+        let shifted = |by: f64| calm.map(|value| value + by);
+        let usual: Vec<Moments> = (0..5).map(|client| of(&shifted(f64::from(client)))).collect();
+        let wanted = Pooled::of(&usual);
+        assert_eq!((wanted.extremes.len(), wanted.moments.count), (0, 40));
+        for cell in [1e9, -1e9, 1e140, -1e140, f64::MAX] {
+            for spoiled in 0..5 {
+                let mut clients = usual.clone();
+                let mut rows = shifted(spoiled as f64);
+                rows[3] = cell;
+                clients[spoiled] = of(&rows);
+                let found = Pooled::of(&clients);
+                let extreme = found.extremes[0];
+                assert_eq!((found.extremes.len(), extreme.client, extreme.value), (1, spoiled, cell));
+                assert!((extreme.ratio / (cell.abs() / found.moments.deviation) - 1.0).abs() < 1e-6, "{extreme:?}");
+                assert_eq!(found.moments.count, 32);
+                assert!((found.moments.deviation / wanted.moments.deviation - 1.0).abs() < 0.3, "{found:?}");
+            }
+        }
+        // Two of five at once do not hide each other.
+        let odd = of(&[1e9, 0.0, 1.0]);
+        assert_eq!(Pooled::of(&[usual[0], odd, usual[1], odd, usual[2]]).moments.count, 24);
+    }
+
+    #[test]
+    fn clients_that_differ_are_no_mistake() {
+        // Spreads from 1 to 100, a column that is 0 nearly everywhere, one that is constant at every client.
+        let wide: Vec<Moments> = (0..9).map(|client| of(&[-1.0, 0.0, 1.0].map(|v| v * 1.78f64.powi(client)))).collect();
+        let sparse: Vec<Moments> =
+            (0..40).map(|client| of(&[0.0, 0.0, f64::from(u8::from(client % 13 == 0)), 0.0])).collect();
+        let constant: Vec<Moments> = (0..6).map(|client| of(&[f64::from(client); 4])).collect();
+        let alone = vec![of(&[5.0; 9]), of(&[5.0, 1e9, 5.0]), of(&[5.0; 9])];
+        for clients in [wide, sparse, constant, alone] {
+            let found = Pooled::of(&clients);
+            assert_eq!(found.extremes, []);
+            assert_eq!(found.moments.count, clients.iter().map(|own| own.count).sum::<u64>());
+        }
+        assert_eq!(Pooled::of(&[]), Pooled { moments: Moments::NONE, extremes: Vec::new() });
     }
 
     #[test]

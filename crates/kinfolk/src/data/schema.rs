@@ -3,15 +3,20 @@
 //! Every client sends a [`Description`] of its data: moments, not rows. The server fixes one [`Schema`] from them, and each
 //! client encodes its own rows with it. Both cross the wire, and the schema is saved with the models.
 //!
-//! Numbers become one feature, scaled by the pooled mean and standard deviation when asked for; words become one
-//! feature per category, in sorted order (by value where all of them are numbers). A category that nobody described,
-//! met later, is encoded as none of them; an unknown class is an error.
+//! Numbers become one feature, scaled by the pooled mean and standard deviation when asked for. Words become one feature
+//! per category, in sorted order (by value where all of them are numbers), but for the base, the category that most
+//! clients have: with a feature of its own, all of them would add up to the model's constant, and what clients fit could
+//! not be compared or averaged. Where the model has no constant, the first column of words keeps its base.
+//!
+//! All of it comes from training rows. A category that is in none of them is encoded as the base, a class as
+//! [`UNKNOWN_CLASS`], which no model predicts.
 
-use super::moments::{Moments, Scale};
-use super::{Cells, Client, Column, DataShape, Features, Shard, Targets};
+use super::moments::{Moments, Pooled, Scale};
+use super::{Cells, Client, Column, DataShape, Features, Shard, Targets, UNKNOWN_CLASS};
 use crate::error::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 
 /// What one client tells about its data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -66,7 +71,7 @@ pub struct ColumnDescription {
 pub enum Summary {
     /// What its numbers are like, over the training rows.
     Numbers(Moments),
-    /// The categories that occur, over training and test rows.
+    /// The categories that occur in the training rows.
     Words(BTreeSet<String>),
 }
 
@@ -79,8 +84,35 @@ pub enum TargetDescription {
     Classes(usize),
     /// Numbers.
     Values(Moments),
-    /// The classes that occur, over training and test rows.
-    Words(BTreeSet<String>),
+    /// Classes by name.
+    Words {
+        /// Those that occur in the training rows.
+        train: BTreeSet<String>,
+        /// Those that occur in the test rows alone.
+        test: BTreeSet<String>,
+    },
+}
+
+/// What an experiment wants of its columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Coding {
+    /// Give every column of numbers mean 0 and deviation 1.
+    pub standardise: bool,
+    /// Whether the model adds a constant of its own.
+    pub constant: bool,
+}
+
+/// A number that is far away from those of all other clients.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExtremeCell {
+    /// Whose it is, by its place among the descriptions.
+    pub client: usize,
+    /// The column it is in; `None` for the target.
+    pub column: Option<String>,
+    /// The number.
+    pub value: f64,
+    /// How many of the others' deviations it is away from their mean.
+    pub ratio: f64,
 }
 
 /// The agreed meaning of every feature and of the target.
@@ -121,7 +153,12 @@ pub enum Encoding {
     /// A number becomes one feature.
     Number(Scale),
     /// A word becomes a one at its category and zeros at the others.
-    OneHot(Vec<String>),
+    OneHot {
+        /// The category that is zeros everywhere, as are words that were not known.
+        base: Option<String>,
+        /// The other categories.
+        categories: Vec<String>,
+    },
 }
 
 /// The agreed meaning of the target.
@@ -142,9 +179,9 @@ pub fn describe(client: &Client, moments: bool) -> Description {
     let rows = client.train.rows();
     let train = &client.train;
     let features = match &**train.features() {
-        Features::Columns(columns) => FeaturesDescription::Named(
-            columns.iter().enumerate().map(|(index, column)| describe_column(client, index, column)).collect(),
-        ),
+        Features::Columns(columns) => {
+            FeaturesDescription::Named(columns.iter().map(|column| describe_column(column, train.rows())).collect())
+        }
         features => {
             let columns = features.columns();
             let moments = if moments { matrix_moments(train) } else { Vec::new() };
@@ -159,28 +196,22 @@ pub fn describe(client: &Client, moments: bool) -> Description {
         }
         Targets::Values(values) => TargetDescription::Values(Moments::of(values[rows].iter().copied())),
         Targets::Words(words) => {
-            let mut names: BTreeSet<String> = words[rows].iter().cloned().collect();
-            if let Targets::Words(words) = &**client.test.targets() {
-                names.extend(words[client.test.rows()].iter().cloned());
-            }
-            TargetDescription::Words(names)
+            let train: BTreeSet<String> = words[rows].iter().cloned().collect();
+            let test = match &**client.test.targets() {
+                Targets::Words(words) => &words[client.test.rows()],
+                _ => &[],
+            };
+            let test = test.iter().filter(|word| !train.contains(*word)).cloned().collect();
+            TargetDescription::Words { train, test }
         }
     };
     Description { rows: client.train.len(), group: client.group.clone(), features, target }
 }
 
-fn describe_column(client: &Client, index: usize, column: &Column) -> ColumnDescription {
+fn describe_column(column: &Column, rows: Range<usize>) -> ColumnDescription {
     let summary = match &column.values {
-        Cells::Numbers(numbers) => Summary::Numbers(Moments::of(numbers[client.train.rows()].iter().copied())),
-        Cells::Words(words) => {
-            let mut names: BTreeSet<String> = words[client.train.rows()].iter().cloned().collect();
-            if let Features::Columns(columns) = &**client.test.features()
-                && let Some(Cells::Words(words)) = columns.get(index).map(|column| &column.values)
-            {
-                names.extend(words[client.test.rows()].iter().cloned());
-            }
-            Summary::Words(names)
-        }
+        Cells::Numbers(numbers) => Summary::Numbers(Moments::of(numbers[rows].iter().copied())),
+        Cells::Words(words) => Summary::Words(words[rows].iter().cloned().collect()),
     };
     ColumnDescription { name: column.name.clone(), summary }
 }
@@ -224,18 +255,38 @@ fn row_values(features: &Features, row: usize) -> Box<dyn Iterator<Item = f64> +
 
 impl Schema {
     /// Agrees on one schema for everybody who sent a description.
-    pub fn fix(descriptions: &[Description], scale: bool) -> Result<Self> {
+    pub fn fix(descriptions: &[Description], coding: Coding) -> Result<Self> {
         let Some(first) = descriptions.first() else {
             return Err(Error::data("no schema without a description"));
         };
         let features = match &first.features {
-            FeaturesDescription::Matrix { columns, .. } => fix_matrix(descriptions, *columns, scale)?,
+            FeaturesDescription::Matrix { columns, .. } => fix_matrix(descriptions, *columns, coding.standardise)?,
             FeaturesDescription::Named(columns) => {
-                let columns = columns.iter().map(|column| fix_column(descriptions, &column.name, scale));
-                FeaturesSchema::Named(columns.collect::<Result<_>>()?)
+                let mut constant = coding.constant;
+                let mut agreed = Vec::with_capacity(columns.len());
+                for column in columns {
+                    let column = fix_column(descriptions, &column.name, Coding { constant, ..coding })?;
+                    constant |= matches!(column.encoding, Encoding::OneHot { .. });
+                    agreed.push(column);
+                }
+                if agreed.iter().all(|column| column.width() == 0) {
+                    return Err(Error::data("every column holds one word in all training rows, want one that varies"));
+                }
+                FeaturesSchema::Named(agreed)
             }
         };
         Ok(Self { features, target: fix_target(descriptions)? })
+    }
+
+    /// The classes that some of these clients have in their test rows, and nobody had in training.
+    pub fn unknown_classes(&self, descriptions: &[Description]) -> Vec<String> {
+        let TargetSchema::Names(names) = &self.target else { return Vec::new() };
+        let of = |description: &Description| match &description.target {
+            TargetDescription::Words { train, test } => train.union(test).cloned().collect(),
+            _ => Vec::new(),
+        };
+        let met: BTreeSet<String> = descriptions.iter().flat_map(of).filter(|name| !names.contains(name)).collect();
+        sorted(met)
     }
 
     /// What a model for the encoded rows must fit.
@@ -260,7 +311,9 @@ impl Schema {
                 .iter()
                 .flat_map(|column| match &column.encoding {
                     Encoding::Number(_) => vec![column.name.clone()],
-                    Encoding::OneHot(names) => names.iter().map(|name| format!("{}={name}", column.name)).collect(),
+                    Encoding::OneHot { categories, .. } => {
+                        categories.iter().map(|name| format!("{}={name}", column.name)).collect()
+                    }
                 })
                 .collect(),
         }
@@ -295,7 +348,7 @@ impl Schema {
                 .iter()
                 .flat_map(|column| match &column.encoding {
                     Encoding::Number(scale) => vec![*scale],
-                    Encoding::OneHot(names) => vec![Scale::KEEP; names.len()],
+                    Encoding::OneHot { categories, .. } => vec![Scale::KEEP; categories.len()],
                 })
                 .collect(),
         }
@@ -343,11 +396,8 @@ impl Schema {
             }
             (TargetSchema::Names(names), Targets::Words(words)) => {
                 let numbers: HashMap<&str, u32> = names.iter().map(String::as_str).zip(0..).collect();
-                let number = |word: &String| {
-                    let unknown = || Error::data(format!("class `{word}` is not among those agreed on"));
-                    numbers.get(word.as_str()).copied().ok_or_else(unknown)
-                };
-                Ok(Targets::Classes(words[rows].iter().map(number).collect::<Result<_>>()?))
+                let number = |word: &String| numbers.get(word.as_str()).copied().unwrap_or(UNKNOWN_CLASS);
+                Ok(Targets::Classes(words[rows].iter().map(number).collect()))
             }
             (agreed, _) => {
                 let want = match agreed {
@@ -366,13 +416,12 @@ impl ColumnSchema {
     fn width(&self) -> usize {
         match &self.encoding {
             Encoding::Number(_) => 1,
-            Encoding::OneHot(names) => names.len(),
+            Encoding::OneHot { categories, .. } => categories.len(),
         }
     }
 }
 
 fn fix_matrix(descriptions: &[Description], columns: usize, scale: bool) -> Result<FeaturesSchema> {
-    let mut pooled = vec![Moments::NONE; if scale { columns } else { 0 }];
     for description in descriptions {
         let FeaturesDescription::Matrix { columns: found, moments } = &description.features else {
             return Err(Error::data("some clients have tables and others rows without column names"));
@@ -384,14 +433,21 @@ fn fix_matrix(descriptions: &[Description], columns: usize, scale: bool) -> Resu
         if scale && moments.len() != columns {
             return Err(Error::data("no scaling without moments of the columns: describe with them"));
         }
-        pooled.iter_mut().zip(moments).for_each(|(pooled, moments)| pooled.merge(moments));
     }
-    Ok(FeaturesSchema::Matrix { columns, scales: pooled.iter().map(Moments::scale).collect() })
+    let of = |description: &Description, column: usize| match &description.features {
+        FeaturesDescription::Matrix { moments, .. } => moments[column],
+        FeaturesDescription::Named(_) => Moments::NONE,
+    };
+    let pooled = |column: usize| {
+        Pooled::of(&descriptions.iter().map(|description| of(description, column)).collect::<Vec<_>>()).moments
+    };
+    let scales = (0..if scale { columns } else { 0 }).map(|column| pooled(column).scale()).collect();
+    Ok(FeaturesSchema::Matrix { columns, scales })
 }
 
-fn fix_column(descriptions: &[Description], name: &str, scale: bool) -> Result<ColumnSchema> {
-    let (mut moments, mut names) = (Moments::NONE, BTreeSet::new());
-    let (mut numbers, mut words) = (false, false);
+fn fix_column(descriptions: &[Description], name: &str, coding: Coding) -> Result<ColumnSchema> {
+    // Of each client's numbers, and how many clients have each word.
+    let (mut moments, mut clients_with) = (Vec::new(), BTreeMap::new());
     let width = |description: &Description| match &description.features {
         FeaturesDescription::Named(columns) => columns.len(),
         FeaturesDescription::Matrix { .. } => 0,
@@ -405,25 +461,61 @@ fn fix_column(descriptions: &[Description], name: &str, scale: bool) -> Result<C
             return Err(Error::new(ErrorKind::Shape, message));
         }
         match columns.iter().find(|column| column.name == name).map(|column| &column.summary) {
-            Some(Summary::Numbers(other)) => {
-                moments.merge(other);
-                numbers = true;
-            }
-            Some(Summary::Words(other)) => {
-                names.extend(other.iter().cloned());
-                words = true;
-            }
+            Some(Summary::Numbers(own)) => moments.push(*own),
+            Some(Summary::Words(own)) => own.iter().for_each(|word| *clients_with.entry(word).or_insert(0usize) += 1),
             None => return Err(Error::data(format!("column `{name}`: some clients do not have it"))),
         }
     }
-    let encoding = match (numbers, words) {
-        (true, true) => {
-            return Err(Error::data(format!("column `{name}`: numbers at some clients, words at others")));
+    if !moments.is_empty() && moments.len() < descriptions.len() {
+        return Err(Error::data(format!("column `{name}`: numbers at some clients, words at others")));
+    }
+    let encoding = match moments.is_empty() {
+        false if coding.standardise => Encoding::Number(Pooled::of(&moments).moments.scale()),
+        false => Encoding::Number(Scale::KEEP),
+        true => {
+            let mut categories = sorted(clients_with.keys().map(|word| word.to_string()).collect());
+            let most = clients_with.values().max();
+            let commonest = categories.iter().position(|word| clients_with.get(word) == most);
+            let base = commonest.filter(|_| coding.constant).map(|place| categories.remove(place));
+            Encoding::OneHot { base, categories }
         }
-        (_, true) => Encoding::OneHot(sorted(names)),
-        _ => Encoding::Number(if scale { moments.scale() } else { Scale::KEEP }),
     };
     Ok(ColumnSchema { name: name.to_string(), encoding })
+}
+
+/// The numbers of these clients that are far away from those of all others, as far as they are described.
+pub fn extreme_cells(descriptions: &[Description]) -> Vec<ExtremeCell> {
+    let mut columns: BTreeMap<(usize, Option<&str>), Vec<(usize, Moments)>> = BTreeMap::new();
+    for (client, description) in descriptions.iter().enumerate() {
+        match &description.features {
+            FeaturesDescription::Matrix { moments, .. } => {
+                (0..).zip(moments).for_each(|(at, own)| columns.entry((at, None)).or_default().push((client, *own)));
+            }
+            FeaturesDescription::Named(named) => {
+                for (at, column) in named.iter().enumerate() {
+                    if let Summary::Numbers(own) = column.summary {
+                        columns.entry((at, Some(&column.name))).or_default().push((client, own));
+                    }
+                }
+            }
+        }
+        if let TargetDescription::Values(own) = description.target {
+            columns.entry((usize::MAX, None)).or_default().push((client, own));
+        }
+    }
+    let of = |((at, name), parts): ((usize, Option<&str>), Vec<(usize, Moments)>)| {
+        let column = name.map(str::to_string).or_else(|| (at < usize::MAX).then(|| format!("x{at}")));
+        let (clients, moments): (Vec<usize>, Vec<Moments>) = parts.into_iter().unzip();
+        let extremes = Pooled::of(&moments).extremes.into_iter();
+        let cells = extremes.map(move |found| ExtremeCell {
+            client: clients[found.client],
+            column: column.clone(),
+            value: found.value,
+            ratio: found.ratio,
+        });
+        cells.collect::<Vec<_>>()
+    };
+    columns.into_iter().flat_map(of).collect()
 }
 
 fn fix_target(descriptions: &[Description]) -> Result<TargetSchema> {
@@ -434,8 +526,8 @@ fn fix_target(descriptions: &[Description]) -> Result<TargetSchema> {
             TargetDescription::None => TargetSchema::None,
             TargetDescription::Values(_) => TargetSchema::Number,
             TargetDescription::Classes(count) => TargetSchema::Classes(*count),
-            TargetDescription::Words(words) => {
-                names.extend(words.iter().cloned());
+            TargetDescription::Words { train, .. } => {
+                names.extend(train.iter().cloned());
                 TargetSchema::Names(Vec::new())
             }
         };
@@ -477,8 +569,8 @@ fn encode_columns(schema: &[ColumnSchema], columns: &[Column], shard: &Shard) ->
             (Encoding::Number(scale), Cells::Numbers(numbers)) => {
                 rows.zip(&numbers[shard.rows()]).for_each(|(row, number)| row[place] = scale.apply(*number));
             }
-            (Encoding::OneHot(names), Cells::Words(words)) => {
-                let places: HashMap<&str, usize> = names.iter().map(String::as_str).zip(place..).collect();
+            (Encoding::OneHot { categories, .. }, Cells::Words(words)) => {
+                let places: HashMap<&str, usize> = categories.iter().map(String::as_str).zip(place..).collect();
                 for (row, word) in rows.zip(&words[shard.rows()]) {
                     if let Some(place) = places.get(word.as_str()) {
                         row[*place] = 1.0;
@@ -488,7 +580,7 @@ fn encode_columns(schema: &[ColumnSchema], columns: &[Column], shard: &Shard) ->
             (Encoding::Number(_), Cells::Words(_)) => {
                 return Err(Error::data(format!("column `{}`: words, want numbers", agreed.name)));
             }
-            (Encoding::OneHot(_), Cells::Numbers(_)) => {
+            (Encoding::OneHot { .. }, Cells::Numbers(_)) => {
                 return Err(Error::data(format!("column `{}`: numbers, want words", agreed.name)));
             }
         }
@@ -524,8 +616,9 @@ mod tests {
         ]
     }
 
-    fn fix(clients: &[Client], scale: bool) -> Result<Schema> {
-        Schema::fix(&clients.iter().map(|client| describe(client, scale)).collect::<Vec<_>>(), scale)
+    fn fix(clients: &[Client], standardise: bool) -> Result<Schema> {
+        let descriptions: Vec<Description> = clients.iter().map(|client| describe(client, standardise)).collect();
+        Schema::fix(&descriptions, Coding { standardise, constant: true })
     }
 
     #[test]
@@ -533,12 +626,12 @@ mod tests {
         let clients = two();
         let schema = fix(&clients, true).unwrap();
         assert!(schema.moves_columns() && !fix(&clients, false).unwrap().moves_columns());
-        let slopes = [2.0, 5.0, -1.0, 4.0, 0.5];
+        let slopes = [2.0, 5.0, -1.0];
         let mut decoded = slopes;
         let gained = schema.decode_slopes(&mut decoded);
         let height =
             |slopes: &[f64], row: &[f64]| slopes.iter().zip(row).map(|(slope, value)| slope * value).sum::<f64>();
-        let encoded = [0.7, -1.0, 0.0, 1.0, 0.0];
+        let encoded = [0.7, -1.0, 1.0];
         let mut row = encoded;
         schema.decode(&mut row);
         assert!((height(&decoded, &row) + gained - height(&slopes, &encoded)).abs() < 1e-12);
@@ -552,22 +645,25 @@ mod tests {
         let FeaturesDescription::Named(columns) = &description.features else { panic!() };
         let moments = Moments { count: 2, mean: 2.0, deviation: 1.0, min: 1.0, max: 3.0 };
         assert_eq!(columns[0].summary, Summary::Numbers(moments));
-        assert_eq!(columns[2].summary, Summary::Words(words(&["blue", "green", "red"]).into_iter().collect()));
+        assert_eq!(columns[2].summary, Summary::Words(words(&["blue", "red"]).into_iter().collect()));
+        let [train, test] = [&["10", "9"][..], &[]].map(|list| words(list).into_iter().collect());
+        assert_eq!(description.target, TargetDescription::Words { train, test });
     }
 
     #[test]
     fn scaled_and_one_hot() {
         let clients = two();
         let schema = fix(&clients, true).unwrap();
-        assert_eq!(schema.shape(), DataShape::numbers(5, 3));
-        assert_eq!(schema.feature_names(), ["age", "one", "colour=blue", "colour=green", "colour=red"]);
+        // Both clients have seen blue: it is the base.
+        assert_eq!(schema.shape(), DataShape::numbers(3, 3));
+        assert_eq!(schema.feature_names(), ["age", "one", "colour=red"]);
         assert_eq!(schema.target, TargetSchema::Names(words(&["8", "9", "10"])));
         // ages 1, 3, 5: mean 3, variance 8/3; the constant column becomes 0
         let encoded = schema.encode(&clients[0].train).unwrap();
         let deviation = (8.0f64 / 3.0).sqrt();
-        let expected = vec![-2.0 / deviation, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0];
+        let expected = vec![-2.0 / deviation, 0.0, 1.0, 0.0, 0.0, 0.0];
         match &**encoded.features() {
-            Features::F64 { columns: 5, values } => {
+            Features::F64 { columns: 3, values } => {
                 assert!(values.iter().zip(&expected).all(|(found, want)| (found - want).abs() < 1e-12), "{values:?}");
             }
             other => panic!("{other:?}"),
@@ -610,13 +706,67 @@ mod tests {
     }
 
     #[test]
-    fn unknown_categories_are_none_of_the_known_and_unknown_classes_are_refused() {
+    fn unknown_categories_are_the_base_and_unknown_classes_are_nobodys() {
         let schema = fix(&two(), false).unwrap();
         let other = client(&[7.0, 8.0], &["violet", "red"], Targets::Words(words(&["9", "11"])));
         let encoded = schema.encode(&other.train).unwrap();
-        assert_eq!(**encoded.features(), Features::F64 { columns: 5, values: vec![7.0, 0.1, 0.0, 0.0, 0.0] });
-        let text = schema.encode(&other.test).unwrap_err().to_string();
-        assert_eq!(text, "class `11` is not among those agreed on");
+        assert_eq!(**encoded.features(), Features::F64 { columns: 3, values: vec![7.0, 0.1, 0.0] });
+        let encoded = schema.encode(&other.test).unwrap();
+        assert_eq!(encoded.classes(), Some(&[UNKNOWN_CLASS][..]));
+        assert_eq!(schema.unknown_classes(&[describe(&other, false)]), ["11"]);
+    }
+
+    #[test]
+    fn a_word_in_test_rows_alone_changes_no_column() {
+        let mut changed = two();
+        changed[0].test = client(&[4.0, 100.0], &["red", "mauve"], Targets::Words(words(&["9", "77"]))).test;
+        assert_eq!(fix(&changed, true).unwrap(), fix(&two(), true).unwrap());
+    }
+
+    #[test]
+    fn categories_never_add_up_to_the_constant() {
+        let sizes = |constant: bool| {
+            let colours = Column { name: "colour".into(), values: Cells::Words(words(&["red", "blue", "blue"])) };
+            let shapes = Column { name: "shape".into(), values: Cells::Words(words(&["round", "flat", "odd"])) };
+            let train = Shard::new(Features::Columns(vec![colours, shapes]), Targets::Values(vec![1.0; 3])).unwrap();
+            let client = Client { id: "a".into(), test: train.part(0, 2), train, group: None, truth: None };
+            Schema::fix(&[describe(&client, false)], Coding { standardise: false, constant }).unwrap().feature_names()
+        };
+        assert_eq!(sizes(true), ["colour=red", "shape=odd", "shape=round"]);
+        assert_eq!(sizes(false), ["colour=blue", "colour=red", "shape=odd", "shape=round"]);
+        let same = client(&[1.0, 1.0, 1.0], &["red", "red", "red"], Targets::Values(vec![1.0; 3]));
+        let Features::Columns(columns) = &**same.train.features() else { panic!() };
+        let train = Shard::new(Features::Columns(vec![columns[2].clone()]), Targets::Values(vec![1.0; 3])).unwrap();
+        let text = fix(&[Client { train, ..same }], false).unwrap_err().to_string();
+        assert_eq!(text, "every column holds one word in all training rows, want one that varies");
+    }
+
+    #[test]
+    fn extreme_cells_are_named() {
+        let own = |id: usize, cell: f64, target: f64| {
+            let ages = [20.0 + id as f64, 30.0, 41.0, cell, 9.0];
+            let targets = Targets::Values(vec![1.0, 2.0 + id as f64, 3.0, target, 0.0]);
+            client(&ages, &["red", "blue", "red", "blue", "red"], targets)
+        };
+        let mut clients: Vec<Client> = (0..6).map(|id| own(id, 25.0, 4.0)).collect();
+        let calm: Vec<Description> = clients.iter().map(|client| describe(client, true)).collect();
+        assert_eq!(extreme_cells(&calm), []);
+        clients[2] = own(2, 1e9, 4.0);
+        clients[4] = own(4, 25.0, -1e12);
+        let described: Vec<Description> = clients.iter().map(|client| describe(client, true)).collect();
+        let found = extreme_cells(&described);
+        let told: Vec<_> = found.iter().map(|cell| (cell.client, cell.column.as_deref(), cell.value)).collect();
+        assert_eq!(told, [(2, Some("age"), 1e9), (4, None, -1e12)]);
+        assert!(found[0].ratio > 1e8, "{found:?}");
+        let coding = Coding { standardise: true, constant: true };
+        let scale = |described: &[Description]| match Schema::fix(described, coding).unwrap().features {
+            FeaturesSchema::Named(columns) => match columns[0].encoding {
+                Encoding::Number(scale) => scale.deviation,
+                _ => panic!(),
+            },
+            _ => panic!(),
+        };
+        assert!((scale(&described) / scale(&calm) - 1.0).abs() < 0.1);
     }
 
     #[test]
@@ -627,7 +777,7 @@ mod tests {
         let client = Client { id: "a".into(), train: shard.clone(), test: shard.part(0, 2), group: None, truth: None };
         let description = describe(&client, false);
         assert_eq!(description.features, FeaturesDescription::Matrix { columns: 2, moments: vec![] });
-        let plain = Schema::fix(&[description], false).unwrap();
+        let plain = Schema::fix(&[description], Coding { standardise: false, constant: true }).unwrap();
         assert_eq!(plain.shape(), DataShape::numbers(2, 4));
         assert!(std::sync::Arc::ptr_eq(plain.encode(&shard).unwrap().features(), shard.features()));
         // first column 0 and 0.2: mean 0.1, deviation 0.1; the second is constant
@@ -639,7 +789,8 @@ mod tests {
             }
             other => panic!("{other:?}"),
         }
-        assert!(Schema::fix(&[describe(&client, false)], true).is_err());
+        let coding = Coding { standardise: true, constant: true };
+        assert!(Schema::fix(&[describe(&client, false)], coding).is_err());
     }
 
     #[test]
@@ -660,6 +811,6 @@ mod tests {
         odd.train = Shard::new(Features::Columns(columns), Targets::Words(words(&["9"]))).unwrap();
         odd.test = odd.train.part(0, 2);
         assert_eq!(text(&[first, odd]), "column `age`: numbers at some clients, words at others");
-        assert!(Schema::fix(&[], false).is_err());
+        assert!(fix(&[], false).is_err());
     }
 }

@@ -155,10 +155,6 @@ pub(super) fn build_with(
         Some(target) => targets(path, &table.lines, make_target(target), settings.text("task"))?,
         None => Targets::None,
     };
-    let classes = match &targets {
-        Targets::Words(words) => words.iter().collect::<BTreeSet<_>>().len(),
-        _ => 0,
-    };
     let targets = Arc::new(match targets {
         Targets::Words(words) => Targets::Words(pick(words, &order.rows)),
         Targets::Values(values) => Targets::Values(pick(values, &order.rows)),
@@ -172,8 +168,6 @@ pub(super) fn build_with(
         },
     });
     let features = Arc::new(Features::Columns(columns.collect()));
-    let shape = DataShape::numbers(features.columns(), classes);
-
     let shard = |rows: &Range<usize>| Shard::of(features.clone(), targets.clone(), rows.clone());
     let client = |index: usize| {
         Ok(Client {
@@ -186,6 +180,14 @@ pub(super) fn build_with(
     };
     let is_unseen = unseen(&members, settings.number("unseen_clients"), &key);
     let (unseen, seen): (Vec<usize>, Vec<usize>) = (0..members.len()).partition(|index| is_unseen[*index]);
+    let classes = match &*targets {
+        Targets::Words(words) => {
+            let trained_on = seen.iter().flat_map(|index| &words[order.train[*index].clone()]);
+            trained_on.collect::<BTreeSet<_>>().len()
+        }
+        _ => 0,
+    };
+    let shape = DataShape::numbers(features.columns(), classes);
     let clients = |part: &[usize]| part.iter().map(|index| client(*index)).collect::<Result<Vec<Client>>>();
     let lines = |rows: &Range<usize>| order.rows[rows.clone()].iter().map(|row| table.lines[*row]).collect();
     let lines_of = |index: &usize| Lines { train: lines(&order.train[*index]), test: lines(&order.test[*index]) };
@@ -532,7 +534,8 @@ mod tests {
         let clients = &population.clients;
         assert!(clients.iter().all(|client| **client.train.targets() == Targets::None));
         let descriptions: Vec<_> = clients.iter().map(|client| schema::describe(client, true)).collect();
-        let agreed = schema::Schema::fix(&descriptions, false).unwrap();
+        let coding = schema::Coding { standardise: false, constant: true };
+        let agreed = schema::Schema::fix(&descriptions, coding).unwrap();
         assert_eq!(agreed.target, schema::TargetSchema::None);
         assert_eq!(agreed.feature_names(), ["score", "ses"]);
         let encoded = agreed.encode(&clients[1].train).unwrap();

@@ -2,7 +2,7 @@
 
 use super::{Layout, Metric, Model, Plan, Precision, Quadratic, Sample, Score, Seat, TensorPlace, Worker};
 use crate::clustering::quality::match_clusters;
-use crate::data::{Client, Features, Shard};
+use crate::data::{Client, Features, Shard, UNKNOWN_CLASS};
 use crate::error::{Error, ErrorKind, Result};
 use crate::mixture::{Covariance, Family, Noise, Rows, Scratch, Shape, classify};
 use crate::rng::Rng;
@@ -205,8 +205,9 @@ impl Worker for MixtureWorker<'_> {
             return Score { rows: rows.len() as u32, loss: f64::NAN, hits: None };
         };
         let hits = rows.classes().map_or(0, |classes| {
-            let found: Vec<usize> = labels.iter().map(|&label| label as usize).collect();
-            let truth: Vec<usize> = classes.iter().map(|&class| class as usize).collect();
+            let known = labels.iter().zip(classes).filter(|(_, class)| **class != UNKNOWN_CLASS);
+            let (found, truth): (Vec<usize>, Vec<usize>) =
+                known.map(|(&label, &class)| (label as usize, class as usize)).unzip();
             match_clusters(&found, &truth).matched
         });
         Score { rows: rows.len() as u32, loss: -likelihood, hits: Some(hits as u32) }

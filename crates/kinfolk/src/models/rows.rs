@@ -1,6 +1,6 @@
 //! Rows as every trained model sees them: as numbers, with their targets, in batches, and with the loss of a row.
 
-use crate::data::{Features, Shard};
+use crate::data::{Features, Shard, UNKNOWN_CLASS};
 use crate::linalg::Real;
 
 /// What the outputs mean and how they are judged.
@@ -114,7 +114,8 @@ impl<T: Real> PickedRows<T> {
     }
 }
 
-/// Loss and slope of one row: fills `slope` with the derivative of the row's loss times `scale`.
+/// Loss and slope of one row: fills `slope` with the derivative of the row's loss times `scale`. A class that training
+/// rows did not have is as unlikely as the least likely one.
 #[inline]
 pub(super) fn row_loss<T: Real>(output: Output, out: &[T], goal: Goal, row: usize, slope: Option<(&mut [T], T)>) -> T {
     match (output, goal) {
@@ -127,7 +128,11 @@ pub(super) fn row_loss<T: Real>(output: Output, out: &[T], goal: Goal, row: usiz
         }
         (Output::Logistic, Goal::Classes(classes)) => {
             // log(1 + e^{-s}) with s = ±log odds, and its slope, without overflow either way.
-            let sign = if classes[row] == 1 { T::ONE } else { -T::ONE };
+            let is_one = match classes[row] {
+                UNKNOWN_CLASS => out[0] < T::ZERO,
+                class => class == 1,
+            };
+            let sign = if is_one { T::ONE } else { -T::ONE };
             let s = sign * out[0];
             let e = if s > T::ZERO { (-s).exponential() } else { s.exponential() };
             let wrong = if s > T::ZERO { e / (T::ONE + e) } else { T::ONE / (T::ONE + e) };
@@ -139,7 +144,10 @@ pub(super) fn row_loss<T: Real>(output: Output, out: &[T], goal: Goal, row: usiz
         }
         (Output::Softmax, Goal::Classes(classes)) => {
             let largest = out.iter().copied().fold(out[0], |a, b| if b > a { b } else { a });
-            let class = classes[row] as usize;
+            let class = match classes[row] {
+                UNKNOWN_CLASS => least(out),
+                class => class as usize,
+            };
             let mut total = T::ZERO;
             match slope {
                 Some((slope, scale)) => {
@@ -157,5 +165,40 @@ pub(super) fn row_loss<T: Real>(output: Output, out: &[T], goal: Goal, row: usiz
             total.logarithm() + (largest - out[class])
         }
         _ => unreachable!("a model's check refuses targets it cannot predict"),
+    }
+}
+
+/// The place of the smallest score.
+fn least<T: Real>(scores: &[T]) -> usize {
+    let smaller = |least: usize, place: usize| if scores[place] < scores[least] { place } else { least };
+    (1..scores.len()).fold(0, smaller)
+}
+
+/// Whether a row's class has the largest of its scores, the first one of equals; a class without a score has not.
+pub(super) fn is_largest<T: Real>(scores: &[T], class: u32) -> bool {
+    let class = class as usize;
+    let beats = |own: T| move |(c, &score): (usize, &T)| c == class || score < own || (score == own && c > class);
+    scores.get(class).is_some_and(|&own| scores.iter().enumerate().all(beats(own)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_that_was_never_trained_on_is_always_wrong() {
+        let unknown = Goal::Classes(&[UNKNOWN_CLASS]);
+        fn loss(output: Output, out: &[f64], goal: Goal) -> f64 {
+            row_loss(output, out, goal, 0, None)
+        }
+        let scores = [0.5, -1.0, 2.0];
+        assert_eq!(loss(Output::Softmax, &scores, unknown), loss(Output::Softmax, &scores, Goal::Classes(&[1])));
+        assert!(!is_largest(&scores, UNKNOWN_CLASS) && is_largest(&scores, 2));
+        for (odds, other) in [(3.0, 0), (-3.0, 1)] {
+            assert_eq!(
+                loss(Output::Logistic, &[odds], unknown),
+                loss(Output::Logistic, &[odds], Goal::Classes(&[other]))
+            );
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Forward and backward through the stack, losses of rows, and the competition between models.
 
-use super::{Choice, Dense, DenseWorker, Goal, Output, convert, row_loss};
+use super::{Choice, Dense, DenseWorker, Goal, Output, convert, is_largest, row_loss};
 use crate::data::Shard;
 use crate::linalg::{Matrix, Real, add_scaled, multiply};
 
@@ -99,10 +99,8 @@ impl<T: Real> DenseWorker<'_, T> {
         let width = self.shape.widths[self.shape.layers()];
         let outputs = self.hidden[self.shape.layers() - 1].chunks_exact(width);
         let right = |(out, &class): (&[T], &u32)| match self.shape.output {
-            Output::Logistic => (out[0] > T::ZERO) == (class == 1),
-            _ => out.iter().enumerate().all(|(c, &o)| {
-                c == class as usize || o < out[class as usize] || (o == out[class as usize] && c > class as usize)
-            }),
+            Output::Logistic => u32::from(out[0] > T::ZERO) == class,
+            _ => is_largest(out, class),
         };
         outputs.zip(classes).filter(|pair| right(*pair)).count() as u32
     }

@@ -10,6 +10,7 @@
 //! - **Early exit.** A candidate whose partial loss exceeds the best total is out, exactly.
 //! - **Stacking.** Without hidden layers all models of all jobs are rows of one product.
 
+mod identify;
 mod layers;
 mod narrow;
 mod reduce;
@@ -18,7 +19,7 @@ mod tests;
 mod train;
 
 use super::check::check;
-use super::rows::{Goal, Output, PickedRows, convert, convert_into, row_loss};
+use super::rows::{Goal, Output, PickedRows, convert, convert_into, is_largest, row_loss};
 use super::steps::{Batches, Scratch, steps_of};
 use super::{Choice, Job, Layout, Metric, Model, Precision, Reduced, Seat, TensorPlace, Worker};
 use crate::data::{Client, DataShape, Shard};
@@ -27,6 +28,7 @@ use crate::federation::{Plan, Portion, Sample, Score, Then, Weight};
 use crate::hierarchy::response::Quadratic;
 use crate::linalg::{Matrix, Real, add_scaled, dot, extreme_eigenvalues, multiply};
 use crate::rng::Rng;
+use identify::identify;
 use rand::RngExt;
 use reduce::Hints;
 
@@ -204,7 +206,14 @@ impl Model for DenseModel {
 
     fn minimise(&self, shard: &Shard, ridge: f64) -> Result<Vec<f64>> {
         match self.minimiser {
-            Some(minimiser) => minimiser(&self.rows(shard), ridge),
+            Some(minimiser) => {
+                let rows = self.rows(shard);
+                let mut params = minimiser(&rows, ridge)?;
+                if self.dense.bias {
+                    identify(&rows, &mut params);
+                }
+                Ok(params)
+            }
             None => {
                 Err(Error::new(ErrorKind::Unsupported, "this model has no exact minimiser").hint("train it instead"))
             }

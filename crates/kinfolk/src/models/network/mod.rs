@@ -21,7 +21,7 @@ mod winograd;
 
 use super::check::check;
 use super::course::{self, Trainee};
-use super::rows::{Goal, Output, PickedRows, convert, row_loss};
+use super::rows::{Goal, Output, PickedRows, convert, is_largest, row_loss};
 use super::steps::{Batches, Scratch, steps_of};
 use super::{Layout, Metric, Model, Precision, Seat, Worker};
 use crate::data::{Client, DataShape, Form, Shard};
@@ -306,7 +306,7 @@ impl<N: Network, T: Real> NetworkWorker<'_, N, T> {
             network.forward(&self.models[model], x, end - begin, Pass::Score, memory, outputs);
             for (row, (out, &class)) in outputs.chunks_exact(width).zip(classes).enumerate() {
                 let loss = row_loss(Output::Softmax, out, Goal::Classes(classes), row, None).wide();
-                look(loss, is_largest(out, class as usize));
+                look(loss, is_largest(out, class));
             }
         }
     }
@@ -385,12 +385,6 @@ fn widen<T: Real>(values: &[T], out: &mut [f64]) {
     let (first, rest) = out.split_at_mut(values.len());
     first.iter_mut().zip(values).for_each(|(out, value)| *out = value.wide());
     rest.fill(0.0);
-}
-
-/// Whether this is the class of the largest score; ties go to the first.
-fn is_largest<T: Real>(scores: &[T], class: usize) -> bool {
-    let own = scores[class];
-    scores.iter().enumerate().all(|(c, &score)| c == class || score < own || (score == own && c > class))
 }
 
 impl<N: Network> NetworkModel<N> {
