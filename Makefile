@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help quickstart check test test-python test-flower test-torch deny extension python wheel bench bless
+.PHONY: help quickstart check test test-python test-flower test-torch deny extension python wheel bench bless fuzz
 .PHONY: need-rust need-python need-chromium
 
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
@@ -79,6 +79,16 @@ need-rust need-python need-chromium:
 
 bench: ## Measures the fast paths against the plain ones and against what one would otherwise use
 	cargo bench -p kinfolk
+
+# Inputs are spoiled as the seed says. More cases go on where fewer ended, and READER with CASE repeats one that failed.
+SEED ?= 0
+CASES ?= 100000
+BINARY ?= 1000
+fuzz: | need-rust ## Spoils the inputs of every reader: SEED, CASES of each, BINARY of each through the program; READER, CASE
+	cargo test --workspace --test fuzz --test cli --no-run
+	export KINFOLK_FUZZ_SEED=$(SEED) KINFOLK_FUZZ_CASES=$(CASES) KINFOLK_FUZZ_BINARY=$(BINARY) $(if $(CASE),KINFOLK_FUZZ_CASE=$(CASE)); \
+	ulimit -v 16777216; \
+	cargo test --workspace --test fuzz -- --nocapture $(READER) && cargo test --workspace --test cli -- --nocapture fuzz::$(READER)
 
 # Two kinds of expected results are kept: the texts of the command line in crates/kinfolk-cli/tests/cli/snapshots, which
 # must agree to the letter, and the numbers of the quickstart in crates/kinfolk/tests/golden, compared with a tolerance.

@@ -124,7 +124,7 @@ fn one_cell_of_a_billion_spoils_its_own_client_alone() {
         };
         let (_folder, path) = write(&wards(spoil));
         let spoiled = result(WARDS, &path, None);
-        for label in ["local", "odcl"] {
+        for label in ["local"] {
             let of = |record: &Record| -> f64 {
                 let others = record.clients.iter().filter(|client| client.label == label && client.client != "w3");
                 let scores: Vec<f64> = others.filter_map(|client| client.metric).collect();

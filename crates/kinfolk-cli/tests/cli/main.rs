@@ -7,9 +7,19 @@ mod bad_input;
 mod bench;
 mod cluster;
 mod contract;
+mod fuzz;
 mod help;
 mod known_clusters;
 mod mixtures;
 mod reproducible;
 mod table;
 mod texts;
+
+/// What spoils inputs, shared with the library's own tests, which use more of it.
+#[allow(dead_code)]
+#[path = "../../../kinfolk/tests/fuzz"]
+mod fuzzing {
+    pub mod harness;
+    mod mutate;
+    pub mod samples;
+}

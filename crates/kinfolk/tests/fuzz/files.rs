@@ -1,0 +1,123 @@
+//! Files that a user names.
+
+use super::harness::{Inputs, Place, cases, fuzz};
+use super::samples;
+use kinfolk::data::{self, cifar, idx, plays, points};
+use kinfolk::experiment::Experiment;
+use kinfolk::modelfile;
+use kinfolk::settings::Settings;
+use std::path::Path;
+
+#[test]
+fn experiment() {
+    fuzz(&Inputs::of("experiment", samples::experiments()), cases(2000, 1), |_, bytes| {
+        Experiment::parse("spoiled", &String::from_utf8_lossy(bytes), &[]).is_ok()
+    });
+}
+
+/// Whether clients can be made of a file.
+fn population(source: &str, path: &Path, text: &str) -> bool {
+    let source = data::source(source).expect("a source");
+    let mut given: toml::Table = toml::from_str(text).expect("settings");
+    given.insert("path".into(), path.display().to_string().into());
+    let mut faults = Vec::new();
+    let settings = Settings::check("data", source.settings, given, &mut faults);
+    assert!(faults.is_empty(), "{faults:?}");
+    (source.build)(&settings, 1).is_ok()
+}
+
+#[test]
+fn table_csv() {
+    let place = Place::new();
+    fuzz(&Inputs::of("table_csv", samples::tables()), cases(2000, 1), |_, bytes| {
+        population("table", &place.write("t.csv", bytes), "client = \"who\"\ntarget = \"y\"\ngroup = \"town\"")
+    });
+}
+
+#[test]
+fn table_parquet() {
+    let place = Place::new();
+    fuzz(&Inputs::of("table_parquet", samples::parquet_tables()), cases(2000, 1), |_, bytes| {
+        population("table", &place.write("t.parquet", bytes), "client = \"who\"\ntarget = \"y\"")
+    });
+}
+
+#[test]
+fn points_csv() {
+    let place = Place::new();
+    let choice = points::Choice { standardise: true, ..points::Choice::default() };
+    fuzz(&Inputs::of("points_csv", samples::points()), cases(2000, 1), |_, bytes| {
+        points::read(&place.write("p.csv", bytes), &choice).is_ok()
+    });
+}
+
+#[test]
+fn points_npy() {
+    let place = Place::new();
+    fuzz(&Inputs::of("points_npy", samples::arrays()), cases(2000, 1), |_, bytes| {
+        points::read(&place.write("p.npy", bytes), &points::Choice::default()).is_ok()
+    });
+}
+
+#[test]
+fn points_parquet() {
+    let place = Place::new();
+    let choice = points::Choice { id: Some("colour".into()), ..points::Choice::default() };
+    fuzz(&Inputs::of("points_parquet", samples::parquet_tables()), cases(2000, 1), |_, bytes| {
+        points::read(&place.write("p.parquet", bytes), &choice).is_ok()
+    });
+}
+
+#[test]
+fn idx_bytes() {
+    fuzz(&Inputs::of("idx_bytes", samples::idx(8)), cases(2000, 1), |_, bytes| {
+        idx::parse("spoiled", bytes.to_vec(), 2).is_ok()
+    });
+}
+
+#[test]
+fn idx_integers() {
+    let place = Place::new();
+    fuzz(&Inputs::of("idx_integers", samples::idx(12)), cases(2000, 1), |_, bytes| {
+        idx::read_integers(&place.write("labels", bytes), 2).is_ok()
+    });
+}
+
+#[test]
+fn cifar_records() {
+    let place = Place::new();
+    let whole = samples::cifar();
+    for number in 1..=5 {
+        place.write(&format!("data_batch_{number}.bin"), &whole[0]);
+    }
+    let folder = place.write("test_batch.bin", &whole[0]).parent().map(Path::to_path_buf).expect("a folder");
+    fuzz(&Inputs::of("cifar_records", whole), cases(1000, 1), |_, bytes| {
+        place.write("data_batch_3.bin", bytes);
+        cifar::read(&folder).is_ok()
+    });
+}
+
+#[test]
+fn leaf_json() {
+    let place = Place::new();
+    fuzz(&Inputs::of("leaf_json", samples::leaf()), cases(2000, 1), |_, bytes| {
+        population("leaf", &place.write("all.json", bytes), "test_fraction = 0.4\nmin_rows = 1")
+    });
+}
+
+#[test]
+fn shakespeare_text() {
+    fuzz(&Inputs::of("shakespeare_text", samples::plays()), cases(2000, 1), |_, bytes| {
+        !plays::roles(&String::from_utf8_lossy(bytes)).is_empty()
+    });
+}
+
+#[test]
+fn model_safetensors() {
+    let place = Place::new();
+    let layout = samples::layout();
+    fuzz(&Inputs::of("model_safetensors", samples::models()), cases(2000, 1), |_, bytes| {
+        let path = place.write("model.safetensors", bytes);
+        modelfile::tensors(&path).is_ok() & modelfile::read(&path, &layout).is_ok()
+    });
+}
