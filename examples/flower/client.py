@@ -1,4 +1,4 @@
-"""What runs beside each SuperNode: it answers for the clients of the table that `--node-config` names."""
+"""What runs beside each SuperNode: it answers for the clients of the machine's own file, which `--node-config` names."""
 
 from kinfolk.flower import client_app
 

@@ -30,18 +30,20 @@ def write_table(path: Path, shops: Iterable[int]) -> None:
         for shop in shops:
             draw = random.Random(shop)
             by_age, by_visits = KINDS[shop % 2]
-            for _ in range(40):
+            for _ in range(60):
                 age, visits = draw.gauss(0.0, 1.0), draw.gauss(0.0, 1.0)
                 spent = by_age * age + by_visits * visits + draw.gauss(0.0, 0.3)
                 table.writerow([f"shop-{shop:02}", f"{age:.4f}", f"{visits:.4f}", f"{spent:.4f}"])
 
 
 def start_machines(loopback: Loopback) -> None:
-    """Three SuperNodes, each with a table of four of the twelve shops."""
+    """Three SuperNodes, each with a table of four of the twelve shops and with a file that says what may be read of it."""
     for number, name in enumerate(MACHINES):
-        table = loopback.folder / f"{name}.csv"
+        table, node = loopback.folder / f"{name}.csv", loopback.folder / f"{name}.toml"
         write_table(table, range(number, SHOPS, len(MACHINES)))
-        loopback.add_supernode(name, f'table="{table}"')
+        text = (APP / "node.toml").read_text()
+        node.write_text(text.replace('"north"', f'"{name}"').replace('"/data/shops.csv"', f'"{table}"'))
+        loopback.add_supernode(name, f'node="{node}"')
 
 
 def stop(*_: object) -> None:

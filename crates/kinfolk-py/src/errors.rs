@@ -14,7 +14,9 @@ create_exception!(
 /// The exception of an error. Options are keywords here, and are spelt like them.
 pub fn raise(py: Python, error: &kinfolk::Error) -> PyErr {
     let exception = Error::new_err(with_keywords(&error.to_string()));
-    match exception.value(py).setattr("kind", error.kind().word()) {
+    let value = exception.value(py);
+    let attributes = value.setattr("kind", error.kind().word()).and_then(|()| value.setattr("told", error.told()));
+    match attributes {
         Ok(()) => exception,
         Err(failure) => failure,
     }

@@ -5,8 +5,9 @@ use crate::errors::raise;
 use crate::run::{carry_out, read};
 use crate::values::Settings;
 use kinfolk::data::{DataShape, Form};
+use kinfolk::federation::node::{Node, Rows};
 use kinfolk::federation::remote::{Delivery, Kind, Transport};
-use kinfolk::federation::site::{self, Rows};
+use kinfolk::federation::site;
 use kinfolk::run::Options;
 use kinfolk::run::venue::{Elsewhere, Venue};
 use kinfolk::{Error, Result};
@@ -16,50 +17,53 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use toml::{Table, Value};
 
-/// The clients of one machine: those of a table, of a part of the experiment's dataset, or objects of the user's own.
+/// The clients of one machine: as its own file says, a part of the experiment's dataset, or objects of the user's own.
 #[pyclass(frozen, module = "kinfolk")]
 pub struct Site {
     site: Mutex<site::Site>,
 }
 
+/// What a machine answers: the reply, the state to hand in with the next message of the same run, and lines for its log.
+type Answered<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Vec<String>);
+
 #[pymethods]
 impl Site {
     #[new]
-    #[pyo3(signature = (*, table=None, partition=None, clients=None))]
+    #[pyo3(signature = (*, node=None, partition=None, clients=None))]
     fn new(
         py: Python,
-        table: Option<String>,
+        node: Option<PathBuf>,
         partition: Option<(usize, usize)>,
         clients: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let rows = match (table, partition, clients) {
-            (Some(path), None, None) => Rows::Table(path),
-            (None, Some((index, of)), None) => Rows::Partition { index, of },
-            (None, None, Some(clients)) => {
+        let given = match (partition, clients) {
+            (None, None) => None,
+            (Some((index, of)), None) => Some(Rows::Partition { index, of }),
+            (None, Some(clients)) => {
                 let mut faults = Vec::new();
                 let clients = read_clients(&clients, &Arc::new(Exceptions::default()), &mut faults);
                 kinfolk::settings::finish(faults).map_err(|error| raise(py, &error))?;
-                Rows::Given(clients, DataShape { form: Form::Own, ..DataShape::default() })
+                Some(Rows::Given(clients, DataShape { form: Form::Own, ..DataShape::default() }))
             }
-            _ => return Err(raise(py, &Error::settings("want one of table, partition and clients"))),
+            _ => return Err(raise(py, &Error::settings("got partition and clients, want one of them"))),
         };
-        let site = site::Site::new(rows, 0).map_err(|error| raise(py, &error))?;
+        let node = match (node, given) {
+            (Some(path), given) => Node::read(&path, given),
+            (None, Some(rows)) => Ok(Node::new(rows)),
+            (None, None) => Err(Error::settings("want one of node, partition and clients")),
+        };
+        let site = node.and_then(|node| site::Site::new(node, 0)).map_err(|error| raise(py, &error))?;
         Ok(Self { site: Mutex::new(site) })
     }
 
-    /// Answers a message: the reply, and the state to hand in with the next message of the same run.
-    fn answer<'py>(
-        &self,
-        py: Python<'py>,
-        message: Vec<u8>,
-        state: Vec<u8>,
-    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+    /// Answers a message.
+    fn answer<'py>(&self, py: Python<'py>, message: Vec<u8>, state: Vec<u8>) -> PyResult<Answered<'py>> {
         let answered = py.detach(|| {
             let mut site = self.site.lock().unwrap_or_else(PoisonError::into_inner);
-            site.answer(&message, &state)
+            site.answer(&message, &state).map(|(reply, state)| (reply, state, site.take_log()))
         });
-        let (reply, state) = answered.map_err(|error| raise(py, &error))?;
-        Ok((PyBytes::new(py, &reply), PyBytes::new(py, &state)))
+        let (reply, state, log) = answered.map_err(|error| raise(py, &error))?;
+        Ok((PyBytes::new(py, &reply), PyBytes::new(py, &state), log))
     }
 }
 
@@ -128,6 +132,12 @@ fn broken(exception: PyErr) -> Error {
 impl Transport for Carrier {
     fn machines(&mut self) -> Result<Vec<u64>> {
         Python::attach(|py| self.machines.call0(py).and_then(|found| found.extract(py))).map_err(broken)
+    }
+
+    /// As the Python code calls it, if it has names.
+    fn name(&mut self, number: u64) -> String {
+        let name = Python::attach(|py| self.exchange.call_method1(py, "name", (number,))?.extract(py));
+        name.unwrap_or_else(|_| format!("machine {number}"))
     }
 
     fn exchange(&mut self, messages: Vec<(u64, Vec<u8>)>, kind: Kind) -> Result<Vec<(u64, Delivery)>> {

@@ -106,7 +106,7 @@ def test_single_answers_give_the_bits_of_other_machines(tiny: dict[str, Any]) ->
     def exchange(messages: list[tuple[int, bytes]], kind: str) -> list[tuple[int, bytes | None, str | None]]:
         answers: list[tuple[int, bytes | None, str | None]] = []
         for machine, message in messages:
-            reply, states[machine] = sites[machine].answer(message, states[machine])
+            reply, states[machine], _ = sites[machine].answer(message, states[machine])
             answers.append((machine, reply, None))
         return answers
 

@@ -56,6 +56,8 @@ pub struct Error {
     message: String,
     hint: Option<String>,
     ends_run: bool,
+    /// What another machine may hear, where that was said.
+    told: Option<String>,
 }
 
 /// What every fallible function of the library returns.
@@ -64,7 +66,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// An error of this kind with this message.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), hint: None, ends_run: kind == ErrorKind::Stopped }
+        Self { kind, message: message.into(), hint: None, ends_run: kind == ErrorKind::Stopped, told: None }
     }
 
     /// A fault in a setting.
@@ -108,6 +110,30 @@ impl Error {
     /// Whether the whole run ends, as when the user stops it or code of the user's own fails.
     pub fn ends_run(&self) -> bool {
         self.ends_run
+    }
+
+    /// Says that it may be told to another machine as it stands: it quotes no cell, no path and no code.
+    pub fn open(mut self) -> Self {
+        self.told = Some(self.to_string());
+        self
+    }
+
+    /// Says what another machine may hear instead of it.
+    pub fn telling(mut self, told: impl Into<String>) -> Self {
+        self.told = Some(told.into());
+        self
+    }
+
+    /// What another machine may hear of it. Errors between server and clients are about messages, not about data; all
+    /// others may quote what must not leave a machine, unless somebody said what may.
+    pub fn told(&self) -> String {
+        match (&self.told, self.kind) {
+            (Some(told), _) => told.clone(),
+            (None, ErrorKind::Federation | ErrorKind::Unsupported | ErrorKind::Diverged | ErrorKind::Stopped) => {
+                self.to_string()
+            }
+            (None, kind) => format!("an error of kind {}; the machine's own log says more", kind.word()),
+        }
     }
 
     /// The kind.

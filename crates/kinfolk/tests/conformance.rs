@@ -8,7 +8,9 @@ use kinfolk::evaluate;
 use kinfolk::federation::engine::Engine;
 use kinfolk::federation::faults::{self, Faults};
 use kinfolk::federation::local::{LocalFederation, threads};
-use kinfolk::federation::remote::{Loopback, RemoteFederation};
+use kinfolk::federation::node::{Node, Rows};
+use kinfolk::federation::remote::{Line, Loopback, MakeSite, RemoteFederation};
+use kinfolk::federation::site::Site;
 use kinfolk::federation::wire::DataOrder;
 use kinfolk::federation::{Federation, Phase, Split};
 use kinfolk::groups::Groups;
@@ -130,9 +132,22 @@ impl Problem {
         self.fused(2).from_single_answers()
     }
 
-    /// The same clients on three machines.
+    /// The same clients on three machines, which answer for any number of rows.
     fn remote(&self) -> RemoteFederation {
-        let line = Loopback::among(&self.population.clients, self.population.shape, 3);
+        self.at_the_end_of(Loopback::among(&self.population.clients, self.population.shape, 3))
+    }
+
+    /// The same clients on three machines that decide as they do where nobody says otherwise.
+    fn guarded(&self) -> RemoteFederation {
+        let site = |clients: &[Client]| -> MakeSite {
+            let node = Node::new(Rows::Given(clients.to_vec(), self.population.shape));
+            Box::new(move || Site::new(node.clone(), 1))
+        };
+        let third = self.population.clients.len().div_ceil(3);
+        self.at_the_end_of(Loopback::line(self.population.clients.chunks(third).map(site).collect()))
+    }
+
+    fn at_the_end_of(&self, line: Line) -> RemoteFederation {
         let data = DataOrder { source: "linear".into(), settings: String::new(), seed: 0 };
         let (mut federation, _) = RemoteFederation::meet(&line, data, false, false).unwrap();
         federation.equip(&self.model, &self.blueprint).unwrap();
@@ -172,6 +187,18 @@ fn single_answers_give_the_same_bits_in_threads_and_on_other_machines() {
             let (here, there) = (scores(&here, &mut local, &problem), scores(&there, &mut remote, &problem));
             assert_eq!(here.clients, there.clients, "{}", kind.name);
             assert_eq!(local.meter(), remote.meter(), "{}", kind.name);
+        }
+    }
+}
+
+#[test]
+fn all_methods_run_on_machines_that_refuse_to_show_few_rows() {
+    for problem in Problem::all() {
+        for kind in problem.methods() {
+            let mut guarded = problem.guarded();
+            let outcome = play(&mut *problem.method(kind, ""), &mut guarded, 5).unwrap();
+            let scored = scores(&outcome, &mut guarded, &problem);
+            assert!(scored.metric.is_some_and(|metric| metric.mean.is_finite()), "{}", kind.name);
         }
     }
 }

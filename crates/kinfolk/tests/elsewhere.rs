@@ -1,8 +1,9 @@
 //! Whole runs with clients on other machines: the same bits as here, and honest about what gets lost.
 
 use kinfolk::experiment::Experiment;
+use kinfolk::federation::node::{Node, Rows, TableRows};
 use kinfolk::federation::remote::{Delivery, Kind, Line, Loopback, MakeSite, Transport};
-use kinfolk::federation::site::{Rows, Site};
+use kinfolk::federation::site::Site;
 use kinfolk::federation::wire::{self, ClientReply, Request, SiteMessage, SiteReply};
 use kinfolk::federation::{Score, Work};
 use kinfolk::report::Record;
@@ -38,14 +39,22 @@ name = "local"
 "#;
 
 fn partitions(of: usize) -> Line {
-    let site = |index: usize| -> MakeSite { Box::new(move || Site::new(Rows::Partition { index, of }, 1)) };
+    let site = |index: usize| -> MakeSite { Box::new(move || Site::new(Node::new(Rows::Partition { index, of }), 1)) };
     Loopback::line((0..of).map(site).collect())
 }
 
 fn tables(paths: &[&String]) -> Line {
     let site = |path: &&String| -> MakeSite {
-        let path = path.to_string();
-        Box::new(move || Site::new(Rows::Table(path.clone()), 1))
+        let texts = |list: &[&str]| list.iter().map(|text| text.to_string()).collect();
+        let rows = TableRows {
+            path: path.into(),
+            client: "client".into(),
+            columns: texts(&["colour", "x", "y"]),
+            words: texts(&["colour"]),
+            test_fraction: 0.2,
+            split_seed: 0,
+        };
+        Box::new(move || Site::new(Node::new(Rows::Table(rows.clone())), 1))
     };
     Loopback::line(paths.iter().map(site).collect())
 }
@@ -200,7 +209,7 @@ fn first_model(request: &mut Request) -> &mut (u32, Arc<wire::Packed>) {
 
 #[test]
 fn no_message_ends_a_machine() {
-    let mut site = Site::new(Rows::Partition { index: 0, of: 3 }, 1).unwrap();
+    let mut site = Site::new(Node::new(Rows::Partition { index: 0, of: 3 }), 1).unwrap();
     let sent: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
     let seen = sent.clone();
     let line = way(move |_, messages, _| {
@@ -219,7 +228,7 @@ fn no_message_ends_a_machine() {
         change(&mut changed.request);
         site.answer(&wire::encode(&changed).unwrap(), b"").unwrap_err().to_string()
     };
-    assert!(refuse(&|request| first_model(request).0 = u32::MAX).contains("names model 4294967295"));
+    assert!(refuse(&|request| first_model(request).0 = u32::MAX).contains("models in an ask: got 4294967296"));
     let short = Arc::new(wire::Packed::F32(vec![0.0; 3]));
     assert!(refuse(&|request| first_model(request).1 = short.clone()).contains("a model of 3 numbers"));
     let elsewhere = |request: &mut Request| {
@@ -241,8 +250,8 @@ fn tables_stay_where_they_are() {
     let write = |name: &str, clients: &[(&str, f64)]| {
         let mut text = "client,colour,x,y\n".to_string();
         for (id, slope) in clients {
-            for row in 0..12 {
-                let (x, colour) = (f64::from(row) - 5.5, if row % 2 == 0 { "red" } else { "blue" });
+            for row in 0..60 {
+                let (x, colour) = (f64::from(row) - 29.5, if row % 2 == 0 { "red" } else { "blue" });
                 text += &format!("{id},{colour},{x},{}\n", slope * x + 0.01 * f64::from(row % 3));
             }
         }

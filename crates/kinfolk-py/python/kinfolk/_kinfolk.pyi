@@ -19,6 +19,8 @@ class Error(Exception):
 
     kind: str
     """settings, data, shape, diverged, client, federation, io, unsupported or stopped."""
+    told: str
+    """What another machine may hear of it: no cells, no paths, no code."""
 
 class Columns:
     def __init__(self, columns: list[tuple[str, str, list[Any]]]) -> None: ...
@@ -54,16 +56,16 @@ def run_remote(
 ) -> Path: ...
 
 class Site:
-    """The clients of one machine: of a table, of a part of the experiment's dataset, or objects of the user's own."""
+    """The clients of one machine: as its own file says, a part of the experiment's dataset, or the user's own objects."""
 
     def __init__(
         self,
         *,
-        table: str | None = None,
+        node: str | os.PathLike[str] | None = None,
         partition: tuple[int, int] | None = None,
         clients: Mapping[str, object] | None = None,
     ) -> None: ...
-    def answer(self, message: bytes, state: bytes) -> tuple[bytes, bytes]: ...
+    def answer(self, message: bytes, state: bytes) -> tuple[bytes, bytes, list[str]]: ...
 
 def digits() -> tuple[tuple[NDArray[np.uint8], NDArray[np.int64]], tuple[NDArray[np.uint8], NDArray[np.int64]]]: ...
 def read_summary(folder: os.PathLike[str]) -> str: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -101,8 +102,8 @@ def test_a_machine_that_is_not_connected_is_missing_and_not_waited_for() -> None
 def test_an_error_on_a_machine_is_why_it_is_missing() -> None:
     grid = Grid(1, 2, 3)
     grid.broken, grid.refused = {2}, {3}
-    refused = "the SuperLink did not accept the message for name-3"
-    assert ask(exchanging(grid, timeout=1.0), 1, 2, 3) == {1: b"WHAT?", 2: "name-2: it broke", 3: refused}
+    refused = "the SuperLink did not accept the message for it"
+    assert ask(exchanging(grid, timeout=1.0), 1, 2, 3) == {1: b"WHAT?", 2: "it broke", 3: refused}
 
 
 def test_an_answer_that_cannot_be_read_costs_only_that_machine() -> None:
@@ -112,7 +113,7 @@ def test_an_answer_that_cannot_be_read_costs_only_that_machine() -> None:
         3: RecordDict({"000000": ConfigRecord({"other": 1})}),
         4: RecordDict({"000000": ConfigRecord({"bytes": b"a"}), "000001": ConfigRecord({"bytes": "text"})}),
     }
-    unreadable = {machine: f"name-{machine}: its answer cannot be read" for machine in grid.odd}
+    unreadable = {machine: "its answer cannot be read" for machine in grid.odd}
     assert ask(exchanging(grid, timeout=1.0), 1, 2, 3, 4) == {1: b"WHAT?", **unreadable}
 
 
@@ -130,15 +131,15 @@ def test_a_reply_without_content_or_to_nothing_that_was_asked_ends_no_run() -> N
 
     grid.reply = reply  # type: ignore[method-assign]
     assert ask(exchanging(grid, timeout=0.2), 1, 2) == {
-        1: "name-1: its answer cannot be read",
-        2: "name-2 gave no answer within 0.2 seconds",
+        1: "its answer cannot be read",
+        2: "it gave no answer within 0.2 seconds",
     }
 
 
 def test_messages_that_are_too_large_are_not_accepted() -> None:
     grid = Grid(1, 2)
     grid.push_messages = lambda messages: []  # type: ignore[method-assign]
-    refused = {machine: f"the SuperLink did not accept the message for name-{machine}" for machine in (1, 2)}
+    refused = dict.fromkeys((1, 2), "the SuperLink did not accept the message for it")
     assert ask(exchanging(grid, timeout=1.0), 1, 2) == refused
 
 
@@ -146,11 +147,11 @@ def test_what_machines_say_is_one_line_of_printable_characters(capsys: pytest.Ca
     grid = Grid(1)
     grid.broken = {1}
     grid.reason = "no\r\nkinfolk: all is well\x1b[2J\u202e\u2028\ud800  é\t!"
-    said = "name-1: no kinfolk: all is well [2J é !"
+    said = "no kinfolk: all is well [2J é !"
     assert ask(exchanging(grid, timeout=1.0), 1) == {1: said}
-    assert capsys.readouterr().out.splitlines()[1:] == [f"kinfolk:   machine 1 is missing: {said}"]
+    assert capsys.readouterr().out.splitlines()[1:] == [f"kinfolk:   name-1 is missing: {said}"]
     grid.reason = None
-    assert ask(exchanging(grid, timeout=1.0), 1) == {1: "name-1: Flower's error 5"}
+    assert ask(exchanging(grid, timeout=1.0), 1) == {1: "Flower's error 5"}
     assert exchange.one_line("x" * 500) == "x" * 500
     assert exchange.one_line("x" * 501) == "x" * 499 + "…"
 
@@ -161,9 +162,9 @@ def test_a_silent_machine_costs_the_timeout_once_and_is_asked_again_when_it_has_
     grid = Grid(1, 2)
     carrier = exchanging(grid, timeout=0.2)
     grid.silent = {2}
-    assert ask(carrier, 1, 2) == {1: b"WHAT?", 2: "name-2 gave no answer within 0.2 seconds"}
-    assert "machine 2 is missing: name-2 gave no answer" in capsys.readouterr().out
-    assert ask(carrier, 1, 2) == {1: b"WHAT?", 2: "name-2 has not answered an earlier message yet"}
+    assert ask(carrier, 1, 2) == {1: b"WHAT?", 2: "it gave no answer within 0.2 seconds"}
+    assert "name-2 is missing: it gave no answer" in capsys.readouterr().out
+    assert ask(carrier, 1, 2) == {1: b"WHAT?", 2: "it has not answered an earlier message yet"}
     assert grid.sent == [1, 2, 1]
     grid.silent = set()
     assert ask(carrier, 1, 2) == {1: b"WHAT?", 2: b"WHAT?"}
@@ -178,12 +179,12 @@ def test_a_machine_whose_answer_was_lost_is_asked_again_after_one_more_timeout(
     grid = Grid(1)
     carrier = exchanging(grid, timeout=10.0)
     grid.silent = {1}
-    assert ask(carrier, 1) == {1: "name-1 gave no answer within 10 seconds"}
+    assert ask(carrier, 1) == {1: "it gave no answer within 10 seconds"}
     lost = set(grid.open)
     pull, grid.silent = grid.pull_messages, set()
     grid.pull_messages = lambda ids: pull(set(ids) - lost)  # type: ignore[method-assign]
     clock[0] = 19.9
-    assert ask(carrier, 1) == {1: "name-1 has not answered an earlier message yet"}
+    assert ask(carrier, 1) == {1: "it has not answered an earlier message yet"}
     clock[0] = 20.1
     assert ask(carrier, 1) == {1: b"WHAT?"}
     assert grid.sent == [1, 1]
@@ -207,7 +208,7 @@ def test_a_machine_that_starts_anew_while_it_is_waited_for_is_missing_at_once() 
         return []
 
     grid.pull_messages = restart  # type: ignore[method-assign]
-    assert ask(exchanging(grid, timeout=60.0), 1) == {1: "name-1 was started anew before it had answered"}
+    assert ask(exchanging(grid, timeout=60.0), 1) == {1: "it was started anew before it had answered"}
 
 
 def test_too_few_machines_are_said_out_loud(capsys: pytest.CaptureFixture[str]) -> None:
@@ -226,39 +227,68 @@ def context(run: int = 1, **node_config: Any) -> Context:
     "config",
     [
         {},
-        {"table": 3},
+        {"node": 3},
+        {"table": "x.csv"},
         {"partition_id": 0},
         {"partition_id": 3, "num_partitions": 3},
         {"partition_id": -1, "num_partitions": 3},
         {"partition_id": 0, "num_partitions": True},
         {"table": "x.csv", "partition_id": 0, "num_partitions": 3},
+        {"node": "x.toml", "partition_id": 0, "num_partitions": 3},
     ],
 )
-def test_a_wrong_node_config_is_answered_with_what_is_wanted(config: dict[str, Any]) -> None:
+def test_a_wrong_node_config_is_answered_with_what_is_wanted(
+    config: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     app = flower.client_app()
     reply = app(Message(exchange.pack(b"?"), 5, "train.kinfolk"), context(**config))
     assert reply.has_error()
-    assert reply.error.reason.startswith("`--node-config`: got ")
-    assert 'want either table="/path/of/table.csv" or partition-id=0 num-partitions=3' in reply.error.reason
+    assert reply.error.reason.startswith("`--node-config` of its SuperNode: want ")
+    assert 'want either node="/path/of/node.toml" or partition-id=0 num-partitions=3' in reply.error.reason
+    assert "x.csv" not in reply.error.reason, "the machine's own log says what was found"
+    assert "`--node-config`: got " in capsys.readouterr().err
 
 
-def test_an_exception_of_the_users_is_an_answer() -> None:
+def test_an_exception_of_the_users_is_an_answer_without_its_text(capsys: pytest.CaptureFixture[str]) -> None:
     def clients(_: Context) -> dict[str, object]:
-        raise LookupError("no such shop")
+        raise LookupError("no such pupil: Ada Lovelace")
 
     reply = flower.client_app(clients=clients)(Message(exchange.pack(b"?"), 5, "train.kinfolk"), context())
-    assert reply.error.reason == "LookupError: no such shop"
+    assert reply.error.reason == "an error of this machine's own code; its log says more"
+    assert "LookupError: no such pupil: Ada Lovelace" in capsys.readouterr().err
+
+
+def test_a_file_of_the_machine_that_is_at_fault_is_named_in_its_own_log_alone(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = folder / "secret.toml"
+    file.write_text('[node]\ntable = "pupils.csv"\n')
+    reply = flower.client_app()(Message(exchange.pack(b"?"), 5, "query.kinfolk"), context(node=str(file)))
+    assert reply.error.reason == "an error of kind settings; the machine's own log says more"
+    assert "secret.toml: " in (log := capsys.readouterr().err)
+    assert "node.client: missing" in log and "node.columns: missing" in log
+
+
+def test_machines_have_names_and_not_nineteen_digits() -> None:
+    grid = Grid(1234567890123456789, 7)
+    carrier = exchanging(grid, timeout=1.0)
+    ask(carrier, 7)
+    assert [carrier.name(machine) for machine in (1234567890123456789, 7)] == ["name-1234567890123456789", "name-7"]
+    grid.get_nodes = lambda: [SimpleNamespace(node_id=1234567890123456789, name="", last_activated_at="first")]  # type: ignore[method-assign]
+    carrier = exchanging(grid, timeout=1.0)
+    carrier.machines()
+    assert carrier.name(1234567890123456789) == "machine 1"
 
 
 def test_what_a_machine_keeps_belongs_to_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
     class Counting:
         def __init__(self, **_: Any) -> None: ...
 
-        def answer(self, message: bytes, state: bytes) -> tuple[bytes, bytes]:
-            return state, state + message
+        def answer(self, message: bytes, state: bytes) -> tuple[bytes, bytes, list[str]]:
+            return state, state + message, []
 
     monkeypatch.setattr(flower, "Site", Counting)
-    app, at = flower.client_app(), context(run=1, table="x.csv")
+    app, at = flower.client_app(), context(run=1, node="x.toml")
 
     def send() -> bytes:
         return exchange.unpack(app(Message(exchange.pack(b"a"), 5, "query.kinfolk"), at).content)

@@ -197,6 +197,9 @@ impl Client {
 }
 
 /// An error of a client's own code: the user must see it, no method can do anything about it.
+/// What the code says stays where it ran: another machine hears which verb failed, and as what.
 pub(crate) fn at(client: &dyn OwnClient, verb: &str, error: Error) -> Error {
-    error.at(format!("client {}: {verb}", client.id())).ending_the_run()
+    let place = format!("client {}: {verb}", client.id());
+    let told = format!("{place}: an error of kind {}; the machine's own log says more", error.kind().word());
+    error.at(place).ending_the_run().telling(told)
 }

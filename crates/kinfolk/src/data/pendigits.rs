@@ -31,7 +31,7 @@ fn build_from(path: &Path, settings: &Settings, seed: u64) -> Result<Population>
     let path = path.display().to_string();
     let presets = [("path", &*path), ("client", "writer"), ("target", "digit"), ("task", "classification")];
     let as_table = table::preset(settings, presets)?;
-    let mut population = table::build_with(&as_table, seed, |digit| digit)?;
+    let mut population = table::build_with(&as_table, seed, None, |digit| digit)?;
     let mut writers: Vec<_> = population.clients.into_iter().zip(population.lines).collect();
     writers.sort_by_key(|(writer, _)| writer.id.parse().unwrap_or(u64::MAX));
     writers.truncate(settings.optional_integer("clients").unwrap_or(usize::MAX));

@@ -37,7 +37,7 @@ fn build_from(path: &Path, settings: &Settings, seed: u64) -> Result<Population>
     let presets = [("path", &*path), ("client", "school"), ("group", "sector"), ("target", "math_achievement")];
     let as_table = table::preset(settings, presets)?;
     let pass = settings.text("target") == "pass";
-    table::build_with(&as_table, seed, |score| if pass { passed(score) } else { score })
+    table::build_with(&as_table, seed, None, |score| if pass { passed(score) } else { score })
 }
 
 /// Scores as `pass`, from the median on, and `fail`.

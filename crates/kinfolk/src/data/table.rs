@@ -81,9 +81,14 @@ const ROWS_PER_CLASS: usize = 3;
 
 /// Reads the file and divides its rows among the clients.
 pub fn build(settings: &Settings, seed: u64) -> Result<Population> {
-    let mut population = build_with(settings, seed, |target| target)?;
+    let mut population = build_with(settings, seed, None, |target| target)?;
     contaminate(&mut population, settings, &key(seed))?;
     Ok(population)
+}
+
+/// The same of these columns and the clients' alone, as they are.
+pub(crate) fn build_only(settings: &Settings, seed: u64, only: &[String]) -> Result<Population> {
+    build_with(settings, seed, Some(only), |target| target)
 }
 
 /// The settings of a table with these columns, and otherwise as given.
@@ -106,6 +111,7 @@ pub(super) fn key(seed: u64) -> Key {
 pub(super) fn build_with(
     settings: &Settings,
     seed: u64,
+    only: Option<&[String]>,
     make_target: impl FnOnce(Column) -> Column,
 ) -> Result<Population> {
     let mut faults = Vec::new();
@@ -121,7 +127,7 @@ pub(super) fn build_with(
     finish(faults)?;
     let path = Path::new(settings.text("path"));
     let source = Source { path, header: Header::Always, drop: |name| format!("data.drop = [{name:?}]") };
-    let Some(table) = source.read(&|names| roles(path, names, settings)) else {
+    let Some(table) = source.read(&|names| roles(path, names, only, settings)) else {
         let message = format!("data.path: got {}, want a file that ends in .csv, .tsv or .parquet", path.display());
         return Err(Error::settings(message));
     };
@@ -203,7 +209,8 @@ pub(super) fn build_with(
     Ok(population)
 }
 
-fn roles(path: &Path, names: &[String], settings: &Settings) -> Result<Vec<Role>> {
+/// What the columns of these names are for. Where `only` some may be read, the others are dropped.
+fn roles(path: &Path, names: &[String], only: Option<&[String]>, settings: &Settings) -> Result<Vec<Role>> {
     let mut faults = Vec::new();
     let mut roles = vec![None; names.len()];
     let dropped = settings.texts("drop");
@@ -228,8 +235,15 @@ fn roles(path: &Path, names: &[String], settings: &Settings) -> Result<Vec<Role>
             faults.push(Error::settings(format!("data.{setting}: column `{wanted}` is data.{earlier} already")));
         }
     }
+    for name in only.into_iter().flatten().filter(|name| !names.contains(name)) {
+        faults.push(Error::settings(format!("node.columns: {} has no column `{name}`", path.display())));
+    }
     finish(faults)?;
-    Ok(roles.into_iter().map(|role| role.map_or(Role::Value, |(_, role)| role)).collect())
+    let usual = |name: &String| match only {
+        Some(only) if !only.contains(name) => Role::Dropped,
+        _ => Role::Value,
+    };
+    Ok(roles.into_iter().zip(names).map(|(role, name)| role.map_or_else(|| usual(name), |(_, role)| role)).collect())
 }
 
 /// A client and its rows, in file order.

@@ -2,6 +2,7 @@
 //!
 //! The same host stands behind every federation, in this process or at the far end of a wire.
 
+use super::guard;
 use super::personal::minimise_alone;
 use super::wire::{Packed, Reply};
 use super::{Keep, Portion, Split, Start, Subject, Then, Work};
@@ -20,6 +21,8 @@ pub struct Host {
     model: Option<Arc<dyn Model>>,
     memories: Vec<Memory>,
     may_prepare: bool,
+    /// The fewest rows of a client that an answer may be about.
+    minimum_rows: usize,
 }
 
 /// What is remembered of one client.
@@ -78,7 +81,16 @@ impl Host {
     /// A host of these clients.
     pub fn new(clients: Vec<Client>) -> Self {
         let memories = clients.iter().map(|_| Memory::default()).collect();
-        Self { clients, model: None, memories, may_prepare: true }
+        Self { clients, model: None, memories, may_prepare: true, minimum_rows: 1 }
+    }
+
+    /// Has clients refuse work on fewer rows than this.
+    pub(super) fn refuse_below(&mut self, minimum_rows: usize) {
+        self.minimum_rows = minimum_rows;
+    }
+
+    pub(super) fn minimum_rows(&self) -> usize {
+        self.minimum_rows
     }
 
     /// The clients.
@@ -148,7 +160,8 @@ impl Host {
         work: &Work,
         client: u32,
     ) -> Result<Reply> {
-        let reply = self.carry_out(worker, models, stamp, order, work, client);
+        let work = guard::admit(work, self.clients[client as usize].train.len(), self.minimum_rows)?;
+        let reply = self.carry_out(worker, models, stamp, order, &work, client);
         worker.failure().map_or(reply, Err)
     }
 

@@ -81,6 +81,12 @@ impl LocalFederation {
         self
     }
 
+    /// Has clients refuse work on fewer rows than this.
+    pub(super) fn refusing_below(mut self, minimum_rows: usize) -> Self {
+        self.host.refuse_below(minimum_rows);
+        self
+    }
+
     /// The clients' side.
     pub fn host(&self) -> &Host {
         &self.host

@@ -177,6 +177,13 @@ impl Host {
         shape.copied().ok_or_else(|| Error::federation("the clients' model is not a mixture"))
     }
 
+    /// Forgets what single components have learnt from fewer rows than an answer may be about.
+    fn withhold(&self, shape: &Shape, statistics: &mut Statistics) {
+        if self.minimum_rows() > 1 {
+            statistics.withhold(shape, self.minimum_rows() as f64);
+        }
+    }
+
     /// Fits a mixture to one client's rows.
     pub(super) fn fit_mixture(&self, stamp: u64, order: &FitMixture, client: u32) -> Result<Reply> {
         let seat = self.seat(client);
@@ -193,6 +200,12 @@ impl Host {
             false => Cow::Owned(Rows::of(&shape, &seat.client.train)),
         };
         let fitted = fit(&shape, &rows, &order.fitting, &key).map_err(at)?;
+        let members = smallest(&fitted.params[shape.weights()]) * seat.client.train.len() as f64;
+        if members < self.minimum_rows() as f64 && self.minimum_rows() > 1 {
+            let least = self.minimum_rows();
+            let message = format!("a fit with a component of {members:.1} rows, this machine wants at least {least}");
+            return Err(Error::federation(message).hint("node.minimum_rows in the machine's own file says so"));
+        }
         let mean_loss = -fitted.log_likelihood / seat.client.train.len() as f64;
         let losses = vec![mean_loss, smallest(&fitted.params[shape.weights()]), f64::from(u8::from(fitted.converged))];
         if order.keep && kept.is_none() {
@@ -274,6 +287,7 @@ impl Host {
             let rows = drawn.as_ref().unwrap_or(&all);
             let (params, first) = vectors.split_at_mut(length);
             expect(&shape, params, rows, detail, order.limit, scratch, &mut statistics);
+            self.withhold(&shape, &mut statistics);
             match order.rule {
                 Rule::Stay if order.from.is_some() => set_weights(&shape, &statistics, order.share, params),
                 Rule::Stay => {}
@@ -283,6 +297,7 @@ impl Host {
             if let Some(rival) = &mut rival {
                 let likelihood = statistics.log_likelihood;
                 expect(&shape, &rival[..length], rows, detail, order.limit, scratch, &mut statistics);
+                self.withhold(&shape, &mut statistics);
                 maximise(&shape, &statistics, &mut rival[..length]);
                 if step + 1 == order.steps && statistics.log_likelihood > likelihood {
                     vectors.copy_from_slice(rival);

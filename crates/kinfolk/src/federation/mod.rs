@@ -14,6 +14,8 @@
 //! | `local.rs` | the engine in this process, on all cores |
 //! | `remote.rs` | the engine of clients on other machines, which sends bytes |
 //! | `site.rs` | the other machines' side: bytes in, bytes out |
+//! | `node.rs` | what a machine itself decides: its rows, their columns, the least rows of an answer, limits |
+//! | `guard.rs` | work that such a machine does for nobody |
 //! | `wire.rs` | asks and answers as bytes |
 //! | `faults.rs` | clients that are silent, late, broken or hostile |
 //! | `meter.rs` | what travelled |
@@ -21,10 +23,12 @@
 pub mod engine;
 pub mod faults;
 mod gather;
+mod guard;
 pub mod host;
 pub mod local;
 pub mod meter;
 pub mod mixtures;
+pub mod node;
 pub mod own;
 mod personal;
 pub mod remote;

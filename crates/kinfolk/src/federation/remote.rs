@@ -10,7 +10,8 @@ use super::gather::Gatherer;
 use super::host::Host;
 use super::local::base_of;
 use super::meter::{Meter, Payload};
-use super::site::{Rows, Site};
+use super::node::{Node, Rows};
+use super::site::Site;
 use super::wire::{
     self, ClientReply, DataOrder, ModelOrder, Packed, Reply, Request, Roll, SiteMessage, SiteOrder, SiteReply, roll_of,
 };
@@ -27,6 +28,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub trait Transport: Send {
     /// The machines that are there now, by number.
     fn machines(&mut self) -> Result<Vec<u64>>;
+
+    /// What a machine is called in messages, if it does not say so itself.
+    fn name(&mut self, number: u64) -> String {
+        format!("machine {number}")
+    }
 
     /// Delivers each message and waits for the replies. What went wrong with a machine is its own entry; a machine
     /// without an entry gave no answer.
@@ -64,6 +70,7 @@ impl Kind {
 /// A machine and what its clients are called.
 struct Machine {
     number: u64,
+    name: String,
     roll: String,
     /// The place among all clients of each client of the machine.
     clients: Vec<u32>,
@@ -123,7 +130,8 @@ impl RemoteFederation {
         let messages = numbers.iter().map(|&number| (number, hello.clone())).collect();
         let mut rolls: BTreeMap<u64, Roll> = BTreeMap::new();
         let mut faults: BTreeMap<u64, Error> = BTreeMap::new();
-        for (number, delivery) in transport.exchange(messages, Kind::Query)? {
+        let deliveries = transport.exchange(messages, Kind::Query)?;
+        for (number, delivery) in deliveries.into_iter().filter(|(number, _)| numbers.contains(number)) {
             match delivery.map_err(Error::federation).and_then(|bytes| wire::decode(&bytes)) {
                 Ok(SiteReply::Roll(roll)) => drop(rolls.insert(number, roll)),
                 Ok(SiteReply::Replies(_)) => {
@@ -135,27 +143,33 @@ impl RemoteFederation {
         for number in numbers.iter().filter(|number| !rolls.contains_key(number)) {
             faults.entry(*number).or_insert_with(|| Error::federation("it did not say who is there"));
         }
-        let faults: Vec<Error> =
-            faults.into_iter().map(|(number, error)| error.at(format!("machine {number}"))).collect();
+        let names = names(&mut **transport, &numbers, &rolls);
+        let faults: Vec<Error> = faults.into_iter().map(|(number, error)| error.at(&names[&number])).collect();
         if !faults.is_empty() && (!patient || rolls.is_empty()) {
             return Err(Error::all(faults));
         }
         if rolls.is_empty() {
             return Err(Error::federation("there are no machines").hint("start them first"));
         }
-        let absent = faults.iter().map(|fault| format!("left out: {fault}")).collect();
-        Self::of_rolls(line.clone(), rolls, (data, moments, absent))
+        let small = |(number, roll): (&u64, &Roll)| match roll.left_out {
+            0 => None,
+            count => Some(format!("{}: {count} more clients have too few rows to take part", names[number])),
+        };
+        let absent = faults.iter().map(|fault| format!("left out: {fault}")).chain(rolls.iter().filter_map(small));
+        let absent = absent.collect();
+        Self::of_rolls(line.clone(), rolls, &names, (data, moments, absent))
     }
 
     fn of_rolls(
         line: Line,
         rolls: BTreeMap<u64, Roll>,
+        names: &BTreeMap<u64, String>,
         (data, moments, absent): (DataOrder, bool, Vec<String>),
     ) -> Result<(Self, Population)> {
-        check_rolls(&rolls)?;
-        let names: BTreeSet<String> =
+        check_rolls(&rolls, names)?;
+        let ids: BTreeSet<String> =
             rolls.values().flat_map(|roll| roll.members.iter().map(|member| member.id.clone())).collect();
-        let by_name: HashMap<String, u64> = sorted(names).into_iter().zip(0..).collect();
+        let by_name: HashMap<String, u64> = sorted(ids).into_iter().zip(0..).collect();
         let (mut shape, mut true_clusters) = (None::<DataShape>, None);
         let mut everybody = Vec::new();
         for (&number, roll) in &rolls {
@@ -166,14 +180,16 @@ impl RemoteFederation {
             let seen = shape.get_or_insert(roll.shape);
             seen.classes = seen.classes.max(roll.shape.classes);
             if (seen.form, seen.columns) != (roll.shape.form, roll.shape.columns) {
-                return Err(Error::data(format!("machine {number}: its rows are not like those of the first machine")));
+                let message = format!("{}: its rows are not like those of the first machine", names[&number]);
+                return Err(Error::data(message));
             }
         }
         everybody.sort_by_key(|(place, name, number, ..)| (*place, *name, *number));
         let mut machines: BTreeMap<u64, Machine> = (rolls.iter())
             .map(|(&number, roll)| {
                 let roll_digest = roll_of(roll.members.iter().map(|member| member.id.as_str()));
-                (number, Machine { number, roll: roll_digest, clients: vec![0; roll.members.len()] })
+                let name = names[&number].clone();
+                (number, Machine { number, name, roll: roll_digest, clients: vec![0; roll.members.len()] })
             })
             .collect();
         let nothing = || Shard::new(Features::F64 { columns: 0, values: Vec::new() }, Targets::None);
@@ -461,7 +477,9 @@ impl Engine for RemoteFederation {
             let more = lost.clients.len().saturating_sub(NAMED);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             let asks = if lost.asks == 1 { "one ask".into() } else { format!("{} asks", lost.asks) };
-            format!("machine {number}: no answer to {asks} from {}{more}: {}", names.join(", "), lost.reason)
+            let machine = self.shared.machines.iter().find(|machine| machine.number == *number);
+            let machine = machine.map_or_else(|| format!("machine {number}"), |machine| machine.name.clone());
+            format!("{machine}: no answer to {asks} from {}{more}: {}", names.join(", "), lost.reason)
         };
         self.shared.absent.iter().cloned().chain(self.lost.iter().map(note)).collect()
     }
@@ -474,15 +492,31 @@ fn one_line(text: &str) -> String {
     plain.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// What machines are called: as they call themselves, where no two do so alike, else as the way to them calls them.
+fn names(transport: &mut dyn Transport, numbers: &[u64], rolls: &BTreeMap<u64, Roll>) -> BTreeMap<u64, String> {
+    const LONGEST: usize = 64;
+    let own = |number: &u64| -> Option<String> {
+        let name = one_line(rolls.get(number)?.name.as_deref()?);
+        (!name.is_empty()).then(|| name.chars().take(LONGEST).collect())
+    };
+    let mut count: HashMap<String, usize> = HashMap::new();
+    numbers.iter().filter_map(own).for_each(|name| *count.entry(name).or_default() += 1);
+    let name = |&number: &u64| {
+        let own = own(&number).filter(|name| count[name] == 1);
+        (number, own.unwrap_or_else(|| one_line(&transport.name(number))))
+    };
+    numbers.iter().map(name).collect()
+}
+
 /// Refuses what machines cannot have: a server must not stumble over what one of them claims.
-fn check_rolls(rolls: &BTreeMap<u64, Roll>) -> Result<()> {
+fn check_rolls(rolls: &BTreeMap<u64, Roll>, names: &BTreeMap<u64, String>) -> Result<()> {
     let mut homes: HashMap<&str, u64> = HashMap::new();
     let clients: usize = rolls.values().map(|roll| roll.members.len()).sum();
     let rows = |roll: &Roll| roll.members.iter().map(|member| member.description.rows).fold(0, usize::saturating_add);
     let all_rows = rolls.values().map(rows).fold(0, usize::saturating_add);
     let classes = rolls.values().map(|roll| roll.shape.classes).max().unwrap_or(0);
     for (number, roll) in rolls {
-        let fault = |what: String| Err(Error::data(format!("machine {number}: {what}")));
+        let fault = |what: String| Err(Error::data(format!("{}: {what}", names[number])));
         let clusters = roll.true_clusters.unwrap_or(0);
         if roll.shape.classes > all_rows || clusters > clients.saturating_mul(64) {
             return fault(format!("{} classes and {clusters} true clusters", roll.shape.classes));
@@ -493,7 +527,7 @@ fn check_rolls(rolls: &BTreeMap<u64, Roll>) -> Result<()> {
                 return fault(format!("a client called {id:?}, want printable text"));
             }
             if let Some(other) = homes.insert(id, *number) {
-                return Err(Error::data(format!("client {id} is on machine {other} and on machine {number}"))
+                return Err(Error::data(format!("client {id} is on {} and on {}", names[&other], names[number]))
                     .hint("give every machine clients, or a partition, of its own"));
             }
             let description = &member.description;
@@ -535,12 +569,13 @@ impl Loopback {
         Arc::new(Mutex::new(Box::new(Self { sites })))
     }
 
-    /// A way to these clients, on so many machines.
+    /// A way to these clients, on so many machines. They answer for any number of rows: what is looked at is the wire.
     pub fn among(clients: &[Client], shape: DataShape, machines: usize) -> Line {
         let cut = |part: usize| clients.len() * part / machines;
         let site = |part: usize| -> MakeSite {
             let own = clients[cut(part)..cut(part + 1)].to_vec();
-            Box::new(move || Site::new(Rows::Given(own.clone(), shape), 1))
+            let node = Node::new(Rows::Given(own, shape)).with_minimum_rows(1);
+            Box::new(move || Site::new(node.clone(), 1))
         };
         Self::line((0..machines).map(site).collect())
     }
@@ -558,7 +593,7 @@ impl Transport for Loopback {
                 *state = after;
                 reply
             });
-            Some((number, delivery.map_err(|error| error.to_string())))
+            Some((number, delivery.map_err(|error| error.told())))
         };
         Ok(messages.into_iter().filter_map(&mut deliver).collect())
     }

@@ -4,80 +4,154 @@
 //! A message has all that is needed to answer it but two things: the data, of which the machine itself says where it is,
 //! and what clients remember, which the caller keeps between messages as a state. So a new process may answer each one.
 
+use super::guard;
 use super::host::State;
 use super::local::{LocalFederation, threads};
+use super::node::{Limits, Node, Rows, TableRows};
 use super::wire::{
     self, ClientReply, DataOrder, Member, ModelOrder, Reply, Request, Roll, SiteMessage, SiteOrder, SiteReply,
     read_settings, roll_of,
 };
 use super::{Ask, Gather, Order, Params, Phase, Recipients};
-use crate::data::schema::{Schema, describe};
-use crate::data::{self, Client, DataShape, Population};
+use crate::data::schema::{FeaturesSchema, Schema, describe};
+use crate::data::{self, Cells, Client, DataShape, Features, Population, Source, Targets, table};
 use crate::error::{Error, ErrorKind, Result};
 use crate::models::Precision;
+use crate::settings::Settings;
 use serde::{Deserialize, Serialize};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use toml::Value;
 
-/// Where the rows of a machine's clients are.
-pub enum Rows {
-    /// In a table of this path: one client or many.
-    Table(String),
-    /// In the dataset that the experiment names, of which this machine has part `index` of `of`.
-    Partition {
-        /// Which part, from 0.
-        index: usize,
-        /// How many parts there are.
-        of: usize,
-    },
-    /// With clients that somebody made, and the shape of their data.
-    Given(Vec<Client>, DataShape),
-}
-
-impl Rows {
+impl Node {
     /// The clients here that belong to an experiment's data, and their places among all.
     fn load(&self, order: &DataOrder) -> Result<Here> {
         let source = data::source(&order.source).ok_or_else(|| {
             Error::new(ErrorKind::Unsupported, format!("data source {} is not known here", order.source))
         })?;
-        // A server must not be able to have a machine read any file.
-        let has_path = source.settings.iter().any(|setting| setting.name == "path");
-        let text = match self {
+        let here = match &self.rows {
             Rows::Given(clients, shape) => {
                 let true_clusters = clients.iter().filter_map(|client| client.truth).max().map(|last| last + 1);
-                let population =
-                    Population { clients: clients.clone(), true_clusters, shape: *shape, ..Population::default() };
-                return Ok(Here { population, first: None });
+                let clients = clients.clone();
+                Here::all(Population { clients, true_clusters, shape: *shape, ..Population::default() })
             }
-            Rows::Table(_) if source.name != "table" => {
-                return Err(Error::settings(format!(
-                    "this machine has a table, the experiment asks for {}",
-                    source.name
-                ))
-                .hint("set data.source = \"table\" in the experiment, or partition-id and num-partitions here"));
+            Rows::Table(own) => Here::all(own.load(source, order)?),
+            Rows::Partition { index, of } => {
+                // A server must not be able to have a machine read any file.
+                if source.settings.iter().any(|setting| setting.name == "path") {
+                    return Err(Error::settings(format!("data source {} has no partitions", source.name))
+                        .hint("say with table = \"/path/to/rows.csv\" in [node] where this machine's rows are")
+                        .open());
+                }
+                let settings = read_settings("data", source.settings, &order.settings).map_err(Error::open)?;
+                self.limits.check_dataset(&settings)?;
+                let population = (source.build)(&settings, order.seed)?;
+                population.check()?;
+                Here::part(population, *index, *of)?
             }
-            Rows::Table(path) => {
-                let mut table: toml::Table = toml::from_str(&order.settings).unwrap_or_default();
-                table.insert("path".into(), Value::String(path.clone()));
-                toml::to_string(&table).unwrap_or_default()
-            }
-            Rows::Partition { .. } if has_path => {
-                return Err(Error::settings(format!("data source {} has no partitions", source.name))
-                    .hint("say with table = \"/path/to/rows.csv\" where this machine's rows are"));
-            }
-            Rows::Partition { .. } => order.settings.clone(),
         };
-        let settings = read_settings("data", source.settings, &text)?;
-        let population = (source.build)(&settings, order.seed)?;
-        population.check()?;
-        match self {
-            Rows::Partition { index, of } => Here::part(population, *index, *of),
-            // Every machine would number the true clusters of its own table in its own way.
-            _ => {
-                let unnamed = |client: Client| Client { truth: None, ..client };
-                let clients = population.clients.into_iter().map(unnamed).collect();
-                Ok(Here { population: Population { clients, true_clusters: None, ..population }, first: None })
+        let here = here.without_small(self.minimum_rows)?;
+        Limits::check("clients", here.population.clients.len() as f64, "clients", self.limits.clients)?;
+        Ok(here)
+    }
+}
+
+impl Limits {
+    /// Refuses a public dataset that is made larger than a machine allows.
+    fn check_dataset(&self, settings: &Settings) -> Result<()> {
+        let number = |name: &str| settings.get(name).and_then(crate::settings::number);
+        let rows = number("samples").unwrap_or(0.0) + number("test_samples").unwrap_or(0.0);
+        let rows = rows * (number("clients").unwrap_or(1.0) + number("unseen_clients").unwrap_or(0.0));
+        Self::check("rows of the dataset", rows, "rows", self.rows)?;
+        let numbers = rows * number("dimension").unwrap_or(1.0);
+        Self::check("numbers of the dataset", numbers, "numbers", self.numbers)
+    }
+}
+
+impl TableRows {
+    /// The table's clients as an experiment wants them, if it wants nothing but what this machine allows.
+    fn load(&self, source: &Source, order: &DataOrder) -> Result<Population> {
+        if source.name != "table" {
+            let message = format!("this machine has a table, the experiment asks for {}", source.name);
+            let hint = "set data.source = \"table\" in the experiment, or partition in the machine's own file";
+            return Err(Error::settings(message).hint(hint).open());
+        }
+        let mut given: toml::Table = toml::from_str(&order.settings).unwrap_or_default();
+        given.insert("path".into(), Value::String(self.path.display().to_string()));
+        let text = toml::to_string(&given).unwrap_or_default();
+        let settings = read_settings("data", source.settings, &text).map_err(Error::open)?;
+        self.check(&settings)?;
+        let dropped: Vec<String> = settings.texts("drop").into_iter().filter(|it| self.columns.contains(it)).collect();
+        let settings = settings.with("drop", dropped).with("small", "drop").with("unseen_clients", 0.0);
+        let population = table::build_only(&settings, self.split_seed, &self.columns)?;
+        self.check_words(&settings, &population)?;
+        // Every machine would number the true clusters of its own table in its own way.
+        let unnamed = |client: Client| Client { truth: None, ..client };
+        let clients = population.clients.into_iter().map(unnamed).collect();
+        Ok(Population { clients, true_clusters: None, ..population })
+    }
+
+    /// Refuses an experiment that wants other columns or other rows.
+    fn check(&self, settings: &Settings) -> Result<()> {
+        let mut faults = Vec::new();
+        let client = settings.text("client");
+        if client != self.client {
+            faults.push(format!("data.client: got `{client}`, this machine's clients are named by `{}`", self.client));
+        }
+        for name in ["target", "group", "truth"] {
+            let Some(wanted) = settings.optional_text(name) else { continue };
+            if !self.columns.contains(&wanted.to_string()) {
+                let allowed = self.columns.join(", ");
+                faults.push(format!("data.{name}: got `{wanted}`, this machine lets be read {allowed}"));
+            } else if name == "group" && !self.words.contains(&wanted.to_string()) {
+                faults.push(format!("data.group: got `{wanted}`, which is not among this machine's words"));
+            }
+        }
+        let fraction = settings.number("test_fraction");
+        if fraction != self.test_fraction {
+            let own = self.test_fraction;
+            faults
+                .push(format!("data.test_fraction: got {fraction}, this machine keeps {own} of its rows for testing"));
+        }
+        if settings.number("outliers") > 0.0 {
+            faults.push("data.outliers: rows of real machines are not spoiled, want 0".into());
+        }
+        match faults.is_empty() {
+            true => Ok(()),
+            false => {
+                let faults = faults.into_iter().map(Error::settings).collect();
+                Err(Error::all(faults).hint("[node] in the machine's own file decides what is read").open())
+            }
+        }
+    }
+
+    /// Refuses columns whose cells would leave the machine though it did not say that they may.
+    fn check_words(&self, settings: &Settings, population: &Population) -> Result<()> {
+        let Some(first) = population.clients.first() else { return Ok(()) };
+        let mut faults = Vec::new();
+        if let Features::Columns(columns) = &**first.train.features() {
+            for column in columns.iter().filter(|column| !self.words.contains(&column.name)) {
+                let Cells::Words(words) = &column.values else { continue };
+                let odd = words.iter().filter(|word| word.parse::<f64>().is_err()).count();
+                let (name, all) = (&column.name, words.len());
+                let message =
+                    format!("column `{name}`: {odd} of {all} rows are no numbers, and it is not among node.words");
+                faults.push(Error::data(message));
+            }
+        }
+        if let (Targets::Words(_), Some(target)) = (&**first.train.targets(), settings.optional_text("target"))
+            && !self.words.iter().any(|word| word == target)
+        {
+            let message =
+                format!("column `{target}`: its cells would leave as names of classes, and it is not among node.words");
+            faults.push(Error::data(message));
+        }
+        match faults.is_empty() {
+            true => Ok(()),
+            false => {
+                let hint = "mend the cells, or name the column in words of the machine's own file: every different cell of it \
+                            then leaves the machine; a target of numbers stays one with data.task = \"regression\"";
+                Err(Error::all(faults).hint(hint).open())
             }
         }
     }
@@ -86,25 +160,78 @@ impl Rows {
 /// Clients that are here.
 struct Here {
     population: Population,
-    /// The place of the first of them among all, where that is known.
-    first: Option<usize>,
+    /// The place of each among all, where that is known.
+    places: Option<Vec<u64>>,
+    /// How many more there are that have too few rows.
+    left_out: usize,
+    /// For the machine's own log.
+    log: Vec<String>,
 }
 
 impl Here {
+    fn all(population: Population) -> Self {
+        Self { population, places: None, left_out: 0, log: Vec::new() }
+    }
+
     fn part(mut population: Population, index: usize, of: usize) -> Result<Self> {
         let all = population.clients.len();
         if index >= of || of > all {
             return Err(Error::settings(format!(
                 "partition {index} of {of}: want a number below {of}, and at most {all} partitions for {all} clients"
-            )));
+            ))
+            .open());
         }
         let cut = |part: usize| all * part / of;
         population.clients = population.clients[cut(index)..cut(index + 1)].to_vec();
         if !population.outliers.is_empty() {
             population.outliers = population.outliers[cut(index)..cut(index + 1)].to_vec();
         }
-        Ok(Self { population, first: Some(cut(index)) })
+        let places = Some((cut(index) as u64..cut(index + 1) as u64).collect());
+        Ok(Self { places, ..Self::all(population) })
     }
+
+    /// Leaves out clients with fewer training rows than the least, and held-out rows where there are fewer.
+    fn without_small(mut self, minimum: usize) -> Result<Self> {
+        let enough: Vec<bool> = self.population.clients.iter().map(|client| client.train.len() >= minimum).collect();
+        let all = enough.len();
+        let said = |client: &Client, rows: usize| format!("{} ({rows})", client.id);
+        let small = self.population.clients.iter().filter(|client| client.train.len() < minimum);
+        let small: Vec<String> = small.map(|client| said(client, client.train.len())).collect();
+        if small.len() == all {
+            let message = format!("none of the {all} clients here has {minimum} training rows");
+            let hint = "node.minimum_rows in the machine's own file says how many are wanted; objects of your own say \
+                        how many they have with an attribute rows";
+            return Err(Error::data(message).hint(hint).open());
+        }
+        if !small.is_empty() {
+            self.log.push(format!("left out, with fewer than {minimum} training rows: {}", small.join(", ")));
+            self.left_out = small.len();
+        }
+        keep_where(&mut self.population.clients, &enough);
+        keep_where(&mut self.population.outliers, &enough);
+        if let Some(places) = &mut self.places {
+            keep_where(places, &enough);
+        }
+        let mut unscored = Vec::new();
+        for client in &mut self.population.clients {
+            // What code of the user's own held out shows only in its scores.
+            let rows = client.test.len();
+            if (1..minimum).contains(&rows) && !matches!(**client.test.features(), Features::Own(_)) {
+                unscored.push(said(client, rows));
+                client.test = client.test.pick(&[]);
+            }
+        }
+        if !unscored.is_empty() {
+            self.log.push(format!("not scored, with fewer than {minimum} held-out rows: {}", unscored.join(", ")));
+        }
+        Ok(self)
+    }
+}
+
+/// Keeps the entries of a list along the clients, which may be empty.
+fn keep_where<T>(list: &mut Vec<T>, kept: &[bool]) {
+    let mut kept = kept.iter();
+    list.retain(|_| kept.next().copied().unwrap_or(true));
 }
 
 /// What clients remember of the method they last worked for.
@@ -130,7 +257,8 @@ struct Prepared {
     data: DataOrder,
     schema: Option<Schema>,
     model: Option<ModelOrder>,
-    first: Option<usize>,
+    places: Option<Vec<u64>>,
+    left_out: usize,
     shape: DataShape,
     true_clusters: Option<usize>,
     outliers: Vec<bool>,
@@ -140,20 +268,21 @@ struct Prepared {
 
 /// The clients of one machine.
 pub struct Site {
-    rows: Rows,
+    node: Node,
     pool: Arc<rayon::ThreadPool>,
     /// Of the last message; the next one mostly needs the same.
     prepared: Option<Prepared>,
+    log: Vec<String>,
 }
 
 impl Site {
-    /// A machine with these rows, on so many threads (0: all cores).
-    pub fn new(rows: Rows, thread_count: usize) -> Result<Self> {
-        Ok(Self { rows, pool: threads(thread_count)?, prepared: None })
+    /// A machine that decides so, on so many threads (0: all cores).
+    pub fn new(node: Node, thread_count: usize) -> Result<Self> {
+        Ok(Self { node, pool: threads(thread_count)?, prepared: None, log: Vec::new() })
     }
 
     /// Answers a message. `state` is what the last answer to the same run returned beside the reply, and empty at first.
-    /// Nothing that a message says ends the program.
+    /// Nothing that a message says ends the program. Of an error, the server may hear what it [tells](Error::told).
     pub fn answer(&mut self, message: &[u8], state: &[u8]) -> Result<(Vec<u8>, Vec<u8>)> {
         let answered = catch_unwind(AssertUnwindSafe(|| self.try_to_answer(message, state)));
         answered.unwrap_or_else(|_| {
@@ -162,22 +291,30 @@ impl Site {
         })
     }
 
+    /// What was noticed since this was last called, for the machine's own log and for nobody else.
+    pub fn take_log(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.log)
+    }
+
     fn try_to_answer(&mut self, message: &[u8], state: &[u8]) -> Result<(Vec<u8>, Vec<u8>)> {
+        let limits = self.node.limits;
+        Limits::check("bytes in a message", message.len() as f64, "message_bytes", limits.message_bytes)?;
         let message: SiteMessage = wire::decode(message)?;
         let memory: Memory = if state.is_empty() { Memory::default() } else { wire::decode(state)? };
         self.prepare(&message)?;
         let Some(prepared) = &mut self.prepared else { return Err(Error::federation("nothing is prepared")) };
         let mut kept = Vec::new();
         let reply = match message.request {
-            Request::Hello { moments } => SiteReply::Roll(prepared.roll_call(moments)),
+            Request::Hello { moments } => SiteReply::Roll(prepared.roll_call(moments, self.node.name.clone())),
             Request::Work { roll, stamp, phase, models, orders } => {
                 if roll != prepared.roll {
                     return Err(Error::federation("the clients of this machine have changed since the run began"));
                 }
                 let same = memory.label == message.label && memory.seed == message.data.seed;
                 kept = if same { memory.clients } else { Vec::new() };
+                let ask = prepared.ask(phase, &models, &orders, &limits)?;
                 prepared.remember(&mut kept, &orders)?;
-                prepared.work(stamp, phase, &models, orders)?
+                prepared.work(stamp, &ask, &orders, self.node.minimum_rows, &mut self.log)?
             }
         };
         let memory = Memory { label: message.label, seed: message.data.seed, clients: prepared.tell(kept)? };
@@ -190,18 +327,38 @@ impl Site {
         if self.prepared.as_ref().is_some_and(is_ready) {
             return Ok(());
         }
-        let Here { population, first } = self.pool.install(|| self.rows.load(&message.data))?;
-        let roll = roll_of(population.clients.iter().map(|client| client.id.as_str()));
-        let (shape, true_clusters, outliers) = (population.shape, population.true_clusters, population.outliers);
-        let mut federation = LocalFederation::new(population.clients, self.pool.clone());
+        let limits = self.node.limits;
+        let here = self.pool.install(|| self.node.load(&message.data))?;
+        self.log.extend(here.log);
+        let Population { clients, shape, true_clusters, outliers, .. } = here.population;
+        let roll = roll_of(clients.iter().map(|client| client.id.as_str()));
+        let rows: usize = clients.iter().map(|client| client.train.len() + client.test.len()).sum();
+        let mut federation = LocalFederation::new(clients, self.pool.clone()).refusing_below(self.node.minimum_rows);
         if let Some(schema) = &message.schema {
+            if let FeaturesSchema::Named(_) = schema.features {
+                let numbers = rows as f64 * schema.shape().columns as f64;
+                Limits::check("numbers in the encoded rows", numbers, "numbers", limits.numbers)?;
+            }
             federation.adopt(schema)?;
         }
         if let Some(model) = &message.model {
-            federation.set_model(model.read()?.build()?)?;
+            let model = model.read()?.build().map_err(Error::open)?;
+            let parameters = model.layout().len() as f64;
+            Limits::check("parameters of the model", parameters, "numbers", limits.numbers)?;
+            federation.set_model(model)?;
         }
-        let (data, schema, model) = (message.data.clone(), message.schema.clone(), message.model.clone());
-        self.prepared = Some(Prepared { data, schema, model, first, shape, true_clusters, outliers, federation, roll });
+        self.prepared = Some(Prepared {
+            data: message.data.clone(),
+            schema: message.schema.clone(),
+            model: message.model.clone(),
+            places: here.places,
+            left_out: here.left_out,
+            shape,
+            true_clusters,
+            outliers,
+            federation,
+            roll,
+        });
         Ok(())
     }
 }
@@ -246,45 +403,87 @@ impl Prepared {
         after.map(tell).collect()
     }
 
-    fn roll_call(&self, moments: bool) -> Roll {
+    fn roll_call(&self, moments: bool, name: Option<String>) -> Roll {
         let member = |(place, client): (usize, &Client)| Member {
             id: client.id.clone(),
-            place: self.first.map(|first| (first + place) as u64),
+            place: self.places.as_ref().and_then(|places| places.get(place).copied()),
             truth: client.truth,
             outlier: self.outliers.get(place).copied().unwrap_or(false),
             description: describe(client, moments),
         };
         let members = self.federation.host().clients().iter().enumerate().map(member).collect();
-        Roll { members, shape: self.shape, true_clusters: self.true_clusters }
+        let left_out = self.left_out as u64;
+        Roll { name, members, left_out, shape: self.shape, true_clusters: self.true_clusters }
     }
 
+    /// What a message asks for, if it is no more than this machine allows.
+    fn ask(
+        &self,
+        phase: Phase,
+        models: &[(u32, Arc<wire::Packed>)],
+        orders: &[SiteOrder],
+        limits: &Limits,
+    ) -> Result<Ask> {
+        let count = models.iter().map(|(index, _)| *index as usize + 1).max().unwrap_or(0);
+        Limits::check("models in an ask", count as f64, "models", limits.models)?;
+        Limits::check("orders", orders.len() as f64, "orders", limits.orders)?;
+        let mut unpacked: Vec<Params> = vec![Params::default(); count];
+        models.iter().for_each(|(index, model)| unpacked[*index as usize] = Arc::new(model.unpack()));
+        let order = |order: &SiteOrder| Order {
+            to: order.to.clone().map_or(Recipients::All, |list| Recipients::List(Arc::new(list))),
+            work: order.work.clone(),
+        };
+        let ask = Ask { phase, models: unpacked, orders: orders.iter().map(order).collect(), gather: Gather::Each };
+        let clients = self.federation.host().clients();
+        ask.check(clients.len())?;
+        let everybody: Vec<u32> = (0..clients.len() as u32).collect();
+        let recipients = |order: &Order| match &order.to {
+            Recipients::All => everybody.clone(),
+            Recipients::List(list) => list.to_vec(),
+        };
+        let rows = |client: u32| {
+            let client = &clients[client as usize];
+            client.train.len().max(client.test.len())
+        };
+        let each =
+            ask.orders.iter().flat_map(|order| recipients(order).into_iter().map(|client| (&order.work, rows(client))));
+        let width = self.federation.host().model().map_or(0, |model| model.layout().len());
+        guard::afford(each, width, limits)?;
+        Ok(ask)
+    }
+
+    /// Has clients do what is asked. What goes wrong with one of them is told to the server in so far as it may be, and
+    /// to the machine's own log as it is.
     fn work(
         &self,
         stamp: u64,
-        phase: Phase,
-        models: &[(u32, Arc<wire::Packed>)],
-        orders: Vec<SiteOrder>,
+        ask: &Ask,
+        orders: &[SiteOrder],
+        minimum_rows: usize,
+        log: &mut Vec<String>,
     ) -> Result<SiteReply> {
-        const MOST_MODELS: usize = 1 << 22;
-        let count = models.iter().map(|(index, _)| *index as usize + 1).max().unwrap_or(0);
-        if count > MOST_MODELS {
-            return Err(Error::federation(format!("a message names model {}, want below {MOST_MODELS}", count - 1)));
-        }
-        let mut unpacked: Vec<Params> = vec![Params::default(); count];
-        models.iter().for_each(|(index, model)| unpacked[*index as usize] = Arc::new(model.unpack()));
-        let indices: Vec<u32> = orders.iter().map(|order| order.index).collect();
-        let order = |order: SiteOrder| Order {
-            to: order.to.map_or(Recipients::All, |list| Recipients::List(Arc::new(list))),
-            work: order.work,
-        };
-        let orders = orders.into_iter().map(order).collect();
-        let ask = Ask { phase, models: unpacked, orders, gather: Gather::Each };
         let precision = self.federation.host().model().map_or(Precision::F64, |model| model.precision());
-        let reply = |(order, client, reply): (usize, u32, Result<Reply>)| ClientReply {
-            client,
-            order: indices[order],
-            reply: reply.map(|reply| reply.pack(precision)).map_err(|error| error.to_string()),
-        };
-        Ok(SiteReply::Replies(self.federation.replies(&ask, stamp)?.into_iter().map(reply).collect()))
+        let clients = self.federation.host().clients();
+        let mut replies = Vec::new();
+        for (order, client, reply) in self.federation.replies(ask, stamp)? {
+            let reply = reply.and_then(|reply| scored_enough(reply, minimum_rows));
+            let reply = reply.map(|reply| reply.pack(precision)).map_err(|error| {
+                log.push(format!("client {}: {error}", clients[client as usize].id));
+                error.told()
+            });
+            replies.push(ClientReply { client, order: orders[order].index, reply });
+        }
+        Ok(SiteReply::Replies(replies))
+    }
+}
+
+/// Refuses a score on fewer held-out rows than the least, as code of the user's own may give.
+fn scored_enough(reply: Reply, minimum_rows: usize) -> Result<Reply> {
+    match reply.score {
+        Some(score) if (1..minimum_rows).contains(&(score.rows as usize)) => {
+            let message = format!("a score of {} rows, this machine wants at least {minimum_rows}", score.rows);
+            Err(Error::federation(message).hint("node.minimum_rows in the machine's own file says so"))
+        }
+        _ => Ok(reply),
     }
 }

@@ -173,8 +173,12 @@ pub enum SiteReply {
 /// The clients of a machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Roll {
+    /// What the machine calls itself.
+    pub name: Option<String>,
     /// In the order in which they are counted.
     pub members: Vec<Member>,
+    /// How many more there are, with too few rows to take part.
+    pub left_out: u64,
     /// What a model for their data must fit.
     pub shape: DataShape,
     /// How many clusters were planted, where they were.

@@ -57,6 +57,22 @@ impl Statistics {
         }
     }
 
+    /// Forgets components that so few rows belong to that their sums would show them.
+    pub(crate) fn withhold(&mut self, shape: &Shape, least: f64) {
+        let few: Vec<usize> = (0..shape.components).filter(|&component| self.members[component] < least).collect();
+        // One covariance for all components is a sum over all rows.
+        let square = match shape.family {
+            Family::Gaussian(Covariance::Tied) => 0,
+            _ => self.squares.len() / shape.components,
+        };
+        let width = shape.width();
+        for component in few {
+            self.members[component] = 0.0;
+            self.pulls[component * width..][..width].fill(0.0);
+            self.squares[component * square..][..square].fill(0.0);
+        }
+    }
+
     /// Those of no row, of this form.
     pub(super) fn clear(&mut self, shape: &Shape, detail: Detail, rows: usize) {
         let zero = |values: &mut Vec<f64>, length: usize| {

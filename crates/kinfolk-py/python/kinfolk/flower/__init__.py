@@ -92,8 +92,9 @@ def client_app(*, clients: Callable[[Context], Mapping[str, object]] | None = No
     """The app that answers for a machine's clients.
 
     They are the callable's if there is one: it gets Flower's context and gives clients by their ids. Else the
-    SuperNode's `--node-config` says where they are: `table="/path/of/table.csv"` has all clients of a table, and
-    `partition-id=0 num-partitions=3` has a part of the data set that the experiment names.
+    SuperNode's `--node-config` says where they are: `node="/path/of/node.toml"` names the machine's own file, which says
+    where its table is and what may be read of it, and `partition-id=0 num-partitions=3` has a part of the public data
+    set that the experiment names. Whatever goes wrong stands in this machine's log; the server hears no more than it may.
     """
     app = ClientApp()
 
@@ -102,12 +103,14 @@ def client_app(*, clients: Callable[[Context], Mapping[str, object]] | None = No
     @app.evaluate("kinfolk")
     def answer(message: Message, context: Context) -> Message:
         try:
-            reply, state = _site(context, clients).answer(unpack(message.content), _state(context))
+            reply, state, log = _site(context, clients).answer(unpack(message.content), _state(context))
         except Exception as error:
-            # The whole story belongs into this machine's log; what the server gets is one line.
+            # The whole story belongs into this machine's log: an exception's text may quote rows, paths and code.
             traceback.print_exc()
-            reason = str(error) if isinstance(error, Error) else f"{type(error).__name__}: {error}"
-            return Message(ReplyError(CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
+            told = getattr(error, "told", "an error of this machine's own code; its log says more")
+            return Message(ReplyError(CLIENT_APP_RAISED_EXCEPTION, told), reply_to=message)
+        for line in log:
+            say(line)
         context.state["kinfolk"] = ConfigRecord({"run": str(context.run_id), "state": state})
         return Message(pack(reply), reply_to=message)
 
@@ -181,21 +184,22 @@ def _show(run: Run) -> None:
 def _site(context: Context, clients: Callable[[Context], Mapping[str, object]] | None) -> Site:
     """The clients of this machine."""
     config = context.node_config
-    table = config.get("table")
-    parts = (config.get("partition-id"), config.get("num-partitions"))
-    found = ", ".join(f"{key}={value!r}" for key, value in config.items()) or "nothing"
-    if clients is not None:
-        return Site(clients=dict(clients(context)))
-    if isinstance(table, str) and parts == (None, None):
-        return Site(table=table)
-    part, count = parts
-    if table is None and type(part) is int and type(count) is int and 0 <= part < count:
+    node, part, count = (config.get(key) for key in ("node", "partition-id", "num-partitions"))
+    given = {"node": node} if isinstance(node, str) else {}
+    if clients is not None and (node is None or given):
+        return Site(clients=dict(clients(context)), **given)
+    if given and (part, count) == (None, None):
+        return Site(**given)
+    if node is None and "table" not in config and type(part) is int and type(count) is int and 0 <= part < count:
         return Site(partition=(part, count))
-    raise fault(
-        "settings",
-        f"`--node-config`: got {found}, want either table=\"/path/of/table.csv\" or partition-id=0 num-partitions=3 "
-        "(partition-id below num-partitions)",
+    found = ", ".join(f"{key}={value!r}" for key, value in config.items()) or "nothing"
+    want = (
+        'want either node="/path/of/node.toml" or partition-id=0 num-partitions=3 (partition-id below num-partitions); '
+        "a table is named in the file, with the columns that may be read: see docs/on-real-machines.md"
     )
+    error = fault("settings", f"`--node-config`: got {found}, {want}")
+    error.told = f"`--node-config` of its SuperNode: {want}"
+    raise error
 
 
 def _state(context: Context) -> bytes:

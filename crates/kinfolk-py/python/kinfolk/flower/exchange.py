@@ -42,6 +42,7 @@ class Exchange:
         self._wait = wait
         self._timeout = timeout
         self._names: dict[int, str] = {}
+        self._numbers: dict[int, int] = {}
         # By the id of the message. Whoever owes an answer is not asked again for one more timeout: a machine works on one
         # message at a time, and one that hangs would cost the whole timeout at every question. But answers get lost, too.
         self._owed: dict[str, Owed] = {}
@@ -75,9 +76,9 @@ class Exchange:
         letters: list[Message] = []
         for machine, body in messages:
             if machine not in connected:
-                answers.append((machine, None, f"{self._who(machine)} is not connected"))
+                answers.append((machine, None, "it is not connected"))
             elif machine in busy:
-                answers.append((machine, None, f"{self._who(machine)} has not answered an earlier message yet"))
+                answers.append((machine, None, "it has not answered an earlier message yet"))
             else:
                 letters.append(Message(pack(body), machine, f"{kind}.kinfolk"))
         answers += self._deliver(letters, connected, began + self._timeout)
@@ -85,7 +86,7 @@ class Exchange:
         seconds = time.monotonic() - began
         say(f"{kind}: {len(answers) - len(missing)} of {len(messages)} machines answered, {seconds:.1f} s")
         for machine, why in missing:
-            say(f"  machine {machine} is missing: {why}")
+            say(f"  {self.name(machine)} is missing: {why}")
         return sorted(answers, key=lambda answer: answer[0])
 
     def _deliver(self, letters: list[Message], connected: dict[int, str], deadline: float) -> Iterable[Answer]:
@@ -100,7 +101,7 @@ class Exchange:
             if message_id:
                 waiting[message_id] = Owed(machine, connected[machine], deadline + self._timeout)
             else:
-                yield machine, None, f"the SuperLink did not accept the message for {self._who(machine)}"
+                yield machine, None, "the SuperLink did not accept the message for it"
         began = time.monotonic()
         while waiting:
             for reply in self._grid.pull_messages(list(waiting)):
@@ -109,7 +110,7 @@ class Exchange:
                     yield self._read(owed.machine, reply)
             for message_id in forgotten(waiting, self._connected()):
                 machine = waiting.pop(message_id).machine
-                yield machine, None, f"{self._who(machine)} was started anew before it had answered"
+                yield machine, None, "it was started anew before it had answered"
             now = time.monotonic()
             if now >= deadline:
                 break
@@ -118,17 +119,17 @@ class Exchange:
                 time.sleep(min(max((now - began) / 20, 0.1), 2.0, deadline - now))
         self._owed |= waiting
         for machine, *_ in waiting.values():
-            yield machine, None, f"{self._who(machine)} gave no answer within {self._timeout:g} seconds"
+            yield machine, None, f"it gave no answer within {self._timeout:g} seconds"
 
     def _read(self, machine: int, reply: Message) -> Answer:
         """The answer in a reply. Whatever a machine sends, it costs nobody else the run."""
         if reply.has_error():
             reason = one_line(reply.error.reason or "") or f"Flower's error {reply.error.code}"
-            return machine, None, f"{self._who(machine)}: {reason}"
+            return machine, None, reason
         try:
             return machine, unpack(reply.content), None
         except (Error, ValueError):
-            return machine, None, f"{self._who(machine)}: its answer cannot be read"
+            return machine, None, "its answer cannot be read"
 
     def _settle(self, connected: dict[int, str]) -> None:
         """Forgets what is owed by machines that have answered late or were started anew, and what is owed for long."""
@@ -143,12 +144,14 @@ class Exchange:
     def _connected(self) -> dict[int, str]:
         """Who is connected, and since when. A SuperNode that dies without a word counts as connected for a minute."""
         nodes = list(self._grid.get_nodes())
-        self._names |= {node.node_id: node.name for node in nodes if node.name}
+        for node in nodes:
+            self._numbers.setdefault(node.node_id, len(self._numbers) + 1)
+            self._names |= {node.node_id: node.name} if node.name else {}
         return {node.node_id: node.last_activated_at for node in nodes}
 
-    def _who(self, machine: int) -> str:
-        """The name under which it was registered, if it has one."""
-        return self._names.get(machine, "it")
+    def name(self, machine: int) -> str:
+        """The name under which it was registered, else a number: Flower's own have nineteen digits."""
+        return self._names.get(machine) or f"machine {self._numbers.setdefault(machine, len(self._numbers) + 1)}"
 
 
 def forgotten(owed: Mapping[str, Owed], connected: Mapping[int, str]) -> list[str]:

@@ -1,4 +1,6 @@
 import csv
+import tomllib
+from pathlib import Path
 
 import numpy as np
 from flwr.app import Context
@@ -25,7 +27,8 @@ class Shop:
 
 def shops(context: Context) -> dict[str, Shop]:
     rows: dict[str, list[list[float]]] = {}
-    with open(context.node_config["table"], newline="") as file:
+    node = tomllib.loads(Path(context.node_config["node"]).read_text())["node"]
+    with open(node["table"], newline="") as file:
         for row in csv.DictReader(file):
             rows.setdefault(row["shop"], []).append([float(row[name]) for name in ("age", "visits", "spent")])
     return {shop: Shop(of_shop) for shop, of_shop in rows.items()}

@@ -1,0 +1,248 @@
+//! What a client of a real machine does for nobody: work on so few of its rows that the answer would show them, and more
+//! work than a message may ask for.
+//!
+//! The gradient of a linear model on one row is a multiple of that row; sums over all rows and over all but a few show
+//! those few. So every portion, fold and batch, and what is left beside it, has at least `minimum_rows` rows.
+
+use super::mixtures::{FitMixture, MixtureStep};
+use super::node::Limits;
+use super::own::{Advance, Respond, Run};
+use super::{Amount, Plan, Portion, Sample, Subject, Then, Work};
+use crate::error::{Error, Result};
+use crate::mixture::Shape;
+use std::borrow::Cow;
+
+/// The work as a client with so many training rows does it, or why it does not. Batches grow until what is left of a pass
+/// over the rows is enough for a batch of its own.
+pub(super) fn admit(work: &Work, rows: usize, minimum: usize) -> Result<Cow<'_, Work>> {
+    if minimum <= 1 {
+        return Ok(Cow::Borrowed(work));
+    }
+    let least = Least { rows, minimum };
+    let changed = match work {
+        Work::Describe { .. } | Work::Adopt { .. } | Work::Shares { .. } | Work::Minimise { .. } | Work::Curvature => {
+            None
+        }
+        // Held-out rows are as many or none.
+        Work::Score { .. } | Work::Tally { .. } => None,
+        Work::Losses { on, .. } | Work::Respond(Respond { on, .. }) => least.portion(*on).map(|_| None)?,
+        Work::Gradient { sample, .. } => least.sample(sample).map(|_| None)?,
+        Work::Train { from, plan, keep } => {
+            let plan = least.plan(plan)?;
+            plan.map(|plan| Work::Train { from: from.clone(), plan, keep: *keep })
+        }
+        Work::Choose { among, on, then } => {
+            least.portion(*on)?;
+            match then {
+                Then::Nothing => None,
+                Then::Gradient(sample) => least.sample(sample).map(|_| None)?,
+                Then::Train(plan) => least.plan(plan)?.map(|plan| {
+                    let then = Then::Train(plan);
+                    Work::Choose { among: among.clone(), on: *on, then }
+                }),
+            }
+        }
+        Work::Advance(advance) => match &advance.run {
+            None => None,
+            // Accelerated steps draw rows anew each time: there are no passes.
+            Some(Run { sample, acceleration: Some(_), .. }) => least.sample(sample).map(|_| None)?,
+            Some(run) => least.passes(&run.sample)?.map(|sample| {
+                let run = Some(Run { sample, ..run.clone() });
+                Work::Advance(Advance { run, ..advance.clone() })
+            }),
+        },
+        Work::Validate { fold, of, .. } => least.portion(Portion::Others { index: *fold, of: *of }).map(|_| None)?,
+        Work::FitMixture(FitMixture { shape, .. }) => least.components(shape).map(|()| None)?,
+        Work::MixtureStep(MixtureStep { shape, sample, .. }) => {
+            least.components(shape)?;
+            least.sample(sample).map(|_| None)?
+        }
+    };
+    Ok(changed.map_or(Cow::Borrowed(work), Cow::Owned))
+}
+
+/// A client's rows, and how few of them an answer may be about.
+struct Least {
+    rows: usize,
+    minimum: usize,
+}
+
+impl Least {
+    fn enough(&self, what: &str, found: usize) -> Result<()> {
+        match found >= self.minimum {
+            true => Ok(()),
+            false => {
+                let message = format!("{what} of {found} rows, this machine wants at least {}", self.minimum);
+                Err(Error::federation(message).hint("node.minimum_rows in the machine's own file says so"))
+            }
+        }
+    }
+
+    /// How many rows a portion has, at least.
+    fn portion(&self, on: Portion) -> Result<usize> {
+        let (what, of) = match on {
+            Portion::All => return Ok(self.rows),
+            Portion::Part { of, .. } => ("a part", of as usize),
+            Portion::Fold { of, .. } => ("a fold", of as usize),
+            Portion::Others { of, .. } => ("a fold left out", of as usize),
+        };
+        let (inside, others) = (self.rows / of.max(1), self.rows - self.rows.div_ceil(of.max(1)));
+        self.enough(what, inside)?;
+        if of > 1 {
+            self.enough("what is left beside a part", others)?;
+        }
+        Ok(if matches!(on, Portion::Others { .. }) { others } else { inside })
+    }
+
+    /// How many rows a batch has.
+    fn sample(&self, sample: &Sample) -> Result<usize> {
+        let rows = self.portion(sample.on)?;
+        let batch = sample.batch.map_or(rows, |batch| rows.min(batch as usize));
+        self.enough("a batch", batch).map(|()| batch)
+    }
+
+    /// The sample of a training that goes over its rows again and again, where it is another one than was asked for.
+    fn passes(&self, sample: &Sample) -> Result<Option<Sample>> {
+        let asked = self.sample(sample)?;
+        // A portion may have a row more than the smallest of its kind.
+        let rows = self.portion(sample.on)?;
+        let leaves_enough = |batch: usize| {
+            let enough = |rows: usize| rows % batch == 0 || rows % batch >= self.minimum;
+            batch > rows || (enough(rows) && (sample.on == Portion::All || enough(rows + 1)))
+        };
+        let batch = (asked..=rows + 1).find(|&batch| leaves_enough(batch)).unwrap_or(rows + 1);
+        let changes = sample.batch.is_some() && batch != asked && asked < rows;
+        Ok(changes.then(|| Sample { batch: Some(batch as u32), ..sample.clone() }))
+    }
+
+    fn plan(&self, plan: &Plan) -> Result<Option<Plan>> {
+        Ok(self.passes(&plan.sample)?.map(|sample| Plan { sample, ..plan.clone() }))
+    }
+
+    /// A component of its own for every few rows is a list of the rows.
+    fn components(&self, shape: &Shape) -> Result<()> {
+        self.enough("components", self.rows / shape.components.max(1))
+    }
+}
+
+/// What an order costs a client: its steps, the numbers that are looked at, and the numbers it takes in memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Cost {
+    pub(super) steps: f64,
+    pub(super) work: f64,
+    pub(super) numbers: f64,
+}
+
+/// What work costs a client with so many rows and a model of so many parameters, at most.
+pub(super) fn cost(work: &Work, rows: usize, width: usize) -> Cost {
+    let (rows, wide) = (rows as f64, width as f64);
+    let square = wide * wide;
+    let looks = |times: f64| Cost { steps: 1.0, work: times * rows * wide, numbers: work.losses() as f64 + times };
+    let runs = |steps: f64, sample: &Sample| {
+        let batch = sample.batch.map_or(rows, |batch| rows.min(f64::from(batch)));
+        Cost { steps, work: steps * batch * wide, numbers: wide }
+    };
+    let training = |plan: &Plan| match plan.amount {
+        Amount::Steps(steps) => runs(f64::from(steps), &plan.sample),
+        Amount::Epochs(epochs) => {
+            let batch = plan.sample.batch.map_or(rows, |batch| rows.min(f64::from(batch))).max(1.0);
+            runs(f64::from(epochs) * (rows / batch).ceil(), &plan.sample)
+        }
+    };
+    // Whoever solves exactly forms a matrix.
+    let solves = |times: f64| Cost { steps: times, work: times * rows * square, numbers: 4.0 * square };
+    let mixes = |shape: &Shape, steps: f64| {
+        let (components, columns) = (shape.components as f64, shape.columns as f64 + 1.0);
+        let numbers = components * columns * columns + components * rows;
+        Cost { steps, work: steps * rows * components * columns * columns, numbers }
+    };
+    match work {
+        Work::Describe { .. } | Work::Adopt { .. } => looks(1.0),
+        Work::Shares { among: of } | Work::Losses { of, .. } => looks(of.len() as f64),
+        Work::Gradient { sample, .. } => runs(1.0, sample),
+        Work::Train { plan, .. } => training(plan),
+        Work::Choose { among, then, .. } => {
+            let then = match then {
+                Then::Nothing => Cost::default(),
+                Then::Gradient(sample) => runs(1.0, sample),
+                Then::Train(plan) => training(plan),
+            };
+            let looks = looks(among.len() as f64);
+            Cost { steps: then.steps, work: looks.work + then.work, numbers: looks.numbers + then.numbers }
+        }
+        Work::Minimise { .. } | Work::Respond(_) | Work::Curvature | Work::Score { with: Subject::Alone, .. } => {
+            solves(1.0)
+        }
+        Work::Validate { trials, .. } => solves(trials.len() as f64),
+        Work::Score { with, .. } => match with {
+            Subject::Models(models) => looks(models.len() as f64),
+            _ => looks(1.0),
+        },
+        Work::Advance(advance) => {
+            let run = advance.run.as_ref().map_or_else(Cost::default, |run| runs(f64::from(run.steps), &run.sample));
+            let sent = advance.send.len() as f64 + f64::from(advance.vectors);
+            Cost { steps: run.steps, work: 2.0 * run.work + rows * wide, numbers: sent * wide }
+        }
+        Work::FitMixture(fit) => mixes(&fit.shape, fit.fitting.starts as f64 * fit.fitting.iterations as f64),
+        Work::MixtureStep(step) => mixes(&step.shape, f64::from(step.steps)),
+        Work::Tally { components, classes, .. } => {
+            Cost { numbers: f64::from(*components) * f64::from(*classes), ..looks(1.0) }
+        }
+    }
+}
+
+/// Refuses orders that cost more than a message may.
+pub(super) fn afford<'a>(orders: impl Iterator<Item = (&'a Work, usize)>, width: usize, limits: &Limits) -> Result<()> {
+    let mut all = Cost::default();
+    for (work, rows) in orders {
+        let one = cost(work, rows, width);
+        Limits::check("steps of one client", one.steps, "steps", limits.steps)?;
+        all.work += one.work;
+        all.numbers += one.numbers;
+    }
+    Limits::check("numbers for the answer", all.numbers, "numbers", limits.numbers)?;
+    Limits::check("rows looked at times parameters", all.work, "work", limits.work)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::federation::{Course, Keep, Optimiser, Start};
+
+    fn train(batch: u32, amount: Amount) -> Work {
+        let sample = Sample { batch: Some(batch), ..Sample::FULL };
+        let optimiser = Optimiser::Descent { momentum: 0.0, weight_decay: 0.0 };
+        let plan = Plan { sample, amount, step: 0.1, optimiser, pulls: Vec::new(), course: Course::PLAIN };
+        Work::Train { from: Start::Model(0), plan, keep: Keep::No }
+    }
+
+    #[test]
+    fn the_last_batch_of_a_pass_is_never_smaller_than_the_least() {
+        for rows in 10..80 {
+            for batch in 10..90 {
+                let admitted = admit(&train(batch, Amount::Epochs(2)), rows, 10).unwrap().into_owned();
+                let Work::Train { plan, .. } = admitted else { panic!("{admitted:?}") };
+                let size = (plan.sample.batch.unwrap() as usize).min(rows);
+                assert!(rows % size == 0 || rows % size >= 10, "{rows} rows in batches of {size}");
+                assert!(size >= (batch as usize).min(rows));
+            }
+        }
+        let kept = train(20, Amount::Steps(3));
+        assert!(matches!(admit(&kept, 40, 10), Ok(Cow::Borrowed(_))), "nothing to change");
+        assert!(admit(&train(9, Amount::Steps(1)), 40, 10).unwrap_err().to_string().contains("a batch of 9 rows"));
+    }
+
+    #[test]
+    fn costs_are_counted_and_never_overflow() {
+        let steps = train(16, Amount::Steps(u32::MAX));
+        assert_eq!(cost(&steps, 40, 3).steps, f64::from(u32::MAX));
+        assert_eq!(
+            cost(&train(16, Amount::Epochs(2)), 40, 3),
+            Cost { steps: 6.0, work: 6.0 * 16.0 * 3.0, numbers: 3.0 }
+        );
+        let tally = Work::Tally { with: Subject::Models(vec![0]), components: u32::MAX, classes: u32::MAX };
+        assert!(afford([(&tally, 10)].into_iter(), 3, &Limits::default()).unwrap_err().to_string().contains("numbers"));
+        let said = afford([(&steps, 40)].into_iter(), 3, &Limits::default()).unwrap_err().to_string();
+        assert_eq!(said, "steps of one client: got 4294967295, this machine allows 1000000 (node.limits.steps)");
+    }
+}

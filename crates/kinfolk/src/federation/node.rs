@@ -1,0 +1,338 @@
+//! What a machine itself decides about its clients: where their rows are, which columns may be read, how few rows an
+//! answer may be about, how much work a message may ask for. It stands in a file of the machine's own, in a table
+//! `[node]`; nothing that a message says changes it.
+
+use crate::data::{Client, DataShape};
+use crate::error::{Error, Result};
+use crate::settings::{self, Default, Kind, Setting, Settings};
+use std::path::{Path, PathBuf};
+
+/// The keys of `[node]`.
+pub static SETTINGS: &[Setting] = &[
+    Setting::new("name", Kind::Text, Default::Absent, "what the server calls this machine (default: its host name)"),
+    Setting::new("table", Kind::Text, Default::Absent, "the csv, tsv or parquet file with this machine's rows"),
+    Setting::new("client", Kind::Text, Default::Absent, "the column that names the client; a table needs it"),
+    Setting::new(
+        "columns",
+        Kind::Texts,
+        Default::Is("[]"),
+        "the columns that may be read, the target's and the group's too; a table needs them",
+    ),
+    Setting::new(
+        "words",
+        Kind::Texts,
+        Default::Is("[]"),
+        "those whose different cells may leave this machine, as categories, classes or groups; all others must be numbers",
+    ),
+    Setting::new(
+        "test_fraction",
+        Kind::Number(0.0, 0.9),
+        Default::Is("0.2"),
+        "share of a client's rows kept for testing; data.test_fraction of an experiment must be the same",
+    ),
+    Setting::new(
+        "split_seed",
+        Kind::Integer(0, i64::MAX),
+        Default::Is("0"),
+        "decides which rows these are, for all runs",
+    ),
+    Setting::new(
+        "partition",
+        Kind::Integers(0, 1 << 31),
+        Default::Absent,
+        "instead of a table: [0, 3] is the first third of the public dataset that an experiment names",
+    ),
+    Setting::new(
+        "minimum_rows",
+        Kind::Integer(1, 1 << 31),
+        Default::Is("10"),
+        "no answer is about fewer rows of a client; clients that have fewer are not there",
+    ),
+    Setting::new(
+        "models",
+        Kind::Text,
+        Default::Absent,
+        "the folder of the clients' own models (default: kinfolk-models beside the table, else beside this file)",
+    ),
+];
+
+/// The keys of `[node.limits]`: what one message may ask for.
+pub static LIMITS: &[Setting] = &[
+    Setting::new("message_bytes", MOST, Default::Is("1_073_741_824"), "bytes in a message, unpacked"),
+    Setting::new("clients", MOST, Default::Is("100_000"), "clients of this machine"),
+    Setting::new("orders", MOST, Default::Is("100_000"), "orders in a message"),
+    Setting::new("models", MOST, Default::Is("1_048_576"), "models in an ask"),
+    Setting::new("steps", MOST, Default::Is("1_000_000"), "steps of one client in one order"),
+    Setting::new("rows", MOST, Default::Is("2_000_000"), "rows that a public dataset is made into"),
+    Setting::new(
+        "numbers",
+        MOST,
+        Default::Is("268_435_456"),
+        "numbers in memory at once, for rows, matrices and answers",
+    ),
+    Setting::new(
+        "work",
+        MOST,
+        Default::Is("10_000_000_000_000"),
+        "rows looked at times parameters of the model, over all clients and orders of a message",
+    ),
+    Setting::new("kept", MOST, Default::Is("1000"), "folders of clients' own models; no further ones are made"),
+];
+
+const MOST: Kind = Kind::Integer(1, i64::MAX);
+
+/// A machine's own decisions.
+#[derive(Debug, Clone)]
+pub struct Node {
+    /// What it calls itself.
+    pub name: Option<String>,
+    /// Where its clients' rows are.
+    pub rows: Rows,
+    /// The fewest rows of a client that an answer may be about.
+    pub minimum_rows: usize,
+    /// Where clients' own models are kept; nowhere without.
+    pub models: Option<PathBuf>,
+    /// What one message may ask for.
+    pub limits: Limits,
+}
+
+/// Where the rows of a machine's clients are.
+#[derive(Debug, Clone)]
+pub enum Rows {
+    /// In a table: one client or many.
+    Table(TableRows),
+    /// In the public dataset that the experiment names, of which this machine has part `index` of `of`.
+    Partition {
+        /// Which part, from 0.
+        index: usize,
+        /// How many parts there are.
+        of: usize,
+    },
+    /// With clients that somebody made, and the shape of their data.
+    Given(Vec<Client>, DataShape),
+}
+
+/// A table, and what may be read of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TableRows {
+    /// The file.
+    pub path: PathBuf,
+    /// The column that names the client.
+    pub client: String,
+    /// The columns that may be read beside it.
+    pub columns: Vec<String>,
+    /// Those of them whose different cells may leave the machine.
+    pub words: Vec<String>,
+    /// The share of a client's rows that is kept for testing.
+    pub test_fraction: f64,
+    /// Decides which rows these are. A server that chose it could tell single rows from the sums of several splits.
+    pub split_seed: u64,
+}
+
+/// What one message may ask of a machine.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limits {
+    /// Bytes in a message.
+    pub message_bytes: usize,
+    /// Clients of the machine.
+    pub clients: usize,
+    /// Orders in a message.
+    pub orders: usize,
+    /// Models in an ask.
+    pub models: usize,
+    /// Steps of one client in one order.
+    pub steps: usize,
+    /// Rows that a public dataset is made into.
+    pub rows: usize,
+    /// Numbers in memory at once.
+    pub numbers: usize,
+    /// Rows looked at times parameters.
+    pub work: usize,
+    /// Folders of clients' own models.
+    pub kept: usize,
+}
+
+impl Limits {
+    fn of(settings: &Settings) -> Self {
+        let limit = |name| settings.integer(name);
+        Self {
+            message_bytes: limit("message_bytes"),
+            clients: limit("clients"),
+            orders: limit("orders"),
+            models: limit("models"),
+            steps: limit("steps"),
+            rows: limit("rows"),
+            numbers: limit("numbers"),
+            work: limit("work"),
+            kept: limit("kept"),
+        }
+    }
+
+    /// Refuses what is above a limit.
+    pub(super) fn check(what: &str, found: f64, key: &str, most: usize) -> Result<()> {
+        match found <= most as f64 {
+            true => Ok(()),
+            false => {
+                let message = format!("{what}: got {found:.0}, this machine allows {most} (node.limits.{key})");
+                Err(Error::federation(message))
+            }
+        }
+    }
+}
+
+impl std::default::Default for Limits {
+    fn default() -> Self {
+        Self::of(&Settings::check("node.limits", LIMITS, toml::Table::new(), &mut Vec::new()))
+    }
+}
+
+impl Node {
+    /// A machine with these rows, and the default of everything else.
+    pub fn new(rows: Rows) -> Self {
+        let settings = Settings::check("node", SETTINGS, toml::Table::new(), &mut Vec::new());
+        let minimum_rows = settings.integer("minimum_rows");
+        Self { name: None, rows, minimum_rows, models: None, limits: Limits::default() }
+    }
+
+    /// The same with another least number of rows.
+    pub fn with_minimum_rows(mut self, minimum_rows: usize) -> Self {
+        self.minimum_rows = minimum_rows;
+        self
+    }
+
+    /// Reads a machine's file. Rows that are `given`, as code of the user's own is, go before what it says of a table.
+    /// Paths are relative to the file's folder.
+    pub fn read(path: &Path, given: Option<Rows>) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(|error| Error::io("reading", path, error))?;
+        let place = path.parent().unwrap_or(Path::new(""));
+        Self::parse(&text, place, given).map_err(|error| error.at(path.display()))
+    }
+
+    fn parse(text: &str, place: &Path, given: Option<Rows>) -> Result<Self> {
+        let mut file: toml::Table = toml::from_str(text)
+            .map_err(|error| Error::settings(format!("not a file in TOML: {}", error.to_string().trim_end())))?;
+        let mut faults = Vec::new();
+        let mut node = match file.remove("node") {
+            Some(toml::Value::Table(node)) => node,
+            _ => return Err(Error::settings("node: missing, want a table [node]")),
+        };
+        faults.extend(file.keys().map(|key| Error::settings(format!("{key}: not known here, want [node] alone"))));
+        let limits = match node.remove("limits") {
+            Some(toml::Value::Table(limits)) => limits,
+            None => toml::Table::new(),
+            Some(other) => {
+                faults.push(Error::settings(format!("node.limits: got {other}, want a table")));
+                toml::Table::new()
+            }
+        };
+        let settings = Settings::check("node", SETTINGS, node, &mut faults);
+        let limits = Settings::check("node.limits", LIMITS, limits, &mut faults);
+        settings::finish(faults)?;
+        let (table, partition) = (settings.optional_text("table"), settings.integers("partition"));
+        let rows = match (given, table, partition.as_slice()) {
+            (Some(rows), ..) => rows,
+            (None, Some(_), []) => Rows::Table(TableRows::of(&settings, place)?),
+            (None, None, &[index, of]) if index < of => Rows::Partition { index, of },
+            (None, None, []) => {
+                return Err(Error::settings("node: does not say where the rows are, want table or partition"));
+            }
+            (None, None, found) => {
+                let message =
+                    format!("node.partition: got {found:?}, want a part and how many there are, as in [0, 3]");
+                return Err(Error::settings(message));
+            }
+            (None, Some(_), _) => return Err(Error::settings("node: got table and partition, want one of them")),
+        };
+        let beside = match &rows {
+            Rows::Table(table) => table.path.parent().unwrap_or(place),
+            _ => place,
+        };
+        let models = match settings.optional_text("models") {
+            Some(models) => place.join(models),
+            None => beside.join("kinfolk-models"),
+        };
+        let name = settings.optional_text("name").map(str::to_string).or_else(host_name);
+        let minimum_rows = settings.integer("minimum_rows");
+        Ok(Self { name, rows, minimum_rows, models: Some(models), limits: Limits::of(&limits) })
+    }
+}
+
+impl TableRows {
+    fn of(settings: &Settings, place: &Path) -> Result<Self> {
+        let mut faults = Vec::new();
+        let (columns, words) = (settings.texts("columns"), settings.texts("words"));
+        if settings.optional_text("client").is_none() {
+            faults.push(Error::settings("node.client: missing, want the column that names the client"));
+        }
+        if columns.is_empty() {
+            faults.push(Error::settings("node.columns: missing, want the columns that may be read"));
+        }
+        let client = settings.optional_text("client").unwrap_or_default().to_string();
+        if columns.contains(&client) {
+            faults.push(Error::settings(format!("node.columns: got `{client}`, which names the client")));
+        }
+        for word in words.iter().filter(|word| !columns.contains(word)) {
+            faults.push(Error::settings(format!("node.words: got `{word}`, want one of node.columns")));
+        }
+        settings::finish(faults)?;
+        Ok(Self {
+            path: place.join(settings.optional_text("table").unwrap_or_default()),
+            client,
+            columns,
+            words,
+            test_fraction: settings.number("test_fraction"),
+            split_seed: settings.integer("split_seed") as u64,
+        })
+    }
+}
+
+/// What the operating system calls this machine.
+fn host_name() -> Option<String> {
+    let told = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let name = told.or_else(|| std::env::var("HOSTNAME").ok())?.trim().to_string();
+    (!name.is_empty()).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Node> {
+        Node::parse(text, Path::new("/etc/kinfolk"), None)
+    }
+
+    #[test]
+    fn a_table_needs_its_client_column_and_its_columns_from_the_machine() {
+        let fault = read("[node]\ntable = \"a.csv\"\nwords = [\"sex\"]").unwrap_err().to_string();
+        for wanted in ["node.client: missing", "node.columns: missing", "node.words: got `sex`"] {
+            assert!(fault.contains(wanted), "{fault}");
+        }
+        let text = "[node]\nname = \"north\"\ntable = \"data/a.csv\"\nclient = \"school\"\n\
+                    columns = [\"sex\", \"score\"]\nwords = [\"sex\"]\n[node.limits]\nsteps = 5";
+        let node = read(text).unwrap();
+        let Rows::Table(table) = &node.rows else { panic!("{node:?}") };
+        assert_eq!(table.path, Path::new("/etc/kinfolk/data/a.csv"));
+        assert_eq!((table.client.as_str(), table.test_fraction, table.split_seed), ("school", 0.2, 0));
+        assert_eq!((node.minimum_rows, node.limits.steps, node.limits.orders), (10, 5, 100_000));
+        assert_eq!(node.models.as_deref(), Some(Path::new("/etc/kinfolk/data/kinfolk-models")));
+    }
+
+    #[test]
+    fn a_file_that_says_nothing_useful_is_refused() {
+        for (text, wanted) in [
+            ("", "node: missing"),
+            ("[node]\n", "want table or partition"),
+            ("[node]\npartition = [3, 3]", "node.partition: got [3, 3]"),
+            ("[node]\npartition = [0, 3]\ntable = \"a.csv\"", "got table and partition"),
+            ("[node]\npartition = [0, 3]\n[privacy]\nepsilon = 1", "privacy: not known here"),
+            ("[node]\npartition = [0, 3]\nminimum_row = 3", "node.minimum_row"),
+            ("[node]\npartition = [0, 3]\nminimum_rows = 0", "node.minimum_rows: got 0"),
+            ("[node", "not a file in TOML"),
+        ] {
+            let fault = read(text).unwrap_err().to_string();
+            assert!(fault.contains(wanted), "{fault}");
+        }
+        let given = Some(Rows::Partition { index: 0, of: 1 });
+        assert!(Node::parse("[node]\n", Path::new(""), given).is_ok());
+    }
+}
