@@ -49,6 +49,9 @@ class Line:
     def _doing(self, event: Event) -> None:
         self._show(event["what"])
 
+    def _planned(self, event: Event) -> None:
+        """How many questions a method takes matters where each takes seconds: on other machines."""
+
     def _method(self, event: Event) -> None:
         self._title = f"{event['label']} (seed {event['seed']})"
         self._rounds, self._from, self._began = event["rounds"], event["from"], time.monotonic()

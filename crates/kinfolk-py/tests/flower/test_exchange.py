@@ -326,3 +326,21 @@ def test_faults_of_the_run_config_are_named(config: dict[str, Any], read: Any) -
     with pytest.raises(kinfolk.Error, match=f"`--run-config` {next(iter(config))}: got ") as caught:
         read(flower._Given(config))
     assert caught.value.kind == "settings"
+
+
+def test_questions_and_their_time_are_said_before_the_first_round(capsys: pytest.CaptureFixture[str]) -> None:
+    carrier = exchanging(Grid(1), timeout=1.0)
+    tell = flower._Teller(carrier)
+    tell({"event": "planned", "label": "odcl", "questions": 3, "seeds": 1})
+    carrier._spent = [4.0, 5.0, 60.0]
+    tell({"event": "planned", "label": "al2sgd+", "questions": 1443, "seeds": 2})
+    tell({"event": "method", "label": "odcl", "seed": 0})
+    assert capsys.readouterr().out.splitlines() == [
+        "kinfolk: odcl: about 3 questions",
+        "kinfolk: al2sgd+: about 1443 questions, 2 h 0 min at 5.0 s each as so far for each of 2 seeds",
+        "kinfolk: in all about 2889 questions, 4 h 1 min at 5.0 s each as so far",
+        "kinfolk: odcl, seed 0",
+    ]
+    assert [flower.duration(seconds) for seconds in (3.4, 89, 91, 5399, 5461)] == [
+        "3 s", "89 s", "2 min", "1 h 30 min", "1 h 31 min"
+    ]

@@ -81,7 +81,7 @@ def server_app(
             exchange,
             out=given.text("out") or out,
             start=start,
-            progress=_tell,
+            progress=_Teller(exchange),
         )
         _show(Run(folder))
 
@@ -164,13 +164,42 @@ def _find(
     return name
 
 
-def _tell(event: Mapping[str, Any]) -> None:
-    """What happens in a run, as far as it concerns more than one question."""
-    if event["event"] == "method":
-        say(f"{event['label']}, seed {event['seed']}")
-    elif event["event"] == "finished":
-        reason = f": {one_line(event['reason'])}" if event["reason"] else ""
-        say(f"{event['label']}, seed {event['seed']}: {event['status']}{reason}")
+class _Teller:
+    """Says what happens in a run, as far as it concerns more than one question."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._questions: dict[str, int] = {}
+        self._begun = False
+
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        if event["event"] == "planned":
+            seeds = f" for each of {event['seeds']} seeds" if event["seeds"] > 1 else ""
+            self._questions[event["label"]] = event["questions"] * event["seeds"]
+            say(f"{event['label']}: about {self._cost(event['questions'])}{seeds}")
+        elif event["event"] == "method":
+            if not self._begun and len(self._questions) > 1:
+                say(f"in all about {self._cost(sum(self._questions.values()))}")
+            self._begun = True
+            say(f"{event['label']}, seed {event['seed']}")
+        elif event["event"] == "finished":
+            reason = f": {one_line(event['reason'])}" if event["reason"] else ""
+            say(f"{event['label']}, seed {event['seed']}: {event['status']}{reason}")
+
+    def _cost(self, questions: int) -> str:
+        """So many questions, and how long that is if they go on as they have gone so far."""
+        seconds = self._exchange.usual_seconds()
+        if seconds is None:
+            return f"{questions} questions"
+        return f"{questions} questions, {duration(questions * seconds)} at {seconds:.1f} s each as so far"
+
+
+def duration(seconds: float) -> str:
+    """In the two largest units that matter."""
+    minutes = round(seconds / 60)
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def _show(run: Run) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from statistics import median
 from typing import NamedTuple
 
 from flwr.app import ConfigRecord, Message, RecordDict
@@ -46,6 +47,7 @@ class Exchange:
         # By the id of the message. Whoever owes an answer is not asked again for one more timeout: a machine works on one
         # message at a time, and one that hangs would cost the whole timeout at every question. But answers get lost, too.
         self._owed: dict[str, Owed] = {}
+        self._spent: list[float] = []
 
     def machines(self) -> list[int]:
         """The machines that are connected: enough at first, and later those that are left."""
@@ -84,6 +86,7 @@ class Exchange:
         answers += self._deliver(letters, connected, began + self._timeout)
         missing = [(machine, why) for machine, reply, why in answers if reply is None]
         seconds = time.monotonic() - began
+        self._spent.append(seconds)
         say(f"{kind}: {len(answers) - len(missing)} of {len(messages)} machines answered, {seconds:.1f} s")
         for machine, why in missing:
             say(f"  {self.name(machine)} is missing: {why}")
@@ -149,6 +152,10 @@ class Exchange:
             self._names |= {node.node_id: node.name} if node.name else {}
         return {node.node_id: node.last_activated_at for node in nodes}
 
+    def usual_seconds(self) -> float | None:
+        """What a question takes, as measured so far: the median, for one may have waited for a machine that is gone."""
+        return median(self._spent) if self._spent else None
+
     def name(self, machine: int) -> str:
         """The name under which it was registered, else a number: Flower's own have nineteen digits."""
         return self._names.get(machine) or f"machine {self._numbers.setdefault(machine, len(self._numbers) + 1)}"
@@ -187,6 +194,7 @@ def fault(kind: str, message: str) -> Error:
     """An exception as the compiled part raises them."""
     error = Error(message)
     error.kind = kind
+    error.told = message
     return error
 
 
