@@ -104,7 +104,7 @@ fn compare(rows: usize, steps: u32) -> Result<()> {
 
 /// Some steps of descent on all rows.
 fn step(worker: &mut dyn Worker, client: &Client, steps: u32, out: &mut [f64]) {
-    let seat = Seat { client, prepared: &OnceLock::new(), may_prepare: false };
+    let seat = Seat { client, prepared: &OnceLock::new(), may_prepare: false, secret: None };
     worker.train(0, &seat, &common::plain_descent(steps, STEP), out);
 }
 

@@ -120,7 +120,7 @@ fn compare(case: &Case) -> Result<()> {
 /// Seconds of a step, and the parameters after `steps` of them.
 fn measure(model: &dyn Model, client: &Client, params: &[f64], steps: u32) -> (f64, Vec<f64>) {
     let prepared = OnceLock::new();
-    let seat = Seat { client, prepared: &prepared, may_prepare: false };
+    let seat = Seat { client, prepared: &prepared, may_prepare: false, secret: None };
     let mut worker = model.worker(&[params]);
     let mut train = |steps: u32| {
         let (plan, mut out) = (common::plain_descent(steps, STEP), vec![0.0; params.len()]);

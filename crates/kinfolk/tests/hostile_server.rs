@@ -338,6 +338,32 @@ fn the_rest_of_a_pass_is_not_a_batch_of_its_own() {
     assert_eq!(steps(&mut machine, 59, 2), steps(&mut machine, 60, 2), "the batch has grown to all rows");
 }
 
+#[test]
+fn which_rows_are_in_a_batch_or_a_part_only_the_machine_knows() {
+    let sums = |machine: &mut Machine, on: Portion, batch: Option<u32>| -> Vec<f64> {
+        let reply = machine.ask(Work::Gradient { of: 0, sample: sample(on, batch) }).unwrap();
+        reply.vector.unwrap()
+    };
+    let part = |index: u32, of: u32| Portion::Part { index, of };
+    let (mut open, mut guarded) = (Machine::linear(1), Machine::linear(10));
+    // A half is two quarters, so that halves and thirds and so on tell ever fewer rows by their differences.
+    let nests = |machine: &mut Machine| {
+        let half = sums(machine, part(0, 2), None);
+        let quarters = [sums(machine, part(0, 4), None), sums(machine, part(1, 4), None)];
+        half.iter().zip(&quarters[0]).zip(&quarters[1]).all(|((half, one), other)| (half - (one + other) / 2.0).abs() < 1e-9)
+    };
+    assert!(nests(&mut open) && !nests(&mut guarded));
+    assert_ne!(sums(&mut open, Portion::All, Some(12)), sums(&mut guarded, Portion::All, Some(12)));
+    assert_eq!(sums(&mut open, Portion::All, None), sums(&mut guarded, Portion::All, None));
+    // The parts are still all rows, each once.
+    let mut all = [0.0; COLUMNS];
+    for index in 0..4 {
+        all.iter_mut().zip(sums(&mut guarded, part(index, 4), None)).for_each(|(all, part)| *all += part / 4.0);
+    }
+    let whole = sums(&mut guarded, Portion::All, None);
+    assert!(all.iter().zip(&whole).all(|(all, whole)| (all - whole).abs() < 1e-9), "{all:?} {whole:?}");
+}
+
 fn gaussian(components: usize) -> Shape {
     Shape { family: Family::Gaussian(Covariance::Spherical), components, columns: COLUMNS }
 }

@@ -480,6 +480,18 @@ impl Shard {
     }
 }
 
+impl Client {
+    /// A number that only who has the client's rows can know.
+    pub(crate) fn secret(&self) -> u64 {
+        let mut digest = Sha256::new();
+        digest.update(self.id.as_bytes());
+        self.train.add_to(&mut digest);
+        self.test.add_to(&mut digest);
+        let digest: [u8; 32] = digest.finalize().into();
+        u64::from_le_bytes(std::array::from_fn(|place| digest[place]))
+    }
+}
+
 fn add_words(words: &[String], digest: &mut Sha256) {
     for word in words {
         digest.update((word.len() as u64).to_le_bytes());

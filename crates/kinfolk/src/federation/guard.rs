@@ -2,72 +2,92 @@
 //! work than a message may ask for.
 //!
 //! The gradient of a linear model on one row is a multiple of that row; sums over all rows and over all but a few show
-//! those few. So every portion, fold and batch, and what is left beside it, has at least `minimum_rows` rows.
+//! those few. So every portion, fold and batch, and what is left beside it, has at least `minimum_rows` rows. Who knows
+//! which rows are in which of many batches or folds solves equations for each of them: so they are drawn from a number
+//! that only who has the rows can know.
 
 use super::mixtures::{FitMixture, MixtureStep};
 use super::node::Limits;
 use super::own::{Advance, Respond, Run};
 use super::{Amount, Plan, Portion, Sample, Subject, Then, Work};
+use crate::data::Client;
 use crate::error::{Error, Result};
 use crate::mixture::Shape;
+use crate::rng::Key;
 use std::borrow::Cow;
 
-/// The work as a client with so many training rows does it, or why it does not. Batches grow until what is left of a pass
-/// over the rows is enough for a batch of its own.
-pub(super) fn admit(work: &Work, rows: usize, minimum: usize) -> Result<Cow<'_, Work>> {
-    if minimum <= 1 {
-        return Ok(Cow::Borrowed(work));
-    }
-    let least = Least { rows, minimum };
-    let changed = match work {
-        Work::Describe { .. } | Work::Adopt { .. } | Work::Shares { .. } | Work::Minimise { .. } | Work::Curvature => {
-            None
-        }
-        // Held-out rows are as many or none.
-        Work::Score { .. } | Work::Tally { .. } => None,
-        Work::Losses { on, .. } | Work::Respond(Respond { on, .. }) => least.portion(*on).map(|_| None)?,
-        Work::Gradient { sample, .. } => least.sample(sample).map(|_| None)?,
-        Work::Train { from, plan, keep } => {
-            let plan = least.plan(plan)?;
-            plan.map(|plan| Work::Train { from: from.clone(), plan, keep: *keep })
-        }
-        Work::Choose { among, on, then } => {
-            least.portion(*on)?;
-            match then {
-                Then::Nothing => None,
-                Then::Gradient(sample) => least.sample(sample).map(|_| None)?,
-                Then::Train(plan) => least.plan(plan)?.map(|plan| {
-                    let then = Then::Train(plan);
-                    Work::Choose { among: among.clone(), on: *on, then }
-                }),
-            }
-        }
-        Work::Advance(advance) => match &advance.run {
-            None => None,
-            // Accelerated steps draw rows anew each time: there are no passes.
-            Some(Run { sample, acceleration: Some(_), .. }) => least.sample(sample).map(|_| None)?,
-            Some(run) => least.passes(&run.sample)?.map(|sample| {
-                let run = Some(Run { sample, ..run.clone() });
-                Work::Advance(Advance { run, ..advance.clone() })
-            }),
-        },
-        Work::Validate { fold, of, .. } => least.portion(Portion::Others { index: *fold, of: *of }).map(|_| None)?,
-        Work::FitMixture(FitMixture { shape, .. }) => least.components(shape).map(|()| None)?,
-        Work::MixtureStep(MixtureStep { shape, sample, .. }) => {
-            least.components(shape)?;
-            least.sample(sample).map(|_| None)?
-        }
-    };
-    Ok(changed.map_or(Cow::Borrowed(work), Cow::Owned))
+/// How few rows of a client an answer may be about, and each client's own number, from which its batches and folds are
+/// drawn.
+pub(super) struct Guard {
+    pub(super) minimum: usize,
+    secrets: Vec<u64>,
 }
 
-/// A client's rows, and how few of them an answer may be about.
+impl Guard {
+    /// A guard of these clients' rows, as they are before any schema that a server sends; `None` where nothing is few.
+    pub(super) fn of(clients: &[Client], minimum: usize) -> Option<Self> {
+        (minimum > 1).then(|| Self { minimum, secrets: clients.iter().map(Client::secret).collect() })
+    }
+
+    /// A client's own number.
+    pub(super) fn secret(&self, client: u32) -> u64 {
+        self.secrets[client as usize]
+    }
+
+    /// The work as a client with so many training rows does it, or why it does not.
+    pub(super) fn admit<'w>(&self, work: &'w Work, client: u32, rows: usize) -> Result<Cow<'w, Work>> {
+        let least = Least { rows, minimum: self.minimum, secret: self.secret(client) };
+        Ok(least.admit(work)?.map_or(Cow::Borrowed(work), Cow::Owned))
+    }
+}
+
+/// One client's rows, and how few of them an answer may be about.
 struct Least {
     rows: usize,
     minimum: usize,
+    secret: u64,
 }
 
 impl Least {
+    /// The work as it is done, where that is not as it was asked for.
+    fn admit(&self, work: &Work) -> Result<Option<Work>> {
+        Ok(match work {
+            Work::Describe { .. } | Work::Adopt { .. } | Work::Shares { .. } | Work::Minimise { .. } => None,
+            // Held-out rows are as many or none.
+            Work::Score { .. } | Work::Tally { .. } | Work::Curvature => None,
+            Work::Losses { on, .. } | Work::Respond(Respond { on, .. }) => self.portion(*on).map(|_| None)?,
+            Work::Gradient { of, sample } => self.sample(sample, false)?.map(|sample| Work::Gradient { of: *of, sample }),
+            Work::Train { from, plan, keep } => {
+                self.plan(plan)?.map(|plan| Work::Train { from: from.clone(), plan, keep: *keep })
+            }
+            Work::Choose { among, on, then } => {
+                self.portion(*on)?;
+                let then = match then {
+                    Then::Nothing => None,
+                    Then::Gradient(sample) => self.sample(sample, false)?.map(Then::Gradient),
+                    Then::Train(plan) => self.plan(plan)?.map(Then::Train),
+                };
+                then.map(|then| Work::Choose { among: among.clone(), on: *on, then })
+            }
+            Work::Advance(advance) => match &advance.run {
+                None => None,
+                Some(run) => self.sample(&run.sample, run.acceleration.is_none())?.map(|sample| {
+                    let run = Some(Run { sample, ..run.clone() });
+                    Work::Advance(Advance { run, ..advance.clone() })
+                }),
+            },
+            Work::Validate { fold, of, .. } => {
+                self.portion(Portion::Others { index: *fold, of: *of }).map(|_| None)?
+            }
+            Work::FitMixture(FitMixture { shape, .. }) => self.components(shape).map(|()| None)?,
+            Work::MixtureStep(step) => {
+                self.components(&step.shape)?;
+                let sample = self.sample(&step.sample, false)?;
+                sample.map(|sample| Work::MixtureStep(MixtureStep { sample, ..step.clone() }))
+            }
+        })
+    }
+
     fn enough(&self, what: &str, found: usize) -> Result<()> {
         match found >= self.minimum {
             true => Ok(()),
@@ -94,29 +114,27 @@ impl Least {
         Ok(if matches!(on, Portion::Others { .. }) { others } else { inside })
     }
 
-    /// How many rows a batch has.
-    fn sample(&self, sample: &Sample) -> Result<usize> {
-        let rows = self.portion(sample.on)?;
-        let batch = sample.batch.map_or(rows, |batch| rows.min(batch as usize));
-        self.enough("a batch", batch).map(|()| batch)
-    }
-
-    /// The sample of a training that goes over its rows again and again, where it is another one than was asked for.
-    fn passes(&self, sample: &Sample) -> Result<Option<Sample>> {
-        let asked = self.sample(sample)?;
+    /// The sample as it is drawn, where it is not all rows. In `passes` over the rows, a batch grows until what is left
+    /// in the end is enough for a batch of its own.
+    fn sample(&self, sample: &Sample, passes: bool) -> Result<Option<Sample>> {
+        let least = self.portion(sample.on)?;
         // A portion may have a row more than the smallest of its kind.
-        let rows = self.portion(sample.on)?;
-        let leaves_enough = |batch: usize| {
-            let enough = |rows: usize| rows % batch == 0 || rows % batch >= self.minimum;
-            batch > rows || (enough(rows) && (sample.on == Portion::All || enough(rows + 1)))
+        let most = least + usize::from(sample.on != Portion::All);
+        let Some(asked) = sample.batch.map(|batch| batch as usize) else { return Ok(None) };
+        self.enough("a batch", asked.min(least))?;
+        if asked >= most {
+            return Ok(None);
+        }
+        let leaves_enough = |batch: &usize| {
+            (least..=most).all(|rows| rows % batch == 0 || rows % batch >= self.minimum || *batch >= rows)
         };
-        let batch = (asked..=rows + 1).find(|&batch| leaves_enough(batch)).unwrap_or(rows + 1);
-        let changes = sample.batch.is_some() && batch != asked && asked < rows;
-        Ok(changes.then(|| Sample { batch: Some(batch as u32), ..sample.clone() }))
+        let batch = if passes { (asked..most).find(leaves_enough).unwrap_or(most) } else { asked };
+        let seed = Key::new(sample.seed).number(self.secret).seed();
+        Ok(Some(Sample { batch: Some(batch as u32), seed, on: sample.on }))
     }
 
     fn plan(&self, plan: &Plan) -> Result<Option<Plan>> {
-        Ok(self.passes(&plan.sample)?.map(|sample| Plan { sample, ..plan.clone() }))
+        Ok(self.sample(&plan.sample, true)?.map(|sample| Plan { sample, ..plan.clone() }))
     }
 
     /// A component of its own for every few rows is a list of the rows.
@@ -219,17 +237,20 @@ mod tests {
     #[test]
     fn the_last_batch_of_a_pass_is_never_smaller_than_the_least() {
         for rows in 10..80 {
+            let least = Least { rows, minimum: 10, secret: 7 };
             for batch in 10..90 {
-                let admitted = admit(&train(batch, Amount::Epochs(2)), rows, 10).unwrap().into_owned();
-                let Work::Train { plan, .. } = admitted else { panic!("{admitted:?}") };
+                let asked = train(batch, Amount::Epochs(2));
+                let done = least.admit(&asked).unwrap().unwrap_or(asked);
+                let Work::Train { plan, .. } = done else { panic!("{done:?}") };
                 let size = (plan.sample.batch.unwrap() as usize).min(rows);
                 assert!(rows % size == 0 || rows % size >= 10, "{rows} rows in batches of {size}");
                 assert!(size >= (batch as usize).min(rows));
             }
         }
-        let kept = train(20, Amount::Steps(3));
-        assert!(matches!(admit(&kept, 40, 10), Ok(Cow::Borrowed(_))), "nothing to change");
-        assert!(admit(&train(9, Amount::Steps(1)), 40, 10).unwrap_err().to_string().contains("a batch of 9 rows"));
+        let least = Least { rows: 40, minimum: 10, secret: 7 };
+        assert_eq!(least.admit(&train(40, Amount::Steps(3))).unwrap(), None, "all rows are no batch");
+        let refused = least.admit(&train(9, Amount::Steps(1))).unwrap_err();
+        assert!(refused.to_string().contains("a batch of 9 rows"), "{refused}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! The same host stands behind every federation, in this process or at the far end of a wire.
 
-use super::guard;
+use super::guard::Guard;
 use super::personal::minimise_alone;
 use super::wire::{Packed, Reply};
 use super::{Keep, Portion, Split, Start, Subject, Then, Work};
@@ -13,6 +13,7 @@ use crate::models::{Job, Model, Precision, Seat, Worker, first_smallest};
 use crate::rng::Key;
 use serde::{Deserialize, Serialize};
 use std::any::Any;
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Clients with their data, and what they keep between asks.
@@ -21,8 +22,8 @@ pub struct Host {
     model: Option<Arc<dyn Model>>,
     memories: Vec<Memory>,
     may_prepare: bool,
-    /// The fewest rows of a client that an answer may be about.
-    minimum_rows: usize,
+    /// Refuses work on few rows, at a machine that does so.
+    guard: Option<Guard>,
 }
 
 /// What is remembered of one client.
@@ -81,16 +82,17 @@ impl Host {
     /// A host of these clients.
     pub fn new(clients: Vec<Client>) -> Self {
         let memories = clients.iter().map(|_| Memory::default()).collect();
-        Self { clients, model: None, memories, may_prepare: true, minimum_rows: 1 }
+        Self { clients, model: None, memories, may_prepare: true, guard: None }
     }
 
-    /// Has clients refuse work on fewer rows than this.
+    /// Has clients refuse work on fewer rows than this, and draw batches and folds from what only they know.
     pub(super) fn refuse_below(&mut self, minimum_rows: usize) {
-        self.minimum_rows = minimum_rows;
+        self.guard = Guard::of(&self.clients, minimum_rows);
     }
 
+    /// The fewest rows of a client that an answer may be about.
     pub(super) fn minimum_rows(&self) -> usize {
-        self.minimum_rows
+        self.guard.as_ref().map_or(1, |guard| guard.minimum)
     }
 
     /// The clients.
@@ -116,7 +118,12 @@ impl Host {
 
     pub(super) fn seat(&self, client: u32) -> Seat<'_> {
         let index = client as usize;
-        Seat { client: &self.clients[index], prepared: &self.memories[index].prepared, may_prepare: self.may_prepare }
+        Seat {
+            client: &self.clients[index],
+            prepared: &self.memories[index].prepared,
+            may_prepare: self.may_prepare,
+            secret: self.guard.as_ref().map(|guard| guard.secret(client)),
+        }
     }
 
     fn notes(&self, client: u32) -> std::sync::MutexGuard<'_, Notes> {
@@ -160,7 +167,11 @@ impl Host {
         work: &Work,
         client: u32,
     ) -> Result<Reply> {
-        let work = guard::admit(work, self.clients[client as usize].train.len(), self.minimum_rows)?;
+        let rows = self.clients[client as usize].train.len();
+        let work = match &self.guard {
+            Some(guard) => guard.admit(work, client, rows)?,
+            None => Cow::Borrowed(work),
+        };
         let reply = self.carry_out(worker, models, stamp, order, &work, client);
         worker.failure().map_or(reply, Err)
     }

@@ -416,13 +416,20 @@ pub struct Seat<'a> {
     pub prepared: &'a OnceLock<Box<dyn Any + Send + Sync>>,
     /// Whether there is room to remember it.
     pub may_prepare: bool,
+    /// What its parts and folds are drawn from, where nobody else may know them.
+    pub secret: Option<u64>,
 }
 
 impl Seat<'_> {
     /// The rows that are, or are not, in one of so many folds of nearly equal size. Each client's own shuffle decides, so
     /// that neither the order of the rows nor the place of a single one matters.
     fn fold(&self, index: u32, of: u32, inside: bool) -> Shard {
-        let mut rng = Key::new(0).word("folds").word(&self.client.id).rng();
+        // Folds in other numbers are drawn anew: those of one shuffle would tell single rows together.
+        let key = match self.secret {
+            Some(secret) => Key::new(secret).word("folds").number(u64::from(of)),
+            None => Key::new(0).word("folds").word(&self.client.id),
+        };
+        let mut rng = key.rng();
         let first = rng.random_range(0..of);
         let mut order: Vec<usize> = (0..self.client.train.len()).collect();
         order.shuffle(&mut rng);
@@ -437,8 +444,8 @@ impl Seat<'_> {
     pub fn rows(&self, on: Portion) -> Shard {
         match on {
             Portion::All => self.client.train.clone(),
-            Portion::Part { index, of } => self.client.train.part(index as usize, of as usize),
-            Portion::Fold { index, of } => self.fold(index, of, true),
+            Portion::Part { index, of } if self.secret.is_none() => self.client.train.part(index as usize, of as usize),
+            Portion::Part { index, of } | Portion::Fold { index, of } => self.fold(index, of, true),
             Portion::Others { index, of } => self.fold(index, of, false),
         }
     }

@@ -59,7 +59,7 @@ impl Bench {
     }
 
     fn seats(&self) -> Vec<Seat<'_>> {
-        let seat = |(client, prepared)| Seat { client, prepared, may_prepare: true };
+        let seat = |(client, prepared)| Seat { client, prepared, may_prepare: true, secret: None };
         self.clients.iter().zip(&self.prepared).map(seat).collect()
     }
 }
@@ -136,7 +136,7 @@ fn steps_fade_are_averaged_and_end_by_hand() {
     let dense = Dense::new(vec![1, 1], false, Output::Squared, Precision::F64);
     let train = Shard::new(Features::F64 { columns: 1, values: vec![1.0] }, Targets::Values(vec![1.0])).unwrap();
     let client = Client { id: "one".into(), test: train.clone(), train, group: None, truth: None };
-    let seat = Seat { client: &client, prepared: &OnceLock::new(), may_prepare: true };
+    let seat = Seat { client: &client, prepared: &OnceLock::new(), may_prepare: true, secret: None };
     let result = |step: f64, steps: u32, course: Course, weight_decay: f64| {
         let optimiser = Optimiser::Descent { momentum: 0.0, weight_decay };
         let plan = Plan { step, course, ..plan(optimiser, steps, None) };
@@ -258,7 +258,7 @@ fn mini_batch_steps_by_hand() {
         Shard::new(Features::F64 { columns: 1, values: vec![1.0, 1.0] }, Targets::Values(vec![5.0, 5.0])).unwrap();
     let client = Client { id: "a".into(), test: rows.clone(), train: rows, group: None, truth: None };
     let prepared = OnceLock::new();
-    let seat = Seat { client: &client, prepared: &prepared, may_prepare: true };
+    let seat = Seat { client: &client, prepared: &prepared, may_prepare: true, secret: None };
     let mut out = [0.0];
     let loss = dense.worker::<f64>(&[&[0.0]]).train(0, &seat, &plan(PLAIN, 2, Some(1)), &mut out);
     assert_eq!(loss, 25.0);
@@ -298,7 +298,7 @@ fn single_outputs_train_alike_row_by_row_by_moments_and_plainly() {
             for rows in [columns + 2, 16, 37] {
                 let client = client("narrow", rows, columns, output);
                 let prepared = OnceLock::new();
-                let seat = Seat { client: &client, prepared: &prepared, may_prepare: true };
+                let seat = Seat { client: &client, prepared: &prepared, may_prepare: true, secret: None };
                 let params = models(&dense, 1).remove(0);
                 for steps in [1, 9] {
                     let plan = plan(PLAIN, steps, None);
@@ -320,7 +320,7 @@ fn losses_far_from_the_rows_are_neither_infinite_nor_lost() {
     let train = Shard::new(features, Targets::Classes(vec![1, 0, 0])).unwrap();
     let client = Client { id: "far".into(), test: train.clone(), train, group: None, truth: None };
     let prepared = OnceLock::new();
-    let seat = Seat { client: &client, prepared: &prepared, may_prepare: true };
+    let seat = Seat { client: &client, prepared: &prepared, may_prepare: true, secret: None };
     let mut slope = [0.0];
     // Two rows are right beyond doubt, the third is as wrong as can be: its loss is the log odds.
     let loss = dense.worker::<f64>(&[]).slope(&[2000.0], &seat, None, &mut slope);
@@ -333,7 +333,7 @@ fn quadratics_agree_with_the_loss_up_to_second_derivatives() {
         let dense = Dense::new(vec![3, 1], bias, output, Precision::F64);
         let client = client("quadratic", 20, 3, output);
         let prepared = OnceLock::new();
-        let seat = Seat { client: &client, prepared: &prepared, may_prepare: true };
+        let seat = Seat { client: &client, prepared: &prepared, may_prepare: true, secret: None };
         let params = models(&dense, 1).remove(0);
         let size = params.len();
         let wanted = DataShape::numbers(3, 0);

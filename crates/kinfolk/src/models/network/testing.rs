@@ -80,7 +80,7 @@ pub(in crate::models) fn client(columns: usize, values: Vec<f64>, classes: &[u32
 /// The loss over all training rows and its gradient.
 pub(in crate::models) fn slope(model: &dyn Model, params: &[f64], client: &Client) -> (f64, Vec<f64>) {
     let (prepared, mut out) = (std::sync::OnceLock::new(), vec![9.0; params.len()]);
-    let seat = Seat { client, prepared: &prepared, may_prepare: false };
+    let seat = Seat { client, prepared: &prepared, may_prepare: false, secret: None };
     let loss = model.worker(&[params]).slope(params, &seat, None, &mut out);
     (loss, out)
 }
@@ -94,7 +94,7 @@ pub(in crate::models) fn trained(
     step: f64,
 ) -> Vec<f64> {
     let (prepared, mut out) = (std::sync::OnceLock::new(), vec![9.0; params.len()]);
-    let seat = Seat { client, prepared: &prepared, may_prepare: false };
+    let seat = Seat { client, prepared: &prepared, may_prepare: false, secret: None };
     let plan = Plan {
         sample: Sample { batch: Some(4), ..Sample::FULL },
         amount: Amount::Steps(steps),

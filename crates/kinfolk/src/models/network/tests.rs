@@ -137,7 +137,7 @@ const HEAVY: Optimiser = Optimiser::Descent { momentum: 0.9, weight_decay: 0.1 }
 fn train(model: &dyn Model, client: &Client, models: &[&[f64]], plan: &Plan) -> (Vec<f64>, f64) {
     let prepared = OnceLock::new();
     let mut out = vec![0.0; models[0].len()];
-    let seat = Seat { client, prepared: &prepared, may_prepare: false };
+    let seat = Seat { client, prepared: &prepared, may_prepare: false, secret: None };
     let loss = model.worker(models).train(0, &seat, plan, &mut out);
     (out, loss)
 }
@@ -181,7 +181,7 @@ fn scores_gradients_and_slopes_are_those_of_a_dense_layer() {
     let (model, client) = (plain(), client(150));
     let start = begin(&model);
     let prepared = OnceLock::new();
-    let seat = Seat { client: &client, prepared: &prepared, may_prepare: false };
+    let seat = Seat { client: &client, prepared: &prepared, may_prepare: false, secret: None };
     let (oracle, sample) = (oracle(), Sample { batch: Some(20), ..Sample::FULL });
     let (mut worker, mut wanted) = (model.worker::<f64>(&[&start]), oracle.worker(&[&start[..12]]));
     let (found, dense) = (worker.score(0, &client.train), wanted.score(0, &client.train));
@@ -210,7 +210,7 @@ fn large(chance: f64) -> NetworkModel<Sequence> {
 fn chunks_of_a_large_batch_give_its_gradient() {
     let client = client(300);
     let prepared = OnceLock::new();
-    let seat = Seat { client: &client, prepared: &prepared, may_prepare: false };
+    let seat = Seat { client: &client, prepared: &prepared, may_prepare: false, secret: None };
     for chance in [0.0, 0.5] {
         let model = large(chance);
         let start = begin(&model);
@@ -264,7 +264,7 @@ fn nothing_is_dropped_when_scoring_or_for_a_slope() {
     let (model, client) = (model(true, 0.0, Augment::default()), client(64));
     let start = begin(&model);
     let prepared = OnceLock::new();
-    let seat = Seat { client: &client, prepared: &prepared, may_prepare: false };
+    let seat = Seat { client: &client, prepared: &prepared, may_prepare: false, secret: None };
     let (mut dropping, whole) = (model.worker::<f64>(&[&start]), plain());
     let mut plain = whole.worker::<f64>(&[&start]);
     let (mut out, mut wanted) = (vec![0.0; 13], vec![0.0; 13]);
@@ -308,7 +308,7 @@ fn smoothing_moves_the_target_by_hand() {
     let client = Client { id: "one".into(), test: train.clone(), train, group: None, truth: None };
     let (prepared, mut start) = (OnceLock::new(), vec![0.0; 13]);
     (start[0], start[8]) = (2.0, 1.0);
-    let seat = Seat { client: &client, prepared: &prepared, may_prepare: false };
+    let seat = Seat { client: &client, prepared: &prepared, may_prepare: false, secret: None };
     let model = model(false, 0.3, Augment::default());
     let mut out = vec![0.0; 13];
     let loss = model.worker::<f64>(&[&start]).slope(&start, &seat, None, &mut out);

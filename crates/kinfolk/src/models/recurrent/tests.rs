@@ -58,7 +58,7 @@ fn scores<T: Real>(network: &Recurrent, params: &[T], text: &Text, pass: Pass) -
 /// The gradient of the mean loss, and that loss.
 fn gradient(model: &NetworkModel<Recurrent>, params: &[f64], text: &Text) -> (Vec<f64>, f64) {
     let client = text.client();
-    let seat = Seat { client: &client, prepared: &OnceLock::new(), may_prepare: false };
+    let seat = Seat { client: &client, prepared: &OnceLock::new(), may_prepare: false, secret: None };
     let mut gradient = vec![f64::NAN; params.len()];
     let loss = Model::worker(model, &[params]).gradient(0, &seat, &Sample::FULL, &mut gradient);
     (gradient, loss)
@@ -212,7 +212,7 @@ fn a_plain_step_goes_down_the_gradient() {
     let mut wanted = params.clone();
     add_scaled(&mut wanted, -0.5, &slope);
     let client = text.client();
-    let seat = Seat { client: &client, prepared: &OnceLock::new(), may_prepare: false };
+    let seat = Seat { client: &client, prepared: &OnceLock::new(), may_prepare: false, secret: None };
     let mut found = vec![0.0; params.len()];
     Model::worker(&model, &[&params]).train(0, &seat, &plan(1, 0.5, 0.0), &mut found);
     assert_close(&found, &wanted, 1e-14);
@@ -230,7 +230,7 @@ fn training_learns_a_repeated_text() {
     let model = model(Recurrent::new(4, 3, 12, 2, 4), 5, Precision::F32);
     let params = beginning(&model.network);
     let client = text.client();
-    let seat = Seat { client: &client, prepared: &OnceLock::new(), may_prepare: false };
+    let seat = Seat { client: &client, prepared: &OnceLock::new(), may_prepare: false, secret: None };
     let mut trained = vec![0.0; params.len()];
     let mut worker = Model::worker(&model, &[&params]);
     let before = worker.train(0, &seat, &plan(300, 0.5, 0.9), &mut trained);
