@@ -318,6 +318,17 @@ fn no_kind_of_work_shows_few_rows() {
 }
 
 #[test]
+fn curvature_does_not_show_the_longest_row() {
+    let curvatures = |minimum: usize| Machine::linear(minimum).ask(Work::Curvature).unwrap().losses;
+    let (open, guarded) = (curvatures(1), curvatures(10));
+    assert_eq!(open[..2], guarded[..2]);
+    let longest = (0..ROWS).map(|place| row(place).iter().map(|value| value * value).sum::<f64>()).fold(0.0, f64::max);
+    assert!((open[2] / longest - 2.0).abs() < 1e-9, "twice the squared length: {}", open[2]);
+    assert_eq!(guarded[2], ROWS as f64 * guarded[0], "a bound on it that all rows give");
+    assert!(guarded[2] >= open[2]);
+}
+
+#[test]
 fn the_gradient_of_a_twelfth_of_the_rows_is_a_row_where_nothing_is_refused() {
     // What the test above is about: of the gradient -2yx on one row a server knows the direction of x.
     let mut machine = Machine::linear(1);

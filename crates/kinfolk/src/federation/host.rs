@@ -260,7 +260,11 @@ impl Host {
             Work::Respond(respond) => self.respond(worker, models, stamp, respond, client),
             Work::Curvature => {
                 let losses = self.model()?.curvatures(&seat.client.train);
-                let losses = losses.map_err(|error| error.at(format!("client {}", seat.client.id)))?.to_vec();
+                let mut losses = losses.map_err(|error| error.at(format!("client {}", seat.client.id)))?.to_vec();
+                if self.guard.is_some() {
+                    // How much a single row curves would show that row; it is no more than all of them together.
+                    losses[2] = losses[0] * f64::from(rows);
+                }
                 Ok(Reply { rows, losses, ..Reply::default() })
             }
             Work::Validate { trials, fold, of, scale } => {
