@@ -161,6 +161,7 @@ fn conclude(py: Python, ending: Ending<kinfolk::Result<()>>, folder: &Path, resu
 /// Something that happened in a run.
 enum Event {
     Doing(String),
+    Planned { label: String, questions: usize, seeds: usize },
     Method { label: String, seed: u64, from: usize, rounds: usize },
     Round(Box<RoundRecord>),
     Finished { label: String, seed: u64, status: String, reason: Option<String> },
@@ -173,6 +174,12 @@ impl Event {
             Self::Doing(what) => {
                 dict.set_item("event", "doing")?;
                 dict.set_item("what", what)?;
+            }
+            Self::Planned { label, questions, seeds } => {
+                dict.set_item("event", "planned")?;
+                dict.set_item("label", label)?;
+                dict.set_item("questions", questions)?;
+                dict.set_item("seeds", seeds)?;
             }
             Self::Method { label, seed, from, rounds } => {
                 dict.set_item("event", "method")?;
@@ -223,6 +230,10 @@ impl Reporter<'_> {
 impl Watch for Reporter<'_> {
     fn doing(&mut self, what: &str) {
         self.tell(|| Event::Doing(what.to_string()));
+    }
+
+    fn planned(&mut self, label: &str, questions: usize, seeds: usize) {
+        self.tell(|| Event::Planned { label: label.to_string(), questions, seeds });
     }
 
     fn method(&mut self, label: &str, seed: u64, from: usize, rounds: usize) {

@@ -1,7 +1,12 @@
 //! Models as safetensors files, tensor by tensor, in the precision they travel in.
 
+mod names;
+
+pub(crate) use names::{CLIENT_FILES, ClientNames, plain_name};
+
 use crate::error::{Error, ErrorKind, Result};
-use crate::models::{Layout, Precision};
+use crate::models::{Layout, Model, Precision};
+use crate::report::files::write_all_atomically;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use std::collections::HashMap;
 use std::path::Path;
@@ -32,6 +37,27 @@ pub fn bytes(params: &[f64], layout: &Layout, precision: Precision, about: &[(&s
     let about: Vec<String> = about.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let metadata = HashMap::from([("kinfolk".to_string(), about.join(" "))]);
     safetensors::serialize(views, Some(metadata)).map_err(fault)
+}
+
+/// Writes the models of clients into a folder, one file each, and beside them which file is whose.
+pub(crate) fn write_clients(
+    folder: &Path,
+    models: &[(&str, Vec<f64>)],
+    model: &dyn Model,
+    about: &[(&str, String)],
+) -> Result<()> {
+    let mut names = ClientNames::default();
+    let mut files = Vec::new();
+    for (id, params) in models {
+        let name = names.of(id);
+        let about = [about, &[("model", name.clone())]].concat();
+        let bytes =
+            bytes(&params[..model.layout().len().min(params.len())], model.layout(), model.precision(), &about)?;
+        files.push((format!("{name}.safetensors"), bytes));
+    }
+    files.extend(names.table()?.map(|table| (CLIENT_FILES.to_string(), table)));
+    std::fs::create_dir_all(folder).map_err(|error| Error::io("creating", folder, error))?;
+    write_all_atomically(folder, files)
 }
 
 /// A tensor of a model file.

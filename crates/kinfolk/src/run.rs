@@ -80,6 +80,9 @@ impl Default for Options {
 pub trait Watch {
     /// Something slow begins: making the data, evaluating.
     fn doing(&mut self, what: &str);
+    /// A method means to ask clients about so many questions on each of so many seeds. Said before any method runs, and
+    /// again where one only learns on the way how many there will be.
+    fn planned(&mut self, _label: &str, _questions: usize, _seeds: usize) {}
     /// A method begins, or goes on from a round.
     fn method(&mut self, label: &str, seed: u64, from: usize, rounds: usize);
     /// A round is over.
@@ -203,11 +206,17 @@ pub fn run_at(
         }
         // Every method is made once before any runs, so that no fault shows up hours later.
         let mut faults = Vec::new();
+        let mut planned = Vec::new();
         for entry in &experiment.methods {
-            faults.extend(stage.method(entry, seed, None).err());
+            match stage.method(entry, seed, None) {
+                Ok(method) => planned.push((&entry.label, questions(&*method, experiment))),
+                Err(fault) => faults.push(fault),
+            }
         }
         crate::settings::finish(faults)?;
         if seed == experiment.seeds().start {
+            let seeds = experiment.seeds().count();
+            planned.iter().for_each(|(label, questions)| watch.planned(label, *questions, seeds));
             about_data = stage.about(experiment);
             if let Some(folder) = &mut folder {
                 folder.begin(experiment, &stage.schema)?;
@@ -238,6 +247,12 @@ pub fn run_at(
         folder.finish(&record)?;
     }
     Ok(record)
+}
+
+/// About how many questions a method has left to ask: one a round, and one each time it is scored.
+fn questions(method: &dyn Method, experiment: &Experiment) -> usize {
+    let rounds = method.planned_rounds();
+    rounds + rounds.div_ceil(experiment.settings.integer("evaluate_every").max(1))
 }
 
 /// Looks up the groups that the method of a label found.
@@ -531,6 +546,7 @@ impl Running<'_> {
         }
         watch.method(label, self.seed, round, method.planned_rounds());
         let every = self.experiment.settings.integer("evaluate_every");
+        let mut planned = questions(&*method, self.experiment);
         let mut saved = Instant::now();
         let mut last: Option<(Evaluation, Option<Evaluation>)> = None;
         let failure = loop {
@@ -543,6 +559,11 @@ impl Running<'_> {
             };
             round += 1;
             seconds += began.elapsed().as_secs_f64();
+            let now = questions(&*method, self.experiment);
+            if now.abs_diff(planned) * 4 > planned {
+                planned = now;
+                watch.planned(label, planned, 1);
+            }
             let after = Phases::of(federation);
             let record = |phase: Phase| {
                 let traffic = after.get(phase).since(before.get(phase));
@@ -643,6 +664,9 @@ impl Running<'_> {
         }
         if failure.is_none() && method.outcome().converged {
             stage.keep_minimiser(self.entry, federation);
+        }
+        if failure.is_none() && self.folder.is_some() {
+            self.keep_models(&method.outcome(), federation)?;
         }
         let mut summary = self.summarise(&*method, federation, round, seconds, failure.as_ref(), last.as_ref());
         summary.extra.extend(stages(&rounds));
@@ -812,6 +836,16 @@ impl Running<'_> {
                 outlier: outliers[place],
             })
             .collect()
+    }
+
+    /// Has clients that are elsewhere keep their own models, as they are written here for clients that are here.
+    fn keep_models(&self, outcome: &Outcome, federation: &mut dyn Engine) -> Result<()> {
+        match &outcome.serving {
+            Serving::Own { stamps, .. } if self.experiment.settings.text("save_models") == "all" => {
+                federation.keep_models(self.experiment.name(), stamps)
+            }
+            _ => Ok(()),
+        }
     }
 
     fn write_models(&self, folder: &Folder, outcome: &Outcome, federation: &dyn Engine) -> Result<()> {

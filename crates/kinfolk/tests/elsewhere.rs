@@ -6,9 +6,9 @@ use kinfolk::federation::remote::{Delivery, Kind, Line, Loopback, MakeSite, Tran
 use kinfolk::federation::site::Site;
 use kinfolk::federation::wire::{self, ClientReply, Request, SiteMessage, SiteReply};
 use kinfolk::federation::{Score, Work};
-use kinfolk::report::Record;
+use kinfolk::report::{Record, RepeatSummary, RoundRecord};
 use kinfolk::run::venue::Elsewhere;
-use kinfolk::run::{Options, Unwatched, run, run_at};
+use kinfolk::run::{Options, Unwatched, Watch, run, run_at};
 use kinfolk::{ErrorKind, Result};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -87,6 +87,110 @@ fn the_same_bits_as_here() {
     // Personal models stay with their clients.
     assert!(folder.path().join("run/models/ifca/0/cluster-0.safetensors").exists());
     assert!(!folder.path().join("run/models/local/0").exists());
+}
+
+/// Three machines that keep their clients' own models in folders of their own.
+fn keeping(folder: &Path) -> Line {
+    let site = |index: usize| -> MakeSite {
+        let mut node = Node::new(Rows::Partition { index, of: 3 });
+        node.name = Some(format!("north-{index}"));
+        node.models = Some(folder.join(format!("machine-{index}/models")));
+        Box::new(move || Site::new(node.clone(), 1))
+    };
+    Loopback::line((0..3).map(site).collect())
+}
+
+#[test]
+fn personal_models_are_kept_on_their_machines_and_it_is_said_where() {
+    let text = DIGITS.replace("repeat = 2", "repeat = 1");
+    let experiment = Experiment::parse("test", &text, &[]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path().join("here");
+    let options = Options { single_answers: true, folder: Some(here.clone()), ..Options::default() };
+    run(&experiment, &options, &mut Unwatched).unwrap();
+    let there = run_elsewhere(keeping(folder.path()), &text, Some(&folder.path().join("there"))).unwrap();
+    for client in 0..12 {
+        let name = format!("local/0/client-{client}.safetensors");
+        let kept = folder.path().join(format!("machine-{}/models/elsewhere/{name}", client / 4));
+        assert_eq!(std::fs::read(kept).unwrap(), std::fs::read(here.join("models").join(&name)).unwrap(), "{client}");
+    }
+    let table = std::fs::read_to_string(folder.path().join("machine-1/models/elsewhere/local/0/clients.csv")).unwrap();
+    assert!(table.starts_with("client,file\n4,client-4.safetensors\n"), "{table}");
+    let repeats: Vec<_> = there.summary.methods.iter().map(|method| &method.repeats[0]).collect();
+    let said = |machine: usize| {
+        format!("personal models of 4 clients are kept on their machine, north-{machine}: models/elsewhere/local/0")
+    };
+    (0..3).for_each(|machine| assert!(repeats[2].notes.contains(&said(machine)), "{:?}", repeats[2].notes));
+    assert!(repeats[0].notes.iter().all(|note| !note.contains("personal")), "{:?}", repeats[0].notes);
+    // Where no machine has a folder for them, that is said as well.
+    let nowhere = run_elsewhere(partitions(3), &text, Some(&folder.path().join("nowhere"))).unwrap();
+    let notes = &nowhere.summary.methods[2].repeats[0].notes;
+    let said = "personal models of 4 clients are kept nowhere: machine 0 has no folder for them (node.models)";
+    assert!(notes.iter().any(|note| note == said), "{notes:?}");
+}
+
+#[test]
+fn a_server_cannot_fill_a_disk_or_leave_the_folder_of_models() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut node = Node::new(Rows::Partition { index: 0, of: 3 });
+    node.models = Some(folder.path().join("models"));
+    node.limits.kept = 2;
+    let text = DIGITS.replace("repeat = 2", "repeat = 1");
+    let names = ["../../out", "two", "three"];
+    let notes: Vec<Vec<String>> = names
+        .iter()
+        .map(|name| {
+            let site: MakeSite = Box::new({
+                let node = node.clone();
+                move || Site::new(node.clone(), 1)
+            });
+            let text = text.replace("\"elsewhere\"", &format!("{name:?}"));
+            let out = folder.path().join("runs").join(name.replace(['.', '/'], "_"));
+            let record = run_elsewhere(Loopback::line(vec![site]), &text, Some(&out)).unwrap();
+            record.summary.methods[2].repeats[0].notes.clone()
+        })
+        .collect();
+    let refused = "folders of clients' own models: got 3, this machine allows 2 (node.limits.kept)";
+    assert!(notes[2].iter().any(|note| note.contains(refused)), "{notes:?}");
+    let kept: Vec<String> = std::fs::read_dir(folder.path().join("models"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    assert_eq!(kept.len(), 2, "{kept:?}");
+    assert!(kept.iter().any(|name| name.starts_with("______out-")), "{kept:?}");
+}
+
+#[derive(Default)]
+struct Planned(Vec<(String, usize, usize)>);
+
+impl Watch for Planned {
+    fn doing(&mut self, _: &str) {}
+    fn planned(&mut self, label: &str, questions: usize, seeds: usize) {
+        self.0.push((label.into(), questions, seeds));
+    }
+    fn method(&mut self, _: &str, _: u64, _: usize, _: usize) {}
+    fn round(&mut self, _: &RoundRecord) {}
+    fn finished(&mut self, _: &RepeatSummary, _: &str) {}
+}
+
+#[test]
+fn the_number_of_questions_is_said_before_the_run_and_again_when_it_is_known_better() {
+    let text = "[data]\nsource = \"linear\"\nclients = 6\nsamples = 20\ndimension = 3\n[model]\nkind = \"linear\"\n\
+                [[method]]\nname = \"fedavg\"\nrounds = 20\nstep = 0.1\n\
+                [[method]]\nname = \"al2sgd+\"\ngroups = \"one\"\ngamma = 0.5\nlambda = 0.5\niterations = 400\n";
+    let experiment = Experiment::parse("test", text, &[]).unwrap();
+    let mut planned = Planned::default();
+    let asked = Arc::new(Mutex::new(0));
+    let counted = asked.clone();
+    let line = way(move |_, messages, _| *counted.lock().unwrap() += usize::from(!messages.is_empty()));
+    let record = run_at(&mut Elsewhere::new(line), &experiment, &Options::default(), &mut planned).unwrap();
+    // Twenty rounds, scored after ten and twenty.
+    assert_eq!(planned.0[0], ("fedavg".to_string(), 22, 1));
+    let last = planned.0.iter().rfind(|(label, ..)| label == "al2sgd+").unwrap().1;
+    let (asked, others) = (*asked.lock().unwrap(), 1 + 22);
+    assert_eq!(record.summary.methods[1].repeats[0].status, "done");
+    let found = asked - others;
+    assert!(found * 2 > last && found < last * 2, "{found} questions, {last} were said");
 }
 
 /// What happens on the way to the machines and back.
@@ -203,7 +307,7 @@ fn what_a_machine_makes_up_counts_for_nothing() {
 fn first_model(request: &mut Request) -> &mut (u32, Arc<wire::Packed>) {
     match request {
         Request::Work { models, .. } => &mut models[0],
-        Request::Hello { .. } => panic!("no work"),
+        other => panic!("{other:?}"),
     }
 }
 

@@ -361,7 +361,10 @@ fn which_rows_are_in_a_batch_or_a_part_only_the_machine_knows() {
     let nests = |machine: &mut Machine| {
         let half = sums(machine, part(0, 2), None);
         let quarters = [sums(machine, part(0, 4), None), sums(machine, part(1, 4), None)];
-        half.iter().zip(&quarters[0]).zip(&quarters[1]).all(|((half, one), other)| (half - (one + other) / 2.0).abs() < 1e-9)
+        half.iter()
+            .zip(&quarters[0])
+            .zip(&quarters[1])
+            .all(|((half, one), other)| (half - (one + other) / 2.0).abs() < 1e-9)
     };
     assert!(nests(&mut open) && !nests(&mut guarded));
     assert_ne!(sums(&mut open, Portion::All, Some(12)), sums(&mut guarded, Portion::All, Some(12)));

@@ -29,6 +29,12 @@ pub trait Engine: Federation {
     /// The clients' side, where it is in this process.
     fn host(&self) -> Option<&Host>;
 
+    /// Has clients that are elsewhere keep the models with these stamps where they are, under the run's name. Where they
+    /// are, and what went wrong, is in the notes.
+    fn keep_models(&mut self, _run: &str, _stamps: &[u64]) -> Result<()> {
+        Ok(())
+    }
+
     /// What went wrong on the way, for the summary.
     fn notes(&self) -> Vec<String>;
 }

@@ -56,7 +56,9 @@ impl Least {
             // Held-out rows are as many or none.
             Work::Score { .. } | Work::Tally { .. } | Work::Curvature => None,
             Work::Losses { on, .. } | Work::Respond(Respond { on, .. }) => self.portion(*on).map(|_| None)?,
-            Work::Gradient { of, sample } => self.sample(sample, false)?.map(|sample| Work::Gradient { of: *of, sample }),
+            Work::Gradient { of, sample } => {
+                self.sample(sample, false)?.map(|sample| Work::Gradient { of: *of, sample })
+            }
             Work::Train { from, plan, keep } => {
                 self.plan(plan)?.map(|plan| Work::Train { from: from.clone(), plan, keep: *keep })
             }
@@ -76,9 +78,7 @@ impl Least {
                     Work::Advance(Advance { run, ..advance.clone() })
                 }),
             },
-            Work::Validate { fold, of, .. } => {
-                self.portion(Portion::Others { index: *fold, of: *of }).map(|_| None)?
-            }
+            Work::Validate { fold, of, .. } => self.portion(Portion::Others { index: *fold, of: *of }).map(|_| None)?,
             Work::FitMixture(FitMixture { shape, .. }) => self.components(shape).map(|()| None)?,
             Work::MixtureStep(step) => {
                 self.components(&step.shape)?;

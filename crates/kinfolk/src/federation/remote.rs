@@ -13,7 +13,8 @@ use super::meter::{Meter, Payload};
 use super::node::{Node, Rows};
 use super::site::Site;
 use super::wire::{
-    self, ClientReply, DataOrder, ModelOrder, Packed, Reply, Request, Roll, SiteMessage, SiteOrder, SiteReply, roll_of,
+    self, ClientReply, DataOrder, KeptModels, ModelOrder, Packed, Reply, Request, Roll, SiteMessage, SiteOrder,
+    SiteReply, roll_of,
 };
 use super::{Absence, Answers, Ask, ClientInfo, Federation, OrderIndex, Phase, Recipients, Work};
 use crate::data::schema::{Description, FeaturesDescription, Schema, TargetDescription, sorted};
@@ -101,6 +102,8 @@ pub struct RemoteFederation {
     asked: u64,
     stop: Arc<AtomicBool>,
     lost: BTreeMap<u64, Lost>,
+    /// Where clients' own models are kept, or why not.
+    kept: Vec<String>,
 }
 
 /// What got lost on the way to a machine and back.
@@ -134,9 +137,7 @@ impl RemoteFederation {
         for (number, delivery) in deliveries.into_iter().filter(|(number, _)| numbers.contains(number)) {
             match delivery.map_err(Error::federation).and_then(|bytes| wire::decode(&bytes)) {
                 Ok(SiteReply::Roll(roll)) => drop(rolls.insert(number, roll)),
-                Ok(SiteReply::Replies(_)) => {
-                    drop(faults.insert(number, Error::federation("replies instead of a roll")))
-                }
+                Ok(_) => drop(faults.insert(number, Error::federation("another answer than a roll"))),
                 Err(error) => drop(faults.insert(number, error)),
             }
         }
@@ -230,6 +231,7 @@ impl RemoteFederation {
             asked: 0,
             stop: Arc::default(),
             lost: BTreeMap::new(),
+            kept: Vec::new(),
         };
         Ok((federation, population))
     }
@@ -290,7 +292,7 @@ impl RemoteFederation {
             let delivery = deliveries.remove(&machine.number).unwrap_or_else(|| Err("no answer".into()));
             let read = |bytes: Vec<u8>| match wire::decode(&bytes) {
                 Ok(SiteReply::Replies(replies)) => Ok(replies),
-                Ok(SiteReply::Roll(_)) => Err("a roll instead of replies".to_string()),
+                Ok(_) => Err("another answer than replies".to_string()),
                 Err(error) => Err(error.to_string()),
             };
             match delivery.and_then(read) {
@@ -453,6 +455,7 @@ impl Engine for RemoteFederation {
             asked: 0,
             stop,
             lost: BTreeMap::new(),
+            kept: Vec::new(),
         };
         Ok(Box::new(fresh))
     }
@@ -469,6 +472,52 @@ impl Engine for RemoteFederation {
         None
     }
 
+    fn keep_models(&mut self, run: &str, stamps: &[u64]) -> Result<()> {
+        let shared = self.shared.clone();
+        let own =
+            |machine: &Machine| -> Vec<u64> { machine.clients.iter().map(|&place| stamps[place as usize]).collect() };
+        let count = |machine: &Machine| own(machine).iter().filter(|&&stamp| stamp != 0).count();
+        let mut messages = Vec::new();
+        for machine in shared.machines.iter().filter(|machine| count(machine) > 0) {
+            let request = Request::Keep { roll: machine.roll.clone(), run: run.into(), stamps: own(machine) };
+            let model = self.model.as_ref().map(|(_, order)| order.clone());
+            let (data, label, schema) = (shared.data.clone(), self.label.clone(), self.schema.clone());
+            let message = wire::encode(&SiteMessage { data, label, schema, model, request })?;
+            messages.push((machine.number, message));
+        }
+        if messages.is_empty() {
+            return Ok(());
+        }
+        let mut line = shared.line.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut deliveries: BTreeMap<u64, Delivery> = line.exchange(messages, Kind::Evaluate)?.into_iter().collect();
+        for machine in shared.machines.iter().filter(|machine| count(machine) > 0) {
+            let delivery = deliveries.remove(&machine.number).unwrap_or_else(|| Err("no answer".into()));
+            let read = |bytes: Vec<u8>| match wire::decode(&bytes) {
+                Ok(SiteReply::Kept(kept)) => Ok(kept),
+                Ok(_) => Err("another answer than was asked for".to_string()),
+                Err(error) => Err(error.to_string()),
+            };
+            let (name, all) = (&machine.name, count(machine));
+            let clients = |count: u64| if count == 1 { "1 client".to_string() } else { format!("{count} clients") };
+            self.kept.push(match delivery.and_then(read) {
+                Ok(KeptModels { clients: found, place: Some(place) }) if found > 0 => {
+                    let place = one_line(&place);
+                    format!("personal models of {} are kept on their machine, {name}: {place}", clients(found))
+                }
+                Ok(KeptModels { place: None, .. }) => format!(
+                    "personal models of {} are kept nowhere: {name} has no folder for them (node.models)",
+                    clients(all as u64)
+                ),
+                Ok(_) => format!("personal models of {} are kept nowhere: {name} has lost them", clients(all as u64)),
+                Err(reason) => {
+                    let reason = one_line(&reason);
+                    format!("personal models of {} may not be kept: {name}: {reason}", clients(all as u64))
+                }
+            });
+        }
+        Ok(())
+    }
+
     fn notes(&self) -> Vec<String> {
         const NAMED: usize = 5;
         let note = |(number, lost): (&u64, &Lost)| {
@@ -481,7 +530,7 @@ impl Engine for RemoteFederation {
             let machine = machine.map_or_else(|| format!("machine {number}"), |machine| machine.name.clone());
             format!("{machine}: no answer to {asks} from {}{more}: {}", names.join(", "), lost.reason)
         };
-        self.shared.absent.iter().cloned().chain(self.lost.iter().map(note)).collect()
+        self.shared.absent.iter().cloned().chain(self.lost.iter().map(note)).chain(self.kept.iter().cloned()).collect()
     }
 }
 

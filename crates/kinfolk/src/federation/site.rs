@@ -9,17 +9,19 @@ use super::host::State;
 use super::local::{LocalFederation, threads};
 use super::node::{Limits, Node, Rows, TableRows};
 use super::wire::{
-    self, ClientReply, DataOrder, Member, ModelOrder, Reply, Request, Roll, SiteMessage, SiteOrder, SiteReply,
-    read_settings, roll_of,
+    self, ClientReply, DataOrder, KeptModels, Member, ModelOrder, Reply, Request, Roll, SiteMessage, SiteOrder,
+    SiteReply, read_settings, roll_of,
 };
 use super::{Ask, Gather, Order, Params, Phase, Recipients};
 use crate::data::schema::{FeaturesSchema, Schema, describe};
 use crate::data::{self, Cells, Client, DataShape, Features, Population, Source, Targets, table};
 use crate::error::{Error, ErrorKind, Result};
+use crate::modelfile;
 use crate::models::Precision;
 use crate::settings::Settings;
 use serde::{Deserialize, Serialize};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::Value;
 
@@ -316,6 +318,16 @@ impl Site {
                 prepared.remember(&mut kept, &orders)?;
                 prepared.work(stamp, &ask, &orders, self.node.minimum_rows, &mut self.log)?
             }
+            Request::Keep { roll, run, stamps } => {
+                let same = memory.label == message.label && memory.seed == message.data.seed;
+                kept = if same { memory.clients } else { Vec::new() };
+                if roll != prepared.roll || stamps.len() != prepared.federation.host().clients().len() {
+                    return Err(Error::federation("the clients of this machine have changed since the run began"));
+                }
+                prepared.remember(&mut kept, &[])?;
+                let place = Place { run: &run, label: &message.label, seed: message.data.seed };
+                SiteReply::Kept(prepared.keep(&kept, &stamps, &self.node, &place, &mut self.log)?)
+            }
         };
         let memory = Memory { label: message.label, seed: message.data.seed, clients: prepared.tell(kept)? };
         Ok((wire::encode(&reply)?, wire::encode(&memory)?))
@@ -403,6 +415,44 @@ impl Prepared {
         after.map(tell).collect()
     }
 
+    /// Writes the clients' own models with these stamps into the machine's folder.
+    fn keep(
+        &self,
+        kept: &[Kept],
+        stamps: &[u64],
+        node: &Node,
+        place: &Place,
+        log: &mut Vec<String>,
+    ) -> Result<KeptModels> {
+        let Some(folder) = &node.models else {
+            log.push("clients' own models are kept nowhere: no file of this machine's says where".into());
+            return Ok(KeptModels { clients: 0, place: None });
+        };
+        let model = self.federation.host().model()?;
+        let stamped = |(kept, &stamp): (&Kept, &u64)| {
+            let mut states = [&kept.state, &kept.before].into_iter().flatten();
+            states.find(|state| stamp != 0 && state.stamp == stamp).map(|state| state.vectors.unpack())
+        };
+        let models = kept.iter().zip(stamps).map(stamped).zip(self.federation.host().clients());
+        let models: Vec<(&str, Vec<f64>)> =
+            models.filter_map(|(own, client)| Some((client.id.as_str(), own?))).collect();
+        let within = place.within();
+        if models.is_empty() {
+            return Ok(KeptModels { clients: 0, place: Some(within) });
+        }
+        let full = folder.join(&within);
+        place.check_room(folder, &full, node.limits.kept)?;
+        modelfile::write_clients(
+            &full,
+            &models,
+            &**model,
+            &[("label", place.label.to_string()), ("seed", place.seed.to_string())],
+        )?;
+        log.push(format!("own models of {} clients are kept in {}", models.len(), full.display()));
+        let name = folder.file_name().map_or_else(String::new, |name| format!("{}/", name.to_string_lossy()));
+        Ok(KeptModels { clients: models.len() as u64, place: Some(format!("{name}{within}")) })
+    }
+
     fn roll_call(&self, moments: bool, name: Option<String>) -> Roll {
         let member = |(place, client): (usize, &Client)| Member {
             id: client.id.clone(),
@@ -474,6 +524,34 @@ impl Prepared {
             replies.push(ClientReply { client, order: orders[order].index, reply });
         }
         Ok(SiteReply::Replies(replies))
+    }
+}
+
+/// Where models belong: the run, the method and the seed that a message names.
+struct Place<'a> {
+    run: &'a str,
+    label: &'a str,
+    seed: u64,
+}
+
+impl Place<'_> {
+    /// The folder within a machine's folder of models.
+    fn within(&self) -> String {
+        format!("{}/{}/{}", modelfile::plain_name(self.run), modelfile::plain_name(self.label), self.seed)
+    }
+
+    /// Refuses to make ever more folders: a server names runs as it likes.
+    fn check_room(&self, models: &Path, folder: &Path, most: usize) -> Result<()> {
+        if folder.is_dir() {
+            return Ok(());
+        }
+        let folders = |path: &Path| -> Vec<PathBuf> {
+            let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+            entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
+        };
+        let runs = folders(models);
+        let seeds = runs.iter().flat_map(|run| folders(run)).map(|label| folders(&label).len());
+        Limits::check("folders of clients' own models", seeds.sum::<usize>() as f64 + 1.0, "kept", most)
     }
 }
 

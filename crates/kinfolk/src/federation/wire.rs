@@ -148,6 +148,15 @@ pub enum Request {
         /// Who does what.
         orders: Vec<SiteOrder>,
     },
+    /// Keep clients' own models on the machine's disk.
+    Keep {
+        /// The digest of the clients' names.
+        roll: String,
+        /// The experiment's name.
+        run: String,
+        /// The stamp of each client's model; 0 for none.
+        stamps: Vec<u64>,
+    },
 }
 
 /// An order to the clients of one machine.
@@ -168,6 +177,17 @@ pub enum SiteReply {
     Roll(Roll),
     /// What the clients answered.
     Replies(Vec<ClientReply>),
+    /// Which of their models are kept.
+    Kept(KeptModels),
+}
+
+/// Clients' own models on their machine's disk.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KeptModels {
+    /// How many there are.
+    pub clients: u64,
+    /// Where, from the machine's folder of models on; `None` for a machine that has no such folder.
+    pub place: Option<String>,
 }
 
 /// The clients of a machine.

@@ -190,7 +190,7 @@ fn cell(value: Option<impl ToString>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 
-pub(super) fn comma_separated<Row: IntoIterator<Item = String>>(
+pub(crate) fn comma_separated<Row: IntoIterator<Item = String>>(
     file: &str,
     header: impl IntoIterator<Item = impl AsRef<[u8]>>,
     rows: impl IntoIterator<Item = Row>,
