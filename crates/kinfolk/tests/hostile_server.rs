@@ -1,7 +1,7 @@
 //! A server that wants rows: what a machine refuses, for every kind of work and every setting that a message carries.
 
 use kinfolk::data::own::{OwnClient, OwnScore, Point};
-use kinfolk::data::schema::{FeaturesDescription, Schema, Summary};
+use kinfolk::data::schema::{Coding, FeaturesDescription, Schema, Summary};
 use kinfolk::data::{Client, DataShape, Features, Form, Shard, Targets};
 use kinfolk::federation::mixtures::{FitMixture, MixtureStep, Parts, Rule};
 use kinfolk::federation::node::{Node, Rows, TableRows};
@@ -141,6 +141,26 @@ fn one_cell_that_is_no_number_does_not_send_the_column() {
     let roll = roll(Node::new(Rows::Table(declared)), USUAL, 0).unwrap();
     let FeaturesDescription::Named(columns) = &roll.members[0].description.features else { panic!("{roll:?}") };
     assert!(matches!(&columns[1].summary, Summary::Words(words) if words.len() > 5), "{columns:?}");
+}
+
+#[test]
+fn the_smallest_and_the_largest_cell_are_not_told() {
+    let (_folder, rows) = pupils("1.5");
+    let told = |minimum: usize| {
+        let node = Node::new(Rows::Table(rows.clone())).with_minimum_rows(minimum);
+        let FeaturesDescription::Named(columns) = roll(node, USUAL, 0).unwrap().members.remove(0).description.features
+        else {
+            panic!("no table")
+        };
+        match columns[1].summary {
+            Summary::Numbers(moments) => moments,
+            Summary::Words(_) => panic!("words"),
+        }
+    };
+    let (open, guarded) = (told(1), told(10));
+    assert_eq!((open.min, open.max), (0.5, 12.5));
+    assert!(guarded.min < open.min && guarded.max > open.max, "{guarded:?}");
+    assert_eq!((guarded.mean, guarded.deviation, guarded.count), (open.mean, open.deviation, open.count));
 }
 
 #[test]
@@ -598,7 +618,10 @@ fn rows_that_a_schema_blows_up_are_refused_and_so_is_a_large_model() {
     let mut node = Node::new(Rows::Table(rows));
     let descriptions: Vec<_> =
         roll(node.clone(), USUAL, 0).unwrap().members.into_iter().map(|it| it.description).collect();
-    let message = SiteMessage { schema: Some(Schema::fix(&descriptions, true).unwrap()), ..hello(USUAL, 0) };
+    let message = SiteMessage {
+        schema: Some(Schema::fix(&descriptions, Coding { standardise: true, constant: true }).unwrap()),
+        ..hello(USUAL, 0)
+    };
     send(&mut Site::new(node.clone(), 1).unwrap(), &message).unwrap();
     node.limits.numbers = 200;
     let said = send(&mut Site::new(node, 1).unwrap(), &message).unwrap_err().to_string();

@@ -75,6 +75,18 @@ impl Moments {
         Scale { mean: self.mean, deviation: if self.deviation > 0.0 { self.deviation } else { 1.0 } }
     }
 
+    /// The same with the smallest and the largest moved outwards, to powers of two of the deviation from the mean: how far
+    /// the numbers reach, and none of them.
+    pub(crate) fn coarse(&self) -> Self {
+        if self.deviation == 0.0 {
+            return *self;
+        }
+        let outwards = |distance: f64| self.deviation * (distance / self.deviation).log2().ceil().exp2();
+        let bound = |place: f64| place.clamp(f64::MIN, f64::MAX);
+        let (below, above) = (outwards(self.mean - self.min), outwards(self.max - self.mean));
+        Self { min: bound(self.mean - below), max: bound(self.mean + above), ..*self }
+    }
+
     /// The root of the mean squared distance to another place than the mean.
     pub fn distance_from(&self, place: f64) -> f64 {
         self.deviation.hypot(self.mean - place)

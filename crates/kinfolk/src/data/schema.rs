@@ -32,6 +32,24 @@ pub struct Description {
 }
 
 impl Description {
+    /// The same with bounds in place of the smallest and the largest number of every column, which are cells.
+    pub(crate) fn coarse(mut self) -> Self {
+        match &mut self.features {
+            FeaturesDescription::Matrix { moments, .. } => moments.iter_mut().for_each(|own| *own = own.coarse()),
+            FeaturesDescription::Named(columns) => {
+                for column in columns {
+                    if let Summary::Numbers(own) = &mut column.summary {
+                        *own = own.coarse();
+                    }
+                }
+            }
+        }
+        if let TargetDescription::Values(own) = &mut self.target {
+            *own = own.coarse();
+        }
+        self
+    }
+
     /// The squared length of a row, on average; 0 where moments were not asked for.
     pub fn mean_square(&self) -> f64 {
         match &self.features {

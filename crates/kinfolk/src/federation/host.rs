@@ -154,7 +154,9 @@ impl Host {
     /// What a client says of its data; needs no model.
     pub(super) fn describe(&self, client: u32, moments: bool) -> Reply {
         let client = &self.clients[client as usize];
-        Reply { rows: client.train.len() as u32, description: Some(describe(client, moments)), ..Reply::default() }
+        let description = describe(client, moments);
+        let description = if self.guard.is_some() { description.coarse() } else { description };
+        Reply { rows: client.train.len() as u32, description: Some(description), ..Reply::default() }
     }
 
     /// Does one order's work for one client. `worker` holds the ask's `models`.

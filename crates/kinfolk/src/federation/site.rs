@@ -13,7 +13,7 @@ use super::wire::{
     SiteReply, read_settings, roll_of,
 };
 use super::{Ask, Gather, Order, Params, Phase, Recipients};
-use crate::data::schema::{FeaturesSchema, Schema, describe};
+use crate::data::schema::{FeaturesSchema, Schema};
 use crate::data::{self, Cells, Client, DataShape, Features, Population, Source, Targets, table};
 use crate::error::{Error, ErrorKind, Result};
 use crate::modelfile;
@@ -454,14 +454,18 @@ impl Prepared {
     }
 
     fn roll_call(&self, moments: bool, name: Option<String>) -> Roll {
-        let member = |(place, client): (usize, &Client)| Member {
-            id: client.id.clone(),
-            place: self.places.as_ref().and_then(|places| places.get(place).copied()),
-            truth: client.truth,
-            outlier: self.outliers.get(place).copied().unwrap_or(false),
-            description: describe(client, moments),
+        let host = self.federation.host();
+        let member = |(place, client): (usize, &Client)| {
+            let description = host.describe(place as u32, moments).description?;
+            Some(Member {
+                id: client.id.clone(),
+                place: self.places.as_ref().and_then(|places| places.get(place).copied()),
+                truth: client.truth,
+                outlier: self.outliers.get(place).copied().unwrap_or(false),
+                description,
+            })
         };
-        let members = self.federation.host().clients().iter().enumerate().map(member).collect();
+        let members = host.clients().iter().enumerate().filter_map(member).collect();
         let left_out = self.left_out as u64;
         Roll { name, members, left_out, shape: self.shape, true_clusters: self.true_clusters }
     }

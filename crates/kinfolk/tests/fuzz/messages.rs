@@ -4,8 +4,9 @@ use super::harness::{Inputs, cases, fuzz, seed};
 use super::mutate;
 use kinfolk::Result;
 use kinfolk::experiment::Experiment;
+use kinfolk::federation::node::{Node, Rows};
 use kinfolk::federation::remote::{Delivery, Kind, Line, Transport};
-use kinfolk::federation::site::{Rows, Site};
+use kinfolk::federation::site::Site;
 use kinfolk::federation::wire::{self, SiteMessage, SiteReply};
 use kinfolk::rng::Key;
 use kinfolk::run::venue::Elsewhere;
@@ -92,7 +93,7 @@ const MACHINES: usize = 2;
 
 /// What a machine is started with.
 fn site(index: usize) -> Result<Site> {
-    Site::new(Rows::Partition { index, of: MACHINES }, 1)
+    Site::new(Node::new(Rows::Partition { index, of: MACHINES }), 1)
 }
 
 /// Messages, replies and states as they crossed the wire.
