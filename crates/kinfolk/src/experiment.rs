@@ -161,6 +161,7 @@ impl Experiment {
             |name| data::source(name).map(|source| (source, source.settings)),
             &mut faults,
         );
+        let before = faults.len();
         let (model_kind, model) = registered(
             ("model", "kind"),
             model,
@@ -168,6 +169,8 @@ impl Experiment {
             |name| models::kind(name).map(|kind| (kind, kind.settings)),
             &mut faults,
         );
+        // What a model can do is only known where its settings are.
+        let sound_model = model_kind.zip(model.as_ref()).filter(|_| faults.len() == before);
         faults.extend(model_kind.zip(model.as_ref()).and_then(|(kind, model)| idle_limit(kind, model)));
         if let (Some(source), Some(data), Some(kind)) = (source, &data, model_kind)
             && kind.needs_target
@@ -201,8 +204,7 @@ impl Experiment {
                 if faults.len() == before {
                     (kind.check)(&place, &settings, &mut faults);
                 }
-                let model = model_kind.zip(model.as_ref());
-                faults.extend(model.and_then(|(model, settings)| mismatch(&place, kind, model, settings)));
+                faults.extend(sound_model.and_then(|(model, settings)| mismatch(&place, kind, model, settings)));
                 let above = methods.iter().map(|entry| (entry.label.clone(), entry.kind.has_clusters));
                 let above: Vec<(String, bool)> = above.collect();
                 faults.extend(Origin::of(&settings).and_then(|origin| origin.check(&place, &above, &labels)));

@@ -776,6 +776,7 @@ impl Running<'_> {
             }
             let unseen_infinite = unseen.as_ref().and_then(|unseen| without_finite_metric(&population.unseen, unseen));
             summary.notes.extend(infinite.into_iter().chain(unseen_infinite));
+            summary.notes.extend(columns::lone_metric_note(&population.clients, &scored.clients, &population.outliers));
             let truth = evaluate::against_truth(&outcome, scored, &self.stage.population);
             summary.metric = scored.metric.clone();
             summary.unseen = unseen.as_ref().and_then(|unseen| unseen.metric.clone());

@@ -142,6 +142,14 @@ fn faults_of_all_methods_are_reported_together() {
 }
 
 #[test]
+fn a_model_with_a_fault_is_told_before_anybody_asks_what_it_can_do() {
+    let text = "[data]\nsource = \"fedgrem-gaussian\"\n[model]\nkind = \"gaussian-mixture\"\ncomponents = 2\n\
+                covariance = \"round\"\n[[method]]\nname = \"fedgrem\"\n";
+    let error = experiment(text, &[]).err().unwrap().to_string();
+    assert!(error.contains("model.covariance: got \"round\""), "{error}");
+}
+
+#[test]
 fn clients_without_test_rows_are_assigned_by_their_training_rows() {
     let changes = ["assign_on=test", "data.test_samples=0", "data.scale=3.0", "method.ifca.restarts=5"];
     let record = result(LINEAR, &changes);
