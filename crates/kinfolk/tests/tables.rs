@@ -134,7 +134,7 @@ fn one_cell_of_a_billion_spoils_its_own_client_alone() {
             let (before, after) = (of(&calm), of(&spoiled));
             assert!(after < 1.2 * before + 0.05, "{label} with {cell}: {before} before, {after} now");
             let notes = &repeat(&spoiled, label).notes;
-            assert!(notes.iter().any(|note| note.contains("client w3: column `age` holds")), "{label}: {notes:?}");
+            assert!(notes.iter().any(|note| note.contains("client w3: column `age` reaches")), "{label}: {notes:?}");
         }
     }
 }

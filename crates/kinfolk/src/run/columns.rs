@@ -19,12 +19,12 @@ pub(super) fn extreme_cell_notes(clients: &[ClientInfo], cells: &[ExtremeCell]) 
             ""
         };
         format!(
-            "client {id}: {column} holds {value:e}, {ratio:.1e} deviations away from the other clients' numbers{counts}"
+            "client {id}: {column} reaches {value:e}, {ratio:.1e} deviations away from the other clients' numbers{counts}"
         )
     };
     let mut notes: Vec<String> = cells.iter().take(MOST_TOLD).map(tell).collect();
     if cells.len() > MOST_TOLD {
-        notes.push(format!("{} more columns of clients hold such numbers", cells.len() - MOST_TOLD));
+        notes.push(format!("{} more columns of clients reach such numbers", cells.len() - MOST_TOLD));
     }
     notes
 }
@@ -76,13 +76,13 @@ mod tests {
         assert_eq!(
             extreme_cell_notes(&clients, &[cell(Some("age"))]),
             [
-                "client lyon: column `age` holds 1e9, 2.3e7 deviations away from the other clients' numbers, and where it is \
+                "client lyon: column `age` reaches 1e9, 2.3e7 deviations away from the other clients' numbers, and where it is \
               nearly all of the spread it has no say in the scale"
             ]
         );
         let many = extreme_cell_notes(&clients, &vec![cell(None); 8]);
-        assert!(many.len() == 6 && many[0].starts_with("client lyon: its target holds 1e9"), "{many:?}");
-        assert_eq!(many[5], "3 more columns of clients hold such numbers");
+        assert!(many.len() == 6 && many[0].starts_with("client lyon: its target reaches 1e9"), "{many:?}");
+        assert_eq!(many[5], "3 more columns of clients reach such numbers");
     }
 
     #[test]
