@@ -305,6 +305,9 @@ impl Spectrum {
         if a.iter().any(|value| !value.is_finite()) {
             return None;
         }
+        if size == 0 {
+            return Some(Self { values: Vec::new(), directions: Vec::new(), size });
+        }
         let matrix = MatRef::from_row_major_slice(a, size, size);
         let parts = faer::linalg::solvers::SelfAdjointEigen::new(matrix, faer::Side::Lower).ok()?;
         let largest = (0..size).map(|r| parts.S()[r]).fold(0.0, f64::max);
@@ -325,6 +328,9 @@ impl Spectrum {
     /// The matrix with every eigenvalue replaced, row-major.
     pub fn map(&self, replace: impl Fn(f64) -> f64) -> Vec<f64> {
         let (size, rank) = (self.size, self.rank());
+        if rank == 0 {
+            return vec![0.0; size * size];
+        }
         let mut stretched = self.directions.clone();
         for (&value, direction) in self.values.iter().zip(stretched.chunks_exact_mut(size)) {
             let value = replace(value);
@@ -339,7 +345,7 @@ impl Spectrum {
     /// The product of [`Spectrum::map`] and a vector.
     pub fn apply(&self, replace: impl Fn(f64) -> f64, vector: &[f64]) -> Vec<f64> {
         let mut product = vec![0.0; self.size];
-        for (&value, direction) in self.values.iter().zip(self.directions.chunks_exact(self.size)) {
+        for (&value, direction) in self.values.iter().zip(self.directions.chunks_exact(self.size.max(1))) {
             add_scaled(&mut product, replace(value) * dot(direction, vector), direction);
         }
         product
@@ -364,6 +370,9 @@ impl Spectrum {
 /// The smallest and the largest eigenvalue of a symmetric matrix.
 pub fn extreme_eigenvalues(a: &[f64], size: usize) -> (f64, f64) {
     let view = MatRef::from_row_major_slice(a, size, size);
+    if size == 0 {
+        return (f64::INFINITY, f64::NEG_INFINITY);
+    }
     let values = view.self_adjoint_eigenvalues(faer::Side::Lower).unwrap_or_else(|_| vec![f64::NAN; size]);
     values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &value| (low.min(value), high.max(value)))
 }
@@ -450,6 +459,8 @@ mod tests {
         assert!((spectrum.sum(f64::ln) - 4f64.ln()).abs() < 1e-15);
         assert_eq!(Spectrum::new(&[0.0; 4], 2).unwrap().inverse(), [0.0; 4]);
         assert!(Spectrum::new(&[f64::NAN; 4], 2).is_none());
+        let empty = Spectrum::new(&[], 0).unwrap();
+        assert_eq!((empty.rank(), empty.inverse(), empty.solve(&[])), (0, Vec::new(), Vec::new()));
         let mut x = [4.0, 11.0];
         solve_factored(&[2.0, 9.0, 1.0, 3.0], &mut x, 2, 1);
         assert!(distance(&x, &[0.5, 1.0]) < 1e-15);

@@ -276,6 +276,28 @@ fn what_is_not_there_is_put_at_zero_and_said() {
 }
 
 #[test]
+fn clients_that_do_not_differ_leave_nothing_free_and_no_panic() {
+    // One cluster, known noise, and clients that are one: no variance is left to have a standard error.
+    let (mut at_the_bound, mut found_some) = (0, 0);
+    for seed in 0..8 {
+        let world = World::draw(200 + seed, 3, &[12], |_| 8, [1.0, 0.0, 1.0]);
+        for common in [true, false] {
+            let found = search(&world, Design { noise: Some(1.0), ..world.design(common) }).unwrap();
+            assert_eq!((found.noise, found.between, found.standard_errors.noise), (1.0, None, None));
+            match found.within[0] {
+                0.0 => {
+                    at_the_bound += 1;
+                    assert_eq!(found.standard_errors.within, [None]);
+                    assert!(found.notes.iter().any(|note| note.contains("clients differ no more")), "{found:?}");
+                }
+                _ => found_some += 1,
+            }
+        }
+    }
+    assert!(at_the_bound > 0 && found_some > 0, "{at_the_bound} {found_some}");
+}
+
+#[test]
 fn a_search_that_does_not_settle_says_so() {
     // The sums never answer to what is wanted, so that no step leads anywhere.
     let world = World::draw(95, 2, &[4; 3], |_| 5, [1.0; 3]);
