@@ -282,14 +282,15 @@ pub fn get_from(dataset: &Dataset, places: &[&str], folder: &Path, progress: Pro
         // A broken plain file would be read in place of a sound packed one, so it decides alone.
         let plain = folder.join(file.name);
         let path = if plain.exists() || dataset.archive.is_some() { plain } else { packed(folder, file) };
-        path.is_file() && digest(&path).is_ok_and(|digest| digest == file.sha256)
+        path.is_file() && digest(&path, file.bytes).is_ok_and(|digest| digest == file.sha256)
     };
     let broken: Vec<&Content> = dataset.files.iter().filter(|file| !is_sound(file)).collect();
     let Some(archive) = dataset.archive else {
         for file in broken {
             let target = packed(folder, file);
-            fetch(places, &format!("{}.gz", file.name), folder, progress, &mut |part| {
-                compare(&part.display().to_string(), &digest(part)?, file)?;
+            let download = Download { name: &format!("{}.gz", file.name), most: most_packed(&[*file]) };
+            fetch(places, &download, folder, progress, &mut |part| {
+                compare(&part.display().to_string(), &digest(part, file.bytes)?, file)?;
                 rename(part, &target)
             })?;
             remove(&folder.join(file.name))?;
@@ -299,7 +300,8 @@ pub fn get_from(dataset: &Dataset, places: &[&str], folder: &Path, progress: Pro
     if broken.is_empty() {
         return Ok(());
     }
-    fetch(places, archive, folder, progress, &mut |part| {
+    let download = Download { name: archive, most: most_packed(dataset.files) };
+    fetch(places, &download, folder, progress, &mut |part| {
         unpack(part, dataset, folder)?;
         remove(part)
     })
@@ -308,16 +310,17 @@ pub fn get_from(dataset: &Dataset, places: &[&str], folder: &Path, progress: Pro
 /// Downloads one file from the first place where it arrives whole; `accept` checks it and puts it in place.
 fn fetch(
     places: &[&str],
-    name: &str,
+    download: &Download,
     folder: &Path,
     progress: Progress,
     accept: &mut dyn FnMut(&Path) -> Result<()>,
 ) -> Result<()> {
+    let name = download.name;
     let part = folder.join(format!("{name}.part"));
     let mut last = Error::data(format!("{name}: no place to download it from"));
     for place in places {
         let address = format!("{place}{name}");
-        match download(&address, name, &part, progress) {
+        match download.carry_out(&address, &part, progress) {
             Ok(()) => match accept(&part) {
                 Ok(()) => return Ok(()),
                 Err(fault) => {
@@ -325,27 +328,44 @@ fn fetch(
                     last = fault.at(&address).hint("the download was thrown away: try again");
                 }
             },
+            Err(fault) if fault.kind() == ErrorKind::Data => last = fault,
             Err(fault) => last = fault.hint("what has arrived is kept: the same command goes on from there"),
         }
     }
     Err(last)
 }
 
-/// Downloads until the file is whole, going on after cuts as long as every attempt brings something.
-fn download(address: &str, name: &str, part: &Path, progress: Progress) -> Result<()> {
-    let size = || fs::metadata(part).map_or(0, |found| found.len());
-    let mut attempts = 0;
-    loop {
-        let before = size();
-        attempts += 1;
-        match attempt(address, name, part, before, progress) {
-            Err(_) if size() != before && attempts < ATTEMPTS => {}
-            result => return result,
+/// A file to be downloaded.
+struct Download<'a> {
+    name: &'a str,
+    /// More bytes than this it cannot have.
+    most: u64,
+}
+
+/// The most that these files take when they are packed: even what cannot be compressed grows by less.
+fn most_packed(files: &[Content]) -> u64 {
+    let bytes: u64 = files.iter().map(|file| file.bytes).sum();
+    bytes + bytes / 50 + (1 << 20)
+}
+
+impl Download<'_> {
+    /// Downloads until the file is whole, going on after cuts as long as every attempt brings something.
+    fn carry_out(&self, address: &str, part: &Path, progress: Progress) -> Result<()> {
+        let size = || fs::metadata(part).map_or(0, |found| found.len());
+        let mut attempts = 0;
+        loop {
+            let before = size();
+            attempts += 1;
+            match attempt(address, self, part, before, progress) {
+                Err(error) if error.kind() == ErrorKind::Io && size() != before && attempts < ATTEMPTS => {}
+                result => return result,
+            }
         }
     }
 }
 
-fn attempt(address: &str, name: &str, part: &Path, have: u64, progress: Progress) -> Result<()> {
+fn attempt(address: &str, download: &Download, part: &Path, have: u64, progress: Progress) -> Result<()> {
+    let Download { name, most } = *download;
     let failed = |what: String| Error::new(ErrorKind::Io, format!("downloading {address}: {what}"));
     let wait = Some(Duration::from_secs(60));
     let agent = ureq::Agent::config_builder()
@@ -381,7 +401,16 @@ fn attempt(address: &str, name: &str, part: &Path, have: u64, progress: Progress
         }
         status => return Err(failed(format!("the server answered {status}"))),
     };
-    let total = response.body().content_length().map(|length| done + length);
+    let total = response.body().content_length().map(|length| done.saturating_add(length));
+    let too_large = |found: u64| {
+        // What is there belongs to something else.
+        let emptied = OpenOptions::new().write(true).truncate(true).open(part);
+        emptied.map_err(writing)?;
+        Err(Error::data(format!("downloading {address}: got {found} bytes, want at most {most}")))
+    };
+    if let Some(total) = total.filter(|total| *total > most) {
+        return too_large(total);
+    }
     progress(name, done, total);
     let mut reader = response.body_mut().as_reader();
     let mut buffer = vec![0; 1 << 16];
@@ -391,8 +420,11 @@ fn attempt(address: &str, name: &str, part: &Path, have: u64, progress: Progress
             Ok(count) => count,
             Err(error) => return Err(failed(format!("cut off after {done} bytes: {error}"))),
         };
-        file.write_all(&buffer[..count]).map_err(writing)?;
         done += count as u64;
+        if done > most {
+            return too_large(done);
+        }
+        file.write_all(&buffer[..count]).map_err(writing)?;
         progress(name, done, total);
     }
     match total {
@@ -416,7 +448,7 @@ fn unpack(archive: &Path, dataset: &Dataset, folder: &Path) -> Result<()> {
         let part = folder.join(format!("{}.part", file.name));
         let mut into = File::create(&part).map_err(|error| Error::io("writing", &part, error))?;
         io::copy(&mut entry.take(file.bytes + 1), &mut into).map_err(|error| Error::io("writing", &part, error))?;
-        compare(file.name, &digest(&part)?, file).inspect_err(|_| drop(fs::remove_file(&part)))?;
+        compare(file.name, &digest(&part, file.bytes)?, file).inspect_err(|_| drop(fs::remove_file(&part)))?;
         ready.push((part, folder.join(file.name)));
     }
     if let Some(name) = wanted.keys().min() {
@@ -432,15 +464,16 @@ fn compare(place: &str, found: &str, file: &Content) -> Result<()> {
     Err(Error::data(format!("{place}: the content has SHA-256 {found}, want {}", file.sha256)))
 }
 
-/// The SHA-256 of a file's content, unpacked if it is gzipped.
-fn digest(path: &Path) -> Result<String> {
+/// The SHA-256 of a file's content, unpacked if it is gzipped, of so many bytes; one more is enough to tell that it is
+/// another file.
+fn digest(path: &Path, bytes: u64) -> Result<String> {
     let reading = |error| Error::io("reading", path, error);
     let mut file = BufReader::new(File::open(path).map_err(reading)?);
     let mut magic = Vec::new();
     file.by_ref().take(2).read_to_end(&mut magic).map_err(reading)?;
     file.rewind().map_err(reading)?;
-    let mut content: Box<dyn Read> =
-        if magic == [0x1f, 0x8b] { Box::new(GzDecoder::new(file)) } else { Box::new(file) };
+    let content: Box<dyn Read> = if magic == [0x1f, 0x8b] { Box::new(GzDecoder::new(file)) } else { Box::new(file) };
+    let mut content = content.take(bytes.saturating_add(1));
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 1 << 16];
     loop {
@@ -601,6 +634,39 @@ mod tests {
         let right = Server::start(gzip(&numbers()), vec![]);
         get_quietly(&PLAIN, &[&wrong.address, &right.address], folder.path()).unwrap();
         assert!(missing(&PLAIN, folder.path()).is_empty());
+    }
+
+    #[test]
+    fn a_download_stops_at_the_known_size() {
+        let most = most_packed(PLAIN.files);
+        let folder = tempfile::tempdir().unwrap();
+        let part = folder.path().join("numbers.gz.part");
+        // A server that says how much it sends.
+        let large = Server::start(vec![7; most as usize + 1], vec![]);
+        let text = get_quietly(&PLAIN, &[&large.address], folder.path()).unwrap_err().to_string();
+        assert!(text.contains(&format!("got {} bytes, want at most {most}", most + 1)), "{text}");
+        assert_eq!((large.ranges().len(), fs::metadata(&part).unwrap().len()), (1, 0));
+        // One that does not, and never ends.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}/", listener.local_addr().unwrap());
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n").unwrap();
+            while stream.write_all(&[7; 1 << 16]).is_ok() {}
+        });
+        let text = get_quietly(&PLAIN, &[&address], folder.path()).unwrap_err().to_string();
+        assert!(text.contains(&format!("want at most {most}")), "{text}");
+        assert_eq!(fs::metadata(&part).unwrap().len(), 0);
+    }
+
+    #[test]
+    fn a_small_file_that_unpacks_without_end_is_not_unpacked() {
+        let folder = tempfile::tempdir().unwrap();
+        let bomb = folder.path().join("numbers.gz");
+        fs::write(&bomb, gzip(&vec![0; 20_000_000])).unwrap();
+        let first =
+            |bytes: usize| Sha256::digest(vec![0; bytes]).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        assert_eq!(digest(&bomb, 1000).unwrap(), first(1001));
     }
 
     #[test]
