@@ -2,9 +2,11 @@
 
 use super::line_counter::LineCounter;
 use super::{Cells, Column};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::panics::contained;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
@@ -72,7 +74,11 @@ impl Source<'_> {
     pub fn read(&self, roles: ChooseRoles) -> Option<Result<Table>> {
         Some(match format(self.path)? {
             Format::Text(delimiter) => self.read_text(delimiter, roles),
-            Format::Parquet => self.read_parquet(roles),
+            // The library panics on some malformed files.
+            Format::Parquet => contained(|| self.read_parquet(roles)).map_err(|error| match error.kind() {
+                ErrorKind::Internal => Error::data(format!("{}: a malformed Parquet file", self.path.display())),
+                _ => error,
+            }),
         })
     }
 
@@ -92,8 +98,9 @@ impl Source<'_> {
     }
 
     fn check_names(&self, names: &[String]) -> Result<()> {
-        match names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)) {
-            Some((_, name)) => Err(Error::data(format!("{}: two columns are called `{name}`", self.path.display()))),
+        let mut known = HashSet::with_capacity(names.len());
+        match names.iter().find(|name| !known.insert(name.as_str())) {
+            Some(name) => Err(Error::data(format!("{}: two columns are called `{name}`", self.path.display()))),
             None => Ok(()),
         }
     }
@@ -231,6 +238,15 @@ fn has_names(first: &csv::StringRecord) -> Result<bool> {
         ))
         .hint("begin the file with a row of names, none of them a number")),
         (word, _) => Ok(word.is_some()),
+    }
+}
+
+/// Names of columns for a message, which may be many.
+pub(super) fn listed(names: &[String]) -> String {
+    const NAMED: usize = 20;
+    match names.split_at_checked(NAMED) {
+        Some((first, more)) if !more.is_empty() => format!("{} and {} more", first.join(", "), more.len()),
+        _ => names.join(", "),
     }
 }
 

@@ -3,12 +3,13 @@
 //! A text file may have a header; its first row is one when it has words and no number. Without names, columns are
 //! called 1, 2, …. Every coordinate must be a finite number.
 
-use super::columns::{Header, Role, Source, is_number};
+use super::columns::{Header, Role, Source, is_number, listed};
 use super::moments::{Moments, Scale};
 use super::{Cells, npy};
 use crate::clustering::Points;
 use crate::error::{Error, Result};
 use crate::settings::{finish, nearest};
+use std::collections::HashMap;
 use std::path::Path;
 
 /// Which columns of a file are coordinates.
@@ -113,7 +114,8 @@ fn read_table(source: &Source, choice: &Choice) -> Result<PointTable> {
         _ => None,
     };
     // Chosen columns come in the order of the choice.
-    table.columns.sort_by_key(|column| choice.columns.iter().position(|name| *name == column.name));
+    let order: HashMap<&str, usize> = choice.columns.iter().map(String::as_str).zip(0..).collect();
+    table.columns.sort_by_key(|column| order.get(column.name.as_str()).copied());
     let alone = table.columns.len() == 1;
     let mut columns = Vec::with_capacity(table.columns.len());
     let mut numbers = Vec::with_capacity(table.columns.len());
@@ -184,7 +186,7 @@ fn roles(path: &Path, names: &[String], choice: &Choice) -> Result<Vec<Role>> {
                 let fault = Error::settings(format!("{option}: {} has no column `{name}`", path.display()));
                 faults.push(match nearest(name, names.iter().map(String::as_str)) {
                     Some(near) => fault.hint(format!("did you mean `{near}`?")),
-                    None => fault.hint(format!("its columns are {}", shortened(&names.join(", ")))),
+                    None => fault.hint(format!("its columns are {}", listed(names))),
                 });
                 continue;
             };

@@ -282,8 +282,8 @@ impl Schema {
             FeaturesDescription::Named(columns) => {
                 let mut constant = coding.constant;
                 let mut agreed = Vec::with_capacity(columns.len());
-                for column in columns {
-                    let column = fix_column(descriptions, &column.name, Coding { constant, ..coding })?;
+                for (place, column) in columns.iter().enumerate() {
+                    let column = fix_column(descriptions, place, &column.name, Coding { constant, ..coding })?;
                     constant |= matches!(column.encoding, Encoding::OneHot { .. });
                     agreed.push(column);
                 }
@@ -463,7 +463,13 @@ fn fix_matrix(descriptions: &[Description], columns: usize, scale: bool) -> Resu
     Ok(FeaturesSchema::Matrix { columns, scales })
 }
 
-fn fix_column(descriptions: &[Description], name: &str, coding: Coding) -> Result<ColumnSchema> {
+/// The thing of this name; most often it stands in this place.
+fn find_named<'a, T>(things: &'a [T], place: usize, name: &str, name_of: impl Fn(&T) -> &str) -> Option<&'a T> {
+    let is_it = |thing: &&T| name_of(thing) == name;
+    things.get(place).filter(is_it).or_else(|| things.iter().find(is_it))
+}
+
+fn fix_column(descriptions: &[Description], place: usize, name: &str, coding: Coding) -> Result<ColumnSchema> {
     // Of each client's numbers, and how many clients have each word.
     let (mut moments, mut clients_with) = (Vec::new(), BTreeMap::new());
     let width = |description: &Description| match &description.features {
@@ -478,7 +484,7 @@ fn fix_column(descriptions: &[Description], name: &str, coding: Coding) -> Resul
             let message = format!("{} columns at one client, {} at another", columns.len(), width(&descriptions[0]));
             return Err(Error::new(ErrorKind::Shape, message));
         }
-        match columns.iter().find(|column| column.name == name).map(|column| &column.summary) {
+        match find_named(columns, place, name, |column| &column.name).map(|column| &column.summary) {
             Some(Summary::Numbers(own)) => moments.push(*own),
             Some(Summary::Words(own)) => own.iter().for_each(|word| *clients_with.entry(word).or_insert(0usize) += 1),
             None => return Err(Error::data(format!("column `{name}`: some clients do not have it"))),
@@ -579,8 +585,8 @@ fn encode_columns(schema: &[ColumnSchema], columns: &[Column], shard: &Shard) ->
     let width: usize = schema.iter().map(ColumnSchema::width).sum();
     let mut values = vec![0f64; shard.len() * width];
     let mut place = 0;
-    for agreed in schema {
-        let found = columns.iter().find(|column| column.name == agreed.name);
+    for (index, agreed) in schema.iter().enumerate() {
+        let found = find_named(columns, index, &agreed.name, |column| &column.name);
         let column = found.ok_or_else(|| Error::data(format!("column `{}` is missing", agreed.name)))?;
         let rows = values.chunks_exact_mut(width.max(1));
         match (&agreed.encoding, &column.values) {

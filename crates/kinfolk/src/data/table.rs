@@ -9,7 +9,7 @@
 //! With `task = "auto"` words are classes. Numbers are classes when they are whole, have at most 20 different values and
 //! each value comes three times on average, as labels do; all others are a regression target.
 
-use super::columns::{Header, Role, Source};
+use super::columns::{Header, Role, Source, listed};
 use super::contamination::{CONTAMINATION, OUTLIERS, contaminate};
 use super::split::{MIN_ROWS, TEST_FRACTION, draw_lots, hold_out};
 use super::{Cells, Client, Column, DataShape, Features, Lines, Population, Shard, Targets, schema};
@@ -221,7 +221,7 @@ fn roles(path: &Path, names: &[String], only: Option<&[String]>, settings: &Sett
             let fault = Error::settings(format!("data.{setting}: {} has no column `{wanted}`", path.display()));
             faults.push(match nearest(wanted, names.iter().map(String::as_str)) {
                 Some(near) => fault.hint(format!("did you mean `{near}`?")),
-                None => fault.hint(format!("its columns are {}", names.join(", "))),
+                None => fault.hint(format!("its columns are {}", listed(names))),
             });
             continue;
         };
@@ -390,6 +390,7 @@ mod tests {
     use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
     use parquet::file::writer::SerializedFileWriter;
     use parquet::schema::parser::parse_message_type;
+    use rand::RngExt;
     use std::fs::{self, File};
     use std::path::MAIN_SEPARATOR;
     use tempfile::TempDir;
@@ -597,6 +598,25 @@ mod tests {
     fn a_byte_order_mark_and_tabs_are_understood() {
         let (_folder, path) = file("t.tsv", &format!("\u{feff}{}", SCHOOLS.replace(',', "\t")));
         assert_eq!(make(&path, USUAL).unwrap().clients.len(), 2);
+    }
+
+    #[test]
+    fn malformed_parquet_files_are_faults_of_the_data_and_no_panics() {
+        let scores: Vec<Option<f64>> = (0..40).map(|row| (row % 7 > 0).then(|| f64::from(row) * 0.5)).collect();
+        let (_folder, path) = parquet_file(&scores);
+        let sound = fs::read(&path).unwrap();
+        let mut rng = Key::new(5).word("malformed").rng();
+        for _ in 0..600 {
+            let mut bytes = sound.clone();
+            for _ in 0..rng.random_range(1..4) {
+                let place = rng.random_range(0..bytes.len());
+                bytes[place] = if rng.random() { rng.random() } else { bytes[place] ^ (1 << rng.random_range(0..8)) };
+            }
+            fs::write(&path, bytes).unwrap();
+            if let Err(error) = make(&path, USUAL) {
+                assert!(error.kind().is_input(), "{error}");
+            }
+        }
     }
 
     fn parquet_file(scores: &[Option<f64>]) -> (TempDir, String) {
