@@ -5,7 +5,8 @@ use crate::clients::OwnClients;
 use crate::errors::raise;
 use crate::values::Settings;
 use kinfolk::experiment::{Experiment, Override};
-use kinfolk::report::folder::default_folder;
+use kinfolk::federation::local::MOST_THREADS;
+use kinfolk::report::folder::run_folder;
 use kinfolk::report::{RepeatSummary, RoundRecord};
 use kinfolk::run::venue::{InProcess, Venue};
 use kinfolk::run::{Options, Watch, checkpoint_every, run_at};
@@ -86,13 +87,15 @@ pub fn carry_out(
     progress: Option<Bound<'_, PyAny>>,
     venue: impl FnOnce(&Options) -> kinfolk::Result<Box<dyn Venue>> + Send + 'static,
 ) -> PyResult<PathBuf> {
-    let folder = out.unwrap_or_else(|| default_folder(experiment.name()));
+    let (folder, new) = run_folder(out, experiment.name()).map_err(|error| raise(py, &error))?;
     let checkpoint_every = checkpoint_every().map_err(|error| raise(py, &error))?;
     let options = Options { folder: Some(folder.clone()), checkpoint_every, ..options };
     let (stop, watched) = (options.stop.clone(), progress.is_some());
     let work = move |tell: &dyn Fn(Event)| {
         let mut watch = Reporter { tell: watched.then_some(tell) };
-        run_at(&mut *venue(&options)?, &experiment, &options, &mut watch).map(drop)
+        let done = run_at(&mut *venue(&options)?, &experiment, &options, &mut watch).map(drop);
+        drop(new);
+        done
     };
     let ending = attend(py, &stop, true, work, |event| match &progress {
         Some(progress) => progress.call1((event.to_dict(py)?,)).map(drop),
@@ -103,7 +106,7 @@ pub fn carry_out(
 
 /// Threads as the library counts them; absent is one for every core.
 pub fn check_threads(threads: Option<i64>, faults: &mut Vec<Error>) -> usize {
-    const MOST: i64 = u16::MAX as i64;
+    const MOST: i64 = MOST_THREADS as i64;
     match threads {
         None => 0,
         Some(count @ 1..=MOST) => count as usize,

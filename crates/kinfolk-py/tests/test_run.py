@@ -47,6 +47,27 @@ def test_overrides_in_every_form(tiny: dict[str, Any]) -> None:
     assert setting(run, "fedavg", "step") == 0.25
 
 
+def test_a_folder_in_use_is_refused_and_named(tiny: dict[str, Any], tmp_path: Path) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    with (tmp_path / ".kinfolk-lock").open("w") as lock:
+        lock.write("4711")
+        lock.flush()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(kinfolk.Error, match="in use by process 4711"):
+            kinfolk.run(tiny, out=tmp_path)
+    assert kinfolk.run(tiny, out=tmp_path).folder == tmp_path
+
+
+def test_runs_at_once_get_folders_of_their_own(tiny: dict[str, Any]) -> None:
+    folders: list[Path] = []
+    threads = [threading.Thread(target=lambda: folders.append(kinfolk.run(tiny).folder)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(folders)) == 4 and all((folder / "summary.json").exists() for folder in folders)
+
+
 def test_one_method_needs_no_list(tiny: dict[str, Any]) -> None:
     tiny["method"] = tiny["method"][1]
     assert [method["label"] for method in kinfolk.run(tiny).summary["methods"]] == ["fedavg"]

@@ -25,6 +25,8 @@ pub enum ErrorKind {
     Unsupported,
     /// The user asked to stop.
     Stopped,
+    /// A bug of ours: a panic that was caught.
+    Internal,
 }
 
 impl ErrorKind {
@@ -45,6 +47,7 @@ impl ErrorKind {
             Self::Io => "io",
             Self::Unsupported => "unsupported",
             Self::Stopped => "stopped",
+            Self::Internal => "internal",
         }
     }
 }

@@ -48,6 +48,9 @@ pub const SETTINGS: &[Setting] = &[
 
 const SECTIONS: [&str; 4] = ["data", "model", "method", "faults"];
 
+/// The most letters of a label: with what is put around it, it must still be the name of a file.
+const LONGEST_LABEL: usize = 64;
+
 /// A checked experiment with every default filled in.
 #[derive(Clone)]
 pub struct Experiment {
@@ -329,21 +332,34 @@ fn label_methods(file: &mut Table, faults: &mut Vec<Error>) -> Vec<String> {
         let text = |key: &str| entry.get(key).and_then(Value::as_str).map(str::to_string);
         let label = match (text("label"), text("name")) {
             (Some(label), _) => {
-                if labels.contains(&label) {
-                    faults.push(Error::settings(format!(
-                        "method.{label}: two methods have this label, want different ones"
-                    )));
+                if let Some(other) = labels.iter().find(|other| other.eq_ignore_ascii_case(&label)) {
+                    let fault = match *other == label {
+                        true => format!("method.{label}: two methods have this label, want different ones"),
+                        false => {
+                            format!("method.{label}: differs from {other} only in capital letters, want another label")
+                        }
+                    };
+                    faults.push(Error::settings(fault));
                 }
                 label
             }
             (None, name) => {
                 let name = name.unwrap_or_else(|| "unnamed".into());
                 let numbered = (2..).map(|number| format!("{name}-{number}"));
-                std::iter::once(name.clone()).chain(numbered).find(|label| !labels.contains(label)).unwrap_or(name)
+                let is_free = |label: &String| !labels.iter().any(|other| other.eq_ignore_ascii_case(label));
+                std::iter::once(name.clone()).chain(numbered).find(is_free).unwrap_or(name)
             }
         };
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '+' | '.');
-        if label.is_empty() || label.starts_with('.') || !label.chars().all(plain) {
+        if label.len() > LONGEST_LABEL {
+            let (start, length) = (label.chars().take(20).collect::<String>(), label.chars().count());
+            faults.push(
+                Error::settings(format!(
+                    "method.label: got \"{start}…\", {length} letters long, want at most {LONGEST_LABEL}"
+                ))
+                .hint("labels become folder names"),
+            );
+        } else if label.is_empty() || label.starts_with('.') || !label.chars().all(plain) {
             faults.push(
                 Error::settings(format!("method.label: got \"{label}\", want letters, digits, '-', '_', '+' and '.'"))
                     .hint("labels become folder names"),

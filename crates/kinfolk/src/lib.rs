@@ -11,15 +11,18 @@ pub mod federation;
 pub mod groups;
 pub mod hierarchy;
 pub mod linalg;
+pub mod memory;
 pub mod methods;
 pub mod mixture;
 pub mod modelfile;
 pub mod models;
+pub mod panics;
 pub mod presets;
 pub mod report;
 pub mod reproduce;
 pub mod rng;
 pub mod run;
 pub mod settings;
+pub mod text;
 
 pub use error::{Error, ErrorKind, Result};

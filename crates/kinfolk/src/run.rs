@@ -12,6 +12,7 @@ mod columns;
 mod environment;
 mod folder;
 mod mixtures;
+mod names;
 pub mod venue;
 
 pub use environment::checkpoint_every;
@@ -32,12 +33,14 @@ use crate::methods::{
 };
 use crate::modelfile;
 use crate::models::{Blueprint, Metric, Model};
+use crate::panics::contained;
 use crate::report::files::write_all_atomically;
 use crate::report::{
     ClientRecord, ComparisonRecord, MethodSummary, MixtureRecord, Record, RepeatSummary, RoundRecord, Summary,
 };
 use crate::rng::Key;
 use folder::Folder;
+use names::{CLIENT_FILES, ClientNames};
 use serde::{Deserialize, Serialize};
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -112,7 +115,12 @@ struct Finished {
     mixtures: Vec<MixtureRecord>,
     /// At most one.
     comparisons: Vec<ComparisonRecord>,
+    /// The clients' models, of a method that minimises exactly.
+    minimiser: Option<Models>,
 }
+
+/// Models of clients by their ids.
+type Models = BTreeMap<String, Vec<f64>>;
 
 /// What a method leaves behind beside its summary.
 #[derive(Default)]
@@ -121,6 +129,25 @@ struct Details {
     clients: Vec<ClientRecord>,
     mixtures: Vec<MixtureRecord>,
     comparisons: Vec<ComparisonRecord>,
+    minimiser: Option<Models>,
+}
+
+/// How far a method has come: what is known of it even if it fails.
+#[derive(Default)]
+struct Course {
+    rounds: Vec<RoundRecord>,
+    round: usize,
+    seconds: f64,
+    traffic: Traffic,
+    notes: Vec<String>,
+    comparison: Option<Comparison>,
+}
+
+impl Course {
+    /// Notes what was spent on the way, and what went wrong.
+    fn look_at(&mut self, federation: &dyn Engine) {
+        (self.traffic, self.notes) = (federation.meter().total(), federation.notes());
+    }
 }
 
 /// Where a method in progress stands.
@@ -161,8 +188,7 @@ struct Stage {
 /// The exact minimiser of an objective, as a method of this run found it.
 struct Minimiser {
     objective: Vec<Option<toml::Value>>,
-    /// By the clients' ids.
-    models: BTreeMap<String, Vec<f64>>,
+    models: Models,
 }
 
 /// The settings that say what personal methods minimise.
@@ -174,7 +200,7 @@ fn objective(entry: &MethodEntry) -> Vec<Option<toml::Value>> {
     OBJECTIVE.iter().map(|name| entry.settings.get(name).cloned()).collect()
 }
 
-/// Runs an experiment to its end and returns everything it found. Methods that diverge or fail are part of the
+/// Runs an experiment to its end and returns everything it found. Methods that diverge, fail or panic are part of the
 /// record; an error means that the input was at fault or a file could not be written.
 pub fn run(experiment: &Experiment, options: &Options, watch: &mut dyn Watch) -> Result<Record> {
     run_at(&mut InProcess::new(options)?, experiment, options, watch)
@@ -204,17 +230,18 @@ pub fn run_at(
                     .hint("what its clients remember is out of reach; start anew in another folder"));
             }
         }
-        // Every method is made once before any runs, so that no fault shows up hours later.
-        let mut faults = Vec::new();
-        let mut planned = Vec::new();
-        for entry in &experiment.methods {
-            match stage.method(entry, seed, None) {
-                Ok(method) => planned.push((&entry.label, questions(&*method, experiment))),
-                Err(fault) => faults.push(fault),
-            }
-        }
-        crate::settings::finish(faults)?;
         if seed == experiment.seeds().start {
+            // Every method is made once before any runs, so that no fault shows up hours later. A fault that only another
+            // seed shows, or a bug, is that method's own.
+            let (mut faults, mut planned) = (Vec::new(), Vec::new());
+            for entry in &experiment.methods {
+                match contained(|| stage.method(entry, seed, None)) {
+                    Ok(method) => planned.push((&entry.label, questions(&*method, experiment))),
+                    Err(fault) if fault.kind() == ErrorKind::Internal => {}
+                    Err(fault) => faults.push(fault),
+                }
+            }
+            crate::settings::finish(faults)?;
             let seeds = experiment.seeds().count();
             planned.iter().for_each(|(label, questions)| watch.planned(label, *questions, seeds));
             about_data = stage.about(experiment);
@@ -228,7 +255,7 @@ pub fn run_at(
                 .map(|folder| folder.read_done(&entry.label, seed, &stage.origin))
                 .transpose()?
                 .flatten();
-            let result = match done {
+            let mut result = match done {
                 Some(done) => done,
                 None => {
                     let found = |label: &str| found_groups(experiment, &results, label, seed);
@@ -239,6 +266,7 @@ pub fn run_at(
                     result
                 }
             };
+            stage.keep_minimiser(entry, result.1.minimiser.take());
             results.insert((index, seed), result);
         }
     }
@@ -450,12 +478,10 @@ impl Stage {
         Ok(())
     }
 
-    /// Keeps the clients' models of a method that minimises exactly, for those that approach the same.
-    fn keep_minimiser(&self, entry: &MethodEntry, federation: &dyn Engine) {
-        if entry.kind.name == "hierarchical" {
-            let models = federation.own_models().map(|(id, model)| (id.to_string(), model)).collect();
-            self.minimisers.borrow_mut().push(Minimiser { objective: objective(entry), models });
-        }
+    /// Keeps the clients' models of a method that minimised exactly, for those that approach the same.
+    fn keep_minimiser(&self, entry: &MethodEntry, models: Option<Models>) {
+        let minimiser = models.map(|models| Minimiser { objective: objective(entry), models });
+        self.minimisers.borrow_mut().extend(minimiser);
     }
 
     /// √(Σ ‖θ_i − θ*_i‖² / Σ ‖θ*_i‖²) over the clients, θ* the exact minimiser of what a method approaches by steps;
@@ -518,17 +544,31 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
+    /// Runs the method to its end, whatever that is: one that fails, or panics, costs its own result only.
     fn to_the_end(&self, watch: &mut dyn Watch) -> Result<(RepeatSummary, Finished)> {
+        let mut course = Course::default();
+        let (summary, details) = match contained(|| self.follow(watch, &mut course)) {
+            Ok(ended) => ended,
+            Err(error) if error.ends_run() => return Err(error),
+            Err(error) => self.failure(course, &error),
+        };
+        self.leave(summary, details)
+    }
+
+    /// What is left of a method that ended with an error.
+    fn failure(&self, course: Course, error: &Error) -> (RepeatSummary, Details) {
+        let mut summary = self.summary(&course);
+        summary.status = if error.kind() == ErrorKind::Diverged { "diverged" } else { "failed" }.into();
+        summary.reason = Some(error.to_string());
+        let comparisons = course.comparison.map(|found| self.comparison(found)).into_iter().collect();
+        (summary, Details { rounds: course.rounds, comparisons, ..Details::default() })
+    }
+
+    /// Follows the method through its rounds to what it found, and writes its models.
+    fn follow(&self, watch: &mut dyn Watch, course: &mut Course) -> Result<(RepeatSummary, Details)> {
         let stage = self.stage;
         let label = &self.entry.label;
-        let mut method = match stage.method(self.entry, self.seed, Some(self.found)) {
-            // What an earlier method found shows only now; the others can go on without this one.
-            Err(error) if matches!(Origin::of(&self.entry.settings), Some(Origin::Method(_))) => {
-                let summary = failed(self.summary(Traffic::default(), 0, 0.0), &error);
-                return self.leave(summary, Details::default());
-            }
-            method => method?,
-        };
+        let mut method = stage.method(self.entry, self.seed, Some(self.found))?;
         let faults = Faults::from_settings(&self.experiment.faults, self.seed);
         let mut federation = stage.engine.afresh(label, faults, self.options.stop.clone())?;
         let federation = &mut *federation;
@@ -536,29 +576,26 @@ impl Running<'_> {
             Some(unseen) => Some(unseen.afresh(label, Faults::none(), self.options.stop.clone())?),
             None => None,
         };
-        let (mut rounds, mut round, mut seconds) = (Vec::new(), 0, 0.0);
-        if let Some(current) =
-            self.folder.map(|folder| folder.read_current(label, self.seed, &stage.origin)).transpose()?.flatten()
-        {
-            method.restore(&current.method)?;
-            federation.restore(current.federation)?;
-            (rounds, round, seconds) = (current.rounds, current.round, current.seconds);
+        let current = self.folder.map(|folder| folder.read_current(label, self.seed, &stage.origin));
+        if let Some(current) = current.transpose().map_err(Error::ending_the_run)?.flatten() {
+            method.restore(&current.method).map_err(Error::ending_the_run)?;
+            federation.restore(current.federation).map_err(Error::ending_the_run)?;
+            (course.rounds, course.round, course.seconds) = (current.rounds, current.round, current.seconds);
         }
-        watch.method(label, self.seed, round, method.planned_rounds());
+        watch.method(label, self.seed, course.round, method.planned_rounds());
         let every = self.experiment.settings.integer("evaluate_every");
         let mut planned = questions(&*method, self.experiment);
         let mut saved = Instant::now();
         let mut last: Option<(Evaluation, Option<Evaluation>)> = None;
-        let failure = loop {
+        loop {
             let began = Instant::now();
             let before = Phases::of(federation);
-            let progress = match method.round(federation) {
-                Ok(progress) => progress,
-                Err(error) if error.ends_run() => return Err(error),
-                Err(error) => break Some(error),
-            };
-            round += 1;
-            seconds += began.elapsed().as_secs_f64();
+            let progress = method.round(federation);
+            course.look_at(federation);
+            let progress = progress?;
+            course.round += 1;
+            course.seconds += began.elapsed().as_secs_f64();
+            let (round, seconds) = (course.round, course.seconds);
             let now = questions(&*method, self.experiment);
             if now.abs_diff(planned) * 4 > planned {
                 planned = now;
@@ -590,7 +627,7 @@ impl Running<'_> {
             // A round that only finds a start is one all the same.
             let only_start = asked(Phase::Start) && !asked(Phase::Train);
             if asked(Phase::Start) && !only_start {
-                rounds.push(record(Phase::Start));
+                course.rounds.push(record(Phase::Start));
             }
             let trained = RoundRecord {
                 round,
@@ -600,10 +637,11 @@ impl Running<'_> {
                 ..record(if only_start { Phase::Start } else { Phase::Train })
             };
             watch.round(&trained);
-            rounds.push(trained);
+            course.rounds.push(trained);
             let stage_ended = method.stage();
             if progress.finished || round % every == 0 || stage_ended.is_some() {
-                let outcome = method.outcome();
+                let mut outcome = method.outcome();
+                course.comparison = outcome.comparison.take();
                 let assign_on = self.experiment.assign_on();
                 let outliers = &stage.population.outliers;
                 let mut scored = evaluate::seen(&outcome, federation, stage.metric, assign_on, outliers)?;
@@ -626,19 +664,19 @@ impl Running<'_> {
                     ..record(Phase::Evaluate)
                 };
                 watch.round(&evaluated);
-                rounds.push(evaluated);
+                course.rounds.push(evaluated);
                 // A method sees the loss before a step; what the step itself did shows here.
-                let first = rounds.iter().find_map(|round| round.loss);
+                let first = course.rounds.iter().find_map(|round| round.loss);
                 // A model that one client made alone, which is like nobody or lies, may be as bad as it likes.
                 let alone = matches!(outcome.serving, Serving::Given(_)) && !outcome.clustered;
                 let loss = if alone || stage.model.mixture().is_some() { scored.median_loss() } else { scored.loss };
                 if loss.is_some_and(|loss| exploded(first.unwrap_or(loss), loss)) {
-                    break Some(diverged(round - 1));
+                    return Err(diverged(round - 1));
                 }
                 last = Some((scored, unseen));
             }
             if progress.finished {
-                break None;
+                break;
             }
             if let Some(folder) = self.folder
                 && saved.elapsed() >= self.options.checkpoint_every
@@ -646,45 +684,41 @@ impl Running<'_> {
             {
                 let method = method.save()?;
                 let origin = stage.origin.clone();
+                let rounds = std::mem::take(&mut course.rounds);
                 let current = Current { origin, method, federation, rounds, round, seconds };
-                folder.write_current(label, self.seed, &current)?;
-                rounds = current.rounds;
+                let written = folder.write_current(label, self.seed, &current);
+                course.rounds = current.rounds;
+                written.map_err(Error::ending_the_run)?;
                 saved = Instant::now();
             }
-        };
-        if let (None, Some((scored, _))) = (&failure, &mut last) {
-            let outcome = method.outcome();
+        }
+        let outcome = method.outcome();
+        if let Some((scored, _)) = &mut last {
             if matches!(outcome.serving, Serving::Own { clusters: Some(_), .. }) {
                 watch.doing("comparing with local models and with one model");
                 stage.compare_with_baselines(&outcome, scored, federation)?;
             }
         }
-        if let (None, Some((scored, _)), Some(shape)) = (&failure, &mut last, stage.model.mixture()) {
-            mixtures::compare(stage, &method.outcome(), shape, scored, federation)?;
+        if let (Some((scored, _)), Some(shape)) = (&mut last, stage.model.mixture()) {
+            mixtures::compare(stage, &outcome, shape, scored, federation)?;
         }
-        if failure.is_none() && method.outcome().converged {
-            stage.keep_minimiser(self.entry, federation);
+        let minimises = self.entry.kind.name == "hierarchical" && outcome.converged;
+        let own = || federation.own_models().map(|(id, model)| (id.to_string(), model)).collect();
+        let minimiser = minimises.then(own);
+        if self.folder.is_some() {
+            self.keep_models(&outcome, federation)?;
         }
-        if failure.is_none() && self.folder.is_some() {
-            self.keep_models(&method.outcome(), federation)?;
+        course.look_at(federation);
+        let summary = self.summarise(course, &outcome, last.as_ref());
+        let clients = last.as_ref().map(|(scored, _)| self.client_records(scored, &outcome)).unwrap_or_default();
+        if let Some(folder) = self.folder {
+            self.write_models(folder, &outcome, federation)?;
         }
-        let mut summary = self.summarise(&*method, federation, round, seconds, failure.as_ref(), last.as_ref());
-        summary.extra.extend(stages(&rounds));
-        let clients = match (&failure, &last) {
-            (None, Some((scored, _))) => self.client_records(scored, &method.outcome()),
-            _ => Vec::new(),
-        };
-        if let Some(folder) = self.folder
-            && failure.is_none()
-        {
-            self.write_models(folder, &method.outcome(), federation)?;
-        }
-        let mixtures = match (&failure, stage.model.mixture()) {
-            (None, Some(shape)) => vec![mixtures::record(self, &method.outcome(), shape, federation)],
-            _ => Vec::new(),
-        };
-        let comparisons = method.outcome().comparison.map(|found| self.comparison(found)).into_iter().collect();
-        self.leave(summary, Details { rounds, clients, mixtures, comparisons })
+        let mixtures = stage.model.mixture().map(|shape| mixtures::record(self, &outcome, shape, federation));
+        let mixtures = mixtures.into_iter().collect();
+        let comparisons = outcome.comparison.map(|found| self.comparison(found)).into_iter().collect();
+        let rounds = std::mem::take(&mut course.rounds);
+        Ok((summary, Details { rounds, clients, mixtures, comparisons, minimiser }))
     }
 
     fn comparison(&self, found: Comparison) -> ComparisonRecord {
@@ -701,9 +735,9 @@ impl Running<'_> {
     /// What it leaves behind, also in the folder.
     fn leave(&self, summary: RepeatSummary, details: Details) -> Result<(RepeatSummary, Finished)> {
         let text = serde_json::to_string(&summary).map_err(|e| Error::new(ErrorKind::Io, format!("summary: {e}")))?;
-        let Details { rounds, clients, mixtures, comparisons } = details;
+        let Details { rounds, clients, mixtures, comparisons, minimiser } = details;
         let origin = self.stage.origin.clone();
-        let finished = Finished { origin, summary: text, rounds, clients, mixtures, comparisons };
+        let finished = Finished { origin, summary: text, rounds, clients, mixtures, comparisons, minimiser };
         if let Some(folder) = self.folder {
             folder.write_done(&self.entry.label, self.seed, &finished)?;
         }
@@ -711,12 +745,13 @@ impl Running<'_> {
     }
 
     /// A summary that says what was spent, and nothing yet of what was found.
-    fn summary(&self, traffic: Traffic, rounds: usize, seconds: f64) -> RepeatSummary {
+    fn summary(&self, course: &Course) -> RepeatSummary {
+        let traffic = course.traffic;
         RepeatSummary {
             seed: self.seed,
             status: "done".into(),
             reason: None,
-            rounds,
+            rounds: course.round,
             clusters: None,
             metric: None,
             unseen: None,
@@ -727,32 +762,24 @@ impl Running<'_> {
             bytes_up: traffic.bytes_up,
             models_down: traffic.models_down,
             models_up: traffic.models_up,
-            seconds,
-            notes: Vec::new(),
-            extra: BTreeMap::new(),
+            seconds: course.seconds,
+            notes: course.notes.clone(),
+            extra: stages(&course.rounds),
         }
     }
 
     fn summarise(
         &self,
-        method: &dyn Method,
-        federation: &dyn Engine,
-        rounds: usize,
-        seconds: f64,
-        failure: Option<&Error>,
+        course: &Course,
+        outcome: &Outcome,
         last: Option<&(Evaluation, Option<Evaluation>)>,
     ) -> RepeatSummary {
-        let mut summary = self.summary(federation.meter().total(), rounds, seconds);
-        summary.notes = federation.notes();
-        if let Some(error) = failure {
-            return failed(summary, error);
-        }
-        let outcome = method.outcome();
+        let mut summary = self.summary(course);
         if !outcome.converged {
             summary.status = "not-converged".into();
         }
         summary.notes.splice(0..0, self.stage.notes.iter().chain(&outcome.notes).cloned());
-        summary.notes.extend(mixtures::note(self.stage, &outcome));
+        summary.notes.extend(mixtures::note(self.stage, outcome));
         if uses_auto_step(self.entry, &*self.stage.model)
             && let Some(curvature) = self.stage.curvature
         {
@@ -777,7 +804,7 @@ impl Running<'_> {
             let unseen_infinite = unseen.as_ref().and_then(|unseen| without_finite_metric(&population.unseen, unseen));
             summary.notes.extend(infinite.into_iter().chain(unseen_infinite));
             summary.notes.extend(columns::lone_metric_note(&population.clients, &scored.clients, &population.outliers));
-            let truth = evaluate::against_truth(&outcome, scored, &self.stage.population);
+            let truth = evaluate::against_truth(outcome, scored, &self.stage.population);
             summary.metric = scored.metric.clone();
             summary.unseen = unseen.as_ref().and_then(|unseen| unseen.metric.clone());
             summary.misclustering = truth.misclustering;
@@ -793,7 +820,7 @@ impl Running<'_> {
             }
         }
         let number = |value: f64| serde_json::Number::from_f64(value).map(serde_json::Value::Number);
-        summary.extra = extra.into_iter().filter_map(|(name, value)| Some((name, number(value)?))).collect();
+        summary.extra.extend(extra.into_iter().filter_map(|(name, value)| Some((name, number(value)?))));
         summary
     }
 
@@ -895,21 +922,8 @@ impl Running<'_> {
                 write(names.of(id), &params)?;
             }
         }
+        waiting.extend(names.table()?.map(|table| (CLIENT_FILES.to_string(), table)));
         write_together(&place, waiting)
-    }
-}
-
-/// Names of clients' model files: letters that every file system knows, and no two alike.
-#[derive(Default)]
-struct ClientNames(std::collections::HashSet<String>);
-
-impl ClientNames {
-    fn of(&mut self, id: &str) -> String {
-        let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') { c } else { '_' };
-        let safe: String = id.chars().map(plain).collect();
-        let numbered = (2..).map(|number| format!("{safe}-{number}"));
-        let name = std::iter::once(safe.clone()).chain(numbered).find(|name| self.0.insert(name.to_lowercase()));
-        format!("client-{}", name.unwrap_or(safe))
     }
 }
 
@@ -918,8 +932,9 @@ fn write_together(place: &Path, files: Vec<(String, Vec<u8>)>) -> Result<()> {
     if files.is_empty() {
         return Ok(());
     }
-    std::fs::create_dir_all(place).map_err(|error| Error::io("creating", place, error))?;
-    write_all_atomically(place, files)
+    // A full disk is everybody's, not one method's.
+    let made = std::fs::create_dir_all(place).map_err(|error| Error::io("creating", place, error));
+    made.and_then(|()| write_all_atomically(place, files)).map_err(Error::ending_the_run)
 }
 
 /// Says who is in no average, by name while they are few.
@@ -953,13 +968,6 @@ fn stages(rounds: &[RoundRecord]) -> BTreeMap<String, serde_json::Value> {
     numbers
 }
 
-/// The summary of a method that ended with this error.
-fn failed(mut summary: RepeatSummary, error: &Error) -> RepeatSummary {
-    summary.status = if error.kind() == ErrorKind::Diverged { "diverged" } else { "failed" }.into();
-    summary.reason = Some(error.to_string());
-    summary
-}
-
 /// A meter reading of the phases a round can touch.
 struct Phases([Traffic; 3]);
 
@@ -980,7 +988,7 @@ fn sizes(scored: &Evaluation, clusters: usize) -> Vec<usize> {
 }
 
 fn gather(experiment: &Experiment, data: serde_json::Value, results: Results) -> Record {
-    let Details { mut rounds, mut clients, mut mixtures, mut comparisons } = Details::default();
+    let Details { mut rounds, mut clients, mut mixtures, mut comparisons, .. } = Details::default();
     let mut repeats: Vec<Vec<RepeatSummary>> = vec![Vec::new(); experiment.methods.len()];
     for ((index, _), (summary, finished)) in results {
         repeats[index].push(summary);

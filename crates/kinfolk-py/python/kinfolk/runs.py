@@ -109,8 +109,8 @@ class Run:
     def models(self) -> Lazy[str, Seeds]:
         """Trained models, read when asked for: `run.models[label][seed][name][tensor]`.
 
-        Names are those of the files: `cluster-0`, `client-ID`, `global`. Of a run of one seed,
-        `run.models[label][name]` will do.
+        Names are those of the files: `cluster-0`, `client-ID`, `global`; for an id that is no name of a file,
+        `clients.csv` beside the models says which it is. Of a run of one seed, `run.models[label][name]` will do.
         """
         folder = self.folder / "models"
         return Lazy(_folders(folder), partial(_seeds, folder))

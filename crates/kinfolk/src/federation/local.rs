@@ -13,7 +13,9 @@ use super::{Absence, Answers, Ask, ClientInfo, Federation, Gather, OrderIndex, P
 use crate::data::schema::Schema;
 use crate::data::{Client, Features};
 use crate::error::{Error, ErrorKind, Result};
+use crate::memory::check_room;
 use crate::models::{Blueprint, Job, Model, Reduced, Worker};
+use crate::panics;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -33,10 +35,17 @@ pub struct LocalFederation {
     single_answers: bool,
 }
 
+/// The most threads one may ask for: more than cores, and far fewer than a process can start.
+pub const MOST_THREADS: usize = 1024;
+
 /// Threads for engines to share; 0 means one for every core.
 pub fn threads(count: usize) -> Result<Arc<rayon::ThreadPool>> {
+    if count > MOST_THREADS {
+        return Err(Error::settings(format!("threads: got {count}, want a whole number from 1 to {MOST_THREADS}")));
+    }
     rayon::ThreadPoolBuilder::new()
         .num_threads(count)
+        .start_handler(|_| panics::mark_pool_thread())
         .build()
         .map(Arc::new)
         .map_err(|error| Error::new(ErrorKind::Io, format!("threads could not be started: {error}")))
@@ -334,6 +343,11 @@ impl Federation for LocalFederation {
             models.iter_mut().for_each(|model| precision.round(model));
             let summable = ask.orders.iter().all(|order| Task::of(&order.work).is_some() && order.work.sends_vector());
             let sums = matches!(ask.gather, Gather::Sum { .. });
+            if !sums {
+                let vectors = ask.orders.iter().filter(|order| order.work.sends_vector());
+                let answers = vectors.map(|order| order.to.count(count)).sum::<usize>();
+                check_room("every client's own answer", &[answers, width], size_of::<f64>())?;
+            }
             if sums && summable && !self.single_answers && !self.faults.alter_answers() {
                 self.reduce(ask, &models, &present, &mut gatherer)?;
             } else {

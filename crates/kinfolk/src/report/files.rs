@@ -73,10 +73,12 @@ fn temporary_beside(path: &Path) -> Result<PathBuf> {
     Ok(path.with_file_name(temporary))
 }
 
-/// Whether a file is one that [`write_atomically`] had not finished.
-pub fn is_partial(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    name.starts_with('.') && name.ends_with(".part")
+/// The file that [`write_atomically`] had not finished, where this is the name of such a temporary one.
+pub fn partial_of(name: &str) -> Option<&str> {
+    let (name, numbers) = name.strip_prefix('.')?.strip_suffix(".part")?.rsplit_once('.')?;
+    let (process, count) = numbers.split_once('-')?;
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    (!name.is_empty() && is_number(process) && is_number(count)).then_some(name)
 }
 
 /// The bytes of rounds.csv. A value that does not apply is an empty cell.
@@ -347,6 +349,18 @@ mod tests {
         assert_eq!(fs::read_dir(without.path()).expect("there").count(), 4, "no files of mixtures without mixtures");
         let text = fs::read_to_string(folder.path().join("summary.json")).expect("just written");
         assert_eq!(serde_json::from_str::<Summary>(&text).expect("a summary"), record.summary);
+    }
+
+    #[test]
+    fn temporary_names_are_told_from_those_of_others() {
+        let temporary = temporary_beside(Path::new("a/summary.json")).expect("a path of a file");
+        let name = temporary.file_name().and_then(|name| name.to_str()).expect("a name");
+        assert_eq!(partial_of(name), Some("summary.json"));
+        for other in
+            [".video.mp4.part", "summary.json.1-2.part", ".1-2.part", ".a.1-.part", ".a.1-2.part.gz", ".a.-1-2.part"]
+        {
+            assert_eq!(partial_of(other), None, "{other}");
+        }
     }
 
     #[test]

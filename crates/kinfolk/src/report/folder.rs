@@ -1,29 +1,58 @@
 //! A folder for results.
 
+use super::lock::Lock;
 use crate::error::{Error, Result};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// A folder that holds none of the files about to be written. If nothing comes of it, it is gone again.
+/// A folder for this process alone that holds none of the files about to be written. If nothing comes of it, it is gone
+/// again.
 pub struct NewFolder {
     path: PathBuf,
-    created: bool,
+    // Dropped first: an empty folder can be removed, one with a lock in it cannot.
+    lock: Option<Lock>,
+    /// It and those above it, as far as they were made for it.
+    made: Vec<PathBuf>,
 }
 
 impl NewFolder {
     /// Makes the folder, or takes one that has nothing of these names in it.
     pub fn claim(path: &Path, names: &[&str]) -> Result<Self> {
-        if let Some(name) = names.iter().find(|name| path.join(name).exists()) {
-            return Err(Error::settings(format!("{}: holds a `{name}` already", path.display()))
-                .hint("choose another folder with --out"));
+        // Who made the folder may remove it before it is locked here; then it is made anew.
+        let folder = loop {
+            let made = make(path).map_err(|error| Error::io("creating", path, error))?;
+            let mut folder = Self { path: path.to_path_buf(), lock: None, made };
+            match Lock::take(path) {
+                Err(_) if !path.exists() => continue,
+                lock => folder.lock = Some(lock?),
+            }
+            break folder;
+        };
+        match names.iter().find(|name| path.join(name).symlink_metadata().is_ok()) {
+            None => Ok(folder),
+            Some(name) => Err(Error::settings(format!("{}: holds a `{name}` already", path.display()))
+                .hint("choose another folder with --out")),
         }
-        let created = !path.exists();
-        std::fs::create_dir_all(path).map_err(|error| Error::io("creating", path, error))?;
-        // Whether it can be written to is better known now than after hours of work.
-        let probe = path.join(".kinfolk-probe.tmp");
-        std::fs::write(&probe, b"").map_err(|error| Error::io("writing to", path, error))?;
-        std::fs::remove_file(&probe).map_err(|error| Error::io("writing to", path, error))?;
-        Ok(Self { path: path.to_path_buf(), created })
+    }
+
+    /// Makes the folder where a run of this name goes unless told otherwise: runs/NAME-TIME, with a number behind it
+    /// where that is taken.
+    fn for_run(name: &str) -> Result<Self> {
+        /// Beyond this, a name of a file has no room for what is put behind it.
+        const LONGEST: usize = 60;
+        let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' };
+        let plain: String = name.chars().take(LONGEST).map(plain).collect();
+        let base = Path::new("runs").join(format!("{plain}-{}", stamp(seconds)));
+        let numbered = (2..).map(|number| PathBuf::from(format!("{}-{number}", base.display())));
+        for path in std::iter::once(base.clone()).chain(numbered) {
+            let made = make(&path).map_err(|error| Error::io("creating", &path, error))?;
+            if !made.is_empty() {
+                return Ok(Self { path, lock: None, made });
+            }
+        }
+        unreachable!("numbers do not end")
     }
 
     /// Where it is.
@@ -33,22 +62,36 @@ impl NewFolder {
 }
 
 impl Drop for NewFolder {
-    /// Only an empty folder can be removed this way.
+    /// Only empty folders can be removed this way.
     fn drop(&mut self) {
-        if self.created {
-            let _ = std::fs::remove_dir(&self.path);
+        self.lock = None;
+        for folder in self.made.iter().rev() {
+            let _ = std::fs::remove_dir(folder);
         }
     }
 }
 
-/// Where a run of this name goes unless told otherwise: runs/NAME-TIME, with a number behind it where that is taken.
-pub fn default_folder(name: &str) -> PathBuf {
-    let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let plain: String = name.chars().map(|c| if c.is_alphanumeric() || c == '-' { c } else { '-' }).collect();
-    let base = format!("{plain}-{}", stamp(seconds));
-    let numbered = (2..).map(|number| format!("{base}-{number}"));
-    let free = std::iter::once(base.clone()).chain(numbered).map(|name| Path::new("runs").join(name));
-    free.into_iter().find(|path| !path.exists()).unwrap_or_else(|| Path::new("runs").join(&base))
+/// The folder of a run of this name: the one asked for, or a new one that is gone again if it is still empty when what
+/// is returned beside it is dropped.
+pub fn run_folder(wanted: Option<PathBuf>, name: &str) -> Result<(PathBuf, Option<NewFolder>)> {
+    match wanted {
+        Some(path) => Ok((path, None)),
+        None => NewFolder::for_run(name).map(|new| (new.path.clone(), Some(new))),
+    }
+}
+
+/// Makes a folder and those above it; returns those that are new, which are none where it was there.
+fn make(path: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let above = path.ancestors().skip(1).take_while(|above| !above.as_os_str().is_empty() && !above.exists());
+    let mut made = Vec::new();
+    for folder in std::iter::once(path).chain(above).collect::<Vec<_>>().into_iter().rev() {
+        match std::fs::create_dir(folder) {
+            Ok(()) => made.push(folder.to_path_buf()),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && folder.is_dir() => made.clear(),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(made)
 }
 
 /// Seconds since 1970 as YYYYMMDD-HHMMSS, in UTC.
@@ -68,7 +111,27 @@ fn stamp(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::stamp;
+    use super::*;
+
+    #[test]
+    fn a_folder_that_two_want_goes_to_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        let ours = NewFolder::claim(&path, &["summary.json"]).unwrap();
+        let error = NewFolder::claim(&path, &["summary.json"]).err().unwrap().to_string();
+        assert!(error.contains("in use by process"), "{error}");
+        drop(ours);
+        assert!(!path.exists(), "nothing came of it");
+        drop(NewFolder::claim(&path.join("deep/down"), &[]).unwrap());
+        assert!(!path.exists() && folder.path().exists(), "nor of what was made above it");
+        std::fs::create_dir(&path).unwrap();
+        drop(NewFolder::claim(&path, &[]).unwrap());
+        assert!(path.exists(), "somebody else made it");
+        std::fs::write(path.join("summary.json"), "mine").unwrap();
+        let error = NewFolder::claim(&path, &["summary.json"]).err().unwrap().to_string();
+        assert!(error.contains("holds a `summary.json` already"), "{error}");
+        assert_eq!(std::fs::read_dir(&path).unwrap().count(), 1);
+    }
 
     #[test]
     fn times_read_like_a_calendar() {

@@ -6,6 +6,7 @@ mod comparisons;
 pub mod files;
 pub mod folder;
 pub mod html;
+pub mod lock;
 pub mod mixtures;
 pub mod summary;
 pub mod table;

@@ -1,6 +1,7 @@
 //! Tables for the terminal, and the result table of a run.
 
 use super::{MethodSummary, Summary};
+use crate::text::printable;
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt;
@@ -95,9 +96,9 @@ impl fmt::Display for Table {
     }
 }
 
-/// Control characters could move the cursor or break the row.
+/// Line breaks would break the row; what else a terminal would obey is spelt out.
 fn one_line(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
+    printable(&text.replace(['\n', '\t', '\r'], " ")).into_owned()
 }
 
 /// How many terminal cells a text takes: none for marks that combine, two for East Asian wide

@@ -14,6 +14,7 @@ use crate::data::cache;
 use crate::error::{Error, ErrorKind, Result};
 use crate::experiment::{Experiment, Override};
 use crate::report::files::write_atomically;
+use crate::report::lock::Lock;
 use crate::report::{Record, RepeatSummary};
 use crate::rng::Key;
 use crate::run::{Options, Watch, run};
@@ -195,6 +196,7 @@ pub fn reproduce(paper: &Paper, plan: &Plan, watch: &mut dyn WatchCases) -> Resu
     chosen.retain(|reproduction| !is_missing(reproduction));
     missing.iter().for_each(|(name, why)| watch.skipped(name, why));
     std::fs::create_dir_all(plan.folder).map_err(|error| Error::io("creating", plan.folder, error))?;
+    let _lock = Lock::take(plan.folder)?;
     let mut ledger = Ledger::open(plan.folder)?;
     chosen.iter().map(|reproduction| reproduction.run(plan, &mut ledger, watch)).collect()
 }

@@ -1,64 +1,102 @@
 //! The run folder while a run is going on: what is there is neither overwritten nor mixed with something else.
 
+use super::names::CLIENT_FILES;
 use super::{Current, Finished};
 use crate::data::schema::Schema;
 use crate::error::{Error, ErrorKind, Result};
 use crate::experiment::Experiment;
-use crate::report::files::{is_partial, write_atomically, write_record};
+use crate::report::files::{partial_of, write_atomically, write_record};
 use crate::report::folder::NewFolder;
+use crate::report::lock::Lock;
 use crate::report::{Record, RepeatSummary};
 use serde::Serialize;
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
+use std::io::ErrorKind::{DirectoryNotEmpty, NotADirectory, NotFound};
 use std::path::{Path, PathBuf};
 
 /// What a run writes into its folder, after experiment.toml.
-const OUR_NAMES: [&str; 8] =
-    ["checkpoint", "models", "rounds.csv", "clients.csv", "components.csv", "rows.csv", "report.html", "summary.json"];
+const OUR_NAMES: [&str; 9] = [
+    "checkpoint",
+    "models",
+    "rounds.csv",
+    "clients.csv",
+    "components.csv",
+    "rows.csv",
+    "distances.csv",
+    "report.html",
+    "summary.json",
+];
 
-/// The run folder.
+/// The bytes of a digest, with which every checkpoint begins.
+const DIGEST: usize = 32;
+
+/// The run folder, which is this process's alone.
 pub(super) struct Folder {
     pub(super) path: PathBuf,
+    /// The experiment with every default filled in.
+    experiment: String,
     /// What a run that had ended before left.
     pub(super) finished: Option<Record>,
-    /// Kept so that an experiment that is refused leaves no empty folder behind.
-    new: Option<NewFolder>,
+    _held: Held,
+}
+
+/// What keeps other processes from a folder, until it is dropped.
+enum Held {
+    /// An experiment that is refused leaves no empty folder behind.
+    New { _folder: NewFolder },
+    /// A run that has ended, and left nothing to clean up, is only read.
+    Resumed { _lock: Option<Lock> },
 }
 
 impl Folder {
     /// Looks at what is there, and refuses to overwrite or to mix.
     pub(super) fn open(path: &Path, experiment: &Experiment, resume: bool) -> Result<Self> {
-        let mut folder = Self { path: path.to_path_buf(), finished: None, new: None };
-        let before = std::fs::read_to_string(path.join("experiment.toml")).ok();
-        let is_finished = path.join("summary.json").exists();
+        let (before, is_finished) = contents(path);
+        let folder = |held: Held| Self {
+            path: path.to_path_buf(),
+            experiment: experiment.to_toml(),
+            finished: None,
+            _held: held,
+        };
         match (before, resume) {
-            // Killed before the first file: there is nothing to lose by beginning anew.
-            (None, true) if path.is_dir() && !is_finished => Ok(folder),
-            (None, true) => Err(Error::settings(format!("{}: nothing to resume here", path.display()))
-                .hint("run without --resume first, or name the right folder with --out")),
-            (None, false) => {
-                folder.new = Some(NewFolder::claim(path, &OUR_NAMES)?);
-                Ok(folder)
+            (None, true) if !path.is_dir() || is_finished => {
+                Err(Error::settings(format!("{}: nothing to resume here", path.display()))
+                    .hint("run without --resume first, or name the right folder with --out"))
             }
+            (None, false) => Ok(folder(Held::New { _folder: NewFolder::claim(path, &all_names())? })),
             (Some(_), false) if is_finished => {
                 Err(Error::settings(format!("{}: holds a finished run", path.display()))
                     .hint("choose another folder with --out"))
             }
-            (Some(_), false) => Err(Error::settings(format!("{}: holds an unfinished run", path.display()))
-                .hint("go on with --resume, or choose another folder with --out")),
-            (Some(before), true) => {
-                let now = experiment.to_toml();
-                if before != now {
+            (Some(_), false) => {
+                // A run that is going on is not one to go on with.
+                drop(Lock::take(path)?);
+                Err(Error::settings(format!("{}: holds an unfinished run", path.display()))
+                    .hint("go on with --resume, or choose another folder with --out"))
+            }
+            (_, true) => {
+                let is_read = is_finished && !path.join("checkpoint").exists();
+                let lock = if is_read { None } else { Some(Lock::take(path)?) };
+                let mut folder = folder(Held::Resumed { _lock: lock });
+                // Only now is it certain that nobody writes here.
+                let (before, is_finished) = contents(path);
+                let changed = before.filter(|before| *before != folder.experiment);
+                if let Some(before) = changed {
                     return Err(Error::settings(format!(
                         "{}: settings have changed\n{}",
                         path.display(),
-                        differences(&before, &now)
+                        differences(&before, &folder.experiment)
                     ))
                     .hint("resume with the same settings, or start anew in another folder"));
                 }
-                remove_partial_files(path)?;
+                if !is_read {
+                    remove_partial_files(path)?;
+                }
                 if is_finished {
                     folder.finished = Some(folder.read_finished()?);
                 }
+                // Where the process was killed before the first file, there is nothing to lose by beginning anew.
                 Ok(folder)
             }
         }
@@ -78,29 +116,44 @@ impl Folder {
                 serde_json::to_vec_pretty(schema).map_err(|e| Error::new(ErrorKind::Io, format!("schema: {e}")))?;
             write_atomically(&models.join("schema.json"), &text)?;
         }
-        write_atomically(&self.path.join("experiment.toml"), experiment.to_toml().as_bytes())
+        write_atomically(&self.path.join("experiment.toml"), self.experiment.as_bytes())
     }
 
     fn file(&self, kind: &str, label: &str, seed: u64) -> PathBuf {
         self.checkpoint().join(format!("{label}-{seed}.{kind}"))
     }
 
+    /// Of the content of a checkpoint, of what it is a checkpoint of, and of the whole experiment: a file that was
+    /// altered, or belongs to another method, seed or run, is never taken for this one.
+    fn digest(&self, path: &Path, content: &[u8]) -> [u8; DIGEST] {
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+        let mut hash = Sha256::new();
+        for part in [name, self.experiment.as_bytes(), content] {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        hash.finalize().into()
+    }
+
     fn write<S: Serialize>(&self, path: &Path, value: &S) -> Result<()> {
-        let bytes = postcard::to_stdvec(value)
+        let mut bytes = postcard::to_extend(value, vec![0; DIGEST])
             .map_err(|error| Error::new(ErrorKind::Io, format!("writing {}: {error}", path.display())))?;
+        let digest = self.digest(path, &bytes[DIGEST..]);
+        bytes[..DIGEST].copy_from_slice(&digest);
         write_atomically(path, &bytes)
     }
 
     fn read<S: serde::de::DeserializeOwned>(&self, path: &Path) -> Result<Option<S>> {
         let bytes = match std::fs::read(path) {
             Ok(bytes) => bytes,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == NotFound => return Ok(None),
             Err(error) => return Err(Error::io("reading", path, error)),
         };
-        postcard::from_bytes(&bytes).map(Some).map_err(|error| {
-            Error::new(ErrorKind::Io, format!("{}: a broken checkpoint: {error}", path.display()))
-                .hint("remove this file; what it held is then run again")
-        })
+        let content = match bytes.split_first_chunk::<DIGEST>() {
+            Some((digest, content)) if *digest == self.digest(path, content) => content,
+            _ => return Err(broken(path, "its content does not match its digest")),
+        };
+        postcard::from_bytes(content).map(Some).map_err(|error| broken(path, &error.to_string()))
     }
 
     pub(super) fn write_current(&self, label: &str, seed: u64, current: &Current) -> Result<()> {
@@ -135,7 +188,7 @@ impl Folder {
         let Some(finished) = self.read::<Finished>(&self.file("done", label, seed))? else { return Ok(None) };
         self.same_origin(&finished.origin, origin)?;
         let summary = serde_json::from_str(&finished.summary)
-            .map_err(|error| Error::new(ErrorKind::Io, format!("reading a checkpoint of {label}: {error}")))?;
+            .map_err(|error| broken(&self.file("done", label, seed), &error.to_string()))?;
         Ok(Some((summary, finished)))
     }
 
@@ -144,16 +197,16 @@ impl Folder {
         self.remove_checkpoint()
     }
 
+    /// Removes the checkpoints, and their folder unless somebody else put something there.
     fn remove_checkpoint(&self) -> Result<()> {
         let checkpoint = self.checkpoint();
-        let failed = |error| Error::io("removing", &checkpoint, error);
-        for entry in std::fs::read_dir(&checkpoint).map_err(failed)? {
-            let path = entry.map_err(failed)?.path();
-            if is_partial(&path) || path.extension().is_some_and(|kind| kind == "done" || kind == "current") {
-                std::fs::remove_file(&path).map_err(failed)?;
+        remove_where(&checkpoint, &is_checkpoint)?;
+        match std::fs::remove_dir(&checkpoint) {
+            Err(error) if !matches!(error.kind(), NotFound | NotADirectory | DirectoryNotEmpty) => {
+                Err(Error::io("removing", &checkpoint, error))
             }
+            _ => Ok(()),
         }
-        std::fs::remove_dir(&checkpoint).map_err(failed)
     }
 
     /// A run that was finished before: its summary. A checkpoint left by a kill at the last moment goes away.
@@ -162,12 +215,15 @@ impl Folder {
         let text = std::fs::read_to_string(&path).map_err(|error| Error::io("reading", &path, error))?;
         let summary = serde_json::from_str(&text)
             .map_err(|error| Error::new(ErrorKind::Io, format!("reading {}: {error}", path.display())))?;
-        if self.checkpoint().exists() {
-            self.remove_checkpoint()?;
-        }
+        self.remove_checkpoint()?;
         let (rounds, clients, mixtures, comparisons) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         Ok(Record { summary, rounds, clients, mixtures, comparisons })
     }
+}
+
+fn broken(path: &Path, why: &str) -> Error {
+    Error::new(ErrorKind::Io, format!("{}: a broken checkpoint: {why}", path.display()))
+        .hint("remove this file and resume; what it held is then run again")
 }
 
 /// The settings in which two experiment files differ, one a line.
@@ -209,15 +265,56 @@ fn flat(text: &str) -> BTreeMap<String, String> {
     found
 }
 
-/// Removes what a kill in the middle of a write left behind.
+/// The text of experiment.toml, where it is there, and whether a run has ended here.
+fn contents(path: &Path) -> (Option<String>, bool) {
+    (std::fs::read_to_string(path.join("experiment.toml")).ok(), path.join("summary.json").exists())
+}
+
+/// The names of all files at the top of a run folder.
+fn all_names() -> Vec<&'static str> {
+    std::iter::once("experiment.toml").chain(OUR_NAMES).collect()
+}
+
+fn is_checkpoint(name: &str) -> bool {
+    [".done", ".current"].iter().any(|end| name.ends_with(end))
+}
+
+fn is_model_file(name: &str) -> bool {
+    name.ends_with(".safetensors") || ["schema.json", CLIENT_FILES].contains(&name)
+}
+
+/// Removes what a kill in the middle of a write left behind, and nothing that somebody else wrote.
 fn remove_partial_files(folder: &Path) -> Result<()> {
+    let half = |is_ours: fn(&str) -> bool| move |name: &str| partial_of(name).is_some_and(is_ours);
+    remove_where(folder, &half(|name| all_names().contains(&name)))?;
+    remove_where(&folder.join("checkpoint"), &half(is_checkpoint))?;
+    let models = folder.join("models");
+    remove_where(&models, &half(is_model_file))?;
+    for label in folders_in(&models)? {
+        folders_in(&label)?.iter().try_for_each(|seed| remove_where(seed, &half(is_model_file)))?;
+    }
+    Ok(())
+}
+
+/// The entries of a folder with their types; none of what is no folder, or only a link to one.
+fn entries(folder: &Path) -> Result<Vec<(PathBuf, std::fs::FileType)>> {
     let fault = |error| Error::io("cleaning up", folder, error);
-    for entry in std::fs::read_dir(folder).map_err(fault)? {
-        let path = entry.map_err(fault)?.path();
-        if path.is_dir() {
-            remove_partial_files(&path)?;
-        } else if is_partial(&path) {
-            std::fs::remove_file(&path).map_err(fault)?;
+    if !std::fs::symlink_metadata(folder).is_ok_and(|found| found.is_dir()) {
+        return Ok(Vec::new());
+    }
+    let entry = |entry: std::io::Result<std::fs::DirEntry>| entry.and_then(|it| Ok((it.path(), it.file_type()?)));
+    std::fs::read_dir(folder).map_err(fault)?.map(|it| entry(it).map_err(fault)).collect()
+}
+
+fn folders_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    Ok(entries(folder)?.into_iter().filter(|(_, kind)| kind.is_dir()).map(|(path, _)| path).collect())
+}
+
+/// Removes the plain files of these names from a folder.
+fn remove_where(folder: &Path, wanted: &dyn Fn(&str) -> bool) -> Result<()> {
+    for (path, _) in entries(folder)?.into_iter().filter(|(_, kind)| kind.is_file()) {
+        if path.file_name().and_then(|name| name.to_str()).is_some_and(wanted) {
+            std::fs::remove_file(&path).map_err(|error| Error::io("cleaning up", &path, error))?;
         }
     }
     Ok(())
