@@ -23,6 +23,7 @@
 use super::split::{apportion, block, dirichlet, window};
 use super::{Augment, Client, DataShape, Features, Form, Population, Shard, Targets, idx};
 use crate::error::{Error, Result};
+use crate::memory::check_room;
 use crate::rng::Key;
 use crate::settings::{Default, Kind, Setting, Settings, finish};
 use rand::RngExt;
@@ -383,11 +384,16 @@ impl Plan {
         }
         let augment = augment(settings, pools.train.side).map_err(|fault| faults.push(fault));
         finish(faults)?;
+        let unseen = settings.integer("unseen_clients");
+        let (samples, test_samples) = (settings.integer("samples"), settings.integer("test_samples"));
+        // A list of rows that each name an image; the images themselves are there already.
+        check_room("data", &[clients + unseen, samples + test_samples], size_of::<Row>())
+            .map_err(|error| error.hint("use fewer clients or samples"))?;
         Ok(Self {
             clients,
-            unseen: settings.integer("unseen_clients"),
-            samples: settings.integer("samples"),
-            test_samples: settings.integer("test_samples"),
+            unseen,
+            samples,
+            test_samples,
             unseen_on_test: settings.text("unseen_train") == "test",
             kind,
             clusters,

@@ -6,6 +6,7 @@
 use super::split::block;
 use super::{Client, DataShape, Features, Population, Shard, Targets};
 use crate::error::{Error, Result};
+use crate::memory::check_room;
 use crate::rng::{Key, Rng};
 use crate::settings::{Default, Kind, Setting, Settings, finish};
 use rand::RngExt;
@@ -314,14 +315,13 @@ pub(super) fn normal(rng: &mut Rng) -> f64 {
     StandardNormal.sample(rng)
 }
 
-/// Refuses more numbers than any machine holds.
+/// What a client takes beside its rows.
+const CLIENT_BYTES: usize = 512;
+
+/// Refuses more numbers than this machine holds.
 pub(super) fn check_size(clients: usize, rows: usize, dimension: usize) -> Result<()> {
-    let gigabytes = clients as f64 * rows as f64 * dimension as f64 * size_of::<f64>() as f64 / 1e9;
-    if gigabytes > 1000.0 {
-        let message = format!("data: clients x rows x dimension make {gigabytes:.0} GB, want at most 1000");
-        return Err(Error::settings(message).hint("fewer clients, samples or dimensions"));
-    }
-    Ok(())
+    let bytes = CLIENT_BYTES.saturating_add(rows.saturating_mul(dimension + 1).saturating_mul(size_of::<f64>()));
+    check_room("data", &[clients], bytes).map_err(|error| error.hint("use fewer clients, samples or dimensions"))
 }
 
 struct Plan {
@@ -365,6 +365,7 @@ impl Plan {
         }
         finish(faults)?;
         check_size(plan.clients + plan.unseen, plan.samples + plan.test_samples, dimension)?;
+        check_room("data.true_clusters", &[clusters, dimension], size_of::<f64>())?;
         Ok(plan)
     }
 

@@ -76,6 +76,8 @@ pub(super) static KIND: MethodKind = MethodKind {
     build: |setup| {
         let settings = setup.settings;
         setup.want_clients("min_size", settings.integer("min_size"))?;
+        // Similarities, and the list of pairs that is sorted by them.
+        setup.want_room_for_pairs(16)?;
         Ok(Box::new(Cfl {
             training: Training::of(settings),
             step: setup.steps()[0],

@@ -52,6 +52,7 @@ pub(super) static KIND: MethodKind = MethodKind {
         let (settings, clients) = (setup.settings, setup.rows.len());
         let clusters = settings.integer("clusters");
         setup.want_clients("clusters", clusters)?;
+        setup.want_room_for_models("clusters", clusters)?;
         let start = |cluster: usize| {
             let key = setup.key.clone().word("start").number(0).number(cluster as u64);
             setup.model.initialise(&mut key.rng()).map(Arc::new)

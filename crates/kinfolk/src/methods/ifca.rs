@@ -242,6 +242,7 @@ fn make(setup: Setup) -> Result<Ifca> {
     let wanted = settings.optional_integer("clusters");
     let clients = setup.rows.len();
     setup.want_clients("clusters", wanted.unwrap_or(0))?;
+    setup.want_room_for_models("clusters", wanted.unwrap_or(0))?;
     let training = Training::of(settings);
     let resample = settings.flag("resample");
     if resample && !setup.model.divides_rows() {

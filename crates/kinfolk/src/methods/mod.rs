@@ -44,6 +44,7 @@ use crate::federation::{
     Weight,
 };
 use crate::groups::Groups;
+use crate::memory::check_room;
 use crate::models::{Ability, Model};
 use crate::rng::Key;
 use crate::settings::{Default, Kind, Setting, Settings};
@@ -174,6 +175,17 @@ impl Setup<'_> {
     /// The true cluster of every client, or the fault that there is none.
     fn true_clusters(&self) -> Result<&[usize]> {
         self.truth.ok_or_else(|| no_true_clusters(&self.place))
+    }
+
+    /// Refuses to compare more clients with each other than there is memory for, at so many bytes a pair.
+    fn want_room_for_pairs(&self, bytes: usize) -> Result<()> {
+        let clients = self.rows.len();
+        check_room(&format!("{}: pairs of {clients} clients", self.place), &[clients, clients], bytes)
+    }
+
+    /// Refuses more models than there is memory for.
+    fn want_room_for_models(&self, setting: &str, count: usize) -> Result<()> {
+        check_room(&format!("{}.{setting}", self.place), &[count, self.model.layout().len()], size_of::<f64>())
     }
 
     /// Refuses a setting that wants more clusters, or more clients in one, than there are clients.

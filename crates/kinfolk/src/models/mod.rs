@@ -28,6 +28,7 @@ use crate::data::{Augment, Client, DataShape, Form, Shard};
 use crate::error::{Error, Result};
 use crate::federation::{Plan, Portion, Sample, Score, Sum, Then, Weight};
 use crate::hierarchy::response::Quadratic;
+use crate::memory::check_room;
 use crate::mixture::{Scratch, Shape};
 use crate::rng::{Key, Rng};
 use crate::settings::{Default, Kind, Setting, Settings};
@@ -139,7 +140,12 @@ impl ModelKind {
         }
         let model = (self.build)(settings, shape)?;
         match model.layout().len() {
-            0..=MOST_PARAMETERS => Ok(model),
+            count @ 0..=MOST_PARAMETERS => {
+                // Parameters, their gradient, and what an optimiser remembers.
+                check_room("model", &[count, 4], size_of::<f64>())
+                    .map_err(|error| error.hint("use fewer or narrower layers"))?;
+                Ok(model)
+            }
             count => {
                 let found =
                     if count < usize::MAX { count.to_string() } else { format!("more than {}", usize::MAX - 1) };

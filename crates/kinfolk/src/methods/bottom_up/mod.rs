@@ -149,6 +149,7 @@ impl OneShot {
     pub(super) fn of(setup: &Setup, training: &Training) -> Result<Self> {
         let settings = setup.settings;
         setup.want_clients("min_size", settings.integer("min_size"))?;
+        setup.want_room_for_pairs(size_of::<f64>())?;
         let steps = settings.optional_integer("one_shot_steps");
         let solve = match (steps, setup.model.has_minimiser()) {
             (None, true) => odcl::Solve::Exact { ridge: settings.number("weight_decay") },
