@@ -7,7 +7,9 @@ mod processor;
 mod progress;
 
 use clap::{Parser, Subcommand};
-use commands::{cluster, data, list, reproduce, run};
+use commands::{cluster, data, list, reproduce, run, say};
+use kinfolk::panics::contained;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Finds which clients of a federation are kin, and trains a model for every family.
@@ -38,7 +40,9 @@ pub(crate) enum Ending {
 fn main() -> ExitCode {
     let lacking = processor::lacking();
     if !lacking.is_empty() {
-        eprintln!("error: processor: lacks {}, want x86-64 from 2013 or later (x86-64-v3)", lacking.join(" and "));
+        let lacking = lacking.join(" and ");
+        // Nothing of ours may run here, not even to say this.
+        let _ = writeln!(std::io::stderr(), "error: processor: lacks {lacking}, want x86-64 from 2013 or later (x86-64-v3)");
         return ExitCode::from(2);
     }
     run_command()
@@ -47,18 +51,26 @@ fn main() -> ExitCode {
 /// Apart from `main`, so that nothing of it runs on a processor that lacks what it is compiled for.
 #[inline(never)]
 fn run_command() -> ExitCode {
-    let ending = match Cli::parse().command {
+    let command = match Cli::try_parse() {
+        Ok(Cli { command }) => command,
+        Err(help_or_fault) => {
+            let shown = help_or_fault.print().is_ok() || help_or_fault.use_stderr();
+            let code = if shown { help_or_fault.exit_code() } else { 1 };
+            return ExitCode::from(u8::try_from(code).unwrap_or(2));
+        }
+    };
+    let ending = contained(|| match command {
         Command::Run(arguments) => run::run(arguments),
         Command::Cluster(arguments) => cluster::run(*arguments),
         Command::List(arguments) => list::run(arguments),
         Command::Data(arguments) => data::run(arguments),
         Command::Reproduce(arguments) => reproduce::run(arguments),
-    };
+    });
     match ending {
         Ok(Ending::Done) => ExitCode::SUCCESS,
         Ok(Ending::FellShort) => ExitCode::from(1),
         Err(error) => {
-            eprintln!("error: {error}");
+            say(&format!("error: {error}"));
             ExitCode::from(if error.kind().is_input() { 2 } else { 1 })
         }
     }

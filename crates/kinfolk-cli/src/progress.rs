@@ -1,5 +1,6 @@
 //! Progress on stderr: a bar in a terminal, nothing in a pipe.
 
+use crate::commands::say;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kinfolk::clustering::Stage;
 use kinfolk::report::{RepeatSummary, RoundRecord};
@@ -59,7 +60,7 @@ impl Watch for Bars {
     fn finished(&mut self, summary: &RepeatSummary, label: &str) {
         self.bar.finish_and_clear();
         if let Some(reason) = &summary.reason {
-            eprintln!("{}{label} (seed {}): {}: {reason}", self.prefix, summary.seed, summary.status);
+            say(&format!("{}{label} (seed {}): {}: {reason}", self.prefix, summary.seed, summary.status));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `kinfolk cluster POINTS`: any table of points, from a file to its clusters.
 
-use super::{print, print_json};
+use super::{parse_threads, print, print_json, say};
 use crate::Ending;
 use crate::progress::Wait;
 use kinfolk::clustering::{Request, Search};
@@ -77,8 +77,8 @@ pub struct Arguments {
     #[arg(long)]
     json: bool,
     /// Threads to use [default: one for every core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    threads: Option<u16>,
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
+    threads: Option<usize>,
 }
 
 /// Runs the command.
@@ -98,7 +98,7 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
     let wait = Wait::new("reading the points");
     let table = points::read(&arguments.points, &choice)?;
     let points = table.points()?;
-    let pool = threads(arguments.threads.map_or(0, usize::from))?;
+    let pool = threads(arguments.threads.unwrap_or(0))?;
     let began = Instant::now();
     let mut show = |stage| {
         wait.stage(stage);
@@ -118,7 +118,7 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         print(&text(&record))?;
     }
     if let Some(folder) = &folder {
-        eprintln!("report: {}", folder.path().join("report.html").display());
+        say(&format!("report: {}", folder.path().join("report.html").display()));
     }
     Ok(Ending::Done)
 }

@@ -6,6 +6,8 @@ pub mod list;
 pub mod reproduce;
 pub mod run;
 
+use kinfolk::federation::local::MOST_THREADS;
+use kinfolk::text::{escaped_json, printable};
 use kinfolk::{Error, ErrorKind, Result};
 use std::io::Write;
 use std::sync::Arc;
@@ -13,6 +15,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Writes to stdout. Somebody who closes the pipe early has seen enough.
 pub fn print(text: &str) -> Result<()> {
+    write_result(&printable(text))
+}
+
+/// Says something on stderr, a line of its own. Where nobody can read it, nobody misses it: how the program ended
+/// shows in its exit code.
+pub fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{}", printable(text));
+}
+
+fn write_result(text: &str) -> Result<()> {
     match std::io::stdout().write_all(text.as_bytes()).and_then(|()| std::io::stdout().flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(Error::new(ErrorKind::Io, format!("writing the result: {error}")))
@@ -21,11 +33,17 @@ pub fn print(text: &str) -> Result<()> {
     }
 }
 
+/// A number of threads.
+pub fn parse_threads(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=MOST_THREADS).contains(count));
+    count.ok_or_else(|| format!("want a whole number from 1 to {MOST_THREADS}"))
+}
+
 /// Writes one JSON document to stdout.
 pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
     let text =
         serde_json::to_string_pretty(value).map_err(|error| Error::new(ErrorKind::Io, format!("json: {error}")))?;
-    print(&(text + "\n"))
+    write_result(&(escaped_json(&text) + "\n"))
 }
 
 /// A flag that Ctrl-C raises; a second Ctrl-C ends the program at once.

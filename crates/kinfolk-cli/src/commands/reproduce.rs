@@ -1,6 +1,6 @@
 //! `kinfolk reproduce PAPER`: a paper's numbers beside ours.
 
-use super::{print, print_json, stop_on_interrupt};
+use super::{parse_threads, print, print_json, say, stop_on_interrupt};
 use crate::Ending;
 use crate::progress::Bars;
 use kinfolk::report::table::{Table, significant};
@@ -26,8 +26,8 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Threads to use [default: one for every core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    threads: Option<u16>,
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
+    threads: Option<usize>,
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
@@ -37,7 +37,7 @@ struct Cases;
 
 impl WatchCases for Cases {
     fn skipped(&mut self, experiment: &str, why: &Error) {
-        eprintln!("left out: {experiment}: {why}");
+        say(&format!("left out: {experiment}: {why}"));
     }
 
     fn case(&mut self, experiment: &str, case: &str, repeat: u64, of: u64) -> Box<dyn Watch> {
@@ -54,7 +54,7 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         quick: arguments.quick,
         repeats: arguments.repeat,
         folder: &folder,
-        threads: arguments.threads.map_or(0, usize::from),
+        threads: arguments.threads.unwrap_or(0),
         stop: stop_on_interrupt(),
     };
     let results = reproduce::reproduce(paper, &plan, &mut Cases).map_err(|error| match error.kind() {

@@ -1,10 +1,10 @@
 //! `kinfolk run FILE|PRESET`: one experiment, from data to report.
 
-use super::{print, print_json, stop_on_interrupt};
+use super::{parse_threads, print, print_json, say, stop_on_interrupt};
 use crate::Ending;
 use crate::progress::Bars;
 use kinfolk::experiment::{Experiment, Override};
-use kinfolk::report::folder::default_folder;
+use kinfolk::report::folder::run_folder;
 use kinfolk::report::table::results_with_notes;
 use kinfolk::run::{Options, checkpoint_every};
 use kinfolk::{ErrorKind, Result, presets};
@@ -37,8 +37,8 @@ pub struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     repeat: Option<u64>,
     /// Threads to use [default: one for every core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    threads: Option<u16>,
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
+    threads: Option<usize>,
     /// Go on with an unfinished run in --out
     #[arg(long, requires = "out")]
     resume: bool,
@@ -62,10 +62,10 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         print(&experiment.to_toml())?;
         return Ok(Ending::Done);
     }
-    let folder = arguments.out.unwrap_or_else(|| default_folder(experiment.name()));
+    let (folder, _new) = run_folder(arguments.out, experiment.name())?;
     let options = Options {
         folder: Some(folder.clone()),
-        threads: arguments.threads.map_or(0, usize::from),
+        threads: arguments.threads.unwrap_or(0),
         resume: arguments.resume,
         checkpoint_every: checkpoint_every()?,
         single_answers: false,
@@ -83,7 +83,7 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
     } else {
         print(&results_with_notes(summary))?;
     }
-    eprintln!("report: {}", folder.join("report.html").display());
+    say(&format!("report: {}", folder.join("report.html").display()));
     let well = |status: &str| matches!(status, "done" | "not-converged");
     Ok(if summary.methods.iter().all(|method| well(&method.status)) { Ending::Done } else { Ending::FellShort })
 }

@@ -7,12 +7,15 @@ mod bad_input;
 mod bench;
 mod cluster;
 mod contract;
+mod folders;
 mod fuzz;
 mod help;
+mod kills;
 mod known_clusters;
 mod mixtures;
 mod reproducible;
 mod table;
+mod terminal;
 mod texts;
 
 /// What spoils inputs, shared with the library's own tests, which use more of it.
