@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help quickstart check test test-python test-flower test-torch deny extension python wheel bench bless fuzz
+.PHONY: help quickstart check test test-python test-flower test-torch deny extension python wheel bench bless fuzz kills
 .PHONY: need-rust need-python need-chromium
 
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
@@ -76,6 +76,9 @@ wheel: need-rust .venv ## Builds the Python package for others, as a wheel and f
 
 need-rust need-python need-chromium:
 	@PYTHON=$(PYTHON) .ci/need $(@:need-%=%)
+
+kills: ## Kills the presets KILLS times, resumes them, and compares every file with undisturbed runs
+	KINFOLK_KILLS=$(or $(KILLS),100) cargo test --release -p kinfolk-cli --test cli kills -- --nocapture
 
 bench: ## Measures the fast paths against the plain ones and against what one would otherwise use
 	cargo bench -p kinfolk

@@ -128,17 +128,20 @@ impl Bench {
         found
     }
 
-    /// Asserts that two run folders agree in every byte that is promised: all files but the report page, without
-    /// the seconds.
+    /// Asserts that two run folders agree in every file and in every byte of it, but for the seconds that a run took:
+    /// those of summary.json, of rounds.csv, and of the record and the result table inside report.html.
     pub fn assert_same_run(&self, one: &str, other: &str) {
         let files = self.files(one);
         assert_eq!(files, self.files(other));
-        for file in files.iter().filter(|file| *file != "report.html") {
+        for file in &files {
             let [a, b] = [one, other].map(|folder| self.path(folder).join(file));
             let [a, b] = [a, b].map(|path| std::fs::read(path).expect("readable"));
             match file.as_str() {
                 "summary.json" => {
                     assert_eq!(summary_without_seconds(&a), summary_without_seconds(&b), "{one} and {other}: {file}");
+                }
+                "report.html" => {
+                    assert!(page_without_seconds(&a) == page_without_seconds(&b), "{one} and {other}: {file}");
                 }
                 "rounds.csv" => assert_eq!(rounds_without_seconds(&a), rounds_without_seconds(&b), "{file}"),
                 _ => assert!(a == b, "{one} and {other} differ in {file}"),
@@ -151,6 +154,32 @@ impl Bench {
 fn summary_without_seconds(bytes: &[u8]) -> String {
     let text = std::str::from_utf8(bytes).expect("text");
     text.lines().filter(|line| !line.trim_start().starts_with("\"seconds\":")).map(|line| format!("{line}\n")).collect()
+}
+
+/// The page around its record, and the record without seconds.
+fn page_without_seconds(bytes: &[u8]) -> (String, Value) {
+    fn forget_seconds(value: &mut Value) {
+        match value {
+            Value::Object(fields) => {
+                fields.remove("seconds");
+                fields.values_mut().for_each(forget_seconds);
+            }
+            Value::Array(list) => list.iter_mut().for_each(forget_seconds),
+            _ => {}
+        }
+    }
+    const BEGIN: &str = "<script type=\"application/json\" id=\"record\">";
+    let text = std::str::from_utf8(bytes).expect("text");
+    let (before, rest) = text.split_once(BEGIN).expect("a record");
+    let (record, after) = rest.split_once("</script>").expect("the end of the record");
+    let mut record: Value = serde_json::from_str(record).expect("JSON");
+    forget_seconds(&mut record);
+    let columns = record["table"]["columns"].as_array().expect("columns");
+    let place = columns.iter().position(|column| column["title"] == "seconds").expect("a column `seconds`");
+    for row in record["table"]["rows"].as_array_mut().expect("rows") {
+        row[place] = Value::Null;
+    }
+    (format!("{before}{after}"), record)
 }
 
 /// The rows of rounds.csv without the column `seconds`.
