@@ -42,7 +42,10 @@ fn main() -> ExitCode {
     if !lacking.is_empty() {
         let lacking = lacking.join(" and ");
         // Nothing of ours may run here, not even to say this.
-        let _ = writeln!(std::io::stderr(), "error: processor: lacks {lacking}, want x86-64 from 2013 or later (x86-64-v3)");
+        let _ = writeln!(
+            std::io::stderr(),
+            "error: processor: lacks {lacking}, want x86-64 from 2013 or later (x86-64-v3)"
+        );
         return ExitCode::from(2);
     }
     run_command()

@@ -235,8 +235,8 @@ pub fn run_at(
             // seed shows, or a bug, is that method's own.
             let (mut faults, mut planned) = (Vec::new(), Vec::new());
             for entry in &experiment.methods {
-                match contained(|| stage.method(entry, seed, None)) {
-                    Ok(method) => planned.push((&entry.label, questions(&*method, experiment))),
+                match contained(|| Ok(questions(&*stage.method(entry, seed, None)?, experiment))) {
+                    Ok(questions) => planned.push((&entry.label, questions)),
                     Err(fault) if fault.kind() == ErrorKind::Internal => {}
                     Err(fault) => faults.push(fault),
                 }
