@@ -77,7 +77,7 @@ wheel: need-rust .venv ## Builds the Python package for others, as a wheel and f
 need-rust need-python need-chromium:
 	@PYTHON=$(PYTHON) .ci/need $(@:need-%=%)
 
-kills: ## Kills the presets KILLS times, resumes them, and compares every file with undisturbed runs
+kills: need-rust ## Kills the presets KILLS times, resumes them, and compares every file with undisturbed runs
 	KINFOLK_KILLS=$(or $(KILLS),100) cargo test --release -p kinfolk-cli --test cli kills -- --nocapture
 
 bench: ## Measures the fast paths against the plain ones and against what one would otherwise use
