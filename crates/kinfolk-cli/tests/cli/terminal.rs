@@ -112,6 +112,16 @@ fn sizes_beyond_all_memory_are_refused_and_do_not_abort() {
         assert_eq!(ended.code, Some(2), "{settings:?}: {}", ended.stderr);
         assert!(ended.stderr.contains("GB of memory would be needed"), "{settings:?}: {}", ended.stderr);
     }
+    bench.write("points.csv", "x,y\n1,2\n3,4\n5,7\n");
+    for options in [
+        &["--path", "--path-values", "18446744073709551615"][..],
+        &["--weights", "neighbours", "--neighbours", "18446744073709551615"],
+        &["--method", "kmeans++", "--starts", "18446744073709551615"],
+        &["--clusters", "18446744073709551615"],
+    ] {
+        let ended = bench.kinfolk(&[&["cluster", "points.csv"], options].concat());
+        assert!(ended.code == Some(2) && ended.stderr.contains("want at most"), "{options:?}: {}", ended.stderr);
+    }
     for settings in [
         &["model.hidden=[1048576, 1048576]"][..],
         &["model.hidden=[1048576, 2000]"],

@@ -4,6 +4,7 @@ use super::Points;
 use super::convex::{self, Weights};
 use super::find::{Algorithm, Found, MOST_FOR_ALL_PAIRS, NEIGHBOURS, Progress, Request, find};
 use crate::error::{Error, Result};
+use crate::memory::check_room;
 use crate::rng::Key;
 use crate::settings::unknown_name;
 
@@ -11,6 +12,10 @@ use crate::settings::unknown_name;
 const STARTS: usize = 10;
 /// How many values of λ unless said otherwise.
 const PATH_VALUES: usize = 50;
+/// The most starts and the most values of λ.
+const MOST_TRIED: usize = 1 << 16;
+/// The most neighbours of a point.
+const MOST_NEIGHBOURS: usize = 1 << 20;
 
 /// What somebody wants, not checked yet. Messages call its parts options.
 #[derive(Debug, Clone, Default)]
@@ -76,6 +81,13 @@ impl Search {
             let message = format!("--clusters: got {clusters}, want at most {count}, the number of points");
             return Err(Error::settings(message));
         }
+        if let Weights::Neighbours { neighbours, .. } = request.weights {
+            let bytes = size_of::<f64>() * points.dimension() + 2 * size_of::<[f64; 2]>();
+            check_room("--neighbours", &[count, neighbours.min(count)], bytes)?;
+        }
+        if self.path || matches!(request.algorithm, Algorithm::Convex | Algorithm::Clusterpath) {
+            check_room("--path-values", &[count, request.path_values], size_of::<[f64; 3]>())?;
+        }
         let mut found = find(points, request, progress)?;
         if self.path && found.path.is_none() {
             let weights = match (&request.weights, request.algorithm) {
@@ -107,19 +119,20 @@ impl Search {
 
     /// Values that no method takes.
     fn out_of_range(&self) -> Vec<Error> {
-        let least = |option: &str, value: Option<usize>, least: usize| {
-            let value = value.filter(|value| *value < least)?;
-            Some(format!("{option}: got {value}, want at least {least}"))
+        let bounded = |option: &str, value: Option<usize>, least: usize, most: usize| match value? {
+            value if value < least => Some(format!("{option}: got {value}, want at least {least}")),
+            value if value > most => Some(format!("{option}: got {value}, want at most {most}")),
+            _ => None,
         };
         let lambda = self.lambda.filter(|lambda| lambda.is_nan() || *lambda < 0.0);
         let decay = self.decay.filter(|decay| !decay.is_finite() || *decay < 0.0);
         let faults = [
-            least("--clusters", self.clusters, 1),
+            bounded("--clusters", self.clusters, 1, usize::MAX),
             lambda.map(|lambda| format!("--lambda: got {lambda}, want a number of at least 0, or inf")),
-            least("--neighbours", self.neighbours, 1),
+            bounded("--neighbours", self.neighbours, 1, MOST_NEIGHBOURS),
             decay.map(|decay| format!("--decay: got {decay}, want a number of at least 0")),
-            least("--starts", self.starts, 1),
-            least("--path-values", self.path_values, 2),
+            bounded("--starts", self.starts, 1, MOST_TRIED),
+            bounded("--path-values", self.path_values, 2, MOST_TRIED),
         ];
         faults.into_iter().flatten().map(Error::settings).collect()
     }
