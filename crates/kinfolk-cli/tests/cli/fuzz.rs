@@ -5,6 +5,7 @@
 use super::bench::Bench;
 use crate::fuzzing::harness::{Inputs, fuzz, setting};
 use crate::fuzzing::samples;
+use std::io::{Read, Seek};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -24,7 +25,9 @@ fn cases(usual: u64) -> std::ops::Range<u64> {
 /// Runs the program to its end. Whether it took the input; any other end than those promised fails.
 fn ends(mut command: Command) -> bool {
     let begun = Instant::now();
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program starts");
+    let mut said = tempfile::tempfile().expect("a temporary file");
+    let stderr = said.try_clone().expect("a file");
+    let mut child = command.stdout(Stdio::null()).stderr(stderr).spawn().expect("the program starts");
     let status = loop {
         match child.try_wait().expect("a child") {
             Some(status) => break status,
@@ -37,6 +40,10 @@ fn ends(mut command: Command) -> bool {
         }
     };
     assert!(matches!(status.code(), Some(0..=2)), "ended with {status}");
+    // A panic is told as a bug, and is one.
+    let mut text = String::new();
+    said.rewind().and_then(|()| said.read_to_string(&mut text)).expect("text");
+    assert!(!text.contains("a bug in kinfolk"), "{text}");
     status.code() == Some(0)
 }
 

@@ -1,6 +1,7 @@
 //! Run folders that are gone on with: checkpoints, settings and summaries that were spoiled in the meantime.
 
 use super::harness::{Inputs, Place, cases, fuzz};
+use kinfolk::ErrorKind;
 use kinfolk::experiment::Experiment;
 use kinfolk::report::{RepeatSummary, RoundRecord};
 use kinfolk::run::{Options, Unwatched, Watch, run};
@@ -75,6 +76,7 @@ fn resume_with_spoiled(name: &'static str, endings: &[&str], is_finished: bool, 
     let watched = Options { stop: stop.clone(), ..options(whole.clone(), false) };
     let ended = run(&experiment, &watched, &mut StopAt(if is_finished { u64::MAX } else { 2 }, stop));
     assert_eq!(ended.is_ok(), is_finished);
+    let undisturbed = run(&experiment, &Options::default(), &mut Unwatched).expect("a run");
     let files = files(&whole);
     let is_meant = |path: &Path| endings.iter().any(|ending| path.display().to_string().ends_with(ending));
     let (spoiled, corpus): (Vec<PathBuf>, Vec<Vec<u8>>) =
@@ -90,7 +92,13 @@ fn resume_with_spoiled(name: &'static str, endings: &[&str], is_finished: bool, 
         }
         // The first inputs are the files themselves, in this order.
         std::fs::write(folder.join(&spoiled[case as usize % spoiled.len()]), bytes).expect("a file");
-        run(&experiment, &options(folder, true), &mut Unwatched).is_ok()
+        let ended = run(&experiment, &options(folder, true), &mut Unwatched);
+        match &ended {
+            // What is gone on with ends like a run that was left alone.
+            Ok(record) => assert!(is_finished || record.clients == undisturbed.clients, "other numbers"),
+            Err(error) => assert_ne!(error.kind(), ErrorKind::Internal, "{error}"),
+        }
+        ended.is_ok()
     });
 }
 
