@@ -151,7 +151,7 @@ rounds = 1
 fn a_table_of_very_many_columns_is_read_in_good_time() {
     // Comparing every name with every other took minutes.
     let bench = Bench::new();
-    let columns = 60_000;
+    let columns = 30_000;
     let names: Vec<String> = (0..columns).map(|column| format!("a-rather-long-name-of-a-column-{column}")).collect();
     let row = |value: usize| vec![value.to_string(); columns].join(",");
     bench.write("wide.csv", format!("{}\n{}\n{}\n{}\n", names.join(","), row(1), row(2), row(9)));
