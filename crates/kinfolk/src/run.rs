@@ -12,7 +12,6 @@ mod columns;
 mod environment;
 mod folder;
 mod mixtures;
-mod names;
 pub mod venue;
 
 pub use environment::checkpoint_every;
@@ -31,7 +30,7 @@ use crate::linalg::{norm, squared_distance};
 use crate::methods::{
     Comparison, Method, Outcome, Serving, Setup, auto_step, choose_components, diverged, exploded, no_true_clusters,
 };
-use crate::modelfile;
+use crate::modelfile::{self, CLIENT_FILES, ClientNames};
 use crate::models::{Blueprint, Metric, Model};
 use crate::panics::contained;
 use crate::report::files::write_all_atomically;
@@ -40,7 +39,6 @@ use crate::report::{
 };
 use crate::rng::Key;
 use folder::Folder;
-use names::{CLIENT_FILES, ClientNames};
 use serde::{Deserialize, Serialize};
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;

@@ -1,10 +1,10 @@
 //! The run folder while a run is going on: what is there is neither overwritten nor mixed with something else.
 
-use super::names::CLIENT_FILES;
 use super::{Current, Finished};
 use crate::data::schema::Schema;
 use crate::error::{Error, ErrorKind, Result};
 use crate::experiment::Experiment;
+use crate::modelfile::CLIENT_FILES;
 use crate::report::files::{partial_of, write_atomically, write_record};
 use crate::report::folder::NewFolder;
 use crate::report::lock::Lock;
