@@ -323,7 +323,7 @@ mod tests {
         table.push(["e\u{301}\n\u{1b}[31m"]);
         assert_eq!(
             table.to_string(),
-            "name      size\n-------  -----\nné           1\n日本     12345\ne\u{301}  [31m\n"
+            "name           size\n------------  -----\nné                1\n日本          12345\ne\u{301} \\u{1b}[31m\n"
         );
     }
 
