@@ -93,6 +93,26 @@ fn the_same_bits_as_here() {
     assert!(!folder.path().join("run/models/local/0").exists());
 }
 
+/// Digits with two methods, of which one gives clients models of their own.
+const PERSONAL: &str = r#"
+name = "elsewhere"
+[data]
+source = "digits"
+clients = 12
+samples = 40
+test_samples = 20
+[model]
+kind = "softmax"
+[[method]]
+name = "fedavg"
+rounds = 1
+step = 0.5
+[[method]]
+name = "local"
+rounds = 2
+step = 0.5
+"#;
+
 /// Three machines that keep their clients' own models in folders of their own.
 fn keeping(folder: &Path) -> Line {
     let site = |index: usize| -> MakeSite {
@@ -106,13 +126,12 @@ fn keeping(folder: &Path) -> Line {
 
 #[test]
 fn personal_models_are_kept_on_their_machines_and_it_is_said_where() {
-    let text = DIGITS.replace("repeat = 2", "repeat = 1");
-    let experiment = Experiment::parse("test", &text, &[]).unwrap();
+    let experiment = Experiment::parse("test", PERSONAL, &[]).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path().join("here");
     let options = Options { single_answers: true, folder: Some(here.clone()), ..Options::default() };
     run(&experiment, &options, &mut Unwatched).unwrap();
-    let there = run_elsewhere(keeping(folder.path()), &text, Some(&folder.path().join("there"))).unwrap();
+    let there = run_elsewhere(keeping(folder.path()), PERSONAL, Some(&folder.path().join("there"))).unwrap();
     for client in 0..12 {
         let name = format!("local/0/client-{client}.safetensors");
         let kept = folder.path().join(format!("machine-{}/models/elsewhere/{name}", client / 4));
@@ -124,11 +143,11 @@ fn personal_models_are_kept_on_their_machines_and_it_is_said_where() {
     let said = |machine: usize| {
         format!("personal models of 4 clients are kept on their machine, north-{machine}: models/elsewhere/local/0")
     };
-    (0..3).for_each(|machine| assert!(repeats[2].notes.contains(&said(machine)), "{:?}", repeats[2].notes));
+    (0..3).for_each(|machine| assert!(repeats[1].notes.contains(&said(machine)), "{:?}", repeats[1].notes));
     assert!(repeats[0].notes.iter().all(|note| !note.contains("personal")), "{:?}", repeats[0].notes);
     // Where no machine has a folder for them, that is said as well.
-    let nowhere = run_elsewhere(partitions(3), &text, Some(&folder.path().join("nowhere"))).unwrap();
-    let notes = &nowhere.summary.methods[2].repeats[0].notes;
+    let nowhere = run_elsewhere(partitions(3), PERSONAL, Some(&folder.path().join("nowhere"))).unwrap();
+    let notes = &nowhere.summary.methods[1].repeats[0].notes;
     let said = "personal models of 4 clients are kept nowhere: machine 0 has no folder for them (node.models)";
     assert!(notes.iter().any(|note| note == said), "{notes:?}");
 }
@@ -139,7 +158,6 @@ fn a_server_cannot_fill_a_disk_or_leave_the_folder_of_models() {
     let mut node = Node::new(Rows::Partition { index: 0, of: 3 });
     node.models = Some(folder.path().join("models"));
     node.limits.kept = 2;
-    let text = DIGITS.replace("repeat = 2", "repeat = 1");
     let names = ["../../out", "two", "three"];
     let notes: Vec<Vec<String>> = names
         .iter()
@@ -148,10 +166,10 @@ fn a_server_cannot_fill_a_disk_or_leave_the_folder_of_models() {
                 let node = node.clone();
                 move || Site::new(node.clone(), 1)
             });
-            let text = text.replace("\"elsewhere\"", &format!("{name:?}"));
+            let text = PERSONAL.replace("\"elsewhere\"", &format!("{name:?}"));
             let out = folder.path().join("runs").join(name.replace(['.', '/'], "_"));
             let record = run_elsewhere(Loopback::line(vec![site]), &text, Some(&out)).unwrap();
-            record.summary.methods[2].repeats[0].notes.clone()
+            record.summary.methods[1].repeats[0].notes.clone()
         })
         .collect();
     let refused = "folders of clients' own models: got 3, this machine allows 2 (node.limits.kept)";

@@ -214,11 +214,11 @@ def _site(context: Context, clients: Callable[[Context], Mapping[str, object]] |
     """The clients of this machine."""
     config = context.node_config
     node, part, count = (config.get(key) for key in ("node", "partition-id", "num-partitions"))
-    given = {"node": node} if isinstance(node, str) else {}
-    if clients is not None and (node is None or given):
-        return Site(clients=dict(clients(context)), **given)
-    if given and (part, count) == (None, None):
-        return Site(**given)
+    file = node if isinstance(node, str) else None
+    if clients is not None and node == file:
+        return Site(node=file, clients=dict(clients(context)))
+    if file is not None and (part, count) == (None, None):
+        return Site(node=file)
     if node is None and "table" not in config and type(part) is int and type(count) is int and 0 <= part < count:
         return Site(partition=(part, count))
     found = ", ".join(f"{key}={value!r}" for key, value in config.items()) or "nothing"
