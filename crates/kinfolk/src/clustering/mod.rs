@@ -6,6 +6,7 @@ mod find;
 mod geometry;
 pub mod gradient;
 pub mod kmeans;
+mod levels;
 mod lloyd;
 pub mod number;
 mod plane;

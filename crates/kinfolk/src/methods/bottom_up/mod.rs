@@ -4,7 +4,7 @@
 //! ```text
 //! 1  each client i: w_i ← local training from w_0
 //! 2  dist(w_i, w_j) for all pairs, or for some
-//! 3  λ ← given, or from the histogram of the distances
+//! 3  λ ← given, or from the distances                                `clustering/levels.rs`
 //! 4  C_0 ← groups of at least t clients in the graph of all pairs with dist ≤ λ
 //! ```
 //!
@@ -26,7 +26,7 @@ macro_rules! bottom_up_settings {
             STEP,
             Setting::new("distance", Kind::OneOf(&["cross-loss", "l2"]), Default::Is("\"cross-loss\""), "how far apart two models are: what they lose on each other's rows, or how much their parameters differ"),
             Setting::new("lambda", Kind::Number(0.0, 1e300), Default::Absent, "clients at most this far apart belong together (default: found from the distances)"),
-            Setting::new("lambda_rule", Kind::OneOf(&["otsu", "quantile"]), Default::Is("\"otsu\""), "how lambda is found: at the cut between two humps of the distances (one cluster where there is one hump), or at a quantile"),
+            Setting::new("lambda_rule", Kind::OneOf(&["gap", "quantile"]), Default::Is("\"gap\""), "how lambda is found: in the gap between groups that stand apart (one cluster where none do), or at a quantile"),
             Setting::new("quantile", Kind::Number(0.0, 1.0), Default::Is("0.25"), "share of the distances up to lambda, for lambda_rule = \"quantile\""),
             Setting::new("min_size", Kind::Integer(1, 1 << 31), Default::Is("2"), "fewer clients than this are no cluster"),
             Setting::new("groups_by", Kind::OneOf(&["components", "pivots"]), Default::Is("\"components\""), "which clients are a group: all that are connected by pairs within lambda, or those within lambda of a random one"),
@@ -250,46 +250,15 @@ impl OneShot {
     /// Line 3.
     fn threshold(&self, distances: &Distances) -> Result<Threshold> {
         match (self.lambda, self.quantile) {
-            (Some(value), _) => Ok(Threshold { value, separability: None, reason: "as given".into() }),
+            (Some(value), _) => Ok(Threshold { value, separability: None, overlap: false, reason: "as given".into() }),
             // Somebody alone is a cluster by itself, whatever lambda is.
             _ if distances.count() == 1 => {
-                Ok(Threshold { value: f64::INFINITY, separability: None, reason: "one client is one cluster".into() })
+                let reason = "one client is one cluster".into();
+                Ok(Threshold { value: f64::INFINITY, separability: None, overlap: false, reason })
             }
             (None, Some(share)) => distances.quantile(share),
-            (None, None) => self.cut(distances),
+            (None, None) => distances.threshold(),
         }
-    }
-
-    /// λ by the humps of the distances. A few clients far from everybody make a hump of their own, which says nothing about
-    /// the others: they are set aside, and the others are looked at again.
-    fn cut(&self, distances: &Distances) -> Result<Threshold> {
-        const MOST_ASIDE: f64 = 1.0 / 3.0;
-        let whole = distances.otsu()?;
-        let mut inside: Vec<usize> = (0..distances.count()).collect();
-        let mut threshold = whole.clone();
-        while threshold.value.is_finite() {
-            let among = distances.among(&inside);
-            let labels = self.groups(&among, threshold.value);
-            let sizes = sizes_of(labels.len(), labels.iter().copied());
-            let large = sizes.iter().filter(|&&size| size >= self.min_size.max(2)).count();
-            if large != 1 || inside.len() < 4 {
-                return Ok(threshold);
-            }
-            let stays = |place: &usize| sizes[labels[*place]] >= self.min_size.max(2);
-            let staying: Vec<usize> = (0..inside.len()).filter(stays).map(|place| inside[place]).collect();
-            let aside = distances.count() - staying.len();
-            if staying.len() == inside.len() {
-                return Ok(threshold);
-            }
-            if aside as f64 > MOST_ASIDE * distances.count() as f64 {
-                return Ok(whole);
-            }
-            inside = staying;
-            threshold = distances.among(&inside).otsu()?;
-            threshold.reason = format!("{aside} clients far from all others left aside, {}", threshold.reason);
-        }
-        // What is left has one hump: the first cut, which only set them aside, stands.
-        Ok(whole)
     }
 
     /// Drops small groups, and says what was found.
@@ -326,6 +295,12 @@ impl OneShot {
             false => "lambda beyond all distances".to_string(),
         };
         notes.push(format!("{lambda}: {} ({range})", threshold.reason));
+        if threshold.overlap {
+            notes.push(
+                "the clusters overlap: some clients are farther from members of their own than others from another's; compare with a larger and a smaller lambda"
+                    .to_string(),
+            );
+        }
         if clusters == 1 && threshold.value.is_finite() && alone.models.len() > 1 {
             notes.push(
                 "one cluster: all groups are connected within lambda (take a smaller lambda, or groups_by = \"pivots\")"
