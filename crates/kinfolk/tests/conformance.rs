@@ -3,7 +3,7 @@
 
 use kinfolk::Result;
 use kinfolk::clustering::quality::misclustering;
-use kinfolk::data::{Client, DataShape, Population, source};
+use kinfolk::data::{Client, DataShape, Features, Population, Shard, Targets, source};
 use kinfolk::evaluate;
 use kinfolk::federation::engine::Engine;
 use kinfolk::federation::faults::{self, Faults};
@@ -15,6 +15,7 @@ use kinfolk::federation::wire::DataOrder;
 use kinfolk::federation::{Federation, Phase, Split};
 use kinfolk::groups::Groups;
 use kinfolk::methods::{METHODS, Method, MethodKind, Outcome, Serving, Setup};
+use kinfolk::mixture::{Covariance, Family};
 use kinfolk::models::{self, Blueprint, Model};
 use kinfolk::rng::Key;
 use kinfolk::settings::Settings;
@@ -65,6 +66,18 @@ impl Problem {
     fn gaussians() -> Self {
         let data = "clients = 8\nsamples = 60\ncomponents = 3\nheterogeneity = 0.5";
         Self::new("fedgrem-gaussian", data, "gaussian-mixture", "components = 3", 0.5, 1e-10)
+    }
+
+    fn logistic() -> Self {
+        let data = "clients = 12\nsamples = 60\ntest_samples = 20";
+        Self::new("odcl-logistic", data, "logistic", "intercept = true", 0.1, 1e-10)
+    }
+
+    /// The same with other training rows for one client.
+    fn with_client(mut self, client: usize, change: impl Fn(&Shard) -> Shard) -> Self {
+        let shard = &mut self.population.clients[client].train;
+        *shard = change(shard);
+        self
     }
 
     fn regressions() -> Self {
@@ -315,6 +328,80 @@ fn a_method_goes_on_from_its_saved_state_bit_for_bit() {
             assert_eq!(straight_federation.host().states(), federation.host().states(), "{}", kind.name);
             assert_eq!(straight_federation.meter(), federation.meter(), "{}", kind.name);
             assert!(method.restore(&saved[..saved.len() / 2]).is_err());
+        }
+    }
+}
+
+/// Rows whose first column says which class they are in.
+fn separated(shard: &Shard) -> Shard {
+    let columns = shard.columns();
+    let value = |place: usize| match (place / columns % 2, place % columns) {
+        (0, 0) => -3.0,
+        (_, 0) => 3.0,
+        (_, other) => (place as f64 * 0.7 + other as f64).sin(),
+    };
+    let values = (0..shard.len() * columns).map(value).collect();
+    let classes = (0..shard.len() as u32).map(|row| row % 2).collect();
+    Shard::new(Features::F64 { columns, values }, Targets::Classes(classes)).unwrap()
+}
+
+#[test]
+fn one_client_whose_classes_separate_ends_no_method() {
+    let problem = Problem::logistic().with_client(4, separated);
+    // James and Stein's shrinkage is for linear models.
+    for kind in problem.methods().filter(|kind| kind.name != "james-stein") {
+        let mut federation = problem.single();
+        let outcome = play(&mut *problem.method(kind, ""), &mut federation, 400);
+        let outcome = outcome.unwrap_or_else(|error| panic!("{}: {error}", kind.name));
+        assert!(outcome.models.iter().all(|model| model.iter().all(|value| value.is_finite())), "{}", kind.name);
+        let scored = scores(&outcome, &mut federation, &problem);
+        assert!(scored.metric.is_some_and(|metric| metric.mean.is_finite()), "{}", kind.name);
+    }
+}
+
+#[test]
+fn one_client_with_too_few_rows_ends_no_method_and_spoils_no_mean() {
+    let covariance = ["identity", "tied", "full", "diagonal"].map(|covariance| {
+        let data = "clients = 8\nsamples = 60\ntest_samples = 20\ncomponents = 3\nheterogeneity = 0.5";
+        let model = format!("components = 3\ncovariance = \"{covariance}\"");
+        Problem::new("fedgrem-gaussian", data, "gaussian-mixture", &model, 0.5, 1e-10)
+    });
+    let noise = "components = 2\nintercept = false\nnoise = \"common\"";
+    let data = "clients = 6\nsamples = 80\ntest_samples = 20\ncomponents = 2";
+    let regressions = Problem::new("fedgrem-regression", data, "regression-mixture", noise, 0.5, 1e-10);
+    for problem in covariance.into_iter().chain([regressions, Problem::linear(), Problem::logistic()]) {
+        let linear = problem.blueprint.kind.name == "linear";
+        let kinds: Vec<&MethodKind> = problem.methods().filter(|kind| linear || kind.name != "james-stein").collect();
+        // FedGrEM is for components that scatter alike.
+        let alike = match problem.model.mixture().map(|shape| shape.family) {
+            Some(Family::Gaussian(covariance)) => matches!(covariance, Covariance::Tied | Covariance::Identity),
+            _ => true,
+        };
+        let fits = |kind: &&&MethodKind| alike || kind.name != "fedgrem";
+        let score = |problem: &Problem, kind: &MethodKind| {
+            let mut federation = problem.single();
+            let outcome = play(&mut *problem.method(kind, ""), &mut federation, 400);
+            let outcome = outcome.unwrap_or_else(|error| panic!("{}: {error}", kind.name));
+            let metric = problem.model.metrics()[0];
+            let scored = evaluate::seen(&outcome, &mut federation, metric, Split::Test, &[]).unwrap();
+            (scored.metric.unwrap().mean, outcome)
+        };
+        let has_scatter = problem.model.mixture().is_some_and(|shape| !shape.scatter().is_empty());
+        let before: Vec<f64> = kinds.iter().filter(fits).map(|kind| score(&problem, kind).0).collect();
+        // One row is too few for a mixture; three are not, but say nothing of how rows scatter.
+        let mut problem = problem.with_client(3, |shard| shard.pick(&[0, 1, 2]));
+        for rows in [3, 1] {
+            problem = problem.with_client(3, |shard| shard.pick(&[0, 1, 2][..rows]));
+            for (kind, before) in kinds.iter().filter(fits).zip(&before) {
+                let (after, outcome) = score(&problem, kind);
+                assert!(after.is_finite(), "{}: {after}", kind.name);
+                if has_scatter {
+                    assert!((after - before).abs() < 1.5, "{}, {rows} rows: {before} became {after}", kind.name);
+                    let own = ["local-em", "local-grem", "tgmm", "fedgrem"].contains(&kind.name);
+                    let named = outcome.notes.iter().any(|note| note.contains("1 client with fewer rows"));
+                    assert_eq!(named, own || rows == 1, "{}, {rows} rows: {:?}", kind.name, outcome.notes);
+                }
+            }
         }
     }
 }

@@ -87,9 +87,39 @@ fn one_round_finds_the_clusters_and_their_plain_means() {
     close(&numbers(&outcome), &[1.5, -4.0], 1e-12);
     assert_eq!((outcome.serving, rounds), (Serving::Given(TRUTH.map(Some).to_vec()), 1));
     let traffic = federation.meter().total();
-    assert_eq!((traffic.asks, traffic.models_down, traffic.models_up), (1, 0, 5));
+    // Five minimisers up, with a loss each; then its cluster's mean down to every client: one number of 8 bytes each.
+    assert_eq!((traffic.asks, traffic.models_down, traffic.models_up), (2, 5, 5));
+    assert_eq!((traffic.bytes_down, traffic.bytes_up), (5 * 8, 5 * (8 + 8)));
     // Centres 5.5 apart, the farthest client 0.5 from its own.
     assert!((outcome.extra["separability"] - 11.0).abs() < 1e-9);
+}
+
+#[test]
+fn the_means_sent_back_are_in_the_bytes_of_every_one_shot_method() {
+    let clients = clients(&FIVE);
+    let down = |name: &str, text: &str| {
+        let mut federation = federation(&clients);
+        run(&mut *method(name, text, &clients, &TRUTH), &mut federation);
+        let traffic = federation.meter().total();
+        (traffic.models_down, traffic.bytes_down)
+    };
+    for (name, text) in
+        [("odcl", "clustering = \"kmeans++\"\nclusters = 2"), ("naive-average", ""), ("oracle-average", "")]
+    {
+        assert_eq!(down(name, text), (5, 5 * 8), "{name}");
+    }
+    // The common start goes down first.
+    assert_eq!(down("local-kmeans", "clusters = 2\nsteps = 3\nstep = 0.1"), (5 + 5, 10 * 8));
+    // A client that did not answer is sent both means to choose from.
+    let many: Vec<&[f64]> = (0..30).map(|client| FIVE[client % 5]).collect();
+    let (clients, truth): (_, Vec<usize>) =
+        (by_hand::clients(&many), (0..30).map(|client| TRUTH[client % 5]).collect());
+    let mut federation = silent(0.3, &clients);
+    let text = "clustering = \"kmeans++\"\nclusters = 2";
+    let (outcome, _) = run(&mut *method("odcl", text, &clients, &truth), &mut federation);
+    let Serving::Given(given) = &outcome.serving else { panic!("{:?}", outcome.serving) };
+    let unplaced = given.iter().filter(|given| given.is_none()).count() as u64;
+    assert_eq!(federation.meter().total().models_down, (30 - unplaced) + 2 * unplaced);
 }
 
 #[test]

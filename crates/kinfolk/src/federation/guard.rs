@@ -54,7 +54,7 @@ impl Least {
         Ok(match work {
             Work::Describe { .. } | Work::Adopt { .. } | Work::Shares { .. } | Work::Minimise { .. } => None,
             // Held-out rows are as many or none.
-            Work::Score { .. } | Work::Tally { .. } | Work::Curvature => None,
+            Work::Score { .. } | Work::Tally { .. } | Work::Curvature | Work::Receive { .. } => None,
             Work::Losses { on, .. } | Work::Respond(Respond { on, .. }) => self.portion(*on).map(|_| None)?,
             Work::Gradient { of, sample } => {
                 self.sample(sample, false)?.map(|sample| Work::Gradient { of: *of, sample })
@@ -177,6 +177,7 @@ pub(super) fn cost(work: &Work, rows: usize, width: usize) -> Cost {
     match work {
         Work::Describe { .. } | Work::Adopt { .. } => looks(1.0),
         Work::Shares { among: of } | Work::Losses { of, .. } => looks(of.len() as f64),
+        Work::Receive { .. } => Cost::default(),
         Work::Gradient { sample, .. } => runs(1.0, sample),
         Work::Train { plan, .. } => training(plan),
         Work::Choose { among, then, .. } => {

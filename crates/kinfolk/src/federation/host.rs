@@ -3,7 +3,6 @@
 //! The same host stands behind every federation, in this process or at the far end of a wire.
 
 use super::guard::Guard;
-use super::personal::minimise_alone;
 use super::wire::{Packed, Reply};
 use super::{Keep, Portion, Split, Start, Subject, Then, Work};
 use crate::data::schema::{Schema, describe};
@@ -175,7 +174,13 @@ impl Host {
             None => Cow::Borrowed(work),
         };
         let reply = self.carry_out(worker, models, stamp, order, &work, client);
-        worker.failure().map_or(reply, Err)
+        match worker.failure().map_or(reply, Err) {
+            // What cannot be done with this client's rows is its own affair: it sends nothing, and the others go on.
+            Err(error) if matches!(error.kind(), ErrorKind::Data | ErrorKind::Diverged) => {
+                Ok(Reply { rows: rows as u32, ..Reply::default() })
+            }
+            reply => reply,
+        }
     }
 
     fn carry_out(
@@ -244,7 +249,7 @@ impl Host {
                         vec![worker.load(&self.completed_model(client, models, *model, *stamp)?)]
                     }
                     Subject::Alone => {
-                        let alone = minimise_alone(&**self.model()?, &seat.client.train);
+                        let alone = self.model()?.minimise(&seat.client.train, 0.0);
                         vec![worker.load(&alone.map_err(|error| error.at(format!("client {}", seat.client.id)))?)]
                     }
                 };
@@ -258,6 +263,7 @@ impl Host {
                 Ok(Reply { rows, choice: Some(choice as u32), losses, score: Some(score), ..Reply::default() })
             }
             Work::Describe { moments } => Ok(self.describe(client, *moments)),
+            Work::Receive { .. } => Ok(Reply { rows, ..Reply::default() }),
             Work::Advance(advance) => self.advance(worker, models, stamp, advance, client),
             Work::Respond(respond) => self.respond(worker, models, stamp, respond, client),
             Work::Curvature => {

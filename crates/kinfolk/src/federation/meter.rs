@@ -3,6 +3,10 @@
 //! Counted is the payload per client as if messaged: each model a client needs once, at the width of the
 //! model's wire precision; 4 bytes for a choice, 8 for a loss, 16 for a score. Envelopes are not counted,
 //! so the figure is the same whether threads or machines do the work.
+//!
+//! The models a method ends with count where it sends them as published: one-shot methods hand every client its
+//! cluster's mean (`Work::Receive`), FedGrEM its centres. FedAvg, IFCA, SR-FCA and their like end with models at the
+//! server; what a client is scored with is then part of the evaluation.
 
 use super::{Ask, OrderIndex, Phase, Subject, Work};
 use crate::models::Model;

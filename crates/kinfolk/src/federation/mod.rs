@@ -241,6 +241,11 @@ pub enum Work {
         /// How many classes there are.
         classes: u32,
     },
+    /// Take these models, with which the method serves the client from now on; nothing comes back.
+    Receive {
+        /// One model, or several to choose from by their loss.
+        models: Vec<usize>,
+    },
 }
 
 /// What follows a choice.
@@ -679,7 +684,7 @@ impl Work {
     /// The models it needs, by index.
     pub fn models(&self) -> Cow<'_, [usize]> {
         match self {
-            Work::Losses { of, .. } | Work::Shares { among: of } => Cow::from(of),
+            Work::Losses { of, .. } | Work::Shares { among: of } | Work::Receive { models: of } => Cow::from(of),
             Work::Gradient { of, .. } => Cow::from(std::slice::from_ref(of)),
             Work::Train { from, plan, .. } => {
                 let start = match from {
@@ -785,7 +790,11 @@ impl Work {
     fn wants_mixture(&self) -> Option<bool> {
         match self {
             Work::FitMixture(_) | Work::MixtureStep(_) | Work::Tally { .. } => Some(true),
-            Work::Describe { .. } | Work::Adopt { .. } | Work::Losses { .. } | Work::Score { .. } => None,
+            Work::Describe { .. }
+            | Work::Adopt { .. }
+            | Work::Losses { .. }
+            | Work::Score { .. }
+            | Work::Receive { .. } => None,
             _ => Some(false),
         }
     }
@@ -805,7 +814,7 @@ impl Work {
         match self {
             Work::Losses { of, .. } | Work::Shares { among: of } => of.len(),
             Work::Score { with: Subject::Models(models), .. } => models.len(),
-            Work::Describe { .. } | Work::Adopt { .. } => 0,
+            Work::Describe { .. } | Work::Adopt { .. } | Work::Receive { .. } => 0,
             Work::Respond(_) => 2,
             Work::Advance(advance) => 1 + usize::from(advance.vectors == 4),
             Work::Curvature => 3,

@@ -5,7 +5,7 @@ use super::own::{Acceleration, Advance, Answer, Blend, Pull, Respond, Run, Scale
 use super::wire::Reply;
 use super::{Amount, Course, Optimiser, Plan, Portion, Start};
 use crate::data::Shard;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::hierarchy::response::Quadratic;
 use crate::linalg::{add_scaled, dot, squared_distance};
 use crate::models::{Model, Precision, Seat, Worker};
@@ -274,15 +274,6 @@ fn everywhere(model: &dyn Model, rows: &Shard, scale: Scale) -> Result<Option<Qu
     model.is_quadratic().then(|| quadratic(model, rows, &zero(), scale)).transpose()
 }
 
-/// The minimiser of a client's loss alone. Where there is none, because its classes separate, a small ridge finds one.
-pub(super) fn minimise_alone(model: &dyn Model, rows: &Shard) -> Result<Vec<f64>> {
-    const SMALL_RIDGE: f64 = 1e-4;
-    match model.minimise(rows, 0.0) {
-        Err(error) if error.kind() == ErrorKind::Diverged => model.minimise(rows, SMALL_RIDGE),
-        found => found,
-    }
-}
-
 /// The minimiser of a client's loss under the pull of a centre: at once where the loss is a `known` quadratic, else by
 /// Newton's method, halved where it overshoots.
 fn minimise_near(
@@ -297,7 +288,7 @@ fn minimise_near(
         return Ok(centre.to_vec());
     }
     if strength == 0.0 {
-        return minimise_alone(model, rows);
+        return model.minimise(rows, 0.0);
     }
     if let Some(quadratic) = known {
         return quadratic.minimiser(strength, centre).ok_or_else(no_minimiser);

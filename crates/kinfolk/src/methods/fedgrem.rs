@@ -19,7 +19,7 @@
 //! - With a `batch`, round t takes the share t^-0.6 of its step, and weights come from all rows in the end.
 //! - Line 3 is solved to the end; `central = "two-passes"` is what the authors' code does.
 //! - With a `tied` covariance each client has that of its own fit, or with `scatter = "common"` all have the mean of
-//!   these; distances and λ are in units of the mean. `covariance = "identity"` is the paper's.
+//!   these, as those have whose rows are too few to tell theirs; distances and λ are in units of the mean. `covariance = "identity"` is the paper's.
 //! - Components are ordered by assignments, not by looking through all permutations.
 //! - Before the first round, a client whose rows are likelier under EM from the common centres begins there instead of at
 //!   its own fit, which may have failed; twice, unless `contests` says otherwise.
@@ -142,7 +142,10 @@ pub(super) static KIND: MethodKind = MethodKind {
                 positions: vec![Vec::new(); setup.rows.len()],
                 centres: Vec::new(),
                 weights: Vec::new(),
-                knows_scatter: vec![settings.text("scatter") == "own"; setup.rows.len()],
+                knows_scatter: (0..setup.rows.len())
+                    .map(|client| settings.text("scatter") == "own" && workshop.tells_scatter(client))
+                    .collect(),
+                lent: Vec::new(),
                 distances: Vec::new(),
                 converged: false,
                 delivered: false,
@@ -200,8 +203,10 @@ struct State {
     centres: Vec<f64>,
     /// The common weights, where they are pulled.
     weights: Vec<f64>,
-    /// Which clients have the common scatter already.
+    /// Which clients have the common scatter already, or their own.
     knows_scatter: Vec<bool>,
+    /// The ids of clients with too few rows to tell their scatter.
+    lent: Vec<String>,
     /// Of every client and component: how far θ̃ was from v̄, over how far v̄ reached.
     distances: Vec<f64>,
     converged: bool,
@@ -386,6 +391,11 @@ impl Method for FedGrEm {
             self.state.round += 1;
             return Ok(progress(None, self.state.round >= self.until.rounds));
         }
+        if self.state.centres.is_empty() {
+            let few = |client: &usize| !self.workshop.tells_scatter(*client);
+            let id = |client: usize| federation.clients()[client].id.clone();
+            self.state.lent = (0..self.state.sent.len()).filter(few).map(id).collect();
+        }
         let scaling = self.scaling.take().unwrap_or_else(|| self.scaling());
         for client in new {
             let mut fit = self.state.standing.fits[client].clone();
@@ -439,6 +449,15 @@ impl Method for FedGrEm {
         let shape = self.workshop.shape;
         let mut outcome =
             self.workshop.outcome(&self.state.standing, Vec::new(), self.state.converged || self.is_random());
+        if !self.state.lent.is_empty() {
+            let ids: Vec<&str> = self.state.lent.iter().map(String::as_str).collect();
+            outcome.notes.push(format!(
+                "{} with fewer rows than the {} that tell how they scatter, given the common scatter: {}",
+                clients(ids.len()),
+                shape.least_rows(),
+                names(&ids)
+            ));
+        }
         if self.state.centres.is_empty() {
             outcome.mixture = Some(MixtureOutcome::default());
             return outcome;

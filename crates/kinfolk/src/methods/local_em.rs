@@ -21,7 +21,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     build: |setup| {
         let iterations = setup.settings.integer("start_iterations");
         let standing = Standing::new(setup.rows.len());
-        Ok(Box::new(LocalEm { workshop: Workshop::new(&setup)?, iterations, state: State { standing } }))
+        Ok(Box::new(LocalEm { workshop: Workshop::with_own_scatter(&setup)?, iterations, state: State { standing } }))
     },
 };
 

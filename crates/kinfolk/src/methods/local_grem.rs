@@ -24,7 +24,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     check: |_, _, _| {},
     build: |setup| {
         Ok(Box::new(LocalGrEm {
-            workshop: Workshop::new(&setup)?,
+            workshop: Workshop::with_own_scatter(&setup)?,
             rounds: setup.settings.integer("rounds"),
             rate: rate_of(setup.settings),
             state: State { round: 0, standing: Standing::new(setup.rows.len()) },

@@ -637,6 +637,22 @@ impl Absences {
     }
 }
 
+/// Hands every client the model it was given, and all of them to one that was given none. Whoever is away now gets its
+/// model when it is back: that changes nothing for the others.
+fn hand_over(models: &[Params], given: &[Option<usize>], federation: &mut dyn Federation) -> Result<()> {
+    use crate::federation::{Ask, Gather, Order, Phase, Work};
+    let to = |wanted: Option<usize>| {
+        Recipients::list((0u32..).zip(given).filter(|(_, given)| **given == wanted).map(|(client, _)| client).collect())
+    };
+    let mut orders: Vec<Order> = (0..models.len())
+        .map(|model| Order { to: to(Some(model)), work: Work::Receive { models: vec![model] } })
+        .collect();
+    orders.push(Order { to: to(None), work: Work::Receive { models: (0..models.len()).collect() } });
+    orders.retain(|order| order.to.count(given.len()) > 0);
+    let ask = Ask { phase: Phase::Train, models: models.to_vec(), orders, gather: Gather::Each };
+    federation.ask(&ask).map(|_| ())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! each client i: θ̂_i ← argmin F_i, sent
-//! θ ← plain mean of the θ̂_i
+//! θ ← plain mean of the θ̂_i, sent to everybody
 //! ```
 
 use super::odcl::{check_one_shot, one_shot_settings};

@@ -13,7 +13,6 @@
 //! - inexact clients do not project on a bounded set; their step is given as a number (1/μ with `pace = "inverse"`).
 //! - `clustering = "auto"` looks for the number of clusters and says how sure it is.
 //! - a client that did not answer has no model to be clustered by; it chooses among the clusters' models by its loss.
-//! - line 4 is not metered: no round comes after it, so 0 bytes go down.
 
 use super::*;
 use crate::clustering::convex::{self, Weights};
@@ -31,7 +30,7 @@ pub(super) const RIDGE: Setting = Setting::new(
     "ridge",
     Kind::Number(0.0, 1e18),
     Default::Is("0.0"),
-    "strength of ½·ridge·‖θ‖² added to every client's loss",
+    "strength of ½·ridge·‖θ‖² added to every client's loss; where a client's classes separate, a small one is added anyway",
 );
 
 /// What a missing answer means where nothing came before it.
@@ -388,6 +387,7 @@ impl Method for Odcl {
         }
         let points = Points::new(&order.vectors, found.clustering.centre(0).len())?;
         (self.state.notes, self.state.extra) = describe(points, &found)?;
+        hand_over(&self.state.models, &self.state.given, federation)?;
         Ok(Progress { loss, switched: None, sizes: found.clustering.sizes(), finished: true })
     }
 

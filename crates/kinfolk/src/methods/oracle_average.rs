@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! each client i: θ̂_i ← argmin F_i, sent
-//! θ_k ← plain mean of the θ̂_i of true cluster k
+//! θ_k ← plain mean of the θ̂_i of true cluster k, sent to its clients
 //! ```
 
 use super::odcl::{Solve, check_one_shot, one_shot_settings};
@@ -82,6 +82,11 @@ impl Method for GroupMeans {
             }
             self.state.models.push(Arc::new(sum.total.iter().map(|total| total / sum.weight).collect()));
         }
+        let given = match &self.groups {
+            Some(groups) => groups.iter().copied().map(Some).collect(),
+            None => vec![Some(0); federation.clients().len()],
+        };
+        hand_over(&self.state.models, &given, federation)?;
         let sizes = match self.groups {
             Some(_) => answers.orders.iter().map(|order| order.clients.len()).collect(),
             None => Vec::new(),

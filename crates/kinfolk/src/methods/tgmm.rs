@@ -41,7 +41,7 @@ pub(super) static KIND: MethodKind = MethodKind {
                 converged: false,
                 delivered: false,
             },
-            workshop: Workshop::new(&setup)?,
+            workshop: Workshop::with_own_scatter(&setup)?,
         }))
     },
 };

@@ -121,6 +121,18 @@ impl Shape {
         self.weights().end
     }
 
+    /// The fewest rows that can tell how they scatter: with less, a covariance is of too low a rank, and likelihoods have no
+    /// bound. 1 where the scatter is given.
+    pub fn least_rows(&self) -> usize {
+        match self.family {
+            Family::Gaussian(Covariance::Identity) | Family::Regression { noise: Noise::Unit, .. } => 1,
+            Family::Gaussian(Covariance::Spherical | Covariance::Diagonal) => 2 * self.components,
+            Family::Gaussian(Covariance::Tied) => self.components + self.columns,
+            Family::Gaussian(Covariance::Full) => self.components * (self.columns + 1),
+            Family::Regression { noise: Noise::Common, .. } => self.components * self.width() + 1,
+        }
+    }
+
     /// Whether there are no parameters, for want of components.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

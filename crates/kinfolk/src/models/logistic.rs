@@ -3,7 +3,7 @@
 use super::dense::{Dense, DenseModel, Rows};
 use super::rows::Output;
 use super::{Ability, DOUBLE, INTERCEPT, ModelKind, Precision, Reads};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::linalg::{Matrix, multiply, row_space, solve_positive};
 
 pub(super) static KIND: ModelKind = ModelKind {
@@ -27,7 +27,11 @@ pub(super) static KIND: ModelKind = ModelKind {
     },
 };
 
-/// Newton's method with halved steps, to a gradient of 1e-12. A ridge keeps the minimiser in the span of the rows; where
+/// Where the classes separate and nothing holds the model back, a ridge of this share of the columns' mean square does.
+const RIDGE_WHERE_SEPARATED: f64 = 1e-4;
+
+/// Newton's method with halved steps, to a gradient of 1e-12. Where there is no minimiser, because the classes separate, it
+/// is that with a small ridge, which scales with the columns. A ridge keeps the minimiser in the span of the rows; where
 /// there are fewer of them than columns, that is the smaller problem with the same solution.
 fn minimise(rows: &Rows, ridge: f64) -> Result<Vec<f64>> {
     let (count, size) = (rows.y.len(), rows.columns);
@@ -98,11 +102,16 @@ fn minimise(rows: &Rows, ridge: f64) -> Result<Vec<f64>> {
     }
     // A model that puts every row on its right side gets better without end when nothing holds it back.
     let separated = odds.iter().zip(&rows.y).all(|(&odds, &y)| (odds > 0.0) == (y > 0.5));
-    if ridge > 0.0 || !separated {
-        return Ok(params);
+    let mean_square = rows.x.iter().map(|value| value * value).sum::<f64>() / rows.x.len() as f64;
+    let small_ridge = RIDGE_WHERE_SEPARATED * mean_square;
+    if separated && ridge == 0.0 && small_ridge > 0.0 {
+        return minimise(rows, small_ridge);
     }
-    Err(Error::new(ErrorKind::Diverged, "logistic regression has no finite minimiser here (the classes separate)")
-        .hint("use a small ridge, such as 1e-4"))
+    match params.iter().all(|value| value.is_finite()) {
+        true => Ok(params),
+        false => Err(Error::data("logistic regression found no finite minimiser")
+            .hint("are there numbers in the data that are far too large?")),
+    }
 }
 
 #[cfg(test)]
@@ -117,12 +126,25 @@ mod tests {
     }
 
     #[test]
-    fn separable_classes_need_a_ridge() {
-        let rows = Rows { x: vec![-1.0, 1.0], y: vec![0.0, 1.0], columns: 1 };
-        assert!(minimise(&rows, 0.0).unwrap_err().to_string().contains("ridge"));
-        let found = minimise(&rows, 0.1).unwrap()[0];
+    fn separated_classes_have_a_minimiser_that_scales_with_the_columns() {
+        let rows = |scale: f64| Rows { x: vec![-scale, scale], y: vec![0.0, 1.0], columns: 1 };
+        let found = minimise(&rows(1.0), 0.0).unwrap()[0];
+        // 1/(1 + e^θ) = 1e-4·θ, the columns' mean square being 1.
+        assert!((1.0 / (1.0 + found.exp()) - 1e-4 * found).abs() < 1e-10);
+        for scale in [1e-3, 50.0] {
+            let scaled = minimise(&rows(scale), 0.0).unwrap()[0] * scale;
+            assert!((scaled - found).abs() < 1e-6 * found, "{scale}: {scaled}, {found}");
+        }
+        let found = minimise(&rows(1.0), 0.1).unwrap()[0];
         // 1/(1 + e^θ) = 0.1·θ
         assert!((1.0 / (1.0 + found.exp()) - 0.1 * found).abs() < 1e-10);
+        // A single row, rows of one class, and columns without anything in them.
+        for (x, y) in
+            [(vec![2.0, 1.0], vec![1.0]), (vec![1.0, -1.0, 1.0, 3.0], vec![0.0, 0.0]), (vec![0.0; 4], vec![0.0; 2])]
+        {
+            let found = minimise(&Rows { x, y, columns: 2 }, 0.0).unwrap();
+            assert!(found.iter().all(|value| value.is_finite()), "{found:?}");
+        }
     }
 
     #[test]

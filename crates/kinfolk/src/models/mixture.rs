@@ -80,14 +80,7 @@ impl Model for MixtureModel {
     }
 
     fn check(&self, client: &Client) -> Result<()> {
-        let (id, rows, want) = (&client.id, client.train.len(), self.shape.components);
-        if rows < want {
-            return Err(Error::data(format!(
-                "client {id}: {rows} training {}, want at least one for each of {want} components",
-                if rows == 1 { "row" } else { "rows" }
-            ))
-            .hint("use fewer components, or leave small clients out (for a table: min_rows with small = \"drop\")"));
-        }
+        let id = &client.id;
         if matches!(self.shape.family, Family::Regression { .. }) && client.train.values().is_none() {
             return Err(Error::data(format!(
                 "client {id}: no target that is a number, which a regression-mixture needs"

@@ -92,6 +92,8 @@ pub(super) struct Workshop {
     pub(super) missing: MissingRule,
     pub(super) key: Key,
     fit: FitMixture,
+    /// The fewest rows of a client that fits a mixture of its own.
+    least_rows: usize,
     orders: usize,
     /// The units of the fits, once their scatter is known: it does not change any more then.
     units: OnceCell<Scaling>,
@@ -114,6 +116,8 @@ pub(super) struct Standing {
     unfinished: usize,
     /// Clients that were not there when the result was handed over.
     unserved: usize,
+    /// The ids of clients with too few rows for a mixture of their own; empty for the others.
+    few_rows: Vec<String>,
     pub(super) absences: Absences,
 }
 
@@ -127,6 +131,7 @@ impl Standing {
             smallest: vec![1.0; clients],
             unfinished: 0,
             unserved: 0,
+            few_rows: vec![String::new(); clients],
             absences: Absences::NONE,
         }
     }
@@ -165,7 +170,8 @@ impl Standing {
 
     /// Whether everybody has a mixture and answered: only then does it mean something that nothing moves.
     pub(super) fn is_complete(&self, answers: &Answers) -> bool {
-        answers.missing.is_empty() && self.stamps.iter().all(|stamp| *stamp > 0)
+        let has = |(stamp, few_rows): (&u64, &String)| *stamp > 0 || !few_rows.is_empty();
+        answers.missing.is_empty() && self.stamps.iter().zip(&self.few_rows).all(has)
     }
 
     fn did(&mut self, client: u32, stamp: u64) {
@@ -176,7 +182,16 @@ impl Standing {
     /// What a reader must know of the clients' mixtures.
     pub(super) fn notes(&self, workshop: &Workshop) -> Vec<String> {
         let mut notes: Vec<String> = self.absences.note().into_iter().collect();
-        let unfitted = self.stamps.iter().filter(|stamp| **stamp == 0).count();
+        let few: Vec<&str> = self.few_rows.iter().map(String::as_str).filter(|id| !id.is_empty()).collect();
+        if !few.is_empty() {
+            notes.push(format!(
+                "{} with fewer rows than the {} that a mixture of its own needs, left out: {}",
+                clients(few.len()),
+                workshop.least_rows,
+                names(&few)
+            ));
+        }
+        let unfitted = self.stamps.iter().filter(|stamp| **stamp == 0).count() - few.len();
         if unfitted > 0 {
             notes.push(format!("{} never fitted a mixture", clients(unfitted)));
         }
@@ -227,6 +242,14 @@ impl Workshop {
         };
         // The same for every method: they differ in what they make of the fits.
         let seed = Key::new(setup.seed).word("fit").seed();
+        let most = setup.rows.iter().copied().max().unwrap_or(0);
+        if most < shape.components {
+            return Err(Error::data(format!(
+                "{}: no client has more than {most} training rows, want at least one for each of {} components",
+                setup.place, shape.components
+            ))
+            .hint("use fewer components, or larger clients"));
+        }
         Ok(Self {
             place: setup.place.clone(),
             shape,
@@ -234,9 +257,22 @@ impl Workshop {
             missing: MissingRule::of(settings),
             key: setup.key.clone(),
             fit: FitMixture { shape: fit_shape, fitting, seed, keep: true, send: Parts::Shared },
+            least_rows: shape.components,
             orders: settings.optional_integer("orders").unwrap_or(1),
             units: OnceCell::new(),
         })
+    }
+
+    /// For a method after which each client has a scatter of its own: those with too few rows to tell it are left out.
+    pub(super) fn with_own_scatter(setup: &Setup) -> Result<Self> {
+        let workshop = Self::new(setup)?;
+        let least_rows = workshop.shape.least_rows().max(workshop.shape.components);
+        Ok(Self { least_rows, ..workshop })
+    }
+
+    /// Whether a client has rows enough to tell how they scatter.
+    pub(super) fn tells_scatter(&self, client: usize) -> bool {
+        self.rows[client] >= self.shape.least_rows() as f64
     }
 
     /// Centres with what is known of the scatter around them in the fits, and equal weights, in the model's form.
@@ -267,7 +303,16 @@ impl Workshop {
         send: Parts,
         federation: &mut dyn Federation,
     ) -> Result<Option<f64>> {
-        let waiting: Vec<u32> = (0u32..).zip(&standing.stamps).filter(|(_, s)| **s == 0).map(|(c, _)| c).collect();
+        for (client, few_rows) in standing.few_rows.iter_mut().enumerate() {
+            if self.rows[client] < self.least_rows as f64 {
+                few_rows.clone_from(&federation.clients()[client].id);
+            }
+        }
+        let waits = |client: &u32| {
+            let place = *client as usize;
+            standing.stamps[place] == 0 && standing.few_rows[place].is_empty()
+        };
+        let waiting: Vec<u32> = (0..standing.stamps.len() as u32).filter(waits).collect();
         if waiting.is_empty() {
             return Ok(None);
         }
@@ -296,7 +341,11 @@ impl Workshop {
         }
         let centres = self.shape.centres().end;
         let vectors: Vec<&[f64]> = (0..order.clients.len()).map(|place| order.vector(place)).collect();
-        let rows = || order.clients.iter().map(|&client| self.rows[client as usize]);
+        // Scatter that rows are too few to tell says nothing, unless nobody has more.
+        let telling = order.clients.iter().any(|&client| self.tells_scatter(client as usize));
+        let tells = |client: usize| !telling || self.tells_scatter(client);
+        let weigh = |client: &u32| if tells(*client as usize) { self.rows[*client as usize] } else { 0.0 };
+        let rows = || order.clients.iter().map(weigh);
         if first {
             standing.scatter =
                 scaling::common_scatter(&self.fit.shape, vectors.iter().map(|vector| &vector[centres..]).zip(rows()))?;
@@ -463,8 +512,18 @@ pub(super) type Parcels<'a> = (Vec<Params>, &'a [(u32, Option<usize>)]);
 /// How often clients that do not answer are asked to take over what was found.
 const ATTEMPTS: usize = 5;
 
+/// Names of clients, as many as a note can hold.
+pub(super) fn names(ids: &[&str]) -> String {
+    const MOST: usize = 10;
+    let shown = ids.iter().take(MOST).copied().collect::<Vec<_>>().join(", ");
+    match ids.len().saturating_sub(MOST) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
 /// So many clients, in words.
-fn clients(count: usize) -> String {
+pub(super) fn clients(count: usize) -> String {
     format!("{count} {}", if count == 1 { "client" } else { "clients" })
 }
 

@@ -58,12 +58,13 @@ impl Scaling {
 }
 
 /// One scatter for everybody from those of single clients, each beside its rows: a mean in which odd ones count less, and
-/// those that cannot be the scatter of anything do not count at all.
+/// those that cannot be the scatter of anything, or come from no rows that count, do not count at all.
 pub(super) fn common_scatter<'a>(shape: &Shape, scatters: impl Iterator<Item = (&'a [f64], f64)>) -> Result<Vec<f64>> {
     if shape.scatter().is_empty() {
         return Ok(Vec::new());
     }
-    let (points, counts): (Vec<&[f64]>, Vec<f64>) = scatters.filter(|(scatter, _)| is_scatter(shape, scatter)).unzip();
+    let (points, counts): (Vec<&[f64]>, Vec<f64>) =
+        scatters.filter(|(scatter, rows)| *rows > 0.0 && is_scatter(shape, scatter)).unzip();
     if points.is_empty() {
         return Err(Error::new(ErrorKind::Client, "no client sent a covariance that is one"));
     }
