@@ -12,7 +12,7 @@ use crate::federation::{
     Ask, ClientInfo, Federation, Gather, Order, OrderAnswers, Params, Phase, Portion, Recipients, Split, Subject, Work,
 };
 use crate::linalg::{distance, norm};
-use crate::methods::{Outcome, Serving, pooled_minimiser};
+use crate::methods::{Outcome, Serving, median_loss, pooled_minimiser};
 use crate::models::{Metric, Model};
 use crate::report::summary::{ClientScore, is_higher_better, mean, standard_deviation};
 use crate::report::{MetricSummary, PersonalRecord};
@@ -38,9 +38,7 @@ pub struct Evaluation {
 impl Evaluation {
     /// The middle of the clients' losses; `None` where nobody has one.
     pub fn median_loss(&self) -> Option<f64> {
-        let mut losses: Vec<f64> = self.clients.iter().filter_map(|served| served.loss).collect();
-        losses.sort_by(f64::total_cmp);
-        losses.get(losses.len() / 2).copied()
+        median_loss(&self.clients.iter().filter_map(|served| served.loss).collect::<Vec<f64>>())
     }
 }
 

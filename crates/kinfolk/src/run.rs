@@ -23,12 +23,14 @@ use crate::evaluate::{self, Baselines, Evaluation};
 use crate::experiment::{Experiment, MethodEntry};
 use crate::federation::engine::{Engine, FederationState};
 use crate::federation::faults::Faults;
+use crate::federation::ledger::few_of;
 use crate::federation::meter::Traffic;
 use crate::federation::{Ask, Gather, Order, Phase, Recipients, Work};
 use crate::groups::{Groups, Origin};
 use crate::linalg::{norm, squared_distance};
 use crate::methods::{
     Comparison, Method, Outcome, Serving, Setup, auto_step, choose_components, diverged, exploded, no_true_clusters,
+    nobody_answered,
 };
 use crate::modelfile::{self, CLIENT_FILES, ClientNames};
 use crate::models::{Blueprint, Metric, Model};
@@ -665,10 +667,8 @@ impl Running<'_> {
                 course.rounds.push(evaluated);
                 // A method sees the loss before a step; what the step itself did shows here.
                 let first = course.rounds.iter().find_map(|round| round.loss);
-                // A model that one client made alone, which is like nobody or lies, may be as bad as it likes.
-                let alone = matches!(outcome.serving, Serving::Given(_)) && !outcome.clustered;
-                let loss = if alone || stage.model.mixture().is_some() { scored.median_loss() } else { scored.loss };
-                if loss.is_some_and(|loss| exploded(first.unwrap_or(loss), loss)) {
+                // One client's model may be as bad as it likes.
+                if scored.median_loss().is_some_and(|loss| exploded(first.unwrap_or(loss), loss)) {
                     return Err(diverged(round - 1));
                 }
                 last = Some((scored, unseen));
@@ -689,6 +689,9 @@ impl Running<'_> {
                 written.map_err(Error::ending_the_run)?;
                 saved = Instant::now();
             }
+        }
+        if federation.ledger().useful_answers() == 0 {
+            return Err(nobody_answered());
         }
         let outcome = method.outcome();
         if let Some((scored, _)) = &mut last {
@@ -937,18 +940,15 @@ fn write_together(place: &Path, files: Vec<(String, Vec<u8>)>) -> Result<()> {
 
 /// Says who is in no average, by name while they are few.
 fn without_finite_metric(clients: &[Client], scored: &Evaluation) -> Option<String> {
-    const NAMED: usize = 5;
     let mean = |served: &evaluate::Served| served.score.and_then(|score| score.mean());
     let infinite =
         clients.iter().zip(&scored.clients).filter(|(_, served)| mean(served).is_some_and(|it| !it.is_finite()));
     let names: Vec<&str> = infinite.map(|(client, _)| client.id.as_str()).collect();
-    let more = names.len().saturating_sub(NAMED);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let list = names[..names.len().min(NAMED)].join(", ");
+    let list = few_of(&names);
     match names.len() {
         0 => None,
         1 => Some(format!("the metric of client {list} is not finite and in no average")),
-        _ => Some(format!("the metrics of clients {list}{more} are not finite and in no average")),
+        _ => Some(format!("the metrics of clients {list} are not finite and in no average")),
     }
 }
 

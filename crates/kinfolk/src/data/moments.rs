@@ -49,6 +49,16 @@ impl Moments {
         moments
     }
 
+    /// What cannot be true of the values of so many rows.
+    pub(crate) fn fault(&self, rows: usize) -> Option<String> {
+        if self.count > rows as u64 {
+            return Some(format!("{} values in {rows} rows", self.count));
+        }
+        let sound = self.mean.is_finite() && self.deviation.is_finite() && self.deviation >= 0.0;
+        let inside = self.count == 0 || (self.min <= self.mean && self.mean <= self.max);
+        (!sound || !inside).then(|| "moments that no values have".into())
+    }
+
     /// Adds what other numbers are like.
     pub fn merge(&mut self, other: &Self) {
         if self.count == 0 || other.count == 0 {

@@ -61,6 +61,32 @@ impl Description {
     }
 }
 
+impl Description {
+    /// What cannot be true of it: moments of more values than there are rows, or that are not finite.
+    pub fn fault(&self) -> Option<String> {
+        let of = |what: &str, moments: &Moments| {
+            let fault = moments.fault(self.rows)?;
+            Some(format!("{fault} for {what}"))
+        };
+        let target = match &self.target {
+            TargetDescription::Values(moments) => of("its target", moments),
+            _ => None,
+        };
+        target.or_else(|| match &self.features {
+            FeaturesDescription::Matrix { columns, moments } if !moments.is_empty() && moments.len() != *columns => {
+                Some(format!("moments of {} columns, want {columns}", moments.len()))
+            }
+            FeaturesDescription::Matrix { moments, .. } => {
+                (0..).zip(moments).find_map(|(place, moments): (usize, _)| of(&format!("column {place}"), moments))
+            }
+            FeaturesDescription::Named(columns) => columns.iter().find_map(|column| match &column.summary {
+                Summary::Numbers(moments) => of(&format!("column {:?}", column.name), moments),
+                Summary::Words(_) => None,
+            }),
+        })
+    }
+}
+
 /// What one client tells about its features.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum FeaturesDescription {

@@ -4,6 +4,7 @@
 use super::Federation;
 use super::faults::Faults;
 use super::host::{Host, State};
+use super::ledger::Ledger;
 use super::meter::Meter;
 use crate::error::Result;
 use crate::models::{Blueprint, Model};
@@ -35,6 +36,9 @@ pub trait Engine: Federation {
         Ok(())
     }
 
+    /// What came of the clients' answers so far.
+    fn ledger(&self) -> &Ledger;
+
     /// What went wrong on the way, for the summary.
     fn notes(&self) -> Vec<String>;
 }
@@ -44,6 +48,7 @@ pub trait Engine: Federation {
 pub struct FederationState {
     pub(super) asked: u64,
     pub(super) meter: Meter,
+    pub(super) ledger: Ledger,
     pub(super) states: Vec<Option<State>>,
     /// What clients say of themselves that are code of the user's own.
     pub(super) own: Vec<Vec<u8>>,

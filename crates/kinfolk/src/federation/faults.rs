@@ -137,6 +137,16 @@ impl Faults {
         self.garbage > 0.0 || (self.attack != Attack::None && self.attackers > 0.0)
     }
 
+    /// How many attackers there are, for the summary.
+    pub(super) fn note(&self, clients: usize) -> Option<String> {
+        let what = match self.attack {
+            Attack::None => return None,
+            Attack::SignFlip => "turn their updates round",
+            Attack::Noise => "add noise to their updates",
+        };
+        Some(format!("attackers: {} of {clients} clients {what}", self.hostile.len()))
+    }
+
     fn draws(&self, purpose: &str, stamp: u64, client: &str) -> Rng {
         Key::new(self.seed).word("faults").word(purpose).number(stamp).word(client).rng()
     }

@@ -5,8 +5,9 @@
 
 use super::engine::{Engine, FederationState};
 use super::faults::{Fate, Faults};
-use super::gather::{Gatherer, slots, weight_of};
+use super::gather::{Expected, Gatherer, is_suspect, longest, slots, weight_of};
 use super::host::{Host, Task};
+use super::ledger::Ledger;
 use super::meter::{Meter, Payload};
 use super::wire::Reply;
 use super::{Absence, Answers, Ask, ClientInfo, Federation, Gather, OrderIndex, Phase, Recipients, Work};
@@ -28,6 +29,7 @@ pub struct LocalFederation {
     blocks: Vec<Range<u32>>,
     faults: Faults,
     meter: Meter,
+    ledger: Ledger,
     /// Asks so far, evaluation left out: how often one looks must not change what happens.
     asked: u64,
     pool: Arc<rayon::ThreadPool>,
@@ -65,6 +67,7 @@ impl LocalFederation {
             blocks,
             faults: Faults::none(),
             meter: Meter::default(),
+            ledger: Ledger::default(),
             asked: 0,
             pool,
             stop: Arc::new(AtomicBool::new(false)),
@@ -159,8 +162,10 @@ impl LocalFederation {
         }
     }
 
-    /// Sums without single answers: orders to the same clients are handed to the model together.
+    /// Sums without single answers: orders to the same clients are handed to the model together. Where somebody's model
+    /// blew up, the clients of that block answer singly.
     fn reduce(&self, ask: &Ask, models: &[Vec<f64>], present: &[bool], gatherer: &mut Gatherer) -> Result<()> {
+        let longest_model = longest(ask);
         let tasks: Vec<Task> = ask.orders.iter().filter_map(|order| Task::of(&order.work)).collect();
         let jobs: Vec<Job> =
             tasks.iter().zip(&ask.orders).map(|(task, order)| task.job(slots(ask.gather, &order.work))).collect();
@@ -173,7 +178,7 @@ impl LocalFederation {
         }
         let weight = weight_of(ask.gather);
         let work = |worker: &mut dyn Worker, block: Range<u32>| {
-            let mut results: Vec<(usize, Vec<u32>, Reduced)> = Vec::new();
+            let mut results: Vec<Part> = Vec::new();
             for (to, orders) in &stacks {
                 let clients: Vec<u32> = block.clone().filter(|&c| present[c as usize] && to.contains(c)).collect();
                 if clients.is_empty() {
@@ -186,21 +191,46 @@ impl LocalFederation {
                 let reduced = worker.reduce(&stack, &seats, &mut hints, weight);
                 worker.failure().map_or(Ok(()), Err)?;
                 places().zip(&hints).for_each(|((client, order), &hint)| self.host.set_hint(client, order, hint));
-                results.extend(orders.iter().zip(reduced).map(|(&order, reduced)| (order, clients.clone(), reduced)));
+                for (&order, reduced) in orders.iter().zip(reduced) {
+                    if !is_suspect(&ask.orders[order].work, &reduced, longest_model) {
+                        results.push(Part::Sums(order, clients.clone(), reduced));
+                        continue;
+                    }
+                    for &client in &clients {
+                        let reply = self.answer(worker, models, (ask, self.asked), order, client)?;
+                        results.push(Part::Single(order, client, reply));
+                    }
+                }
             }
             Ok(results)
         };
         let result_bytes = jobs.iter().map(|job| job.slots).sum::<usize>() * models.first().map_or(0, Vec::len) * 8;
         self.in_blocks(models, result_bytes, work, |results| {
-            for (order, clients, reduced) in results {
-                let answers = gatherer.order(order);
-                answers.rows.extend(clients.iter().map(|&c| self.host.clients()[c as usize].train.len() as u32));
-                answers.clients.extend(clients);
-                answers.choices.extend(reduced.choices);
-                answers.losses.extend(reduced.losses);
-                answers.sums.iter_mut().zip(&reduced.sums).for_each(|(sum, part)| sum.merge(part));
+            for part in results {
+                match part {
+                    Part::Sums(order, clients, reduced) => gatherer.take_sums(order, clients, reduced),
+                    Part::Single(order, client, reply) => gatherer.take(order, client, reply),
+                }
             }
         })
+    }
+
+    /// One client's answer to one order, as it travels, with what befalls it on the way.
+    fn answer(
+        &self,
+        worker: &mut dyn Worker,
+        models: &[Vec<f64>],
+        (ask, stamp): (&Ask, u64),
+        order: usize,
+        client: u32,
+    ) -> Result<Reply> {
+        let work = &ask.orders[order].work;
+        let mut reply = self.host.answer(worker, models, stamp, order, work, client)?;
+        let precision = self.host.model()?.precision();
+        reply.vector.iter_mut().for_each(|vector| precision.round(vector));
+        let base = base_of(work, reply.choice).map(|model| models[model].as_slice());
+        self.faults.alter((stamp, ask.phase), &self.infos[client as usize].id, work, base, &mut reply);
+        Ok(reply)
     }
 
     /// Single replies, block by block, with what befalls them on the way. Where `patient`, a client that fails is passed
@@ -212,20 +242,12 @@ impl LocalFederation {
         present: &[bool],
         mut take: impl FnMut(usize, u32, Result<Reply>) + Send,
     ) -> Result<()> {
-        let precision = self.host.model()?.precision();
         let index = OrderIndex::of(ask, self.infos.len());
         let work = |worker: &mut dyn Worker, block: Range<u32>| {
             let mut replies: Vec<(usize, u32, Result<Reply>)> = Vec::new();
             for client in block.filter(|&client| present[client as usize]) {
                 for index in index.of_client(client).iter().map(|&index| index as usize) {
-                    let order = &ask.orders[index];
-                    let mut reply = self.host.answer(worker, models, stamp, index, &order.work, client);
-                    if let Ok(reply) = &mut reply {
-                        reply.vector.iter_mut().for_each(|vector| precision.round(vector));
-                        let base = base_of(&order.work, reply.choice).map(|model| models[model].as_slice());
-                        let (now, id) = ((stamp, ask.phase), &self.infos[client as usize].id);
-                        self.faults.alter(now, id, &order.work, base, reply);
-                    }
+                    let reply = self.answer(worker, models, (ask, stamp), index, client);
                     replies.push((index, client, if patient { reply } else { Ok(reply?) }));
                 }
             }
@@ -269,6 +291,12 @@ impl LocalFederation {
     pub(super) fn adopt(&mut self, schema: &Schema) -> Result<()> {
         (0..self.infos.len() as u32).try_for_each(|client| self.host.adopt(client, schema))
     }
+}
+
+/// What comes of a block of clients for one order.
+enum Part {
+    Sums(usize, Vec<u32>, Reduced),
+    Single(usize, u32, Reply),
 }
 
 /// Whether some of the work cannot be done without a model.
@@ -334,8 +362,9 @@ impl Federation for LocalFederation {
             Err(error) if needs_model => return Err(error),
             Err(_) => Payload::default(),
         };
-        let width = payload.width;
-        let mut gatherer = Gatherer::new(ask, width);
+        let rows = self.host.clients().iter().map(|client| client.train.len() as u32).collect();
+        let expected = Expected::of(self.host.model().ok().map(|model| &**model), rows);
+        let mut gatherer = Gatherer::new(ask, expected, &self.ledger);
         if needs_model {
             let precision = self.host.model()?.precision();
             let mut models: Vec<Vec<f64>> = ask.models.iter().map(|model| model.to_vec()).collect();
@@ -365,18 +394,18 @@ impl Federation for LocalFederation {
                 }
             }
         }
-        let mut answers = gatherer.finish(self.asked);
         if present.iter().any(|present| !present) {
             let index = OrderIndex::of(ask, count);
             for (client, fate) in (0u32..).zip(&fates) {
                 if let Fate::Absent(reason) = fate
                     && !index.of_client(client).is_empty()
                 {
-                    answers.missing.push(super::Missing { client, reason: *reason });
+                    gatherer.missing(client, *reason);
                 }
             }
         }
-        answers.missing.sort_by_key(|missing| missing.client);
+        let (answers, ledger) = gatherer.finish(self.asked);
+        self.ledger = ledger;
 
         // What was late or garbage travelled all the same.
         let sent: Vec<usize> = ask
@@ -411,12 +440,14 @@ impl Engine for LocalFederation {
 
     fn state(&self) -> Result<Option<FederationState>> {
         let (asked, meter, states) = (self.asked, self.meter.clone(), self.host.states());
-        Ok(self.host.save_own()?.map(|own| FederationState { asked, meter, states, own }))
+        let ledger = self.ledger.clone();
+        Ok(self.host.save_own()?.map(|own| FederationState { asked, meter, ledger, states, own }))
     }
 
     fn restore(&mut self, state: FederationState) -> Result<()> {
         self.asked = state.asked;
         self.meter = state.meter;
+        self.ledger = state.ledger;
         self.host.restore(state.states);
         self.host.load_own(&state.own)
     }
@@ -425,7 +456,11 @@ impl Engine for LocalFederation {
         Some(&self.host)
     }
 
+    fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
     fn notes(&self) -> Vec<String> {
-        Vec::new()
+        self.faults.note(self.infos.len()).into_iter().chain(self.ledger.notes(&self.infos)).collect()
     }
 }

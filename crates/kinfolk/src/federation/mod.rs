@@ -6,13 +6,15 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `gather.rs` | the server's side: replies into answers and sums |
+//! | `gather.rs` | the server's side: replies into answers and sums, without those that cannot be |
+//! | `ledger.rs` | what is remembered of the answers over all asks |
 //! | `own.rs` | work on what clients keep between asks |
 //! | `mixtures.rs` | work on mixtures, and the clients' side of it |
 //! | `host.rs` | the clients' side: does an order's work on the data; `personal.rs` has the part of `own.rs` |
 //! | `engine.rs` | what a run needs of a federation beyond asking |
 //! | `local.rs` | the engine in this process, on all cores |
 //! | `remote.rs` | the engine of clients on other machines, which sends bytes |
+//! | `rolls.rs` | who may take part of those that machines say they have |
 //! | `site.rs` | the other machines' side: bytes in, bytes out |
 //! | `node.rs` | what a machine itself decides: its rows, their columns, the least rows of an answer, limits |
 //! | `guard.rs` | work that such a machine does for nobody |
@@ -25,6 +27,7 @@ pub mod faults;
 mod gather;
 mod guard;
 pub mod host;
+pub mod ledger;
 pub mod local;
 pub mod meter;
 pub mod mixtures;
@@ -32,6 +35,7 @@ pub mod node;
 pub mod own;
 mod personal;
 pub mod remote;
+mod rolls;
 pub mod site;
 pub mod wire;
 
@@ -539,7 +543,7 @@ pub enum Absence {
     Silent,
     /// It came after the deadline.
     Late,
-    /// It had the wrong length or was not finite.
+    /// It was not what was asked for, or cannot be true.
     Garbage,
 }
 
@@ -681,6 +685,28 @@ impl Ask {
 }
 
 impl Work {
+    /// In one word.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Work::Describe { .. } => "describe",
+            Work::Adopt { .. } => "adopt",
+            Work::Shares { .. } => "shares",
+            Work::Losses { .. } => "losses",
+            Work::Gradient { .. } => "gradient",
+            Work::Train { .. } => "train",
+            Work::Choose { .. } => "choose",
+            Work::Minimise { .. } => "minimise",
+            Work::Score { .. } => "score",
+            Work::Advance(_) => "advance",
+            Work::Respond(_) => "respond",
+            Work::Curvature => "curvature",
+            Work::Validate { .. } => "validate",
+            Work::FitMixture(_) => "fit-mixture",
+            Work::MixtureStep(_) => "mixture-step",
+            Work::Tally { .. } => "tally",
+        }
+    }
+
     /// The models it needs, by index.
     pub fn models(&self) -> Cow<'_, [usize]> {
         match self {

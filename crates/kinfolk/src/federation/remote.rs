@@ -6,18 +6,20 @@
 
 use super::engine::{Engine, FederationState};
 use super::faults::{Fate, Faults};
-use super::gather::Gatherer;
+use super::gather::{Expected, Gatherer};
 use super::host::Host;
+use super::ledger::{Ledger, few_of};
 use super::local::base_of;
 use super::meter::{Meter, Payload};
 use super::node::{Node, Rows};
+use super::rolls::{Admitted, Rolls, admit};
 use super::site::Site;
 use super::wire::{
     self, ClientReply, DataOrder, KeptModels, ModelOrder, Packed, Reply, Request, Roll, SiteMessage, SiteOrder,
     SiteReply, roll_of,
 };
 use super::{Absence, Answers, Ask, ClientInfo, Federation, OrderIndex, Phase, Recipients, Work};
-use crate::data::schema::{Description, FeaturesDescription, Schema, TargetDescription, sorted};
+use crate::data::schema::{Description, Schema, sorted};
 use crate::data::{Client, DataShape, Features, Population, Shard, Targets};
 use crate::error::{Error, ErrorKind, Result};
 use crate::models::{Blueprint, Model, Precision};
@@ -73,8 +75,15 @@ struct Machine {
     number: u64,
     name: String,
     roll: String,
-    /// The place among all clients of each client of the machine.
-    clients: Vec<u32>,
+    /// The place among all clients of each client of the machine; `None` for one that was left out.
+    clients: Vec<Option<u32>>,
+}
+
+impl Machine {
+    /// The clients that take part, by their number on the machine and their place among all.
+    fn present(&self) -> impl Iterator<Item = (u32, u32)> {
+        (0u32..).zip(&self.clients).filter_map(|(local, place)| Some((local, (*place)?)))
+    }
 }
 
 /// What all federations of the same clients share.
@@ -87,7 +96,7 @@ struct Shared {
     data: DataOrder,
     /// What clients said of their data when they were met.
     met: (bool, Vec<Description>),
-    /// Machines that were left out, and why.
+    /// Machines and clients that were left out, and why.
     absent: Vec<String>,
 }
 
@@ -99,6 +108,7 @@ pub struct RemoteFederation {
     model: Option<(Arc<dyn Model>, ModelOrder)>,
     faults: Faults,
     meter: Meter,
+    ledger: Ledger,
     asked: u64,
     stop: Arc<AtomicBool>,
     lost: BTreeMap<u64, Lost>,
@@ -116,8 +126,9 @@ struct Lost {
 }
 
 impl RemoteFederation {
-    /// Meets the clients of all machines that are there. Beside the federation: what is known of its clients. Where
-    /// `patient`, machines that do not say who is there are left out, and told in the end.
+    /// Meets the clients of all machines that are there. Beside the federation: what is known of its clients. Machines
+    /// that do not say who is there, and clients that cannot be, are left out and told in the end; unless `patient`, that is
+    /// an error where it would be more than half of the machines.
     pub fn meet(line: &Line, data: DataOrder, moments: bool, patient: bool) -> Result<(Self, Population)> {
         let hello = SiteMessage {
             data: data.clone(),
@@ -131,7 +142,7 @@ impl RemoteFederation {
         let mut numbers = transport.machines()?;
         numbers.sort_unstable();
         let messages = numbers.iter().map(|&number| (number, hello.clone())).collect();
-        let mut rolls: BTreeMap<u64, Roll> = BTreeMap::new();
+        let mut rolls = Rolls::new();
         let mut faults: BTreeMap<u64, Error> = BTreeMap::new();
         let deliveries = transport.exchange(messages, Kind::Query)?;
         for (number, delivery) in deliveries.into_iter().filter(|(number, _)| numbers.contains(number)) {
@@ -141,63 +152,55 @@ impl RemoteFederation {
                 Err(error) => drop(faults.insert(number, error)),
             }
         }
+        if numbers.is_empty() {
+            return Err(Error::federation("there are no machines").hint("start them first"));
+        }
+        rolls.retain(|number, _| numbers.contains(number));
         for number in numbers.iter().filter(|number| !rolls.contains_key(number)) {
             faults.entry(*number).or_insert_with(|| Error::federation("it did not say who is there"));
         }
         let names = names(&mut **transport, &numbers, &rolls);
+        let admitted = admit(&mut rolls, &names, &mut faults);
         let faults: Vec<Error> = faults.into_iter().map(|(number, error)| error.at(&names[&number])).collect();
-        if !faults.is_empty() && (!patient || rolls.is_empty()) {
+        if rolls.is_empty() || (!patient && 2 * rolls.len() < numbers.len()) {
             return Err(Error::all(faults));
-        }
-        if rolls.is_empty() {
-            return Err(Error::federation("there are no machines").hint("start them first"));
         }
         let small = |(number, roll): (&u64, &Roll)| match roll.left_out {
             0 => None,
             count => Some(format!("{}: {count} more clients have too few rows to take part", names[number])),
         };
-        let absent = faults.iter().map(|fault| format!("left out: {fault}")).chain(rolls.iter().filter_map(small));
-        let absent = absent.collect();
-        Self::of_rolls(line.clone(), rolls, &names, (data, moments, absent))
+        let absent = faults.iter().map(|fault| format!("left out: {fault}"));
+        let absent = absent.chain(admitted.notes.iter().cloned()).chain(rolls.iter().filter_map(small)).collect();
+        Self::of_rolls(line.clone(), (&rolls, &admitted), &names, (data, moments, absent))
     }
 
     fn of_rolls(
         line: Line,
-        rolls: BTreeMap<u64, Roll>,
+        (rolls, admitted): (&Rolls, &Admitted),
         names: &BTreeMap<u64, String>,
         (data, moments, absent): (DataOrder, bool, Vec<String>),
     ) -> Result<(Self, Population)> {
-        check_rolls(&rolls, names)?;
-        let ids: BTreeSet<String> =
-            rolls.values().flat_map(|roll| roll.members.iter().map(|member| member.id.clone())).collect();
+        let ids: BTreeSet<String> = admitted.members(rolls).map(|(_, _, member)| member.id.clone()).collect();
         let by_name: HashMap<String, u64> = sorted(ids).into_iter().zip(0..).collect();
-        let (mut shape, mut true_clusters) = (None::<DataShape>, None);
-        let mut everybody = Vec::new();
-        for (&number, roll) in &rolls {
-            for (local, member) in roll.members.iter().enumerate() {
-                everybody.push((member.place, by_name[&member.id], number, local, member));
-            }
-            true_clusters = true_clusters.max(roll.true_clusters);
-            let seen = shape.get_or_insert(roll.shape);
-            seen.classes = seen.classes.max(roll.shape.classes);
-            if (seen.form, seen.columns) != (roll.shape.form, roll.shape.columns) {
-                let message = format!("{}: its rows are not like those of the first machine", names[&number]);
-                return Err(Error::data(message));
-            }
-        }
+        let mut everybody: Vec<_> = (admitted.members(rolls))
+            .map(|(number, local, member)| (member.place, by_name[&member.id], number, local, member))
+            .collect();
         everybody.sort_by_key(|(place, name, number, ..)| (*place, *name, *number));
+        let true_clusters = rolls.values().filter_map(|roll| roll.true_clusters).max();
+        let classes = rolls.values().map(|roll| roll.shape.classes).max().unwrap_or(0);
+        let shape = DataShape { classes, ..admitted.shape };
         let mut machines: BTreeMap<u64, Machine> = (rolls.iter())
             .map(|(&number, roll)| {
                 let roll_digest = roll_of(roll.members.iter().map(|member| member.id.as_str()));
                 let name = names[&number].clone();
-                (number, Machine { number, name, roll: roll_digest, clients: vec![0; roll.members.len()] })
+                (number, Machine { number, name, roll: roll_digest, clients: vec![None; roll.members.len()] })
             })
             .collect();
         let nothing = || Shard::new(Features::F64 { columns: 0, values: Vec::new() }, Targets::None);
         let (mut clients, mut descriptions, mut outliers) = (Vec::new(), Vec::new(), Vec::new());
         for (place, (_, _, number, local, member)) in everybody.iter().enumerate() {
             if let Some(machine) = machines.get_mut(number) {
-                machine.clients[*local] = place as u32;
+                machine.clients[*local] = Some(place as u32);
             }
             let group = member.description.group.clone();
             let (train, test) = (nothing()?, nothing()?);
@@ -208,7 +211,7 @@ impl RemoteFederation {
         let population = Population {
             clients: clients.clone(),
             true_clusters,
-            shape: shape.unwrap_or_default(),
+            shape,
             outliers: if outliers.contains(&true) { outliers } else { Vec::new() },
             ..Population::default()
         };
@@ -228,6 +231,7 @@ impl RemoteFederation {
             model: None,
             faults: Faults::none(),
             meter: Meter::default(),
+            ledger: Ledger::default(),
             asked: 0,
             stop: Arc::default(),
             lost: BTreeMap::new(),
@@ -251,9 +255,9 @@ impl RemoteFederation {
         let mut orders = Vec::new();
         let mut needed = BTreeSet::new();
         for (index, order) in (0u32..).zip(&ask.orders) {
-            let is_meant = |place: &u32| order.to.contains(*place) && fates[*place as usize] == Fate::Answers;
+            let is_meant = |place: u32| order.to.contains(place) && fates[place as usize] == Fate::Answers;
             let to: Vec<u32> =
-                (0u32..).zip(&machine.clients).filter(|(_, place)| is_meant(place)).map(|(local, _)| local).collect();
+                machine.present().filter(|(_, place)| is_meant(*place)).map(|(local, _)| local).collect();
             if !to.is_empty() {
                 needed.extend(order.work.models().iter().copied());
                 let everybody = to.len() == machine.clients.len();
@@ -297,13 +301,14 @@ impl RemoteFederation {
             };
             match delivery.and_then(read) {
                 Ok(found) => self.sort(ask, machine, found, &mut replies),
-                Err(reason) => self.lose(machine.number, reason, machine.clients.iter().copied()),
+                Err(reason) => self.lose(machine.number, reason, machine.present().map(|(_, place)| place)),
             }
         }
         Ok(replies)
     }
 
-    /// Takes the replies of a machine apart by client. One that was not asked for, comes twice or fails is left out.
+    /// Takes the replies of a machine apart by client. One that was not asked for or fails is left out; of those that
+    /// come twice, the first counts.
     fn sort(
         &mut self,
         ask: &Ask,
@@ -313,7 +318,7 @@ impl RemoteFederation {
     ) {
         let mut failures: BTreeMap<u32, String> = BTreeMap::new();
         for ClientReply { client, order, reply } in found {
-            let (place, order) = (machine.clients.get(client as usize).copied(), order as usize);
+            let (place, order) = (machine.clients.get(client as usize).copied().flatten(), order as usize);
             let Some(place) =
                 place.filter(|&place| ask.orders.get(order).is_some_and(|order| order.to.contains(place)))
             else {
@@ -387,7 +392,9 @@ impl Federation for RemoteFederation {
         };
         let fates: Vec<Fate> = self.shared.infos.iter().map(fate).collect();
         let payload = Payload::of(self.model().ok().map(|model| &**model));
-        let mut gatherer = Gatherer::new(ask, payload.width);
+        let rows = self.shared.met.1.iter().map(|description| description.rows as u32).collect();
+        let expected = Expected::of(self.model().ok().map(|model| &**model), rows);
+        let mut gatherer = Gatherer::new(ask, expected, &self.ledger);
         let mut sent = vec![0; ask.orders.len()];
         if let Some(replies) = self.as_met(ask) {
             sent = vec![count];
@@ -434,7 +441,9 @@ impl Federation for RemoteFederation {
             }
         }
         self.meter.count(ask, count, payload, &sent);
-        Ok(gatherer.finish(self.asked))
+        let (answers, ledger) = gatherer.finish(self.asked);
+        self.ledger = ledger;
+        Ok(answers)
     }
 }
 
@@ -452,6 +461,7 @@ impl Engine for RemoteFederation {
             model: self.model.clone(),
             faults: faults.among(&self.shared.clients),
             meter: Meter::default(),
+            ledger: Ledger::default(),
             asked: 0,
             stop,
             lost: BTreeMap::new(),
@@ -475,7 +485,7 @@ impl Engine for RemoteFederation {
     fn keep_models(&mut self, run: &str, stamps: &[u64]) -> Result<()> {
         let shared = self.shared.clone();
         let own =
-            |machine: &Machine| -> Vec<u64> { machine.clients.iter().map(|&place| stamps[place as usize]).collect() };
+            |machine: &Machine| -> Vec<u64> { machine.clients.iter().map(|place| place.map_or(0, |it| stamps[it as usize])).collect() };
         let count = |machine: &Machine| own(machine).iter().filter(|&&stamp| stamp != 0).count();
         let mut messages = Vec::new();
         for machine in shared.machines.iter().filter(|machine| count(machine) > 0) {
@@ -518,19 +528,22 @@ impl Engine for RemoteFederation {
         Ok(())
     }
 
+    fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
     fn notes(&self) -> Vec<String> {
-        const NAMED: usize = 5;
+        let infos = &self.shared.infos;
         let note = |(number, lost): (&u64, &Lost)| {
-            let names = lost.clients.iter().take(NAMED).map(|&client| self.shared.infos[client as usize].id.as_str());
-            let names: Vec<&str> = names.collect();
-            let more = lost.clients.len().saturating_sub(NAMED);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let names: Vec<&str> = lost.clients.iter().map(|&client| infos[client as usize].id.as_str()).collect();
             let asks = if lost.asks == 1 { "one ask".into() } else { format!("{} asks", lost.asks) };
             let machine = self.shared.machines.iter().find(|machine| machine.number == *number);
             let machine = machine.map_or_else(|| format!("machine {number}"), |machine| machine.name.clone());
-            format!("{machine}: no answer to {asks} from {}{more}: {}", names.join(", "), lost.reason)
+            format!("{machine}: no answer to {asks} from {}: {}", few_of(&names), lost.reason)
         };
-        self.shared.absent.iter().cloned().chain(self.lost.iter().map(note)).chain(self.kept.iter().cloned()).collect()
+        let absent = self.shared.absent.iter().cloned().chain(self.faults.note(infos.len()));
+        let lost = absent.chain(self.lost.iter().map(note)).chain(self.ledger.notes(infos));
+        lost.chain(self.kept.iter().cloned()).collect()
     }
 }
 
@@ -555,51 +568,6 @@ fn names(transport: &mut dyn Transport, numbers: &[u64], rolls: &BTreeMap<u64, R
         (number, own.unwrap_or_else(|| one_line(&transport.name(number))))
     };
     numbers.iter().map(name).collect()
-}
-
-/// Refuses what machines cannot have: a server must not stumble over what one of them claims.
-fn check_rolls(rolls: &BTreeMap<u64, Roll>, names: &BTreeMap<u64, String>) -> Result<()> {
-    let mut homes: HashMap<&str, u64> = HashMap::new();
-    let clients: usize = rolls.values().map(|roll| roll.members.len()).sum();
-    let rows = |roll: &Roll| roll.members.iter().map(|member| member.description.rows).fold(0, usize::saturating_add);
-    let all_rows = rolls.values().map(rows).fold(0, usize::saturating_add);
-    let classes = rolls.values().map(|roll| roll.shape.classes).max().unwrap_or(0);
-    for (number, roll) in rolls {
-        let fault = |what: String| Err(Error::data(format!("{}: {what}", names[number])));
-        let clusters = roll.true_clusters.unwrap_or(0);
-        if roll.shape.classes > all_rows || clusters > clients.saturating_mul(64) {
-            return fault(format!("{} classes and {clusters} true clusters", roll.shape.classes));
-        }
-        for member in &roll.members {
-            let id = &member.id;
-            if id.is_empty() || id.chars().any(char::is_control) {
-                return fault(format!("a client called {id:?}, want printable text"));
-            }
-            if let Some(other) = homes.insert(id, *number) {
-                return Err(Error::data(format!("client {id} is on {} and on {}", names[&other], names[number]))
-                    .hint("give every machine clients, or a partition, of its own"));
-            }
-            let description = &member.description;
-            let columns = match &description.features {
-                FeaturesDescription::Matrix { columns, moments } if moments.is_empty() => *columns,
-                FeaturesDescription::Matrix { columns, moments } => (*columns).max(moments.len()),
-                FeaturesDescription::Named(columns) => columns.len(),
-            };
-            if columns != roll.shape.columns {
-                return fault(format!("client {id}: rows of {columns} columns, want {}", roll.shape.columns));
-            }
-            if !(1..=u32::MAX as usize).contains(&description.rows) {
-                return fault(format!("client {id}: {} rows, want at least 1", description.rows));
-            }
-            if member.truth.is_some_and(|truth| truth >= clusters) {
-                return fault(format!("client {id}: a true cluster beyond {clusters}"));
-            }
-            if matches!(description.target, TargetDescription::Classes(found) if found > classes) {
-                return fault(format!("client {id}: a class beyond {classes}"));
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Machines in this process, through which nothing passes but bytes: the proof that a method works over a wire. Each

@@ -425,7 +425,7 @@ fn beginning(setup: &Setup, training: &Training) -> Result<Beginning> {
 impl Ifca {
     /// Line 1.
     fn begin(&mut self, federation: &mut dyn Federation) -> Result<()> {
-        let mut absences = self.state.absences;
+        let mut absences = self.state.absences.clone();
         let mut notes = Vec::new();
         let mut extra = BTreeMap::new();
         for lane in 0..self.state.lanes.len() {

@@ -130,8 +130,8 @@ impl Method for Local {
         self.training.missing.accept(&answers, federation, round)?;
         let losses: Vec<f64> = answers.orders.iter().flat_map(|order| order.losses.iter().copied()).collect();
         let loss = watch_loss(&losses, &mut self.state.first_loss, round)?;
-        for &client in answers.orders.iter().flat_map(|order| &order.clients) {
-            self.state.stamps[client as usize] = answers.stamp;
+        for (client, stamp) in stamps_after(&answers) {
+            self.state.stamps[client as usize] = stamp;
         }
         self.state.absences.count(&answers);
         self.state.round += 1;

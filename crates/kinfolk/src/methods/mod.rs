@@ -39,6 +39,7 @@ pub(crate) use mixtures::components::choose_components;
 pub(crate) use single_model::pooled_minimiser;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::federation::ledger::few_of;
 use crate::federation::{
     Absence, Amount, Answers, Course, Federation, Missing, Optimiser, Params, Plan, Portion, Recipients, Sample, Sum,
     Weight,
@@ -584,13 +585,20 @@ fn mean_loss(losses: &[f64]) -> Option<f64> {
     (!losses.is_empty()).then(|| losses.iter().sum::<f64>() / losses.len() as f64)
 }
 
-/// The mean of a round's losses, or an error when it has exploded; `first` keeps the first one.
+/// The mean of a round's losses, or an error when they have exploded for most clients; `first` keeps the first of their
+/// medians.
 fn watch_loss(losses: &[f64], first: &mut Option<f64>, round: usize) -> Result<Option<f64>> {
-    let loss = mean_loss(losses);
-    match loss {
+    match median_loss(losses) {
         Some(loss) if exploded(*first.get_or_insert(loss), loss) => Err(diverged(round)),
-        _ => Ok(loss),
+        _ => Ok(mean_loss(losses)),
     }
+}
+
+/// The middle of the losses, `None` where there are none.
+pub(crate) fn median_loss(losses: &[f64]) -> Option<f64> {
+    let mut losses = losses.to_vec();
+    losses.sort_by(f64::total_cmp);
+    losses.get(losses.len() / 2).copied()
 }
 
 /// Whether a loss has grown beyond all bounds since the first round.
@@ -604,16 +612,30 @@ pub(crate) fn diverged(round: usize) -> Error {
         .hint("use a smaller step")
 }
 
+/// The error of a method without a single answer.
+pub(crate) fn nobody_answered() -> Error {
+    Error::new(ErrorKind::Client, "no client gave a usable answer, so nothing was trained")
+}
+
+/// The stamps of what clients keep after an ask. One whose answer was garbage has done the work all the same.
+fn stamps_after(answers: &Answers) -> impl Iterator<Item = (u32, u64)> {
+    let garbage = answers.missing.iter().filter(|missing| missing.reason == Absence::Garbage);
+    let answered = answers.orders.iter().flat_map(|order| order.clients.iter().copied());
+    answered.chain(garbage.map(|missing| missing.client)).map(|client| (client, answers.stamp))
+}
+
 /// How many answers were missing so far, and why.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Absences {
     silent: usize,
     late: usize,
     garbage: usize,
+    /// Clients that are not asked any more by a method that needs everybody's answer, and their names.
+    left_out: BTreeMap<u32, String>,
 }
 
 impl Absences {
-    const NONE: Absences = Absences { silent: 0, late: 0, garbage: 0 };
+    const NONE: Absences = Absences { silent: 0, late: 0, garbage: 0, left_out: BTreeMap::new() };
 
     fn count(&mut self, answers: &Answers) {
         for missing in &answers.missing {
@@ -628,9 +650,15 @@ impl Absences {
     /// Said out loud, where there is something to say.
     fn note(&self) -> Option<String> {
         let all = self.silent + self.late + self.garbage;
+        let names: Vec<&str> = self.left_out.values().map(String::as_str).collect();
         (all > 0).then(|| {
+            let without = match self.left_out.len() {
+                0 => String::new(),
+                1 => format!("; client {} was left out in the end", few_of(&names)),
+                _ => format!("; clients {} were left out in the end", few_of(&names)),
+            };
             format!(
-                "{all} answers were missing over all rounds: {} silent, {} late, {} garbage",
+                "{all} answers were missing over all rounds: {} silent, {} late, {} garbage{without}",
                 self.silent, self.late, self.garbage
             )
         })

@@ -58,7 +58,7 @@ impl Method for OneShotIfca {
         }
         let alone = self.one_shot.train(self.missing, &mut self.state.absences, federation)?;
         let compared = self.one_shot.compare(&alone, self.missing, &mut self.state.absences, federation)?;
-        self.ifca.begin_at(alone.means(&compared), self.state.absences);
+        self.ifca.begin_at(alone.means(&compared), self.state.absences.clone());
         let progress =
             Progress { loss: alone.loss, switched: None, sizes: compared.sizes(), finished: compared.clusters == 0 };
         (self.state.alone, self.state.compared) = (Some(alone), Some(compared));

@@ -68,6 +68,10 @@ impl Model for MixtureModel {
         self.metrics
     }
 
+    fn least_loss(&self) -> f64 {
+        f64::NEG_INFINITY
+    }
+
     fn curvature(&self, _: f64) -> Option<f64> {
         None
     }

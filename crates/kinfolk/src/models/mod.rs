@@ -343,6 +343,11 @@ pub trait Model: Send + Sync {
     /// What it can be judged by; the first is the default.
     fn metrics(&self) -> &'static [Metric];
 
+    /// The least its loss can be.
+    fn least_loss(&self) -> f64 {
+        0.0
+    }
+
     /// The most the mean loss can curve on rows whose squared length is `mean_square` on average; `None` where there
     /// is no such bound. Descent with a step of one over it cannot diverge.
     fn curvature(&self, mean_square: f64) -> Option<f64>;

@@ -108,6 +108,10 @@ impl Model for OwnModel {
         &[Metric::Loss, Metric::Accuracy]
     }
 
+    fn least_loss(&self) -> f64 {
+        f64::NEG_INFINITY
+    }
+
     fn curvature(&self, _: f64) -> Option<f64> {
         None
     }

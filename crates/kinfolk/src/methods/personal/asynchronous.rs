@@ -8,7 +8,7 @@
 
 use super::super::*;
 use super::coins::{Chances, Coins, Step};
-use super::complete::{ask_everybody, stamps_after};
+use super::complete::ask_everybody;
 use super::{Base, Class, Families, Strengths};
 use crate::federation::own::{Acceleration, Addend, Advance, Blend, Run, Scale};
 use crate::federation::{Ask, By, Gather, Order, OrderAnswers, Phase, Start, Work};

@@ -1,17 +1,18 @@
 //! Asks that need everybody's answer: whoever did not give one is asked again.
 //!
 //! Sums over some clients in one round and over others in the next cannot be compared, and an accelerated step that some
-//! clients missed never comes right again. So a missing answer costs a further ask, which the meter counts.
+//! clients missed never comes right again. So a missing answer costs a further ask, which the meter counts. A client that
+//! gives no usable answer time after time is left out from then on.
 
 use super::super::*;
 use crate::federation::own::Advance;
 use crate::federation::{Ask, Order, Start, Work};
 use std::collections::BTreeMap;
 
-/// How often a client is asked before it is given up.
-const ATTEMPTS: usize = 50;
+/// How often a client is asked before it is left out.
+const ATTEMPTS: usize = 20;
 
-/// Asks until every client has answered. Returns the answers as if all had come at once, and the stamps of what clients
+/// Asks until every client has answered that was not left out before. Returns the answers as if all had come at once, and the stamps of what clients
 /// keep, the latest of a client last.
 pub fn ask_everybody(
     ask: &Ask,
@@ -19,6 +20,7 @@ pub fn ask_everybody(
     federation: &mut dyn Federation,
     absences: &mut Absences,
 ) -> Result<(Answers, Vec<(u32, u64)>)> {
+    let ask = &without(ask, absences, federation);
     let mut all = federation.ask(ask)?;
     let mut stamps: Vec<(u32, u64)> = stamps_after(&all).collect();
     missing.refuse(&all, federation)?;
@@ -60,17 +62,28 @@ pub fn ask_everybody(
         }
         (absent, stamp) = (more.missing, more.stamp);
     }
-    let first = absent.first().map_or(0, |missing| missing.client);
-    let id = &federation.clients()[first as usize].id;
-    Err(Error::new(ErrorKind::Client, format!("client {id} gave no usable answer {ATTEMPTS} times"))
-        .hint("this method needs everybody's answer; leave the client out, or use \"l2gd\""))
+    if all.orders.iter().all(|order| order.clients.is_empty()) {
+        return Err(nobody_answered().hint("this method needs everybody's answer"));
+    }
+    for missing in absent {
+        let id = federation.clients()[missing.client as usize].id.clone();
+        absences.left_out.insert(missing.client, id);
+    }
+    Ok((all, stamps))
 }
 
-/// The stamps of what clients keep after an ask. One whose answer was garbage has done the work all the same.
-pub fn stamps_after(answers: &Answers) -> impl Iterator<Item = (u32, u64)> {
-    let garbage = answers.missing.iter().filter(|missing| missing.reason == Absence::Garbage);
-    let answered = answers.orders.iter().flat_map(|order| order.clients.iter().copied());
-    answered.chain(garbage.map(|missing| missing.client)).map(|client| (client, answers.stamp))
+/// The same ask to those that were not left out before.
+fn without(ask: &Ask, absences: &Absences, federation: &dyn Federation) -> Ask {
+    let everybody = 0..federation.clients().len() as u32;
+    let remain = |to: &Recipients| {
+        let is_in = |client: &u32| to.contains(*client) && !absences.left_out.contains_key(client);
+        Recipients::list(everybody.clone().filter(is_in).collect())
+    };
+    let mut ask = ask.clone();
+    if !absences.left_out.is_empty() {
+        ask.orders.iter_mut().for_each(|order| order.to = remain(&order.to));
+    }
+    ask
 }
 
 /// Work whose answer did not arrive, for a client that has done it: moves are not made twice.

@@ -1,0 +1,417 @@
+//! One bad client among good ones, through every method: it costs nobody but itself, and is named.
+//!
+//! `cargo test -p kinfolk --test hostile -- --nocapture` prints the table of docs/hostile-clients.md.
+
+use kinfolk::Result;
+use kinfolk::data::schema::{Description, TargetDescription};
+use kinfolk::data::{Client, Features, Population, Shard, source};
+use kinfolk::experiment::Experiment;
+use kinfolk::federation::remote::{Delivery, Kind, Line, Loopback, MakeSite, Transport};
+use kinfolk::federation::site::{Rows, Site};
+use kinfolk::federation::wire::{self, Member, Reply, Roll, SiteMessage, SiteReply};
+use kinfolk::methods::{METHODS, MethodKind};
+use kinfolk::models::Precision;
+use kinfolk::report::{Record, RepeatSummary};
+use kinfolk::run::venue::{Elsewhere, InProcess};
+use kinfolk::run::{Options, Unwatched, run, run_at};
+use kinfolk::settings::Settings;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+/// What the bad client does.
+#[derive(Clone, Copy)]
+enum Bad {
+    /// Says something else than it computed.
+    Reply(fn(&mut Reply)),
+    /// Says something else of itself when it is met.
+    Roll(fn(&mut Roll)),
+    /// Sends bytes that are no message, from this exchange on.
+    Bytes(usize),
+    /// Sends nothing after it was met.
+    Silence,
+    /// Is not there at all.
+    Absent,
+}
+
+fn describe(roll: &mut Roll, change: impl Fn(&mut Description)) {
+    roll.members.iter_mut().for_each(|member| change(&mut member.description));
+}
+
+fn spoil_target(roll: &mut Roll, count: Option<u64>) {
+    describe(roll, |description| match &mut description.target {
+        TargetDescription::Values(moments) => match count {
+            Some(count) => moments.count = count,
+            None => moments.min = f64::NAN,
+        },
+        // Mixtures have no target: their rows are described instead.
+        _ => {
+            let moments = kinfolk::data::schema::Moments::of([f64::NAN].into_iter());
+            description.target = TargetDescription::Values(moments);
+        }
+    });
+}
+
+/// Every kind of bad client.
+const KINDS: &[(&str, Bad)] = &[
+    ("loss infinite", Bad::Reply(|reply| reply.losses.fill(f64::INFINITY))),
+    ("loss not a number", Bad::Reply(|reply| reply.losses.fill(f64::NAN))),
+    ("loss of 1e300", Bad::Reply(|reply| reply.losses.fill(1e300))),
+    ("vector not a number", Bad::Reply(|reply| reply.vector.iter_mut().for_each(|vector| vector[0] = f64::NAN))),
+    ("vector too short", Bad::Reply(|reply| reply.vector.iter_mut().for_each(|vector| vector.truncate(2)))),
+    ("vector of 1e30", Bad::Reply(|reply| reply.vector.iter_mut().for_each(|vector| vector.fill(1e30)))),
+    (
+        "2^32-1 rows in answers",
+        Bad::Reply(|reply| {
+            reply.rows = u32::MAX;
+            reply.vector.iter_mut().for_each(|vector| vector.fill(9.0));
+        }),
+    ),
+    ("2^32-1 rows from the start", Bad::Roll(|roll| describe(roll, |told| told.rows = u32::MAX as usize))),
+    ("score of -1e300", Bad::Reply(|reply| reply.score.iter_mut().for_each(|score| score.loss = -1e300))),
+    ("moments not a number", Bad::Roll(|roll| spoil_target(roll, None))),
+    ("moments of 2^63 values", Bad::Roll(|roll| spoil_target(roll, Some(1 << 63)))),
+    ("another client's name", Bad::Roll(|roll| roll.members[0].id = FIRST.into())),
+    ("a name of 100,000 letters", Bad::Roll(|roll| roll.members[0].id = "x".repeat(100_000))),
+    ("unreadable first answer", Bad::Bytes(1)),
+    ("unreadable answers", Bad::Bytes(2)),
+    ("silence", Bad::Silence),
+];
+
+const REGRESSIONS: &str = "clients = 9\nsamples = 30\ndimension = 5\ntest_samples = 20\nnoise = 0.3\nscale = 2.0";
+const LINEAR: &str = "kind = \"linear\"\nintercept = false";
+
+/// The client that comes first.
+const FIRST: &str = "0";
+
+/// Machines of one client each, of which the last is bad.
+struct Machines {
+    sites: Vec<(Site, Vec<u8>)>,
+    bad: Bad,
+    exchanges: usize,
+    /// The methods in which the bad client had something bad to say.
+    spoilt: Spoilt,
+}
+
+type Spoilt = Arc<Mutex<BTreeSet<String>>>;
+
+impl Machines {
+    fn line(population: &Population, bad: Bad, spoilt: &Spoilt) -> Line {
+        let site =
+            |client: &Client| (Site::new(Rows::Given(vec![client.clone()], population.shape), 1).unwrap(), Vec::new());
+        Arc::new(Mutex::new(Box::new(Self {
+            sites: population.clients.iter().map(site).collect(),
+            bad,
+            exchanges: 0,
+            spoilt: spoilt.clone(),
+        })))
+    }
+
+    fn spoil(&self, bytes: Vec<u8>) -> Option<Vec<u8>> {
+        let told = wire::decode(&bytes).unwrap();
+        Some(match (self.bad, told) {
+            (Bad::Reply(change), SiteReply::Replies(mut told)) => {
+                for told in &mut told {
+                    let mut reply = told.reply.clone().ok()?.unpack();
+                    change(&mut reply);
+                    told.reply = Ok(reply.pack(Precision::F64));
+                }
+                wire::encode(&SiteReply::Replies(told)).unwrap()
+            }
+            (Bad::Roll(change), SiteReply::Roll(mut roll)) => {
+                change(&mut roll);
+                wire::encode(&SiteReply::Roll(roll)).unwrap()
+            }
+            (Bad::Bytes(from), _) if self.exchanges >= from => bytes.iter().map(|byte| byte ^ 0x5a).collect(),
+            (Bad::Silence, SiteReply::Replies(_)) => return None,
+            _ => bytes,
+        })
+    }
+}
+
+impl Transport for Machines {
+    fn machines(&mut self) -> Result<Vec<u64>> {
+        let there = self.sites.len() - usize::from(matches!(self.bad, Bad::Absent));
+        Ok((0..there as u64).collect())
+    }
+
+    fn exchange(&mut self, messages: Vec<(u64, Vec<u8>)>, _: Kind) -> Result<Vec<(u64, Delivery)>> {
+        self.exchanges += 1;
+        let last = self.sites.len() as u64 - 1;
+        let mut replies = Vec::new();
+        for (number, message) in messages {
+            let (site, state) = &mut self.sites[number as usize];
+            let delivery = site.answer(&message, state).map(|(reply, after)| {
+                *state = after;
+                reply
+            });
+            match delivery {
+                Ok(honest) if number == last => {
+                    let sent = self.spoil(honest.clone());
+                    if sent.as_ref() != Some(&honest) {
+                        let label = wire::decode::<SiteMessage>(&message).unwrap().label;
+                        self.spoilt.lock().unwrap().insert(label);
+                    }
+                    replies.extend(sent.map(|bytes| (number, Ok(bytes))));
+                }
+                delivery => replies.push((number, delivery.map_err(|error| error.to_string()))),
+            }
+        }
+        Ok(replies)
+    }
+}
+
+/// Data, a model, and the methods that can train it.
+struct Problem {
+    text: String,
+    population: Population,
+    methods: Vec<&'static MethodKind>,
+}
+
+impl Problem {
+    fn of(name: &str, data: &str, model: &str, methods: impl Fn(&MethodKind) -> bool) -> Self {
+        let source = source(name).unwrap();
+        let settings = Settings::check("data", source.settings, toml::from_str(data).unwrap(), &mut Vec::new());
+        let population = (source.build)(&settings, 0).unwrap();
+        let methods: Vec<&MethodKind> = METHODS.iter().copied().filter(|kind| methods(kind)).collect();
+        let mut text = format!("name = \"hostile\"\n[data]\nsource = \"{name}\"\n{data}\n[model]\n{model}\n");
+        for kind in &methods {
+            text += &format!("[[method]]\nname = \"{}\"\n", kind.name);
+            let wishes = [
+                ("clusters", "2"),
+                ("rounds", if kind.mixtures { "3" } else { "20" }),
+                ("groups", "\"truth\""),
+                ("iterations", "120"),
+                ("clustering", "\"kmeans++\""),
+            ];
+            let has = |name: &str| kind.settings.iter().any(|setting| setting.name == name);
+            for (name, value) in wishes.into_iter().filter(|(name, _)| has(name)) {
+                text += &format!("{name} = {value}\n");
+            }
+            text += match kind.name {
+                "ifca" => "start = \"farthest\"\nstart_clients = 9\n",
+                // Strengths are estimated by the others: here they are given.
+                "l2gd" | "al2sgd+" => "gamma = 0.2\nlambda = 0.3\n",
+                _ => "",
+            };
+        }
+        Self { text, population, methods }
+    }
+
+    /// Linear regressions of two families.
+    fn regressions() -> Self {
+        Self::of("linear", REGRESSIONS, LINEAR, |kind| !kind.mixtures)
+    }
+
+    /// Gaussian mixtures.
+    fn mixtures() -> Self {
+        let data = "clients = 7\nsamples = 40\ncomponents = 2\nheterogeneity = 0.5";
+        Self::of("fedgrem-gaussian", data, "kind = \"gaussian-mixture\"\ncomponents = 2", |kind| kind.mixtures)
+    }
+
+    fn run(&self, bad: Bad) -> Record {
+        self.run_and_watch(bad).0
+    }
+
+    /// Beside the record, the methods in which the bad client had something bad to say; the empty one is the first meeting.
+    fn run_and_watch(&self, bad: Bad) -> (Record, BTreeSet<String>) {
+        let experiment = Experiment::parse("test", &self.text, &[]).unwrap();
+        let spoilt = Spoilt::default();
+        let mut venue = Elsewhere::new(Machines::line(&self.population, bad, &spoilt));
+        let record = run_at(&mut venue, &experiment, &Options::default(), &mut Unwatched).unwrap();
+        let spoilt = spoilt.lock().unwrap().clone();
+        (record, spoilt)
+    }
+
+    /// The name of the bad client.
+    fn bad(&self) -> &str {
+        &self.population.clients.last().unwrap().id
+    }
+
+    /// The mean metric of the good clients with each method.
+    fn good(&self, record: &Record) -> BTreeMap<String, f64> {
+        let mean = |label: &str| {
+            let good = record.clients.iter().filter(|client| client.label == label && client.client != self.bad());
+            let metrics: Vec<f64> = good.filter_map(|client| client.metric).collect();
+            assert_eq!(metrics.len(), self.population.clients.len() - 1, "{label}");
+            metrics.iter().sum::<f64>() / metrics.len() as f64
+        };
+        self.methods.iter().map(|kind| (kind.name.to_string(), mean(kind.name))).collect()
+    }
+}
+
+/// Whether somebody is named.
+fn names(notes: &[String], bad: &str) -> bool {
+    let machine = format!("machine {bad}:");
+    notes.iter().any(|note| {
+        let words: Vec<&str> = note.split([' ', ',', ':', ';']).collect();
+        note.contains(&machine)
+            || words.windows(2).any(|pair| pair[0].starts_with("client") && pair[1] == bad)
+            || note.contains("without a name")
+    })
+}
+
+/// Runs every kind of bad client through every method of a problem. The good clients' metric may differ by this much of
+/// its value without the bad client.
+fn nobody_else_is_harmed(problem: &Problem, tolerance: f64) {
+    let without = problem.good(&problem.run(Bad::Absent));
+    let columns: Vec<&str> = problem.methods.iter().map(|kind| kind.name).collect();
+    println!("| one bad client | {} |\n|---{}|", columns.join(" | "), "|---".repeat(columns.len()));
+    let row = |name: &str, found: &BTreeMap<String, f64>| {
+        let cells: Vec<String> = columns.iter().map(|method| format!("{:.4}", found[*method])).collect();
+        println!("| {name} | {} |", cells.join(" | "));
+    };
+    row("not there", &without);
+    let mut faults = Vec::new();
+    for &(name, bad) in KINDS {
+        let (record, spoilt) = problem.run_and_watch(bad);
+        for method in &record.summary.methods {
+            let repeat = &method.repeats[0];
+            if repeat.status != "done" && repeat.status != "not-converged" {
+                faults.push(format!("{name}: {}: {} {:?}", method.label, repeat.status, repeat.reason));
+            }
+            let is_bad = spoilt.contains("") || spoilt.contains(&method.label);
+            if is_bad && !names(&repeat.notes, problem.bad()) {
+                faults.push(format!("{name}: {}: nobody is named in {:?}", method.label, repeat.notes));
+            }
+        }
+        if faults.iter().any(|fault| fault.contains(name)) {
+            continue;
+        }
+        let found = problem.good(&record);
+        row(name, &found);
+        for (method, metric) in &found {
+            if (metric - without[method]).abs() > tolerance * without[method].abs() {
+                faults.push(format!("{name}: {method}: {metric}, without the bad client {}", without[method]));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn one_bad_client_costs_the_others_nothing() {
+    nobody_else_is_harmed(&Problem::regressions(), 0.05);
+}
+
+#[test]
+fn one_bad_client_costs_mixtures_of_the_others_nothing() {
+    nobody_else_is_harmed(&Problem::mixtures(), 0.05);
+}
+
+#[test]
+fn a_roll_of_200000_members_costs_its_machine_only() {
+    let crowd = |roll: &mut Roll| {
+        let member = roll.members[0].clone();
+        roll.members = (0..200_000).map(|number| Member { id: format!("x{number}"), ..member.clone() }).collect();
+    };
+    let problem = Problem::of("linear", REGRESSIONS, LINEAR, |kind| ["fedavg", "sr-fca"].contains(&kind.name));
+    let record = problem.run(Bad::Roll(crowd));
+    for method in &record.summary.methods {
+        let repeat = &method.repeats[0];
+        assert_eq!(repeat.status, "done", "{:?}", repeat.reason);
+        let said = "left out: machine 8: 200000 clients, want at most 100000";
+        assert!(repeat.notes.iter().any(|note| note.starts_with(said)), "{:?}", repeat.notes);
+    }
+}
+
+#[test]
+fn most_machines_without_a_roll_are_an_error() {
+    let problem = Problem::of("linear", REGRESSIONS, LINEAR, |kind| kind.name == "fedavg");
+    let sites = |index: usize| -> MakeSite { Box::new(move || Site::new(Rows::Partition { index, of: 4 }, 1)) };
+    let table = || -> MakeSite { Box::new(|| Site::new(Rows::Table("nowhere.csv".into()), 1)) };
+    let experiment = Experiment::parse("test", &problem.text, &[]).unwrap();
+    for (line, works) in [
+        (Loopback::line(vec![sites(0), sites(1), sites(2), table()]), true),
+        (Loopback::line(vec![sites(0), table(), table(), table()]), false),
+    ] {
+        let found = run_at(&mut Elsewhere::new(line), &experiment, &Options::default(), &mut Unwatched);
+        assert_eq!(found.is_ok(), works);
+    }
+}
+
+/// Runs in this process; the rows of the last client are multiplied by `scale`.
+fn run_here(text: &str, scale: f64, single_answers: bool) -> Record {
+    let experiment = Experiment::parse("test", text, &[]).unwrap();
+    let options = Options { single_answers, ..Options::default() };
+    let mut venue = InProcess::of(&options, move |experiment, seed| {
+        let mut population = (experiment.source.build)(&experiment.data, seed)?;
+        if let Some(client) = population.clients.last_mut() {
+            for shard in [&mut client.train, &mut client.test] {
+                let Features::F64 { columns, values } = &**shard.features() else { continue };
+                let values = values.iter().map(|value| value * scale).collect();
+                *shard = Shard::new(Features::F64 { columns: *columns, values }, (**shard.targets()).clone())?;
+            }
+        }
+        Ok(population)
+    })
+    .unwrap();
+    run_at(&mut venue, &experiment, &options, &mut Unwatched).unwrap()
+}
+
+#[test]
+fn a_client_whose_model_blows_up_stays_out_of_the_sums() {
+    let text = format!(
+        "[data]\nsource = \"linear\"\n{REGRESSIONS}\n[model]\n{LINEAR}\n[[method]]\nname = \"fedavg\"\nstep = 0.05\n\
+         rounds = 20\n[[method]]\nname = \"ifca\"\nclusters = 2\nstep = 0.05\nrounds = 20\n[[method]]\nname = \"local\"\n\
+         step = 0.05\nrounds = 5\n"
+    );
+    for single_answers in [false, true] {
+        let (good, bad) = (run_here(&text, 1.0, single_answers), run_here(&text, 1e170, single_answers));
+        for (good, bad) in good.summary.methods.iter().zip(&bad.summary.methods) {
+            let repeat = &bad.repeats[0];
+            assert_eq!(repeat.status, "done", "{}: {:?}", bad.label, repeat.reason);
+            let blamed = |note: &String| note.starts_with("client 8 sent");
+            assert!(repeat.notes.iter().any(blamed), "{}: {:?}", bad.label, repeat.notes);
+            let mean = |repeat: &RepeatSummary| repeat.metric.as_ref().unwrap().mean;
+            let (with, without) = (mean(repeat), mean(&good.repeats[0]));
+            assert!(with < 1.5 * without, "{}: {with} against {without}", bad.label);
+        }
+    }
+}
+
+#[test]
+fn what_diverges_for_everybody_has_diverged() {
+    let text = format!(
+        "[data]\nsource = \"linear\"\n{REGRESSIONS}\n[model]\n{LINEAR}\n[[method]]\nname = \"fedavg\"\nstep = 9e9\n\
+         rounds = 60\n[[method]]\nname = \"local\"\nstep = 9e9\nrounds = 60\n"
+    );
+    for single_answers in [false, true] {
+        for method in &run_here(&text, 1.0, single_answers).summary.methods {
+            assert_eq!(method.repeats[0].status, "diverged", "{}", method.label);
+        }
+    }
+}
+
+#[test]
+fn a_method_that_nobody_answered_has_failed() {
+    for problem in [Problem::regressions(), Problem::mixtures()] {
+        let experiment = Experiment::parse("test", &format!("{}[faults]\nsilent = 1.0\n", problem.text), &[]).unwrap();
+        let record = run(&experiment, &Options::default(), &mut Unwatched).unwrap();
+        for method in &record.summary.methods {
+            let repeat = &method.repeats[0];
+            assert_eq!(repeat.status, "failed", "{}", method.label);
+            assert!(repeat.metric.is_none(), "{}", method.label);
+        }
+    }
+}
+
+const DIGITS: &str = "[data]\nsource = \"digits\"\nclients = 20\nsamples = 40\ntest_samples = 20\nclusters = \"rotate\"\n\
+                      true_clusters = 2\n[model]\nkind = \"softmax\"\n[[method]]\nname = \"ifca\"\nclusters = 2\nrounds = 8\n\
+                      step = 0.5\n[[method]]\nname = \"fedavg\"\nrounds = 8\nstep = 0.5\n";
+
+#[test]
+fn sign_flippers_are_said_and_honest_clients_are_not() {
+    let notes = |faults: &str| {
+        let experiment = Experiment::parse("test", &format!("{DIGITS}{faults}"), &[]).unwrap();
+        let options = Options { single_answers: true, ..Options::default() };
+        let record = run(&experiment, &options, &mut Unwatched).unwrap();
+        record.summary.methods.into_iter().map(|mut method| method.repeats.remove(0).notes).collect::<Vec<_>>()
+    };
+    for notes in notes("") {
+        assert!(!notes.iter().any(|note| note.contains("point away")), "{notes:?}");
+    }
+    for notes in notes("[faults]\nattack = \"sign-flip\"\nattackers = 0.3\n") {
+        assert!(notes.iter().any(|note| note.starts_with("attackers: 6 of 20 clients")), "{notes:?}");
+        assert!(notes.iter().any(|note| note.starts_with("the updates of 6 of 20 clients")), "{notes:?}");
+    }
+}
