@@ -4,7 +4,7 @@
 //! those of the other clients: one that is not finite, or larger than the others' by orders of magnitude, is its client's
 //! fault while most are as they should be; where most are not finite, the method has diverged, and sees it.
 
-use super::ledger::{Ledger, Usual};
+use super::ledger::{Ledger, Opposed, Usual};
 use super::local::base_of;
 use super::wire::Reply;
 use super::{Absence, Answers, Ask, By, Gather, Missing, OrderAnswers, Phase, Sum, Then, Weight, Work};
@@ -158,52 +158,50 @@ impl<'a> Gatherer<'a> {
     }
 
     /// Notes whose updates point away from those of the other clients that went on from the same model, in the first
-    /// rounds.
+    /// round.
     fn look_for_opposed(&mut self) {
-        /// With fewer updates there is no common direction.
-        const FEWEST: usize = 5;
-        /// The cosine from which on an update is opposed.
-        const OPPOSED: f64 = -0.5;
+        /// With fewer updates there is no common direction, and with fewer numbers in one it says little.
+        const FEWEST: (usize, usize) = (5, 20);
+        /// The least cosine between a usual update and the common direction.
+        const COMMON: f64 = 0.2;
         if self.ask.phase != Phase::Train || !self.ledger.opposed.is_open() {
             return;
         }
-        let mut groups: BTreeMap<(usize, Option<usize>), Vec<(u32, &[f64])>> = BTreeMap::new();
+        let mut groups: BTreeMap<(usize, Option<u32>), Vec<(u32, &[f64])>> = BTreeMap::new();
         for (order, client, reply) in &self.waiting {
-            let work = &self.ask.orders[*order].work;
-            let is_update = matches!(work, Work::Train { .. } | Work::Choose { .. } | Work::Gradient { .. });
-            if let Some(vector) = reply.vector.as_ref().filter(|_| is_update) {
-                let from = match work {
-                    Work::Gradient { of, .. } => Some(*of),
-                    Work::Choose { among, .. } => reply.choice.and_then(|choice| among.get(choice as usize).copied()),
-                    _ => base_of(work, reply.choice),
-                };
-                groups.entry((*order, from)).or_default().push((*client, vector));
+            let is_update = matches!(
+                self.ask.orders[*order].work,
+                Work::Train { .. } | Work::Choose { .. } | Work::Gradient { .. }
+            );
+            if let Some(vector) = reply.vector.as_ref().filter(|vector| is_update && vector.len() >= FEWEST.1) {
+                groups.entry((*order, reply.choice)).or_default().push((*client, vector));
             }
         }
         let (mut among, mut away) = (0, BTreeSet::new());
-        for ((order, from), members) in groups.iter().filter(|(_, members)| members.len() >= FEWEST) {
-            let is_gradient = matches!(
-                &self.ask.orders[*order].work,
-                Work::Gradient { .. } | Work::Choose { then: Then::Gradient(_), .. }
-            );
+        for ((order, choice), members) in groups.iter().filter(|(_, members)| members.len() >= FEWEST.0) {
             let zero = vec![0.0; members[0].1.len()];
-            let base = from.filter(|_| !is_gradient).map_or(&zero[..], |model| &self.ask.models[model]);
+            let base = base_of(&self.ask.orders[*order].work, *choice);
+            let base = base.map_or(&zero[..], |model| &self.ask.models[model]);
             let lengths: Vec<f64> = members.iter().map(|(_, vector)| distance(vector, base)).collect();
             let mut common = vec![0.0; base.len()];
-            for ((_, vector), length) in
-                members.iter().zip(&lengths).filter(|(_, length)| **length > 0.0 && length.is_finite())
-            {
-                add_scaled(&mut common, 1.0 / length, vector);
-                add_scaled(&mut common, -1.0 / length, base);
+            for ((_, vector), length) in members.iter().zip(&lengths) {
+                if *length > 0.0 && length.is_finite() {
+                    add_scaled(&mut common, 1.0 / length, vector);
+                    add_scaled(&mut common, -1.0 / length, base);
+                }
             }
             let (whole, offset) = (norm(&common), dot(base, &common));
-            let is_opposed = |vector: &[f64], length: f64| dot(vector, &common) - offset < OPPOSED * length * whole;
+            let cosine =
+                |((_, vector), length): (&(u32, &[f64]), &f64)| (dot(vector, &common) - offset) / (length * whole);
+            let cosines: Vec<f64> = members.iter().zip(&lengths).map(cosine).collect();
             among += members.len();
-            let opposed = members.iter().zip(&lengths).filter(|((_, vector), length)| is_opposed(vector, **length));
-            away.extend(opposed.map(|((client, _), _)| *client));
+            if let Some(usual) = median(cosines.iter().copied()).filter(|usual| *usual >= COMMON) {
+                let opposed = members.iter().zip(cosines).filter(|(_, cosine)| *cosine < -0.5 * usual);
+                away.extend(opposed.map(|((client, _), _)| *client));
+            }
         }
         if among > 0 {
-            self.ledger.opposed.look(among, away);
+            self.ledger.opposed = Opposed::found(among, away);
         }
     }
 

@@ -39,46 +39,40 @@ pub(super) struct Offence {
     first: String,
 }
 
-/// Clients whose updates pointed away from those of the others in each of the first rounds. Later ones tell nothing: where
-/// training has ended, the updates of all clients add up to nothing.
+/// Clients whose updates pointed away from those of the others in the first round. Later ones tell nothing: the closer
+/// training comes to its end, the more the updates of honest clients oppose each other, until they add up to nothing.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Opposed {
-    /// In how many rounds that was looked at.
-    rounds: usize,
     clients: BTreeSet<u32>,
-    /// How many there were to compare with.
+    /// How many there were to compare with; 0 before the first round.
     among: usize,
 }
 
 impl Opposed {
-    /// The first rounds.
-    const ROUNDS: usize = 3;
     /// Of fewer clients than this share nothing is said.
     const SHARE: f64 = 0.1;
 
-    /// Whether there is more to look at.
+    /// Whether nothing was looked at yet.
     pub(super) fn is_open(&self) -> bool {
-        self.rounds < Self::ROUNDS
+        self.among == 0
     }
 
-    /// Adds a round: who of these clients pointed away from the others.
-    pub(super) fn look(&mut self, among: usize, away: BTreeSet<u32>) {
-        self.clients = if self.rounds == 0 { away } else { &self.clients & &away };
-        (self.rounds, self.among) = (self.rounds + 1, among);
+    /// Who of so many clients pointed away from the others.
+    pub(super) fn found(among: usize, clients: BTreeSet<u32>) -> Self {
+        Self { clients, among }
     }
 
     fn note(&self, name: impl Fn(u32) -> String) -> Option<String> {
         let (count, among) = (self.clients.len(), self.among);
-        if self.is_open() || count < 2 || (count as f64) < Self::SHARE * among as f64 {
+        if count < 2 || (count as f64) < Self::SHARE * among as f64 {
             return None;
         }
         let names: Vec<String> = self.clients.iter().map(|&client| name(client)).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         Some(format!(
-            "the updates of {count} of {among} clients ({}) point away from those of the others in each of the first {} \
-             rounds: they are hostile, or nothing like the others",
-            few_of(&names),
-            Self::ROUNDS
+            "the updates of {count} of {among} clients ({}) point away from those of the others in the first round: they \
+             are hostile, or nothing like the others",
+            few_of(&names)
         ))
     }
 }

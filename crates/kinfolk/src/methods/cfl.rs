@@ -21,13 +21,17 @@
 //! - γ_max, which the paper takes from bounds on the gradient noise, is 0.7 by default: parts whose most similar members
 //!   are at less than a right angle stay together. What noise alone pulls at is about at right angles, a little more in
 //!   small clusters, which may part once too often.
-//! - a cluster does not part while one of its members is missing: it would be left behind in the wrong part.
+//! - a cluster does not part while one of its members is missing: it would be left behind in the wrong part. One that
+//!   was missing in five rounds in a row is not waited for any longer.
 //! - parts of fewer than `min_size` clients are not split off.
 
 use super::*;
 use crate::federation::{Ask, Gather, Keep, Order, OrderAnswers, Phase, Start, Work};
 use crate::linalg::{add_scaled, dot, norm};
 use rayon::prelude::*;
+
+/// In how many rounds in a row a client may be missing before a cluster parts without it.
+const WAITING: usize = 5;
 
 pub(super) static KIND: MethodKind = MethodKind {
     name: "cfl",
@@ -92,6 +96,7 @@ pub(super) static KIND: MethodKind = MethodKind {
                 models: vec![odcl::common_start(&setup)?],
                 ages: vec![0],
                 given: vec![0; setup.rows.len()],
+                away: vec![0; setup.rows.len()],
                 length: None,
                 splits: Vec::new(),
                 first_loss: None,
@@ -125,6 +130,8 @@ struct State {
     /// Rounds since each cluster came to be.
     ages: Vec<usize>,
     given: Vec<usize>,
+    /// In how many rounds up to now each client was missing.
+    away: Vec<usize>,
     /// Mean length of the clients' updates in the first round.
     length: Option<f64>,
     splits: Vec<String>,
@@ -239,6 +246,9 @@ impl Method for Cfl {
         })?;
         self.training.missing.accept(&answers, federation, round)?;
         self.state.absences.count(&answers);
+        self.state.away.iter_mut().for_each(|away| *away += 1);
+        let answered = answers.orders.iter().flat_map(|order| &order.clients);
+        answered.for_each(|&client| self.state.away[client as usize] = 0);
         let losses: Vec<f64> = answers.orders.iter().flat_map(|order| order.losses.iter().copied()).collect();
         let loss = watch_loss(&losses, &mut self.state.first_loss, round)?;
         let mut switched = 0;
@@ -259,7 +269,9 @@ impl Method for Cfl {
             add_scaled(&mut model, 1.0, &mean);
             self.state.models[cluster] = Arc::new(model);
             self.state.ages[cluster] += 1;
-            if self.state.ages[cluster] <= self.patience || missing > 0 {
+            let is_waited_for = |(given, away): (&usize, &usize)| *given == cluster && (1..=WAITING).contains(away);
+            let waits = self.state.given.iter().zip(&self.state.away).any(is_waited_for);
+            if self.state.ages[cluster] <= self.patience || waits || updates.clients.len() < order.clients.len() {
                 continue;
             }
             if let Some((leaving, gap)) = self.part(&updates, &mean) {

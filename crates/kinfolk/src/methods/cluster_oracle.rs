@@ -171,7 +171,11 @@ impl PooledSearch {
             orders: going.iter().enumerate().map(order).collect(),
             gather: Gather::Sum { by: By::All, weight: Weight::Rows },
         })?;
-        missing.accept(&answers, federation, round)?;
+        // Where only those are asked again who gave no answer before, garbage of all of them is no divergence.
+        match going.iter().all(|&k| self.clusters[k].tries == 0) {
+            true => missing.accept(&answers, federation, round)?,
+            false => missing.refuse(&answers, federation)?,
+        }
         for (&cluster, answer) in going.iter().zip(&answers.orders) {
             let cluster = &mut self.clusters[cluster];
             self.left_out += cluster.take(answer, self.ridge);
@@ -200,7 +204,7 @@ impl PooledSearch {
     pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.left_out > 0 {
-            notes.push(format!("left out, silent {TRIES} times in a row: {} clients", self.left_out));
+            notes.push(format!("left out, without a usable answer {TRIES} times in a row: {} clients", self.left_out));
         }
         if !self.has_converged() {
             let steepness = self.steepness();
