@@ -438,3 +438,49 @@ fn honest_clients_of_the_presets_are_not_suspected() {
         }
     }
 }
+
+/// `cargo test -p kinfolk --test hostile -- --ignored --nocapture` prints what docs/hostile-clients.md says of sign flips.
+#[test]
+#[ignore = "prints measurements; asserts nothing that the others do not"]
+fn sign_flips_in_the_presets() {
+    println!(
+        "| preset | method | metric | honest | 30 % turn their updates round | noted |\n|---|---|---|---|---|---|"
+    );
+    let cases = [
+        ("quickstart", "ifca", ""),
+        ("quickstart", "fedavg", ""),
+        ("families", "sr-fca", "method.sr-fca.trim=0.4"),
+        ("families", "fedavg", ""),
+        ("mixtures", "fedgrem", ""),
+    ];
+    for (preset, label, change) in cases {
+        let text = kinfolk::presets::find(preset).unwrap().text;
+        let measure = |changes: &[&str]| {
+            let changes = changes.iter().chain([&change]).filter(|change| !change.is_empty());
+            let changes: Vec<Override> = changes.map(|change| Override::parse(change).unwrap()).collect();
+            let mut experiment = Experiment::parse(preset, text, &changes).unwrap();
+            experiment.methods.retain(|entry| entry.label == label);
+            let record = run(&experiment, &Options::default(), &mut Unwatched).unwrap();
+            record.summary.methods[0].repeats[0].clone()
+        };
+        let flips = ["faults.attack=sign-flip", "faults.attackers=0.3"];
+        let (honest, attacked) = (measure(&[]), measure(&flips));
+        let found = |repeat: &RepeatSummary| {
+            repeat.metric.as_ref().map_or(repeat.status.clone(), |it| format!("{:.3}", it.mean))
+        };
+        let noted = attacked.notes.iter().filter(|note| note.starts_with("the updates of")).count();
+        let name = honest.metric.as_ref().map_or(String::new(), |metric| metric.name.clone());
+        let what = if change.is_empty() {
+            label.to_string()
+        } else {
+            format!("{label}, {}", change.replace("method.sr-fca.", ""))
+        };
+        println!(
+            "| {preset} | {what} | {name} | {} | {} | {} |",
+            found(&honest),
+            found(&attacked),
+            if noted > 0 { "yes" } else { "no" }
+        );
+        println!("{:?}", attacked.notes);
+    }
+}
