@@ -380,7 +380,11 @@ impl Size {
                 let score = reply.score.map(|score| score.loss / f64::from(score.rows.max(1)));
                 best.into_iter().chain(score).reduce(larger)
             }
-            Work::Describe { .. } => reply.description.as_ref().map(|description| description.mean_square()),
+            // Rows may be so long that their squares are not finite.
+            Work::Describe { .. } => {
+                let squares = reply.description.as_ref().map(|description| description.mean_square());
+                squares.filter(|squares| squares.is_finite())
+            }
             _ => reply.losses.iter().copied().reduce(larger),
         };
         Self { length: reply.vector.as_ref().map(|vector| norm(vector)), loss }

@@ -484,8 +484,9 @@ impl Engine for RemoteFederation {
 
     fn keep_models(&mut self, run: &str, stamps: &[u64]) -> Result<()> {
         let shared = self.shared.clone();
-        let own =
-            |machine: &Machine| -> Vec<u64> { machine.clients.iter().map(|place| place.map_or(0, |it| stamps[it as usize])).collect() };
+        let own = |machine: &Machine| -> Vec<u64> {
+            machine.clients.iter().map(|place| place.map_or(0, |it| stamps[it as usize])).collect()
+        };
         let count = |machine: &Machine| own(machine).iter().filter(|&&stamp| stamp != 0).count();
         let mut messages = Vec::new();
         for machine in shared.machines.iter().filter(|machine| count(machine) > 0) {

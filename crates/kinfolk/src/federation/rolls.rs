@@ -39,11 +39,7 @@ impl Admitted {
 }
 
 /// Takes machines that cannot be out of the rolls, into the faults, and finds the clients that cannot be.
-pub(super) fn admit(
-    rolls: &mut Rolls,
-    called: &BTreeMap<u64, String>,
-    faults: &mut BTreeMap<u64, Error>,
-) -> Admitted {
+pub(super) fn admit(rolls: &mut Rolls, called: &BTreeMap<u64, String>, faults: &mut BTreeMap<u64, Error>) -> Admitted {
     let shape = usual_shape(rolls);
     let names: Vec<String> = usual_columns(rolls).into_iter().map(String::from).collect();
     rolls.retain(|&number, roll| check_roll(roll, shape).map_err(|error| faults.insert(number, error)).is_ok());
