@@ -375,7 +375,7 @@ impl Federation for LocalFederation {
             if !sums {
                 let vectors = ask.orders.iter().filter(|order| order.work.sends_vector());
                 let answers = vectors.map(|order| order.to.count(count)).sum::<usize>();
-                check_room("every client's own answer", &[answers, width], size_of::<f64>())?;
+                check_room("every client's own answer", &[answers, payload.width], size_of::<f64>())?;
             }
             if sums && summable && !self.single_answers && !self.faults.alter_answers() {
                 self.reduce(ask, &models, &present, &mut gatherer)?;
