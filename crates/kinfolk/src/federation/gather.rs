@@ -268,7 +268,7 @@ impl<'a> Gatherer<'a> {
     }
 
     fn add(&mut self, order: usize, client: u32, reply: Reply) {
-        let is_work = !matches!(self.ask.orders[order].work, Work::Describe { .. } | Work::Adopt { .. });
+        let is_work = self.ask.orders[order].work.losses() > 0;
         self.ledger.useful += u64::from(is_work && self.ask.phase != Phase::Evaluate);
         let answers = &mut self.answers.orders[order];
         answers.clients.push(client);
@@ -306,6 +306,9 @@ impl Expected {
             return told("rows", reply.rows.to_string(), format!("{rows} as it said of its data"));
         }
         let (found, wanted) = (reply.vector.as_ref().map_or(0, Vec::len), work.sends(self.width));
+        if found == 0 && reply.losses.is_empty() && wanted + work.losses() > 0 {
+            return Some(format!("nothing for {}, which its rows do not allow", work.name()));
+        }
         if found != wanted {
             return told("numbers", found.to_string(), wanted.to_string());
         }

@@ -704,6 +704,7 @@ impl Work {
             Work::FitMixture(_) => "fit-mixture",
             Work::MixtureStep(_) => "mixture-step",
             Work::Tally { .. } => "tally",
+            Work::Receive { .. } => "receive",
         }
     }
 
