@@ -57,8 +57,10 @@ fn run_command() -> ExitCode {
     let command = match Cli::try_parse() {
         Ok(Cli { command }) => command,
         Err(help_or_fault) => {
-            let shown = help_or_fault.print().is_ok() || help_or_fault.use_stderr();
-            let code = if shown { help_or_fault.exit_code() } else { 1 };
+            // Who closed the pipe has read enough.
+            let unread = |error: std::io::Error| error.kind() != std::io::ErrorKind::BrokenPipe;
+            let lost = help_or_fault.print().is_err_and(unread) && !help_or_fault.use_stderr();
+            let code = if lost { 1 } else { help_or_fault.exit_code() };
             return ExitCode::from(u8::try_from(code).unwrap_or(2));
         }
     };

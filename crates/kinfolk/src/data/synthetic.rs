@@ -592,6 +592,6 @@ mod tests {
              - data.active: got 21, want at most the dimension, 20"
         );
         let huge = text("linear", "clients = 10000\nsamples = 1000000\ndimension = 1000");
-        assert!(huge.starts_with("data: clients x rows x dimension make 80002 GB"), "{huge}");
+        assert!(huge.starts_with("data: 80082 GB of memory would be needed"), "{huge}");
     }
 }

@@ -325,7 +325,7 @@ mod tests {
             ("[node]\npartition = [3, 3]", "node.partition: got [3, 3]"),
             ("[node]\npartition = [0, 3]\ntable = \"a.csv\"", "got table and partition"),
             ("[node]\npartition = [0, 3]\n[privacy]\nepsilon = 1", "privacy: not known here"),
-            ("[node]\npartition = [0, 3]\nminimum_row = 3", "node.minimum_row"),
+            ("[node]\npartition = [0, 3]\nminimum_row = 3", "node: unknown key `minimum_row`"),
             ("[node]\npartition = [0, 3]\nminimum_rows = 0", "node.minimum_rows: got 0"),
             ("[node", "not a file in TOML"),
         ] {
