@@ -2,6 +2,8 @@
 //!
 //! Matrices are row-major slices. Products run on the calling thread: parallelism is over clients.
 
+pub(crate) mod triangular;
+
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 

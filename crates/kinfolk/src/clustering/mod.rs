@@ -14,6 +14,7 @@ pub mod quality;
 mod search;
 pub mod spectral;
 pub mod threshold;
+pub(crate) mod ward;
 
 pub use find::{Algorithm, Found, NEIGHBOURS, Progress, Request, Stage, Sureness, find};
 pub use plane::Plane;

@@ -6,12 +6,11 @@
 
 use super::kernels::{BLOCK, add_squared_differences, count, filled, largest, one_hot, weighted_square};
 use super::rows::Block;
-use super::triangles::{
-    add_outer_products, add_triangle, factorise, invert, log_determinant, triangle, triangle_rows, write_square,
-};
+use super::triangles::{add_outer_products, add_triangle, triangle, triangle_rows, write_square};
 use super::{
     Covariance, HALF_LOG_TWO_PI, LEAST_VARIANCE, NOBODY, Rows, Scratch, Shape, Statistics, turn_into_posteriors,
 };
+use crate::linalg::triangular::{factorise, invert, log_determinant};
 use crate::linalg::{Matrix, add_scaled, dot, multiply, multiply_add};
 
 /// See [`super::expect`].

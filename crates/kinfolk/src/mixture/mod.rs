@@ -17,7 +17,6 @@ mod statistics;
 mod tests;
 mod triangles;
 mod views;
-mod ward;
 
 pub use fit::{Begin, Fitted, Fitting, fit};
 pub use recast::{recast, relabel};

@@ -2,8 +2,9 @@
 
 use super::kernels::{BLOCK, add_squared_differences, count, filled, fused, largest, one_hot, weighted_square};
 use super::rows::Block;
-use super::triangles::{factorise, solve, triangle, write_square};
+use super::triangles::{triangle, write_square};
 use super::{HALF_LOG_TWO_PI, LEAST_VARIANCE, NOBODY, Noise, Rows, Scratch, Shape, Statistics, turn_into_posteriors};
+use crate::linalg::triangular::{factorise, solve};
 use crate::linalg::{Matrix, add_scaled, dot, multiply_add};
 
 /// See [`super::expect`].

@@ -2,8 +2,8 @@
 
 use super::fit::{Begin, Fitting};
 use super::views::{SCALINGS, Scaling, View};
-use super::{Covariance, Detail, Family, Noise, Rows, Scratch, Shape, Statistics, assigned, expect, maximise, ward};
-use crate::clustering::{Points, kmeans};
+use super::{Covariance, Detail, Family, Noise, Rows, Scratch, Shape, Statistics, assigned, expect, maximise};
+use crate::clustering::{Points, kmeans, ward};
 use crate::rng::Key;
 use rand::RngExt;
 use rand::seq::index;

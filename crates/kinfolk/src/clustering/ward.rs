@@ -8,7 +8,7 @@ use crate::linalg::squared_distance;
 ///
 /// Two clusters that are nearest to each other stay so until they are joined, so chains of nearest neighbours find all
 /// joins in time proportional to the square of the points, in another order; sorted by height it is the same tree.
-pub(super) fn cluster(points: &[f64], dimension: usize, clusters: usize) -> Vec<u32> {
+pub(crate) fn cluster(points: &[f64], dimension: usize, clusters: usize) -> Vec<u32> {
     let count = points.len() / dimension;
     let mut tree = Tree::new(points, dimension);
     let mut joins = tree.joins();
