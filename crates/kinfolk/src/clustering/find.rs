@@ -237,8 +237,10 @@ fn find_on_path(points: Points, request: &Request, weights: &Weights, progress: 
                 other.clusters > 1 && other.clusters < points.count() && other.clusters != level.clusters
             });
             let second = others.map(|other| other.life()).fold(0.0, f64::max);
-            let stands_out = lasting || level.life() > 2.0 * second;
+            // A cluster of one point may be an outlier that hides all others.
+            let stands_out = (lasting || level.life() > 2.0 * second) && !found.clustering.sizes().contains(&1);
             let word = match (proven, stands_out) {
+                _ if is_loose(&step.certificate) => "unsure",
                 (true, _) => "certain",
                 (false, true) => "likely",
                 (false, false) => "unsure",
@@ -340,6 +342,14 @@ fn find_unaided(points: Points, request: &Request, progress: Progress) -> Result
     Ok(found)
 }
 
+/// The relative gap beyond which a solution is not taken for proved.
+const LOOSE: f64 = 1e-6;
+
+/// Whether a certificate proves little; also where its numbers are none.
+fn is_loose(certificate: &Certificate) -> bool {
+    !(certificate.gap <= LOOSE * certificate.primal.abs())
+}
+
 impl From<Clustering> for Found {
     fn from(clustering: Clustering) -> Self {
         Self {
@@ -377,9 +387,9 @@ impl Found {
                 if single == 1 { "is" } else { "are" }
             ));
         }
-        if let Some(Certificate { primal, gap, undecided, .. }) = self.certificate {
-            let relative = gap / primal;
-            if relative > 1e-6 {
+        if let Some(certificate @ Certificate { primal, gap, undecided, .. }) = self.certificate {
+            if is_loose(&certificate) {
+                let relative = gap / primal;
                 self.notes.push(format!("the solution is proved only to a relative gap of {relative:.0e}"));
             } else if undecided > 0 {
                 self.notes.push(format!(
@@ -470,5 +480,39 @@ mod tests {
         assert_eq!((two.clustering.clusters(), two.sureness.unwrap().word), (1, "unsure"));
         let three = run(&[1.0, 1.0, 9.0], 1, &ask(Algorithm::Auto));
         assert_eq!(three.clustering.labels.len(), 3);
+    }
+
+    #[test]
+    fn one_far_point_does_not_spoil_convex_clustering_with_neighbour_weights() {
+        let (near, labels) = blobs(3, 12, 2, 0.3);
+        let weights = Weights::Neighbours { neighbours: 5, decay: None };
+        for far in [21.7, 25.0, 100.0, 2e4, 1e9] {
+            let values = [&near[..], &[far, far]].concat();
+            let found = run(&values, 2, &Request { weights: weights.clone(), ..ask(Algorithm::Clusterpath) });
+            for step in &found.path.as_ref().unwrap().steps {
+                let Certificate { primal, gap, .. } = step.certificate;
+                assert!(gap <= 1e-6 * primal, "gap {gap:e} of {primal:e} at λ = {:e}, {far}", step.lambda);
+            }
+            // The nearest of them is still within reach.
+            if far > 22.0 {
+                assert_eq!(misclustering(&found.clustering.labels[..36], &labels), 0.0, "{far}");
+                assert_eq!(found.clustering.clusters(), 4, "{far}");
+            }
+            // A single point is never likely to be a cluster.
+            let is_single = found.clustering.sizes().contains(&1);
+            assert!(!is_single || found.sureness.unwrap().word == "unsure", "{far}");
+        }
+    }
+
+    #[test]
+    fn a_gap_that_is_not_small_is_said_and_never_likely() {
+        let loose = |primal, gap| is_loose(&Certificate { primal, dual: primal - gap, gap, undecided: 0 });
+        assert!(loose(1.0, 70.0) && loose(1.0, 1e-5) && loose(1.0, f64::NAN) && loose(f64::NAN, 1.0));
+        assert!(!loose(1.0, 1e-7) && !loose(0.0, 0.0));
+        let clustering = Clustering::of(Points::new(&[0.0, 0.1, 9.0, 9.1], 1).unwrap(), &[0, 0, 1, 1]);
+        let certificate = Some(Certificate { primal: 1.0, dual: -69.0, gap: 70.0, undecided: 0 });
+        let mut found = Found { certificate, ..Found::from(clustering) };
+        found.note_oddities();
+        assert_eq!(found.notes, ["the solution is proved only to a relative gap of 7e1"]);
     }
 }

@@ -124,12 +124,18 @@ pub fn choose_in_few_directions(points: Points, options: &Options, key: &Key) ->
 /// The level of a whole path that lasts longest in λ, and the step that stands for it: neither all distinct points apart
 /// nor all together. With `uniform` weights, levels with a λ in the recovery interval (13) of their clusters go before all
 /// others unless some clusters are single points, around which the interval is always wide; with other weights the last
-/// level wins where it is not a single cluster: no λ joins what the weights do not connect.
+/// level wins where it has several clusters beside single points: no λ joins what the weights do not connect.
 pub fn choose_by_path(points: Points, path: &Path, uniform: bool) -> Option<(convex::Level, usize)> {
     let distinct = count_distinct(points, points.count());
     let levels = path.levels();
     let between = |level: &convex::Level| level.clusters > 1 && level.clusters < distinct;
-    if let Some(last) = levels.last().filter(|level| !uniform && between(level)) {
+    // Of single points that nothing reaches, no more is known than that they are far.
+    let pieces = |level: &convex::Level| {
+        let mut sizes = vec![0; level.clusters];
+        path.steps[level.last].labels.iter().for_each(|&label| sizes[label] += 1);
+        sizes.into_iter().filter(|size| *size > 1).count()
+    };
+    if let Some(last) = levels.last().filter(|level| !uniform && between(level) && pieces(level) > 1) {
         return Some((*last, last.last));
     }
     let proven = |level: &convex::Level| -> Option<usize> {

@@ -43,7 +43,8 @@ const SCOUTS: usize = 8;
 pub enum Weights {
     /// Every pair with weight 1.
     Uniform,
-    /// Each point and its nearest neighbours, with weight exp(−decay · distance²).
+    /// Each point and its nearest neighbours, with weight exp(−decay · distance²). What is less than 1e-8 of the largest
+    /// weight is none.
     Neighbours {
         /// How many neighbours a point chooses.
         neighbours: usize,

@@ -28,8 +28,13 @@ impl Nearest {
     }
 }
 
-/// Pairs of points one of which is among the `neighbours` nearest of the other, with weight exp(−decay · distance²).
-/// Without `decay` it is half of one over the median squared distance. Equally near points are taken in order.
+/// Of the largest weight, what the others are more than, or they pull at nothing. Points whose weights are less would be
+/// together only at a λ so large that no digit of the rest is left.
+const LEAST_SHARE: f64 = 1e-8;
+
+/// Pairs of points one of which is among the `neighbours` nearest of the other, with weight exp(−decay · distance²), without
+/// those whose weight is less than [`LEAST_SHARE`] of the largest. Without `decay` it is half of one over the median squared
+/// distance. Equally near points are taken in order.
 pub(super) fn connect(points: Points, neighbours: usize, decay: Option<f64>) -> Vec<Edge> {
     let mut pairs: Vec<(usize, usize, f64)> = nearest(points, neighbours)
         .into_iter()
@@ -44,9 +49,10 @@ pub(super) fn connect(points: Points, neighbours: usize, decay: Option<f64>) -> 
         let median = if squares.is_empty() { 0.0 } else { *squares.select_nth_unstable_by(middle, f64::total_cmp).1 };
         if median > 0.0 { 0.5 / median } else { 0.0 }
     });
+    let nearest = pairs.iter().map(|pair| pair.2).fold(f64::INFINITY, f64::min);
+    let least = LEAST_SHARE * (-decay * nearest).exp();
     let weigh = |(from, to, square): (usize, usize, f64)| Edge { from, to, weight: (-decay * square).exp() };
-    // Far neighbours may weigh nothing at all.
-    pairs.into_iter().map(weigh).filter(|edge| edge.weight > 0.0).collect()
+    pairs.into_iter().map(weigh).filter(|edge| edge.weight > least).collect()
 }
 
 /// The squared distances and names of every point's nearest others.
@@ -153,6 +159,9 @@ mod tests {
         let edges = connect(Points::new(&[0.0, 1.0, 3.0, 3.5], 1).unwrap(), 1, Some(1.0));
         let expected = [(0, 1, (-1.0f64).exp()), (2, 3, (-0.25f64).exp())];
         assert_eq!(edges, expected.map(|(from, to, weight)| Edge { from, to, weight }));
+        // e^(−16) beside e^(−1) pulls, e^(−25) does not.
+        let far = |place| connect(Points::new(&[0.0, 1.0, place], 1).unwrap(), 1, Some(1.0)).len();
+        assert_eq!([5.0, 6.0, 1e9].map(far), [2, 1, 1]);
         let alike = connect(Points::new(&[2.0, 2.0, 2.0], 1).unwrap(), 2, None);
         assert!(alike.len() == 3 && alike.iter().all(|edge| edge.weight == 1.0));
     }
