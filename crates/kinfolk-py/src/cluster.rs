@@ -56,17 +56,18 @@ fn table(given: &Bound<'_, PyAny>, standardise: bool) -> PyResult<PointTable> {
     Ok(table)
 }
 
-/// The clusters of points, as whole numbers; their names mean nothing.
-fn labels(given: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<usize>> {
+/// The clusters of points, as whole numbers; their names mean nothing but −1, which stands for no cluster.
+fn labels(given: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<i64>> {
     let py = given.py();
     let numbers = floats(given, name, 1, "one dimension")?.to_vec()?;
     let label = |(at, &number): (usize, &f64)| {
         // Clusters may come as floats out of a table with missing numbers elsewhere.
-        let whole = (0.0..9e15).contains(&number) && number.fract() == 0.0;
-        if whole { Ok(number as usize) } else { Err((at, number)) }
+        let whole = (-1.0..9e15).contains(&number) && number.fract() == 0.0;
+        if whole { Ok(number as i64) } else { Err((at, number)) }
     };
     numbers.iter().enumerate().map(label).collect::<Result<_, _>>().map_err(|(at, number)| {
-        let message = format!("{name}: got {number} at place {at}, want whole numbers of at least 0");
+        let message =
+            format!("{name}: got {number} at place {at}, want whole numbers of at least 0, or -1 for no cluster");
         raise(py, &Error::data(message))
     })
 }
@@ -161,7 +162,9 @@ fn found_tuple<'py>(py: Python<'py>, found: &Found, table: &PointTable) -> PyRes
     for (clusters, silhouette) in &found.silhouettes {
         silhouettes.set_item(clusters, silhouette)?;
     }
-    let (labels, sizes) = (numbers(py, &clustering.labels), numbers(py, &clustering.sizes()));
+    // As in scikit-learn, −1 stands for no cluster.
+    let labels = found.labels().into_iter().map(|label| label.map_or(-1, |label| label as i64));
+    let (labels, sizes) = (PyArray1::from_iter(py, labels), numbers(py, &found.sizes()));
     (labels, centres, sizes, found.lambda, certificate, path, silhouettes, sureness, PyTuple::new(py, &found.notes)?)
         .into_pyobject(py)
 }
@@ -187,11 +190,12 @@ fn numbers<'py>(py: Python<'py>, numbers: &[usize]) -> Bound<'py, PyArray1<i64>>
     PyArray1::from_iter(py, numbers.iter().map(|&number| number as i64))
 }
 
-/// Two clusterings of the same points.
+/// Two clusterings of the same points. No cluster is taken for one more, as in scikit-learn.
 fn pair(found: &Bound<'_, PyAny>, truth: &Bound<'_, PyAny>) -> PyResult<(Vec<usize>, Vec<usize>)> {
     let (found_labels, true_labels) = (labels(found, "found")?, labels(truth, "truth")?);
     if found_labels.len() == true_labels.len() {
-        return Ok((found_labels, true_labels));
+        let names = |labels: Vec<i64>| labels.into_iter().map(|label| label as usize).collect();
+        return Ok((names(found_labels), names(true_labels)));
     }
     let lengths = format!("truth: got {} labels, want {}, as many as found has", true_labels.len(), found_labels.len());
     Err(raise(found.py(), &Error::new(ErrorKind::Shape, lengths)))
@@ -211,11 +215,13 @@ pub fn misclustering(found: &Bound<'_, PyAny>, truth: &Bound<'_, PyAny>) -> PyRe
 
 /// The best matching: pairs of a found and a true cluster.
 #[pyfunction]
-pub fn matching(found: &Bound<'_, PyAny>, truth: &Bound<'_, PyAny>) -> PyResult<Vec<(usize, usize)>> {
-    pair(found, truth).map(|(found, truth)| quality::match_clusters(&found, &truth).pairs)
+pub fn matching(found: &Bound<'_, PyAny>, truth: &Bound<'_, PyAny>) -> PyResult<Vec<(i64, i64)>> {
+    let (found, truth) = pair(found, truth)?;
+    let pairs = quality::match_clusters(&found, &truth).pairs;
+    Ok(pairs.into_iter().map(|(found, truth)| (found as i64, truth as i64)).collect())
 }
 
-/// A measure of points and their labels.
+/// A measure of points and their labels. Points in no cluster are left out.
 fn measure<Output: Send + 'static>(
     points: &Bound<'_, PyAny>,
     given: &Bound<'_, PyAny>,
@@ -230,7 +236,11 @@ fn measure<Output: Send + 'static>(
     }
     compute(py, 0, &AtomicBool::new(false), move || {
         let points = table.points()?;
-        Ok(measure(points, &Clustering::of(points, &labels)))
+        let kept: Vec<usize> = (0..count).filter(|point| labels[*point] >= 0).collect();
+        let values: Vec<f64> = kept.iter().flat_map(|point| points.row(*point)).copied().collect();
+        let points = Points::new(&values, points.dimension())?;
+        let names: Vec<usize> = kept.iter().map(|point| labels[*point] as usize).collect();
+        Ok(measure(points, &Clustering::of(points, &names)))
     })
 }
 

@@ -110,8 +110,8 @@ def test_measures_by_hand() -> None:
 def test_labels_that_are_none() -> None:
     with pytest.raises(kinfolk.Error, match="truth: got 2 labels, want 3, as many as found has"):
         cluster.ari([0, 1, 1], [0, 1])
-    with pytest.raises(kinfolk.Error, match="found: got -1 at place 1, want whole numbers of at least 0"):
-        cluster.misclustering([0, -1], [0, 1])
+    with pytest.raises(kinfolk.Error, match="found: got -2 at place 1, want whole numbers of at least 0, or -1"):
+        cluster.misclustering([0, -2], [0, 1])
     with pytest.raises(kinfolk.Error, match="found: got NaN at place 0"):
         cluster.misclustering([np.nan, 1], [0, 1])
     with pytest.raises(kinfolk.Error, match=r"found: got the shape \(1, 2\), want one dimension"):
@@ -126,3 +126,18 @@ def test_a_search_is_left_at_once() -> None:
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         cluster.clusterpath(points, path_values=5000)
+
+
+def test_points_set_aside_have_the_label_minus_one() -> None:
+    random = np.random.default_rng(0)
+    clusters = np.concatenate([random.normal(place, 1.0, (30, 2)) for place in (0.0, 12.0)])
+    points = np.concatenate([clusters, [[40.0, -40.0], [-45.0, 50.0]]])
+    found = cluster.auto(points)
+    assert found.labels[60:].tolist() == [-1, -1]
+    assert found.sizes.tolist() == [30, 30]
+    assert found.centres == pytest.approx(np.array([clusters[:30].mean(0), clusters[30:].mean(0)]))
+    assert "2 points fit no cluster and are set aside" in found.notes
+    # Measures leave them out, comparisons take them for one more cluster.
+    kept = cluster.silhouette(clusters, found.labels[:60])
+    assert kept is not None and cluster.silhouette(points, found.labels) == kept
+    assert cluster.matching(found.labels, [0] * 30 + [1] * 30 + [2, 2]) == {0: 0, 1: 1, -1: 2}

@@ -310,7 +310,8 @@ fn ifca_says_how_sure_its_start_is() {
     let clients = clients(&FIVE);
     let text = "clusters = \"auto\"\nstart = \"odcl\"\nrounds = 1";
     let (outcome, _) = run(&mut *method("ifca", text, &clients, &TRUTH), &mut federation(&clients));
-    let wanted = format!("start = \"odcl\": {} clusters, ", outcome.models.len());
+    let clusters = if outcome.models.len() == 1 { "cluster" } else { "clusters" };
+    let wanted = format!("start = \"odcl\": {} {clusters}, ", outcome.models.len());
     assert!(outcome.notes.iter().any(|note| note.starts_with(&wanted)), "{:?}", outcome.notes);
     assert!(outcome.extra.contains_key("sureness"));
 }

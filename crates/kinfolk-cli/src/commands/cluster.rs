@@ -20,7 +20,7 @@ Methods:
   gradient     centres that descend
   convex       convex clustering at --lambda, or else at the middle of the level that lasts longest
   clusterpath  convex clustering over a range of λ; the number of clusters that lasts longest
-  auto         finds the number of clusters and says how sure it is";
+  auto         finds the number of clusters, sets points aside that fit none, and says how sure it is";
 
 /// Cluster a table of points: labels, centres, and how sure they are.
 #[derive(clap::Args)]
@@ -49,7 +49,7 @@ pub struct Arguments {
     /// Neighbours pull with exp(-PHI · distance²) [default: 1 / (2 · their median squared distance)]
     #[arg(long, value_name = "PHI", allow_negative_numbers = true)]
     decay: Option<f64>,
-    /// How many starts kmeans++, spectral, gradient and auto try [default: 10]
+    /// How many starts kmeans++, spectral and gradient try [default: 10]
     #[arg(long, value_name = "N")]
     starts: Option<usize>,
     /// How many values of λ a path has [default: 50]

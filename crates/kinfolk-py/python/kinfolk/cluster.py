@@ -84,7 +84,7 @@ class Sureness(NamedTuple):
 
 
 @describe(
-    labels="The cluster of every point.",
+    labels="The cluster of every point; -1 for one that fits none and is set aside, which only `auto` does.",
     centres="The mean of every cluster, a row each.",
     sizes="How many points every cluster has.",
     lambda_="The λ of convex clustering.",
@@ -243,13 +243,12 @@ def auto(
     weights: str = "uniform",
     neighbours: int | None = None,
     decay: float | None = None,
-    starts: int = 10,
     path_values: int = 50,
     seed: int = 0,
     standardise: bool = False,
     threads: int | None = None,
 ) -> Clustering:
-    """Finds the number of clusters and says how sure it is."""
+    """Finds the number of clusters, sets points aside that fit none (label -1), and says how sure it is."""
     return _find(
         points,
         "auto",
@@ -257,7 +256,6 @@ def auto(
         weights=weights,
         neighbours=neighbours,
         decay=decay,
-        starts=starts,
         path_values=path_values,
         seed=seed,
         standardise=standardise,

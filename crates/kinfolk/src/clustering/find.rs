@@ -1,8 +1,9 @@
 //! One door to all of them: an algorithm by name, and what it found with all that is known about it.
 
+use super::auto::{self, Decision};
 use super::convex::{self, Certificate, Convex, Path, Weights};
-use super::number::{self, Choice, choose_by_path, choose_by_silhouette, choose_in_few_directions};
-use super::quality::{adjusted_rand_index, recovery_interval, silhouette};
+use super::number::{self, Choice, choose_by_path, choose_by_silhouette};
+use super::quality::recovery_interval;
 use super::{Clustering, Points, gradient, kmeans, spectral};
 use crate::error::Result;
 use crate::rng::Key;
@@ -69,6 +70,8 @@ pub struct Sureness {
 pub struct Found {
     /// The clustering.
     pub clustering: Clustering,
+    /// The points that `auto` set aside, ascending: they fit no cluster, and are labelled with the nearest one.
+    pub aside: Vec<usize>,
     /// The λ it belongs to, of convex clustering.
     pub lambda: Option<f64>,
     /// The weights that pulled, of convex clustering.
@@ -99,15 +102,11 @@ pub struct Stage {
 /// Hears how far a search is; an error ends it.
 pub type Progress<'a> = &'a mut dyn FnMut(Stage) -> Result<()>;
 
-/// Above so many points `auto` lets neighbours pull instead of all pairs.
+/// Above so many points the path that is drawn beside `auto` lets neighbours pull instead of all pairs.
 pub(super) const MOST_FOR_ALL_PAIRS: usize = 500;
-/// Above so many it does without a path.
-const MOST_FOR_A_PATH: usize = 5000;
 /// Neighbours a point chooses unless said otherwise.
 pub const NEIGHBOURS: usize = 10;
-/// A mean silhouette below this speaks of no clusters at all.
-const WEAK: f64 = 0.3;
-/// One above this speaks of clear ones; below it, data with clusters inside clusters can mislead.
+/// A mean silhouette above this speaks of clear clusters; below it, data with clusters inside clusters can mislead.
 const CLEAR: f64 = 0.7;
 
 /// Runs the algorithm asked for.
@@ -252,94 +251,10 @@ fn find_on_path(points: Points, request: &Request, weights: &Weights, progress: 
     Ok(found)
 }
 
-/// `auto`: the number of clusters from the silhouette and from the path, and how well the two agree.
+/// `auto`: what the points themselves say.
 fn find_unaided(points: Points, request: &Request, progress: Progress) -> Result<Found> {
-    let count = points.count();
-    let together = |word, reason: String| {
-        let mut found = Found::from(Clustering::of(points, &vec![0; count]));
-        found.sureness = Some(Sureness { word, reason });
-        found
-    };
-    if (1..count).all(|point| points.row(point) == points.row(0)) {
-        return Ok(together("certain", "all points are the same".into()));
-    }
-    if count < 3 {
-        return Ok(together("unsure", format!("{count} points cannot show clusters")));
-    }
-    let choice = choose(points, request, progress)?;
-    let by_means = &choice.kmeans.clustering;
-    let height = best_silhouette(&choice);
-    let weights = match &request.weights {
-        Weights::Uniform if count > MOST_FOR_ALL_PAIRS => Weights::Neighbours { neighbours: NEIGHBOURS, decay: None },
-        weights => weights.clone(),
-    };
-    let on_path = match count <= MOST_FOR_A_PATH {
-        true => Some(find_on_path(points, request, &weights, progress)?),
-        false => None,
-    };
-    // Looking at every pair within clusters takes too long for very many points.
-    let proven = count <= MOST_FOR_A_PATH && !recovery_interval(points, by_means).is_empty();
-    let mut found = match on_path {
-        Some(mut on_path) if on_path.clustering.clusters() > 1 => {
-            let lasting = on_path.clustering.clusters();
-            let own = silhouette(points, &on_path.clustering, &request.key).unwrap_or(0.0);
-            if adjusted_rand_index(&on_path.clustering.labels, &by_means.labels) == 1.0 {
-                let (word, proof) = if !proven || by_means.sizes().contains(&1) {
-                    (word_for(by_means, height), "")
-                } else {
-                    ("certain", ", and the recovery interval of these clusters is not empty")
-                };
-                let reason = format!(
-                    "the longest-lived level of the path and the best silhouette ({height:.2}) give the same {lasting} clusters{proof}"
-                );
-                on_path.sureness = Some(Sureness { word, reason });
-                on_path
-            } else {
-                let reason = format!(
-                    "the longest-lived level of the path has {lasting} clusters (silhouette {own:.2}), the best silhouette {} ({height:.2})",
-                    by_means.clusters()
-                );
-                let mut found =
-                    if own > height { on_path } else { Found { path: on_path.path, ..Found::from(by_means.clone()) } };
-                found.sureness = Some(Sureness { word: "unsure", reason });
-                found
-            }
-        }
-        on_path => {
-            let mut sureness = sureness_of_silhouette(&choice);
-            sureness.reason.push_str(match on_path {
-                Some(_) => "; the path shows no level between all apart and all together",
-                None => "; no path was computed for so many points",
-            });
-            let path = on_path.and_then(|found| found.path);
-            Found { path, sureness: Some(sureness), ..Found::from(by_means.clone()) }
-        }
-    };
-    let height = silhouette(points, &found.clustering, &request.key).unwrap_or(0.0);
-    if height < WEAK && !proven {
-        let nothing = format!(
-            "no clusters were found with a mean silhouette of {WEAK}; the best is {height:.2}, for {}",
-            found.clustering.clusters()
-        );
-        let hidden = choose_in_few_directions(points, &number_options(request), &request.key)?;
-        found = match hidden.filter(|(_, choice)| best_silhouette(choice) >= CLEAR) {
-            Some((directions, choice)) => {
-                let start = Clustering::of(points, &choice.kmeans.clustering.labels);
-                let refined = kmeans::lloyd(points, &start.centres, kmeans::Options::default().iterations)?;
-                let place = if directions == 1 { "direction".into() } else { format!("{directions} directions") };
-                let reason = format!(
-                    "{nothing}; but in the {place} in which the points spread most it is {:.2} for {}",
-                    best_silhouette(&choice),
-                    choice.kmeans.clustering.clusters()
-                );
-                let word = word_for(&refined.clustering, best_silhouette(&choice));
-                Found { path: found.path, sureness: Some(Sureness { word, reason }), ..Found::from(refined.clustering) }
-            }
-            None => Found { path: found.path, ..together("unsure", nothing) },
-        };
-    }
-    found.silhouettes = curve(&choice);
-    Ok(found)
+    let Decision { clustering, aside, sureness, notes } = auto::find(points, &request.key, progress)?;
+    Ok(Found { aside, sureness: Some(sureness), notes, ..Found::from(clustering) })
 }
 
 /// The relative gap beyond which a solution is not taken for proved.
@@ -354,6 +269,7 @@ impl From<Clustering> for Found {
     fn from(clustering: Clustering) -> Self {
         Self {
             clustering,
+            aside: Vec::new(),
             lambda: None,
             weights: None,
             certificate: None,
@@ -372,15 +288,43 @@ impl From<Convex> for Found {
 }
 
 impl Found {
+    /// The cluster of every point, none for those set aside.
+    pub fn labels(&self) -> Vec<Option<usize>> {
+        let mut labels: Vec<Option<usize>> = self.clustering.labels.iter().copied().map(Some).collect();
+        self.aside.iter().for_each(|&point| labels[point] = None);
+        labels
+    }
+
+    /// How many points every cluster has, without those set aside.
+    pub fn sizes(&self) -> Vec<usize> {
+        let mut sizes = self.clustering.sizes();
+        self.aside.iter().for_each(|&point| sizes[self.clustering.labels[point]] -= 1);
+        sizes
+    }
+
+    /// The points that are not set aside, row-major, and their clustering.
+    pub fn members(&self, points: Points) -> (Vec<f64>, Clustering) {
+        let (mut values, mut clustering) = (Vec::with_capacity(points.values().len()), self.clustering.clone());
+        clustering.labels.clear();
+        for (point, label) in self.labels().into_iter().enumerate() {
+            if let Some(label) = label {
+                values.extend_from_slice(points.row(point));
+                clustering.labels.push(label);
+            }
+        }
+        (values, clustering)
+    }
+
     /// Says out loud what a reader might overlook.
     fn note_oddities(&mut self) {
-        let sizes = self.clustering.sizes();
+        let sizes = self.sizes();
         let (clusters, points) = (sizes.len(), self.clustering.labels.len());
         let single = sizes.iter().filter(|&&size| size == 1).count();
         if points > 1 && clusters == points {
             self.notes.push("every point is a cluster of its own".into());
         } else if points > 1 && clusters == 1 {
-            self.notes.push("all points are one cluster".into());
+            let which = if self.aside.is_empty() { "all points" } else { "all other points" };
+            self.notes.push(format!("{which} are one cluster"));
         } else if single > 0 && points > 1 {
             self.notes.push(format!(
                 "{single} of {clusters} clusters {} a single point",
@@ -440,46 +384,6 @@ mod tests {
             assert_eq!(misclustering(&found.clustering.labels, &labels), 0.0, "{name}");
             assert!(found.sureness.is_some(), "{name}");
         }
-    }
-
-    #[test]
-    fn auto_is_certain_of_clear_clusters_and_says_why() {
-        let (values, _) = blobs(3, 10, 4, 0.05);
-        let sureness = run(&values, 4, &ask(Algorithm::Auto)).sureness.unwrap();
-        assert_eq!(sureness.word, "certain");
-        assert!(sureness.reason.contains("same 3 clusters"), "{}", sureness.reason);
-    }
-
-    #[test]
-    fn auto_finds_one_cluster_where_there_is_one() {
-        let (values, _) = blobs(1, 60, 10, 1.0);
-        let found = run(&values, 10, &ask(Algorithm::Auto));
-        assert_eq!(found.clustering.clusters(), 1, "{:?}", found.sureness);
-        assert_ne!(found.sureness.unwrap().word, "certain");
-    }
-
-    #[test]
-    fn auto_finds_clusters_that_noise_hides() {
-        // Two clusters 16 apart in one of 800 directions, with noise of 1 in every one: any two points are some 40 apart.
-        let mut random = Key::new(3).word("hidden").rng();
-        let labels: Vec<usize> = (0..60).map(|point| point % 2).collect();
-        let mut values: Vec<f64> = (0..60 * 800).map(|_| StandardNormal.sample(&mut random)).collect();
-        for (row, &label) in values.chunks_exact_mut(800).zip(&labels) {
-            row[7] += 16.0 * label as f64;
-        }
-        let found = run(&values, 800, &ask(Algorithm::Auto));
-        assert_eq!(misclustering(&found.clustering.labels, &labels), 0.0, "{:?}", found.sureness);
-        assert!(found.sureness.unwrap().reason.contains("in the direction in which"));
-    }
-
-    #[test]
-    fn auto_with_hardly_any_points() {
-        let one = run(&[1.0, 2.0], 2, &ask(Algorithm::Auto));
-        assert_eq!((one.clustering.clusters(), one.sureness.unwrap().word), (1, "certain"));
-        let two = run(&[1.0, 2.0], 1, &ask(Algorithm::Auto));
-        assert_eq!((two.clustering.clusters(), two.sureness.unwrap().word), (1, "unsure"));
-        let three = run(&[1.0, 1.0, 9.0], 1, &ask(Algorithm::Auto));
-        assert_eq!(three.clustering.labels.len(), 3);
     }
 
     #[test]

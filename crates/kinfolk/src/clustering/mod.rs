@@ -1,5 +1,6 @@
 //! Clustering of points: pure functions on a matrix, useful alone. [`find()`] runs any of them by name.
 
+mod auto;
 pub mod convex;
 mod distances;
 mod find;
@@ -21,6 +22,7 @@ pub use plane::Plane;
 pub use search::Search;
 
 use crate::error::{Error, Result};
+use crate::linalg::{add_scaled, squared_distance};
 
 /// Points to be clustered: finite numbers, row-major, one row a point.
 #[derive(Debug, Clone, Copy)]
@@ -75,7 +77,7 @@ impl<'a> Points<'a> {
     pub fn mean(&self) -> Vec<f64> {
         let mut mean = vec![0.0; self.dimension];
         let share = 1.0 / self.count() as f64;
-        (0..self.count()).for_each(|point| crate::linalg::add_scaled(&mut mean, share, self.row(point)));
+        (0..self.count()).for_each(|point| add_scaled(&mut mean, share, self.row(point)));
         mean
     }
 
@@ -112,12 +114,27 @@ impl Clustering {
         let mut sizes = vec![0usize; clusters];
         for (point, &label) in labels.iter().enumerate() {
             sizes[label] += 1;
-            crate::linalg::add_scaled(&mut centres[label * dimension..(label + 1) * dimension], 1.0, points.row(point));
+            add_scaled(&mut centres[label * dimension..(label + 1) * dimension], 1.0, points.row(point));
         }
         for (centre, &size) in centres.chunks_exact_mut(dimension).zip(&sizes) {
             centre.iter_mut().for_each(|value| *value /= size as f64);
         }
         Self { labels, centres, dimension }
+    }
+
+    /// The clustering of the points that are not set aside, with their means as centres. Those set aside, ascending, are
+    /// labelled with the nearest cluster.
+    pub(crate) fn without(points: Points, labels: &[usize], aside: &[usize]) -> Self {
+        let kept: Vec<usize> = (0..points.count()).filter(|point| aside.binary_search(point).is_err()).collect();
+        let values: Vec<f64> = kept.iter().flat_map(|&point| points.row(point)).copied().collect();
+        let Ok(some) = Points::new(&values, points.dimension()) else { return Self::of(points, labels) };
+        let mut clustering = Self::of(some, &kept.iter().map(|&point| labels[point]).collect::<Vec<_>>());
+        for &point in aside {
+            let square = |cluster: usize| squared_distance(points.row(point), clustering.centre(cluster));
+            let nearest = (0..clustering.clusters()).min_by(|&one, &other| square(one).total_cmp(&square(other)));
+            clustering.labels.insert(point, nearest.unwrap_or_default());
+        }
+        clustering
     }
 
     /// How many clusters there are.

@@ -3,7 +3,6 @@
 use super::convex::{self, Path};
 use super::kmeans::{self, KMeans, count_distinct};
 use super::quality::{recovery_interval, silhouette};
-use super::spectral::Projection;
 use super::{Clustering, Points, kmeans::Options as KMeansOptions};
 use crate::error::{Error, Result};
 use crate::rng::Key;
@@ -90,35 +89,6 @@ pub fn choose_by_silhouette(points: Points, options: &Options, key: &Key) -> Res
         }
     }
     Ok(Choice { kmeans: chosen.expect("two clusters are always tried").1, curve })
-}
-
-/// Directions that are looked at for clusters that noise in all others hides.
-const MOST_DIRECTIONS: usize = 10;
-/// How much more points must spread in the last of them than in the next.
-const GAP: f64 = 1.25;
-
-/// Looks for clusters in the few directions in which the points spread clearly more than in all others, where there are
-/// such directions: noise in many dimensions makes all distances alike. Returns their number beside the choice, whose
-/// clustering and silhouettes are those in the projection.
-pub fn choose_in_few_directions(points: Points, options: &Options, key: &Key) -> Result<Option<(usize, Choice)>> {
-    let dimension = points.dimension();
-    if points.count().min(dimension) <= MOST_DIRECTIONS + 1 {
-        return Ok(None);
-    }
-    let centred = points.centred();
-    let projection = Projection::new(Points::new(&centred, dimension)?, MOST_DIRECTIONS + 1)?;
-    let gaps = projection.singular.windows(2).map(|pair| pair[0] / pair[1]).enumerate();
-    let Some((last, gap)) = gaps.max_by(|a, b| a.1.total_cmp(&b.1)) else { return Ok(None) };
-    if gap < GAP {
-        return Ok(None);
-    }
-    let directions = last + 1;
-    let few: Vec<f64> = projection
-        .coordinates
-        .chunks_exact(projection.directions)
-        .flat_map(|row| row[..directions].iter().copied())
-        .collect();
-    Ok(Some((directions, choose_by_silhouette(Points::new(&few, directions)?, options, key)?)))
 }
 
 /// The level of a whole path that lasts longest in λ, and the step that stands for it: neither all distinct points apart

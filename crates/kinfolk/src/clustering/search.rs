@@ -89,6 +89,11 @@ impl Search {
             check_room("--path-values", &[count, request.path_values], size_of::<[f64; 3]>())?;
         }
         let mut found = find(points, request, progress)?;
+        match found.aside.len() {
+            0 => {}
+            1 => found.notes.push("1 point fits no cluster and is set aside".into()),
+            several => found.notes.push(format!("{several} points fit no cluster and are set aside")),
+        }
         if self.path && found.path.is_none() {
             let weights = match (&request.weights, request.algorithm) {
                 (Weights::Uniform, Algorithm::Auto) if count > MOST_FOR_ALL_PAIRS => {
@@ -147,7 +152,7 @@ impl Search {
             ("--weights", self.weights.is_some(), &[Convex, Clusterpath, Auto]),
             ("--neighbours", self.neighbours.is_some(), &[Convex, Clusterpath, Auto]),
             ("--decay", self.decay.is_some(), &[Convex, Clusterpath, Auto]),
-            ("--starts", self.starts.is_some(), &[KMeans, Spectral, Gradient, Auto]),
+            ("--starts", self.starts.is_some(), &[KMeans, Spectral, Gradient]),
             ("--path-values", self.path_values.is_some(), &[Convex, Clusterpath, Auto]),
         ];
         let misplaced = options.iter().filter(|(_, given, of)| *given && !of.contains(&algorithm));

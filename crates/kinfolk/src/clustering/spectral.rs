@@ -80,7 +80,7 @@ pub(super) struct Projection {
     pub(super) coordinates: Vec<f64>,
     /// How many there are.
     pub(super) directions: usize,
-    /// Their singular values.
+    /// The singular values of all directions, also of those left out.
     pub(super) singular: Vec<f64>,
     /// One column a direction, row-major.
     vectors: Vec<f64>,
@@ -101,15 +101,31 @@ impl Projection {
             .flat_map(|row| (0..directions).map(move |direction| (row, direction)))
             .map(|at| svd.V()[at])
             .collect();
+        let singular = (0..rank).map(singular).collect();
+        let mut projection = Self { coordinates: Vec::new(), directions, singular, vectors };
+        projection.coordinates = projection.project(points);
+        Ok(projection)
+    }
+
+    /// The coordinates of these points.
+    pub(super) fn project(&self, points: Points) -> Vec<f64> {
+        let (dimension, directions) = (points.dimension(), self.directions);
         let mut coordinates = vec![0.0; points.count() * directions];
         (coordinates.par_chunks_mut(BLOCK * directions)).zip(points.values().par_chunks(BLOCK * dimension)).for_each(
             |(out, rows)| {
                 let rows = Matrix::new(rows, rows.len() / dimension, dimension);
-                linalg::multiply(out, 1.0, rows, Matrix::new(&vectors, dimension, directions));
+                linalg::multiply(out, 1.0, rows, Matrix::new(&self.vectors, dimension, directions));
             },
         );
-        let singular = (0..directions).map(singular).collect();
-        Ok(Self { coordinates, directions, singular, vectors })
+        coordinates
+    }
+
+    /// Leaves out all but the first directions.
+    pub(super) fn keep(&mut self, directions: usize) {
+        let first =
+            |values: &[f64]| values.chunks_exact(self.directions).flat_map(|row| &row[..directions]).copied().collect();
+        (self.coordinates, self.vectors) = (first(&self.coordinates), first(&self.vectors));
+        self.directions = directions;
     }
 
     /// The point of the full space that has these coordinates.

@@ -452,7 +452,8 @@ impl Ifca {
                         notes.push(format!("start = \"odcl\": {words}"));
                         extra.insert("sureness".to_string(), share);
                     }
-                    notes.extend(found.notes.iter().map(|note| format!("start = \"odcl\": {note}")));
+                    let about = found.notes.iter().cloned().chain(odcl::note_aside(order, &found));
+                    notes.extend(about.map(|note| format!("start = \"odcl\": {note}")));
                     odcl::means(&found)
                 }
                 (None, Beginning::Oracle { truth, ridge, shift }) => {

@@ -11,7 +11,8 @@
 //!
 //! Differences from the paper:
 //! - inexact clients do not project on a bounded set; their step is given as a number (1/μ with `pace = "inverse"`).
-//! - `clustering = "auto"` looks for the number of clusters and says how sure it is.
+//! - `clustering = "auto"` looks for the number of clusters and says how sure it is. Clients that fit no cluster are set
+//!   aside: they count for no mean, and have the model of the nearest cluster.
 //! - a client that did not answer has no model to be clustered by; it chooses among the clusters' models by its loss.
 
 use super::*;
@@ -213,7 +214,7 @@ pub(super) static KIND: MethodKind = MethodKind {
             "starts",
             Kind::Integer(1, 1 << 16),
             Default::Is("10"),
-            "starts of kmeans++, spectral, gradient and auto"
+            "starts of kmeans++, spectral and gradient"
         ),
         Setting::new(
             "lambda",
@@ -225,7 +226,7 @@ pub(super) static KIND: MethodKind = MethodKind {
             "weights",
             Kind::OneOf(&["uniform", "neighbours"]),
             Default::Is("\"uniform\""),
-            "which models pull at each other in convex, clusterpath and auto: all, or nearest neighbours",
+            "which models pull at each other in convex and clusterpath: all, or nearest neighbours",
         ),
         Setting::new("neighbours", Kind::Integer(1, 1 << 20), Default::Absent, "how many neighbours (default 10)"),
         Setting::new("path_values", Kind::Integer(3, 1 << 16), Default::Is("20"), "values of λ on a path"),
@@ -246,7 +247,7 @@ pub(super) static KIND: MethodKind = MethodKind {
         if given("lambda") && !of(&["convex"]) {
             fault("lambda", format!("is for clustering = \"convex\", not for \"{clustering}\""));
         }
-        if neighbours && !of(&["convex", "clusterpath", "auto"]) {
+        if neighbours && !of(&["convex", "clusterpath"]) {
             fault("weights", format!("clustering = \"{clustering}\" has none"));
         }
         if given("neighbours") && !neighbours {
@@ -347,6 +348,14 @@ pub(super) fn cluster(order: &OrderAnswers, solve: &Solve, request: &Request) ->
     Ok(found)
 }
 
+/// Who fits no cluster, where somebody does not.
+pub(super) fn note_aside(order: &OrderAnswers, found: &Found) -> Option<String> {
+    let names: Vec<String> = found.aside.iter().map(|&point| order.clients[point].to_string()).collect();
+    let (clients, verb) = if names.len() == 1 { ("client", "fits") } else { ("clients", "fit") };
+    let (names, count) = (names.join(", "), names.len());
+    (count > 0).then(|| format!("{count} {clients} {verb} no cluster and count for no mean: {names}"))
+}
+
 /// How sure the number of clusters is, in words and from 0 to 1, where it was searched for.
 pub(super) fn sureness(found: &Found) -> Option<(String, f64)> {
     let Sureness { word, reason } = found.sureness.as_ref()?;
@@ -387,6 +396,9 @@ impl Method for Odcl {
         }
         let points = Points::new(&order.vectors, found.clustering.centre(0).len())?;
         (self.state.notes, self.state.extra) = describe(points, &found)?;
+        if let Some(note) = note_aside(order, &found) {
+            self.state.notes.push(format!("{note}; each has the model of the nearest cluster"));
+        }
         hand_over(&self.state.models, &self.state.given, federation)?;
         Ok(Progress { loss, switched: None, sizes: found.clustering.sizes(), finished: true })
     }
@@ -431,7 +443,9 @@ fn exact_lambda(order: &OrderAnswers, truth: &[usize], key: &Key) -> Result<f64>
 
 /// What there is to say about a clustering, in words and in numbers.
 fn describe(points: Points, found: &Found) -> Result<(Vec<String>, BTreeMap<String, f64>)> {
-    let clustering = &found.clustering;
+    // Numbers speak of those that are in a cluster.
+    let (values, clustering) = &found.members(points);
+    let points = Points::new(values, points.dimension())?;
     let mut notes = Vec::new();
     let mut extra = BTreeMap::new();
     let mut number = |name: &str, value: f64| {

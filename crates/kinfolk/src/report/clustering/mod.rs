@@ -12,7 +12,7 @@ pub use text::text;
 
 use super::files::{comma_separated, summary_json, write_atomically};
 use crate::clustering::convex::{Path, Weights};
-use crate::clustering::{Found, Points, quality};
+use crate::clustering::{Clustering, Found, Points, quality};
 use crate::data::points::PointTable;
 use crate::error::Result;
 use crate::linalg::distance;
@@ -43,8 +43,8 @@ pub struct ClusteringSummary {
     pub method: String,
     /// How many clusters there are.
     pub clusters: usize,
-    /// The cluster of every point.
-    pub labels: Vec<usize>,
+    /// The cluster of every point; null for one that fits none and is set aside.
+    pub labels: Vec<Option<usize>>,
     /// The mean of every cluster's points, in the units of the file.
     pub centres: Vec<Vec<f64>>,
     /// λ of convex clustering.
@@ -121,7 +121,8 @@ impl<'a> ClusteringRecord<'a> {
     /// All there is to tell about what was found.
     pub fn of(source: String, table: &'a PointTable, method: &str, found: &'a Found, seconds: f64) -> Result<Self> {
         let points = table.points()?;
-        let clustering = &found.clustering;
+        let (values, clustering) = found.members(points);
+        let members = Points::new(&values, points.dimension())?;
         let finite = |value: f64| Some(value).filter(|value| value.is_finite());
         let certificate = found.certificate.as_ref();
         let centres = (0..clustering.clusters()).map(|cluster| table.in_units(clustering.centre(cluster)));
@@ -129,22 +130,22 @@ impl<'a> ClusteringRecord<'a> {
         let summary = ClusteringSummary {
             method: method.to_string(),
             clusters: clustering.clusters(),
-            labels: clustering.labels.clone(),
+            labels: found.labels(),
             centres: centres.collect(),
             lambda: found.lambda.and_then(finite),
             primal: certificate.and_then(|certificate| finite(certificate.primal)),
             dual: certificate.and_then(|certificate| finite(certificate.dual)),
             gap: certificate.and_then(|certificate| finite(certificate.gap)),
-            separability: quality::separability(points, clustering).and_then(finite),
+            separability: quality::separability(members, &clustering).and_then(finite),
             seconds,
             path: found.path.as_ref().map(|path| steps(path).collect()),
             columns: table.columns.clone(),
             sizes: clustering.sizes(),
-            radii: radii(points, found),
+            radii: radii(members, &clustering),
             undecided: certificate.map(|certificate| certificate.undecided),
-            separability_kmeans: several.then(|| quality::separability_for_kmeans(clustering)),
-            separability_convex: several.then(|| quality::separability_for_convex(clustering)),
-            recovery: recovery(points, found),
+            separability_kmeans: several.then(|| quality::separability_for_kmeans(&clustering)),
+            separability_convex: several.then(|| quality::separability_for_convex(&clustering)),
+            recovery: recovery(members, &clustering, found.weights.as_ref()),
             sureness: found.sureness.as_ref().map(|sureness| sureness.word.to_string()),
             sureness_reason: found.sureness.as_ref().map(|sureness| sureness.reason.clone()),
             notes: found.notes.clone(),
@@ -169,7 +170,9 @@ impl<'a> ClusteringRecord<'a> {
 
     fn labels_csv(&self) -> Result<Vec<u8>> {
         let labels = self.summary.labels.iter().enumerate();
-        let rows = labels.map(|(point, label)| [self.table.name(point), label.to_string()]);
+        // A point that is set aside has no cluster.
+        let cluster = |label: &Option<usize>| label.map_or(String::new(), |label| label.to_string());
+        let rows = labels.map(|(point, label)| [self.table.name(point), cluster(label)]);
         comma_separated("labels.csv", ["point", "cluster"], rows)
     }
 
@@ -212,8 +215,7 @@ fn tree_csv(path: &Path, points: usize) -> Result<Vec<u8>> {
     comma_separated("tree.csv", ["node", "parent", "lambda", "points"], rows)
 }
 
-fn radii(points: Points, found: &Found) -> Vec<f64> {
-    let clustering = &found.clustering;
+fn radii(points: Points, clustering: &Clustering) -> Vec<f64> {
     let mut radii = vec![0.0_f64; clustering.clusters()];
     for (point, &label) in clustering.labels.iter().enumerate() {
         radii[label] = radii[label].max(distance(points.row(point), clustering.centre(label)));
@@ -224,16 +226,16 @@ fn radii(points: Points, found: &Found) -> Vec<f64> {
 /// Numbers the recovery interval may look at; beyond it takes longer than anybody waits for it.
 const MOST_WORK: usize = 1 << 34;
 
-fn recovery(points: Points, found: &Found) -> Option<[f64; 2]> {
+fn recovery(points: Points, clustering: &Clustering, weights: Option<&Weights>) -> Option<[f64; 2]> {
     // It speaks of uniform weights only.
-    if found.weights.as_ref().is_some_and(|weights| *weights != Weights::Uniform) {
+    if weights.is_some_and(|weights| *weights != Weights::Uniform) {
         return None;
     }
-    let pairs: usize = found.clustering.sizes().iter().map(|size| size * (size - 1) / 2).sum();
+    let pairs: usize = clustering.sizes().iter().map(|size| size * (size - 1) / 2).sum();
     if pairs.saturating_mul(points.dimension()) > MOST_WORK {
         return None;
     }
-    let interval = quality::recovery_interval(points, &found.clustering);
+    let interval = quality::recovery_interval(points, clustering);
     Some([interval.lower, interval.upper]).filter(|interval| interval.iter().all(|bound| bound.is_finite()))
 }
 

@@ -2,7 +2,12 @@
 
 const path = content.path;
 const clusterName = (cluster) => cluster === null ? "several clusters" : "cluster " + cluster;
-const inCluster = ({ cluster }) => [element("div", {}, dot(cluster), element("span", {}, clusterName(cluster)))];
+const paint = (cluster) => cluster === null ? "var(--soft)" : colour(cluster);
+
+// Points that fit no cluster are set aside: rings without a colour.
+const aside = (x, y, size) => shape("circle", { cx: x, cy: y, r: 0.8 * size, fill: "none", stroke: "var(--soft)", "stroke-width": 1.4 });
+const mark = (cluster, x, y, size) => cluster === null ? aside(x, y, size) : marker(cluster, x, y, size);
+const inCluster = ({ cluster }) => cluster === null ? [tipLine(null, "set aside: fits no cluster", "")] : [element("div", {}, dot(cluster), element("span", {}, clusterName(cluster)))];
 const lambdaText = (step) => `λ = ${number(step.lambda)}: ${plural(step.clusters, "cluster")}`;
 
 // More marks than this are drawn as plain dots, one path a cluster.
@@ -11,7 +16,7 @@ const SHAPES = 600;
 // Many points of one cluster as one path: lines of no length with round ends.
 function dots(cluster, places, size, opacity) {
   const d = places.map(([x, y]) => `M${x.toFixed(1)},${y.toFixed(1)}h0`).join("");
-  return shape("path", { class: "dots", "data-cluster": cluster, d, fill: "none", stroke: colour(cluster), "stroke-width": size, "stroke-linecap": "round", "stroke-opacity": opacity });
+  return shape("path", { class: "dots", "data-cluster": cluster, d, fill: "none", stroke: paint(cluster), "stroke-width": size, "stroke-linecap": "round", "stroke-opacity": opacity });
 }
 
 // ---------------------------------------------------------------- pictures
@@ -23,10 +28,10 @@ function planeChart(host) {
   const placed = points.map((point) => ({ ...point, at: [x(point.place[0]), y(point.place[1])] }));
   if (placed.length <= SHAPES) {
     for (const point of placed) {
-      const mark = marker(point.cluster, ...point.at, placed.length <= 150 ? 4 : 3);
-      mark.setAttribute("class", "point");
-      mark.setAttribute("fill-opacity", 0.85);
-      parts.push(mark);
+      const drawn = mark(point.cluster, ...point.at, placed.length <= 150 ? 4 : 3);
+      drawn.setAttribute("class", "point");
+      drawn.setAttribute("fill-opacity", 0.85);
+      parts.push(drawn);
     }
   } else {
     const groups = new Map();
@@ -54,12 +59,12 @@ function trajectoryChart(host) {
   const { area, x, y, parts, height } = planeFrame(width, followed.flatMap((one) => [one.start, ...one.places]));
   const at = (place) => [x(place[0]), y(place[1])];
   const faint = Math.max(0.16, Math.min(0.6, 12 / Math.sqrt(followed.length + 1) / 3));
-  for (const one of followed) parts.push(shape("path", { class: "trajectory", d: line([one.start, ...one.places], x, y), stroke: colour(one.cluster), fill: "none", "stroke-width": 1.2, "stroke-opacity": faint, "stroke-linejoin": "round" }));
-  for (const one of followed) parts.push(shape("circle", { cx: x(one.start[0]), cy: y(one.start[1]), r: 1.8, fill: colour(one.cluster), "fill-opacity": 0.7 }));
+  for (const one of followed) parts.push(shape("path", { class: "trajectory", d: line([one.start, ...one.places], x, y), stroke: paint(one.cluster), fill: "none", "stroke-width": 1.2, "stroke-opacity": faint, "stroke-linejoin": "round" }));
+  for (const one of followed) parts.push(shape("circle", { cx: x(one.start[0]), cy: y(one.start[1]), r: 1.8, fill: paint(one.cluster), "fill-opacity": 0.7 }));
   const marks = followed.map((one) => {
-    const mark = marker(one.cluster, 0, 0, followed.length <= 150 ? 4.4 : 3.2);
-    mark.setAttribute("class", "now");
-    return mark;
+    const drawn = mark(one.cluster, 0, 0, followed.length <= 150 ? 4.4 : 3.2);
+    drawn.setAttribute("class", "now");
+    return drawn;
   });
   const svg = picture(width, height, `How ${plural(followed.length, "point")} move together as λ grows, in the two principal directions`, parts, marks);
   let places = [];
@@ -94,8 +99,7 @@ function treeChart(host, axis) {
   const place = (lambda) => lambda > 0 ? x(lambda) : area.left;
   const nodes = leaves.map((leaf, index) => ({ x: area.left, y: area.top + (index + 0.5) * row, cluster: leaf.cluster, size: leaf.size, first: index, last: index, parent: false }));
   const parts = [];
-  const stroke = (cluster) => cluster === null ? "var(--soft)" : colour(cluster);
-  const branch = (node, until) => shape("line", { class: "branch", x1: node.x, x2: until, y1: node.y, y2: node.y, stroke: stroke(node.cluster) });
+  const branch = (node, until) => shape("line", { class: "branch", x1: node.x, x2: until, y1: node.y, y2: node.y, stroke: paint(node.cluster) });
   for (const join of joins) {
     const children = join.children.map((child) => nodes[child]), step = path.steps[join.step];
     const clusters = new Set(children.map((child) => child.cluster));
@@ -105,15 +109,15 @@ function treeChart(host, axis) {
       child.parent = true;
       parts.push(tell(branch(child, node.x)));
     }
-    parts.push(tell(shape("line", { class: "branch", x1: node.x, x2: node.x, y1: children[0].y, y2: children[children.length - 1].y, stroke: stroke(node.cluster) })));
+    parts.push(tell(shape("line", { class: "branch", x1: node.x, x2: node.x, y1: children[0].y, y2: children[children.length - 1].y, stroke: paint(node.cluster) })));
     nodes.push(node);
   }
   for (const node of nodes) if (!node.parent) parts.push(branch(node, area.right));
   if (row >= 9 && axis.left > 100) leaves.forEach((leaf, index) => parts.push(shape("text", { x: area.left - 14, y: nodes[index].y + 4, "text-anchor": "end", "font-size": Math.min(12, row) },
     shortened(leaf.name, 15) + (leaf.size > 1 ? ` + ${leaf.size - 1}` : ""))));
   leaves.forEach((leaf, index) => {
-    const mark = shape("rect", { class: "leaf", x: area.left - 9, y: nodes[index].y - row / 2, width: 7, height: row, fill: leaf.cluster === null ? "var(--soft)" : colour(leaf.cluster) });
-    parts.push(explained(mark, leaf.size > 1 ? `${leaf.name} and ${leaf.size - 1} more` : leaf.name, () => [tipLine(null, clusterName(leaf.cluster), "")]));
+    const mark = shape("rect", { class: "leaf", x: area.left - 9, y: nodes[index].y - row / 2, width: 7, height: row, fill: paint(leaf.cluster) });
+    parts.push(explained(mark, leaf.size > 1 ? `${leaf.name} and ${leaf.size - 1} more` : leaf.name, () => [tipLine(null, leaf.cluster === null && leaf.size === 1 ? "set aside" : clusterName(leaf.cluster), "")]));
   });
   if (known(path.lambda)) {
     const at = place(path.lambda), end = at > area.right - 130;
@@ -171,6 +175,7 @@ function notes() {
 function plane() {
   const shown = content.plane.points.length;
   const words = ["Every mark is a point, coloured by its cluster; the large ones with a number are the centres."];
+  if (content.plane.points.some((point) => point.cluster === null)) words.push("Rings fit no cluster and are set aside.");
   if (known(content.plane.share)) words.push(`These two directions carry ${number(100 * Math.round(1000 * content.plane.share) / 1000)} % of the spread.`);
   if (shown < content.points) words.push(`Drawn are ${shown.toLocaleString("en")} of ${content.points.toLocaleString("en")} points, evenly picked.`);
   const host = element("figure", { class: "wide" });

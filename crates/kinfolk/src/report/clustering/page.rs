@@ -6,8 +6,7 @@ use super::text::facts;
 use super::tree::{FusionTree, Join};
 use super::{ClusteringRecord, PathStep};
 use crate::clustering::convex::Path;
-use crate::clustering::{Clustering, Plane, Points};
-use crate::data::points::PointTable;
+use crate::clustering::{Plane, Points};
 use serde::Serialize;
 
 const SCRIPT: &str = include_str!("page.js");
@@ -58,7 +57,8 @@ struct PlanePicture {
 #[derive(Serialize)]
 struct Shown {
     name: String,
-    cluster: usize,
+    /// Absent where the point is set aside.
+    cluster: Option<usize>,
     place: [Option<f64>; 2],
 }
 
@@ -85,7 +85,8 @@ struct PathPicture {
 #[derive(Serialize)]
 struct Trajectory {
     name: String,
-    cluster: usize,
+    /// Absent where the point is set aside.
+    cluster: Option<usize>,
     /// The point itself, which is where it stands at λ = 0.
     start: [Option<f64>; 2],
     places: Vec<[Option<f64>; 2]>,
@@ -102,7 +103,7 @@ struct TreePicture {
 struct Leaf {
     name: String,
     size: usize,
-    /// Absent where its points ended in several clusters.
+    /// Absent where its points ended in several clusters, or are set aside.
     cluster: Option<usize>,
 }
 
@@ -121,7 +122,6 @@ fn drawn(place: &[f64; 2]) -> [Option<f64>; 2] {
 impl<'a> Content<'a> {
     fn of(record: &'a ClusteringRecord) -> Self {
         let summary = &record.summary;
-        let clustering = &record.found.clustering;
         let points = record.points;
         let plane = Plane::of(points);
         Self {
@@ -134,7 +134,7 @@ impl<'a> Content<'a> {
             facts: facts(record),
             table: clusters(record),
             notes: &summary.notes,
-            plane: PlanePicture::of(record.table, points, &plane, clustering),
+            plane: PlanePicture::of(record, points, &plane),
             path: record.found.path.as_ref().map(|path| PathPicture::of(record, points, &plane, path)),
         }
     }
@@ -157,10 +157,11 @@ fn clusters(record: &ClusteringRecord) -> Table {
 }
 
 impl PlanePicture {
-    fn of(table: &PointTable, points: Points, plane: &Plane, clustering: &Clustering) -> Self {
+    fn of(record: &ClusteringRecord, points: Points, plane: &Plane) -> Self {
+        let clustering = &record.found.clustering;
         let shown = spaced(points.count(), MOST_POINTS).into_iter().map(|point| Shown {
-            name: table.name(point),
-            cluster: clustering.labels[point],
+            name: record.table.name(point),
+            cluster: record.summary.labels[point],
             place: drawn(&plane.project(points.row(point))),
         });
         let centres = (0..clustering.clusters()).map(|cluster| drawn(&plane.project(clustering.centre(cluster))));
@@ -216,7 +217,7 @@ impl TreePicture {
         let leaves = leaves.iter().map(|points| Leaf {
             name: record.table.name(points[0]),
             size: points.len(),
-            cluster: Some(labels[points[0]]).filter(|cluster| points.iter().all(|point| labels[*point] == *cluster)),
+            cluster: labels[points[0]].filter(|cluster| points.iter().all(|point| labels[*point] == Some(*cluster))),
         });
         Some(Self { leaves: leaves.collect(), joins, came_apart })
     }
@@ -226,6 +227,7 @@ impl TreePicture {
 mod tests {
     use super::super::fabricated;
     use super::*;
+    use crate::data::points::PointTable;
 
     #[test]
     fn large_paths_are_thinned_and_keep_their_ends() {
