@@ -39,7 +39,9 @@ def write_table(path: Path, shops: Iterable[int]) -> None:
 def start_machines(loopback: Loopback) -> None:
     """Three SuperNodes, each with a table of four of the twelve shops and with a file that says what may be read of it."""
     for number, name in enumerate(MACHINES):
-        table, node = loopback.folder / f"{name}.csv", loopback.folder / f"{name}.toml"
+        place = loopback.folder / name
+        place.mkdir(exist_ok=True)
+        table, node = place / "shops.csv", place / "node.toml"
         write_table(table, range(number, SHOPS, len(MACHINES)))
         text = (APP / "node.toml").read_text()
         node.write_text(text.replace('"north"', f'"{name}"').replace('"/data/shops.csv"', f'"{table}"'))

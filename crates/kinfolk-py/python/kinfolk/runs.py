@@ -53,7 +53,7 @@ def run(
     `single_answers` sums what clients answer one by one, which gives the bits that clients on other machines give.
 
     Progress is shown in a terminal and in a notebook; `progress=False` keeps silent, and a function is called with
-    a dict for every event: `doing`, `method`, `round`, `finished`.
+    a dict for every event: `doing`, `planned`, `method`, `round`, `finished`.
 
     Raises `kinfolk.Error` for faults of the input, all at once, before work starts. A method that fails or diverges is
     part of the result. Ctrl-C ends the run at its last checkpoint, and raises KeyboardInterrupt.

@@ -82,7 +82,14 @@ def test_clients_go_on_from_what_they_kept(shops: Loopback, tmp_path: Path) -> N
     write_table(table, range(SHOPS))
     kinfolk.run(alone, out=here, **{"data.path": str(table)})
     assert (there / "clients.csv").read_bytes() == (here / "clients.csv").read_bytes()
-    assert len(models(here)) == SHOPS and models(there) == {}, "personal models stay with their clients"
+    assert models(there) == {}, "personal models stay with their clients"
+    kept: dict[str, bytes] = {}
+    for name in MACHINES:
+        said = f"personal models of 4 clients are kept on their machine, {name}: kinfolk-models/alone/local/0"
+        assert said in repeat(there, "local")["notes"]
+        kept |= {path.name: path.read_bytes() for path in shops.folder.glob(f"{name}/kinfolk-models/alone/local/0/client-*")}
+    assert len(kept) == SHOPS
+    assert kept == {Path(name).name: model for name, model in models(here).items()}
 
 
 def test_an_unregistered_machine_is_refused(shops: Loopback) -> None:
@@ -123,7 +130,7 @@ def test_a_machine_that_dies_is_reported_and_the_others_go_on(loopback: Loopback
     assert finish(loopback, run) == "finished:completed"
     ifca = repeat(folder, "ifca")
     assert (ifca["status"], ifca["rounds"]) == ("done", 3)
-    [note] = [note for note in ifca["notes"] if note.startswith("machine ")]
+    [note] = [note for note in ifca["notes"] if note.startswith("three: ")]
     assert "from 8, 9, 10, 11: " in note
     given = {client for client, cluster in clusters(folder, "ifca").items() if cluster}
     assert given == {str(client) for client in range(8)}
