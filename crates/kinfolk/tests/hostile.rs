@@ -100,7 +100,9 @@ type Spoilt = Arc<Mutex<BTreeSet<String>>>;
 impl Machines {
     fn line(population: &Population, bad: Bad, spoilt: &Spoilt) -> Line {
         let site = |client: &Client| {
-            (Site::new(Node::new(Rows::Given(vec![client.clone()], population.shape)), 1).unwrap(), Vec::new())
+            // Folds and components have few rows here; what machines refuse to show of them is tested elsewhere.
+            let node = Node::new(Rows::Given(vec![client.clone()], population.shape)).with_minimum_rows(1);
+            (Site::new(node, 1).unwrap(), Vec::new())
         };
         Arc::new(Mutex::new(Box::new(Self {
             sites: population.clients.iter().map(site).collect(),

