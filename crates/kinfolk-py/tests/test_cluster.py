@@ -76,7 +76,7 @@ def test_all_faults_at_once() -> None:
         cluster.convex(SQUARE, -1, weights="all", path_values=1, threads=0)
     assert str(caught.value) == (
         "4 faults\n"
-        "- threads: got 0, want a whole number from 1 to 65535\n"
+        "- threads: got 0, want a whole number from 1 to 1024\n"
         "- lambda: got -1, want a number of at least 0, or inf\n"
         "- path_values: got 1, want at least 2\n"
         '- weights: got "all", want one of uniform, neighbours'

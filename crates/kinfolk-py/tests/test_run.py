@@ -125,7 +125,7 @@ def test_experiments_that_are_none(tiny: dict[str, Any]) -> None:
 
 
 def test_options_are_spelt_as_keywords(tiny: dict[str, Any]) -> None:
-    assert str(refused(tiny, threads=0)) == "threads: got 0, want a whole number from 1 to 65535"
+    assert str(refused(tiny, threads=0)) == "threads: got 0, want a whole number from 1 to 1024"
     assert str(refused(tiny, resume=True)).startswith("resume: want also out")
     kinfolk.run(tiny, out="taken")
     assert str(refused(tiny, out="taken")).endswith("hint: choose another folder with out")

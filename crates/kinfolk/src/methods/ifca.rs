@@ -725,6 +725,8 @@ impl Method for Ifca {
         self.training.missing.accept(&answers, federation, round)?;
         self.state.absences.count(&answers);
         let missing: Vec<u32> = answers.missing.iter().map(|missing| missing.client).collect();
+        // Where no answer to a lane can be used, its models have blown up.
+        let garbage = answers.missing.iter().any(|missing| missing.reason == Absence::Garbage);
 
         let mut switched = vec![0; self.state.lanes.len()];
         for (&index, answer) in going.iter().zip(&answers.orders) {
@@ -743,7 +745,7 @@ impl Method for Ifca {
                 switched[index] += usize::from(last.is_some_and(|last| last != choice));
             }
             match watch_loss(&answer.losses, &mut lane.first_loss, round) {
-                Ok(loss) if finite => {
+                Ok(loss) if finite && !(garbage && answer.clients.is_empty()) => {
                     lane.loss = loss.or(lane.loss);
                     lane.models = models;
                     if settled {
