@@ -694,11 +694,11 @@ impl Running<'_> {
             return Err(nobody_answered());
         }
         let outcome = method.outcome();
-        if let Some((scored, _)) = &mut last {
-            if matches!(outcome.serving, Serving::Own { clusters: Some(_), .. }) {
-                watch.doing("comparing with local models and with one model");
-                stage.compare_with_baselines(&outcome, scored, federation)?;
-            }
+        if let Some((scored, _)) = &mut last
+            && matches!(outcome.serving, Serving::Own { clusters: Some(_), .. })
+        {
+            watch.doing("comparing with local models and with one model");
+            stage.compare_with_baselines(&outcome, scored, federation)?;
         }
         if let (Some((scored, _)), Some(shape)) = (&mut last, stage.model.mixture()) {
             mixtures::compare(stage, &outcome, shape, scored, federation)?;

@@ -262,7 +262,8 @@ const LOOSE: f64 = 1e-6;
 
 /// Whether a certificate proves little; also where its numbers are none.
 fn is_loose(certificate: &Certificate) -> bool {
-    !(certificate.gap <= LOOSE * certificate.primal.abs())
+    let most = LOOSE * certificate.primal.abs();
+    certificate.gap.is_nan() || most.is_nan() || certificate.gap > most
 }
 
 impl From<Clustering> for Found {

@@ -533,9 +533,14 @@ fn fix_column(descriptions: &[Description], place: usize, name: &str, coding: Co
     Ok(ColumnSchema { name: name.to_string(), encoding })
 }
 
+/// A column: its place, and its name where it has one.
+type ColumnKey<'a> = (usize, Option<&'a str>);
+/// What clients say of a column.
+type ColumnParts = Vec<(usize, Moments)>;
+
 /// The numbers of these clients that are far away from those of all others, as far as they are described.
 pub fn extreme_cells(descriptions: &[Description]) -> Vec<ExtremeCell> {
-    let mut columns: BTreeMap<(usize, Option<&str>), Vec<(usize, Moments)>> = BTreeMap::new();
+    let mut columns: BTreeMap<ColumnKey, ColumnParts> = BTreeMap::new();
     for (client, description) in descriptions.iter().enumerate() {
         match &description.features {
             FeaturesDescription::Matrix { moments, .. } => {
@@ -553,7 +558,7 @@ pub fn extreme_cells(descriptions: &[Description]) -> Vec<ExtremeCell> {
             columns.entry((usize::MAX, None)).or_default().push((client, own));
         }
     }
-    let of = |((at, name), parts): ((usize, Option<&str>), Vec<(usize, Moments)>)| {
+    let of = |((at, name), parts): (ColumnKey, ColumnParts)| {
         let column = name.map(str::to_string).or_else(|| (at < usize::MAX).then(|| format!("x{at}")));
         let (clients, moments): (Vec<usize>, Vec<Moments>) = parts.into_iter().unzip();
         let extremes = Pooled::of(&moments).extremes.into_iter();

@@ -84,7 +84,10 @@ pub(super) fn longest(ask: &Ask) -> f64 {
 
 /// Whether somebody in these sums may have sent what is not finite or far too long, so that they have to be told apart.
 pub(super) fn is_suspect(work: &Work, reduced: &Reduced, longest_model: f64) -> bool {
-    let far = |sum: &Sum| sum.count > 0 && !(norm(&sum.total) / sum.weight <= far(work) * (1.0 + longest_model));
+    let far = |sum: &Sum| {
+        let length = norm(&sum.total) / sum.weight;
+        sum.count > 0 && (length.is_nan() || length > far(work) * (1.0 + longest_model))
+    };
     reduced.losses.iter().any(|loss| !loss.is_finite()) || reduced.sums.iter().any(far)
 }
 
@@ -167,7 +170,9 @@ impl<'a> Gatherer<'a> {
         if self.ask.phase != Phase::Train || !self.ledger.opposed.is_open() {
             return;
         }
-        let mut groups: BTreeMap<(usize, Option<u32>), Vec<(u32, &[f64])>> = BTreeMap::new();
+        // By order and choice.
+        type Updates<'u> = Vec<(u32, &'u [f64])>;
+        let mut groups: BTreeMap<(usize, Option<u32>), Updates> = BTreeMap::new();
         for (order, client, reply) in &self.waiting {
             let is_update = matches!(
                 self.ask.orders[*order].work,
@@ -334,11 +339,12 @@ impl Expected {
             Work::FitMixture(_) | Work::MixtureStep(_) if reply.losses[1].is_finite() && !is_mean(reply.losses[1]) => {
                 return Some(format!("{:.1e} for a weight, which cannot be", reply.losses[1]));
             }
-            Work::Respond(_) if let Some(vector) = &reply.vector => {
-                // The first number is a curvature, which is not negative.
-                if vector[0] < -ROUNDING * norm(vector) {
-                    return Some(format!("{:.1e} for a curvature, which cannot be", vector[0]));
-                }
+            // The first number is a curvature, which is not negative.
+            Work::Respond(_)
+                if let Some(vector) = &reply.vector
+                    && vector[0] < -ROUNDING * norm(vector) =>
+            {
+                return Some(format!("{:.1e} for a curvature, which cannot be", vector[0]));
             }
             Work::Tally { .. } if reply.vector.iter().flatten().any(|&count| count < 0.0) => {
                 return Some("a count below 0".into());
