@@ -98,7 +98,7 @@ fn parquet_table(compression: parquet::basic::Compression) -> Vec<u8> {
     let mut group = writer.next_row_group().expect("a group");
     let mut place = 0;
     while let Some(mut column) = group.next_column().expect("a column") {
-        let levels = vec![1i16; 24];
+        let levels = [1i16; 24];
         match place {
             0 => drop(column.typed::<Int64Type>().write_batch(
                 &(0..24).map(|row| row % 4).collect::<Vec<_>>(),
@@ -157,7 +157,7 @@ pub fn idx(kind: u8) -> Vec<Vec<u8>> {
 
 /// One of the four files of MNIST with six digits in it: images and labels to train on, images and labels to test with.
 pub fn mnist(place: usize) -> Vec<u8> {
-    let images = place % 2 == 0;
+    let images = place.is_multiple_of(2);
     let mut bytes = vec![0, 0, 8, if images { 3 } else { 1 }, 0, 0, 0, 12];
     if images {
         bytes.extend([0, 0, 0, 28, 0, 0, 0, 28]);
