@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help quickstart check test test-python test-flower test-torch deny extension python wheel bench bless fuzz kills
+.PHONY: help quickstart check test test-python test-flower test-torch deny extension python wheel bench bless bless-quick fuzz kills
 .PHONY: need-rust need-python need-chromium
 
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
@@ -97,3 +97,13 @@ fuzz: | need-rust ## Spoils the inputs of every reader: SEED, CASES of each, BIN
 # must agree to the letter, and the numbers of the quickstart in crates/kinfolk/tests/golden, compared with a tolerance.
 bless: ## Accepts today's texts and numbers as the expected ones; look at `git diff` afterwards
 	INSTA_UPDATE=always KINFOLK_BLESS=1 cargo test --workspace --test cli --test experiments
+
+# `kinfolk reproduce PAPER --quick` compares with the numbers of experiments/PAPER/quick.json. They are compiled in, so they are
+# measured anew with the program as it is, which says what changed, and count from the next build on.
+bless-quick: ## Measures the kept numbers of `reproduce --quick` anew (wants the data sets); look at `git diff` afterwards
+	cargo build --release -p kinfolk-cli
+	for paper in ifca odcl known-clusters fedgrem sr-fca; do \
+		folder=$$(mktemp -d); \
+		$(TARGET)/release/kinfolk reproduce $$paper --quick --out $$folder --record experiments/$$paper/quick.json; \
+		code=$$?; rm -r $$folder; [ $$code -le 1 ] || exit $$code; \
+	done

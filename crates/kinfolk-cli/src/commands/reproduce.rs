@@ -4,7 +4,7 @@ use super::{parse_threads, print, print_json, say, stop_on_interrupt};
 use crate::Ending;
 use crate::progress::Bars;
 use kinfolk::report::table::{Table, significant};
-use kinfolk::reproduce::{self, CellResult, Plan, WatchCases};
+use kinfolk::reproduce::{self, CellResult, Plan, Recorded, WatchCases, cpu};
 use kinfolk::run::Watch;
 use kinfolk::{Error, ErrorKind, Result};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ pub struct Arguments {
     paper: String,
     /// Only this experiment, such as e2
     experiment: Option<String>,
-    /// A cut-down version that ends within a minute
+    /// A cut-down version that ends within a minute on two cores, compared with kept numbers
     #[arg(long)]
     quick: bool,
     /// Seeds or trials for every cell [default: as the paper]
@@ -25,6 +25,9 @@ pub struct Arguments {
     /// Folder for finished repeats; going on in it skips them [default: runs/reproduce-PAPER]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Write what was measured to this file, as the numbers to compare with from then on
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     /// Threads to use [default: one for every core]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<usize>,
@@ -61,18 +64,26 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         ErrorKind::Stopped => error.hint("the same command goes on where this stopped"),
         _ => error,
     })?;
-    let missed = |cell: &CellResult| cell.within == Some(false) || cell.ours.is_none();
+    if let Some(file) = &arguments.record {
+        let text = Recorded::of(paper.name, &results).to_json()?;
+        std::fs::write(file, text + "\n").map_err(|error| Error::io("writing", file, error))?;
+    }
+    let missed = |cell: &CellResult| cell.within.map_or(cell.ours.is_none(), |within| !within);
     let fell_short = results.iter().flat_map(|result| &result.cells).any(missed);
     if arguments.json {
-        print_json(&serde_json::json!({ "paper": paper.name, "experiments": results }))?;
+        print_json(&serde_json::json!({ "paper": paper.name, "cpu": cpu(), "experiments": results }))?;
     } else {
         let mut text = format!("{}\n", paper.title);
         for result in &results {
             let title = paper.experiments.iter().find(|e| e.name == result.experiment).map_or("", |e| e.title);
             let referred = result.cells.iter().any(|cell| cell.reference.is_some());
+            let recorded = result.cells.iter().any(|cell| cell.recorded.is_some());
             let mut table = Table::new().words("cell").numbers("paper");
             if referred {
                 table = table.numbers("reference");
+            }
+            if recorded {
+                table = table.numbers("recorded");
             }
             table = table.numbers("ours").numbers("sd").numbers("repeats").words("within");
             for cell in &result.cells {
@@ -84,6 +95,7 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
                 };
                 let mut row = vec![cell.cell.clone(), number(cell.paper)];
                 row.extend(referred.then(|| number(cell.reference)));
+                row.extend(recorded.then(|| number(cell.recorded)));
                 row.extend([number(cell.ours), number(cell.sd), cell.repeats.to_string(), within.into()]);
                 table.push(row);
             }

@@ -2,7 +2,7 @@
 //!
 //! Beside the paper's numbers stand those of an independent reference, in numpy.
 
-use super::{Case, Cell, Judge, Paper, Reproduction, case, extra, repeat};
+use super::{Case, Cell, Judge, Paper, Reproduction, case, extra, recorded_numbers, repeat};
 use crate::report::Record;
 
 pub(super) static PAPER: Paper = Paper {
@@ -52,6 +52,7 @@ pub(super) static PAPER: Paper = Paper {
             cases: |quick| contaminated(quick, &FASHION),
         },
     ],
+    recorded: recorded_numbers!("fedgrem"),
 };
 
 /// The methods, as they are labelled and as the paper calls them, in the order of its tables; two more are in the

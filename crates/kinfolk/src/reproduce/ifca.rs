@@ -1,6 +1,6 @@
 //! IFCA: Ghosh, Chung, Yin, Ramchandran 2020. What each experiment is, and what was found, is in experiments/ifca.
 
-use super::{Case, Cell, Judge, Paper, Reproduction, case, repeat};
+use super::{Case, Cell, Judge, Paper, Reproduction, case, recorded_numbers, repeat};
 
 pub(super) static PAPER: Paper = Paper {
     name: "ifca",
@@ -43,6 +43,7 @@ pub(super) static PAPER: Paper = Paper {
             cases: rotated_cifar,
         },
     ],
+    recorded: recorded_numbers!("ifca"),
 };
 
 /// A trial: ten starts with three steps each; it succeeds if one of them ends within 0.6σ of the truth. The first
@@ -87,7 +88,7 @@ fn trial(quick: bool, clusters: usize, clients: usize, rows: usize, noise: f64, 
             vec!["method.ifca.restarts=1".into(), format!("method.ifca.step={first_step:?}")],
             vec!["method.ifca.restarts=10".into(), format!("method.ifca.step={steps}")],
         ],
-        repeats: if quick { 5 } else { 40 },
+        repeats: if quick { 2 } else { 40 },
         long: false,
         cells: vec![cell(", nearest", "parameter_error_nearest_best"), cell(", matched", "parameter_error_best")],
         name,

@@ -4,7 +4,7 @@
 //! Beside the paper's numbers stand those of an independent reference, in numpy. The paper's donors are not public:
 //! schools stand in for them, and nothing is compared there.
 
-use super::{Case, Cell, Judge, Paper, Reproduction, case, extra};
+use super::{Case, Cell, Judge, Paper, Reproduction, case, extra, recorded_numbers};
 use crate::report::Record;
 use crate::report::summary::{mean, standard_deviation};
 
@@ -37,6 +37,7 @@ pub(super) static PAPER: Paper = Paper {
             cases: |quick| neighbourhoods(quick).into_iter().chain(accelerations(quick)).collect(),
         },
     ],
+    recorded: recorded_numbers!("known-clusters"),
 };
 
 /// What a method left in its summary.

@@ -1,4 +1,4 @@
-//! A paper's experiments, run again: its number beside ours.
+//! A paper's experiments, run again: its number beside ours, and beside what we measured before.
 //!
 //! A [`Paper`] is a list of [`Reproduction`]s, one a table or figure. Each is an experiment file and some cases:
 //! settings to change, and the cells to read off the record. Finished repeats go into a ledger, so that a
@@ -8,7 +8,10 @@ mod fedgrem;
 mod ifca;
 mod known_clusters;
 mod odcl;
+mod recorded;
 mod sr_fca;
+
+pub use recorded::{Recorded, cpu};
 
 use crate::data::cache;
 use crate::error::{Error, ErrorKind, Result};
@@ -33,7 +36,27 @@ pub struct Paper {
     pub title: &'static str,
     /// Its experiments.
     pub experiments: &'static [Reproduction],
+    /// What we measured before, in full and cut down: `expected.json` and `quick.json` of its folder.
+    recorded: [&'static str; 2],
 }
+
+impl Paper {
+    /// What we measured before.
+    fn recorded(&self, quick: bool) -> Result<Recorded> {
+        Recorded::read(self.recorded[usize::from(quick)]).map_err(|error| error.at(format!("reproduce {}", self.name)))
+    }
+}
+
+/// The recorded numbers in the folder of a paper.
+macro_rules! recorded_numbers {
+    ($paper:literal) => {
+        [
+            include_str!(concat!("../../../../experiments/", $paper, "/expected.json")),
+            include_str!(concat!("../../../../experiments/", $paper, "/quick.json")),
+        ]
+    };
+}
+use recorded_numbers;
 
 /// Every paper there is.
 pub static PAPERS: &[&Paper] = &[&ifca::PAPER, &odcl::PAPER, &known_clusters::PAPER, &fedgrem::PAPER, &sr_fca::PAPER];
@@ -112,6 +135,9 @@ pub struct CellResult {
     /// What somebody else found who ran it again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reference: Option<f64>,
+    /// What we measured before, in a run of the same kind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<f64>,
     /// Ours, averaged over the repeats; absent when no repeat gave one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ours: Option<f64>,
@@ -120,7 +146,8 @@ pub struct CellResult {
     pub sd: Option<f64>,
     /// How many repeats.
     pub repeats: usize,
-    /// Whether ours is within the tolerance of the paper's number, or better; or within that of the reference.
+    /// Whether ours is within the tolerance of the paper's number, or better; or within that of the reference; and as near
+    /// to what we measured before as chance, or for a cut-down run rounding, allows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<bool>,
 }
@@ -198,7 +225,8 @@ pub fn reproduce(paper: &Paper, plan: &Plan, watch: &mut dyn WatchCases) -> Resu
     std::fs::create_dir_all(plan.folder).map_err(|error| Error::io("creating", plan.folder, error))?;
     let _lock = Lock::take(plan.folder)?;
     let mut ledger = Ledger::open(plan.folder)?;
-    chosen.iter().map(|reproduction| reproduction.run(plan, &mut ledger, watch)).collect()
+    let recorded = paper.recorded(plan.quick)?;
+    chosen.iter().map(|reproduction| reproduction.run(plan, &recorded, &mut ledger, watch)).collect()
 }
 
 /// Why an experiment's data cannot be read, where it is not there.
@@ -216,7 +244,7 @@ fn missing_data(paper: &Paper, experiment: &Experiment) -> Option<Error> {
 }
 
 impl Reproduction {
-    /// The cases, in full or cut down; a cut-down one compares with nothing.
+    /// The cases, in full or cut down; a cut-down one compares with no paper.
     fn cases(&self, quick: bool) -> Vec<Case> {
         let mut cases = (self.cases)(quick);
         if quick {
@@ -235,7 +263,13 @@ impl Reproduction {
         Experiment::parse(self.name, self.text, &overrides)
     }
 
-    fn run(&self, plan: &Plan, ledger: &mut Ledger, watch: &mut dyn WatchCases) -> Result<ExperimentResult> {
+    fn run(
+        &self,
+        plan: &Plan,
+        recorded: &Recorded,
+        ledger: &mut Ledger,
+        watch: &mut dyn WatchCases,
+    ) -> Result<ExperimentResult> {
         let mut cells = Vec::new();
         for case in self.cases(plan.quick) {
             let repeats = plan.repeats.unwrap_or(case.repeats);
@@ -254,7 +288,19 @@ impl Reproduction {
                     values.extend(value);
                 }
             }
-            cells.extend(case.cells.iter().zip(values).map(|(cell, values)| cell.result(&values)));
+            for (cell, values) in case.cells.iter().zip(values) {
+                let mut result = cell.result(&values);
+                if let Some(before) = recorded.find(self.name, &cell.name) {
+                    let now = (result.ours, result.sd, result.repeats);
+                    let holds = before.holds(cell.judge, now, recorded.closeness(plan.quick));
+                    result.recorded = before.ours;
+                    result.within = match (result.within, holds) {
+                        (Some(paper), Some(holds)) => Some(paper && holds),
+                        (paper, holds) => paper.or(holds),
+                    };
+                }
+                cells.push(result);
+            }
         }
         Ok(ExperimentResult { experiment: self.name.to_string(), cells })
     }
@@ -351,6 +397,7 @@ impl Cell {
             cell: self.name.clone(),
             paper: self.paper,
             reference: self.reference,
+            recorded: None,
             ours,
             sd: (values.len() > 1 && self.average == Average::Mean).then(|| spread.sqrt()),
             repeats: values.len(),
@@ -486,6 +533,7 @@ mod tests {
         fn plain(_: bool) -> Vec<Case> {
             vec![case("a".into(), Vec::new(), 1, Vec::new())]
         }
+        const NOTHING: [&str; 2] = [r#"{"paper": "p", "experiments": []}"#; 2];
         static ONE: [Reproduction; 1] = [Reproduction { name: "far", title: "", text: TEXT, cases: nowhere }];
         static BOTH: [Reproduction; 2] = [
             Reproduction { name: "far", title: "", text: TEXT, cases: nowhere },
@@ -496,7 +544,8 @@ mod tests {
             let stop = Arc::new(AtomicBool::new(false));
             let mut noted = Noted { skipped: Vec::new(), began: Vec::new(), stop: stop.clone() };
             let plan = Plan { experiment, quick: true, repeats: None, folder: folder.path(), threads: 1, stop };
-            let error = reproduce(&Paper { name: "p", title: "", experiments }, &plan, &mut noted).unwrap_err();
+            let error = reproduce(&Paper { name: "p", title: "", experiments, recorded: NOTHING }, &plan, &mut noted)
+                .unwrap_err();
             (error, noted.skipped, noted.began)
         };
         let missing = "no file nowhere.csv\n  hint: experiments/p/README.md says how it is made";
@@ -521,13 +570,75 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_down_case_compares_with_nothing() {
+    fn a_cut_down_case_compares_with_no_paper() {
         let experiments = PAPERS.iter().flat_map(|paper| paper.experiments);
         let compared = |quick: bool| {
             let cases = experiments.clone().flat_map(|experiment| experiment.cases(quick));
             cases.flat_map(|case| case.cells).filter(|cell| cell.paper.or(cell.reference).is_some()).count()
         };
         assert!(compared(true) == 0 && compared(false) > 0);
+    }
+
+    #[test]
+    fn a_cut_down_run_that_misses_its_kept_number_falls_short() {
+        const TEXT: &str = "[data]\nsource = \"linear\"\nclients = 4\nsamples = 8\ndimension = 2\n[model]\nkind = \"linear\"\n\
+                            [[method]]\nname = \"fedavg\"\nrounds = 2\nstep = 0.1";
+        fn cases(_: bool) -> Vec<Case> {
+            let error = |record: &Record| Some(repeat(record, "fedavg")?.metric.as_ref()?.mean);
+            vec![case("a".into(), Vec::new(), 2, vec![Cell::shown("error".into(), error)])]
+        }
+        static ONE: [Reproduction; 1] = [Reproduction { name: "tiny", title: "", text: TEXT, cases }];
+        let run = |recorded: String| {
+            let folder = tempfile::tempdir().unwrap();
+            let stop = Arc::new(AtomicBool::new(false));
+            let mut noted = Noted { skipped: Vec::new(), began: Vec::new(), stop: Arc::new(AtomicBool::new(false)) };
+            let plan = Plan { experiment: None, quick: true, repeats: None, folder: folder.path(), threads: 1, stop };
+            let recorded: &'static str = recorded.leak();
+            let paper = Paper { name: "p", title: "", experiments: &ONE, recorded: [recorded; 2] };
+            reproduce(&paper, &plan, &mut noted).unwrap()
+        };
+        let first = run(r#"{"paper": "p", "experiments": []}"#.into());
+        assert_eq!((first[0].cells[0].recorded, first[0].cells[0].within), (None, None));
+        let kept = Recorded::of("p", &first);
+        let again = run(kept.to_json().unwrap());
+        assert_eq!((again[0].cells[0].recorded, again[0].cells[0].within), (first[0].cells[0].ours, Some(true)));
+        let mut harmed = first.clone();
+        harmed[0].cells[0].ours = first[0].cells[0].ours.map(|ours| 0.99 * ours);
+        assert_eq!(run(Recorded::of("p", &harmed).to_json().unwrap())[0].cells[0].within, Some(false));
+    }
+
+    fn cells(paper: &'static Paper, quick: bool) -> Vec<(&'static str, String)> {
+        let of = |experiment: &'static Reproduction| {
+            let cells = experiment.cases(quick).into_iter().flat_map(|case| case.cells);
+            cells.map(|cell| (experiment.name, cell.name)).collect::<Vec<_>>()
+        };
+        paper.experiments.iter().flat_map(of).collect()
+    }
+
+    #[test]
+    fn no_recorded_number_is_read_by_nobody() {
+        let mut lost = Vec::new();
+        for (paper, quick) in PAPERS.iter().flat_map(|paper| [(paper, false), (paper, true)]) {
+            let (recorded, known) = (paper.recorded(quick).unwrap(), cells(paper, quick));
+            for (experiment, cell) in recorded.names() {
+                let readers = known.iter().filter(|(of, name)| *of == experiment && name == cell).count();
+                let twice = recorded.names().filter(|name| *name == (experiment, cell)).count() > 1;
+                if readers != 1 || twice {
+                    lost.push(format!("{} {experiment}: {cell}", paper.name));
+                }
+            }
+        }
+        assert!(lost.is_empty(), "{lost:#?}");
+    }
+
+    #[test]
+    fn every_cut_down_cell_is_compared_with_a_kept_number() {
+        for paper in PAPERS {
+            let recorded = paper.recorded(true).unwrap();
+            for (experiment, cell) in cells(paper, true) {
+                assert!(recorded.find(experiment, &cell).is_some(), "{} {experiment}: {cell}", paper.name);
+            }
+        }
     }
 
     #[test]

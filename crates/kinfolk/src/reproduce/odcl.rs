@@ -3,7 +3,7 @@
 //! Errors are the paper's: (1/m) Σ ‖ũ_i − u*_(i)‖² / ‖u*_(i)‖². Beside the paper's numbers stand those of an independent
 //! reference, in numpy, where the paper has only a figure.
 
-use super::{Case, Cell, Judge, Paper, Reproduction, case, extra, planned_rounds, repeat};
+use super::{Case, Cell, Judge, Paper, Reproduction, case, extra, planned_rounds, recorded_numbers, repeat};
 use crate::report::Record;
 
 pub(super) static PAPER: Paper = Paper {
@@ -47,6 +47,7 @@ pub(super) static PAPER: Paper = Paper {
             cases: error_over_rounds,
         },
     ],
+    recorded: recorded_numbers!("odcl"),
 };
 
 fn error(record: &Record, label: &str) -> Option<f64> {

@@ -2,7 +2,7 @@
 //!
 //! The references are an independent one's, in numpy, on the same data with honest averaging.
 
-use super::{Case, Cell, Judge, Paper, Reproduction, case, extra, repeat};
+use super::{Case, Cell, Judge, Paper, Reproduction, case, extra, recorded_numbers, repeat};
 use crate::report::Record;
 
 pub(super) static PAPER: Paper = Paper {
@@ -64,6 +64,7 @@ pub(super) static PAPER: Paper = Paper {
             cases: |quick| cifar(quick, [93.06, 80.09, 81.48, 82.16, 85.19]),
         },
     ],
+    recorded: recorded_numbers!("sr-fca"),
 };
 
 /// The rivals, as they are labelled and as the paper calls them.
