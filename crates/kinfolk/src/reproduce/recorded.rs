@@ -75,10 +75,21 @@ impl Recorded {
         Self { paper: paper.to_string(), cpu: Some(cpu().to_string()), experiments }
     }
 
-    /// The text of such a file.
+    /// The text of such a file, one cell a line.
     pub fn to_json(&self) -> Result<String> {
-        let text = serde_json::to_string_pretty(self);
-        text.map_err(|error| Error::new(ErrorKind::Io, format!("recorded numbers: {error}")))
+        let failed = |error| Error::new(ErrorKind::Io, format!("recorded numbers: {error}"));
+        let experiment = |recorded: &RecordedExperiment| {
+            let cells: Vec<String> =
+                recorded.cells.iter().map(serde_json::to_string).collect::<std::result::Result<_, _>>()?;
+            let name = serde_json::to_string(&recorded.experiment)?;
+            Ok(format!("  {{\"experiment\": {name}, \"cells\": [\n    {}\n  ]}}", cells.join(",\n    ")))
+        };
+        let experiments: Vec<String> =
+            self.experiments.iter().map(experiment).collect::<std::result::Result<_, _>>().map_err(failed)?;
+        let [paper, cpu] = [serde_json::to_string(&self.paper), serde_json::to_string(&self.cpu)];
+        let (paper, cpu) = (paper.map_err(failed)?, cpu.map_err(failed)?);
+        let experiments = experiments.join(",\n");
+        Ok(format!("{{\n\"paper\": {paper},\n\"cpu\": {cpu},\n\"experiments\": [\n{experiments}\n]\n}}"))
     }
 
     pub(super) fn find(&self, experiment: &str, cell: &str) -> Option<&RecordedCell> {
