@@ -1,7 +1,7 @@
 //! Columns of a csv, tsv or parquet file. Who reads says which columns are wanted, and as what.
 
 use super::line_counter::LineCounter;
-use super::{Cells, Column};
+use super::{Cells, Column, pages};
 use crate::error::{Error, ErrorKind, Result};
 use crate::panics::contained;
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -184,7 +184,8 @@ impl Source<'_> {
         let path = self.path;
         let broken = |error: parquet::errors::ParquetError| Error::data(format!("{}: {error}", path.display()));
         let file = File::open(path).map_err(|error| Error::io("reading", path, error))?;
-        let reader = SerializedFileReader::new(file).map_err(broken)?;
+        let reader = SerializedFileReader::new(pages::Bounded(file)).map_err(broken)?;
+        pages::check(&reader).map_err(broken)?;
         let fields = reader.metadata().file_metadata().schema().get_fields();
         let names: Vec<String> = fields.iter().map(|field| field.name().to_string()).collect();
         self.check_names(&names)?;

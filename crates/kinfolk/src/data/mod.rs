@@ -18,6 +18,7 @@ pub mod mixtures;
 pub mod moments;
 mod npy;
 pub mod own;
+mod pages;
 pub mod pendigits;
 pub mod plays;
 pub mod points;
