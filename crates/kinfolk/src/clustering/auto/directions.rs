@@ -26,7 +26,7 @@ pub(super) fn beyond_noise(points: Points) -> Result<Option<Projection>> {
     }
     let mut projection = Projection::new(points, FEW)?;
     let wanted = beyond_edge(&projection.singular, count, dimension);
-    projection.keep(wanted);
+    projection.keep(wanted.min(projection.directions));
     Ok(Some(projection))
 }
 
@@ -98,6 +98,19 @@ mod tests {
             }
             assert_eq!(found(&values).directions, 2, "{count} x {dimension}");
         }
+    }
+
+    #[test]
+    fn of_many_directions_beyond_noise_the_first_are_used() {
+        let (count, dimension) = (80, 200);
+        let mut random = Key::new(2).rng();
+        let mut values: Vec<f64> = (0..count * dimension).map(|_| StandardNormal.sample(&mut random)).collect();
+        values.chunks_exact_mut(dimension).for_each(|row| row[..30].iter_mut().for_each(|value| *value *= 50.0));
+        let centred = Points::new(&values, dimension).unwrap().centred();
+        let centred = Points::new(&centred, dimension).unwrap();
+        let singular = Projection::new(centred, FEW).unwrap().singular;
+        assert!(beyond_edge(&singular, count, dimension) > FEW);
+        assert_eq!(beyond_noise(centred).unwrap().unwrap().directions, FEW);
     }
 
     #[test]
