@@ -6,8 +6,8 @@
 use crate::errors::with_keywords;
 use kinfolk::data::own::{OwnClient, OwnScore, OwnStart, Point};
 use kinfolk::data::{Client, DataShape, Form, Population};
-use kinfolk::federation::{Amount, Course, Optimiser, Plan, Sample};
 use kinfolk::models::Precision;
+use kinfolk::training::{Amount, Course, Optimiser, Plan, Sample};
 use kinfolk::{Error, ErrorKind, Result};
 use numpy::{PyArray1, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::intern;

@@ -5,7 +5,7 @@ use crate::clients::OwnClients;
 use crate::errors::raise;
 use crate::values::Settings;
 use kinfolk::experiment::{Experiment, Override};
-use kinfolk::federation::local::MOST_THREADS;
+use kinfolk::federation::engines::local::MOST_THREADS;
 use kinfolk::report::folder::run_folder;
 use kinfolk::report::{RepeatSummary, RoundRecord};
 use kinfolk::run::venue::{InProcess, Venue};

@@ -7,7 +7,8 @@ use common::{Company, Line, median, time};
 use kinfolk::data::{Client, Features, cache, source};
 use kinfolk::error::Result;
 use kinfolk::experiment::Experiment;
-use kinfolk::federation::local::{LocalFederation, threads};
+use kinfolk::federation::engines::local::{LocalFederation, threads};
+use kinfolk::methods::room::{Book, MissingRule};
 use kinfolk::mixture::alignment::Alignment;
 use kinfolk::mixture::{
     Begin, Covariance, Detail, Family, Fitting, Rows, Scratch, Shape, Statistics, expect, fit, maximise,
@@ -89,7 +90,8 @@ impl Writers {
         let mut federation = LocalFederation::new(self.clients.clone(), threads(1)?);
         federation.set_model(self.model.clone())?;
         let mut method = common::first_method(&self.experiment, &self.clients, &self.model)?;
-        while !method.round(&mut federation)?.finished {}
+        let mut book = Book::new(MissingRule::Skip);
+        while !book.play(&mut *method, &mut federation)?.finished {}
         Ok(method.outcome().mixture.map_or_else(Vec::new, |mixture| mixture.common))
     }
 

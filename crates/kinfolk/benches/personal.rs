@@ -6,7 +6,8 @@ use common::{Company, Line, THREADS, apart, forget_peak, median, memory, time};
 use kinfolk::data::{Client, Features, Population, source};
 use kinfolk::error::Result;
 use kinfolk::experiment::Experiment;
-use kinfolk::federation::local::LocalFederation;
+use kinfolk::federation::engines::local::LocalFederation;
+use kinfolk::methods::room::{Book, MissingRule};
 use kinfolk::models::{Model, kind};
 use serde_json::json;
 use std::path::Path;
@@ -71,7 +72,8 @@ impl World {
     fn run(&self, plain: bool) -> Result<(Vec<f64>, f64)> {
         let mut federation: LocalFederation = common::federation(self.clients(), &self.model, plain)?;
         let mut method = common::first_method(&self.experiment, self.clients(), &self.model)?;
-        while !method.round(&mut federation)?.finished {}
+        let mut book = Book::new(MissingRule::Skip);
+        while !book.play(&mut *method, &mut federation)?.finished {}
         let rounds = method.outcome().extra["rounds_between"];
         Ok((federation.host().own_models().flat_map(|(_, model)| model).collect(), rounds))
     }

@@ -6,18 +6,19 @@
 mod common;
 
 use common::{Company, Line, THREADS, apart, federation, first_method, forget_peak, joined, median, memory, time};
+use kinfolk::aggregate::Weight;
 use kinfolk::data::images::{self, Images, Pools};
 use kinfolk::data::{Client, Features, cache};
 use kinfolk::error::Result;
 use kinfolk::experiment::{Experiment, Override};
-use kinfolk::federation::local::LocalFederation;
-use kinfolk::federation::{
-    Amount, Ask, By, Course, Federation, Gather, Optimiser, Order, Params, Phase, Plan, Portion, Recipients, Sample,
-    Then, Weight, Work,
-};
+use kinfolk::federation::engines::local::LocalFederation;
+use kinfolk::federation::work::{Choose, Work};
+use kinfolk::federation::{Ask, By, Federation, Gather, Order, Params, Phase, Recipients};
 use kinfolk::methods::Method;
+use kinfolk::methods::room::{Book, MissingRule};
 use kinfolk::models::Model;
 use kinfolk::rng::Key;
+use kinfolk::training::{Amount, Course, Optimiser, Plan, Portion, Sample, Then};
 use rand::RngExt;
 use serde_json::json;
 use std::sync::Arc;
@@ -81,9 +82,10 @@ fn compare(pools: &Pools, clients: usize, rows: usize, part: usize) -> Result<()
     let held = memory();
     let mut ours = federation(clients, &model, false)?;
     let mut method = begin()?;
+    let mut book = Book::new(MissingRule::Skip);
     let first = timed_round(&mut *method, &mut ours)?;
     for _ in 1..ROUNDS_BEFORE {
-        method.round(&mut ours)?;
+        book.play(&mut *method, &mut ours)?;
     }
     let peak = memory();
     let before = method.outcome().models;
@@ -93,7 +95,7 @@ fn compare(pools: &Pools, clients: usize, rows: usize, part: usize) -> Result<()
         timed_round(&mut *method, &mut ours)
     })?;
     let after = joined(&method.outcome().models);
-    begin()?.round(&mut ours)?;
+    Book::new(MissingRule::Skip).play(&mut *begin()?, &mut ours)?;
     let unpruned = repeated(3, || timed_round(&mut *begin()?, &mut ours))?;
     drop(ours);
 
@@ -125,7 +127,8 @@ fn compare(pools: &Pools, clients: usize, rows: usize, part: usize) -> Result<()
 }
 
 fn timed_round(method: &mut dyn Method, federation: &mut LocalFederation) -> Result<f64> {
-    let (seconds, progress) = time(|| method.round(federation));
+    let mut book = Book::new(MissingRule::Skip);
+    let (seconds, progress) = time(|| book.play(method, federation));
     progress.map(|_| seconds)
 }
 
@@ -193,14 +196,14 @@ fn ours_on(clients: &[Client], model: &Arc<dyn Model>, models: &[Params]) -> Res
         pulls: Vec::new(),
         course: Course::PLAIN,
     };
-    let work = Work::Choose { among: (0..models.len()).collect(), on: Portion::All, then: Then::Train(plan) };
+    let work = Work::Choose(Choose { among: (0..models.len()).collect(), on: Portion::All, then: Then::Train(plan) });
     let answers = federation(clients, model, false)?.ask(&Ask {
         phase: Phase::Train,
         models: models.to_vec(),
         orders: vec![Order { to: Recipients::All, work }],
         gather: Gather::Sum { by: By::Choice, weight: Weight::Uniform },
     })?;
-    let mean = |(old, sum): (&Params, &kinfolk::federation::Sum)| match sum.count {
+    let mean = |(old, sum): (&Params, &kinfolk::aggregate::Sum)| match sum.count {
         0 => old.to_vec(),
         _ => sum.total.iter().map(|total| total / sum.weight).collect(),
     };

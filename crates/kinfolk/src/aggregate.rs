@@ -1,4 +1,5 @@
-//! Aggregation that a few odd members cannot drag along: the trimmed mean, and points pulled to a common centre.
+//! Weighted sums; and aggregation that a few odd members cannot drag along: the trimmed mean, and points pulled to a common
+//! centre.
 //!
 //! Over positions v_k and a centre v̄,
 //!
@@ -13,6 +14,57 @@
 
 use crate::linalg::{Cholesky, add_scaled, distance, dot, norm, squared_distance};
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+/// What an answer counts in a sum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Weight {
+    /// 1.
+    Uniform,
+    /// The client's training rows.
+    Rows,
+}
+
+impl Weight {
+    /// The weight of a client with so many rows.
+    pub fn of(self, rows: usize) -> f64 {
+        match self {
+            Weight::Uniform => 1.0,
+            Weight::Rows => rows as f64,
+        }
+    }
+}
+
+/// A sum of models or gradients over the clients of a slot.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sum {
+    /// Σ weight · vector; empty when nobody is in the slot.
+    pub total: Vec<f64>,
+    /// Σ weight.
+    pub weight: f64,
+    /// How many clients.
+    pub count: usize,
+}
+
+impl Sum {
+    /// Adds one vector.
+    pub fn add(&mut self, weight: f64, vector: &[f64]) {
+        self.total.resize(vector.len(), 0.0);
+        add_scaled(&mut self.total, weight, vector);
+        self.weight += weight;
+        self.count += 1;
+    }
+
+    /// Adds another sum.
+    pub(crate) fn merge(&mut self, other: &Sum) {
+        if other.count > 0 {
+            self.total.resize(other.total.len(), 0.0);
+            add_scaled(&mut self.total, 1.0, &other.total);
+            self.weight += other.weight;
+            self.count += other.count;
+        }
+    }
+}
 
 /// Above this dimension curvatures are not worth forming.
 const NEWTON_DIMENSION: usize = 100;

@@ -8,14 +8,15 @@ pub mod mixtures;
 use crate::clustering::quality::{adjusted_rand_index, assign, misclustering};
 use crate::data::{Client, Population};
 use crate::error::{Error, ErrorKind, Result};
-use crate::federation::{
-    Ask, ClientInfo, Federation, Gather, Order, OrderAnswers, Params, Phase, Portion, Recipients, Split, Subject, Work,
-};
+use crate::federation::work::{Evaluate, Evaluated, Losses, Subject};
+use crate::federation::{Answered, Ask, ClientInfo, Federation, Gather, Params, Phase, Recipients};
 use crate::linalg::{distance, norm};
-use crate::methods::{Outcome, Serving, median_loss, pooled_minimiser};
+use crate::methods::room::median_loss;
+use crate::methods::{Outcome, Serving, pooled_minimiser};
 use crate::models::{Metric, Model};
 use crate::report::summary::{ClientScore, is_higher_better, mean, standard_deviation};
 use crate::report::{MetricSummary, PersonalRecord};
+use crate::training::{Portion, Split};
 use std::collections::BTreeMap;
 
 /// How the clients of a federation fare.
@@ -65,52 +66,55 @@ pub fn seen(
 ) -> Result<Evaluation> {
     let count = federation.clients().len();
     let everything: Vec<usize> = (0..outcome.models.len()).collect();
-    let mut orders = Vec::new();
+    let mut ask = Ask::new(Phase::Evaluate, with_drafts(outcome), Gather::Each);
+    let mut scores = Vec::new();
+    let mut score = |to: Recipients, with: Subject| scores.push(ask.order(to, Evaluate { with, assign_on }));
+    let mut compared = None;
     match &outcome.serving {
         Serving::Choose if everything.is_empty() => {}
-        Serving::Choose => orders.push(score(Recipients::All, Subject::Models(everything), assign_on)),
+        Serving::Choose => score(Recipients::All, Subject::Models(everything)),
         Serving::Given(given) => {
             let given_to = |cluster: Option<usize>| {
                 Recipients::list((0..count as u32).filter(|&client| given[client as usize] == cluster).collect())
             };
             for cluster in everything.iter().copied() {
-                orders.push(score(given_to(Some(cluster)), Subject::Models(vec![cluster]), assign_on));
+                score(given_to(Some(cluster)), Subject::Models(vec![cluster]));
             }
-            orders.push(score(given_to(None), Subject::Models(everything.clone()), assign_on));
+            // Where there is no model at all there is none to choose either.
+            if !everything.is_empty() {
+                score(given_to(None), Subject::Models(everything.clone()));
+            }
             // How much better another cluster's model would be; nobody asks that of models that are no clusters'.
-            if outcome.clustered {
-                orders.push(Order { to: Recipients::All, work: Work::Losses { of: everything, on: Portion::All } });
+            if outcome.clustered && !everything.is_empty() {
+                let of_all = Losses { of: everything, on: Portion::All };
+                compared = Some((given, ask.order(Recipients::All, of_all)));
             }
         }
         Serving::Own { stamps, .. } => {
-            orders.extend(own_subjects(outcome, stamps).into_iter().map(|(to, subject)| score(to, subject, assign_on)));
+            own_subjects(outcome, stamps).into_iter().for_each(|(to, subject)| score(to, subject));
         }
     }
-    let ask = Ask { phase: Phase::Evaluate, models: with_drafts(outcome), orders, gather: Gather::Each };
     let answers = federation.ask(&ask)?;
     let mut clients = vec![Served::default(); count];
-    for (order, answer) in ask.orders.iter().zip(&answers.orders) {
-        match (&order.work, &outcome.serving) {
-            (Work::Losses { .. }, Serving::Given(given)) => {
-                for (place, &client) in answer.clients.iter().enumerate() {
-                    if let Some(own) = given[client as usize] {
-                        clients[client as usize].margin = margin(losses(answer, place), own);
-                        clients[client as usize].cluster = Some(own);
-                    }
-                }
-            }
-            (_, serving) => {
-                let free = |client: &u32| match serving {
-                    Serving::Choose => true,
-                    Serving::Given(given) => given[*client as usize].is_none(),
-                    Serving::Own { .. } => false,
-                };
-                let chose = outcome.clustered && answer.clients.iter().all(free);
-                take_scores(answer, metric, chose, &mut clients);
+    let scores: Vec<Answered<Evaluated>> = scores.into_iter().map(|order| answers.of(order)).collect();
+    for answer in &scores {
+        let free = |client: &u32| match &outcome.serving {
+            Serving::Choose => true,
+            Serving::Given(given) => given[*client as usize].is_none(),
+            Serving::Own { .. } => false,
+        };
+        let chose = outcome.clustered && answer.clients.iter().all(free);
+        take_scores(answer, metric, chose, &mut clients);
+    }
+    if let Some((given, order)) = compared {
+        for (client, losses) in answers.of(order).each() {
+            if let Some(own) = given[client as usize] {
+                clients[client as usize].margin = margin(&losses, own);
+                clients[client as usize].cluster = Some(own);
             }
         }
     }
-    check_counted(&answers.orders, metric, federation.clients(), &clients)?;
+    check_counted(&scores, metric, federation.clients(), &clients)?;
     if let Serving::Own { clusters: Some(clusters), .. } = &outcome.serving {
         clients.iter_mut().zip(clusters).for_each(|(served, &cluster)| served.cluster = Some(cluster));
     }
@@ -156,25 +160,14 @@ pub fn unseen(
         return Ok(None);
     }
     let subject = Subject::Models((0..outcome.models.len()).collect());
-    let answers = federation.ask(&Ask {
-        phase: Phase::Evaluate,
-        models: outcome.models.clone(),
-        orders: vec![score(Recipients::All, subject, assign_on)],
-        gather: Gather::Each,
-    })?;
+    let mut ask = Ask::new(Phase::Evaluate, outcome.models.clone(), Gather::Each);
+    let order = ask.order(Recipients::All, Evaluate { with: subject, assign_on });
+    let answers = federation.ask(&ask)?;
+    let answer = answers.of(order);
     let mut clients = vec![Served::default(); federation.clients().len()];
-    take_scores(&answers.orders[0], metric, outcome.clustered, &mut clients);
-    check_counted(&answers.orders, metric, federation.clients(), &clients)?;
+    take_scores(&answer, metric, outcome.clustered, &mut clients);
+    check_counted(&[answer], metric, federation.clients(), &clients)?;
     Ok(Some(summarise(clients, metric, outcome, &[])))
-}
-
-fn score(to: Recipients, with: Subject, assign_on: Split) -> Order {
-    Order { to, work: Work::Score { with, assign_on } }
-}
-
-fn losses(answer: &OrderAnswers, place: usize) -> &[f64] {
-    let each = answer.losses_each();
-    &answer.losses[place * each..(place + 1) * each]
 }
 
 fn margin(losses: &[f64], own: usize) -> Option<f64> {
@@ -184,27 +177,32 @@ fn margin(losses: &[f64], own: usize) -> Option<f64> {
 }
 
 /// `chose` says that each client chose its cluster by its losses.
-fn take_scores(answer: &OrderAnswers, metric: Metric, chose: bool, clients: &mut [Served]) {
-    for (place, (&client, score)) in answer.clients.iter().zip(&answer.scores).enumerate() {
+fn take_scores(answer: &Answered<Evaluated>, metric: Metric, chose: bool, clients: &mut [Served]) {
+    for (client, Evaluated { choice, losses, score }) in answer.each() {
         let served = &mut clients[client as usize];
-        let choice = answer.choices[place] as usize;
-        served.loss = Some(losses(answer, place)[choice]);
+        let choice = choice as usize;
+        served.loss = Some(losses[choice]);
         if chose {
             served.cluster = Some(choice);
-            served.margin = margin(losses(answer, place), choice);
+            served.margin = margin(&losses, choice);
         }
-        let sum = metric.sum(score).filter(|_| score.rows > 0);
+        let sum = metric.sum(&score).filter(|_| score.rows > 0);
         served.score = sum.map(|sum| ClientScore { sum, rows: score.rows as usize, cluster: served.cluster });
     }
 }
 
 /// Refuses a metric by which nobody can be judged. A single client that does not count what it takes is not scored.
-fn check_counted(orders: &[OrderAnswers], metric: Metric, infos: &[ClientInfo], clients: &[Served]) -> Result<()> {
-    let mut scores = orders.iter().flat_map(|answer| answer.clients.iter().zip(&answer.scores));
-    let uncounted = scores.find(|(_, score)| score.rows > 0 && metric.sum(score).is_none());
+fn check_counted(
+    answers: &[Answered<Evaluated>],
+    metric: Metric,
+    infos: &[ClientInfo],
+    clients: &[Served],
+) -> Result<()> {
+    let mut scores = answers.iter().flat_map(|answer| answer.each());
+    let uncounted = scores.find(|(_, told)| told.score.rows > 0 && metric.sum(&told.score).is_none());
     match uncounted {
         Some((client, _)) if clients.iter().all(|served| served.score.is_none()) => {
-            let (id, name) = (&infos[*client as usize].id, metric.name());
+            let (id, name) = (&infos[client as usize].id, metric.name());
             let message = format!("client {id}: score: no hits, which metric = \"{name}\" counts");
             Err(Error::new(ErrorKind::Client, message).hint("count the rows that are right, or use metric = \"loss\""))
         }
@@ -381,14 +379,12 @@ pub fn baselines(
     let mut metrics = |subject: Option<Subject>| -> Result<Vec<Option<f64>>> {
         let mut clients = vec![Served::default(); federation.clients().len()];
         if let Some(subject) = subject {
-            let answers = federation.ask(&Ask {
-                phase: Phase::Evaluate,
-                models: single.iter().cloned().collect(),
-                orders: vec![score(Recipients::All, subject, Split::Train)],
-                gather: Gather::Each,
-            })?;
-            take_scores(&answers.orders[0], metric, false, &mut clients);
-            check_counted(&answers.orders, metric, federation.clients(), &clients)?;
+            let mut ask = Ask::new(Phase::Evaluate, single.iter().cloned().collect(), Gather::Each);
+            let order = ask.order(Recipients::All, Evaluate { with: subject, assign_on: Split::Train });
+            let answers = federation.ask(&ask)?;
+            let answer = answers.of(order);
+            take_scores(&answer, metric, false, &mut clients);
+            check_counted(&[answer], metric, federation.clients(), &clients)?;
         }
         Ok(clients.iter().map(|served| served.score.and_then(|score| score.mean())).collect())
     };

@@ -3,11 +3,12 @@
 use crate::data::schema::Coding;
 use crate::data::{self, Source};
 use crate::error::{Error, Result};
-use crate::federation::{Split, faults};
+use crate::federation::faults;
 use crate::groups::Origin;
 use crate::methods::{self, MethodKind};
 use crate::models::{self, Ability, ModelKind};
 use crate::settings::{self, Default, Kind, Setting, Settings};
+use crate::training::Split;
 use toml::{Table, Value};
 
 /// The keys at the top of the file.

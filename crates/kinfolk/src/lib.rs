@@ -24,5 +24,6 @@ pub mod rng;
 pub mod run;
 pub mod settings;
 pub mod text;
+pub mod training;
 
 pub use error::{Error, ErrorKind, Result};

@@ -21,17 +21,15 @@ use crate::data::{Client, Population};
 use crate::error::{Error, ErrorKind, Result};
 use crate::evaluate::{self, Baselines, Evaluation};
 use crate::experiment::{Experiment, MethodEntry};
-use crate::federation::engine::{Engine, FederationState};
+use crate::federation::Phase;
+use crate::federation::engines::{Engine, FederationState};
 use crate::federation::faults::Faults;
-use crate::federation::ledger::few_of;
-use crate::federation::meter::Traffic;
-use crate::federation::{Ask, Gather, Order, Phase, Recipients, Work};
+use crate::federation::server::ledger::few_of;
+use crate::federation::server::meter::Traffic;
 use crate::groups::{Groups, Origin};
 use crate::linalg::{norm, squared_distance};
-use crate::methods::{
-    Comparison, Method, Outcome, Serving, Setup, auto_step, choose_components, diverged, exploded, no_true_clusters,
-    nobody_answered,
-};
+use crate::methods::room::{Book, MissingRule, diverged, exploded, nobody_answered};
+use crate::methods::{Comparison, Method, Outcome, Serving, Setup, auto_step, choose_components, no_true_clusters};
 use crate::modelfile::{self, CLIENT_FILES, ClientNames};
 use crate::models::{Blueprint, Metric, Model};
 use crate::panics::contained;
@@ -133,8 +131,8 @@ struct Details {
 }
 
 /// How far a method has come: what is known of it even if it fails.
-#[derive(Default)]
 struct Course {
+    book: Book,
     rounds: Vec<RoundRecord>,
     round: usize,
     seconds: f64,
@@ -144,6 +142,18 @@ struct Course {
 }
 
 impl Course {
+    fn new(rule: MissingRule) -> Self {
+        Self {
+            book: Book::new(rule),
+            rounds: Vec::new(),
+            round: 0,
+            seconds: 0.0,
+            traffic: Traffic::default(),
+            notes: Vec::new(),
+            comparison: None,
+        }
+    }
+
     /// Notes what was spent on the way, and what went wrong.
     fn look_at(&mut self, federation: &dyn Engine) {
         (self.traffic, self.notes) = (federation.meter().total(), federation.notes());
@@ -156,6 +166,7 @@ struct Current {
     origin: String,
     method: Vec<u8>,
     federation: FederationState,
+    book: Book,
     rounds: Vec<RoundRecord>,
     round: usize,
     seconds: f64,
@@ -307,12 +318,6 @@ fn uses_auto_step(entry: &MethodEntry, model: &dyn Model) -> bool {
     !exact && entry.settings.optional_text("step") == Some("auto")
 }
 
-/// An ask to everybody, before the first round.
-fn to_all(work: Work) -> Ask {
-    let orders = vec![Order { to: Recipients::All, work }];
-    Ask { phase: Phase::Start, models: Vec::new(), orders, gather: Gather::Each }
-}
-
 impl Stage {
     fn prepare(experiment: &Experiment, seed: u64, venue: &mut dyn Venue) -> Result<Self> {
         let Meeting { mut population, mut engine, mut unseen, digest } = venue.open(experiment, seed)?;
@@ -320,27 +325,20 @@ impl Stage {
 
         // The server learns what the data looks like by asking, and fixes one schema for everybody.
         let scale = experiment.standardises();
-        let described = engine.ask(&to_all(Work::Describe { moments: scale }))?;
-        if let Some(missing) = described.missing.first() {
-            let id = &engine.clients()[missing.client as usize].id;
-            return Err(Error::new(ErrorKind::Client, format!("client {id} does not say what its data looks like")));
-        }
-        let described = &described.orders[0];
-        let rows: Vec<usize> = described.rows.iter().map(|&rows| rows as usize).collect();
-        let column = Groups::named(described.descriptions.iter().map(|description| description.group.as_deref()));
-        let schema = Schema::fix(&described.descriptions, experiment.coding())?;
-        let mut notes = columns::extreme_cell_notes(engine.clients(), &extreme_cells(&described.descriptions));
-        let mut unknown = schema.unknown_classes(&described.descriptions);
-        let adopt = to_all(Work::Adopt { schema: schema.clone() });
-        engine.ask(&adopt)?;
+        let described = engine.describe(scale)?;
+        let rows: Vec<usize> = described.iter().map(|description| description.rows).collect();
+        let column = Groups::named(described.iter().map(|description| description.group.as_deref()));
+        let schema = Schema::fix(&described, experiment.coding())?;
+        let mut notes = columns::extreme_cell_notes(engine.clients(), &extreme_cells(&described));
+        let mut unknown = schema.unknown_classes(&described);
+        engine.adopt(&schema)?;
         // Rows that are here are looked at as everybody agreed to see them.
         if let Some(host) = engine.host() {
             population.clients = host.clients().to_vec();
         }
         if let Some(unseen) = &mut unseen {
-            let described = unseen.ask(&to_all(Work::Describe { moments: false }))?;
-            unknown.extend(schema.unknown_classes(&described.orders[0].descriptions));
-            unseen.ask(&adopt)?;
+            unknown.extend(schema.unknown_classes(&unseen.describe(false)?));
+            unseen.adopt(&schema)?;
             if let Some(host) = unseen.host() {
                 population.unseen = host.clients().to_vec();
             }
@@ -373,11 +371,11 @@ impl Stage {
         };
         let wants_curvature = experiment.methods.iter().any(|entry| uses_auto_step(entry, &*model));
         let curvature = if model.curvature(0.0).is_some() && wants_curvature {
-            let described = engine.ask(&to_all(Work::Describe { moments: true }))?;
+            let described = engine.describe(true)?;
             // A client with an extreme cell would shorten the steps of everybody to nothing.
-            let extremes = extreme_cells(&described.orders[0].descriptions);
+            let extremes = extreme_cells(&described);
             let is_usual = |place: usize| extremes.iter().all(|cell| cell.client != place || cell.column.is_none());
-            let described = described.orders[0].descriptions.iter().enumerate().filter(|(place, _)| is_usual(*place));
+            let described = described.iter().enumerate().filter(|(place, _)| is_usual(*place));
             let mean_squares = described.map(|(_, description)| description.mean_square());
             model.curvature(mean_squares.fold(0.0, f64::max))
         } else {
@@ -546,7 +544,7 @@ struct Running<'a> {
 impl Running<'_> {
     /// Runs the method to its end, whatever that is: one that fails, or panics, costs its own result only.
     fn to_the_end(&self, watch: &mut dyn Watch) -> Result<(RepeatSummary, Finished)> {
-        let mut course = Course::default();
+        let mut course = Course::new(MissingRule::of(&self.entry.settings));
         let (summary, details) = match contained(|| self.follow(watch, &mut course)) {
             Ok(ended) => ended,
             Err(error) if error.ends_run() => return Err(error),
@@ -581,6 +579,7 @@ impl Running<'_> {
             method.restore(&current.method).map_err(Error::ending_the_run)?;
             federation.restore(current.federation).map_err(Error::ending_the_run)?;
             (course.rounds, course.round, course.seconds) = (current.rounds, current.round, current.seconds);
+            course.book = current.book;
         }
         watch.method(label, self.seed, course.round, method.planned_rounds());
         let every = self.experiment.settings.integer("evaluate_every");
@@ -590,7 +589,7 @@ impl Running<'_> {
         loop {
             let began = Instant::now();
             let before = Phases::of(federation);
-            let progress = method.round(federation);
+            let progress = course.book.play(&mut *method, federation);
             course.look_at(federation);
             let progress = progress?;
             course.round += 1;
@@ -683,7 +682,8 @@ impl Running<'_> {
                 let method = method.save()?;
                 let origin = stage.origin.clone();
                 let rounds = std::mem::take(&mut course.rounds);
-                let current = Current { origin, method, federation, rounds, round, seconds };
+                let book = course.book.clone();
+                let current = Current { origin, method, federation, book, rounds, round, seconds };
                 let written = folder.write_current(label, self.seed, &current);
                 course.rounds = current.rounds;
                 written.map_err(Error::ending_the_run)?;
@@ -779,7 +779,8 @@ impl Running<'_> {
         if !outcome.converged {
             summary.status = "not-converged".into();
         }
-        summary.notes.splice(0..0, self.stage.notes.iter().chain(&outcome.notes).cloned());
+        let first = self.stage.notes.iter().cloned().chain(course.book.note());
+        summary.notes.splice(0..0, first.chain(outcome.notes.iter().cloned()));
         summary.notes.extend(mixtures::note(self.stage, outcome));
         if uses_auto_step(self.entry, &*self.stage.model)
             && let Some(curvature) = self.stage.curvature

@@ -5,20 +5,22 @@ use kinfolk::Result;
 use kinfolk::clustering::quality::misclustering;
 use kinfolk::data::{Client, DataShape, Features, Population, Shard, Targets, source};
 use kinfolk::evaluate;
-use kinfolk::federation::engine::Engine;
+use kinfolk::federation::client::node::{Node, Rows};
+use kinfolk::federation::client::site::Site;
+use kinfolk::federation::engines::Engine;
+use kinfolk::federation::engines::local::{LocalFederation, threads};
+use kinfolk::federation::engines::remote::{Line, Loopback, MakeSite, RemoteFederation};
 use kinfolk::federation::faults::{self, Faults};
-use kinfolk::federation::local::{LocalFederation, threads};
-use kinfolk::federation::node::{Node, Rows};
-use kinfolk::federation::remote::{Line, Loopback, MakeSite, RemoteFederation};
-use kinfolk::federation::site::Site;
 use kinfolk::federation::wire::DataOrder;
-use kinfolk::federation::{Federation, Phase, Split};
+use kinfolk::federation::{Federation, Phase};
 use kinfolk::groups::Groups;
+use kinfolk::methods::room::{Book, MissingRule};
 use kinfolk::methods::{METHODS, Method, MethodKind, Outcome, Serving, Setup};
 use kinfolk::mixture::{Covariance, Family};
 use kinfolk::models::{self, Blueprint, Model};
 use kinfolk::rng::Key;
 use kinfolk::settings::Settings;
+use kinfolk::training::Split;
 use std::sync::Arc;
 
 fn settings(declared: &'static [kinfolk::settings::Setting], text: &str) -> Settings {
@@ -169,8 +171,9 @@ impl Problem {
 }
 
 fn play(method: &mut dyn Method, federation: &mut dyn Federation, rounds: usize) -> Result<Outcome> {
+    let mut book = Book::new(MissingRule::Skip);
     for _ in 0..rounds {
-        if method.round(federation)?.finished {
+        if book.play(method, federation)?.finished {
             break;
         }
     }
@@ -535,9 +538,9 @@ fn duplicated_clients_land_together() {
 
 #[test]
 fn own_models_are_kept_by_stamp_and_a_repeated_order_changes_nothing() {
-    use kinfolk::federation::{
-        Amount, Ask, Course, Gather, Keep, Optimiser, Order, Plan, Recipients, Sample, Start, Work,
-    };
+    use kinfolk::federation::work::{Keep, Start, Train, Work};
+    use kinfolk::federation::{Ask, Gather, Order, Recipients};
+    use kinfolk::training::{Amount, Course, Optimiser, Plan, Sample};
     let problem = Problem::linear();
     let mut federation = problem.fused(1);
     let plan = Plan {
@@ -553,7 +556,7 @@ fn own_models_are_kept_by_stamp_and_a_repeated_order_changes_nothing() {
         models: Vec::new(),
         orders: vec![Order {
             to: Recipients::All,
-            work: Work::Train { from, plan: plan.clone(), keep: Keep::Instead },
+            work: Work::Train(Train { from, plan: plan.clone(), keep: Keep::Instead }),
         }],
         gather: Gather::Each,
     };
@@ -571,19 +574,23 @@ fn own_models_are_kept_by_stamp_and_a_repeated_order_changes_nothing() {
     again.host().restore(done.clone());
     let repeated = again.ask(&train(Start::Own { stamp: first.stamp })).unwrap();
     assert_eq!(again.host().states(), done);
-    assert_eq!(repeated.orders[0].losses, second.orders[0].losses);
+    assert_eq!(repeated.orders[0].numbers, second.orders[0].numbers);
 }
 
 #[test]
 fn moves_are_not_made_twice_and_are_told_alike() {
-    use kinfolk::federation::own::{Acceleration, Addend, Advance, Blend, Run, Scale};
-    use kinfolk::federation::{Ask, Gather, Order, Recipients, Sample, Start, Weight, Work};
+    use kinfolk::aggregate::Weight;
+    use kinfolk::federation::work::{Acceleration, Renewal, Start, Work};
+    use kinfolk::federation::work::{Addend, Advance, Blend, Run};
+    use kinfolk::federation::{Ask, Gather, Order, Recipients};
+    use kinfolk::training::Sample;
+    use kinfolk::training::Scale;
     let data = "clients = 6\nsamples = 9\ndimension = 4\ntest_samples = 0";
     for precision in ["f64", "f32"] {
         let model = format!("intercept = false\nprecision = \"{precision}\"");
         let problem = Problem::new("linear", data, "linear", &model, 0.1, 1e-10);
         let advance = |from: Start| {
-            let acceleration = Some(Acceleration { a: [0.3, 0.2], b: [0.9, 0.05], chance: 0.8 });
+            let acceleration = Some(Acceleration { vectors: [0, 1, 2, 3], a: [0.3, 0.2], b: [0.9, 0.05], chance: 0.8 });
             Ask {
                 phase: Phase::Train,
                 models: vec![Arc::new(vec![0.1, 0.2, 0.3, 0.4])],
@@ -597,7 +604,8 @@ fn moves_are_not_made_twice_and_are_told_alike() {
                             add: vec![Addend { to: 1, model: 0, times: 0.7 }],
                         }),
                         run: Some(Run { steps: 3, step: 0.01, sample: Sample::FULL, acceleration }),
-                        anchor: true,
+                        renewal: Some(Renewal { copy: 2, gradient: 3 }),
+                        measured: Some(3),
                         send: vec![vec![0.5, 0.3, 0.2, 0.0], vec![0.0, 0.0, 0.0, 1.0]],
                         scale: Scale { factor: 0.5, by: Weight::Rows },
                     }),
@@ -626,16 +634,20 @@ fn moves_are_not_made_twice_and_are_told_alike() {
 
 #[test]
 fn asks_that_make_no_sense_are_refused() {
-    use kinfolk::federation::own::Scale;
-    use kinfolk::federation::{Ask, Gather, Order, Portion, Recipients, Then, Weight, Work};
-    let keep = Work::Minimise { ridge: 0.0, keep: true };
-    let no_fold = Work::Validate { trials: Vec::new(), fold: 0, of: 0, scale: Scale { factor: 1.0, by: Weight::Rows } };
+    use kinfolk::aggregate::Weight;
+    use kinfolk::federation::work::{Choose, Minimise, Validate, Work};
+    use kinfolk::federation::{Ask, Gather, Order, Recipients};
+    use kinfolk::training::Scale;
+    use kinfolk::training::{Portion, Then};
+    let keep = Work::Minimise(Minimise { ridge: 0.0, keep: true });
+    let no_fold =
+        Work::Validate(Validate { trials: Vec::new(), fold: 0, of: 0, scale: Scale { factor: 1.0, by: Weight::Rows } });
     let problem = Problem::linear();
     let mut federation = problem.fused(1);
     let choose = |to: Recipients, among: Vec<usize>, models: Vec<Arc<Vec<f64>>>| Ask {
         phase: Phase::Train,
         models,
-        orders: vec![Order { to, work: Work::Choose { among, on: Portion::All, then: Then::Nothing } }],
+        orders: vec![Order { to, work: Work::Choose(Choose { among, on: Portion::All, then: Then::Nothing }) }],
         gather: Gather::Each,
     };
     let fits = Arc::new(vec![0.0; 30]);

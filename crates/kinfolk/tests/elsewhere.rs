@@ -1,11 +1,11 @@
 //! Whole runs with clients on other machines: the same bits as here, and honest about what gets lost.
 
 use kinfolk::experiment::Experiment;
-use kinfolk::federation::node::{Node, Rows, TableRows};
-use kinfolk::federation::remote::{Delivery, Kind, Line, Loopback, MakeSite, Transport};
-use kinfolk::federation::site::Site;
+use kinfolk::federation::client::node::{Node, Rows, TableRows};
+use kinfolk::federation::client::site::Site;
+use kinfolk::federation::engines::remote::{Delivery, Kind, Line, Loopback, MakeSite, Transport};
 use kinfolk::federation::wire::{self, ClientReply, Request, SiteMessage, SiteReply};
-use kinfolk::federation::{Score, Work};
+use kinfolk::federation::work::{Losses, Work};
 use kinfolk::report::{Record, RepeatSummary, RoundRecord};
 use kinfolk::run::venue::Elsewhere;
 use kinfolk::run::{Options, Unwatched, Watch, run, run_at};
@@ -314,7 +314,7 @@ fn what_a_machine_makes_up_counts_for_nothing() {
     let without = lies(|replies| {
         for reply in replies {
             let mut told = reply.reply.clone().unwrap().unpack();
-            (told.choice, told.score) = (None, Some(Score { rows: 1, loss: 0.0, hits: Some(7) }));
+            told.counts.truncate(1);
             reply.reply = Ok(told.pack(kinfolk::models::Precision::F32));
         }
     });
@@ -358,8 +358,8 @@ fn no_message_ends_a_machine() {
     assert!(refuse(&|request| first_model(request).1 = short.clone()).contains("a model of 3 numbers"));
     let elsewhere = |request: &mut Request| {
         if let Request::Work { orders, .. } = request {
-            let on = kinfolk::federation::Portion::Fold { index: 0, of: 0 };
-            orders[0].work = Work::Losses { of: vec![0], on };
+            let on = kinfolk::training::Portion::Fold { index: 0, of: 0 };
+            orders[0].work = Work::Losses(Losses { of: vec![0], on });
         }
     };
     assert!(refuse(&elsewhere).contains("names part 0 of 0"));

@@ -7,10 +7,11 @@ use kinfolk::data::moments::Moments;
 use kinfolk::data::schema::{Description, TargetDescription};
 use kinfolk::data::{Client, Features, Population, Shard, source};
 use kinfolk::experiment::{Experiment, Override};
-use kinfolk::federation::node::{Node, Rows};
-use kinfolk::federation::remote::{Delivery, Kind, Line, Loopback, MakeSite, Transport};
-use kinfolk::federation::site::Site;
-use kinfolk::federation::wire::{self, Member, Reply, Roll, SiteMessage, SiteReply};
+use kinfolk::federation::client::node::{Node, Rows};
+use kinfolk::federation::client::site::Site;
+use kinfolk::federation::engines::remote::{Delivery, Kind, Line, Loopback, MakeSite, Transport};
+use kinfolk::federation::wire::{self, Member, Roll, SiteMessage, SiteReply};
+use kinfolk::federation::work::Reply;
 use kinfolk::methods::{METHODS, MethodKind};
 use kinfolk::models::{Ability, Precision};
 use kinfolk::presets::PRESETS;
@@ -56,9 +57,9 @@ fn spoil_target(roll: &mut Roll, count: Option<u64>) {
 
 /// Every kind of bad client.
 const KINDS: &[(&str, Bad)] = &[
-    ("loss infinite", Bad::Reply(|reply| reply.losses.fill(f64::INFINITY))),
-    ("loss not a number", Bad::Reply(|reply| reply.losses.fill(f64::NAN))),
-    ("loss of 1e300", Bad::Reply(|reply| reply.losses.fill(1e300))),
+    ("loss infinite", Bad::Reply(|reply| reply.numbers.fill(f64::INFINITY))),
+    ("loss not a number", Bad::Reply(|reply| reply.numbers.fill(f64::NAN))),
+    ("loss of 1e300", Bad::Reply(|reply| reply.numbers.fill(1e300))),
     ("vector not a number", Bad::Reply(|reply| reply.vector.iter_mut().for_each(|vector| vector[0] = f64::NAN))),
     ("vector too short", Bad::Reply(|reply| reply.vector.iter_mut().for_each(|vector| vector.truncate(2)))),
     ("vector of 1e30", Bad::Reply(|reply| reply.vector.iter_mut().for_each(|vector| vector.fill(1e30)))),
@@ -70,7 +71,14 @@ const KINDS: &[(&str, Bad)] = &[
         }),
     ),
     ("2^32-1 rows from the start", Bad::Roll(|roll| describe(roll, |told| told.rows = u32::MAX as usize))),
-    ("score of -1e300", Bad::Reply(|reply| reply.score.iter_mut().for_each(|score| score.loss = -1e300))),
+    (
+        "score of -1e300",
+        Bad::Reply(|reply| {
+            // Only what scores counts rows and hits.
+            let scores = reply.counts.len() == 3;
+            reply.numbers.last_mut().filter(|_| scores).into_iter().for_each(|loss| *loss = -1e300);
+        }),
+    ),
     ("moments not a number", Bad::Roll(|roll| spoil_target(roll, None))),
     ("moments of 2^63 values", Bad::Roll(|roll| spoil_target(roll, Some(1 << 63)))),
     ("another client's name", Bad::Roll(|roll| roll.members[0].id = FIRST.into())),

@@ -1,21 +1,28 @@
 //! A server that wants rows: what a machine refuses, for every kind of work and every setting that a message carries.
 
+use kinfolk::aggregate::Weight;
 use kinfolk::data::own::{OwnClient, OwnScore, Point};
 use kinfolk::data::schema::{Coding, FeaturesDescription, Schema, Summary};
 use kinfolk::data::{Client, DataShape, Features, Form, Shard, Targets};
-use kinfolk::federation::mixtures::{FitMixture, MixtureStep, Parts, Rule};
-use kinfolk::federation::node::{Node, Rows, TableRows};
-use kinfolk::federation::own::{Acceleration, Advance, Answer, Pull, Respond, Run, Scale};
-use kinfolk::federation::site::Site;
+use kinfolk::federation::Phase;
+use kinfolk::federation::client::node::{Node, Rows, TableRows};
+use kinfolk::federation::client::site::Site;
 use kinfolk::federation::wire::{
-    self, DataOrder, ModelOrder, Packed, Reply, Request, Roll, SiteMessage, SiteOrder, SiteReply, roll_of,
+    self, DataOrder, ModelOrder, Packed, Request, Roll, SiteMessage, SiteOrder, SiteReply, roll_of,
 };
-use kinfolk::federation::{
-    Amount, Course, Keep, Optimiser, Phase, Plan, Portion, Sample, Score, Start, Subject, Then, Weight, Work,
+use kinfolk::federation::work::{Acceleration, Answer, Evaluated, Reply};
+use kinfolk::federation::work::{Advance, Respond, ResponseParts, Run};
+use kinfolk::federation::work::{
+    Choose, Curvature, Evaluate, Gradient, Keep, Losses, Minimise, Start, Subject, Tally, Train, Validate, Work,
 };
+use kinfolk::federation::work::{FitMixture, Parts, StepMixture};
+use kinfolk::mixture::step::{Rule, Step};
 use kinfolk::mixture::{Covariance, Detail, Family, Fitting, Shape};
+use kinfolk::models::Score;
 use kinfolk::models::{self, Blueprint};
 use kinfolk::settings::Settings;
+use kinfolk::training::{Amount, Course, Optimiser, Plan, Portion, Sample, Then};
+use kinfolk::training::{Pull, Scale};
 use kinfolk::{Error, ErrorKind, Result};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -254,16 +261,16 @@ fn plan(sample: Sample, amount: Amount) -> Plan {
 }
 
 fn train(sample: Sample) -> Work {
-    Work::Train { from: Start::Model(0), plan: plan(sample, Amount::Steps(1)), keep: Keep::No }
+    Work::Train(Train { from: Start::Model(0), plan: plan(sample, Amount::Steps(1)), keep: Keep::No })
 }
 
 fn choose(on: Portion, then: Then) -> Work {
-    Work::Choose { among: vec![0], on, then }
+    Work::Choose(Choose { among: vec![0], on, then })
 }
 
 const SCALE: Scale = Scale { factor: 1.0, by: Weight::Uniform };
 
-fn respond(on: Portion, send: Answer) -> Work {
+fn respond(on: Portion, send: ResponseParts) -> Work {
     let pull = Pull { centre: 0, strength: 1.0 };
     Work::Respond(Respond { pull, on, send, keep: false, scale: SCALE })
 }
@@ -277,7 +284,8 @@ fn advance(sample: Sample, acceleration: Option<Acceleration>) -> Work {
         vectors: vectors as u32,
         blend: None,
         run: Some(Run { steps: 1, step: 0.5, sample, acceleration }),
-        anchor: false,
+        renewal: None,
+        measured: None,
         send: vec![shares],
         scale: SCALE,
     })
@@ -289,15 +297,15 @@ fn greedy() -> Vec<(&'static str, Work)> {
     let fold = Portion::Fold { index: 0, of: 12 };
     let others = Portion::Others { index: 0, of: ROWS as u32 };
     let one = sample(Portion::All, Some(1));
-    let pace = Acceleration { a: [0.3, 0.2], b: [0.9, 0.1], chance: 0.5 };
+    let pace = Acceleration { vectors: [0, 1, 2, 3], a: [0.3, 0.2], b: [0.9, 0.1], chance: 0.5 };
     vec![
-        ("a part", Work::Losses { of: vec![0], on: few }),
-        ("a fold", Work::Losses { of: vec![0], on: fold }),
-        ("all but one", Work::Losses { of: vec![0], on: others }),
-        ("gradient of a part", Work::Gradient { of: 0, sample: sample(few, None) }),
-        ("gradient of a fold", Work::Gradient { of: 0, sample: sample(fold, None) }),
-        ("gradient of all but one", Work::Gradient { of: 0, sample: sample(others, None) }),
-        ("gradient of one row", Work::Gradient { of: 0, sample: one.clone() }),
+        ("a part", Work::Losses(Losses { of: vec![0], on: few })),
+        ("a fold", Work::Losses(Losses { of: vec![0], on: fold })),
+        ("all but one", Work::Losses(Losses { of: vec![0], on: others })),
+        ("gradient of a part", Work::Gradient(Gradient { of: 0, sample: sample(few, None) })),
+        ("gradient of a fold", Work::Gradient(Gradient { of: 0, sample: sample(fold, None) })),
+        ("gradient of all but one", Work::Gradient(Gradient { of: 0, sample: sample(others, None) })),
+        ("gradient of one row", Work::Gradient(Gradient { of: 0, sample: one.clone() })),
         ("training on one row", train(one.clone())),
         ("training on a part", train(sample(few, None))),
         ("a choice by a part", choose(few, Then::Nothing)),
@@ -306,14 +314,19 @@ fn greedy() -> Vec<(&'static str, Work)> {
         ("a choice, then training", choose(Portion::All, Then::Train(plan(one.clone(), Amount::Epochs(1))))),
         ("a move by one row", advance(one.clone(), None)),
         ("accelerated moves by one row", advance(one.clone(), Some(pace))),
-        ("a response of a part", respond(few, Answer::Response)),
-        ("a quadratic of a part", respond(few, Answer::Quadratic)),
-        ("a quadratic of all but one", respond(others, Answer::Quadratic)),
+        ("a response of a part", respond(few, ResponseParts::Response)),
+        ("a quadratic of a part", respond(few, ResponseParts::Quadratic)),
+        ("a quadratic of all but one", respond(others, ResponseParts::Quadratic)),
         (
             "validation on one row",
-            Work::Validate { trials: vec![Pull { centre: 0, strength: 1.0 }], fold: 0, of: ROWS as u32, scale: SCALE },
+            Work::Validate(Validate {
+                trials: vec![Pull { centre: 0, strength: 1.0 }],
+                fold: 0,
+                of: ROWS as u32,
+                scale: SCALE,
+            }),
         ),
-        ("a fold of four billion", Work::Losses { of: vec![0], on: Portion::Fold { index: 0, of: u32::MAX } }),
+        ("a fold of four billion", Work::Losses(Losses { of: vec![0], on: Portion::Fold { index: 0, of: u32::MAX } })),
     ]
 }
 
@@ -326,12 +339,12 @@ fn no_kind_of_work_shows_few_rows() {
     }
     // It is the few rows that are refused, not the work.
     for (what, work) in [
-        ("losses", Work::Losses { of: vec![0], on: Portion::Fold { index: 0, of: 5 } }),
-        ("gradient", Work::Gradient { of: 0, sample: sample(Portion::All, Some(16)) }),
+        ("losses", Work::Losses(Losses { of: vec![0], on: Portion::Fold { index: 0, of: 5 } })),
+        ("gradient", Work::Gradient(Gradient { of: 0, sample: sample(Portion::All, Some(16)) })),
         ("training", train(sample(Portion::All, Some(16)))),
-        ("response", respond(Portion::Others { index: 1, of: 5 }, Answer::Response)),
-        ("validation", Work::Validate { trials: Vec::new(), fold: 0, of: 5, scale: SCALE }),
-        ("minimiser", Work::Minimise { ridge: 0.1, keep: false }),
+        ("response", respond(Portion::Others { index: 1, of: 5 }, ResponseParts::Response)),
+        ("validation", Work::Validate(Validate { trials: Vec::new(), fold: 0, of: 5, scale: SCALE })),
+        ("minimiser", Work::Minimise(Minimise { ridge: 0.1, keep: false })),
     ] {
         machine.ask(work).expect(what);
     }
@@ -339,7 +352,7 @@ fn no_kind_of_work_shows_few_rows() {
 
 #[test]
 fn curvature_does_not_show_the_longest_row() {
-    let curvatures = |minimum: usize| Machine::linear(minimum).ask(Work::Curvature).unwrap().losses;
+    let curvatures = |minimum: usize| Machine::linear(minimum).ask(Work::Curvature(Curvature)).unwrap().numbers;
     let (open, guarded) = (curvatures(1), curvatures(10));
     assert_eq!(open[..2], guarded[..2]);
     let longest = (0..ROWS).map(|place| row(place).iter().map(|value| value * value).sum::<f64>()).fold(0.0, f64::max);
@@ -353,7 +366,7 @@ fn the_gradient_of_a_twelfth_of_the_rows_is_a_row_where_nothing_is_refused() {
     // What the test above is about: of the gradient -2yx on one row a server knows the direction of x.
     let mut machine = Machine::linear(1);
     let one = Portion::Part { index: 7, of: ROWS as u32 };
-    let reply = machine.ask(Work::Gradient { of: 0, sample: sample(one, None) }).unwrap();
+    let reply = machine.ask(Work::Gradient(Gradient { of: 0, sample: sample(one, None) })).unwrap();
     let shown: Vec<f64> = reply.vector.unwrap().iter().map(|value| value / (-2.0 * 7.5)).collect();
     assert!(shown.iter().zip(row(7)).all(|(shown, row)| (shown - row).abs() < 1e-12), "{shown:?}");
 }
@@ -364,7 +377,7 @@ fn the_rest_of_a_pass_is_not_a_batch_of_its_own() {
     let mut machine = Machine::linear(10);
     let steps = |machine: &mut Machine, batch: u32, steps: u32| {
         let plan = plan(sample(Portion::All, Some(batch)), Amount::Steps(steps));
-        machine.ask(Work::Train { from: Start::Model(0), plan, keep: Keep::No }).unwrap().vector.unwrap()
+        machine.ask(Work::Train(Train { from: Start::Model(0), plan, keep: Keep::No })).unwrap().vector.unwrap()
     };
     assert_eq!(steps(&mut machine, 59, 2), steps(&mut machine, 60, 2), "the batch has grown to all rows");
 }
@@ -372,7 +385,7 @@ fn the_rest_of_a_pass_is_not_a_batch_of_its_own() {
 #[test]
 fn which_rows_are_in_a_batch_or_a_part_only_the_machine_knows() {
     let sums = |machine: &mut Machine, on: Portion, batch: Option<u32>| -> Vec<f64> {
-        let reply = machine.ask(Work::Gradient { of: 0, sample: sample(on, batch) }).unwrap();
+        let reply = machine.ask(Work::Gradient(Gradient { of: 0, sample: sample(on, batch) })).unwrap();
         reply.vector.unwrap()
     };
     let part = |index: u32, of: u32| Portion::Part { index, of };
@@ -403,17 +416,15 @@ fn gaussian(components: usize) -> Shape {
 }
 
 fn mixture_step(components: usize, batch: Option<u32>) -> Work {
-    Work::MixtureStep(MixtureStep {
+    Work::StepMixture(StepMixture {
         shape: gaussian(components),
         from: None,
         model: Some(0),
         relabel: Vec::new(),
-        rule: Rule::Stay,
+        step: Step { rule: Rule::Stay, sparsity: 0.0, share: 1.0 },
         steps: 1,
         sample: sample(Portion::All, batch),
         limit: None,
-        sparsity: 0.0,
-        share: 1.0,
         send: Parts::Statistics(Detail::Full),
     })
 }
@@ -447,7 +458,7 @@ fn components_of_a_mixture_show_no_single_row() {
 fn work_and_memory_of_a_message_are_bounded() {
     let mut machine = Machine::linear(10);
     let endless =
-        Work::Train { from: Start::Model(0), plan: plan(Sample::FULL, Amount::Steps(u32::MAX)), keep: Keep::No };
+        Work::Train(Train { from: Start::Model(0), plan: plan(Sample::FULL, Amount::Steps(u32::MAX)), keep: Keep::No });
     let epochs = choose(Portion::All, Then::Train(plan(sample(Portion::All, Some(16)), Amount::Epochs(u32::MAX))));
     let mut run = advance(Sample::FULL, None);
     if let Work::Advance(Advance { run: Some(run), .. }) = &mut run {
@@ -458,9 +469,9 @@ fn work_and_memory_of_a_message_are_bounded() {
         assert!(said.starts_with("steps of one client: got"), "{said}");
         assert!(said.ends_with("this machine allows 1000000 (node.limits.steps)"), "{said}");
     }
-    let tally = Work::Tally { with: Subject::Models(vec![0]), components: u32::MAX, classes: u32::MAX };
+    let tally = Work::Tally(Tally { with: Subject::Models(vec![0]), components: u32::MAX, classes: u32::MAX });
     assert!(machine.ask(tally).unwrap_err().starts_with("numbers for the answer"));
-    let nothing = Work::Losses { of: vec![0], on: Portion::All };
+    let nothing = Work::Losses(Losses { of: vec![0], on: Portion::All });
     let order = |index| SiteOrder { index, to: Some(Vec::new()), work: nothing.clone() };
     let message = machine.message((0..100_001).map(order).collect());
     assert!(send(&mut machine.site, &message).unwrap_err().to_string().starts_with("orders: got 100001"));
@@ -554,7 +565,9 @@ impl Machine {
 #[test]
 fn what_a_clients_own_code_says_of_its_error_stays_on_its_machine() {
     let mut machine = own_machine(20);
-    for (verb, work) in [("train", train(Sample::FULL)), ("gradient", Work::Gradient { of: 0, sample: Sample::FULL })] {
+    for (verb, work) in
+        [("train", train(Sample::FULL)), ("gradient", Work::Gradient(Gradient { of: 0, sample: Sample::FULL }))]
+    {
         let said = machine.ask_own(work).unwrap_err();
         assert_eq!(said, format!("client talkative: {verb}: an error of kind client; the machine's own log says more"));
         let log = machine.site.take_log();
@@ -564,11 +577,12 @@ fn what_a_clients_own_code_says_of_its_error_stays_on_its_machine() {
 
 #[test]
 fn clients_of_the_users_own_answer_for_enough_rows_or_not_at_all() {
-    let score = Work::Score { with: Subject::Models(vec![0]), assign_on: kinfolk::federation::Split::Train };
+    let score = Work::Evaluate(Evaluate { with: Subject::Models(vec![0]), assign_on: kinfolk::training::Split::Train });
     let said = own_machine(3).ask_own(score.clone()).unwrap_err();
     assert!(said.starts_with("a score of 3 rows, this machine wants at least 10"), "{said}");
-    let scored = own_machine(20).ask_own(score).unwrap().score;
-    assert_eq!(scored, Some(Score { rows: 20, loss: 10.0, hits: None }));
+    let scored = own_machine(20).ask_own(score).unwrap();
+    let scored = Evaluated::read(&scored.counts, &scored.numbers).score;
+    assert_eq!(scored, Score { rows: 20, loss: 10.0, hits: None });
     assert!(own_machine(20).ask_own(train(sample(Portion::All, Some(1)))).unwrap_err().contains("a batch of 1 rows"));
     let few = Client::own(Box::new(Few), None, None).unwrap();
     let shape = DataShape { form: Form::Own, ..DataShape::default() };

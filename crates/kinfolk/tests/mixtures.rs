@@ -3,17 +3,21 @@
 use kinfolk::data::{Client, Features, Population, Shard, Targets, source};
 use kinfolk::evaluate;
 use kinfolk::experiment::Experiment;
+use kinfolk::federation::engines::local::{LocalFederation, threads};
 use kinfolk::federation::faults::{self, Faults};
-use kinfolk::federation::local::{LocalFederation, threads};
-use kinfolk::federation::mixtures::{FitMixture, MixtureStep, Parts, Rule};
-use kinfolk::federation::{Ask, Federation, Gather, Order, Phase, Recipients, Sample, Split, Subject, Work};
+use kinfolk::federation::work::{FitMixture, Parts, StepMixture};
+use kinfolk::federation::work::{Gradient, Subject, Tally, Work};
+use kinfolk::federation::{Ask, Federation, Gather, Order, Phase, Recipients};
+use kinfolk::methods::room::{Book, MissingRule};
 use kinfolk::methods::{self, Method, Outcome, Setup};
+use kinfolk::mixture::step::{Rule, Step};
 use kinfolk::mixture::{Begin, Fitting, Shape};
 use kinfolk::models::{self, Model};
 use kinfolk::report::Record;
 use kinfolk::rng::Key;
 use kinfolk::run::{Options, Unwatched, run};
 use kinfolk::settings::{Setting, Settings};
+use kinfolk::training::{Sample, Split};
 use std::sync::Arc;
 
 fn settings(declared: &'static [Setting], text: &str) -> Settings {
@@ -76,9 +80,10 @@ impl Problem {
     }
 
     fn play(&self, name: &str, text: &str, rounds: usize) -> (Outcome, LocalFederation) {
+        let mut book = Book::new(MissingRule::Skip);
         let (mut method, mut federation) = (self.method(name, text), self.federation());
         for _ in 0..rounds {
-            if method.round(&mut federation).unwrap().finished {
+            if book.play(&mut *method, &mut federation).unwrap().finished {
                 break;
             }
         }
@@ -291,6 +296,7 @@ fn the_number_of_components_is_found() {
 
 #[test]
 fn clients_that_never_answer_end_in_notes_not_in_panics() {
+    let mut book = Book::new(MissingRule::Skip);
     for trouble in ["silent = 1.0", "garbage = 1.0", "silent = 0.7"] {
         for kind in methods::METHODS.iter().filter(|kind| kind.wants.of_mixture()) {
             for components in ["components = 3", "components = 3\ncovariance = \"identity\""] {
@@ -304,7 +310,7 @@ fn clients_that_never_answer_end_in_notes_not_in_panics() {
                 let (mut method, mut federation) =
                     (problem.method(kind.name, ""), problem.federation().with_faults(faults));
                 for _ in 0..20 {
-                    match method.round(&mut federation) {
+                    match book.play(&mut *method, &mut federation) {
                         Ok(progress) if !progress.finished => {}
                         Ok(_) => break,
                         Err(error) => {
@@ -334,7 +340,8 @@ fn silence_is_not_convergence() {
                 federation = federation.with_faults(faults.clone());
             }
             let mut method = problem.method(name, "");
-            (1..).find(|_| method.round(&mut federation).unwrap().finished).unwrap()
+            let mut book = Book::new(MissingRule::Skip);
+            (1..).find(|_| book.play(&mut *method, &mut federation).unwrap().finished).unwrap()
         };
         assert!(
             rounds(true) >= rounds(false),
@@ -368,17 +375,15 @@ fn asks_that_do_not_fit_the_mixture_are_refused() {
     let shape = *problem.model.mixture().unwrap();
     let fitting = Fitting { begin: Begin::Auto, starts: 1, iterations: 5, tolerance: 1e-6 };
     let fit = FitMixture { shape, fitting, seed: 0, keep: true, send: Parts::Centres };
-    let step = MixtureStep {
+    let step = StepMixture {
         shape,
         from: Some(1),
         model: None,
         relabel: Vec::new(),
-        rule: Rule::Maximise,
+        step: Step { rule: Rule::Maximise, sparsity: 0.0, share: 1.0 },
         steps: 1,
         sample: Sample::FULL,
         limit: None,
-        sparsity: 0.0,
-        share: 1.0,
         send: Parts::Centres,
     };
     let mut ask = |models: Vec<usize>, work: Work| {
@@ -389,28 +394,28 @@ fn asks_that_do_not_fit_the_mixture_are_refused() {
     ask(vec![], Work::FitMixture(fit.clone())).unwrap();
     let other = Shape { components: 2, ..shape };
     let narrow = Shape { columns: 3, ..shape };
-    let tally = |components, classes| Work::Tally { with: Subject::Models(vec![0]), components, classes };
+    let tally = |components, classes| Work::Tally(Tally { with: Subject::Models(vec![0]), components, classes });
     let refused = [
         (vec![], Work::FitMixture(FitMixture { shape: other, ..fit.clone() })),
         (vec![], Work::FitMixture(FitMixture { shape: narrow, ..fit.clone() })),
         (vec![], Work::FitMixture(FitMixture { fitting: Fitting { starts: usize::MAX, ..fitting }, ..fit.clone() })),
-        (vec![], Work::MixtureStep(MixtureStep { shape: other, ..step.clone() })),
-        (vec![], Work::MixtureStep(MixtureStep { relabel: vec![0, 0, 1], ..step.clone() })),
-        (vec![], Work::MixtureStep(MixtureStep { from: None, ..step.clone() })),
-        (vec![30], Work::MixtureStep(MixtureStep { from: None, model: Some(0), ..step.clone() })),
-        (vec![31], Work::MixtureStep(MixtureStep { model: Some(0), ..step.clone() })),
-        (vec![], Work::MixtureStep(MixtureStep { rule: Rule::Contest, ..step.clone() })),
-        (vec![], Work::MixtureStep(MixtureStep { sample: Sample { batch: Some(0), ..Sample::FULL }, ..step.clone() })),
+        (vec![], Work::StepMixture(StepMixture { shape: other, ..step.clone() })),
+        (vec![], Work::StepMixture(StepMixture { relabel: vec![0, 0, 1], ..step.clone() })),
+        (vec![], Work::StepMixture(StepMixture { from: None, ..step.clone() })),
+        (vec![30], Work::StepMixture(StepMixture { from: None, model: Some(0), ..step.clone() })),
+        (vec![31], Work::StepMixture(StepMixture { model: Some(0), ..step.clone() })),
+        (vec![], Work::StepMixture(StepMixture { step: Step { rule: Rule::Contest, ..step.step }, ..step.clone() })),
+        (vec![], Work::StepMixture(StepMixture { sample: Sample { batch: Some(0), ..Sample::FULL }, ..step.clone() })),
         (vec![30], tally(3, 3)),
         (vec![133], tally(2, 3)),
         (vec![133], tally(3, u32::MAX)),
-        (vec![133], Work::Gradient { of: 0, sample: Sample::FULL }),
+        (vec![133], Work::Gradient(Gradient { of: 0, sample: Sample::FULL })),
     ];
     for (models, work) in refused {
         let said = format!("{work:?}");
         assert!(ask(models, work).is_err(), "{said}");
     }
-    ask(vec![], Work::MixtureStep(step)).unwrap();
+    ask(vec![], Work::StepMixture(step)).unwrap();
 }
 
 #[test]

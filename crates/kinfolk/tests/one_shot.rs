@@ -6,12 +6,14 @@ use by_hand::{clients, close, faults_of, line, numbers, settings};
 use kinfolk::Result;
 use kinfolk::data::{Client, DataShape};
 use kinfolk::evaluate;
+use kinfolk::federation::engines::local::{LocalFederation, threads};
 use kinfolk::federation::faults::{self, Faults};
-use kinfolk::federation::local::{LocalFederation, threads};
-use kinfolk::federation::{Federation, Phase, Split};
+use kinfolk::federation::{Federation, Phase};
+use kinfolk::methods::room::{Book, MissingRule};
 use kinfolk::methods::{Method, Outcome, Serving, Setup, kind};
 use kinfolk::models::{self, Model};
 use kinfolk::rng::Key;
+use kinfolk::training::Split;
 use std::sync::Arc;
 
 /// A model without an exact minimiser.
@@ -68,7 +70,8 @@ fn silent(share: f64, clients: &[Client]) -> impl Federation {
 /// Runs a method to its end.
 fn run(method: &mut dyn Method, federation: &mut dyn Federation) -> (Outcome, usize) {
     let mut rounds = 1;
-    while !method.round(federation).unwrap().finished {
+    let mut book = Book::new(MissingRule::Skip);
+    while !book.play(&mut *method, federation).unwrap().finished {
         rounds += 1;
     }
     (method.outcome(), rounds)
@@ -289,7 +292,10 @@ fn settings_of_other_starts_are_refused() {
     assert!(build("ifca", steps, network(), &clients, &TRUTH).is_ok());
     // The two planted models are the same.
     let text = "clusters = 2\nstart = \"planted\"\nstart_distance = 0.2";
-    let error = method("ifca", text, &clients, &TRUTH).round(&mut federation(&clients)).unwrap_err().to_string();
+    let error = Book::new(MissingRule::Skip)
+        .play(&mut *method("ifca", text, &clients, &TRUTH), &mut federation(&clients))
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("the same model"), "{error}");
     assert_eq!(faults_of("cluster-oracle", "tolerance = 1.0").len(), 1);
 }
@@ -357,7 +363,10 @@ fn an_oracle_start_that_was_not_found_is_not_kept_quiet() {
 fn where_nobody_answers_that_is_what_is_said() {
     let clients = clients(&FIVE);
     let error = |name: &str, text: &str| {
-        method(name, text, &clients, &TRUTH).round(&mut silent(1.0, &clients)).unwrap_err().to_string()
+        Book::new(MissingRule::Skip)
+            .play(&mut *method(name, text, &clients, &TRUTH), &mut silent(1.0, &clients))
+            .unwrap_err()
+            .to_string()
     };
     let once = "there is only one round to answer in";
     let nobody = "0 clients answered, want at least";

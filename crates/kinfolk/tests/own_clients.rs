@@ -6,11 +6,12 @@ use kinfolk::data::own::{OwnClient, OwnScore, OwnStart, Point};
 use kinfolk::data::{Client, DataShape, Form, Population};
 use kinfolk::evaluate;
 use kinfolk::experiment::{Experiment, Override};
-use kinfolk::federation::engine::Engine;
-use kinfolk::federation::local::{LocalFederation, threads};
-use kinfolk::federation::remote::{Loopback, RemoteFederation};
+use kinfolk::federation::Federation;
+use kinfolk::federation::engines::Engine;
+use kinfolk::federation::engines::local::{LocalFederation, threads};
+use kinfolk::federation::engines::remote::{Loopback, RemoteFederation};
 use kinfolk::federation::wire::DataOrder;
-use kinfolk::federation::{Amount, Federation, Optimiser, Plan, Sample, Split};
+use kinfolk::methods::room::{Book, MissingRule};
 use kinfolk::methods::{Method, Outcome, Setup, kind};
 use kinfolk::models::{self, Blueprint, Metric, Model};
 use kinfolk::report::{Record, RepeatSummary, RoundRecord};
@@ -18,6 +19,7 @@ use kinfolk::rng::Key;
 use kinfolk::run::venue::InProcess;
 use kinfolk::run::{Options, Unwatched, Watch, run, run_at};
 use kinfolk::settings::{Setting, Settings};
+use kinfolk::training::{Amount, Optimiser, Plan, Sample, Split};
 use kinfolk::{Error, ErrorKind, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -183,8 +185,9 @@ fn remote(clients: &[Client], model: &Arc<dyn Model>, precision: &str) -> Remote
 }
 
 fn play(method: &mut dyn Method, federation: &mut dyn Federation, rounds: usize) -> Result<Outcome> {
+    let mut book = Book::new(MissingRule::Skip);
     for _ in 0..rounds {
-        if method.round(federation)?.finished {
+        if book.play(&mut *method, federation)?.finished {
             break;
         }
     }
@@ -267,7 +270,8 @@ fn a_loss_that_is_not_told_is_asked_for() {
         let progress = |tells: bool| {
             let mut federation = local(bowls(|_, bowl| bowl.tells_loss = tells), &model, 2);
             let mut method = built(name, text, &model).unwrap();
-            (0..2).map(|_| method.round(&mut federation).unwrap().loss.unwrap()).collect::<Vec<_>>()
+            let mut book = Book::new(MissingRule::Skip);
+            (0..2).map(|_| book.play(&mut *method, &mut federation).unwrap().loss.unwrap()).collect::<Vec<_>>()
         };
         assert_eq!(progress(true), progress(false), "{name}");
     }

@@ -2,18 +2,22 @@
 
 use kinfolk::data::{Client, Features, Population, Shard, Targets, source};
 use kinfolk::experiment::{Experiment, MethodEntry};
-use kinfolk::federation::engine::Engine;
-use kinfolk::federation::local::{LocalFederation, threads};
-use kinfolk::federation::remote::{Loopback, RemoteFederation};
+use kinfolk::federation::engines::Engine;
+use kinfolk::federation::engines::local::{LocalFederation, threads};
+use kinfolk::federation::engines::remote::{Loopback, RemoteFederation};
 use kinfolk::federation::wire::DataOrder;
-use kinfolk::federation::{Ask, Federation, Gather, Order, Params, Phase, Recipients, Score, Split, Subject, Work};
+use kinfolk::federation::work::{Evaluate, Gradient, Minimise, Subject};
+use kinfolk::federation::{Ask, Federation, Gather, Params, Phase, Recipients};
 use kinfolk::groups::GROUPS;
 use kinfolk::linalg::distance;
+use kinfolk::methods::room::Room;
 use kinfolk::methods::{Method, MethodKind, Outcome, Progress, Serving};
+use kinfolk::models::Score;
 use kinfolk::models::{self, Ability, Blueprint, Model};
 use kinfolk::report::{ClientRecord, Record, RepeatSummary, RoundRecord};
 use kinfolk::run::{Options, Unwatched, Watch, run};
 use kinfolk::settings::Settings;
+use kinfolk::training::Split;
 use kinfolk::{Result, evaluate, modelfile};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,10 +53,11 @@ fn mean<'a>(vectors: impl Iterator<Item = &'a [f64]>) -> Vec<f64> {
 }
 
 impl Method for OwnMinimisers {
-    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
+    fn round(&mut self, room: &mut Room) -> Result<Progress> {
         let mut minimise = |keep| {
-            let order = Order { to: Recipients::All, work: Work::Minimise { ridge: 0.0, keep } };
-            federation.ask(&Ask { phase: Phase::Train, models: vec![], orders: vec![order], gather: Gather::Each })
+            let mut ask = Ask::new(Phase::Train, vec![], Gather::Each);
+            ask.order(Recipients::All, Minimise { ridge: 0.0, keep });
+            room.ask(&ask)
         };
         let (sent, kept) = (minimise(false)?, minimise(true)?);
         let everybody = 0..self.clusters.len();
@@ -228,27 +233,25 @@ fn clients_alone_are_scored_with_their_own_minimiser() {
     let (mut remote, _) = RemoteFederation::meet(&line, data, false, false).unwrap();
     local.equip(&model, &blueprint).unwrap();
     remote.equip(&model, &blueprint).unwrap();
-    let work = Work::Score { with: Subject::Alone, assign_on: Split::Train };
-    let orders = vec![Order { to: Recipients::All, work }];
-    let ask = Ask { phase: Phase::Evaluate, models: vec![], orders, gather: Gather::Each };
+    let mut ask = Ask::new(Phase::Evaluate, vec![], Gather::Each);
+    let order = ask.order(Recipients::All, Evaluate { with: Subject::Alone, assign_on: Split::Train });
     let found = local.ask(&ask).unwrap();
     assert_eq!(found.orders, remote.ask(&ask).unwrap().orders);
     let mut separated = 0;
-    for (client, score) in population.clients.iter().zip(&found.orders[0].scores) {
+    for (client, (_, told)) in population.clients.iter().zip(found.of(order).each()) {
         let params = model.minimise(&client.train, 0.0).unwrap();
         let mut worker = model.worker(&[&params]);
         let wanted: Score = worker.score(0, &client.test);
-        assert_eq!(*score, wanted);
+        assert_eq!(told.score, wanted);
         separated += usize::from(worker.score(0, &client.train).hits == Some(client.train.len() as u32));
     }
     assert!((5..25).contains(&separated), "both kinds of clients are wanted, {separated} of 30 separate");
 
     // The one model leaves no slope in the pooled loss.
     let single = evaluate::single_model(&mut local, &*model).unwrap().unwrap();
-    let work = Work::Gradient { of: 0, sample: kinfolk::federation::Sample::FULL };
-    let gather = Gather::Sum { by: kinfolk::federation::By::All, weight: kinfolk::federation::Weight::Rows };
-    let orders = vec![Order { to: Recipients::All, work }];
-    let ask = Ask { phase: Phase::Evaluate, models: vec![single], orders, gather };
+    let gather = Gather::Sum { by: kinfolk::federation::By::All, weight: kinfolk::aggregate::Weight::Rows };
+    let mut ask = Ask::new(Phase::Evaluate, vec![single], gather);
+    ask.order(Recipients::All, Gradient { of: 0, sample: kinfolk::training::Sample::FULL });
     let slope = local.ask(&ask).unwrap().orders[0].sums[0].total.clone();
     assert!(slope.iter().all(|slope| slope.abs() < 1e-6), "{slope:?}");
     assert_eq!(local.meter().total(), Default::default());

@@ -2,7 +2,7 @@
 
 use kinfolk::Result;
 use kinfolk::experiment::{Experiment, Override};
-use kinfolk::federation::Federation;
+use kinfolk::methods::room::Room;
 use kinfolk::methods::{self, Method, MethodKind, Outcome, Progress, Serving, Setup};
 use kinfolk::report::{MethodSummary, Record, RepeatSummary, RoundRecord};
 use kinfolk::run::{Options, Unwatched, Watch, run};
@@ -237,11 +237,11 @@ struct Panicking {
 }
 
 impl Method for Panicking {
-    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
+    fn round(&mut self, room: &mut Room) -> Result<Progress> {
         self.rounds += 1;
         assert!(self.at != At::Start, "broken at the start");
         assert!(self.at != At::Round || self.rounds < 3, "broken in a round");
-        self.inner.round(federation)
+        self.inner.round(room)
     }
     fn planned_rounds(&self) -> usize {
         self.inner.planned_rounds()

@@ -5,7 +5,7 @@ use crate::Ending;
 use crate::progress::Wait;
 use kinfolk::clustering::{Request, Search};
 use kinfolk::data::points::{self, Choice};
-use kinfolk::federation::local::threads;
+use kinfolk::federation::engines::local::threads;
 use kinfolk::report::clustering::{ClusteringRecord, FILES, text};
 use kinfolk::report::folder::NewFolder;
 use kinfolk::settings::finish;

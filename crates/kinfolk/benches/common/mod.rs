@@ -5,14 +5,16 @@
 use kinfolk::data::{Client, Shard};
 use kinfolk::error::{Error, ErrorKind, Result};
 use kinfolk::experiment::Experiment;
-use kinfolk::federation::local::LocalFederation;
-use kinfolk::federation::{Amount, Course, Optimiser, Params, Plan, Portion, Sample, Score};
+use kinfolk::federation::Params;
+use kinfolk::federation::engines::local::LocalFederation;
 use kinfolk::groups::Groups;
 use kinfolk::hierarchy::response::Quadratic;
 use kinfolk::linalg::distance;
 use kinfolk::methods::{Method, Setup};
+use kinfolk::models::Score;
 use kinfolk::models::{Layout, Metric, Model, Precision, Seat, Worker};
 use kinfolk::rng::{Key, Rng};
+use kinfolk::training::{Amount, Course, Optimiser, Plan, Portion, Sample};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
@@ -121,7 +123,7 @@ impl Worker for PlainWorker<'_> {
 
 /// A federation of these clients, with all fast paths or with none.
 pub fn federation(clients: &[Client], model: &Arc<dyn Model>, plain: bool) -> Result<LocalFederation> {
-    let pool = kinfolk::federation::local::threads(THREADS)?;
+    let pool = kinfolk::federation::engines::local::threads(THREADS)?;
     let federation = LocalFederation::new(clients.to_vec(), pool);
     let (mut federation, model): (_, Arc<dyn Model>) = match plain {
         true => (federation.from_single_answers(), Arc::new(Plain(model.clone()))),

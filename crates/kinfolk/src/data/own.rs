@@ -4,8 +4,8 @@
 
 use super::{Client, Features, Shard, Targets};
 use crate::error::{Error, Result};
-use crate::federation::{Plan, Sample};
 use crate::models::Precision;
+use crate::training::{Plan, Sample};
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::sync::Arc;

@@ -4,10 +4,12 @@
 //! outliers count in nothing but the last.
 
 use super::{is_good, own_subjects, with_drafts};
+use crate::aggregate::Weight;
 use crate::clustering::quality::assign;
 use crate::data::PlantedMixture;
 use crate::error::Result;
-use crate::federation::{Ask, By, Federation, Gather, Order, Phase, Recipients, Subject, Weight, Work};
+use crate::federation::work::{Subject, Tally};
+use crate::federation::{Ask, By, Federation, Gather, Phase, Recipients};
 use crate::linalg::{add_scaled, distance};
 use crate::methods::{Outcome, Serving};
 use crate::mixture::Shape;
@@ -148,21 +150,22 @@ pub fn global_row_error(
     classes: usize,
     outliers: &[bool],
 ) -> Result<Option<f64>> {
-    let work = |with: Subject| Work::Tally { with, components: shape.components as u32, classes: classes as u32 };
+    let work = |with: Subject| Tally { with, components: shape.components as u32, classes: classes as u32 };
     let good = |to: Recipients| {
         let all = 0..federation.clients().len() as u32;
         Recipients::list(all.filter(|&client| to.contains(client) && is_good(outliers, client as usize)).collect())
     };
-    let orders = match &outcome.serving {
-        Serving::Own { stamps, .. } => {
-            let subjects = own_subjects(outcome, stamps).into_iter();
-            subjects.map(|(to, subject)| Order { to: good(to), work: work(subject) }).collect()
-        }
+    let subjects = match &outcome.serving {
+        Serving::Own { stamps, .. } => own_subjects(outcome, stamps),
         _ if outcome.models.is_empty() => Vec::new(),
-        _ => vec![Order { to: good(Recipients::All), work: work(Subject::Models(vec![0])) }],
+        _ => vec![(Recipients::All, Subject::Models(vec![0]))],
     };
     let gather = Gather::Sum { by: By::All, weight: Weight::Uniform };
-    let answers = federation.ask(&Ask { phase: Phase::Evaluate, models: with_drafts(outcome), orders, gather })?;
+    let mut ask = Ask::new(Phase::Evaluate, with_drafts(outcome), gather);
+    for (to, subject) in subjects {
+        ask.order(good(to), work(subject));
+    }
+    let answers = federation.ask(&ask)?;
     let mut counts = vec![0.0; shape.components * classes];
     answers.orders.iter().flat_map(|order| &order.sums).for_each(|sum| add_scaled(&mut counts, 1.0, &sum.total));
     Ok(outside_matching(&counts, classes))

@@ -3,8 +3,8 @@
 //! Silence, lateness and garbage are drawn anew for every ask and client; who attacks is drawn once.
 //! All draws come from the seed, never from the clock. Evaluation is spared: it measures, it does not take part.
 
-use super::wire::Reply;
-use super::{Absence, Phase, Work};
+use super::work::Reply;
+use super::{Absence, Phase};
 use crate::data::Client;
 use crate::rng::{Key, Rng};
 use crate::settings::{Default, Kind, Setting, Settings};
@@ -171,9 +171,9 @@ impl Faults {
     }
 
     /// What becomes of a reply on its way. `base` is the model an update is measured from; gradients have none.
-    pub fn alter(&self, ask: (u64, Phase), client: &str, work: &Work, base: Option<&[f64]>, reply: &mut Reply) {
+    pub fn alter(&self, ask: (u64, Phase), client: &str, base: Option<&[f64]>, reply: &mut Reply) {
         let (stamp, phase) = ask;
-        if phase == Phase::Evaluate || !work.sends_vector() {
+        if phase == Phase::Evaluate {
             return;
         }
         let Some(vector) = &mut reply.vector else { return };
@@ -210,7 +210,6 @@ impl Faults {
 mod tests {
     use super::*;
     use crate::data::{Features, Shard, Targets};
-    use crate::federation::{Keep, Sample, Start};
 
     fn faults(text: &str) -> Faults {
         let mut found = Vec::new();
@@ -245,10 +244,9 @@ mod tests {
             assert_eq!((0..40).collect::<Vec<usize>>().iter().filter(of).count(), 2);
         }
         let hostile = (0..40).find(|&i| faults.attacks(&names[i])).unwrap();
-        let gradient = Work::Gradient { of: 0, sample: Sample::FULL };
         for (phase, attacked) in [(Phase::Start, false), (Phase::Train, true), (Phase::Evaluate, false)] {
             let mut altered = reply();
-            faults.alter((0, phase), &names[hostile], &gradient, None, &mut altered);
+            faults.alter((0, phase), &names[hostile], None, &mut altered);
             assert_eq!(altered != reply(), attacked, "{phase:?}");
         }
     }
@@ -260,21 +258,11 @@ mod tests {
     #[test]
     fn a_flipped_update_points_away_from_its_base() {
         let faults = faults("attack = \"sign-flip\"\nattackers = 1.0");
-        let gradient = Work::Gradient { of: 0, sample: Sample::FULL };
         let mut altered = reply();
-        faults.alter((0, Phase::Train), "a", &gradient, None, &mut altered);
+        faults.alter((0, Phase::Train), "a", None, &mut altered);
         assert_eq!(altered.vector.unwrap(), [-3.0, -1.0]);
-        let plan = crate::federation::Plan {
-            sample: Sample::FULL,
-            amount: crate::federation::Amount::Steps(1),
-            step: 0.1,
-            optimiser: crate::federation::Optimiser::Descent { momentum: 0.0, weight_decay: 0.0 },
-            pulls: Vec::new(),
-            course: crate::federation::Course::PLAIN,
-        };
-        let train = Work::Train { from: Start::Model(0), plan, keep: Keep::No };
         let mut altered = reply();
-        faults.alter((0, Phase::Train), "a", &train, Some(&[1.0, 1.0]), &mut altered);
+        faults.alter((0, Phase::Train), "a", Some(&[1.0, 1.0]), &mut altered);
         assert_eq!(altered.vector.unwrap(), [-1.0, 1.0]);
     }
 
@@ -286,10 +274,9 @@ mod tests {
         assert!((share(Fate::Absent(Absence::Silent)) - 0.2).abs() < 0.03);
         assert!((share(Fate::Absent(Absence::Late)) - 0.08).abs() < 0.02);
         assert_eq!(faults.fate(7, "a"), fates[7]);
-        let gradient = Work::Gradient { of: 0, sample: Sample::FULL };
         let broken = |stamp| {
             let mut altered = reply();
-            faults.alter((stamp, Phase::Train), "a", &gradient, None, &mut altered);
+            faults.alter((stamp, Phase::Train), "a", None, &mut altered);
             altered.vector.is_some_and(|v| v.len() != 2 || v.iter().any(|x| x.is_nan()))
         };
         let share = (0..2000).filter(|&stamp| broken(stamp)).count() as f64 / 2000.0;

@@ -3,7 +3,8 @@
 //! A message begins with the version of this layout. Work that this version does not know is an
 //! `Unsupported` error, never a guess.
 
-use super::{Phase, Score, Work};
+use super::Phase;
+use super::work::{PackedReply, Work};
 use crate::data::DataShape;
 use crate::data::schema::{Description, Schema};
 use crate::error::{Error, ErrorKind, Result};
@@ -15,7 +16,7 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 /// The version of the messages this code writes and reads.
-pub const VERSION: u16 = 7;
+pub const VERSION: u16 = 8;
 
 /// Numbers at the precision they travel and rest in.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -238,62 +239,6 @@ pub fn roll_of<'a>(ids: impl Iterator<Item = &'a str>) -> String {
     digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// One client's reply to one order.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Reply {
-    /// Its training rows.
-    pub rows: u32,
-    /// The position of the chosen model.
-    pub choice: Option<u32>,
-    /// Losses.
-    pub losses: Vec<f64>,
-    /// A model or a gradient.
-    pub vector: Option<Vec<f64>>,
-    /// A score on held-out rows.
-    pub score: Option<Score>,
-    /// A description of its data.
-    pub description: Option<Description>,
-}
-
-/// A reply whose vector has the precision of the wire.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PackedReply {
-    rows: u32,
-    choice: Option<u32>,
-    losses: Vec<f64>,
-    vector: Option<Packed>,
-    score: Option<Score>,
-    description: Option<Description>,
-}
-
-impl Reply {
-    /// As it travels.
-    pub fn pack(self, precision: Precision) -> PackedReply {
-        PackedReply {
-            rows: self.rows,
-            choice: self.choice,
-            losses: self.losses,
-            vector: self.vector.map(|vector| Packed::pack(&vector, precision)),
-            score: self.score,
-            description: self.description,
-        }
-    }
-}
-
-impl PackedReply {
-    /// As it arrived.
-    pub fn unpack(self) -> Reply {
-        Reply {
-            rows: self.rows,
-            choice: self.choice,
-            losses: self.losses,
-            vector: self.vector.map(|vector| vector.unpack()),
-            score: self.score,
-            description: self.description,
-        }
-    }
-}
-
 /// A message as bytes.
 pub fn encode<M: Serialize>(message: &M) -> Result<Vec<u8>> {
     postcard::to_extend(message, VERSION.to_le_bytes().to_vec())
@@ -314,19 +259,14 @@ pub fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Result<M> {
         .map_err(|error| Error::new(ErrorKind::Unsupported, format!("a message could not be read: {error}")))
 }
 
-/// How many bytes a value takes.
-pub fn size<M: Serialize>(value: &M) -> u64 {
-    encode(value).map_or(0, |bytes| bytes.len() as u64 - 2)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::federation::Keep;
-    use crate::federation::{Amount, Course, Optimiser, Plan, Portion, Sample, Start, Then};
+    use crate::federation::work::{Choose, Minimise, Train};
+    use crate::training::{Amount, Course, Optimiser, Plan, Portion, Sample, Then};
 
     fn message() -> SiteMessage {
-        asking(Work::Choose { among: vec![1], on: Portion::All, then: Then::Nothing })
+        asking(Choose { among: vec![1], on: Portion::All, then: Then::Nothing }.into())
     }
 
     fn asking(work: Work) -> SiteMessage {
@@ -369,8 +309,8 @@ mod tests {
         let optimiser = Optimiser::Descent { momentum: 0.0, weight_decay: 0.1 };
         let plan =
             Plan { sample: Sample::FULL, amount: Amount::Steps(3), step: 0.5, optimiser, pulls: Vec::new(), course };
-        let train = Work::Train { from: Start::Model(1), plan, keep: Keep::No };
-        let minimise = Work::Minimise { ridge: 0.1, keep: true };
+        let train = Train::from_model(1, plan).into();
+        let minimise = Minimise { ridge: 0.1, keep: true }.into();
         for sent in [asking(train), asking(minimise)] {
             assert_eq!(decode::<SiteMessage>(&encode(&sent).unwrap()).unwrap(), sent);
         }
@@ -382,6 +322,6 @@ mod tests {
         assert_eq!(decode::<SiteMessage>(&bytes[..1]).unwrap_err().kind(), ErrorKind::Federation);
         assert_eq!(decode::<SiteMessage>(&bytes[..bytes.len() - 1]).unwrap_err().kind(), ErrorKind::Unsupported);
         bytes[0] = 99;
-        assert!(decode::<SiteMessage>(&bytes).unwrap_err().to_string().starts_with("message version 99, want 7"));
+        assert!(decode::<SiteMessage>(&bytes).unwrap_err().to_string().starts_with("message version 99, want 8"));
     }
 }

@@ -24,10 +24,11 @@
 //! - whoever does not answer is asked again: a client that missed a renewal would pull the others astray for good.
 //! - rounds and strengths are as in `l2gd.rs`.
 
-use super::l2gd::{self, Choice, Curvatures, expected_smoothness};
+use super::l2gd::{self, Choice, expected_smoothness};
 use super::personal::asynchronous::{Accelerated, Constants};
 use super::personal::{Base, MISSING_AGAIN, Strengths, check_personal, convexity, personal_settings};
 use super::*;
+use crate::federation::work::Curvatures;
 use crate::models::Precision;
 
 pub(super) static KIND: MethodKind = MethodKind {
@@ -117,13 +118,12 @@ impl Acceleration {
         base: &Base,
         strengths: &Strengths,
         curvatures: Curvatures,
-        federation: &mut dyn Federation,
-        absences: &mut Absences,
+        room: &mut Room,
     ) -> Result<Constants> {
         let most = if self.one_row { curvatures.single } else { curvatures.most };
         let least = match self.convexity {
             Some(given) => given,
-            None => convexity(base, strengths, curvatures.least, federation, absences)?,
+            None => convexity(base, strengths, curvatures.least, room)?,
         };
         // Losses that do not curve everywhere are still descended, only without an end in sight.
         let least = least.max(FLATTEST * most);

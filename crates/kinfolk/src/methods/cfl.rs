@@ -26,7 +26,8 @@
 //! - parts of fewer than `min_size` clients are not split off.
 
 use super::*;
-use crate::federation::{Ask, Gather, Keep, Order, OrderAnswers, Phase, Start, Work};
+use crate::federation::OrderAnswers;
+use crate::federation::work::Train;
 use crate::linalg::{add_scaled, dot, norm};
 use rayon::prelude::*;
 
@@ -92,15 +93,12 @@ pub(super) static KIND: MethodKind = MethodKind {
             min_size: settings.integer("min_size"),
             patience: settings.integer("patience"),
             state: State {
-                round: 0,
                 models: vec![odcl::common_start(&setup)?],
                 ages: vec![0],
                 given: vec![0; setup.rows.len()],
                 away: vec![0; setup.rows.len()],
                 length: None,
                 splits: Vec::new(),
-                first_loss: None,
-                absences: Absences::NONE,
             },
             key: setup.key,
         }))
@@ -124,7 +122,6 @@ struct Cfl {
 
 #[derive(Serialize, Deserialize)]
 struct State {
-    round: usize,
     /// θ_c.
     models: Vec<Params>,
     /// Rounds since each cluster came to be.
@@ -135,8 +132,6 @@ struct State {
     /// Mean length of the clients' updates in the first round.
     length: Option<f64>,
     splits: Vec<String>,
-    first_loss: Option<f64>,
-    absences: Absences,
 }
 
 /// What members of a cluster sent: who, and how far each moved.
@@ -229,35 +224,26 @@ impl Cfl {
 }
 
 impl Method for Cfl {
-    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
-        let round = self.state.round;
-        let plan = self.training.plan(&self.key, round, self.step);
-        let order = |cluster: usize| Order {
-            to: Recipients::list(
-                (0u32..).zip(&self.state.given).filter(|(_, c)| **c == cluster).map(|(i, _)| i).collect(),
-            ),
-            work: Work::Train { from: Start::Model(cluster), plan: plan.clone(), keep: Keep::No },
+    fn round(&mut self, room: &mut Room) -> Result<Progress> {
+        let plan = self.training.plan(&self.key, room.round(), self.step);
+        let mut ask = Ask::new(Phase::Train, self.state.models.clone(), Gather::Each);
+        let order = |cluster: usize| {
+            let members = (0u32..).zip(&self.state.given).filter(|(_, c)| **c == cluster).map(|(i, _)| i);
+            ask.order(Recipients::list(members.collect()), Train::from_model(cluster, plan.clone()))
         };
-        let answers = federation.ask(&Ask {
-            phase: Phase::Train,
-            models: self.state.models.clone(),
-            orders: (0..self.state.models.len()).map(order).collect(),
-            gather: Gather::Each,
-        })?;
-        self.training.missing.accept(&answers, federation, round)?;
-        self.state.absences.count(&answers);
+        let orders: Vec<_> = (0..self.state.models.len()).map(order).collect();
+        let answers = room.ask(&ask)?;
         self.state.away.iter_mut().for_each(|away| *away += 1);
         let answered = answers.orders.iter().flat_map(|order| &order.clients);
         answered.for_each(|&client| self.state.away[client as usize] = 0);
-        let losses: Vec<f64> = answers.orders.iter().flat_map(|order| order.losses.iter().copied()).collect();
-        let loss = watch_loss(&losses, &mut self.state.first_loss, round)?;
+        let loss = room.watch(&answers.losses(&orders))?;
         let mut switched = 0;
         for (cluster, order) in answers.orders.iter().enumerate() {
             let updates = Updates::of(order, &self.state.models[cluster], self.weight);
             if updates.clients.is_empty() {
                 continue;
             }
-            if round == 0 {
+            if room.round() == 0 {
                 let total: f64 = updates.moves.iter().map(|moved| norm(moved)).sum();
                 self.state.length = Some(total / updates.moves.len() as f64);
             }
@@ -283,13 +269,12 @@ impl Method for Cfl {
                 self.state.ages.push(0);
                 self.state.splits.push(format!(
                     "round {}: {} clients left cluster {cluster} as cluster {new} (gap {gap:.2})",
-                    round + 1,
+                    room.round() + 1,
                     leaving.len()
                 ));
             }
         }
-        self.state.round += 1;
-        let finished = self.state.round >= self.training.rounds;
+        let finished = room.round() + 1 >= self.training.rounds;
         Ok(Progress { loss, switched: Some(switched), sizes: self.sizes(), finished })
     }
 
@@ -299,8 +284,7 @@ impl Method for Cfl {
 
     fn outcome(&self) -> Outcome {
         const NAMED: usize = 10;
-        let mut notes: Vec<String> = self.state.absences.note().into_iter().collect();
-        notes.extend(self.state.splits.iter().take(NAMED).cloned());
+        let mut notes: Vec<String> = self.state.splits.iter().take(NAMED).cloned().collect();
         if self.state.splits.is_empty() {
             notes.push(
                 "never parted: the mean update stayed long, or no part of min_size clients pulled away far enough"

@@ -9,9 +9,11 @@
 //! L-BFGS on their sums. Losses compare only over the same clients: one whose answer is missing is asked again at the
 //! same point, and after too many tries left out for good, the search beginning anew without it.
 
+use super::room::{diverged, mean_loss};
 use super::*;
 use crate::descent::Descent;
-use crate::federation::{Ask, By, Gather, Order, OrderAnswers, Phase, Work};
+use crate::federation::Answered;
+use crate::federation::work::{Gradient, Loss};
 
 pub(super) static KIND: MethodKind = MethodKind {
     name: "cluster-oracle",
@@ -41,7 +43,6 @@ pub(super) static KIND: MethodKind = MethodKind {
         let truth = setup.true_clusters()?.to_vec();
         Ok(Box::new(ClusterOracle {
             rounds: setup.settings.integer("rounds"),
-            missing: MissingRule::of(setup.settings),
             search: PooledSearch::new(
                 &truth,
                 odcl::common_start(&setup)?.to_vec(),
@@ -49,23 +50,14 @@ pub(super) static KIND: MethodKind = MethodKind {
                 setup.settings.number("tolerance"),
             ),
             truth,
-            state: State { round: 0, absences: Absences::NONE },
         }))
     },
 };
 
 struct ClusterOracle {
     rounds: usize,
-    missing: MissingRule,
     truth: Vec<usize>,
     search: PooledSearch,
-    state: State,
-}
-
-#[derive(Serialize, Deserialize)]
-struct State {
-    round: usize,
-    absences: Absences,
 }
 
 /// How often a client is asked at one point before it is left out.
@@ -101,10 +93,11 @@ impl ClusterSearch {
     }
 
     /// Takes answers from the point asked for; looks when everybody was heard. Returns how many are left out.
-    fn take(&mut self, answer: &OrderAnswers, ridge: f64) -> usize {
+    fn take(&mut self, answer: &Answered<Loss>, ridge: f64) -> usize {
         self.unheard.retain(|client| answer.clients.binary_search(client).is_err());
         self.gradients.merge(&answer.sums[0]);
-        self.losses += answer.losses.iter().zip(&answer.rows).map(|(loss, &rows)| loss * f64::from(rows)).sum::<f64>();
+        self.losses +=
+            answer.losses().iter().zip(&answer.rows).map(|(loss, &rows)| loss * f64::from(rows)).sum::<f64>();
         self.tries += 1;
         if self.unheard.is_empty() {
             let (point, weight) = (self.descent.wanted(), self.gradients.weight);
@@ -152,38 +145,30 @@ impl PooledSearch {
         !self.clusters.iter().any(|cluster| self.goes_on(cluster))
     }
 
-    /// One ask for gradients, of everybody who was not heard at the points now wanted.
-    pub(super) fn advance(
-        &mut self,
-        phase: Phase,
-        missing: MissingRule,
-        round: usize,
-        federation: &mut dyn Federation,
-    ) -> Result<Answers> {
+    /// One ask for gradients, of everybody who was not heard at the points now wanted. The losses that came.
+    pub(super) fn advance(&mut self, phase: Phase, room: &mut Room) -> Result<Vec<f64>> {
         let going: Vec<usize> = (0..self.clusters.len()).filter(|&k| self.goes_on(&self.clusters[k])).collect();
-        let order = |(model, &cluster): (usize, &usize)| Order {
-            to: Recipients::list(self.clusters[cluster].unheard.clone()),
-            work: Work::Gradient { of: model, sample: Sample::FULL },
+        let wanted = |&cluster: &usize| Arc::new(self.clusters[cluster].descent.wanted());
+        let gather = Gather::Sum { by: By::All, weight: Weight::Rows };
+        let mut ask = Ask::new(phase, going.iter().map(wanted).collect(), gather);
+        let order = |(model, &cluster): (usize, &usize)| {
+            let unheard = Recipients::list(self.clusters[cluster].unheard.clone());
+            ask.order(unheard, Gradient { of: model, sample: Sample::FULL })
         };
-        let answers = federation.ask(&Ask {
-            phase,
-            models: going.iter().map(|&cluster| Arc::new(self.clusters[cluster].descent.wanted())).collect(),
-            orders: going.iter().enumerate().map(order).collect(),
-            gather: Gather::Sum { by: By::All, weight: Weight::Rows },
-        })?;
+        let orders: Vec<_> = going.iter().enumerate().map(order).collect();
         // Where only those are asked again who gave no answer before, garbage of all of them is no divergence.
-        match going.iter().all(|&k| self.clusters[k].tries == 0) {
-            true => missing.accept(&answers, federation, round)?,
-            false => missing.refuse(&answers, federation)?,
-        }
-        for (&cluster, answer) in going.iter().zip(&answers.orders) {
+        let answers = match going.iter().all(|&k| self.clusters[k].tries == 0) {
+            true => room.ask(&ask)?,
+            false => room.ask_for_any(&ask)?,
+        };
+        for (&cluster, &order) in going.iter().zip(&orders) {
             let cluster = &mut self.clusters[cluster];
-            self.left_out += cluster.take(answer, self.ridge);
+            self.left_out += cluster.take(&answers.of(order), self.ridge);
             if cluster.descent.has_diverged() {
-                return Err(diverged(round));
+                return Err(diverged(room.round()));
             }
         }
-        Ok(answers)
+        Ok(answers.losses(&orders))
     }
 
     /// The best point of every cluster.
@@ -215,13 +200,10 @@ impl PooledSearch {
 }
 
 impl Method for ClusterOracle {
-    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
-        let answers = self.search.advance(Phase::Train, self.missing, self.state.round, federation)?;
-        self.state.absences.count(&answers);
-        self.state.round += 1;
-        let losses: Vec<f64> = answers.orders.iter().flat_map(|order| order.losses.iter().copied()).collect();
+    fn round(&mut self, room: &mut Room) -> Result<Progress> {
+        let losses = self.search.advance(Phase::Train, room)?;
         let sizes = sizes_of(self.search.clusters.len(), self.truth.iter().copied());
-        let finished = self.search.is_finished() || self.state.round >= self.rounds;
+        let finished = self.search.is_finished() || room.round() + 1 >= self.rounds;
         Ok(Progress { loss: mean_loss(&losses), switched: Some(0), sizes, finished })
     }
 
@@ -235,18 +217,11 @@ impl Method for ClusterOracle {
             clustered: true,
             serving: Serving::Given(self.truth.iter().copied().map(Some).collect()),
             converged: self.search.has_converged(),
-            notes: self.state.absences.note().into_iter().chain(self.search.notes()).collect(),
+            notes: self.search.notes(),
             extra: BTreeMap::from([("steepness".into(), self.search.steepness())]),
             ..Outcome::default()
         }
     }
 
-    fn save(&self) -> Result<Vec<u8>> {
-        save(&(&self.state, &self.search))
-    }
-
-    fn restore(&mut self, bytes: &[u8]) -> Result<()> {
-        (self.state, self.search) = restore(bytes)?;
-        Ok(())
-    }
+    keep_state!(search);
 }

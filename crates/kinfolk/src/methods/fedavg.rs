@@ -12,7 +12,7 @@
 //! Differences from the paper: full batches by default; `weight = "uniform"` gives the plain mean.
 
 use super::*;
-use crate::federation::{Ask, By, Gather, Keep, Order, Phase, Start, Work};
+use crate::federation::work::Train;
 
 pub(super) static KIND: MethodKind = MethodKind {
     name: "fedavg",
@@ -38,7 +38,7 @@ pub(super) static KIND: MethodKind = MethodKind {
             step: setup.steps()[0],
             weight: weight_of(setup.settings),
             key: setup.key,
-            state: State { round: 0, model: Arc::new(start), first_loss: None, absences: Absences::NONE },
+            model: Arc::new(start),
         }))
     },
 };
@@ -48,34 +48,19 @@ struct FedAvg {
     step: f64,
     weight: Weight,
     key: Key,
-    state: State,
-}
-
-#[derive(Serialize, Deserialize)]
-struct State {
-    round: usize,
     model: Params,
-    first_loss: Option<f64>,
-    absences: Absences,
 }
 
 impl Method for FedAvg {
-    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
-        let round = self.state.round;
-        let plan = self.training.plan(&self.key, round, self.step);
-        let to = self.training.participants(&self.key, round, federation);
-        let answers = federation.ask(&Ask {
-            phase: Phase::Train,
-            models: vec![self.state.model.clone()],
-            orders: vec![Order { to, work: Work::Train { from: Start::Model(0), plan, keep: Keep::No } }],
-            gather: Gather::Sum { by: By::All, weight: self.weight },
-        })?;
-        self.training.missing.accept(&answers, federation, round)?;
-        let loss = watch_loss(&answers.orders[0].losses, &mut self.state.first_loss, round)?;
-        self.state.model = self.training.mean(&self.state.model, &answers.orders[0].sums[0], answers.missing.len());
-        self.state.absences.count(&answers);
-        self.state.round += 1;
-        Ok(Progress { loss, switched: None, sizes: Vec::new(), finished: self.state.round >= self.training.rounds })
+    fn round(&mut self, room: &mut Room) -> Result<Progress> {
+        let gather = Gather::Sum { by: By::All, weight: self.weight };
+        let mut ask = Ask::new(Phase::Train, vec![self.model.clone()], gather);
+        let plan = self.training.plan(&self.key, room.round(), self.step);
+        let order = ask.order(self.training.participants(&self.key, room.round(), room), Train::from_model(0, plan));
+        let answers = room.ask(&ask)?;
+        let trained = answers.of(order);
+        self.model = self.training.mean(&self.model, &trained.sums[0], answers.missing.len());
+        Ok(Progress::of(room.watch(&trained.losses())?, room.round() + 1 >= self.training.rounds))
     }
 
     fn planned_rounds(&self) -> usize {
@@ -83,12 +68,8 @@ impl Method for FedAvg {
     }
 
     fn outcome(&self) -> Outcome {
-        Outcome {
-            models: vec![self.state.model.clone()],
-            notes: self.state.absences.note().into_iter().collect(),
-            ..Outcome::default()
-        }
+        Outcome { models: vec![self.model.clone()], ..Outcome::default() }
     }
 
-    keep_state!();
+    keep_state!(model);
 }

@@ -28,8 +28,8 @@
 use super::mixtures::*;
 use super::*;
 use crate::aggregate::{Pull, pull};
-use crate::federation::Gather;
-use crate::federation::mixtures::{MixtureStep, Parts, Rule};
+use crate::federation::work::{Parts, StepMixture};
+use crate::mixture::step::{Rule, Step};
 
 pub(super) static KIND: MethodKind = MethodKind {
     name: "fedgrem",
@@ -115,11 +115,11 @@ pub(super) static KIND: MethodKind = MethodKind {
         }
         Ok(Box::new(FedGrEm {
             until: Until::of(settings),
-            step: MixtureStep {
+            step: StepMixture {
                 limit: settings.optional_number("clip"),
-                sparsity: settings.number("sparsity"),
+                step: Step { rule: Rule::Ascend(rate_of(settings)), sparsity: settings.number("sparsity"), share: 1.0 },
                 ..workshop.plain_step(
-                    Rule::Ascend(rate_of(settings)),
+                    Rule::Stay,
                     if settings.text("weights") == "pulled" { Parts::Whole } else { Parts::Centres },
                 )
             },
@@ -175,7 +175,7 @@ const CENTRAL_TOLERANCE: f64 = 1e-10;
 struct FedGrEm {
     workshop: Workshop,
     until: Until,
-    step: MixtureStep,
+    step: StepMixture,
     batch: Option<u32>,
     participation: f64,
     contests: usize,
@@ -327,7 +327,7 @@ impl FedGrEm {
     }
 
     /// Has clients compare their fits with what EM makes of the common centres.
-    fn contest(&mut self, scaling: &Scaling, federation: &mut dyn Federation) -> Result<()> {
+    fn contest(&mut self, scaling: &Scaling, room: &mut Room) -> Result<()> {
         let shape = self.workshop.shape;
         let penalty = self.state.penalty;
         self.state.penalty = self.last_penalty();
@@ -337,10 +337,10 @@ impl FedGrEm {
         scaling.restore(&mut common);
         common.extend(self.common_scatter());
         let members: Vec<(u32, Option<usize>)> = self.members().map(|client| (client, Some(0))).collect();
-        let step = MixtureStep { steps: CONTEST_STEPS, ..self.workshop.plain_step(Rule::Contest, Parts::Centres) };
+        let step = StepMixture { steps: CONTEST_STEPS, ..self.workshop.plain_step(Rule::Contest, Parts::Centres) };
         let models = vec![Arc::new(common)];
-        let answers =
-            self.workshop.step(&mut self.state.standing, (models, &members), &step, Gather::Each, 0, federation)?;
+        let (answers, _) =
+            self.workshop.step(&mut self.state.standing, (models, &members), &step, Gather::Each, room)?;
         for order in &answers.orders {
             for (place, &client) in order.clients.iter().enumerate() {
                 let mut fit = order.vector(place).to_vec();
@@ -364,14 +364,13 @@ impl FedGrEm {
     }
 
     /// Those of them that take part in this round.
-    fn participants(&self, round: usize, federation: &dyn Federation) -> Vec<u32> {
+    fn participants(&self, round: usize, room: &Room) -> Vec<u32> {
         if self.participation >= 1.0 {
             return self.members().collect();
         }
-        let all = federation.clients().len();
+        let all = room.clients().len();
         let count = ((self.participation * all as f64).round() as usize).clamp(1, all);
-        let chosen =
-            draw_clients(&self.workshop.key.clone().word("participation").number(round as u64), count, federation);
+        let chosen = draw_clients(&self.workshop.key.clone().word("participation").number(round as u64), count, room);
         self.members().filter(|&client| chosen.contains(client)).collect()
     }
 
@@ -381,19 +380,19 @@ impl FedGrEm {
 }
 
 impl Method for FedGrEm {
-    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
+    fn round(&mut self, room: &mut Room) -> Result<Progress> {
         let round = self.state.round;
         let shape = self.workshop.shape;
         let standing = &mut self.state.standing;
         let new: Vec<usize> = (0..standing.stamps.len()).filter(|&client| standing.stamps[client] == 0).collect();
-        self.workshop.fit(standing, Parts::Shared, federation)?;
+        self.workshop.fit(standing, Parts::Shared, room)?;
         if self.state.standing.fitted().next().is_none() {
             self.state.round += 1;
-            return Ok(progress(None, self.state.round >= self.until.rounds));
+            return Ok(Progress::of(None, self.state.round >= self.until.rounds));
         }
         if self.state.centres.is_empty() {
             let few = |client: &usize| !self.workshop.tells_scatter(*client);
-            let id = |client: usize| federation.clients()[client].id.clone();
+            let id = |client: usize| room.clients()[client].id.clone();
             self.state.lent = (0..self.state.sent.len()).filter(few).map(id).collect();
         }
         let scaling = self.scaling.take().unwrap_or_else(|| self.scaling());
@@ -405,18 +404,18 @@ impl Method for FedGrEm {
         }
         if self.state.centres.is_empty() && self.central != Central::None {
             for _ in 0..self.contests {
-                self.contest(&scaling, federation)?;
+                self.contest(&scaling, room)?;
             }
         }
-        let (models, asked) = self.models(&self.participants(round, federation), &scaling);
+        let (models, asked) = self.models(&self.participants(round, room), &scaling);
         let seed = self.workshop.key.clone().word("batches").number(round as u64).seed();
         let sample = Sample { batch: self.batch, seed, ..Sample::FULL };
         // The fewer rows a step sees, the less it may decide alone: shares whose squares can be summed settle down.
         let share = if self.batch.is_some() { (round as f64 + 1.0).powf(-0.6) } else { 1.0 };
-        let step = MixtureStep { sample, share, ..self.step.clone() };
-        let answers =
-            self.workshop.step(&mut self.state.standing, (models, &asked), &step, Gather::Each, round, federation)?;
-        let loss = finite_loss(&answers, round)?;
+        let step = StepMixture { sample, step: Step { share, ..self.step.step }, ..self.step.clone() };
+        let (answers, orders) =
+            self.workshop.step(&mut self.state.standing, (models, &asked), &step, Gather::Each, room)?;
+        let loss = finite_loss(&answers.losses(&orders), room)?;
         for order in &answers.orders {
             for (place, &client) in order.clients.iter().enumerate() {
                 let mut sent = order.vector(place).to_vec();
@@ -434,11 +433,11 @@ impl Method for FedGrEm {
             let members: Vec<u32> = self.members().collect();
             let (models, asked) = self.models(&members, &scaling);
             let look = self.batch.is_some();
-            self.workshop.deliver(&mut self.state.standing, (models, &asked), look, round, federation)?;
+            self.workshop.deliver(&mut self.state.standing, (models, &asked), look, room)?;
             self.state.delivered = true;
         }
         self.scaling = Some(scaling);
-        Ok(progress(loss, finished))
+        Ok(Progress::of(loss, finished))
     }
 
     fn planned_rounds(&self) -> usize {

@@ -18,9 +18,10 @@
 //! - the paper does not say where line 6 begins: at the client's last w_k, and the first time at the c_s that fits it best.
 
 use super::*;
-use crate::federation::own::Pull;
-use crate::federation::{Ask, Gather, Keep, Order, Phase, Start, Work};
+use crate::federation::Absence;
+use crate::federation::work::{Keep, Shares, Start, Train};
 use crate::linalg::add_scaled;
+use crate::training::Pull;
 use rand::RngExt;
 
 pub(super) static KIND: MethodKind = MethodKind {
@@ -65,13 +66,10 @@ pub(super) static KIND: MethodKind = MethodKind {
             floor: settings.number("floor"),
             rows: setup.rows.to_vec(),
             state: State {
-                round: 0,
                 models: (0..clusters).map(start).collect::<Result<_>>()?,
                 shares: vec![Vec::new(); clients],
                 stamps: vec![0; clients],
                 anew: vec![false; clients],
-                first_loss: None,
-                absences: Absences::NONE,
             },
             key: setup.key,
         }))
@@ -94,7 +92,6 @@ struct FedSoft {
 
 #[derive(Serialize, Deserialize)]
 struct State {
-    round: usize,
     /// c_s.
     models: Vec<Params>,
     /// u_ks; empty of a client that never answered.
@@ -103,8 +100,6 @@ struct State {
     stamps: Vec<u64>,
     /// Whose own model cannot be trusted.
     anew: Vec<bool>,
-    first_loss: Option<f64>,
-    absences: Absences,
 }
 
 /// The cluster that fits most of a client's rows.
@@ -114,25 +109,17 @@ fn largest(shares: &[f64]) -> usize {
 
 impl FedSoft {
     /// Line 3.
-    fn look(&mut self, federation: &mut dyn Federation) -> Result<()> {
-        let among: Vec<usize> = (0..self.state.models.len()).collect();
-        let answers = federation.ask(&Ask {
-            phase: Phase::Train,
-            models: self.state.models.clone(),
-            orders: vec![Order { to: Recipients::All, work: Work::Shares { among: among.clone() } }],
-            gather: Gather::Each,
-        })?;
-        self.training.missing.refuse(&answers, federation)?;
-        self.state.absences.count(&answers);
-        let order = &answers.orders[0];
-        for (&client, shares) in order.clients.iter().zip(order.losses.chunks_exact(among.len())) {
+    fn look(&mut self, room: &mut Room) -> Result<()> {
+        let mut ask = Ask::new(Phase::Train, self.state.models.clone(), Gather::Each);
+        let order = ask.order(Recipients::All, Shares { among: (0..self.state.models.len()).collect() });
+        for (client, shares) in room.ask_for_any(&ask)?.of(order).each() {
             self.state.shares[client as usize] = shares.iter().map(|share| share.max(self.floor)).collect();
         }
         Ok(())
     }
 
     /// Lines 4 and 5: what each client counts in each cluster this round, cluster by cluster; nothing for most of them.
-    fn weights(&self, federation: &dyn Federation) -> Vec<Vec<f64>> {
+    fn weights(&self, room: &Room) -> Vec<Vec<f64>> {
         let count = self.rows.len();
         let importance = |cluster: usize| -> Vec<f64> {
             let one = |client: usize| {
@@ -148,11 +135,11 @@ impl FedSoft {
                 return importance;
             }
             let draws = ((self.training.participation * count as f64).round() as usize).max(1);
-            let key = self.key.clone().word("selection").number(self.state.round as u64).number(cluster as u64);
+            let key = self.key.clone().word("selection").number(room.round() as u64).number(cluster as u64);
             let mut chosen = vec![0.0; count];
             // By the clients' ids, so that their order does not matter.
             let mut order: Vec<usize> = (0..count).collect();
-            order.sort_by_key(|&client| &federation.clients()[client].id);
+            order.sort_by_key(|&client| &room.clients()[client].id);
             let mut rng = key.rng();
             for _ in 0..draws {
                 let mut lot: f64 = rng.random();
@@ -170,16 +157,16 @@ impl FedSoft {
     }
 
     /// Line 6 for one client.
-    fn order(&self, client: usize) -> Order {
+    fn work(&self, client: usize, round: usize) -> Train {
         let shares = &self.state.shares[client];
-        let mut plan = self.training.plan(&self.key, self.state.round, self.step);
+        let mut plan = self.training.plan(&self.key, round, self.step);
         let pull = |(centre, share): (usize, &f64)| Pull { centre, strength: self.pull * share };
         plan.pulls = shares.iter().enumerate().map(pull).filter(|pull| pull.strength > 0.0).collect();
         let from = match self.state.stamps[client] {
             stamp if stamp > 0 && !self.state.anew[client] => Start::Own { stamp },
             _ => Start::Model(largest(shares)),
         };
-        Order { to: Recipients::list(vec![client as u32]), work: Work::Train { from, plan, keep: Keep::Also } }
+        Train { from, plan, keep: Keep::Also }
     }
 
     /// Clients by the cluster that fits most of their rows.
@@ -190,29 +177,22 @@ impl FedSoft {
 }
 
 impl Method for FedSoft {
-    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
-        let round = self.state.round;
-        if round.is_multiple_of(self.interval) {
-            self.look(federation)?;
+    fn round(&mut self, room: &mut Room) -> Result<Progress> {
+        if room.round().is_multiple_of(self.interval) {
+            self.look(room)?;
         }
-        let weights = self.weights(federation);
+        let finished = room.round() + 1 >= self.training.rounds;
+        let weights = self.weights(room);
         let wanted = |client: usize| weights.iter().any(|weights| weights[client] > 0.0);
         let asked: Vec<usize> = (0..self.rows.len()).filter(|&client| wanted(client)).collect();
         if asked.is_empty() {
-            self.state.round += 1;
-            let finished = self.state.round >= self.training.rounds;
             return Ok(Progress { loss: None, switched: None, sizes: self.sizes(), finished });
         }
-        let answers = federation.ask(&Ask {
-            phase: Phase::Train,
-            models: self.state.models.clone(),
-            orders: asked.iter().map(|&client| self.order(client)).collect(),
-            gather: Gather::Each,
-        })?;
-        self.training.missing.accept(&answers, federation, round)?;
-        self.state.absences.count(&answers);
-        let losses: Vec<f64> = answers.orders.iter().flat_map(|order| order.losses.iter().copied()).collect();
-        let loss = watch_loss(&losses, &mut self.state.first_loss, round)?;
+        let mut ask = Ask::new(Phase::Train, self.state.models.clone(), Gather::Each);
+        let order = |&client: &usize| ask.order(Recipients::list(vec![client as u32]), self.work(client, room.round()));
+        let orders: Vec<_> = asked.iter().map(order).collect();
+        let answers = room.ask(&ask)?;
+        let loss = room.watch(&answers.losses(&orders))?;
         let mut sums = vec![Sum::default(); self.state.models.len()];
         let mut standing = vec![0.0; self.state.models.len()];
         for (&client, order) in asked.iter().zip(&answers.orders) {
@@ -241,8 +221,6 @@ impl Method for FedSoft {
                 *model = Arc::new(mean);
             }
         }
-        self.state.round += 1;
-        let finished = self.state.round >= self.training.rounds;
         Ok(Progress { loss, switched: None, sizes: self.sizes(), finished })
     }
 
@@ -251,7 +229,7 @@ impl Method for FedSoft {
     }
 
     fn outcome(&self) -> Outcome {
-        let mut notes: Vec<String> = self.state.absences.note().into_iter().collect();
+        let mut notes = Vec::new();
         let untrained = self.state.stamps.iter().filter(|&&stamp| stamp == 0).count();
         if untrained > 0 {
             notes.push(format!("{untrained} clients never took part and have no model of their own"));

@@ -35,7 +35,7 @@ pub(super) static KIND: MethodKind = MethodKind {
 /// The exact minimiser once strengths are there.
 pub(super) fn exactly(base: Base, preparation: Preparation) -> Box<dyn Method> {
     let fit = Fit::new(base.start.clone(), &base.families);
-    Box::new(Exact { state: State { preparation, fit, absences: Absences::NONE, finished: false }, base })
+    Box::new(Exact { state: State { preparation, fit, finished: false }, base })
 }
 
 struct Exact {
@@ -47,24 +47,23 @@ struct Exact {
 struct State {
     preparation: Preparation,
     fit: Fit,
-    absences: Absences,
     finished: bool,
 }
 
 impl Method for Exact {
-    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
-        let State { preparation, fit, absences, finished } = &mut self.state;
+    fn round(&mut self, room: &mut Room) -> Result<Progress> {
+        let State { preparation, fit, finished } = &mut self.state;
         let base = &self.base;
-        let loss = match preparation.round(base, federation, absences)? {
+        let loss = match preparation.round(base, room)? {
             Prepared::NotYet(loss) => loss,
             Prepared::Ready(strengths) => {
                 let circle = base.circle(Phase::Train, strengths.noise);
-                let (loss, last) = fit.round(&circle, strengths, federation, absences)?;
+                let (loss, last) = fit.round(&circle, strengths, room)?;
                 *finished = last;
                 loss
             }
         };
-        Ok(Progress { loss, switched: None, sizes: Vec::new(), finished: *finished })
+        Ok(Progress::of(loss, *finished))
     }
 
     fn planned_rounds(&self) -> usize {
@@ -72,8 +71,8 @@ impl Method for Exact {
     }
 
     fn outcome(&self) -> Outcome {
-        let State { preparation, fit, absences, finished } = &self.state;
-        let mut notes: Vec<String> = absences.note().into_iter().chain(self.base.families.note()).collect();
+        let State { preparation, fit, finished } = &self.state;
+        let mut notes: Vec<String> = self.base.families.note().into_iter().collect();
         let mut extra = BTreeMap::new();
         preparation.describe(&mut notes, &mut extra);
         if fit.gave_up() {

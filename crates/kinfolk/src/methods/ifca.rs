@@ -30,11 +30,14 @@
 //! - `divisor = "participants"` divides by |M_t| in line 9 instead of by m.
 
 use super::cluster_oracle::PooledSearch;
+use super::room::{diverged, watch_loss};
 use super::*;
 use crate::clustering::convex::Weights;
 use crate::clustering::{Algorithm, Request};
-use crate::federation::{Ask, By, Gather, Keep, Order, OrderAnswers, Phase, Start, Then, Work};
+use crate::federation::work::{Choice, Choose, Losses, Train};
+use crate::federation::{Absence, Answered};
 use crate::linalg::distance;
+use crate::training::Then;
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
 use std::ops::Range;
@@ -209,7 +212,6 @@ struct Shift {
 struct State {
     round: usize,
     lanes: Vec<Lane>,
-    absences: Absences,
     /// What there is to say about the start, in words and in numbers.
     notes: Vec<String>,
     extra: BTreeMap<String, f64>,
@@ -309,16 +311,15 @@ impl Ifca {
         }
     }
 
-    /// Line 1 with these models, after so many answers were missing.
-    pub(super) fn begin_at(&mut self, models: Vec<Params>, absences: Absences) {
-        self.state.absences = absences;
+    /// Line 1 with these models.
+    pub(super) fn begin_at(&mut self, models: Vec<Params>) {
         self.state.lanes.iter_mut().for_each(|lane| lane.models.clone_from(&models));
     }
 }
 
 impl State {
     fn new(lanes: Vec<Lane>) -> Self {
-        Self { round: 0, lanes, absences: Absences::NONE, notes: Vec::new(), extra: BTreeMap::new() }
+        Self { round: 0, lanes, notes: Vec::new(), extra: BTreeMap::new() }
     }
 }
 
@@ -424,8 +425,7 @@ fn beginning(setup: &Setup, training: &Training) -> Result<Beginning> {
 
 impl Ifca {
     /// Line 1.
-    fn begin(&mut self, federation: &mut dyn Federation) -> Result<()> {
-        let mut absences = self.state.absences.clone();
+    fn begin(&mut self, room: &mut Room) -> Result<()> {
         let mut notes = Vec::new();
         let mut extra = BTreeMap::new();
         for lane in 0..self.state.lanes.len() {
@@ -439,13 +439,11 @@ impl Ifca {
                     _ => (0..*clusters).map(|j| self.random(start, j)).collect::<Result<_>>()?,
                 },
                 (None, Beginning::Farthest { clusters, clients, steps }) => {
-                    self.farthest(federation, start, *clusters, *clients, *steps, &mut absences)?
+                    self.farthest(room, start, *clusters, *clients, *steps)?
                 }
                 (None, Beginning::OneShot { solve, request }) => {
-                    let answers = solve.ask_everybody(Phase::Start, federation)?;
-                    self.training.missing.accept(&answers, federation, 0)?;
-                    absences.count(&answers);
-                    let order = &answers.orders[0];
+                    let (answers, order) = solve.ask_everybody(Phase::Start, room)?;
+                    let order = &answers.of(order);
                     odcl::want_answers(order, request, "use another start")?;
                     let found = odcl::cluster(order, solve, request)?;
                     if let Some((words, share)) = odcl::sureness(&found) {
@@ -457,7 +455,7 @@ impl Ifca {
                     odcl::means(&found)
                 }
                 (None, Beginning::Oracle { truth, ridge, shift }) => {
-                    let search = self.minimisers(federation, truth, *ridge, &mut absences)?;
+                    let search = self.minimisers(room, truth, *ridge)?;
                     notes.extend(search.notes().iter().map(|note| format!("start = \"oracle\": {note}")));
                     self.shifted(search.models(), shift, start)?
                 }
@@ -465,7 +463,7 @@ impl Ifca {
             };
             self.state.lanes[lane].models = self.with_shared_layers(models);
         }
-        (self.state.absences, self.state.notes, self.state.extra) = (absences, notes, extra);
+        (self.state.notes, self.state.extra) = (notes, extra);
         Ok(())
     }
 
@@ -475,13 +473,7 @@ impl Ifca {
     }
 
     /// A search for the minimisers of the true clusters that came close enough to start around them.
-    fn minimisers(
-        &self,
-        federation: &mut dyn Federation,
-        truth: &[usize],
-        ridge: f64,
-        absences: &mut Absences,
-    ) -> Result<PooledSearch> {
+    fn minimisers(&self, room: &mut Room, truth: &[usize], ridge: f64) -> Result<PooledSearch> {
         const TOLERANCE: f64 = 1e-4;
         const ROUNDS: usize = 1000;
         let mut search = PooledSearch::new(truth, self.common(0)?.to_vec(), ridge, TOLERANCE);
@@ -489,8 +481,7 @@ impl Ifca {
             if search.is_finished() {
                 break;
             }
-            let answers = search.advance(Phase::Start, self.training.missing, 0, federation)?;
-            absences.count(&answers);
+            search.advance(Phase::Start, room)?;
         }
         Ok(search)
     }
@@ -540,53 +531,41 @@ impl Ifca {
     /// each other's rows, with those that resemble them, become the start.
     fn farthest(
         &self,
-        federation: &mut dyn Federation,
+        room: &mut Room,
         start: usize,
         clusters: usize,
         clients: usize,
         steps: u32,
-        absences: &mut Absences,
     ) -> Result<Vec<Params>> {
         let too_few = |answered: usize| {
             let message = format!("start = \"farthest\": {answered} of {clients} clients answered, want {}", clusters);
             Error::new(ErrorKind::Client, message).hint("ask more clients with start_clients, or use another start")
         };
         let common = self.common(start)?;
-        let to = draw_clients(&self.key.clone().word("start clients").number(start as u64), clients, federation);
+        let to = draw_clients(&self.key.clone().word("start clients").number(start as u64), clients, room);
         let lane = &self.state.lanes[0];
         let mut plan = self.training.plan(&self.key.clone().word("start plan"), start, lane.step);
         (plan.amount, plan.step) = (Amount::Steps(steps), lane.step);
-        let trained = federation.ask(&Ask {
-            phase: Phase::Start,
-            models: vec![common],
-            orders: vec![Order { to, work: Work::Train { from: Start::Model(0), plan, keep: Keep::No } }],
-            gather: Gather::Each,
-        })?;
-        self.training.missing.accept(&trained, federation, 0)?;
-        absences.count(&trained);
-        let trained = &trained.orders[0];
+        let mut ask = Ask::new(Phase::Start, vec![common], Gather::Each);
+        let order = ask.order(to, Train::from_model(0, plan));
+        let trained = room.ask(&ask)?;
+        let trained = trained.of(order);
         if trained.clients.len() < clusters {
             return Err(too_few(trained.clients.len()));
         }
         let models: Vec<Params> = (0..trained.clients.len()).map(|i| Arc::new(trained.vector(i).to_vec())).collect();
-        let tried = federation.ask(&Ask {
-            phase: Phase::Start,
-            models: models.clone(),
-            orders: vec![Order {
-                to: Recipients::list(trained.clients.clone()),
-                work: Work::Losses { of: (0..models.len()).collect(), on: Portion::All },
-            }],
-            gather: Gather::Each,
-        })?;
-        self.training.missing.accept(&tried, federation, 0)?;
-        absences.count(&tried);
-        let tried = &tried.orders[0];
+        let mut ask = Ask::new(Phase::Start, models.clone(), Gather::Each);
+        let everything = Losses { of: (0..models.len()).collect(), on: Portion::All };
+        let order = ask.order(Recipients::list(trained.clients.clone()), everything);
+        let tried = room.ask(&ask)?;
+        let tried = tried.of(order);
         // A client that trained but did not try is left out.
         let present: Vec<usize> = tried.clients.iter().filter_map(|c| trained.clients.binary_search(c).ok()).collect();
         if present.len() < clusters {
             return Err(too_few(present.len()));
         }
-        let loss = |i: usize, j: usize| tried.losses[i * models.len() + present[j]];
+        let losses: Vec<Vec<f64>> = tried.each().map(|(_, losses)| losses).collect();
+        let loss = |i: usize, j: usize| losses[i][present[j]];
         let apart = |i: usize, j: usize| 0.5 * (loss(i, j) + loss(j, i) - loss(i, i) - loss(j, j));
         let families = farthest_first(present.len(), clusters, apart);
         let mean = |family: &Vec<usize>| {
@@ -612,8 +591,8 @@ impl Ifca {
         models
     }
 
-    /// Lines 5 to 8 as one order for a lane whose models begin at `first`.
-    fn order(&self, to: Recipients, first: usize, step: f64) -> Order {
+    /// Lines 5 to 8 for a lane whose models begin at `first`.
+    fn work(&self, first: usize, step: f64) -> Choose {
         let round = self.state.round;
         let part = |index: usize| match self.resample {
             true => Portion::Part { index: index as u32, of: 2 * self.training.rounds as u32 },
@@ -627,14 +606,11 @@ impl Ifca {
                 Then::Train(plan)
             }
         };
-        Order {
-            to,
-            work: Work::Choose { among: (first..first + self.clusters()).collect(), on: part(2 * round), then },
-        }
+        Choose { among: (first..first + self.clusters()).collect(), on: part(2 * round), then }
     }
 
     /// Lines 9 and 10.
-    fn step(&self, lane: &Lane, asked: usize, answer: &OrderAnswers, missing: &[u32]) -> Vec<Params> {
+    fn step(&self, lane: &Lane, asked: usize, answer: &Answered<Choice>, missing: &[u32]) -> Vec<Params> {
         if self.gradients {
             let divisor = match (self.by_participants, self.training.missing) {
                 (false, _) => self.clients,
@@ -704,34 +680,30 @@ fn farthest_first(count: usize, families: usize, apart: impl Fn(usize, usize) ->
 }
 
 impl Method for Ifca {
-    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
+    fn round(&mut self, room: &mut Room) -> Result<Progress> {
         let round = self.state.round;
         if round == 0 && self.state.lanes[0].models.is_empty() {
-            self.begin(federation)?;
+            self.begin(room)?;
         }
-        let to = self.training.participants(&self.key, round, federation);
+        let to = self.training.participants(&self.key, round, room);
         let asked = to.count(self.clients);
         let going: Vec<usize> =
             (0..self.state.lanes.len()).filter(|&l| self.state.lanes[l].going == Going::On).collect();
+        let models = going.iter().flat_map(|&lane| self.state.lanes[lane].models.iter().cloned()).collect();
+        let mut ask = Ask::new(Phase::Train, models, Gather::Sum { by: By::Choice, weight: self.weight });
         let order = |(place, &lane): (usize, &usize)| {
-            self.order(to.clone(), place * self.clusters(), self.state.lanes[lane].step)
+            ask.order(to.clone(), self.work(place * self.clusters(), self.state.lanes[lane].step))
         };
-        let answers = federation.ask(&Ask {
-            phase: Phase::Train,
-            models: going.iter().flat_map(|&lane| self.state.lanes[lane].models.iter().cloned()).collect(),
-            orders: going.iter().enumerate().map(order).collect(),
-            gather: Gather::Sum { by: By::Choice, weight: self.weight },
-        })?;
-        self.training.missing.accept(&answers, federation, round)?;
-        self.state.absences.count(&answers);
+        let orders: Vec<_> = going.iter().enumerate().map(order).collect();
+        let answers = room.ask(&ask)?;
         let missing: Vec<u32> = answers.missing.iter().map(|missing| missing.client).collect();
         // Where no answer to a lane can be used, its models have blown up.
         let garbage = answers.missing.iter().any(|missing| missing.reason == Absence::Garbage);
 
         let mut switched = vec![0; self.state.lanes.len()];
-        for (&index, answer) in going.iter().zip(&answers.orders) {
-            let lane = &self.state.lanes[index];
-            let models = self.step(lane, asked, answer, &missing);
+        for (&index, &order) in going.iter().zip(&orders) {
+            let (lane, answer) = (&self.state.lanes[index], answers.of(order));
+            let models = self.step(lane, asked, &answer, &missing);
             let moved = lane.models.iter().zip(&models).map(|(old, new)| {
                 let norm = new.iter().map(|value| value * value).sum::<f64>().sqrt();
                 distance(old, new) / norm.max(f64::MIN_POSITIVE)
@@ -740,11 +712,11 @@ impl Method for Ifca {
                 self.tolerance > 0.0 && !answer.clients.is_empty() && moved.fold(0.0, f64::max) <= self.tolerance;
             let finite = models.iter().all(|model| model.iter().all(|value| value.is_finite()));
             let lane = &mut self.state.lanes[index];
-            for (&client, &choice) in answer.clients.iter().zip(&answer.choices) {
-                let last = lane.choices[client as usize].replace(choice);
-                switched[index] += usize::from(last.is_some_and(|last| last != choice));
+            for (client, Choice { place, .. }) in answer.each() {
+                let last = lane.choices[client as usize].replace(place);
+                switched[index] += usize::from(last.is_some_and(|last| last != place));
             }
-            match watch_loss(&answer.losses, &mut lane.first_loss, round) {
+            match watch_loss(&answer.losses(), &mut lane.first_loss, round) {
                 Ok(loss) if finite && !(garbage && answer.clients.is_empty()) => {
                     lane.loss = loss.or(lane.loss);
                     lane.models = models;
@@ -777,8 +749,7 @@ impl Method for Ifca {
     fn outcome(&self) -> Outcome {
         let best = self.best();
         let lane = &self.state.lanes[best];
-        let mut notes: Vec<String> = self.state.absences.note().into_iter().collect();
-        notes.extend(self.state.notes.iter().cloned());
+        let mut notes = self.state.notes.clone();
         let lanes = self.state.lanes.len();
         let mut extra = self.state.extra.clone();
         if lanes > 1 {
@@ -809,7 +780,8 @@ impl Method for Ifca {
 mod tests {
     use super::*;
     use crate::data::{Client, DataShape, Features, Shard, Targets};
-    use crate::federation::local::{LocalFederation, threads};
+    use crate::federation::engines::local::{LocalFederation, threads};
+    use crate::methods::room::Book;
 
     /// Clients with one feature, always 1: a linear model without intercept fits the mean of the targets.
     fn clients(targets: &[&[f64]]) -> Vec<Client> {
@@ -856,8 +828,13 @@ mod tests {
         method.state.lanes[0].models = start.iter().map(|&value| Arc::new(vec![value])).collect();
         let mut federation = LocalFederation::new(clients(targets), threads(1).unwrap());
         federation.set_model(line).unwrap();
-        let progress = method.round(&mut federation).unwrap();
+        let progress = Book::new(MissingRule::Skip).play(&mut method, &mut federation).unwrap();
         (method, progress)
+    }
+
+    fn run(method: &mut Ifca, federation: &mut LocalFederation) {
+        let mut book = Book::new(MissingRule::Skip);
+        while !book.play(method, federation).unwrap().finished {}
     }
 
     fn models(method: &Ifca) -> Vec<f64> {
@@ -911,7 +888,7 @@ mod tests {
         let mut method = method(text, line.clone(), &[1, 1, 1]);
         let mut federation = LocalFederation::new(clients(&THREE), threads(1).unwrap());
         federation.set_model(line).unwrap();
-        while !method.round(&mut federation).unwrap().finished {}
+        run(&mut method, &mut federation);
         let outcome = method.outcome();
         assert_eq!((outcome.candidates.len(), outcome.extra["best_step"]), (6, 0.2));
         let dropped = "3 of 6 starts and steps diverged and were dropped";
@@ -927,7 +904,7 @@ mod tests {
         let mut method = method("clusters = 1\nrounds = 1000\ntolerance = 1e-6\nstep = 0.1", line.clone(), &[1, 1, 1]);
         let mut federation = LocalFederation::new(clients(&THREE), threads(1).unwrap());
         federation.set_model(line).unwrap();
-        while !method.round(&mut federation).unwrap().finished {}
+        run(&mut method, &mut federation);
         assert!(method.state.round < 20 && method.outcome().converged);
     }
 
@@ -941,7 +918,7 @@ mod tests {
             let mut method = method(&text, net.clone(), &[1, 1, 1]);
             let mut federation = LocalFederation::new(clients(&THREE), threads(1).unwrap());
             federation.set_model(net.clone()).unwrap();
-            while !method.round(&mut federation).unwrap().finished {}
+            run(&mut method, &mut federation);
             let models = &method.state.lanes[0].models;
             assert_eq!(models[0][..6], models[1][..6]);
             assert_ne!(models[0][6..], models[1][6..]);

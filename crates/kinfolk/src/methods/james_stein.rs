@@ -17,12 +17,14 @@
 
 use super::personal::complete::ask_everybody;
 use super::personal::preparation::{Preparation, Prepared};
-use super::personal::{Base, GAMMA, LOSS, MISSING_AGAIN, NOISE, SPREAD, Strengths};
+use super::personal::{Base, Class, GAMMA, LOSS, MISSING_AGAIN, NOISE, SPREAD, Strengths};
+use super::room::mean_loss;
 use super::*;
-use crate::federation::own::{Answer, Pull, Respond};
-use crate::federation::{Ask, Gather, Order, OrderAnswers, Phase, Work};
+use crate::federation::Answered;
+use crate::federation::work::{Respond, Responded, ResponseParts};
 use crate::hierarchy::response::{Quadratic, Response};
 use crate::linalg::{Spectrum, add_scaled, dot};
+use crate::training::Pull;
 
 pub(super) static KIND: MethodKind = MethodKind {
     name: "james-stein",
@@ -53,7 +55,6 @@ pub(super) static KIND: MethodKind = MethodKind {
             centres: vec![base.start.clone(); base.families.count()],
             stamps: vec![0; base.rows.len()],
             shrinkage: 1.0,
-            absences: Absences::NONE,
         };
         Ok(Box::new(JamesStein { base, state }))
     },
@@ -71,7 +72,6 @@ struct State {
     stamps: Vec<u64>,
     /// The mean of C over the clients.
     shrinkage: f64,
-    absences: Absences,
 }
 
 /// The centre of one client, and C: `all` is what everybody in the cluster says, `own` what this one says.
@@ -91,29 +91,30 @@ fn shrunken_centre(all: &Quadratic, own: &Quadratic) -> Option<(Vec<f64>, f64)> 
 
 impl JamesStein {
     /// Every client's own centre, from what everybody in its cluster says.
-    fn shrink(&mut self, strengths: &Strengths, federation: &mut dyn Federation) -> Result<Option<f64>> {
+    fn shrink(&mut self, strengths: &Strengths, room: &mut Room) -> Result<Option<f64>> {
         let base = &self.base;
         let width = base.start.len();
-        let respond = |centre: usize, strength: f64, (send, keep): (Answer, bool)| {
+        let respond = |centre: usize, strength: f64, (send, keep): (ResponseParts, bool)| {
             let pull = Pull { centre, strength };
-            Work::Respond(Respond { pull, on: Portion::All, send, keep, scale: base.scale(strengths.noise) })
+            Respond { pull, on: Portion::All, send, keep, scale: base.scale(strengths.noise) }
         };
         let classes =
             || strengths.classes.iter().enumerate().flat_map(|(j, classes)| classes.iter().map(move |c| (j, c)));
-        let asks = classes().map(|(_, class)| Order {
-            to: class.everybody(),
-            work: respond(0, class.gamma, (Answer::Response, false)),
-        });
-        let models = vec![base.start.clone()];
-        let ask = Ask { phase: Phase::Train, models, orders: asks.collect(), gather: Gather::Each };
-        let (answers, _) = ask_everybody(&ask, base.missing, federation, &mut self.state.absences)?;
-        let said = |answer: &OrderAnswers| -> Vec<(u32, Quadratic)> {
+        let mut ask = Ask::new(Phase::Train, vec![base.start.clone()], Gather::Each);
+        let order =
+            |class: &Class| ask.order(class.everybody(), respond(0, class.gamma, (ResponseParts::Response, false)));
+        let orders: Vec<_> = classes().map(|(_, class)| class).map(order).collect();
+        let (answers, _) = ask_everybody(&ask, room)?;
+        let said = |answer: Answered<Responded>| -> Vec<(u32, Quadratic)> {
             let unpack = |place: usize| Response::unpack(answer.vector(place), width).into_quadratic();
             answer.clients.iter().copied().enumerate().map(|(place, client)| (client, unpack(place))).collect()
         };
         let mut clusters: Vec<Vec<(u32, Quadratic)>> = vec![Vec::new(); base.families.count()];
-        classes().zip(&answers.orders).for_each(|((cluster, _), answer)| clusters[cluster].extend(said(answer)));
-        let (mut models, mut orders, mut shrinkages) = (Vec::new(), Vec::new(), 0.0);
+        for ((cluster, _), &order) in classes().zip(&orders) {
+            clusters[cluster].extend(said(answers.of(order)));
+        }
+        let mut ask = Ask::new(Phase::Train, Vec::new(), Gather::Each);
+        let (mut orders, mut shrinkages) = (Vec::new(), 0.0);
         for (cluster, members) in clusters.iter().enumerate() {
             let mut all = Response::zero(width).into_quadratic();
             for (_, own) in members {
@@ -125,31 +126,30 @@ impl JamesStein {
             for (client, own) in members {
                 let (centre, shrinkage) = shrunken_centre(&all, own).ok_or_else(singular)?;
                 shrinkages += shrinkage;
-                let work = respond(models.len(), strengths.gamma[*client as usize], (Answer::Nothing, true));
-                orders.push(Order { to: Recipients::list(vec![*client]), work });
-                models.push(Arc::new(centre));
+                let gamma = strengths.gamma[*client as usize];
+                let work = respond(ask.models.len(), gamma, (ResponseParts::Nothing, true));
+                orders.push(ask.order(Recipients::list(vec![*client]), work));
+                ask.models.push(Arc::new(centre));
             }
         }
         self.state.shrinkage = shrinkages / orders.len().max(1) as f64;
-        let ask = Ask { phase: Phase::Train, models, orders, gather: Gather::Each };
-        let (answers, stamps) = ask_everybody(&ask, base.missing, federation, &mut self.state.absences)?;
+        let (answers, stamps) = ask_everybody(&ask, room)?;
         stamps.into_iter().for_each(|(client, stamp)| self.state.stamps[client as usize] = stamp);
-        let losses: Vec<f64> = answers.orders.iter().filter_map(|order| order.losses.first().copied()).collect();
-        Ok(mean_loss(&losses))
+        Ok(mean_loss(&answers.losses(&orders)))
     }
 }
 
 impl Method for JamesStein {
-    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
-        let ready = match self.state.preparation.round(&self.base, federation, &mut self.state.absences)? {
+    fn round(&mut self, room: &mut Room) -> Result<Progress> {
+        let ready = match self.state.preparation.round(&self.base, room)? {
             Prepared::Ready(strengths) => Ok(strengths.clone()),
             Prepared::NotYet(loss) => Err(loss),
         };
         let (loss, finished) = match ready {
-            Ok(strengths) => (self.shrink(&strengths, federation)?, true),
+            Ok(strengths) => (self.shrink(&strengths, room)?, true),
             Err(loss) => (loss, false),
         };
-        Ok(Progress { loss, switched: None, sizes: Vec::new(), finished })
+        Ok(Progress::of(loss, finished))
     }
 
     fn planned_rounds(&self) -> usize {
@@ -158,7 +158,7 @@ impl Method for JamesStein {
 
     fn outcome(&self) -> Outcome {
         let state = &self.state;
-        let mut notes: Vec<String> = state.absences.note().into_iter().chain(self.base.families.note()).collect();
+        let mut notes: Vec<String> = self.base.families.note().into_iter().collect();
         let mut extra = BTreeMap::from([("shrinkage".to_string(), state.shrinkage)]);
         state.preparation.describe(&mut notes, &mut extra);
         let pulled = state.preparation.strengths().is_some_and(|strengths| !strengths.are_zero());

@@ -32,7 +32,7 @@ use super::personal::complete::ask_everybody;
 use super::personal::preparation::{Preparation, Prepared};
 use super::personal::{Base, Strengths, check_personal, note_untrained, personal_settings, want_quadratic};
 use super::*;
-use crate::federation::{Ask, Gather, Order, Phase, Work};
+use crate::federation::work::{Curvature, Curvatures};
 
 pub(super) const ITERATIONS: Setting =
     Setting::new("iterations", Kind::Integer(1, 1 << 31), Default::Is("10000"), "steps of the algorithm");
@@ -108,17 +108,6 @@ pub(super) struct Choice {
     place: String,
 }
 
-/// How much the clients' losses curve in the objective.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Curvatures {
-    /// L, at most.
-    pub(super) most: f64,
-    /// At least.
-    pub(super) least: f64,
-    /// L̃, at most on a single row.
-    pub(super) single: f64,
-}
-
 impl Choice {
     pub(super) fn of(setup: &Setup) -> Result<Self> {
         let settings = setup.settings;
@@ -138,31 +127,21 @@ impl Choice {
     }
 
     /// How much losses curve: as given, or as the clients say.
-    pub(super) fn curvatures(
-        &self,
-        base: &Base,
-        noise: f64,
-        federation: &mut dyn Federation,
-        absences: &mut Absences,
-    ) -> Result<Curvatures> {
+    pub(super) fn curvatures(&self, base: &Base, noise: f64, room: &mut Room) -> Result<Curvatures> {
         if let Some(most) = self.smoothness {
             return Ok(Curvatures { most, least: 0.0, single: most });
         }
-        let ask = Ask {
-            phase: Phase::Start,
-            models: Vec::new(),
-            orders: vec![Order { to: Recipients::All, work: Work::Curvature }],
-            gather: Gather::Each,
-        };
-        let (answers, _) = ask_everybody(&ask, base.missing, federation, absences)?;
+        let mut ask = Ask::new(Phase::Start, Vec::new(), Gather::Each);
+        let order = ask.order(Recipients::All, Curvature);
+        let (answers, _) = ask_everybody(&ask, room)?;
         let scale = base.scale(noise);
         let mut found = Curvatures { most: 0.0, least: f64::INFINITY, single: 0.0 };
-        let order = &answers.orders[0];
-        for (said, &rows) in order.losses.chunks_exact(3).zip(&order.rows) {
+        let order = answers.of(order);
+        for ((_, own), &rows) in order.each().zip(&order.rows) {
             let scale = scale.of(rows as usize);
-            found.most = found.most.max(scale * said[0]);
-            found.least = found.least.min(scale * said[1]);
-            found.single = found.single.max(scale * said[2]);
+            found.most = found.most.max(scale * own.most);
+            found.least = found.least.min(scale * own.least);
+            found.single = found.single.max(scale * own.single);
         }
         Ok(found)
     }
@@ -240,43 +219,39 @@ struct Steps {
 struct State {
     preparation: Preparation,
     walk: Option<Walk>,
-    absences: Absences,
 }
 
 pub(super) fn steps(setup: Setup, acceleration: Option<Acceleration>) -> Result<Box<dyn Method>> {
     let base = Base::with_groups(&setup)?;
     let (choice, preparation) = (Choice::of(&setup)?, Preparation::new(&setup, &base)?.bounded());
     choice.check(preparation.strengths())?;
-    let state = State { preparation, walk: None, absences: Absences::NONE };
+    let state = State { preparation, walk: None };
     let iterations = setup.settings.integer("iterations");
     Ok(Box::new(Steps { base, choice, iterations, acceleration, state }))
 }
 
 impl Method for Steps {
-    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
-        let State { preparation, walk, absences } = &mut self.state;
+    fn round(&mut self, room: &mut Room) -> Result<Progress> {
+        let State { preparation, walk } = &mut self.state;
         let base = &self.base;
-        let progress = |loss, finished| Progress { loss, switched: None, sizes: Vec::new(), finished };
-        let strengths = match preparation.round(base, federation, absences)? {
+        let strengths = match preparation.round(base, room)? {
             Prepared::Ready(strengths) => strengths,
-            Prepared::NotYet(loss) => return Ok(progress(loss, false)),
+            Prepared::NotYet(loss) => return Ok(Progress::of(loss, false)),
         };
         let ground = Ground::new(base, strengths);
         let walk = match walk {
             Some(walk) => walk,
             None => {
-                let curvatures = self.choice.curvatures(base, strengths.noise, federation, absences)?;
+                let curvatures = self.choice.curvatures(base, strengths.noise, room)?;
                 let constants = match &self.acceleration {
                     None => theorem(&self.choice, strengths, curvatures.most),
-                    Some(acceleration) => {
-                        acceleration.theorem(&self.choice, base, strengths, curvatures, federation, absences)?
-                    }
+                    Some(acceleration) => acceleration.theorem(&self.choice, base, strengths, curvatures, room)?,
                 };
                 walk.insert(Walk::new(constants, self.iterations, base.start.clone(), &ground))
             }
         };
-        let (loss, finished) = walk.round(&ground, federation, absences)?;
-        Ok(progress(loss, finished))
+        let (loss, finished) = walk.round(&ground, room)?;
+        Ok(Progress::of(loss, finished))
     }
 
     fn planned_rounds(&self) -> usize {
@@ -285,8 +260,8 @@ impl Method for Steps {
     }
 
     fn outcome(&self) -> Outcome {
-        let State { preparation, walk, absences } = &self.state;
-        let mut notes: Vec<String> = absences.note().into_iter().chain(self.base.families.note()).collect();
+        let State { preparation, walk } = &self.state;
+        let mut notes: Vec<String> = self.base.families.note().into_iter().collect();
         let mut extra = BTreeMap::new();
         preparation.describe(&mut notes, &mut extra);
         let (mut models, mut global, mut stamps) = (Vec::new(), None, vec![0; self.base.rows.len()]);

@@ -8,8 +8,9 @@
 //! Models stay with the clients between rounds; only a loss goes up. With `solve = "exact"` there is one round, in which
 //! every client finds the minimiser of its own loss.
 
+use super::room::stamps_after;
 use super::*;
-use crate::federation::{Ask, Gather, Keep, Order, Phase, Start, Work};
+use crate::federation::work::{Keep, Minimise, Start, Train};
 
 pub(super) static KIND: MethodKind = MethodKind {
     name: "local",
@@ -59,7 +60,7 @@ pub(super) static KIND: MethodKind = MethodKind {
             step: setup.steps()[0],
             ridge: exact.then(|| setup.settings.number("ridge")),
             common: (setup.settings.text("start") == "common").then(|| odcl::common_start(&setup)).transpose()?,
-            state: State { round: 0, stamps: vec![0; setup.rows.len()], first_loss: None, absences: Absences::NONE },
+            stamps: vec![0; setup.rows.len()],
             key: setup.key,
         }))
     },
@@ -86,56 +87,38 @@ struct Local {
     ridge: Option<f64>,
     common: Option<Params>,
     key: Key,
-    state: State,
-}
-
-#[derive(Serialize, Deserialize)]
-struct State {
-    round: usize,
     /// The ask after which each client last kept its model; 0 before the first.
     stamps: Vec<u64>,
-    first_loss: Option<f64>,
-    absences: Absences,
 }
 
 impl Method for Local {
-    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
-        let round = self.state.round;
-        let plan = self.training.plan(&self.key, round, self.step);
-        let everybody = federation.clients().len();
-        let asked = self.training.participants(&self.key, round, federation);
+    fn round(&mut self, room: &mut Room) -> Result<Progress> {
+        let plan = self.training.plan(&self.key, room.round(), self.step);
+        let asked = self.training.participants(&self.key, room.round(), room);
         // Clients that missed a round hold an older model: one order for every age.
         let mut ages: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
-        for client in (0..everybody as u32).filter(|&client| asked.contains(client)) {
-            ages.entry(self.state.stamps[client as usize]).or_default().push(client);
+        for (client, &stamp) in (0..).zip(&self.stamps).filter(|(client, _)| asked.contains(*client)) {
+            ages.entry(stamp).or_default().push(client);
         }
+        let models = self.common.iter().filter(|_| self.ridge.is_none()).cloned().collect();
+        let mut ask = Ask::new(Phase::Train, models, Gather::Each);
         let order = |(stamp, clients): (u64, Vec<u32>)| {
             let to = Recipients::list(clients);
             if let Some(ridge) = self.ridge {
-                return Order { to, work: Work::Minimise { ridge, keep: true } };
+                return ask.order(to, Minimise { ridge, keep: true });
             }
             let from = match (stamp, &self.common) {
                 (0, Some(_)) => Start::Model(0),
                 (0, None) => Start::Fresh { seed: self.key.clone().word("start").seed() },
                 (stamp, _) => Start::Own { stamp },
             };
-            Order { to, work: Work::Train { from, plan: plan.clone(), keep: Keep::Instead } }
+            ask.order(to, Train { from, plan: plan.clone(), keep: Keep::Instead })
         };
-        let answers = federation.ask(&Ask {
-            phase: Phase::Train,
-            models: self.common.iter().filter(|_| self.ridge.is_none()).cloned().collect(),
-            orders: ages.into_iter().map(order).collect(),
-            gather: Gather::Each,
-        })?;
-        self.training.missing.accept(&answers, federation, round)?;
-        let losses: Vec<f64> = answers.orders.iter().flat_map(|order| order.losses.iter().copied()).collect();
-        let loss = watch_loss(&losses, &mut self.state.first_loss, round)?;
-        for (client, stamp) in stamps_after(&answers) {
-            self.state.stamps[client as usize] = stamp;
-        }
-        self.state.absences.count(&answers);
-        self.state.round += 1;
-        Ok(Progress { loss, switched: None, sizes: Vec::new(), finished: self.state.round >= self.planned_rounds() })
+        let orders: Vec<_> = ages.into_iter().map(order).collect();
+        let answers = room.ask(&ask)?;
+        let loss = room.watch(&answers.losses(&orders))?;
+        stamps_after(&answers).for_each(|(client, stamp)| self.stamps[client as usize] = stamp);
+        Ok(Progress::of(loss, room.round() + 1 >= self.planned_rounds()))
     }
 
     fn planned_rounds(&self) -> usize {
@@ -143,17 +126,11 @@ impl Method for Local {
     }
 
     fn outcome(&self) -> Outcome {
-        let mut notes: Vec<String> = self.state.absences.note().into_iter().collect();
-        let untrained = self.state.stamps.iter().filter(|&&stamp| stamp == 0).count();
-        if untrained > 0 {
-            notes.push(format!("{untrained} clients never trained and have no model"));
-        }
-        Outcome {
-            serving: Serving::Own { stamps: self.state.stamps.clone(), clusters: None },
-            notes,
-            ..Outcome::default()
-        }
+        let untrained = self.stamps.iter().filter(|&&stamp| stamp == 0).count();
+        let note = (untrained > 0).then(|| format!("{untrained} clients never trained and have no model"));
+        let serving = Serving::Own { stamps: self.stamps.clone(), clusters: None };
+        Outcome { serving, notes: note.into_iter().collect(), ..Outcome::default() }
     }
 
-    keep_state!();
+    keep_state!(stamps);
 }

@@ -6,8 +6,8 @@
 
 use super::mixtures::*;
 use super::*;
-use crate::federation::Gather;
-use crate::federation::mixtures::{MixtureStep, Parts, Rule};
+use crate::federation::work::{Parts, StepMixture};
+use crate::mixture::step::Rule;
 
 pub(super) static KIND: MethodKind = MethodKind {
     name: "local-em",
@@ -40,22 +40,22 @@ struct State {
 }
 
 impl Method for LocalEm {
-    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
+    fn round(&mut self, room: &mut Room) -> Result<Progress> {
         let standing = &mut self.state.standing;
         let mut loss = None;
         for _ in 0..ATTEMPTS {
-            loss = self.workshop.fit(standing, Parts::Nothing, federation)?.or(loss);
+            loss = self.workshop.fit(standing, Parts::Nothing, room)?.or(loss);
         }
         if !self.workshop.fits_are_models() {
             let asked: Vec<(u32, Option<usize>)> = standing.fitted().map(|client| (client, None)).collect();
-            let step = MixtureStep {
+            let step = StepMixture {
                 steps: self.iterations as u32,
                 ..self.workshop.plain_step(Rule::Maximise, Parts::Nothing)
             };
-            let answers = self.workshop.step(standing, (Vec::new(), &asked), &step, Gather::Each, 0, federation)?;
-            loss = finite_loss(&answers, 0)?.or(loss);
+            let (answers, orders) = self.workshop.step(standing, (Vec::new(), &asked), &step, Gather::Each, room)?;
+            loss = finite_loss(&answers.losses(&orders), room)?.or(loss);
         }
-        Ok(progress(loss, true))
+        Ok(Progress::of(loss, true))
     }
 
     fn planned_rounds(&self) -> usize {

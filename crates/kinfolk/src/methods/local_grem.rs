@@ -6,8 +6,8 @@
 
 use super::mixtures::*;
 use super::*;
-use crate::federation::Gather;
-use crate::federation::mixtures::{Parts, Rate, Rule};
+use crate::federation::work::Parts;
+use crate::mixture::step::{Rate, Rule};
 
 pub(super) static KIND: MethodKind = MethodKind {
     name: "local-grem",
@@ -46,15 +46,15 @@ struct State {
 }
 
 impl Method for LocalGrEm {
-    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
-        let (round, standing) = (self.state.round, &mut self.state.standing);
-        self.workshop.fit(standing, Parts::Nothing, federation)?;
+    fn round(&mut self, room: &mut Room) -> Result<Progress> {
+        let standing = &mut self.state.standing;
+        self.workshop.fit(standing, Parts::Nothing, room)?;
         let asked: Vec<(u32, Option<usize>)> = standing.fitted().map(|client| (client, None)).collect();
         let step = self.workshop.plain_step(Rule::Ascend(self.rate), Parts::Nothing);
-        let answers = self.workshop.step(standing, (Vec::new(), &asked), &step, Gather::Each, round, federation)?;
-        let loss = finite_loss(&answers, round)?;
+        let (answers, orders) = self.workshop.step(standing, (Vec::new(), &asked), &step, Gather::Each, room)?;
+        let loss = finite_loss(&answers.losses(&orders), room)?;
         self.state.round += 1;
-        Ok(progress(loss, self.state.round >= self.rounds))
+        Ok(Progress::of(loss, self.state.round >= self.rounds))
     }
 
     fn planned_rounds(&self) -> usize {

@@ -73,6 +73,6 @@ pub(super) static KIND: MethodKind = MethodKind {
             path_values: 20,
             key: setup.key.clone().word("clustering"),
         };
-        Ok(Box::new(odcl::Odcl::new(solve, MissingRule::of(settings), request, None, clients)))
+        Ok(Box::new(odcl::Odcl::new(solve, request, None, clients)))
     },
 };

@@ -30,6 +30,7 @@ mod oracle_average;
 mod personal;
 mod pooled_em;
 mod pooled_grem;
+pub mod room;
 mod single_cluster;
 mod single_model;
 mod sr_fca;
@@ -38,17 +39,17 @@ mod tgmm;
 pub(crate) use mixtures::components::choose_components;
 pub(crate) use single_model::pooled_minimiser;
 
+use crate::aggregate::{Sum, Weight};
 use crate::error::{Error, ErrorKind, Result};
-use crate::federation::ledger::few_of;
-use crate::federation::{
-    Absence, Amount, Answers, Course, Federation, Missing, Optimiser, Params, Plan, Portion, Recipients, Sample, Sum,
-    Weight,
-};
+use crate::federation::work::Receive;
+use crate::federation::{Ask, By, Gather, Params, Phase, Recipients};
 use crate::groups::Groups;
 use crate::memory::check_room;
 use crate::models::{Ability, Model};
 use crate::rng::Key;
 use crate::settings::{Default, Kind, Setting, Settings};
+use crate::training::{Amount, Course, Optimiser, Plan, Portion, Sample};
+use room::{MissingRule, Room};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -139,7 +140,7 @@ pub struct Setup<'a> {
 /// A method in the middle of a run.
 pub trait Method: Send {
     /// One round.
-    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress>;
+    fn round(&mut self, room: &mut Room) -> Result<Progress>;
 
     /// How many rounds it means to run at most.
     fn planned_rounds(&self) -> usize;
@@ -170,6 +171,13 @@ pub struct Progress {
     pub sizes: Vec<usize>,
     /// Whether this was the last round.
     pub finished: bool,
+}
+
+impl Progress {
+    /// Of a method without clusters.
+    fn of(loss: Option<f64>, finished: bool) -> Self {
+        Self { loss, switched: None, sizes: Vec::new(), finished }
+    }
 }
 
 impl Setup<'_> {
@@ -339,6 +347,16 @@ macro_rules! keep_state {
             Ok(())
         }
     };
+    ($field:ident) => {
+        fn save(&self) -> Result<Vec<u8>> {
+            save(&self.$field)
+        }
+
+        fn restore(&mut self, bytes: &[u8]) -> Result<()> {
+            self.$field = restore(bytes)?;
+            Ok(())
+        }
+    };
     () => {
         fn save(&self) -> Result<Vec<u8>> {
             save(&self.state)
@@ -398,51 +416,6 @@ struct Training {
     optimiser: Optimiser,
     participation: f64,
     missing: MissingRule,
-}
-
-/// What a missing answer means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum MissingRule {
-    Skip,
-    Keep,
-    Fail,
-}
-
-impl MissingRule {
-    fn of(settings: &Settings) -> Self {
-        match settings.text("missing") {
-            "keep" => MissingRule::Keep,
-            "fail" => MissingRule::Fail,
-            _ => MissingRule::Skip,
-        }
-    }
-
-    /// Ends the run if answers are missing and must not be, or if every single one is unusable.
-    fn accept(self, answers: &Answers, federation: &dyn Federation, round: usize) -> Result<()> {
-        let nobody = answers.orders.iter().all(|order| order.clients.is_empty());
-        let garbage = |missing: &Missing| missing.reason == Absence::Garbage;
-        if nobody && !answers.missing.is_empty() && answers.missing.iter().all(garbage) {
-            return Err(diverged(round));
-        }
-        self.refuse(answers, federation)
-    }
-
-    /// Ends the run if answers are missing and must not be.
-    fn refuse(self, answers: &Answers, federation: &dyn Federation) -> Result<()> {
-        match answers.missing.first() {
-            Some(missing) if self == MissingRule::Fail => {
-                let id = &federation.clients()[missing.client as usize].id;
-                let why = match missing.reason {
-                    Absence::Silent => "did not answer",
-                    Absence::Late => "answered too late",
-                    Absence::Garbage => "answered garbage",
-                };
-                Err(Error::new(ErrorKind::Client, format!("client {id} {why}"))
-                    .hint("set missing = \"skip\" to go on without such clients"))
-            }
-            _ => Ok(()),
-        }
-    }
 }
 
 /// Faults in the settings above that need more than one of them to see.
@@ -534,13 +507,13 @@ impl Training {
     }
 
     /// Who takes part in this round.
-    fn participants(&self, key: &Key, round: usize, federation: &dyn Federation) -> Recipients {
+    fn participants(&self, key: &Key, round: usize, room: &Room) -> Recipients {
         if self.participation >= 1.0 {
             return Recipients::All;
         }
-        let all = federation.clients().len();
+        let all = room.clients().len();
         let count = ((self.participation * all as f64).round() as usize).clamp(1, all);
-        draw_clients(&key.clone().word("participation").number(round as u64), count, federation)
+        draw_clients(&key.clone().word("participation").number(round as u64), count, room)
     }
 
     /// The new model from a sum of models: their mean, with `absent` clients standing for the old model.
@@ -559,11 +532,9 @@ impl Training {
 }
 
 /// So many clients at random. Each draws its own lot, so that the order of the clients does not matter.
-fn draw_clients(key: &Key, count: usize, federation: &dyn Federation) -> Recipients {
-    let mut lots: Vec<(u64, u32)> = (0u32..)
-        .zip(federation.clients())
-        .map(|(index, client)| (key.clone().word(&client.id).seed(), index))
-        .collect();
+fn draw_clients(key: &Key, count: usize, room: &Room) -> Recipients {
+    let mut lots: Vec<(u64, u32)> =
+        (0u32..).zip(room.clients()).map(|(index, client)| (key.clone().word(&client.id).seed(), index)).collect();
     lots.sort_unstable();
     Recipients::list(lots.into_iter().take(count).map(|(_, index)| index).collect())
 }
@@ -580,105 +551,18 @@ fn weight_of(settings: &Settings) -> Weight {
     if settings.text("weight") == "rows" { Weight::Rows } else { Weight::Uniform }
 }
 
-/// The mean of the losses, `None` when nobody answered.
-fn mean_loss(losses: &[f64]) -> Option<f64> {
-    (!losses.is_empty()).then(|| losses.iter().sum::<f64>() / losses.len() as f64)
-}
-
-/// The mean of a round's losses, or an error when they have exploded for most clients; `first` keeps the first of their
-/// medians.
-fn watch_loss(losses: &[f64], first: &mut Option<f64>, round: usize) -> Result<Option<f64>> {
-    match median_loss(losses) {
-        Some(loss) if exploded(*first.get_or_insert(loss), loss) => Err(diverged(round)),
-        _ => Ok(mean_loss(losses)),
-    }
-}
-
-/// The middle of the losses, `None` where there are none.
-pub(crate) fn median_loss(losses: &[f64]) -> Option<f64> {
-    let mut losses = losses.to_vec();
-    losses.sort_by(f64::total_cmp);
-    losses.get(losses.len() / 2).copied()
-}
-
-/// Whether a loss has grown beyond all bounds since the first round.
-pub(crate) fn exploded(first: f64, now: f64) -> bool {
-    !now.is_finite() || now > 1e6 * (first.abs() + 1.0)
-}
-
-/// The error of a run that diverged in this round, counted from 0.
-pub(crate) fn diverged(round: usize) -> Error {
-    Error::new(ErrorKind::Diverged, format!("round {}: the training loss has exploded", round + 1))
-        .hint("use a smaller step")
-}
-
-/// The error of a method without a single answer.
-pub(crate) fn nobody_answered() -> Error {
-    Error::new(ErrorKind::Client, "no client gave a usable answer, so nothing was trained")
-}
-
-/// The stamps of what clients keep after an ask. One whose answer was garbage has done the work all the same.
-fn stamps_after(answers: &Answers) -> impl Iterator<Item = (u32, u64)> {
-    let garbage = answers.missing.iter().filter(|missing| missing.reason == Absence::Garbage);
-    let answered = answers.orders.iter().flat_map(|order| order.clients.iter().copied());
-    answered.chain(garbage.map(|missing| missing.client)).map(|client| (client, answers.stamp))
-}
-
-/// How many answers were missing so far, and why.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Absences {
-    silent: usize,
-    late: usize,
-    garbage: usize,
-    /// Clients that are not asked any more by a method that needs everybody's answer, and their names.
-    left_out: BTreeMap<u32, String>,
-}
-
-impl Absences {
-    const NONE: Absences = Absences { silent: 0, late: 0, garbage: 0, left_out: BTreeMap::new() };
-
-    fn count(&mut self, answers: &Answers) {
-        for missing in &answers.missing {
-            match missing.reason {
-                Absence::Silent => self.silent += 1,
-                Absence::Late => self.late += 1,
-                Absence::Garbage => self.garbage += 1,
-            }
+/// Hands every client the model it was given, and all of them to one that was given none.
+fn hand_over(models: &[Params], given: &[Option<usize>], room: &mut Room) -> Result<()> {
+    let mut ask = Ask::new(Phase::Train, models.to_vec(), Gather::Each);
+    for wanted in (0..models.len()).map(Some).chain([None]) {
+        let taker = |(client, given): (u32, &Option<usize>)| (*given == wanted).then_some(client);
+        let to: Vec<u32> = (0..).zip(given).filter_map(taker).collect();
+        if !to.is_empty() {
+            let models = wanted.map_or_else(|| (0..models.len()).collect(), |model| vec![model]);
+            ask.order(Recipients::list(to), Receive { models });
         }
     }
-
-    /// Said out loud, where there is something to say.
-    fn note(&self) -> Option<String> {
-        let all = self.silent + self.late + self.garbage;
-        let names: Vec<&str> = self.left_out.values().map(String::as_str).collect();
-        (all > 0).then(|| {
-            let without = match self.left_out.len() {
-                0 => String::new(),
-                1 => format!("; client {} was left out in the end", few_of(&names)),
-                _ => format!("; clients {} were left out in the end", few_of(&names)),
-            };
-            format!(
-                "{all} answers were missing over all rounds: {} silent, {} late, {} garbage{without}",
-                self.silent, self.late, self.garbage
-            )
-        })
-    }
-}
-
-/// Hands every client the model it was given, and all of them to one that was given none. Whoever is away now gets its
-/// model when it is back: that changes nothing for the others.
-fn hand_over(models: &[Params], given: &[Option<usize>], federation: &mut dyn Federation) -> Result<()> {
-    use crate::federation::{Ask, Gather, Order, Phase, Work};
-    let to = |wanted: Option<usize>| {
-        Recipients::list((0u32..).zip(given).filter(|(_, given)| **given == wanted).map(|(client, _)| client).collect())
-    };
-    let mut orders: Vec<Order> = (0..models.len())
-        .map(|model| Order { to: to(Some(model)), work: Work::Receive { models: vec![model] } })
-        .collect();
-    orders.push(Order { to: to(None), work: Work::Receive { models: (0..models.len()).collect() } });
-    orders.retain(|order| order.to.count(given.len()) > 0);
-    let ask = Ask { phase: Phase::Train, models: models.to_vec(), orders, gather: Gather::Each };
-    federation.ask(&ask).map(|_| ())
+    room.hand_over(&ask)
 }
 
 #[cfg(test)]

@@ -22,7 +22,8 @@ use crate::clustering::quality::{
 };
 use crate::clustering::threshold::Distances;
 use crate::clustering::{Algorithm, Clustering, Found, NEIGHBOURS, Points, Request, Sureness, find};
-use crate::federation::{Ask, Gather, Keep, Order, OrderAnswers, Phase, Start, Work};
+use crate::federation::work::{Keep, Loss, Minimise, Start, Train};
+use crate::federation::{Answers, Handle, OrderAnswers};
 use crate::linalg::distance;
 use rand::RngExt;
 
@@ -165,24 +166,20 @@ impl Solve {
     }
 
     /// What every client does.
-    pub(super) fn work(&self) -> Work {
+    pub(super) fn order(&self, to: Recipients, ask: &mut Ask) -> Handle<Loss> {
+        let train = |from: Start, plan: &Plan| Train { from, plan: plan.clone(), keep: Keep::No };
         match self {
-            Solve::Exact { ridge } => Work::Minimise { ridge: *ridge, keep: false },
-            Solve::Steps { plan, .. } => Work::Train { from: Start::Model(0), plan: plan.clone(), keep: Keep::No },
-            Solve::Apart { seed, plan } => {
-                Work::Train { from: Start::Fresh { seed: *seed }, plan: plan.clone(), keep: Keep::No }
-            }
+            Solve::Exact { ridge } => ask.order(to, Minimise { ridge: *ridge, keep: false }),
+            Solve::Steps { plan, .. } => ask.order(to, train(Start::Model(0), plan)),
+            Solve::Apart { seed, plan } => ask.order(to, train(Start::Fresh { seed: *seed }, plan)),
         }
     }
 
     /// Line 1: everybody's model.
-    pub(super) fn ask_everybody(&self, phase: Phase, federation: &mut dyn Federation) -> Result<Answers> {
-        federation.ask(&Ask {
-            phase,
-            models: self.models(),
-            orders: vec![Order { to: Recipients::All, work: self.work() }],
-            gather: Gather::Each,
-        })
+    pub(super) fn ask_everybody(&self, phase: Phase, room: &mut Room) -> Result<(Answers, Handle<Loss>)> {
+        let mut ask = Ask::new(phase, self.models(), Gather::Each);
+        let order = self.order(Recipients::All, &mut ask);
+        Ok((room.ask(&ask)?, order))
     }
 }
 
@@ -280,13 +277,12 @@ pub(super) static KIND: MethodKind = MethodKind {
             key: setup.key.clone().word("clustering"),
         };
         let truth = if exact { Some(setup.true_clusters()?.to_vec()) } else { None };
-        Ok(Box::new(Odcl::new(Solve::of(&setup)?, MissingRule::of(settings), request, truth, clients)))
+        Ok(Box::new(Odcl::new(Solve::of(&setup)?, request, truth, clients)))
     },
 };
 
 pub(super) struct Odcl {
     solve: Solve,
-    missing: MissingRule,
     request: Request,
     /// The true clusters, for an exact λ.
     truth: Option<Vec<usize>>,
@@ -299,27 +295,14 @@ struct State {
     models: Vec<Params>,
     /// The cluster of every client that answered.
     given: Vec<Option<usize>>,
-    absences: Absences,
     notes: Vec<String>,
     extra: BTreeMap<String, f64>,
 }
 
 impl Odcl {
-    pub(super) fn new(
-        solve: Solve,
-        missing: MissingRule,
-        request: Request,
-        truth: Option<Vec<usize>>,
-        clients: usize,
-    ) -> Self {
-        let state = State {
-            models: Vec::new(),
-            given: Vec::new(),
-            absences: Absences::NONE,
-            notes: Vec::new(),
-            extra: BTreeMap::new(),
-        };
-        Self { solve, missing, request, truth, clients, state }
+    pub(super) fn new(solve: Solve, request: Request, truth: Option<Vec<usize>>, clients: usize) -> Self {
+        let state = State { models: Vec::new(), given: Vec::new(), notes: Vec::new(), extra: BTreeMap::new() };
+        Self { solve, request, truth, clients, state }
     }
 }
 
@@ -378,12 +361,10 @@ pub(super) fn means(found: &Found) -> Vec<Params> {
 }
 
 impl Method for Odcl {
-    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
-        let answers = self.solve.ask_everybody(Phase::Train, federation)?;
-        self.missing.accept(&answers, federation, 0)?;
-        self.state.absences.count(&answers);
-        let order = &answers.orders[0];
-        let loss = watch_loss(&order.losses, &mut None, 0)?;
+    fn round(&mut self, room: &mut Room) -> Result<Progress> {
+        let (answers, order) = self.solve.ask_everybody(Phase::Train, room)?;
+        let order = &answers.of(order);
+        let loss = room.watch(&order.losses())?;
         want_answers(order, &self.request, "there is only one round to answer in")?;
         if let Some(truth) = &self.truth {
             self.request.lambda = Some(exact_lambda(order, truth, &self.request.key)?);
@@ -399,7 +380,7 @@ impl Method for Odcl {
         if let Some(note) = note_aside(order, &found) {
             self.state.notes.push(format!("{note}; each has the model of the nearest cluster"));
         }
-        hand_over(&self.state.models, &self.state.given, federation)?;
+        hand_over(&self.state.models, &self.state.given, room)?;
         Ok(Progress { loss, switched: None, sizes: found.clustering.sizes(), finished: true })
     }
 
@@ -408,7 +389,7 @@ impl Method for Odcl {
     }
 
     fn outcome(&self) -> Outcome {
-        let mut notes: Vec<String> = self.state.absences.note().into_iter().collect();
+        let mut notes = Vec::new();
         let unplaced = self.state.given.iter().filter(|given| given.is_none()).count();
         if unplaced > 0 {
             notes.push(format!("{unplaced} clients did not answer and choose among the models by their loss"));

@@ -28,16 +28,14 @@ pub(super) static KIND: MethodKind = MethodKind {
         let training = Training::of(setup.settings);
         Ok(Box::new(OneShotIfca {
             one_shot: OneShot::of(&setup, &training)?,
-            missing: training.missing,
             ifca: ifca::Ifca::from_models(&setup, training),
-            state: State { alone: None, compared: None, absences: Absences::NONE },
+            state: State { alone: None, compared: None },
         }))
     },
 };
 
 struct OneShotIfca {
     one_shot: OneShot,
-    missing: MissingRule,
     ifca: ifca::Ifca,
     state: State,
 }
@@ -47,18 +45,17 @@ struct State {
     /// Everybody's own model, until IFCA begins.
     alone: Option<Alone>,
     compared: Option<Compared>,
-    absences: Absences,
 }
 
 impl Method for OneShotIfca {
-    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
+    fn round(&mut self, room: &mut Room) -> Result<Progress> {
         if self.state.compared.is_some() {
             self.state.alone = None;
-            return self.ifca.round(federation);
+            return self.ifca.round(room);
         }
-        let alone = self.one_shot.train(self.missing, &mut self.state.absences, federation)?;
-        let compared = self.one_shot.compare(&alone, self.missing, &mut self.state.absences, federation)?;
-        self.ifca.begin_at(alone.means(&compared), self.state.absences.clone());
+        let alone = self.one_shot.train(room)?;
+        let compared = self.one_shot.compare(&alone, room)?;
+        self.ifca.begin_at(alone.means(&compared));
         let progress =
             Progress { loss: alone.loss, switched: None, sizes: compared.sizes(), finished: compared.clusters == 0 };
         (self.state.alone, self.state.compared) = (Some(alone), Some(compared));
@@ -75,10 +72,7 @@ impl Method for OneShotIfca {
 
     fn outcome(&self) -> Outcome {
         let mut outcome = match (&self.state.alone, &self.state.compared) {
-            (Some(alone), Some(compared)) => {
-                let notes = self.state.absences.note().into_iter().collect();
-                Outcome { notes, ..alone.outcome(compared.clusters > 0) }
-            }
+            (Some(alone), Some(compared)) => alone.outcome(compared.clusters > 0),
             _ => self.ifca.outcome(),
         };
         if let Some(compared) = &self.state.compared {

@@ -9,7 +9,7 @@
 //! ```
 
 use super::*;
-use crate::federation::{Ask, By, Gather, Keep, Order, Phase, Start, Work};
+use crate::federation::work::Train;
 
 pub(super) static KIND: MethodKind = MethodKind {
     name: "oracle",
@@ -40,12 +40,7 @@ pub(super) static KIND: MethodKind = MethodKind {
             step: setup.steps()[0],
             weight: weight_of(setup.settings),
             truth: truth.to_vec(),
-            state: State {
-                round: 0,
-                models: (0..clusters).map(start).collect::<Result<_>>()?,
-                first_loss: None,
-                absences: Absences::NONE,
-            },
+            models: (0..clusters).map(start).collect::<Result<_>>()?,
             key: setup.key,
         }))
     },
@@ -57,15 +52,7 @@ struct Oracle {
     weight: Weight,
     truth: Vec<usize>,
     key: Key,
-    state: State,
-}
-
-#[derive(Serialize, Deserialize)]
-struct State {
-    round: usize,
     models: Vec<Params>,
-    first_loss: Option<f64>,
-    absences: Absences,
 }
 
 impl Oracle {
@@ -76,32 +63,26 @@ impl Oracle {
 }
 
 impl Method for Oracle {
-    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
-        let round = self.state.round;
-        let plan = self.training.plan(&self.key, round, self.step);
-        let asked = self.training.participants(&self.key, round, federation);
-        let order = |cluster: usize| Order {
-            to: Recipients::list(self.members(cluster, &asked)),
-            work: Work::Train { from: Start::Model(cluster), plan: plan.clone(), keep: Keep::No },
+    fn round(&mut self, room: &mut Room) -> Result<Progress> {
+        let plan = self.training.plan(&self.key, room.round(), self.step);
+        let asked = self.training.participants(&self.key, room.round(), room);
+        let gather = Gather::Sum { by: By::All, weight: self.weight };
+        let mut ask = Ask::new(Phase::Train, self.models.clone(), gather);
+        let clusters = 0..self.models.len();
+        let order = |cluster: usize| {
+            let members = Recipients::list(self.members(cluster, &asked));
+            ask.order(members, Train::from_model(cluster, plan.clone()))
         };
-        let answers = federation.ask(&Ask {
-            phase: Phase::Train,
-            models: self.state.models.clone(),
-            orders: (0..self.state.models.len()).map(order).collect(),
-            gather: Gather::Sum { by: By::All, weight: self.weight },
-        })?;
-        self.training.missing.accept(&answers, federation, round)?;
-        let losses: Vec<f64> = answers.orders.iter().flat_map(|order| order.losses.iter().copied()).collect();
-        let loss = watch_loss(&losses, &mut self.state.first_loss, round)?;
-        for (cluster, order) in answers.orders.iter().enumerate() {
+        let orders: Vec<_> = clusters.clone().map(order).collect();
+        let answers = room.ask(&ask)?;
+        let loss = room.watch(&answers.losses(&orders))?;
+        for (cluster, &order) in orders.iter().enumerate() {
             let absent =
                 answers.missing.iter().filter(|missing| self.truth[missing.client as usize] == cluster).count();
-            self.state.models[cluster] = self.training.mean(&self.state.models[cluster], &order.sums[0], absent);
+            self.models[cluster] = self.training.mean(&self.models[cluster], &answers.of(order).sums[0], absent);
         }
-        self.state.absences.count(&answers);
-        self.state.round += 1;
-        let sizes = (0..self.state.models.len()).map(|cluster| self.members(cluster, &Recipients::All).len()).collect();
-        Ok(Progress { loss, switched: Some(0), sizes, finished: self.state.round >= self.training.rounds })
+        let sizes = clusters.map(|cluster| self.members(cluster, &Recipients::All).len()).collect();
+        Ok(Progress { loss, switched: Some(0), sizes, finished: room.round() + 1 >= self.training.rounds })
     }
 
     fn planned_rounds(&self) -> usize {
@@ -110,13 +91,12 @@ impl Method for Oracle {
 
     fn outcome(&self) -> Outcome {
         Outcome {
-            models: self.state.models.clone(),
+            models: self.models.clone(),
             clustered: true,
             serving: Serving::Given(self.truth.iter().copied().map(Some).collect()),
-            notes: self.state.absences.note().into_iter().collect(),
             ..Outcome::default()
         }
     }
 
-    keep_state!();
+    keep_state!(models);
 }

@@ -8,7 +8,6 @@
 
 use super::odcl::{Solve, check_one_shot, one_shot_settings};
 use super::*;
-use crate::federation::{Ask, By, Gather, Order, Phase};
 
 pub(super) static KIND: MethodKind = MethodKind {
     name: "oracle-average",
@@ -28,22 +27,14 @@ pub(super) static KIND: MethodKind = MethodKind {
 /// One mean for every group of clients, known beforehand.
 pub(super) struct GroupMeans {
     solve: Solve,
-    missing: MissingRule,
     /// The group of every client; `None` has everybody in one, which is no cluster.
     groups: Option<Vec<usize>>,
-    state: State,
-}
-
-#[derive(Serialize, Deserialize)]
-struct State {
     models: Vec<Params>,
-    absences: Absences,
 }
 
 impl GroupMeans {
     pub(super) fn new(setup: &Setup, groups: Option<Vec<usize>>) -> Result<Self> {
-        let state = State { models: Vec::new(), absences: Absences::NONE };
-        Ok(Self { solve: Solve::of(setup)?, missing: MissingRule::of(setup.settings), groups, state })
+        Ok(Self { solve: Solve::of(setup)?, groups, models: Vec::new() })
     }
 
     fn members(&self, group: usize) -> Recipients {
@@ -57,22 +48,15 @@ impl GroupMeans {
 }
 
 impl Method for GroupMeans {
-    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
+    fn round(&mut self, room: &mut Room) -> Result<Progress> {
         let count = self.groups.as_ref().map_or(1, |groups| groups.iter().max().map_or(0, |last| last + 1));
-        let work = self.solve.work();
-        let order = |group: usize| Order { to: self.members(group), work: work.clone() };
-        let answers = federation.ask(&Ask {
-            phase: Phase::Train,
-            models: self.solve.models(),
-            orders: (0..count).map(order).collect(),
-            gather: Gather::Sum { by: By::All, weight: Weight::Uniform },
-        })?;
-        self.missing.accept(&answers, federation, 0)?;
-        self.state.absences.count(&answers);
-        let losses: Vec<f64> = answers.orders.iter().flat_map(|order| order.losses.iter().copied()).collect();
-        let loss = watch_loss(&losses, &mut None, 0)?;
-        for (group, order) in answers.orders.iter().enumerate() {
-            let sum = &order.sums[0];
+        let gather = Gather::Sum { by: By::All, weight: Weight::Uniform };
+        let mut ask = Ask::new(Phase::Train, self.solve.models(), gather);
+        let orders: Vec<_> = (0..count).map(|group| self.solve.order(self.members(group), &mut ask)).collect();
+        let answers = room.ask(&ask)?;
+        let loss = room.watch(&answers.losses(&orders))?;
+        for (group, &order) in orders.iter().enumerate() {
+            let sum = &answers.of(order).sums[0];
             if sum.count == 0 {
                 let message = match self.groups {
                     Some(_) => format!("cluster {group}: none of its clients answered"),
@@ -80,13 +64,13 @@ impl Method for GroupMeans {
                 };
                 return Err(Error::new(ErrorKind::Client, message).hint("there is only one round to answer in"));
             }
-            self.state.models.push(Arc::new(sum.total.iter().map(|total| total / sum.weight).collect()));
+            self.models.push(Arc::new(sum.total.iter().map(|total| total / sum.weight).collect()));
         }
         let given = match &self.groups {
             Some(groups) => groups.iter().copied().map(Some).collect(),
-            None => vec![Some(0); federation.clients().len()],
+            None => vec![Some(0); room.clients().len()],
         };
-        hand_over(&self.state.models, &given, federation)?;
+        hand_over(&self.models, &given, room)?;
         let sizes = match self.groups {
             Some(_) => answers.orders.iter().map(|order| order.clients.len()).collect(),
             None => Vec::new(),
@@ -100,16 +84,15 @@ impl Method for GroupMeans {
 
     fn outcome(&self) -> Outcome {
         Outcome {
-            models: self.state.models.clone(),
+            models: self.models.clone(),
             clustered: self.groups.is_some(),
             serving: match &self.groups {
                 Some(groups) => Serving::Given(groups.iter().copied().map(Some).collect()),
                 None => Serving::Choose,
             },
-            notes: self.state.absences.note().into_iter().collect(),
             ..Outcome::default()
         }
     }
 
-    keep_state!();
+    keep_state!(models);
 }

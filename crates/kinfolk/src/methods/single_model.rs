@@ -9,9 +9,10 @@
 
 use super::personal::fit::{Circle, pooled};
 use super::personal::{Base, Families, LOSS, MISSING_AGAIN};
+use super::room::Book;
 use super::*;
-use crate::federation::Phase;
-use crate::federation::own::Scale;
+use crate::federation::Federation;
+use crate::training::Scale;
 
 pub(super) static KIND: MethodKind = MethodKind {
     name: "single-model",
@@ -24,7 +25,7 @@ pub(super) static KIND: MethodKind = MethodKind {
     check: |_, _, _| {},
     build: |setup| {
         let base = Base::new(&setup, Families::one(setup.rows.len()))?;
-        let state = State { model: base.start.clone(), absences: Absences::NONE, converged: false };
+        let state = State { model: base.start.clone(), converged: false };
         Ok(Box::new(SingleModel { base, state }))
     },
 };
@@ -35,14 +36,14 @@ pub(crate) fn pooled_minimiser(federation: &mut dyn Federation, model: &dyn Mode
     let circle = Circle {
         families: &families,
         scale: Scale { factor: 1.0, by: Weight::Rows },
-        missing: MissingRule::Skip,
         phase: Phase::Evaluate,
         on: Portion::All,
         exact: model.is_quadratic(),
         settled: 1e-8,
     };
     let start = Arc::new(vec![0.0; model.layout().len()]);
-    let (model, _, found) = pooled(&circle, start, federation, &mut Absences::NONE.clone())?;
+    let mut book = Book::new(MissingRule::Skip);
+    let (model, _, found) = pooled(&circle, start, &mut Room::new(federation, &mut book))?;
     Ok(found.then_some(model))
 }
 
@@ -54,16 +55,15 @@ struct SingleModel {
 #[derive(Serialize, Deserialize)]
 struct State {
     model: Params,
-    absences: Absences,
     converged: bool,
 }
 
 impl Method for SingleModel {
-    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
+    fn round(&mut self, room: &mut Room) -> Result<Progress> {
         let circle = self.base.circle(Phase::Train, 1.0);
-        let (model, loss, converged) = pooled(&circle, self.base.start.clone(), federation, &mut self.state.absences)?;
+        let (model, loss, converged) = pooled(&circle, self.base.start.clone(), room)?;
         (self.state.model, self.state.converged) = (model, converged);
-        Ok(Progress { loss, switched: None, sizes: Vec::new(), finished: true })
+        Ok(Progress::of(loss, true))
     }
 
     fn planned_rounds(&self) -> usize {
@@ -71,12 +71,7 @@ impl Method for SingleModel {
     }
 
     fn outcome(&self) -> Outcome {
-        Outcome {
-            models: vec![self.state.model.clone()],
-            converged: self.state.converged,
-            notes: self.state.absences.note().into_iter().collect(),
-            ..Outcome::default()
-        }
+        Outcome { models: vec![self.state.model.clone()], converged: self.state.converged, ..Outcome::default() }
     }
 
     keep_state!();

@@ -29,10 +29,12 @@
 //! - where no cluster forms at all, every client keeps its own model, and the run ends.
 
 use super::bottom_up::{Alone, Compared, OneShot, bottom_up_settings, check_bottom_up};
+use super::room::{diverged, mean_loss};
 use super::*;
 use crate::aggregate::{trimmed, trimmed_mean};
 use crate::clustering::threshold::Distances;
-use crate::federation::{Ask, By, Gather, Keep, Order, OrderAnswers, Phase, Start, Work};
+use crate::federation::OrderAnswers;
+use crate::federation::work::{Gradient, Losses, Train};
 use crate::linalg::{add_scaled, distance};
 
 pub(super) static KIND: MethodKind = MethodKind {
@@ -93,8 +95,6 @@ pub(super) static KIND: MethodKind = MethodKind {
                 given: vec![None; setup.rows.len()],
                 refined: 0,
                 round: 0,
-                first_loss: None,
-                absences: Absences::NONE,
                 notes: Vec::new(),
             },
         }))
@@ -129,8 +129,6 @@ struct State {
     refined: usize,
     /// Rounds of line 3 in this REFINE.
     round: usize,
-    first_loss: Option<f64>,
-    absences: Absences,
     notes: Vec<String>,
 }
 
@@ -146,10 +144,9 @@ struct Regrouped {
 
 impl SrFca {
     /// Line 1.
-    fn one_shot(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
-        let missing = self.training.missing;
-        let alone = self.one_shot.train(missing, &mut self.state.absences, federation)?;
-        let compared = self.one_shot.compare(&alone, missing, &mut self.state.absences, federation)?;
+    fn one_shot(&mut self, room: &mut Room) -> Result<Progress> {
+        let alone = self.one_shot.train(room)?;
+        let compared = self.one_shot.compare(&alone, room)?;
         self.state.given.clone_from(&compared.given);
         self.state.models = match self.warm {
             true => alone.means(&compared),
@@ -162,12 +159,12 @@ impl SrFca {
     }
 
     /// Lines 3 to 5, once.
-    fn train(&mut self, federation: &mut dyn Federation) -> Result<Option<f64>> {
+    fn train(&mut self, room: &mut Room) -> Result<Option<f64>> {
         let round = self.state.refined * self.training.rounds + self.state.round;
         if self.state.round == 0 && !self.warm {
             self.state.models.fill(self.start.clone());
         }
-        let asked = self.training.participants(&self.key, round, federation);
+        let asked = self.training.participants(&self.key, round, room);
         let members = |cluster: usize| -> Vec<u32> {
             let member = |client: &u32| {
                 let at = *client as usize;
@@ -175,31 +172,29 @@ impl SrFca {
             };
             (0..self.state.given.len() as u32).filter(member).collect()
         };
-        let work = |cluster: usize| match self.gradients {
-            true => Work::Gradient { of: cluster, sample: self.training.sample(&self.key, round) },
-            false => {
-                let plan = self.training.plan(&self.key, round, self.step);
-                Work::Train { from: Start::Model(cluster), plan, keep: Keep::No }
-            }
-        };
-        let order = |cluster: usize| Order { to: Recipients::list(members(cluster)), work: work(cluster) };
-        let orders: Vec<Order> = (0..self.state.models.len()).map(order).collect();
-        let robust = orders.iter().any(|order| trimmed(self.trim, order.to.count(self.state.given.len())) > 0);
+        let members: Vec<Vec<u32>> = (0..self.state.models.len()).map(members).collect();
+        let robust = members.iter().any(|members| trimmed(self.trim, members.len()) > 0);
         let gather = match robust {
             true => Gather::Each,
             false => Gather::Sum { by: By::All, weight: Weight::Uniform },
         };
-        let answers =
-            federation.ask(&Ask { phase: Phase::Train, models: self.state.models.clone(), orders, gather })?;
-        self.training.missing.accept(&answers, federation, round)?;
-        self.state.absences.count(&answers);
-        let losses: Vec<f64> = answers.orders.iter().flat_map(|order| order.losses.iter().copied()).collect();
+        let mut ask = Ask::new(Phase::Train, self.state.models.clone(), gather);
+        let order = |(cluster, members): (usize, Vec<u32>)| {
+            let to = Recipients::list(members);
+            match self.gradients {
+                true => ask.order(to, Gradient { of: cluster, sample: self.training.sample(&self.key, round) }),
+                false => ask.order(to, Train::from_model(cluster, self.training.plan(&self.key, round, self.step))),
+            }
+        };
+        let orders: Vec<_> = members.into_iter().enumerate().map(order).collect();
+        let answers = room.ask(&ask)?;
+        let losses = answers.losses(&orders);
         // One client that loses beyond all bounds is not everybody.
         let finite: Vec<f64> = losses.iter().copied().filter(|loss| loss.is_finite()).collect();
         if finite.is_empty() && !losses.is_empty() {
-            return Err(diverged(round));
+            return Err(diverged(room.round()));
         }
-        let loss = watch_loss(&finite, &mut self.state.first_loss, round)?;
+        let loss = room.watch(&finite)?;
         for (cluster, order) in answers.orders.iter().enumerate() {
             let absent =
                 answers.missing.iter().filter(|missing| self.state.given[missing.client as usize] == Some(cluster));
@@ -209,7 +204,7 @@ impl SrFca {
                 false => self.plain(&self.state.models[cluster], &order.sums[0], absent, round),
             };
             if !model.iter().all(|value| value.is_finite()) {
-                return Err(diverged(round));
+                return Err(diverged(room.round()));
             }
             self.state.models[cluster] = model;
         }
@@ -253,8 +248,8 @@ impl SrFca {
     }
 
     /// Lines 6 to 8.
-    fn regroup(&mut self, federation: &mut dyn Federation) -> Result<Regrouped> {
-        let tried = self.try_clusters(federation)?;
+    fn regroup(&mut self, room: &mut Room) -> Result<Regrouped> {
+        let tried = self.try_clusters(room)?;
         let apart = self.distances(&tried);
         let clusters = self.state.models.len();
         // Line 6; whoever said nothing stays.
@@ -320,7 +315,7 @@ impl SrFca {
     }
 
     /// f_i(ω_c) of every client that said so, for those whose distances need it.
-    fn try_clusters(&mut self, federation: &mut dyn Federation) -> Result<Vec<Vec<f64>>> {
+    fn try_clusters(&mut self, room: &mut Room) -> Result<Vec<Vec<f64>>> {
         let everybody = self.state.given.len();
         let unknown = |client: &u32| match &self.state.alone {
             Some(alone) => alone.models[*client as usize].is_none(),
@@ -334,18 +329,10 @@ impl SrFca {
         if to.count(everybody) == 0 {
             return Ok(tried);
         }
-        let of: Vec<usize> = (0..self.state.models.len()).collect();
-        let answers = federation.ask(&Ask {
-            phase: Phase::Train,
-            models: self.state.models.clone(),
-            orders: vec![Order { to, work: Work::Losses { of: of.clone(), on: Portion::All } }],
-            gather: Gather::Each,
-        })?;
-        self.training.missing.refuse(&answers, federation)?;
-        self.state.absences.count(&answers);
-        let order = &answers.orders[0];
-        for (&client, losses) in order.clients.iter().zip(order.losses.chunks_exact(of.len())) {
-            tried[client as usize] = losses.to_vec();
+        let mut ask = Ask::new(Phase::Train, self.state.models.clone(), Gather::Each);
+        let order = ask.order(to, Losses { of: (0..self.state.models.len()).collect(), on: Portion::All });
+        for (client, losses) in room.ask_for_any(&ask)?.of(order).each() {
+            tried[client as usize] = losses;
         }
         Ok(tried)
     }
@@ -407,9 +394,9 @@ impl SrFca {
 }
 
 impl Method for SrFca {
-    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
+    fn round(&mut self, room: &mut Room) -> Result<Progress> {
         if self.state.compared.is_none() {
-            return self.one_shot(federation);
+            return self.one_shot(room);
         }
         if self.one_shot.cross {
             self.state.alone = None;
@@ -417,11 +404,11 @@ impl Method for SrFca {
         if self.state.round == self.training.rounds {
             self.state.round = 0;
         }
-        let loss = self.train(federation)?;
+        let loss = self.train(room)?;
         if self.state.round < self.training.rounds {
             return Ok(Progress { loss, switched: None, sizes: self.sizes(), finished: false });
         }
-        let Regrouped { given, models, switched, merged, ended } = self.regroup(federation)?;
+        let Regrouped { given, models, switched, merged, ended } = self.regroup(room)?;
         (self.state.given, self.state.models) = (given, models);
         self.state.refined += 1;
         for (count, what) in [(merged, "merged with others"), (ended, "ended for lack of clients")] {
@@ -456,7 +443,6 @@ impl Method for SrFca {
                 ..Outcome::default()
             },
         };
-        outcome.notes.extend(self.state.absences.note());
         if let Some(compared) = &self.state.compared {
             compared.describe(&mut outcome);
         }

@@ -12,9 +12,9 @@
 
 use super::mixtures::*;
 use super::*;
-use crate::federation::Gather;
-use crate::federation::mixtures::{Parts, Rule};
+use crate::federation::work::Parts;
 use crate::linalg::add_scaled;
+use crate::mixture::step::Rule;
 
 pub(super) static KIND: MethodKind = MethodKind {
     name: "tgmm",
@@ -94,9 +94,9 @@ impl Tgmm {
 }
 
 impl Method for Tgmm {
-    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
-        let (round, shape) = (self.state.round, self.workshop.shape);
-        self.workshop.fit(&mut self.state.standing, Parts::Shared, federation)?;
+    fn round(&mut self, room: &mut Room) -> Result<Progress> {
+        let shape = self.workshop.shape;
+        self.workshop.fit(&mut self.state.standing, Parts::Shared, room)?;
         let fits = &self.state.standing.fits;
         self.state.centres.resize(fits.len(), Vec::new());
         for (centres, fit) in self.state.centres.iter_mut().zip(fits).filter(|(centres, _)| centres.is_empty()) {
@@ -104,9 +104,9 @@ impl Method for Tgmm {
         }
         let (models, asked) = self.to_everybody();
         let step = self.workshop.plain_step(Rule::Maximise, Parts::Centres);
-        let answers =
-            self.workshop.step(&mut self.state.standing, (models, &asked), &step, Gather::Each, round, federation)?;
-        let loss = finite_loss(&answers, round)?;
+        let (answers, orders) =
+            self.workshop.step(&mut self.state.standing, (models, &asked), &step, Gather::Each, room)?;
+        let loss = finite_loss(&answers.losses(&orders), room)?;
         let scaling = self.workshop.fit_scaling(&self.state.standing.scatter);
         let sum = self.sum_of_fits();
         let mut moved: f64 = 0.0;
@@ -125,10 +125,10 @@ impl Method for Tgmm {
         let finished = self.state.converged || self.state.round >= self.until.rounds;
         if finished {
             let (models, asked) = self.to_everybody();
-            self.workshop.deliver(&mut self.state.standing, (models, &asked), false, round, federation)?;
+            self.workshop.deliver(&mut self.state.standing, (models, &asked), false, room)?;
             self.state.delivered = true;
         }
-        Ok(progress(loss, finished))
+        Ok(Progress::of(loss, finished))
     }
 
     fn planned_rounds(&self) -> usize {

@@ -13,6 +13,7 @@ mod regression;
 mod rows;
 mod starts;
 mod statistics;
+pub mod step;
 #[cfg(test)]
 mod tests;
 mod triangles;

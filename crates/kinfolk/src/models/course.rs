@@ -1,8 +1,8 @@
 //! One training, step by step, as every model takes it that is trained by descent.
 
 use super::steps::Scratch;
-use crate::federation::{Optimiser, Plan};
 use crate::linalg::{Real, add_scaled};
+use crate::training::{Optimiser, Plan};
 
 /// What is trained: it knows the slope of its loss on the rows of the next step.
 pub(super) trait Trainee<T: Real> {

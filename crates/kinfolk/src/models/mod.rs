@@ -4,6 +4,7 @@
 //! Most models are stacks of dense layers with a loss on top (`dense/`), or networks of images or texts (`network/`);
 //! the other files say which stack or network each one is, and give the exact minimiser where there is one.
 
+pub(crate) mod accelerated;
 mod check;
 mod cnn;
 mod course;
@@ -16,6 +17,7 @@ mod mixture;
 mod mlp;
 mod network;
 mod own;
+pub(crate) mod pulled;
 mod recurrent;
 mod regression_mixture;
 mod resnet9;
@@ -23,15 +25,16 @@ mod rows;
 mod softmax;
 mod steps;
 
+use crate::aggregate::{Sum, Weight};
 use crate::data::own::OwnStart;
 use crate::data::{Augment, Client, DataShape, Form, Shard};
 use crate::error::{Error, Result};
-use crate::federation::{Plan, Portion, Sample, Score, Sum, Then, Weight};
 use crate::hierarchy::response::Quadratic;
 use crate::memory::check_room;
 use crate::mixture::{Scratch, Shape};
 use crate::rng::{Key, Rng};
 use crate::settings::{Default, Kind, Setting, Settings};
+use crate::training::{Plan, Portion, Sample, Then};
 use rand::RngExt;
 use rand::seq::SliceRandom;
 pub(crate) use rows::convert;
@@ -292,6 +295,17 @@ impl Metric {
             Metric::RowError => score.hits.map(|hits| f64::from(score.rows - hits)),
         }
     }
+}
+
+/// How well one model does on one client's rows, as sums over the rows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Score {
+    /// How many rows.
+    pub rows: u32,
+    /// Sum of losses.
+    pub loss: f64,
+    /// Rows whose class was right, where somebody counts them.
+    pub hits: Option<u32>,
 }
 
 /// Where each named tensor lies in the flat vector of parameters.

@@ -10,10 +10,11 @@ use crate::data::moments::Moments;
 use crate::data::own::{self, OwnClient, OwnScore, OwnStart, Point};
 use crate::data::{Client, Features, Shard};
 use crate::error::{Error, ErrorKind, Result};
-use crate::federation::{Plan, Portion, Sample, Score};
 use crate::hierarchy::response::Quadratic;
+use crate::models::Score;
 use crate::rng::{Key, Rng};
 use crate::settings::{Default, Kind, Setting};
+use crate::training::{Plan, Portion, Sample};
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
 

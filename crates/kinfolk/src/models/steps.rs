@@ -1,8 +1,8 @@
 //! Steps as every trained model takes them: how many, on which rows, and what the optimiser makes of a gradient.
 
-use crate::federation::{Amount, Optimiser, Plan, Sample};
 use crate::linalg::{Real, add_scaled};
 use crate::rng::{Key, Rng};
+use crate::training::{Amount, Optimiser, Plan, Sample};
 use rand::seq::SliceRandom;
 
 /// How many steps a plan means for so many rows in batches of this size.

@@ -6,7 +6,7 @@ use crate::data::schema::{Schema, TargetSchema};
 use crate::error::Result;
 use crate::evaluate::mixtures::{Mixture, area_under_curve, global_row_error, mixture_errors};
 use crate::evaluate::{Evaluation, OwnModels};
-use crate::federation::engine::Engine;
+use crate::federation::engines::Engine;
 use crate::methods::{Outcome, Serving};
 use crate::mixture::{Family, Shape};
 use crate::report::mixtures::judge;

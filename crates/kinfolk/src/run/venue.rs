@@ -5,9 +5,9 @@ use crate::data::Population;
 use crate::data::own::OwnStart;
 use crate::error::{Error, ErrorKind, Result};
 use crate::experiment::Experiment;
-use crate::federation::engine::Engine;
-use crate::federation::local::{LocalFederation, threads};
-use crate::federation::remote::{Line, RemoteFederation};
+use crate::federation::engines::Engine;
+use crate::federation::engines::local::{LocalFederation, threads};
+use crate::federation::engines::remote::{Line, RemoteFederation};
 use crate::federation::wire::{DataOrder, write_settings};
 use std::sync::Arc;
 

@@ -13,8 +13,10 @@
 
 use super::*;
 use crate::clustering::threshold::{Distances, Threshold, short};
-use crate::federation::{Ask, Gather, Order, Phase, Work};
+use crate::federation::Absence;
+use crate::federation::work::Losses;
 use crate::linalg::{add_scaled, distance};
+use crate::methods::room::{diverged, exploded, mean_loss};
 use rand::seq::index;
 use rayon::prelude::*;
 
@@ -177,17 +179,10 @@ impl OneShot {
     }
 
     /// Line 1.
-    pub(super) fn train(
-        &self,
-        missing: MissingRule,
-        absences: &mut Absences,
-        federation: &mut dyn Federation,
-    ) -> Result<Alone> {
-        let answers = self.solve.ask_everybody(Phase::Start, federation)?;
-        missing.accept(&answers, federation, 0)?;
-        absences.count(&answers);
-        let order = &answers.orders[0];
-        let mut models = vec![None; federation.clients().len()];
+    pub(super) fn train(&self, room: &mut Room) -> Result<Alone> {
+        let (answers, order) = self.solve.ask_everybody(Phase::Start, room)?;
+        let order = answers.of(order);
+        let mut models = vec![None; room.clients().len()];
         let mut garbage = vec![false; models.len()];
         for missing in answers.missing.iter().filter(|missing| missing.reason == Absence::Garbage) {
             garbage[missing.client as usize] = true;
@@ -206,23 +201,17 @@ impl OneShot {
                     .hint("there is only one round to train alone in"),
             });
         }
-        Ok(Alone { models, garbage, loss: mean_loss(&order.losses).filter(|loss| loss.is_finite()) })
+        Ok(Alone { models, garbage, loss: mean_loss(&order.losses()).filter(|loss| loss.is_finite()) })
     }
 
     /// Lines 2 to 4.
-    pub(super) fn compare(
-        &self,
-        alone: &Alone,
-        missing: MissingRule,
-        absences: &mut Absences,
-        federation: &mut dyn Federation,
-    ) -> Result<Compared> {
+    pub(super) fn compare(&self, alone: &Alone, room: &mut Room) -> Result<Compared> {
         let count = alone.models.len();
-        let peers = self.peers(alone, federation);
+        let peers = self.peers(alone, room);
         let mut distances = Distances::unknown(count);
         let mut losses = vec![Vec::new(); count];
         if self.cross {
-            losses = try_others(alone, &peers, missing, absences, federation)?;
+            losses = try_others(alone, &peers, room)?;
             let known = |i: usize, j: usize| losses[i].binary_search_by_key(&(j as u32), |&(other, _)| other).ok();
             for (i, j) in pairs(&peers) {
                 // Where one of the two did not answer, the other's word stands for both.
@@ -341,7 +330,7 @@ impl OneShot {
     }
 
     /// Whose models each client tries, ascending; two clients always try each other's.
-    fn peers(&self, alone: &Alone, federation: &dyn Federation) -> Vec<Vec<u32>> {
+    fn peers(&self, alone: &Alone, room: &Room) -> Vec<Vec<u32>> {
         let learnt: Vec<u32> =
             (0u32..).zip(&alone.models).filter(|(_, model)| model.is_some()).map(|(i, _)| i).collect();
         let mut peers = vec![Vec::new(); alone.models.len()];
@@ -351,7 +340,7 @@ impl OneShot {
         };
         let others = |i: u32| -> Vec<u32> { learnt.iter().copied().filter(|&j| j != i).collect() };
         let draw = |i: u32, count: usize| -> Vec<u32> {
-            let mut rng = self.key.clone().word("peers").word(&federation.clients()[i as usize].id).rng();
+            let mut rng = self.key.clone().word("peers").word(&room.clients()[i as usize].id).rng();
             let others = others(i);
             index::sample(&mut rng, others.len(), count.min(others.len())).iter().map(|place| others[place]).collect()
         };
@@ -420,37 +409,26 @@ fn apart(models: &[Option<Params>], pairs: &[(usize, usize)]) -> Vec<(usize, usi
 }
 
 /// Line 2 for losses: f_i(w_j) of every client i and its peers j, in one ask.
-fn try_others(
-    alone: &Alone,
-    peers: &[Vec<u32>],
-    missing: MissingRule,
-    absences: &mut Absences,
-    federation: &mut dyn Federation,
-) -> Result<Vec<Vec<(u32, f64)>>> {
+fn try_others(alone: &Alone, peers: &[Vec<u32>], room: &mut Room) -> Result<Vec<Vec<(u32, f64)>>> {
     let mut place = vec![0; alone.models.len()];
     let mut models = Vec::new();
     for (client, model) in alone.models.iter().enumerate() {
         place[client] = models.len();
         models.extend(model.clone());
     }
-    let order = |(client, list): (usize, &Vec<u32>)| {
+    let mut ask = Ask::new(Phase::Start, models, Gather::Each);
+    let mut orders = Vec::new();
+    for (client, list) in (0u32..).zip(peers).filter(|(_, list)| !list.is_empty()) {
         let of = list.iter().map(|&j| place[j as usize]).collect();
-        let to = Recipients::list(vec![client as u32]);
-        (!list.is_empty()).then_some(Order { to, work: Work::Losses { of, on: Portion::All } })
-    };
-    let orders: Vec<Order> = peers.iter().enumerate().filter_map(order).collect();
+        orders.push(ask.order(Recipients::list(vec![client]), Losses { of, on: Portion::All }));
+    }
     let mut losses = vec![Vec::new(); peers.len()];
     if orders.is_empty() {
         return Ok(losses);
     }
-    let answers = federation.ask(&Ask { phase: Phase::Start, models, orders, gather: Gather::Each })?;
-    missing.refuse(&answers, federation)?;
-    absences.count(&answers);
-    for order in &answers.orders {
-        if let [client] = order.clients[..] {
-            losses[client as usize] =
-                peers[client as usize].iter().copied().zip(order.losses.iter().copied()).collect();
-        }
+    let answers = room.ask_for_any(&ask)?;
+    for (client, told) in orders.into_iter().flat_map(|order| answers.of(order).each().collect::<Vec<_>>()) {
+        losses[client as usize] = peers[client as usize].iter().copied().zip(told).collect();
     }
     Ok(losses)
 }

@@ -1,6 +1,7 @@
 //! How many components a mixture needs: the number with the best BIC over all clients.
 
 use super::*;
+use crate::federation::Federation;
 
 /// A number of components, and what it was chosen by.
 #[derive(Debug)]
@@ -89,21 +90,22 @@ pub(crate) fn choose_components(
         iterations: ITERATIONS_TO_COMPARE,
         tolerance: FIT_TOLERANCE,
     };
+    let mut ask = Ask::new(Phase::Start, Vec::new(), Gather::Each);
     let order = |shape: &Shape| {
         let seed = key.clone().word("components").number(shape.components as u64).seed();
         let fit = FitMixture { shape: *shape, fitting, seed, keep: false, send: Parts::Nothing };
-        Order { to: to.clone(), work: Work::FitMixture(fit) }
+        ask.order(to.clone(), fit)
     };
-    let orders = tried.iter().map(order).collect();
-    let answers = federation.ask(&Ask { phase: Phase::Start, models: Vec::new(), orders, gather: Gather::Each })?;
-    let criterion = |(order, shape): (&crate::federation::OrderAnswers, &Shape)| -> f64 {
-        let losses = order.losses.iter().step_by(order.losses_each().max(1));
-        let of_client = |(loss, &rows): (&f64, &u32)| {
+    let orders: Vec<_> = tried.iter().map(order).collect();
+    let answers = federation.ask(&ask)?;
+    let criterion = |(order, shape): (&Handle<Fitted>, &Shape)| -> f64 {
+        let order = answers.of(*order);
+        let of_client = |(loss, &rows): (f64, &u32)| {
             2.0 * f64::from(rows) * loss + shape.free_parameters() as f64 * f64::from(rows).ln()
         };
-        losses.zip(&order.rows).map(of_client).sum()
+        order.losses().into_iter().zip(&order.rows).map(of_client).sum()
     };
-    let criteria: Vec<f64> = answers.orders.iter().zip(&tried).map(criterion).collect();
+    let criteria: Vec<f64> = orders.iter().zip(&tried).map(criterion).collect();
     let count = crate::models::first_smallest(criteria.iter().copied()).position + 1;
     Ok(Components { count, criteria, too_small, limited })
 }

@@ -16,10 +16,12 @@ pub(super) use shared::{Place, SharedComponents};
 
 use super::*;
 use crate::aggregate::Pull;
-use crate::federation::mixtures::{FitMixture, MixtureStep, Parts, Rate, Rule};
-use crate::federation::{Ask, Gather, Order, Phase, Work};
+use crate::federation::work::{FitMixture, Fitted, Parts, StepMixture};
+use crate::federation::{Absence, Answers, Handle};
 use crate::linalg::add_scaled;
+use crate::methods::room::mean_loss;
 use crate::mixture::alignment::{Alignment, align_to};
+use crate::mixture::step::{Rate, Rule, Step};
 use crate::mixture::{Begin, Covariance, Family, Fitting, Noise, Shape, recast, relabel};
 use std::cell::OnceCell;
 
@@ -89,7 +91,6 @@ pub(super) struct Workshop {
     pub(super) shape: Shape,
     /// Training rows of every client.
     pub(super) rows: Vec<f64>,
-    pub(super) missing: MissingRule,
     pub(super) key: Key,
     fit: FitMixture,
     /// The fewest rows of a client that fits a mixture of its own.
@@ -118,7 +119,6 @@ pub(super) struct Standing {
     unserved: usize,
     /// The ids of clients with too few rows for a mixture of their own; empty for the others.
     few_rows: Vec<String>,
-    pub(super) absences: Absences,
 }
 
 impl Standing {
@@ -132,7 +132,6 @@ impl Standing {
             unfinished: 0,
             unserved: 0,
             few_rows: vec![String::new(); clients],
-            absences: Absences::NONE,
         }
     }
 
@@ -156,16 +155,15 @@ impl Standing {
     }
 
     /// Takes note of who did what an ask wanted.
-    fn settle(&mut self, answers: &Answers) {
-        for order in &answers.orders {
-            for (place, &client) in order.clients.iter().enumerate() {
+    fn settle(&mut self, answers: &Answers, orders: &[Handle<Fitted>]) {
+        for order in orders {
+            for (client, fitted) in answers.of(*order).each() {
                 self.did(client, answers.stamp);
-                self.smallest[client as usize] = order.losses[place * order.losses_each() + 1];
+                self.smallest[client as usize] = fitted.smallest_weight;
             }
         }
         let garbled = answers.missing.iter().filter(|missing| missing.reason == Absence::Garbage);
         garbled.for_each(|missing| self.did(missing.client, answers.stamp));
-        self.absences.count(answers);
     }
 
     /// Whether everybody has a mixture and answered: only then does it mean something that nothing moves.
@@ -181,7 +179,7 @@ impl Standing {
 
     /// What a reader must know of the clients' mixtures.
     pub(super) fn notes(&self, workshop: &Workshop) -> Vec<String> {
-        let mut notes: Vec<String> = self.absences.note().into_iter().collect();
+        let mut notes = Vec::new();
         let few: Vec<&str> = self.few_rows.iter().map(String::as_str).filter(|id| !id.is_empty()).collect();
         if !few.is_empty() {
             notes.push(format!(
@@ -254,7 +252,6 @@ impl Workshop {
             place: setup.place.clone(),
             shape,
             rows: setup.rows.iter().map(|&rows| rows as f64).collect(),
-            missing: MissingRule::of(settings),
             key: setup.key.clone(),
             fit: FitMixture { shape: fit_shape, fitting, seed, keep: true, send: Parts::Shared },
             least_rows: shape.components,
@@ -297,15 +294,10 @@ impl Workshop {
 
     /// Has clients without a mixture fit one. Returns the mean loss of those that did. As long as nobody has, there is
     /// nothing to go on with.
-    pub(super) fn fit(
-        &self,
-        standing: &mut Standing,
-        send: Parts,
-        federation: &mut dyn Federation,
-    ) -> Result<Option<f64>> {
+    pub(super) fn fit(&self, standing: &mut Standing, send: Parts, room: &mut Room) -> Result<Option<f64>> {
         for (client, few_rows) in standing.few_rows.iter_mut().enumerate() {
             if self.rows[client] < self.least_rows as f64 {
-                few_rows.clone_from(&federation.clients()[client].id);
+                few_rows.clone_from(&room.clients()[client].id);
             }
         }
         let waits = |client: &u32| {
@@ -317,24 +309,16 @@ impl Workshop {
             return Ok(None);
         }
         let first = standing.fitted().next().is_none();
-        let answers = federation.ask(&Ask {
-            phase: if first { Phase::Start } else { Phase::Train },
-            models: Vec::new(),
-            orders: vec![Order {
-                to: Recipients::list(waiting),
-                work: Work::FitMixture(FitMixture { send, ..self.fit.clone() }),
-            }],
-            gather: Gather::Each,
-        })?;
-        self.missing.refuse(&answers, federation)?;
-        standing.absences.count(&answers);
-        let order = &answers.orders[0];
-        let each = order.losses_each();
-        let losses: Vec<f64> = order.losses.iter().copied().step_by(each.max(1)).collect();
-        for (place, &client) in order.clients.iter().enumerate() {
+        let phase = if first { Phase::Start } else { Phase::Train };
+        let mut ask = Ask::new(phase, Vec::new(), Gather::Each);
+        let order = ask.order(Recipients::list(waiting), FitMixture { send, ..self.fit.clone() });
+        let answers = room.ask_for_any(&ask)?;
+        let order = answers.of(order);
+        let losses = order.losses();
+        for (client, fitted) in order.each() {
             standing.stamps[client as usize] = answers.stamp;
-            standing.smallest[client as usize] = order.losses[place * each + 1];
-            standing.unfinished += usize::from(order.losses[place * each + 2] == 0.0);
+            standing.smallest[client as usize] = fitted.smallest_weight;
+            standing.unfinished += usize::from(!fitted.converged);
         }
         if send == Parts::Nothing || order.clients.is_empty() {
             return Ok(mean_loss(&losses));
@@ -358,7 +342,7 @@ impl Workshop {
         };
         let fits: Vec<Vec<f64>> = vectors.iter().map(|vector| scaled(&vector[..centres])).collect();
         let found = match first {
-            true => self.align(&fits, &order.clients, federation),
+            true => self.align(&fits, &order.clients, room),
             false => {
                 let mean = scaled(&standing.mean_centres(self));
                 fits.iter().map(|fit| align_to(fit, &mean, self.shape.components)).collect()
@@ -384,9 +368,9 @@ impl Workshop {
 
     /// One order of components for clients with these centres. Of many clients, some find it among themselves, and the
     /// others follow their middle.
-    fn align(&self, fits: &[Vec<f64>], clients: &[u32], federation: &dyn Federation) -> Vec<Vec<usize>> {
+    fn align(&self, fits: &[Vec<f64>], clients: &[u32], room: &Room) -> Vec<Vec<usize>> {
         const AT_ONCE: usize = 200;
-        let sequences = self.sequences(clients, federation);
+        let sequences = self.sequences(clients, room);
         let some: Vec<usize> = sequences[0].iter().copied().take(AT_ONCE).collect();
         let place: BTreeMap<usize, usize> = some.iter().copied().zip(0..).collect();
         let among = |sequence: &Vec<usize>| sequence.iter().filter_map(|it| place.get(it).copied()).collect();
@@ -410,10 +394,10 @@ impl Workshop {
     }
 
     /// Orders of the clients, by lots that each draws by its own name.
-    fn sequences(&self, clients: &[u32], federation: &dyn Federation) -> Vec<Vec<usize>> {
+    fn sequences(&self, clients: &[u32], room: &Room) -> Vec<Vec<usize>> {
         let sequence = |number: usize| {
             let lot = |place: usize| {
-                let id = &federation.clients()[clients[place] as usize].id;
+                let id = &room.clients()[clients[place] as usize].id;
                 Key::new(self.fit.seed).word("alignment").number(number as u64).word(id).seed()
             };
             let mut order: Vec<usize> = (0..clients.len()).collect();
@@ -424,18 +408,16 @@ impl Workshop {
     }
 
     /// A step as the settings of this method have it, for `step` to fill in.
-    pub(super) fn plain_step(&self, rule: Rule, send: Parts) -> MixtureStep {
-        MixtureStep {
+    pub(super) fn plain_step(&self, rule: Rule, send: Parts) -> StepMixture {
+        StepMixture {
             shape: self.shape,
             from: None,
             model: None,
             relabel: Vec::new(),
-            rule,
+            step: Step { rule, sparsity: 0.0, share: 1.0 },
             steps: 1,
             sample: Sample::FULL,
             limit: None,
-            sparsity: 0.0,
-            share: 1.0,
             send,
         }
     }
@@ -445,11 +427,10 @@ impl Workshop {
         &self,
         standing: &mut Standing,
         (models, asked): Parcels,
-        step: &MixtureStep,
+        step: &StepMixture,
         gather: Gather,
-        round: usize,
-        federation: &mut dyn Federation,
-    ) -> Result<Answers> {
+        room: &mut Room,
+    ) -> Result<(Answers, Vec<Handle<Fitted>>)> {
         /// Clients with the same stamp, model and new names for their components get one order.
         type Alike<'a> = (u64, Option<usize>, &'a [u32]);
         let mut alike: BTreeMap<Alike, Vec<u32>> = BTreeMap::new();
@@ -457,33 +438,26 @@ impl Workshop {
             let place = client as usize;
             alike.entry((standing.stamps[place], model, &standing.relabel[place])).or_default().push(client);
         }
+        let mut ask = Ask::new(Phase::Train, models, gather);
         let order = |((stamp, model, relabel), clients): (Alike, Vec<u32>)| {
-            let step = MixtureStep { from: Some(stamp), model, relabel: relabel.to_vec(), ..step.clone() };
-            Order { to: Recipients::list(clients), work: Work::MixtureStep(step) }
+            let step = StepMixture { from: Some(stamp), model, relabel: relabel.to_vec(), ..step.clone() };
+            ask.order(Recipients::list(clients), step)
         };
-        let orders = alike.into_iter().map(order).collect();
-        let answers = federation.ask(&Ask { phase: Phase::Train, models, orders, gather })?;
-        self.missing.accept(&answers, federation, round)?;
-        standing.settle(&answers);
-        Ok(answers)
+        let orders: Vec<_> = alike.into_iter().map(order).collect();
+        let answers = room.ask(&ask)?;
+        standing.settle(&answers, &orders);
+        Ok((answers, orders))
     }
 
     /// Has clients take over what was found for them, and with a `look` at all rows find weights for it. Those that do not
     /// answer are asked again.
-    pub(super) fn deliver(
-        &self,
-        standing: &mut Standing,
-        what: Parcels,
-        look: bool,
-        round: usize,
-        federation: &mut dyn Federation,
-    ) -> Result<()> {
+    pub(super) fn deliver(&self, standing: &mut Standing, what: Parcels, look: bool, room: &mut Room) -> Result<()> {
         let (models, asked) = what;
         let mut waiting = asked.to_vec();
         for _ in 0..ATTEMPTS {
-            let step = MixtureStep { steps: u32::from(look), ..self.plain_step(Rule::Stay, Parts::Nothing) };
+            let step = StepMixture { steps: u32::from(look), ..self.plain_step(Rule::Stay, Parts::Nothing) };
             let what = (models.clone(), &waiting[..]);
-            let answers = self.step(standing, what, &step, Gather::Each, round, federation)?;
+            let (answers, _) = self.step(standing, what, &step, Gather::Each, room)?;
             let absent = |client: u32| answers.missing.iter().any(|missing| missing.client == client);
             waiting.retain(|(client, _)| absent(*client));
             if waiting.is_empty() {
@@ -537,18 +511,11 @@ fn empty_component(who: &str) -> String {
 /// Relative gain of a row's likelihood at which a client's own fit ends.
 const FIT_TOLERANCE: f64 = 1e-6;
 
-/// The mean of the first of each client's losses, over all orders.
-pub(super) fn loss_of(answers: &Answers) -> Option<f64> {
-    let firsts =
-        answers.orders.iter().flat_map(|order| order.losses.iter().copied().step_by(order.losses_each().max(1)));
-    mean_loss(&firsts.collect::<Vec<f64>>())
-}
-
-/// The loss of a round, or the error that it is not a number any more.
-pub(super) fn finite_loss(answers: &Answers, round: usize) -> Result<Option<f64>> {
-    match loss_of(answers) {
+/// The mean of a round's losses, or the error that it is not a number any more.
+pub(super) fn finite_loss(losses: &[f64], room: &Room) -> Result<Option<f64>> {
+    match mean_loss(losses) {
         Some(loss) if !loss.is_finite() => {
-            let message = format!("round {}: the likelihood is not a number any more", round + 1);
+            let message = format!("round {}: the likelihood is not a number any more", room.round() + 1);
             Err(Error::new(ErrorKind::Diverged, message)
                 .hint("use fewer components, leave out columns that hardly vary, or standardise the data"))
         }
@@ -571,11 +538,6 @@ pub(super) fn rate_of(settings: &Settings) -> Rate {
         "fixed" => Rate::Fixed(factor),
         rule => Rate::Relative { factor, capped: rule == "capped" },
     }
-}
-
-/// The progress of a round.
-pub(super) fn progress(loss: Option<f64>, finished: bool) -> Progress {
-    Progress { loss, switched: None, sizes: Vec::new(), finished }
 }
 
 /// The longest way any centre went, centre by centre.

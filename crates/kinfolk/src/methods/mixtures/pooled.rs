@@ -1,9 +1,9 @@
 //! One mixture for all rows of all clients, from the sums of their E-steps.
 
 use super::*;
-use crate::federation::mixtures::MixtureStep;
-use crate::federation::{By, Portion};
+use crate::federation::work::Losses;
 use crate::mixture::{Detail, Statistics, maximise, normalise};
+use crate::training::Portion;
 
 /// Fits of single clients that are tried as a start, beside the mean of all.
 const CANDIDATES: usize = 5;
@@ -24,23 +24,20 @@ impl Pooled {
     }
 
     /// The start under which all rows together are likeliest.
-    fn begin(&mut self, federation: &mut dyn Federation) -> Result<()> {
-        self.workshop.fit(&mut self.state.standing, Parts::Shared, federation)?;
+    fn begin(&mut self, room: &mut Room) -> Result<()> {
+        self.workshop.fit(&mut self.state.standing, Parts::Shared, room)?;
         let standing = &self.state.standing;
         let fits = standing.fits.iter().filter(|fit| !fit.is_empty()).take(CANDIDATES);
         let single = fits.map(|fit| self.workshop.with_common_scatter(fit.clone(), &standing.scatter));
         let Some(mean) = standing.mean_fit(&self.workshop) else { return Ok(()) };
         let candidates: Vec<Params> = std::iter::once(mean).chain(single).map(Arc::new).collect();
-        let work = Work::Losses { of: (0..candidates.len()).collect(), on: Portion::All };
-        let models = candidates.clone();
-        let orders = vec![Order { to: Recipients::All, work }];
-        let answers = federation.ask(&Ask { phase: Phase::Start, models, orders, gather: Gather::Each })?;
-        self.workshop.missing.refuse(&answers, federation)?;
-        self.state.standing.absences.count(&answers);
-        let order = &answers.orders[0];
+        let mut ask = Ask::new(Phase::Start, candidates.clone(), Gather::Each);
+        let order = ask.order(Recipients::All, Losses { of: (0..candidates.len()).collect(), on: Portion::All });
+        let answers = room.ask_for_any(&ask)?;
+        let order = answers.of(order);
         let mut totals = vec![0.0; candidates.len()];
-        for (losses, &rows) in order.losses.chunks_exact(candidates.len()).zip(&order.rows) {
-            add_scaled(&mut totals, f64::from(rows), losses);
+        for ((_, losses), &rows) in order.each().zip(&order.rows) {
+            add_scaled(&mut totals, f64::from(rows), &losses);
         }
         let best = crate::models::first_smallest(totals.into_iter()).position;
         self.state.params = candidates[best].to_vec();
@@ -49,28 +46,23 @@ impl Pooled {
 }
 
 impl Method for Pooled {
-    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
-        let round = self.state.round;
+    fn round(&mut self, room: &mut Room) -> Result<Progress> {
         if self.state.params.is_empty() {
-            self.begin(federation)?;
+            self.begin(room)?;
             if self.state.params.is_empty() {
-                return Ok(progress(None, self.state.pass_round(&self.until)));
+                return Ok(Progress::of(None, self.state.pass_round(&self.until)));
             }
         }
         let shape = self.workshop.shape;
         let detail = if self.step.is_some() { Detail::Gradient } else { Detail::Full };
-        let step = MixtureStep { model: Some(0), ..self.workshop.plain_step(Rule::Stay, Parts::Statistics(detail)) };
-        let answers = federation.ask(&Ask {
-            phase: Phase::Train,
-            models: vec![Arc::new(self.state.params.clone())],
-            orders: vec![Order { to: Recipients::All, work: Work::MixtureStep(step) }],
-            gather: Gather::Sum { by: By::All, weight: Weight::Uniform },
-        })?;
-        self.workshop.missing.accept(&answers, federation, round)?;
-        self.state.standing.absences.count(&answers);
-        let loss = finite_loss(&answers, round)?;
+        let step = StepMixture { model: Some(0), ..self.workshop.plain_step(Rule::Stay, Parts::Statistics(detail)) };
+        let gather = Gather::Sum { by: By::All, weight: Weight::Uniform };
+        let mut ask = Ask::new(Phase::Train, vec![Arc::new(self.state.params.clone())], gather);
+        let order = ask.order(Recipients::All, step);
+        let answers = room.ask(&ask)?;
+        let loss = finite_loss(&answers.of(order).losses(), room)?;
         let before = self.state.params[shape.centres()].to_vec();
-        if let Some(sum) = answers.orders[0].sums.first().filter(|sum| sum.count > 0) {
+        if let Some(sum) = answers.of(order).sums.first().filter(|sum| sum.count > 0) {
             let statistics = Statistics::unpack(&shape, detail, &sum.total);
             match self.step {
                 None => maximise(&shape, &statistics, &mut self.state.params),
@@ -88,7 +80,7 @@ impl Method for Pooled {
         // Those that never fitted a mixture are asked for their rows all the same.
         let complete = answers.missing.is_empty();
         let finished = self.state.end_round(&self.workshop, &before, complete, &self.until);
-        Ok(progress(loss, finished))
+        Ok(Progress::of(loss, finished))
     }
 
     fn planned_rounds(&self) -> usize {
@@ -96,7 +88,7 @@ impl Method for Pooled {
     }
 
     fn outcome(&self) -> Outcome {
-        let mut notes: Vec<String> = self.state.standing.absences.note().into_iter().collect();
+        let mut notes = Vec::new();
         let rows: f64 = self.workshop.rows.iter().sum();
         let weights = self.state.params.get(self.workshop.shape.weights()).unwrap_or_default();
         if weights.iter().any(|weight| weight * rows < 0.5) {

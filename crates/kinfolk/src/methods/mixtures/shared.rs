@@ -1,7 +1,6 @@
 //! Components that all clients share, with weights of their own: full EM, its M-step made in one of two places.
 
 use super::*;
-use crate::federation::{By, Sum};
 use crate::mixture::{Detail, Statistics, maximise};
 
 /// Where the M-step is made.
@@ -36,14 +35,13 @@ impl SharedComponents {
 }
 
 impl Method for SharedComponents {
-    fn round(&mut self, federation: &mut dyn Federation) -> Result<Progress> {
-        let round = self.state.round;
+    fn round(&mut self, room: &mut Room) -> Result<Progress> {
         let shape = self.workshop.shape;
-        self.workshop.fit(&mut self.state.standing, Parts::Shared, federation)?;
+        self.workshop.fit(&mut self.state.standing, Parts::Shared, room)?;
         if self.state.params.is_empty() {
             match self.state.standing.mean_fit(&self.workshop) {
                 Some(fit) => self.state.params = fit,
-                None => return Ok(progress(None, self.state.pass_round(&self.until))),
+                None => return Ok(Progress::of(None, self.state.pass_round(&self.until))),
             }
         }
         let step = match self.place {
@@ -52,9 +50,8 @@ impl Method for SharedComponents {
         };
         let (models, asked) = self.to_everybody();
         let gather = Gather::Sum { by: By::All, weight: Weight::Uniform };
-        let answers =
-            self.workshop.step(&mut self.state.standing, (models, &asked), &step, gather, round, federation)?;
-        let loss = finite_loss(&answers, round)?;
+        let (answers, orders) = self.workshop.step(&mut self.state.standing, (models, &asked), &step, gather, room)?;
+        let loss = finite_loss(&answers.losses(&orders), room)?;
         let mut all = Sum::default();
         answers.orders.iter().flat_map(|order| &order.sums).for_each(|sum| all.merge(sum));
         let before = self.state.params[shape.centres()].to_vec();
@@ -72,10 +69,10 @@ impl Method for SharedComponents {
         let finished = self.state.end_round(&self.workshop, &before, complete, &self.until);
         if finished {
             let (models, asked) = self.to_everybody();
-            self.workshop.deliver(&mut self.state.standing, (models, &asked), false, round, federation)?;
+            self.workshop.deliver(&mut self.state.standing, (models, &asked), false, room)?;
             self.state.delivered = true;
         }
-        Ok(progress(loss, finished))
+        Ok(Progress::of(loss, finished))
     }
 
     fn planned_rounds(&self) -> usize {

@@ -10,9 +10,11 @@ use super::super::*;
 use super::coins::{Chances, Coins, Step};
 use super::complete::ask_everybody;
 use super::{Base, Class, Families, Strengths};
-use crate::federation::own::{Acceleration, Addend, Advance, Blend, Run, Scale};
-use crate::federation::{Ask, By, Gather, Order, OrderAnswers, Phase, Start, Work};
+use crate::federation::work::{Acceleration, Addend, Advance, Advanced, Blend, Renewal, Run, Start};
+use crate::federation::{Answers, Handle};
 use crate::linalg::add_scaled;
+use crate::methods::room::stamps_after;
+use crate::training::Scale;
 use std::ops::Range;
 
 /// The numbers of an algorithm.
@@ -137,6 +139,11 @@ enum Part {
     Vector(usize),
 }
 
+/// The places of the vectors that Algorithm 2 has a client keep; Algorithm 1 has the first alone.
+const Y: u32 = 0;
+const Z: u32 = 1;
+const ANCHOR: u32 = 2;
+const WHOLE_GRADIENT: u32 = 3;
 const MODEL: Part = Part::Vector(0);
 const MOMENTUM: Part = Part::Vector(1);
 const SLOPE: Part = Part::Vector(3);
@@ -165,7 +172,6 @@ pub struct Walk {
     pub stamps: Vec<u64>,
     /// Whether a local step was taken since everybody last stepped together.
     stirred: bool,
-    first_loss: Option<f64>,
     /// How steep the objective is at the anchor before the last one, and was at the first.
     steepness: Option<(f64, f64)>,
     /// Rounds between clusters, within each of them, and of renewed anchors.
@@ -182,13 +188,12 @@ pub struct Ground<'a> {
     strengths: &'a Strengths,
     scale: Scale,
     key: &'a Key,
-    missing: MissingRule,
 }
 
 impl<'a> Ground<'a> {
     pub fn new(base: &'a Base, strengths: &'a Strengths) -> Self {
         let scale = base.scale(strengths.noise);
-        Self { families: &base.families, strengths, scale, key: &base.key, missing: base.missing }
+        Self { families: &base.families, strengths, scale, key: &base.key }
     }
 }
 
@@ -215,7 +220,6 @@ impl Walk {
             positions: ground.strengths.classes.iter().map(position).collect(),
             stamps: vec![0; ground.families.of.len()],
             stirred: false,
-            first_loss: None,
             steepness: None,
             between: 0,
             within: vec![0; ground.families.count()],
@@ -298,12 +302,7 @@ impl Walk {
     }
 
     /// Everything up to the next answers from clients. Returns their mean loss, and whether that was the last round.
-    pub fn round(
-        &mut self,
-        ground: &Ground,
-        federation: &mut dyn Federation,
-        absences: &mut Absences,
-    ) -> Result<(Option<f64>, bool)> {
+    pub fn round(&mut self, ground: &Ground, room: &mut Room) -> Result<(Option<f64>, bool)> {
         let constants = &self.constants;
         // A renewal before an iteration is decided with the one before it.
         let first = self.iterations_done().saturating_sub(1);
@@ -316,7 +315,9 @@ impl Walk {
         let end = stops.iter().all(|stop| *stop == Stop::End);
         let is_asked = |cluster: &usize| refresh || end || matches!(stops[*cluster], Stop::Mean(_));
         let asked: Vec<usize> = (0..stops.len()).filter(is_asked).collect();
-        let mut message = Message { start: None, models: Vec::new(), orders: Vec::new(), gammas: Vec::new() };
+        let gather = Gather::Sum { by: By::All, weight: Weight::Uniform };
+        let ask = Ask::new(Phase::Train, Vec::new(), gather);
+        let mut message = Message { start: None, ask, orders: Vec::new() };
         let mut told: Vec<(usize, Vec<Part>, Range<usize>)> = Vec::new();
         for cluster in asked {
             let sends = self.sends(cluster, stops[cluster], &mut coins);
@@ -325,25 +326,22 @@ impl Walk {
             told.push((cluster, sends, begin..message.orders.len()));
         }
         self.coins = Some(coins);
-        let Message { models, orders, gammas, .. } = message;
+        let Message { ask, orders, .. } = message;
         if orders.is_empty() {
             return Ok((None, end));
         }
-        let gather = Gather::Sum { by: By::All, weight: Weight::Uniform };
-        let ask = Ask { phase: Phase::Train, models, orders, gather };
-        let answers = self.ask(&ask, ground, federation, absences)?;
-        let each = |order: &OrderAnswers| order.losses_each().max(1);
-        let losses: Vec<f64> =
-            answers.orders.iter().flat_map(|order| order.losses.iter().step_by(each(order)).copied()).collect();
-        let rounds = self.rounds();
-        let loss = watch_loss(&losses, &mut self.first_loss, rounds)?;
+        let answers = self.ask(&ask, room)?;
+        let told_by_all: Vec<Advanced> =
+            orders.iter().flat_map(|(_, order)| answers.of(*order).each().collect::<Vec<_>>()).map(|it| it.1).collect();
+        let losses: Vec<f64> = told_by_all.iter().map(|told| told.loss).collect();
+        let loss = room.watch(&losses)?;
         if refresh && self.refreshes > 0 {
-            let slopes = answers.orders.iter().flat_map(|order| order.losses.iter().skip(1).step_by(each(order)));
-            let now = slopes.sum::<f64>().sqrt();
+            let now = told_by_all.iter().filter_map(|told| told.squared_length).sum::<f64>().sqrt();
             self.steepness = Some((now, self.steepness.map_or(now, |(_, first)| first)));
         }
-        for (cluster, sends, orders) in told {
-            let mean = weighted_mean(gammas[orders.clone()].iter().copied().zip(&answers.orders[orders]));
+        for (cluster, sends, places) in told {
+            let sums = orders[places].iter().map(|(gamma, order)| (*gamma, answers.of(*order).sums()));
+            let mean = weighted_mean(sums);
             self.learn(cluster, stops[cluster], &sends, mean);
         }
         if refresh {
@@ -356,21 +354,13 @@ impl Walk {
 
     /// Asks, and notes what everybody holds afterwards. Plain steps go on without those who did not answer; accelerated
     /// ones need everybody.
-    fn ask(
-        &mut self,
-        ask: &Ask,
-        ground: &Ground,
-        federation: &mut dyn Federation,
-        absences: &mut Absences,
-    ) -> Result<Answers> {
+    fn ask(&mut self, ask: &Ask, room: &mut Room) -> Result<Answers> {
         if self.constants.acceleration.is_some() {
-            let (answers, stamps) = ask_everybody(ask, ground.missing, federation, absences)?;
+            let (answers, stamps) = ask_everybody(ask, room)?;
             stamps.into_iter().for_each(|(client, stamp)| self.stamps[client as usize] = stamp);
             return Ok(answers);
         }
-        let answers = federation.ask(ask)?;
-        ground.missing.accept(&answers, federation, self.rounds())?;
-        absences.count(&answers);
+        let answers = room.ask(ask)?;
         stamps_after(&answers).for_each(|(client, stamp)| self.stamps[client as usize] = stamp);
         Ok(answers)
     }
@@ -385,10 +375,6 @@ impl Walk {
         let between = if self.between == 1 { "1 round".to_string() } else { format!("{} rounds", self.between) };
         let iterations = self.iterations_done();
         format!("{iterations} iterations: {between} between clusters, {within:.1} within one{anchors}")
-    }
-
-    fn rounds(&self) -> usize {
-        self.between + self.within.iter().sum::<usize>() + self.refreshes
     }
 
     /// Whether the objective is flat where the anchor is, by its tolerance; `None` without acceleration, which never is.
@@ -556,15 +542,20 @@ impl Walk {
                 batch: self.constants.acceleration.and_then(|acceleration| acceleration.batch),
                 seed: ground.key.clone().word("rows").number(position.time as u64).number(cluster as u64).seed(),
             },
-            acceleration: self.constants.acceleration.map(|Accelerated { a, b, .. }| Acceleration { a, b, chance }),
+            acceleration: self.constants.acceleration.map(|Accelerated { a, b, .. }| Acceleration {
+                vectors: [Y, Z, ANCHOR, WHOLE_GRADIENT],
+                a,
+                b,
+                chance,
+            }),
         });
-        let first_pull = message.models.len();
+        let first_pull = message.ask.models.len();
         let moved =
             position.blends[0].iter().filter(|shares| shares[vectors..].iter().any(|share| *share != 0.0)).count();
         // Each pull travels, unless what they add up to in the vectors they move is less.
         let whole = position.pulls.len() <= moved || position.blends.len() > 1;
         if whole {
-            message.models.extend(position.pulls.iter().cloned().map(Arc::new));
+            message.ask.models.extend(position.pulls.iter().cloned().map(Arc::new));
         }
         for (class, blend) in ground.strengths.classes[cluster].iter().zip(&position.blends) {
             let mut add = Vec::new();
@@ -575,8 +566,8 @@ impl Walk {
                 } else if pulls.clone().next().is_some() {
                     let mut sum = vec![0.0; self.start.len()];
                     pulls.for_each(|(pull, &times)| add_scaled(&mut sum, times, &position.pulls[pull]));
-                    add.push(Addend { to: vector, model: message.models.len(), times: 1.0 });
-                    message.models.push(Arc::new(sum));
+                    add.push(Addend { to: vector, model: message.ask.models.len(), times: 1.0 });
+                    message.ask.models.push(Arc::new(sum));
                 }
             }
             let matrix: Vec<f64> = blend.iter().flat_map(|shares| shares[..vectors].iter().copied()).collect();
@@ -584,8 +575,8 @@ impl Walk {
             for (stamp, to) in class.by_stamp(&self.stamps) {
                 let from = match stamp {
                     0 => Start::Model(*message.start.get_or_insert_with(|| {
-                        message.models.push(self.start.clone());
-                        message.models.len() - 1
+                        message.ask.models.push(self.start.clone());
+                        message.ask.models.len() - 1
                     })),
                     stamp => Start::Own { stamp },
                 };
@@ -594,12 +585,13 @@ impl Walk {
                     vectors: vectors as u32,
                     blend: blend.clone(),
                     run: run.clone(),
-                    anchor: refresh,
+                    renewal: refresh.then_some(Renewal { copy: ANCHOR, gradient: WHOLE_GRADIENT }),
+                    measured: (vectors > 1).then_some(WHOLE_GRADIENT),
                     send: send.clone(),
                     scale: ground.scale,
                 };
-                message.orders.push(Order { to, work: Work::Advance(advance) });
-                message.gammas.push(class.gamma);
+                let order = message.ask.order(to, advance);
+                message.orders.push((class.gamma, order));
             }
         }
     }
@@ -691,18 +683,15 @@ impl Constants {
 struct Message {
     /// Where the model is at which everybody begins.
     start: Option<usize>,
-    models: Vec<Params>,
-    orders: Vec<Order>,
-    /// The γ of the clients each order is for.
-    gammas: Vec<f64>,
+    ask: Ask,
+    /// Each with the γ of the clients it is for.
+    orders: Vec<(f64, Handle<Advanced>)>,
 }
 
 /// Σ γ·(what was sent) / Σ γ over the answers, plainly where every γ is 0; `None` where nobody sent anything.
-fn weighted_mean<'a>(answers: impl Iterator<Item = (f64, &'a OrderAnswers)>) -> Option<Vec<f64>> {
-    let sums: Vec<(f64, &Sum)> = answers
-        .filter_map(|(gamma, answer)| Some((gamma, answer.sums.first()?)))
-        .filter(|(_, sum)| sum.count > 0)
-        .collect();
+fn weighted_mean<'a>(sums: impl Iterator<Item = (f64, &'a [Sum])>) -> Option<Vec<f64>> {
+    let sums: Vec<(f64, &Sum)> =
+        sums.filter_map(|(gamma, sums)| Some((gamma, sums.first()?))).filter(|(_, sum)| sum.count > 0).collect();
     let length = sums.first()?.1.total.len();
     let pulled = sums.iter().any(|(gamma, _)| *gamma > 0.0);
     let weight = |gamma: f64| if pulled { gamma } else { 1.0 };

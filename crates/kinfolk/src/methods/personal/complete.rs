@@ -5,26 +5,20 @@
 //! gives no usable answer time after time is left out from then on.
 
 use super::super::*;
-use crate::federation::own::Advance;
-use crate::federation::{Ask, Order, Start, Work};
+use crate::federation::work::Work;
+use crate::federation::{Absence, Answers, Missing, Order};
+use crate::methods::room::{nobody_answered, stamps_after};
 use std::collections::BTreeMap;
 
 /// How often a client is asked before it is left out.
 const ATTEMPTS: usize = 20;
 
-/// Asks until every client has answered that was not left out before. Returns the answers as if all had come at once, and the stamps of what clients
-/// keep, the latest of a client last.
-pub fn ask_everybody(
-    ask: &Ask,
-    missing: MissingRule,
-    federation: &mut dyn Federation,
-    absences: &mut Absences,
-) -> Result<(Answers, Vec<(u32, u64)>)> {
-    let ask = &without(ask, absences, federation);
-    let mut all = federation.ask(ask)?;
+/// Asks until every client has answered that was not left out before. Returns the answers as if all had come at once, and
+/// the stamps of what clients keep, the latest of a client last.
+pub fn ask_everybody(ask: &Ask, room: &mut Room) -> Result<(Answers, Vec<(u32, u64)>)> {
+    let ask = &room.without_left_out(ask);
+    let mut all = room.ask_for_any(ask)?;
     let mut stamps: Vec<(u32, u64)> = stamps_after(&all).collect();
-    missing.refuse(&all, federation)?;
-    absences.count(&all);
     let mut absent = std::mem::take(&mut all.missing);
     // Those who have done the work and only could not tell.
     let mut done: BTreeMap<u32, u64> = BTreeMap::new();
@@ -48,15 +42,14 @@ pub fn ask_everybody(
             }
             places.resize(orders.len(), place);
         }
-        let more = federation.ask(&Ask { orders, ..ask.clone() })?;
-        missing.refuse(&more, federation)?;
-        absences.count(&more);
+        let more = room.ask_for_any(&Ask { orders, ..ask.clone() })?;
         stamps.extend(stamps_after(&more));
         for (place, more) in places.into_iter().zip(&more.orders) {
             let order = &mut all.orders[place];
             order.clients.extend(&more.clients);
             order.rows.extend(&more.rows);
-            order.losses.extend(&more.losses);
+            order.counts.extend(&more.counts);
+            order.numbers.extend(&more.numbers);
             order.vectors.extend(&more.vectors);
             order.sums.iter_mut().zip(&more.sums).for_each(|(sum, more)| sum.merge(more));
         }
@@ -65,34 +58,14 @@ pub fn ask_everybody(
     if all.orders.iter().all(|order| order.clients.is_empty()) {
         return Err(nobody_answered().hint("this method needs everybody's answer"));
     }
-    for missing in absent {
-        let id = federation.clients()[missing.client as usize].id.clone();
-        absences.left_out.insert(missing.client, id);
-    }
+    absent.iter().for_each(|missing| room.leave_out(missing.client));
     Ok((all, stamps))
-}
-
-/// The same ask to those that were not left out before.
-fn without(ask: &Ask, absences: &Absences, federation: &dyn Federation) -> Ask {
-    let everybody = 0..federation.clients().len() as u32;
-    let remain = |to: &Recipients| {
-        let is_in = |client: &u32| to.contains(*client) && !absences.left_out.contains_key(client);
-        Recipients::list(everybody.clone().filter(is_in).collect())
-    };
-    let mut ask = ask.clone();
-    if !absences.left_out.is_empty() {
-        ask.orders.iter_mut().for_each(|order| order.to = remain(&order.to));
-    }
-    ask
 }
 
 /// Work whose answer did not arrive, for a client that has done it: moves are not made twice.
 fn repeat(work: &Work, stamp: u64) -> Work {
     match work {
-        Work::Advance(advance) => {
-            let from = Start::Own { stamp };
-            Work::Advance(Advance { from, blend: None, run: None, anchor: false, ..advance.clone() })
-        }
+        Work::Advance(advance) => advance.at_rest(stamp).into(),
         other => other.clone(),
     }
 }

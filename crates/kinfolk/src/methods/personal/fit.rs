@@ -8,11 +8,12 @@
 use super::super::*;
 use super::complete::ask_everybody;
 use super::{Families, Strengths};
-use crate::federation::own::{Answer, Pull, Respond, Scale};
-use crate::federation::{Ask, By, Gather, Order, Phase, Work};
+use crate::federation::work::{Respond, Responded, ResponseParts};
 use crate::hierarchy::centres::{Centres, Joint};
 use crate::hierarchy::response::{Quadratic, Response};
 use crate::linalg::{Spectrum, add_scaled, squared_distance};
+use crate::methods::room::{diverged, mean_loss};
+use crate::training::{Pull, Scale};
 
 /// Values this close, relatively, are equal but for rounding.
 const ROUNDING: f64 = 1e-13;
@@ -23,7 +24,6 @@ const MOST_ROUNDS: usize = 60;
 pub struct Circle<'a> {
     pub families: &'a Families,
     pub scale: Scale,
-    pub missing: MissingRule,
     pub phase: Phase,
     /// Which rows count.
     pub on: Portion,
@@ -51,34 +51,32 @@ impl Circle<'_> {
         &self,
         centres: &[Params],
         strengths: &Strengths,
-        (send, keep): (Answer, bool),
-        federation: &mut dyn Federation,
-        absences: &mut Absences,
+        (send, keep): (ResponseParts, bool),
+        room: &mut Room,
     ) -> Result<Told> {
+        let gather = Gather::Sum { by: By::All, weight: Weight::Uniform };
+        let mut ask = Ask::new(self.phase, centres.to_vec(), gather);
         let mut orders = Vec::new();
-        let mut addressed = Vec::new();
         for (cluster, classes) in strengths.classes.iter().enumerate() {
             for class in classes {
                 let pull = Pull { centre: cluster, strength: class.gamma };
                 let respond = Respond { pull, on: self.on, send, keep, scale: self.scale };
-                orders.push(Order { to: class.everybody(), work: Work::Respond(respond) });
-                addressed.push((cluster, class.gamma));
+                orders.push((cluster, class.gamma, ask.order(class.everybody(), respond)));
             }
         }
-        let gather = Gather::Sum { by: By::All, weight: Weight::Uniform };
-        let ask = Ask { phase: self.phase, models: centres.to_vec(), orders, gather };
-        let (answers, stamps) = ask_everybody(&ask, self.missing, federation, absences)?;
+        let (answers, stamps) = ask_everybody(&ask, room)?;
         let width = centres.first().map_or(0, |centre| centre.len());
         let length = Response::packed_len(width);
         let mut sums = vec![vec![0.0; 2 * length]; self.families.count()];
         let (mut value, mut losses) = (0.0, Vec::new());
-        for ((cluster, gamma), answer) in addressed.into_iter().zip(&answers.orders) {
+        for (cluster, gamma, order) in orders {
+            let answer = answers.of(order);
             answer.sums.iter().for_each(|sum| add_scaled(&mut sums[cluster], 1.0, &sum.total));
-            for (pair, &rows) in answer.losses.chunks_exact(2).zip(&answer.rows) {
-                value += self.scale.of(rows as usize) * pair[0];
+            for ((_, Responded { loss, squared_distance }), &rows) in answer.each().zip(&answer.rows) {
+                value += self.scale.of(rows as usize) * loss;
                 // An infinite pull leaves no distance.
-                value += if gamma.is_finite() { 0.5 * gamma * pair[1] } else { 0.0 };
-                losses.push(pair[0]);
+                value += if gamma.is_finite() { 0.5 * gamma * squared_distance } else { 0.0 };
+                losses.push(loss);
             }
         }
         let loss = mean_loss(&losses);
@@ -143,18 +141,12 @@ impl Fit {
     }
 
     /// One round. Returns the mean loss, and whether it was the last one.
-    pub fn round(
-        &mut self,
-        circle: &Circle,
-        strengths: &Strengths,
-        federation: &mut dyn Federation,
-        absences: &mut Absences,
-    ) -> Result<(Option<f64>, bool)> {
+    pub fn round(&mut self, circle: &Circle, strengths: &Strengths, room: &mut Room) -> Result<(Option<f64>, bool)> {
         self.rounds += 1;
         // Nobody is pulled: every client's own minimiser, and no centre to speak of.
         let alone = strengths.are_zero();
-        let send = if self.last || alone { Answer::Nothing } else { Answer::Response };
-        let told = circle.consult(&self.tried, strengths, (send, true), federation, absences)?;
+        let send = if self.last || alone { ResponseParts::Nothing } else { ResponseParts::Response };
+        let told = circle.consult(&self.tried, strengths, (send, true), room)?;
         told.stamps.iter().for_each(|&(client, stamp)| self.stamps[client as usize] = stamp);
         let value = told.value + held_together(&self.tried, &self.tried_global, &strengths.lambda);
         if self.last || alone {
@@ -188,33 +180,22 @@ impl Fit {
     }
 
     /// All rounds at once.
-    pub fn run_to_the_end(
-        &mut self,
-        circle: &Circle,
-        strengths: &Strengths,
-        federation: &mut dyn Federation,
-        absences: &mut Absences,
-    ) -> Result<()> {
-        while !self.round(circle, strengths, federation, absences)?.1 {}
+    pub fn run_to_the_end(&mut self, circle: &Circle, strengths: &Strengths, room: &mut Room) -> Result<()> {
+        while !self.round(circle, strengths, room)?.1 {}
         Ok(())
     }
 }
 
 /// One model for everybody: Newton's method on the sum of all losses, halved where it overshoots. Returns the model, the
 /// clients' mean loss, and whether it was found.
-pub fn pooled(
-    circle: &Circle,
-    start: Params,
-    federation: &mut dyn Federation,
-    absences: &mut Absences,
-) -> Result<(Params, Option<f64>, bool)> {
+pub fn pooled(circle: &Circle, start: Params, room: &mut Room) -> Result<(Params, Option<f64>, bool)> {
     let families = circle.families;
     let strengths = Strengths::new(families, vec![0.0; families.of.len()], vec![f64::INFINITY; families.count()], 1.0);
     let (mut best, mut value, mut target, mut share) = (start.clone(), f64::INFINITY, start.clone(), 1.0);
     let mut tried = start;
     for _ in 0..MOST_ROUNDS {
         let everywhere = vec![tried.clone(); families.count()];
-        let told = circle.consult(&everywhere, &strengths, (Answer::Quadratic, false), federation, absences)?;
+        let told = circle.consult(&everywhere, &strengths, (ResponseParts::Quadratic, false), room)?;
         if told.value <= value + ROUNDING * value.abs() || value.is_infinite() {
             (best, value, share) = (tried, told.value, 1.0);
             target = Arc::new(centres_of(told.responses, &strengths.lambda, families)?.global);

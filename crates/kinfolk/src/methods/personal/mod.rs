@@ -24,11 +24,12 @@ mod tests;
 
 use super::*;
 use crate::federation::Phase;
-use crate::federation::own::{Answer, Scale};
+use crate::federation::work::ResponseParts;
 use crate::groups::Origin;
 use crate::hierarchy::response::Response;
 use crate::linalg::{Matrix, Spectrum, add_scaled, extreme_eigenvalues, multiply, solve_positive};
 use crate::models::Precision;
+use crate::training::Scale;
 pub use strengths::{Class, Families, Strengths};
 
 /// Settings of what is minimised, the same for all personal methods.
@@ -142,7 +143,6 @@ pub struct Base {
     pub families: Families,
     pub model: Arc<dyn Model>,
     pub key: Key,
-    pub missing: MissingRule,
     pub rows: Vec<usize>,
     /// Whether a client's loss is the sum over its rows.
     by: Weight,
@@ -159,15 +159,7 @@ impl Base {
             true => Arc::new(vec![0.0; setup.model.layout().len()]),
             false => odcl::common_start(setup)?,
         };
-        Ok(Self {
-            families,
-            model: setup.model.clone(),
-            key: setup.key.clone(),
-            missing: MissingRule::of(setup.settings),
-            rows: setup.rows.to_vec(),
-            by,
-            start,
-        })
+        Ok(Self { families, model: setup.model.clone(), key: setup.key.clone(), rows: setup.rows.to_vec(), by, start })
     }
 
     /// Of a method with a `groups` setting.
@@ -189,7 +181,6 @@ impl Base {
         fit::Circle {
             families: &self.families,
             scale: self.scale(noise),
-            missing: self.missing,
             phase,
             on: Portion::All,
             exact: self.model.is_quadratic(),
@@ -229,13 +220,7 @@ pub(super) fn needs_truth(settings: &Settings) -> bool {
 
 /// μ, how much the whole objective curves at least, within a fifth: at least as much as the losses do by themselves, and
 /// beyond that as much as can be taken from every client before it stops being convex. `least` is what the losses do.
-pub(super) fn convexity(
-    base: &Base,
-    strengths: &Strengths,
-    least: f64,
-    federation: &mut dyn Federation,
-    absences: &mut Absences,
-) -> Result<f64> {
+pub(super) fn convexity(base: &Base, strengths: &Strengths, least: f64, room: &mut Room) -> Result<f64> {
     const NEAR: f64 = 1.2;
     const NOTHING: f64 = 1e-6;
     let families = &base.families;
@@ -252,7 +237,7 @@ pub(super) fn convexity(
     let mut respond = |left: &[f64]| -> Result<Vec<Response>> {
         let gamma = families.of.iter().map(|&cluster| left[cluster]).collect();
         let asked = Strengths::new(families, gamma, strengths.lambda.clone(), strengths.noise);
-        Ok(circle.consult(&centres, &asked, (Answer::Response, false), federation, absences)?.responses)
+        Ok(circle.consult(&centres, &asked, (ResponseParts::Response, false), room)?.responses)
     };
     // Directions that show nowhere in the data are never left nor entered, however flat they are.
     let mut everything = vec![0.0; size * size];

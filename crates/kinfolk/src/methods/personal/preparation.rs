@@ -12,11 +12,11 @@ use super::super::*;
 use super::complete::ask_everybody;
 use super::fit::{Circle, Fit, centres_of, shared};
 use super::{Base, Strengths, is_tuned, want_quadratic};
-use crate::federation::own::{Answer, Pull};
-use crate::federation::{Ask, Gather, Order, Phase, Work};
+use crate::federation::work::{ResponseParts, Validate};
 use crate::hierarchy::response::Response;
 use crate::hierarchy::variances::{ClusterSums, Design, Estimates, Step, VarianceSearch};
 use crate::report::table::significant;
+use crate::training::Pull;
 
 /// Times a logistic model is made linear anew, and the relative change of variances that ends it.
 const MOST_PASSES: usize = 20;
@@ -150,21 +150,16 @@ impl Preparation {
     }
 
     /// One round, unless there is nothing left to find out.
-    pub fn round(
-        &mut self,
-        base: &Base,
-        federation: &mut dyn Federation,
-        absences: &mut Absences,
-    ) -> Result<Prepared<'_>> {
+    pub fn round(&mut self, base: &Base, room: &mut Room) -> Result<Prepared<'_>> {
         if self.strengths.is_none() {
             let (stage, loss) = match &mut self.stage {
                 Stage::Estimating(estimating) => {
-                    let (done, loss) = estimating.round(base, federation, absences)?;
+                    let (done, loss) = estimating.round(base, room)?;
                     let most = if self.bounded { estimating.strongest_pull() } else { f64::INFINITY };
                     (done.map(|estimates| (strengths_of(&estimates, base, most), Stage::Estimated(estimates))), loss)
                 }
                 Stage::Tuning(tuning) => {
-                    let done = tuning.round(base, federation, absences)?;
+                    let done = tuning.round(base, room)?;
                     (done.map(|tuned| (tuned.strengths(base), Stage::Tuned(tuned))), None)
                 }
                 Stage::Given | Stage::Estimated(_) | Stage::Tuned(_) => (None, None),
@@ -259,21 +254,15 @@ impl Estimating {
         self.design.as_ref().map_or(f64::INFINITY, |design| STRONGER * of_one(design))
     }
 
-    fn round(
-        &mut self,
-        base: &Base,
-        federation: &mut dyn Federation,
-        absences: &mut Absences,
-    ) -> Result<(Option<Estimates>, Option<f64>)> {
+    fn round(&mut self, base: &Base, room: &mut Room) -> Result<(Option<Estimates>, Option<f64>)> {
         let circle = base.circle(Phase::Start, 1.0);
         let Some(search) = &mut self.search else {
-            let loss = self.begin(base, &circle, federation, absences)?;
+            let loss = self.begin(base, &circle, room)?;
             return Ok((None, loss));
         };
         let strengths_then = search.wanted().to_vec();
         let strengths = with_gammas(base, &strengths_then);
-        let told =
-            circle.consult(&self.centres, &strengths, (Answer::ResponseAndSlope, false), federation, absences)?;
+        let told = circle.consult(&self.centres, &strengths, (ResponseParts::ResponseAndSlope, false), room)?;
         let sums: Vec<ClusterSums> = told
             .responses
             .iter()
@@ -301,16 +290,10 @@ impl Estimating {
     }
 
     /// How much everybody's loss curves, and where one model for all would be.
-    fn begin(
-        &mut self,
-        base: &Base,
-        circle: &Circle,
-        federation: &mut dyn Federation,
-        absences: &mut Absences,
-    ) -> Result<Option<f64>> {
+    fn begin(&mut self, base: &Base, circle: &Circle, room: &mut Room) -> Result<Option<f64>> {
         let families = &base.families;
         let strengths = with_gammas(base, &vec![1.0; families.count()]);
-        let told = circle.consult(&self.centres, &strengths, (Answer::Quadratic, false), federation, absences)?;
+        let told = circle.consult(&self.centres, &strengths, (ResponseParts::Quadratic, false), room)?;
         let dimension = base.start.len();
         let trace = |response: &Response| (0..dimension).map(|i| response.curvature[i * dimension + i]).sum::<f64>();
         let design = Design {
@@ -348,19 +331,14 @@ fn with_gammas(base: &Base, gammas: &[f64]) -> Strengths {
 
 impl Tuning {
     /// Tries one γ with every λ. The last one brings the answer.
-    fn round(
-        &mut self,
-        base: &Base,
-        federation: &mut dyn Federation,
-        absences: &mut Absences,
-    ) -> Result<Option<Tuned>> {
+    fn round(&mut self, base: &Base, room: &mut Room) -> Result<Option<Tuned>> {
         let gamma = self.gammas[self.losses.len()];
         let mut losses = vec![0.0; self.lambdas.len()];
         for fold in 0..self.folds {
             let mut circle = base.circle(Phase::Start, 1.0);
             circle.on = Portion::Others { index: fold, of: self.folds };
-            let centres = self.centres(base, &circle, gamma, federation, absences)?;
-            self.judge(base, &centres, (gamma, fold), federation, absences, &mut losses)?;
+            let centres = self.centres(base, &circle, gamma, room)?;
+            self.judge(base, &centres, (gamma, fold), room, &mut losses)?;
         }
         self.losses.push(losses);
         if self.losses.len() < self.gammas.len() {
@@ -384,19 +362,12 @@ impl Tuning {
     }
 
     /// The centres of every λ, learnt from the rows of the circle.
-    fn centres(
-        &self,
-        base: &Base,
-        circle: &Circle,
-        gamma: f64,
-        federation: &mut dyn Federation,
-        absences: &mut Absences,
-    ) -> Result<Vec<Vec<Params>>> {
+    fn centres(&self, base: &Base, circle: &Circle, gamma: f64, room: &mut Room) -> Result<Vec<Vec<Params>>> {
         let families = &base.families;
         let mut strengths = with_gammas(base, &vec![gamma; families.count()]);
         let mut start = vec![base.start.clone(); families.count()];
         if circle.exact {
-            let told = circle.consult(&start, &strengths, (Answer::Response, false), federation, absences)?;
+            let told = circle.consult(&start, &strengths, (ResponseParts::Response, false), room)?;
             let of = |&lambda: &f64| {
                 let lambdas = vec![lambda; families.count()];
                 Ok(shared(centres_of(told.responses.clone(), &lambdas, families)?).0)
@@ -407,7 +378,7 @@ impl Tuning {
         for &lambda in &self.lambdas {
             strengths.lambda = vec![lambda; families.count()];
             let mut fit = Fit::new(base.start.clone(), families).from(start);
-            fit.run_to_the_end(circle, &strengths, federation, absences)?;
+            fit.run_to_the_end(circle, &strengths, room)?;
             start = fit.clusters;
             found.push(start.clone());
         }
@@ -419,34 +390,25 @@ impl Tuning {
         base: &Base,
         centres: &[Vec<Params>],
         (gamma, fold): (f64, u32),
-        federation: &mut dyn Federation,
-        absences: &mut Absences,
+        room: &mut Room,
         losses: &mut [f64],
     ) -> Result<()> {
         let clusters = base.families.count();
-        let order = |(cluster, members): (usize, &Vec<u32>)| Order {
-            to: Recipients::list(members.clone()),
-            work: Work::Validate {
-                trials: (0..centres.len())
-                    .map(|lambda| Pull { centre: lambda * clusters + cluster, strength: gamma })
-                    .collect(),
-                fold,
-                of: self.folds,
-                scale: base.scale(1.0),
-            },
+        let models = centres.iter().flatten().cloned().collect();
+        let mut ask = Ask::new(Phase::Start, models, Gather::Each);
+        let order = |(cluster, members): (usize, &Vec<u32>)| {
+            let trial = |lambda: usize| Pull { centre: lambda * clusters + cluster, strength: gamma };
+            let trials = (0..centres.len()).map(trial).collect();
+            let validate = Validate { trials, fold, of: self.folds, scale: base.scale(1.0) };
+            ask.order(Recipients::list(members.clone()), validate)
         };
-        let ask = Ask {
-            phase: Phase::Start,
-            models: centres.iter().flatten().cloned().collect(),
-            orders: base.families.members.iter().enumerate().map(order).collect(),
-            gather: Gather::Each,
-        };
-        let (answers, _) = ask_everybody(&ask, base.missing, federation, absences)?;
-        let said = answers.orders.iter().flat_map(|order| order.losses.chunks_exact(centres.len()));
-        for client in said {
-            losses.iter_mut().zip(client).for_each(|(sum, loss)| *sum += loss);
+        let orders: Vec<_> = base.families.members.iter().enumerate().map(order).collect();
+        let (answers, _) = ask_everybody(&ask, room)?;
+        self.clients = 0;
+        for (_, told) in orders.into_iter().flat_map(|order| answers.of(order).each().collect::<Vec<_>>()) {
+            losses.iter_mut().zip(told).for_each(|(sum, loss)| *sum += loss);
+            self.clients += 1;
         }
-        self.clients = answers.orders.iter().map(|order| order.clients.len()).sum();
         Ok(())
     }
 }

@@ -5,16 +5,18 @@ use super::coins::{Chances, Coins, Step};
 use super::fit::Fit;
 use super::{Base, Families, Strengths, convexity};
 use crate::data::{Client, DataShape, Features, Shard, Targets};
+use crate::federation::engines::local::{LocalFederation, threads};
 use crate::federation::faults::Faults;
-use crate::federation::local::{LocalFederation, threads};
-use crate::federation::own::{Acceleration, Addend, Advance, Blend, Run};
-use crate::federation::{Ask, Federation, Gather, Order, Phase, Recipients, Sample, Start, Work};
+use crate::federation::work::{Acceleration, Addend, Advance, Blend, Run};
+use crate::federation::work::{Start, Work};
+use crate::federation::{Ask, Federation, Gather, Order, Phase, Recipients};
 use crate::groups::Groups;
 use crate::linalg::{add_scaled, distance, dot};
-use crate::methods::{Absences, MissingRule};
+use crate::methods::room::{Book, MissingRule, Room};
 use crate::models::{self, Model};
 use crate::rng::Key;
 use crate::settings::Settings;
+use crate::training::Sample;
 use rand::RngExt;
 use std::sync::Arc;
 
@@ -78,9 +80,8 @@ impl World {
             families: Families::of(&self.groups),
             model: self.model.clone(),
             key: Key::new(5),
-            missing: MissingRule::Fail,
             rows: self.clients.iter().map(|client| client.train.len()).collect(),
-            by: crate::federation::Weight::Rows,
+            by: crate::aggregate::Weight::Rows,
             start: Arc::new(vec![0.0; WIDTH]),
         }
     }
@@ -226,7 +227,8 @@ fn walk(
     let mut federation = world.federation();
     let ground = Ground::new(base, strengths);
     let mut walk = Walk::new(constants, iterations, base.start.clone(), &ground);
-    while !walk.round(&ground, &mut federation, &mut Absences::NONE.clone()).unwrap().1 {}
+    let mut book = Book::new(MissingRule::Fail);
+    while !walk.round(&ground, &mut Room::new(&mut federation, &mut book)).unwrap().1 {}
     (walk, federation)
 }
 
@@ -264,15 +266,20 @@ fn local_step(world: &World, base: &Base, constants: &Constants, client: usize, 
     let count = vectors.len();
     let chance = constants.chance_of_local(base.families.of[client]);
     let add = (0..count).map(|place| Addend { to: place as u32, model: place + 1, times: 1.0 }).collect();
-    let acceleration =
-        constants.acceleration.map(|Accelerated { a, b, .. }| Acceleration { a: [a[0], 0.0], b, chance });
+    let acceleration = constants.acceleration.map(|Accelerated { a, b, .. }| Acceleration {
+        vectors: [0, 1, 2, 3],
+        a: [a[0], 0.0],
+        b,
+        chance,
+    });
     let step = if acceleration.is_some() { constants.step } else { constants.step / chance };
     let advance = Advance {
         from: Start::Model(0),
         vectors: count as u32,
         blend: Some(Blend { matrix: vec![0.0; count * count], add }),
         run: Some(Run { steps: 1, step, sample: Sample::FULL, acceleration }),
-        anchor: false,
+        renewal: None,
+        measured: None,
         send: Vec::new(),
         scale: base.scale(1.0),
     };
@@ -395,7 +402,7 @@ fn rounds_are_as_many_as_the_coins_bring_on_average() {
 #[test]
 fn accelerated_steps_arrive_although_answers_get_lost() {
     let world = World::new(&GROUPS, 6);
-    let base = Base { missing: MissingRule::Skip, ..world.base() };
+    let base = world.base();
     let text = toml::from_str("silent = 0.2\nlate = 0.1\ngarbage = 0.1").unwrap();
     let faults = Settings::check("faults", crate::federation::faults::SETTINGS, text, &mut Vec::new());
     for alike in [true, false] {
@@ -405,12 +412,12 @@ fn accelerated_steps_arrive_although_answers_get_lost() {
         let mut federation = world.federation().with_faults(Faults::from_settings(&faults, 4));
         let ground = Ground::new(&base, &strengths);
         let mut walk = Walk::new(constants, 60, base.start.clone(), &ground);
-        let mut absences = Absences::NONE;
-        while !walk.round(&ground, &mut federation, &mut absences).unwrap().1 {}
+        let mut book = Book::new(MissingRule::Skip);
+        while !walk.round(&ground, &mut Room::new(&mut federation, &mut book)).unwrap().1 {}
         for (found, wanted) in federation.host().own_models().zip(&wanted) {
             assert!(distance(&found.1, wanted) < 1e-12, "{alike} client {}: {:?} {wanted:?}", found.0, found.1);
         }
-        assert!(absences.note().is_some());
+        assert!(book.note().is_some());
     }
 }
 
@@ -474,7 +481,8 @@ fn the_exact_minimiser_is_the_best_linear_unbiased_predictor() {
         let mut federation = world.federation();
         let mut fit = Fit::new(base.start.clone(), &base.families);
         let circle = base.circle(Phase::Train, noise);
-        fit.run_to_the_end(&circle, &strengths, &mut federation, &mut Absences::NONE.clone()).unwrap();
+        fit.run_to_the_end(&circle, &strengths, &mut Room::new(&mut federation, &mut Book::new(MissingRule::Fail)))
+            .unwrap();
         for (found, wanted) in federation.host().own_models().zip(&wanted) {
             assert!(distance(&found.1, wanted) < 1e-11, "{rows} rows, client {}: {found:?} {wanted:?}", found.0);
         }
@@ -506,7 +514,9 @@ fn convexity_is_that_of_the_whole_objective() {
         let mut federation = world.federation();
         let alone = world.curvatures.iter().map(|a| crate::linalg::extreme_eigenvalues(a, WIDTH).0.max(0.0));
         let alone = alone.fold(f64::INFINITY, f64::min);
-        let found = convexity(&base, &strengths, alone, &mut federation, &mut Absences::NONE.clone()).unwrap();
+        let found =
+            convexity(&base, &strengths, alone, &mut Room::new(&mut federation, &mut Book::new(MissingRule::Fail)))
+                .unwrap();
         assert!(found <= least * 1.0001 && found > least / 2.5, "{rows} rows: {found}, want {least}");
     }
 }

@@ -2,10 +2,11 @@
 
 use super::{Choice, DenseWorker, Job, Reduced, Seat, Worker};
 use super::{Goal, convert, convert_into, row_loss};
+use crate::aggregate::Weight;
 use crate::data::Shard;
-use crate::federation::{Plan, Portion, Sample, Then, Weight};
 use crate::linalg::{Matrix, Real, add_scaled, multiply, multiply_add};
 use crate::models::first_smallest;
+use crate::training::{Plan, Portion, Sample, Then};
 
 impl<T: Real> DenseWorker<'_, T> {
     /// Sums of trained models without forming any single one: Σ(a·W₀ + Qᵀ·X) over concatenated rows.

@@ -1,7 +1,7 @@
 use super::*;
 use crate::data::{Features, Targets};
-use crate::federation::{Amount, Course, Optimiser};
 use crate::rng::Key;
+use crate::training::{Amount, Course, Optimiser};
 use rand_distr::{Distribution, StandardNormal};
 use std::sync::OnceLock;
 

@@ -4,8 +4,8 @@ use super::super::course::{self, Trainee};
 use super::super::steps::Batches;
 use super::{DenseWorker, Goal, PickedRows, Seat, convert, steps_of};
 use crate::data::Shard;
-use crate::federation::{Course, Optimiser, Plan, Portion};
 use crate::linalg::{Matrix, Real, add_scaled, multiply, multiply_add};
+use crate::training::{Course, Optimiser, Plan, Portion};
 
 impl<T: Real> DenseWorker<'_, T> {
     /// Full-batch descent in the space of the rows: `self.first` holds X·W₀ᵀ, `upper` everything above the first

@@ -4,10 +4,10 @@ use super::Pass;
 use super::layers::{Layer, Memory, Work};
 use crate::data::{Client, DataShape, Features, Form, Shard, Targets};
 use crate::error::Result;
-use crate::federation::{Amount, Course, Optimiser, Plan, Sample};
 use crate::models::{Model, ModelKind, Seat};
 use crate::rng::Key;
 use crate::settings::Settings;
+use crate::training::{Amount, Course, Optimiser, Plan, Sample};
 use rand_distr::{Distribution, StandardNormal};
 
 /// Normal numbers.

@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::data::{Augment, Features, Form, Targets};
-use crate::federation::own::Pull;
-use crate::federation::{Amount, Course, Optimiser, Portion};
 use crate::linalg::{Matrix, multiply};
 use crate::models::TensorPlace;
 use crate::models::dense::{Dense, DenseModel};
+use crate::training::Pull;
+use crate::training::{Amount, Course, Optimiser, Portion};
 use rand::RngExt;
 use std::sync::OnceLock;
 

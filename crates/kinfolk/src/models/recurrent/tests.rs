@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::data::{Client, DataShape, Form, Targets};
-use crate::federation::{Amount, Course, Optimiser, Plan, Sample};
 use crate::models::network::NetworkModel;
 use crate::models::network::testing::assert_differences;
 use crate::models::{MODELS, Model, Precision, Seat};
 use crate::rng::Key;
 use crate::settings::Settings;
+use crate::training::{Amount, Course, Optimiser, Plan, Sample};
 use std::sync::OnceLock;
 
 /// Symbols of some rows and the classes that follow.

@@ -1,7 +1,7 @@
 //! What a federation remembers of its clients' answers over all asks of a method: how many were of use, who sent what
 //! cannot be, and how large an answer usually is.
 
-use super::ClientInfo;
+use crate::federation::ClientInfo;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,18 +21,18 @@ pub(crate) fn few_of(names: &[&str]) -> String {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
     /// Answers of use, evaluation left out.
-    pub(super) useful: u64,
+    pub(in crate::federation) useful: u64,
     /// Who sent garbage.
-    pub(super) offences: BTreeMap<u32, Offence>,
+    pub(in crate::federation) offences: BTreeMap<u32, Offence>,
     /// How large answers usually are, by the kind of work.
-    pub(super) usual: BTreeMap<String, Usual>,
+    pub(in crate::federation) usual: BTreeMap<String, Usual>,
     /// Whose updates point away from those of the others.
-    pub(super) opposed: Opposed,
+    pub(in crate::federation) opposed: Opposed,
 }
 
 /// What one client sent that cannot be.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Offence {
+pub(in crate::federation) struct Offence {
     /// How often.
     count: usize,
     /// What it was first.
@@ -42,7 +42,7 @@ pub(super) struct Offence {
 /// Clients whose updates pointed away from those of the others in the first round. Later ones tell nothing: the closer
 /// training comes to its end, the more the updates of honest clients oppose each other, until they add up to nothing.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Opposed {
+pub(in crate::federation) struct Opposed {
     clients: BTreeSet<u32>,
     /// How many there were to compare with; 0 before the first round.
     among: usize,
@@ -53,12 +53,12 @@ impl Opposed {
     const SHARE: f64 = 0.1;
 
     /// Whether nothing was looked at yet.
-    pub(super) fn is_open(&self) -> bool {
+    pub(in crate::federation) fn is_open(&self) -> bool {
         self.among == 0
     }
 
     /// Who of so many clients pointed away from the others.
-    pub(super) fn found(among: usize, clients: BTreeSet<u32>) -> Self {
+    pub(in crate::federation) fn found(among: usize, clients: BTreeSet<u32>) -> Self {
         Self { clients, among }
     }
 
@@ -79,7 +79,7 @@ impl Opposed {
 
 /// How large an answer usually is: medians over the clients of an ask.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Usual {
+pub(in crate::federation) struct Usual {
     /// The length of its vector.
     pub length: Option<f64>,
     /// Its loss.
@@ -93,7 +93,7 @@ impl Ledger {
     }
 
     /// Books an answer that cannot be.
-    pub(super) fn blame(&mut self, client: u32, what: String) {
+    pub(in crate::federation) fn blame(&mut self, client: u32, what: String) {
         let offence = self.offences.entry(client).or_default();
         if offence.count == 0 {
             offence.first = what;
@@ -102,7 +102,7 @@ impl Ledger {
     }
 
     /// Who sent what, for the summary: one by one while they are few.
-    pub(super) fn notes(&self, infos: &[ClientInfo]) -> Vec<String> {
+    pub(in crate::federation) fn notes(&self, infos: &[ClientInfo]) -> Vec<String> {
         let name = |client: u32| infos.get(client as usize).map_or("?", |info| info.id.as_str());
         let note = |(&client, offence): (&u32, &Offence)| {
             let answers = match offence.count {

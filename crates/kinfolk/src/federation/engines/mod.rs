@@ -1,12 +1,16 @@
 //! What a run needs of a federation beyond asking: a model for its clients, a fresh beginning for every method, and
 //! checkpoints where clients' memories are within reach.
 
-use super::Federation;
-use super::faults::Faults;
-use super::host::{Host, State};
-use super::ledger::Ledger;
-use super::meter::Meter;
-use crate::error::Result;
+pub mod local;
+pub mod remote;
+
+use crate::data::schema::{Description, Schema};
+use crate::error::{Error, ErrorKind, Result};
+use crate::federation::client::host::{Host, State};
+use crate::federation::faults::Faults;
+use crate::federation::server::ledger::Ledger;
+use crate::federation::server::meter::Meter;
+use crate::federation::{ClientInfo, Federation};
 use crate::models::{Blueprint, Model};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -14,6 +18,12 @@ use std::sync::atomic::AtomicBool;
 
 /// A federation that can carry a run.
 pub trait Engine: Federation {
+    /// What every client says of its data, in the order of the clients; with moments of the columns if wanted.
+    fn describe(&mut self, moments: bool) -> Result<Vec<Description>>;
+
+    /// Has every client encode its rows by one schema.
+    fn adopt(&mut self, schema: &Schema) -> Result<()>;
+
     /// Gives the clients a model, and says how clients elsewhere make the same.
     fn equip(&mut self, model: &Arc<dyn Model>, blueprint: &Blueprint) -> Result<()>;
 
@@ -46,12 +56,27 @@ pub trait Engine: Federation {
 /// What a checkpoint keeps of a federation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FederationState {
-    pub(super) asked: u64,
-    pub(super) meter: Meter,
-    pub(super) ledger: Ledger,
-    pub(super) states: Vec<Option<State>>,
+    pub(in crate::federation) asked: u64,
+    pub(in crate::federation) meter: Meter,
+    pub(in crate::federation) ledger: Ledger,
+    pub(in crate::federation) states: Vec<Option<State>>,
     /// What clients say of themselves that are code of the user's own.
-    pub(super) own: Vec<Vec<u8>>,
+    pub(in crate::federation) own: Vec<Vec<u8>>,
+}
+
+/// What is said of clients whose description cannot be true.
+fn check_descriptions(clients: &[ClientInfo], rows: &[u32], descriptions: &[Description]) -> Result<()> {
+    for ((client, &rows), description) in clients.iter().zip(rows).zip(descriptions) {
+        let fault = match description.rows == rows as usize {
+            true => description.fault(),
+            false => Some(format!("{} rows, want {rows} as it said before", description.rows)),
+        };
+        if let Some(what) = fault {
+            let message = format!("client {} does not say what its data looks like: it sent {what}", client.id);
+            return Err(Error::new(ErrorKind::Client, message));
+        }
+    }
+    Ok(())
 }
 
 impl dyn Engine + '_ {

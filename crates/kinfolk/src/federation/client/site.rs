@@ -6,16 +6,17 @@
 
 use super::guard;
 use super::host::State;
-use super::local::{LocalFederation, threads};
 use super::node::{Limits, Node, Rows, TableRows};
-use super::wire::{
-    self, ClientReply, DataOrder, KeptModels, Member, ModelOrder, Reply, Request, Roll, SiteMessage, SiteOrder,
-    SiteReply, read_settings, roll_of,
-};
-use super::{Ask, Gather, Order, Params, Phase, Recipients};
 use crate::data::schema::{FeaturesSchema, Schema};
 use crate::data::{self, Cells, Client, DataShape, Features, Population, Source, Targets, table};
 use crate::error::{Error, ErrorKind, Result};
+use crate::federation::engines::Engine;
+use crate::federation::engines::local::{LocalFederation, threads};
+use crate::federation::wire::{
+    self, ClientReply, DataOrder, KeptModels, Member, ModelOrder, Request, Roll, SiteMessage, SiteOrder, SiteReply,
+    read_settings, roll_of,
+};
+use crate::federation::{Ask, Gather, Order, Params, Phase, Recipients};
 use crate::modelfile;
 use crate::models::Precision;
 use crate::settings::Settings;
@@ -316,7 +317,7 @@ impl Site {
                 kept = if same { memory.clients } else { Vec::new() };
                 let ask = prepared.ask(phase, &models, &orders, &limits)?;
                 prepared.remember(&mut kept, &orders)?;
-                prepared.work(stamp, &ask, &orders, self.node.minimum_rows, &mut self.log)?
+                prepared.work(stamp, &ask, &orders, &mut self.log)?
             }
             Request::Keep { roll, run, stamps } => {
                 let same = memory.label == message.label && memory.seed == message.data.seed;
@@ -383,7 +384,7 @@ impl Prepared {
         let is_new = kept.is_empty();
         kept.resize(host.clients().len(), Kept::default());
         for order in orders {
-            let Some(stamp) = order.work.expects() else { continue };
+            let Some(stamp) = order.work.needs().stamp else { continue };
             for (place, kept) in (0u32..).zip(kept.iter_mut()) {
                 let is_meant = order.to.as_ref().is_none_or(|list| list.binary_search(&place).is_ok());
                 if is_meant && kept.before.as_ref().is_some_and(|before| before.stamp == stamp) {
@@ -455,17 +456,14 @@ impl Prepared {
 
     fn roll_call(&self, moments: bool, name: Option<String>) -> Roll {
         let host = self.federation.host();
-        let member = |(place, client): (usize, &Client)| {
-            let description = host.describe(place as u32, moments).description?;
-            Some(Member {
-                id: client.id.clone(),
-                place: self.places.as_ref().and_then(|places| places.get(place).copied()),
-                truth: client.truth,
-                outlier: self.outliers.get(place).copied().unwrap_or(false),
-                description,
-            })
+        let member = |(place, client): (usize, &Client)| Member {
+            id: client.id.clone(),
+            place: self.places.as_ref().and_then(|places| places.get(place).copied()),
+            truth: client.truth,
+            outlier: self.outliers.get(place).copied().unwrap_or(false),
+            description: host.describe(place as u32, moments),
         };
-        let members = host.clients().iter().enumerate().filter_map(member).collect();
+        let members = host.clients().iter().enumerate().map(member).collect();
         let left_out = self.left_out as u64;
         Roll { name, members, left_out, shape: self.shape, true_clusters: self.true_clusters }
     }
@@ -508,19 +506,11 @@ impl Prepared {
 
     /// Has clients do what is asked. What goes wrong with one of them is told to the server in so far as it may be, and
     /// to the machine's own log as it is.
-    fn work(
-        &self,
-        stamp: u64,
-        ask: &Ask,
-        orders: &[SiteOrder],
-        minimum_rows: usize,
-        log: &mut Vec<String>,
-    ) -> Result<SiteReply> {
+    fn work(&self, stamp: u64, ask: &Ask, orders: &[SiteOrder], log: &mut Vec<String>) -> Result<SiteReply> {
         let precision = self.federation.host().model().map_or(Precision::F64, |model| model.precision());
         let clients = self.federation.host().clients();
         let mut replies = Vec::new();
         for (order, client, reply) in self.federation.replies(ask, stamp)? {
-            let reply = reply.and_then(|reply| scored_enough(reply, minimum_rows));
             let reply = reply.map(|reply| reply.pack(precision)).map_err(|error| {
                 log.push(format!("client {}: {error}", clients[client as usize].id));
                 error.told()
@@ -556,16 +546,5 @@ impl Place<'_> {
         let runs = folders(models);
         let seeds = runs.iter().flat_map(|run| folders(run)).map(|label| folders(&label).len());
         Limits::check("folders of clients' own models", seeds.sum::<usize>() as f64 + 1.0, "kept", most)
-    }
-}
-
-/// Refuses a score on fewer held-out rows than the least, as code of the user's own may give.
-fn scored_enough(reply: Reply, minimum_rows: usize) -> Result<Reply> {
-    match reply.score {
-        Some(score) if (1..minimum_rows).contains(&(score.rows as usize)) => {
-            let message = format!("a score of {} rows, this machine wants at least {minimum_rows}", score.rows);
-            Err(Error::federation(message).hint("node.minimum_rows in the machine's own file says so"))
-        }
-        _ => Ok(reply),
     }
 }

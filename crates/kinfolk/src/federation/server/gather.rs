@@ -5,9 +5,9 @@
 //! fault while most are as they should be; where most are not finite, the method has diverged, and sees it.
 
 use super::ledger::{Ledger, Opposed, Usual};
-use super::local::base_of;
-use super::wire::Reply;
-use super::{Absence, Answers, Ask, By, Gather, Missing, OrderAnswers, Phase, Sum, Then, Weight, Work};
+use crate::aggregate::{Sum, Weight};
+use crate::federation::work::{Content, Reply, Task, Work};
+use crate::federation::{Absence, Answers, Ask, By, Gather, Missing, OrderAnswers, Phase, part_of};
 use crate::linalg::{add_scaled, distance, dot, norm};
 use crate::models::{Model, Reduced};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ const PEERS: usize = 3;
 const WAITING: usize = 1 << 26;
 
 /// What replies are held against.
-pub(super) struct Expected {
+pub(in crate::federation) struct Expected {
     /// Parameters of a model.
     pub width: usize,
     /// No loss is less than this.
@@ -31,14 +31,13 @@ pub(super) struct Expected {
 }
 
 impl Expected {
-    pub(super) fn of(model: Option<&dyn Model>, rows: Vec<u32>) -> Self {
-        let width = model.map_or(0, |model| model.layout().len());
-        Self { width, least_loss: model.map_or(f64::NEG_INFINITY, |model| model.least_loss()), rows }
+    pub(in crate::federation) fn of(model: &dyn Model, rows: Vec<u32>) -> Self {
+        Self { width: model.layout().len(), least_loss: model.least_loss(), rows }
     }
 }
 
 /// Collects replies, and sums that an engine reduced while it computed.
-pub(super) struct Gatherer<'a> {
+pub(in crate::federation) struct Gatherer<'a> {
     ask: &'a Ask,
     expected: Expected,
     /// The longest model of the ask.
@@ -70,20 +69,20 @@ struct Peers {
 }
 
 /// How many slots the sum of an order has.
-pub(super) fn slots(gather: Gather, work: &Work) -> usize {
+pub(in crate::federation) fn slots(gather: Gather, work: &Work) -> usize {
     match gather {
-        Gather::Sum { by: By::Choice, .. } => work.models().len(),
+        Gather::Sum { by: By::Choice, .. } => work.needs().models.len(),
         _ => 1,
     }
 }
 
 /// The longest of an ask's models.
-pub(super) fn longest(ask: &Ask) -> f64 {
+pub(in crate::federation) fn longest(ask: &Ask) -> f64 {
     ask.models.iter().map(|model| norm(model)).filter(|length| length.is_finite()).fold(0.0, f64::max)
 }
 
 /// Whether somebody in these sums may have sent what is not finite or far too long, so that they have to be told apart.
-pub(super) fn is_suspect(work: &Work, reduced: &Reduced, longest_model: f64) -> bool {
+pub(in crate::federation) fn is_suspect(work: &Work, reduced: &Reduced, longest_model: f64) -> bool {
     let far = |sum: &Sum| {
         let length = norm(&sum.total) / sum.weight;
         sum.count > 0 && (length.is_nan() || length > far(work) * (1.0 + longest_model))
@@ -93,17 +92,17 @@ pub(super) fn is_suspect(work: &Work, reduced: &Reduced, longest_model: f64) -> 
 
 /// How many times as long as the others' an answer to this work may be.
 fn far(work: &Work) -> f64 {
-    match work {
-        Work::Train { .. } | Work::Minimise { .. } | Work::Choose { then: Then::Train(_), .. } => FAR,
+    match work.sends(1).content {
+        Content::Trained | Content::Minimiser => FAR,
         _ => FAR * FAR,
     }
 }
 
 impl<'a> Gatherer<'a> {
-    pub(super) fn new(ask: &'a Ask, expected: Expected, ledger: &Ledger) -> Self {
+    pub(in crate::federation) fn new(ask: &'a Ask, expected: Expected, ledger: &Ledger) -> Self {
         let orders = ask.orders.iter().map(|order| {
             let sums = match ask.gather {
-                Gather::Sum { .. } if order.work.sends_vector() => slots(ask.gather, &order.work),
+                Gather::Sum { .. } if order.work.sends(1).length > 0 => slots(ask.gather, &order.work),
                 _ => 0,
             };
             OrderAnswers { sums: vec![Sum::default(); sums], ..OrderAnswers::default() }
@@ -120,18 +119,18 @@ impl<'a> Gatherer<'a> {
         }
     }
 
-    pub(super) fn missing(&mut self, client: u32, reason: Absence) {
+    pub(in crate::federation) fn missing(&mut self, client: u32, reason: Absence) {
         self.answers.missing.push(Missing { client, reason });
     }
 
     /// Notes an answer as garbage, and what was wrong with it.
-    pub(super) fn refuse(&mut self, client: u32, what: String) {
+    pub(in crate::federation) fn refuse(&mut self, client: u32, what: String) {
         self.missing(client, Absence::Garbage);
         self.ledger.blame(client, what);
     }
 
     /// Takes one reply, or notes it as garbage. The replies to an order come in ascending order of the clients.
-    pub(super) fn take(&mut self, order: usize, client: u32, reply: Reply) {
+    pub(in crate::federation) fn take(&mut self, order: usize, client: u32, reply: Reply) {
         let work = &self.ask.orders[order].work;
         if let Some(what) = self.expected.fault(work, client, &reply) {
             return self.refuse(client, what);
@@ -145,18 +144,18 @@ impl<'a> Gatherer<'a> {
     }
 
     /// Takes what an engine summed up while it computed.
-    pub(super) fn take_sums(&mut self, order: usize, clients: Vec<u32>, reduced: Reduced) {
+    pub(in crate::federation) fn take_sums(&mut self, order: usize, task: &Task, clients: Vec<u32>, reduced: Reduced) {
         let answers = &mut self.answers.orders[order];
         let rows = clients.iter().map(|&client| self.expected.rows[client as usize]);
         answers.rows.extend(rows);
         self.ledger.useful += clients.len() as u64;
         answers.clients.extend(clients);
-        answers.choices.extend(reduced.choices);
+        answers.counts.extend(reduced.choices.into_iter().filter(|_| task.tells_choice));
         // A mean is about as long as what it is the mean of.
         let means = reduced.sums.iter().filter(|sum| sum.count > 0).map(|sum| norm(&sum.total) / sum.weight);
         self.sizes[order].extend(means.map(|length| Size { length: Some(length), loss: None }));
         self.sizes[order].extend(reduced.losses.iter().map(|&loss| Size { length: None, loss: Some(loss) }));
-        answers.losses.extend(reduced.losses);
+        answers.numbers.extend(reduced.losses);
         answers.sums.iter_mut().zip(&reduced.sums).for_each(|(sum, part)| sum.merge(part));
     }
 
@@ -170,22 +169,21 @@ impl<'a> Gatherer<'a> {
         if self.ask.phase != Phase::Train || !self.ledger.opposed.is_open() {
             return;
         }
-        // By order and choice.
-        type Updates<'u> = Vec<(u32, &'u [f64])>;
+        // By order and choice; gradients have no base.
+        type Updates<'u> = (Option<usize>, Vec<(u32, &'u [f64])>);
         let mut groups: BTreeMap<(usize, Option<u32>), Updates> = BTreeMap::new();
         for (order, client, reply) in &self.waiting {
-            let is_update = matches!(
-                self.ask.orders[*order].work,
-                Work::Train { .. } | Work::Choose { .. } | Work::Gradient { .. }
-            );
+            let work = &self.ask.orders[*order].work;
+            let is_update = matches!(work.sends(1).content, Content::Trained | Content::Gradient);
             if let Some(vector) = reply.vector.as_ref().filter(|vector| is_update && vector.len() >= FEWEST.1) {
-                groups.entry((*order, reply.choice)).or_default().push((*client, vector));
+                let of_choice = || (work.base(reply), Vec::new());
+                let group = groups.entry((*order, reply.counts.first().copied())).or_insert_with(of_choice);
+                group.1.push((*client, vector));
             }
         }
         let (mut among, mut away) = (0, BTreeSet::new());
-        for ((order, choice), members) in groups.iter().filter(|(_, members)| members.len() >= FEWEST.0) {
+        for (base, members) in groups.values().filter(|(_, members)| members.len() >= FEWEST.0) {
             let zero = vec![0.0; members[0].1.len()];
-            let base = base_of(&self.ask.orders[*order].work, *choice);
             let base = base.map_or(&zero[..], |model| &self.ask.models[model]);
             let lengths: Vec<f64> = members.iter().map(|(_, vector)| distance(vector, base)).collect();
             let mut common = vec![0.0; base.len()];
@@ -255,7 +253,7 @@ impl<'a> Gatherer<'a> {
     fn out_of_place(&self, work: &Work, reply: &Reply, peers: Peers) -> Option<String> {
         let size = Size::of(work, reply);
         // Scores are taken as they are: the evaluator says whose are not finite.
-        let is_score = self.ask.phase == Phase::Evaluate && matches!(work, Work::Score { .. } | Work::Losses { .. });
+        let is_score = self.ask.phase == Phase::Evaluate && work.sends(1).content == Content::Nothing;
         if !is_score && !peers.diverged && size.loss.is_some_and(|loss| !loss.is_finite()) {
             return Some(format!("a loss of {}, while the others' are finite", size.loss.unwrap_or(f64::NAN)));
         }
@@ -273,27 +271,25 @@ impl<'a> Gatherer<'a> {
     }
 
     fn add(&mut self, order: usize, client: u32, reply: Reply) {
-        let is_work = self.ask.orders[order].work.losses() > 0;
+        let is_work = self.ask.orders[order].work.sends(1).numbers > 0;
         self.ledger.useful += u64::from(is_work && self.ask.phase != Phase::Evaluate);
         let answers = &mut self.answers.orders[order];
         answers.clients.push(client);
         answers.rows.push(reply.rows);
-        answers.choices.extend(reply.choice);
-        answers.losses.extend(reply.losses);
-        answers.scores.extend(reply.score);
-        answers.descriptions.extend(reply.description);
+        answers.counts.extend(&reply.counts);
+        answers.numbers.extend(&reply.numbers);
         let Some(vector) = reply.vector else { return };
         match self.ask.gather {
             Gather::Each => answers.vectors.extend(vector),
             Gather::Sum { by, weight } => {
-                let slot = if by == By::Choice { reply.choice.unwrap_or(0) as usize } else { 0 };
+                let slot = if by == By::Choice { reply.counts.first().copied().unwrap_or(0) as usize } else { 0 };
                 answers.sums[slot].add(weight.of(reply.rows as usize), &vector);
             }
         }
     }
 
     /// The answers, and what is remembered of them.
-    pub(super) fn finish(mut self, stamp: u64) -> (Answers, Ledger) {
+    pub(in crate::federation) fn finish(mut self, stamp: u64) -> (Answers, Ledger) {
         self.settle();
         self.answers.orders.iter_mut().for_each(OrderAnswers::sort_by_client);
         self.answers.missing.sort_by_key(|missing| missing.client);
@@ -310,15 +306,19 @@ impl Expected {
         if reply.rows != rows {
             return told("rows", reply.rows.to_string(), format!("{rows} as it said of its data"));
         }
-        let (found, wanted) = (reply.vector.as_ref().map_or(0, Vec::len), work.sends(self.width));
-        if found == 0 && reply.losses.is_empty() && wanted + work.losses() > 0 {
+        let (found, sends) = (reply.vector.as_ref().map_or(0, Vec::len), work.sends(self.width));
+        let is_empty = found == 0 && reply.numbers.is_empty() && reply.counts.is_empty();
+        if is_empty && sends.length + sends.numbers + sends.counts > 0 {
             return Some(format!("nothing for {}, which its rows do not allow", work.name()));
         }
-        if found != wanted {
-            return told("numbers", found.to_string(), wanted.to_string());
+        if found != sends.length {
+            return told("numbers", found.to_string(), sends.length.to_string());
         }
-        if reply.losses.len() != work.losses() {
-            return told("losses", reply.losses.len().to_string(), work.losses().to_string());
+        if reply.numbers.len() != sends.numbers {
+            return told("losses", reply.numbers.len().to_string(), sends.numbers.to_string());
+        }
+        if reply.counts.len() != sends.counts {
+            return told("counts", reply.counts.len().to_string(), sends.counts.to_string());
         }
         let size = Size::of(work, reply);
         // A model that has blown up sends what it has; whose fault that is shows beside the others.
@@ -326,83 +326,14 @@ impl Expected {
         if size.length.is_some_and(|length| !length.is_finite()) && !has_blown_up {
             return Some(format!("a number in {} that is not finite", work.name()));
         }
-        let least = if matches!(work, Work::Shares { .. } | Work::Curvature) { 0.0 } else { self.least_loss };
-        let largest = reply.losses.iter().copied().filter(|loss| loss.is_finite()).fold(1.0, larger);
-        if let Some(loss) = reply.losses.iter().find(|&&loss| loss < least - ROUNDING * largest.abs()) {
-            return Some(format!("a loss of {loss:.1e}, which cannot be"));
-        }
-        let is_mean = |value: f64| (-ROUNDING..=1.0 + ROUNDING).contains(&value);
-        match work {
-            Work::Shares { .. } if reply.losses.iter().any(|&share| !is_mean(share)) => {
-                return Some("shares of its rows that cannot be".into());
-            }
-            Work::FitMixture(_) | Work::MixtureStep(_) if reply.losses[1].is_finite() && !is_mean(reply.losses[1]) => {
-                return Some(format!("{:.1e} for a weight, which cannot be", reply.losses[1]));
-            }
-            // The first number is a curvature, which is not negative.
-            Work::Respond(_)
-                if let Some(vector) = &reply.vector
-                    && vector[0] < -ROUNDING * norm(vector) =>
-            {
-                return Some(format!("{:.1e} for a curvature, which cannot be", vector[0]));
-            }
-            Work::Tally { .. } if reply.vector.iter().flatten().any(|&count| count < 0.0) => {
-                return Some("a count below 0".into());
-            }
-            _ => {}
-        }
-        let chosen = |choice: u32| choice < work.models().len().max(1) as u32;
-        if !reply.choice.map_or(!matches!(work, Work::Choose { .. } | Work::Score { .. }), chosen) {
-            return Some("no choice among the models it was sent".into());
-        }
-        match (work, &reply.score) {
-            (Work::Score { .. }, None) => return Some("no score".into()),
-            (_, Some(score)) if score.hits.is_some_and(|hits| hits > score.rows) => {
-                return Some(format!("a score with more hits than its {} rows", score.rows));
-            }
-            (_, Some(score)) if score.loss < (self.least_loss - ROUNDING) * f64::from(score.rows) => {
-                return Some(format!("{:.1e} for a score, which cannot be", score.loss));
-            }
-            _ => {}
-        }
-        match (work, &reply.description) {
-            (Work::Describe { .. }, None) => Some("no description of its data".into()),
-            (_, Some(description)) if description.rows != rows as usize => {
-                told("rows", description.rows.to_string(), format!("{rows} as it said before"))
-            }
-            (_, Some(description)) => description.fault(),
-            _ => None,
-        }
+        work.implausible(reply, self.least_loss)
     }
 }
-
-/// How far below its least value rounding may put a number, relative to the largest beside it.
-const ROUNDING: f64 = 1e-6;
 
 impl Size {
     fn of(work: &Work, reply: &Reply) -> Self {
-        let loss = match work {
-            // Of several models the worst may be as bad as it likes; the best is what a client holds on to.
-            Work::Losses { .. } | Work::Shares { .. } | Work::Validate { .. } | Work::Score { .. } => {
-                let finite = reply.losses.iter().copied().filter(|loss| loss.is_finite()).reduce(f64::min);
-                let best = finite.or(reply.losses.first().copied());
-                let score = reply.score.map(|score| score.loss / f64::from(score.rows.max(1)));
-                best.into_iter().chain(score).reduce(larger)
-            }
-            // Rows may be so long that their squares are not finite.
-            Work::Describe { .. } => {
-                let squares = reply.description.as_ref().map(|description| description.mean_square());
-                squares.filter(|squares| squares.is_finite())
-            }
-            _ => reply.losses.iter().copied().reduce(larger),
-        };
-        Self { length: reply.vector.as_ref().map(|vector| norm(vector)), loss }
+        Self { length: reply.vector.as_ref().map(|vector| norm(vector)), loss: work.loss(reply) }
     }
-}
-
-/// The number that is further from 0, or not finite.
-fn larger(one: f64, other: f64) -> f64 {
-    if one.is_nan() || one.abs() >= other.abs() { one } else { other }
 }
 
 impl Peers {
@@ -428,38 +359,18 @@ impl OrderAnswers {
         if self.clients.is_sorted() {
             return;
         }
-        let each = self.losses_each();
+        let count = self.clients.len();
         let mut places: Vec<usize> = (0..self.clients.len()).collect();
         places.sort_by_key(|&place| self.clients[place]);
-        let losses = places.iter().flat_map(|&place| &self.losses[place * each..(place + 1) * each]).copied().collect();
-        let sorted = |list: &[u32]| places.iter().filter_map(|&place| list.get(place).copied()).collect();
-        (self.rows, self.choices, self.losses) = (sorted(&self.rows), sorted(&self.choices), losses);
+        let numbers = places.iter().flat_map(|&place| part_of(&self.numbers, place, count)).copied().collect();
+        let sorted = |list: &[u32]| places.iter().flat_map(|&place| part_of(list, place, count)).copied().collect();
+        (self.rows, self.counts, self.numbers) = (sorted(&self.rows), sorted(&self.counts), numbers);
         self.clients = sorted(&self.clients);
     }
 }
 
-impl Sum {
-    /// Adds one vector.
-    pub fn add(&mut self, weight: f64, vector: &[f64]) {
-        self.total.resize(vector.len(), 0.0);
-        add_scaled(&mut self.total, weight, vector);
-        self.weight += weight;
-        self.count += 1;
-    }
-
-    /// Adds another sum.
-    pub(crate) fn merge(&mut self, other: &Sum) {
-        if other.count > 0 {
-            self.total.resize(other.total.len(), 0.0);
-            add_scaled(&mut self.total, 1.0, &other.total);
-            self.weight += other.weight;
-            self.count += other.count;
-        }
-    }
-}
-
 /// What each answer of this ask counts.
-pub(super) fn weight_of(gather: Gather) -> Weight {
+pub(in crate::federation) fn weight_of(gather: Gather) -> Weight {
     match gather {
         Gather::Sum { weight, .. } => weight,
         Gather::Each => Weight::Uniform,

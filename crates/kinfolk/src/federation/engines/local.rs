@@ -3,17 +3,17 @@
 //! Blocks are a fixed function of the data, workers take them in order, and their results are folded in order,
 //! so the sums are the same for any number of threads while only a few partial sums exist at a time.
 
-use super::engine::{Engine, FederationState};
-use super::faults::{Fate, Faults};
-use super::gather::{Expected, Gatherer, is_suspect, longest, slots, weight_of};
-use super::host::{Host, Task};
-use super::ledger::Ledger;
-use super::meter::{Meter, Payload};
-use super::wire::Reply;
-use super::{Absence, Answers, Ask, ClientInfo, Federation, Gather, OrderIndex, Phase, Recipients, Work};
-use crate::data::schema::Schema;
+use super::{Engine, FederationState, check_descriptions};
+use crate::data::schema::{Description, Schema};
 use crate::data::{Client, Features};
 use crate::error::{Error, ErrorKind, Result};
+use crate::federation::client::host::Host;
+use crate::federation::faults::{Fate, Faults};
+use crate::federation::server::gather::{Expected, Gatherer, is_suspect, longest, slots, weight_of};
+use crate::federation::server::ledger::Ledger;
+use crate::federation::server::meter::{Meter, Payload};
+use crate::federation::work::{Reply, Task};
+use crate::federation::{Absence, Answers, Ask, ClientInfo, Federation, Gather, Order, OrderIndex, Phase, Recipients};
 use crate::memory::check_room;
 use crate::models::{Blueprint, Job, Model, Reduced, Worker};
 use crate::panics;
@@ -94,9 +94,14 @@ impl LocalFederation {
     }
 
     /// Has clients refuse work on fewer rows than this.
-    pub(super) fn refusing_below(mut self, minimum_rows: usize) -> Self {
+    pub(in crate::federation) fn refusing_below(mut self, minimum_rows: usize) -> Self {
         self.host.refuse_below(minimum_rows);
         self
+    }
+
+    /// The training rows of every client.
+    fn rows(&self) -> Vec<u32> {
+        self.host.clients().iter().map(|client| client.train.len() as u32).collect()
     }
 
     /// The clients' side.
@@ -166,9 +171,9 @@ impl LocalFederation {
     /// blew up, the clients of that block answer singly.
     fn reduce(&self, ask: &Ask, models: &[Vec<f64>], present: &[bool], gatherer: &mut Gatherer) -> Result<()> {
         let longest_model = longest(ask);
-        let tasks: Vec<Task> = ask.orders.iter().filter_map(|order| Task::of(&order.work)).collect();
-        let jobs: Vec<Job> =
-            tasks.iter().zip(&ask.orders).map(|(task, order)| task.job(slots(ask.gather, &order.work))).collect();
+        let tasks: Vec<Task> = ask.orders.iter().filter_map(|order| order.work.task()).collect();
+        let slots = ask.orders.iter().map(|order| slots(ask.gather, &order.work));
+        let jobs: Vec<Job> = tasks.iter().zip(slots).map(|(task, slots)| task.job(slots)).collect();
         let mut stacks: Vec<(&Recipients, Vec<usize>)> = Vec::new();
         for (index, order) in ask.orders.iter().enumerate() {
             match stacks.iter_mut().find(|(to, _)| **to == order.to) {
@@ -208,7 +213,7 @@ impl LocalFederation {
         self.in_blocks(models, result_bytes, work, |results| {
             for part in results {
                 match part {
-                    Part::Sums(order, clients, reduced) => gatherer.take_sums(order, clients, reduced),
+                    Part::Sums(order, clients, reduced) => gatherer.take_sums(order, &tasks[order], clients, reduced),
                     Part::Single(order, client, reply) => gatherer.take(order, client, reply),
                 }
             }
@@ -228,8 +233,8 @@ impl LocalFederation {
         let mut reply = self.host.answer(worker, models, stamp, order, work, client)?;
         let precision = self.host.model()?.precision();
         reply.vector.iter_mut().for_each(|vector| precision.round(vector));
-        let base = base_of(work, reply.choice).map(|model| models[model].as_slice());
-        self.faults.alter((stamp, ask.phase), &self.infos[client as usize].id, work, base, &mut reply);
+        let base = work.base(&reply).map(|model| models[model].as_slice());
+        self.faults.alter((stamp, ask.phase), &self.infos[client as usize].id, base, &mut reply);
         Ok(reply)
     }
 
@@ -258,38 +263,18 @@ impl LocalFederation {
         })
     }
 
-    /// What clients say of their data; needs no model.
-    fn describe(&self, ask: &Ask, present: &[bool], mut take: impl FnMut(usize, u32, Reply)) {
-        for client in (0..self.infos.len() as u32).filter(|&client| present[client as usize]) {
-            for (index, order) in ask.orders.iter().enumerate().filter(|(_, order)| order.to.contains(client)) {
-                if let Work::Describe { moments } = order.work {
-                    take(index, client, self.host.describe(client, moments));
-                }
-            }
-        }
-    }
-
     /// Every client's replies, in the order of the clients, as a machine answers them: orders index and stamp are the
     /// asker's, and a client that fails leaves the others alone.
-    pub(super) fn replies(&self, ask: &Ask, stamp: u64) -> Result<Vec<(usize, u32, Result<Reply>)>> {
+    pub(in crate::federation) fn replies(&self, ask: &Ask, stamp: u64) -> Result<Vec<(usize, u32, Result<Reply>)>> {
         ask.check(self.infos.len())?;
         let present = vec![true; self.infos.len()];
         let mut replies = Vec::new();
-        if needs_model(ask) {
-            ask.suits(&**self.host.model()?)?;
-            let models: Vec<Vec<f64>> = ask.models.iter().map(|model| model.to_vec()).collect();
-            self.reply((ask, stamp, true), &models, &present, |order, client, reply| {
-                replies.push((order, client, reply));
-            })?;
-        } else {
-            self.describe(ask, &present, |order, client, reply| replies.push((order, client, Ok(reply))));
-        }
+        ask.suits(&**self.host.model()?)?;
+        let models: Vec<Vec<f64>> = ask.models.iter().map(|model| model.to_vec()).collect();
+        self.reply((ask, stamp, true), &models, &present, |order, client, reply| {
+            replies.push((order, client, reply));
+        })?;
         Ok(replies)
-    }
-
-    /// Has all clients encode their tables by a schema.
-    pub(super) fn adopt(&mut self, schema: &Schema) -> Result<()> {
-        (0..self.infos.len() as u32).try_for_each(|client| self.host.adopt(client, schema))
     }
 }
 
@@ -297,21 +282,6 @@ impl LocalFederation {
 enum Part {
     Sums(usize, Vec<u32>, Reduced),
     Single(usize, u32, Reply),
-}
-
-/// Whether some of the work cannot be done without a model.
-fn needs_model(ask: &Ask) -> bool {
-    ask.orders.iter().any(|order| !matches!(order.work, Work::Describe { .. } | Work::Adopt { .. }))
-}
-
-/// The model an update is measured from.
-pub(super) fn base_of(work: &Work, choice: Option<u32>) -> Option<usize> {
-    match work {
-        Work::Choose { among, then: super::Then::Train(_), .. } => among.get(choice? as usize).copied(),
-        Work::Train { from: super::Start::Model(model), .. } => Some(*model),
-        Work::MixtureStep(step) => step.model,
-        _ => None,
-    }
 }
 
 /// Consecutive clients with about a 64th of all rows, between 512 and 4096 rows, at most 1024 clients. How long code of
@@ -356,43 +326,27 @@ impl Federation for LocalFederation {
         let fates: Vec<Fate> = (0..count).map(fate).collect();
         let present: Vec<bool> = fates.iter().map(|fate| *fate == Fate::Answers).collect();
 
-        let needs_model = needs_model(ask);
-        let payload = match self.host.model() {
-            Ok(model) => Payload::of(Some(&**model)),
-            Err(error) if needs_model => return Err(error),
-            Err(_) => Payload::default(),
-        };
-        let rows = self.host.clients().iter().map(|client| client.train.len() as u32).collect();
-        let expected = Expected::of(self.host.model().ok().map(|model| &**model), rows);
-        let mut gatherer = Gatherer::new(ask, expected, &self.ledger);
-        if needs_model {
-            let precision = self.host.model()?.precision();
-            let mut models: Vec<Vec<f64>> = ask.models.iter().map(|model| model.to_vec()).collect();
-            ask.suits(&**self.host.model()?)?;
-            models.iter_mut().for_each(|model| precision.round(model));
-            let summable = ask.orders.iter().all(|order| Task::of(&order.work).is_some() && order.work.sends_vector());
-            let sums = matches!(ask.gather, Gather::Sum { .. });
-            if !sums {
-                let vectors = ask.orders.iter().filter(|order| order.work.sends_vector());
-                let answers = vectors.map(|order| order.to.count(count)).sum::<usize>();
-                check_room("every client's own answer", &[answers, payload.width], size_of::<f64>())?;
-            }
-            if sums && summable && !self.single_answers && !self.faults.alter_answers() {
-                self.reduce(ask, &models, &present, &mut gatherer)?;
-            } else {
-                self.reply((ask, self.asked, false), &models, &present, |order, client, reply| {
-                    if let Ok(reply) = reply {
-                        gatherer.take(order, client, reply);
-                    }
-                })?;
-            }
+        let model = self.host.model()?.clone();
+        let payload = Payload::of(&*model);
+        let mut gatherer = Gatherer::new(ask, Expected::of(&*model, self.rows()), &self.ledger);
+        ask.suits(&*model)?;
+        let mut models: Vec<Vec<f64>> = ask.models.iter().map(|params| params.to_vec()).collect();
+        models.iter_mut().for_each(|params| model.precision().round(params));
+        let is_vector = |order: &&Order| order.work.sends(1).length > 0;
+        let summable = ask.orders.iter().all(|order| order.work.task().is_some() && is_vector(&order));
+        let sums = matches!(ask.gather, Gather::Sum { .. });
+        if !sums {
+            let answers = ask.orders.iter().filter(is_vector).map(|order| order.to.count(count)).sum::<usize>();
+            check_room("every client's own answer", &[answers, payload.width], size_of::<f64>())?;
+        }
+        if sums && summable && !self.single_answers && !self.faults.alter_answers() {
+            self.reduce(ask, &models, &present, &mut gatherer)?;
         } else {
-            self.describe(ask, &present, |order, client, reply| gatherer.take(order, client, reply));
-            for order in &ask.orders {
-                if let Work::Adopt { schema } = &order.work {
-                    self.adopt(schema)?;
+            self.reply((ask, self.asked, false), &models, &present, |order, client, reply| {
+                if let Ok(reply) = reply {
+                    gatherer.take(order, client, reply);
                 }
-            }
+            })?;
         }
         if present.iter().any(|present| !present) {
             let index = OrderIndex::of(ask, count);
@@ -425,6 +379,17 @@ impl Federation for LocalFederation {
 }
 
 impl Engine for LocalFederation {
+    fn describe(&mut self, moments: bool) -> Result<Vec<Description>> {
+        let descriptions: Vec<Description> =
+            (0..self.infos.len() as u32).map(|client| self.host.describe(client, moments)).collect();
+        check_descriptions(&self.infos, &self.rows(), &descriptions)?;
+        Ok(descriptions)
+    }
+
+    fn adopt(&mut self, schema: &Schema) -> Result<()> {
+        (0..self.infos.len() as u32).try_for_each(|client| self.host.adopt(client, schema))
+    }
+
     fn equip(&mut self, model: &Arc<dyn Model>, _: &Blueprint) -> Result<()> {
         self.set_model(model.clone())
     }

@@ -1,14 +1,14 @@
 //! What travels, counted in one place for every method and every engine.
 //!
 //! Counted is the payload per client as if messaged: each model a client needs once, at the width of the
-//! model's wire precision; 4 bytes for a choice, 8 for a loss, 16 for a score. Envelopes are not counted,
+//! model's wire precision; 4 bytes for a count, such as a choice, 8 for a number, such as a loss. Envelopes are not counted,
 //! so the figure is the same whether threads or machines do the work.
 //!
 //! The models a method ends with count where it sends them as published: one-shot methods hand every client its
-//! cluster's mean (`Work::Receive`), FedGrEM its centres. FedAvg, IFCA, SR-FCA and their like end with models at the
+//! cluster's mean (`work::Receive`), FedGrEM its centres. FedAvg, IFCA, SR-FCA and their like end with models at the
 //! server; what a client is scored with is then part of the evaluation.
 
-use super::{Ask, OrderIndex, Phase, Subject, Work};
+use crate::federation::{Ask, OrderIndex, Phase};
 use crate::models::Model;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -55,9 +55,8 @@ pub struct Meter {
     phases: BTreeMap<Phase, Traffic>,
 }
 
-const CHOICE: u64 = 4;
-const LOSS: u64 = 8;
-const SCORE: u64 = 16;
+const COUNT: u64 = 4;
+const NUMBER: u64 = 8;
 
 impl Meter {
     /// Totals of one phase.
@@ -79,26 +78,10 @@ impl Meter {
         let bytes_down = numbers_down * payload.number;
         let mut traffic = Traffic { asks: 1, models_down, bytes_down, ..Traffic::default() };
         for (order, &answered) in ask.orders.iter().zip(answered) {
-            if let Work::Adopt { schema } = &order.work {
-                traffic.bytes_down += super::wire::size(schema) * order.to.count(clients) as u64;
-            }
-            let answered = answered as u64;
-            let numbers = order.work.sends(payload.width);
-            traffic.models_up += answered
-                * match &order.work {
-                    Work::Respond(_) | Work::Tally { .. } => 0,
-                    // Part of a mixture counts as one: what stays with a client is not sent anywhere.
-                    Work::FitMixture(_) | Work::MixtureStep(_) => u64::from(numbers > 0),
-                    _ => (numbers / payload.width.max(1)) as u64,
-                };
-            let losses = LOSS * order.work.losses() as u64;
-            let rest = match &order.work {
-                Work::Choose { .. } => CHOICE + losses,
-                Work::Score { with: Subject::Models(_), .. } => CHOICE + losses + SCORE,
-                Work::Score { .. } => SCORE,
-                _ => losses,
-            };
-            traffic.bytes_up += answered * (numbers as u64 * payload.number + rest);
+            let (answered, sends) = (answered as u64, order.work.sends(payload.width));
+            traffic.models_up += answered * sends.models as u64;
+            let beside = COUNT * sends.counts as u64 + NUMBER * sends.numbers as u64;
+            traffic.bytes_up += answered * (sends.length as u64 * payload.number + beside);
         }
         self.phases.entry(ask.phase).or_default().add(traffic);
     }
@@ -114,15 +97,16 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// Of this model; nothing before there is one.
-    pub fn of(model: Option<&dyn Model>) -> Self {
-        model.map_or(Self::default(), |model| Self { width: model.layout().len(), number: model.precision().width() })
+    /// Of this model.
+    pub fn of(model: &dyn Model) -> Self {
+        Self { width: model.layout().len(), number: model.precision().width() }
     }
 }
 
 /// Each client gets each model it needs once, however many of its orders name it: how many models, and how many numbers.
 fn models_down(ask: &Ask, clients: usize) -> (u64, u64) {
-    let needs: Vec<Vec<usize>> = ask.orders.iter().map(|order| distinct(order.work.models().to_vec())).collect();
+    let needs: Vec<Vec<usize>> =
+        ask.orders.iter().map(|order| distinct(order.work.needs().models.into_owned())).collect();
     let index = OrderIndex::of(ask, clients);
     let weigh = |models: &[usize]| {
         (models.len() as u64, models.iter().map(|&model| ask.models[model].len() as u64).sum::<u64>())
@@ -151,12 +135,14 @@ fn distinct(mut models: Vec<usize>) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Gather, Order, Portion, Recipients, Sample, Then};
     use super::*;
+    use crate::federation::work::Choose;
+    use crate::federation::{Gather, Order, Recipients};
+    use crate::training::{Portion, Sample, Then};
     use std::sync::Arc;
 
     fn choose(to: Recipients, among: Vec<usize>) -> Order {
-        Order { to, work: Work::Choose { among, on: Portion::All, then: Then::Gradient(Sample::FULL) } }
+        Order { to, work: Choose { among, on: Portion::All, then: Then::Gradient(Sample::FULL) }.into() }
     }
 
     fn count(orders: Vec<Order>, answered: &[usize]) -> Traffic {

@@ -4,25 +4,25 @@
 //! A machine that gives no answer is what a silent client is: its clients are missing in that ask, and the method
 //! decides what to do without them. What got lost is told at the end.
 
-use super::engine::{Engine, FederationState};
-use super::faults::{Fate, Faults};
-use super::gather::{Expected, Gatherer};
-use super::host::Host;
-use super::ledger::{Ledger, few_of};
-use super::local::base_of;
-use super::meter::{Meter, Payload};
-use super::node::{Node, Rows};
-use super::rolls::{Admitted, Rolls, admit};
-use super::site::Site;
-use super::wire::{
-    self, ClientReply, DataOrder, KeptModels, ModelOrder, Packed, Reply, Request, Roll, SiteMessage, SiteOrder,
-    SiteReply, roll_of,
-};
-use super::{Absence, Answers, Ask, ClientInfo, Federation, OrderIndex, Phase, Recipients, Work};
+use super::{Engine, FederationState, check_descriptions};
 use crate::data::schema::{Description, Schema, sorted};
 use crate::data::{Client, DataShape, Features, Population, Shard, Targets};
 use crate::error::{Error, ErrorKind, Result};
-use crate::models::{Blueprint, Model, Precision};
+use crate::federation::client::host::Host;
+use crate::federation::client::node::{Node, Rows};
+use crate::federation::client::site::Site;
+use crate::federation::faults::{Fate, Faults};
+use crate::federation::server::gather::{Expected, Gatherer};
+use crate::federation::server::ledger::{Ledger, few_of};
+use crate::federation::server::meter::{Meter, Payload};
+use crate::federation::server::rolls::{Admitted, Rolls, admit};
+use crate::federation::wire::{
+    self, ClientReply, DataOrder, KeptModels, ModelOrder, Packed, Request, Roll, SiteMessage, SiteOrder, SiteReply,
+    roll_of,
+};
+use crate::federation::work::Reply;
+use crate::federation::{Absence, Answers, Ask, ClientInfo, Federation, OrderIndex, Phase};
+use crate::models::{Blueprint, Model};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -98,6 +98,13 @@ struct Shared {
     met: (bool, Vec<Description>),
     /// Machines and clients that were left out, and why.
     absent: Vec<String>,
+}
+
+impl Shared {
+    /// The training rows of every client, as it described them.
+    fn rows(&self) -> Vec<u32> {
+        self.met.1.iter().map(|description| description.rows as u32).collect()
+    }
 }
 
 /// Clients on other machines.
@@ -259,7 +266,7 @@ impl RemoteFederation {
             let to: Vec<u32> =
                 machine.present().filter(|(_, place)| is_meant(*place)).map(|(local, _)| local).collect();
             if !to.is_empty() {
-                needed.extend(order.work.models().iter().copied());
+                needed.extend(order.work.needs().models.iter().copied());
                 let everybody = to.len() == machine.clients.len();
                 orders.push(SiteOrder { index, to: (!everybody).then_some(to), work: order.work.clone() });
             }
@@ -269,14 +276,19 @@ impl RemoteFederation {
         }
         let models = needed.into_iter().map(|index| (index as u32, packed[index].clone())).collect();
         let request = Request::Work { roll: machine.roll.clone(), stamp: self.asked, phase: ask.phase, models, orders };
+        self.encode(request).map(Some)
+    }
+
+    /// A request with all that a machine needs to answer it.
+    fn encode(&self, request: Request) -> Result<Vec<u8>> {
         let model = self.model.as_ref().map(|(_, order)| order.clone());
         let (data, label, schema) = (self.shared.data.clone(), self.label.clone(), self.schema.clone());
-        wire::encode(&SiteMessage { data, label, schema, model, request }).map(Some)
+        wire::encode(&SiteMessage { data, label, schema, model, request })
     }
 
     /// Has every machine do its part. Replies by client, each with its order.
     fn collect(&mut self, ask: &Ask, fates: &[Fate]) -> Result<BTreeMap<u32, Vec<(usize, Reply)>>> {
-        let precision = self.model().map_or(Precision::F64, |model| model.precision());
+        let precision = self.model()?.precision();
         let packed: Vec<Arc<Packed>> =
             ask.models.iter().map(|model| Arc::new(Packed::pack(model, precision))).collect();
         let mut messages = Vec::new();
@@ -345,24 +357,6 @@ impl RemoteFederation {
         lost.reason = one_line(&reason);
         lost.clients.extend(places);
     }
-
-    /// What clients said when they were met, if that is all that is asked; asking again would cost a round trip.
-    fn as_met(&self, ask: &Ask) -> Option<Vec<Reply>> {
-        let (moments, descriptions) = &self.shared.met;
-        match ask.orders.as_slice() {
-            [order] if order.to == Recipients::All && self.schema.is_none() => match &order.work {
-                Work::Describe { moments: wanted } if wanted == moments => {}
-                _ => return None,
-            },
-            _ => return None,
-        }
-        let reply = |description: &Description| Reply {
-            rows: description.rows as u32,
-            description: Some(description.clone()),
-            ..Reply::default()
-        };
-        Some(descriptions.iter().map(reply).collect())
-    }
 }
 
 impl Federation for RemoteFederation {
@@ -380,9 +374,8 @@ impl Federation for RemoteFederation {
         if self.stop.load(Ordering::Relaxed) {
             return Err(Error::new(ErrorKind::Stopped, "stopped"));
         }
-        if let Ok(model) = self.model() {
-            ask.suits(&**model)?;
-        }
+        let model = self.model()?.clone();
+        ask.suits(&*model)?;
         if ask.phase != Phase::Evaluate {
             self.asked += 1;
         }
@@ -391,53 +384,40 @@ impl Federation for RemoteFederation {
             _ => self.faults.fate(self.asked, &info.id),
         };
         let fates: Vec<Fate> = self.shared.infos.iter().map(fate).collect();
-        let payload = Payload::of(self.model().ok().map(|model| &**model));
-        let rows = self.shared.met.1.iter().map(|description| description.rows as u32).collect();
-        let expected = Expected::of(self.model().ok().map(|model| &**model), rows);
-        let mut gatherer = Gatherer::new(ask, expected, &self.ledger);
+        let payload = Payload::of(&*model);
+        let mut gatherer = Gatherer::new(ask, Expected::of(&*model, self.shared.rows()), &self.ledger);
         let mut sent = vec![0; ask.orders.len()];
-        if let Some(replies) = self.as_met(ask) {
-            sent = vec![count];
-            (0u32..).zip(replies).for_each(|(client, reply)| gatherer.take(0, client, reply));
-        } else if let [Work::Adopt { schema }] = ask.orders.iter().map(|order| &order.work).collect::<Vec<_>>()[..] {
-            // It travels with every later message.
-            self.schema = Some(schema.clone());
-            sent = vec![count];
-        } else {
-            let mut rounded: Vec<Vec<f64>> = ask.models.iter().map(|model| model.to_vec()).collect();
-            if let Ok(model) = self.model() {
-                rounded.iter_mut().for_each(|params| model.precision().round(params));
+        let mut rounded: Vec<Vec<f64>> = ask.models.iter().map(|params| params.to_vec()).collect();
+        rounded.iter_mut().for_each(|params| model.precision().round(params));
+        let index = OrderIndex::of(ask, count);
+        let mut replies = self.collect(ask, &fates)?;
+        for client in (0..count as u32).filter(|&client| !index.of_client(client).is_empty()) {
+            let orders = index.of_client(client);
+            let fate = fates[client as usize];
+            if fate != Fate::Absent(Absence::Silent) {
+                // What was late travelled all the same.
+                orders.iter().for_each(|&order| sent[order as usize] += 1);
             }
-            let index = OrderIndex::of(ask, count);
-            let mut replies = self.collect(ask, &fates)?;
-            for client in (0..count as u32).filter(|&client| !index.of_client(client).is_empty()) {
-                let orders = index.of_client(client);
-                let fate = fates[client as usize];
-                if fate != Fate::Absent(Absence::Silent) {
-                    // What was late travelled all the same.
-                    orders.iter().for_each(|&order| sent[order as usize] += 1);
+            let found = match fate {
+                Fate::Answers => replies.remove(&client).unwrap_or_default(),
+                Fate::Absent(_) => Vec::new(),
+            };
+            let answered: Vec<usize> = found.iter().map(|(order, _)| *order).collect();
+            for (order, mut reply) in found {
+                let work = &ask.orders[order].work;
+                let base = work.base(&reply).and_then(|model| rounded.get(model)).map(Vec::as_slice);
+                let id = &self.shared.infos[client as usize].id;
+                self.faults.alter((self.asked, ask.phase), id, base, &mut reply);
+                gatherer.take(order, client, reply);
+            }
+            match fate {
+                Fate::Absent(reason) => gatherer.missing(client, reason),
+                Fate::Answers if answered.len() < orders.len() => {
+                    orders.iter().for_each(|&order| sent[order as usize] -= 1);
+                    answered.iter().for_each(|&order| sent[order] += 1);
+                    gatherer.missing(client, Absence::Silent);
                 }
-                let found = match fate {
-                    Fate::Answers => replies.remove(&client).unwrap_or_default(),
-                    Fate::Absent(_) => Vec::new(),
-                };
-                let answered: Vec<usize> = found.iter().map(|(order, _)| *order).collect();
-                for (order, mut reply) in found {
-                    let work = &ask.orders[order].work;
-                    let base = base_of(work, reply.choice).and_then(|model| rounded.get(model)).map(Vec::as_slice);
-                    let id = &self.shared.infos[client as usize].id;
-                    self.faults.alter((self.asked, ask.phase), id, work, base, &mut reply);
-                    gatherer.take(order, client, reply);
-                }
-                match fate {
-                    Fate::Absent(reason) => gatherer.missing(client, reason),
-                    Fate::Answers if answered.len() < orders.len() => {
-                        orders.iter().for_each(|&order| sent[order as usize] -= 1);
-                        answered.iter().for_each(|&order| sent[order] += 1);
-                        gatherer.missing(client, Absence::Silent);
-                    }
-                    Fate::Answers => {}
-                }
+                Fate::Answers => {}
             }
         }
         self.meter.count(ask, count, payload, &sent);
@@ -448,6 +428,40 @@ impl Federation for RemoteFederation {
 }
 
 impl Engine for RemoteFederation {
+    fn describe(&mut self, moments: bool) -> Result<Vec<Description>> {
+        let shared = self.shared.clone();
+        let (had_moments, met) = &shared.met;
+        if self.schema.is_none() && moments == *had_moments {
+            return Ok(met.clone());
+        }
+        let hello = self.encode(Request::Hello { moments })?;
+        let messages = shared.machines.iter().map(|machine| (machine.number, hello.clone())).collect();
+        let mut line = shared.line.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut deliveries: BTreeMap<u64, Delivery> = line.exchange(messages, Kind::Query)?.into_iter().collect();
+        let mut found = vec![None; shared.infos.len()];
+        for machine in &shared.machines {
+            let delivery = deliveries.remove(&machine.number).unwrap_or_else(|| Err("no answer".into()));
+            let read = |bytes: Vec<u8>| match wire::decode(&bytes).map_err(|error| error.to_string())? {
+                SiteReply::Roll(roll) if roll.members.len() == machine.clients.len() => Ok(roll),
+                _ => Err("another answer than its roll".to_string()),
+            };
+            let roll =
+                delivery.and_then(read).map_err(|reason| Error::federation(one_line(&reason)).at(&machine.name))?;
+            for (local, place) in machine.present() {
+                found[place as usize] = Some(roll.members[local as usize].description.clone());
+            }
+        }
+        let descriptions: Vec<Description> = found.into_iter().flatten().collect();
+        check_descriptions(&shared.infos, &shared.rows(), &descriptions)?;
+        Ok(descriptions)
+    }
+
+    fn adopt(&mut self, schema: &Schema) -> Result<()> {
+        // It travels with every later message.
+        self.schema = Some(schema.clone());
+        Ok(())
+    }
+
     fn equip(&mut self, model: &Arc<dyn Model>, blueprint: &Blueprint) -> Result<()> {
         self.model = Some((model.clone(), ModelOrder::of(blueprint)?));
         Ok(())
@@ -491,10 +505,7 @@ impl Engine for RemoteFederation {
         let mut messages = Vec::new();
         for machine in shared.machines.iter().filter(|machine| count(machine) > 0) {
             let request = Request::Keep { roll: machine.roll.clone(), run: run.into(), stamps: own(machine) };
-            let model = self.model.as_ref().map(|(_, order)| order.clone());
-            let (data, label, schema) = (shared.data.clone(), self.label.clone(), self.schema.clone());
-            let message = wire::encode(&SiteMessage { data, label, schema, model, request })?;
-            messages.push((machine.number, message));
+            messages.push((machine.number, self.encode(request)?));
         }
         if messages.is_empty() {
             return Ok(());

@@ -1,10 +1,10 @@
 //! Who may take part of those that machines say they have: a server must not stumble over what one of them claims.
 
 use super::ledger::few_of;
-use super::wire::{Member, Roll};
 use crate::data::DataShape;
 use crate::data::schema::{FeaturesDescription, TargetDescription};
 use crate::error::{Error, Result};
+use crate::federation::wire::{Member, Roll};
 use std::collections::{BTreeMap, HashMap};
 
 /// Clients of one machine.
@@ -15,10 +15,10 @@ const LONGEST_NAME: usize = 256;
 const MOST_OF_OTHERS: usize = 100;
 
 /// What machines said when they were met, by their numbers.
-pub(super) type Rolls = BTreeMap<u64, Roll>;
+pub(in crate::federation) type Rolls = BTreeMap<u64, Roll>;
 
 /// Who may take part.
-pub(super) struct Admitted {
+pub(in crate::federation) struct Admitted {
     /// What the rows of most machines are like.
     pub shape: DataShape,
     /// Who was left out of each machine, by the places in its roll.
@@ -29,7 +29,10 @@ pub(super) struct Admitted {
 
 impl Admitted {
     /// Everybody who may take part: machine, place in its roll, and what was said.
-    pub(super) fn members<'a>(&'a self, rolls: &'a Rolls) -> impl Iterator<Item = (u64, usize, &'a Member)> {
+    pub(in crate::federation) fn members<'a>(
+        &'a self,
+        rolls: &'a Rolls,
+    ) -> impl Iterator<Item = (u64, usize, &'a Member)> {
         rolls.iter().flat_map(|(&number, roll)| {
             let left_out = self.left_out.get(&number);
             let is_in = move |place: &usize| !left_out.is_some_and(|left_out| left_out[*place]);
@@ -39,7 +42,11 @@ impl Admitted {
 }
 
 /// Takes machines that cannot be out of the rolls, into the faults, and finds the clients that cannot be.
-pub(super) fn admit(rolls: &mut Rolls, called: &BTreeMap<u64, String>, faults: &mut BTreeMap<u64, Error>) -> Admitted {
+pub(in crate::federation) fn admit(
+    rolls: &mut Rolls,
+    called: &BTreeMap<u64, String>,
+    faults: &mut BTreeMap<u64, Error>,
+) -> Admitted {
     let shape = usual_shape(rolls);
     let names: Vec<String> = usual_columns(rolls).into_iter().map(String::from).collect();
     rolls.retain(|&number, roll| check_roll(roll, shape).map_err(|error| faults.insert(number, error)).is_ok());

@@ -1,0 +1,267 @@
+//! Moves of the vectors that a client keeps between asks, of which the first is its own model.
+//!
+//! They move in two ways: a [`Blend`] mixes them with each other and with models of the ask, which is all that averaging
+//! ever does to a client; a [`Run`] takes steps down the client's own loss. Both come in one order, so that a run of local
+//! steps, however long, is one message. Which vector is what is the method's affair: the order names them by their places.
+
+use super::{Answer, Capability, Content, Cost, Desk, Duty, FewestRows, HasLoss, Kind, Load, Needs, Reply, Sends, Start, Work};
+use crate::error::{Error, Result};
+use crate::linalg::{add_scaled, dot};
+use crate::models::accelerated::{Acceleration, accelerate};
+use crate::models::{Seat, Worker};
+use crate::training::{Amount, Course, Optimiser, Plan, Sample, Scale};
+use serde::{Deserialize, Serialize};
+
+/// Vectors a client may keep.
+const MOST_VECTORS: usize = 4;
+
+/// The client's vectors are blended, then stepped; some of them are sent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Advance {
+    /// The client's own vectors, or a model at which all of them begin.
+    pub from: Start,
+    /// How many vectors it keeps.
+    pub vectors: u32,
+    /// What happens to them first.
+    pub blend: Option<Blend>,
+    /// The vector whose squared length is told after the blend.
+    pub measured: Option<u32>,
+    /// Steps after that.
+    pub run: Option<Run>,
+    /// What happens at the end.
+    pub renewal: Option<Renewal>,
+    /// What is sent: combinations of the vectors, one after the other.
+    pub send: Vec<Vec<f64>>,
+    /// The client's loss in the method's objective.
+    pub scale: Scale,
+}
+
+/// vectors ← matrix · vectors + models.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Blend {
+    /// Row-major, `vectors` × `vectors`.
+    pub matrix: Vec<f64>,
+    /// The model that is added to a vector, and how often.
+    pub add: Vec<Addend>,
+}
+
+/// A model of the ask on its way into a vector.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Addend {
+    /// Which vector it is added to.
+    pub to: u32,
+    /// Which model of the ask.
+    pub model: usize,
+    /// What it is multiplied by.
+    pub times: f64,
+}
+
+/// Steps down the client's own loss.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// How many.
+    pub steps: u32,
+    /// Step size for the scaled loss.
+    pub step: f64,
+    /// The rows of every step.
+    pub sample: Sample,
+    /// Accelerated steps with reduced variance; plain descent of the first vector without.
+    pub acceleration: Option<Acceleration>,
+}
+
+/// The first vector is copied, and the gradient there replaces another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Renewal {
+    /// Where it is copied to.
+    pub copy: u32,
+    /// Where the gradient goes, scaled as the loss.
+    pub gradient: u32,
+}
+
+/// What came of the moves.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Advanced {
+    /// The loss at the first point that was looked at.
+    pub loss: f64,
+    /// The squared length of the measured vector.
+    pub squared_length: Option<f64>,
+}
+
+impl Answer for Advanced {
+    fn read(_: &[u32], numbers: &[f64]) -> Self {
+        Self { loss: numbers[0], squared_length: numbers.get(1).copied() }
+    }
+
+    fn write(self, _: &mut Vec<u32>, numbers: &mut Vec<f64>) {
+        numbers.push(self.loss);
+        numbers.extend(self.squared_length);
+    }
+}
+
+impl HasLoss for Advanced {
+    fn loss(&self) -> f64 {
+        self.loss
+    }
+}
+
+impl Kind for Advance {
+    type Answer = Advanced;
+}
+
+impl Advance {
+    /// The same order, which only asks for what the client holds already.
+    pub fn at_rest(&self, stamp: u64) -> Self {
+        Self { from: Start::Own { stamp }, blend: None, run: None, renewal: None, ..self.clone() }
+    }
+
+    fn moves_nothing(&self) -> bool {
+        self.blend.is_none() && self.run.is_none() && self.renewal.is_none()
+    }
+
+    /// Whether everything it names is among the vectors.
+    fn is_sound(&self) -> bool {
+        let count = self.vectors as usize;
+        let acceleration = self.run.as_ref().and_then(|run| run.acceleration);
+        let named = self.measured.into_iter().chain(self.renewal.into_iter().flat_map(|it| [it.copy, it.gradient]));
+        let named = named.chain(acceleration.into_iter().flat_map(|acceleration| acceleration.vectors));
+        let distinct = |places: &[u32]| places.iter().enumerate().all(|(at, place)| !places[..at].contains(place));
+        (1..=MOST_VECTORS).contains(&count)
+            && named.into_iter().all(|place| place < self.vectors)
+            && acceleration.is_none_or(|acceleration| distinct(&acceleration.vectors))
+            && self.renewal.is_none_or(|renewal| distinct(&[0, renewal.copy, renewal.gradient]))
+            && self.send.iter().all(|shares| shares.len() == count)
+            && self.blend.as_ref().is_none_or(|blend| {
+                blend.matrix.len() == count * count && blend.add.iter().all(|addend| addend.to < self.vectors)
+            })
+    }
+
+    /// Moves a client's vectors.
+    fn carry_through(&self, desk: &mut Desk, vectors: &mut [f64]) -> Result<Advanced> {
+        let (seat, width) = (desk.seat(), desk.worker.width());
+        let scale = self.scale.of(seat.client.train.len());
+        if let Some(blend) = &self.blend {
+            blend.apply(desk.models, vectors, width);
+        }
+        let measured = self.measured.and_then(|place| vectors.chunks_exact(width).nth(place as usize));
+        let squared_length = measured.map(|vector| dot(vector, vector));
+        let loss = match &self.run {
+            Some(run) => match &run.acceleration {
+                Some(pace) => {
+                    let size = (run.steps, run.step, scale);
+                    accelerate(desk.worker, &seat, &run.sample, size, pace, vectors)
+                }
+                None => descend(desk.worker, &seat, run, scale, &mut vectors[..width]),
+            },
+            None => {
+                let own = desk.worker.load(&vectors[..width]);
+                desk.worker.loss(own, &seat.client.train)
+            }
+        };
+        if let Some(renewal) = self.renewal {
+            let place = |vector: u32| vector as usize * width..(vector as usize + 1) * width;
+            vectors.copy_within(..width, place(renewal.copy).start);
+            let mut gradient = vec![0.0; width];
+            desk.worker.slope(&vectors[place(renewal.copy)], &seat, None, &mut gradient);
+            vectors[place(renewal.gradient)].iter_mut().zip(gradient).for_each(|(to, value)| *to = value * scale);
+        }
+        // As they are kept: a repeated order must get the same answer.
+        desk.model()?.precision().round(vectors);
+        Ok(Advanced { loss, squared_length })
+    }
+}
+
+impl Duty for Advance {
+    fn name(&self) -> &'static str {
+        "advance"
+    }
+
+    fn needs(&self) -> Needs<'_> {
+        let added = self.blend.iter().flat_map(|blend| &blend.add).map(|addend| addend.model);
+        let models: Vec<usize> = self.from.model().into_iter().chain(added).collect();
+        Needs::models(models).of(Capability::Gradients).stamp(self.from.stamp()).keeping(true)
+    }
+
+    fn sends(&self, width: usize) -> Sends {
+        let (models, length) = (self.send.len(), self.send.len() * width);
+        let content = if models > 0 { Content::Statistics } else { Content::Nothing };
+        Sends { content, length, models, ..Sends::numbers(1 + usize::from(self.measured.is_some())) }
+    }
+
+    fn restrict(&self, fewest: &FewestRows) -> Result<Option<Work>> {
+        let Some(run) = &self.run else { return Ok(None) };
+        let sample = fewest.sample(&run.sample, run.acceleration.is_none())?;
+        Ok(sample.map(|sample| Advance { run: Some(Run { sample, ..run.clone() }), ..self.clone() }.into()))
+    }
+
+    fn cost(&self, load: &Load) -> Cost {
+        let run = self.run.as_ref().map_or_else(Cost::default, |run| load.runs(f64::from(run.steps), &run.sample));
+        let held = self.send.len() as f64 + f64::from(self.vectors);
+        Cost { steps: run.steps, work: 2.0 * run.work + load.rows * load.width, numbers: held * load.width }
+    }
+
+    fn carry_out(&self, desk: &mut Desk) -> Result<Reply> {
+        let width = desk.worker.width();
+        // An order that has been carried out already, or one that moves nothing, is answered from what was kept.
+        let done = match self.from {
+            Start::Own { stamp } if self.moves_nothing() => stamp,
+            _ => desk.stamp(),
+        };
+        let (vectors, numbers) = match desk.numbers_of(done) {
+            Some(numbers) => (desk.take_vectors(done, self.vectors)?, numbers),
+            None => {
+                let mut vectors = match self.from {
+                    Start::Own { stamp } => desk.take_vectors(stamp, self.vectors)?,
+                    Start::Model(model) => desk.models[model].repeat(self.vectors as usize),
+                    Start::Fresh { .. } => return Err(Error::federation("vectors begin at a model, not afresh")),
+                };
+                let answer = self.carry_through(desk, &mut vectors)?;
+                (vectors, desk.reply(answer, None).numbers)
+            }
+        };
+        let mut sent = Vec::with_capacity(self.send.len() * width);
+        for shares in &self.send {
+            let begin = sent.len();
+            sent.resize(begin + width, 0.0);
+            for (&share, vector) in shares.iter().zip(vectors.chunks_exact(width)).filter(|(share, _)| **share != 0.0) {
+                add_scaled(&mut sent[begin..], share, vector);
+            }
+        }
+        desk.keep(&numbers, vectors)?;
+        Ok(desk.reply(numbers, (!self.send.is_empty()).then_some(sent)))
+    }
+
+    fn fault(&self) -> Option<&'static str> {
+        (!self.is_sound()).then_some("moves vectors that do not fit each other")
+    }
+}
+
+impl Blend {
+    fn apply(&self, models: &[Vec<f64>], vectors: &mut [f64], width: usize) {
+        let count = vectors.len() / width;
+        for place in 0..width {
+            let mut old = [0.0; MOST_VECTORS];
+            (0..count).for_each(|vector| old[vector] = vectors[vector * width + place]);
+            for (vector, shares) in self.matrix.chunks_exact(count).enumerate() {
+                vectors[vector * width + place] = shares.iter().zip(&old).map(|(share, old)| share * old).sum();
+            }
+        }
+        for addend in &self.add {
+            let vector = &mut vectors[addend.to as usize * width..][..width];
+            add_scaled(vector, addend.times, &models[addend.model]);
+        }
+    }
+}
+
+/// Plain descent of a model. Returns the loss before the first step.
+fn descend(worker: &mut dyn Worker, seat: &Seat, run: &Run, scale: f64, own: &mut [f64]) -> f64 {
+    let plan = Plan {
+        sample: run.sample.clone(),
+        amount: Amount::Steps(run.steps),
+        step: run.step * scale,
+        optimiser: Optimiser::Descent { momentum: 0.0, weight_decay: 0.0 },
+        pulls: Vec::new(),
+        course: Course::PLAIN,
+    };
+    let start = worker.load(own);
+    worker.train(start, seat, &plan, own)
+}

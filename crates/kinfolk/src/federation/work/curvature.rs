@@ -1,0 +1,70 @@
+//! How much a client's loss curves.
+
+use super::{Answer, Capability, Cost, Desk, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Work, reply};
+use crate::error::Result;
+use serde::{Deserialize, Serialize};
+
+/// How much the mean loss curves on the training rows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Curvature;
+
+/// How much a mean loss curves.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Curvatures {
+    /// At most.
+    pub most: f64,
+    /// At least.
+    pub least: f64,
+    /// At most on a single row.
+    pub single: f64,
+}
+
+impl Answer for Curvatures {
+    fn read(_: &[u32], numbers: &[f64]) -> Self {
+        Self { most: numbers[0], least: numbers[1], single: numbers[2] }
+    }
+
+    fn write(self, _: &mut Vec<u32>, numbers: &mut Vec<f64>) {
+        numbers.extend([self.most, self.least, self.single]);
+    }
+}
+
+impl Kind for Curvature {
+    type Answer = Curvatures;
+}
+
+impl Duty for Curvature {
+    fn name(&self) -> &'static str {
+        "curvature"
+    }
+
+    fn needs(&self) -> Needs<'_> {
+        Needs::models(&[][..]).of(Capability::Descent)
+    }
+
+    fn sends(&self, _: usize) -> Sends {
+        Sends::numbers(3)
+    }
+
+    fn restrict(&self, _: &FewestRows) -> Result<Option<Work>> {
+        Ok(None)
+    }
+
+    fn cost(&self, load: &Load) -> Cost {
+        load.solves(1.0)
+    }
+
+    fn carry_out(&self, desk: &mut Desk) -> Result<Reply> {
+        let found = desk.model()?.curvatures(&desk.client().train).map_err(|error| desk.at(error))?;
+        let mut answer = Curvatures::read(&[], &found);
+        if desk.minimum_rows() > 1 {
+            // How much a single row curves would show that row; it is no more than all of them together.
+            answer.single = answer.most * f64::from(desk.rows());
+        }
+        Ok(desk.reply(answer, None))
+    }
+
+    fn implausible(&self, reply: &Reply, _: f64) -> Option<String> {
+        reply::below(&reply.numbers, 0.0)
+    }
+}

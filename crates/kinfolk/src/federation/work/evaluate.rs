@@ -1,0 +1,166 @@
+//! How well a client is served, on held-out rows.
+
+use super::{Answer, Capability, Cost, Desk, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Work, reply};
+use crate::error::{Error, Result};
+use crate::models::{Score, first_smallest};
+use crate::training::Split;
+use serde::{Deserialize, Serialize};
+
+/// The metric on held-out rows of the model with the smallest loss.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Evaluate {
+    /// Candidates, or the client's own model.
+    pub with: Subject,
+    /// Which rows decide between candidates.
+    pub assign_on: Split,
+}
+
+/// What is evaluated.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Subject {
+    /// The best of these models.
+    Models(Vec<usize>),
+    /// The client's own model with this stamp.
+    Own {
+        /// The stamp the client's state must carry.
+        stamp: u64,
+    },
+    /// The same with a model of the ask in place of its first parameters.
+    Completed {
+        /// The model.
+        model: usize,
+        /// The stamp the client's state must carry.
+        stamp: u64,
+    },
+    /// The minimiser of the client's own loss.
+    Alone,
+}
+
+impl Subject {
+    pub(super) fn models(&self) -> &[usize] {
+        match self {
+            Subject::Models(models) => models,
+            Subject::Completed { model, .. } => std::slice::from_ref(model),
+            Subject::Own { .. } | Subject::Alone => &[],
+        }
+    }
+
+    pub(super) fn stamp(&self) -> Option<u64> {
+        match self {
+            Subject::Own { stamp } | Subject::Completed { stamp, .. } => Some(*stamp),
+            Subject::Models(_) | Subject::Alone => None,
+        }
+    }
+
+    /// How many candidates there are.
+    fn count(&self) -> usize {
+        if let Subject::Models(models) = self { models.len() } else { 1 }
+    }
+}
+
+/// How well a client is served.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Evaluated {
+    /// The place of the best candidate.
+    pub choice: u32,
+    /// The loss of every candidate on the rows that decide.
+    pub losses: Vec<f64>,
+    /// The best candidate's score on held-out rows.
+    pub score: Score,
+}
+
+impl Answer for Evaluated {
+    fn read(counts: &[u32], numbers: &[f64]) -> Self {
+        let (&loss, losses) = numbers.split_last().unwrap_or((&0.0, &[]));
+        let score = Score { rows: counts[1], loss, hits: counts[2].checked_sub(1) };
+        Self { choice: counts[0], losses: losses.to_vec(), score }
+    }
+
+    fn write(self, counts: &mut Vec<u32>, numbers: &mut Vec<f64>) {
+        counts.extend([self.choice, self.score.rows, self.score.hits.map_or(0, |hits| hits.saturating_add(1))]);
+        numbers.extend(self.losses);
+        numbers.push(self.score.loss);
+    }
+}
+
+impl Kind for Evaluate {
+    type Answer = Evaluated;
+}
+
+impl Duty for Evaluate {
+    fn name(&self) -> &'static str {
+        "evaluate"
+    }
+
+    fn needs(&self) -> Needs<'_> {
+        Needs::models(self.with.models()).of(Capability::Any).stamp(self.with.stamp())
+    }
+
+    fn sends(&self, _: usize) -> Sends {
+        Sends::numbers(self.with.count() + 1).with_counts(3)
+    }
+
+    fn restrict(&self, _: &FewestRows) -> Result<Option<Work>> {
+        // Held-out rows are as many or none.
+        Ok(None)
+    }
+
+    fn cost(&self, load: &Load) -> Cost {
+        match &self.with {
+            Subject::Alone => load.solves(1.0),
+            _ => load.looks(self.with.count() as f64, self.with.count()),
+        }
+    }
+
+    fn carry_out(&self, desk: &mut Desk) -> Result<Reply> {
+        let client = desk.client();
+        let candidates = match &self.with {
+            Subject::Models(models) => models.clone(),
+            Subject::Own { stamp } => vec![desk.worker.load(&desk.own_model(*stamp)?)],
+            Subject::Completed { model, stamp } => vec![desk.worker.load(&desk.completed_model(*model, *stamp)?)],
+            Subject::Alone => {
+                let alone = desk.model()?.minimise(&client.train, 0.0).map_err(|error| desk.at(error))?;
+                vec![desk.worker.load(&alone)]
+            }
+        };
+        let deciding = match self.assign_on {
+            Split::Test if !client.test.is_empty() => &client.test,
+            _ => &client.train,
+        };
+        let losses: Vec<f64> = candidates.iter().map(|&model| desk.worker.loss(model, deciding)).collect();
+        let choice = first_smallest(losses.iter().copied()).position;
+        let score = desk.worker.score(candidates[choice], &client.test);
+        // Code of the user's own may hold out fewer rows than it says.
+        if (1..desk.minimum_rows()).contains(&(score.rows as usize)) {
+            let message =
+                format!("a score of {} rows, this machine wants at least {}", score.rows, desk.minimum_rows());
+            return Err(Error::federation(message).hint("node.minimum_rows in the machine's own file says so"));
+        }
+        Ok(desk.reply(Evaluated { choice: choice as u32, losses, score }, None))
+    }
+
+    fn fault(&self) -> Option<&'static str> {
+        (self.with.count() == 0).then_some("has no model to work with")
+    }
+
+    fn implausible(&self, reply: &Reply, least_loss: f64) -> Option<String> {
+        let Evaluated { choice, losses, score } = Evaluated::read(&reply.counts, &reply.numbers);
+        if let Some(fault) = reply::below(&losses, least_loss) {
+            return Some(fault);
+        }
+        if choice as usize >= self.with.count() {
+            return Some("no choice among the models it was sent".into());
+        }
+        if score.hits.is_some_and(|hits| hits > score.rows) {
+            return Some(format!("a score with more hits than its {} rows", score.rows));
+        }
+        let impossible = score.loss < (least_loss - reply::ROUNDING) * f64::from(score.rows);
+        impossible.then(|| format!("{:.1e} for a score, which cannot be", score.loss))
+    }
+
+    fn loss(&self, reply: &Reply) -> Option<f64> {
+        let Evaluated { losses, score, .. } = Evaluated::read(&reply.counts, &reply.numbers);
+        let mean = score.loss / f64::from(score.rows.max(1));
+        reply::best(&losses).into_iter().chain([mean]).reduce(reply::larger)
+    }
+}

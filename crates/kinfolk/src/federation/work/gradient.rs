@@ -1,0 +1,52 @@
+//! The gradient of a model on a client's rows.
+
+use super::{Capability, Content, Cost, Desk, Duty, FewestRows, Kind, Load, Loss, Needs, Reply, Sends, Task, Work};
+use crate::error::Result;
+use crate::training::{Portion, Sample, Then};
+use serde::{Deserialize, Serialize};
+
+/// The gradient of the mean loss of one model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Gradient {
+    /// The model.
+    pub of: usize,
+    /// On which rows.
+    pub sample: Sample,
+}
+
+impl Kind for Gradient {
+    type Answer = Loss;
+}
+
+impl Duty for Gradient {
+    fn name(&self) -> &'static str {
+        "gradient"
+    }
+
+    fn needs(&self) -> Needs<'_> {
+        Needs::models(std::slice::from_ref(&self.of)).of(Capability::Gradients).on(self.sample.on)
+    }
+
+    fn sends(&self, width: usize) -> Sends {
+        Sends::numbers(1).model(Content::Gradient, width, true)
+    }
+
+    fn restrict(&self, fewest: &FewestRows) -> Result<Option<Work>> {
+        Ok(fewest.sample(&self.sample, false)?.map(|sample| Gradient { of: self.of, sample }.into()))
+    }
+
+    fn cost(&self, load: &Load) -> Cost {
+        load.runs(1.0, &self.sample)
+    }
+
+    fn carry_out(&self, desk: &mut Desk) -> Result<Reply> {
+        let mut vector = vec![0.0; desk.worker.width()];
+        let loss = desk.worker.gradient(self.of, &desk.seat(), &self.sample, &mut vector);
+        Ok(desk.reply(Loss(loss), Some(vector)))
+    }
+
+    fn task(&self) -> Option<Task> {
+        let then = Then::Gradient(self.sample.clone());
+        Some(Task { among: vec![self.of], on: Portion::All, then, tells_choice: false })
+    }
+}

@@ -1,0 +1,55 @@
+//! The mean loss of models on a client's rows.
+
+use super::{Capability, Cost, Desk, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Work, reply};
+use crate::error::Result;
+use crate::training::Portion;
+use serde::{Deserialize, Serialize};
+
+/// The mean loss of each of these models.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Losses {
+    /// The models.
+    pub of: Vec<usize>,
+    /// On which rows.
+    pub on: Portion,
+}
+
+impl Kind for Losses {
+    type Answer = Vec<f64>;
+}
+
+impl Duty for Losses {
+    fn name(&self) -> &'static str {
+        "losses"
+    }
+
+    fn needs(&self) -> Needs<'_> {
+        Needs::models(&self.of).of(Capability::Any).on(self.on)
+    }
+
+    fn sends(&self, _: usize) -> Sends {
+        Sends::numbers(self.of.len())
+    }
+
+    fn restrict(&self, fewest: &FewestRows) -> Result<Option<Work>> {
+        fewest.portion(self.on).map(|_| None)
+    }
+
+    fn cost(&self, load: &Load) -> Cost {
+        load.looks(self.of.len() as f64, self.of.len())
+    }
+
+    fn carry_out(&self, desk: &mut Desk) -> Result<Reply> {
+        let rows = desk.seat().rows(self.on);
+        let losses = desk.worker.losses(&self.of, &rows);
+        Ok(desk.reply(losses, None))
+    }
+
+    fn fault(&self) -> Option<&'static str> {
+        self.of.is_empty().then_some("has no model to work with")
+    }
+
+    fn loss(&self, reply: &Reply) -> Option<f64> {
+        reply::best(&reply.numbers)
+    }
+}

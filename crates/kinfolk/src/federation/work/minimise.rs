@@ -1,0 +1,52 @@
+//! The exact minimiser of a client's loss.
+
+use super::{Capability, Content, Cost, Desk, Duty, FewestRows, Keep, Kind, Load, Loss, Needs, Reply, Sends, Work};
+use crate::error::Result;
+use serde::{Deserialize, Serialize};
+
+/// The exact minimiser of the local loss.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Minimise {
+    /// Strength of ½·ridge·‖θ‖² added to the mean loss.
+    pub ridge: f64,
+    /// Keep the result as the client's own model instead of sending it.
+    pub keep: bool,
+}
+
+impl Kind for Minimise {
+    type Answer = Loss;
+}
+
+impl Duty for Minimise {
+    fn name(&self) -> &'static str {
+        "minimise"
+    }
+
+    fn needs(&self) -> Needs<'_> {
+        Needs::models(&[][..]).of(Capability::Descent).keeping(self.keep)
+    }
+
+    fn sends(&self, width: usize) -> Sends {
+        Sends::numbers(1).model(Content::Minimiser, width, !self.keep)
+    }
+
+    fn restrict(&self, _: &FewestRows) -> Result<Option<Work>> {
+        Ok(None)
+    }
+
+    fn cost(&self, load: &Load) -> Cost {
+        load.solves(1.0)
+    }
+
+    fn carry_out(&self, desk: &mut Desk) -> Result<Reply> {
+        if let (true, Some(numbers)) = (self.keep, desk.numbers_of_this_ask()) {
+            // This order has been carried out; its answer got lost on the way.
+            return Ok(desk.reply(numbers, None));
+        }
+        let rows = &desk.client().train;
+        let vector = desk.model()?.minimise(rows, self.ridge).map_err(|error| desk.at(error))?;
+        let own = desk.worker.load(&vector);
+        let loss = desk.worker.loss(own, rows);
+        desk.keep_or_send(if self.keep { Keep::Instead } else { Keep::No }, loss, vector)
+    }
+}

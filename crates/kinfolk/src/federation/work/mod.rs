@@ -1,0 +1,289 @@
+//! Work: what a client can be asked to do.
+//!
+//! A kind of work is one file here and one line in the list of [`Work`]: its order, what it needs, what it sends, what the
+//! client does, and the type of its answer. Nothing else in the federation knows one kind from another: engines, meter,
+//! checks and guards act on what a kind says of itself, and on the parts of a [`Reply`].
+
+mod reply;
+
+use super::client::desk::Desk;
+use super::client::guard::{Cost, FewestRows, Load};
+use crate::error::Result;
+use crate::models::Job;
+use crate::training::{Portion, Then};
+pub use reply::{Answer, Choice, HasLoss, Loss, PackedReply, Reply};
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::ser::SerializeTuple;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
+use std::fmt::Debug;
+
+/// A kind of work, with the type of what a client answers to it.
+pub trait Kind: Duty + Into<Work> {
+    /// What comes back from every client, beside a vector.
+    type Answer: Answer;
+}
+
+/// What a kind of work says of itself.
+pub trait Duty: Debug + Send + Sync {
+    /// In one word.
+    fn name(&self) -> &'static str;
+
+    /// What must be there to do it.
+    fn needs(&self) -> Needs<'_>;
+
+    /// What a client sends, where a model has so many parameters.
+    fn sends(&self, width: usize) -> Sends;
+
+    /// The work as it is done by a client that shows no answer about few rows: `None` as it was asked for, an error where
+    /// it is not done at all.
+    fn restrict(&self, fewest: &FewestRows) -> Result<Option<Work>>;
+
+    /// What it costs a client, at most.
+    fn cost(&self, load: &Load) -> Cost;
+
+    /// Does it for one client.
+    fn carry_out(&self, desk: &mut Desk) -> Result<Reply>;
+
+    /// Why nobody can do it as it is written.
+    fn fault(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Why a reply cannot be true that has all its parts; no loss is below `least_loss`.
+    fn implausible(&self, reply: &Reply, least_loss: f64) -> Option<String> {
+        reply::below(&reply.numbers, least_loss)
+    }
+
+    /// The loss by which a reply is compared with those of other clients.
+    fn loss(&self, reply: &Reply) -> Option<f64> {
+        reply.numbers.iter().copied().reduce(reply::larger)
+    }
+
+    /// The model of the ask that a reply's vector is measured from.
+    fn base(&self, _: &Reply) -> Option<usize> {
+        None
+    }
+
+    /// The same in the form in which models work on whole blocks of clients, where there is one.
+    fn task(&self) -> Option<Task> {
+        None
+    }
+}
+
+/// What must be there to do some work.
+#[derive(Debug, Clone)]
+pub struct Needs<'a> {
+    /// Models of the ask, by index.
+    pub models: Cow<'a, [usize]>,
+    /// The stamp of what a client must have kept.
+    pub stamp: Option<u64>,
+    /// Parts of the training rows.
+    pub portions: Vec<Portion>,
+    /// What the model must be able to do.
+    pub capability: Capability,
+    /// Whether clients keep something of it.
+    pub keeps: bool,
+}
+
+impl<'a> Needs<'a> {
+    /// These models, and nothing else.
+    pub(super) fn models(models: impl Into<Cow<'a, [usize]>>) -> Self {
+        Self { models: models.into(), stamp: None, portions: Vec::new(), capability: Capability::Any, keeps: false }
+    }
+
+    pub(super) fn of(mut self, capability: Capability) -> Self {
+        self.capability = capability;
+        self
+    }
+
+    pub(super) fn on(mut self, portion: Portion) -> Self {
+        self.portions.push(portion);
+        self
+    }
+
+    pub(super) fn stamp(mut self, stamp: Option<u64>) -> Self {
+        self.stamp = stamp;
+        self
+    }
+
+    pub(super) fn keeping(mut self, keeps: bool) -> Self {
+        self.keeps = keeps;
+        self
+    }
+}
+
+/// What a model must be able to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Capability {
+    /// Give losses.
+    Any,
+    /// Be trained by descent.
+    Descent,
+    /// Be moved along gradients outside of a training.
+    Gradients,
+    /// Be a mixture.
+    Mixture,
+}
+
+/// What comes back from a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sends {
+    /// What its vector is.
+    pub content: Content,
+    /// Numbers in the vector; 0 for none.
+    pub length: usize,
+    /// How many models the meter counts it as.
+    pub models: usize,
+    /// Numbers beside the vector.
+    pub numbers: usize,
+    /// Counts beside the vector.
+    pub counts: usize,
+}
+
+/// What a vector is, which decides how long it may be beside those of other clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// There is none.
+    Nothing,
+    /// A model that was trained.
+    Trained,
+    /// A gradient.
+    Gradient,
+    /// A model that was solved for.
+    Minimiser,
+    /// Sums over the rows, or several vectors.
+    Statistics,
+}
+
+impl Sends {
+    /// No vector, and so many numbers.
+    pub(super) fn numbers(numbers: usize) -> Self {
+        Self { content: Content::Nothing, length: 0, models: 0, numbers, counts: 0 }
+    }
+
+    pub(super) fn with_counts(self, counts: usize) -> Self {
+        Self { counts, ..self }
+    }
+
+    /// A model or a gradient as well, if it is `sent`.
+    pub(super) fn model(self, content: Content, width: usize, sent: bool) -> Self {
+        if sent { Self { content, length: width, models: 1, ..self } } else { self }
+    }
+}
+
+/// Work in the one form in which models do it for whole blocks of clients.
+#[derive(Debug, Clone)]
+pub struct Task {
+    /// The candidates.
+    pub among: Vec<usize>,
+    /// On which rows they compete.
+    pub on: Portion,
+    /// What is done with the winner.
+    pub then: Then,
+    /// Whether the choice is part of the answer.
+    pub tells_choice: bool,
+}
+
+impl Task {
+    /// For sums of so many slots.
+    pub(super) fn job(&self, slots: usize) -> Job<'_> {
+        Job { among: &self.among, on: self.on, then: &self.then, slots }
+    }
+}
+
+/// Declares every kind of work, each with its number on the wire, which stays the same for good.
+macro_rules! kinds {
+    ($($number:literal $kind:ident in $file:ident;)*) => {
+        $(mod $file;
+        pub use $file::$kind;
+
+        impl From<$kind> for Work {
+            fn from(work: $kind) -> Self {
+                Work::$kind(work)
+            }
+        })*
+
+        /// What a client can be asked to do.
+        #[derive(Debug, Clone, PartialEq)]
+        #[non_exhaustive]
+        pub enum Work {
+            $(#[doc = concat!("See [`", stringify!($kind), "`].")]
+            $kind($kind),)*
+        }
+
+        impl std::ops::Deref for Work {
+            type Target = dyn Duty;
+
+            fn deref(&self) -> &Self::Target {
+                match self {
+                    $(Work::$kind(work) => work,)*
+                }
+            }
+        }
+
+        impl Serialize for Work {
+            fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+                let mut pair = serializer.serialize_tuple(2)?;
+                match self {
+                    $(Work::$kind(work) => {
+                        pair.serialize_element(&($number as u16))?;
+                        pair.serialize_element(work)?;
+                    })*
+                }
+                pair.end()
+            }
+        }
+
+        impl<'de> Visitor<'de> for Numbered {
+            type Value = Work;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
+                formatter.write_str("the number of a kind of work, and its order")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut pair: A) -> std::result::Result<Work, A::Error> {
+                let ended = || A::Error::custom("a kind of work without its order");
+                let number: u16 = pair.next_element()?.ok_or_else(ended)?;
+                match number {
+                    $($number => pair.next_element()?.map(Work::$kind).ok_or_else(ended),)*
+                    other => Err(A::Error::custom(format!("work {other} is not known here"))),
+                }
+            }
+        }
+    };
+}
+
+struct Numbered;
+
+impl<'de> Deserialize<'de> for Work {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        deserializer.deserialize_tuple(2, Numbered)
+    }
+}
+
+kinds! {
+    1 Losses in losses;
+    2 Shares in shares;
+    3 Gradient in gradient;
+    4 Train in train;
+    5 Choose in choose;
+    6 Minimise in minimise;
+    7 Evaluate in evaluate;
+    8 Curvature in curvature;
+    9 Respond in respond;
+    10 Validate in validate;
+    11 Advance in advance;
+    12 FitMixture in fit_mixture;
+    13 StepMixture in step_mixture;
+    14 Tally in tally;
+    15 Receive in receive;
+}
+
+pub use crate::models::accelerated::Acceleration;
+pub use advance::{Addend, Advanced, Blend, Renewal, Run};
+pub use curvature::Curvatures;
+pub use evaluate::{Evaluated, Subject};
+pub use fit_mixture::{Fitted, Parts};
+pub use respond::{Responded, ResponseParts};
+pub use train::{Keep, Start};

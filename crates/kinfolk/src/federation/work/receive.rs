@@ -1,0 +1,42 @@
+//! Models that a method hands to its clients.
+
+use super::{Capability, Cost, Desk, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Work};
+use crate::error::Result;
+use serde::{Deserialize, Serialize};
+
+/// Take these models, with which the method serves the client from now on; nothing comes back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Receive {
+    /// One model, or several to choose from by their loss.
+    pub models: Vec<usize>,
+}
+
+impl Kind for Receive {
+    type Answer = ();
+}
+
+impl Duty for Receive {
+    fn name(&self) -> &'static str {
+        "receive"
+    }
+
+    fn needs(&self) -> Needs<'_> {
+        Needs::models(&self.models).of(Capability::Any)
+    }
+
+    fn sends(&self, _: usize) -> Sends {
+        Sends::numbers(0)
+    }
+
+    fn restrict(&self, _: &FewestRows) -> Result<Option<Work>> {
+        Ok(None)
+    }
+
+    fn cost(&self, _: &Load) -> Cost {
+        Cost::default()
+    }
+
+    fn carry_out(&self, desk: &mut Desk) -> Result<Reply> {
+        Ok(desk.reply((), None))
+    }
+}

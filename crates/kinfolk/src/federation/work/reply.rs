@@ -1,0 +1,163 @@
+//! What a client answers to an order: counts, numbers, and a vector at the model's precision. Meter, checks, sums and
+//! transforms act on these parts; a kind of work gives them their types.
+
+use crate::federation::wire::Packed;
+use crate::models::Precision;
+use serde::{Deserialize, Serialize};
+
+/// One client's reply to one order.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Reply {
+    /// Its training rows.
+    pub rows: u32,
+    /// Whole numbers: a choice, rows, hits.
+    pub counts: Vec<u32>,
+    /// Losses and their like.
+    pub numbers: Vec<f64>,
+    /// A model, a gradient, or whatever else can be summed.
+    pub vector: Option<Vec<f64>>,
+}
+
+/// What a client answers beside its vector, as a type.
+pub trait Answer: Sized {
+    /// From the parts of a reply.
+    fn read(counts: &[u32], numbers: &[f64]) -> Self;
+
+    /// Into the parts of a reply.
+    fn write(self, counts: &mut Vec<u32>, numbers: &mut Vec<f64>);
+}
+
+impl Reply {
+    /// A client with so many training rows answers.
+    pub(crate) fn new(rows: u32, answer: impl Answer, vector: Option<Vec<f64>>) -> Self {
+        let (mut counts, mut numbers) = (Vec::new(), Vec::new());
+        answer.write(&mut counts, &mut numbers);
+        Self { rows, counts, numbers, vector }
+    }
+
+    /// A client with so many training rows can give no answer.
+    pub(crate) fn nothing(rows: u32) -> Self {
+        Self { rows, ..Self::default() }
+    }
+}
+
+/// The loss before the first step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Loss(pub f64);
+
+impl Answer for Loss {
+    fn read(_: &[u32], numbers: &[f64]) -> Self {
+        Self(numbers[0])
+    }
+
+    fn write(self, _: &mut Vec<u32>, numbers: &mut Vec<f64>) {
+        numbers.push(self.0);
+    }
+}
+
+/// An answer with a loss in it.
+pub trait HasLoss: Answer {
+    /// The loss.
+    fn loss(&self) -> f64;
+}
+
+impl HasLoss for Loss {
+    fn loss(&self) -> f64 {
+        self.0
+    }
+}
+
+impl HasLoss for Choice {
+    fn loss(&self) -> f64 {
+        self.loss
+    }
+}
+
+/// Which model was chosen, by its place among the candidates, and its loss.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Choice {
+    /// The place among the candidates.
+    pub place: u32,
+    /// Its loss on the rows that decided.
+    pub loss: f64,
+}
+
+impl Answer for Choice {
+    fn read(counts: &[u32], numbers: &[f64]) -> Self {
+        Self { place: counts[0], loss: numbers[0] }
+    }
+
+    fn write(self, counts: &mut Vec<u32>, numbers: &mut Vec<f64>) {
+        counts.push(self.place);
+        numbers.push(self.loss);
+    }
+}
+
+/// One number for every model that was named.
+impl Answer for Vec<f64> {
+    fn read(_: &[u32], numbers: &[f64]) -> Self {
+        numbers.to_vec()
+    }
+
+    fn write(self, _: &mut Vec<u32>, numbers: &mut Vec<f64>) {
+        numbers.extend(self);
+    }
+}
+
+/// Nothing but a vector, or nothing at all.
+impl Answer for () {
+    fn read(_: &[u32], _: &[f64]) -> Self {}
+
+    fn write(self, _: &mut Vec<u32>, _: &mut Vec<f64>) {}
+}
+
+/// How far below its least value rounding may put a number, relative to the largest beside it.
+pub(crate) const ROUNDING: f64 = 1e-6;
+
+/// What is wrong with losses of which one is less than the least there can be.
+pub(super) fn below(losses: &[f64], least: f64) -> Option<String> {
+    let largest = losses.iter().copied().filter(|loss| loss.is_finite()).fold(1.0, larger);
+    let low = losses.iter().find(|&&loss| loss < least - ROUNDING * largest.abs());
+    low.map(|loss| format!("a loss of {loss:.1e}, which cannot be"))
+}
+
+/// The number that is further from 0, or not finite.
+pub(crate) fn larger(one: f64, other: f64) -> f64 {
+    if one.is_nan() || one.abs() >= other.abs() { one } else { other }
+}
+
+/// Of several models' losses the best, which is what a client holds on to: the worst may be as bad as it likes.
+pub(super) fn best(losses: &[f64]) -> Option<f64> {
+    let finite = losses.iter().copied().filter(|loss| loss.is_finite()).reduce(f64::min);
+    finite.or(losses.first().copied())
+}
+
+/// A reply whose vector has the precision of the wire.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PackedReply {
+    rows: u32,
+    counts: Vec<u32>,
+    numbers: Vec<f64>,
+    vector: Option<Packed>,
+}
+
+impl Reply {
+    /// As it travels.
+    pub fn pack(self, precision: Precision) -> PackedReply {
+        let vector = self.vector.map(|vector| Packed::pack(&vector, precision));
+        PackedReply { rows: self.rows, counts: self.counts, numbers: self.numbers, vector }
+    }
+}
+
+impl PackedReply {
+    /// As it arrived.
+    pub fn unpack(self) -> Reply {
+        let vector = self.vector.map(|vector| vector.unpack());
+        Reply { rows: self.rows, counts: self.counts, numbers: self.numbers, vector }
+    }
+}
+
+/// Whether a number can be a share of something, up to rounding.
+pub(super) fn is_share(value: f64) -> bool {
+    (-ROUNDING..=1.0 + ROUNDING).contains(&value)
+}

@@ -1,0 +1,158 @@
+//! How a client's best model answers to a centre that pulls at it.
+
+use super::{Answer, Capability, Content, Cost, Desk, Duty, FewestRows, HasLoss, Kind, Load, Needs, Reply, Sends, Work, reply};
+use crate::error::Result;
+use crate::hierarchy::response::Response;
+use crate::linalg::{add_scaled, dot, norm, squared_distance};
+use crate::models::pulled::{mean_loss, minimise_near, no_minimiser, quadratic, quadratic_everywhere};
+use crate::training::{Portion, Pull, Scale};
+use serde::{Deserialize, Serialize};
+
+/// The best model of a client under the pull of a centre, and how it answers to other centres.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Respond {
+    /// The centre, and how strongly it pulls.
+    pub pull: Pull,
+    /// Which rows the loss is about.
+    pub on: Portion,
+    /// What is sent.
+    pub send: ResponseParts,
+    /// Whether the client keeps the model as its own.
+    pub keep: bool,
+    /// The client's loss in the method's objective.
+    pub scale: Scale,
+}
+
+/// What a client says of its loss.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ResponseParts {
+    /// Nothing but its value, and the squared distance of the client's model to the centre.
+    Nothing,
+    /// How its smallest value depends on the centre, as a quadratic.
+    Response,
+    /// The same, and the slope of that in the strength.
+    ResponseAndSlope,
+    /// The loss itself as a quadratic at the centre, without any pull.
+    Quadratic,
+}
+
+/// A client's model under a pull.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Responded {
+    /// Its mean loss.
+    pub loss: f64,
+    /// How far it is from the centre, squared.
+    pub squared_distance: f64,
+}
+
+impl Answer for Responded {
+    fn read(_: &[u32], numbers: &[f64]) -> Self {
+        Self { loss: numbers[0], squared_distance: numbers[1] }
+    }
+
+    fn write(self, _: &mut Vec<u32>, numbers: &mut Vec<f64>) {
+        numbers.extend([self.loss, self.squared_distance]);
+    }
+}
+
+impl HasLoss for Responded {
+    fn loss(&self) -> f64 {
+        self.loss
+    }
+}
+
+impl Kind for Respond {
+    type Answer = Responded;
+}
+
+impl Duty for Respond {
+    fn name(&self) -> &'static str {
+        "respond"
+    }
+
+    fn needs(&self) -> Needs<'_> {
+        Needs::models(std::slice::from_ref(&self.pull.centre))
+            .of(Capability::Descent)
+            .on(self.on)
+            .keeping(self.keep)
+    }
+
+    fn sends(&self, width: usize) -> Sends {
+        let length = match self.send {
+            ResponseParts::Nothing => return Sends::numbers(2),
+            ResponseParts::Response | ResponseParts::Quadratic => Response::packed_len(width),
+            ResponseParts::ResponseAndSlope => 2 * Response::packed_len(width),
+        };
+        Sends { content: Content::Statistics, length, ..Sends::numbers(2) }
+    }
+
+    fn restrict(&self, fewest: &FewestRows) -> Result<Option<Work>> {
+        fewest.portion(self.on).map(|_| None)
+    }
+
+    fn cost(&self, load: &Load) -> Cost {
+        load.solves(1.0)
+    }
+
+    fn carry_out(&self, desk: &mut Desk) -> Result<Reply> {
+        let rows = desk.seat().rows(self.on);
+        let model = desk.model()?;
+        let at = desk.naming();
+        let Respond { pull, send, scale, .. } = *self;
+        let centre = desk.models[pull.centre].as_slice();
+        let known = quadratic_everywhere(model, &rows, scale).map_err(&at)?;
+        let own = match send {
+            ResponseParts::Quadratic => centre.to_vec(),
+            _ => minimise_near(model, desk.worker, &rows, scale, (pull.strength, centre), known.as_ref())
+                .map_err(&at)?,
+        };
+        let loss = mean_loss(desk.worker, &own, &rows);
+        let mut sent = Vec::new();
+        if send != ResponseParts::Nothing {
+            let quadratic = match known {
+                Some(quadratic) => quadratic,
+                None => quadratic(model, &rows, &own, scale).map_err(&at)?,
+            };
+            let singular = || at(no_minimiser());
+            match send {
+                ResponseParts::Response => quadratic.respond(pull.strength).ok_or_else(singular)?.pack(&mut sent),
+                ResponseParts::ResponseAndSlope => {
+                    let (mut response, mut slope) = quadratic.respond_with_slope(pull.strength).ok_or_else(singular)?;
+                    if !model.is_quadratic() && !rows.is_empty() {
+                        // The volume is of the curvature at the client's model, which follows the centre and the strength.
+                        let spread = quadratic.covariance(pull.strength).ok_or_else(singular)?;
+                        let towards = |vector: &[f64]| -> Vec<f64> {
+                            spread.chunks_exact(own.len()).map(|row| dot(row, vector)).collect()
+                        };
+                        let scale = scale.of(rows.len());
+                        let gradient = model.curvature_gradient(&rows, &own, scale, &spread).map_err(&at)?;
+                        let away: Vec<f64> = centre.iter().zip(&own).map(|(centre, own)| centre - own).collect();
+                        slope.volume += 0.5 * dot(&gradient, &towards(&away));
+                        let with_centre = towards(&gradient);
+                        add_scaled(&mut response.moment, -0.5 * pull.strength, &with_centre);
+                        response.energy -= 0.5 * pull.strength * dot(&with_centre, centre);
+                    }
+                    response.pack(&mut sent);
+                    slope.pack(&mut sent);
+                }
+                ResponseParts::Quadratic => quadratic.respond(f64::INFINITY).ok_or_else(singular)?.pack(&mut sent),
+                ResponseParts::Nothing => {}
+            }
+        }
+        let reply = desk.reply(
+            Responded { loss, squared_distance: squared_distance(&own, centre) },
+            (!sent.is_empty()).then_some(sent),
+        );
+        if self.keep {
+            desk.keep(&reply.numbers, own)?;
+        }
+        Ok(reply)
+    }
+
+    fn implausible(&self, reply: &Reply, least_loss: f64) -> Option<String> {
+        // The first number is a curvature, which is not negative.
+        let curvature = reply.vector.as_ref().filter(|vector| vector[0] < -reply::ROUNDING * norm(vector));
+        reply::below(&reply.numbers, least_loss)
+            .or_else(|| curvature.map(|vector| format!("{:.1e} for a curvature, which cannot be", vector[0])))
+    }
+}

@@ -1,0 +1,64 @@
+//! How many of a client's rows each model fits best.
+
+use super::{Capability, Cost, Desk, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Work, reply};
+use crate::error::Result;
+use crate::models::first_smallest;
+use serde::{Deserialize, Serialize};
+
+/// The share of the training rows that each of these models fits best, ties to the first.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Shares {
+    /// The models.
+    pub among: Vec<usize>,
+}
+
+impl Kind for Shares {
+    type Answer = Vec<f64>;
+}
+
+impl Duty for Shares {
+    fn name(&self) -> &'static str {
+        "shares"
+    }
+
+    fn needs(&self) -> Needs<'_> {
+        Needs::models(&self.among).of(Capability::Descent)
+    }
+
+    fn sends(&self, _: usize) -> Sends {
+        Sends::numbers(self.among.len())
+    }
+
+    fn restrict(&self, _: &FewestRows) -> Result<Option<Work>> {
+        Ok(None)
+    }
+
+    fn cost(&self, load: &Load) -> Cost {
+        load.looks(self.among.len() as f64, self.among.len())
+    }
+
+    fn carry_out(&self, desk: &mut Desk) -> Result<Reply> {
+        let rows = &desk.client().train;
+        let losses: Vec<Vec<f64>> = self.among.iter().map(|&model| desk.worker.row_losses(model, rows)).collect();
+        let mut shares = vec![0.0; self.among.len()];
+        for row in 0..rows.len() {
+            shares[first_smallest(losses.iter().map(|losses| losses[row])).position] += 1.0;
+        }
+        shares.iter_mut().for_each(|share| *share /= rows.len() as f64);
+        Ok(desk.reply(shares, None))
+    }
+
+    fn fault(&self) -> Option<&'static str> {
+        self.among.is_empty().then_some("has no model to work with")
+    }
+
+    fn implausible(&self, reply: &Reply, _: f64) -> Option<String> {
+        let odd = |share: &f64| !reply::is_share(*share);
+        reply::below(&reply.numbers, 0.0)
+            .or_else(|| reply.numbers.iter().any(odd).then(|| "shares of its rows that cannot be".to_string()))
+    }
+
+    fn loss(&self, reply: &Reply) -> Option<f64> {
+        reply::best(&reply.numbers)
+    }
+}

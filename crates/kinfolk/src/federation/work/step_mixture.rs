@@ -1,0 +1,203 @@
+//! Steps of EM, or of gradient EM, on a client's own rows.
+//!
+//! A model of the ask replaces the first parameters of what a client keeps, as many as it brings: centres alone, centres
+//! with their scatter, or all. So centres travel, and mixing weights need never leave a client.
+
+use super::fit_mixture::{Fitted, Parts, implausible, smallest};
+use super::{Capability, Cost, Desk, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Work};
+use crate::error::{Error, Result};
+use crate::mixture::step::{Rule, Step};
+use crate::mixture::{Detail, Shape, Statistics, expect, maximise, relabel};
+use crate::models::Seat;
+use crate::rng::Key;
+use crate::training::Sample;
+use rand::seq::index;
+use serde::{Deserialize, Serialize};
+
+/// Take steps of EM, or of gradient EM, on the client's own rows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepMixture {
+    /// The form of the mixture.
+    pub shape: Shape,
+    /// The stamp of what the client keeps; without, the model brings everything and nothing is kept.
+    pub from: Option<u64>,
+    /// A model of the ask that replaces the first parameters.
+    pub model: Option<usize>,
+    /// Which of the kept components is the first, the second and so on; empty for no change. The model is in this order.
+    pub relabel: Vec<u32>,
+    /// What a step is.
+    pub step: Step,
+    /// How many steps.
+    pub steps: u32,
+    /// Rows of a step.
+    pub sample: Sample,
+    /// No row pulls at a component by more than this length.
+    pub limit: Option<f64>,
+    /// What is sent of the result.
+    pub send: Parts,
+}
+
+impl StepMixture {
+    /// Whether it fits the clients' own mixture: parameters to begin with, as many as there may be, an order of components
+    /// that is one, and rows to look at.
+    fn is_sound(&self, own: &Shape, models: &[Vec<f64>]) -> bool {
+        let mut order = self.relabel.clone();
+        order.sort_unstable();
+        let permutation = order.is_empty() || order.iter().copied().eq(0..own.components as u32);
+        let length = self.model.map(|model| models.get(model).map_or(0, Vec::len));
+        let begins = match (self.from, length) {
+            (None, length) => length == Some(own.len()),
+            (Some(_), Some(length)) => [own.centres().end, own.scatter().end, own.len()].contains(&length),
+            (Some(_), None) => self.step.rule != Rule::Contest,
+        };
+        self.shape == *own && permutation && begins && self.sample.batch != Some(0) && self.step.share.is_finite()
+    }
+
+    /// The rows of a step; `None` for all of them.
+    fn draw(&self, seat: &Seat, step: u32) -> Option<Vec<u32>> {
+        let rows = seat.client.train.len();
+        let batch = self.sample.batch.map(|batch| batch as usize).filter(|&batch| batch < rows)?;
+        let key = Key::new(self.sample.seed).word("rows").word(&seat.client.id).number(u64::from(step));
+        let mut picked: Vec<u32> = index::sample(&mut key.rng(), rows, batch).iter().map(|row| row as u32).collect();
+        picked.sort_unstable();
+        Some(picked)
+    }
+}
+
+impl Kind for StepMixture {
+    type Answer = Fitted;
+}
+
+impl Duty for StepMixture {
+    fn name(&self) -> &'static str {
+        "step-mixture"
+    }
+
+    fn needs(&self) -> Needs<'_> {
+        Needs::models(self.model.as_slice())
+            .of(Capability::Mixture)
+            .stamp(self.from)
+            .keeping(self.from.is_some())
+    }
+
+    fn sends(&self, _: usize) -> Sends {
+        self.send.sends(&self.shape)
+    }
+
+    fn restrict(&self, fewest: &FewestRows) -> Result<Option<Work>> {
+        fewest.components(&self.shape)?;
+        Ok(fewest.sample(&self.sample, false)?.map(|sample| StepMixture { sample, ..self.clone() }.into()))
+    }
+
+    fn cost(&self, load: &Load) -> Cost {
+        load.mixes(&self.shape, f64::from(self.steps))
+    }
+
+    fn carry_out(&self, desk: &mut Desk) -> Result<Reply> {
+        let shape = desk.shape()?;
+        if !self.is_sound(&shape, desk.models) {
+            return Err(desk.unsound("a step"));
+        }
+        let length = shape.len();
+        let whole = length + shape.components;
+        let sent = |vectors: &[f64]| match self.send {
+            Parts::Nothing => None,
+            Parts::Statistics(_) => Some(vectors[whole..].to_vec()),
+            parts => Some(vectors[..parts.count(&shape)].to_vec()),
+        };
+        if self.from.is_some()
+            && let Some(numbers) = desk.numbers_of_this_ask()
+        {
+            // This order has been carried out; its answer got lost on the way.
+            let vectors = desk.own_vectors(desk.stamp())?;
+            let answer = Fitted { loss: numbers[0], smallest_weight: numbers[1], converged: true };
+            return Ok(desk.reply(answer, sent(&vectors)));
+        }
+        let mut vectors = match self.from {
+            Some(stamp) => desk.own_vectors(stamp)?,
+            None => vec![0.0; whole],
+        };
+        vectors.resize(whole, 0.0);
+        if !self.relabel.is_empty() {
+            let (params, first) = vectors.split_at_mut(length);
+            relabel(&shape, params, &self.relabel);
+            let old = first.to_vec();
+            first.iter_mut().zip(&self.relabel).for_each(|(first, &from)| *first = old[from as usize]);
+        }
+        let rule = self.step.rule;
+        let mut rival = None;
+        if rule == Rule::Contest {
+            let mut begin = vectors.clone();
+            if let Some(model) = self.model {
+                begin[..desk.models[model].len()].copy_from_slice(&desk.models[model]);
+            }
+            begin[shape.weights()].fill(1.0 / shape.components as f64);
+            rival = Some(begin);
+        } else if let Some(model) = self.model {
+            vectors[..desk.models[model].len()].copy_from_slice(&desk.models[model]);
+        }
+        let (seat, least) = (desk.seat(), desk.minimum_rows());
+        let all = desk.mixture_rows(&seat, &shape);
+        let Some(scratch) = desk.worker.scratch() else {
+            return Err(Error::federation("the clients' model is not a mixture"));
+        };
+        // What single components have learnt from fewer rows than an answer may be about is forgotten.
+        let withhold = |statistics: &mut Statistics| {
+            if least > 1 {
+                statistics.withhold(&shape, least as f64);
+            }
+        };
+        let mut statistics = Statistics::default();
+        let detail = match (rule, self.send) {
+            (Rule::Maximise | Rule::Contest, _) => Detail::Full,
+            (_, Parts::Statistics(detail)) => detail,
+            _ => Detail::Gradient,
+        };
+        for step in 0..self.steps {
+            let drawn = self.draw(&seat, step).map(|picked| all.pick(&picked));
+            let rows = drawn.as_ref().unwrap_or(&all);
+            let (params, first) = vectors.split_at_mut(length);
+            expect(&shape, params, rows, detail, self.limit, scratch, &mut statistics);
+            withhold(&mut statistics);
+            if rule != Rule::Stay || self.from.is_some() {
+                self.step.take(&shape, &statistics, rows, first, params);
+            }
+            if let Some(rival) = &mut rival {
+                let likelihood = statistics.log_likelihood;
+                expect(&shape, &rival[..length], rows, detail, self.limit, scratch, &mut statistics);
+                withhold(&mut statistics);
+                maximise(&shape, &statistics, &mut rival[..length]);
+                if step + 1 == self.steps && statistics.log_likelihood > likelihood {
+                    vectors.copy_from_slice(rival);
+                } else {
+                    statistics.log_likelihood = likelihood;
+                }
+            }
+        }
+        if rule == Rule::Contest {
+            let weights = vectors[shape.weights()].to_vec();
+            vectors[length..].copy_from_slice(&weights);
+        }
+        let loss = match self.steps {
+            0 => 0.0,
+            _ => -statistics.log_likelihood / statistics.rows,
+        };
+        let answer = Fitted { loss, smallest_weight: smallest(&vectors[shape.weights()]), converged: true };
+        if let Parts::Statistics(_) = self.send {
+            statistics.pack(&mut vectors);
+        }
+        let reply = desk.reply(answer, sent(&vectors));
+        if self.from.is_some() {
+            desk.keep(&reply.numbers, vectors)?;
+        }
+        Ok(reply)
+    }
+
+    fn implausible(&self, reply: &Reply, least_loss: f64) -> Option<String> {
+        implausible(reply, least_loss)
+    }
+
+    fn base(&self, _: &Reply) -> Option<usize> {
+        self.model
+    }
+}

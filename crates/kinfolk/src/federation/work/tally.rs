@@ -1,0 +1,77 @@
+//! Held-out rows counted by component and class.
+
+use super::{Capability, Content, Cost, Desk, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Subject, Work};
+use crate::error::{Error, Result};
+use crate::mixture::{Rows, classify};
+use serde::{Deserialize, Serialize};
+
+/// Count held-out rows by component (rows) and class (columns).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Tally {
+    /// The client's own mixture, or one of the ask.
+    pub with: Subject,
+    /// The mixture's components.
+    pub components: u32,
+    /// How many classes there are.
+    pub classes: u32,
+}
+
+/// More classes are not counted.
+const MOST_CLASSES: u32 = 1 << 24;
+
+impl Kind for Tally {
+    type Answer = ();
+}
+
+impl Duty for Tally {
+    fn name(&self) -> &'static str {
+        "tally"
+    }
+
+    fn needs(&self) -> Needs<'_> {
+        Needs::models(self.with.models()).of(Capability::Mixture).stamp(self.with.stamp())
+    }
+
+    fn sends(&self, _: usize) -> Sends {
+        let length = self.components as usize * self.classes as usize;
+        Sends { content: Content::Statistics, length, ..Sends::numbers(0) }
+    }
+
+    fn restrict(&self, _: &FewestRows) -> Result<Option<Work>> {
+        // Held-out rows are as many or none.
+        Ok(None)
+    }
+
+    fn cost(&self, load: &Load) -> Cost {
+        Cost { numbers: f64::from(self.components) * f64::from(self.classes), ..load.looks(1.0, 0) }
+    }
+
+    fn carry_out(&self, desk: &mut Desk) -> Result<Reply> {
+        let shape = desk.shape()?;
+        let params = match &self.with {
+            Subject::Own { stamp } => desk.own_model(*stamp)?,
+            Subject::Completed { model, stamp } => desk.completed_model(*model, *stamp)?,
+            Subject::Models(of) if of.len() == 1 => desk.models.get(of[0]).cloned().unwrap_or_default(),
+            other => return Err(Error::federation(format!("rows cannot be counted with {other:?}"))),
+        };
+        let fits = params.len() == shape.len() && self.components as usize == shape.components;
+        if !fits || self.classes > MOST_CLASSES {
+            return Err(desk.unsound("a count of rows"));
+        }
+        let classes = self.classes as usize;
+        let mut counts = vec![0.0; shape.components * classes];
+        let test = &desk.client().test;
+        if let (Some(of_rows), Some(scratch), false) = (test.classes(), desk.worker.scratch(), test.is_empty()) {
+            let mut labels = Vec::new();
+            classify(&shape, &params, &Rows::of(&shape, test), scratch, &mut labels);
+            for (&label, &class) in labels.iter().zip(of_rows).filter(|(_, class)| **class < self.classes) {
+                counts[label as usize * classes + class as usize] += 1.0;
+            }
+        }
+        Ok(desk.reply((), Some(counts)))
+    }
+
+    fn implausible(&self, reply: &Reply, _: f64) -> Option<String> {
+        reply.vector.iter().flatten().any(|&count| count < 0.0).then(|| "a count below 0".into())
+    }
+}

@@ -1,0 +1,132 @@
+//! Training on a client's rows.
+
+use super::{Capability, Content, Cost, Desk, Duty, FewestRows, Kind, Load, Loss, Needs, Reply, Sends, Task, Work};
+use crate::error::Result;
+use crate::rng::Key;
+use crate::training::{Plan, Portion, Then};
+use serde::{Deserialize, Serialize};
+
+/// Training from one model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Train {
+    /// Where it begins.
+    pub from: Start,
+    /// How it goes.
+    pub plan: Plan,
+    /// Whether the result becomes the client's own model.
+    pub keep: Keep,
+}
+
+/// Where training begins.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Start {
+    /// From a model of the ask.
+    Model(usize),
+    /// From the client's own model, as it was left by the ask with this stamp.
+    Own {
+        /// The stamp the client's state must carry.
+        stamp: u64,
+    },
+    /// From a random model of the client's own, drawn from this seed and its id.
+    Fresh {
+        /// The seed.
+        seed: u64,
+    },
+}
+
+impl Start {
+    pub(super) fn model(&self) -> Option<usize> {
+        match self {
+            Start::Model(model) => Some(*model),
+            Start::Own { .. } | Start::Fresh { .. } => None,
+        }
+    }
+
+    pub(super) fn stamp(&self) -> Option<u64> {
+        match self {
+            Start::Own { stamp } => Some(*stamp),
+            Start::Model(_) | Start::Fresh { .. } => None,
+        }
+    }
+}
+
+/// Whether a client keeps what it has trained as its own model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Keep {
+    /// No, it is only sent.
+    No,
+    /// It is kept and not sent.
+    Instead,
+    /// It is kept and sent.
+    Also,
+}
+
+impl Train {
+    /// From a model of the ask; the result is sent.
+    pub fn from_model(model: usize, plan: Plan) -> Self {
+        Self { from: Start::Model(model), plan, keep: Keep::No }
+    }
+}
+
+impl Kind for Train {
+    type Answer = Loss;
+}
+
+impl Duty for Train {
+    fn name(&self) -> &'static str {
+        "train"
+    }
+
+    fn needs(&self) -> Needs<'_> {
+        let models: Vec<usize> = self.from.model().into_iter().chain(self.plan.centres()).collect();
+        Needs::models(models)
+            .of(Capability::Descent)
+            .on(self.plan.sample.on)
+            .stamp(self.from.stamp())
+            .keeping(self.keep != Keep::No)
+    }
+
+    fn sends(&self, width: usize) -> Sends {
+        Sends::numbers(1).model(Content::Trained, width, self.keep != Keep::Instead)
+    }
+
+    fn restrict(&self, fewest: &FewestRows) -> Result<Option<Work>> {
+        Ok(fewest.plan(&self.plan)?.map(|plan| Train { plan, ..self.clone() }.into()))
+    }
+
+    fn cost(&self, load: &Load) -> Cost {
+        load.training(&self.plan)
+    }
+
+    fn carry_out(&self, desk: &mut Desk) -> Result<Reply> {
+        if let (true, Some(numbers)) = (self.keep != Keep::No, desk.numbers_of_this_ask()) {
+            // This order has been carried out; its answer got lost on the way.
+            let sent = self.keep == Keep::Also;
+            let vector = sent.then(|| desk.own_model_of_this_ask()).transpose()?;
+            return Ok(desk.reply(numbers, vector));
+        }
+        let model = match self.from {
+            Start::Model(model) => model,
+            Start::Own { stamp } => desk.worker.load(&desk.own_model(stamp)?),
+            Start::Fresh { seed } => {
+                let key = Key::new(seed).word("fresh").word(&desk.client().id);
+                desk.worker.load(&desk.model()?.initialise(&mut key.rng())?)
+            }
+        };
+        let mut vector = vec![0.0; desk.worker.width()];
+        let loss = desk.worker.train(model, &desk.seat(), &self.plan, &mut vector);
+        // What a client kept before must outlast a training that failed.
+        desk.worker.failure().map_or(Ok(()), Err)?;
+        desk.keep_or_send(self.keep, loss, vector)
+    }
+
+    fn base(&self, _: &Reply) -> Option<usize> {
+        self.from.model()
+    }
+
+    fn task(&self) -> Option<Task> {
+        let model = self.from.model().filter(|_| self.keep == Keep::No)?;
+        let then = Then::Train(self.plan.clone());
+        Some(Task { among: vec![model], on: Portion::All, then, tells_choice: false })
+    }
+}

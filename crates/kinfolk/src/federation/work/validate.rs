@@ -1,0 +1,75 @@
+//! How models learnt from some of a client's rows do on the others.
+
+use super::{Capability, Cost, Desk, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Work, reply};
+use crate::error::Result;
+use crate::models::pulled::{mean_loss, minimise_near, quadratic_everywhere};
+use crate::training::{Portion, Pull, Scale};
+use serde::{Deserialize, Serialize};
+
+/// Losses on one fold of models learnt from the other folds under the pull of a centre; summed over the fold's rows and
+/// divided by all rows, so that the folds' answers add up to a mean.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Validate {
+    /// What is tried.
+    pub trials: Vec<Pull>,
+    /// The fold that is held out.
+    pub fold: u32,
+    /// How many folds there are.
+    pub of: u32,
+    /// The client's loss in the method's objective.
+    pub scale: Scale,
+}
+
+impl Kind for Validate {
+    type Answer = Vec<f64>;
+}
+
+impl Validate {
+    fn learnt(&self) -> Portion {
+        Portion::Others { index: self.fold, of: self.of }
+    }
+}
+
+impl Duty for Validate {
+    fn name(&self) -> &'static str {
+        "validate"
+    }
+
+    fn needs(&self) -> Needs<'_> {
+        let centres: Vec<usize> = self.trials.iter().map(|trial| trial.centre).collect();
+        Needs::models(centres).of(Capability::Descent).on(self.learnt())
+    }
+
+    fn sends(&self, _: usize) -> Sends {
+        Sends::numbers(self.trials.len())
+    }
+
+    fn restrict(&self, fewest: &FewestRows) -> Result<Option<Work>> {
+        fewest.portion(self.learnt()).map(|_| None)
+    }
+
+    fn cost(&self, load: &Load) -> Cost {
+        load.solves(self.trials.len() as f64)
+    }
+
+    fn carry_out(&self, desk: &mut Desk) -> Result<Reply> {
+        let seat = desk.seat();
+        let held_out = seat.rows(Portion::Fold { index: self.fold, of: self.of });
+        let learnt = seat.rows(self.learnt());
+        let share = held_out.len() as f64 / seat.client.train.len() as f64;
+        let model = desk.model()?;
+        let at = desk.naming();
+        let known = quadratic_everywhere(model, &learnt, self.scale).map_err(&at)?;
+        let mut losses = Vec::with_capacity(self.trials.len());
+        for trial in &self.trials {
+            let pull = (trial.strength, desk.models[trial.centre].as_slice());
+            let own = minimise_near(model, desk.worker, &learnt, self.scale, pull, known.as_ref()).map_err(&at)?;
+            losses.push(share * mean_loss(desk.worker, &own, &held_out));
+        }
+        Ok(desk.reply(losses, None))
+    }
+
+    fn loss(&self, reply: &Reply) -> Option<f64> {
+        reply::best(&reply.numbers)
+    }
+}

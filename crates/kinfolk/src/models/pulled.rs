@@ -1,0 +1,88 @@
+//! The minimiser of a client's loss under the pull of a centre, ½·strength·‖θ − centre‖².
+
+use super::{Model, Precision, Worker};
+use crate::data::Shard;
+use crate::error::{Error, Result};
+use crate::hierarchy::response::Quadratic;
+use crate::linalg::squared_distance;
+use crate::training::Scale;
+
+/// Steps of Newton's method, and halvings of one of them.
+const NEWTON_STEPS: usize = 100;
+const HALVINGS: usize = 40;
+
+/// The mean loss on some rows, 0 on none.
+pub(crate) fn mean_loss(worker: &mut dyn Worker, params: &[f64], rows: &Shard) -> f64 {
+    if rows.is_empty() {
+        return 0.0;
+    }
+    let model = worker.load(params);
+    worker.loss(model, rows)
+}
+
+/// A client's loss in an objective, as a quadratic at one point; nothing on no rows.
+pub(crate) fn quadratic(model: &dyn Model, rows: &Shard, at: &[f64], scale: Scale) -> Result<Quadratic> {
+    if rows.is_empty() {
+        return Ok(Quadratic { curvature: vec![0.0; at.len() * at.len()], moment: vec![0.0; at.len()], energy: 0.0 });
+    }
+    model.quadratic(rows, at, scale.of(rows.len()))
+}
+
+/// The quadratic of a loss that is one everywhere, found once for whatever is asked of it.
+pub(crate) fn quadratic_everywhere(model: &dyn Model, rows: &Shard, scale: Scale) -> Result<Option<Quadratic>> {
+    let zero = || vec![0.0; model.layout().len()];
+    model.is_quadratic().then(|| quadratic(model, rows, &zero(), scale)).transpose()
+}
+
+/// The minimiser of a client's loss under the pull of a centre: at once where the loss is a `known` quadratic, else by
+/// Newton's method, halved where it overshoots.
+pub(crate) fn minimise_near(
+    model: &dyn Model,
+    worker: &mut dyn Worker,
+    rows: &Shard,
+    scale: Scale,
+    (strength, centre): (f64, &[f64]),
+    known: Option<&Quadratic>,
+) -> Result<Vec<f64>> {
+    if strength == f64::INFINITY || rows.is_empty() {
+        return Ok(centre.to_vec());
+    }
+    if strength == 0.0 {
+        return model.minimise(rows, 0.0);
+    }
+    if let Some(quadratic) = known {
+        return quadratic.minimiser(strength, centre).ok_or_else(no_minimiser);
+    }
+    // A gain this small, relatively, is lost in rounding.
+    let below_rounding = if model.precision() == Precision::F32 { 1e-6 } else { 1e-12 };
+    let mut own = centre.to_vec();
+    let pull = |own: &[f64]| 0.5 * strength * squared_distance(own, centre);
+    let mut objective = |own: &[f64]| scale.of(rows.len()) * mean_loss(worker, own, rows) + pull(own);
+    let mut value = objective(&own);
+    for _ in 0..NEWTON_STEPS {
+        let quadratic = quadratic(model, rows, &own, scale)?;
+        let target = quadratic.minimiser(strength, centre).ok_or_else(no_minimiser)?;
+        let promised = value - quadratic.value(&target) - pull(&target);
+        // What is promised below rounding cannot be seen to come true, but it is true all the same.
+        if promised <= below_rounding * value.abs() {
+            return Ok(target);
+        }
+        let mut share = 1.0;
+        let lower = (0..HALVINGS).find_map(|_| {
+            let next: Vec<f64> = own.iter().zip(&target).map(|(own, target)| own + share * (target - own)).collect();
+            share *= 0.5;
+            let now = objective(&next);
+            (now < value).then_some((next, now))
+        });
+        match lower {
+            Some(lower) => (own, value) = lower,
+            None => break,
+        }
+    }
+    Ok(own)
+}
+
+pub(crate) fn no_minimiser() -> Error {
+    Error::data("its loss and the pull of its centre have no minimiser")
+        .hint("are there numbers in the data that are not finite, or far too large?")
+}

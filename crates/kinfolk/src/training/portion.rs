@@ -1,0 +1,52 @@
+//! Some of a client's rows.
+
+use serde::{Deserialize, Serialize};
+
+/// Training rows or held-out rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Split {
+    /// Training rows.
+    Train,
+    /// Held-out rows.
+    Test,
+}
+
+/// Some of a client's training rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Portion {
+    /// All of them.
+    All,
+    /// Part `index` of `of` disjoint parts.
+    Part {
+        /// Which part, from 0.
+        index: u32,
+        /// How many parts there are.
+        of: u32,
+    },
+    /// One of `of` folds, into which each client's own shuffle divides its rows.
+    Fold {
+        /// Which fold, from 0.
+        index: u32,
+        /// How many folds there are.
+        of: u32,
+    },
+    /// All rows but those of a fold.
+    Others {
+        /// The fold left out, from 0.
+        index: u32,
+        /// How many folds there are.
+        of: u32,
+    },
+}
+
+impl Portion {
+    /// Which part it is, and of how many.
+    pub(crate) fn place(&self) -> Option<(u32, u32)> {
+        match *self {
+            Portion::All => None,
+            Portion::Part { index, of } | Portion::Fold { index, of } | Portion::Others { index, of } => {
+                Some((index, of))
+            }
+        }
+    }
+}
