@@ -16,16 +16,16 @@ pub mod venue;
 
 pub use environment::checkpoint_every;
 
-use crate::data::schema::{Schema, extreme_cells};
+use crate::data::schema::{Description, Schema, extreme_cells};
 use crate::data::{Client, Population};
 use crate::error::{Error, ErrorKind, Result};
 use crate::evaluate::{self, Baselines, Evaluation};
 use crate::experiment::{Experiment, MethodEntry};
-use crate::federation::Phase;
 use crate::federation::engines::{Engine, FederationState};
 use crate::federation::faults::Faults;
 use crate::federation::server::ledger::few_of;
 use crate::federation::server::meter::Traffic;
+use crate::federation::{ClientInfo, Phase};
 use crate::groups::{Groups, Origin};
 use crate::linalg::{norm, squared_distance};
 use crate::methods::room::{Book, MissingRule, diverged, exploded, nobody_answered};
@@ -326,6 +326,12 @@ impl Stage {
         // The server learns what the data looks like by asking, and fixes one schema for everybody.
         let scale = experiment.standardises();
         let described = engine.describe(scale)?;
+        let silent = |(_, description): &(&ClientInfo, &Option<Description>)| description.is_none();
+        if let Some((client, _)) = engine.clients().iter().zip(&described).find(silent) {
+            let message = format!("client {} does not say what its data looks like", client.id);
+            return Err(Error::new(ErrorKind::Client, message));
+        }
+        let described: Vec<Description> = described.into_iter().flatten().collect();
         let rows: Vec<usize> = described.iter().map(|description| description.rows).collect();
         let column = Groups::named(described.iter().map(|description| description.group.as_deref()));
         let schema = Schema::fix(&described, experiment.coding())?;
@@ -337,7 +343,8 @@ impl Stage {
             population.clients = host.clients().to_vec();
         }
         if let Some(unseen) = &mut unseen {
-            unknown.extend(schema.unknown_classes(&unseen.describe(false)?));
+            let described: Vec<Description> = unseen.describe(false)?.into_iter().flatten().collect();
+            unknown.extend(schema.unknown_classes(&described));
             unseen.adopt(&schema)?;
             if let Some(host) = unseen.host() {
                 population.unseen = host.clients().to_vec();
@@ -371,7 +378,7 @@ impl Stage {
         };
         let wants_curvature = experiment.methods.iter().any(|entry| uses_auto_step(entry, &*model));
         let curvature = if model.curvature(0.0).is_some() && wants_curvature {
-            let described = engine.describe(true)?;
+            let described: Vec<Description> = engine.describe(true)?.into_iter().flatten().collect();
             // A client with an extreme cell would shorten the steps of everybody to nothing.
             let extremes = extreme_cells(&described);
             let is_usual = |place: usize| extremes.iter().all(|cell| cell.client != place || cell.column.is_none());

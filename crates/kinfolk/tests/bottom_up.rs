@@ -53,7 +53,9 @@ fn run(method: &mut dyn Method, federation: &mut dyn Federation) -> (Outcome, Ve
         let finished = progress.finished;
         stages.extend(method.stage().map(|stage| (stage, progress)));
         if finished {
-            return (method.outcome(), stages);
+            let mut outcome = method.outcome();
+            outcome.notes.splice(0..0, book.note());
+            return (outcome, stages);
         }
     }
 }

@@ -171,13 +171,23 @@ impl Problem {
 }
 
 fn play(method: &mut dyn Method, federation: &mut dyn Federation, rounds: usize) -> Result<Outcome> {
-    let mut book = Book::new(MissingRule::Skip);
+    play_on(&mut Book::new(MissingRule::Skip), method, federation, rounds)
+}
+
+fn play_on(
+    book: &mut Book,
+    method: &mut dyn Method,
+    federation: &mut dyn Federation,
+    rounds: usize,
+) -> Result<Outcome> {
     for _ in 0..rounds {
         if book.play(method, federation)?.finished {
             break;
         }
     }
-    Ok(method.outcome())
+    let mut outcome = method.outcome();
+    outcome.notes.splice(0..0, book.note());
+    Ok(outcome)
 }
 
 fn relative_distance(a: &[f64], b: &[f64]) -> f64 {
@@ -262,7 +272,8 @@ fn faults_hit_both_federations_alike() {
             assert_eq!(local.meter(), remote.meter(), "{}", kind.name);
         }
         let mut local = problem.single().with_faults(faults.clone());
-        let failure = play(&mut *problem.method(kind, "missing = \"fail\""), &mut local, 6).err().unwrap();
+        let mut book = Book::new(MissingRule::Fail);
+        let failure = play_on(&mut book, &mut *problem.method(kind, ""), &mut local, 6).err().unwrap();
         assert!(failure.to_string().contains("client"), "{failure}");
     }
 }
@@ -319,13 +330,14 @@ fn a_method_goes_on_from_its_saved_state_bit_for_bit() {
             let mut straight_federation = problem.fused(2);
             let straight = play(&mut *problem.method(kind, options), &mut straight_federation, 9).unwrap();
             let (mut method, mut federation) = (problem.method(kind, options), problem.fused(2));
-            play(&mut *method, &mut federation, 4).unwrap();
+            let mut book = Book::new(MissingRule::Skip);
+            play_on(&mut book, &mut *method, &mut federation, 4).unwrap();
             let (saved, state) = (method.save().unwrap(), federation.state().unwrap().unwrap());
             let (mut method, mut federation) = (problem.method(kind, options), problem.fused(1));
             method.restore(&saved).unwrap();
             federation.restore(state).unwrap();
             let left = method.planned_rounds().saturating_sub(4).min(5);
-            let resumed = play(&mut *method, &mut federation, left).unwrap();
+            let resumed = play_on(&mut book, &mut *method, &mut federation, left).unwrap();
             assert_eq!(straight.models, resumed.models, "{}", kind.name);
             assert_eq!(straight.serving, resumed.serving, "{}", kind.name);
             assert_eq!(straight_federation.host().states(), federation.host().states(), "{}", kind.name);

@@ -74,7 +74,9 @@ fn run(method: &mut dyn Method, federation: &mut dyn Federation) -> (Outcome, us
     while !book.play(&mut *method, federation).unwrap().finished {
         rounds += 1;
     }
-    (method.outcome(), rounds)
+    let mut outcome = method.outcome();
+    outcome.notes.splice(0..0, book.note());
+    (outcome, rounds)
 }
 
 /// Minimisers 1, 2, −4, −4.5 and −3.5; the first client has three rows.

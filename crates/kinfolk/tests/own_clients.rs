@@ -185,7 +185,15 @@ fn remote(clients: &[Client], model: &Arc<dyn Model>, precision: &str) -> Remote
 }
 
 fn play(method: &mut dyn Method, federation: &mut dyn Federation, rounds: usize) -> Result<Outcome> {
-    let mut book = Book::new(MissingRule::Skip);
+    play_on(&mut Book::new(MissingRule::Skip), method, federation, rounds)
+}
+
+fn play_on(
+    book: &mut Book,
+    method: &mut dyn Method,
+    federation: &mut dyn Federation,
+    rounds: usize,
+) -> Result<Outcome> {
     for _ in 0..rounds {
         if book.play(&mut *method, federation)?.finished {
             break;
@@ -247,7 +255,8 @@ fn a_run_goes_on_from_what_clients_saved() {
     for (name, text) in [METHODS[0], METHODS[4]] {
         let straight = play(&mut *built(name, text, &model).unwrap(), &mut local(sound(), &model, 2), 6).unwrap();
         let (mut method, mut federation) = (built(name, text, &model).unwrap(), local(sound(), &model, 2));
-        play(&mut *method, &mut federation, 2).unwrap();
+        let mut book = Book::new(MissingRule::Skip);
+        play_on(&mut book, &mut *method, &mut federation, 2).unwrap();
         let (saved, state) = (method.save().unwrap(), federation.state().unwrap().unwrap());
         let go_on = |restore: bool| {
             let (mut method, mut federation) = (built(name, text, &model).unwrap(), local(sound(), &model, 1));
@@ -255,7 +264,7 @@ fn a_run_goes_on_from_what_clients_saved() {
             if restore {
                 federation.restore(state.clone()).unwrap();
             }
-            play(&mut *method, &mut federation, 4).unwrap()
+            play_on(&mut book.clone(), &mut *method, &mut federation, 4).unwrap()
         };
         assert_eq!(straight.models, go_on(true).models);
         assert_ne!(straight.models, go_on(false).models, "the clients' state has no say");

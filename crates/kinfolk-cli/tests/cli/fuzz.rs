@@ -131,10 +131,10 @@ fn binary_leaf() {
 #[test]
 fn binary_mnist() {
     let bench = Bench::new();
-    let text = format!("[data]\nsource = \"mnist\"\nclients = 2\nsamples = 4\ntest_samples = 2\n{SMALL}");
+    let text = format!("[data]\nsource = \"mnist\"\nclients = 4\nsamples = 3\ntest_samples = 2\n{SMALL}");
     let names = ["train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"];
     let pools: Vec<Vec<u8>> = (0..4).map(samples::mnist).collect();
-    fuzz(&Inputs::mixed("binary_mnist", pools.clone()), cases(5), |case, bytes| {
+    fuzz(&Inputs::of("binary_mnist", pools.clone()), cases(5), |case, bytes| {
         for (place, name) in names.iter().enumerate() {
             let content = if case as usize % 4 == place { bytes } else { &pools[place] };
             bench.write(&format!("datasets/mnist/{name}-ubyte.gz"), content);

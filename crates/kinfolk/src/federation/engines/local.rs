@@ -3,7 +3,7 @@
 //! Blocks are a fixed function of the data, workers take them in order, and their results are folded in order,
 //! so the sums are the same for any number of threads while only a few partial sums exist at a time.
 
-use super::{Engine, FederationState, check_descriptions};
+use super::{Engine, FederationState, is_possible};
 use crate::data::schema::{Description, Schema};
 use crate::data::{Client, Features};
 use crate::error::{Error, ErrorKind, Result};
@@ -379,11 +379,11 @@ impl Federation for LocalFederation {
 }
 
 impl Engine for LocalFederation {
-    fn describe(&mut self, moments: bool) -> Result<Vec<Description>> {
-        let descriptions: Vec<Description> =
-            (0..self.infos.len() as u32).map(|client| self.host.describe(client, moments)).collect();
-        check_descriptions(&self.infos, &self.rows(), &descriptions)?;
-        Ok(descriptions)
+    fn describe(&mut self, moments: bool) -> Result<Vec<Option<Description>>> {
+        let describe = |(client, rows): (u32, u32)| {
+            Some(self.host.describe(client, moments)).filter(|description| is_possible(rows, description))
+        };
+        Ok((0..).zip(self.rows()).map(describe).collect())
     }
 
     fn adopt(&mut self, schema: &Schema) -> Result<()> {

@@ -5,12 +5,12 @@ pub mod local;
 pub mod remote;
 
 use crate::data::schema::{Description, Schema};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
+use crate::federation::Federation;
 use crate::federation::client::host::{Host, State};
 use crate::federation::faults::Faults;
 use crate::federation::server::ledger::Ledger;
 use crate::federation::server::meter::Meter;
-use crate::federation::{ClientInfo, Federation};
 use crate::models::{Blueprint, Model};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -18,8 +18,9 @@ use std::sync::atomic::AtomicBool;
 
 /// A federation that can carry a run.
 pub trait Engine: Federation {
-    /// What every client says of its data, in the order of the clients; with moments of the columns if wanted.
-    fn describe(&mut self, moments: bool) -> Result<Vec<Description>>;
+    /// What every client says of its data, in the order of the clients, with moments of the columns if wanted; `None` of
+    /// one that says nothing, or what cannot be true.
+    fn describe(&mut self, moments: bool) -> Result<Vec<Option<Description>>>;
 
     /// Has every client encode its rows by one schema.
     fn adopt(&mut self, schema: &Schema) -> Result<()>;
@@ -64,19 +65,9 @@ pub struct FederationState {
     pub(in crate::federation) own: Vec<Vec<u8>>,
 }
 
-/// What is said of clients whose description cannot be true.
-fn check_descriptions(clients: &[ClientInfo], rows: &[u32], descriptions: &[Description]) -> Result<()> {
-    for ((client, &rows), description) in clients.iter().zip(rows).zip(descriptions) {
-        let fault = match description.rows == rows as usize {
-            true => description.fault(),
-            false => Some(format!("{} rows, want {rows} as it said before", description.rows)),
-        };
-        if let Some(what) = fault {
-            let message = format!("client {} does not say what its data looks like: it sent {what}", client.id);
-            return Err(Error::new(ErrorKind::Client, message));
-        }
-    }
-    Ok(())
+/// Whether a client with so many rows may say this of its data.
+fn is_possible(rows: u32, description: &Description) -> bool {
+    description.rows == rows as usize && description.fault().is_none()
 }
 
 impl dyn Engine + '_ {

@@ -4,7 +4,7 @@
 //! A machine that gives no answer is what a silent client is: its clients are missing in that ask, and the method
 //! decides what to do without them. What got lost is told at the end.
 
-use super::{Engine, FederationState, check_descriptions};
+use super::{Engine, FederationState, is_possible};
 use crate::data::schema::{Description, Schema, sorted};
 use crate::data::{Client, DataShape, Features, Population, Shard, Targets};
 use crate::error::{Error, ErrorKind, Result};
@@ -428,16 +428,17 @@ impl Federation for RemoteFederation {
 }
 
 impl Engine for RemoteFederation {
-    fn describe(&mut self, moments: bool) -> Result<Vec<Description>> {
+    fn describe(&mut self, moments: bool) -> Result<Vec<Option<Description>>> {
         let shared = self.shared.clone();
         let (had_moments, met) = &shared.met;
         if self.schema.is_none() && moments == *had_moments {
-            return Ok(met.clone());
+            return Ok(met.iter().cloned().map(Some).collect());
         }
         let hello = self.encode(Request::Hello { moments })?;
         let messages = shared.machines.iter().map(|machine| (machine.number, hello.clone())).collect();
-        let mut line = shared.line.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut deliveries: BTreeMap<u64, Delivery> = line.exchange(messages, Kind::Query)?.into_iter().collect();
+        let deliveries = shared.line.lock().unwrap_or_else(PoisonError::into_inner).exchange(messages, Kind::Query)?;
+        let mut deliveries: BTreeMap<u64, Delivery> = deliveries.into_iter().collect();
+        let rows = shared.rows();
         let mut found = vec![None; shared.infos.len()];
         for machine in &shared.machines {
             let delivery = deliveries.remove(&machine.number).unwrap_or_else(|| Err("no answer".into()));
@@ -445,15 +446,19 @@ impl Engine for RemoteFederation {
                 SiteReply::Roll(roll) if roll.members.len() == machine.clients.len() => Ok(roll),
                 _ => Err("another answer than its roll".to_string()),
             };
-            let roll =
-                delivery.and_then(read).map_err(|reason| Error::federation(one_line(&reason)).at(&machine.name))?;
-            for (local, place) in machine.present() {
-                found[place as usize] = Some(roll.members[local as usize].description.clone());
+            match delivery.and_then(read) {
+                Ok(roll) => {
+                    for (local, place) in machine.present() {
+                        let description = &roll.members[local as usize].description;
+                        if is_possible(rows[place as usize], description) {
+                            found[place as usize] = Some(description.clone());
+                        }
+                    }
+                }
+                Err(reason) => self.lose(machine.number, reason, machine.present().map(|(_, place)| place)),
             }
         }
-        let descriptions: Vec<Description> = found.into_iter().flatten().collect();
-        check_descriptions(&shared.infos, &shared.rows(), &descriptions)?;
-        Ok(descriptions)
+        Ok(found)
     }
 
     fn adopt(&mut self, schema: &Schema) -> Result<()> {
