@@ -6,6 +6,7 @@ pub(crate) mod triangular;
 
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
+use serde::{Deserialize, Serialize};
 
 /// The numbers a model may compute in. Used inside models only; borders speak `f64`.
 pub trait Real:
@@ -49,12 +50,38 @@ pub trait Real:
     fn root(self) -> Self;
     /// This times a factor plus a term, rounded once.
     fn fused(self, factor: Self, term: Self) -> Self;
-    /// Features stored in this very type, which need no conversion.
-    fn stored(features: &crate::data::Features) -> Option<&[Self]>;
+}
+
+/// The numbers a model computes in and travels as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Precision {
+    /// 4 bytes.
+    F32,
+    /// 8 bytes.
+    F64,
+}
+
+impl Precision {
+    /// Bytes of one number.
+    pub fn width(self) -> u64 {
+        match self {
+            Precision::F32 => 4,
+            Precision::F64 => 8,
+        }
+    }
+
+    /// Rounds numbers to what travels.
+    pub fn round(self, values: &mut [f64]) {
+        if self == Precision::F32 {
+            for value in values {
+                *value = f64::from(*value as f32);
+            }
+        }
+    }
 }
 
 macro_rules! real {
-    ($type:ty, $variant:ident, $growth:ident, $exponentials:expr) => {
+    ($type:ty, $growth:ident, $exponentials:expr) => {
         impl Real for $type {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
@@ -103,17 +130,11 @@ macro_rules! real {
             fn fused(self, factor: Self, term: Self) -> Self {
                 self.mul_add(factor, term)
             }
-            fn stored(features: &crate::data::Features) -> Option<&[Self]> {
-                match features {
-                    crate::data::Features::$variant { values, .. } => Some(values),
-                    _ => None,
-                }
-            }
         }
     };
 }
-real!(f32, F32, single_growth, |powers: &mut [f32]| powers.iter_mut().for_each(|power| *power = power.exp()));
-real!(f64, F64, double_growth, |powers: &mut [f64]| for power in powers {
+real!(f32, single_growth, |powers: &mut [f32]| powers.iter_mut().for_each(|power| *power = power.exp()));
+real!(f64, double_growth, |powers: &mut [f64]| for power in powers {
     let (growth, scale) = double_growth(*power);
     *power = (growth + 1.0) * scale;
 });

@@ -17,6 +17,7 @@ mod line_counter;
 pub mod mixtures;
 pub mod moments;
 mod npy;
+pub(crate) mod numbers;
 pub mod own;
 mod pages;
 pub mod pendigits;

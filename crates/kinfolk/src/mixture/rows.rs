@@ -3,8 +3,8 @@
 use super::kernels::BLOCK;
 use super::{Family, Shape};
 use crate::data::Shard;
+use crate::data::numbers::convert;
 use crate::linalg::{Matrix, add_scaled, dot, multiply_add, norm};
-use crate::models::convert;
 use std::sync::OnceLock;
 
 /// The rows of one client, turned block by block. Those of a Gaussian shape serve Gaussians of every covariance, those of a

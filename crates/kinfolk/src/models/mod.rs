@@ -25,6 +25,8 @@ mod rows;
 mod softmax;
 mod steps;
 
+pub use crate::linalg::Precision;
+
 use crate::aggregate::{Sum, Weight};
 use crate::data::own::OwnStart;
 use crate::data::{Augment, Client, DataShape, Form, Shard};
@@ -37,7 +39,6 @@ use crate::settings::{Default, Kind, Setting, Settings};
 use crate::training::{Plan, Portion, Sample, Then};
 use rand::RngExt;
 use rand::seq::SliceRandom;
-pub(crate) use rows::convert;
 use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
@@ -228,35 +229,9 @@ const DOUBLE: Setting = Setting::new(
     "numbers to compute in and to send",
 );
 
-/// The numbers a model computes in and travels as.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Precision {
-    /// 4 bytes.
-    F32,
-    /// 8 bytes.
-    F64,
-}
-
 impl Precision {
     fn of(settings: &Settings) -> Self {
         if settings.text("precision") == "f32" { Precision::F32 } else { Precision::F64 }
-    }
-
-    /// Bytes of one number.
-    pub fn width(self) -> u64 {
-        match self {
-            Precision::F32 => 4,
-            Precision::F64 => 8,
-        }
-    }
-
-    /// Rounds numbers to what travels.
-    pub fn round(self, values: &mut [f64]) {
-        if self == Precision::F32 {
-            for value in values {
-                *value = f64::from(*value as f32);
-            }
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Rows as every trained model sees them: as numbers, with their targets, in batches, and with the loss of a row.
 
-use crate::data::{Features, Shard, UNKNOWN_CLASS};
+use crate::data::{Shard, UNKNOWN_CLASS};
 use crate::linalg::Real;
 
 /// What the outputs mean and how they are judged.
@@ -42,37 +42,6 @@ impl<'a> Goal<'a> {
             Goal::Classes(classes) => Goal::Classes(&classes[range]),
             Goal::Values(values) => Goal::Values(&values[range]),
         }
-    }
-}
-
-/// The rows of a shard as T, converted into `buffer` unless they are stored as T.
-pub(crate) fn convert<'b, T: Real>(rows: &'b Shard, buffer: &'b mut Vec<T>) -> &'b [T] {
-    let columns = rows.columns();
-    let range = rows.rows().start * columns..rows.rows().end * columns;
-    if let Some(stored) = T::stored(rows.features()) {
-        return &stored[range];
-    }
-    buffer.resize(range.len(), T::ZERO);
-    convert_into(rows, buffer);
-    buffer
-}
-
-pub(super) fn convert_into<T: Real>(rows: &Shard, out: &mut [T]) {
-    let columns = rows.columns();
-    let range = rows.rows().start * columns..rows.rows().end * columns;
-    match &**rows.features() {
-        Features::Bytes { values, .. } => {
-            let scale = T::ONE / T::of(255.0);
-            for (o, &v) in out.iter_mut().zip(&values[range]) {
-                *o = T::of(f64::from(v)) * scale;
-            }
-        }
-        Features::Symbols { values, .. } => {
-            out.iter_mut().zip(&values[range]).for_each(|(o, &v)| *o = T::of(f64::from(v)));
-        }
-        Features::F32 { values, .. } => out.iter_mut().zip(&values[range]).for_each(|(o, &v)| *o = T::of(f64::from(v))),
-        Features::F64 { values, .. } => out.iter_mut().zip(&values[range]).for_each(|(o, &v)| *o = T::of(v)),
-        Features::Columns(_) | Features::Own(_) => unreachable!("a model's check refuses rows that are no numbers"),
     }
 }
 

@@ -19,10 +19,11 @@ mod tests;
 mod train;
 
 use super::check::check;
-use super::rows::{Goal, Output, PickedRows, convert, convert_into, is_largest, row_loss};
+use super::rows::{Goal, Output, PickedRows, is_largest, row_loss};
 use super::steps::{Batches, Scratch, steps_of};
 use super::{Choice, Job, Layout, Metric, Model, Precision, Reduced, Seat, TensorPlace, Worker};
 use crate::aggregate::Weight;
+use crate::data::numbers::{convert, convert_into};
 use crate::data::{Client, DataShape, Shard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hierarchy::response::Quadratic;

@@ -21,9 +21,10 @@ mod winograd;
 
 use super::check::check;
 use super::course::{self, Trainee};
-use super::rows::{Goal, Output, PickedRows, convert, is_largest, row_loss};
+use super::rows::{Goal, Output, PickedRows, is_largest, row_loss};
 use super::steps::{Batches, Scratch, steps_of};
 use super::{Layout, Metric, Model, Precision, Seat, Worker};
+use crate::data::numbers::convert;
 use crate::data::{Client, DataShape, Form, Shard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hierarchy::response::Quadratic;
