@@ -3,7 +3,7 @@
 use crate::commands::say;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kinfolk::clustering::Stage;
-use kinfolk::report::{RepeatSummary, RoundRecord};
+use kinfolk::record::{RepeatSummary, RoundRecord};
 use kinfolk::run::Watch;
 use std::time::Duration;
 

@@ -3,7 +3,8 @@
 use crate::errors::raise;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, RecordBatchIterator, StringArray};
-use kinfolk::report::columns::{CLIENTS, Cells, Column, ROUNDS, read};
+use kinfolk::record::table::{Cells, Column, TableRow, read};
+use kinfolk::record::{ClientRecord, RoundRecord};
 use numpy::PyArray1;
 use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -23,14 +24,17 @@ type Pickled<'py> = (String, String, Bound<'py, PyAny>);
 /// The columns of a run folder's rounds.csv.
 #[pyfunction]
 pub fn read_rounds(py: Python, folder: PathBuf) -> PyResult<Columns> {
-    let columns = py.detach(|| read(&folder.join("rounds.csv"), &ROUNDS)).map_err(|error| raise(py, &error))?;
-    Ok(Columns { columns })
+    read_columns::<RoundRecord>(py, folder)
 }
 
 /// The columns of a run folder's clients.csv.
 #[pyfunction]
 pub fn read_clients(py: Python, folder: PathBuf) -> PyResult<Columns> {
-    let columns = py.detach(|| read(&folder.join("clients.csv"), &CLIENTS)).map_err(|error| raise(py, &error))?;
+    read_columns::<ClientRecord>(py, folder)
+}
+
+fn read_columns<R: TableRow>(py: Python, folder: PathBuf) -> PyResult<Columns> {
+    let columns = py.detach(|| read::<R>(&folder)).map_err(|error| raise(py, &error))?;
     Ok(Columns { columns })
 }
 

@@ -2,7 +2,7 @@
 
 use crate::errors::raise;
 use kinfolk::modelfile::{Values, tensors};
-use kinfolk::report::Summary;
+use kinfolk::record::Summary;
 use kinfolk::report::table::{results, results_with_notes};
 use kinfolk::{Error, ErrorKind};
 use numpy::{PyArray1, PyArrayMethods};

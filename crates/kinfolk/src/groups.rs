@@ -3,7 +3,6 @@
 
 use crate::data::schema;
 use crate::error::{Error, Result};
-use crate::report::{ClientRecord, RepeatSummary};
 use crate::settings::{Default, Kind, Setting, Settings, nearest};
 use std::collections::{BTreeSet, HashMap};
 
@@ -102,12 +101,11 @@ impl Groups {
     }
 
     /// The clusters that the method of this label ended with.
-    pub fn found_by(label: &str, summary: &RepeatSummary, clients: &[ClientRecord]) -> Result<Self> {
-        let status = &summary.status;
-        if ["diverged", "failed"].contains(&status.as_str()) {
+    pub fn found_by(label: &str, status: &str, clusters: impl Iterator<Item = Option<usize>> + Clone) -> Result<Self> {
+        if ["diverged", "failed"].contains(&status) {
             return Err(Error::data(format!("its groups come from method {label}, which {status}")));
         }
-        Self::numbered(clients.iter().map(|client| client.cluster)).ok_or_else(|| {
+        Self::numbered(clusters).ok_or_else(|| {
             let message = format!("its groups come from method {label}, which puts no client into a cluster");
             Error::settings(message).hint("name a method that finds clusters")
         })

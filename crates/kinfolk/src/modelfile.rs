@@ -4,9 +4,9 @@ mod names;
 
 pub(crate) use names::{CLIENT_FILES, ClientNames, plain_name};
 
+use crate::disk::write_all_atomically;
 use crate::error::{Error, ErrorKind, Result};
 use crate::models::{Layout, Model, Precision};
-use crate::report::files::write_all_atomically;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use std::collections::HashMap;
 use std::path::Path;

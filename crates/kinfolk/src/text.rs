@@ -37,6 +37,17 @@ pub fn escaped_json(document: &str) -> String {
     shown
 }
 
+/// A number in so many significant digits, without zeros that say nothing.
+pub fn significant(value: f64, digits: usize) -> String {
+    let rounded: f64 = format!("{value:.*e}", digits.max(1) - 1).parse().unwrap_or(value);
+    match rounded.abs() {
+        0.0 => "0".to_string(),
+        size if size.is_infinite() => if value > 0.0 { "∞" } else { "−∞" }.to_string(),
+        size if (1e-4..1e7).contains(&size) => rounded.to_string(),
+        _ => format!("{rounded:e}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,5 +65,12 @@ mod tests {
         let text = escaped_json(&serde_json::to_string_pretty(&value).unwrap());
         assert!(!text.contains(['\u{9b}', '\u{7f}', '\x1b', '\u{202e}']));
         assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
+    }
+
+    #[test]
+    fn significant_digits() {
+        let texts =
+            [0.0, -0.0, 1.0 / 3.0, 1234.56, 0.00012349, -3.21e-7, 12e6, f64::INFINITY].map(|v| significant(v, 3));
+        assert_eq!(texts, ["0", "0", "0.333", "1230", "0.000123", "-3.21e-7", "1.2e7", "∞"]);
     }
 }

@@ -6,12 +6,13 @@ use kinfolk::clustering::quality::{adjusted_rand_index, misclustering};
 use kinfolk::clustering::{Clustering, Found, Plane, Sureness};
 use kinfolk::data::points::{Choice, PointTable, read};
 use kinfolk::methods::Comparison;
-use kinfolk::report::clustering::ClusteringRecord;
-use kinfolk::report::summary::ClientScore;
-use kinfolk::report::{
-    ClientMixture, ClientRecord, ComparisonRecord, MethodSummary, MetricSummary, MixtureRecord, OutlierRecord,
-    PersonalRecord, Record, RepeatSummary, RoundRecord, Summary, html,
+use kinfolk::record::summary::ClientScore;
+use kinfolk::record::{
+    ClientMixture, ClientRecord, ComparisonRecord, MethodSummary, MetricSummary, MixtureRecord, Record, RepeatSummary,
+    RoundRecord, Summary,
 };
+use kinfolk::report::clustering::ClusteringRecord;
+use kinfolk::report::html;
 use kinfolk::rng::Key;
 use rand::RngExt;
 use serde_json::json;
@@ -125,8 +126,7 @@ fn comparison(behaviours: &[Behaviour], seeds: u64, rounds: usize) -> Record {
         data,
         methods: Vec::new(),
     };
-    let mut record =
-        Record { summary, rounds: Vec::new(), clients: Vec::new(), mixtures: Vec::new(), comparisons: Vec::new() };
+    let mut record = Record { summary, ..Record::default() };
     for behaviour in behaviours {
         let repeats = (0..seeds).map(|seed| fabricate(behaviour, seed, rounds, &mut record)).collect();
         let settings =
@@ -159,17 +159,12 @@ fn fabricate(behaviour: &Behaviour, seed: u64, rounds: usize, record: &mut Recor
             round,
             phase: "train".into(),
             loss: Some(2.3 * (1.02 - accuracy_at(round)) + wobble(0.01)),
-            metric: None,
-            unseen_metric: None,
-            normalised_mse: None,
-            distance_to_exact: None,
-            misclustering: None,
-            stage: None,
             switched: behaviour.clustered.then_some(switched),
             sizes: if behaviour.clustered { sizes } else { Vec::new() },
             bytes_down: behaviour.bytes,
             bytes_up: behaviour.bytes / 4,
             seconds: round as f64 * behaviour.seconds,
+            ..RoundRecord::default()
         };
         let evaluate = RoundRecord {
             phase: "evaluate".into(),
@@ -202,9 +197,7 @@ fn fabricate(behaviour: &Behaviour, seed: u64, rounds: usize, record: &mut Recor
             samples: 200,
             margin: behaviour.clustered.then_some(0.2),
             metric: Some(accuracy),
-            personal: PersonalRecord::default(),
-            group: None,
-            outlier: OutlierRecord::default(),
+            ..ClientRecord::default()
         });
     }
     let clusters = if behaviour.clustered { CLUSTERS } else { 0 };
@@ -361,7 +354,7 @@ fn distances_show_two_humps_and_where_they_are_cut() {
 }
 
 /// Writers that mix ten digits in 16 columns; two of them do something else.
-fn mixture(label: &str, clients: usize, common: bool) -> MixtureRecord {
+fn mixture(label: &str, clients: usize, common: bool) -> (MixtureRecord, Vec<ClientRecord>) {
     const COMPONENTS: usize = 10;
     const WIDTH: usize = 16;
     let mut random = Key::new(9).word("mixture").rng();
@@ -374,27 +367,38 @@ fn mixture(label: &str, clients: usize, common: bool) -> MixtureRecord {
         let own = if odd { around(&[50.0; COMPONENTS * WIDTH], 30.0) } else { around(&centres, 8.0) };
         let shares: Vec<f64> = around(&[1.0; COMPONENTS], 0.9);
         let total: f64 = shares.iter().sum();
-        let outlier = OutlierRecord {
-            score: Some(if odd { 40.0 } else { 5.0 } + around(&[0.0], 4.0)[0]),
+        let id = format!("writer {number}");
+        let ended = ClientRecord {
+            label: label.into(),
+            client: id.clone(),
+            outlier_score: Some(if odd { 40.0 } else { 5.0 } + around(&[0.0], 4.0)[0]),
             apart: common.then_some(if odd { 8 } else { number % 3 }),
-            verdict: Some(odd),
-            planted: Some(odd),
+            outlier: Some(odd),
+            planted_outlier: Some(odd),
+            ..ClientRecord::default()
         };
         let weights: Vec<f64> = shares.iter().map(|share| share / total).collect();
-        ClientMixture { outlier, ..ClientMixture::new(&format!("writer {number}"), &weights, &own) }
+        (ClientMixture::new(&id, &weights, &own), ended)
     };
-    let clients = (0..clients).map(client).collect();
+    let (clients, ended) = (0..clients).map(client).unzip();
     let common = if common { centres.clone() } else { Vec::new() };
     let components = COMPONENTS;
     let ordered = !common.is_empty();
-    MixtureRecord { label: label.into(), seed: 0, components, ordered, common, clients, ..MixtureRecord::default() }
+    let label = label.into();
+    (MixtureRecord { label, components, ordered, common, clients, ..MixtureRecord::default() }, ended)
 }
 
 #[test]
 fn mixtures_show_components_and_outliers() {
     let mut record = comparison(&behaviours(HOSTILE)[..3], 1, 20);
-    record.mixtures = vec![mixture(HOSTILE, 44, true), mixture("fedavg", 44, false)];
-    record.mixtures[0].clients[12].client = format!("writer {HOSTILE}");
+    for (mut mixture, mut clients) in [mixture(HOSTILE, 44, true), mixture("fedavg", 44, false)] {
+        if mixture.label == HOSTILE {
+            clients[12].client = format!("writer {HOSTILE}");
+            mixture.clients[12].client = clients[12].client.clone();
+        }
+        record.mixtures.push(mixture);
+        record.clients.extend(clients);
+    }
     let document = opened("mixtures", &record);
     assert_ready(&document);
     assert_eq!(count(&document, "mixtures", "class=\"common\""), 10, "the second method has no common centres");
@@ -423,10 +427,11 @@ fn many_clients_and_odd_mixtures_are_drawn() {
         label: "fedavg".into(),
         ..MixtureRecord::default()
     };
-    let mut broken = mixture("local", 3, true);
+    let (mut broken, _) = mixture("local", 3, true);
     broken.common[0] = f64::NAN;
-    broken.clients.iter_mut().for_each(|client| client.outlier = OutlierRecord::default());
-    record.mixtures = vec![mixture("ifca", 4000, true), single, broken];
+    let (many, clients) = mixture("ifca", 4000, true);
+    record.clients.extend(clients);
+    record.mixtures = vec![many, single, broken];
     let document = opened("mixtures-odd", &record);
     assert_ready(&document);
     assert!(

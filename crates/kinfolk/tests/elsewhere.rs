@@ -6,7 +6,7 @@ use kinfolk::federation::client::site::Site;
 use kinfolk::federation::engines::remote::{Delivery, Kind, Line, Loopback, MakeSite, Transport};
 use kinfolk::federation::wire::{self, ClientReply, Request, SiteMessage, SiteReply};
 use kinfolk::federation::work::{Losses, Work};
-use kinfolk::report::{Record, RepeatSummary, RoundRecord};
+use kinfolk::record::{Record, RepeatSummary, RoundRecord};
 use kinfolk::run::venue::Elsewhere;
 use kinfolk::run::{Options, Unwatched, Watch, run, run_at};
 use kinfolk::{ErrorKind, Result};

@@ -1,7 +1,7 @@
 //! The experiment files of this repository, small: they must parse, run, and show what they are there to show.
 
 use kinfolk::experiment::{Experiment, Override};
-use kinfolk::report::{Record, RepeatSummary};
+use kinfolk::record::{Record, RepeatSummary};
 use kinfolk::run::{Options, Unwatched, run};
 use serde_json::Value;
 use std::path::{Path, PathBuf};

@@ -15,7 +15,7 @@ use kinfolk::federation::work::Reply;
 use kinfolk::methods::{METHODS, MethodKind};
 use kinfolk::models::{Ability, Precision};
 use kinfolk::presets::PRESETS;
-use kinfolk::report::{Record, RepeatSummary};
+use kinfolk::record::{Record, RepeatSummary};
 use kinfolk::run::venue::{Elsewhere, InProcess};
 use kinfolk::run::{Options, Unwatched, run, run_at};
 use kinfolk::settings::Settings;

@@ -1,7 +1,7 @@
 //! Personal models in known clusters, from an experiment to its record.
 
 use kinfolk::experiment::{Experiment, Override};
-use kinfolk::report::{Record, RepeatSummary};
+use kinfolk::record::{Record, RepeatSummary};
 use kinfolk::run::{Options, Unwatched, run};
 
 const DATA: &str = r#"
@@ -218,9 +218,8 @@ fn clusters_found_by_another_method_hold_personal_models() {
     assert!(number(&record, "hierarchical", "personal_error") < number(&record, "odcl", "personal_error"));
     assert!(number(&record, "hierarchical", "personal_error") < number(&record, "together", "personal_error"));
     let person = record.clients.iter().find(|client| client.label == "hierarchical").unwrap();
-    let personal = &person.personal;
-    assert!(personal.model_norm > Some(0.0) && personal.distance_to_global > personal.distance_to_cluster);
-    assert!(personal.metric_local.is_some() && personal.metric_global > person.metric);
+    assert!(person.model_norm > Some(0.0) && person.distance_to_global > person.distance_to_cluster);
+    assert!(person.metric_local.is_some() && person.metric_global > person.metric);
 }
 
 #[test]
@@ -323,7 +322,7 @@ fn columns_that_add_up_leave_no_trace_of_rounding() {
     let record = run(&experiment, &Options { threads: 1, ..Options::default() }, &mut Unwatched).unwrap();
     let longest = |label: &str| {
         let of = record.clients.iter().filter(|client| client.label == label);
-        of.filter_map(|client| client.personal.model_norm).fold(0.0, f64::max)
+        of.filter_map(|client| client.model_norm).fold(0.0, f64::max)
     };
     assert!(longest("weak") < 1.1 * longest("strong"), "{} {}", longest("weak"), longest("strong"));
     for label in ["strong", "weak"] {

@@ -13,7 +13,7 @@ use kinfolk::methods::{self, Method, Outcome, Setup};
 use kinfolk::mixture::step::{Rule, Step};
 use kinfolk::mixture::{Begin, Fitting, Shape};
 use kinfolk::models::{self, Model};
-use kinfolk::report::Record;
+use kinfolk::record::Record;
 use kinfolk::rng::Key;
 use kinfolk::run::{Options, Unwatched, run};
 use kinfolk::settings::{Setting, Settings};

@@ -14,7 +14,7 @@ use kinfolk::federation::wire::DataOrder;
 use kinfolk::methods::room::{Book, MissingRule};
 use kinfolk::methods::{Method, Outcome, Setup, kind};
 use kinfolk::models::{self, Blueprint, Metric, Model};
-use kinfolk::report::{Record, RepeatSummary, RoundRecord};
+use kinfolk::record::{Record, RepeatSummary, RoundRecord};
 use kinfolk::rng::Key;
 use kinfolk::run::venue::InProcess;
 use kinfolk::run::{Options, Unwatched, Watch, run, run_at};

@@ -14,7 +14,7 @@ use kinfolk::methods::room::Room;
 use kinfolk::methods::{Method, MethodKind, Outcome, Progress, Serving};
 use kinfolk::models::Score;
 use kinfolk::models::{self, Ability, Blueprint, Model};
-use kinfolk::report::{ClientRecord, Record, RepeatSummary, RoundRecord};
+use kinfolk::record::{ClientRecord, Record, RepeatSummary, RoundRecord};
 use kinfolk::run::{Options, Unwatched, Watch, run};
 use kinfolk::settings::Settings;
 use kinfolk::training::Split;
@@ -172,11 +172,11 @@ fn personal_models_are_scored_filed_and_compared() {
         assert_eq!((found.cluster, found.true_cluster, found.margin), (Some(truth), Some(truth), None));
         let (alone, one) = (metric_of(&*model, &own[place], client), metric_of(&*model, &single, client));
         close(found.metric, alone);
-        close(found.personal.metric_local, alone);
-        close(found.personal.metric_global, one);
-        close(found.personal.model_norm, distance(&own[place], &[0.0, 0.0]));
-        close(found.personal.distance_to_cluster, distance(&own[place], &cluster[truth]));
-        close(found.personal.distance_to_global, distance(&own[place], &global));
+        close(found.metric_local, alone);
+        close(found.metric_global, one);
+        close(found.model_norm, distance(&own[place], &[0.0, 0.0]));
+        close(found.distance_to_cluster, distance(&own[place], &cluster[truth]));
+        close(found.distance_to_global, distance(&own[place], &global));
         no_worse += usize::from(alone <= one);
     }
     let repeat = &record.summary.methods[1].repeats[0];
@@ -205,7 +205,7 @@ fn personal_models_are_scored_filed_and_compared() {
     let local = &record.summary.methods[0].repeats[0];
     close(local.extra["personal_error"].as_f64(), errors.iter().sum::<f64>() / 5.0);
     assert_eq!(local.extra.get("no_worse_than_local"), None);
-    assert!(of(&record, "local").iter().all(|client| client.personal == Default::default()));
+    assert!(of(&record, "local").iter().all(|client| client.model_norm.is_none() && client.metric_local.is_none()));
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn a_cluster_of_one_client_is_named() {
     let record = run(&experiment(&text, "auto"), &Options::default(), &mut Unwatched).unwrap();
     let repeat = &record.summary.methods[1].repeats[0];
     assert_eq!(repeat.notes, ["cluster 1 has one client, 2", "cluster 2 is empty"]);
-    assert_eq!(of(&record, "own")[2].personal.distance_to_cluster, Some(0.0));
+    assert_eq!(of(&record, "own")[2].distance_to_cluster, Some(0.0));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use kinfolk::Result;
 use kinfolk::experiment::{Experiment, Override};
 use kinfolk::methods::room::Room;
 use kinfolk::methods::{self, Method, MethodKind, Outcome, Progress, Serving, Setup};
-use kinfolk::report::{MethodSummary, Record, RepeatSummary, RoundRecord};
+use kinfolk::record::{MethodSummary, Record, RepeatSummary, RoundRecord};
 use kinfolk::run::{Options, Unwatched, Watch, run};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Whole runs on tables that are as tables are: categories that few clients have, words that turn up late, mistaken cells.
 
 use kinfolk::experiment::{Experiment, Override};
-use kinfolk::report::{Record, RepeatSummary};
+use kinfolk::record::{Record, RepeatSummary};
 use kinfolk::rng::Key;
 use kinfolk::run::{Options, Unwatched, run};
 use rand::RngExt;

@@ -5,9 +5,9 @@ use crate::Ending;
 use crate::progress::Wait;
 use kinfolk::clustering::{Request, Search};
 use kinfolk::data::points::{self, Choice};
+use kinfolk::disk::folder::NewFolder;
 use kinfolk::federation::engines::local::threads;
 use kinfolk::report::clustering::{ClusteringRecord, FILES, text};
-use kinfolk::report::folder::NewFolder;
 use kinfolk::settings::finish;
 use kinfolk::{Error, Result};
 use std::path::PathBuf;
@@ -87,7 +87,7 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
     let (method, request) = arguments.check(&search)?;
     // A folder that cannot be used is better known now.
     let folder =
-        arguments.out.as_deref().map(|path| NewFolder::claim(path, &[&FILES[..], &["experiment.toml"]].concat()));
+        arguments.out.as_deref().map(|path| NewFolder::claim(path, FILES.into_iter().chain(["experiment.toml"])));
     let folder = folder.transpose()?;
     let choice = Choice {
         columns: arguments.columns.clone(),

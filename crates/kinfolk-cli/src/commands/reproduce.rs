@@ -3,9 +3,10 @@
 use super::{parse_threads, print, print_json, say, stop_on_interrupt};
 use crate::Ending;
 use crate::progress::Bars;
-use kinfolk::report::table::{Table, significant};
+use kinfolk::report::table::Table;
 use kinfolk::reproduce::{self, CellResult, Plan, Recorded, WatchCases, cpu};
 use kinfolk::run::Watch;
+use kinfolk::text::significant;
 use kinfolk::{Error, ErrorKind, Result};
 use std::path::PathBuf;
 

@@ -3,8 +3,8 @@
 use super::{parse_threads, print, print_json, say, stop_on_interrupt};
 use crate::Ending;
 use crate::progress::Bars;
+use kinfolk::disk::folder::run_folder;
 use kinfolk::experiment::{Experiment, Override};
-use kinfolk::report::folder::run_folder;
 use kinfolk::report::table::results_with_notes;
 use kinfolk::run::{Options, checkpoint_every};
 use kinfolk::{ErrorKind, Result, presets};

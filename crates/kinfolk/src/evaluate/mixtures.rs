@@ -3,22 +3,116 @@
 //! Components come in any order, so everything is compared under the best matching. Clients that were planted as
 //! outliers count in nothing but the last.
 
-use super::{is_good, own_subjects, with_drafts};
+use super::scores::{is_good, own_subjects, with_drafts};
+use super::{Context, Finding, MethodRecord, OwnModels};
 use crate::aggregate::Weight;
 use crate::clustering::quality::assign;
-use crate::data::PlantedMixture;
+use crate::data::schema::{Schema, TargetSchema};
+use crate::data::{Client, PlantedMixture};
 use crate::error::Result;
 use crate::federation::work::{Subject, Tally};
 use crate::federation::{Ask, By, Federation, Gather, Phase, Recipients};
 use crate::linalg::{add_scaled, distance};
 use crate::methods::{Outcome, Serving};
-use crate::mixture::Shape;
-use crate::report::summary::mean;
-use std::collections::BTreeMap;
+use crate::mixture::{Family, Shape};
+use crate::record::summary::mean;
+use crate::record::{ClientMixture, MixtureRecord, RowsRecord};
+
+/// Clients' mixtures beside what was planted, and as they are recorded.
+pub(super) struct Mixtures;
+
+impl Finding for Mixtures {
+    fn conclude(&self, context: &mut Context, found: &mut MethodRecord) -> Result<()> {
+        let Some(shape) = context.model.mixture() else { return Ok(()) };
+        let own = context.own_models("row of a client in components.csv and rows.csv", found);
+        let mixture = |client: &Client| {
+            let params = serves(context.outcome, &own, client)?;
+            Some((&params[shape.weights()], &params[shape.centres()]))
+        };
+        let population = context.population;
+        let mixtures: Vec<Option<Mixture>> = population.clients.iter().map(mixture).collect();
+        found.numbers(mixture_errors(&mixtures, &population.mixtures));
+        found.mixture = Some(record(context, shape, &own));
+        let classes = context.schema.shape().classes.max(population.shape.classes);
+        if context.outcome.mixture.is_some() && classes > 0 && matches!(shape.family, Family::Gaussian(_)) {
+            let error = global_row_error(context.outcome, context.federation, shape, classes, &population.outliers)?;
+            found.numbers([("row_error_global", error)]);
+        }
+        Ok(())
+    }
+}
+
+/// The parameters of the mixture that serves a client.
+fn serves<'a>(outcome: &'a Outcome, own: &'a OwnModels, client: &Client) -> Option<&'a [f64]> {
+    match outcome.serving {
+        Serving::Own { .. } => own.get(client.id.as_str()).map(Vec::as_slice),
+        _ => outcome.models.first().map(|model| model.as_slice()),
+    }
+}
+
+/// Whether components have a constant in the units of the data: regressions without one get it where columns are moved
+/// to be encoded.
+fn has_constant(schema: &Schema, shape: &Shape) -> bool {
+    matches!(shape.family, Family::Regression { intercept, .. } if intercept || schema.moves_columns())
+}
+
+/// A centre, or the coefficients of a regression, in the units of the data.
+fn in_units(schema: &Schema, shape: &Shape, centre: &[f64]) -> Vec<f64> {
+    let (encoded, constant) = centre.split_at(shape.columns);
+    let mut decoded = encoded.to_vec();
+    match shape.family {
+        Family::Gaussian(_) => schema.decode(&mut decoded),
+        Family::Regression { .. } => {
+            let gained = schema.decode_slopes(&mut decoded);
+            if has_constant(schema, shape) {
+                decoded.push(constant.first().unwrap_or(&0.0) + gained);
+            }
+        }
+    }
+    decoded
+}
+
+/// The mixtures of all clients in the units of the data, and where their rows belong.
+fn record(context: &Context, shape: &Shape, own: &OwnModels) -> MixtureRecord {
+    let Context { population, schema, outcome, .. } = context;
+    let all_in_units = |centres: &[f64]| -> Vec<f64> {
+        centres.chunks_exact(shape.width()).flat_map(|centre| in_units(schema, shape, centre)).collect()
+    };
+    let client = |(place, client): (usize, &Client)| {
+        let params = serves(outcome, own, client)?;
+        let lines = population.lines.get(place);
+        let [train, test] = match context.federation.host() {
+            Some(host) if context.with_rows => host.row_components(place as u32, params),
+            _ => [Vec::new(), Vec::new()],
+        };
+        Some(ClientMixture {
+            train: RowsRecord::new(&train, client.train.classes(), lines.map(|lines| &lines.train[..])),
+            test: RowsRecord::new(&test, client.test.classes(), lines.map(|lines| &lines.test[..])),
+            ..ClientMixture::new(&client.id, &params[shape.weights()], &all_in_units(&params[shape.centres()]))
+        })
+    };
+    let mut features = schema.feature_names();
+    if has_constant(schema, shape) {
+        features.push("intercept".into());
+    }
+    MixtureRecord {
+        label: context.label.to_string(),
+        seed: context.seed,
+        components: shape.components,
+        ordered: outcome.mixture.is_some(),
+        features,
+        classes: match &schema.target {
+            TargetSchema::Names(names) => names.clone(),
+            _ => Vec::new(),
+        },
+        common: outcome.mixture.as_ref().map_or_else(Vec::new, |mixture| all_in_units(&mixture.common)),
+        clients: population.clients.iter().enumerate().filter_map(client).collect(),
+    }
+}
 
 /// The permutation whose largest cost is smallest, and that cost. `costs` lie row by row; row r is given column π(r). Of
 /// several such permutations it is one with the smallest sum. A cost that is not a number counts as infinite.
-pub fn bottleneck(costs: &[f64], size: usize) -> (f64, Vec<usize>) {
+fn bottleneck(costs: &[f64], size: usize) -> (f64, Vec<usize>) {
     let mut sorted: Vec<f64> = costs.iter().map(|&cost| if cost.is_nan() { f64::INFINITY } else { cost }).collect();
     let costs = sorted.clone();
     sorted.sort_by(f64::total_cmp);
@@ -59,19 +153,19 @@ fn admits_matching(costs: &[f64], size: usize, threshold: f64) -> bool {
 
 /// How far one client's mixture is from the planted one.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct MixtureError {
+struct MixtureError {
     /// max_r ‖θ_r − θ*_π(r)‖ under the best labels.
-    pub centre: f64,
+    centre: f64,
     /// max_r |w_r − w*_π(r)| under the labels best for the weights alone, as the paper's tables have it.
-    pub weight: f64,
+    weight: f64,
     /// The same under the labels best for the centres.
-    pub weight_matched: f64,
+    weight_matched: f64,
 }
 
 impl MixtureError {
     /// Compares weights and centres (end to end) with the planted ones; `None` for another number of components or
     /// another width.
-    pub fn of(weights: &[f64], centres: &[f64], planted: &PlantedMixture) -> Option<Self> {
+    fn of(weights: &[f64], centres: &[f64], planted: &PlantedMixture) -> Option<Self> {
         let count = weights.len();
         if count == 0 || planted.weights.len() != count || planted.centres.len() != centres.len() {
             return None;
@@ -92,23 +186,23 @@ impl MixtureError {
 }
 
 /// A client's weights and centres, end to end.
-pub type Mixture<'a> = (&'a [f64], &'a [f64]);
+type Mixture<'a> = (&'a [f64], &'a [f64]);
 
 /// The largest error over clients that were drawn from a mixture and have one, and the mean of the centres': `centre_error`,
 /// `centre_error_mean`, `weight_error` and `weight_error_matched`. Empty where mixtures are of another shape than planted.
-pub fn mixture_errors(found: &[Option<Mixture>], planted: &[Option<PlantedMixture>]) -> BTreeMap<String, f64> {
+fn mixture_errors(found: &[Option<Mixture>], planted: &[Option<PlantedMixture>]) -> Vec<(&'static str, Option<f64>)> {
     let pairs = found.iter().zip(planted).filter_map(|(found, planted)| Some(((*found)?, planted.as_ref()?)));
     let errors: Option<Vec<MixtureError>> =
         pairs.map(|((weights, centres), planted)| MixtureError::of(weights, centres, planted)).collect();
-    let Some(errors) = errors.filter(|errors| !errors.is_empty()) else { return BTreeMap::new() };
+    let Some(errors) = errors.filter(|errors| !errors.is_empty()) else { return Vec::new() };
     let centres: Vec<f64> = errors.iter().map(|error| error.centre).collect();
     let largest = |of: fn(&MixtureError) -> f64| errors.iter().map(of).fold(0.0, f64::max);
-    named([
-        ("centre_error", largest(|error| error.centre)),
-        ("centre_error_mean", mean(&centres)),
-        ("weight_error", largest(|error| error.weight)),
-        ("weight_error_matched", largest(|error| error.weight_matched)),
-    ])
+    vec![
+        ("centre_error", Some(largest(|error| error.centre))),
+        ("centre_error_mean", Some(mean(&centres))),
+        ("weight_error", Some(largest(|error| error.weight))),
+        ("weight_error_matched", Some(largest(|error| error.weight_matched))),
+    ]
 }
 
 /// The share of rows outside the best one-to-one matching of components to classes, of counts that lie component by
@@ -121,29 +215,9 @@ fn outside_matching(counts: &[f64], classes: usize) -> Option<f64> {
     (all > 0.0).then(|| (all - matched) / all)
 }
 
-/// The chance that an outlier has a higher score than another client, ties counting half: the area under the curve of
-/// finds against false alarms. `None` where there are not both.
-pub fn area_under_curve(scores: &[f64], outliers: &[bool]) -> Option<f64> {
-    let mut ranked: Vec<(f64, bool)> = scores.iter().copied().zip(outliers.iter().copied()).collect();
-    ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let (mut below, mut won, mut found) = (0.0, 0.0, 0.0);
-    for equal in ranked.chunk_by(|a, b| a.0 == b.0) {
-        let outliers = equal.iter().filter(|(_, outlier)| *outlier).count() as f64;
-        let others = equal.len() as f64 - outliers;
-        won += outliers * (below + 0.5 * others);
-        below += others;
-        found += outliers;
-    }
-    (found > 0.0 && below > 0.0).then(|| won / (found * below))
-}
-
-fn named<const COUNT: usize>(numbers: [(&str, f64); COUNT]) -> BTreeMap<String, f64> {
-    numbers.map(|(name, value)| (name.to_string(), value)).into()
-}
-
 /// The share of held-out rows outside one matching of components to classes for everybody: it minds where clients number
 /// alike components in another way. Clients planted as outliers do not count.
-pub fn global_row_error(
+fn global_row_error(
     outcome: &Outcome,
     federation: &mut dyn Federation,
     shape: &Shape,
@@ -249,13 +323,7 @@ mod tests {
         let far: Mixture = (&[0.75], &[8.0]);
         // The second is an outlier, the last has no mixture.
         let errors = mixture_errors(&[Some(near), Some(far), Some(far), None], &truths);
-        let wanted = [
-            ("centre_error", 3.0),
-            ("centre_error_mean", 1.75),
-            ("weight_error", 0.25),
-            ("weight_error_matched", 0.25),
-        ];
-        assert_eq!(errors, named(wanted));
+        assert_eq!(errors.iter().map(|(_, error)| error.unwrap()).collect::<Vec<_>>(), [3.0, 1.75, 0.25, 0.25]);
         let two: Mixture = (&[0.5, 0.5], &[0.0, 1.0]);
         assert!(mixture_errors(&[Some(near), None, Some(two), None], &truths).is_empty());
         assert!(mixture_errors(&[None, Some(near)], &truths).is_empty());
@@ -270,18 +338,5 @@ mod tests {
         assert_eq!(outside_matching(&[2.0, 2.0, 1.0, 1.0], 2), Some(0.5), "any matching of both holds three of six");
         assert_eq!(outside_matching(&[1.0, 2.0, 1.0], 1), Some(0.5), "more components than classes");
         assert_eq!(outside_matching(&[0.0; 4], 2), None);
-    }
-
-    #[test]
-    fn the_area_counts_pairs() {
-        let area = |scores: &[f64], outliers: &[u8]| {
-            area_under_curve(scores, &outliers.iter().map(|outlier| *outlier == 1).collect::<Vec<_>>())
-        };
-        assert_eq!(area(&[0.1, 0.9, 0.2], &[0, 1, 0]), Some(1.0));
-        assert_eq!(area(&[0.1, 0.9, 0.2], &[1, 0, 0]), Some(0.0));
-        // Of four pairs two are won and one is even.
-        assert_eq!(area(&[1.0, 2.0, 2.0, 3.0], &[0, 1, 0, 1]), Some(3.5 / 4.0));
-        assert_eq!(area(&[5.0; 4], &[0, 1, 0, 1]), Some(0.5));
-        assert_eq!((area(&[1.0, 2.0], &[0, 0]), area(&[1.0], &[1]), area(&[], &[])), (None, None, None));
     }
 }

@@ -86,15 +86,17 @@ impl Method for Exact {
                 fit.undetermined
             ));
         }
+        let converged = *finished && !fit.gave_up();
         let pulled = preparation.strengths().is_some_and(|strengths| !strengths.are_zero());
         Outcome {
             models: if pulled { fit.clusters.clone() } else { Vec::new() },
             clustered: pulled,
             global: pulled.then(|| fit.global.clone()),
             serving: self.base.serving(&fit.stamps),
-            converged: *finished && !fit.gave_up(),
+            converged,
             notes,
             extra,
+            minimises: self.base.minimises(true).filter(|_| converged),
             ..Outcome::default()
         }
     }

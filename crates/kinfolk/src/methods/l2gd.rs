@@ -288,6 +288,7 @@ impl Method for Steps {
             converged: walk.as_ref().is_none_or(|walk| walk.has_converged() != Some(false)),
             notes,
             extra,
+            minimises: self.base.minimises(false),
             ..Outcome::default()
         }
     }

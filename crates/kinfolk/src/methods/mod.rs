@@ -221,6 +221,15 @@ pub(crate) fn no_true_clusters(place: &str) -> Error {
         .hint("set data.clusters, or data.truth for a table, or leave this method out")
 }
 
+/// Whether a method of these settings takes steps, and wants them chosen from the data.
+pub(crate) fn takes_auto_step(settings: &Settings, model: &dyn Model) -> bool {
+    let exact = match settings.optional_text("solve") {
+        Some("auto") => model.has_minimiser(),
+        solve => solve == Some("exact"),
+    };
+    !exact && settings.optional_text("step") == Some("auto")
+}
+
 /// What `step = "auto"` stands for: for descent on a loss whose curvature is known, the step that cannot overshoot.
 pub(crate) fn auto_step(settings: &Settings, curvature: Option<f64>) -> f64 {
     let decay = ["weight_decay", "ridge"].iter().find_map(|name| settings.optional_number(name)).unwrap_or(0.0);
@@ -254,6 +263,17 @@ pub struct Outcome {
     pub mixture: Option<MixtureOutcome>,
     /// How far clients are apart, where a method compared them.
     pub comparison: Option<Comparison>,
+    /// What it minimises, where another method may minimise the same.
+    pub minimises: Option<Minimises>,
+}
+
+/// What the clients' models minimise.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Minimises {
+    /// What says which objective it is: equal for the same.
+    pub objective: String,
+    /// Whether they are its minimiser; otherwise they approach it.
+    pub exactly: bool,
 }
 
 impl std::default::Default for Outcome {
@@ -269,6 +289,7 @@ impl std::default::Default for Outcome {
             extra: BTreeMap::new(),
             mixture: None,
             comparison: None,
+            minimises: None,
         }
     }
 }

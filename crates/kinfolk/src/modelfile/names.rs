@@ -1,8 +1,8 @@
 //! Names of model files and of their folders, which ids, labels and names of runs may not be: too long, of letters that a
 //! file system does not know, or alike where it does not tell capitals from small letters.
 
+use crate::disk::comma_separated;
 use crate::error::Result;
-use crate::report::files::comma_separated;
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 

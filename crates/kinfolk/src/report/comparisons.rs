@@ -1,6 +1,6 @@
 //! How far clients are apart: a histogram for the page.
 
-use super::ComparisonRecord;
+use crate::record::ComparisonRecord;
 use serde::Serialize;
 
 /// What the page draws of the distances that one method measured on one seed.

@@ -3,10 +3,10 @@
 
 use super::comparisons::Histogram;
 use super::mixtures::MixturePicture;
-use super::summary::{Remark, is_higher_better};
 use super::table::{self, Table};
-use super::{ClientRecord, ComparisonRecord, MixtureRecord, Record, RepeatSummary, RoundRecord};
 use crate::clustering::quality::Contingency;
+use crate::record::summary::{Remark, is_higher_better};
+use crate::record::{ClientRecord, ComparisonRecord, MixtureRecord, Record, RepeatSummary, RoundRecord};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
@@ -127,7 +127,7 @@ impl<'a> Content<'a> {
                             rounds: rounds.get(&key).map_or_else(Vec::new, |rounds| merge_phases(rounds)),
                             confusion: Confusion::of(clients),
                             clients: Clients::of(clients),
-                            mixture: mixtures.get(&key).map(|mixture| MixturePicture::of(mixture)),
+                            mixture: mixtures.get(&key).map(|mixture| MixturePicture::of(mixture, clients)),
                             distances: comparisons.get(&key).and_then(|comparison| Histogram::of(comparison)),
                         }
                     })
@@ -236,8 +236,8 @@ pub(super) fn shortened(value: f64) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fabricated;
     use super::*;
+    use crate::record::fabricated;
 
     #[test]
     fn the_data_cannot_end_its_element() {

@@ -1,6 +1,6 @@
 //! Tables for the terminal, and the result table of a run.
 
-use super::{MethodSummary, Summary};
+use crate::record::{MethodSummary, Summary};
 use crate::text::printable;
 use serde::Serialize;
 use serde_json::Value;
@@ -129,17 +129,6 @@ fn width(text: &str) -> usize {
             _ => 1,
         })
         .sum()
-}
-
-/// A number in so many significant digits, without zeros that say nothing.
-pub fn significant(value: f64, digits: usize) -> String {
-    let rounded: f64 = format!("{value:.*e}", digits.max(1) - 1).parse().unwrap_or(value);
-    match rounded.abs() {
-        0.0 => "0".to_string(),
-        size if size.is_infinite() => if value > 0.0 { "∞" } else { "−∞" }.to_string(),
-        size if (1e-4..1e7).contains(&size) => rounded.to_string(),
-        _ => format!("{rounded:e}"),
-    }
 }
 
 /// How a number of the result table is written.
@@ -300,19 +289,12 @@ fn number(value: &Value, path: &[&str]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fabricated;
     use super::*;
+    use crate::record::{MetricSummary, fabricated};
     use serde_json::json;
 
     fn summary(methods: Vec<MethodSummary>) -> Summary {
         Summary { methods, ..fabricated::record().summary }
-    }
-
-    #[test]
-    fn significant_digits() {
-        let texts =
-            [0.0, -0.0, 1.0 / 3.0, 1234.56, 0.00012349, -3.21e-7, 12e6, f64::INFINITY].map(|v| significant(v, 3));
-        assert_eq!(texts, ["0", "0", "0.333", "1230", "0.000123", "-3.21e-7", "1.2e7", "∞"]);
     }
 
     #[test]
@@ -358,7 +340,7 @@ wild: warning: diverged: loss is infinite
         let mut first = fabricated::repeat(0);
         first.metric = Some(fabricated::accuracy(0.5));
         let mut second = fabricated::repeat(0);
-        second.metric = Some(super::super::MetricSummary { name: "mse".into(), ..fabricated::accuracy(12.3456) });
+        second.metric = Some(MetricSummary { name: "mse".into(), ..fabricated::accuracy(12.3456) });
         let table = results(&summary(vec![
             MethodSummary::of("a", "ifca", json!({}), vec![first]),
             MethodSummary::of("b", "ifca", json!({}), vec![second]),

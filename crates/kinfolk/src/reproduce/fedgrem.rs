@@ -3,7 +3,7 @@
 //! Beside the paper's numbers stand those of an independent reference, in numpy.
 
 use super::{Case, Cell, Judge, Paper, Reproduction, case, extra, recorded_numbers, repeat};
-use crate::report::Record;
+use crate::record::Record;
 
 pub(super) static PAPER: Paper = Paper {
     name: "fedgrem",

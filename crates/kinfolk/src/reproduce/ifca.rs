@@ -53,7 +53,7 @@ fn trial(quick: bool, clusters: usize, clients: usize, rows: usize, noise: f64, 
     let (dimension, rounds) = if quick { (100, 100) } else { (1000, 300) };
     let limit = 0.6 * noise + slack;
     let within = move |field: &'static str| {
-        move |record: &crate::report::Record| {
+        move |record: &crate::record::Record| {
             let summary = repeat(record, "ifca")?;
             let error = match summary.extra.get(field) {
                 Some(error) => error.as_f64(),
@@ -124,7 +124,7 @@ fn sizes(quick: bool, clusters: usize, clients: &[usize], scales: &[f64]) -> Vec
 /// share of right answers counts; local models are tested on rows of their own rotation, averaged over clients.
 /// A cell of Table 1: percent of the unseen clients' rows, for local models of the clients' own.
 fn accuracy(name: String, label: &'static str, paper: f64) -> Cell {
-    let read = move |record: &crate::report::Record| {
+    let read = move |record: &crate::record::Record| {
         let summary = repeat(record, label)?;
         let share = match label {
             "local" => summary.metric.as_ref()?.mean,

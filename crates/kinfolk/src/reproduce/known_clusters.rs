@@ -5,8 +5,8 @@
 //! schools stand in for them, and nothing is compared there.
 
 use super::{Case, Cell, Judge, Paper, Reproduction, case, extra, recorded_numbers};
-use crate::report::Record;
-use crate::report::summary::{mean, standard_deviation};
+use crate::record::Record;
+use crate::record::summary::{mean, standard_deviation};
 
 pub(super) static PAPER: Paper = Paper {
     name: "known-clusters",
@@ -186,7 +186,7 @@ const OVERFLOW: f64 = 100.0;
 
 /// The metric of every client that counts, in the order of the clients.
 fn metrics(record: &Record, label: &str) -> Option<Vec<f64>> {
-    let counts = |client: &&crate::report::ClientRecord| client.label == label && client.samples >= FEWEST_ROWS;
+    let counts = |client: &&crate::record::ClientRecord| client.label == label && client.samples >= FEWEST_ROWS;
     let metric = |metric: f64| if metric.is_finite() { metric } else { OVERFLOW };
     let found: Vec<f64> = record.clients.iter().filter(counts).filter_map(|it| it.metric.map(metric)).collect();
     (!found.is_empty()).then_some(found)

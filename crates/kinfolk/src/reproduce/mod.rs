@@ -14,11 +14,11 @@ mod sr_fca;
 pub use recorded::{Recorded, cpu};
 
 use crate::data::cache;
+use crate::disk::lock::Lock;
+use crate::disk::write_atomically;
 use crate::error::{Error, ErrorKind, Result};
 use crate::experiment::{Experiment, Override};
-use crate::report::files::write_atomically;
-use crate::report::lock::Lock;
-use crate::report::{Record, RepeatSummary};
+use crate::record::{Record, RepeatSummary};
 use crate::rng::Key;
 use crate::run::{Options, Watch, run};
 use crate::settings::unknown_name;

@@ -4,7 +4,7 @@
 //! reference, in numpy, where the paper has only a figure.
 
 use super::{Case, Cell, Judge, Paper, Reproduction, case, extra, planned_rounds, recorded_numbers, repeat};
-use crate::report::Record;
+use crate::record::Record;
 
 pub(super) static PAPER: Paper = Paper {
     name: "odcl",

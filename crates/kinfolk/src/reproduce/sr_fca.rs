@@ -3,7 +3,7 @@
 //! The references are an independent one's, in numpy, on the same data with honest averaging.
 
 use super::{Case, Cell, Judge, Paper, Reproduction, case, extra, recorded_numbers, repeat};
-use crate::report::Record;
+use crate::record::Record;
 
 pub(super) static PAPER: Paper = Paper {
     name: "sr-fca",

@@ -1,32 +1,21 @@
 //! The run folder while a run is going on: what is there is neither overwritten nor mixed with something else.
 
-use super::{Current, Finished};
+use super::files::{CHECKPOINT, EXPERIMENT, FILES, MODELS, SUMMARY, is_ours, write_record};
+use super::method::Current;
 use crate::data::schema::Schema;
+use crate::disk::folder::NewFolder;
+use crate::disk::lock::Lock;
+use crate::disk::{partial_of, write_atomically};
 use crate::error::{Error, ErrorKind, Result};
 use crate::experiment::Experiment;
 use crate::modelfile::CLIENT_FILES;
-use crate::report::files::{partial_of, write_atomically, write_record};
-use crate::report::folder::NewFolder;
-use crate::report::lock::Lock;
-use crate::report::{Record, RepeatSummary};
+use crate::record::{MethodRecord, Record};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::io::ErrorKind::{DirectoryNotEmpty, NotADirectory, NotFound};
 use std::path::{Path, PathBuf};
-
-/// What a run writes into its folder, after experiment.toml.
-const OUR_NAMES: [&str; 9] = [
-    "checkpoint",
-    "models",
-    "rounds.csv",
-    "clients.csv",
-    "components.csv",
-    "rows.csv",
-    "distances.csv",
-    "report.html",
-    "summary.json",
-];
 
 /// The bytes of a digest, with which every checkpoint begins.
 const DIGEST: usize = 32;
@@ -64,7 +53,9 @@ impl Folder {
                 Err(Error::settings(format!("{}: nothing to resume here", path.display()))
                     .hint("run without --resume first, or name the right folder with --out"))
             }
-            (None, false) => Ok(folder(Held::New { _folder: NewFolder::claim(path, &all_names())? })),
+            (None, false) => {
+                Ok(folder(Held::New { _folder: NewFolder::claim(path, FILES.iter().map(|file| file.name))? }))
+            }
             (Some(_), false) if is_finished => {
                 Err(Error::settings(format!("{}: holds a finished run", path.display()))
                     .hint("choose another folder with --out"))
@@ -76,7 +67,7 @@ impl Folder {
                     .hint("go on with --resume, or choose another folder with --out"))
             }
             (_, true) => {
-                let is_read = is_finished && !path.join("checkpoint").exists();
+                let is_read = is_finished && !path.join(CHECKPOINT).exists();
                 let lock = if is_read { None } else { Some(Lock::take(path)?) };
                 let mut folder = folder(Held::Resumed { _lock: lock });
                 // Only now is it certain that nobody writes here.
@@ -103,20 +94,20 @@ impl Folder {
     }
 
     fn checkpoint(&self) -> PathBuf {
-        self.path.join("checkpoint")
+        self.path.join(CHECKPOINT)
     }
 
     pub(super) fn begin(&self, experiment: &Experiment, schema: &Schema) -> Result<()> {
         let checkpoint = self.checkpoint();
         std::fs::create_dir_all(&checkpoint).map_err(|error| Error::io("creating", &checkpoint, error))?;
         if experiment.settings.text("save_models") != "none" {
-            let models = self.path.join("models");
+            let models = self.path.join(MODELS);
             std::fs::create_dir_all(&models).map_err(|error| Error::io("creating", &models, error))?;
             let text =
                 serde_json::to_vec_pretty(schema).map_err(|e| Error::new(ErrorKind::Io, format!("schema: {e}")))?;
             write_atomically(&models.join("schema.json"), &text)?;
         }
-        write_atomically(&self.path.join("experiment.toml"), self.experiment.as_bytes())
+        write_atomically(&self.path.join(EXPERIMENT), self.experiment.as_bytes())
     }
 
     fn file(&self, kind: &str, label: &str, seed: u64) -> PathBuf {
@@ -135,15 +126,17 @@ impl Folder {
         hash.finalize().into()
     }
 
-    fn write<S: Serialize>(&self, path: &Path, value: &S) -> Result<()> {
-        let mut bytes = postcard::to_extend(value, vec![0; DIGEST])
+    /// Writes a checkpoint of a run whose data and program are told apart by `origin`.
+    fn write(&self, path: &Path, origin: &str, value: &impl Serialize) -> Result<()> {
+        let mut bytes = postcard::to_extend(&(origin, value), vec![0; DIGEST])
             .map_err(|error| Error::new(ErrorKind::Io, format!("writing {}: {error}", path.display())))?;
         let digest = self.digest(path, &bytes[DIGEST..]);
         bytes[..DIGEST].copy_from_slice(&digest);
         write_atomically(path, &bytes)
     }
 
-    fn read<S: serde::de::DeserializeOwned>(&self, path: &Path) -> Result<Option<S>> {
+    /// Reads a checkpoint, where there is one, that must be of the same origin.
+    fn read<S: DeserializeOwned>(&self, path: &Path, origin: &str) -> Result<Option<S>> {
         let bytes = match std::fs::read(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == NotFound => return Ok(None),
@@ -153,43 +146,32 @@ impl Folder {
             Some((digest, content)) if *digest == self.digest(path, content) => content,
             _ => return Err(broken(path, "its content does not match its digest")),
         };
-        postcard::from_bytes(content).map(Some).map_err(|error| broken(path, &error.to_string()))
+        let fault = |error: postcard::Error| broken(path, &error.to_string());
+        let (before, value) = postcard::take_from_bytes::<String>(content).map_err(fault)?;
+        if before != origin {
+            let message = format!("{}: the data or the program has changed since this run began", self.path.display());
+            return Err(Error::settings(message).hint("start anew in another folder"));
+        }
+        postcard::from_bytes(value).map(Some).map_err(fault)
     }
 
-    pub(super) fn write_current(&self, label: &str, seed: u64, current: &Current) -> Result<()> {
-        self.write(&self.file("current", label, seed), current)
+    pub(super) fn write_current(&self, label: &str, seed: u64, origin: &str, current: &Current) -> Result<()> {
+        self.write(&self.file("current", label, seed), origin, current)
     }
 
     pub(super) fn read_current(&self, label: &str, seed: u64, origin: &str) -> Result<Option<Current>> {
-        let current: Option<Current> = self.read(&self.file("current", label, seed))?;
-        current.as_ref().map_or(Ok(()), |current| self.same_origin(&current.origin, origin))?;
-        Ok(current)
+        self.read(&self.file("current", label, seed), origin)
     }
 
-    fn same_origin(&self, before: &str, now: &str) -> Result<()> {
-        if before == now {
-            return Ok(());
-        }
-        Err(Error::settings(format!(
-            "{}: the data or the program has changed since this run began",
-            self.path.display()
-        ))
-        .hint("start anew in another folder"))
-    }
-
-    pub(super) fn write_done(&self, label: &str, seed: u64, finished: &Finished) -> Result<()> {
-        self.write(&self.file("done", label, seed), finished)?;
+    pub(super) fn write_done(&self, label: &str, seed: u64, origin: &str, record: &MethodRecord) -> Result<()> {
+        self.write(&self.file("done", label, seed), origin, record)?;
         // Its place in the middle is no longer of use; a leftover would do no harm.
         let _ = std::fs::remove_file(self.file("current", label, seed));
         Ok(())
     }
 
-    pub(super) fn read_done(&self, label: &str, seed: u64, origin: &str) -> Result<Option<(RepeatSummary, Finished)>> {
-        let Some(finished) = self.read::<Finished>(&self.file("done", label, seed))? else { return Ok(None) };
-        self.same_origin(&finished.origin, origin)?;
-        let summary = serde_json::from_str(&finished.summary)
-            .map_err(|error| broken(&self.file("done", label, seed), &error.to_string()))?;
-        Ok(Some((summary, finished)))
+    pub(super) fn read_done(&self, label: &str, seed: u64, origin: &str) -> Result<Option<MethodRecord>> {
+        self.read(&self.file("done", label, seed), origin)
     }
 
     pub(super) fn finish(&self, record: &Record) -> Result<()> {
@@ -211,13 +193,12 @@ impl Folder {
 
     /// A run that was finished before: its summary. A checkpoint left by a kill at the last moment goes away.
     fn read_finished(&self) -> Result<Record> {
-        let path = self.path.join("summary.json");
+        let path = self.path.join(SUMMARY);
         let text = std::fs::read_to_string(&path).map_err(|error| Error::io("reading", &path, error))?;
         let summary = serde_json::from_str(&text)
             .map_err(|error| Error::new(ErrorKind::Io, format!("reading {}: {error}", path.display())))?;
         self.remove_checkpoint()?;
-        let (rounds, clients, mixtures, comparisons) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Ok(Record { summary, rounds, clients, mixtures, comparisons })
+        Ok(Record { summary, ..Record::default() })
     }
 }
 
@@ -267,12 +248,7 @@ fn flat(text: &str) -> BTreeMap<String, String> {
 
 /// The text of experiment.toml, where it is there, and whether a run has ended here.
 fn contents(path: &Path) -> (Option<String>, bool) {
-    (std::fs::read_to_string(path.join("experiment.toml")).ok(), path.join("summary.json").exists())
-}
-
-/// The names of all files at the top of a run folder.
-fn all_names() -> Vec<&'static str> {
-    std::iter::once("experiment.toml").chain(OUR_NAMES).collect()
+    (std::fs::read_to_string(path.join(EXPERIMENT)).ok(), path.join(SUMMARY).exists())
 }
 
 fn is_checkpoint(name: &str) -> bool {
@@ -286,9 +262,9 @@ fn is_model_file(name: &str) -> bool {
 /// Removes what a kill in the middle of a write left behind, and nothing that somebody else wrote.
 fn remove_partial_files(folder: &Path) -> Result<()> {
     let half = |is_ours: fn(&str) -> bool| move |name: &str| partial_of(name).is_some_and(is_ours);
-    remove_where(folder, &half(|name| all_names().contains(&name)))?;
-    remove_where(&folder.join("checkpoint"), &half(is_checkpoint))?;
-    let models = folder.join("models");
+    remove_where(folder, &half(is_ours))?;
+    remove_where(&folder.join(CHECKPOINT), &half(is_checkpoint))?;
+    let models = folder.join(MODELS);
     remove_where(&models, &half(is_model_file))?;
     for label in folders_in(&models)? {
         folders_in(&label)?.iter().try_for_each(|seed| remove_where(seed, &half(is_model_file)))?;

@@ -3,7 +3,7 @@
 use super::harness::{Inputs, Place, cases, fuzz};
 use kinfolk::ErrorKind;
 use kinfolk::experiment::Experiment;
-use kinfolk::report::{RepeatSummary, RoundRecord};
+use kinfolk::record::{RepeatSummary, RoundRecord};
 use kinfolk::run::{Options, Unwatched, Watch, run};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

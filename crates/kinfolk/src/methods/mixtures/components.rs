@@ -5,9 +5,9 @@ use crate::federation::Federation;
 
 /// A number of components, and what it was chosen by.
 #[derive(Debug)]
-pub(crate) struct Components {
+struct Components {
     /// The best.
-    pub(crate) count: usize,
+    count: usize,
     /// The criterion of 1, 2, … components; smaller is better.
     criteria: Vec<f64>,
     /// Clients with too few rows to have a say.
@@ -18,7 +18,7 @@ pub(crate) struct Components {
 
 impl Components {
     /// What a reader must know of the choice.
-    pub(crate) fn note(&self) -> String {
+    fn note(&self) -> String {
         let tried = self.criteria.len();
         let best = self.criteria[self.count - 1];
         let others = (1..).zip(&self.criteria).filter(|(count, _)| *count != self.count);
@@ -60,8 +60,22 @@ fn capacity(shape: &Shape, rows: usize) -> usize {
 const STARTS_TO_COMPARE: usize = 5;
 const ITERATIONS_TO_COMPARE: usize = 100;
 
-/// Has every client fit 1 to `most` components and say how likely its rows are then: Σ_k ( −2·log L_k + p·log n_k ).
+/// The settings of a mixture whose `components` are for the data to say, with that number, and a note on how it was found.
+/// The clients have the model already. `None` for all other models.
 pub(crate) fn choose_components(
+    federation: &mut dyn Federation,
+    model: &dyn Model,
+    settings: &Settings,
+    rows: &[usize],
+    key: &Key,
+) -> Result<Option<(Settings, String)>> {
+    let (Some("auto"), Some(shape)) = (settings.optional_text("components"), model.mixture()) else { return Ok(None) };
+    let found = best_number(federation, shape, rows, settings.integer("most_components"), key)?;
+    Ok(Some((settings.with("components", found.count as i64), found.note())))
+}
+
+/// Has every client fit 1 to `most` components and say how likely its rows are then: Σ_k ( −2·log L_k + p·log n_k ).
+fn best_number(
     federation: &mut dyn Federation,
     shape: &Shape,
     rows: &[usize],

@@ -95,6 +95,10 @@ pub(super) const GRID: Setting =
 pub(super) const FOLDS: Setting =
     Setting::new("folds", Kind::Integer(2, 1000), Default::Is("5"), "parts of a client's rows when tuning");
 
+/// The settings above, which say what is minimised.
+const OBJECTIVE: [&str; 10] =
+    ["groups", "gamma", "lambda", "alpha", "loss", "noise", "spread", "tune", "grid", "folds"];
+
 /// Faults in the settings above that need more than one of them to see.
 pub(super) fn check_personal(place: &str, settings: &Settings, faults: &mut Vec<Error>) {
     let given = |name: &str| settings.get(name).is_some();
@@ -148,6 +152,8 @@ pub struct Base {
     by: Weight,
     /// Where everybody begins.
     pub start: Params,
+    /// What says which objective this is, among methods that share its settings.
+    objective: Option<String>,
 }
 
 impl Base {
@@ -159,7 +165,15 @@ impl Base {
             true => Arc::new(vec![0.0; setup.model.layout().len()]),
             false => odcl::common_start(setup)?,
         };
-        Ok(Self { families, model: setup.model.clone(), key: setup.key.clone(), rows: setup.rows.to_vec(), by, start })
+        Ok(Self {
+            families,
+            model: setup.model.clone(),
+            key: setup.key.clone(),
+            rows: setup.rows.to_vec(),
+            by,
+            start,
+            objective: None,
+        })
     }
 
     /// Of a method with a `groups` setting.
@@ -168,7 +182,13 @@ impl Base {
             .groups
             .as_ref()
             .ok_or_else(|| Error::settings(format!("{}.groups: the clients' groups are not known", setup.place)))?;
-        Self::new(setup, Families::of(groups))
+        let settings = OBJECTIVE.map(|name| format!("{name} = {:?}", setup.settings.get(name)));
+        Ok(Self { objective: Some(settings.join(", ")), ..Self::new(setup, Families::of(groups))? })
+    }
+
+    /// What is minimised, and whether the models are its minimiser.
+    pub fn minimises(&self, exactly: bool) -> Option<Minimises> {
+        self.objective.clone().map(|objective| Minimises { objective, exactly })
     }
 
     /// A client's loss in the objective: its likelihood, or the mean of that over its rows.

@@ -15,7 +15,7 @@ use super::{Base, Strengths, is_tuned, want_quadratic};
 use crate::federation::work::{ResponseParts, Validate};
 use crate::hierarchy::response::Response;
 use crate::hierarchy::variances::{ClusterSums, Design, Estimates, Step, VarianceSearch};
-use crate::report::table::significant;
+use crate::text::significant;
 use crate::training::Pull;
 
 /// Times a logistic model is made linear anew, and the relative change of variances that ends it.

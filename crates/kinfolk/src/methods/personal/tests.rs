@@ -83,6 +83,7 @@ impl World {
             rows: self.clients.iter().map(|client| client.train.len()).collect(),
             by: crate::aggregate::Weight::Rows,
             start: Arc::new(vec![0.0; WIDTH]),
+            objective: None,
         }
     }
 

@@ -10,10 +10,10 @@ mod fabricated;
 pub use page::page;
 pub use text::text;
 
-use super::files::{comma_separated, summary_json, write_atomically};
 use crate::clustering::convex::{Path, Weights};
 use crate::clustering::{Clustering, Found, Points, quality};
 use crate::data::points::PointTable;
+use crate::disk::{comma_separated, json_text, write_atomically};
 use crate::error::Result;
 use crate::linalg::distance;
 use serde::Serialize;
@@ -165,7 +165,7 @@ impl<'a> ClusteringRecord<'a> {
             write("tree.csv", &tree_csv(path, self.summary.labels.len())?)?;
         }
         write("report.html", page(self).as_bytes())?;
-        write("summary.json", summary_json(&self.summary)?.as_bytes())
+        write("summary.json", json_text(&self.summary)?.as_bytes())
     }
 
     fn labels_csv(&self) -> Result<Vec<u8>> {

@@ -1,12 +1,13 @@
 //! The page of a clustering: what is drawn is chosen and counted here, and drawn by the page's own script.
 
 use super::super::html::{assemble, shortened};
-use super::super::table::{Table, significant};
+use super::super::table::Table;
 use super::text::facts;
 use super::tree::{FusionTree, Join};
 use super::{ClusteringRecord, PathStep};
 use crate::clustering::convex::Path;
 use crate::clustering::{Plane, Points};
+use crate::text::significant;
 use serde::Serialize;
 
 const SCRIPT: &str = include_str!("page.js");

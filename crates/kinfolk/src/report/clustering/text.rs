@@ -1,8 +1,9 @@
 //! A clustering for the terminal.
 
-use super::super::table::{Table, significant};
+use super::super::table::Table;
 use super::{ClusteringRecord, ClusteringSummary};
 use crate::clustering::convex::Path;
+use crate::text::significant;
 
 /// So many rows of a table fit on a screen.
 const MOST_ROWS: usize = 30;

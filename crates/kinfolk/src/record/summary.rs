@@ -1,8 +1,124 @@
-//! From single repeats to the numbers a method is judged by.
+//! summary.json: how every method ended on every seed, and the numbers it is judged by.
 
-use super::{MethodSummary, MetricSummary, RepeatSummary};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
+use std::collections::BTreeMap;
+
+/// A metric over many clients.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MetricSummary {
+    /// accuracy, mse or nll.
+    pub name: String,
+    /// Average over clients.
+    pub mean: f64,
+    /// Average over rows.
+    pub pooled: f64,
+    /// Mean of the worst tenth of the clients.
+    pub worst_decile: f64,
+    /// Average over the clients of every cluster, `None` where a cluster is empty.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub per_cluster: Vec<Option<f64>>,
+}
+
+/// How one method ended on one seed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RepeatSummary {
+    /// The seed.
+    pub seed: u64,
+    /// `done`, `not-converged`, `diverged` or `failed`.
+    pub status: String,
+    /// Why, where it is not `done`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reason: Option<String>,
+    /// Rounds run.
+    pub rounds: usize,
+    /// Clusters with at least one client.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub clusters: Option<usize>,
+    /// On the clients that took part; those planted as outliers are left out.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub metric: Option<MetricSummary>,
+    /// On clients met only after training.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub unseen: Option<MetricSummary>,
+    /// Share of clients outside the best matching of clusters to true clusters.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub misclustering: Option<f64>,
+    /// Adjusted Rand index against the truth.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub ari: Option<f64>,
+    /// Mean distance of the models to the true parameters under the best matching.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub parameter_error: Option<f64>,
+    /// Payload to clients over all training rounds.
+    pub bytes_down: u64,
+    /// Payload from clients over all training rounds.
+    pub bytes_up: u64,
+    /// Whole models sent to clients.
+    pub models_down: u64,
+    /// Whole models or gradients sent by clients.
+    pub models_up: u64,
+    /// Seconds in training rounds.
+    pub seconds: f64,
+    /// Things a reader must know: empty clusters, missing answers, settled starts.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub notes: Vec<String>,
+    /// What a method adds of its own.
+    #[serde(flatten)]
+    pub extra: BTreeMap<String, Value>,
+}
+
+/// Checkpoints have no names for fields, and so no room for those that are absent.
+pub(super) mod as_json {
+    use super::RepeatSummary;
+    use serde::de::{Deserialize, Deserializer, Error};
+    use serde::ser::{Error as _, Serializer};
+
+    pub fn serialize<S: Serializer>(summary: &RepeatSummary, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&serde_json::to_string(summary).map_err(S::Error::custom)?)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<RepeatSummary, D::Error> {
+        serde_json::from_str(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+/// One method over all seeds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MethodSummary {
+    /// Its label in this run.
+    pub label: String,
+    /// Its registered name.
+    pub name: String,
+    /// Every setting, defaults filled in.
+    pub settings: Value,
+    /// The worst status of its repeats.
+    pub status: String,
+    /// One entry a seed.
+    pub repeats: Vec<RepeatSummary>,
+    /// Means over the repeats of every numeric field.
+    pub mean: Value,
+    /// Standard deviations (n − 1); absent for one repeat.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub sd: Option<Value>,
+}
+
+/// summary.json.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Version of this layout.
+    pub schema: u32,
+    /// The experiment's name.
+    pub name: String,
+    /// The first seed.
+    pub seed: u64,
+    /// The version of Kinfolk that wrote it.
+    pub version: String,
+    /// What the data was: clients, samples, true_clusters and so on.
+    pub data: Value,
+    /// Every method.
+    pub methods: Vec<MethodSummary>,
+}
 
 /// What one client scored on its own held-out rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -192,8 +308,8 @@ fn combine(values: &[&Value], statistic: &dyn Fn(&[f64]) -> Option<f64>) -> Opti
 
 #[cfg(test)]
 mod tests {
-    use super::super::fabricated;
     use super::*;
+    use crate::record::fabricated;
     use serde_json::json;
 
     fn score(sum: f64, rows: usize, cluster: usize) -> ClientScore {

@@ -18,7 +18,7 @@ pub struct NewFolder {
 
 impl NewFolder {
     /// Makes the folder, or takes one that has nothing of these names in it.
-    pub fn claim(path: &Path, names: &[&str]) -> Result<Self> {
+    pub fn claim<'a>(path: &Path, names: impl IntoIterator<Item = &'a str>) -> Result<Self> {
         // Who made the folder may remove it before it is locked here; then it is made anew.
         let folder = loop {
             let made = make(path).map_err(|error| Error::io("creating", path, error))?;
@@ -29,7 +29,7 @@ impl NewFolder {
             }
             break folder;
         };
-        match names.iter().find(|name| path.join(name).symlink_metadata().is_ok()) {
+        match names.into_iter().find(|name| path.join(name).symlink_metadata().is_ok()) {
             None => Ok(folder),
             Some(name) => Err(Error::settings(format!("{}: holds a `{name}` already", path.display()))
                 .hint("choose another folder with --out")),
@@ -117,18 +117,18 @@ mod tests {
     fn a_folder_that_two_want_goes_to_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out");
-        let ours = NewFolder::claim(&path, &["summary.json"]).unwrap();
-        let error = NewFolder::claim(&path, &["summary.json"]).err().unwrap().to_string();
+        let ours = NewFolder::claim(&path, ["summary.json"]).unwrap();
+        let error = NewFolder::claim(&path, ["summary.json"]).err().unwrap().to_string();
         assert!(error.contains("in use by process"), "{error}");
         drop(ours);
         assert!(!path.exists(), "nothing came of it");
-        drop(NewFolder::claim(&path.join("deep/down"), &[]).unwrap());
+        drop(NewFolder::claim(&path.join("deep/down"), []).unwrap());
         assert!(!path.exists() && folder.path().exists(), "nor of what was made above it");
         std::fs::create_dir(&path).unwrap();
-        drop(NewFolder::claim(&path, &[]).unwrap());
+        drop(NewFolder::claim(&path, []).unwrap());
         assert!(path.exists(), "somebody else made it");
         std::fs::write(path.join("summary.json"), "mine").unwrap();
-        let error = NewFolder::claim(&path, &["summary.json"]).err().unwrap().to_string();
+        let error = NewFolder::claim(&path, ["summary.json"]).err().unwrap().to_string();
         assert!(error.contains("holds a `summary.json` already"), "{error}");
         assert_eq!(std::fs::read_dir(&path).unwrap().count(), 1);
     }

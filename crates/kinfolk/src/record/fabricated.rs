@@ -1,33 +1,24 @@
-//! Small records for the tests of this module.
+//! Small records for tests.
 
 use super::{
-    ClientMixture, ClientRecord, ComparisonRecord, MethodSummary, MetricSummary, MixtureRecord, OutlierRecord,
-    PersonalRecord, Record, RepeatSummary, RoundRecord, RowsRecord, Summary,
+    ClientMixture, ClientRecord, ComparisonRecord, MethodSummary, MetricSummary, MixtureRecord, Record, RepeatSummary,
+    RoundRecord, RowsRecord, Summary,
 };
 use crate::methods::Comparison;
 use serde_json::json;
-use std::collections::BTreeMap;
 
 /// A repeat that ended well and has nothing to say.
 pub fn repeat(seed: u64) -> RepeatSummary {
     RepeatSummary {
         seed,
         status: "done".into(),
-        reason: None,
         rounds: 1,
-        clusters: None,
-        metric: None,
-        unseen: None,
-        misclustering: None,
-        ari: None,
-        parameter_error: None,
         bytes_down: 1_500_000,
         bytes_up: 400,
         models_down: 2,
         models_up: 1,
         seconds: 0.25,
-        notes: Vec::new(),
-        extra: BTreeMap::new(),
+        ..RepeatSummary::default()
     }
 }
 
@@ -45,17 +36,12 @@ pub fn record() -> Record {
         round: 1,
         phase: "train".into(),
         loss: Some(0.5),
-        metric: None,
-        unseen_metric: None,
-        normalised_mse: None,
-        distance_to_exact: None,
-        misclustering: None,
-        stage: None,
         switched: Some(2),
         sizes: vec![2, 1],
         bytes_down: 800,
         bytes_up: 400,
         seconds: 0.25,
+        ..RoundRecord::default()
     };
     let evaluate = RoundRecord {
         phase: "evaluate".into(),
@@ -79,20 +65,20 @@ pub fn record() -> Record {
         samples: 20,
         margin: Some(0.125),
         metric: Some(0.5),
-        personal: PersonalRecord { model_norm: Some(1.5), metric_local: Some(0.25), ..PersonalRecord::default() },
+        model_norm: Some(1.5),
+        metric_local: Some(0.25),
         group: Some("hills".into()),
-        outlier: OutlierRecord::default(),
+        ..ClientRecord::default()
     };
     let south = ClientRecord {
         client: "south".into(),
-        true_cluster: None,
-        cluster: None,
-        margin: None,
-        metric: None,
-        personal: PersonalRecord::default(),
-        group: None,
-        outlier: OutlierRecord { score: Some(2.5), apart: Some(1), verdict: Some(false), planted: Some(true) },
-        ..north.clone()
+        label: label.clone(),
+        samples: 20,
+        outlier_score: Some(2.5),
+        apart: Some(1),
+        outlier: Some(false),
+        planted_outlier: Some(true),
+        ..ClientRecord::default()
     };
     let mut only = repeat(0);
     only.metric = Some(accuracy(0.75));
@@ -124,22 +110,32 @@ pub fn mixture(label: &str, seed: u64) -> MixtureRecord {
     let north = ClientMixture {
         train: RowsRecord::new(&[1, 0], Some(&[1, 0]), Some(&[12, 3])),
         test: RowsRecord::new(&[1], Some(&[2]), Some(&[4])),
-        outlier: OutlierRecord { score: Some(0.5), apart: Some(0), verdict: Some(false), planted: Some(false) },
         ..ClientMixture::new("north", &[0.25, 0.75], &[0.5, 1.0, 5.0, 1.5])
     };
     let south = ClientMixture {
         train: RowsRecord::new(&[0, 1], None, None),
-        outlier: OutlierRecord { score: Some(2.5), apart: Some(1), verdict: Some(false), planted: Some(true) },
         ..ClientMixture::new("south", &[0.5, 0.5], &[9.0, 9.0, -9.0, 9.0])
     };
     MixtureRecord {
         label: label.into(),
         seed,
         components: 2,
+        ordered: true,
         features: vec!["age".into(), "pay, net".into()],
         classes: vec!["low".into(), "high".into()],
         common: vec![0.0, 1.0, 5.0, 1.0],
         clients: vec![north, south],
-        ..MixtureRecord::default()
     }
+}
+
+/// The clients of [`mixture`], with their outlier scores.
+pub fn scored_clients() -> [ClientRecord; 2] {
+    [("north", 0.5, 0, false), ("south", 2.5, 1, true)].map(|(client, score, apart, planted)| ClientRecord {
+        client: client.into(),
+        outlier_score: Some(score),
+        apart: Some(apart),
+        outlier: Some(false),
+        planted_outlier: Some(planted),
+        ..ClientRecord::default()
+    })
 }

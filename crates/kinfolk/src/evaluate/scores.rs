@@ -1,0 +1,332 @@
+//! Honest scores: every client with the model it was given, on its own held-out rows.
+//!
+//! Clients that took part are assigned on their training rows. Unseen clients choose by the smallest loss.
+//! Scoring goes through the federation like everything else, in a phase of its own that costs a method nothing.
+
+use super::{Context, Finding, MethodRecord};
+use crate::data::Client;
+use crate::error::{Error, ErrorKind, Result};
+use crate::federation::server::ledger::few_of;
+use crate::federation::work::{Evaluate, Evaluated, Losses, Subject};
+use crate::federation::{Answered, Ask, ClientInfo, Federation, Gather, Params, Phase, Recipients};
+use crate::methods::room::median_loss;
+use crate::methods::{Outcome, Serving};
+use crate::models::Metric;
+use crate::record::summary::ClientScore;
+use crate::record::{MetricSummary, RoundRecord};
+use crate::training::{Portion, Split};
+use std::collections::BTreeMap;
+
+/// How the clients of a federation fare.
+#[derive(Debug, Clone, Default)]
+pub struct Evaluation {
+    /// One entry a client.
+    pub clients: Vec<Served>,
+    /// Over the clients, those left out that were planted as outliers.
+    pub metric: Option<MetricSummary>,
+    /// Mean loss of the clients' own models on the rows that assign them.
+    pub loss: Option<f64>,
+}
+
+impl Evaluation {
+    /// The middle of the clients' losses; `None` where nobody has one.
+    pub fn median_loss(&self) -> Option<f64> {
+        median_loss(&self.clients.iter().filter_map(|served| served.loss).collect::<Vec<f64>>())
+    }
+}
+
+/// How one client fares.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Served {
+    /// Which model serves it.
+    pub cluster: Option<usize>,
+    /// Loss of the best other model minus the loss of its own, on the rows that assign it.
+    pub margin: Option<f64>,
+    /// Loss of its model on the rows that assign it.
+    pub loss: Option<f64>,
+    /// Its metric on held-out rows.
+    pub score: Option<ClientScore>,
+}
+
+impl Served {
+    /// Its metric over its held-out rows.
+    pub fn mean(&self) -> Option<f64> {
+        self.score.and_then(|score| score.mean())
+    }
+}
+
+/// Scores the clients that took part. Those marked in `outliers` (empty: nobody) are not in the averages of the metric.
+pub fn seen(
+    outcome: &Outcome,
+    federation: &mut dyn Federation,
+    metric: Metric,
+    assign_on: Split,
+    outliers: &[bool],
+) -> Result<Evaluation> {
+    let count = federation.clients().len();
+    let everything: Vec<usize> = (0..outcome.models.len()).collect();
+    let mut ask = Ask::new(Phase::Evaluate, with_drafts(outcome), Gather::Each);
+    let mut scores = Vec::new();
+    let mut score = |to: Recipients, with: Subject| scores.push(ask.order(to, Evaluate { with, assign_on }));
+    let mut compared = None;
+    match &outcome.serving {
+        Serving::Choose if everything.is_empty() => {}
+        Serving::Choose => score(Recipients::All, Subject::Models(everything)),
+        Serving::Given(given) => {
+            let given_to = |cluster: Option<usize>| {
+                Recipients::list((0..count as u32).filter(|&client| given[client as usize] == cluster).collect())
+            };
+            for cluster in everything.iter().copied() {
+                score(given_to(Some(cluster)), Subject::Models(vec![cluster]));
+            }
+            // Where there is no model at all there is none to choose either.
+            if !everything.is_empty() {
+                score(given_to(None), Subject::Models(everything.clone()));
+            }
+            // How much better another cluster's model would be; nobody asks that of models that are no clusters'.
+            if outcome.clustered && !everything.is_empty() {
+                let of_all = Losses { of: everything, on: Portion::All };
+                compared = Some((given, ask.order(Recipients::All, of_all)));
+            }
+        }
+        Serving::Own { stamps, .. } => {
+            own_subjects(outcome, stamps).into_iter().for_each(|(to, subject)| score(to, subject));
+        }
+    }
+    let answers = federation.ask(&ask)?;
+    let mut clients = vec![Served::default(); count];
+    let scores: Vec<Answered<Evaluated>> = scores.into_iter().map(|order| answers.of(order)).collect();
+    for answer in &scores {
+        let free = |client: &u32| match &outcome.serving {
+            Serving::Choose => true,
+            Serving::Given(given) => given[*client as usize].is_none(),
+            Serving::Own { .. } => false,
+        };
+        let chose = outcome.clustered && answer.clients.iter().all(free);
+        take_scores(answer, metric, chose, &mut clients);
+    }
+    if let Some((given, order)) = compared {
+        for (client, losses) in answers.of(order).each() {
+            if let Some(own) = given[client as usize] {
+                clients[client as usize].margin = margin(&losses, own);
+                clients[client as usize].cluster = Some(own);
+            }
+        }
+    }
+    check_counted(&scores, metric, federation.clients(), &clients)?;
+    if let Serving::Own { clusters: Some(clusters), .. } = &outcome.serving {
+        clients.iter_mut().zip(clusters).for_each(|(served, &cluster)| served.cluster = Some(cluster));
+    }
+    Ok(summarise(clients, metric, outcome, outliers))
+}
+
+/// Clients that keep a model, by the stamp it carries.
+fn by_stamp(stamps: &[u64]) -> BTreeMap<u64, Recipients> {
+    let mut ages: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+    for (client, &stamp) in (0u32..).zip(stamps).filter(|(_, stamp)| **stamp > 0) {
+        ages.entry(stamp).or_default().push(client);
+    }
+    ages.into_iter().map(|(stamp, clients)| (stamp, Recipients::list(clients))).collect()
+}
+
+/// A method's models, and behind them what it would hand to its clients.
+pub(super) fn with_drafts(outcome: &Outcome) -> Vec<Params> {
+    let drafts = outcome.mixture.iter().flat_map(|mixture| mixture.drafts.iter().flatten());
+    outcome.models.iter().chain(drafts).cloned().collect()
+}
+
+/// What clients with models of their own are judged by: what they keep, or what they would be handed now.
+pub(super) fn own_subjects(outcome: &Outcome, stamps: &[u64]) -> Vec<(Recipients, Subject)> {
+    let drafts = outcome.mixture.as_ref().map_or(&[][..], |mixture| &mixture.drafts);
+    if drafts.is_empty() {
+        return by_stamp(stamps).into_iter().map(|(stamp, to)| (to, Subject::Own { stamp })).collect();
+    }
+    let numbered = (0u32..).zip(drafts).filter(|(_, draft)| draft.is_some()).zip(outcome.models.len()..);
+    let completed = |((client, _), model): ((u32, &Option<Params>), usize)| {
+        (Recipients::list(vec![client]), Subject::Completed { model, stamp: stamps[client as usize] })
+    };
+    numbered.map(completed).collect()
+}
+
+/// Scores clients met only after training. `None` when the method has no model for them.
+pub fn unseen(
+    outcome: &Outcome,
+    federation: &mut dyn Federation,
+    metric: Metric,
+    assign_on: Split,
+) -> Result<Option<Evaluation>> {
+    if outcome.models.is_empty() {
+        return Ok(None);
+    }
+    let subject = Subject::Models((0..outcome.models.len()).collect());
+    let mut ask = Ask::new(Phase::Evaluate, outcome.models.clone(), Gather::Each);
+    let order = ask.order(Recipients::All, Evaluate { with: subject, assign_on });
+    let answers = federation.ask(&ask)?;
+    let answer = answers.of(order);
+    let mut clients = vec![Served::default(); federation.clients().len()];
+    take_scores(&answer, metric, outcome.clustered, &mut clients);
+    check_counted(&[answer], metric, federation.clients(), &clients)?;
+    Ok(Some(summarise(clients, metric, outcome, &[])))
+}
+
+fn margin(losses: &[f64], own: usize) -> Option<f64> {
+    let other = losses.iter().enumerate().filter(|(model, _)| *model != own).map(|(_, &loss)| loss).reduce(f64::min)?;
+    let margin = other - losses[own];
+    margin.is_finite().then_some(margin)
+}
+
+/// `chose` says that each client chose its cluster by its losses.
+pub(super) fn take_scores(answer: &Answered<Evaluated>, metric: Metric, chose: bool, clients: &mut [Served]) {
+    for (client, Evaluated { choice, losses, score }) in answer.each() {
+        let served = &mut clients[client as usize];
+        let choice = choice as usize;
+        served.loss = Some(losses[choice]);
+        if chose {
+            served.cluster = Some(choice);
+            served.margin = margin(&losses, choice);
+        }
+        let sum = metric.sum(&score).filter(|_| score.rows > 0);
+        served.score = sum.map(|sum| ClientScore { sum, rows: score.rows as usize, cluster: served.cluster });
+    }
+}
+
+/// Refuses a metric by which nobody can be judged. A single client that does not count what it takes is not scored.
+pub(super) fn check_counted(
+    answers: &[Answered<Evaluated>],
+    metric: Metric,
+    infos: &[ClientInfo],
+    clients: &[Served],
+) -> Result<()> {
+    let mut scores = answers.iter().flat_map(|answer| answer.each());
+    let uncounted = scores.find(|(_, told)| told.score.rows > 0 && metric.sum(&told.score).is_none());
+    match uncounted {
+        Some((client, _)) if clients.iter().all(|served| served.score.is_none()) => {
+            let (id, name) = (&infos[client as usize].id, metric.name());
+            let message = format!("client {id}: score: no hits, which metric = \"{name}\" counts");
+            Err(Error::new(ErrorKind::Client, message).hint("count the rows that are right, or use metric = \"loss\""))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether the client in this place was not planted as an outlier; nobody was where the list is empty.
+pub(super) fn is_good(outliers: &[bool], place: usize) -> bool {
+    !outliers.get(place).is_some_and(|&outlier| outlier)
+}
+
+fn summarise(mut clients: Vec<Served>, metric: Metric, outcome: &Outcome, outliers: &[bool]) -> Evaluation {
+    for served in &mut clients {
+        if let Some(score) = &mut served.score {
+            score.cluster = served.cluster;
+        }
+    }
+    let good = clients.iter().enumerate().filter(|(place, _)| is_good(outliers, *place));
+    let scores: Vec<ClientScore> = good.filter_map(|(_, served)| served.score).collect();
+    let clusters = if outcome.clustered { outcome.models.len() } else { 0 };
+    let losses: Vec<f64> = clients.iter().filter_map(|served| served.loss).collect();
+    let loss = (!losses.is_empty()).then(|| losses.iter().sum::<f64>() / losses.len() as f64);
+    let metric = MetricSummary::of(metric.name(), &scores, clusters);
+    Evaluation { loss, metric, clients }
+}
+
+/// What clients scored.
+pub(super) struct Scores;
+
+impl Finding for Scores {
+    fn evaluate(&self, context: &mut Context, round: &mut RoundRecord, found: &mut MethodRecord) -> Result<()> {
+        found.summary.metric = context.scored.metric.clone();
+        found.summary.unseen = context.unseen.and_then(|unseen| unseen.metric.clone());
+        let mean = |metric: &Option<MetricSummary>| metric.as_ref().map(|metric| metric.mean);
+        (round.metric, round.unseen_metric) = (mean(&found.summary.metric), mean(&found.summary.unseen));
+        Ok(())
+    }
+
+    fn conclude(&self, context: &mut Context, found: &mut MethodRecord) -> Result<()> {
+        let Context { scored, population, .. } = context;
+        for (client, served) in found.clients.iter_mut().zip(&scored.clients) {
+            client.cluster = served.cluster;
+            client.margin = served.margin;
+            client.metric = served.mean();
+        }
+        let infinite = without_finite_metric(&population.clients, scored);
+        let notes = &mut found.summary.notes;
+        if scored.metric.is_none() && infinite.is_none() {
+            notes.push(format!("{}, so there is nothing to score", why_nothing(context.outcome, scored)));
+        }
+        let unseen = context.unseen.and_then(|unseen| without_finite_metric(&population.unseen, unseen));
+        notes.extend(infinite.into_iter().chain(unseen));
+        notes.extend(lone_metric_note(&population.clients, &scored.clients, &population.outliers));
+        Ok(())
+    }
+}
+
+fn why_nothing(outcome: &Outcome, scored: &Evaluation) -> &'static str {
+    match &outcome.serving {
+        Serving::Own { stamps, .. } if stamps.iter().all(|&stamp| stamp == 0) => "no client has a model",
+        _ if scored.clients.iter().any(|served| served.loss.is_some()) => "no client has test rows",
+        _ => "no client could be reached any more",
+    }
+}
+
+/// Says who is in no average, by name while they are few.
+fn without_finite_metric(clients: &[Client], scored: &Evaluation) -> Option<String> {
+    let served = clients.iter().zip(&scored.clients);
+    let infinite = served.filter(|(_, served)| served.mean().is_some_and(|mean| !mean.is_finite()));
+    let names: Vec<&str> = infinite.map(|(client, _)| client.id.as_str()).collect();
+    let list = few_of(&names);
+    match names.len() {
+        0 => None,
+        1 => Some(format!("the metric of client {list} is not finite and in no average")),
+        _ => Some(format!("the metrics of clients {list} are not finite and in no average")),
+    }
+}
+
+/// A sentence about a client whose metric is nearly all of the mean, as an extreme cell among its test rows makes it.
+fn lone_metric_note(clients: &[Client], served: &[Served], outliers: &[bool]) -> Option<String> {
+    /// So many times what is usual.
+    const LONE: f64 = 1000.0;
+    let mean = |served: &Served| served.mean().filter(|mean| mean.is_finite());
+    // Planted outliers are in no average.
+    let averaged = clients.iter().zip(served).enumerate().filter(|(place, _)| outliers.get(*place) != Some(&true));
+    let mut metrics: Vec<(f64, &str)> =
+        averaged.filter_map(|(_, (client, served))| Some((mean(served)?.abs(), &*client.id))).collect();
+    metrics.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let (usual, (largest, id)) = (metrics.get(metrics.len() / 2)?.0, *metrics.last()?);
+    let is_alone = metrics.len() > 2 && usual > 0.0 && largest / LONE > usual * metrics.len() as f64;
+    is_alone.then(|| {
+        format!("client {id} has a metric of {largest:.1e}, where {usual:.1e} is usual: it is nearly all of the mean")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn planted_outliers_are_served_but_not_averaged() {
+        let score = |sum| Some(ClientScore { sum, rows: 2, cluster: None });
+        let clients = [1.0, 2.0, 0.0].map(|sum| Served { score: score(sum), loss: Some(sum), ..Served::default() });
+        let mean = |outliers: &[bool]| {
+            let found = summarise(clients.to_vec(), Metric::Accuracy, &Outcome::default(), outliers);
+            assert_eq!((found.clients.len(), found.loss), (3, Some(1.0)));
+            found.metric.unwrap().mean
+        };
+        assert_eq!((mean(&[]), mean(&[false, false, true])), (0.5, 0.75));
+    }
+
+    #[test]
+    fn a_metric_that_is_nearly_all_of_the_mean_is_told() {
+        use crate::data::{Features, Shard, Targets};
+        let nothing = || Shard::new(Features::F64 { columns: 1, values: Vec::new() }, Targets::None).unwrap();
+        let client = |id: &str| Client { id: id.into(), train: nothing(), test: nothing(), group: None, truth: None };
+        let clients = ["a", "b", "c"].map(client);
+        let note = |sums: [f64; 3]| {
+            let served = sums
+                .map(|sum| Served { score: Some(ClientScore { sum, rows: 2, cluster: None }), ..Served::default() });
+            lone_metric_note(&clients, &served, &[])
+        };
+        assert_eq!(note([4.0, 2.0, 500.0]), None);
+        let wanted = "client c has a metric of 1.0e12, where 2.0e0 is usual: it is nearly all of the mean";
+        assert_eq!(note([4.0, 2.0, 2e12]).as_deref(), Some(wanted));
+    }
+}

@@ -1,0 +1,30 @@
+//! How the clusters found compare with those planted.
+
+use super::scores::Served;
+use super::{Context, Finding, MethodRecord};
+use crate::clustering::quality::{adjusted_rand_index, misclustering};
+use crate::error::Result;
+use crate::methods::Serving;
+use crate::record::RoundRecord;
+
+/// The share of clients outside the best matching of clusters to true ones, and the adjusted Rand index.
+pub(super) struct Truth;
+
+impl Finding for Truth {
+    fn evaluate(&self, context: &mut Context, round: &mut RoundRecord, found: &mut MethodRecord) -> Result<()> {
+        // A client that cannot be reached any more is in no cluster, right or wrong.
+        let reached = |served: &Served| served.cluster.is_some() || served.loss.is_some();
+        let clients = || context.population.clients.iter().zip(&context.scored.clients);
+        let clients = || clients().filter(|(_, served)| reached(served));
+        let truth: Option<Vec<usize>> = clients().map(|(client, _)| client.truth).collect();
+        let clusters: Option<Vec<usize>> = clients().map(|(_, served)| served.cluster).collect();
+        // Clusters that a method was told are not its finding.
+        let told = matches!(context.outcome.serving, Serving::Own { clusters: Some(_), .. });
+        if let (Some(truth), Some(clusters), true) = (truth, clusters, context.outcome.clustered && !told) {
+            found.summary.misclustering = Some(misclustering(&clusters, &truth));
+            found.summary.ari = Some(adjusted_rand_index(&clusters, &truth));
+            round.misclustering = found.summary.misclustering;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,212 @@
+//! Records that are lines of a csv file: a field is a column, declared once by its name, its type and what is said of it.
+
+use crate::disk::comma_separated;
+use crate::error::{Error, Result};
+use std::path::Path;
+
+/// A column as it is declared.
+pub struct Heading {
+    /// What it is called.
+    pub name: &'static str,
+    /// What it means.
+    pub help: &'static str,
+    /// None yet, of the kind that stands in it.
+    cells: Cells,
+}
+
+impl Heading {
+    pub(crate) const fn new<C: Cell>(name: &'static str, help: &'static str) -> Self {
+        Self { name, help, cells: C::NONE }
+    }
+}
+
+/// A record that is one line of a csv file.
+pub trait TableRow {
+    /// The file's name.
+    const FILE: &'static str;
+    /// The columns, in their order.
+    const COLUMNS: &'static [Heading];
+
+    /// Its cells, in the order of the columns; one that does not apply is empty.
+    fn cells(&self) -> Vec<String>;
+}
+
+/// Declares a record with its columns. The comment on a field is the help of its column.
+macro_rules! table_row {
+    (
+        $(#[$about:meta])*
+        pub struct $name:ident in $file:literal {
+            $($(#[doc = $help:literal])+ pub $field:ident: $type:ty,)*
+        }
+    ) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+        pub struct $name {
+            $($(#[doc = $help])+ pub $field: $type,)*
+        }
+
+        impl $crate::record::table::TableRow for $name {
+            const FILE: &'static str = $file;
+            const COLUMNS: &'static [$crate::record::table::Heading] = &[$(
+                $crate::record::table::Heading::new::<$type>(stringify!($field), concat!($($help),+)),
+            )*];
+
+            fn cells(&self) -> Vec<String> {
+                vec![$($crate::record::table::Cell::text(&self.$field)),*]
+            }
+        }
+    };
+}
+pub(crate) use table_row;
+
+/// What can stand in a column.
+pub(crate) trait Cell {
+    const NONE: Cells;
+
+    fn text(&self) -> String;
+}
+
+macro_rules! cell {
+    ($($type:ty: $kind:ident),*) => {
+        $(impl Cell for $type {
+            const NONE: Cells = Cells::$kind(Vec::new());
+
+            fn text(&self) -> String {
+                self.to_string()
+            }
+        })*
+    };
+}
+cell!(String: Texts, u64: Wholes, usize: Wholes, u32: Wholes, u8: Wholes, f64: Numbers, bool: Flags);
+
+impl<C: Cell> Cell for Option<C> {
+    const NONE: Cells = C::NONE;
+
+    fn text(&self) -> String {
+        self.as_ref().map_or_else(String::new, C::text)
+    }
+}
+
+/// Numbers in one cell, as `300;298`.
+impl Cell for Vec<usize> {
+    const NONE: Cells = Cells::Texts(Vec::new());
+
+    fn text(&self) -> String {
+        self.iter().map(usize::to_string).collect::<Vec<_>>().join(";")
+    }
+}
+
+/// The bytes of a file of these lines.
+pub fn write<R: TableRow>(lines: impl IntoIterator<Item = impl std::borrow::Borrow<R>>) -> Result<Vec<u8>> {
+    let names = R::COLUMNS.iter().map(|column| column.name);
+    comma_separated(R::FILE, names, lines.into_iter().map(|line| line.borrow().cells()))
+}
+
+/// A column that was read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// What is in it.
+    pub cells: Cells,
+}
+
+/// The cells of a column; `None` is an empty one.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cells {
+    /// Words, perhaps none.
+    Texts(Vec<String>),
+    /// Whole numbers.
+    Wholes(Vec<Option<i64>>),
+    /// Numbers.
+    Numbers(Vec<Option<f64>>),
+    /// true or false.
+    Flags(Vec<Option<bool>>),
+}
+
+impl Cells {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Texts(cells) => cells.len(),
+            Self::Wholes(cells) => cells.len(),
+            Self::Numbers(cells) => cells.len(),
+            Self::Flags(cells) => cells.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds a cell; `None` where its text is no such value.
+    fn push(&mut self, text: &str) -> Option<()> {
+        fn parse<T: std::str::FromStr>(text: &str) -> Option<Option<T>> {
+            if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) }
+        }
+        match self {
+            Self::Texts(cells) => cells.push(text.to_string()),
+            Self::Wholes(cells) => cells.push(parse(text)?),
+            Self::Numbers(cells) => cells.push(parse(text)?),
+            Self::Flags(cells) => cells.push(parse(text)?),
+        }
+        Some(())
+    }
+}
+
+/// Reads the file of these lines from a run folder, column by column. A file of an earlier version may lack some.
+pub fn read<R: TableRow>(folder: &Path) -> Result<Vec<Column>> {
+    let path = folder.join(R::FILE);
+    let fault = |message: String| Error::data(format!("{}: {message}", path.display()));
+    let bytes = std::fs::read(&path).map_err(|error| Error::io("reading", &path, error))?;
+    let mut reader = csv::Reader::from_reader(bytes.as_slice());
+    let mut columns = Vec::new();
+    for name in reader.headers().map_err(|error| fault(error.to_string()))? {
+        let declared = R::COLUMNS.iter().find(|column| column.name == name);
+        let declared = declared.ok_or_else(|| fault(format!("unknown column `{name}`")))?;
+        columns.push(Column { name: name.to_string(), cells: declared.cells.clone() });
+    }
+    for (row, record) in reader.records().enumerate() {
+        let record = record.map_err(|error| fault(error.to_string()))?;
+        for (column, text) in columns.iter_mut().zip(&record) {
+            column.cells.push(text).ok_or_else(|| {
+                fault(format!("row {}, column {}: got \"{text}\", want a number or nothing", row + 1, column.name))
+            })?;
+        }
+    }
+    Ok(columns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{ClientRecord, RoundRecord, fabricated};
+
+    fn reread<R: TableRow>(bytes: &[u8]) -> Result<Vec<Column>> {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(R::FILE), bytes).unwrap();
+        read::<R>(folder.path())
+    }
+
+    #[test]
+    fn what_was_written_is_read_again() {
+        let record = fabricated::record();
+        let rounds = reread::<RoundRecord>(&write::<RoundRecord>(&record.rounds[..2]).unwrap()).unwrap();
+        assert!(rounds.iter().map(|column| &*column.name).eq(RoundRecord::COLUMNS.iter().map(|column| column.name)));
+        assert_eq!(rounds[0].cells, Cells::Texts(vec!["a, \"quoted\"".into(); 2]));
+        assert_eq!(rounds[4].cells, Cells::Numbers(vec![Some(0.5), None]));
+        assert_eq!(rounds[6].cells, Cells::Wholes(vec![Some(2), None]));
+        let clients = reread::<ClientRecord>(&write::<ClientRecord>(&record.clients[..2]).unwrap()).unwrap();
+        assert_eq!(clients[16].cells, Cells::Flags(vec![None, Some(false)]));
+        assert_eq!(reread::<RoundRecord>(b"label,seed\n").unwrap()[1].cells.len(), 0);
+    }
+
+    #[test]
+    fn what_is_no_such_table_is_refused() {
+        let fault = |text: &str| reread::<ClientRecord>(text.as_bytes()).unwrap_err().to_string();
+        assert!(fault("label,sed\n").contains("unknown column `sed`"));
+        assert!(fault("label,seed\na,x\n").contains("row 1, column seed: got \"x\""));
+        assert!(fault("label,seed\na\n").contains("record"));
+    }
+}

@@ -1,0 +1,348 @@
+//! One method on one seed: its rounds, its evaluations, its end.
+
+use super::folder::Folder;
+use super::models::{keep_models, write_models};
+use super::options::{Options, Watch};
+use super::seed::{FindGroups, SeedData};
+use crate::error::{Error, ErrorKind, Result};
+use crate::evaluate::{self, Context, Evaluation, Finding};
+use crate::experiment::{Experiment, MethodEntry};
+use crate::federation::Phase;
+use crate::federation::engines::{Engine, FederationState};
+use crate::federation::faults::Faults;
+use crate::federation::server::meter::{Meter, Traffic};
+use crate::methods::room::{Book, MissingRule, diverged, exploded, nobody_answered};
+use crate::methods::{Method, Outcome, Progress};
+use crate::panics::contained;
+use crate::record::{ClientRecord, MethodRecord, RepeatSummary, RoundRecord};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// One method on one seed.
+pub(super) struct MethodRun<'a> {
+    pub(super) experiment: &'a Experiment,
+    pub(super) entry: &'a MethodEntry,
+    pub(super) seed: u64,
+    pub(super) data: &'a SeedData,
+    pub(super) options: &'a Options,
+    pub(super) folder: Option<&'a Folder>,
+    pub(super) findings: &'a [Box<dyn Finding>],
+    pub(super) groups: FindGroups<'a>,
+}
+
+/// Where a method in progress stands, for a checkpoint.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Current {
+    method: Vec<u8>,
+    federation: FederationState,
+    book: Book,
+    rounds: Vec<RoundRecord>,
+    round: usize,
+    seconds: f64,
+}
+
+/// How far a method has come: what is known of it even if it fails.
+struct Course {
+    book: Book,
+    rounds: Vec<RoundRecord>,
+    round: usize,
+    seconds: f64,
+    traffic: Traffic,
+    notes: Vec<String>,
+    /// What the last evaluation found.
+    found: MethodRecord,
+}
+
+impl Course {
+    fn new(rule: MissingRule) -> Self {
+        Self {
+            book: Book::new(rule),
+            rounds: Vec::new(),
+            round: 0,
+            seconds: 0.0,
+            traffic: Traffic::default(),
+            notes: Vec::new(),
+            found: MethodRecord::default(),
+        }
+    }
+}
+
+/// A method in progress, and its clients.
+struct OngoingMethod<'a> {
+    run: &'a MethodRun<'a>,
+    method: Box<dyn Method>,
+    federation: Box<dyn Engine>,
+    unseen: Option<Box<dyn Engine>>,
+    course: &'a mut Course,
+    watch: &'a mut dyn Watch,
+}
+
+/// What a method had found when it was evaluated, and how its clients fared.
+struct Evaluated {
+    outcome: Outcome,
+    scored: Evaluation,
+    unseen: Option<Evaluation>,
+}
+
+/// About how many questions a method has left to ask: one a round, and one each time it is scored.
+pub(super) fn questions(method: &dyn Method, experiment: &Experiment) -> usize {
+    let rounds = method.planned_rounds();
+    rounds + rounds.div_ceil(experiment.settings.integer("evaluate_every").max(1))
+}
+
+impl MethodRun<'_> {
+    /// Runs the method to its end, whatever that is: one that fails, or panics, costs its own result only.
+    pub(super) fn to_the_end(&self, watch: &mut dyn Watch) -> Result<MethodRecord> {
+        let mut course = Course::new(MissingRule::of(&self.entry.settings));
+        let summary = match contained(|| self.begin(&mut course, watch)?.follow()) {
+            Ok(summary) => summary,
+            Err(error) if error.ends_run() => return Err(error),
+            Err(error) => {
+                course.found = MethodRecord { comparison: course.found.comparison, ..MethodRecord::default() };
+                let status = if error.kind() == ErrorKind::Diverged { "diverged" } else { "failed" };
+                let reason = Some(error.to_string());
+                RepeatSummary { status: status.into(), reason, ..self.summary(&course, RepeatSummary::default()) }
+            }
+        };
+        let record = MethodRecord { summary, rounds: course.rounds, ..course.found };
+        if let Some(folder) = self.folder {
+            folder.write_done(&self.entry.label, self.seed, &self.data.origin, &record)?;
+        }
+        Ok(record)
+    }
+
+    /// Makes the method and its clients, and goes on from a checkpoint where there is one.
+    fn begin<'a>(&'a self, course: &'a mut Course, watch: &'a mut dyn Watch) -> Result<OngoingMethod<'a>> {
+        let (data, label, stop) = (self.data, &self.entry.label, &self.options.stop);
+        let mut method = data.method(self.entry, self.seed, Some(self.groups))?;
+        let faults = Faults::from_settings(&self.experiment.faults, self.seed);
+        let mut federation = data.engine.afresh(label, faults, stop.clone())?;
+        let unseen = data.unseen.as_ref().map(|unseen| unseen.afresh(label, Faults::none(), stop.clone()));
+        let unseen = unseen.transpose()?;
+        let current = self.folder.map(|folder| folder.read_current(label, self.seed, &data.origin));
+        if let Some(current) = current.transpose().map_err(Error::ending_the_run)?.flatten() {
+            method.restore(&current.method).map_err(Error::ending_the_run)?;
+            federation.restore(current.federation).map_err(Error::ending_the_run)?;
+            (course.rounds, course.round, course.seconds) = (current.rounds, current.round, current.seconds);
+            course.book = current.book;
+        }
+        watch.method(label, self.seed, course.round, method.planned_rounds());
+        Ok(OngoingMethod { run: self, method, federation, unseen, course, watch })
+    }
+
+    /// What is known of every client before anything is found out about it.
+    fn client_records(&self) -> Vec<ClientRecord> {
+        let groups = self.data.groups_for(self.entry, Some(self.groups)).ok().flatten();
+        let name = |place: usize| groups.as_ref().and_then(|groups| Some(groups.names[groups.of[place]?].clone()));
+        let clients = self.data.population.clients.iter().enumerate();
+        clients
+            .map(|(place, client)| ClientRecord {
+                label: self.entry.label.clone(),
+                seed: self.seed,
+                client: client.id.clone(),
+                true_cluster: client.truth,
+                samples: self.data.rows[place],
+                group: name(place),
+                ..ClientRecord::default()
+            })
+            .collect()
+    }
+
+    /// Adds what was spent to what was found.
+    fn summary(&self, course: &Course, found: RepeatSummary) -> RepeatSummary {
+        let mut extra = stages(&course.rounds);
+        extra.extend(found.extra);
+        RepeatSummary {
+            seed: self.seed,
+            status: "done".into(),
+            rounds: course.round,
+            bytes_down: course.traffic.bytes_down,
+            bytes_up: course.traffic.bytes_up,
+            models_down: course.traffic.models_down,
+            models_up: course.traffic.models_up,
+            seconds: course.seconds,
+            notes: course.notes.iter().cloned().chain(found.notes).collect(),
+            extra,
+            ..found
+        }
+    }
+}
+
+impl OngoingMethod<'_> {
+    /// Follows the method through its rounds to what it found, and writes its models.
+    fn follow(mut self) -> Result<RepeatSummary> {
+        let MethodRun { experiment, options, .. } = *self.run;
+        let every = experiment.settings.integer("evaluate_every");
+        let mut planned = questions(&*self.method, experiment);
+        let mut saved = Instant::now();
+        let evaluated = loop {
+            let before = self.federation.meter().clone();
+            let progress = self.round(&before)?;
+            let now = questions(&*self.method, experiment);
+            if now.abs_diff(planned) * 4 > planned {
+                planned = now;
+                self.watch.planned(&self.run.entry.label, planned, 1);
+            }
+            let stage = self.method.stage();
+            if progress.finished || self.course.round.is_multiple_of(every) || stage.is_some() {
+                let spent = self.spent(Phase::Evaluate, &before);
+                let evaluated = self.evaluate(RoundRecord { stage, sizes: progress.sizes, ..spent })?;
+                if progress.finished {
+                    break evaluated;
+                }
+            }
+            if saved.elapsed() >= options.checkpoint_every && self.save()? {
+                saved = Instant::now();
+            }
+        };
+        if self.federation.ledger().useful_answers() == 0 {
+            return Err(nobody_answered());
+        }
+        self.conclude(evaluated)
+    }
+
+    /// One round, and what is recorded of it. `before` is the meter as it begins.
+    fn round(&mut self, before: &Meter) -> Result<Progress> {
+        let began = Instant::now();
+        let progress = self.course.book.play(&mut *self.method, &mut *self.federation);
+        self.look_at_federation();
+        let progress = progress?;
+        self.course.round += 1;
+        self.course.seconds += began.elapsed().as_secs_f64();
+        let asked = |phase: Phase| self.federation.meter().of(phase).asks > before.of(phase).asks;
+        // A round that only finds a start is one all the same.
+        let (start, train) = (asked(Phase::Start), asked(Phase::Train));
+        if start && train {
+            let start = self.spent(Phase::Start, before);
+            self.course.rounds.push(RoundRecord { round: 0, ..start });
+        }
+        let trained = RoundRecord {
+            loss: progress.loss,
+            switched: progress.switched,
+            sizes: progress.sizes.clone(),
+            ..self.spent(if start && !train { Phase::Start } else { Phase::Train }, before)
+        };
+        self.watch.round(&trained);
+        self.course.rounds.push(trained);
+        Ok(progress)
+    }
+
+    /// Notes what was spent on the way, and what went wrong.
+    fn look_at_federation(&mut self) {
+        (self.course.traffic, self.course.notes) = (self.federation.meter().total(), self.federation.notes());
+    }
+
+    /// What a phase of the last round has cost.
+    fn spent(&self, phase: Phase, before: &Meter) -> RoundRecord {
+        let traffic = self.federation.meter().of(phase).since(before.of(phase));
+        RoundRecord {
+            label: self.run.entry.label.clone(),
+            seed: self.run.seed,
+            round: self.course.round,
+            phase: phase.name().to_string(),
+            bytes_down: traffic.bytes_down,
+            bytes_up: traffic.bytes_up,
+            seconds: self.course.seconds,
+            ..RoundRecord::default()
+        }
+    }
+
+    /// Writes a checkpoint, where there is a folder for it and what clients remember is within reach.
+    fn save(&mut self) -> Result<bool> {
+        let MethodRun { entry, seed, data, folder: Some(folder), .. } = *self.run else { return Ok(false) };
+        let Some(federation) = self.federation.state()? else { return Ok(false) };
+        let (method, rounds) = (self.method.save()?, std::mem::take(&mut self.course.rounds));
+        let Course { round, seconds, .. } = *self.course;
+        let current = Current { method, federation, book: self.course.book.clone(), rounds, round, seconds };
+        let written = folder.write_current(&entry.label, seed, &data.origin, &current);
+        self.course.rounds = current.rounds;
+        written.map(|()| true).map_err(Error::ending_the_run)
+    }
+
+    /// Scores the clients, and finds out what can be said between rounds.
+    fn evaluate(&mut self, mut round: RoundRecord) -> Result<Evaluated> {
+        let MethodRun { experiment, data, .. } = *self.run;
+        let outcome = self.method.outcome();
+        let (metric, assign_on) = (data.metric, experiment.assign_on());
+        let scored = evaluate::seen(&outcome, &mut *self.federation, metric, assign_on, &data.population.outliers)?;
+        let unseen = match &mut self.unseen {
+            Some(unseen) => evaluate::unseen(&outcome, &mut **unseen, metric, assign_on)?,
+            None => None,
+        };
+        self.course.found = MethodRecord::default();
+        self.course.found.numbers(outcome.extra.iter().map(|(name, value)| (name.as_str(), Some(*value))));
+        let mut evaluated = Evaluated { outcome, scored, unseen };
+        self.find(&mut evaluated, |finding, context, found| finding.evaluate(context, &mut round, found))?;
+        self.watch.round(&round);
+        self.course.rounds.push(round);
+        // A method sees the loss before a step; what the step itself did shows here.
+        let first = self.course.rounds.iter().find_map(|round| round.loss);
+        // One client's model may be as bad as it likes.
+        match evaluated.scored.median_loss() {
+            Some(loss) if exploded(first.unwrap_or(loss), loss) => Err(diverged(self.course.round - 1)),
+            _ => Ok(evaluated),
+        }
+    }
+
+    /// Has every finding add to what the last evaluation found.
+    fn find(
+        &mut self,
+        evaluated: &mut Evaluated,
+        mut act: impl FnMut(&dyn Finding, &mut Context, &mut MethodRecord) -> Result<()>,
+    ) -> Result<()> {
+        let MethodRun { experiment, entry, seed, data, findings, .. } = *self.run;
+        let mut context = Context {
+            label: &entry.label,
+            seed,
+            population: &data.population,
+            schema: &data.schema,
+            model: &*data.model,
+            metric: data.metric,
+            outcome: &mut evaluated.outcome,
+            scored: &evaluated.scored,
+            unseen: evaluated.unseen.as_ref(),
+            federation: &mut *self.federation,
+            // Every row of every seed would be many.
+            with_rows: seed == experiment.seeds().start && experiment.settings.text("save_models") == "all",
+            doing: &mut |what| self.watch.doing(what),
+        };
+        findings.iter().try_for_each(|finding| act(&**finding, &mut context, &mut self.course.found))
+    }
+
+    /// Finds out what can be said in the end, and writes the models.
+    fn conclude(mut self, mut evaluated: Evaluated) -> Result<RepeatSummary> {
+        self.course.found.clients = self.run.client_records();
+        self.find(&mut evaluated, |finding, context, found| finding.conclude(context, found))?;
+        let outcome = &evaluated.outcome;
+        if let Some(folder) = self.run.folder {
+            keep_models(self.run, outcome, &mut *self.federation)?;
+            self.look_at_federation();
+            write_models(self.run, &folder.path, outcome, &*self.federation)?;
+        }
+        self.look_at_federation();
+        let mut found = std::mem::take(&mut self.course.found.summary);
+        found.notes.splice(0..0, self.run.data.auto_step_note(self.run.entry));
+        let mut summary = self.run.summary(self.course, found);
+        if !outcome.converged {
+            summary.status = "not-converged".into();
+        }
+        let first = self.run.data.notes.iter().cloned().chain(self.course.book.note());
+        summary.notes.splice(0..0, first.chain(outcome.notes.iter().cloned()));
+        Ok(summary)
+    }
+}
+
+/// How clients fared when each stage of a method ended, for the summary.
+fn stages(rounds: &[RoundRecord]) -> BTreeMap<String, serde_json::Value> {
+    let mut numbers = BTreeMap::new();
+    for (round, stage) in rounds.iter().filter_map(|round| Some((round, round.stage.as_ref()?))) {
+        let clusters = (!round.sizes.is_empty()).then_some(round.sizes.len() as f64);
+        let found = [("metric", round.metric), ("misclustering", round.misclustering), ("clusters", clusters)];
+        for (name, value) in found {
+            let number = value.and_then(serde_json::Number::from_f64);
+            numbers.extend(number.map(|number| (format!("{name}_after_{stage}"), number.into())));
+        }
+    }
+    numbers
+}

@@ -1,0 +1,142 @@
+//! From an experiment to a run folder: data, federation, method, rounds, findings, records, checkpoints.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `seed.rs` | prepares the data of a seed: clients, schema, model |
+//! | `method.rs` | follows one method through its rounds to its end |
+//! | `models.rs` | writes its models |
+//! | `files.rs`, `folder.rs` | what is in a run folder, and how it is kept from harm; checkpoints |
+//! | `venue.rs` | where the clients are |
+//! | `options.rs` | how to run, and who watches |
+
+mod columns;
+pub mod files;
+mod folder;
+mod method;
+mod models;
+mod options;
+mod seed;
+pub mod venue;
+
+pub use options::{Options, Unwatched, Watch, checkpoint_every};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::evaluate;
+use crate::experiment::{Experiment, MethodEntry};
+use crate::groups::Groups;
+use crate::panics::contained;
+use crate::record::{MethodRecord, MethodSummary, Record, RepeatSummary, Summary};
+use folder::Folder;
+use method::{MethodRun, questions};
+use seed::SeedData;
+use std::collections::BTreeMap;
+use venue::{InProcess, Venue};
+
+/// What each method left on each seed, by its place in the experiment.
+type Records = BTreeMap<(usize, u64), MethodRecord>;
+
+/// Runs an experiment to its end and returns everything it found. Methods that diverge, fail or panic are part of the
+/// record; an error means that the input was at fault or a file could not be written.
+pub fn run(experiment: &Experiment, options: &Options, watch: &mut dyn Watch) -> Result<Record> {
+    run_at(&mut InProcess::new(options)?, experiment, options, watch)
+}
+
+/// The same, with the clients of a venue.
+pub fn run_at(
+    venue: &mut dyn Venue,
+    experiment: &Experiment,
+    options: &Options,
+    watch: &mut dyn Watch,
+) -> Result<Record> {
+    let mut folder =
+        options.folder.as_deref().map(|path| Folder::open(path, experiment, options.resume)).transpose()?;
+    if let Some(record) = folder.as_mut().and_then(|folder| folder.finished.take()) {
+        return Ok(record);
+    }
+    let folder = folder.as_ref();
+    let mut records = Records::new();
+    let mut about_data = serde_json::Value::Null;
+    for seed in experiment.seeds() {
+        watch.doing("preparing the data");
+        let data = SeedData::prepare(experiment, seed, venue)?;
+        if options.resume {
+            data.check_resumable()?;
+        }
+        if seed == experiment.seeds().start {
+            plan(experiment, &data, watch)?;
+            about_data = data.about(experiment);
+            folder.map_or(Ok(()), |folder| folder.begin(experiment, &data.schema))?;
+        }
+        let mut findings = evaluate::findings();
+        for (place, entry) in experiment.methods.iter().enumerate() {
+            let done = folder.map(|folder| folder.read_done(&entry.label, seed, &data.origin)).transpose()?.flatten();
+            let mut record = match done {
+                Some(done) => done,
+                None => {
+                    let (data, findings) = (&data, &findings[..]);
+                    let groups = &|label: &str| found_groups(experiment, &records, label, seed);
+                    let run = MethodRun { experiment, entry, seed, data, options, folder, findings, groups };
+                    let record = run.to_the_end(watch)?;
+                    watch.finished(&record.summary, &entry.label);
+                    record
+                }
+            };
+            findings.iter_mut().for_each(|finding| finding.learn(&mut record));
+            records.insert((place, seed), record);
+        }
+    }
+    let record = gather(experiment, about_data, records);
+    folder.map_or(Ok(()), |folder| folder.finish(&record))?;
+    Ok(record)
+}
+
+/// Makes every method once before any runs, so that no fault shows up hours later, and says how much each means to ask. A
+/// fault that only another seed shows, or a bug, is that method's own.
+fn plan(experiment: &Experiment, data: &SeedData, watch: &mut dyn Watch) -> Result<()> {
+    let (mut faults, mut planned) = (Vec::new(), Vec::new());
+    for entry in &experiment.methods {
+        match contained(|| Ok(questions(&*data.method(entry, experiment.seeds().start, None)?, experiment))) {
+            Ok(questions) => planned.push((&entry.label, questions)),
+            Err(fault) if fault.kind() == ErrorKind::Internal => {}
+            Err(fault) => faults.push(fault),
+        }
+    }
+    crate::settings::finish(faults)?;
+    let seeds = experiment.seeds().count();
+    planned.iter().for_each(|(label, questions)| watch.planned(label, *questions, seeds));
+    Ok(())
+}
+
+/// The clusters that an earlier method found on this seed, in this run or before it was resumed.
+fn found_groups(experiment: &Experiment, records: &Records, label: &str, seed: u64) -> Result<Groups> {
+    let place = experiment.methods.iter().position(|entry| entry.label == label);
+    let record = place.and_then(|place| records.get(&(place, seed)));
+    let record =
+        record.ok_or_else(|| Error::settings(format!("its groups come from method {label}, which has not run")))?;
+    Groups::found_by(label, &record.summary.status, record.clients.iter().map(|client| client.cluster))
+}
+
+fn gather(experiment: &Experiment, data: serde_json::Value, records: Records) -> Record {
+    let mut all = Record::default();
+    let mut repeats: Vec<Vec<RepeatSummary>> = vec![Vec::new(); experiment.methods.len()];
+    for ((place, _), record) in records {
+        repeats[place].push(record.summary);
+        all.rounds.extend(record.rounds);
+        all.clients.extend(record.clients);
+        all.mixtures.extend(record.mixture);
+        all.comparisons.extend(record.comparison);
+    }
+    let summarise = |(entry, repeats): (&MethodEntry, Vec<RepeatSummary>)| {
+        let settings = serde_json::to_value(&entry.settings).unwrap_or_default();
+        MethodSummary::of(&entry.label, entry.kind.name, settings, repeats)
+    };
+    all.summary = Summary {
+        schema: 1,
+        name: experiment.name().to_string(),
+        seed: experiment.seeds().start,
+        version: env!("CARGO_PKG_VERSION").to_string(),
+        data,
+        methods: experiment.methods.iter().zip(repeats).map(summarise).collect(),
+    };
+    all
+}

@@ -1,0 +1,81 @@
+//! The models a method ends with, as files.
+
+use super::files::MODELS;
+use super::method::MethodRun;
+use crate::disk::write_all_atomically;
+use crate::error::{Error, Result};
+use crate::federation::engines::Engine;
+use crate::methods::{Outcome, Serving};
+use crate::modelfile::{self, CLIENT_FILES, ClientNames};
+use std::path::Path;
+
+/// Has clients that are elsewhere keep their own models, as they are written here for clients that are here.
+pub(super) fn keep_models(run: &MethodRun, outcome: &Outcome, federation: &mut dyn Engine) -> Result<()> {
+    match &outcome.serving {
+        Serving::Own { stamps, .. } if run.experiment.settings.text("save_models") == "all" => {
+            federation.keep_models(run.experiment.name(), stamps)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes the models that are wanted into a run folder.
+pub(super) fn write_models(run: &MethodRun, folder: &Path, outcome: &Outcome, federation: &dyn Engine) -> Result<()> {
+    let wanted = run.experiment.settings.text("save_models");
+    if wanted == "none" {
+        return Ok(());
+    }
+    /// Files that may wait in memory to be written together.
+    const TOGETHER: usize = 64 << 20;
+    let (model, label) = (&run.data.model, &run.entry.label);
+    let place = folder.join(MODELS).join(label).join(run.seed.to_string());
+    let mut waiting: Vec<(String, Vec<u8>)> = Vec::new();
+    let mut size = 0;
+    let mut write = |name: String, params: &[f64]| {
+        let about = [("label", label.clone()), ("seed", run.seed.to_string()), ("model", name.clone())];
+        let bytes = modelfile::bytes(params, model.layout(), model.precision(), &about)?;
+        size += bytes.len();
+        waiting.push((format!("{name}.safetensors"), bytes));
+        if size < TOGETHER {
+            return Ok(());
+        }
+        size = 0;
+        write_together(&place, std::mem::take(&mut waiting))
+    };
+    let mut names = ClientNames::default();
+    match &outcome.serving {
+        Serving::Given(given) if !outcome.clustered => {
+            let clients = run.data.population.clients.iter().zip(given);
+            for (client, model) in clients.filter_map(|(client, given)| Some((client, (*given)?))) {
+                write(names.of(&client.id), &outcome.models[model])?;
+            }
+        }
+        _ => {
+            let several = outcome.clustered || outcome.models.len() > 1;
+            for (cluster, params) in outcome.models.iter().enumerate() {
+                write(if several { format!("cluster-{cluster}") } else { "global".into() }, params)?;
+            }
+        }
+    }
+    if let Some(global) = &outcome.global {
+        write("global".into(), global)?;
+    }
+    // What clients keep is not always what serves them: it may be where they began.
+    if wanted == "all" && matches!(outcome.serving, Serving::Own { .. }) {
+        for (id, params) in federation.own_models() {
+            write(names.of(id), &params)?;
+        }
+    }
+    waiting.extend(names.table()?.map(|table| (CLIENT_FILES.to_string(), table)));
+    write_together(&place, waiting)
+}
+
+/// Writes files into a folder, which is made where there are any.
+fn write_together(place: &Path, files: Vec<(String, Vec<u8>)>) -> Result<()> {
+    if files.is_empty() {
+        return Ok(());
+    }
+    // A full disk is everybody's, not one method's.
+    let made = std::fs::create_dir_all(place).map_err(|error| Error::io("creating", place, error));
+    made.and_then(|()| write_all_atomically(place, files)).map_err(Error::ending_the_run)
+}

@@ -1,0 +1,206 @@
+//! The data of one seed: clients brought together, one schema for everybody, and the model that fits it.
+
+use super::columns;
+use super::venue::{Meeting, Venue};
+use crate::data::schema::{Description, Schema, extreme_cells};
+use crate::data::{Client, Population};
+use crate::error::{Error, ErrorKind, Result};
+use crate::experiment::{Experiment, MethodEntry};
+use crate::federation::ClientInfo;
+use crate::federation::engines::Engine;
+use crate::groups::{Groups, Origin};
+use crate::methods::{Method, Setup, auto_step, choose_components, no_true_clusters, takes_auto_step};
+use crate::models::{Blueprint, Metric, Model};
+use crate::rng::Key;
+use std::sync::Arc;
+
+/// The data of one seed, as every method of the experiment sees it.
+pub(super) struct SeedData {
+    pub(super) population: Population,
+    pub(super) engine: Box<dyn Engine>,
+    pub(super) unseen: Option<Box<dyn Engine>>,
+    /// Training rows of every client.
+    pub(super) rows: Vec<usize>,
+    truth: Option<Vec<usize>>,
+    /// The groups that clients say they belong to.
+    column: Option<Groups>,
+    pub(super) model: Arc<dyn Model>,
+    pub(super) metric: Metric,
+    pub(super) schema: Schema,
+    /// What every method's reader must know of the data and the model.
+    pub(super) notes: Vec<String>,
+    /// The most the loss curves on any client's rows, where a method wants to know.
+    curvature: Option<f64>,
+    /// The program and the data, told apart from all others.
+    pub(super) origin: String,
+}
+
+/// Looks up the groups that the method of a label found.
+pub(super) type FindGroups<'a> = &'a dyn Fn(&str) -> Result<Groups>;
+
+/// Raised whenever checkpoints are written in another way.
+const CHECKPOINT_LAYOUT: u32 = 2;
+
+impl SeedData {
+    pub(super) fn prepare(experiment: &Experiment, seed: u64, venue: &mut dyn Venue) -> Result<Self> {
+        let Meeting { mut population, mut engine, mut unseen, digest } = venue.open(experiment, seed)?;
+        let origin = format!("{} {CHECKPOINT_LAYOUT} {digest}", env!("CARGO_PKG_VERSION"));
+
+        // The server learns what the data looks like by asking, and fixes one schema for everybody.
+        let scale = experiment.standardises();
+        let described = engine.describe(scale)?;
+        let silent = |(_, description): &(&ClientInfo, &Option<Description>)| description.is_none();
+        if let Some((client, _)) = engine.clients().iter().zip(&described).find(silent) {
+            let message = format!("client {} does not say what its data looks like", client.id);
+            return Err(Error::new(ErrorKind::Client, message));
+        }
+        let described: Vec<Description> = described.into_iter().flatten().collect();
+        let rows: Vec<usize> = described.iter().map(|description| description.rows).collect();
+        let column = Groups::named(described.iter().map(|description| description.group.as_deref()));
+        let schema = Schema::fix(&described, experiment.coding())?;
+        let mut notes = columns::extreme_cell_notes(engine.clients(), &extreme_cells(&described));
+        let mut unknown = schema.unknown_classes(&described);
+        engine.adopt(&schema)?;
+        // Rows that are here are looked at as everybody agreed to see them.
+        if let Some(host) = engine.host() {
+            population.clients = host.clients().to_vec();
+        }
+        if let Some(unseen) = &mut unseen {
+            let described: Vec<Description> = unseen.describe(false)?.into_iter().flatten().collect();
+            unknown.extend(schema.unknown_classes(&described));
+            unseen.adopt(&schema)?;
+            if let Some(host) = unseen.host() {
+                population.unseen = host.clients().to_vec();
+            }
+        }
+        let mut shape = schema.shape();
+        shape.classes = shape.classes.max(population.shape.classes);
+        // A schema knows columns, not how they lie; only tables are encoded into other columns, and they lie in no order.
+        shape.form = population.shape.form;
+        let mut blueprint = Blueprint { kind: experiment.model_kind, settings: experiment.model.clone(), shape };
+        let mut model = blueprint.build_from(venue.start())?;
+        notes.extend(columns::unknown_classes_note(unknown));
+        engine.equip(&model, &blueprint)?;
+        if let Some((settings, note)) =
+            choose_components(&mut *engine, &*model, &experiment.model, &rows, &Key::new(seed))?
+        {
+            blueprint.settings = settings;
+            model = blueprint.build_from(venue.start())?;
+            engine.equip(&model, &blueprint)?;
+            notes.push(note);
+        }
+        if let Some(unseen) = &mut unseen {
+            unseen.equip(&model, &blueprint)?;
+        }
+        let metric = choose_metric(experiment, &*model)?;
+        let curvature = find_curvature(experiment, &mut *engine, &*model)?;
+        let truth = population.clients.iter().map(|client| client.truth).collect();
+        Ok(Self { population, engine, unseen, rows, truth, column, model, metric, schema, notes, curvature, origin })
+    }
+
+    /// The groups a method is told; `None` for one that is told none. `found` looks up what an earlier method found:
+    /// while that is not known yet, everybody is in one group.
+    pub(super) fn groups_for(&self, entry: &MethodEntry, found: Option<FindGroups>) -> Result<Option<Groups>> {
+        let place = format!("method.{}.groups", entry.label);
+        let groups = match Origin::of(&entry.settings) {
+            None => return Ok(None),
+            Some(Origin::One) => Groups::one(self.rows.len()),
+            Some(Origin::Truth) => {
+                let truth = self.truth.as_ref().and_then(|truth| Groups::numbered(truth.iter().copied().map(Some)));
+                truth.ok_or_else(|| no_true_clusters(&place))?
+            }
+            Some(Origin::Column) => self.column.clone().ok_or_else(|| {
+                Error::settings(format!("{place}: the data names no groups"))
+                    .hint("set data.group for a table, or groups = \"truth\", \"one\", or the label of a method above")
+            })?,
+            Some(Origin::Method(label)) => match found {
+                Some(found) => found(label)?,
+                None => Groups { provisional: true, ..Groups::one(self.rows.len()) },
+            },
+        };
+        Ok(Some(groups))
+    }
+
+    pub(super) fn method(&self, entry: &MethodEntry, seed: u64, found: Option<FindGroups>) -> Result<Box<dyn Method>> {
+        let groups = self.groups_for(entry, found)?;
+        let needs_truth = (entry.kind.needs_truth)(&entry.settings);
+        (entry.kind.build)(Setup {
+            place: format!("method.{}", entry.label),
+            settings: &entry.settings,
+            model: self.model.clone(),
+            rows: &self.rows,
+            curvature: self.curvature,
+            truth: self.truth.as_deref().filter(|_| needs_truth),
+            planted: Some(&*self.population.true_parameters).filter(|planted| needs_truth && !planted.is_empty()),
+            groups,
+            seed,
+            key: Key::new(seed).word(&entry.label),
+        })
+    }
+
+    /// What is to be said of a step that was chosen from the data.
+    pub(super) fn auto_step_note(&self, entry: &MethodEntry) -> Option<String> {
+        let curvature = self.curvature.filter(|_| takes_auto_step(&entry.settings, &*self.model))?;
+        Some(format!("step {:.3e}, chosen from the data", auto_step(&entry.settings, Some(curvature))))
+    }
+
+    /// Refuses to go on from a checkpoint where what clients remember is out of reach.
+    pub(super) fn check_resumable(&self) -> Result<()> {
+        self.population.clients.iter().try_for_each(Client::check_resumable)?;
+        if self.engine.state()?.is_some() {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Unsupported, "this run cannot go on from a checkpoint")
+            .hint("what its clients remember is out of reach; start anew in another folder"))
+    }
+
+    /// The `data` entry of summary.json. `samples` is per client, a mean where clients differ.
+    pub(super) fn about(&self, experiment: &Experiment) -> serde_json::Value {
+        let (rows, population, shape) = (&self.rows, &self.population, self.schema.shape());
+        let total: usize = rows.iter().sum();
+        let is_same = rows.iter().all(|other| rows.first() == Some(other)) && !rows.is_empty();
+        let where_any = |count: usize| (count > 0).then_some(count);
+        let outliers = population.outliers.iter().filter(|outlier| **outlier).count();
+        let mut about = serde_json::json!({
+            "source": experiment.source.name,
+            "clients": rows.len(),
+            "samples": if is_same { rows[0].into() } else { serde_json::Value::from(total as f64 / rows.len() as f64) },
+            "rows": total,
+            "columns": where_any(shape.columns),
+            "classes": where_any(shape.classes),
+            "unseen_clients": where_any(population.unseen.len()),
+            "true_clusters": population.true_clusters,
+            "outliers": (!population.outliers.is_empty()).then_some(outliers),
+        });
+        if let Some(about) = about.as_object_mut() {
+            about.retain(|_, value| !value.is_null());
+        }
+        about
+    }
+}
+
+/// The metric that is wanted, of those the model offers.
+fn choose_metric(experiment: &Experiment, model: &dyn Model) -> Result<Metric> {
+    match experiment.settings.text("metric") {
+        "auto" => Ok(model.metrics()[0]),
+        wanted => model.metrics().iter().copied().find(|metric| metric.name() == wanted).ok_or_else(|| {
+            let offered: Vec<&str> = model.metrics().iter().map(|metric| metric.name()).collect();
+            Error::settings(format!("metric: got \"{wanted}\", want one of {} for this model", offered.join(", ")))
+        }),
+    }
+}
+
+/// The most the loss curves on any client's rows, where a method takes steps that follow from it.
+fn find_curvature(experiment: &Experiment, engine: &mut dyn Engine, model: &dyn Model) -> Result<Option<f64>> {
+    let is_wanted = experiment.methods.iter().any(|entry| takes_auto_step(&entry.settings, model));
+    if model.curvature(0.0).is_none() || !is_wanted {
+        return Ok(None);
+    }
+    let described: Vec<Description> = engine.describe(true)?.into_iter().flatten().collect();
+    // A client with an extreme cell would shorten the steps of everybody to nothing.
+    let extremes = extreme_cells(&described);
+    let is_usual = |place: usize| extremes.iter().all(|cell| cell.client != place || cell.column.is_none());
+    let described = described.iter().enumerate().filter(|(place, _)| is_usual(*place));
+    let mean_squares = described.map(|(_, description)| description.mean_square());
+    Ok(model.curvature(mean_squares.fold(0.0, f64::max)))
+}
