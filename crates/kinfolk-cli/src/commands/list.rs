@@ -2,16 +2,18 @@
 
 use super::print;
 use crate::Ending;
+use kinfolk::record::table::Heading;
 use kinfolk::report::table::Table;
+use kinfolk::run::files::FILES;
 use kinfolk::settings::{Default, Setting, unknown_name};
 use kinfolk::{Result, data, methods, models, presets};
 
-/// List methods, models, datasets or presets.
+/// List methods, models, datasets, presets, or the files of a run.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// What to list
     what: What,
-    /// Show the settings of one of them
+    /// Show the settings of one of them, or the columns of a file
     name: Option<String>,
 }
 
@@ -21,6 +23,7 @@ enum What {
     Models,
     Datasets,
     Presets,
+    Files,
 }
 
 /// One thing to list.
@@ -28,11 +31,12 @@ struct Entry {
     name: &'static str,
     summary: String,
     settings: &'static [Setting],
+    columns: &'static [Heading],
 }
 
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<Ending> {
-    let entry = |name, summary: &str, settings| Entry { name, summary: summary.to_string(), settings };
+    let entry = |name, summary: &str, settings| Entry { name, summary: summary.to_string(), settings, columns: &[] };
     let entries: Vec<Entry> = match arguments.what {
         What::Methods => methods::METHODS
             .iter()
@@ -41,6 +45,7 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         What::Models => models::MODELS.iter().map(|m| entry(m.name, m.summary, m.settings)).collect(),
         What::Datasets => data::SOURCES.iter().map(|s| entry(s.name, s.summary, s.settings)).collect(),
         What::Presets => presets::PRESETS.iter().map(|p| entry(p.name, p.summary, &[])).collect(),
+        What::Files => FILES.iter().map(|f| Entry { columns: f.columns, ..entry(f.name, f.holds, &[]) }).collect(),
     };
     match arguments.name {
         None => {
@@ -53,6 +58,12 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
                 let known: Vec<&str> = entries.iter().map(|entry| entry.name).collect();
                 unknown_name("list", &name, &known)
             })?;
+            if !entry.columns.is_empty() {
+                let mut table = Table::new().words("column").words("what it is");
+                entry.columns.iter().for_each(|column| table.push([column.name, column.help.trim()]));
+                print(&format!("{}: {}\n\n{table}", entry.name, entry.summary))?;
+                return Ok(Ending::Done);
+            }
             let mut table = Table::new().words("setting").words("default").words("wanted").words("what it does");
             for setting in entry.settings {
                 let default = match setting.default {

@@ -25,7 +25,7 @@ fn no_verb_and_an_unknown_one_are_faults() {
 #[test]
 fn everything_registered_is_listed() {
     let bench = Bench::new();
-    for what in ["methods", "models", "datasets", "presets", "methods ifca"] {
+    for what in ["methods", "models", "datasets", "presets", "files", "methods ifca", "files clients.csv"] {
         let mut arguments = vec!["list"];
         arguments.extend(what.split(' '));
         let ended = bench.well(&arguments);
