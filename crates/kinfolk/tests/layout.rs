@@ -1,0 +1,124 @@
+//! How the library is laid out: modules are layers, and shared code knows no method or model by name.
+
+use kinfolk::data::SOURCES;
+use kinfolk::methods::METHODS;
+use kinfolk::models::MODELS;
+use kinfolk::run::files::FILES;
+use std::path::{Path, PathBuf};
+
+/// The modules from the bottom up: each may use those that stand before it in this list, and no others.
+const LAYERS: [&str; 27] = [
+    "error",
+    "rng",
+    "text",
+    "memory",
+    "panics",
+    "settings",
+    "disk",
+    "linalg",
+    "descent",
+    "aggregate",
+    "training",
+    "clustering",
+    "hierarchy",
+    "data",
+    "mixture",
+    "models",
+    "modelfile",
+    "federation",
+    "groups",
+    "methods",
+    "presets",
+    "experiment",
+    "record",
+    "evaluate",
+    "report",
+    "run",
+    "reproduce",
+];
+
+/// Files outside the registries that name a model, and which: clients of the user's own have one kind of model.
+const NAMED: [(&str, &str); 2] = [("kinfolk-py/src/clients.rs", "own"), ("kinfolk-py/src/run.rs", "own")];
+
+fn crates() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the folder of all crates").to_path_buf()
+}
+
+/// Every source file below a folder that is no test, by its path from there, with its text without tests.
+fn sources(folder: &Path) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut open = vec![folder.to_path_buf()];
+    while let Some(next) = open.pop() {
+        for entry in std::fs::read_dir(&next).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            let name = path.file_name().and_then(|name| name.to_str()).expect("a name").to_string();
+            if path.is_dir() {
+                open.push(path);
+            } else if name.ends_with(".rs") && !["tests.rs", "testing.rs", "fabricated.rs"].contains(&name.as_str()) {
+                let text = std::fs::read_to_string(&path).expect("a text");
+                let path = path.strip_prefix(folder).expect("below it").to_string_lossy().replace('\\', "/");
+                found.push((path, without_tests(&text)));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn without_tests(text: &str) -> String {
+    let Some((before, tests)) = text.split_once("\n#[cfg(test)]\nmod tests {") else { return text.to_string() };
+    let after = tests.split_once("\n}\n").map_or("", |(_, after)| after);
+    before.to_string() + after
+}
+
+#[test]
+fn nothing_imports_upwards() {
+    let layer = |module: &str| LAYERS.iter().position(|layer| *layer == module);
+    let mut upward = Vec::new();
+    for (path, text) in sources(&crates().join("kinfolk/src")) {
+        let module = path.split('/').next().unwrap_or_default().trim_end_matches(".rs");
+        if module == "lib" {
+            continue;
+        }
+        let own = layer(module).unwrap_or_else(|| panic!("{module} is in no layer"));
+        let used = text
+            .split("crate::")
+            .skip(1)
+            .filter_map(|rest| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next());
+        let above = used.filter(|used| layer(used).is_some_and(|used| used > own));
+        upward.extend(above.map(|used| format!("{path} uses {used}")));
+    }
+    assert!(upward.is_empty(), "{upward:?}");
+}
+
+#[test]
+fn the_readme_tells_of_every_file_of_a_run_folder() {
+    let readme = std::fs::read_to_string(crates().join("../README.md")).expect("a text");
+    for name in FILES.iter().map(|file| file.name) {
+        let is_told = [format!("\n| `{name}` |"), format!("\n| `{name}/")].iter().any(|row| readme.contains(row));
+        assert!(is_told, "{name}");
+    }
+}
+
+#[test]
+fn methods_and_models_are_named_in_their_own_folders_alone() {
+    let registered = || METHODS.iter().map(|kind| kind.name).chain(MODELS.iter().map(|kind| kind.name));
+    let is_source = |name: &str| SOURCES.iter().any(|source| source.name == name);
+    let knows_them = |path: &str| {
+        ["methods/", "models/", "reproduce/", "presets.rs"]
+            .iter()
+            .any(|known| path.starts_with(&format!("kinfolk/src/{known}")))
+    };
+    let mut named = Vec::new();
+    for (path, text) in ["kinfolk", "kinfolk-cli", "kinfolk-py"].iter().flat_map(|name| {
+        let below = sources(&crates().join(name).join("src"));
+        below.into_iter().map(move |(path, text)| (format!("{name}/src/{path}"), text))
+    }) {
+        // Some data sources are called like the model that fits them.
+        let may_name = |name: &str| knows_them(&path) || path.starts_with("kinfolk/src/data/") && is_source(name);
+        let names = registered().filter(|name| !may_name(name) && text.contains(&format!("\"{name}\"")));
+        named.extend(names.map(|name| (path.clone(), name.to_string())));
+    }
+    let known = NAMED.map(|(path, name)| (path.to_string(), name.to_string()));
+    assert_eq!(named, known, "the left are found, the right are listed");
+}
