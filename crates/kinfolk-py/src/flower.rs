@@ -92,13 +92,9 @@ pub fn run_remote(
     let start = own.map(|own| own.into_parts().1);
     let venue = move |_: &Options| -> Result<Box<dyn Venue>> {
         let transport: Box<dyn Transport> = Box::new(Carrier { machines, exchange });
-        let venue = Elsewhere::new(Arc::new(Mutex::new(transport)));
-        Ok(Box::new(match start {
-            Some(start) => venue.starting_at(start),
-            None => venue,
-        }))
+        Ok(Box::new(Elsewhere::new(Arc::new(Mutex::new(transport)))))
     };
-    carry_out(py, experiment, (Options::default(), false), out, progress, venue)
+    carry_out(py, experiment, (Options { start, ..Options::default() }, false), out, progress, venue)
 }
 
 /// Where a table is only its machine knows; the experiment need not say.

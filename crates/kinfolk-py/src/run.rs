@@ -60,14 +60,12 @@ pub fn run(
             format!("data.source: got \"{source}\", but the clients are given; want \"own\", or leave it out");
         return Err(raise(py, &Error::settings(message)));
     }
-    let options = Options { threads, resume, single_answers, ..Options::default() };
     let exceptions = own.as_ref().map(OwnClients::exceptions);
+    let (population, start) = own.map(OwnClients::into_parts).unzip();
+    let options = Options { threads, resume, single_answers, start, ..Options::default() };
     let venue = |options: &Options| -> kinfolk::Result<Box<dyn Venue>> {
-        Ok(Box::new(match own {
-            Some(own) => {
-                let (population, start) = own.into_parts();
-                InProcess::of(options, move |_, _| Ok(population.clone()))?.starting_at(start)
-            }
+        Ok(Box::new(match population {
+            Some(population) => InProcess::of(options, move |_, _| Ok(population.clone()))?,
             None => InProcess::new(options)?,
         }))
     };

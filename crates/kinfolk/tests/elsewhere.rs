@@ -6,7 +6,7 @@ use kinfolk::federation::client::site::Site;
 use kinfolk::federation::engines::remote::{Delivery, Kind, Line, Loopback, MakeSite, Transport};
 use kinfolk::federation::wire::{self, ClientReply, Request, SiteMessage, SiteReply};
 use kinfolk::federation::work::{Losses, Work};
-use kinfolk::record::{Record, RepeatSummary, RoundRecord};
+use kinfolk::record::{Record, RoundRecord};
 use kinfolk::run::venue::Elsewhere;
 use kinfolk::run::{Options, Unwatched, Watch, run, run_at};
 use kinfolk::{ErrorKind, Result};
@@ -186,13 +186,10 @@ fn a_server_cannot_fill_a_disk_or_leave_the_folder_of_models() {
 struct Planned(Vec<(String, usize, usize)>);
 
 impl Watch for Planned {
-    fn doing(&mut self, _: &str) {}
     fn planned(&mut self, label: &str, questions: usize, seeds: usize) {
         self.0.push((label.into(), questions, seeds));
     }
-    fn method(&mut self, _: &str, _: u64, _: usize, _: usize) {}
     fn round(&mut self, _: &RoundRecord) {}
-    fn finished(&mut self, _: &RepeatSummary, _: &str) {}
 }
 
 #[test]

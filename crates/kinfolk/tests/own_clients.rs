@@ -14,7 +14,7 @@ use kinfolk::federation::wire::DataOrder;
 use kinfolk::methods::room::{Book, MissingRule};
 use kinfolk::methods::{Method, Outcome, Setup, kind};
 use kinfolk::models::{self, Blueprint, Metric, Model};
-use kinfolk::record::{Record, RepeatSummary, RoundRecord};
+use kinfolk::record::{Record, RoundRecord};
 use kinfolk::rng::Key;
 use kinfolk::run::venue::InProcess;
 use kinfolk::run::{Options, Unwatched, Watch, run, run_at};
@@ -412,27 +412,25 @@ fn methods_that_the_hint_proposes_for_clients_of_ones_own_are_not_refused() {
 struct StopAt(&'static str, usize, Arc<AtomicBool>);
 
 impl Watch for StopAt {
-    fn doing(&mut self, _: &str) {}
-    fn method(&mut self, _: &str, _: u64, _: usize, _: usize) {}
     fn round(&mut self, record: &RoundRecord) {
         if record.label == self.0 && record.round == self.1 {
             self.2.store(true, Ordering::Relaxed);
         }
     }
-    fn finished(&mut self, _: &RepeatSummary, _: &str) {}
 }
 
-fn whole_run(clients: Vec<Client>, options: &Options, watch: &mut dyn Watch) -> Result<Record> {
+fn whole_run(clients: Vec<Client>, options: Options, watch: &mut dyn Watch) -> Result<Record> {
     let experiment = Experiment::parse("test", EXPERIMENT, &[])?;
     let populate = move |_: &Experiment, _| {
         Ok(Population { clients: clients.clone(), true_clusters: Some(2), shape: SHAPE, ..Population::default() })
     };
-    run_at(&mut InProcess::of(options, populate)?.starting_at(drawn()), &experiment, options, watch)
+    let options = Options { start: Some(drawn()), ..options };
+    run_at(&mut InProcess::of(&options, populate)?, &experiment, &options, watch)
 }
 
 #[test]
 fn an_interrupted_run_ends_like_one_that_was_not() {
-    let straight = whole_run(sound(), &Options::default(), &mut Unwatched).unwrap();
+    let straight = whole_run(sound(), Options::default(), &mut Unwatched).unwrap();
     let done = &straight.summary.methods[0].repeats[0];
     assert_eq!((done.misclustering, done.metric.as_ref().unwrap().name.as_str()), (Some(0.0), "loss"));
     assert!(straight.summary.data.get("columns").is_none());
@@ -446,11 +444,11 @@ fn an_interrupted_run_ends_like_one_that_was_not() {
         };
         let interrupted = options(false);
         let stop = interrupted.stop.clone();
-        let error = whole_run(sound(), &interrupted, &mut StopAt(label, round, stop)).unwrap_err();
+        let error = whole_run(sound(), interrupted, &mut StopAt(label, round, stop)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Stopped);
-        let refused = whole_run(bowls(|_, bowl| bowl.stateless = true), &options(true), &mut Unwatched).unwrap_err();
+        let refused = whole_run(bowls(|_, bowl| bowl.stateless = true), options(true), &mut Unwatched).unwrap_err();
         assert!(refused.to_string().starts_with("client bowl-00: has no save and load"), "{refused}");
-        let resumed = whole_run(sound(), &options(true), &mut Unwatched).unwrap();
+        let resumed = whole_run(sound(), options(true), &mut Unwatched).unwrap();
         assert_eq!(format!("{:?}", straight.clients), format!("{:?}", resumed.clients));
         let losses = |record: &Record| record.rounds.iter().map(|round| (round.loss, round.metric)).collect::<Vec<_>>();
         assert_eq!(losses(&straight), losses(&resumed));
@@ -460,7 +458,7 @@ fn an_interrupted_run_ends_like_one_that_was_not() {
 #[test]
 fn a_broken_client_ends_the_whole_run() {
     let broken = bowls(|place, bowl| bowl.broken = (place == 3).then_some("train"));
-    let error = whole_run(broken, &Options::default(), &mut Unwatched).unwrap_err();
+    let error = whole_run(broken, Options::default(), &mut Unwatched).unwrap_err();
     assert_eq!(error.to_string(), "client bowl-03: train: out of order");
     let alone = Experiment::parse("test", EXPERIMENT, &[]).unwrap();
     let error = run(&alone, &Options::default(), &mut Unwatched).unwrap_err();

@@ -318,8 +318,6 @@ fn groups_that_are_not_there_are_refused_before_any_work() {
 struct StopAfterFirst(Arc<AtomicBool>);
 
 impl Watch for StopAfterFirst {
-    fn doing(&mut self, _: &str) {}
-    fn method(&mut self, _: &str, _: u64, _: usize, _: usize) {}
     fn round(&mut self, _: &RoundRecord) {}
     fn finished(&mut self, _: &RepeatSummary, _: &str) {
         self.0.store(true, Ordering::Relaxed);

@@ -4,7 +4,7 @@ use kinfolk::Result;
 use kinfolk::experiment::{Experiment, Override};
 use kinfolk::methods::room::Room;
 use kinfolk::methods::{self, Method, MethodKind, Outcome, Progress, Serving, Setup};
-use kinfolk::record::{MethodSummary, Record, RepeatSummary, RoundRecord};
+use kinfolk::record::{MethodSummary, Record, RoundRecord};
 use kinfolk::run::{Options, Unwatched, Watch, run};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -82,14 +82,11 @@ fn a_folder_of_somebody_else_is_left_alone() {
 struct StopAt(usize, Arc<AtomicBool>);
 
 impl Watch for StopAt {
-    fn doing(&mut self, _: &str) {}
-    fn method(&mut self, _: &str, _: u64, _: usize, _: usize) {}
     fn round(&mut self, record: &RoundRecord) {
         if record.round >= self.0 {
             self.1.store(true, Ordering::Relaxed);
         }
     }
-    fn finished(&mut self, _: &RepeatSummary, _: &str) {}
 }
 
 fn table(path: &Path, clients: usize) {
@@ -394,14 +391,12 @@ iterations = 100
 struct StopWhere(&'static str, u64, Arc<AtomicBool>);
 
 impl Watch for StopWhere {
-    fn doing(&mut self, _: &str) {}
     fn method(&mut self, label: &str, seed: u64, _: usize, _: usize) {
         if (label, seed) == (self.0, self.1) {
             self.2.store(true, Ordering::Relaxed);
         }
     }
     fn round(&mut self, _: &RoundRecord) {}
-    fn finished(&mut self, _: &RepeatSummary, _: &str) {}
 }
 
 /// The options of a run in a folder, and the flag that stops it.
@@ -447,14 +442,11 @@ fn a_mutated_checkpoint_is_refused_and_never_changes_numbers() {
     // IFCA is done then, FedAvg and nobody else is under way.
     struct Late(StopAt);
     impl Watch for Late {
-        fn doing(&mut self, _: &str) {}
-        fn method(&mut self, _: &str, _: u64, _: usize, _: usize) {}
         fn round(&mut self, record: &RoundRecord) {
             if record.label == "fedavg" {
                 self.0.round(record);
             }
         }
-        fn finished(&mut self, _: &RepeatSummary, _: &str) {}
     }
     run(&experiment, &options, &mut Late(StopAt(4, stop))).unwrap_err();
     let checkpoint = folder.path().join("checkpoint");

@@ -68,8 +68,8 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         threads: arguments.threads.unwrap_or(0),
         resume: arguments.resume,
         checkpoint_every: checkpoint_every()?,
-        single_answers: false,
         stop: stop_on_interrupt(),
+        ..Options::default()
     };
     let record = kinfolk::run::run(&experiment, &options, &mut Bars::new()).map_err(|error| match error.kind() {
         ErrorKind::Stopped => {

@@ -113,42 +113,21 @@ fn record(context: &Context, shape: &Shape, own: &OwnModels) -> MixtureRecord {
 /// The permutation whose largest cost is smallest, and that cost. `costs` lie row by row; row r is given column π(r). Of
 /// several such permutations it is one with the smallest sum. A cost that is not a number counts as infinite.
 fn bottleneck(costs: &[f64], size: usize) -> (f64, Vec<usize>) {
-    let mut sorted: Vec<f64> = costs.iter().map(|&cost| if cost.is_nan() { f64::INFINITY } else { cost }).collect();
-    let costs = sorted.clone();
-    sorted.sort_by(f64::total_cmp);
-    // A matching uses `size` cells, so no threshold below the size-th cost admits one, and the last admits all.
-    let (mut low, mut high) = (size.saturating_sub(1), sorted.len().saturating_sub(1));
-    while low < high {
-        let middle = (low + high) / 2;
-        if admits_matching(&costs, size, sorted[middle]) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
+    let costs: Vec<f64> = costs.iter().map(|&cost| if cost.is_nan() { f64::INFINITY } else { cost }).collect();
+    let mut thresholds = costs.clone();
+    thresholds.sort_by(f64::total_cmp);
+    let matching = |threshold: f64| -> Vec<usize> {
+        let allowed = costs.iter().map(|&cost| if cost <= threshold { cost } else { f64::INFINITY });
+        // The smaller side is assigned completely, and here both are as large.
+        assign(&allowed.collect::<Vec<_>>(), size, size).into_iter().flatten().collect()
+    };
+    let is_too_low = |threshold: &f64| {
+        matching(*threshold).iter().enumerate().any(|(row, column)| costs[row * size + column] > *threshold)
+    };
+    match thresholds.get(thresholds.partition_point(is_too_low)) {
+        Some(&lowest) => (lowest, matching(lowest)),
+        None => (0.0, Vec::new()),
     }
-    let Some(&threshold) = sorted.get(low) else { return (0.0, Vec::new()) };
-    let allowed: Vec<f64> = costs.iter().map(|&cost| if cost <= threshold { cost } else { f64::INFINITY }).collect();
-    // The smaller side is assigned completely, and here both are as large.
-    (threshold, assign(&allowed, size, size).into_iter().flatten().collect())
-}
-
-/// Whether every row can be given a column of its own at no more than the threshold, by augmenting paths.
-fn admits_matching(costs: &[f64], size: usize, threshold: f64) -> bool {
-    fn place(row: usize, allowed: &dyn Fn(usize, usize) -> bool, seen: &mut [bool], holder: &mut [usize]) -> bool {
-        for column in 0..holder.len() {
-            if allowed(row, column) && !std::mem::replace(&mut seen[column], true) {
-                let before = holder[column];
-                if before == usize::MAX || place(before, allowed, seen, holder) {
-                    holder[column] = row;
-                    return true;
-                }
-            }
-        }
-        false
-    }
-    let allowed = |row: usize, column: usize| costs[row * size + column] <= threshold;
-    let mut holder = vec![usize::MAX; size];
-    (0..size).all(|row| place(row, &allowed, &mut vec![false; size], &mut holder))
 }
 
 /// How far one client's mixture is from the planted one.

@@ -2,6 +2,7 @@
 
 use super::{Context, Finding, MethodRecord};
 use crate::error::Result;
+use crate::methods::room::median_loss as median;
 use crate::record::ClientRecord;
 
 /// Who is an outlier by the method's score, who was made one, and how well the score tells them apart.
@@ -60,18 +61,12 @@ fn highest_usual(scores: &[f64]) -> f64 {
     const WITHIN_REACH: f64 = 1.0;
     /// The deviation of normal numbers, in units of their median distance from the median.
     const DEVIATION: f64 = 1.4826;
-    let Some(centre) = median(scores.to_vec()) else { return WITHIN_REACH };
+    let Some(centre) = median(scores) else { return WITHIN_REACH };
     let below = scores.iter().map(|score| centre - score).filter(|distance| *distance > 0.0);
-    let deviation = DEVIATION * median(below.collect()).unwrap_or(0.0);
+    let deviation = DEVIATION * median(&below.collect::<Vec<_>>()).unwrap_or(0.0);
     // The largest of K normal numbers is about √(2 ln K) deviations above their mean, seldom half a deviation more.
     let largest = (2.0 * (scores.len() as f64).ln()).sqrt() + 0.5;
     (centre + largest * deviation).max(WITHIN_REACH)
-}
-
-/// The middle value; of two the upper one.
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
 }
 
 /// The chance that an outlier has a higher score than another client, ties counting half: the area under the curve of

@@ -2,6 +2,7 @@
 
 use crate::data::schema::ExtremeCell;
 use crate::federation::ClientInfo;
+use crate::federation::server::ledger::few_of;
 
 /// So many extreme cells are told one by one.
 const MOST_TOLD: usize = 5;
@@ -31,14 +32,9 @@ pub(super) fn extreme_cell_notes(clients: &[ClientInfo], cells: &[ExtremeCell]) 
 pub(super) fn unknown_classes_note(mut classes: Vec<String>) -> Option<String> {
     classes.sort();
     classes.dedup();
-    let names: Vec<&str> = classes.iter().take(MOST_TOLD).map(String::as_str).collect();
-    let more =
-        if classes.len() > MOST_TOLD { format!(" and {} more", classes.len() - MOST_TOLD) } else { String::new() };
-    let said = format!(
-        "in test rows alone, so that no model can predict them: {}{more}; they count as wrong",
-        names.join(", ")
-    );
-    (!classes.is_empty()).then(|| format!("classes {said}"))
+    let names = few_of(&classes.iter().map(String::as_str).collect::<Vec<_>>());
+    let said = format!("classes in test rows alone, so that no model can predict them: {names}; they count as wrong");
+    (!classes.is_empty()).then_some(said)
 }
 
 #[cfg(test)]

@@ -27,35 +27,29 @@ pub(super) struct Folder {
     experiment: String,
     /// What a run that had ended before left.
     pub(super) finished: Option<Record>,
-    _held: Held,
-}
-
-/// What keeps other processes from a folder, until it is dropped.
-enum Held {
     /// An experiment that is refused leaves no empty folder behind.
-    New { _folder: NewFolder },
+    _new: Option<NewFolder>,
     /// A run that has ended, and left nothing to clean up, is only read.
-    Resumed { _lock: Option<Lock> },
+    _lock: Option<Lock>,
 }
 
 impl Folder {
     /// Looks at what is there, and refuses to overwrite or to mix.
     pub(super) fn open(path: &Path, experiment: &Experiment, resume: bool) -> Result<Self> {
         let (before, is_finished) = contents(path);
-        let folder = |held: Held| Self {
+        let folder = |_new: Option<NewFolder>, _lock: Option<Lock>| Self {
             path: path.to_path_buf(),
             experiment: experiment.to_toml(),
             finished: None,
-            _held: held,
+            _new,
+            _lock,
         };
         match (before, resume) {
             (None, true) if !path.is_dir() || is_finished => {
                 Err(Error::settings(format!("{}: nothing to resume here", path.display()))
                     .hint("run without --resume first, or name the right folder with --out"))
             }
-            (None, false) => {
-                Ok(folder(Held::New { _folder: NewFolder::claim(path, FILES.iter().map(|file| file.name))? }))
-            }
+            (None, false) => Ok(folder(Some(NewFolder::claim(path, FILES.iter().map(|file| file.name))?), None)),
             (Some(_), false) if is_finished => {
                 Err(Error::settings(format!("{}: holds a finished run", path.display()))
                     .hint("choose another folder with --out"))
@@ -69,7 +63,7 @@ impl Folder {
             (_, true) => {
                 let is_read = is_finished && !path.join(CHECKPOINT).exists();
                 let lock = if is_read { None } else { Some(Lock::take(path)?) };
-                let mut folder = folder(Held::Resumed { _lock: lock });
+                let mut folder = folder(None, lock);
                 // Only now is it certain that nobody writes here.
                 let (before, is_finished) = contents(path);
                 let changed = before.filter(|before| *before != folder.experiment);

@@ -58,7 +58,7 @@ pub fn run_at(
     let mut about_data = serde_json::Value::Null;
     for seed in experiment.seeds() {
         watch.doing("preparing the data");
-        let data = SeedData::prepare(experiment, seed, venue)?;
+        let data = SeedData::prepare(experiment, seed, venue, options.start.as_ref())?;
         if options.resume {
             data.check_resumable()?;
         }

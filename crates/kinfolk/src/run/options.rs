@@ -1,5 +1,6 @@
 //! How to run an experiment, and who watches.
 
+use crate::data::own::OwnStart;
 use crate::error::{Error, Result};
 use crate::record::{RepeatSummary, RoundRecord};
 use std::path::PathBuf;
@@ -21,6 +22,8 @@ pub struct Options {
     pub checkpoint_every: Duration,
     /// Sum single answers instead of reducing while computing: the bits that clients on other machines give.
     pub single_answers: bool,
+    /// Where models of the user's own code begin.
+    pub start: Option<OwnStart>,
 }
 
 impl Default for Options {
@@ -32,6 +35,7 @@ impl Default for Options {
             stop: Arc::new(AtomicBool::new(false)),
             checkpoint_every: Duration::from_secs(10),
             single_answers: false,
+            start: None,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::columns;
 use super::venue::{Meeting, Venue};
+use crate::data::own::OwnStart;
 use crate::data::schema::{Description, Schema, extreme_cells};
 use crate::data::{Client, Population};
 use crate::error::{Error, ErrorKind, Result};
@@ -42,9 +43,15 @@ pub(super) type FindGroups<'a> = &'a dyn Fn(&str) -> Result<Groups>;
 const CHECKPOINT_LAYOUT: u32 = 2;
 
 impl SeedData {
-    pub(super) fn prepare(experiment: &Experiment, seed: u64, venue: &mut dyn Venue) -> Result<Self> {
+    pub(super) fn prepare(
+        experiment: &Experiment,
+        seed: u64,
+        venue: &mut dyn Venue,
+        start: Option<&OwnStart>,
+    ) -> Result<Self> {
         let Meeting { mut population, mut engine, mut unseen, digest } = venue.open(experiment, seed)?;
-        let origin = format!("{} {CHECKPOINT_LAYOUT} {digest}", env!("CARGO_PKG_VERSION"));
+        let begins = start.map_or(Ok(String::new()), OwnStart::digest)?;
+        let origin = format!("{} {CHECKPOINT_LAYOUT} {digest}{begins}", env!("CARGO_PKG_VERSION"));
 
         // The server learns what the data looks like by asking, and fixes one schema for everybody.
         let scale = experiment.standardises();
@@ -78,14 +85,14 @@ impl SeedData {
         // A schema knows columns, not how they lie; only tables are encoded into other columns, and they lie in no order.
         shape.form = population.shape.form;
         let mut blueprint = Blueprint { kind: experiment.model_kind, settings: experiment.model.clone(), shape };
-        let mut model = blueprint.build_from(venue.start())?;
+        let mut model = blueprint.build_from(start.cloned())?;
         notes.extend(columns::unknown_classes_note(unknown));
         engine.equip(&model, &blueprint)?;
         if let Some((settings, note)) =
             choose_components(&mut *engine, &*model, &experiment.model, &rows, &Key::new(seed))?
         {
             blueprint.settings = settings;
-            model = blueprint.build_from(venue.start())?;
+            model = blueprint.build_from(start.cloned())?;
             engine.equip(&model, &blueprint)?;
             notes.push(note);
         }

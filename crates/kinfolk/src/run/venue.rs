@@ -2,7 +2,6 @@
 
 use super::Options;
 use crate::data::Population;
-use crate::data::own::OwnStart;
 use crate::error::{Error, ErrorKind, Result};
 use crate::experiment::Experiment;
 use crate::federation::engines::Engine;
@@ -15,9 +14,6 @@ use std::sync::Arc;
 pub trait Venue {
     /// Brings together the clients that belong to an experiment and a seed.
     fn open(&mut self, experiment: &Experiment, seed: u64) -> Result<Meeting>;
-
-    /// Where models of the user's own code begin.
-    fn start(&self) -> Option<OwnStart>;
 }
 
 /// Clients that have come together.
@@ -40,7 +36,6 @@ pub struct InProcess {
     pool: Arc<rayon::ThreadPool>,
     populate: Populate,
     single_answers: bool,
-    start: Option<OwnStart>,
 }
 
 impl InProcess {
@@ -55,13 +50,7 @@ impl InProcess {
         populate: impl Fn(&Experiment, u64) -> Result<Population> + Send + Sync + 'static,
     ) -> Result<Self> {
         let pool = threads(options.threads)?;
-        Ok(Self { pool, populate: Box::new(populate), single_answers: options.single_answers, start: None })
-    }
-
-    /// Has models begin where the user says.
-    pub fn starting_at(mut self, start: OwnStart) -> Self {
-        self.start = Some(start);
-        self
+        Ok(Self { pool, populate: Box::new(populate), single_answers: options.single_answers })
     }
 }
 
@@ -77,20 +66,14 @@ impl Venue for InProcess {
             [] => None,
             clients => Some(Box::new(LocalFederation::new(clients.to_vec(), self.pool.clone())) as Box<dyn Engine>),
         };
-        let start = self.start.as_ref().map_or(Ok(String::new()), OwnStart::digest)?;
-        let digest = population.digest() + &start;
+        let digest = population.digest();
         Ok(Meeting { population, engine: Box::new(engine), unseen, digest })
-    }
-
-    fn start(&self) -> Option<OwnStart> {
-        self.start.clone()
     }
 }
 
 /// Clients on other machines.
 pub struct Elsewhere {
     line: Line,
-    start: Option<OwnStart>,
     /// Whether they have been met: a machine that is lost later ends nothing.
     met: bool,
 }
@@ -98,13 +81,7 @@ pub struct Elsewhere {
 impl Elsewhere {
     /// The clients of the machines at the end of this line.
     pub fn new(line: Line) -> Self {
-        Self { line, start: None, met: false }
-    }
-
-    /// Has models begin where the user says.
-    pub fn starting_at(mut self, start: OwnStart) -> Self {
-        self.start = Some(start);
-        self
+        Self { line, met: false }
     }
 }
 
@@ -118,9 +95,5 @@ impl Venue for Elsewhere {
         let (engine, population) = RemoteFederation::meet(&self.line, data, experiment.standardises(), self.met)?;
         self.met = true;
         Ok(Meeting { population, engine: Box::new(engine), unseen: None, digest: String::new() })
-    }
-
-    fn start(&self) -> Option<OwnStart> {
-        self.start.clone()
     }
 }

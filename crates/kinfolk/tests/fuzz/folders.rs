@@ -3,7 +3,7 @@
 use super::harness::{Inputs, Place, cases, fuzz};
 use kinfolk::ErrorKind;
 use kinfolk::experiment::Experiment;
-use kinfolk::record::{RepeatSummary, RoundRecord};
+use kinfolk::record::RoundRecord;
 use kinfolk::run::{Options, Unwatched, Watch, run};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,14 +33,11 @@ rounds = 4
 struct StopAt(u64, Arc<AtomicBool>);
 
 impl Watch for StopAt {
-    fn doing(&mut self, _: &str) {}
-    fn method(&mut self, _: &str, _: u64, _: usize, _: usize) {}
     fn round(&mut self, record: &RoundRecord) {
         if record.label == "local" && record.round as u64 >= self.0 {
             self.1.store(true, Ordering::Relaxed);
         }
     }
-    fn finished(&mut self, _: &RepeatSummary, _: &str) {}
 }
 
 fn options(folder: PathBuf, resume: bool) -> Options {
