@@ -3,7 +3,7 @@
 use crate::errors::raise;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, RecordBatchIterator, StringArray};
-use kinfolk::record::table::{Cells, Column, TableRow, read};
+use kinfolk::record::table::{Cells, Column, TableRow, read_columns};
 use kinfolk::record::{ClientRecord, RoundRecord};
 use numpy::PyArray1;
 use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyValueError};
@@ -24,17 +24,17 @@ type Pickled<'py> = (String, String, Bound<'py, PyAny>);
 /// The columns of a run folder's rounds.csv.
 #[pyfunction]
 pub fn read_rounds(py: Python, folder: PathBuf) -> PyResult<Columns> {
-    read_columns::<RoundRecord>(py, folder)
+    read::<RoundRecord>(py, folder)
 }
 
 /// The columns of a run folder's clients.csv.
 #[pyfunction]
 pub fn read_clients(py: Python, folder: PathBuf) -> PyResult<Columns> {
-    read_columns::<ClientRecord>(py, folder)
+    read::<ClientRecord>(py, folder)
 }
 
-fn read_columns<R: TableRow>(py: Python, folder: PathBuf) -> PyResult<Columns> {
-    let columns = py.detach(|| read::<R>(&folder)).map_err(|error| raise(py, &error))?;
+fn read<R: TableRow>(py: Python, folder: PathBuf) -> PyResult<Columns> {
+    let columns = py.detach(|| read_columns::<R>(&folder)).map_err(|error| raise(py, &error))?;
     Ok(Columns { columns })
 }
 

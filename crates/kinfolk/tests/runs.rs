@@ -430,6 +430,9 @@ fn the_distance_to_the_exact_solution_survives_a_resume() {
         }
         assert!(resumed.summary.methods[1].repeats.iter().all(|it| it.extra.contains_key("distance_to_exact")));
         assert_eq!(resumed.clients, straight.clients);
+        // A run that has ended is read again as it was.
+        let again = run(&experiment, &in_folder(folder.path(), true).0, &mut Unwatched).unwrap();
+        assert_eq!((again.clients, again.rounds), (resumed.clients, resumed.rounds));
     }
 }
 

@@ -21,7 +21,7 @@ impl Heading {
 }
 
 /// A record that is one line of a csv file.
-pub trait TableRow {
+pub trait TableRow: Default {
     /// The file's name.
     const FILE: &'static str;
     /// The columns, in their order.
@@ -29,6 +29,9 @@ pub trait TableRow {
 
     /// Its cells, in the order of the columns; one that does not apply is empty.
     fn cells(&self) -> Vec<String>;
+
+    /// Puts a cell into the column of this name; `None` where its text is no such value.
+    fn set(&mut self, column: &str, text: &str) -> Option<()>;
 }
 
 /// Declares a record with its columns. The comment on a field is the help of its column.
@@ -54,16 +57,26 @@ macro_rules! table_row {
             fn cells(&self) -> Vec<String> {
                 vec![$($crate::record::table::Cell::text(&self.$field)),*]
             }
+
+            fn set(&mut self, column: &str, text: &str) -> Option<()> {
+                match column {
+                    $(stringify!($field) => self.$field = $crate::record::table::Cell::parse(text)?,)*
+                    _ => return None,
+                }
+                Some(())
+            }
         }
     };
 }
 pub(crate) use table_row;
 
 /// What can stand in a column.
-pub(crate) trait Cell {
+pub(crate) trait Cell: Sized {
     const NONE: Cells;
 
     fn text(&self) -> String;
+
+    fn parse(text: &str) -> Option<Self>;
 }
 
 macro_rules! cell {
@@ -74,16 +87,24 @@ macro_rules! cell {
             fn text(&self) -> String {
                 self.to_string()
             }
+
+            fn parse(text: &str) -> Option<Self> {
+                text.parse().ok()
+            }
         })*
     };
 }
-cell!(String: Texts, u64: Wholes, usize: Wholes, u32: Wholes, u8: Wholes, f64: Numbers, bool: Flags);
+cell!(String: Texts, i64: Wholes, u64: Wholes, usize: Wholes, u32: Wholes, u8: Wholes, f64: Numbers, bool: Flags);
 
 impl<C: Cell> Cell for Option<C> {
     const NONE: Cells = C::NONE;
 
     fn text(&self) -> String {
         self.as_ref().map_or_else(String::new, C::text)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        if text.is_empty() { Some(None) } else { C::parse(text).map(Some) }
     }
 }
 
@@ -93,6 +114,10 @@ impl Cell for Vec<usize> {
 
     fn text(&self) -> String {
         self.iter().map(usize::to_string).collect::<Vec<_>>().join(";")
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        text.split_terminator(';').map(|number| number.parse().ok()).collect()
     }
 }
 
@@ -142,40 +167,57 @@ impl Cells {
 
     /// Adds a cell; `None` where its text is no such value.
     fn push(&mut self, text: &str) -> Option<()> {
-        fn parse<T: std::str::FromStr>(text: &str) -> Option<Option<T>> {
-            if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) }
-        }
         match self {
             Self::Texts(cells) => cells.push(text.to_string()),
-            Self::Wholes(cells) => cells.push(parse(text)?),
-            Self::Numbers(cells) => cells.push(parse(text)?),
-            Self::Flags(cells) => cells.push(parse(text)?),
+            Self::Wholes(cells) => cells.push(Cell::parse(text)?),
+            Self::Numbers(cells) => cells.push(Cell::parse(text)?),
+            Self::Flags(cells) => cells.push(Cell::parse(text)?),
         }
         Some(())
     }
 }
 
 /// Reads the file of these lines from a run folder, column by column. A file of an earlier version may lack some.
-pub fn read<R: TableRow>(folder: &Path) -> Result<Vec<Column>> {
+pub fn read_columns<R: TableRow>(folder: &Path) -> Result<Vec<Column>> {
+    let column = |heading: &Heading| Column { name: heading.name.to_string(), cells: heading.cells.clone() };
+    let mut columns: Vec<Column> = R::COLUMNS.iter().map(column).collect();
+    let there = each_cell::<R>(folder, |_, place, text| columns[place].cells.push(text))?;
+    let mut places = 0..;
+    columns.retain(|_| places.next().is_some_and(|place| there.contains(&place)));
+    Ok(columns)
+}
+
+/// Reads the same line by line; a column that is not there is empty.
+pub fn read_rows<R: TableRow>(folder: &Path) -> Result<Vec<R>> {
+    let mut rows: Vec<R> = Vec::new();
+    each_cell::<R>(folder, |row, place, text| {
+        rows.resize_with(row + 1, R::default);
+        rows[row].set(R::COLUMNS[place].name, text)
+    })?;
+    Ok(rows)
+}
+
+/// Hands over every cell with its row and the place of its column among those declared, and says which of these are there.
+fn each_cell<R: TableRow>(folder: &Path, mut take: impl FnMut(usize, usize, &str) -> Option<()>) -> Result<Vec<usize>> {
     let path = folder.join(R::FILE);
     let fault = |message: String| Error::data(format!("{}: {message}", path.display()));
     let bytes = std::fs::read(&path).map_err(|error| Error::io("reading", &path, error))?;
     let mut reader = csv::Reader::from_reader(bytes.as_slice());
-    let mut columns = Vec::new();
-    for name in reader.headers().map_err(|error| fault(error.to_string()))? {
-        let declared = R::COLUMNS.iter().find(|column| column.name == name);
-        let declared = declared.ok_or_else(|| fault(format!("unknown column `{name}`")))?;
-        columns.push(Column { name: name.to_string(), cells: declared.cells.clone() });
-    }
+    let declared = |name: &str| {
+        let place = R::COLUMNS.iter().position(|column| column.name == name);
+        place.ok_or_else(|| fault(format!("unknown column `{name}`")))
+    };
+    let header = reader.headers().map_err(|error| fault(error.to_string()))?;
+    let places = header.iter().map(declared).collect::<Result<Vec<usize>>>()?;
     for (row, record) in reader.records().enumerate() {
-        let record = record.map_err(|error| fault(error.to_string()))?;
-        for (column, text) in columns.iter_mut().zip(&record) {
-            column.cells.push(text).ok_or_else(|| {
-                fault(format!("row {}, column {}: got \"{text}\", want a number or nothing", row + 1, column.name))
+        for (&place, text) in places.iter().zip(&record.map_err(|error| fault(error.to_string()))?) {
+            take(row, place, text).ok_or_else(|| {
+                let name = R::COLUMNS[place].name;
+                fault(format!("row {}, column {name}: got \"{text}\", want a number or nothing", row + 1))
             })?;
         }
     }
-    Ok(columns)
+    Ok(places)
 }
 
 #[cfg(test)]
@@ -186,7 +228,7 @@ mod tests {
     fn reread<R: TableRow>(bytes: &[u8]) -> Result<Vec<Column>> {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(R::FILE), bytes).unwrap();
-        read::<R>(folder.path())
+        read_columns::<R>(folder.path())
     }
 
     #[test]
@@ -200,6 +242,11 @@ mod tests {
         let clients = reread::<ClientRecord>(&write::<ClientRecord>(&record.clients[..2]).unwrap()).unwrap();
         assert_eq!(clients[16].cells, Cells::Flags(vec![None, Some(false)]));
         assert_eq!(reread::<RoundRecord>(b"label,seed\n").unwrap()[1].cells.len(), 0);
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("rounds.csv"), write::<RoundRecord>(&record.rounds).unwrap()).unwrap();
+        std::fs::write(folder.path().join("clients.csv"), write::<ClientRecord>(&record.clients).unwrap()).unwrap();
+        assert_eq!(read_rows::<RoundRecord>(folder.path()).unwrap(), record.rounds);
+        assert_eq!(read_rows::<ClientRecord>(folder.path()).unwrap(), record.clients);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::disk::{partial_of, write_atomically};
 use crate::error::{Error, ErrorKind, Result};
 use crate::experiment::Experiment;
 use crate::modelfile::CLIENT_FILES;
+use crate::record::table::read_rows;
 use crate::record::{MethodRecord, Record};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -185,14 +186,16 @@ impl Folder {
         }
     }
 
-    /// A run that was finished before: its summary. A checkpoint left by a kill at the last moment goes away.
+    /// A run that was finished before: its summary, rounds and clients. A checkpoint left by a kill at the last moment goes
+    /// away.
     fn read_finished(&self) -> Result<Record> {
         let path = self.path.join(SUMMARY);
         let text = std::fs::read_to_string(&path).map_err(|error| Error::io("reading", &path, error))?;
         let summary = serde_json::from_str(&text)
             .map_err(|error| Error::new(ErrorKind::Io, format!("reading {}: {error}", path.display())))?;
+        let (rounds, clients) = (read_rows(&self.path)?, read_rows(&self.path)?);
         self.remove_checkpoint()?;
-        Ok(Record { summary, ..Record::default() })
+        Ok(Record { summary, rounds, clients, ..Record::default() })
     }
 }
 
