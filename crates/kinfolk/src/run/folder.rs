@@ -1,7 +1,6 @@
 //! The run folder while a run is going on: what is there is neither overwritten nor mixed with something else.
 
 use super::files::{CHECKPOINT, EXPERIMENT, FILES, MODELS, SUMMARY, is_ours, write_record};
-use super::method::Current;
 use crate::data::schema::Schema;
 use crate::disk::folder::NewFolder;
 use crate::disk::lock::Lock;
@@ -150,11 +149,11 @@ impl Folder {
         postcard::from_bytes(value).map(Some).map_err(fault)
     }
 
-    pub(super) fn write_current(&self, label: &str, seed: u64, origin: &str, current: &Current) -> Result<()> {
-        self.write(&self.file("current", label, seed), origin, current)
+    pub(super) fn write_current(&self, label: &str, seed: u64, origin: &str, state: &impl Serialize) -> Result<()> {
+        self.write(&self.file("current", label, seed), origin, state)
     }
 
-    pub(super) fn read_current(&self, label: &str, seed: u64, origin: &str) -> Result<Option<Current>> {
+    pub(super) fn read_current<S: DeserializeOwned>(&self, label: &str, seed: u64, origin: &str) -> Result<Option<S>> {
         self.read(&self.file("current", label, seed), origin)
     }
 

@@ -31,28 +31,24 @@ pub(super) struct MethodRun<'a> {
     pub(super) groups: FindGroups<'a>,
 }
 
-/// Where a method in progress stands, for a checkpoint.
-#[derive(Serialize, Deserialize)]
-pub(super) struct Current {
-    method: Vec<u8>,
-    federation: FederationState,
-    book: Book,
-    rounds: Vec<RoundRecord>,
-    round: usize,
-    seconds: f64,
-}
-
 /// How far a method has come: what is known of it even if it fails.
+#[derive(Serialize, Deserialize)]
 struct Course {
     book: Book,
     rounds: Vec<RoundRecord>,
     round: usize,
     seconds: f64,
+    #[serde(skip)]
     traffic: Traffic,
+    #[serde(skip)]
     notes: Vec<String>,
     /// What the last evaluation found.
+    #[serde(skip)]
     found: MethodRecord,
 }
+
+/// Where a method in progress stands: its own state, that of its clients, and how far it has come.
+type Checkpoint = (Vec<u8>, FederationState, Course);
 
 impl Course {
     fn new(rule: MissingRule) -> Self {
@@ -120,12 +116,11 @@ impl MethodRun<'_> {
         let mut federation = data.engine.afresh(label, faults, stop.clone())?;
         let unseen = data.unseen.as_ref().map(|unseen| unseen.afresh(label, Faults::none(), stop.clone()));
         let unseen = unseen.transpose()?;
-        let current = self.folder.map(|folder| folder.read_current(label, self.seed, &data.origin));
-        if let Some(current) = current.transpose().map_err(Error::ending_the_run)?.flatten() {
-            method.restore(&current.method).map_err(Error::ending_the_run)?;
-            federation.restore(current.federation).map_err(Error::ending_the_run)?;
-            (course.rounds, course.round, course.seconds) = (current.rounds, current.round, current.seconds);
-            course.book = current.book;
+        let checkpoint = self.folder.map(|folder| folder.read_current::<Checkpoint>(label, self.seed, &data.origin));
+        if let Some((own, clients, before)) = checkpoint.transpose().map_err(Error::ending_the_run)?.flatten() {
+            method.restore(&own).map_err(Error::ending_the_run)?;
+            federation.restore(clients).map_err(Error::ending_the_run)?;
+            *course = before;
         }
         watch.method(label, self.seed, course.round, method.planned_rounds());
         Ok(OngoingMethod { run: self, method, federation, unseen, course, watch })
@@ -249,14 +244,11 @@ impl OngoingMethod<'_> {
     }
 
     /// Writes a checkpoint, where there is a folder for it and what clients remember is within reach.
-    fn save(&mut self) -> Result<bool> {
+    fn save(&self) -> Result<bool> {
         let MethodRun { entry, seed, data, folder: Some(folder), .. } = *self.run else { return Ok(false) };
         let Some(federation) = self.federation.state()? else { return Ok(false) };
-        let (method, rounds) = (self.method.save()?, std::mem::take(&mut self.course.rounds));
-        let Course { round, seconds, .. } = *self.course;
-        let current = Current { method, federation, book: self.course.book.clone(), rounds, round, seconds };
-        let written = folder.write_current(&entry.label, seed, &data.origin, &current);
-        self.course.rounds = current.rounds;
+        let checkpoint = (self.method.save()?, federation, &*self.course);
+        let written = folder.write_current(&entry.label, seed, &data.origin, &checkpoint);
         written.map(|()| true).map_err(Error::ending_the_run)
     }
 
