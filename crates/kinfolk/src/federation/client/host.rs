@@ -2,7 +2,7 @@
 //!
 //! The same host stands behind every federation, in this process or at the far end of a wire.
 
-use super::desk::Desk;
+use super::context::ClientContext;
 use super::guard::Guard;
 use crate::data::Client;
 use crate::data::schema::{Description, Schema, describe};
@@ -145,9 +145,9 @@ impl Host {
             Some(guard) => guard.admit(work, client, rows)?,
             None => Cow::Borrowed(work),
         };
-        let mut desk = Desk { host: self, stamp, order, client, worker, models };
-        let reply = work.carry_out(&mut desk);
-        match desk.worker.failure().map_or(reply, Err) {
+        let mut context = ClientContext { host: self, stamp, order, client, worker, models };
+        let reply = work.carry_out(&mut context);
+        match context.worker.failure().map_or(reply, Err) {
             // What cannot be done with this client's rows is its own affair: it sends nothing, and the others go on.
             Err(error) if matches!(error.kind(), ErrorKind::Data | ErrorKind::Diverged) => {
                 Ok(Reply::nothing(rows as u32))

@@ -4,7 +4,7 @@
 //! ever does to a client; a [`Run`] takes steps down the client's own loss. Both come in one order, so that a run of local
 //! steps, however long, is one message. Which vector is what is the method's affair: the order names them by their places.
 
-use super::{Answer, Capability, Content, Cost, Desk, Duty, FewestRows, HasLoss, Kind, Load, Needs, Reply, Sends, Start, Work};
+use super::{Answer, Capability, Content, Cost, ClientContext, Duty, FewestRows, HasLoss, Kind, Load, Needs, Reply, Sends, Start, Work};
 use crate::error::{Error, Result};
 use crate::linalg::{add_scaled, dot};
 use crate::models::accelerated::{Acceleration, accelerate};
@@ -136,11 +136,11 @@ impl Advance {
     }
 
     /// Moves a client's vectors.
-    fn carry_through(&self, desk: &mut Desk, vectors: &mut [f64]) -> Result<Advanced> {
-        let (seat, width) = (desk.seat(), desk.worker.width());
+    fn carry_through(&self, context: &mut ClientContext, vectors: &mut [f64]) -> Result<Advanced> {
+        let (seat, width) = (context.seat(), context.worker.width());
         let scale = self.scale.of(seat.client.train.len());
         if let Some(blend) = &self.blend {
-            blend.apply(desk.models, vectors, width);
+            blend.apply(context.models, vectors, width);
         }
         let measured = self.measured.and_then(|place| vectors.chunks_exact(width).nth(place as usize));
         let squared_length = measured.map(|vector| dot(vector, vector));
@@ -148,24 +148,24 @@ impl Advance {
             Some(run) => match &run.acceleration {
                 Some(pace) => {
                     let size = (run.steps, run.step, scale);
-                    accelerate(desk.worker, &seat, &run.sample, size, pace, vectors)
+                    accelerate(context.worker, &seat, &run.sample, size, pace, vectors)
                 }
-                None => descend(desk.worker, &seat, run, scale, &mut vectors[..width]),
+                None => descend(context.worker, &seat, run, scale, &mut vectors[..width]),
             },
             None => {
-                let own = desk.worker.load(&vectors[..width]);
-                desk.worker.loss(own, &seat.client.train)
+                let own = context.worker.load(&vectors[..width]);
+                context.worker.loss(own, &seat.client.train)
             }
         };
         if let Some(renewal) = self.renewal {
             let place = |vector: u32| vector as usize * width..(vector as usize + 1) * width;
             vectors.copy_within(..width, place(renewal.copy).start);
             let mut gradient = vec![0.0; width];
-            desk.worker.slope(&vectors[place(renewal.copy)], &seat, None, &mut gradient);
+            context.worker.slope(&vectors[place(renewal.copy)], &seat, None, &mut gradient);
             vectors[place(renewal.gradient)].iter_mut().zip(gradient).for_each(|(to, value)| *to = value * scale);
         }
         // As they are kept: a repeated order must get the same answer.
-        desk.model()?.precision().round(vectors);
+        context.model()?.precision().round(vectors);
         Ok(Advanced { loss, squared_length })
     }
 }
@@ -199,23 +199,23 @@ impl Duty for Advance {
         Cost { steps: run.steps, work: 2.0 * run.work + load.rows * load.width, numbers: held * load.width }
     }
 
-    fn carry_out(&self, desk: &mut Desk) -> Result<Reply> {
-        let width = desk.worker.width();
+    fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
+        let width = context.worker.width();
         // An order that has been carried out already, or one that moves nothing, is answered from what was kept.
         let done = match self.from {
             Start::Own { stamp } if self.moves_nothing() => stamp,
-            _ => desk.stamp(),
+            _ => context.stamp(),
         };
-        let (vectors, numbers) = match desk.numbers_of(done) {
-            Some(numbers) => (desk.take_vectors(done, self.vectors)?, numbers),
+        let (vectors, numbers) = match context.numbers_of(done) {
+            Some(numbers) => (context.take_vectors(done, self.vectors)?, numbers),
             None => {
                 let mut vectors = match self.from {
-                    Start::Own { stamp } => desk.take_vectors(stamp, self.vectors)?,
-                    Start::Model(model) => desk.models[model].repeat(self.vectors as usize),
+                    Start::Own { stamp } => context.take_vectors(stamp, self.vectors)?,
+                    Start::Model(model) => context.models[model].repeat(self.vectors as usize),
                     Start::Fresh { .. } => return Err(Error::federation("vectors begin at a model, not afresh")),
                 };
-                let answer = self.carry_through(desk, &mut vectors)?;
-                (vectors, desk.reply(answer, None).numbers)
+                let answer = self.carry_through(context, &mut vectors)?;
+                (vectors, context.reply(answer, None).numbers)
             }
         };
         let mut sent = Vec::with_capacity(self.send.len() * width);
@@ -226,8 +226,8 @@ impl Duty for Advance {
                 add_scaled(&mut sent[begin..], share, vector);
             }
         }
-        desk.keep(&numbers, vectors)?;
-        Ok(desk.reply(numbers, (!self.send.is_empty()).then_some(sent)))
+        context.keep(&numbers, vectors)?;
+        Ok(context.reply(numbers, (!self.send.is_empty()).then_some(sent)))
     }
 
     fn fault(&self) -> Option<&'static str> {

@@ -1,6 +1,6 @@
 //! A choice among models, and what follows from it, in one pass over a client's rows.
 
-use super::{Capability, Choice, Content, Cost, Desk, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Task, Work};
+use super::{Capability, Choice, Content, Cost, ClientContext, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Task, Work};
 use crate::error::Result;
 use crate::models::Job;
 use crate::training::{Portion, Then};
@@ -67,21 +67,21 @@ impl Duty for Choose {
         Cost { steps: then.steps, work: looks.work + then.work, numbers: looks.numbers + then.numbers }
     }
 
-    fn carry_out(&self, desk: &mut Desk) -> Result<Reply> {
+    fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
         let job = Job { among: &self.among, on: self.on, then: &self.then, slots: 1 };
-        let seat = desk.seat();
-        let choice = desk.worker.settle(&job, desk.hint() as usize, &seat);
-        desk.set_hint(choice.position as u32);
+        let seat = context.seat();
+        let choice = context.worker.settle(&job, context.hint() as usize, &seat);
+        context.set_hint(choice.position as u32);
         let model = self.among[choice.position];
-        let mut vector = vec![0.0; if self.then == Then::Nothing { 0 } else { desk.worker.width() }];
+        let mut vector = vec![0.0; if self.then == Then::Nothing { 0 } else { context.worker.width() }];
         let first_loss = match &self.then {
             Then::Nothing => choice.loss,
-            Then::Gradient(sample) => desk.worker.gradient(model, &seat, sample, &mut vector),
-            Then::Train(plan) => desk.worker.train(model, &seat, plan, &mut vector),
+            Then::Gradient(sample) => context.worker.gradient(model, &seat, sample, &mut vector),
+            Then::Train(plan) => context.worker.train(model, &seat, plan, &mut vector),
         };
         let loss = if self.among.len() == 1 { first_loss } else { choice.loss };
         let answer = Choice { place: choice.position as u32, loss };
-        Ok(desk.reply(answer, (self.then != Then::Nothing).then_some(vector)))
+        Ok(context.reply(answer, (self.then != Then::Nothing).then_some(vector)))
     }
 
     fn fault(&self) -> Option<&'static str> {

@@ -1,6 +1,6 @@
 //! How much a client's loss curves.
 
-use super::{Answer, Capability, Cost, Desk, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Work, reply};
+use super::{Answer, Capability, Cost, ClientContext, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Work, reply};
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
 
@@ -54,14 +54,14 @@ impl Duty for Curvature {
         load.solves(1.0)
     }
 
-    fn carry_out(&self, desk: &mut Desk) -> Result<Reply> {
-        let found = desk.model()?.curvatures(&desk.client().train).map_err(|error| desk.at(error))?;
+    fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
+        let found = context.model()?.curvatures(&context.client().train).map_err(|error| context.at(error))?;
         let mut answer = Curvatures::read(&[], &found);
-        if desk.minimum_rows() > 1 {
+        if context.minimum_rows() > 1 {
             // How much a single row curves would show that row; it is no more than all of them together.
-            answer.single = answer.most * f64::from(desk.rows());
+            answer.single = answer.most * f64::from(context.rows());
         }
-        Ok(desk.reply(answer, None))
+        Ok(context.reply(answer, None))
     }
 
     fn implausible(&self, reply: &Reply, _: f64) -> Option<String> {

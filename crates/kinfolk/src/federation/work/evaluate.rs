@@ -1,6 +1,6 @@
 //! How well a client is served, on held-out rows.
 
-use super::{Answer, Capability, Cost, Desk, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Work, reply};
+use super::{Answer, Capability, Cost, ClientContext, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Work, reply};
 use crate::error::{Error, Result};
 use crate::models::{Score, first_smallest};
 use crate::training::Split;
@@ -112,31 +112,31 @@ impl Duty for Evaluate {
         }
     }
 
-    fn carry_out(&self, desk: &mut Desk) -> Result<Reply> {
-        let client = desk.client();
+    fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
+        let client = context.client();
         let candidates = match &self.with {
             Subject::Models(models) => models.clone(),
-            Subject::Own { stamp } => vec![desk.worker.load(&desk.own_model(*stamp)?)],
-            Subject::Completed { model, stamp } => vec![desk.worker.load(&desk.completed_model(*model, *stamp)?)],
+            Subject::Own { stamp } => vec![context.worker.load(&context.own_model(*stamp)?)],
+            Subject::Completed { model, stamp } => vec![context.worker.load(&context.completed_model(*model, *stamp)?)],
             Subject::Alone => {
-                let alone = desk.model()?.minimise(&client.train, 0.0).map_err(|error| desk.at(error))?;
-                vec![desk.worker.load(&alone)]
+                let alone = context.model()?.minimise(&client.train, 0.0).map_err(|error| context.at(error))?;
+                vec![context.worker.load(&alone)]
             }
         };
         let deciding = match self.assign_on {
             Split::Test if !client.test.is_empty() => &client.test,
             _ => &client.train,
         };
-        let losses: Vec<f64> = candidates.iter().map(|&model| desk.worker.loss(model, deciding)).collect();
+        let losses: Vec<f64> = candidates.iter().map(|&model| context.worker.loss(model, deciding)).collect();
         let choice = first_smallest(losses.iter().copied()).position;
-        let score = desk.worker.score(candidates[choice], &client.test);
+        let score = context.worker.score(candidates[choice], &client.test);
         // Code of the user's own may hold out fewer rows than it says.
-        if (1..desk.minimum_rows()).contains(&(score.rows as usize)) {
+        if (1..context.minimum_rows()).contains(&(score.rows as usize)) {
             let message =
-                format!("a score of {} rows, this machine wants at least {}", score.rows, desk.minimum_rows());
+                format!("a score of {} rows, this machine wants at least {}", score.rows, context.minimum_rows());
             return Err(Error::federation(message).hint("node.minimum_rows in the machine's own file says so"));
         }
-        Ok(desk.reply(Evaluated { choice: choice as u32, losses, score }, None))
+        Ok(context.reply(Evaluated { choice: choice as u32, losses, score }, None))
     }
 
     fn fault(&self) -> Option<&'static str> {

@@ -1,6 +1,6 @@
 //! A mixture fitted to a client's own rows.
 
-use super::{Answer, Capability, Content, Cost, Desk, Duty, FewestRows, HasLoss, Kind, Load, Needs, Reply, Sends, Work, reply};
+use super::{Answer, Capability, Content, Cost, ClientContext, Duty, FewestRows, HasLoss, Kind, Load, Needs, Reply, Sends, Work, reply};
 use crate::error::{Error, Result};
 use crate::mixture::{Detail, Family, Fitting, Rows, Shape, Statistics, fit, recast};
 use crate::rng::Key;
@@ -144,23 +144,23 @@ impl Duty for FitMixture {
         load.mixes(&self.shape, self.fitting.starts as f64 * self.fitting.iterations as f64)
     }
 
-    fn carry_out(&self, desk: &mut Desk) -> Result<Reply> {
-        let (shape, own) = (self.shape, desk.shape()?);
+    fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
+        let (shape, own) = (self.shape, context.shape()?);
         if !self.is_sound(&own) {
-            return Err(desk.unsound("a fit"));
+            return Err(context.unsound("a fit"));
         }
-        let is_kept = self.keep && desk.numbers_of_this_ask().is_some();
-        let seat = desk.seat();
+        let is_kept = self.keep && context.numbers_of_this_ask().is_some();
+        let seat = context.seat();
         let key = Key::new(self.seed).word("fit").word(&seat.client.id);
         // What was kept is in the model's form: a repeated order whose answer is in another is fitted again.
         let rows = match shape.family == own.family {
-            true => desk.mixture_rows(&seat, &shape),
+            true => context.mixture_rows(&seat, &shape),
             false => Cow::Owned(Rows::of(&shape, &seat.client.train)),
         };
-        let fitted = fit(&shape, &rows, &self.fitting, &key).map_err(|error| desk.at(error))?;
+        let fitted = fit(&shape, &rows, &self.fitting, &key).map_err(|error| context.at(error))?;
         let smallest_weight = smallest(&fitted.params[shape.weights()]);
         let members = smallest_weight * seat.client.train.len() as f64;
-        let least = desk.minimum_rows();
+        let least = context.minimum_rows();
         if members < least as f64 && least > 1 {
             let message = format!("a fit with a component of {members:.1} rows, this machine wants at least {least}");
             return Err(Error::federation(message).hint("node.minimum_rows in the machine's own file says so"));
@@ -168,11 +168,11 @@ impl Duty for FitMixture {
         let loss = -fitted.log_likelihood / seat.client.train.len() as f64;
         let count = self.send.count(&shape);
         let vector = (count > 0).then(|| fitted.params[..count].to_vec());
-        let reply = desk.reply(Fitted { loss, smallest_weight, converged: fitted.converged }, vector);
+        let reply = context.reply(Fitted { loss, smallest_weight, converged: fitted.converged }, vector);
         if self.keep && !is_kept {
             let mut vectors = recast(&shape, &fitted.params, &own);
             vectors.extend_from_within(own.weights());
-            desk.keep(&reply.numbers, vectors)?;
+            context.keep(&reply.numbers, vectors)?;
         }
         Ok(reply)
     }

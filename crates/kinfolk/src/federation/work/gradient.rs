@@ -1,6 +1,6 @@
 //! The gradient of a model on a client's rows.
 
-use super::{Capability, Content, Cost, Desk, Duty, FewestRows, Kind, Load, Loss, Needs, Reply, Sends, Task, Work};
+use super::{Capability, Content, Cost, ClientContext, Duty, FewestRows, Kind, Load, Loss, Needs, Reply, Sends, Task, Work};
 use crate::error::Result;
 use crate::training::{Portion, Sample, Then};
 use serde::{Deserialize, Serialize};
@@ -39,10 +39,10 @@ impl Duty for Gradient {
         load.runs(1.0, &self.sample)
     }
 
-    fn carry_out(&self, desk: &mut Desk) -> Result<Reply> {
-        let mut vector = vec![0.0; desk.worker.width()];
-        let loss = desk.worker.gradient(self.of, &desk.seat(), &self.sample, &mut vector);
-        Ok(desk.reply(Loss(loss), Some(vector)))
+    fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
+        let mut vector = vec![0.0; context.worker.width()];
+        let loss = context.worker.gradient(self.of, &context.seat(), &self.sample, &mut vector);
+        Ok(context.reply(Loss(loss), Some(vector)))
     }
 
     fn task(&self) -> Option<Task> {

@@ -1,6 +1,6 @@
 //! The mean loss of models on a client's rows.
 
-use super::{Capability, Cost, Desk, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Work, reply};
+use super::{Capability, Cost, ClientContext, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Work, reply};
 use crate::error::Result;
 use crate::training::Portion;
 use serde::{Deserialize, Serialize};
@@ -39,10 +39,10 @@ impl Duty for Losses {
         load.looks(self.of.len() as f64, self.of.len())
     }
 
-    fn carry_out(&self, desk: &mut Desk) -> Result<Reply> {
-        let rows = desk.seat().rows(self.on);
-        let losses = desk.worker.losses(&self.of, &rows);
-        Ok(desk.reply(losses, None))
+    fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
+        let rows = context.seat().rows(self.on);
+        let losses = context.worker.losses(&self.of, &rows);
+        Ok(context.reply(losses, None))
     }
 
     fn fault(&self) -> Option<&'static str> {

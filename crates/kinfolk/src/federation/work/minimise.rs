@@ -1,6 +1,6 @@
 //! The exact minimiser of a client's loss.
 
-use super::{Capability, Content, Cost, Desk, Duty, FewestRows, Keep, Kind, Load, Loss, Needs, Reply, Sends, Work};
+use super::{Capability, Content, Cost, ClientContext, Duty, FewestRows, Keep, Kind, Load, Loss, Needs, Reply, Sends, Work};
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
 
@@ -38,15 +38,15 @@ impl Duty for Minimise {
         load.solves(1.0)
     }
 
-    fn carry_out(&self, desk: &mut Desk) -> Result<Reply> {
-        if let (true, Some(numbers)) = (self.keep, desk.numbers_of_this_ask()) {
+    fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
+        if let (true, Some(numbers)) = (self.keep, context.numbers_of_this_ask()) {
             // This order has been carried out; its answer got lost on the way.
-            return Ok(desk.reply(numbers, None));
+            return Ok(context.reply(numbers, None));
         }
-        let rows = &desk.client().train;
-        let vector = desk.model()?.minimise(rows, self.ridge).map_err(|error| desk.at(error))?;
-        let own = desk.worker.load(&vector);
-        let loss = desk.worker.loss(own, rows);
-        desk.keep_or_send(if self.keep { Keep::Instead } else { Keep::No }, loss, vector)
+        let rows = &context.client().train;
+        let vector = context.model()?.minimise(rows, self.ridge).map_err(|error| context.at(error))?;
+        let own = context.worker.load(&vector);
+        let loss = context.worker.loss(own, rows);
+        context.keep_or_send(if self.keep { Keep::Instead } else { Keep::No }, loss, vector)
     }
 }

@@ -6,7 +6,7 @@
 
 mod reply;
 
-use super::client::desk::Desk;
+use super::client::context::ClientContext;
 use super::client::guard::{Cost, FewestRows, Load};
 use crate::error::Result;
 use crate::models::Job;
@@ -43,7 +43,7 @@ pub trait Duty: Debug + Send + Sync {
     fn cost(&self, load: &Load) -> Cost;
 
     /// Does it for one client.
-    fn carry_out(&self, desk: &mut Desk) -> Result<Reply>;
+    fn carry_out(&self, context: &mut ClientContext) -> Result<Reply>;
 
     /// Why nobody can do it as it is written.
     fn fault(&self) -> Option<&'static str> {
@@ -287,3 +287,91 @@ pub use evaluate::{Evaluated, Subject};
 pub use fit_mixture::{Fitted, Parts};
 pub use respond::{Responded, ResponseParts};
 pub use train::{Keep, Start};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aggregate::Weight;
+    use crate::data::{DataShape, Form};
+    use crate::error::ErrorKind;
+    use crate::federation::{Ask, Gather, Phase, Recipients};
+    use crate::rng::Key;
+    use crate::settings::Settings;
+    use crate::training::{Amount, Course, Optimiser, Plan, Sample, Scale};
+    use std::sync::Arc;
+
+    fn plan() -> Plan {
+        Plan {
+            sample: Sample::FULL,
+            amount: Amount::Steps(1),
+            step: 0.1,
+            optimiser: Optimiser::Adam { weight_decay: 0.0 },
+            pulls: Vec::new(),
+            course: Course::PLAIN,
+        }
+    }
+
+    fn advance() -> Advance {
+        Advance {
+            from: Start::Model(0),
+            vectors: 1,
+            blend: None,
+            measured: None,
+            run: None,
+            renewal: None,
+            send: Vec::new(),
+            scale: Scale { factor: 1.0, by: Weight::Uniform },
+        }
+    }
+
+    fn choose(then: Then) -> Choose {
+        Choose { among: vec![0], on: Portion::All, then }
+    }
+
+    #[test]
+    fn a_kind_keeps_its_number_on_the_wire() {
+        let kinds: [(u8, Work); 7] = [
+            (1, Losses { of: vec![0], on: Portion::All }.into()),
+            (4, Train::from_model(0, plan()).into()),
+            (5, choose(Then::Nothing).into()),
+            (6, Minimise { ridge: 0.0, keep: false }.into()),
+            (8, Curvature.into()),
+            (11, advance().into()),
+            (15, Receive { models: vec![0] }.into()),
+        ];
+        for (number, work) in kinds {
+            let bytes = postcard::to_stdvec(&work).unwrap();
+            assert_eq!(bytes[0], number, "{}", work.name());
+            assert_eq!(postcard::from_bytes::<Work>(&bytes).unwrap(), work);
+        }
+        assert!(postcard::from_bytes::<Work>(&[99, 0]).is_err());
+    }
+
+    /// What is said to work on a small network with this normalisation.
+    fn suits(norm: &str, work: impl Kind) -> Result<()> {
+        let kind = crate::models::kind("cnn").unwrap();
+        let settings = format!("filters = [2]\nhidden = []\nnorm = \"{norm}\"");
+        let settings = Settings::check("model", kind.settings, toml::from_str(&settings).unwrap(), &mut Vec::new());
+        let form = Form::Image { channels: 1, height: 2, width: 2, augment: Default::default() };
+        let model = kind.make(&settings, DataShape { columns: 4, classes: 2, form }).unwrap();
+        let models = vec![Arc::new(model.initialise(&mut Key::new(0).rng()).unwrap())];
+        let mut ask = Ask::new(Phase::Train, models, Gather::Each);
+        ask.order(Recipients::All, work);
+        ask.suits(&*model)
+    }
+
+    #[test]
+    fn statistics_need_a_training() {
+        fn refused(work: impl Kind + Clone) {
+            assert!(suits("group", work.clone()).is_ok(), "{work:?}");
+            let refused = suits("batch", work).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Unsupported);
+            assert!(refused.to_string().contains("norm = \"group\""), "{refused}");
+        }
+        refused(Gradient { of: 0, sample: Sample::FULL });
+        refused(choose(Then::Gradient(Sample::FULL)));
+        refused(advance());
+        assert!(suits("batch", choose(Then::Train(plan()))).is_ok());
+        assert!(suits("batch", choose(Then::Nothing)).is_ok());
+    }
+}

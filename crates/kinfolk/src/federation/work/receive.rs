@@ -1,6 +1,6 @@
 //! Models that a method hands to its clients.
 
-use super::{Capability, Cost, Desk, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Work};
+use super::{Capability, Cost, ClientContext, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Work};
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
 
@@ -36,7 +36,7 @@ impl Duty for Receive {
         Cost::default()
     }
 
-    fn carry_out(&self, desk: &mut Desk) -> Result<Reply> {
-        Ok(desk.reply((), None))
+    fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
+        Ok(context.reply((), None))
     }
 }

@@ -1,6 +1,6 @@
 //! How a client's best model answers to a centre that pulls at it.
 
-use super::{Answer, Capability, Content, Cost, Desk, Duty, FewestRows, HasLoss, Kind, Load, Needs, Reply, Sends, Work, reply};
+use super::{Answer, Capability, Content, Cost, ClientContext, Duty, FewestRows, HasLoss, Kind, Load, Needs, Reply, Sends, Work, reply};
 use crate::error::Result;
 use crate::hierarchy::response::Response;
 use crate::linalg::{add_scaled, dot, norm, squared_distance};
@@ -94,19 +94,19 @@ impl Duty for Respond {
         load.solves(1.0)
     }
 
-    fn carry_out(&self, desk: &mut Desk) -> Result<Reply> {
-        let rows = desk.seat().rows(self.on);
-        let model = desk.model()?;
-        let at = desk.naming();
+    fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
+        let rows = context.seat().rows(self.on);
+        let model = context.model()?;
+        let at = context.naming();
         let Respond { pull, send, scale, .. } = *self;
-        let centre = desk.models[pull.centre].as_slice();
+        let centre = context.models[pull.centre].as_slice();
         let known = quadratic_everywhere(model, &rows, scale).map_err(&at)?;
         let own = match send {
             ResponseParts::Quadratic => centre.to_vec(),
-            _ => minimise_near(model, desk.worker, &rows, scale, (pull.strength, centre), known.as_ref())
+            _ => minimise_near(model, context.worker, &rows, scale, (pull.strength, centre), known.as_ref())
                 .map_err(&at)?,
         };
-        let loss = mean_loss(desk.worker, &own, &rows);
+        let loss = mean_loss(context.worker, &own, &rows);
         let mut sent = Vec::new();
         if send != ResponseParts::Nothing {
             let quadratic = match known {
@@ -139,12 +139,12 @@ impl Duty for Respond {
                 ResponseParts::Nothing => {}
             }
         }
-        let reply = desk.reply(
+        let reply = context.reply(
             Responded { loss, squared_distance: squared_distance(&own, centre) },
             (!sent.is_empty()).then_some(sent),
         );
         if self.keep {
-            desk.keep(&reply.numbers, own)?;
+            context.keep(&reply.numbers, own)?;
         }
         Ok(reply)
     }

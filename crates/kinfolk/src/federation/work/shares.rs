@@ -1,6 +1,6 @@
 //! How many of a client's rows each model fits best.
 
-use super::{Capability, Cost, Desk, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Work, reply};
+use super::{Capability, Cost, ClientContext, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Work, reply};
 use crate::error::Result;
 use crate::models::first_smallest;
 use serde::{Deserialize, Serialize};
@@ -37,15 +37,15 @@ impl Duty for Shares {
         load.looks(self.among.len() as f64, self.among.len())
     }
 
-    fn carry_out(&self, desk: &mut Desk) -> Result<Reply> {
-        let rows = &desk.client().train;
-        let losses: Vec<Vec<f64>> = self.among.iter().map(|&model| desk.worker.row_losses(model, rows)).collect();
+    fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
+        let rows = &context.client().train;
+        let losses: Vec<Vec<f64>> = self.among.iter().map(|&model| context.worker.row_losses(model, rows)).collect();
         let mut shares = vec![0.0; self.among.len()];
         for row in 0..rows.len() {
             shares[first_smallest(losses.iter().map(|losses| losses[row])).position] += 1.0;
         }
         shares.iter_mut().for_each(|share| *share /= rows.len() as f64);
-        Ok(desk.reply(shares, None))
+        Ok(context.reply(shares, None))
     }
 
     fn fault(&self) -> Option<&'static str> {

@@ -4,7 +4,7 @@
 //! with their scatter, or all. So centres travel, and mixing weights need never leave a client.
 
 use super::fit_mixture::{Fitted, Parts, implausible, smallest};
-use super::{Capability, Cost, Desk, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Work};
+use super::{Capability, Cost, ClientContext, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Work};
 use crate::error::{Error, Result};
 use crate::mixture::step::{Rule, Step};
 use crate::mixture::{Detail, Shape, Statistics, expect, maximise, relabel};
@@ -93,10 +93,10 @@ impl Duty for StepMixture {
         load.mixes(&self.shape, f64::from(self.steps))
     }
 
-    fn carry_out(&self, desk: &mut Desk) -> Result<Reply> {
-        let shape = desk.shape()?;
-        if !self.is_sound(&shape, desk.models) {
-            return Err(desk.unsound("a step"));
+    fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
+        let shape = context.shape()?;
+        if !self.is_sound(&shape, context.models) {
+            return Err(context.unsound("a step"));
         }
         let length = shape.len();
         let whole = length + shape.components;
@@ -106,15 +106,15 @@ impl Duty for StepMixture {
             parts => Some(vectors[..parts.count(&shape)].to_vec()),
         };
         if self.from.is_some()
-            && let Some(numbers) = desk.numbers_of_this_ask()
+            && let Some(numbers) = context.numbers_of_this_ask()
         {
             // This order has been carried out; its answer got lost on the way.
-            let vectors = desk.own_vectors(desk.stamp())?;
+            let vectors = context.own_vectors(context.stamp())?;
             let answer = Fitted { loss: numbers[0], smallest_weight: numbers[1], converged: true };
-            return Ok(desk.reply(answer, sent(&vectors)));
+            return Ok(context.reply(answer, sent(&vectors)));
         }
         let mut vectors = match self.from {
-            Some(stamp) => desk.own_vectors(stamp)?,
+            Some(stamp) => context.own_vectors(stamp)?,
             None => vec![0.0; whole],
         };
         vectors.resize(whole, 0.0);
@@ -129,16 +129,16 @@ impl Duty for StepMixture {
         if rule == Rule::Contest {
             let mut begin = vectors.clone();
             if let Some(model) = self.model {
-                begin[..desk.models[model].len()].copy_from_slice(&desk.models[model]);
+                begin[..context.models[model].len()].copy_from_slice(&context.models[model]);
             }
             begin[shape.weights()].fill(1.0 / shape.components as f64);
             rival = Some(begin);
         } else if let Some(model) = self.model {
-            vectors[..desk.models[model].len()].copy_from_slice(&desk.models[model]);
+            vectors[..context.models[model].len()].copy_from_slice(&context.models[model]);
         }
-        let (seat, least) = (desk.seat(), desk.minimum_rows());
-        let all = desk.mixture_rows(&seat, &shape);
-        let Some(scratch) = desk.worker.scratch() else {
+        let (seat, least) = (context.seat(), context.minimum_rows());
+        let all = context.mixture_rows(&seat, &shape);
+        let Some(scratch) = context.worker.scratch() else {
             return Err(Error::federation("the clients' model is not a mixture"));
         };
         // What single components have learnt from fewer rows than an answer may be about is forgotten.
@@ -186,9 +186,9 @@ impl Duty for StepMixture {
         if let Parts::Statistics(_) = self.send {
             statistics.pack(&mut vectors);
         }
-        let reply = desk.reply(answer, sent(&vectors));
+        let reply = context.reply(answer, sent(&vectors));
         if self.from.is_some() {
-            desk.keep(&reply.numbers, vectors)?;
+            context.keep(&reply.numbers, vectors)?;
         }
         Ok(reply)
     }

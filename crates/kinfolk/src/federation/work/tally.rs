@@ -1,6 +1,6 @@
 //! Held-out rows counted by component and class.
 
-use super::{Capability, Content, Cost, Desk, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Subject, Work};
+use super::{Capability, Content, Cost, ClientContext, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Subject, Work};
 use crate::error::{Error, Result};
 use crate::mixture::{Rows, classify};
 use serde::{Deserialize, Serialize};
@@ -46,29 +46,29 @@ impl Duty for Tally {
         Cost { numbers: f64::from(self.components) * f64::from(self.classes), ..load.looks(1.0, 0) }
     }
 
-    fn carry_out(&self, desk: &mut Desk) -> Result<Reply> {
-        let shape = desk.shape()?;
+    fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
+        let shape = context.shape()?;
         let params = match &self.with {
-            Subject::Own { stamp } => desk.own_model(*stamp)?,
-            Subject::Completed { model, stamp } => desk.completed_model(*model, *stamp)?,
-            Subject::Models(of) if of.len() == 1 => desk.models.get(of[0]).cloned().unwrap_or_default(),
+            Subject::Own { stamp } => context.own_model(*stamp)?,
+            Subject::Completed { model, stamp } => context.completed_model(*model, *stamp)?,
+            Subject::Models(of) if of.len() == 1 => context.models.get(of[0]).cloned().unwrap_or_default(),
             other => return Err(Error::federation(format!("rows cannot be counted with {other:?}"))),
         };
         let fits = params.len() == shape.len() && self.components as usize == shape.components;
         if !fits || self.classes > MOST_CLASSES {
-            return Err(desk.unsound("a count of rows"));
+            return Err(context.unsound("a count of rows"));
         }
         let classes = self.classes as usize;
         let mut counts = vec![0.0; shape.components * classes];
-        let test = &desk.client().test;
-        if let (Some(of_rows), Some(scratch), false) = (test.classes(), desk.worker.scratch(), test.is_empty()) {
+        let test = &context.client().test;
+        if let (Some(of_rows), Some(scratch), false) = (test.classes(), context.worker.scratch(), test.is_empty()) {
             let mut labels = Vec::new();
             classify(&shape, &params, &Rows::of(&shape, test), scratch, &mut labels);
             for (&label, &class) in labels.iter().zip(of_rows).filter(|(_, class)| **class < self.classes) {
                 counts[label as usize * classes + class as usize] += 1.0;
             }
         }
-        Ok(desk.reply((), Some(counts)))
+        Ok(context.reply((), Some(counts)))
     }
 
     fn implausible(&self, reply: &Reply, _: f64) -> Option<String> {

@@ -1,6 +1,6 @@
 //! Training on a client's rows.
 
-use super::{Capability, Content, Cost, Desk, Duty, FewestRows, Kind, Load, Loss, Needs, Reply, Sends, Task, Work};
+use super::{Capability, Content, Cost, ClientContext, Duty, FewestRows, Kind, Load, Loss, Needs, Reply, Sends, Task, Work};
 use crate::error::Result;
 use crate::rng::Key;
 use crate::training::{Plan, Portion, Then};
@@ -98,26 +98,26 @@ impl Duty for Train {
         load.training(&self.plan)
     }
 
-    fn carry_out(&self, desk: &mut Desk) -> Result<Reply> {
-        if let (true, Some(numbers)) = (self.keep != Keep::No, desk.numbers_of_this_ask()) {
+    fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
+        if let (true, Some(numbers)) = (self.keep != Keep::No, context.numbers_of_this_ask()) {
             // This order has been carried out; its answer got lost on the way.
             let sent = self.keep == Keep::Also;
-            let vector = sent.then(|| desk.own_model_of_this_ask()).transpose()?;
-            return Ok(desk.reply(numbers, vector));
+            let vector = sent.then(|| context.own_model_of_this_ask()).transpose()?;
+            return Ok(context.reply(numbers, vector));
         }
         let model = match self.from {
             Start::Model(model) => model,
-            Start::Own { stamp } => desk.worker.load(&desk.own_model(stamp)?),
+            Start::Own { stamp } => context.worker.load(&context.own_model(stamp)?),
             Start::Fresh { seed } => {
-                let key = Key::new(seed).word("fresh").word(&desk.client().id);
-                desk.worker.load(&desk.model()?.initialise(&mut key.rng())?)
+                let key = Key::new(seed).word("fresh").word(&context.client().id);
+                context.worker.load(&context.model()?.initialise(&mut key.rng())?)
             }
         };
-        let mut vector = vec![0.0; desk.worker.width()];
-        let loss = desk.worker.train(model, &desk.seat(), &self.plan, &mut vector);
+        let mut vector = vec![0.0; context.worker.width()];
+        let loss = context.worker.train(model, &context.seat(), &self.plan, &mut vector);
         // What a client kept before must outlast a training that failed.
-        desk.worker.failure().map_or(Ok(()), Err)?;
-        desk.keep_or_send(self.keep, loss, vector)
+        context.worker.failure().map_or(Ok(()), Err)?;
+        context.keep_or_send(self.keep, loss, vector)
     }
 
     fn base(&self, _: &Reply) -> Option<usize> {

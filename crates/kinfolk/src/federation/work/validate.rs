@@ -1,6 +1,6 @@
 //! How models learnt from some of a client's rows do on the others.
 
-use super::{Capability, Cost, Desk, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Work, reply};
+use super::{Capability, Cost, ClientContext, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Work, reply};
 use crate::error::Result;
 use crate::models::pulled::{mean_loss, minimise_near, quadratic_everywhere};
 use crate::training::{Portion, Pull, Scale};
@@ -52,21 +52,21 @@ impl Duty for Validate {
         load.solves(self.trials.len() as f64)
     }
 
-    fn carry_out(&self, desk: &mut Desk) -> Result<Reply> {
-        let seat = desk.seat();
+    fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
+        let seat = context.seat();
         let held_out = seat.rows(Portion::Fold { index: self.fold, of: self.of });
         let learnt = seat.rows(self.learnt());
         let share = held_out.len() as f64 / seat.client.train.len() as f64;
-        let model = desk.model()?;
-        let at = desk.naming();
+        let model = context.model()?;
+        let at = context.naming();
         let known = quadratic_everywhere(model, &learnt, self.scale).map_err(&at)?;
         let mut losses = Vec::with_capacity(self.trials.len());
         for trial in &self.trials {
-            let pull = (trial.strength, desk.models[trial.centre].as_slice());
-            let own = minimise_near(model, desk.worker, &learnt, self.scale, pull, known.as_ref()).map_err(&at)?;
-            losses.push(share * mean_loss(desk.worker, &own, &held_out));
+            let pull = (trial.strength, context.models[trial.centre].as_slice());
+            let own = minimise_near(model, context.worker, &learnt, self.scale, pull, known.as_ref()).map_err(&at)?;
+            losses.push(share * mean_loss(context.worker, &own, &held_out));
         }
-        Ok(desk.reply(losses, None))
+        Ok(context.reply(losses, None))
     }
 
     fn loss(&self, reply: &Reply) -> Option<f64> {

@@ -9,7 +9,7 @@ use crate::models::{Model, Seat, Worker};
 use std::borrow::Cow;
 
 /// What one client has at hand for one order.
-pub struct Desk<'a> {
+pub struct ClientContext<'a> {
     pub(super) host: &'a Host,
     pub(super) stamp: u64,
     pub(super) order: usize,
@@ -20,7 +20,7 @@ pub struct Desk<'a> {
     pub(crate) models: &'a [Vec<f64>],
 }
 
-impl<'a> Desk<'a> {
+impl<'a> ClientContext<'a> {
     /// The client.
     pub(crate) fn client(&self) -> &'a Client {
         &self.host.clients()[self.client as usize]
