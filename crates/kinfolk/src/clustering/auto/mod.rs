@@ -115,7 +115,7 @@ pub(super) fn find(points: Points, key: &Key, progress: Progress) -> Result<Deci
         }
         false => (0..count).collect(),
     };
-    let Some((sample, whole)) = in_few_directions(points, &drawn)? else {
+    let Some((sample, whole, stands_out)) = in_few_directions(points, &drawn)? else {
         let reason =
             format!("in none of {} columns' directions points spread more than noise does", points.dimension());
         return Ok(together("likely", reason));
@@ -136,7 +136,20 @@ pub(super) fn find(points: Points, key: &Key, progress: Progress) -> Result<Deci
     let chosen = single.filter(|_| as_good > 0).unwrap_or(best);
     stage(2)?;
     let sureness = match as_good {
-        0 => sureness(&sample, &ranked, &Partition::of(&chosen.mixture, &sample), key),
+        0 => {
+            let partition = Partition::of(&chosen.mixture, &sample);
+            let found = sureness(&sample, &ranked, &partition, key);
+            match partition.clusters() {
+                1 if stands_out => {
+                    let reason = format!(
+                        "{}; one direction stands out, as it would with two clusters that overlap",
+                        found.reason
+                    );
+                    Sureness { word: "unsure", reason }
+                }
+                _ => found,
+            }
+        }
         _ => {
             let all = single::simulations(sample.count());
             let reason =
@@ -152,9 +165,13 @@ pub(super) fn find(points: Points, key: &Key, progress: Progress) -> Result<Deci
     Ok(Decision { clustering: Clustering::without(points, &labels, &aside), aside, sureness, notes })
 }
 
+/// By how much more than in the second direction points must spread in the first for it to stand out.
+const STANDS_OUT: f64 = 1.5;
+
 /// The drawn points and all of them, in the directions that are more than noise; `None` where there is none. Around their
-/// mean and on the scale of 1, so that squares lose no digits, overflow or vanish.
-fn in_few_directions(points: Points, drawn: &[usize]) -> Result<Option<(Sample, Sample)>> {
+/// mean and on the scale of 1, so that squares lose no digits, overflow or vanish. And whether, of many columns, a single
+/// direction stands out.
+fn in_few_directions(points: Points, drawn: &[usize]) -> Result<Option<(Sample, Sample, bool)>> {
     let dimension = points.dimension();
     let some: Vec<f64> = drawn.iter().flat_map(|&point| points.row(point)).copied().collect();
     let mean = Points::new(&some, dimension)?.mean();
@@ -165,17 +182,19 @@ fn in_few_directions(points: Points, drawn: &[usize]) -> Result<Option<(Sample, 
     all.iter_mut().for_each(|value| *value /= largest);
     let all = Points::new(&all, dimension)?;
     let some: Vec<f64> = drawn.iter().flat_map(|&point| all.row(point)).copied().collect();
-    let (some, all, directions) = match directions::beyond_noise(Points::new(&some, dimension)?)? {
-        None => (some, all.values().to_vec(), dimension),
+    let (some, all, directions, stands_out) = match directions::beyond_noise(Points::new(&some, dimension)?)? {
+        None => (some, all.values().to_vec(), dimension, false),
         Some(projection) if projection.directions == 0 => return Ok(None),
         Some(projection) => {
             let all = projection.project(all);
-            (projection.coordinates, all, projection.directions)
+            let variance = |direction: usize| projection.singular.get(direction).map_or(0.0, |value| value * value);
+            let stands_out = variance(0) > STANDS_OUT * variance(1);
+            (projection.coordinates, all, projection.directions, stands_out)
         }
     };
     let sample = Sample::new(some, directions);
     let whole = sample.with(all);
-    Ok(Some((sample, whole)))
+    Ok(Some((sample, whole, stands_out)))
 }
 
 /// How far the next best clustering is behind, and whether parts of the points give the same.

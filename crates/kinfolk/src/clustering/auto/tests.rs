@@ -195,3 +195,22 @@ fn threads_and_the_order_of_calls_change_nothing() {
     };
     assert_eq!(on(1), on(3));
 }
+
+#[test]
+fn overlapping_clusters_in_many_columns_are_not_certainly_one() {
+    // As models of few rows are: noise of several sizes, and two centres less than two deviations apart.
+    for set in 0..4 {
+        let mut random = key("overlap").number(set).rng();
+        let row = |point: usize| -> Vec<f64> {
+            let centre = if point % 2 == 0 { 0.95 } else { -0.95 };
+            (0..260)
+                .map(|column| normal(&mut random) * if column < 60 { 1.0 } else { 0.3 })
+                .enumerate()
+                .map(|(column, noise)| if column == 0 { centre + noise } else { noise })
+                .collect()
+        };
+        let values: Vec<f64> = (0..100).flat_map(row).collect();
+        let Decision { clustering, sureness, .. } = decide(&values, 260);
+        assert!(clustering.clusters() == 2 || sureness.word == "unsure", "{}: {}", sureness.word, sureness.reason);
+    }
+}
