@@ -163,6 +163,7 @@ impl Experiment {
             data,
             &data::SOURCES.iter().map(|source| source.name).collect::<Vec<_>>(),
             |name| data::source(name).map(|source| (source, source.settings)),
+            settings::unknown_name,
             &mut faults,
         );
         let before = faults.len();
@@ -171,6 +172,7 @@ impl Experiment {
             model,
             &models::MODELS.iter().map(|kind| kind.name).collect::<Vec<_>>(),
             |name| models::kind(name).map(|kind| (kind, kind.settings)),
+            settings::unknown_name,
             &mut faults,
         );
         // What a model can do is only known where its settings are.
@@ -202,6 +204,7 @@ impl Experiment {
                 entry,
                 &methods::METHODS.iter().map(|kind| kind.name).collect::<Vec<_>>(),
                 |name| methods::kind(name).map(|kind| (kind, kind.settings)),
+                methods::unknown,
                 &mut faults,
             );
             if let (Some(kind), Some(settings)) = (kind, settings) {
@@ -455,13 +458,14 @@ fn registered<T>(
     mut table: Table,
     known: &[&'static str],
     find: impl Fn(&str) -> Option<(T, &'static [Setting])>,
+    unknown: impl Fn(&str, &str, &[&str]) -> Error,
     faults: &mut Vec<Error>,
 ) -> (Option<T>, Option<Settings>) {
     let wanted = known.join(", ");
     let fault = match table.remove(key) {
         Some(Value::String(name)) => match find(&name) {
             Some((found, declared)) => return (Some(found), Some(Settings::check(place, declared, table, faults))),
-            None => settings::unknown_name(&format!("{place}.{key}"), &name, known),
+            None => unknown(&format!("{place}.{key}"), &name, known),
         },
         Some(other) => Error::settings(format!("{place}.{key}: got {other}, want one of {wanted}")),
         None => Error::settings(format!("{place}.{key}: missing, want one of {wanted}")),

@@ -256,10 +256,10 @@ covariance = "identity"
 #[test]
 fn common_components_help_and_outliers_show() {
     let record = experiment(&format!(
-        "{SMALL}\n[[method]]\nname = \"fedgrem\"\n[[method]]\nname = \"local-em\"\n[[method]]\nname = \"fedem\""
+        "{SMALL}\n[[method]]\nname = \"fedgrem\"\n[[method]]\nname = \"local-em\"\n[[method]]\nname = \"mixture-fedem\""
     ));
     let error = |label| number(&record, label, "centre_error");
-    assert!(error("fedgrem") < error("local-em") && error("fedgrem") < error("fedem"));
+    assert!(error("fedgrem") < error("local-em") && error("fedgrem") < error("mixture-fedem"));
     assert!(error("fedgrem") < 1.0, "{}", error("fedgrem"));
     assert_eq!(number(&record, "fedgrem", "outlier_auc"), 1.0);
     assert!(number(&record, "fedgrem", "row_error_global") < 0.02);
@@ -333,7 +333,7 @@ fn clients_that_never_answer_end_in_notes_not_in_panics() {
 fn silence_is_not_convergence() {
     let problem = Problem::gaussians("clients = 3\nsamples = 60\nheterogeneity = 1.0", "");
     let faults = Faults::from_settings(&settings(faults::SETTINGS, "silent = 0.6"), 4);
-    for name in ["fedgrem", "fedem", "fedgmm", "tgmm", "pooled-em"] {
+    for name in ["fedgrem", "mixture-fedem", "mixture-fedgmm", "tgmm", "pooled-em"] {
         let rounds = |silent: bool| {
             let mut federation = problem.federation();
             if silent {

@@ -56,7 +56,10 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         Some(name) => {
             let entry = entries.iter().find(|entry| entry.name == name).ok_or_else(|| {
                 let known: Vec<&str> = entries.iter().map(|entry| entry.name).collect();
-                unknown_name("list", &name, &known)
+                match arguments.what {
+                    What::Methods => methods::unknown("list", &name, &known),
+                    _ => unknown_name("list", &name, &known),
+                }
             })?;
             if !entry.columns.is_empty() {
                 let mut table = Table::new().words("column").words("what it is");

@@ -39,6 +39,7 @@ fn unknown_keys_and_names() {
     ];
     for (what, setting) in [
         ("a method", "method.ifca.name=ifac"),
+        ("a former name", "method.ifca.name=fedem"),
         ("a model", "model.kind=liner"),
         ("a dataset", "data.source=minst"),
         ("nothing like it", "model.kind=transformer"),

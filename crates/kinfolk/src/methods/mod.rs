@@ -9,8 +9,6 @@ mod bottom_up;
 mod cfl;
 mod cluster_oracle;
 mod fedavg;
-mod fedem;
-mod fedgmm;
 mod fedgrem;
 mod fedsoft;
 mod hierarchical;
@@ -21,6 +19,8 @@ mod local;
 mod local_em;
 mod local_grem;
 mod local_kmeans;
+mod mixture_fedem;
+mod mixture_fedgmm;
 mod mixtures;
 mod naive_average;
 mod odcl;
@@ -47,7 +47,7 @@ use crate::groups::Groups;
 use crate::memory::check_room;
 use crate::models::{Ability, Model};
 use crate::rng::Key;
-use crate::settings::{Default, Kind, Setting, Settings};
+use crate::settings::{Default, Kind, Setting, Settings, unknown_name};
 use crate::training::{Amount, Course, Optimiser, Plan, Portion, Sample};
 use room::{MissingRule, Room};
 use serde::de::DeserializeOwned;
@@ -103,14 +103,27 @@ pub static METHODS: &[&MethodKind] = &[
     &local_grem::KIND,
     &pooled_em::KIND,
     &pooled_grem::KIND,
-    &fedem::KIND,
-    &fedgmm::KIND,
+    &mixture_fedem::KIND,
+    &mixture_fedgmm::KIND,
     &tgmm::KIND,
 ];
 
 /// The method of this name.
 pub fn kind(name: &str) -> Option<&'static MethodKind> {
     METHODS.iter().copied().find(|kind| kind.name == name)
+}
+
+/// The fault of a name that no method has, with the one it has now or the nearest of all.
+pub fn unknown(place: &str, name: &str, known: &[&str]) -> Error {
+    let renamed = |published: &str| {
+        Error::settings(format!("{place}: got \"{name}\", want \"mixture-{name}\""))
+            .hint(format!("{published} proper trains models to predict by; this version of it fits mixtures of rows"))
+    };
+    match name {
+        "fedem" => renamed("FedEM"),
+        "fedgmm" => renamed("FedGMM"),
+        _ => unknown_name(place, name, known),
+    }
 }
 
 /// What a method is made from.

@@ -84,7 +84,7 @@ components = 2
 name = "fedgrem"
 rounds = 2
 [[method]]
-name = "fedem"
+name = "mixture-fedem"
 rounds = 2
 "#,
 ];

@@ -1,4 +1,4 @@
-//! FedGMM (Wu, Zhang, Yang, Yu, Zhang, Wang: Personalized federated learning under mixture of joint distributions, 2023):
+//! FedGMM with mixtures of rows alone, without a model beside them (Wu, Zhang, Yang, Yu, Zhang, Wang: Personalized federated learning under mixture of joint distributions, 2023):
 //! all clients have the same components, each with weights of its own, and the M-step is made from everybody's rows.
 //!
 //! ```text
@@ -14,7 +14,7 @@ use super::mixtures::*;
 use super::*;
 
 pub(super) static KIND: MethodKind = MethodKind {
-    name: "fedgmm",
+    name: "mixture-fedgmm",
     summary: "common components and weights of their own, one M-step from everybody's sums",
     paper: "Wu, Zhang, Yang, Yu, Zhang, Wang 2023",
     settings: mixture_settings!(ROUNDS_AT_MOST, TOLERANCE, ORDERS),

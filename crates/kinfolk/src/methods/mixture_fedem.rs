@@ -1,4 +1,4 @@
-//! FedEM for mixtures (Marfoq, Neglia, Bellet, Kameni, Vidal: Federated multi-task learning under a mixture of
+//! FedEM with mixtures of rows in place of models (Marfoq, Neglia, Bellet, Kameni, Vidal: Federated multi-task learning under a mixture of
 //! distributions, 2021): all clients have the same components, each with weights of its own.
 //!
 //! ```text
@@ -14,7 +14,7 @@ use super::mixtures::*;
 use super::*;
 
 pub(super) static KIND: MethodKind = MethodKind {
-    name: "fedem",
+    name: "mixture-fedem",
     summary: "common components and weights of their own, clients' M-steps averaged",
     paper: "Marfoq, Neglia, Bellet, Kameni, Vidal 2021",
     settings: mixture_settings!(ROUNDS_AT_MOST, TOLERANCE, ORDERS),
