@@ -3,7 +3,7 @@
 
 use crate::data::schema;
 use crate::error::{Error, Result};
-use crate::settings::{Default, Kind, Setting, Settings, nearest};
+use crate::settings::{Settings, nearest, settings};
 use std::collections::{BTreeSet, HashMap};
 
 /// The group of every client.
@@ -17,14 +17,21 @@ pub struct Groups {
     pub provisional: bool,
 }
 
-/// The setting of methods that are told groups.
-pub const GROUPS: Setting = Setting::new(
-    "groups",
-    Kind::Text,
-    Default::Is("\"auto\""),
-    "who belongs together: by \"column\" (the data's groups; this is auto), by the \"truth\", in \"one\" group, or as \
-     found by a method above, by its label",
-);
+settings! {
+    /// The setting of methods that are told groups.
+    pub struct Grouping {
+        /// who belongs together: by "column" (the data's groups; this is auto), by the "truth", in "one" group, or as
+        /// found by a method above, by its label
+        groups: String = "auto",
+    }
+}
+
+impl Grouping {
+    /// Where the groups come from.
+    pub fn origin(&self) -> Origin<'_> {
+        Origin::named(&self.groups)
+    }
+}
 
 const WORDS: [&str; 4] = ["auto", "column", "truth", "one"];
 
@@ -44,12 +51,16 @@ pub enum Origin<'a> {
 impl<'a> Origin<'a> {
     /// As the settings say; `None` for a method that is not told groups.
     pub fn of(settings: &'a Settings) -> Option<Self> {
-        Some(match settings.optional_text("groups")? {
+        settings.get("groups")?.as_str().map(Self::named)
+    }
+
+    fn named(word: &'a str) -> Self {
+        match word {
             "auto" | "column" => Origin::Column,
             "truth" => Origin::Truth,
             "one" => Origin::One,
             label => Origin::Method(label),
-        })
+        }
     }
 
     /// The fault of a label that is not one of those above. `above` are the labels that stand before this method, each

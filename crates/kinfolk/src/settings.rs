@@ -1,6 +1,10 @@
 //! Settings declared once: the declaration drives checking, defaults, help and docs.
 
+pub(crate) mod field;
+
 use crate::error::{Error, Result};
+pub use field::{Auto, Declared, Field, ForEach};
+pub(crate) use field::{bounds, check_together, choices, default, only_with, settings};
 use std::collections::BTreeMap;
 use toml::Value;
 
@@ -13,6 +17,8 @@ pub struct Setting {
     pub kind: Kind,
     /// What it is when left out.
     pub default: Default,
+    /// The choice it belongs to, and with which of its values, written as in TOML; it means nothing with others.
+    pub only_with: Option<(&'static str, &'static [&'static str])>,
     /// One line for people.
     pub help: &'static str,
 }
@@ -26,6 +32,10 @@ pub enum Kind {
     Number(f64, f64),
     /// A number above 0.
     Positive,
+    /// A number above the first bound, and up to the second.
+    Above(f64, f64),
+    /// A number from the first bound to below the second.
+    Below(f64, f64),
     /// One positive number, or a list of them.
     Positives,
     /// A number of at least 0, a list of them, or a table of them by name.
@@ -44,6 +54,21 @@ pub enum Kind {
     Texts,
 }
 
+/// Between what values are.
+#[derive(Debug, Clone, Copy)]
+pub enum Bounds {
+    /// There are none.
+    None,
+    /// From the first to the second, both included.
+    From(f64, f64),
+    /// Above the first, and up to the second.
+    Above(f64, f64),
+    /// From the first to below the second.
+    Below(f64, f64),
+    /// One of these words.
+    Words(&'static [&'static str]),
+}
+
 /// What a setting is when left out.
 #[derive(Debug, Clone, Copy)]
 pub enum Default {
@@ -58,7 +83,7 @@ pub enum Default {
 impl Setting {
     /// Declares a setting.
     pub const fn new(name: &'static str, kind: Kind, default: Default, help: &'static str) -> Self {
-        Self { name, kind, default, help }
+        Self { name, kind, default, only_with: None, help }
     }
 }
 
@@ -75,6 +100,9 @@ impl Kind {
             Kind::Integer(low, high) => format!("a whole number{}", bounds(*low as f64, *high as f64)),
             Kind::Number(low, high) => format!("a number{}", bounds(*low, *high)),
             Kind::Positive => "a number above 0".into(),
+            Kind::Above(low, high) if *high < 1e18 => format!("a number above {low} and up to {high}"),
+            Kind::Above(low, _) => format!("a number above {low}"),
+            Kind::Below(low, high) => format!("a number from {low} to below {high}"),
             Kind::Positives => "a number above 0, or a list of them".into(),
             Kind::Strengths => "a number of at least 0, a list of them, or a table of them by name".into(),
             Kind::Or(word, kind) => format!("\"{word}\", or {}", kind.wanted()),
@@ -91,6 +119,8 @@ impl Kind {
             Kind::Integer(low, high) => value.as_integer().is_some_and(|v| (*low..=*high).contains(&v)),
             Kind::Number(low, high) => number(value).is_some_and(|v| (*low..=*high).contains(&v)),
             Kind::Positive => number(value).is_some_and(|v| v > 0.0 && v.is_finite()),
+            Kind::Above(low, high) => number(value).is_some_and(|v| *low < v && v <= *high),
+            Kind::Below(low, high) => number(value).is_some_and(|v| (*low..*high).contains(&v)),
             Kind::Positives => match value {
                 Value::Array(list) => !list.is_empty() && list.iter().all(|v| Kind::Positive.accepts(v)),
                 one => Kind::Positive.accepts(one),
@@ -137,6 +167,7 @@ impl Settings {
     /// keys at the top of the file.
     pub fn check(place: &str, declared: &[Setting], mut given: toml::Table, faults: &mut Vec<Error>) -> Self {
         let mut checked = BTreeMap::new();
+        let before = faults.len();
         for setting in declared {
             let path = if place.is_empty() { setting.name.into() } else { format!("{place}.{}", setting.name) };
             match (given.remove(setting.name), setting.default) {
@@ -164,7 +195,21 @@ impl Settings {
         for key in given.keys() {
             faults.push(unknown(place, key, declared.iter().map(|setting| setting.name)));
         }
-        Settings(checked)
+        let checked = Settings(checked);
+        if faults.len() == before {
+            faults.extend(declared.iter().filter_map(|setting| checked.misplaced(place, setting, declared)));
+        }
+        checked
+    }
+
+    /// The fault of a setting that was given though its choice fell otherwise.
+    fn misplaced(&self, place: &str, setting: &Setting, declared: &[Setting]) -> Option<Error> {
+        let (choice, words) = setting.only_with?;
+        let chosen = self.get(choice)?.to_string();
+        if words.contains(&&*chosen) || self.changed(declared, &[setting.name]).is_empty() {
+            return None;
+        }
+        Some(Error::settings(format!("{place}.{}: is for {choice} = {}", setting.name, words.join(" or "))))
     }
 
     /// The value of a declared setting, if it has one.
@@ -258,6 +303,35 @@ fn literal_value(literal: &str) -> Value {
     let table: toml::Table = toml::from_str(&format!("v = {literal}"))
         .unwrap_or_else(|error| panic!("default {literal} is not TOML: {error}"));
     table["v"].clone()
+}
+
+/// A section whose settings are sound one by one, for faults that need several of them to see.
+pub struct Check<'a> {
+    /// Where the section stands.
+    pub place: &'a str,
+    /// Its settings.
+    pub settings: &'a Settings,
+    /// Their declarations.
+    pub declared: &'static [Setting],
+    /// Where faults go.
+    pub faults: &'a mut Vec<Error>,
+}
+
+impl Check<'_> {
+    /// A fault of the setting of this name.
+    pub fn fault(&mut self, name: &str, why: impl std::fmt::Display) {
+        self.faults.push(Error::settings(format!("{}.{name}: {why}", self.place)));
+    }
+
+    /// A fault of the setting of this name, with what to do about it.
+    pub fn fault_with_hint(&mut self, name: &str, why: impl std::fmt::Display, hint: impl Into<String>) {
+        self.faults.push(Error::settings(format!("{}.{name}: {why}", self.place)).hint(hint));
+    }
+
+    /// Which of these have a value other than when left out.
+    pub fn changed<'a>(&self, names: &[&'a str]) -> Vec<&'a str> {
+        self.settings.changed(self.declared, names)
+    }
 }
 
 /// The fault of a key nobody declared, with the nearest known one.

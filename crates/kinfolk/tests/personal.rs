@@ -8,7 +8,7 @@ use kinfolk::federation::engines::remote::{Loopback, RemoteFederation};
 use kinfolk::federation::wire::DataOrder;
 use kinfolk::federation::work::{Evaluate, Gradient, Minimise, Subject};
 use kinfolk::federation::{Ask, Federation, Gather, Params, Phase, Recipients};
-use kinfolk::groups::GROUPS;
+use kinfolk::groups::Grouping;
 use kinfolk::linalg::distance;
 use kinfolk::methods::room::Room;
 use kinfolk::methods::{Method, MethodKind, Outcome, Progress, Serving};
@@ -16,6 +16,7 @@ use kinfolk::models::Score;
 use kinfolk::models::{self, Ability, Blueprint, Model};
 use kinfolk::record::{ClientRecord, Record, RepeatSummary, RoundRecord};
 use kinfolk::run::{Options, Unwatched, Watch, run};
+use kinfolk::settings::Declared;
 use kinfolk::settings::Settings;
 use kinfolk::training::Split;
 use kinfolk::{Result, evaluate, modelfile};
@@ -27,7 +28,7 @@ static OWN_MINIMISERS: MethodKind = MethodKind {
     name: "own-minimisers",
     summary: "",
     paper: "",
-    settings: &[GROUPS],
+    settings: Grouping::SETTINGS,
     needs_truth: |_| false,
     has_clusters: true,
     wants: Ability::Minimiser,

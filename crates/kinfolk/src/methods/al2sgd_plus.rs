@@ -26,78 +26,70 @@
 
 use super::l2gd::{self, Choice, expected_smoothness};
 use super::personal::asynchronous::{Accelerated, Constants};
-use super::personal::{Base, MISSING_AGAIN, Strengths, check_personal, convexity, personal_settings};
+use super::personal::coins::Stepping;
+use super::personal::{Base, Objective, Strengths, convexity};
 use super::*;
 use crate::federation::work::Curvatures;
 use crate::models::Precision;
 
-pub(super) static KIND: MethodKind = MethodKind {
-    name: "al2sgd+",
-    summary: "known clusters: personal models, accelerated and to the exact minimiser",
-    paper: "Lyu, Hanzely, Kolar 2022, Algorithm 2",
-    settings: personal_settings!(
-        Setting { help: "steps of the algorithm at most", ..l2gd::ITERATIONS },
-        Setting::new(
-            "tolerance",
-            Kind::Number(0.0, 1.0),
-            Default::Is("1e-10"),
-            "the length of the objective's gradient, as a share of that at the start, at which it ends"
-        ),
-        Setting::new("step", Kind::Positive, Default::Absent, "step size η (default: that of Theorem 4.3)"),
-        Setting::new(
-            "rows",
-            Kind::OneOf(&["all", "one"]),
-            Default::Is("\"all\""),
-            "rows in the gradient of a local step: all of a client's, or one drawn anew each time"
-        ),
-        Setting::new(
-            "refresh",
-            Kind::Number(0.0, 1.0),
-            Default::Absent,
-            "ρ, how likely full gradients are found anew after a step (default 0.05, or one over the mean rows)"
-        ),
-        Setting::new(
-            "convexity",
-            Kind::Positive,
-            Default::Absent,
-            "μ, how much the whole objective curves at least (default: found by asking)"
-        ),
-        l2gd::AIM,
-        l2gd::CHANCE_BETWEEN,
-        l2gd::CHANCE_WITHIN,
-        l2gd::SMOOTHNESS,
-        MISSING_AGAIN,
-    ),
-    needs_truth: personal::needs_truth,
-    has_clusters: true,
-    wants: Ability::Descent,
-    check: |place, settings, faults| {
-        check_personal(place, settings, faults);
-        if settings.optional_number("refresh") == Some(0.0) {
-            faults.push(Error::settings(format!(
-                "{place}.refresh: got 0, want more: the anchor would stay at the start"
-            )));
-        }
-    },
-    build: |setup| {
-        let settings = setup.settings;
-        let convexity = settings.optional_number("convexity");
-        let wanted = ["smoothness", "convexity"].into_iter().filter(|name| settings.get(name).is_none());
+choices! {
+    /// Rows in the gradient of a local step.
+    pub(super) enum RowsInStep { All = "all", One = "one" }
+}
+
+settings! {
+    pub(super) struct Al2sgdPlusSettings {
+        /// the length of the objective's gradient, as a share of that at the start, at which it ends
+        tolerance: f64 [0.0..=1.0] = 1e-10,
+        /// step size η (default: that of Theorem 4.3)
+        step: Option<f64> [above 0.0],
+        /// rows in the gradient of a local step: all of a client's, or one drawn anew each time
+        rows: RowsInStep = "all",
+        /// ρ, how likely full gradients are found anew after a step (default 0.05, or one over the mean rows)
+        refresh: Option<f64> [above 0.0..=1.0],
+        /// μ, how much the whole objective curves at least (default: found by asking)
+        convexity: Option<f64> [above 0.0],
+        stepping: Stepping,
+        /// a missing answer is asked for again, or ends the run
+        missing: MissingRule ["again", "fail"] = "again",
+        objective: Objective,
+    }
+}
+
+impl MethodSettings for Al2sgdPlusSettings {
+    const NAME: &str = "al2sgd+";
+    const SUMMARY: &str = "known clusters: personal models, accelerated and to the exact minimiser";
+    const PAPER: &str = "Lyu, Hanzely, Kolar 2022, Algorithm 2";
+    const HAS_CLUSTERS: bool = true;
+
+    fn needs_truth(&self) -> bool {
+        self.objective.client.needs_truth()
+    }
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         if !setup.model.has_minimiser() {
-            let fault =
-                |name| Error::settings(format!("{}.{name}: missing, networks cannot be asked for it", setup.place));
-            crate::settings::finish(wanted.map(fault).collect())?;
+            let wanted = [("smoothness", self.stepping.smoothness), ("convexity", self.convexity)];
+            let fault = |(name, _): &(&str, Option<f64>)| {
+                Error::settings(format!("{}.{name}: missing, networks cannot be asked for it", setup.place))
+            };
+            crate::settings::finish(wanted.iter().filter(|(_, given)| given.is_none()).map(fault).collect())?;
         }
-        let one_row = settings.text("rows") == "one";
+        let one_row = self.rows == RowsInStep::One;
         let mean_rows = setup.rows.iter().sum::<usize>() as f64 / setup.rows.len().max(1) as f64;
         let usual = if one_row { 1.0 / mean_rows } else { 0.05 };
-        let refresh = settings.optional_number("refresh").unwrap_or(usual);
         // Single precision does not tell smaller slopes from none.
         let least = if setup.model.precision() == Precision::F32 { 1e-5 } else { 0.0 };
-        let tolerance = settings.number("tolerance").max(least);
-        l2gd::steps(setup, Some(Acceleration { convexity, refresh, one_row, tolerance }))
-    },
-};
+        let acceleration = Acceleration {
+            convexity: self.convexity,
+            refresh: self.refresh.unwrap_or(usual),
+            one_row,
+            tolerance: self.tolerance.max(least),
+        };
+        let choice = Choice::new(&setup, self.step, &self.stepping, false)?;
+        let base = Base::with_groups(&setup, &self.objective.client)?;
+        l2gd::steps(&setup, base, &self.objective, choice, Some(acceleration))
+    }
+}
 
 /// μ is taken to be at least this share of L.
 const FLATTEST: f64 = 1e-6;

@@ -34,64 +34,51 @@ use rayon::prelude::*;
 /// In how many rounds in a row a client may be missing before a cluster parts without it.
 const WAITING: usize = 5;
 
-pub(super) static KIND: MethodKind = MethodKind {
-    name: "cfl",
-    summary: "one model, parted wherever clients pull apart",
-    paper: "Sattler, Müller, Samek 2019",
-    settings: training_settings!(
-        STEP,
-        Setting::new(
-            "weight",
-            Kind::OneOf(WEIGHT),
-            Default::Is("\"rows\""),
-            "what a client's model counts in the mean"
-        ),
-        Setting::new(
-            "still",
-            Kind::Positive,
-            Default::Absent,
-            "a cluster stands still when the mean update is shorter than this (default: 0.4 of a client's first update)"
-        ),
-        Setting::new(
-            "pulling",
-            Kind::Positive,
-            Default::Absent,
-            "and some client pulls when its update is longer than this (default: 0.6 of a client's first update)"
-        ),
-        Setting::new(
-            "gap",
-            Kind::Number(0.0, 1.0),
-            Default::Is("0.7"),
-            "least difference in direction between two parts, √((1 − largest cosine across)/2)"
-        ),
-        Setting::new("min_size", Kind::Integer(1, 1 << 31), Default::Is("2"), "smallest part that is split off"),
-        Setting::new("patience", Kind::Integer(0, 1 << 31), Default::Is("5"), "rounds before a cluster may be split"),
-    ),
-    needs_truth: |_| false,
-    has_clusters: true,
-    wants: Ability::Descent,
-    check: |place, settings, faults| {
-        check_training(place, settings, faults);
-        if settings.number("participation") < 1.0 {
-            faults.push(Error::settings(format!(
-                "{place}.participation: cfl compares the updates of all clients, want 1"
-            )));
+settings! {
+    pub(super) struct CflSettings {
+        /// step size; auto is safe on this data for full batches of a linear model, 0.1 for a network, 0.01 for adam
+        step: Auto<f64> [above 0.0] = "auto",
+        /// what a client's model counts in the mean
+        weight: Weight = "rows",
+        /// a cluster stands still when the mean update is shorter than this (default: 0.4 of a client's first update)
+        still: Option<f64> [above 0.0],
+        /// and some client pulls when its update is longer than this (default: 0.6 of a client's first update)
+        pulling: Option<f64> [above 0.0],
+        /// least difference in direction between two parts, √((1 − largest cosine across)/2)
+        gap: f64 [0.0..=1.0] = 0.7,
+        /// smallest part that is split off
+        min_size: usize [1..=1 << 31] = 2,
+        /// rounds before a cluster may be split
+        patience: usize [0..=1 << 31] = 5,
+        training: Training,
+    }
+
+    fn check(&self, check: &mut Check) {
+        if self.training.participation < 1.0 {
+            check.fault("participation", "cfl compares the updates of all clients, want 1");
         }
-    },
-    build: |setup| {
-        let settings = setup.settings;
-        setup.want_clients("min_size", settings.integer("min_size"))?;
+    }
+}
+
+impl MethodSettings for CflSettings {
+    const NAME: &str = "cfl";
+    const SUMMARY: &str = "one model, parted wherever clients pull apart";
+    const PAPER: &str = "Sattler, Müller, Samek 2019";
+    const HAS_CLUSTERS: bool = true;
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
+        setup.want_clients("min_size", self.min_size)?;
         // Similarities, and the list of pairs that is sorted by them.
         setup.want_room_for_pairs(16)?;
         Ok(Box::new(Cfl {
-            training: Training::of(settings),
-            step: setup.steps()[0],
-            weight: weight_of(settings),
-            still: settings.optional_number("still"),
-            pulling: settings.optional_number("pulling"),
-            gap: settings.number("gap"),
-            min_size: settings.integer("min_size"),
-            patience: settings.integer("patience"),
+            step: setup.step(self.step),
+            training: self.training,
+            weight: self.weight,
+            still: self.still,
+            pulling: self.pulling,
+            gap: self.gap,
+            min_size: self.min_size,
+            patience: self.patience,
             state: State {
                 models: vec![odcl::common_start(&setup)?],
                 ages: vec![0],
@@ -102,8 +89,8 @@ pub(super) static KIND: MethodKind = MethodKind {
             },
             key: setup.key,
         }))
-    },
-};
+    }
+}
 
 struct Cfl {
     training: Training,

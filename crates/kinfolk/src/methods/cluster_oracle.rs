@@ -15,44 +15,39 @@ use crate::descent::Descent;
 use crate::federation::Answered;
 use crate::federation::work::{Gradient, Loss};
 
-pub(super) static KIND: MethodKind = MethodKind {
-    name: "cluster-oracle",
-    summary: "the minimiser of the pooled loss of every true cluster",
-    paper: "baseline",
-    settings: &[
-        Setting::new("rounds", Kind::Integer(1, 1 << 40), Default::Is("1000"), "rounds to run at most"),
-        Setting::new(
-            "tolerance",
-            Kind::Positive,
-            Default::Is("1e-10"),
-            "how short a gradient must be in the end, as a share of the first one",
-        ),
-        odcl::RIDGE,
-        Setting { help: "a missing answer is asked for again, or ends the run", ..odcl::MISSING_ONCE },
-    ],
-    needs_truth: |_| true,
-    has_clusters: true,
-    wants: Ability::Descent,
-    check: |place, settings, faults| {
-        if settings.number("tolerance") >= 1.0 {
-            let got = settings.number("tolerance");
-            faults.push(Error::settings(format!("{place}.tolerance: got {got}, want a number above 0 and below 1")));
-        }
-    },
-    build: |setup| {
+settings! {
+    pub(super) struct ClusterOracleSettings {
+        /// rounds to run at most
+        rounds: usize [1..=1 << 40] = 1000,
+        /// how short a gradient must be in the end, as a share of the first one
+        tolerance: f64 [above 0.0..=0.999999] = 1e-10,
+        /// strength of ½·ridge·‖θ‖² added to every client's loss; where a client's classes separate, a small one is added anyway
+        ridge: f64 [0.0..=1e18] = 0.0,
+        /// a missing answer is asked for again, or ends the run
+        missing: MissingRule ["skip", "fail"] = "skip",
+    }
+}
+
+impl MethodSettings for ClusterOracleSettings {
+    const NAME: &str = "cluster-oracle";
+    const SUMMARY: &str = "the minimiser of the pooled loss of every true cluster";
+    const PAPER: &str = "baseline";
+    const HAS_CLUSTERS: bool = true;
+
+    fn needs_truth(&self) -> bool {
+        true
+    }
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let truth = setup.true_clusters()?.to_vec();
+        let start = odcl::common_start(&setup)?.to_vec();
         Ok(Box::new(ClusterOracle {
-            rounds: setup.settings.integer("rounds"),
-            search: PooledSearch::new(
-                &truth,
-                odcl::common_start(&setup)?.to_vec(),
-                setup.settings.number("ridge"),
-                setup.settings.number("tolerance"),
-            ),
+            rounds: self.rounds,
+            search: PooledSearch::new(&truth, start, self.ridge, self.tolerance),
             truth,
         }))
-    },
-};
+    }
+}
 
 struct ClusterOracle {
     rounds: usize,

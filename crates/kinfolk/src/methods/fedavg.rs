@@ -14,34 +14,32 @@
 use super::*;
 use crate::federation::work::Train;
 
-pub(super) static KIND: MethodKind = MethodKind {
-    name: "fedavg",
-    summary: "one model for everybody, by averaging",
-    paper: "McMahan et al. 2017",
-    settings: training_settings!(
-        STEP,
-        Setting::new(
-            "weight",
-            Kind::OneOf(WEIGHT),
-            Default::Is("\"rows\""),
-            "what a client's model counts in the mean"
-        ),
-    ),
-    needs_truth: |_| false,
-    has_clusters: false,
-    wants: Ability::Descent,
-    check: check_training,
-    build: |setup| {
+settings! {
+    pub(super) struct FedAvgSettings {
+        /// step size; auto is safe on this data for full batches of a linear model, 0.1 for a network, 0.01 for adam
+        step: Auto<f64> [above 0.0] = "auto",
+        /// what a client's model counts in the mean
+        weight: Weight = "rows",
+        training: Training,
+    }
+}
+
+impl MethodSettings for FedAvgSettings {
+    const NAME: &str = "fedavg";
+    const SUMMARY: &str = "one model for everybody, by averaging";
+    const PAPER: &str = "McMahan et al. 2017";
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let start = setup.model.common_start(&mut setup.key.clone().word("start").number(0).number(0).rng())?;
         Ok(Box::new(FedAvg {
-            training: Training::of(setup.settings),
-            step: setup.steps()[0],
-            weight: weight_of(setup.settings),
+            step: setup.step(self.step),
+            weight: self.weight,
+            training: self.training,
             key: setup.key,
             model: Arc::new(start),
         }))
-    },
-};
+    }
+}
 
 struct FedAvg {
     training: Training,

@@ -31,119 +31,87 @@ use crate::aggregate::{Pull, pull};
 use crate::federation::work::{Parts, StepMixture};
 use crate::mixture::step::{Rule, Step};
 
-pub(super) static KIND: MethodKind = MethodKind {
-    name: "fedgrem",
-    summary: "mixtures with common components, weights of their own, and outlier clients",
-    paper: "Tian, Weng, Feng 2024",
-    settings: mixture_settings!(
-        ROUNDS_AT_MOST,
-        TOLERANCE,
-        Setting::new("step", Kind::Positive, Default::Is("0.95"), "the step size C_η; 0.55 to 1.35 are good"),
-        STEP_RULE,
-        Setting::new(
-            "central",
-            Kind::OneOf(&["converged", "two-passes", "mean", "none"]),
-            Default::Is("\"converged\""),
-            "how centres become common: solved to the end, by the authors' two passes, by their mean, or not at all",
-        ),
-        Setting::new(
-            "penalty",
-            Kind::Number(0.0, 1e18),
-            Default::Is("2.0"),
-            "how far the centre reaches, C; 4 to 5 with weak starts",
-        ),
-        Setting::new("first_penalty", Kind::Number(0.0, 1e18), Default::Is("1.0"), "λ before the first round"),
-        Setting::new("memory", Kind::Number(0.0, 0.999), Default::Is("0.1"), "how much of λ remains in a round, κ"),
-        Setting::new(
-            "scatter",
-            Kind::OneOf(&["own", "common"]),
-            Default::Is("\"own\""),
-            "with a tied covariance (or common noise): whether each client has that of its own fit, or all have the mean",
-        ),
-        Setting::new(
-            "weights",
-            Kind::OneOf(&["own", "pulled"]),
-            Default::Is("\"own\""),
-            "whether weights stay with their client, or are sent and pulled to a common centre too",
-        ),
-        Setting::new("batch", Kind::Integer(1, 1 << 31), Default::Absent, "rows in a step (default all)"),
-        Setting::new(
-            "participation",
-            Kind::Number(0.0, 1.0),
-            Default::Is("1.0"),
-            "share of the clients asked in a round"
-        ),
-        Setting::new(
-            "clip",
-            Kind::Positive,
-            Default::Absent,
-            "no row pulls at a centre by more than this length (default no limit)",
-        ),
-        Setting::new(
-            "sparsity",
-            Kind::Number(0.0, 1e18),
-            Default::Is("0.0"),
-            "soft threshold on the coordinates of centres, for many columns of which few matter",
-        ),
-        Setting::new(
-            "contests",
-            Kind::Integer(0, 1000),
-            Default::Is("2"),
-            "how often, before the first round, clients compare their fit with one from the common centres",
-        ),
-        ORDERS,
-    ),
-    needs_truth: |_| false,
-    has_clusters: false,
-    wants: Ability::SharedScatter,
-    check: |place, settings, faults| {
-        if settings.number("participation") == 0.0 {
-            faults.push(Error::settings(format!("{place}.participation: got 0, want more: nobody would take part")));
-        }
-        let idle = matches!(settings.text("central"), "mean" | "none");
-        for name in settings.changed(KIND.settings, &["penalty", "first_penalty", "memory"]).iter().filter(|_| idle) {
-            let central = settings.text("central");
-            faults.push(Error::settings(format!("{place}.{name}: means nothing with central = \"{central}\"")));
-        }
-    },
-    build: |setup| {
-        let workshop = Workshop::new(&setup)?;
-        let settings = setup.settings;
-        if workshop.shape.scatter().is_empty() && !settings.changed(KIND.settings, &["scatter"]).is_empty() {
+choices! {
+    /// How centres become common.
+    pub(super) enum Central { Converged = "converged", TwoPasses = "two-passes", Mean = "mean", None = "none" }
+    /// Whose scatter a client has.
+    pub(super) enum Scatter { Own = "own", Common = "common" }
+    /// What becomes of a client's weights.
+    pub(super) enum Weights { Own = "own", Pulled = "pulled" }
+}
+
+settings! {
+    pub(super) struct FedGrEmSettings {
+        /// the step size C_η; 0.55 to 1.35 are good
+        step: f64 [above 0.0] = 0.95,
+        /// what the step is: over the weight a component began with, but never beyond its mean; the same without that
+        /// bound; or as it is
+        step_rule: StepRule = "capped",
+        /// how centres become common: solved to the end, by the authors' two passes, by their mean, or not at all
+        central: Central = "converged",
+        /// how far the centre reaches, C; 4 to 5 with weak starts
+        #[only_with(central = "converged" | "two-passes")]
+        penalty: f64 [0.0..=1e18] = 2.0,
+        /// λ before the first round
+        #[only_with(central = "converged" | "two-passes")]
+        first_penalty: f64 [0.0..=1e18] = 1.0,
+        /// how much of λ remains in a round, κ
+        #[only_with(central = "converged" | "two-passes")]
+        memory: f64 [0.0..=0.999] = 0.1,
+        /// with a tied covariance (or common noise): whether each client has that of its own fit, or all have the mean
+        scatter: Scatter = "own",
+        /// whether weights stay with their client, or are sent and pulled to a common centre too
+        weights: Weights = "own",
+        /// rows in a step (default all)
+        batch: Option<u32> [1..=1 << 31],
+        /// share of the clients asked in a round
+        participation: f64 [above 0.0..=1.0] = 1.0,
+        /// no row pulls at a centre by more than this length (default no limit)
+        clip: Option<f64> [above 0.0],
+        /// soft threshold on the coordinates of centres, for many columns of which few matter
+        sparsity: f64 [0.0..=1e18] = 0.0,
+        /// how often, before the first round, clients compare their fit with one from the common centres
+        contests: usize [0..=1000] = 2,
+        common: CommonOrder,
+    }
+}
+
+impl MethodSettings for FedGrEmSettings {
+    const NAME: &str = "fedgrem";
+    const SUMMARY: &str = "mixtures with common components, weights of their own, and outlier clients";
+    const PAPER: &str = "Tian, Weng, Feng 2024";
+    const WANTS: Ability = Ability::SharedScatter;
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
+        let workshop = Workshop::new(&setup, &self.common.fits, self.common.orders)?;
+        if workshop.shape.scatter().is_empty() && self.scatter == Scatter::Common {
             return Err(Error::settings(format!("{}.scatter: the model says how rows scatter", workshop.place))
                 .hint("leave it out, or set model.covariance = \"tied\" (model.noise = \"common\")"));
         }
+        let send = if self.weights == Weights::Pulled { Parts::Whole } else { Parts::Centres };
         Ok(Box::new(FedGrEm {
-            until: Until::of(settings),
+            until: self.common.until,
             step: StepMixture {
-                limit: settings.optional_number("clip"),
-                step: Step { rule: Rule::Ascend(rate_of(settings)), sparsity: settings.number("sparsity"), share: 1.0 },
-                ..workshop.plain_step(
-                    Rule::Stay,
-                    if settings.text("weights") == "pulled" { Parts::Whole } else { Parts::Centres },
-                )
+                limit: self.clip,
+                step: Step { rule: Rule::Ascend(self.step_rule.rate(self.step)), sparsity: self.sparsity, share: 1.0 },
+                ..workshop.plain_step(Rule::Stay, send)
             },
-            batch: settings.optional_integer("batch").map(|batch| batch as u32),
-            participation: settings.number("participation"),
-            contests: settings.integer("contests"),
-            central: match settings.text("central") {
-                "two-passes" => Central::TwoPasses,
-                "mean" => Central::Mean,
-                "none" => Central::None,
-                _ => Central::Converged,
-            },
-            penalty: settings.number("penalty"),
-            memory: settings.number("memory"),
+            batch: self.batch,
+            participation: self.participation,
+            contests: self.contests,
+            central: self.central,
+            penalty: self.penalty,
+            memory: self.memory,
             state: State {
                 round: 0,
                 standing: Standing::new(setup.rows.len()),
-                penalty: settings.number("first_penalty"),
+                penalty: self.first_penalty,
                 sent: vec![Vec::new(); setup.rows.len()],
                 positions: vec![Vec::new(); setup.rows.len()],
                 centres: Vec::new(),
                 weights: Vec::new(),
                 knows_scatter: (0..setup.rows.len())
-                    .map(|client| settings.text("scatter") == "own" && workshop.tells_scatter(client))
+                    .map(|client| self.scatter == Scatter::Own && workshop.tells_scatter(client))
                     .collect(),
                 lent: Vec::new(),
                 distances: Vec::new(),
@@ -153,16 +121,7 @@ pub(super) static KIND: MethodKind = MethodKind {
             workshop,
             scaling: None,
         }))
-    },
-};
-
-/// How centres become common.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Central {
-    Converged,
-    TwoPasses,
-    Mean,
-    None,
+    }
 }
 
 /// Weights scatter by at most half of what centres in units of their rows do.

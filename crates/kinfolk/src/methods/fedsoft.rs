@@ -24,57 +24,53 @@ use crate::linalg::add_scaled;
 use crate::training::Pull;
 use rand::RngExt;
 
-pub(super) static KIND: MethodKind = MethodKind {
-    name: "fedsoft",
-    summary: "every client a mixture of clusters, its model pulled to all of them",
-    paper: "Ruan, Joe-Wong 2022",
-    settings: training_settings!(
-        STEP,
-        Setting::new("clusters", Kind::Integer(1, 1 << 20), Default::Required, "how many clusters to look for"),
-        Setting::new("pull", Kind::Number(0.0, 1e18), Default::Is("0.1"), "how strongly clusters pull at a client, λ"),
-        Setting::new(
-            "interval",
-            Kind::Integer(1, 1 << 31),
-            Default::Is("2"),
-            "rounds between two looks at the rows, τ"
-        ),
-        Setting::new(
-            "floor",
-            Kind::Number(0.0, 1.0),
-            Default::Is("0.0001"),
-            "least weight of a cluster for a client, σ"
-        ),
-    ),
-    needs_truth: |_| false,
-    has_clusters: false,
-    wants: Ability::Rows,
-    check: check_training,
-    build: |setup| {
-        let (settings, clients) = (setup.settings, setup.rows.len());
-        let clusters = settings.integer("clusters");
-        setup.want_clients("clusters", clusters)?;
-        setup.want_room_for_models("clusters", clusters)?;
+settings! {
+    pub(super) struct FedSoftSettings {
+        /// step size; auto is safe on this data for full batches of a linear model, 0.1 for a network, 0.01 for adam
+        step: Auto<f64> [above 0.0] = "auto",
+        /// how many clusters to look for
+        clusters: usize [1..=1 << 20],
+        /// how strongly clusters pull at a client, λ
+        pull: f64 [0.0..=1e18] = 0.1,
+        /// rounds between two looks at the rows, τ
+        interval: usize [1..=1 << 31] = 2,
+        /// least weight of a cluster for a client, σ
+        floor: f64 [0.0..=1.0] = 0.0001,
+        training: Training,
+    }
+}
+
+impl MethodSettings for FedSoftSettings {
+    const NAME: &str = "fedsoft";
+    const SUMMARY: &str = "every client a mixture of clusters, its model pulled to all of them";
+    const PAPER: &str = "Ruan, Joe-Wong 2022";
+    const WANTS: Ability = Ability::Rows;
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
+        setup.want_clients("clusters", self.clusters)?;
+        setup.want_room_for_models("clusters", self.clusters)?;
         let start = |cluster: usize| {
             let key = setup.key.clone().word("start").number(0).number(cluster as u64);
             setup.model.initialise(&mut key.rng()).map(Arc::new)
         };
+        let clients = setup.rows.len();
         Ok(Box::new(FedSoft {
-            training: Training::of(settings),
-            step: setup.steps()[0],
-            pull: settings.number("pull"),
-            interval: settings.integer("interval"),
-            floor: settings.number("floor"),
+            step: setup.step(self.step),
+            training: self.training,
+            pull: self.pull,
+            interval: self.interval,
+            floor: self.floor,
             rows: setup.rows.to_vec(),
             state: State {
-                models: (0..clusters).map(start).collect::<Result<_>>()?,
+                models: (0..self.clusters).map(start).collect::<Result<_>>()?,
                 shares: vec![Vec::new(); clients],
                 stamps: vec![0; clients],
                 anew: vec![false; clients],
             },
             key: setup.key,
         }))
-    },
-};
+    }
+}
 
 struct FedSoft {
     training: Training,

@@ -12,25 +12,35 @@
 
 use super::personal::fit::Fit;
 use super::personal::preparation::{Preparation, Prepared};
-use super::personal::{Base, MISSING_AGAIN, check_personal, personal_settings};
+use super::personal::{Base, Objective};
 use super::*;
 use crate::federation::Phase;
 
-pub(super) static KIND: MethodKind = MethodKind {
-    name: "hierarchical",
-    summary: "known clusters: the exact personal models of a hierarchical model",
-    paper: "Lyu, Hanzely, Kolar 2022, sections 2 and 5",
-    settings: personal_settings!(MISSING_AGAIN),
-    needs_truth: personal::needs_truth,
-    has_clusters: true,
-    wants: Ability::Minimiser,
-    check: check_personal,
-    build: |setup| {
-        let base = Base::with_groups(&setup)?;
-        let preparation = Preparation::new(&setup, &base)?;
+settings! {
+    pub(super) struct HierarchicalSettings {
+        /// a missing answer is asked for again, or ends the run
+        missing: MissingRule ["again", "fail"] = "again",
+        objective: Objective,
+    }
+}
+
+impl MethodSettings for HierarchicalSettings {
+    const NAME: &str = "hierarchical";
+    const SUMMARY: &str = "known clusters: the exact personal models of a hierarchical model";
+    const PAPER: &str = "Lyu, Hanzely, Kolar 2022, sections 2 and 5";
+    const HAS_CLUSTERS: bool = true;
+    const WANTS: Ability = Ability::Minimiser;
+
+    fn needs_truth(&self) -> bool {
+        self.objective.client.needs_truth()
+    }
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
+        let base = Base::with_groups(&setup, &self.objective.client)?;
+        let preparation = Preparation::new(&setup, &self.objective, &base)?;
         Ok(exactly(base, preparation))
-    },
-};
+    }
+}
 
 /// The exact minimiser once strengths are there.
 pub(super) fn exactly(base: Base, preparation: Preparation) -> Box<dyn Method> {

@@ -17,7 +17,7 @@
 
 use super::personal::complete::ask_everybody;
 use super::personal::preparation::{Preparation, Prepared};
-use super::personal::{Base, Class, GAMMA, LOSS, MISSING_AGAIN, NOISE, SPREAD, Strengths};
+use super::personal::{Base, Class, ClientPull, Objective, Strengths};
 use super::room::mean_loss;
 use super::*;
 use crate::federation::Answered;
@@ -26,20 +26,26 @@ use crate::hierarchy::response::{Quadratic, Response};
 use crate::linalg::{Spectrum, add_scaled, dot};
 use crate::training::Pull;
 
-pub(super) static KIND: MethodKind = MethodKind {
-    name: "james-stein",
-    summary: "known clusters: unbiased personal models, shrunk where that is better",
-    paper: "Lyu, Hanzely, Kolar 2022, Proposition 5.4",
-    settings: &[crate::groups::GROUPS, GAMMA, LOSS, NOISE, SPREAD, MISSING_AGAIN],
-    needs_truth: personal::needs_truth,
-    has_clusters: true,
-    wants: Ability::Quadratic,
-    check: |place, settings, faults| {
-        if settings.get("noise").is_some() && settings.get("gamma").is_none() {
-            faults.push(Error::settings(format!("{place}.noise: is for a given gamma; it is estimated otherwise")));
-        }
-    },
-    build: |setup| {
+settings! {
+    pub(super) struct JamesSteinSettings {
+        client: ClientPull,
+        /// a missing answer is asked for again, or ends the run
+        missing: MissingRule ["again", "fail"] = "again",
+    }
+}
+
+impl MethodSettings for JamesSteinSettings {
+    const NAME: &str = "james-stein";
+    const SUMMARY: &str = "known clusters: unbiased personal models, shrunk where that is better";
+    const PAPER: &str = "Lyu, Hanzely, Kolar 2022, Proposition 5.4";
+    const HAS_CLUSTERS: bool = true;
+    const WANTS: Ability = Ability::Quadratic;
+
+    fn needs_truth(&self) -> bool {
+        self.client.needs_truth()
+    }
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let width = setup.model.layout().len();
         if width <= 3 {
             return Err(Error::settings(format!(
@@ -48,8 +54,10 @@ pub(super) static KIND: MethodKind = MethodKind {
             ))
             .hint("shrinkage does not pay below; use \"hierarchical\""));
         }
-        let base = Base::with_groups(&setup)?;
-        let preparation = Preparation::new(&setup, &base)?;
+        let base = Base::with_groups(&setup, &self.client)?;
+        // Centres are the clusters' own: there is no pull between them.
+        let objective = Objective { client: self.client, lambda: None, alpha: None, tune: false, grid: None, folds: 5 };
+        let preparation = Preparation::new(&setup, &objective, &base)?;
         let state = State {
             preparation,
             centres: vec![base.start.clone(); base.families.count()],
@@ -57,8 +65,8 @@ pub(super) static KIND: MethodKind = MethodKind {
             shrinkage: 1.0,
         };
         Ok(Box::new(JamesStein { base, state }))
-    },
-};
+    }
+}
 
 struct JamesStein {
     base: Base,

@@ -27,75 +27,53 @@
 
 use super::al2sgd_plus::Acceleration;
 use super::personal::asynchronous::{Constants, Ground, Walk};
-use super::personal::coins::Chances;
+use super::personal::coins::{Aim, Chances, Stepping};
 use super::personal::complete::ask_everybody;
 use super::personal::preparation::{Preparation, Prepared};
-use super::personal::{Base, Strengths, check_personal, note_untrained, personal_settings, want_quadratic};
+use super::personal::{Base, Objective, Strengths, note_untrained, want_quadratic};
 use super::*;
 use crate::federation::work::{Curvature, Curvatures};
 
-pub(super) const ITERATIONS: Setting =
-    Setting::new("iterations", Kind::Integer(1, 1 << 31), Default::Is("10000"), "steps of the algorithm");
-pub(super) const AIM: Setting = Setting::new(
-    "aim",
-    Kind::OneOf(&["few-rounds", "accuracy"]),
-    Default::Is("\"few-rounds\""),
-    "chances that keep rounds few, or 0.1 and 0.3, which end nearer to the minimiser",
-);
-pub(super) const CHANCE_BETWEEN: Setting = Setting::new(
-    "chance_between",
-    Kind::Number(0.0, 0.999),
-    Default::Absent,
-    "how likely a step of everybody towards the means is (default: by aim)",
-);
-pub(super) const CHANCE_WITHIN: Setting = Setting::new(
-    "chance_within",
-    Kind::Number(0.0, 0.999),
-    Default::Absent,
-    "otherwise, how likely a step of a cluster towards its mean is (default: by aim)",
-);
-pub(super) const SMOOTHNESS: Setting = Setting::new(
-    "smoothness",
-    Kind::Positive,
-    Default::Absent,
-    "L, how much a client's loss curves at most (default: asked from the clients; needed for networks)",
-);
+choices! {
+    /// One coin for everybody and one for each cluster, or one alone.
+    pub(super) enum Coins { Two = "two", One = "one" }
+}
 
-pub(super) static KIND: MethodKind = MethodKind {
-    name: "l2gd",
-    summary: "known clusters: personal models by local steps and steps towards means",
-    paper: "Lyu, Hanzely, Kolar 2022, Algorithm 1",
-    settings: personal_settings!(
-        ITERATIONS,
-        Setting::new("step", Kind::Positive, Default::Absent, "step size η (default: as large as Theorem 3.5 allows)"),
-        Setting::new(
-            "coins",
-            Kind::OneOf(&["two", "one"]),
-            Default::Is("\"two\""),
-            "one for everybody and one for each cluster, or one alone, as in the paper's experiments"
-        ),
-        AIM,
-        CHANCE_BETWEEN,
-        CHANCE_WITHIN,
-        SMOOTHNESS,
-        Setting {
-            help: "a missing answer is left out: the client stays where it is; or it ends the run",
-            ..odcl::MISSING_ONCE
-        },
-    ),
-    needs_truth: personal::needs_truth,
-    has_clusters: true,
-    wants: Ability::Descent,
-    check: |place, settings, faults| {
-        check_personal(place, settings, faults);
-        if settings.text("coins") == "one"
-            && settings.optional_number("chance_within").is_some_and(|chance| chance > 0.0)
-        {
-            faults.push(Error::settings(format!("{place}.chance_within: coins = \"one\" has none for clusters")));
+settings! {
+    pub(super) struct L2gdSettings {
+        /// step size η (default: as large as Theorem 3.5 allows)
+        step: Option<f64> [above 0.0],
+        /// one for everybody and one for each cluster, or one alone, as in the paper's experiments
+        coins: Coins = "two",
+        stepping: Stepping,
+        /// a missing answer is left out: the client stays where it is; or it ends the run
+        missing: MissingRule ["skip", "fail"] = "skip",
+        objective: Objective,
+    }
+
+    fn check(&self, check: &mut Check) {
+        if self.coins == Coins::One && self.stepping.chance_within.is_some_and(|chance| chance > 0.0) {
+            check.fault("chance_within", "coins = \"one\" has none for clusters");
         }
-    },
-    build: |setup| steps(setup, None),
-};
+    }
+}
+
+impl MethodSettings for L2gdSettings {
+    const NAME: &str = "l2gd";
+    const SUMMARY: &str = "known clusters: personal models by local steps and steps towards means";
+    const PAPER: &str = "Lyu, Hanzely, Kolar 2022, Algorithm 1";
+    const HAS_CLUSTERS: bool = true;
+
+    fn needs_truth(&self) -> bool {
+        self.objective.client.needs_truth()
+    }
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
+        let choice = Choice::new(&setup, self.step, &self.stepping, self.coins == Coins::One)?;
+        let base = Base::with_groups(&setup, &self.objective.client)?;
+        steps(&setup, base, &self.objective, choice, None)
+    }
+}
 
 /// What the settings say of chances, step and smoothness.
 pub(super) struct Choice {
@@ -105,25 +83,25 @@ pub(super) struct Choice {
     accuracy: bool,
     one_coin: bool,
     smoothness: Option<f64>,
+    iterations: usize,
     place: String,
 }
 
 impl Choice {
-    pub(super) fn of(setup: &Setup) -> Result<Self> {
-        let settings = setup.settings;
-        let choice = Self {
-            step: settings.optional_number("step"),
-            between: settings.optional_number("chance_between"),
-            within: settings.optional_number("chance_within"),
-            accuracy: settings.text("aim") == "accuracy",
-            one_coin: settings.optional_text("coins") == Some("one"),
-            smoothness: settings.optional_number("smoothness"),
-            place: setup.place.clone(),
-        };
-        if choice.smoothness.is_none() {
+    pub(super) fn new(setup: &Setup, step: Option<f64>, stepping: &Stepping, one_coin: bool) -> Result<Self> {
+        if stepping.smoothness.is_none() {
             want_quadratic(setup, "L, asked from the clients,").map_err(|error| error.hint("give smoothness"))?;
         }
-        Ok(choice)
+        Ok(Self {
+            step,
+            between: stepping.chance_between,
+            within: stepping.chance_within,
+            accuracy: stepping.aim == Aim::Accuracy,
+            one_coin,
+            smoothness: stepping.smoothness,
+            iterations: stepping.iterations,
+            place: setup.place.clone(),
+        })
     }
 
     /// How much losses curve: as given, or as the clients say.
@@ -210,7 +188,6 @@ pub(super) fn expected_smoothness(strengths: &Strengths, chances: &Chances, most
 struct Steps {
     base: Base,
     choice: Choice,
-    iterations: usize,
     acceleration: Option<Acceleration>,
     state: State,
 }
@@ -221,13 +198,17 @@ struct State {
     walk: Option<Walk>,
 }
 
-pub(super) fn steps(setup: Setup, acceleration: Option<Acceleration>) -> Result<Box<dyn Method>> {
-    let base = Base::with_groups(&setup)?;
-    let (choice, preparation) = (Choice::of(&setup)?, Preparation::new(&setup, &base)?.bounded());
+pub(super) fn steps(
+    setup: &Setup,
+    base: Base,
+    objective: &Objective,
+    choice: Choice,
+    acceleration: Option<Acceleration>,
+) -> Result<Box<dyn Method>> {
+    let preparation = Preparation::new(setup, objective, &base)?.bounded();
     choice.check(preparation.strengths())?;
     let state = State { preparation, walk: None };
-    let iterations = setup.settings.integer("iterations");
-    Ok(Box::new(Steps { base, choice, iterations, acceleration, state }))
+    Ok(Box::new(Steps { base, choice, acceleration, state }))
 }
 
 impl Method for Steps {
@@ -247,7 +228,7 @@ impl Method for Steps {
                     None => theorem(&self.choice, strengths, curvatures.most),
                     Some(acceleration) => acceleration.theorem(&self.choice, base, strengths, curvatures, room)?,
                 };
-                walk.insert(Walk::new(constants, self.iterations, base.start.clone(), &ground))
+                walk.insert(Walk::new(constants, self.choice.iterations, base.start.clone(), &ground))
             }
         };
         let (loss, finished) = walk.round(&ground, room)?;
@@ -255,7 +236,7 @@ impl Method for Steps {
     }
 
     fn planned_rounds(&self) -> usize {
-        let expected = self.state.walk.as_ref().map_or(self.iterations / 10 + 1, Walk::expected_asks);
+        let expected = self.state.walk.as_ref().map_or(self.choice.iterations / 10 + 1, Walk::expected_asks);
         self.state.preparation.planned_rounds() + expected
     }
 
@@ -321,6 +302,7 @@ mod tests {
             accuracy: false,
             one_coin: false,
             smoothness: None,
+            iterations: 1,
             place: "method.l2gd".into(),
         };
         let constants = theorem(&choice, &strengths, 3.0);

@@ -12,59 +12,55 @@ use super::room::stamps_after;
 use super::*;
 use crate::federation::work::{Keep, Minimise, Start, Train};
 
-pub(super) static KIND: MethodKind = MethodKind {
-    name: "local",
-    summary: "every client on its own",
-    paper: "baseline",
-    settings: training_settings!(
-        STEP,
-        Setting::new(
-            "start",
-            Kind::OneOf(&["own", "common"]),
-            Default::Is("\"own\""),
-            "begin at a model of its own, or all at one"
-        ),
-        Setting::new(
-            "solve",
-            Kind::OneOf(&["steps", "exact"]),
-            Default::Is("\"steps\""),
-            "train by steps, or find the minimiser of the local loss in one round"
-        ),
-        odcl::RIDGE,
-    ),
-    needs_truth: |_| false,
-    has_clusters: false,
-    wants: Ability::Descent,
-    check: |place, settings, faults| {
-        check_training(place, settings, faults);
-        if settings.text("solve") == "exact" {
-            let names = settings.changed(KIND.settings, &STEP_SETTINGS);
-            let fault = |name| {
-                Error::settings(format!("{place}.{name}: solve = \"exact\" takes no steps"))
-                    .hint(format!("leave {name} out, or set solve = \"steps\""))
-            };
-            faults.extend(names.into_iter().map(fault));
-        } else if settings.number("ridge") > 0.0 {
-            faults.push(
-                Error::settings(format!("{place}.ridge: is for solve = \"exact\"")).hint("use weight_decay with steps"),
-            );
+choices! {
+    /// How clients find their models.
+    pub(super) enum Solve { Steps = "steps", Exact = "exact" }
+}
+
+settings! {
+    pub(super) struct LocalSettings {
+        /// step size; auto is safe on this data for full batches of a linear model, 0.1 for a network, 0.01 for adam
+        step: Auto<f64> [above 0.0] = "auto",
+        /// begin at a model of its own, or all at one
+        start: StartModel = "own",
+        /// train by steps, or find the minimiser of the local loss in one round
+        solve: Solve = "steps",
+        /// strength of ½·ridge·‖θ‖² added to every client's loss; where a client's classes separate, a small one is added anyway
+        #[only_with(solve = "exact")]
+        ridge: f64 [0.0..=1e18] = 0.0,
+        training: Training,
+    }
+
+    fn check(&self, check: &mut Check) {
+        if self.solve == Solve::Exact {
+            for name in check.changed(&STEP_SETTINGS) {
+                let hint = format!("leave {name} out, or set solve = \"steps\"");
+                check.fault_with_hint(name, "solve = \"exact\" takes no steps", hint);
+            }
         }
-    },
-    build: |setup| {
-        let exact = setup.settings.text("solve") == "exact";
+    }
+}
+
+impl MethodSettings for LocalSettings {
+    const NAME: &str = "local";
+    const SUMMARY: &str = "every client on its own";
+    const PAPER: &str = "baseline";
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
+        let exact = self.solve == Solve::Exact;
         if exact {
             odcl::want_minimiser(&setup)?;
         }
         Ok(Box::new(Local {
-            training: Training::of(setup.settings),
-            step: setup.steps()[0],
-            ridge: exact.then(|| setup.settings.number("ridge")),
-            common: (setup.settings.text("start") == "common").then(|| odcl::common_start(&setup)).transpose()?,
+            step: setup.step(self.step),
+            ridge: exact.then_some(self.ridge),
+            common: (self.start == StartModel::Common).then(|| odcl::common_start(&setup)).transpose()?,
             stamps: vec![0; setup.rows.len()],
+            training: self.training,
             key: setup.key,
         }))
-    },
-};
+    }
+}
 
 /// Settings that mean nothing to clients that solve exactly.
 const STEP_SETTINGS: [&str; 10] = [

@@ -9,21 +9,26 @@ use super::*;
 use crate::federation::work::{Parts, StepMixture};
 use crate::mixture::step::Rule;
 
-pub(super) static KIND: MethodKind = MethodKind {
-    name: "local-em",
-    summary: "EM for a mixture on every client alone",
-    paper: "baseline",
-    settings: mixture_settings!(),
-    needs_truth: |_| false,
-    has_clusters: false,
-    wants: Ability::Mixture,
-    check: |_, _, _| {},
-    build: |setup| {
-        let iterations = setup.settings.integer("start_iterations");
-        let standing = Standing::new(setup.rows.len());
-        Ok(Box::new(LocalEm { workshop: Workshop::with_own_scatter(&setup)?, iterations, state: State { standing } }))
-    },
-};
+settings! {
+    pub(super) struct LocalEmSettings {
+        fits: OwnFits,
+    }
+}
+
+impl MethodSettings for LocalEmSettings {
+    const NAME: &str = "local-em";
+    const SUMMARY: &str = "EM for a mixture on every client alone";
+    const PAPER: &str = "baseline";
+    const WANTS: Ability = Ability::Mixture;
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
+        Ok(Box::new(LocalEm {
+            workshop: Workshop::with_own_scatter(&setup, &self.fits, 1)?,
+            iterations: self.fits.start_iterations,
+            state: State { standing: Standing::new(setup.rows.len()) },
+        }))
+    }
+}
 
 /// How often a client that did not answer is asked.
 const ATTEMPTS: usize = 5;

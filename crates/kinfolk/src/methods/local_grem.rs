@@ -9,28 +9,34 @@ use super::*;
 use crate::federation::work::Parts;
 use crate::mixture::step::{Rate, Rule};
 
-pub(super) static KIND: MethodKind = MethodKind {
-    name: "local-grem",
-    summary: "gradient EM for a mixture on every client alone",
-    paper: "baseline",
-    settings: mixture_settings!(
-        ROUNDS_AT_MOST,
-        Setting::new("step", Kind::Positive, Default::Is("0.1"), "the step size"),
-        Setting { default: Default::Is("\"fixed\""), ..STEP_RULE },
-    ),
-    needs_truth: |_| false,
-    has_clusters: false,
-    wants: Ability::Mixture,
-    check: |_, _, _| {},
-    build: |setup| {
+settings! {
+    pub(super) struct LocalGrEmSettings {
+        /// rounds of one step each, at most
+        rounds: usize [1..=1 << 40] = 1000,
+        /// the step size
+        step: f64 [above 0.0] = 0.1,
+        /// what the step is: over the weight a component began with, but never beyond its mean; the same without that
+        /// bound; or as it is
+        step_rule: StepRule = "fixed",
+        fits: OwnFits,
+    }
+}
+
+impl MethodSettings for LocalGrEmSettings {
+    const NAME: &str = "local-grem";
+    const SUMMARY: &str = "gradient EM for a mixture on every client alone";
+    const PAPER: &str = "baseline";
+    const WANTS: Ability = Ability::Mixture;
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         Ok(Box::new(LocalGrEm {
-            workshop: Workshop::with_own_scatter(&setup)?,
-            rounds: setup.settings.integer("rounds"),
-            rate: rate_of(setup.settings),
+            workshop: Workshop::with_own_scatter(&setup, &self.fits, 1)?,
+            rounds: self.rounds,
+            rate: self.step_rule.rate(self.step),
             state: State { round: 0, standing: Standing::new(setup.rows.len()) },
         }))
-    },
-};
+    }
+}
 
 struct LocalGrEm {
     workshop: Workshop,

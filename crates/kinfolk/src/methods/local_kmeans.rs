@@ -14,65 +14,59 @@ use super::*;
 use crate::clustering::convex::Weights;
 use crate::clustering::{Algorithm, Request};
 
-pub(super) static KIND: MethodKind = MethodKind {
-    name: "local-kmeans",
-    summary: "one round: k-means of the clients' own models, average inside",
-    paper: "Vardhan, Ghosh, Mazumdar 2024",
-    settings: &[
-        Setting::new("clusters", Kind::Integer(1, 1 << 20), Default::Required, "how many clusters"),
-        Setting::new("starts", Kind::Integer(1, 1 << 16), Default::Is("10"), "starts of k-means"),
-        Setting::new(
-            "start",
-            Kind::OneOf(&["common", "own"]),
-            Default::Is("\"common\""),
-            "whether clients begin at one common model, or each at a random one",
-        ),
-        Setting::new("steps", Kind::Integer(1, 1 << 31), Default::Is("250"), "steps a client takes"),
-        STEP,
-        Setting::new("batch", Kind::Integer(1, 1 << 31), Default::Absent, "rows in a step (default all)"),
-        Setting::new(
-            "optimiser",
-            Kind::OneOf(&["descent", "adam"]),
-            Default::Is("\"descent\""),
-            "how gradients become steps",
-        ),
-        Setting::new("momentum", Kind::Number(0.0, 1.0), Default::Is("0.0"), "momentum of descent"),
-        Setting::new("weight_decay", Kind::Number(0.0, 1e18), Default::Is("0.0"), "pull of the parameters towards 0"),
-        odcl::MISSING_ONCE,
-    ],
-    needs_truth: |_| false,
-    has_clusters: true,
-    wants: Ability::Descent,
-    check: check_optimiser,
-    build: |setup| {
-        let (settings, clients) = (setup.settings, setup.rows.len());
-        let clusters = settings.integer("clusters");
-        setup.want_clients("clusters", clusters)?;
+settings! {
+    pub(super) struct LocalKmeansSettings {
+        /// how many clusters
+        clusters: usize [1..=1 << 20],
+        /// starts of k-means
+        starts: usize [1..=1 << 16] = 10,
+        /// whether clients begin at one common model, or each at a random one
+        start: StartModel = "common",
+        /// steps a client takes
+        steps: u32 [1..=1 << 31] = 250,
+        /// step size; auto is safe on this data for full batches of a linear model, 0.1 for a network, 0.01 for adam
+        step: Auto<f64> [above 0.0] = "auto",
+        /// rows in a step (default all)
+        batch: Option<u32> [1..=1 << 31],
+        optimising: Optimising,
+        /// a missing answer is left out, or ends the run
+        missing: MissingRule ["skip", "fail"] = "skip",
+    }
+}
+
+impl MethodSettings for LocalKmeansSettings {
+    const NAME: &str = "local-kmeans";
+    const SUMMARY: &str = "one round: k-means of the clients' own models, average inside";
+    const PAPER: &str = "Vardhan, Ghosh, Mazumdar 2024";
+    const HAS_CLUSTERS: bool = true;
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
+        setup.want_clients("clusters", self.clusters)?;
         let plan = Plan {
             sample: Sample {
                 on: Portion::All,
-                batch: settings.optional_integer("batch").map(|batch| batch as u32),
+                batch: self.batch,
                 seed: setup.key.clone().word("batches").number(0).seed(),
             },
-            amount: Amount::Steps(settings.integer("steps") as u32),
-            step: setup.steps()[0],
-            optimiser: optimiser_of(settings),
+            amount: Amount::Steps(self.steps),
+            step: setup.step(self.step),
+            optimiser: self.optimising.optimiser(),
             pulls: Vec::new(),
             course: Course::PLAIN,
         };
-        let solve = match settings.text("start") {
-            "own" => odcl::Solve::Apart { seed: setup.key.clone().word("start").seed(), plan },
-            _ => odcl::Solve::Steps { from: odcl::common_start(&setup)?, plan },
+        let solve = match self.start {
+            StartModel::Own => odcl::Solve::Apart { seed: setup.key.clone().word("start").seed(), plan },
+            StartModel::Common => odcl::Solve::Steps { from: odcl::common_start(&setup)?, plan },
         };
         let request = Request {
             algorithm: Algorithm::KMeans,
-            clusters: Some(clusters),
+            clusters: Some(self.clusters),
             lambda: None,
             weights: Weights::Uniform,
-            starts: settings.integer("starts"),
+            starts: self.starts,
             path_values: 20,
             key: setup.key.clone().word("clustering"),
         };
-        Ok(Box::new(odcl::Odcl::new(solve, request, None, clients)))
-    },
-};
+        Ok(Box::new(odcl::Odcl::new(solve, request, None, setup.rows.len())))
+    }
+}

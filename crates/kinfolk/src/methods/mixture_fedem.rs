@@ -13,14 +13,19 @@
 use super::mixtures::*;
 use super::*;
 
-pub(super) static KIND: MethodKind = MethodKind {
-    name: "mixture-fedem",
-    summary: "common components and weights of their own, clients' M-steps averaged",
-    paper: "Marfoq, Neglia, Bellet, Kameni, Vidal 2021",
-    settings: mixture_settings!(ROUNDS_AT_MOST, TOLERANCE, ORDERS),
-    needs_truth: |_| false,
-    has_clusters: false,
-    wants: Ability::Mixture,
-    check: |_, _, _| {},
-    build: |setup| SharedComponents::ready(&setup, Place::Clients),
-};
+settings! {
+    pub(super) struct MixtureFedEmSettings {
+        common: CommonOrder,
+    }
+}
+
+impl MethodSettings for MixtureFedEmSettings {
+    const NAME: &str = "mixture-fedem";
+    const SUMMARY: &str = "common components and weights of their own, clients' M-steps averaged";
+    const PAPER: &str = "Marfoq, Neglia, Bellet, Kameni, Vidal 2021";
+    const WANTS: Ability = Ability::Mixture;
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
+        SharedComponents::ready(&setup, self.common, Place::Clients)
+    }
+}

@@ -13,14 +13,19 @@
 use super::mixtures::*;
 use super::*;
 
-pub(super) static KIND: MethodKind = MethodKind {
-    name: "mixture-fedgmm",
-    summary: "common components and weights of their own, one M-step from everybody's sums",
-    paper: "Wu, Zhang, Yang, Yu, Zhang, Wang 2023",
-    settings: mixture_settings!(ROUNDS_AT_MOST, TOLERANCE, ORDERS),
-    needs_truth: |_| false,
-    has_clusters: false,
-    wants: Ability::Mixture,
-    check: |_, _, _| {},
-    build: |setup| SharedComponents::ready(&setup, Place::Server),
-};
+settings! {
+    pub(super) struct MixtureFedGmmSettings {
+        common: CommonOrder,
+    }
+}
+
+impl MethodSettings for MixtureFedGmmSettings {
+    const NAME: &str = "mixture-fedgmm";
+    const SUMMARY: &str = "common components and weights of their own, one M-step from everybody's sums";
+    const PAPER: &str = "Wu, Zhang, Yang, Yu, Zhang, Wang 2023";
+    const WANTS: Ability = Ability::Mixture;
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
+        SharedComponents::ready(&setup, self.common, Place::Server)
+    }
+}

@@ -47,7 +47,7 @@ use crate::groups::Groups;
 use crate::memory::check_room;
 use crate::models::{Ability, Model};
 use crate::rng::Key;
-use crate::settings::{Default, Kind, Setting, Settings, unknown_name};
+use crate::settings::{Auto, Check, Declared, Field, Kind, Setting, Settings, choices, settings, unknown_name};
 use crate::training::{Amount, Course, Optimiser, Plan, Portion, Sample};
 use room::{MissingRule, Room};
 use serde::de::DeserializeOwned;
@@ -77,35 +77,76 @@ pub struct MethodKind {
     pub build: fn(Setup) -> Result<Box<dyn Method>>,
 }
 
+/// A method's settings, and the method that is made from them.
+trait MethodSettings: Declared {
+    /// The word in `method.name`.
+    const NAME: &str;
+    /// One line for people.
+    const SUMMARY: &str;
+    /// Where the method comes from.
+    const PAPER: &str;
+    /// Whether it has its clients in clusters, which a method below may take over.
+    const HAS_CLUSTERS: bool = false;
+    /// What a model must be able to do for it.
+    const WANTS: Ability = Ability::Descent;
+
+    /// Whether the method is told what was planted.
+    fn needs_truth(&self) -> bool {
+        false
+    }
+
+    /// Makes the method ready to run.
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>>;
+}
+
+impl MethodKind {
+    /// The method that is made from these settings.
+    const fn new<S: MethodSettings>() -> Self {
+        Self {
+            name: S::NAME,
+            summary: S::SUMMARY,
+            paper: S::PAPER,
+            settings: S::SETTINGS,
+            needs_truth: |settings| S::read(settings).is_some_and(|settings| settings.needs_truth()),
+            has_clusters: S::HAS_CLUSTERS,
+            wants: S::WANTS,
+            check: |place, settings, faults| {
+                S::of(settings).check(&mut Check { place, settings, declared: S::SETTINGS, faults });
+            },
+            build: |setup| S::of(setup.settings).build(setup),
+        }
+    }
+}
+
 /// Every method there is.
 pub static METHODS: &[&MethodKind] = &[
-    &ifca::KIND,
-    &odcl::KIND,
-    &sr_fca::KIND,
-    &cfl::KIND,
-    &fedsoft::KIND,
-    &local_kmeans::KIND,
-    &one_shot_ifca::KIND,
-    &fedavg::KIND,
-    &local::KIND,
-    &oracle::KIND,
-    &naive_average::KIND,
-    &oracle_average::KIND,
-    &cluster_oracle::KIND,
-    &l2gd::KIND,
-    &al2sgd_plus::KIND,
-    &hierarchical::KIND,
-    &single_cluster::KIND,
-    &james_stein::KIND,
-    &single_model::KIND,
-    &fedgrem::KIND,
-    &local_em::KIND,
-    &local_grem::KIND,
-    &pooled_em::KIND,
-    &pooled_grem::KIND,
-    &mixture_fedem::KIND,
-    &mixture_fedgmm::KIND,
-    &tgmm::KIND,
+    &MethodKind::new::<ifca::IfcaSettings>(),
+    &MethodKind::new::<odcl::OdclSettings>(),
+    &MethodKind::new::<sr_fca::SrFcaSettings>(),
+    &MethodKind::new::<cfl::CflSettings>(),
+    &MethodKind::new::<fedsoft::FedSoftSettings>(),
+    &MethodKind::new::<local_kmeans::LocalKmeansSettings>(),
+    &MethodKind::new::<one_shot_ifca::OneShotIfcaSettings>(),
+    &MethodKind::new::<fedavg::FedAvgSettings>(),
+    &MethodKind::new::<local::LocalSettings>(),
+    &MethodKind::new::<oracle::OracleSettings>(),
+    &MethodKind::new::<naive_average::NaiveAverageSettings>(),
+    &MethodKind::new::<oracle_average::OracleAverageSettings>(),
+    &MethodKind::new::<cluster_oracle::ClusterOracleSettings>(),
+    &MethodKind::new::<l2gd::L2gdSettings>(),
+    &MethodKind::new::<al2sgd_plus::Al2sgdPlusSettings>(),
+    &MethodKind::new::<hierarchical::HierarchicalSettings>(),
+    &MethodKind::new::<single_cluster::SingleClusterSettings>(),
+    &MethodKind::new::<james_stein::JamesSteinSettings>(),
+    &MethodKind::new::<single_model::SingleModelSettings>(),
+    &MethodKind::new::<fedgrem::FedGrEmSettings>(),
+    &MethodKind::new::<local_em::LocalEmSettings>(),
+    &MethodKind::new::<local_grem::LocalGrEmSettings>(),
+    &MethodKind::new::<pooled_em::PooledEmSettings>(),
+    &MethodKind::new::<pooled_grem::PooledGrEmSettings>(),
+    &MethodKind::new::<mixture_fedem::MixtureFedEmSettings>(),
+    &MethodKind::new::<mixture_fedgmm::MixtureFedGmmSettings>(),
+    &MethodKind::new::<tgmm::TgmmSettings>(),
 ];
 
 /// The method of this name.
@@ -142,7 +183,7 @@ pub struct Setup<'a> {
     pub truth: Option<&'a [usize]>,
     /// The planted parameters of every true cluster, for methods that need the truth, where they are known.
     pub planted: Option<&'a [Vec<f64>]>,
-    /// Who belongs together, for methods with the setting [`GROUPS`](crate::groups::GROUPS).
+    /// Who belongs together, for methods that are told so ([`Grouping`](crate::groups::Grouping)).
     pub groups: Option<Groups>,
     /// The seed of this repeat, for draws that all methods share.
     pub seed: u64,
@@ -219,12 +260,9 @@ impl Setup<'_> {
         Err(Error::settings(format!("{place}.{setting}: got {wanted}, want at most the number of clients, {there}")))
     }
 
-    /// The step sizes to use.
-    fn steps(&self) -> Vec<f64> {
-        match self.settings.numbers("step") {
-            steps if steps.is_empty() => vec![auto_step(self.settings, self.curvature)],
-            steps => steps,
-        }
+    /// The step size to use.
+    fn step(&self, step: Auto<f64>) -> f64 {
+        step.given().unwrap_or_else(|| auto_step(self.settings, self.curvature))
     }
 }
 
@@ -245,9 +283,9 @@ pub(crate) fn takes_auto_step(settings: &Settings, model: &dyn Model) -> bool {
 
 /// What `step = "auto"` stands for: for descent on a loss whose curvature is known, the step that cannot overshoot.
 pub(crate) fn auto_step(settings: &Settings, curvature: Option<f64>) -> f64 {
-    let decay = ["weight_decay", "ridge"].iter().find_map(|name| settings.optional_number(name)).unwrap_or(0.0);
-    match (settings.optional_text("optimiser"), curvature) {
-        (Some("adam"), _) => 0.01,
+    let decay = ["weight_decay", "ridge"].iter().find_map(|name| f64::find(settings, name)).unwrap_or(0.0);
+    match (OptimiserKind::find(settings, "optimiser"), curvature) {
+        (Some(OptimiserKind::Adam), _) => 0.01,
         (_, Some(curvature)) => 1.0 / (curvature + decay).max(1e-12),
         (_, None) => 0.1,
     }
@@ -289,7 +327,7 @@ pub struct Minimises {
     pub exactly: bool,
 }
 
-impl std::default::Default for Outcome {
+impl Default for Outcome {
     fn default() -> Self {
         Self {
             models: Vec::new(),
@@ -404,117 +442,80 @@ macro_rules! keep_state {
 }
 use keep_state;
 
-const ROUNDS: Setting = Setting::new("rounds", Kind::Integer(1, 1 << 40), Default::Is("100"), "rounds to run at most");
-
-const MISSING: Setting = Setting::new(
-    "missing",
-    Kind::OneOf(&["skip", "keep", "fail"]),
-    Default::Is("\"skip\""),
-    "a missing answer is left out, stands for no change, or ends the run",
-);
-
-/// Settings of how clients train, the same for every method that has them train.
-macro_rules! training_settings {
-    ($($more:expr),* $(,)?) => {
-        $crate::methods::training_settings!(rounds = $crate::methods::ROUNDS; $($more,)*)
-    };
-    (rounds = $rounds:expr; $($more:expr),* $(,)?) => {
-        &[
-            $($more,)*
-            $rounds,
-            Setting::new("local_steps", Kind::Integer(1, 1 << 31), Default::Absent, "steps a client takes in a round (default 10)"),
-            Setting::new("local_epochs", Kind::Integer(1, 1 << 31), Default::Absent, "passes over its rows instead of steps"),
-            Setting::new("batch", Kind::Integer(1, 1 << 31), Default::Absent, "rows in a step (default all)"),
-            Setting::new("decay", Kind::Number(0.0, 1.0), Default::Is("1.0"), "the step shrinks by this factor every round"),
-            Setting::new("optimiser", Kind::OneOf(&["descent", "adam"]), Default::Is("\"descent\""), "how gradients become steps"),
-            Setting::new("momentum", Kind::Number(0.0, 1.0), Default::Is("0.0"), "momentum of descent"),
-            Setting::new("weight_decay", Kind::Number(0.0, 1e18), Default::Is("0.0"), "pull of the parameters towards 0"),
-            Setting::new("participation", Kind::Number(0.0, 1.0), Default::Is("1.0"), "share of the clients asked in a round"),
-            $crate::methods::MISSING,
-        ]
-    };
-}
-use training_settings;
-
-const STEP: Setting = Setting::new("step", Kind::Or("auto", &Kind::Positive), Default::Is("\"auto\""), AUTO_STEP);
-const AUTO_STEP: &str =
-    "step size; auto is safe on this data for full batches of a linear model, 0.1 for a network, 0.01 for adam";
-const WEIGHT: &[&str] = &["uniform", "rows"];
-
-/// How clients train, from the settings above.
-struct Training {
-    rounds: usize,
-    amount: Amount,
-    batch: Option<u32>,
-    decay: f64,
-    optimiser: Optimiser,
-    participation: f64,
-    missing: MissingRule,
+choices! {
+    /// How gradients become steps.
+    enum OptimiserKind { Descent = "descent", Adam = "adam" }
+    /// The models at which clients begin: each at one of its own, or all at the same.
+    enum StartModel { Own = "own", Common = "common" }
+    /// What clients send: a model after local steps, or a gradient.
+    enum Averaging { Models = "models", Gradients = "gradients" }
 }
 
-/// Faults in the settings above that need more than one of them to see.
-fn check_training(place: &str, settings: &Settings, faults: &mut Vec<Error>) {
-    if settings.get("local_steps").is_some() && settings.get("local_epochs").is_some() {
-        faults.push(Error::settings(format!("{place}: both local_steps and local_epochs are given, want one of them")));
+choices!(Weight { Uniform = "uniform", Rows = "rows", });
+
+settings! {
+    /// How gradients become steps.
+    struct Optimising {
+        /// how gradients become steps
+        optimiser: OptimiserKind = "descent",
+        /// momentum of descent
+        momentum: f64 [0.0..=1.0] = 0.0,
+        /// pull of the parameters towards 0
+        weight_decay: f64 [0.0..=1e18] = 0.0,
     }
-    check_optimiser(place, settings, faults);
-    if settings.number("participation") == 0.0 {
-        faults.push(Error::settings(format!("{place}.participation: got 0, want more: nobody would take part")));
+
+    fn check(&self, check: &mut Check) {
+        if self.optimiser == OptimiserKind::Adam && self.momentum > 0.0 {
+            check.fault("momentum", "adam has its own, want 0");
+        }
     }
 }
 
-/// Faults of an optimiser's settings.
-fn check_optimiser(place: &str, settings: &Settings, faults: &mut Vec<Error>) {
-    if settings.text("optimiser") == "adam" && settings.number("momentum") > 0.0 {
-        faults.push(Error::settings(format!("{place}.momentum: adam has its own, want 0")));
+settings! {
+    /// How clients train, the same for every method that has them train.
+    struct Training {
+        /// rounds of training at most
+        rounds: usize [1..=1 << 40] = 100,
+        /// steps a client takes in a round (default 10)
+        local_steps: Option<u32> [1..=1 << 31],
+        /// passes over its rows instead of steps
+        local_epochs: Option<u32> [1..=1 << 31],
+        /// rows in a step (default all)
+        batch: Option<u32> [1..=1 << 31],
+        /// the step shrinks by this factor every round
+        decay: f64 [0.0..=1.0] = 1.0,
+        optimising: Optimising,
+        /// share of the clients asked in a round
+        participation: f64 [above 0.0..=1.0] = 1.0,
+        /// a missing answer is left out, stands for no change, or ends the run
+        missing: MissingRule ["skip", "keep", "fail"] = "skip",
+    }
+
+    fn check(&self, check: &mut Check) {
+        if self.local_steps.is_some() && self.local_epochs.is_some() {
+            check.fault("local_epochs", "local_steps is given too, want one of them");
+        }
     }
 }
 
-/// How gradients become steps, by the settings.
-fn optimiser_of(settings: &Settings) -> Optimiser {
-    let weight_decay = settings.number("weight_decay");
-    match settings.text("optimiser") {
-        "adam" => Optimiser::Adam { weight_decay },
-        _ => Optimiser::Descent { momentum: settings.number("momentum"), weight_decay },
-    }
-}
-
-/// Faults of settings that mean nothing to clients that send gradients.
-fn check_gradients(place: &str, settings: &Settings, faults: &mut Vec<Error>) {
-    if settings.text("averaging") != "gradients" {
-        return;
-    }
-    if settings.get("local_steps").is_some() || settings.get("local_epochs").is_some() {
-        faults.push(
-            Error::settings(format!("{place}: averaging = \"gradients\" takes no local steps"))
-                .hint("leave local_steps out, or use averaging = \"models\""),
-        );
-    }
-    if settings.number("momentum") > 0.0 || settings.text("optimiser") == "adam" {
-        faults.push(
-            Error::settings(format!("{place}: averaging = \"gradients\" takes plain steps at the server"))
-                .hint("leave momentum and optimiser out, or use averaging = \"models\""),
-        );
-    }
-    if settings.number("weight_decay") > 0.0 {
-        faults.push(Error::settings(format!("{place}.weight_decay: averaging = \"gradients\" has none, want 0")));
+impl Optimising {
+    fn optimiser(&self) -> Optimiser {
+        match self.optimiser {
+            OptimiserKind::Adam => Optimiser::Adam { weight_decay: self.weight_decay },
+            OptimiserKind::Descent => Optimiser::Descent { momentum: self.momentum, weight_decay: self.weight_decay },
+        }
     }
 }
 
 impl Training {
-    fn of(settings: &Settings) -> Self {
-        let amount = match settings.optional_integer("local_epochs") {
-            Some(epochs) => Amount::Epochs(epochs as u32),
-            None => Amount::Steps(settings.optional_integer("local_steps").unwrap_or(10) as u32),
-        };
-        Self {
-            rounds: settings.integer("rounds"),
-            amount,
-            batch: settings.optional_integer("batch").map(|batch| batch as u32),
-            decay: settings.number("decay"),
-            optimiser: optimiser_of(settings),
-            participation: settings.number("participation"),
-            missing: MissingRule::of(settings),
+    /// Faults of settings that mean nothing to clients that send gradients.
+    fn check_averaging(&self, averaging: Averaging, check: &mut Check) {
+        if averaging == Averaging::Models {
+            return;
+        }
+        for name in check.changed(&["local_steps", "local_epochs", "momentum", "optimiser", "weight_decay"]) {
+            let hint = format!("leave {name} out, or use averaging = \"models\"");
+            check.fault_with_hint(name, "averaging = \"gradients\" takes plain steps at the server", hint);
         }
     }
 
@@ -527,9 +528,12 @@ impl Training {
     fn plan(&self, key: &Key, round: usize, step: f64) -> Plan {
         Plan {
             sample: self.sample(key, round),
-            amount: self.amount,
+            amount: match self.local_epochs {
+                Some(epochs) => Amount::Epochs(epochs),
+                None => Amount::Steps(self.local_steps.unwrap_or(10)),
+            },
             step: self.step_at(round, step),
-            optimiser: self.optimiser,
+            optimiser: self.optimising.optimiser(),
             pulls: Vec::new(),
             course: Course::PLAIN,
         }
@@ -580,11 +584,6 @@ fn sizes_of(clusters: usize, members: impl Iterator<Item = usize>) -> Vec<usize>
     sizes
 }
 
-/// The `weight` setting.
-fn weight_of(settings: &Settings) -> Weight {
-    if settings.text("weight") == "rows" { Weight::Rows } else { Weight::Uniform }
-}
-
 /// Hands every client the model it was given, and all of them to one that was given none.
 fn hand_over(models: &[Params], given: &[Option<usize>], room: &mut Room) -> Result<()> {
     let mut ask = Ask::new(Phase::Train, models.to_vec(), Gather::Each);
@@ -623,7 +622,7 @@ mod tests {
     fn a_mean_with_absent_clients_by_hand() {
         let text = "missing = \"keep\"";
         let mut faults = Vec::new();
-        let settings = Settings::check("m", training_settings!(STEP), toml::from_str(text).unwrap(), &mut faults);
+        let settings = Settings::check("m", Training::SETTINGS, toml::from_str(text).unwrap(), &mut faults);
         let mut training = Training::of(&settings);
         let sum = Sum { total: vec![6.0], weight: 3.0, count: 3 };
         let old = Arc::new(vec![10.0]);

@@ -6,18 +6,22 @@
 //! θ ← plain mean of the θ̂_i, sent to everybody
 //! ```
 
-use super::odcl::{check_one_shot, one_shot_settings};
+use super::odcl::Solving;
 use super::oracle_average::GroupMeans;
 use super::*;
 
-pub(super) static KIND: MethodKind = MethodKind {
-    name: "naive-average",
-    summary: "the clients' minimisers, averaged over everybody",
-    paper: "baseline",
-    settings: one_shot_settings!(),
-    needs_truth: |_| false,
-    has_clusters: false,
-    wants: Ability::Descent,
-    check: check_one_shot,
-    build: |setup| Ok(Box::new(GroupMeans::new(&setup, None)?)),
-};
+settings! {
+    pub(super) struct NaiveAverageSettings {
+        solving: Solving,
+    }
+}
+
+impl MethodSettings for NaiveAverageSettings {
+    const NAME: &str = "naive-average";
+    const SUMMARY: &str = "the clients' minimisers, averaged over everybody";
+    const PAPER: &str = "baseline";
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
+        Ok(Box::new(GroupMeans::new(&setup, &self.solving, None)?))
+    }
+}

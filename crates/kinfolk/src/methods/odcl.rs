@@ -27,79 +27,67 @@ use crate::federation::{Answers, Handle, OrderAnswers};
 use crate::linalg::distance;
 use rand::RngExt;
 
-/// Strength of a penalty on every client's loss.
-pub(super) const RIDGE: Setting = Setting::new(
-    "ridge",
-    Kind::Number(0.0, 1e18),
-    Default::Is("0.0"),
-    "strength of ½·ridge·‖θ‖² added to every client's loss; where a client's classes separate, a small one is added anyway",
-);
-
-/// What a missing answer means where nothing came before it.
-pub(super) const MISSING_ONCE: Setting = Setting::new(
-    "missing",
-    Kind::OneOf(&["skip", "fail"]),
-    Default::Is("\"skip\""),
-    "a missing answer is left out, or ends the run",
-);
-
-/// Settings of how clients find their own models, the same for every method that asks for them once.
-macro_rules! one_shot_settings {
-    ($($more:expr),* $(,)?) => {
-        &[
-            $($more,)*
-            Setting::new("solve", Kind::OneOf(&["auto", "exact", "steps"]), Default::Is("\"auto\""), "clients find their minimiser exactly, or by steps; auto is exactly where the model can"),
-            $crate::methods::odcl::RIDGE,
-            Setting::new("steps", Kind::Integer(1, 1 << 31), Default::Absent, "steps of a client that does not solve exactly (default 100)"),
-            Setting { help: "step size; auto is safe on this data for full batches of a linear model, 0.1 for a network", ..$crate::methods::STEP },
-            Setting::new("batch", Kind::Integer(1, 1 << 31), Default::Absent, "rows in a step (default all)"),
-            Setting::new("pace", Kind::OneOf(&["constant", "inverse"]), Default::Is("\"constant\""), "whether step t has the step size, or the step size divided by t"),
-            Setting::new("iterate", Kind::OneOf(&["last", "average"]), Default::Is("\"last\""), "what a client sends: its last model, or the mean of all, weighted by t"),
-            Setting::new("tolerance", Kind::Number(0.0, 1e18), Default::Is("0.0"), "a client stops when its gradient is no longer than this"),
-            $crate::methods::odcl::MISSING_ONCE,
-        ]
-    };
-}
-pub(super) use one_shot_settings;
-
-/// Faults in the settings above that need more than one of them to see.
-pub(super) fn check_one_shot(place: &str, settings: &Settings, faults: &mut Vec<Error>) {
-    let given = |name: &str| settings.get(name).is_some();
-    let ends = settings.number("tolerance") > 0.0;
-    if settings.text("solve") == "exact" {
-        return faults.extend(step_settings(place, settings));
-    }
-    if ends && given("batch") {
-        faults.push(
-            Error::settings(format!("{place}.tolerance: the gradient of a batch is never that short"))
-                .hint("leave batch or tolerance out"),
-        );
-    }
-    if ends && settings.text("iterate") == "average" {
-        faults.push(
-            Error::settings(format!("{place}.tolerance: is about the last model, not about an average"))
-                .hint("leave iterate or tolerance out"),
-        );
-    }
-    if settings.text("pace") == "inverse" && settings.optional_number("step").is_none() {
-        faults.push(
-            Error::settings(format!("{place}.step: pace = \"inverse\" wants a number"))
-                .hint("1/μ, where the loss curves by at least μ"),
-        );
-    }
+choices! {
+    /// How clients find their own models.
+    pub(super) enum SolveBy { Auto = "auto", Exact = "exact", Steps = "steps" }
+    /// Whether step t has the step size, or the step size divided by t.
+    pub(super) enum Pace { Constant = "constant", Inverse = "inverse" }
+    /// What a client sends: its last model, or the mean of all, weighted by t.
+    pub(super) enum Iterate { Last = "last", Average = "average" }
 }
 
-/// Faults of settings that say how to step where clients solve exactly.
-fn step_settings(place: &str, settings: &Settings) -> Vec<Error> {
-    let names = settings.changed(KIND.settings, &["steps", "step", "batch", "pace", "iterate", "tolerance"]);
-    let fault = |name| {
-        let why = match settings.text("solve") {
-            "exact" => "solve = \"exact\" takes no steps",
-            _ => "this model is solved exactly, without steps",
-        };
-        Error::settings(format!("{place}.{name}: {why}")).hint(format!("leave {name} out, or set solve = \"steps\""))
-    };
-    names.into_iter().map(fault).collect()
+settings! {
+    /// How clients find their own models, the same for every method that asks for them once.
+    pub(super) struct Solving {
+        /// clients find their minimiser exactly, or by steps; auto is exactly where the model can
+        solve: SolveBy = "auto",
+        /// strength of ½·ridge·‖θ‖² added to every client's loss; where a client's classes separate, a small one is added anyway
+        ridge: f64 [0.0..=1e18] = 0.0,
+        /// steps of a client that does not solve exactly (default 100)
+        #[only_with(solve = "steps" | "auto")]
+        steps: Option<u32> [1..=1 << 31],
+        /// step size; auto is safe on this data for full batches of a linear model, 0.1 for a network
+        #[only_with(solve = "steps" | "auto")]
+        step: Auto<f64> [above 0.0] = "auto",
+        /// rows in a step (default all)
+        #[only_with(solve = "steps" | "auto")]
+        batch: Option<u32> [1..=1 << 31],
+        /// whether step t has the step size, or the step size divided by t
+        #[only_with(solve = "steps" | "auto")]
+        pace: Pace = "constant",
+        /// what a client sends: its last model, or the mean of all, weighted by t
+        #[only_with(solve = "steps" | "auto")]
+        iterate: Iterate = "last",
+        /// a client stops when its gradient is no longer than this
+        #[only_with(solve = "steps" | "auto")]
+        tolerance: f64 [0.0..=1e18] = 0.0,
+        /// a missing answer is left out, or ends the run
+        missing: MissingRule ["skip", "fail"] = "skip",
+    }
+
+    fn check(&self, check: &mut Check) {
+        if self.tolerance > 0.0 && self.batch.is_some() {
+            check.fault_with_hint(
+                "tolerance",
+                "the gradient of a batch is never that short",
+                "leave batch or tolerance out",
+            );
+        }
+        if self.tolerance > 0.0 && self.iterate == Iterate::Average {
+            check.fault_with_hint(
+                "tolerance",
+                "is about the last model, not about an average",
+                "leave iterate or tolerance out",
+            );
+        }
+        if self.pace == Pace::Inverse && self.step == Auto::Auto {
+            check.fault_with_hint(
+                "step",
+                "pace = \"inverse\" wants a number",
+                "1/μ, where the loss curves by at least μ",
+            );
+        }
+    }
 }
 
 /// The fault of a model without an exact minimiser.
@@ -126,37 +114,43 @@ pub(super) enum Solve {
     },
 }
 
-impl Solve {
-    pub(super) fn of(setup: &Setup) -> Result<Self> {
-        let settings = setup.settings;
-        let ridge = settings.number("ridge");
-        let solve = settings.text("solve");
-        if solve == "exact" {
+impl Solving {
+    /// How every client of this model finds one of its own.
+    pub(super) fn solve(&self, setup: &Setup) -> Result<Solve> {
+        if self.solve == SolveBy::Exact {
             want_minimiser(setup)?;
         }
-        if solve != "steps" && setup.model.has_minimiser() {
-            crate::settings::finish(step_settings(&setup.place, settings))?;
-            return Ok(Solve::Exact { ridge });
+        if self.solve != SolveBy::Steps && setup.model.has_minimiser() {
+            let idle = ["steps", "step", "batch", "pace", "iterate", "tolerance"];
+            let fault = |name| {
+                Error::settings(format!("{}.{name}: this model is solved exactly, without steps", setup.place))
+                    .hint(format!("leave {name} out, or set solve = \"steps\""))
+            };
+            let faults = setup.settings.changed(Self::SETTINGS, &idle).into_iter().map(fault);
+            crate::settings::finish(faults.collect())?;
+            return Ok(Solve::Exact { ridge: self.ridge });
         }
         let plan = Plan {
             sample: Sample {
                 on: Portion::All,
-                batch: settings.optional_integer("batch").map(|batch| batch as u32),
+                batch: self.batch,
                 seed: setup.key.clone().word("batches").number(0).seed(),
             },
-            amount: Amount::Steps(settings.optional_integer("steps").unwrap_or(100) as u32),
-            step: setup.steps()[0],
-            optimiser: Optimiser::Descent { momentum: 0.0, weight_decay: ridge },
+            amount: Amount::Steps(self.steps.unwrap_or(100)),
+            step: setup.step(self.step),
+            optimiser: Optimiser::Descent { momentum: 0.0, weight_decay: self.ridge },
             pulls: Vec::new(),
             course: Course {
-                fading: settings.text("pace") == "inverse",
-                averaged: settings.text("iterate") == "average",
-                tolerance: settings.number("tolerance"),
+                fading: self.pace == Pace::Inverse,
+                averaged: self.iterate == Iterate::Average,
+                tolerance: self.tolerance,
             },
         };
         Ok(Solve::Steps { from: common_start(setup)?, plan })
     }
+}
 
+impl Solve {
     /// The models the work needs.
     pub(super) fn models(&self) -> Vec<Params> {
         match self {
@@ -190,96 +184,102 @@ pub(super) fn common_start(setup: &Setup) -> Result<Params> {
     Ok(Arc::new(start))
 }
 
-pub(super) static KIND: MethodKind = MethodKind {
-    name: "odcl",
-    summary: "one round: cluster the clients' own models, average inside",
-    paper: "Armacki, Bajović, Jakovetić, Kar 2022",
-    settings: one_shot_settings!(
-        Setting::new(
-            "clustering",
-            Kind::OneOf(&["auto", "kmeans++", "spectral", "gradient", "convex", "clusterpath"]),
-            Default::Is("\"auto\""),
-            "how models are clustered; auto finds the number of clusters and says how sure it is",
-        ),
-        Setting::new(
-            "clusters",
-            Kind::Integer(1, 1 << 20),
-            Default::Absent,
-            "how many clusters, for kmeans++, spectral and gradient (default: by silhouette)",
-        ),
-        Setting::new(
-            "starts",
-            Kind::Integer(1, 1 << 16),
-            Default::Is("10"),
-            "starts of kmeans++, spectral and gradient"
-        ),
-        Setting::new(
-            "lambda",
-            Kind::Or("exact", &Kind::Number(0.0, 1e300)),
-            Default::Absent,
-            "λ of convex (default: where the path's longest-lived clustering is); exact takes it from the true clusters",
-        ),
-        Setting::new(
-            "weights",
-            Kind::OneOf(&["uniform", "neighbours"]),
-            Default::Is("\"uniform\""),
-            "which models pull at each other in convex and clusterpath: all, or nearest neighbours",
-        ),
-        Setting::new("neighbours", Kind::Integer(1, 1 << 20), Default::Absent, "how many neighbours (default 10)"),
-        Setting::new("path_values", Kind::Integer(3, 1 << 16), Default::Is("20"), "values of λ on a path"),
-    ),
-    needs_truth: |settings| settings.optional_text("lambda") == Some("exact"),
-    has_clusters: true,
-    wants: Ability::Descent,
-    check: |place, settings, faults| {
-        check_one_shot(place, settings, faults);
-        let clustering = settings.text("clustering");
-        let of = |family: &[&str]| family.contains(&clustering);
-        let given = |name: &str| settings.get(name).is_some();
-        let neighbours = settings.text("weights") == "neighbours";
-        let mut fault = |name: &str, why: String| faults.push(Error::settings(format!("{place}.{name}: {why}")));
-        if given("clusters") && !of(&["kmeans++", "spectral", "gradient"]) {
-            fault("clusters", format!("clustering = \"{clustering}\" finds the number itself"));
+choices!(Algorithm {
+    Auto = "auto",
+    KMeans = "kmeans++",
+    Spectral = "spectral",
+    Gradient = "gradient",
+    Convex = "convex",
+    Clusterpath = "clusterpath",
+});
+
+choices! {
+    /// Which models pull at each other.
+    pub(super) enum Pulling { Uniform = "uniform", Neighbours = "neighbours" }
+}
+
+/// λ of convex clustering: given, or from the true clusters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Lambda {
+    Exact,
+    Given(f64),
+}
+
+impl Field for Lambda {
+    type Bound = f64;
+    const KIND: Kind = f64::KIND;
+    const OR: Option<&'static str> = Some("exact");
+
+    fn parse(value: &toml::Value) -> Option<Self> {
+        if value.is_str() { Some(Lambda::Exact) } else { f64::parse(value).map(Lambda::Given) }
+    }
+}
+
+settings! {
+    pub(super) struct OdclSettings {
+        /// how models are clustered; auto finds the number of clusters and says how sure it is
+        clustering: Algorithm = "auto",
+        /// how many clusters, for kmeans++, spectral and gradient (default: by silhouette)
+        #[only_with(clustering = "kmeans++" | "spectral" | "gradient")]
+        clusters: Option<usize> [1..=1 << 20],
+        /// starts of kmeans++, spectral and gradient
+        starts: usize [1..=1 << 16] = 10,
+        /// λ of convex (default: where the path's longest-lived clustering is); exact takes it from the true clusters
+        #[only_with(clustering = "convex")]
+        lambda: Option<Lambda> [0.0..=1e300],
+        /// which models pull at each other in convex and clusterpath: all, or nearest neighbours
+        #[only_with(clustering = "convex" | "clusterpath")]
+        weights: Pulling = "uniform",
+        /// how many neighbours (default 10)
+        #[only_with(weights = "neighbours")]
+        neighbours: Option<usize> [1..=1 << 20],
+        /// values of λ on a path
+        path_values: usize [3..=1 << 16] = 20,
+        solving: Solving,
+    }
+
+    fn check(&self, check: &mut Check) {
+        if self.lambda == Some(Lambda::Exact) && self.weights == Pulling::Neighbours {
+            check.fault("lambda", "\"exact\" is for weights = \"uniform\"");
         }
-        if given("lambda") && !of(&["convex"]) {
-            fault("lambda", format!("is for clustering = \"convex\", not for \"{clustering}\""));
-        }
-        if neighbours && !of(&["convex", "clusterpath"]) {
-            fault("weights", format!("clustering = \"{clustering}\" has none"));
-        }
-        if given("neighbours") && !neighbours {
-            fault("neighbours", "is for weights = \"neighbours\"".into());
-        }
-        if settings.optional_text("lambda") == Some("exact") && neighbours {
-            fault("lambda", "\"exact\" is for weights = \"uniform\"".into());
-        }
-    },
-    build: |setup| {
-        let settings = setup.settings;
-        let clients = setup.rows.len();
-        let clusters = settings.optional_integer("clusters");
-        setup.want_clients("clusters", clusters.unwrap_or(0))?;
-        let exact = settings.optional_text("lambda") == Some("exact");
-        let algorithm = Algorithm::ALL.iter().find(|(word, _)| *word == settings.text("clustering"));
+    }
+}
+
+impl MethodSettings for OdclSettings {
+    const NAME: &str = "odcl";
+    const SUMMARY: &str = "one round: cluster the clients' own models, average inside";
+    const PAPER: &str = "Armacki, Bajović, Jakovetić, Kar 2022";
+    const HAS_CLUSTERS: bool = true;
+
+    fn needs_truth(&self) -> bool {
+        self.lambda == Some(Lambda::Exact)
+    }
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
+        setup.want_clients("clusters", self.clusters.unwrap_or(0))?;
+        let (lambda, truth) = match self.lambda {
+            Some(Lambda::Exact) => (None, Some(setup.true_clusters()?.to_vec())),
+            Some(Lambda::Given(lambda)) => (Some(lambda), None),
+            None => (None, None),
+        };
         let request = Request {
-            algorithm: algorithm.map_or(Algorithm::Auto, |(_, algorithm)| *algorithm),
-            clusters,
-            lambda: settings.optional_number("lambda"),
-            weights: match settings.text("weights") {
-                "neighbours" => Weights::Neighbours {
-                    neighbours: settings.optional_integer("neighbours").unwrap_or(NEIGHBOURS),
-                    decay: None,
-                },
-                _ => Weights::Uniform,
+            algorithm: self.clustering,
+            clusters: self.clusters,
+            lambda,
+            weights: match self.weights {
+                Pulling::Uniform => Weights::Uniform,
+                Pulling::Neighbours => {
+                    Weights::Neighbours { neighbours: self.neighbours.unwrap_or(NEIGHBOURS), decay: None }
+                }
             },
-            starts: settings.integer("starts"),
-            path_values: settings.integer("path_values"),
+            starts: self.starts,
+            path_values: self.path_values,
             key: setup.key.clone().word("clustering"),
         };
-        let truth = if exact { Some(setup.true_clusters()?.to_vec()) } else { None };
-        Ok(Box::new(Odcl::new(Solve::of(&setup)?, request, truth, clients)))
-    },
-};
+        let clients = setup.rows.len();
+        Ok(Box::new(Odcl::new(self.solving.solve(&setup)?, request, truth, clients)))
+    }
+}
 
 pub(super) struct Odcl {
     solve: Solve,

@@ -7,32 +7,32 @@
 //! 3  IFCA from these models                                          `ifca.rs`
 //! ```
 
-use super::bottom_up::{Alone, Compared, OneShot, bottom_up_settings, check_bottom_up};
+use super::bottom_up::{Alone, BottomUp, Compared, OneShot};
 use super::*;
 
-pub(super) static KIND: MethodKind = MethodKind {
-    name: "one-shot-ifca",
-    summary: "IFCA that begins with clusters of clients that learn alike",
-    paper: "Vardhan, Ghosh, Mazumdar 2024",
-    settings: bottom_up_settings!(rounds = "rounds of IFCA"; Setting::new(
-        "weight",
-        Kind::OneOf(WEIGHT),
-        Default::Is("\"uniform\""),
-        "what a client's model counts in the mean"
-    )),
-    needs_truth: |_| false,
-    has_clusters: true,
-    wants: Ability::Descent,
-    check: check_bottom_up,
-    build: |setup| {
-        let training = Training::of(setup.settings);
+settings! {
+    pub(super) struct OneShotIfcaSettings {
+        /// what a client's model counts in the mean
+        weight: Weight = "uniform",
+        bottom_up: BottomUp,
+    }
+}
+
+impl MethodSettings for OneShotIfcaSettings {
+    const NAME: &str = "one-shot-ifca";
+    const SUMMARY: &str = "IFCA that begins with clusters of clients that learn alike";
+    const PAPER: &str = "Vardhan, Ghosh, Mazumdar 2024";
+    const HAS_CLUSTERS: bool = true;
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
+        let training = self.bottom_up.training.clone();
         Ok(Box::new(OneShotIfca {
-            one_shot: OneShot::of(&setup, &training)?,
-            ifca: ifca::Ifca::from_models(&setup, training),
+            ifca: ifca::Ifca::from_models(&setup, training, setup.step(self.bottom_up.step), self.weight),
+            one_shot: OneShot::new(&setup, self.bottom_up)?,
             state: State { alone: None, compared: None },
         }))
-    },
-};
+    }
+}
 
 struct OneShotIfca {
     one_shot: OneShot,

@@ -11,24 +11,27 @@
 use super::*;
 use crate::federation::work::Train;
 
-pub(super) static KIND: MethodKind = MethodKind {
-    name: "oracle",
-    summary: "averaging inside the true clusters",
-    paper: "baseline",
-    settings: training_settings!(
-        STEP,
-        Setting::new(
-            "weight",
-            Kind::OneOf(WEIGHT),
-            Default::Is("\"rows\""),
-            "what a client's model counts in the mean"
-        ),
-    ),
-    needs_truth: |_| true,
-    has_clusters: true,
-    wants: Ability::Descent,
-    check: check_training,
-    build: |setup| {
+settings! {
+    pub(super) struct OracleSettings {
+        /// step size; auto is safe on this data for full batches of a linear model, 0.1 for a network, 0.01 for adam
+        step: Auto<f64> [above 0.0] = "auto",
+        /// what a client's model counts in the mean
+        weight: Weight = "rows",
+        training: Training,
+    }
+}
+
+impl MethodSettings for OracleSettings {
+    const NAME: &str = "oracle";
+    const SUMMARY: &str = "averaging inside the true clusters";
+    const PAPER: &str = "baseline";
+    const HAS_CLUSTERS: bool = true;
+
+    fn needs_truth(&self) -> bool {
+        true
+    }
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let truth = setup.true_clusters()?;
         let clusters = truth.iter().max().map_or(0, |last| last + 1);
         let start = |cluster: usize| {
@@ -36,15 +39,15 @@ pub(super) static KIND: MethodKind = MethodKind {
             setup.model.initialise(&mut key.rng()).map(Arc::new)
         };
         Ok(Box::new(Oracle {
-            training: Training::of(setup.settings),
-            step: setup.steps()[0],
-            weight: weight_of(setup.settings),
+            training: self.training,
+            step: setup.step(self.step),
+            weight: self.weight,
             truth: truth.to_vec(),
             models: (0..clusters).map(start).collect::<Result<_>>()?,
             key: setup.key,
         }))
-    },
-};
+    }
+}
 
 struct Oracle {
     training: Training,

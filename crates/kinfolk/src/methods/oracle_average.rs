@@ -6,23 +6,30 @@
 //! θ_k ← plain mean of the θ̂_i of true cluster k, sent to its clients
 //! ```
 
-use super::odcl::{Solve, check_one_shot, one_shot_settings};
+use super::odcl::{Solve, Solving};
 use super::*;
 
-pub(super) static KIND: MethodKind = MethodKind {
-    name: "oracle-average",
-    summary: "the clients' minimisers, averaged inside the true clusters",
-    paper: "baseline",
-    settings: one_shot_settings!(),
-    needs_truth: |_| true,
-    has_clusters: true,
-    wants: Ability::Descent,
-    check: check_one_shot,
-    build: |setup| {
+settings! {
+    pub(super) struct OracleAverageSettings {
+        solving: Solving,
+    }
+}
+
+impl MethodSettings for OracleAverageSettings {
+    const NAME: &str = "oracle-average";
+    const SUMMARY: &str = "the clients' minimisers, averaged inside the true clusters";
+    const PAPER: &str = "baseline";
+    const HAS_CLUSTERS: bool = true;
+
+    fn needs_truth(&self) -> bool {
+        true
+    }
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let truth = setup.true_clusters()?.to_vec();
-        Ok(Box::new(GroupMeans::new(&setup, Some(truth))?))
-    },
-};
+        Ok(Box::new(GroupMeans::new(&setup, &self.solving, Some(truth))?))
+    }
+}
 
 /// One mean for every group of clients, known beforehand.
 pub(super) struct GroupMeans {
@@ -33,8 +40,8 @@ pub(super) struct GroupMeans {
 }
 
 impl GroupMeans {
-    pub(super) fn new(setup: &Setup, groups: Option<Vec<usize>>) -> Result<Self> {
-        Ok(Self { solve: Solve::of(setup)?, groups, models: Vec::new() })
+    pub(super) fn new(setup: &Setup, solving: &Solving, groups: Option<Vec<usize>>) -> Result<Self> {
+        Ok(Self { solve: solving.solve(setup)?, groups, models: Vec::new() })
     }
 
     fn members(&self, group: usize) -> Recipients {

@@ -11,14 +11,19 @@
 use super::mixtures::*;
 use super::*;
 
-pub(super) static KIND: MethodKind = MethodKind {
-    name: "pooled-em",
-    summary: "EM for one mixture on everybody's rows together",
-    paper: "baseline",
-    settings: mixture_settings!(ROUNDS_AT_MOST, TOLERANCE, ORDERS),
-    needs_truth: |_| false,
-    has_clusters: false,
-    wants: Ability::Mixture,
-    check: |_, _, _| {},
-    build: |setup| Pooled::ready(&setup, None),
-};
+settings! {
+    pub(super) struct PooledEmSettings {
+        common: CommonOrder,
+    }
+}
+
+impl MethodSettings for PooledEmSettings {
+    const NAME: &str = "pooled-em";
+    const SUMMARY: &str = "EM for one mixture on everybody's rows together";
+    const PAPER: &str = "baseline";
+    const WANTS: Ability = Ability::Mixture;
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
+        Pooled::ready(&setup, self.common, None)
+    }
+}

@@ -4,19 +4,21 @@
 use super::mixtures::*;
 use super::*;
 
-pub(super) static KIND: MethodKind = MethodKind {
-    name: "pooled-grem",
-    summary: "gradient EM for one mixture on everybody's rows together",
-    paper: "baseline",
-    settings: mixture_settings!(
-        ROUNDS_AT_MOST,
-        TOLERANCE,
-        Setting::new("step", Kind::Positive, Default::Is("0.1"), "the step size"),
-        ORDERS,
-    ),
-    needs_truth: |_| false,
-    has_clusters: false,
-    wants: Ability::Mixture,
-    check: |_, _, _| {},
-    build: |setup| Pooled::ready(&setup, Some(setup.settings.number("step"))),
-};
+settings! {
+    pub(super) struct PooledGrEmSettings {
+        /// the step size
+        step: f64 [above 0.0] = 0.1,
+        common: CommonOrder,
+    }
+}
+
+impl MethodSettings for PooledGrEmSettings {
+    const NAME: &str = "pooled-grem";
+    const SUMMARY: &str = "gradient EM for one mixture on everybody's rows together";
+    const PAPER: &str = "baseline";
+    const WANTS: Ability = Ability::Mixture;
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
+        Pooled::ready(&setup, self.common, Some(self.step))
+    }
+}

@@ -7,7 +7,7 @@ use super::{Method, Progress};
 use crate::error::{Error, ErrorKind, Result};
 use crate::federation::server::ledger::few_of;
 use crate::federation::{Absence, Answers, Ask, ClientInfo, Federation, Missing, Recipients};
-use crate::settings::Settings;
+use crate::settings::{Field, Settings, choices};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -34,25 +34,16 @@ pub struct Book {
     left_out: BTreeMap<u32, String>,
 }
 
-/// What a missing answer means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum MissingRule {
-    /// It is left out.
-    Skip,
-    /// It stands for no change.
-    Keep,
-    /// It ends the run.
-    Fail,
+choices! {
+    /// What a missing answer means: it is left out, stands for no change, ends the run, or is asked for again.
+    #[derive(Serialize, Deserialize)]
+    pub enum MissingRule { Skip = "skip", Keep = "keep", Fail = "fail", Again = "again" }
 }
 
 impl MissingRule {
     /// As a method's settings say.
     pub fn of(settings: &Settings) -> Self {
-        match settings.optional_text("missing") {
-            Some("keep") => MissingRule::Keep,
-            Some("fail") => MissingRule::Fail,
-            _ => MissingRule::Skip,
-        }
+        Self::find(settings, "missing").unwrap_or(MissingRule::Skip)
     }
 }
 

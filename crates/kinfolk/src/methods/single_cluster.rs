@@ -9,42 +9,45 @@
 
 use super::hierarchical::exactly;
 use super::personal::preparation::Preparation;
-use super::personal::{Base, FOLDS, Families, GRID, LOSS, MISSING_AGAIN, Strengths};
+use super::personal::{Base, Families, LossOver, Strengths};
 use super::*;
 
-pub(super) static KIND: MethodKind = MethodKind {
-    name: "single-cluster",
-    summary: "personal models around one common centre, exactly",
-    paper: "baseline; L2GD, pFedMe, Ditto",
-    settings: &[
-        Setting::new(
-            "strength",
-            Kind::Number(0.0, 1e18),
-            Default::Absent,
-            "the pull to the common centre (default: tuned)",
-        ),
-        GRID,
-        FOLDS,
-        LOSS,
-        MISSING_AGAIN,
-    ],
-    needs_truth: |_| false,
-    has_clusters: false,
-    wants: Ability::Minimiser,
-    check: |place, settings, faults| {
-        if settings.get("strength").is_some() && settings.get("grid").is_some() {
-            faults.push(Error::settings(format!("{place}.grid: the strength is given, there is nothing to tune")));
+settings! {
+    pub(super) struct SingleClusterSettings {
+        /// the pull to the common centre (default: tuned)
+        strength: Option<f64> [0.0..=1e18],
+        /// values to try when tuning (default: 17 from 0.01 to 100)
+        grid: Option<Vec<f64>>,
+        /// parts of a client's rows when tuning
+        folds: u32 [2..=1000] = 5,
+        /// a client's loss: over its rows the sum, as in a likelihood, or the mean
+        loss: LossOver = "sum",
+        /// a missing answer is asked for again, or ends the run
+        missing: MissingRule ["again", "fail"] = "again",
+    }
+
+    fn check(&self, check: &mut Check) {
+        if self.strength.is_some() && self.grid.is_some() {
+            check.fault("grid", "the strength is given, there is nothing to tune");
         }
-    },
-    build: |setup| {
-        let base = Base::new(&setup, Families::one(setup.rows.len()))?;
-        let preparation = match setup.settings.optional_number("strength") {
+    }
+}
+
+impl MethodSettings for SingleClusterSettings {
+    const NAME: &str = "single-cluster";
+    const SUMMARY: &str = "personal models around one common centre, exactly";
+    const PAPER: &str = "baseline; L2GD, pFedMe, Ditto";
+    const WANTS: Ability = Ability::Minimiser;
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
+        let clients = setup.rows.len();
+        let base = Base::new(&setup, Families::one(clients), self.loss)?;
+        let preparation = match self.strength {
             Some(strength) => {
-                let clients = setup.rows.len();
                 Preparation::given(Strengths::new(&base.families, vec![strength; clients], vec![f64::INFINITY], 1.0))
             }
-            None => Preparation::tuning(&setup, &base)?,
+            None => Preparation::tuning(&setup, &base, self.grid, self.folds)?,
         };
         Ok(exactly(base, preparation))
-    },
-};
+    }
+}

@@ -8,27 +8,33 @@
 //! The baseline that shows what clusters and personal models are worth. Rows count alike, whoever has them.
 
 use super::personal::fit::{Circle, pooled};
-use super::personal::{Base, Families, LOSS, MISSING_AGAIN};
+use super::personal::{Base, Families, LossOver};
 use super::room::Book;
 use super::*;
 use crate::federation::Federation;
 use crate::training::Scale;
 
-pub(super) static KIND: MethodKind = MethodKind {
-    name: "single-model",
-    summary: "one model for everybody, exactly",
-    paper: "baseline",
-    settings: &[Setting { help: "what counts alike: rows (sum), or clients (mean)", ..LOSS }, MISSING_AGAIN],
-    needs_truth: |_| false,
-    has_clusters: false,
-    wants: Ability::Minimiser,
-    check: |_, _, _| {},
-    build: |setup| {
-        let base = Base::new(&setup, Families::one(setup.rows.len()))?;
+settings! {
+    pub(super) struct SingleModelSettings {
+        /// what counts alike: rows (sum), or clients (mean)
+        loss: LossOver = "sum",
+        /// a missing answer is asked for again, or ends the run
+        missing: MissingRule ["again", "fail"] = "again",
+    }
+}
+
+impl MethodSettings for SingleModelSettings {
+    const NAME: &str = "single-model";
+    const SUMMARY: &str = "one model for everybody, exactly";
+    const PAPER: &str = "baseline";
+    const WANTS: Ability = Ability::Minimiser;
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
+        let base = Base::new(&setup, Families::one(setup.rows.len()), self.loss)?;
         let state = State { model: base.start.clone(), converged: false };
         Ok(Box::new(SingleModel { base, state }))
-    },
-};
+    }
+}
 
 /// The minimiser of all rows' loss together, found in a phase that counts for nothing; `None` where it was not found.
 pub(crate) fn pooled_minimiser(federation: &mut dyn Federation, model: &dyn Model) -> Result<Option<Params>> {

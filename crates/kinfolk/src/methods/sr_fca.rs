@@ -28,7 +28,7 @@
 //! - `groups_by = "pivots"` is what the authors' program does in place of connected components.
 //! - where no cluster forms at all, every client keeps its own model, and the run ends.
 
-use super::bottom_up::{Alone, Compared, OneShot, bottom_up_settings, check_bottom_up};
+use super::bottom_up::{Alone, BottomUp, Compared, OneShot};
 use super::room::{diverged, mean_loss};
 use super::*;
 use crate::aggregate::{trimmed, trimmed_mean};
@@ -37,56 +37,40 @@ use crate::federation::OrderAnswers;
 use crate::federation::work::{Gradient, Losses, Train};
 use crate::linalg::{add_scaled, distance};
 
-pub(super) static KIND: MethodKind = MethodKind {
-    name: "sr-fca",
-    summary: "cluster clients that learn alike, train robustly inside, refine and merge",
-    paper: "Vardhan, Ghosh, Mazumdar 2024",
-    settings: bottom_up_settings!(
-        rounds = "rounds of every refinement";
-        Setting::new("refinements", Kind::Integer(1, 1 << 16), Default::Is("2"), "how often to refine"),
-        Setting::new(
-            "trim",
-            Kind::Number(0.0, 0.5),
-            Default::Is("0.15"),
-            "share of the members left out at each end of every coordinate, below one half"
-        ),
-        Setting::new(
-            "averaging",
-            Kind::OneOf(&["models", "gradients"]),
-            Default::Is("\"models\""),
-            "what members send: a model after local steps, or a gradient",
-        ),
-        Setting::new(
-            "warm",
-            Kind::Flag,
-            Default::Is("true"),
-            "begin with the mean of what members learnt alone, and go on from there, instead of beginning anew each time"
-        ),
-    ),
-    needs_truth: |_| false,
-    has_clusters: true,
-    wants: Ability::Descent,
-    check: |place, settings, faults| {
-        check_bottom_up(place, settings, faults);
-        if settings.number("trim") >= 0.5 {
-            faults.push(
-                Error::settings(format!("{place}.trim: got 0.5, want less: nobody would be left"))
-                    .hint("0.25 withstands a quarter of hostile members"),
-            );
-        }
-        check_gradients(place, settings, faults);
-    },
-    build: |setup| {
-        let training = Training::of(setup.settings);
+settings! {
+    pub(super) struct SrFcaSettings {
+        /// how often to refine, each time for all rounds
+        refinements: usize [1..=1 << 16] = 2,
+        /// share of the members left out at each end of every coordinate
+        trim: f64 [0.0..0.5] = 0.15,
+        /// what members send: a model after local steps, or a gradient
+        averaging: Averaging = "models",
+        /// begin with the mean of what members learnt alone, and go on from there, instead of beginning anew each time
+        warm: bool = true,
+        bottom_up: BottomUp,
+    }
+
+    fn check(&self, check: &mut Check) {
+        self.bottom_up.training.check_averaging(self.averaging, check);
+    }
+}
+
+impl MethodSettings for SrFcaSettings {
+    const NAME: &str = "sr-fca";
+    const SUMMARY: &str = "cluster clients that learn alike, train robustly inside, refine and merge";
+    const PAPER: &str = "Vardhan, Ghosh, Mazumdar 2024";
+    const HAS_CLUSTERS: bool = true;
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         Ok(Box::new(SrFca {
-            one_shot: OneShot::of(&setup, &training)?,
             start: odcl::common_start(&setup)?,
-            step: setup.steps()[0],
-            refinements: setup.settings.integer("refinements"),
-            trim: setup.settings.number("trim"),
-            gradients: setup.settings.text("averaging") == "gradients",
-            warm: setup.settings.flag("warm"),
-            training,
+            step: setup.step(self.bottom_up.step),
+            refinements: self.refinements,
+            trim: self.trim,
+            gradients: self.averaging == Averaging::Gradients,
+            warm: self.warm,
+            training: self.bottom_up.training.clone(),
+            one_shot: OneShot::new(&setup, self.bottom_up)?,
             key: setup.key,
             state: State {
                 alone: None,
@@ -98,8 +82,8 @@ pub(super) static KIND: MethodKind = MethodKind {
                 notes: Vec::new(),
             },
         }))
-    },
-};
+    }
+}
 
 struct SrFca {
     one_shot: OneShot,
@@ -269,7 +253,7 @@ impl SrFca {
         let sizes = sizes_of(count, given.iter().flatten().filter_map(|&cluster| group_of[cluster]));
         // Line 8; where none is large enough the largest goes on.
         let largest = sizes.iter().max().copied().unwrap_or(0);
-        let enough = self.one_shot.min_size.min(largest);
+        let enough = self.one_shot.settings.min_size.min(largest);
         let survives = |group: usize| sizes[group] >= enough;
         let place = |client: usize| -> Option<usize> {
             let group = group_of[given[client]?]?;
@@ -321,7 +305,7 @@ impl SrFca {
             Some(alone) => alone.models[*client as usize].is_none(),
             None => true,
         };
-        let to = match self.one_shot.cross {
+        let to = match self.one_shot.by_losses() {
             true => Recipients::All,
             false => Recipients::list((0..everybody as u32).filter(unknown).collect()),
         };
@@ -340,7 +324,7 @@ impl SrFca {
     /// dist(w_i, ω_c) of every client and cluster; empty for a client of which nothing is known.
     fn distances(&self, tried: &[Vec<f64>]) -> Vec<Vec<f64>> {
         let clusters = self.state.models.len();
-        if !self.one_shot.cross {
+        if !self.one_shot.by_losses() {
             let own = |client: usize| self.state.alone.as_ref().and_then(|alone| alone.models[client].as_ref());
             let row = |client: usize| match own(client) {
                 Some(own) => self.state.models.iter().map(|model| distance(own, model)).collect(),
@@ -378,7 +362,7 @@ impl SrFca {
         };
         for (b, &second) in clusters.iter().enumerate() {
             for (a, &first) in clusters.iter().enumerate().take(b) {
-                let value = match self.one_shot.cross {
+                let value = match self.one_shot.by_losses() {
                     true => 0.5 * (loss(first, second) + loss(second, first)),
                     false => distance(&self.state.models[first], &self.state.models[second]),
                 };
@@ -398,7 +382,7 @@ impl Method for SrFca {
         if self.state.compared.is_none() {
             return self.one_shot(room);
         }
-        if self.one_shot.cross {
+        if self.one_shot.by_losses() {
             self.state.alone = None;
         }
         if self.state.round == self.training.rounds {

@@ -16,24 +16,23 @@ use crate::federation::work::Parts;
 use crate::linalg::add_scaled;
 use crate::mixture::step::Rule;
 
-pub(super) static KIND: MethodKind = MethodKind {
-    name: "tgmm",
-    summary: "each client's mixture drawn to the mean of all others'",
-    paper: "Wang, Zhou, Xiao and others 2021",
-    settings: mixture_settings!(
-        ROUNDS_AT_MOST,
-        TOLERANCE,
-        Setting::new("strength", Kind::Number(0.0, 1.0), Default::Is("0.4"), "the share of the others' mean"),
-        ORDERS,
-    ),
-    needs_truth: |_| false,
-    has_clusters: false,
-    wants: Ability::Mixture,
-    check: |_, _, _| {},
-    build: |setup| {
+settings! {
+    pub(super) struct TgmmSettings {
+        /// the share of the others' mean
+        strength: f64 [0.0..=1.0] = 0.4,
+        common: CommonOrder,
+    }
+}
+
+impl MethodSettings for TgmmSettings {
+    const NAME: &str = "tgmm";
+    const SUMMARY: &str = "each client's mixture drawn to the mean of all others'";
+    const PAPER: &str = "Wang, Zhou, Xiao and others 2021";
+    const WANTS: Ability = Ability::Mixture;
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         Ok(Box::new(Tgmm {
-            until: Until::of(setup.settings),
-            strength: setup.settings.number("strength"),
+            strength: self.strength,
             state: State {
                 round: 0,
                 standing: Standing::new(setup.rows.len()),
@@ -41,10 +40,11 @@ pub(super) static KIND: MethodKind = MethodKind {
                 converged: false,
                 delivered: false,
             },
-            workshop: Workshop::with_own_scatter(&setup)?,
+            workshop: Workshop::with_own_scatter(&setup, &self.common.fits, self.common.orders)?,
+            until: self.common.until,
         }))
-    },
-};
+    }
+}
 
 struct Tgmm {
     workshop: Workshop,

@@ -20,64 +20,52 @@ use crate::methods::room::{diverged, exploded, mean_loss};
 use rand::seq::index;
 use rayon::prelude::*;
 
-/// Settings of ONE_SHOT, in front of others.
-macro_rules! bottom_up_settings {
-    (rounds = $rounds:expr; $($more:expr),* $(,)?) => {
-        $crate::methods::training_settings!(
-            rounds = Setting { help: $rounds, ..$crate::methods::ROUNDS };
-            STEP,
-            Setting::new("distance", Kind::OneOf(&["cross-loss", "l2"]), Default::Is("\"cross-loss\""), "how far apart two models are: what they lose on each other's rows, or how much their parameters differ"),
-            Setting::new("lambda", Kind::Number(0.0, 1e300), Default::Absent, "clients at most this far apart belong together (default: found from the distances)"),
-            Setting::new("lambda_rule", Kind::OneOf(&["gap", "quantile"]), Default::Is("\"gap\""), "how lambda is found: in the gap between groups that stand apart (one cluster where none do), or at a quantile"),
-            Setting::new("quantile", Kind::Number(0.0, 1.0), Default::Is("0.25"), "share of the distances up to lambda, for lambda_rule = \"quantile\""),
-            Setting::new("min_size", Kind::Integer(1, 1 << 31), Default::Is("2"), "fewer clients than this are no cluster"),
-            Setting::new("groups_by", Kind::OneOf(&["components", "pivots"]), Default::Is("\"components\""), "which clients are a group: all that are connected by pairs within lambda, or those within lambda of a random one"),
-            Setting::new("compare", Kind::OneOf(&["all", "sample", "neighbours"]), Default::Is("\"all\""), "whom a client is compared with: everybody, random others, or half nearest by parameters and half random"),
-            Setting::new("peers", Kind::Integer(2, 1 << 31), Default::Is("30"), "how many others a client asks for; some more ask for it"),
-            Setting::new("one_shot_steps", Kind::Integer(1, 1 << 31), Default::Absent, "steps a client trains alone at first (default: exactly where the model can, otherwise 250)"),
-            $($more,)*
-        )
-    };
+choices! {
+    /// How far apart two models are.
+    pub(super) enum DistanceBy { CrossLoss = "cross-loss", L2 = "l2" }
+    /// How λ is found.
+    pub(super) enum LambdaRule { Gap = "gap", Quantile = "quantile" }
+    /// Which clients are a group.
+    pub(super) enum GroupsBy { Components = "components", Pivots = "pivots" }
+    /// Whom a client is compared with.
+    pub(super) enum Compare { All = "all", Sample = "sample", Neighbours = "neighbours" }
 }
-pub(super) use bottom_up_settings;
 
-/// Faults in the settings above that need more than one of them to see.
-pub(super) fn check_bottom_up(place: &str, settings: &Settings, faults: &mut Vec<Error>) {
-    check_training(place, settings, faults);
-    let changed = |name: &str| !settings.changed(sr_fca::KIND.settings, &[name]).is_empty();
-    if changed("quantile") && settings.text("lambda_rule") != "quantile" {
-        faults.push(Error::settings(format!("{place}.quantile: is for lambda_rule = \"quantile\"")));
-    }
-    if changed("peers") && settings.text("compare") == "all" {
-        faults.push(Error::settings(format!("{place}.peers: is for compare = \"sample\" or \"neighbours\"")));
-    }
-    let given = settings.get("lambda").is_some();
-    let quantile = settings.text("lambda_rule") == "quantile";
-    if given && quantile {
-        faults.push(
-            Error::settings(format!("{place}: lambda is given, and lambda_rule = \"quantile\" would find another"))
-                .hint("leave one of them out"),
-        );
+settings! {
+    /// How clusters are built from single clients.
+    pub(super) struct BottomUp {
+        /// step size; auto is safe on this data for full batches of a linear model, 0.1 for a network, 0.01 for adam
+        step: Auto<f64> [above 0.0] = "auto",
+        /// how far apart two models are: what they lose on each other's rows, or how much their parameters differ
+        distance: DistanceBy = "cross-loss",
+        /// clients at most this far apart belong together (default: found from the distances)
+        #[only_with(lambda_rule = "gap")]
+        lambda: Option<f64> [0.0..=1e300],
+        /// how lambda is found: in the gap between groups that stand apart (one cluster where none do), or at a quantile
+        lambda_rule: LambdaRule = "gap",
+        /// share of the distances up to lambda, for lambda_rule = "quantile"
+        #[only_with(lambda_rule = "quantile")]
+        quantile: f64 [0.0..=1.0] = 0.25,
+        /// fewer clients than this are no cluster
+        min_size: usize [1..=1 << 31] = 2,
+        /// which clients are a group: all that are connected by pairs within lambda, or those within lambda of a random one
+        groups_by: GroupsBy = "components",
+        /// whom a client is compared with: everybody, random others, or half nearest by parameters and half random
+        compare: Compare = "all",
+        /// how many others a client asks for; some more ask for it
+        #[only_with(compare = "sample" | "neighbours")]
+        peers: usize [2..=1 << 31] = 30,
+        /// steps a client trains alone at first (default: exactly where the model can, otherwise 250)
+        one_shot_steps: Option<u32> [1..=1 << 31],
+        training: Training,
     }
 }
 
 /// Lines 1 to 4, ready to run.
 pub(super) struct OneShot {
     solve: odcl::Solve,
-    pub(super) cross: bool,
-    lambda: Option<f64>,
-    quantile: Option<f64>,
-    pub(super) min_size: usize,
-    pivots: bool,
-    compare: Compare,
+    pub(super) settings: BottomUp,
     key: Key,
-}
-
-/// Whom a client is compared with.
-enum Compare {
-    All,
-    Sample(usize),
-    Neighbours(usize),
 }
 
 /// What every client learnt alone.
@@ -148,34 +136,24 @@ impl Compared {
 }
 
 impl OneShot {
-    pub(super) fn of(setup: &Setup, training: &Training) -> Result<Self> {
-        let settings = setup.settings;
-        setup.want_clients("min_size", settings.integer("min_size"))?;
+    pub(super) fn new(setup: &Setup, settings: BottomUp) -> Result<Self> {
+        setup.want_clients("min_size", settings.min_size)?;
         setup.want_room_for_pairs(size_of::<f64>())?;
-        let steps = settings.optional_integer("one_shot_steps");
-        let solve = match (steps, setup.model.has_minimiser()) {
-            (None, true) => odcl::Solve::Exact { ridge: settings.number("weight_decay") },
+        let solve = match (settings.one_shot_steps, setup.model.has_minimiser()) {
+            (None, true) => odcl::Solve::Exact { ridge: settings.training.optimising.weight_decay },
             (steps, _) => {
-                let mut plan = training.plan(&setup.key.clone().word("one-shot"), 0, setup.steps()[0]);
-                plan.amount = Amount::Steps(steps.unwrap_or(250) as u32);
+                let key = setup.key.clone().word("one-shot");
+                let mut plan = settings.training.plan(&key, 0, setup.step(settings.step));
+                plan.amount = Amount::Steps(steps.unwrap_or(250));
                 odcl::Solve::Steps { from: odcl::common_start(setup)?, plan }
             }
         };
-        let peers = settings.integer("peers");
-        Ok(Self {
-            solve,
-            cross: settings.text("distance") == "cross-loss",
-            lambda: settings.optional_number("lambda"),
-            quantile: (settings.text("lambda_rule") == "quantile").then(|| settings.number("quantile")),
-            min_size: settings.integer("min_size"),
-            pivots: settings.text("groups_by") == "pivots",
-            compare: match settings.text("compare") {
-                "sample" => Compare::Sample(peers),
-                "neighbours" => Compare::Neighbours(peers),
-                _ => Compare::All,
-            },
-            key: setup.key.clone(),
-        })
+        Ok(Self { solve, settings, key: setup.key.clone() })
+    }
+
+    /// Whether models are compared by what they lose on each other's rows.
+    pub(super) fn by_losses(&self) -> bool {
+        self.settings.distance == DistanceBy::CrossLoss
     }
 
     /// Line 1.
@@ -210,7 +188,7 @@ impl OneShot {
         let peers = self.peers(alone, room);
         let mut distances = Distances::unknown(count);
         let mut losses = vec![Vec::new(); count];
-        if self.cross {
+        if self.by_losses() {
             losses = try_others(alone, &peers, room)?;
             let known = |i: usize, j: usize| losses[i].binary_search_by_key(&(j as u32), |&(other, _)| other).ok();
             for (i, j) in pairs(&peers) {
@@ -230,15 +208,16 @@ impl OneShot {
 
     /// The groups of line 4, and of clusters that are merged.
     pub(super) fn groups(&self, distances: &Distances, lambda: f64) -> Vec<usize> {
-        match self.pivots {
-            false => distances.components(lambda),
-            true => distances.pivots(lambda, &self.key.clone().word("pivots")),
+        match self.settings.groups_by {
+            GroupsBy::Components => distances.components(lambda),
+            GroupsBy::Pivots => distances.pivots(lambda, &self.key.clone().word("pivots")),
         }
     }
 
     /// Line 3.
     fn threshold(&self, distances: &Distances) -> Result<Threshold> {
-        match (self.lambda, self.quantile) {
+        let quantile = (self.settings.lambda_rule == LambdaRule::Quantile).then_some(self.settings.quantile);
+        match (self.settings.lambda, quantile) {
             (Some(value), _) => Ok(Threshold { value, separability: None, overlap: false, reason: "as given".into() }),
             // Somebody alone is a cluster by itself, whatever lambda is.
             _ if distances.count() == 1 => {
@@ -266,7 +245,7 @@ impl OneShot {
         let mut clusters = 0;
         let mut given = vec![None; labels.len()];
         for (client, &label) in labels.iter().enumerate().filter(|(client, _)| learnt(*client)) {
-            if sizes[label] >= self.min_size {
+            if sizes[label] >= self.settings.min_size {
                 given[client] = *names[label].get_or_insert_with(|| {
                     clusters += 1;
                     Some(clusters - 1)
@@ -311,10 +290,10 @@ impl OneShot {
             let largest = sizes.iter().max().copied().unwrap_or(0);
             notes.push(format!(
                 "no cluster: the largest group within lambda has {largest}, want at least {} clients; every client keeps its own model (leave lambda out, or take a larger one, or a smaller min_size)",
-                self.min_size
+                self.settings.min_size
             ));
         } else if alone > 0 {
-            notes.push(format!("{alone} clients were in no group of at least {} at first", self.min_size));
+            notes.push(format!("{alone} clients were in no group of at least {} at first", self.settings.min_size));
         }
         let mut extra = BTreeMap::new();
         extra.insert("lambda".to_string(), threshold.value);
@@ -344,10 +323,11 @@ impl OneShot {
             let others = others(i);
             index::sample(&mut rng, others.len(), count.min(others.len())).iter().map(|place| others[place]).collect()
         };
-        match self.compare {
-            Compare::Sample(count) | Compare::Neighbours(count) if count + 1 < learnt.len() => {
-                let near = match self.compare {
-                    Compare::Neighbours(_) => count / 2,
+        let count = self.settings.peers;
+        match self.settings.compare {
+            Compare::Sample | Compare::Neighbours if count + 1 < learnt.len() => {
+                let near = match self.settings.compare {
+                    Compare::Neighbours => count / 2,
                     _ => 0,
                 };
                 for &i in &learnt {

@@ -2,15 +2,13 @@
 
 use super::*;
 
-/// When rounds end.
-pub(in crate::methods) struct Until {
-    pub(in crate::methods) rounds: usize,
-    pub(in crate::methods) tolerance: f64,
-}
-
-impl Until {
-    pub(in crate::methods) fn of(settings: &Settings) -> Self {
-        Self { rounds: settings.integer("rounds"), tolerance: settings.number("tolerance") }
+settings! {
+    /// When rounds end.
+    pub(in crate::methods) struct Until {
+        /// rounds of one step each, at most
+        rounds: usize [1..=1 << 40] = 1000,
+        /// it ends when no centre moves by more than this, in deviations of the rows around their centres
+        tolerance: f64 [0.0..=1.0] = 1e-6,
     }
 }
 

@@ -25,65 +25,43 @@ use crate::mixture::step::{Rate, Rule, Step};
 use crate::mixture::{Begin, Covariance, Family, Fitting, Noise, Shape, recast, relabel};
 use std::cell::OnceCell;
 
-pub(super) const ROUNDS_AT_MOST: Setting =
-    Setting { default: Default::Is("1000"), help: "rounds of one step each, at most", ..ROUNDS };
-pub(super) const TOLERANCE: Setting = Setting::new(
-    "tolerance",
-    Kind::Number(0.0, 1.0),
-    Default::Is("1e-6"),
-    "it ends when no centre moves by more than this, in deviations of the rows around their centres",
-);
-pub(super) const BEGIN: Setting = Setting::new(
-    "begin",
-    Kind::OneOf(&["auto", "hierarchical", "kmeans++", "random"]),
-    Default::Is("\"auto\""),
-    "where each client's own fit begins; auto tries a hierarchical clustering and k-means++",
-);
-pub(super) const STARTS: Setting = Setting::new(
-    "starts",
-    Kind::Integer(1, 100_000),
-    Default::Is("10"),
-    "fits each client tries, of which it keeps the best",
-);
-pub(super) const START_ITERATIONS: Setting = Setting::new(
-    "start_iterations",
-    Kind::Integer(0, 1_000_000),
-    Default::Is("200"),
-    "steps of EM of a client's own fit at most",
-);
-pub(super) const START_COVARIANCE: Setting = Setting::new(
-    "start_covariance",
-    Kind::OneOf(&["tied", "same"]),
-    Default::Is("\"tied\""),
-    "how rows scatter in a client's own fit: one covariance (or noise) for all components, or as in the model",
-);
-pub(super) const ORDERS: Setting = Setting::new(
-    "orders",
-    Kind::Integer(1, 100_000),
-    Default::Is("20"),
-    "orders of the clients tried to find one order of components for all",
-);
-pub(super) const MISSING_MIXTURE: Setting = Setting::new(
-    "missing",
-    Kind::OneOf(&["skip", "fail"]),
-    Default::Is("\"skip\""),
-    "a missing answer stands for no change, or ends the run",
-);
+choices!(Begin {
+    Auto = "auto",
+    Hierarchical = "hierarchical",
+    KMeans = "kmeans++",
+    Random = "random",
+});
 
-/// Settings of all methods for mixtures, with those of one.
-macro_rules! mixture_settings {
-    ($($more:expr),* $(,)?) => {
-        &[
-            $($more,)*
-            $crate::methods::mixtures::BEGIN,
-            $crate::methods::mixtures::STARTS,
-            $crate::methods::mixtures::START_ITERATIONS,
-            $crate::methods::mixtures::START_COVARIANCE,
-            $crate::methods::mixtures::MISSING_MIXTURE,
-        ]
-    };
+choices! {
+    /// How rows scatter in a client's own fit.
+    pub(super) enum StartCovariance { Tied = "tied", Same = "same" }
 }
-pub(super) use mixture_settings;
+
+settings! {
+    /// What all methods for mixtures can be told: how clients fit mixtures of their own to begin with.
+    pub(super) struct OwnFits {
+        /// where each client's own fit begins; auto tries a hierarchical clustering and k-means++
+        begin: Begin = "auto",
+        /// fits each client tries, of which it keeps the best
+        starts: usize [1..=100_000] = 10,
+        /// steps of EM of a client's own fit at most
+        start_iterations: usize [0..=1_000_000] = 200,
+        /// how rows scatter in a client's own fit: one covariance (or noise) for all components, or as in the model
+        start_covariance: StartCovariance = "tied",
+        /// a missing answer stands for no change, or ends the run
+        missing: MissingRule ["skip", "fail"] = "skip",
+    }
+}
+
+settings! {
+    /// What methods with one order of components for everybody can be told beside that.
+    pub(super) struct CommonOrder {
+        until: Until,
+        /// orders of the clients tried to find one order of components for all
+        orders: usize [1..=100_000] = 20,
+        fits: OwnFits,
+    }
+}
 
 /// What all methods for mixtures are made from.
 pub(super) struct Workshop {
@@ -215,27 +193,21 @@ impl Standing {
 }
 
 impl Workshop {
-    pub(super) fn new(setup: &Setup) -> Result<Self> {
-        let settings = setup.settings;
+    pub(super) fn new(setup: &Setup, fits: &OwnFits, orders: usize) -> Result<Self> {
         let shape = *setup.model.mixture().ok_or_else(|| {
             Error::settings(format!("{}: wants a mixture", setup.place))
                 .hint("set model.kind to gaussian-mixture or regression-mixture")
         })?;
-        let family = match (settings.text("start_covariance"), shape.family) {
-            ("same", family) => family,
+        let family = match (fits.start_covariance, shape.family) {
+            (StartCovariance::Same, family) => family,
             (_, Family::Gaussian(_)) => Family::Gaussian(Covariance::Tied),
             (_, Family::Regression { intercept, .. }) => Family::Regression { intercept, noise: Noise::Common },
         };
         let fit_shape = Shape { family, ..shape };
         let fitting = Fitting {
-            begin: match settings.text("begin") {
-                "hierarchical" => Begin::Hierarchical,
-                "kmeans++" => Begin::KMeans,
-                "random" => Begin::Random,
-                _ => Begin::Auto,
-            },
-            starts: settings.integer("starts"),
-            iterations: settings.integer("start_iterations"),
+            begin: fits.begin,
+            starts: fits.starts,
+            iterations: fits.start_iterations,
             tolerance: FIT_TOLERANCE,
         };
         // The same for every method: they differ in what they make of the fits.
@@ -255,14 +227,14 @@ impl Workshop {
             key: setup.key.clone(),
             fit: FitMixture { shape: fit_shape, fitting, seed, keep: true, send: Parts::Shared },
             least_rows: shape.components,
-            orders: settings.optional_integer("orders").unwrap_or(1),
+            orders,
             units: OnceCell::new(),
         })
     }
 
     /// For a method after which each client has a scatter of its own: those with too few rows to tell it are left out.
-    pub(super) fn with_own_scatter(setup: &Setup) -> Result<Self> {
-        let workshop = Self::new(setup)?;
+    pub(super) fn with_own_scatter(setup: &Setup, fits: &OwnFits, orders: usize) -> Result<Self> {
+        let workshop = Self::new(setup, fits, orders)?;
         let least_rows = workshop.shape.least_rows().max(workshop.shape.components);
         Ok(Self { least_rows, ..workshop })
     }
@@ -523,20 +495,18 @@ pub(super) fn finite_loss(losses: &[f64], room: &Room) -> Result<Option<f64>> {
     }
 }
 
-pub(super) const STEP_RULE: Setting = Setting::new(
-    "step_rule",
-    Kind::OneOf(&["capped", "relative", "fixed"]),
-    Default::Is("\"capped\""),
-    "what the step is: over the weight a component began with, but never beyond its mean; the same without that \
-     bound; or as it is",
-);
+choices! {
+    /// What the step of gradient EM is.
+    pub(super) enum StepRule { Capped = "capped", Relative = "relative", Fixed = "fixed" }
+}
 
-/// The step sizes of gradient EM.
-pub(super) fn rate_of(settings: &Settings) -> Rate {
-    let factor = settings.number("step");
-    match settings.text("step_rule") {
-        "fixed" => Rate::Fixed(factor),
-        rule => Rate::Relative { factor, capped: rule == "capped" },
+impl StepRule {
+    /// The step sizes that follow from this factor.
+    pub(super) fn rate(self, factor: f64) -> Rate {
+        match self {
+            StepRule::Fixed => Rate::Fixed(factor),
+            rule => Rate::Relative { factor, capped: rule == StepRule::Capped },
+        }
     }
 }
 

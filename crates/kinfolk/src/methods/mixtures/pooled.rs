@@ -18,9 +18,13 @@ pub(in crate::methods) struct Pooled {
 }
 
 impl Pooled {
-    pub(in crate::methods) fn ready(setup: &Setup, step: Option<f64>) -> Result<Box<dyn Method>> {
-        let (workshop, until) = (Workshop::new(setup)?, Until::of(setup.settings));
-        Ok(Box::new(Self { workshop, until, step, state: Common::new(setup.rows.len()) }))
+    pub(in crate::methods) fn ready(
+        setup: &Setup,
+        settings: CommonOrder,
+        step: Option<f64>,
+    ) -> Result<Box<dyn Method>> {
+        let workshop = Workshop::new(setup, &settings.fits, settings.orders)?;
+        Ok(Box::new(Self { workshop, until: settings.until, step, state: Common::new(setup.rows.len()) }))
     }
 
     /// The start under which all rows together are likeliest.

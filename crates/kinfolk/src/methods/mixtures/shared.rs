@@ -21,9 +21,9 @@ pub(in crate::methods) struct SharedComponents {
 }
 
 impl SharedComponents {
-    pub(in crate::methods) fn ready(setup: &Setup, place: Place) -> Result<Box<dyn Method>> {
-        let (workshop, until) = (Workshop::new(setup)?, Until::of(setup.settings));
-        Ok(Box::new(Self { workshop, until, place, state: Common::new(setup.rows.len()) }))
+    pub(in crate::methods) fn ready(setup: &Setup, settings: CommonOrder, place: Place) -> Result<Box<dyn Method>> {
+        let workshop = Workshop::new(setup, &settings.fits, settings.orders)?;
+        Ok(Box::new(Self { workshop, until: settings.until, place, state: Common::new(setup.rows.len()) }))
     }
 
     /// The components as they travel, to all that have a mixture.

@@ -1,9 +1,31 @@
 //! Chances, and the coins drawn by them.
 
 use crate::rng::Key;
+use crate::settings::{choices, settings};
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
+
+choices! {
+    /// What chances are for: few rounds, or an end near the minimiser.
+    pub enum Aim { FewRounds = "few-rounds", Accuracy = "accuracy" }
+}
+
+settings! {
+    /// How many steps there are, and how likely those towards the means.
+    pub struct Stepping {
+        /// steps of the algorithm at most
+        iterations: usize [1..=1 << 31] = 10000,
+        /// chances that keep rounds few, or 0.1 and 0.3, which end nearer to the minimiser
+        aim: Aim = "few-rounds",
+        /// how likely a step of everybody towards the means is (default: by aim)
+        chance_between: Option<f64> [0.0..=0.999],
+        /// otherwise, how likely a step of a cluster towards its mean is (default: by aim)
+        chance_within: Option<f64> [0.0..=0.999],
+        /// L, how much a client's loss curves at most (default: asked from the clients; needed for networks)
+        smoothness: Option<f64> [above 0.0],
+    }
+}
 
 /// How likely the kinds of steps are.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -25,121 +25,97 @@ mod tests;
 use super::*;
 use crate::federation::Phase;
 use crate::federation::work::ResponseParts;
-use crate::groups::Origin;
+use crate::groups::{Grouping, Origin};
 use crate::hierarchy::response::Response;
 use crate::linalg::{Matrix, Spectrum, add_scaled, extreme_eigenvalues, multiply, solve_positive};
 use crate::models::Precision;
+use crate::settings::ForEach;
 use crate::training::Scale;
 pub use strengths::{Class, Families, Strengths};
 
-/// Settings of what is minimised, the same for all personal methods.
-macro_rules! personal_settings {
-    ($($more:expr),* $(,)?) => {
-        &[
-            $($more,)*
-            $crate::groups::GROUPS,
-            $crate::methods::personal::GAMMA,
-            Setting::new("lambda", Kind::Strengths, Default::Absent, "λ, the pull of a cluster to the global centre: a number, or one for every cluster"),
-            Setting::new("alpha", Kind::Strengths, Default::Absent, "α instead of λ: the share of γ that pulls to everybody's mean, 0 to 1"),
-            $crate::methods::personal::LOSS,
-            $crate::methods::personal::NOISE,
-            $crate::methods::personal::SPREAD,
-            $crate::methods::personal::TUNE,
-            $crate::methods::personal::GRID,
-            $crate::methods::personal::FOLDS,
-        ]
-    };
+choices! {
+    /// A client's loss: over its rows the sum, as in a likelihood, or the mean.
+    pub enum LossOver { Sum = "sum", Mean = "mean" }
+    /// Whether clients differ alike in all clusters.
+    pub enum Spread { Common = "common", PerCluster = "per-cluster" }
 }
-pub(super) use personal_settings;
 
-pub(super) const GAMMA: Setting = Setting::new(
-    "gamma",
-    Kind::Strengths,
-    Default::Absent,
-    "γ, the pull of a client to its cluster: a number; one for every cluster (a list in the order of their names, or a \
-     table by name); or a list with one for every client",
-);
-/// What a missing answer means where everybody's is needed.
-pub(super) const MISSING_AGAIN: Setting = Setting::new(
-    "missing",
-    Kind::OneOf(&["again", "fail"]),
-    Default::Is("\"again\""),
-    "a missing answer is asked for again, or ends the run",
-);
-pub(super) const LOSS: Setting = Setting::new(
-    "loss",
-    Kind::OneOf(&["sum", "mean"]),
-    Default::Is("\"sum\""),
-    "a client's loss: over its rows the sum, as in a likelihood, or the mean",
-);
-pub(super) const NOISE: Setting = Setting::new(
-    "noise",
-    Kind::Positive,
-    Default::Absent,
-    "variance of the noise of a linear model where strengths are given (default 1)",
-);
-pub(super) const SPREAD: Setting = Setting::new(
-    "spread",
-    Kind::OneOf(&["common", "per-cluster"]),
-    Default::Is("\"common\""),
-    "where strengths are estimated: whether clients differ alike in all clusters",
-);
-pub(super) const TUNE: Setting = Setting::new(
-    "tune",
-    Kind::Flag,
-    Default::Is("false"),
-    "choose strengths by cross-validation over a grid instead of estimating them",
-);
-pub(super) const GRID: Setting =
-    Setting::new("grid", Kind::Positives, Default::Absent, "values to try when tuning (default: 17 from 0.01 to 100)");
-pub(super) const FOLDS: Setting =
-    Setting::new("folds", Kind::Integer(2, 1000), Default::Is("5"), "parts of a client's rows when tuning");
+settings! {
+    /// How a client is pulled to its cluster.
+    pub struct ClientPull {
+        grouping: Grouping,
+        /// γ, the pull of a client to its cluster: a number; one for every cluster (a list in the order of their names, or a
+        /// table by name); or a list with one for every client
+        gamma: Option<ForEach>,
+        /// a client's loss: over its rows the sum, as in a likelihood, or the mean
+        loss: LossOver = "sum",
+        /// variance of the noise of a linear model where strengths are given (default 1)
+        noise: Option<f64> [above 0.0],
+        /// where strengths are estimated: whether clients differ alike in all clusters
+        #[only_with(tune = false)]
+        spread: Spread = "common",
+    }
 
-/// The settings above, which say what is minimised.
-const OBJECTIVE: [&str; 10] =
-    ["groups", "gamma", "lambda", "alpha", "loss", "noise", "spread", "tune", "grid", "folds"];
-
-/// Faults in the settings above that need more than one of them to see.
-pub(super) fn check_personal(place: &str, settings: &Settings, faults: &mut Vec<Error>) {
-    let given = |name: &str| settings.get(name).is_some();
-    let mut fault = |name: &str, why: &str, hint: &str| {
-        let fault = Error::settings(format!("{place}.{name}: {why}"));
-        faults.push(if hint.is_empty() { fault } else { fault.hint(hint) });
-    };
-    let tuned = is_tuned(settings);
-    let ties = given("lambda") || given("alpha");
-    if given("lambda") && given("alpha") {
-        fault("alpha", "lambda is given too, want one of them", "alpha is lambda / (lambda + the sum of gamma)");
-    }
-    if ties && !given("gamma") {
-        let name = if given("alpha") { "alpha" } else { "lambda" };
-        fault(name, "is of no use without gamma", "give gamma too, or neither: then both are estimated");
-    }
-    if given("gamma") && !ties {
-        fault("gamma", "is given without lambda or alpha", "give one of them too, or none: then they are estimated");
-    }
-    if tuned {
-        for name in ["gamma", "lambda", "alpha"].into_iter().filter(|name| given(name)) {
-            fault(name, "is given, but tune = true looks for it", "leave it or tune out");
+    fn check(&self, check: &mut Check) {
+        if self.spread == Spread::PerCluster && self.gamma.is_some() {
+            check.fault("spread", "is for strengths that are estimated");
+        }
+        if self.noise.is_some() && self.gamma.is_none() {
+            check.fault("noise", "is for given strengths; it is estimated with them otherwise");
         }
     }
-    if given("grid") && !tuned {
-        fault("grid", "is for tune = true", "");
+}
+
+settings! {
+    /// What personal methods minimise.
+    pub struct Objective {
+        client: ClientPull,
+        /// λ, the pull of a cluster to the global centre: a number, or one for every cluster
+        lambda: Option<ForEach>,
+        /// α instead of λ: the share of γ that pulls to everybody's mean, 0 to 1
+        alpha: Option<ForEach>,
+        /// choose strengths by cross-validation over a grid instead of estimating them
+        tune: bool = false,
+        /// values to try when tuning (default: 17 from 0.01 to 100)
+        #[only_with(tune = true)]
+        grid: Option<Vec<f64>>,
+        /// parts of a client's rows when tuning
+        folds: u32 [2..=1000] = 5,
     }
-    if settings.text("spread") == "per-cluster" && (given("gamma") || tuned) {
-        fault("spread", "is for strengths that are estimated", "");
-    }
-    if given("noise") && !given("gamma") {
-        fault("noise", "is for given strengths; it is estimated with them otherwise", "");
-    }
-    if settings.text("loss") == "mean" && !given("gamma") && !tuned {
-        fault("loss", "estimated strengths are about the likelihood, want \"sum\"", "give gamma, or set tune = true");
+
+    fn check(&self, check: &mut Check) {
+        let given = self.client.gamma.is_some();
+        let tie = [("alpha", &self.alpha), ("lambda", &self.lambda)].into_iter().find(|(_, tie)| tie.is_some());
+        if self.lambda.is_some() && self.alpha.is_some() {
+            let hint = "alpha is lambda / (lambda + the sum of gamma)";
+            check.fault_with_hint("alpha", "lambda is given too, want one of them", hint);
+        }
+        match tie {
+            Some((name, _)) if !given => {
+                let hint = "give gamma too, or neither: then both are estimated";
+                check.fault_with_hint(name, "is of no use without gamma", hint);
+            }
+            None if given => {
+                let hint = "give one of them too, or none: then they are estimated";
+                check.fault_with_hint("gamma", "is given without lambda or alpha", hint);
+            }
+            _ => {}
+        }
+        for name in check.changed(&["gamma", "lambda", "alpha"]).into_iter().filter(|_| self.tune) {
+            check.fault_with_hint(name, "is given, but tune = true looks for it", "leave it or tune out");
+        }
+        if self.client.loss == LossOver::Mean && !given && !self.tune {
+            let hint = "give gamma, or set tune = true";
+            check.fault_with_hint("loss", "estimated strengths are about the likelihood, want \"sum\"", hint);
+        }
     }
 }
 
-/// Whether strengths are to be tuned.
-fn is_tuned(settings: &Settings) -> bool {
-    settings.get("tune").and_then(toml::Value::as_bool).unwrap_or(false)
+impl ClientPull {
+    /// Whether the groups are to be the truth's.
+    pub fn needs_truth(&self) -> bool {
+        self.grouping.origin() == Origin::Truth
+    }
 }
 
 /// What every personal method is made of.
@@ -158,8 +134,11 @@ pub struct Base {
 
 impl Base {
     /// Of a method whose clients are in these clusters.
-    pub fn new(setup: &Setup, families: Families) -> Result<Self> {
-        let by = if setup.settings.text("loss") == "mean" { Weight::Uniform } else { Weight::Rows };
+    pub fn new(setup: &Setup, families: Families, loss: LossOver) -> Result<Self> {
+        let by = match loss {
+            LossOver::Sum => Weight::Rows,
+            LossOver::Mean => Weight::Uniform,
+        };
         // A convex loss has one minimiser wherever one begins; networks need a start at which units differ.
         let start = match setup.model.has_minimiser() {
             true => Arc::new(vec![0.0; setup.model.layout().len()]),
@@ -176,14 +155,15 @@ impl Base {
         })
     }
 
-    /// Of a method with a `groups` setting.
-    pub fn with_groups(setup: &Setup) -> Result<Self> {
+    /// Of a method that is told groups.
+    pub fn with_groups(setup: &Setup, pull: &ClientPull) -> Result<Self> {
         let groups = setup
             .groups
             .as_ref()
             .ok_or_else(|| Error::settings(format!("{}.groups: the clients' groups are not known", setup.place)))?;
-        let settings = OBJECTIVE.map(|name| format!("{name} = {:?}", setup.settings.get(name)));
-        Ok(Self { objective: Some(settings.join(", ")), ..Self::new(setup, Families::of(groups))? })
+        let value = |setting: &Setting| format!("{} = {:?}", setting.name, setup.settings.get(setting.name));
+        let settings: Vec<String> = Objective::SETTINGS.iter().map(value).collect();
+        Ok(Self { objective: Some(settings.join(", ")), ..Self::new(setup, Families::of(groups), pull.loss)? })
     }
 
     /// What is minimised, and whether the models are its minimiser.
@@ -231,11 +211,6 @@ pub(super) fn want_quadratic(setup: &Setup, what: &str) -> Result<()> {
         return Ok(());
     }
     Err(Error::settings(format!("{}: {what} wants a linear or logistic model", setup.place)))
-}
-
-/// Whether the groups are to be the truth's.
-pub(super) fn needs_truth(settings: &Settings) -> bool {
-    Origin::of(settings) == Some(Origin::Truth)
 }
 
 /// μ, how much the whole objective curves at least, within a fifth: at least as much as the losses do by themselves, and

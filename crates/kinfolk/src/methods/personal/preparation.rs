@@ -11,7 +11,7 @@
 use super::super::*;
 use super::complete::ask_everybody;
 use super::fit::{Circle, Fit, centres_of, shared};
-use super::{Base, Strengths, is_tuned, want_quadratic};
+use super::{Base, Objective, Spread, Strengths, want_quadratic};
 use crate::federation::work::{ResponseParts, Validate};
 use crate::hierarchy::response::Response;
 use crate::hierarchy::variances::{ClusterSums, Design, Estimates, Step, VarianceSearch};
@@ -83,17 +83,16 @@ pub enum Prepared<'a> {
 
 impl Preparation {
     /// As the settings say.
-    pub fn new(setup: &Setup, base: &Base) -> Result<Self> {
-        let settings = setup.settings;
-        if let Some(strengths) = Strengths::given(setup, &base.families)? {
+    pub fn new(setup: &Setup, objective: &Objective, base: &Base) -> Result<Self> {
+        if let Some(strengths) = Strengths::given(setup, objective, &base.families)? {
             return Ok(Self { strengths: Some(strengths), stage: Stage::Given, bounded: false });
         }
-        if is_tuned(settings) {
-            return Self::tuning(setup, base);
+        if objective.tune {
+            return Self::tuning(setup, base, objective.grid.clone(), objective.folds);
         }
         want_quadratic(setup, "estimating strengths").map_err(|error| error.hint("give gamma and lambda"))?;
         let estimating = Estimating {
-            common: settings.text("spread") == "common",
+            common: objective.client.spread == Spread::Common,
             search: None,
             design: None,
             centres: vec![base.start.clone(); base.families.count()],
@@ -109,14 +108,11 @@ impl Preparation {
     }
 
     /// Strengths to be looked for on the grid; with one cluster there is no λ.
-    pub fn tuning(setup: &Setup, base: &Base) -> Result<Self> {
+    pub fn tuning(setup: &Setup, base: &Base, grid: Option<Vec<f64>>, folds: u32) -> Result<Self> {
         want_quadratic(setup, "tuning strengths").map_err(|error| error.hint("give gamma and lambda"))?;
-        let gammas = match setup.settings.numbers("grid") {
-            given if given.is_empty() => (0..17).map(|step| 10f64.powf(-2.0 + 0.25 * f64::from(step))).collect(),
-            given => given,
-        };
+        let usual = || (0..17).map(|step| 10f64.powf(-2.0 + 0.25 * f64::from(step))).collect();
+        let gammas: Vec<f64> = grid.unwrap_or_else(usual);
         let lambdas = if base.families.count() == 1 { vec![f64::INFINITY] } else { gammas.clone() };
-        let folds = setup.settings.integer("folds") as u32;
         let tuning = Tuning { gammas, lambdas, folds, losses: Vec::new(), clients: 0 };
         Ok(Self { strengths: None, stage: Stage::Tuning(tuning), bounded: false })
     }

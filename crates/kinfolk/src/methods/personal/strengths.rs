@@ -1,7 +1,8 @@
 //! Who belongs where, and how strongly everybody is pulled.
 
 use super::super::*;
-use crate::settings::number;
+use super::Objective;
+use crate::settings::ForEach;
 use std::collections::BTreeMap;
 
 /// Clients in known clusters.
@@ -148,43 +149,40 @@ impl Strengths {
         self.gamma.iter().all(|&gamma| gamma == 0.0)
     }
 
-    /// As the settings give them; `None` where they do not.
-    pub fn given(setup: &Setup, families: &Families) -> Result<Option<Self>> {
-        let settings = setup.settings;
-        let Some(gamma) = settings.get("gamma") else { return Ok(None) };
+    /// As they are given; `None` where they are not.
+    pub fn given(setup: &Setup, objective: &Objective, families: &Families) -> Result<Option<Self>> {
+        let Some(gamma) = &objective.client.gamma else { return Ok(None) };
         let mut faults = Vec::new();
         let clients = families.of.len();
-        if settings.get("noise").is_some() && !setup.model.is_quadratic() {
+        if objective.client.noise.is_some() && !setup.model.is_quadratic() {
             faults.push(Error::settings(format!("{}.noise: only a linear model has noise of its own", setup.place)));
         }
         // Clusters that are not known yet have no names or number to compare with.
         let provisional = setup.groups.as_ref().is_some_and(|groups| groups.provisional);
-        let per_cluster = |value: &toml::Value, families: &Families| match provisional {
+        let per_cluster = |given: &ForEach| match provisional {
             true => Ok(vec![1.0; families.count()]),
-            false => per_cluster(value, families),
+            false => per_cluster(given, families),
         };
-        let gamma = match (per_cluster(gamma, families), gamma.as_array()) {
+        let gamma = match (per_cluster(gamma), gamma) {
             (Ok(clusters), _) => families.of.iter().map(|&cluster| clusters[cluster]).collect(),
-            (Err(_), Some(list)) if list.len() == clients => list.iter().filter_map(number).collect(),
-            (Err(found), list) => {
-                let or = if list.is_some() { format!(" (clusters) or {clients} (clients)") } else { String::new() };
+            (Err(_), ForEach::List(list)) if list.len() == clients => list.clone(),
+            (Err(found), given) => {
+                let list = matches!(given, ForEach::List(_));
+                let or = if list { format!(" (clusters) or {clients} (clients)") } else { String::new() };
                 faults.push(Error::settings(format!("{}.gamma: {found}{or}", setup.place)));
                 vec![0.0; clients]
             }
         };
-        let mut of_clusters = |name: &str| match settings.get(name).map(|value| per_cluster(value, families)) {
-            Some(Err(found)) => {
-                faults.push(Error::settings(format!("{}.{name}: {found}", setup.place)));
-                None
-            }
-            given => given.and_then(std::result::Result::ok),
+        let mut of_clusters = |name: &str, given: &Option<ForEach>| {
+            let fault = |found| faults.push(Error::settings(format!("{}.{name}: {found}", setup.place)));
+            given.as_ref().and_then(|given| per_cluster(given).map_err(fault).ok())
         };
-        let (lambda, alpha) = (of_clusters("lambda"), of_clusters("alpha"));
+        let (lambda, alpha) = (of_clusters("lambda", &objective.lambda), of_clusters("alpha", &objective.alpha));
         if let Some(over) = alpha.iter().flatten().find(|alpha| **alpha > 1.0) {
             faults.push(Error::settings(format!("{}.alpha: got {over}, want 0 to 1", setup.place)));
         }
         crate::settings::finish(faults)?;
-        let noise = settings.optional_number("noise").unwrap_or(1.0);
+        let noise = objective.client.noise.unwrap_or(1.0);
         let mut strengths = Self::new(families, gamma, vec![0.0; families.count()], noise);
         strengths.lambda = match (lambda, alpha) {
             (Some(lambda), _) => lambda,
@@ -203,26 +201,27 @@ impl Strengths {
 
 /// One number for every cluster, or what was found instead of that. Clients in no cluster, which are one each, get the
 /// mean of what is given for the others.
-fn per_cluster(value: &toml::Value, families: &Families) -> std::result::Result<Vec<f64>, String> {
+fn per_cluster(given: &ForEach, families: &Families) -> std::result::Result<Vec<f64>, String> {
     let named = families.count() - families.alone;
     let of_all = |mut numbers: Vec<f64>| {
         let mean = numbers.iter().sum::<f64>() / numbers.len().max(1) as f64;
         numbers.resize(families.count(), mean);
         numbers
     };
-    match value {
-        toml::Value::Array(list) if list.len() == named => Ok(of_all(list.iter().filter_map(number).collect())),
-        toml::Value::Array(list) => Err(format!("got {} numbers, want {named}", list.len())),
-        toml::Value::Table(table) => {
+    match given {
+        ForEach::List(list) if list.len() == named => Ok(of_all(list.clone())),
+        ForEach::List(list) => Err(format!("got {} numbers, want {named}", list.len())),
+        ForEach::Named(table) => {
             let names = &families.names[..named];
-            if let Some(unknown) = table.keys().find(|name| !names.contains(name)) {
+            if let Some((unknown, _)) = table.iter().find(|(name, _)| !names.contains(name)) {
                 return Err(format!("there is no cluster `{unknown}`, want {}", names.join(", ")));
             }
             let one = |name: &String| {
-                table.get(name).and_then(number).ok_or_else(|| format!("has nothing for cluster `{name}`"))
+                let found = table.iter().find(|(of, _)| of == name).map(|(_, number)| *number);
+                found.ok_or_else(|| format!("has nothing for cluster `{name}`"))
             };
             Ok(of_all(names.iter().map(one).collect::<std::result::Result<_, String>>()?))
         }
-        value => Ok(vec![number(value).unwrap_or(0.0); families.count()]),
+        ForEach::One(number) => Ok(vec![*number; families.count()]),
     }
 }

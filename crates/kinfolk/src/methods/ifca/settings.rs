@@ -1,0 +1,160 @@
+//! What IFCA can be told.
+
+use super::starts::Beginning;
+use super::*;
+
+choices! {
+    /// Where the first models come from.
+    pub(in crate::methods) enum StartBy {
+        Random = "random",
+        Farthest = "farthest",
+        Odcl = "odcl",
+        Given = "given",
+        Oracle = "oracle",
+        Planted = "planted",
+    }
+    /// What a sum of gradients is divided by.
+    pub(in crate::methods) enum Divisor { Clients = "clients", Participants = "participants" }
+}
+
+settings! {
+    pub(in crate::methods) struct IfcaSettings {
+        /// how many clusters to look for; auto lets start = "odcl" find the number
+        clusters: Auto<usize> [1..=1 << 20],
+        /// step size, or several to try side by side; auto is safe on this data for a linear model, else 0.1 (adam 0.01)
+        step: Auto<Vec<f64>> = "auto",
+        /// what clients send: a model after local steps (option II), or a gradient (option I)
+        averaging: Averaging = "models",
+        /// what a client's model counts in the mean
+        #[only_with(averaging = "models")]
+        weight: Weight = "uniform",
+        /// what a sum of gradients is divided by
+        divisor: Divisor = "clients",
+        /// random models, models of clients far apart, clusters of the clients' own models, the files in start_from;
+        /// for experiments the minimisers of the true clusters or their planted parameters
+        start: StartBy = "random",
+        /// folder with cluster-0.safetensors and so on
+        #[only_with(start = "given")]
+        start_from: Option<String>,
+        /// clients that look for start = "farthest" (default 16 a cluster)
+        #[only_with(start = "farthest")]
+        start_clients: Option<usize> [1..=1 << 20],
+        /// steps a client trains for start = "farthest", and for "odcl" where the model has no exact minimiser
+        #[only_with(start = "farthest" | "odcl")]
+        start_steps: u32 [1..=1 << 20] = 50,
+        /// strength of ½·ridge·‖θ‖² in the minimisers of start = "odcl" and "oracle" (default 0; with steps weight_decay)
+        #[only_with(start = "oracle" | "odcl")]
+        start_ridge: Option<f64> [0.0..=1e18],
+        /// standard deviation of the noise on start = "oracle" or "planted"
+        #[only_with(start = "oracle" | "planted")]
+        start_noise: Option<f64> [0.0..=1e18],
+        /// how far to move that start, or between which two distances, as shares of the least distance within it
+        #[only_with(start = "oracle" | "planted")]
+        start_distance: Option<Vec<f64>>,
+        /// how many starts to run side by side
+        #[only_with(start = "random" | "farthest" | "oracle" | "planted")]
+        restarts: usize [1..=1 << 16] = 1,
+        /// stop when no parameter vector moves by more than this, relatively
+        tolerance: f64 [0.0..=1.0] = 0.0,
+        /// layers averaged over everybody, such as "layer0"
+        shared: Vec<String> = [],
+        /// fresh rows for every choice and every step
+        resample: bool = false,
+        training: Training,
+    }
+
+    fn check(&self, check: &mut Check) {
+        self.training.check_averaging(self.averaging, check);
+        if self.start == StartBy::Given && self.start_from.is_none() {
+            check.fault("start_from", "missing, want the folder for start = \"given\"");
+        }
+        if self.clusters == Auto::Auto && self.start != StartBy::Odcl {
+            check.fault("clusters", "\"auto\" is for start = \"odcl\"");
+        }
+        let distances = self.start_distance.as_deref().unwrap_or_default();
+        if !distances.is_empty() && self.clusters == Auto::Given(1) {
+            check.fault_with_hint("start_distance", "one cluster has no distance to another", "use start_noise");
+        }
+        if distances.len() > 2 || !distances.is_sorted() {
+            check.fault("start_distance", "want one number, or a smaller and a larger one");
+        }
+    }
+}
+
+impl MethodSettings for IfcaSettings {
+    const NAME: &str = "ifca";
+    const SUMMARY: &str = "choose the best of k models, train it, repeat";
+    const PAPER: &str = "Ghosh, Chung, Yin, Ramchandran 2020";
+    const HAS_CLUSTERS: bool = true;
+
+    fn needs_truth(&self) -> bool {
+        matches!(self.start, StartBy::Oracle | StartBy::Planted)
+    }
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
+        Ok(Box::new(self.make(setup)?))
+    }
+}
+
+impl IfcaSettings {
+    pub(super) fn make(self, setup: Setup) -> Result<Ifca> {
+        let (clients, clusters) = (setup.rows.len(), self.clusters.given().unwrap_or(0));
+        setup.want_clients("clusters", clusters)?;
+        setup.want_room_for_models("clusters", clusters)?;
+        if self.resample {
+            self.want_rows(&setup)?;
+        }
+        let steps = match &self.step {
+            Auto::Given(steps) => steps.clone(),
+            Auto::Auto => vec![setup.step(Auto::Auto)],
+        };
+        let lanes = (0..self.restarts).flat_map(|start| steps.iter().map(move |&step| (start, step)));
+        Ok(Ifca {
+            gradients: self.averaging == Averaging::Gradients,
+            weight: self.weight,
+            by_participants: self.divisor == Divisor::Participants,
+            beginning: Beginning::new(&self, &setup)?,
+            tolerance: self.tolerance,
+            shared: self.shared_layers(&setup)?,
+            resample: self.resample,
+            model: setup.model.clone(),
+            clients,
+            state: State::new(lanes.map(|(start, step)| Lane::new(start, step, clients)).collect()),
+            key: setup.key,
+            training: self.training,
+        })
+    }
+
+    /// Refuses clients without rows enough to have fresh ones in every round.
+    fn want_rows(&self, setup: &Setup) -> Result<()> {
+        let (place, rounds) = (&setup.place, self.training.rounds);
+        if !setup.model.divides_rows() {
+            let message = format!("{place}.resample: clients of your own use all their rows at once");
+            return Err(Error::new(ErrorKind::Unsupported, message).hint("leave resample out"));
+        }
+        let (fewest, wanted) = (setup.rows.iter().min().copied().unwrap_or(0), 2 * rounds);
+        if fewest < wanted {
+            let message = format!("{rounds} rounds need {wanted} rows a client, the smallest client has {fewest}");
+            let fault = Error::settings(format!("{place}.resample: {message}"));
+            return Err(fault.hint("run fewer rounds, or leave resample out"));
+        }
+        Ok(())
+    }
+
+    /// The parameters of the layers that all models have in common.
+    fn shared_layers(&self, setup: &Setup) -> Result<Vec<Range<usize>>> {
+        let tensors = &setup.model.layout().tensors;
+        let layer_of = |name: &str| name.split('.').next().unwrap_or_default().to_string();
+        let mut shared = Vec::new();
+        for layer in &self.shared {
+            let before = shared.len();
+            shared.extend(tensors.iter().filter(|tensor| layer_of(&tensor.name) == *layer).map(|t| t.range()));
+            if shared.len() == before {
+                let known: Vec<String> = tensors.iter().map(|tensor| layer_of(&tensor.name)).collect();
+                let message = format!("got \"{layer}\", want one of {}", known.join(", "));
+                return Err(Error::settings(format!("{}.shared: {message}", setup.place)));
+            }
+        }
+        Ok(shared)
+    }
+}

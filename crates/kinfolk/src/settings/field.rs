@@ -1,0 +1,419 @@
+//! Settings as fields of a struct: one declaration of name, type, bounds, default and help, from which the struct, its
+//! reading, the check and the help follow.
+//!
+//! ```text
+//! settings! {
+//!     /// How clients train.
+//!     pub(super) struct Training {
+//!         /// rounds of training at most
+//!         rounds: usize [1..=1 << 40] = 100,
+//!         /// rows in a step (default all)
+//!         batch: Option<u32> [1..=1 << 31],
+//!         /// where the first models come from
+//!         start: Start = "random",
+//!         /// clients that look for the start
+//!         #[only_with(start = "farthest")]
+//!         start_clients: Option<usize> [1..=1 << 20],
+//!         optimiser: Optimising,
+//!     }
+//! }
+//! ```
+//!
+//! A method `fn check(&self, check: &mut Check)` behind the struct adds faults that need more than one setting to see.
+//! A setting without a default must be given, unless its type is an `Option`. A field whose type is another such struct
+//! stands for all settings of that one. Bounds are `low..=high`, `low..high`, `above low`, or the words that are allowed.
+
+use super::{Bounds, Check, Kind, Setting, Settings, number};
+use toml::Value;
+
+/// What a field of settings can be: one value, or a group of settings.
+pub trait Field: Sized {
+    /// What bounds are written as.
+    type Bound;
+    /// What values are allowed, before there are bounds.
+    const KIND: Kind = Kind::Text;
+    /// A word that may stand in place of a value.
+    const OR: Option<&'static str> = None;
+    /// Whether it may be left out without a default.
+    const OPTIONAL: bool = false;
+    /// The settings of a group; empty for one value.
+    const GROUP: &'static [Setting] = &[];
+
+    /// Reads a value that was checked.
+    fn parse(value: &Value) -> Option<Self>;
+
+    /// Reads the setting of this name; `None` where it has no value and must have one.
+    fn find(settings: &Settings, name: &str) -> Option<Self> {
+        settings.get(name).and_then(Self::parse)
+    }
+
+    /// Adds faults that need more than one setting of a group to see.
+    fn check(&self, _: &mut Check) {}
+}
+
+/// Settings that are declared and read together.
+pub trait Declared: Sized {
+    /// Their declarations.
+    const SETTINGS: &'static [Setting];
+
+    /// Reads them; `None` where one must be given and is not.
+    fn read(settings: &Settings) -> Option<Self>;
+
+    /// Adds faults that need more than one of them to see.
+    fn check(&self, check: &mut Check);
+
+    /// Reads them where they were found to be complete.
+    ///
+    /// # Panics
+    ///
+    /// Where they were not: that is a bug of the caller, never of the input.
+    fn of(settings: &Settings) -> Self {
+        Self::read(settings).expect("the settings were checked")
+    }
+}
+
+macro_rules! integer_fields {
+    ($($type:ty),*) => {$(
+        impl Field for $type {
+            type Bound = i64;
+            const KIND: Kind = Kind::Integer(0, i64::MAX);
+
+            fn parse(value: &Value) -> Option<Self> {
+                value.as_integer()?.try_into().ok()
+            }
+        }
+    )*};
+}
+integer_fields!(u32, u64, usize);
+
+impl Field for f64 {
+    type Bound = f64;
+    const KIND: Kind = Kind::Number(f64::MIN, f64::MAX);
+
+    fn parse(value: &Value) -> Option<Self> {
+        number(value)
+    }
+}
+
+impl Field for bool {
+    type Bound = ();
+    const KIND: Kind = Kind::Flag;
+
+    fn parse(value: &Value) -> Option<Self> {
+        value.as_bool()
+    }
+}
+
+impl Field for String {
+    type Bound = ();
+
+    fn parse(value: &Value) -> Option<Self> {
+        value.as_str().map(str::to_string)
+    }
+}
+
+impl Field for Vec<String> {
+    type Bound = ();
+    const KIND: Kind = Kind::Texts;
+
+    fn parse(value: &Value) -> Option<Self> {
+        value.as_array()?.iter().map(String::parse).collect()
+    }
+}
+
+impl Field for Vec<usize> {
+    type Bound = i64;
+    const KIND: Kind = Kind::Integers(0, i64::MAX);
+
+    fn parse(value: &Value) -> Option<Self> {
+        value.as_array()?.iter().map(usize::parse).collect()
+    }
+}
+
+/// One positive number, or a list of them.
+impl Field for Vec<f64> {
+    type Bound = ();
+    const KIND: Kind = Kind::Positives;
+
+    fn parse(value: &Value) -> Option<Self> {
+        match value {
+            Value::Array(list) => list.iter().map(number).collect(),
+            one => number(one).map(|one| vec![one]),
+        }
+    }
+}
+
+impl<T: Field> Field for Option<T> {
+    type Bound = T::Bound;
+    const KIND: Kind = T::KIND;
+    const OR: Option<&'static str> = T::OR;
+    const OPTIONAL: bool = true;
+
+    fn parse(value: &Value) -> Option<Self> {
+        T::parse(value).map(Some)
+    }
+
+    fn find(settings: &Settings, name: &str) -> Option<Self> {
+        Some(settings.get(name).and_then(T::parse))
+    }
+}
+
+/// A value, or `"auto"` where it is to be found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Auto<T> {
+    /// It is to be found.
+    Auto,
+    /// It is this.
+    Given(T),
+}
+
+impl<T> Auto<T> {
+    /// The value, where there is one.
+    pub fn given(self) -> Option<T> {
+        match self {
+            Auto::Auto => None,
+            Auto::Given(value) => Some(value),
+        }
+    }
+}
+
+impl<T: Field> Field for Auto<T> {
+    type Bound = T::Bound;
+    const KIND: Kind = T::KIND;
+    const OR: Option<&'static str> = Some("auto");
+
+    fn parse(value: &Value) -> Option<Self> {
+        if value.as_str() == Some("auto") { Some(Auto::Auto) } else { T::parse(value).map(Auto::Given) }
+    }
+}
+
+/// A number, one for each of several, or some by name.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ForEach {
+    /// The same for all.
+    One(f64),
+    /// In their order.
+    List(Vec<f64>),
+    /// By their names.
+    Named(Vec<(String, f64)>),
+}
+
+impl Field for ForEach {
+    type Bound = ();
+    const KIND: Kind = Kind::Strengths;
+
+    fn parse(value: &Value) -> Option<Self> {
+        Some(match value {
+            Value::Array(list) => ForEach::List(list.iter().map(number).collect::<Option<_>>()?),
+            Value::Table(table) => {
+                let named = table.iter().map(|(name, value)| Some((name.clone(), number(value)?)));
+                ForEach::Named(named.collect::<Option<_>>()?)
+            }
+            one => ForEach::One(number(one)?),
+        })
+    }
+}
+
+/// How many settings these parts have together.
+pub(crate) const fn count(parts: &[&[Setting]]) -> usize {
+    let (mut part, mut count) = (0, 0);
+    while part < parts.len() {
+        count += parts[part].len();
+        part += 1;
+    }
+    count
+}
+
+/// All settings of these parts, in their order.
+pub(crate) const fn concatenate<const COUNT: usize>(parts: &[&[Setting]]) -> [Setting; COUNT] {
+    let mut all = [Setting::new("", Kind::Flag, super::Default::Absent, ""); COUNT];
+    let (mut part, mut place, mut filled) = (0, 0, 0);
+    while part < parts.len() {
+        if place == parts[part].len() {
+            (part, place) = (part + 1, 0);
+            continue;
+        }
+        all[filled] = parts[part][place];
+        (place, filled) = (place + 1, filled + 1);
+    }
+    all
+}
+
+impl Kind {
+    /// The same within bounds.
+    pub(crate) const fn within(self, bounds: Bounds) -> Self {
+        match (self, bounds) {
+            (Kind::Integer(..), Bounds::From(low, high)) => Kind::Integer(low as i64, high as i64),
+            (Kind::Integers(..), Bounds::From(low, high)) => Kind::Integers(low as i64, high as i64),
+            (Kind::Number(..), Bounds::From(low, high)) => Kind::Number(low, high),
+            (Kind::Number(..), Bounds::Below(low, high)) => Kind::Below(low, high),
+            (Kind::Number(..), Bounds::Above(low, high)) => Kind::Above(low, high),
+            (Kind::OneOf(_), Bounds::Words(words)) => Kind::OneOf(words),
+            (kind, Bounds::None) => kind,
+            _ => panic!("these bounds do not belong to this kind of value"),
+        }
+    }
+}
+
+/// Declares a struct of settings, as the head of this file has it.
+macro_rules! settings {
+    (
+        $(#[$about:meta])*
+        $access:vis struct $name:ident {
+            $(
+                $(#[doc = $help:literal])*
+                $(#[only_with($choice:ident = $($word:literal)|+)])?
+                $field:ident : $type:ty $([$($bounds:tt)+])? $(= $default:tt)?,
+            )*
+        }
+        $(fn check($($parameters:tt)*) $body:block)?
+    ) => {
+        // The run reads some settings by their names, such as `missing`.
+        #[allow(dead_code)]
+        $(#[$about])*
+        #[derive(Debug, Clone)]
+        $access struct $name {
+            $($(#[doc = $help])* $access $field: $type,)*
+        }
+
+        impl $name {
+            $crate::settings::check_together!($(($($parameters)*) $body)?);
+        }
+
+        impl $crate::settings::Declared for $name {
+            const SETTINGS: &'static [$crate::settings::Setting] = {
+                use $crate::settings::{Field, Kind, Setting, field};
+                const PARTS: &[&[Setting]] = &[$({
+                    const PLAIN: Kind =
+                        <$type as Field>::KIND.within($crate::settings::bounds!($type $(, $($bounds)+)?));
+                    const ONE: &[Setting] = &[Setting {
+                        name: stringify!($field),
+                        kind: match <$type as Field>::OR {
+                            Some(word) => Kind::Or(word, &PLAIN),
+                            None => PLAIN,
+                        },
+                        default: $crate::settings::default!($type $(, $default)?),
+                        only_with: $crate::settings::only_with!($($choice = $($word)|+)?),
+                        help: concat!($($help),*).trim_ascii_start(),
+                    }];
+                    if <$type as Field>::GROUP.is_empty() { ONE } else { <$type as Field>::GROUP }
+                },)*];
+                const ALL: [Setting; field::count(PARTS)] = field::concatenate(PARTS);
+                &ALL
+            };
+
+            fn read(settings: &$crate::settings::Settings) -> Option<Self> {
+                Some(Self { $($field: <$type as $crate::settings::Field>::find(settings, stringify!($field))?,)* })
+            }
+
+            fn check(&self, check: &mut $crate::settings::Check) {
+                $($crate::settings::Field::check(&self.$field, check);)*
+                self.check_together(check);
+            }
+        }
+
+        impl $crate::settings::Field for $name {
+            type Bound = ();
+            const GROUP: &'static [$crate::settings::Setting] = <Self as $crate::settings::Declared>::SETTINGS;
+
+            fn parse(_: &toml::Value) -> Option<Self> {
+                None
+            }
+
+            fn find(settings: &$crate::settings::Settings, _: &str) -> Option<Self> {
+                <Self as $crate::settings::Declared>::read(settings)
+            }
+
+            fn check(&self, check: &mut $crate::settings::Check) {
+                $crate::settings::Declared::check(self, check);
+            }
+        }
+    };
+}
+
+macro_rules! bounds {
+    ($type:ty) => {
+        $crate::settings::Bounds::None
+    };
+    ($type:ty, $($word:literal),+) => {
+        $crate::settings::Bounds::Words(&[$($word),+])
+    };
+    ($type:ty, above $low:literal ..= $high:expr) => {
+        $crate::settings::bounds!(@ Above, $type, $low, $high)
+    };
+    ($type:ty, above $low:literal) => {
+        $crate::settings::bounds!(@ Above, $type, $low, f64::MAX)
+    };
+    ($type:ty, $low:literal ..= $high:expr) => {
+        $crate::settings::bounds!(@ From, $type, $low, $high)
+    };
+    ($type:ty, $low:literal .. $high:expr) => {
+        $crate::settings::bounds!(@ Below, $type, $low, $high)
+    };
+    (@ $bounds:ident, $type:ty, $low:expr, $high:expr) => {{
+        const LOW: <$type as $crate::settings::Field>::Bound = $low;
+        const HIGH: <$type as $crate::settings::Field>::Bound = $high;
+        $crate::settings::Bounds::$bounds(LOW as f64, HIGH as f64)
+    }};
+}
+
+macro_rules! default {
+    ($type:ty) => {
+        match <$type as $crate::settings::Field>::OPTIONAL {
+            true => $crate::settings::Default::Absent,
+            false => $crate::settings::Default::Required,
+        }
+    };
+    ($type:ty, $default:tt) => {
+        $crate::settings::Default::Is(stringify!($default))
+    };
+}
+
+macro_rules! only_with {
+    () => {
+        None
+    };
+    ($choice:ident = $($word:literal)|+) => {
+        Some((stringify!($choice), &[$(stringify!($word)),+]))
+    };
+}
+
+macro_rules! check_together {
+    () => {
+        fn check_together(&self, _: &mut $crate::settings::Check) {}
+    };
+    (($($parameters:tt)*) $body:block) => {
+        fn check_together($($parameters)*) $body
+    };
+}
+
+/// Declares choices between words as enums, or says what the words of an enum are.
+macro_rules! choices {
+    ($(
+        $(#[$about:meta])*
+        $access:vis enum $name:ident { $($variant:ident = $word:literal),+ $(,)? }
+    )+) => {$(
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        $access enum $name {
+            $(#[doc = $word] $variant,)+
+        }
+
+        $crate::settings::choices!($name { $($variant = $word),+ });
+    )+};
+    ($name:ident { $($variant:ident = $word:literal),+ $(,)? }) => {
+        impl $crate::settings::Field for $name {
+            type Bound = ();
+            const KIND: $crate::settings::Kind = $crate::settings::Kind::OneOf(&[$($word),+]);
+
+            fn parse(value: &toml::Value) -> Option<Self> {
+                match value.as_str()? {
+                    $($word => Some(Self::$variant),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use {bounds, check_together, choices, default, only_with, settings};
