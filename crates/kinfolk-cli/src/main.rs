@@ -75,7 +75,8 @@ fn run_command() -> ExitCode {
         Ok(Ending::Done) => ExitCode::SUCCESS,
         Ok(Ending::FellShort) => ExitCode::from(1),
         Err(error) => {
-            say(&format!("error: {error}"));
+            let as_flag = |option: &str| format!("--{}", option.replace('_', "-"));
+            say(&format!("error: {}", error.spelling(as_flag)));
             ExitCode::from(if error.kind().is_input() { 2 } else { 1 })
         }
     }

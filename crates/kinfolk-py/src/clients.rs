@@ -3,7 +3,6 @@
 //! The GIL is taken for each call and given back after it. Parameters go over as a fresh array of the model's precision,
 //! which the object may change; what comes back is copied out of the array it came in.
 
-use crate::errors::with_keywords;
 use kinfolk::data::own::{OwnClient, OwnScore, OwnStart, Point};
 use kinfolk::data::{Client, DataShape, Form, Population};
 use kinfolk::models::Precision;
@@ -39,7 +38,7 @@ impl Exceptions {
     pub fn explain(&self, py: Python, raised: PyErr) -> PyErr {
         let text = raised.to_string();
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let cause = kept.iter().find(|(said, _)| text.contains(&with_keywords(said)));
+        let cause = kept.iter().find(|(said, _)| text.contains(said));
         raised.set_cause(py, cause.map(|(_, exception)| exception.clone_ref(py)));
         raised
     }

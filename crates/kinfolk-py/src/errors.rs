@@ -11,32 +11,22 @@ create_exception!(
     "What was at fault: the message says where, what was found and what was wanted; `kind` is a word to act on."
 );
 
-/// The exception of an error. Options are keywords here, and are spelt like them.
+/// Options are keywords here; settings are keywords themselves, so that nothing stands in front of them.
+fn as_keyword(option: &str) -> String {
+    match option {
+        "set " => String::new(),
+        "resume" => "resume=True".into(),
+        option => option.into(),
+    }
+}
+
+/// The exception of an error.
 pub fn raise(py: Python, error: &kinfolk::Error) -> PyErr {
-    let exception = Error::new_err(with_keywords(&error.to_string()));
+    let exception = Error::new_err(error.spelling(as_keyword));
     let value = exception.value(py);
     let attributes = value.setattr("kind", error.kind().word()).and_then(|()| value.setattr("told", error.told()));
     match attributes {
         Ok(()) => exception,
         Err(failure) => failure,
     }
-}
-
-/// `--path-values` becomes `path_values`, and `--set` falls away. What stands in backticks is typed in a shell.
-pub fn with_keywords(message: &str) -> String {
-    let (mut text, mut quoted) = (String::with_capacity(message.len()), false);
-    for word in message.split_inclusive([' ', '\n', '`', ',', ':']) {
-        let option =
-            word.strip_prefix("--").filter(|rest| !quoted && rest.starts_with(|c: char| c.is_ascii_lowercase()));
-        match option {
-            Some("set ") => {}
-            Some(option) => text.push_str(&match option.strip_prefix("resume") {
-                Some(rest) => format!("resume=True{rest}"),
-                None => option.replace('-', "_"),
-            }),
-            None => text.push_str(word),
-        }
-        quoted ^= word.ends_with('`');
-    }
-    text
 }

@@ -63,6 +63,14 @@ pub struct Error {
     told: Option<String>,
 }
 
+/// Around the name of an option in a message.
+const OPTION: [char; 2] = ['\u{E000}', '\u{E001}'];
+
+/// The name of an option, for a message. How options are spelt is up to whoever shows the message: [`Error::spelling`].
+pub(crate) fn option(name: &str) -> String {
+    format!("{}{name}{}", OPTION[0], OPTION[1])
+}
+
 /// What every fallible function of the library returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -139,6 +147,21 @@ impl Error {
         }
     }
 
+    /// The message and the hint, with options spelt by this function: `out`, `path_values`, or `set` in front of a
+    /// setting that is given beside the experiment.
+    pub fn spelling(&self, spell: impl Fn(&str) -> String) -> String {
+        let text = self.with_marks();
+        let pieces = text.split(OPTION).enumerate();
+        pieces.map(|(place, piece)| if place % 2 == 1 { spell(piece) } else { piece.to_string() }).collect()
+    }
+
+    fn with_marks(&self) -> String {
+        match &self.hint {
+            Some(hint) => format!("{}\n  hint: {hint}", self.message),
+            None => self.message.clone(),
+        }
+    }
+
     /// The kind.
     pub fn kind(&self) -> ErrorKind {
         self.kind
@@ -150,18 +173,14 @@ impl Error {
             return only.clone();
         }
         let kind = faults.first().map_or(ErrorKind::Settings, Error::kind);
-        let lines: Vec<String> = faults.iter().map(|fault| format!("- {fault}")).collect();
+        let lines: Vec<String> = faults.iter().map(|fault| format!("- {}", fault.with_marks())).collect();
         Self::new(kind, format!("{} faults\n{}", faults.len(), lines.join("\n")))
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)?;
-        match &self.hint {
-            Some(hint) => write!(f, "\n  hint: {hint}"),
-            None => Ok(()),
-        }
+        f.write_str(&self.spelling(str::to_string))
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Points;
 use super::convex::{self, Weights};
 use super::find::{Algorithm, Found, MOST_FOR_ALL_PAIRS, NEIGHBOURS, Progress, Request, find};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, option};
 use crate::memory::check_room;
 use crate::rng::Key;
 use crate::settings::unknown_name;
@@ -58,7 +58,7 @@ impl Search {
             }
             None => {
                 let known: Vec<&str> = Algorithm::ALL.iter().map(|(name, _)| *name).collect();
-                faults.push(unknown_name("--method", asked, &known));
+                faults.push(unknown_name(&option("method"), asked, &known));
                 ("", Algorithm::Auto)
             }
         };
@@ -78,15 +78,15 @@ impl Search {
     pub fn run(&self, points: Points, request: &Request, progress: Progress) -> Result<Found> {
         let count = points.count();
         if let Some(clusters) = request.clusters.filter(|clusters| *clusters > count) {
-            let message = format!("--clusters: got {clusters}, want at most {count}, the number of points");
+            let message = format!("{}: got {clusters}, want at most {count}, the number of points", option("clusters"));
             return Err(Error::settings(message));
         }
         if let Weights::Neighbours { neighbours, .. } = request.weights {
             let bytes = size_of::<f64>() * points.dimension() + 2 * size_of::<[f64; 2]>();
-            check_room("--neighbours", &[count, neighbours.min(count)], bytes)?;
+            check_room(&option("neighbours"), &[count, neighbours.min(count)], bytes)?;
         }
         if self.path || matches!(request.algorithm, Algorithm::Convex | Algorithm::Clusterpath) {
-            check_room("--path-values", &[count, request.path_values], size_of::<[f64; 3]>())?;
+            check_room(&option("path_values"), &[count, request.path_values], size_of::<[f64; 3]>())?;
         }
         let mut found = find(points, request, progress)?;
         match found.aside.len() {
@@ -113,31 +113,31 @@ impl Search {
                 return Weights::Neighbours { neighbours: self.neighbours.unwrap_or(NEIGHBOURS), decay: self.decay };
             }
             None | Some("uniform") => {
-                let idle = [self.neighbours.map(|_| "--neighbours"), self.decay.map(|_| "--decay")];
-                let fault = |option: &str| Error::settings(format!("{option}: wants --weights neighbours"));
+                let idle = [self.neighbours.map(|_| "neighbours"), self.decay.map(|_| "decay")];
+                let fault = |name| Error::settings(format!("{}: wants {} neighbours", option(name), option("weights")));
                 faults.extend(idle.into_iter().flatten().map(fault));
             }
-            Some(other) => faults.push(unknown_name("--weights", other, &["uniform", "neighbours"])),
+            Some(other) => faults.push(unknown_name(&option("weights"), other, &["uniform", "neighbours"])),
         }
         Weights::Uniform
     }
 
     /// Values that no method takes.
     fn out_of_range(&self) -> Vec<Error> {
-        let bounded = |option: &str, value: Option<usize>, least: usize, most: usize| match value? {
-            value if value < least => Some(format!("{option}: got {value}, want at least {least}")),
-            value if value > most => Some(format!("{option}: got {value}, want at most {most}")),
+        let bounded = |name: &str, value: Option<usize>, least: usize, most: usize| match value? {
+            value if value < least => Some(format!("{}: got {value}, want at least {least}", option(name))),
+            value if value > most => Some(format!("{}: got {value}, want at most {most}", option(name))),
             _ => None,
         };
         let lambda = self.lambda.filter(|lambda| lambda.is_nan() || *lambda < 0.0);
         let decay = self.decay.filter(|decay| !decay.is_finite() || *decay < 0.0);
         let faults = [
-            bounded("--clusters", self.clusters, 1, usize::MAX),
-            lambda.map(|lambda| format!("--lambda: got {lambda}, want a number of at least 0, or inf")),
-            bounded("--neighbours", self.neighbours, 1, MOST_NEIGHBOURS),
-            decay.map(|decay| format!("--decay: got {decay}, want a number of at least 0")),
-            bounded("--starts", self.starts, 1, MOST_TRIED),
-            bounded("--path-values", self.path_values, 2, MOST_TRIED),
+            bounded("clusters", self.clusters, 1, usize::MAX),
+            lambda.map(|lambda| format!("{}: got {lambda}, want a number of at least 0, or inf", option("lambda"))),
+            bounded("neighbours", self.neighbours, 1, MOST_NEIGHBOURS),
+            decay.map(|decay| format!("{}: got {decay}, want a number of at least 0", option("decay"))),
+            bounded("starts", self.starts, 1, MOST_TRIED),
+            bounded("path_values", self.path_values, 2, MOST_TRIED),
         ];
         faults.into_iter().flatten().map(Error::settings).collect()
     }
@@ -146,21 +146,21 @@ impl Search {
     fn out_of_place(&self, (method, algorithm): (&str, Algorithm)) -> Vec<Error> {
         use Algorithm::{Auto, Clusterpath, Convex, Gradient, KMeans, Spectral};
         let options: [(&str, bool, &[Algorithm]); 8] = [
-            ("--clusters", self.clusters.is_some(), &[KMeans, Spectral, Gradient]),
-            ("--lambda", self.lambda.is_some(), &[Convex]),
-            ("--path", self.path, &[Convex, Clusterpath, Auto]),
-            ("--weights", self.weights.is_some(), &[Convex, Clusterpath, Auto]),
-            ("--neighbours", self.neighbours.is_some(), &[Convex, Clusterpath, Auto]),
-            ("--decay", self.decay.is_some(), &[Convex, Clusterpath, Auto]),
-            ("--starts", self.starts.is_some(), &[KMeans, Spectral, Gradient]),
-            ("--path-values", self.path_values.is_some(), &[Convex, Clusterpath, Auto]),
+            ("clusters", self.clusters.is_some(), &[KMeans, Spectral, Gradient]),
+            ("lambda", self.lambda.is_some(), &[Convex]),
+            ("path", self.path, &[Convex, Clusterpath, Auto]),
+            ("weights", self.weights.is_some(), &[Convex, Clusterpath, Auto]),
+            ("neighbours", self.neighbours.is_some(), &[Convex, Clusterpath, Auto]),
+            ("decay", self.decay.is_some(), &[Convex, Clusterpath, Auto]),
+            ("starts", self.starts.is_some(), &[KMeans, Spectral, Gradient]),
+            ("path_values", self.path_values.is_some(), &[Convex, Clusterpath, Auto]),
         ];
         let misplaced = options.iter().filter(|(_, given, of)| *given && !of.contains(&algorithm));
         let name = |wanted: &Algorithm| Algorithm::ALL.iter().find(|(_, known)| known == wanted).map(|(name, _)| *name);
         misplaced
-            .map(|(option, _, of)| {
+            .map(|(given, _, of)| {
                 let names: Vec<&str> = of.iter().filter_map(name).collect();
-                Error::settings(format!("{option}: not a setting of {method}, but of {}", names.join(", ")))
+                Error::settings(format!("{}: not a setting of {method}, but of {}", option(given), names.join(", ")))
             })
             .collect()
     }

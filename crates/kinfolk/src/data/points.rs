@@ -7,7 +7,7 @@ use super::columns::{Header, Role, Source, is_number, listed};
 use super::moments::{Moments, Scale};
 use super::{Cells, npy};
 use crate::clustering::Points;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, option};
 use crate::settings::{finish, nearest};
 use std::collections::HashMap;
 use std::path::Path;
@@ -81,7 +81,7 @@ impl PointTable {
 
 /// Reads the points of a file.
 pub fn read(path: &Path, choice: &Choice) -> Result<PointTable> {
-    let source = Source { path, header: Header::IfWords, drop: |name| format!("--drop {}", quoted(name)) };
+    let source = Source { path, header: Header::IfWords, drop: |name| format!("{} {}", option("drop"), quoted(name)) };
     let is_npy = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npy"));
     let mut table = if is_npy { read_array(&source, choice) } else { read_table(&source, choice) }?;
     if table.values.is_empty() {
@@ -134,8 +134,9 @@ fn read_table(source: &Source, choice: &Choice) -> Result<PointTable> {
                         "its cells seem to be separated by {separator}; want commas in a .csv, tabs in a .tsv"
                     )),
                     None => fault.hint(format!(
-                        "leave the column out with {}, or name the points by it with --id {}",
+                        "leave the column out with {}, or name the points by it with {} {}",
                         (source.drop)(name),
+                        option("id"),
                         quoted(name)
                     )),
                 });
@@ -176,22 +177,23 @@ fn roles(path: &Path, names: &[String], choice: &Choice) -> Result<Vec<Role>> {
     let mut faults = Vec::new();
     let mut given: Vec<Option<(&str, Role)>> = vec![None; names.len()];
     let groups = [
-        ("--columns", choice.columns.as_slice(), Role::Value),
-        ("--drop", &choice.drop, Role::Dropped),
-        ("--id", choice.id.as_slice(), Role::Name),
+        ("columns", choice.columns.as_slice(), Role::Value),
+        ("drop", &choice.drop, Role::Dropped),
+        ("id", choice.id.as_slice(), Role::Name),
     ];
-    for (option, wanted, role) in groups {
+    for (group, wanted, role) in groups {
         for name in wanted {
             let Some(place) = names.iter().position(|known| known == name) else {
-                let fault = Error::settings(format!("{option}: {} has no column `{name}`", path.display()));
+                let fault = Error::settings(format!("{}: {} has no column `{name}`", option(group), path.display()));
                 faults.push(match nearest(name, names.iter().map(String::as_str)) {
                     Some(near) => fault.hint(format!("did you mean `{near}`?")),
                     None => fault.hint(format!("its columns are {}", listed(names))),
                 });
                 continue;
             };
-            if let Some((earlier, _)) = given[place].replace((option, role)) {
-                faults.push(Error::settings(format!("{option}: column `{name}` is in {earlier} already")));
+            if let Some((earlier, _)) = given[place].replace((group, role)) {
+                let (group, earlier) = (option(group), option(earlier));
+                faults.push(Error::settings(format!("{group}: column `{name}` is in {earlier} already")));
             }
         }
     }
@@ -199,8 +201,9 @@ fn roles(path: &Path, names: &[String], choice: &Choice) -> Result<Vec<Role>> {
     let nameless = |(name, given): (&String, &Option<_>)| name.is_empty() && given.is_none();
     if let Some(place) = names.iter().zip(&given).position(nameless).filter(|_| choice.columns.is_empty()) {
         let message = format!("{}: column {} has no name, want to know what it is for", path.display(), place + 1);
+        let (id, drop) = (option("id"), option("drop"));
         return Err(Error::data(message)
-            .hint("name the points by it with --id \"\", leave it out with --drop \"\", or give it a name"));
+            .hint(format!("name the points by it with {id} \"\", leave it out with {drop} \"\", or give it a name")));
     }
     let others = if choice.columns.is_empty() { Role::Value } else { Role::Dropped };
     Ok(given.into_iter().map(|given| given.map_or(others, |(_, role)| role)).collect())
@@ -284,8 +287,8 @@ mod tests {
         let content = ",x,y\n0,1,2\n1,3,4\n";
         assert_eq!(
             message(content, &Choice::default()),
-            "p.csv: column 1 has no name, want to know what it is for\n  hint: name the points by it with --id \"\", leave \
-             it out with --drop \"\", or give it a name"
+            "p.csv: column 1 has no name, want to know what it is for\n  hint: name the points by it with id \"\", leave \
+             it out with drop \"\", or give it a name"
         );
         let expected = (names(&["x", "y"]), vec![1.0, 2.0, 3.0, 4.0]);
         assert_eq!(points(content, &Choice { id: Some(String::new()), ..Choice::default() }), expected);
@@ -297,15 +300,15 @@ mod tests {
     #[test]
     fn hints_can_be_followed() {
         let hint = |content: &str| message(content, &Choice::default()).lines().nth(1).unwrap().to_string();
-        assert!(hint("x,y\n1,2\n3,\n").ends_with("leave the column out with --drop y"));
-        assert!(hint("the x,y\n,2\n").ends_with("leave the column out with --drop \"the x\""));
+        assert!(hint("x,y\n1,2\n3,\n").ends_with("leave the column out with drop y"));
+        assert!(hint("the x,y\n,2\n").ends_with("leave the column out with drop \"the x\""));
         for (content, separator) in [("x;y\n1;2\n", "semicolons"), ("a b\n1.5 2\n", "spaces"), ("a|b\nc|2\n", "`|`")] {
             assert_eq!(
                 hint(content),
                 format!("  hint: its cells seem to be separated by {separator}; want commas in a .csv, tabs in a .tsv")
             );
         }
-        assert!(hint("city\nNew York\n").contains("--drop city"));
+        assert!(hint("city\nNew York\n").contains("drop city"));
     }
 
     #[test]
@@ -321,14 +324,14 @@ mod tests {
         assert_eq!(read_text("p.csv", content, &dropped).unwrap().name(1), "2");
         assert_eq!(
             message(content, &Choice::default()),
-            "p.csv row 2: column `id` holds `a`, want a number\n  hint: leave the column out with --drop id, or name the \
-             points by it with --id id"
+            "p.csv row 2: column `id` holds `a`, want a number\n  hint: leave the column out with drop id, or name the \
+             points by it with id id"
         );
         let faulty = Choice { columns: names(&["x", "x", "w"]), id: Some("x".into()), ..Choice::default() };
         assert_eq!(
             message(content, &faulty),
-            "3 faults\n- --columns: column `x` is in --columns already\n- --columns: p.csv has no column `w`\n  \
-             hint: did you mean `x`?\n- --id: column `x` is in --columns already"
+            "3 faults\n- columns: column `x` is in columns already\n- columns: p.csv has no column `w`\n  \
+             hint: did you mean `x`?\n- id: column `x` is in columns already"
         );
     }
 

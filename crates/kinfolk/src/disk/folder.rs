@@ -1,7 +1,7 @@
 //! A folder for results.
 
 use super::lock::Lock;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, option};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -32,7 +32,7 @@ impl NewFolder {
         match names.into_iter().find(|name| path.join(name).symlink_metadata().is_ok()) {
             None => Ok(folder),
             Some(name) => Err(Error::settings(format!("{}: holds a `{name}` already", path.display()))
-                .hint("choose another folder with --out")),
+                .hint(format!("choose another folder with {}", option("out")))),
         }
     }
 

@@ -1,6 +1,6 @@
 //! One writer a folder.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, option};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ fn in_use(folder: &Path, file: &mut File) -> Error {
     let process = file.take(20).read_to_string(&mut text).ok().and_then(|_| text.parse::<u32>().ok());
     let who = process.map_or("another process".to_string(), |process| format!("process {process}"));
     Error::settings(format!("{}: in use by {who}", folder.display()))
-        .hint("wait until it has ended, or choose another folder with --out")
+        .hint(format!("wait until it has ended, or choose another folder with {}", option("out")))
 }
 
 /// Whether an open file is still the one of this name.
