@@ -2,50 +2,44 @@
 
 use crate::data::schema::Coding;
 use crate::data::{self, Source};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, option};
 use crate::federation::faults;
 use crate::groups::Origin;
 use crate::methods::{self, MethodKind};
 use crate::models::{self, Ability, ModelKind};
-use crate::settings::{self, Default, Kind, Setting, Settings};
+use crate::settings::{self, Declared, Setting, Settings, choices, settings};
 use crate::training::Split;
 use toml::{Table, Value};
 
+choices! {
+    /// Which models are written.
+    pub enum SaveModels { All = "all", Clusters = "clusters", None = "none" }
+}
+
+choices!(Split { Train = "train", Test = "test" });
+
+settings! {
+    /// The keys at the top of the file.
+    pub struct Top {
+        /// what this is called; the run folder is named after it
+        name: String = "experiment",
+        /// the first seed
+        seed: u64 [0..=i64::MAX] = 0,
+        /// how many seeds, counting up from the first
+        repeat: u64 [1..=1 << 20] = 1,
+        /// rounds between evaluations; the last round is always evaluated
+        evaluate_every: usize [1..=i64::MAX] = 10,
+        /// what clients are scored by; auto is accuracy for classes and mse for numbers
+        metric: String ["auto", "accuracy", "mse", "nll", "loss"] = "auto",
+        /// the rows by which an evaluated client finds its cluster; test is only for papers that do so
+        assign_on: Split = "train",
+        /// which models are written: all, only those of clusters (not of single clients), or none
+        save_models: SaveModels = "all",
+    }
+}
+
 /// The keys at the top of the file.
-pub const SETTINGS: &[Setting] = &[
-    Setting::new(
-        "name",
-        Kind::Text,
-        Default::Is("\"experiment\""),
-        "what this is called; the run folder is named after it",
-    ),
-    Setting::new("seed", Kind::Integer(0, i64::MAX), Default::Is("0"), "the first seed"),
-    Setting::new("repeat", Kind::Integer(1, 1 << 20), Default::Is("1"), "how many seeds, counting up from the first"),
-    Setting::new(
-        "evaluate_every",
-        Kind::Integer(1, i64::MAX),
-        Default::Is("10"),
-        "rounds between evaluations; the last round is always evaluated",
-    ),
-    Setting::new(
-        "metric",
-        Kind::OneOf(&["auto", "accuracy", "mse", "nll", "loss"]),
-        Default::Is("\"auto\""),
-        "what clients are scored by; auto is accuracy for classes and mse for numbers",
-    ),
-    Setting::new(
-        "assign_on",
-        Kind::OneOf(&["train", "test"]),
-        Default::Is("\"train\""),
-        "the rows by which an evaluated client finds its cluster; test is only for papers that do so",
-    ),
-    Setting::new(
-        "save_models",
-        Kind::OneOf(&["all", "clusters", "none"]),
-        Default::Is("\"all\""),
-        "which models are written: all, only those of clusters (not of single clients), or none",
-    ),
-];
+pub const SETTINGS: &[Setting] = Top::SETTINGS;
 
 const SECTIONS: [&str; 4] = ["data", "model", "method", "faults"];
 
@@ -55,8 +49,10 @@ const LONGEST_LABEL: usize = 64;
 /// A checked experiment with every default filled in.
 #[derive(Clone)]
 pub struct Experiment {
-    /// The keys at the top.
+    /// The keys at the top, as a table.
     pub settings: Settings,
+    /// The same, read.
+    pub top: Top,
     /// Where the data comes from.
     pub source: &'static Source,
     /// `[data]`.
@@ -93,8 +89,8 @@ impl Override {
     /// Reads `method.ifca.step=0.05`. A value that is not TOML is taken as text.
     pub fn parse(text: &str) -> Result<Self> {
         let (path, value) = text.split_once('=').ok_or_else(|| {
-            Error::settings(format!("--set {text}: want a setting and its value"))
-                .hint("such as --set method.ifca.step=0.05")
+            Error::settings(format!("{}{text}: want a setting and its value", option("set ")))
+                .hint(format!("such as {}method.ifca.step=0.05", option("set ")))
         })?;
         let value = toml::from_str::<Table>(&format!("value = {value}"))
             .ok()
@@ -120,7 +116,7 @@ impl Override {
 }
 
 /// The path of [`Override::tune`], which no setting has.
-const TUNE: &str = "--tune";
+const TUNE: &str = "tune every method";
 
 impl Experiment {
     /// Reads and checks an experiment. `place` names the file in messages.
@@ -162,7 +158,7 @@ impl Experiment {
             ("data", "source"),
             data,
             &data::SOURCES.iter().map(|source| source.name).collect::<Vec<_>>(),
-            |name| data::source(name).map(|source| (source, source.settings)),
+            |name| data::source(name).map(|source| (source, (source.settings, source.check))),
             settings::unknown_name,
             &mut faults,
         );
@@ -171,13 +167,12 @@ impl Experiment {
             ("model", "kind"),
             model,
             &models::MODELS.iter().map(|kind| kind.name).collect::<Vec<_>>(),
-            |name| models::kind(name).map(|kind| (kind, kind.settings)),
+            |name| models::kind(name).map(|kind| (kind, (kind.settings, kind.check))),
             settings::unknown_name,
             &mut faults,
         );
         // What a model can do is only known where its settings are.
         let sound_model = model_kind.zip(model.as_ref()).filter(|_| faults.len() == before);
-        faults.extend(model_kind.zip(model.as_ref()).and_then(|(kind, model)| idle_limit(kind, model)));
         if let (Some(source), Some(data), Some(kind)) = (source, &data, model_kind)
             && kind.needs_target
             && !source.has_target(data)
@@ -198,19 +193,15 @@ impl Experiment {
             let Value::Table(mut entry) = entry else { continue };
             entry.remove("label");
             let place = format!("method.{label}");
-            let before = faults.len();
             let (kind, settings) = registered(
                 (&place, "name"),
                 entry,
                 &methods::METHODS.iter().map(|kind| kind.name).collect::<Vec<_>>(),
-                |name| methods::kind(name).map(|kind| (kind, kind.settings)),
+                |name| methods::kind(name).map(|kind| (kind, (kind.settings, kind.check))),
                 methods::unknown,
                 &mut faults,
             );
             if let (Some(kind), Some(settings)) = (kind, settings) {
-                if faults.len() == before {
-                    (kind.check)(&place, &settings, &mut faults);
-                }
                 faults.extend(sound_model.and_then(|(model, settings)| mismatch(&place, kind, model, settings)));
                 let above = methods.iter().map(|entry| (entry.label.clone(), entry.kind.has_clusters));
                 let above: Vec<(String, bool)> = above.collect();
@@ -221,27 +212,28 @@ impl Experiment {
         let misbehaving = Settings::check("faults", faults::SETTINGS, faulty, &mut faults);
         settings::finish(faults)?;
         match (source, data, model_kind, model) {
-            (Some(source), Some(data), Some(model_kind), Some(model)) => {
-                Ok(Self { settings, source, data, model_kind, model, methods, faults: misbehaving })
-            }
+            (Some(source), Some(data), Some(model_kind), Some(model)) => Ok(Self {
+                top: Top::of(&settings),
+                settings,
+                source,
+                data,
+                model_kind,
+                model,
+                methods,
+                faults: misbehaving,
+            }),
             _ => Err(Error::settings(format!("{place}: incomplete"))),
         }
     }
 
     /// Its name.
     pub fn name(&self) -> &str {
-        self.settings.text("name")
+        &self.top.name
     }
 
     /// The seeds it runs.
     pub fn seeds(&self) -> std::ops::Range<u64> {
-        let first = self.settings.integer("seed") as u64;
-        first..first + self.settings.integer("repeat") as u64
-    }
-
-    /// The rows by which an evaluated client finds its cluster.
-    pub fn assign_on(&self) -> Split {
-        if self.settings.text("assign_on") == "test" { Split::Test } else { Split::Train }
+        self.top.seed..self.top.seed + self.top.repeat
     }
 
     /// Whether columns are scaled by their pooled mean and deviation.
@@ -276,19 +268,6 @@ impl Experiment {
         file.insert("method".into(), Value::Array(self.methods.iter().map(method).collect()));
         toml::to_string(&file).unwrap_or_default()
     }
-}
-
-/// The fault of a limit for a search beside a number that leaves nothing to search for. What it is when left out passes:
-/// files with every default filled in have both.
-fn idle_limit(kind: &ModelKind, model: &Settings) -> Option<Error> {
-    let setting = kind.settings.iter().find(|setting| setting.name == "most_components")?;
-    let count = model.get("components")?.as_integer()?;
-    let most = model.get(setting.name)?.to_string();
-    let is_default = matches!(setting.default, Default::Is(default) if default == most);
-    (!is_default).then(|| {
-        Error::settings(format!("model.most_components: got {most} beside components = {count}, want one of them"))
-            .hint("components = \"auto\" looks for the number, up to most_components")
-    })
 }
 
 /// The fault of a method that cannot train such a model, with those that can.
@@ -376,11 +355,11 @@ fn label_methods(file: &mut Table, faults: &mut Vec<Error>) -> Vec<String> {
 
 fn apply(file: &mut Table, change: &Override, labels: &[String], faults: &mut Vec<Error>) {
     let path: Vec<&str> = change.path.iter().map(String::as_str).collect();
-    let place = path.join(".");
+    let (place, set) = (path.join("."), option("set "));
     match path.as_slice() {
         ["method", .., "label"] => {
             faults.push(Error::settings(format!(
-                "--set {place}: a label cannot be changed, it says which method is meant"
+                "{set}{place}: a label cannot be changed, it says which method is meant"
             )));
         }
         ["method", label @ .., key] if !label.is_empty() => {
@@ -392,7 +371,7 @@ fn apply(file: &mut Table, change: &Override, labels: &[String], faults: &mut Ve
                     entry.insert(key.to_string(), change.value.clone());
                 }
                 None => {
-                    let fault = Error::settings(format!("--set {place}: there is no method {label}"));
+                    let fault = Error::settings(format!("{set}{place}: there is no method {label}"));
                     faults.push(fault.hint(format!("methods here: {}", labels.join(", "))));
                 }
             }
@@ -408,7 +387,7 @@ fn apply(file: &mut Table, change: &Override, labels: &[String], faults: &mut Ve
             file.insert(key.to_string(), change.value.clone());
         }
         _ => {
-            let fault = Error::settings(format!("--set {place}: unknown setting"));
+            let fault = Error::settings(format!("{set}{place}: unknown setting"));
             faults.push(
                 fault.hint("want data.KEY, model.KEY, faults.KEY, method.LABEL.KEY, or a key at the top of the file"),
             );
@@ -435,7 +414,7 @@ fn tune(file: &mut Table, faults: &mut Vec<Error>) {
         let tunable = |kind: &&&MethodKind| kind.settings.iter().any(|setting| setting.name == "folds");
         let names: Vec<&str> = methods::METHODS.iter().filter(tunable).map(|kind| kind.name).collect();
         faults.push(
-            Error::settings("--tune: no method here has strengths to tune")
+            Error::settings(format!("{}: no method here has strengths to tune", option("tune")))
                 .hint(format!("these have: {}", names.join(", "))),
         );
     }
@@ -452,19 +431,29 @@ fn section(file: &mut Table, name: &str, faults: &mut Vec<Error>) -> Table {
     }
 }
 
+/// The settings of something registered, and the check of those that are sound one by one.
+type Declaration = (&'static [Setting], fn(&str, &Settings, &mut Vec<Error>));
+
 /// Looks up the registered thing a section names and checks the section against its declaration.
 fn registered<T>(
     (place, key): (&str, &str),
     mut table: Table,
     known: &[&'static str],
-    find: impl Fn(&str) -> Option<(T, &'static [Setting])>,
+    find: impl Fn(&str) -> Option<(T, Declaration)>,
     unknown: impl Fn(&str, &str, &[&str]) -> Error,
     faults: &mut Vec<Error>,
 ) -> (Option<T>, Option<Settings>) {
     let wanted = known.join(", ");
     let fault = match table.remove(key) {
         Some(Value::String(name)) => match find(&name) {
-            Some((found, declared)) => return (Some(found), Some(Settings::check(place, declared, table, faults))),
+            Some((found, (declared, check))) => {
+                let before = faults.len();
+                let settings = Settings::check(place, declared, table, faults);
+                if faults.len() == before {
+                    check(place, &settings, faults);
+                }
+                return (Some(found), Some(settings));
+            }
             None => unknown(&format!("{place}.{key}"), &name, known),
         },
         Some(other) => Error::settings(format!("{place}.{key}: got {other}, want one of {wanted}")),

@@ -4,7 +4,7 @@ pub(crate) mod field;
 
 use crate::error::{Error, Result};
 pub use field::{Auto, Declared, Field, ForEach};
-pub(crate) use field::{bounds, check_together, choices, default, only_with, settings};
+pub(crate) use field::{bounded, check_together, choices, default, only_with, settings};
 use std::collections::BTreeMap;
 use toml::Value;
 
@@ -26,16 +26,10 @@ pub struct Setting {
 /// What values a setting may take.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
-    /// A whole number within bounds, both included.
-    Integer(i64, i64),
-    /// A number within bounds, both included.
-    Number(f64, f64),
-    /// A number above 0.
-    Positive,
-    /// A number above the first bound, and up to the second.
-    Above(f64, f64),
-    /// A number from the first bound to below the second.
-    Below(f64, f64),
+    /// A whole number within bounds.
+    Integer(Bounds),
+    /// A number within bounds.
+    Number(Bounds),
     /// One positive number, or a list of them.
     Positives,
     /// A number of at least 0, a list of them, or a table of them by name.
@@ -49,24 +43,48 @@ pub enum Kind {
     /// true or false.
     Flag,
     /// A list of whole numbers within bounds.
-    Integers(i64, i64),
+    Integers(Bounds),
     /// A list of texts.
     Texts,
 }
 
-/// Between what values are.
+/// Between which numbers a value is.
 #[derive(Debug, Clone, Copy)]
-pub enum Bounds {
-    /// There are none.
-    None,
-    /// From the first to the second, both included.
-    From(f64, f64),
-    /// Above the first, and up to the second.
-    Above(f64, f64),
-    /// From the first to below the second.
-    Below(f64, f64),
-    /// One of these words.
-    Words(&'static [&'static str]),
+pub struct Bounds {
+    /// The smallest.
+    pub low: f64,
+    /// Whether it must be above that.
+    pub above: bool,
+    /// The largest.
+    pub high: f64,
+    /// Whether it must be below that.
+    pub below: bool,
+}
+
+impl Bounds {
+    const fn from(low: f64, high: f64) -> Self {
+        Self { low, above: false, high, below: false }
+    }
+
+    fn contain(self, value: f64) -> bool {
+        let high_enough = if self.above { value > self.low } else { value >= self.low };
+        let low_enough = if self.below { value < self.high } else { value <= self.high };
+        high_enough && low_enough
+    }
+
+    fn in_words(self) -> String {
+        let Self { low, above, high, below } = self;
+        match (low > -1e18, high < 1e18) {
+            (true, true) if above && below => format!(" above {low} and below {high}"),
+            (true, true) if above => format!(" above {low} and up to {high}"),
+            (true, true) if below => format!(" from {low} to below {high}"),
+            (true, true) => format!(" from {low} to {high}"),
+            (true, false) if above => format!(" above {low}"),
+            (true, false) => format!(" of at least {low}"),
+            (false, true) => format!(" of at most {high}"),
+            (false, false) => String::new(),
+        }
+    }
 }
 
 /// What a setting is when left out.
@@ -80,79 +98,57 @@ pub enum Default {
     Is(&'static str),
 }
 
-impl Setting {
-    /// Declares a setting.
-    pub const fn new(name: &'static str, kind: Kind, default: Default, help: &'static str) -> Self {
-        Self { name, kind, default, only_with: None, help }
-    }
-}
-
 impl Kind {
     /// What is wanted, in words.
     pub fn wanted(&self) -> String {
-        let bounds = |low: f64, high: f64| match (low > -1e18, high < 1e18) {
-            (true, true) => format!(" from {low} to {high}"),
-            (true, false) => format!(" of at least {low}"),
-            (false, true) => format!(" of at most {high}"),
-            (false, false) => String::new(),
-        };
         match self {
-            Kind::Integer(low, high) => format!("a whole number{}", bounds(*low as f64, *high as f64)),
-            Kind::Number(low, high) => format!("a number{}", bounds(*low, *high)),
-            Kind::Positive => "a number above 0".into(),
-            Kind::Above(low, high) if *high < 1e18 => format!("a number above {low} and up to {high}"),
-            Kind::Above(low, _) => format!("a number above {low}"),
-            Kind::Below(low, high) => format!("a number from {low} to below {high}"),
+            Kind::Integer(bounds) => format!("a whole number{}", bounds.in_words()),
+            Kind::Number(bounds) => format!("a number{}", bounds.in_words()),
             Kind::Positives => "a number above 0, or a list of them".into(),
             Kind::Strengths => "a number of at least 0, a list of them, or a table of them by name".into(),
             Kind::Or(word, kind) => format!("\"{word}\", or {}", kind.wanted()),
             Kind::OneOf(words) => format!("one of {}", words.join(", ")),
             Kind::Text => "a text".into(),
             Kind::Flag => "true or false".into(),
-            Kind::Integers(low, high) => format!("a list of whole numbers{}", bounds(*low as f64, *high as f64)),
+            Kind::Integers(bounds) => format!("a list of whole numbers{}", bounds.in_words()),
             Kind::Texts => "a list of texts".into(),
         }
     }
 
     fn accepts(&self, value: &Value) -> bool {
+        const POSITIVE: Bounds = Bounds { above: true, ..NOT_NEGATIVE };
+        const NOT_NEGATIVE: Bounds = Bounds::from(0.0, f64::MAX);
+        let within = |bounds: Bounds, value: &Value| number(value).is_some_and(|value| bounds.contain(value));
+        let all = |bounds: Bounds, value: &Value| match value {
+            Value::Array(list) => !list.is_empty() && list.iter().all(|value| within(bounds, value)),
+            one => within(bounds, one),
+        };
         match self {
-            Kind::Integer(low, high) => value.as_integer().is_some_and(|v| (*low..=*high).contains(&v)),
-            Kind::Number(low, high) => number(value).is_some_and(|v| (*low..=*high).contains(&v)),
-            Kind::Positive => number(value).is_some_and(|v| v > 0.0 && v.is_finite()),
-            Kind::Above(low, high) => number(value).is_some_and(|v| *low < v && v <= *high),
-            Kind::Below(low, high) => number(value).is_some_and(|v| (*low..*high).contains(&v)),
-            Kind::Positives => match value {
-                Value::Array(list) => !list.is_empty() && list.iter().all(|v| Kind::Positive.accepts(v)),
-                one => Kind::Positive.accepts(one),
+            Kind::Integer(bounds) => value.is_integer() && within(*bounds, value),
+            Kind::Number(bounds) => within(*bounds, value),
+            Kind::Positives => all(POSITIVE, value),
+            Kind::Strengths => match value {
+                Value::Table(table) => !table.is_empty() && table.values().all(|value| within(NOT_NEGATIVE, value)),
+                value => all(NOT_NEGATIVE, value),
             },
-            Kind::Strengths => {
-                let one = |value: &Value| number(value).is_some_and(|v| v >= 0.0 && v.is_finite());
-                match value {
-                    Value::Array(list) => !list.is_empty() && list.iter().all(one),
-                    Value::Table(table) => !table.is_empty() && table.values().all(one),
-                    value => one(value),
-                }
-            }
             Kind::Or(word, kind) => value.as_str() == Some(word) || kind.accepts(value),
             Kind::OneOf(words) => value.as_str().is_some_and(|v| words.contains(&v)),
             Kind::Text => value.is_str(),
             Kind::Flag => value.is_bool(),
-            Kind::Integers(low, high) => {
-                value.as_array().is_some_and(|list| list.iter().all(|v| Kind::Integer(*low, *high).accepts(v)))
+            Kind::Integers(bounds) => {
+                value.as_array().is_some_and(|list| list.iter().all(|v| Kind::Integer(*bounds).accepts(v)))
             }
             Kind::Texts => value.as_array().is_some_and(|list| list.iter().all(Value::is_str)),
         }
     }
 }
 
-/// A whole or broken number.
+/// An integer or a float, as a float.
 pub(crate) fn number(value: &Value) -> Option<f64> {
     value.as_float().or_else(|| value.as_integer().map(|v| v as f64))
 }
 
 /// Checked settings with every default filled in.
-///
-/// The getters panic on a name that was not declared: that is a bug in the caller, never input.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[serde(transparent)]
 pub struct Settings(BTreeMap<String, Value>);
@@ -167,7 +163,6 @@ impl Settings {
     /// keys at the top of the file.
     pub fn check(place: &str, declared: &[Setting], mut given: toml::Table, faults: &mut Vec<Error>) -> Self {
         let mut checked = BTreeMap::new();
-        let before = faults.len();
         for setting in declared {
             let path = if place.is_empty() { setting.name.into() } else { format!("{place}.{}", setting.name) };
             match (given.remove(setting.name), setting.default) {
@@ -195,11 +190,7 @@ impl Settings {
         for key in given.keys() {
             faults.push(unknown(place, key, declared.iter().map(|setting| setting.name)));
         }
-        let checked = Settings(checked);
-        if faults.len() == before {
-            faults.extend(declared.iter().filter_map(|setting| checked.misplaced(place, setting, declared)));
-        }
-        checked
+        Settings(checked)
     }
 
     /// The fault of a setting that was given though its choice fell otherwise.
@@ -230,67 +221,11 @@ impl Settings {
         names.iter().copied().filter(|name| !same(name)).collect()
     }
 
-    /// A whole number.
-    pub fn integer(&self, name: &str) -> usize {
-        self.optional_integer(name).unwrap_or_else(|| panic!("setting {name} has no value"))
-    }
-
-    /// A whole number that may be absent.
-    pub fn optional_integer(&self, name: &str) -> Option<usize> {
-        self.0.get(name).and_then(Value::as_integer).map(|v| v.max(0) as usize)
-    }
-
-    /// A number.
-    pub fn number(&self, name: &str) -> f64 {
-        self.optional_number(name).unwrap_or_else(|| panic!("setting {name} has no value"))
-    }
-
-    /// A number that may be absent.
-    pub fn optional_number(&self, name: &str) -> Option<f64> {
-        self.0.get(name).and_then(number)
-    }
-
-    /// One or more numbers.
-    pub fn numbers(&self, name: &str) -> Vec<f64> {
-        match self.0.get(name) {
-            Some(Value::Array(list)) => list.iter().filter_map(number).collect(),
-            Some(one) => number(one).into_iter().collect(),
-            None => Vec::new(),
-        }
-    }
-
-    /// Whole numbers.
-    pub fn integers(&self, name: &str) -> Vec<usize> {
-        let list = self.0.get(name).and_then(Value::as_array);
-        list.into_iter().flatten().filter_map(Value::as_integer).map(|v| v.max(0) as usize).collect()
-    }
-
-    /// A text.
-    pub fn text(&self, name: &str) -> &str {
-        self.optional_text(name).unwrap_or_else(|| panic!("setting {name} has no value"))
-    }
-
-    /// A text that may be absent.
-    pub fn optional_text(&self, name: &str) -> Option<&str> {
-        self.0.get(name).and_then(Value::as_str)
-    }
-
-    /// Texts.
-    pub fn texts(&self, name: &str) -> Vec<String> {
-        let list = self.0.get(name).and_then(Value::as_array);
-        list.into_iter().flatten().filter_map(Value::as_str).map(str::to_string).collect()
-    }
-
     /// The same settings with another value of one.
     pub fn with(&self, name: &str, value: impl Into<Value>) -> Self {
         let mut changed = self.clone();
         changed.0.insert(name.to_string(), value.into());
         changed
-    }
-
-    /// A flag.
-    pub fn flag(&self, name: &str) -> bool {
-        self.0.get(name).and_then(Value::as_bool).unwrap_or_else(|| panic!("setting {name} has no value"))
     }
 
     /// As a TOML table.
@@ -388,11 +323,42 @@ pub fn finish(faults: Vec<Error>) -> Result<()> {
 mod tests {
     use super::*;
 
-    const DECLARED: &[Setting] = &[
-        Setting::new("clusters", Kind::Integer(1, i64::MAX), Default::Required, "how many"),
-        Setting::new("step", Kind::Positives, Default::Is("0.1"), "step size"),
-        Setting::new("start", Kind::OneOf(&["random", "farthest"]), Default::Is("\"random\""), "how to begin"),
-    ];
+    choices! {
+        /// How to begin.
+        enum Start { Random = "random", Farthest = "farthest" }
+    }
+
+    settings! {
+        struct Declaration {
+            /// how many
+            clusters: usize [1..=i64::MAX],
+            /// step size
+            step: Vec<f64> = 0.1,
+            /// how to begin
+            start: Start = "random",
+            /// who looks
+            #[only_with(start = "farthest")]
+            lookers: Option<usize> [2..=9],
+            shares: Shares,
+        }
+
+        fn check(&self, check: &mut Check) {
+            if self.start == Start::Farthest && self.clusters == 1 {
+                check.fault("clusters", "one is not far from another");
+            }
+        }
+    }
+
+    settings! {
+        struct Shares {
+            /// of the clients
+            participation: f64 [above 0.0..=1.0] = 1.0,
+            /// of the rows
+            tests: Auto<f64> [0.0..0.5] = "auto",
+        }
+    }
+
+    const DECLARED: &[Setting] = Declaration::SETTINGS;
 
     fn check(text: &str) -> (Settings, Vec<String>) {
         let mut faults = Vec::new();
@@ -404,8 +370,24 @@ mod tests {
     fn defaults_are_filled_in() {
         let (settings, faults) = check("clusters = 2");
         assert!(faults.is_empty());
-        assert_eq!(settings.numbers("step"), [0.1]);
-        assert_eq!(settings.text("start"), "random");
+        assert_eq!(Vec::<f64>::find(&settings, "step"), Some(vec![0.1]));
+        assert_eq!(settings.get("start").and_then(Value::as_str), Some("random"));
+    }
+
+    #[test]
+    fn settings_are_read_as_they_are_declared() {
+        let read = |text: &str| Declaration::from_table("method.it", toml::from_str(text).unwrap());
+        let all = read("clusters = 2\nstart = \"farthest\"\nlookers = 3\nstep = [1, 0.5]\ntests = 0.25").unwrap();
+        assert_eq!((all.clusters, all.start, all.lookers, all.step), (2, Start::Farthest, Some(3), vec![1.0, 0.5]));
+        assert_eq!((all.shares.participation, all.shares.tests), (1.0, Auto::Given(0.25)));
+        let fault = |text: &str| read(text).unwrap_err().to_string();
+        assert_eq!(fault("clusters = 2\nlookers = 3"), "method.it.lookers: is for start = \"farthest\"");
+        assert_eq!(fault("clusters = 1\nstart = \"farthest\""), "method.it.clusters: one is not far from another");
+        assert_eq!(
+            fault("clusters = 2\nparticipation = 0\ntests = 0.5"),
+            "2 faults\n- method.it.participation: got 0, want a number above 0 and up to 1\n- method.it.tests: got 0.5, \
+             want \"auto\", or a number from 0 to below 0.5"
+        );
     }
 
     #[test]

@@ -178,7 +178,7 @@ fn bad_thresholds_and_sizes_are_said_out_loud() {
     assert!(outcome.notes.iter().any(|note| note.contains("has 3, want at least 4")), "{:?}", outcome.notes);
     let error = build("sr-fca", "min_size = 7", line(), &clients).err().unwrap();
     assert_eq!(error.to_string(), "method.it.min_size: got 7, want at most the number of clients, 6");
-    assert_eq!(faults_of("sr-fca", "trim = 0.5"), ["method.it.trim: got 0.5, want less: nobody would be left"]);
+    assert_eq!(faults_of("sr-fca", "trim = 0.5"), ["method.it.trim: got 0.5, want a number from 0 to below 0.5"]);
     let both = "lambda = 1\nlambda_rule = \"quantile\"";
     assert_eq!(faults_of("sr-fca", both).len(), 1);
     assert_eq!(faults_of("one-shot-ifca", both).len(), 1);

@@ -3,6 +3,7 @@
 use kinfolk::experiment::{Experiment, Override};
 use kinfolk::record::{Record, RepeatSummary};
 use kinfolk::run::{Options, Unwatched, run};
+use kinfolk::settings::Field;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -306,9 +307,12 @@ fn known_clusters_e2_tunes_on_the_papers_grid() {
         [("known-clusters/e2.toml", "score", "linear"), ("known-clusters/e2-pass.toml", "pass", "logistic")]
     {
         let experiment = parse(file, &[]).unwrap();
-        assert_eq!((experiment.data.text("target"), experiment.model_kind.name), (target, model));
+        assert_eq!(
+            (experiment.data.get("target").and_then(toml::Value::as_str).unwrap(), experiment.model_kind.name),
+            (target, model)
+        );
         let tuned = experiment.methods.iter().find(|method| method.label == "tuned").unwrap();
-        let grid = tuned.settings.numbers("grid");
+        let grid = Vec::<f64>::find(&tuned.settings, "grid").unwrap();
         assert_eq!(grid.len(), 33);
         for (place, value) in grid.iter().enumerate() {
             let wanted = 10f64.powf(-2.0 + 0.125 * place as f64);

@@ -446,7 +446,8 @@ fn honest_clients_of_the_presets_are_not_suspected() {
     for preset in PRESETS {
         let experiment = Experiment::parse(preset.name, preset.text, &[]).unwrap();
         let rounds = experiment.methods.iter().filter(|entry| {
-            entry.settings.get("rounds").is_some() && entry.settings.optional_text("solve") != Some("exact")
+            entry.settings.get("rounds").is_some()
+                && entry.settings.get("solve").and_then(toml::Value::as_str) != Some("exact")
         });
         let once: Vec<Override> =
             rounds.map(|entry| Override::parse(&format!("method.{}.rounds=1", entry.label)).unwrap()).collect();

@@ -235,17 +235,17 @@ fn settings_that_do_not_go_together_are_all_named() {
     assert_eq!(
         faults("clustering = \"kmeans++\"\nlambda = 1.0\nweights = \"neighbours\"\nsolve = \"exact\"\nsteps = 3"),
         [
-            "method.it.steps: solve = \"exact\" takes no steps",
-            "method.it.lambda: is for clustering = \"convex\", not for \"kmeans++\"",
-            "method.it.weights: clustering = \"kmeans++\" has none",
+            "method.it.lambda: is for clustering = \"convex\"",
+            "method.it.weights: is for clustering = \"convex\" or \"clusterpath\"",
+            "method.it.steps: is for solve = \"steps\" or \"auto\"",
         ]
     );
     assert_eq!(
         faults("clustering = \"convex\"\nclusters = 2\nneighbours = 3\npace = \"inverse\""),
         [
-            "method.it.step: pace = \"inverse\" wants a number",
-            "method.it.clusters: clustering = \"convex\" finds the number itself",
+            "method.it.clusters: is for clustering = \"kmeans++\" or \"spectral\" or \"gradient\"",
             "method.it.neighbours: is for weights = \"neighbours\"",
+            "method.it.step: pace = \"inverse\" wants a number",
         ]
     );
     assert_eq!(
@@ -262,7 +262,7 @@ fn settings_that_do_not_go_together_are_all_named() {
 fn steps_are_refused_where_there_are_none() {
     let steps = "steps = 5\nstep = 0.3\npace = \"inverse\"\niterate = \"average\"\nbatch = 2\ntolerance = 0.1";
     let names = ["steps", "step", "batch", "pace", "iterate", "tolerance"];
-    let wanted = names.map(|name| format!("method.it.{name}: solve = \"exact\" takes no steps"));
+    let wanted = names.map(|name| format!("method.it.{name}: is for solve = \"steps\" or \"auto\""));
     assert_eq!(faults_of("odcl", &format!("solve = \"exact\"\n{steps}")), wanted);
     let clients = clients(&FIVE);
     for name in ["odcl", "naive-average", "oracle-average"] {

@@ -8,45 +8,47 @@ use super::split::draw_lots;
 use super::{Cells, Column, Features, Population, Shard};
 use crate::error::{Error, Result};
 use crate::rng::{Key, Rng};
-use crate::settings::{Default, Kind, Setting, Settings};
+use crate::settings::{choices, settings};
 use rand::RngExt;
 use rand::seq::SliceRandom;
 use rand_distr::{Distribution, StandardNormal};
 use std::sync::Arc;
 
-pub(super) const OUTLIERS: Setting = Setting::new(
-    "outliers",
-    Kind::Number(0.0, 1.0),
-    Default::Is("0.0"),
-    "share of the clients whose rows are spoiled, below 1; for trying out methods",
-);
-pub(super) const CONTAMINATION: Setting = Setting::new(
-    "contamination",
-    Kind::OneOf(&["shuffle", "permute", "noise"]),
-    Default::Is("\"shuffle\""),
-    "how: every column shuffled over the client's rows, its columns in another order, or numbers far away",
-);
+choices! {
+    /// How rows are spoiled.
+    pub(crate) enum Contamination { Shuffle = "shuffle", Permute = "permute", Noise = "noise" }
+}
+
+settings! {
+    /// Outliers among the clients.
+    pub(crate) struct Spoiling {
+        /// share of the clients whose rows are spoiled; for trying out methods
+        outliers: f64 [0.0..1.0] = 0.0,
+        /// how: every column shuffled over the client's rows, its columns in another order, or numbers far away
+        contamination: Contamination = "shuffle",
+    }
+}
 
 /// How many deviations noise lies off.
 const FAR: f64 = 3.0;
 
 /// Spoils the rows of the wanted share of clients, and notes who they are.
-pub(super) fn contaminate(population: &mut Population, settings: &Settings, key: &Key) -> Result<()> {
+pub(super) fn contaminate(population: &mut Population, settings: &Spoiling, key: &Key) -> Result<()> {
     let clients = population.clients.len();
-    let count = ((settings.number("outliers") * clients as f64).round() as usize).min(clients - 1);
+    let count = ((settings.outliers * clients as f64).round() as usize).min(clients - 1);
     if count == 0 {
         return Ok(());
     }
     let key = key.clone().word("contamination");
     let chosen = draw_lots(population.clients.iter().map(|client| client.id.as_str()), count, &key.clone().word("who"));
-    let spoil = match settings.text("contamination") {
-        "permute" => permute,
-        "noise" => {
+    let spoil = match settings.contamination {
+        Contamination::Permute => permute,
+        Contamination::Noise => {
             let pooled = pooled(population)?;
             let spoiled = |rows: &mut Table, rng: &mut Rng| replace(rows, &pooled, rng);
             return spoil_clients(population, chosen, &key, spoiled);
         }
-        _ => shuffle,
+        Contamination::Shuffle => shuffle,
     };
     spoil_clients(population, chosen, &key, spoil)
 }
@@ -136,6 +138,7 @@ fn with_numbers(shard: &Shard, table: Table) -> Result<Shard> {
 mod tests {
     use super::*;
     use crate::data::{Client, DataShape, Targets};
+    use crate::settings::{Declared, Settings};
 
     /// Ten clients of six rows, training and test rows in one storage; the second column is ten times the first.
     fn population() -> Population {
@@ -160,10 +163,10 @@ mod tests {
 
     fn spoiled(text: &str, seed: u64) -> Population {
         let mut faults = Vec::new();
-        let settings = Settings::check("data", &[OUTLIERS, CONTAMINATION], toml::from_str(text).unwrap(), &mut faults);
+        let settings = Settings::check("data", Spoiling::SETTINGS, toml::from_str(text).unwrap(), &mut faults);
         assert_eq!(faults, []);
         let mut population = population();
-        contaminate(&mut population, &settings, &Key::new(seed)).unwrap();
+        contaminate(&mut population, &Spoiling::of(&settings), &Key::new(seed)).unwrap();
         population
     }
 
@@ -252,10 +255,10 @@ mod tests {
         let words = Column { name: "sex".into(), values: Cells::Words(vec!["f".into(); 2]) };
         let shard = Shard::new(Features::Columns(vec![words]), Targets::None).unwrap();
         population.clients.iter_mut().for_each(|client| client.train = shard.clone());
-        let settings = Settings::check("data", &[OUTLIERS, CONTAMINATION], toml::Table::new(), &mut Vec::new());
+        let settings = Spoiling::of(&Settings::defaults(Spoiling::SETTINGS));
         assert_eq!(contaminate(&mut population, &settings, &Key::new(0)), Ok(()));
         let given = toml::from_str("outliers = 0.5").unwrap();
-        let settings = Settings::check("data", &[OUTLIERS, CONTAMINATION], given, &mut Vec::new());
+        let settings = Spoiling::of(&Settings::check("data", Spoiling::SETTINGS, given, &mut Vec::new()));
         assert_eq!(
             contaminate(&mut population, &settings, &Key::new(0)).unwrap_err().to_string(),
             "data.outliers: column `sex` holds words, want numbers only\n  hint: leave it out with data.drop = [\"sex\"]"

@@ -25,7 +25,7 @@ use super::{Augment, Client, DataShape, Features, Form, Population, Shard, Targe
 use crate::error::{Error, Result};
 use crate::memory::check_room;
 use crate::rng::Key;
-use crate::settings::{Default, Kind, Setting, Settings, finish};
+use crate::settings::{Declared, Settings, choices, finish, settings};
 use rand::RngExt;
 use rand::seq::{SliceRandom, index};
 use rayon::prelude::*;
@@ -55,97 +55,80 @@ pub struct Pools {
     pub classes: usize,
 }
 
-/// What all image sources can be told.
-pub static SETTINGS: &[Setting] = &[
-    Setting::new("clients", Kind::Integer(1, 10_000_000), Default::Is("100"), "how many clients"),
-    Setting::new("samples", Kind::Integer(1, 100_000_000), Default::Is("100"), "training rows per client"),
-    Setting::new("test_samples", Kind::Integer(0, 100_000_000), Default::Is("100"), "test rows per client"),
-    Setting::new(
-        "unseen_clients",
-        Kind::Integer(0, 10_000_000),
-        Default::Is("0"),
-        "further clients that are met only after training, made from the test images",
-    ),
-    Setting::new(
-        "unseen_train",
-        Kind::OneOf(&["own", "test"]),
-        Default::Is("\"own\""),
-        "rows an unseen client chooses its cluster by: rows of its own, or its very test rows",
-    ),
-    Setting::new(
-        "clusters",
-        Kind::OneOf(&["rotate", "invert", "swap-labels", "label-groups", "none"]),
-        Default::Is("\"rotate\""),
-        "how the true clusters differ",
-    ),
-    Setting::new(
-        "true_clusters",
-        Kind::Integer(1, 256),
-        Default::Absent,
-        "how many true clusters; left out: 4 for rotate, 2 for the other kinds",
-    ),
-    Setting::new(
-        "split",
-        Kind::OneOf(&["equal", "balanced", "dirichlet"]),
-        Default::Is("\"equal\""),
-        "classes of a client: as they come, the same number of each, or shares drawn from a Dirichlet distribution",
-    ),
-    Setting::new("alpha", Kind::Positive, Default::Is("0.5"), "concentration of the Dirichlet split; small is uneven"),
-    Setting::new(
-        "classes",
-        Kind::Integers(0, 255),
-        Default::Is("[]"),
-        "keep only these labels, renumbered from 0 in this order; empty keeps all",
-    ),
-    Setting::new(
-        "images",
-        Kind::OneOf(&["disjoint", "shared", "repeated"]),
-        Default::Is("\"disjoint\""),
-        "whether every image has one owner, or every cluster its own permutation of all images, or as many as it needs",
-    ),
-    Setting::new(
-        "arrange",
-        Kind::OneOf(&["blocks", "alternate"]),
-        Default::Is("\"blocks\""),
-        "whether the clients of a cluster follow each other or the clusters take turns",
-    ),
-    Setting::new(
-        "label_flips",
-        Kind::Number(0.0, 1.0),
-        Default::Is("0.0"),
-        "share of every client's training labels that is replaced by another class",
-    ),
-    Setting::new(
-        "pixels",
-        Kind::OneOf(&["unit", "raw"]),
-        Default::Is("\"unit\""),
-        "the numbers a pixel is read as: from 0 to 1, or from 0 to 255 as in the file",
-    ),
-    FLIP,
-    CROP,
-];
+choices! {
+    /// Rows an unseen client chooses its cluster by.
+    pub(crate) enum UnseenTrain { Own = "own", Test = "test" }
+    /// Classes of a client.
+    pub(crate) enum SplitKind { Equal = "equal", Balanced = "balanced", Dirichlet = "dirichlet" }
+    /// Who owns an image.
+    pub(crate) enum Owners { Disjoint = "disjoint", Shared = "shared", Repeated = "repeated" }
+    /// The order of the clients.
+    pub(crate) enum Arrange { Blocks = "blocks", Alternate = "alternate" }
+    /// The numbers a pixel is read as.
+    pub(crate) enum Pixels { Unit = "unit", Raw = "raw" }
+    /// How the true clusters differ.
+    pub(crate) enum Clusters {
+        Rotate = "rotate",
+        Invert = "invert",
+        SwapLabels = "swap-labels",
+        LabelGroups = "label-groups",
+        None = "none",
+    }
+}
 
-pub(super) const FLIP: Setting = Setting::new(
-    "flip",
-    Kind::Flag,
-    Default::Is("false"),
-    "mirror images from left to right in training, every other time; only models that see images do",
-);
-pub(super) const CROP: Setting = Setting::new(
-    "crop",
-    Kind::Integer(0, 1000),
-    Default::Is("0"),
-    "move images by up to so many pixels in training, in both directions; only models that see images do",
-);
+settings! {
+    /// What training may do to images.
+    pub(crate) struct Augmenting {
+        /// mirror images from left to right in training, every other time; only models that see images do
+        flip: bool = false,
+        /// move images by up to so many pixels in training, in both directions; only models that see images do
+        crop: usize [0..=1000] = 0,
+    }
+}
+
+settings! {
+    /// What all image sources can be told.
+    pub(crate) struct ImageSettings {
+        /// how many clients
+        clients: usize [1..=10_000_000] = 100,
+        /// training rows per client
+        samples: usize [1..=100_000_000] = 100,
+        /// test rows per client
+        test_samples: usize [0..=100_000_000] = 100,
+        /// further clients that are met only after training, made from the test images
+        unseen_clients: usize [0..=10_000_000] = 0,
+        /// rows an unseen client chooses its cluster by: rows of its own, or its very test rows
+        unseen_train: UnseenTrain = "own",
+        /// how the true clusters differ
+        clusters: Clusters = "rotate",
+        /// how many true clusters; left out: 4 for rotate, 2 for the other kinds
+        true_clusters: Option<usize> [1..=256],
+        /// classes of a client: as they come, the same number of each, or shares drawn from a Dirichlet distribution
+        split: SplitKind = "equal",
+        /// concentration of the Dirichlet split; small is uneven
+        alpha: f64 [above 0.0] = 0.5,
+        /// keep only these labels, renumbered from 0 in this order; empty keeps all
+        classes: Vec<usize> [0..=255] = [],
+        /// whether every image has one owner, or every cluster its own permutation of all images, or as many as it needs
+        images: Owners = "disjoint",
+        /// whether the clients of a cluster follow each other or the clusters take turns
+        arrange: Arrange = "blocks",
+        /// share of every client's training labels that is replaced by another class
+        label_flips: f64 [0.0..=1.0] = 0.0,
+        /// the numbers a pixel is read as: from 0 to 1, or from 0 to 255 as in the file
+        pixels: Pixels = "unit",
+        augmenting: Augmenting,
+    }
+}
 
 /// What training may do to images of this many pixels from side to side, by these settings.
-pub(super) fn augment(settings: &Settings, side: usize) -> Result<Augment> {
-    let crop = settings.integer("crop");
+pub(super) fn augment(settings: &Augmenting, side: usize) -> Result<Augment> {
+    let crop = settings.crop;
     if crop >= side {
         let message = format!("data.crop: got {crop}, want less than the {side} pixels from side to side");
         return Err(Error::settings(message));
     }
-    Ok(Augment { flip: settings.flag("flip"), crop })
+    Ok(Augment { flip: settings.flip, crop })
 }
 
 impl Images {
@@ -230,6 +213,10 @@ impl Pools {
 
 /// Makes the clients.
 pub fn build(pools: &Pools, settings: &Settings, seed: u64) -> Result<Population> {
+    build_from(pools, &ImageSettings::of(settings), seed)
+}
+
+fn build_from(pools: &Pools, settings: &ImageSettings, seed: u64) -> Result<Population> {
     let plan = Plan::new(pools, settings, seed)?;
     let seen = plan.members(plan.clients, "");
     let unseen = plan.members(plan.unseen, "unseen-");
@@ -271,15 +258,6 @@ pub fn build(pools: &Pools, settings: &Settings, seed: u64) -> Result<Population
     };
     population.check()?;
     Ok(population)
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Clusters {
-    Rotate,
-    Invert,
-    SwapLabels,
-    LabelGroups,
-    None,
 }
 
 impl Clusters {
@@ -339,10 +317,10 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(pools: &Pools, settings: &Settings, seed: u64) -> Result<Self> {
+    fn new(pools: &Pools, settings: &ImageSettings, seed: u64) -> Result<Self> {
         let mut faults = Vec::new();
         let mut class_of = [None; 256];
-        let mut kept = settings.integers("classes");
+        let mut kept = settings.classes.clone();
         if kept.is_empty() {
             kept = (0..pools.classes).collect();
         }
@@ -358,34 +336,33 @@ impl Plan {
         if classes < 2 {
             faults.push(Error::settings("data.classes: got 1 label, want at least 2 to tell apart"));
         }
-        let (kind, usual, most) = match settings.text("clusters") {
-            "rotate" => (Clusters::Rotate, 4, 4),
-            "invert" => (Clusters::Invert, 2, 2),
-            "swap-labels" => (Clusters::SwapLabels, 2, classes),
-            "label-groups" => (Clusters::LabelGroups, 2, classes),
-            _ => (Clusters::None, 1, 1),
+        let kind = settings.clusters;
+        let (usual, most) = match kind {
+            Clusters::Rotate => (4, 4),
+            Clusters::Invert => (2, 2),
+            Clusters::SwapLabels | Clusters::LabelGroups => (2, classes),
+            Clusters::None => (1, 1),
         };
-        let clusters = settings.optional_integer("true_clusters").unwrap_or(usual);
+        let clusters = settings.true_clusters.unwrap_or(usual);
         if clusters > most {
-            let kind = settings.text("clusters");
             let message = format!("data.true_clusters: got {clusters}, want at most {most} with clusters = \"{kind}\"");
             faults.push(Error::settings(message));
         }
-        let clients = settings.integer("clients");
+        let clients = settings.clients;
         if clients < clusters {
             let message = format!("data.clients: got {clients}, want at least {clusters}, one for each true cluster");
             faults.push(Error::settings(message));
         }
-        if settings.text("images") == "repeated" && settings.text("split") != "equal" {
-            let split = settings.text("split");
+        let split = settings.split;
+        if settings.images == Owners::Repeated && split != SplitKind::Equal {
             faults.push(Error::settings(format!(
                 "data.images: got \"repeated\" with split = \"{split}\", want \"equal\""
             )));
         }
-        let augment = augment(settings, pools.train.side).map_err(|fault| faults.push(fault));
+        let augment = augment(&settings.augmenting, pools.train.side).map_err(|fault| faults.push(fault));
         finish(faults)?;
-        let unseen = settings.integer("unseen_clients");
-        let (samples, test_samples) = (settings.integer("samples"), settings.integer("test_samples"));
+        let unseen = settings.unseen_clients;
+        let (samples, test_samples) = (settings.samples, settings.test_samples);
         // A list of rows that each name an image; the images themselves are there already.
         check_room("data", &[clients + unseen, samples + test_samples], size_of::<Row>())
             .map_err(|error| error.hint("use fewer clients or samples"))?;
@@ -394,19 +371,19 @@ impl Plan {
             unseen,
             samples,
             test_samples,
-            unseen_on_test: settings.text("unseen_train") == "test",
+            unseen_on_test: settings.unseen_train == UnseenTrain::Test,
             kind,
             clusters,
-            split: match settings.text("split") {
-                "dirichlet" => Split::Dirichlet(settings.number("alpha")),
-                "balanced" => Split::Balanced,
-                _ => Split::Equal,
+            split: match split {
+                SplitKind::Dirichlet => Split::Dirichlet(settings.alpha),
+                SplitKind::Balanced => Split::Balanced,
+                SplitKind::Equal => Split::Equal,
             },
-            shared: settings.text("images") != "disjoint",
-            repeated: settings.text("images") == "repeated",
-            blocks: settings.text("arrange") == "blocks",
-            flips: settings.number("label_flips"),
-            raw: settings.text("pixels") == "raw",
+            shared: settings.images != Owners::Disjoint,
+            repeated: settings.images == Owners::Repeated,
+            blocks: settings.arrange == Arrange::Blocks,
+            flips: settings.label_flips,
+            raw: settings.pixels == Pixels::Raw,
             augment: augment.unwrap_or_default(),
             classes,
             class_of,
@@ -840,10 +817,8 @@ mod tests {
     }
 
     fn make(pools: &Pools, text: &str) -> Result<Population> {
-        let mut faults = Vec::new();
-        let settings = Settings::check("data", SETTINGS, toml::from_str(text).unwrap(), &mut faults);
-        assert_eq!(faults, []);
-        build(pools, &settings, 3)
+        let settings = ImageSettings::from_table("data", toml::from_str(text).unwrap())?;
+        build_from(pools, &settings, 3)
     }
 
     fn pixels(shard: &Shard) -> Vec<&[u8]> {

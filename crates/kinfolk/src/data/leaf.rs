@@ -8,11 +8,12 @@
 //! Files are read twice, row by row: first who is there and how many classes, then the rows of the users that are drawn.
 //! Only these are ever in memory.
 
-use super::split::{CLIENTS, MIN_ROWS, draw_clients, hold_out, test_fraction};
-use super::{Client, DataShape, Features, Form, Population, Shard, Targets, images, letters};
+use super::images::Augmenting;
+use super::split::{draw_clients, hold_out};
+use super::{Client, DataShape, Features, Form, Population, Shard, SourceSettings, Targets, images, letters};
 use crate::error::{Error, Result};
 use crate::rng::Key;
-use crate::settings::{Default, Kind, Setting, Settings};
+use crate::settings::{choices, settings};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -20,35 +21,45 @@ use std::fs::{self, File};
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-/// What the files can be told.
-pub static SETTINGS: &[Setting] = &[
-    Setting::new("path", Kind::Text, Default::Required, "a folder with train and test, a folder of files, or one file"),
-    Setting::new(
-        "content",
-        Kind::OneOf(&["auto", "images", "text"]),
-        Default::Is("\"auto\""),
-        "what the rows are: as they look, square images, or texts",
-    ),
-    CLIENTS,
-    MIN_ROWS,
-    Setting::new(
-        "test_fraction",
-        Kind::Number(0.0, 1.0),
-        Default::Is("0.2"),
-        "share of a user's rows kept for testing, below 1; not for a folder with train and test, which is divided already",
-    ),
-    images::FLIP,
-    images::CROP,
-];
+choices! {
+    /// What the rows are.
+    pub(crate) enum Content { Auto = "auto", Images = "images", Text = "text" }
+}
+
+settings! {
+    /// What the files can be told.
+    pub(crate) struct LeafSettings {
+        /// a folder with train and test, a folder of files, or one file
+        path: String,
+        /// what the rows are: as they look, square images, or texts
+        content: Content = "auto",
+        /// how many clients, drawn from the seed; left out: all of them
+        clients: Option<usize> [1..=10_000_000],
+        /// fewest rows a client must have
+        min_rows: usize [1..=i64::MAX] = 1,
+        /// share of a user's rows kept for testing; not for a folder with train and test, which is divided already
+        test_fraction: f64 [0.0..1.0] = 0.2,
+        augmenting: Augmenting,
+    }
+}
+
+impl SourceSettings for LeafSettings {
+    const NAME: &str = "leaf";
+    const SUMMARY: &str = "JSON files of the LEAF benchmark, such as FEMNIST and Shakespeare";
+
+    fn build(self, seed: u64) -> Result<Population> {
+        build(&self, seed)
+    }
+}
 
 /// Most classes there may be.
 const MOST_CLASSES: u32 = 1 << 16;
 
 /// Reads the files and makes a client of every user that is drawn.
-pub fn build(settings: &Settings, seed: u64) -> Result<Population> {
+fn build(settings: &LeafSettings, seed: u64) -> Result<Population> {
     let key = Key::new(seed).word("leaf");
-    let (share, least) = (test_fraction(settings)?, settings.integer("min_rows"));
-    let path = Path::new(settings.text("path"));
+    let (share, least) = (settings.test_fraction, settings.min_rows);
+    let path = Path::new(&settings.path);
     let (train, test) = match path.join("train") {
         folder if folder.is_dir() => (files(&folder)?, files(&path.join("test"))?),
         _ => (files(path)?, Vec::new()),
@@ -64,7 +75,7 @@ pub fn build(settings: &Settings, seed: u64) -> Result<Population> {
     if users.is_empty() {
         return Err(Error::settings(format!("data.min_rows: no user has {least} rows")));
     }
-    let drawn = draw_clients(users.iter().copied(), settings, &key)?;
+    let drawn = draw_clients(users.iter().copied(), settings.clients, &key)?;
     let drawn: HashSet<&str> = users.iter().zip(drawn).filter(|(_, drawn)| *drawn).map(|(user, _)| *user).collect();
 
     let width = overview.width;
@@ -172,20 +183,20 @@ impl Overview {
         format!("{} {}", self.width, if self.text { "characters" } else { "numbers" })
     }
 
-    fn form(&self, settings: &Settings) -> Result<Form> {
+    fn form(&self, settings: &LeafSettings) -> Result<Form> {
         let side = self.width.isqrt();
-        let (square, content) = (side * side == self.width && !self.text, settings.text("content"));
-        if content == "text" && !self.text || content == "images" && !square {
+        let (square, content) = (side * side == self.width && !self.text, settings.content);
+        if content == Content::Text && !self.text || content == Content::Images && !square {
             let message = format!("data.content: got \"{content}\", but the rows are {}", self.describe());
             return Err(Error::settings(message));
         }
-        if !square && (settings.flag("flip") || settings.integer("crop") > 0) {
+        if !square && (settings.augmenting.flip || settings.augmenting.crop > 0) {
             let message = format!("data: flip and crop are for square images, but the rows are {}", self.describe());
             return Err(Error::settings(message).hint("leave data.flip and data.crop out"));
         }
         Ok(match square {
             true => {
-                let augment = images::augment(settings, side)?;
+                let augment = images::augment(&settings.augmenting, side)?;
                 Form::Image { channels: 1, height: side, width: side, augment }
             }
             false if self.text => Form::Text { symbols: letters::ALPHABET.len() },
@@ -483,6 +494,7 @@ seed! { Class -> (), "the number of a class or one character",
 mod tests {
     use super::*;
     use crate::data::Augment;
+    use crate::settings::Declared;
 
     /// Files by their names, read with these settings.
     fn make(files: &[(&str, &str)], text: &str, seed: u64) -> std::result::Result<Population, String> {
@@ -493,10 +505,8 @@ mod tests {
             fs::write(path, content).unwrap();
         }
         let place = folder.path().display().to_string();
-        let mut faults = Vec::new();
         let table = toml::from_str(&format!("path = \"{place}\"\n{text}")).unwrap();
-        let settings = Settings::check("data", SETTINGS, table, &mut faults);
-        assert_eq!(faults, []);
+        let settings = LeafSettings::from_table("data", table).map_err(|error| error.to_string())?;
         build(&settings, seed).map_err(|error| error.to_string().replace(&place, "folder"))
     }
 

@@ -5,64 +5,58 @@
 //! one seed gives comparable data for all of its values.
 
 use super::split::dirichlet;
-use super::synthetic::{CLIENTS, SAMPLES, TEST_SAMPLES, check_size, normal};
-use super::{Client, DataShape, Features, PlantedMixture, Population, Shard, Targets};
+use super::synthetic::{check_size, normal};
+use super::{Client, DataShape, Features, PlantedMixture, Population, Shard, SourceSettings, Targets};
 use crate::error::{Error, Result};
 use crate::linalg::norm;
 use crate::rng::{Key, Rng};
-use crate::settings::{Default, Kind, Setting, Settings};
+use crate::settings::{choices, settings};
 use rand::RngExt;
 use rayon::prelude::*;
 use std::sync::Arc;
 
-const TEN_CLIENTS: Setting = Setting { default: Default::Is("10"), ..CLIENTS };
-const HETEROGENEITY: Setting = Setting::new(
-    "heterogeneity",
-    Kind::Number(0.0, 1e12),
-    Default::Is("0.0"),
-    "how far a client's centres lie from the common ones, each in a random direction",
-);
-const COMPONENTS: Setting =
-    Setting::new("components", Kind::Integer(1, 5), Default::Is("5"), "use only the first so many centres");
-const OUTLIERS: Setting = Setting::new(
-    "outliers",
-    Kind::Integer(0, 10_000_000),
-    Default::Is("1"),
-    "how many clients are outliers; the last ones are",
-);
-const PAPER_OR_CODE: Kind = Kind::OneOf(&["paper", "code"]);
+choices! {
+    /// Outliers as the paper says, or as the authors' code has them.
+    pub(crate) enum Outlier { Paper = "paper", Code = "code" }
+}
 
-/// What [`gaussian`] can be told.
-pub static GAUSSIAN: &[Setting] = &[
-    TEN_CLIENTS,
-    Setting { default: Default::Is("150"), ..SAMPLES },
-    TEST_SAMPLES,
-    HETEROGENEITY,
-    COMPONENTS,
-    OUTLIERS,
-    Setting::new(
-        "outlier",
-        PAPER_OR_CODE,
-        Default::Is("\"paper\""),
-        "an outlier's rows: variance 3 around 2 in every column, or 4 around 2.5 as in the authors' code",
-    ),
-];
+settings! {
+    /// What both kinds of mixtures can be told.
+    pub(crate) struct Mixing {
+        /// how many clients
+        clients: usize [1..=10_000_000] = 10,
+        /// test rows per client
+        test_samples: usize [0..=100_000_000] = 20,
+        /// how far a client's centres lie from the common ones, each in a random direction
+        heterogeneity: f64 [0.0..=1e12] = 0.0,
+        /// use only the first so many centres
+        components: usize [1..=5] = 5,
+        /// how many clients are outliers; the last ones are
+        outliers: usize [0..=10_000_000] = 1,
+    }
+}
 
-/// What [`regression`] can be told.
-pub static REGRESSION: &[Setting] = &[
-    TEN_CLIENTS,
-    Setting { default: Default::Is("200"), ..SAMPLES },
-    TEST_SAMPLES,
-    HETEROGENEITY,
-    COMPONENTS,
-    OUTLIERS,
-    Setting::new(
-        "outlier",
-        PAPER_OR_CODE,
-        Default::Is("\"paper\""),
-        "an outlier's parameters: all 3, or all -3 as in the authors' code",
-    ),
-];
+settings! {
+    /// Points around centres.
+    pub(crate) struct GaussianSettings {
+        mixing: Mixing,
+        /// training rows per client
+        samples: usize [1..=100_000_000] = 150,
+        /// an outlier's rows: variance 3 around 2 in every column, or 4 around 2.5 as in the authors' code
+        outlier: Outlier = "paper",
+    }
+}
+
+settings! {
+    /// Several regressions.
+    pub(crate) struct RegressionSettings {
+        mixing: Mixing,
+        /// training rows per client
+        samples: usize [1..=100_000_000] = 200,
+        /// an outlier's parameters: all 3, or all -3 as in the authors' code
+        outlier: Outlier = "paper",
+    }
+}
 
 const DIMENSION: usize = 10;
 /// The common centres θ_1 to θ_5. The last entries of the first two are illegible in print; these are the authors'.
@@ -77,41 +71,51 @@ const CENTRES: [[f64; DIMENSION]; 5] = [
 const EVENNESS: f64 = 5.0;
 
 /// Normal rows of unit variance around a component's centre. The component is the row's class, for scoring only.
-pub fn gaussian(settings: &Settings, seed: u64) -> Result<Population> {
-    let (centre, variance): (f64, f64) = if settings.text("outlier") == "code" { (2.5, 4.0) } else { (2.0, 3.0) };
-    let classes = settings.integer("components");
-    population(settings, "fedgrem-gaussian", classes, seed, |mixture, rows, rng| {
-        let mut values = Vec::with_capacity(rows * DIMENSION);
-        let classes = (0..rows).map(|_| match mixture {
-            Some(mixture) => {
-                let component = draw(&mixture.weights, rng);
-                values.extend(mixture.centre(component).iter().map(|centre| centre + normal(rng)));
-                component as u32
-            }
-            None => {
-                values.extend((0..DIMENSION).map(|_| centre + variance.sqrt() * normal(rng)));
-                0
-            }
-        });
-        let classes = classes.collect();
-        (Features::F64 { columns: DIMENSION, values }, Targets::Classes(classes))
-    })
+impl SourceSettings for GaussianSettings {
+    const NAME: &str = "fedgrem-gaussian";
+    const SUMMARY: &str = "points around five centres, mixed by every client in its own way, as in the FedGrEM paper";
+
+    fn build(self, seed: u64) -> Result<Population> {
+        let (centre, variance): (f64, f64) = if self.outlier == Outlier::Code { (2.5, 4.0) } else { (2.0, 3.0) };
+        let classes = self.mixing.components;
+        population(&self.mixing, self.samples, (Self::NAME, classes, seed), |mixture, rows, rng| {
+            let mut values = Vec::with_capacity(rows * DIMENSION);
+            let classes = (0..rows).map(|_| match mixture {
+                Some(mixture) => {
+                    let component = draw(&mixture.weights, rng);
+                    values.extend(mixture.centre(component).iter().map(|centre| centre + normal(rng)));
+                    component as u32
+                }
+                None => {
+                    values.extend((0..DIMENSION).map(|_| centre + variance.sqrt() * normal(rng)));
+                    0
+                }
+            });
+            let classes = classes.collect();
+            (Features::F64 { columns: DIMENSION, values }, Targets::Classes(classes))
+        })
+    }
 }
 
 /// `y = <x, θ> + noise`, θ a component's, with standard normal x and noise and no intercept.
-pub fn regression(settings: &Settings, seed: u64) -> Result<Population> {
-    let far = [if settings.text("outlier") == "code" { -3.0 } else { 3.0 }; DIMENSION];
-    population(settings, "fedgrem-regression", 0, seed, |mixture, rows, rng| {
-        let mut values = Vec::with_capacity(rows * DIMENSION);
-        let targets = (0..rows).map(|row| {
-            let parameters = mixture.map_or(&far[..], |mixture| mixture.centre(draw(&mixture.weights, rng)));
-            values.extend((0..DIMENSION).map(|_| normal(rng)));
-            let product = values[row * DIMENSION..].iter().zip(parameters).map(|(x, parameter)| x * parameter);
-            product.sum::<f64>() + normal(rng)
-        });
-        let targets = targets.collect();
-        (Features::F64 { columns: DIMENSION, values }, Targets::Values(targets))
-    })
+impl SourceSettings for RegressionSettings {
+    const NAME: &str = "fedgrem-regression";
+    const SUMMARY: &str = "five linear regressions, mixed by every client in its own way, as in the FedGrEM paper";
+
+    fn build(self, seed: u64) -> Result<Population> {
+        let far = [if self.outlier == Outlier::Code { -3.0 } else { 3.0 }; DIMENSION];
+        population(&self.mixing, self.samples, (Self::NAME, 0, seed), |mixture, rows, rng| {
+            let mut values = Vec::with_capacity(rows * DIMENSION);
+            let targets = (0..rows).map(|row| {
+                let parameters = mixture.map_or(&far[..], |mixture| mixture.centre(draw(&mixture.weights, rng)));
+                values.extend((0..DIMENSION).map(|_| normal(rng)));
+                let product = values[row * DIMENSION..].iter().zip(parameters).map(|(x, parameter)| x * parameter);
+                product.sum::<f64>() + normal(rng)
+            });
+            let targets = targets.collect();
+            (Features::F64 { columns: DIMENSION, values }, Targets::Values(targets))
+        })
+    }
 }
 
 impl PlantedMixture {
@@ -147,14 +151,12 @@ fn draw(weights: &[f64], rng: &mut Rng) -> usize {
 
 /// Clients of one kind; `rows` draws so many rows from a client's mixture, or an outlier's where there is none.
 fn population(
-    settings: &Settings,
-    name: &str,
-    classes: usize,
-    seed: u64,
+    mixing: &Mixing,
+    samples: usize,
+    (name, classes, seed): (&str, usize, u64),
     rows: impl Fn(Option<&PlantedMixture>, usize, &mut Rng) -> (Features, Targets) + Sync,
 ) -> Result<Population> {
-    let (clients, outliers) = (settings.integer("clients"), settings.integer("outliers"));
-    let (samples, tests) = (settings.integer("samples"), settings.integer("test_samples"));
+    let Mixing { clients, test_samples: tests, heterogeneity, components, outliers } = *mixing;
     if outliers >= clients {
         let message = format!("data.outliers: got {outliers}, want fewer than data.clients, {clients}");
         return Err(Error::settings(message));
@@ -165,7 +167,7 @@ fn population(
     let client = |number: usize| {
         let id = number.to_string();
         let mut rng = key.clone().word("mixture").word(&id).rng();
-        let mixture = PlantedMixture::draw(settings.integer("components"), settings.number("heterogeneity"), &mut rng)?;
+        let mixture = PlantedMixture::draw(components, heterogeneity, &mut rng)?;
         let mixture = (number < good).then_some(mixture);
         let (features, targets) =
             rows(mixture.as_ref(), samples + tests, &mut key.clone().word("rows").word(&id).rng());

@@ -32,7 +32,8 @@ pub mod table;
 pub mod writers;
 
 use crate::error::{Error, Result};
-use crate::settings::{Setting, Settings};
+use crate::settings::{Declared, Setting, Settings};
+use images::ImageSettings;
 use own::OwnRows;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -49,120 +50,77 @@ pub struct Source {
     pub summary: &'static str,
     /// What it can be told.
     pub settings: &'static [Setting],
+    /// Adds faults that need more than one setting to see.
+    pub check: fn(&str, &Settings, &mut Vec<Error>),
     /// Makes the population that belongs to checked settings and a seed.
     pub build: fn(&Settings, u64) -> Result<Population>,
 }
 
+/// A source's settings, and the clients that come from it.
+trait SourceSettings: Declared {
+    /// The name in the experiment file's `data.source`.
+    const NAME: &str;
+    /// One line for people.
+    const SUMMARY: &str;
+
+    /// Makes the population that belongs to this seed.
+    fn build(self, seed: u64) -> Result<Population>;
+}
+
+impl Source {
+    /// The source with these settings.
+    const fn new<S: SourceSettings>() -> Self {
+        Self {
+            name: S::NAME,
+            summary: S::SUMMARY,
+            settings: S::SETTINGS,
+            check: S::check_section,
+            build: |settings, seed| S::of(settings).build(seed),
+        }
+    }
+
+    /// A source of images.
+    const fn of_images(
+        name: &'static str,
+        summary: &'static str,
+        build: fn(&Settings, u64) -> Result<Population>,
+    ) -> Self {
+        Self { name, summary, settings: ImageSettings::SETTINGS, check: ImageSettings::check_section, build }
+    }
+}
+
 /// Every known source.
 pub static SOURCES: &[&Source] = &[
-    &Source {
-        name: "digits",
-        summary: "1797 handwritten digits of 8x8 pixels; built in",
-        settings: images::SETTINGS,
-        build: |settings, seed| images::build(&digits::load()?, settings, seed),
-    },
-    &Source {
-        name: "mnist",
-        summary: "70 000 handwritten digits of 28x28 pixels",
-        settings: images::SETTINGS,
-        build: |settings, seed| images::build(&images::Pools::read_idx(&cache::find("mnist")?)?, settings, seed),
-    },
-    &Source {
-        name: "fashion-mnist",
-        summary: "70 000 pieces of clothing of 28x28 pixels",
-        settings: images::SETTINGS,
-        build: |settings, seed| {
-            images::build(&images::Pools::read_idx(&cache::find("fashion-mnist")?)?, settings, seed)
-        },
-    },
-    &Source {
-        name: "cifar-10",
-        summary: "60 000 colour photographs of 32x32 pixels",
-        settings: images::SETTINGS,
-        build: |settings, seed| images::build(&cifar::read(&cache::find("cifar-10")?)?, settings, seed),
-    },
-    &Source {
-        name: "mnist-writers",
-        summary: "MNIST's digits by writer: 539 people, and 297 others to be met after training",
-        settings: writers::SETTINGS,
-        build: writers::build,
-    },
-    &Source {
-        name: "shakespeare",
-        summary: "next characters in 37 plays, one client for every speaking role",
-        settings: shakespeare::SETTINGS,
-        build: shakespeare::build,
-    },
-    &Source {
-        name: "leaf",
-        summary: "JSON files of the LEAF benchmark, such as FEMNIST and Shakespeare",
-        settings: leaf::SETTINGS,
-        build: leaf::build,
-    },
-    &Source {
-        name: "linear",
-        summary: "linear regression with a parameter vector per cluster, as in the IFCA paper",
-        settings: synthetic::LINEAR,
-        build: synthetic::linear,
-    },
-    &Source {
-        name: "odcl-linear",
-        summary: "linear regression on sparse rows, as in the ODCL paper",
-        settings: synthetic::ODCL_LINEAR,
-        build: synthetic::odcl_linear,
-    },
-    &Source {
-        name: "odcl-logistic",
-        summary: "two classes in the plane, as in the ODCL paper",
-        settings: synthetic::ODCL_LOGISTIC,
-        build: synthetic::odcl_logistic,
-    },
-    &Source {
-        name: "hierarchical-linear",
-        summary: "linear regression with parameters of every client around its known cluster's",
-        settings: synthetic::HIERARCHICAL_LINEAR,
-        build: synthetic::hierarchical_linear,
-    },
-    &Source {
-        name: "hierarchical-logistic",
-        summary: "two classes, with parameters of every client around its known cluster's",
-        settings: synthetic::HIERARCHICAL_LOGISTIC,
-        build: synthetic::hierarchical_logistic,
-    },
-    &Source {
-        name: "fedgrem-gaussian",
-        summary: "points around five centres, mixed by every client in its own way, as in the FedGrEM paper",
-        settings: mixtures::GAUSSIAN,
-        build: mixtures::gaussian,
-    },
-    &Source {
-        name: "fedgrem-regression",
-        summary: "five linear regressions, mixed by every client in its own way, as in the FedGrEM paper",
-        settings: mixtures::REGRESSION,
-        build: mixtures::regression,
-    },
-    &Source {
-        name: "pendigits",
-        summary: "10 992 digits written with a pen by 44 people, as 8 points each",
-        settings: pendigits::SETTINGS,
-        build: pendigits::build,
-    },
-    &Source {
-        name: "schools",
-        summary: "7185 pupils of 160 public and Catholic schools, and how good they are at mathematics",
-        settings: schools::SETTINGS,
-        build: schools::build,
-    },
-    &Source {
-        name: "table",
-        summary: "a csv or parquet file with a column that names the client",
-        settings: table::SETTINGS,
-        build: table::build,
-    },
+    &Source::of_images("digits", "1797 handwritten digits of 8x8 pixels; built in", |settings, seed| {
+        images::build(&digits::load()?, settings, seed)
+    }),
+    &Source::of_images("mnist", "70 000 handwritten digits of 28x28 pixels", |settings, seed| {
+        images::build(&images::Pools::read_idx(&cache::find("mnist")?)?, settings, seed)
+    }),
+    &Source::of_images("fashion-mnist", "70 000 pieces of clothing of 28x28 pixels", |settings, seed| {
+        images::build(&images::Pools::read_idx(&cache::find("fashion-mnist")?)?, settings, seed)
+    }),
+    &Source::of_images("cifar-10", "60 000 colour photographs of 32x32 pixels", |settings, seed| {
+        images::build(&cifar::read(&cache::find("cifar-10")?)?, settings, seed)
+    }),
+    &Source::new::<writers::WriterSettings>(),
+    &Source::new::<shakespeare::PlaySettings>(),
+    &Source::new::<leaf::LeafSettings>(),
+    &Source::new::<synthetic::LinearSettings>(),
+    &Source::new::<synthetic::OdclLinearSettings>(),
+    &Source::new::<synthetic::OdclLogisticSettings>(),
+    &Source::new::<synthetic::HierarchicalLinearSettings>(),
+    &Source::new::<synthetic::HierarchicalLogisticSettings>(),
+    &Source::new::<mixtures::GaussianSettings>(),
+    &Source::new::<mixtures::RegressionSettings>(),
+    &Source::new::<pendigits::PenDigitSettings>(),
+    &Source::new::<schools::SchoolSettings>(),
+    &Source::new::<table::TableSettings>(),
     &Source {
         name: "own",
         summary: "clients that are Python objects of your own, given as kinfolk.run(…, clients=…)",
         settings: &[],
+        check: |_, _, _| {},
         build: |_, _| {
             Err(Error::settings("data.source: \"own\" has no clients in a file")
                 .hint("they are Python objects: kinfolk.run(experiment, clients={id: object}, start=…)"))

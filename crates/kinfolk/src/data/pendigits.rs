@@ -1,49 +1,61 @@
 //! Pen-Based Recognition of Handwritten Digits: 44 people wrote about 250 digits each on a tablet. A digit is 8 points
 //! along the pen's way, 16 numbers from 0 to 100. Writers are clients, and the digits are classes.
 
-use super::contamination::{CONTAMINATION, OUTLIERS, contaminate};
-use super::split::TEST_FRACTION;
-use super::table::{self, STANDARDISE};
-use super::{Population, cache};
+use super::contamination::{Spoiling, contaminate};
+use super::table::{self, TableSettings, Task};
+use super::{Population, SourceSettings, cache};
 use crate::error::Result;
-use crate::settings::{Default, Kind, Setting, Settings};
+use crate::settings::settings;
 use std::path::Path;
 
 /// The file with the columns f0 to f15, digit and writer.
 pub(super) const FILE: &str = "pendigits_writer.csv";
 
-/// What the pen digits can be told.
-pub static SETTINGS: &[Setting] = &[
-    Setting::new("clients", Kind::Integer(1, 44), Default::Absent, "use only the first so many writers"),
-    TEST_FRACTION,
-    Setting { default: Default::Is("false"), ..STANDARDISE },
-    OUTLIERS,
-    CONTAMINATION,
-];
-
-/// The writers of the file in the folder of datasets.
-pub fn build(settings: &Settings, seed: u64) -> Result<Population> {
-    build_from(&cache::find("pendigits")?.join(FILE), settings, seed)
+settings! {
+    /// What the pen digits can be told.
+    pub(crate) struct PenDigitSettings {
+        /// use only the first so many writers
+        clients: Option<usize> [1..=44],
+        /// share of a client's rows kept for testing
+        test_fraction: f64 [0.0..1.0] = 0.2,
+        /// give every column of numbers mean 0 and deviation 1 over all clients
+        standardise: bool = false,
+        spoiling: Spoiling,
+    }
 }
 
-/// The writers of this file, by their numbers.
-fn build_from(path: &Path, settings: &Settings, seed: u64) -> Result<Population> {
-    let path = path.display().to_string();
-    let presets = [("path", &*path), ("client", "writer"), ("target", "digit"), ("task", "classification")];
-    let as_table = table::preset(settings, presets)?;
-    let mut population = table::build_with(&as_table, seed, None, |digit| digit)?;
-    let mut writers: Vec<_> = population.clients.into_iter().zip(population.lines).collect();
-    writers.sort_by_key(|(writer, _)| writer.id.parse().unwrap_or(u64::MAX));
-    writers.truncate(settings.optional_integer("clients").unwrap_or(usize::MAX));
-    (population.clients, population.lines) = writers.into_iter().unzip();
-    contaminate(&mut population, settings, &table::key(seed))?;
-    Ok(population)
+impl SourceSettings for PenDigitSettings {
+    const NAME: &str = "pendigits";
+    const SUMMARY: &str = "10 992 digits written with a pen by 44 people, as 8 points each";
+
+    fn build(self, seed: u64) -> Result<Population> {
+        self.build_from(&cache::find("pendigits")?.join(FILE), seed)
+    }
+}
+
+impl PenDigitSettings {
+    /// The writers of this file, by their numbers.
+    fn build_from(&self, path: &Path, seed: u64) -> Result<Population> {
+        let as_table = TableSettings {
+            task: Task::Classification,
+            test_fraction: self.test_fraction,
+            ..TableSettings::new(path, "writer", "digit")?
+        };
+        let mut population = table::build_with(&as_table, seed, None, |digit| digit)?;
+        let mut writers: Vec<_> = population.clients.into_iter().zip(population.lines).collect();
+        writers.sort_by_key(|(writer, _)| writer.id.parse().unwrap_or(u64::MAX));
+        writers.truncate(self.clients.unwrap_or(usize::MAX));
+        (population.clients, population.lines) = writers.into_iter().unzip();
+        contaminate(&mut population, &self.spoiling, &table::key(seed))?;
+        Ok(population)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::data::{Cells, DataShape, Features, Targets};
+    use crate::settings::Declared;
 
     fn make(text: &str, seed: u64) -> Result<Population> {
         let folder = tempfile::tempdir().unwrap();
@@ -55,10 +67,8 @@ mod tests {
             content += &format!("{},{},{}\n", points.join(","), row % 10, [11, 2, 1][row % 3]);
         }
         std::fs::write(&path, content).unwrap();
-        let mut faults = Vec::new();
-        let settings = Settings::check("data", SETTINGS, toml::from_str(text).unwrap(), &mut faults);
-        assert_eq!(faults, []);
-        build_from(&path, &settings, seed)
+        let settings = PenDigitSettings::from_table("data", toml::from_str(text).unwrap())?;
+        settings.build_from(&path, seed)
     }
 
     #[test]
@@ -91,6 +101,6 @@ mod tests {
         assert_eq!((population.clients.len(), population.lines.len(), population.clients[1].id.as_str()), (2, 2, "2"));
         assert_eq!(population.outliers.iter().filter(|outlier| **outlier).count(), 1);
         let refused = make("outliers = 1.0", 1).unwrap_err().to_string();
-        assert_eq!(refused, "data.outliers: got 1, want less than 1");
+        assert_eq!(refused, "data.outliers: got 1.0, want a number from 0 to below 1");
     }
 }

@@ -1,43 +1,59 @@
 //! High School and Beyond: 7185 pupils of 160 schools with their scores in mathematics, a classic of hierarchical models.
 //! Schools are clients, and their sector (public or Catholic) is the known group.
 
-use super::split::TEST_FRACTION;
-use super::table::{self, DROP, STANDARDISE, UNSEEN};
-use super::{Cells, Column, Population, cache};
+use super::table::{self, TableSettings};
+use super::{Cells, Column, Population, SourceSettings, cache};
 use crate::error::Result;
-use crate::settings::{Default, Kind, Setting, Settings};
+use crate::settings::{choices, settings};
 use std::path::Path;
 
 /// The file with the columns school, sector, minority, sex, ses, mean_ses and math_achievement.
 pub(super) const FILE: &str = "high-school-and-beyond.csv";
 
-/// What the schools can be told.
-pub static SETTINGS: &[Setting] = &[
-    Setting::new(
-        "target",
-        Kind::OneOf(&["score", "pass"]),
-        Default::Is("\"score\""),
-        "the score in mathematics, or whether it is at least the median of all pupils",
-    ),
-    DROP,
-    STANDARDISE,
-    TEST_FRACTION,
-    UNSEEN,
-];
-
-/// The schools of the file in the folder of datasets.
-pub fn build(settings: &Settings, seed: u64) -> Result<Population> {
-    build_from(&cache::find("schools")?.join(FILE), settings, seed)
+choices! {
+    /// What is to be predicted.
+    pub(crate) enum SchoolTarget { Score = "score", Pass = "pass" }
 }
 
-/// The schools of this file. The median that divides pass from fail is over the pupils of all schools: whoever made
-/// the task knows it, no school does.
-fn build_from(path: &Path, settings: &Settings, seed: u64) -> Result<Population> {
-    let path = path.display().to_string();
-    let presets = [("path", &*path), ("client", "school"), ("group", "sector"), ("target", "math_achievement")];
-    let as_table = table::preset(settings, presets)?;
-    let pass = settings.text("target") == "pass";
-    table::build_with(&as_table, seed, None, |score| if pass { passed(score) } else { score })
+settings! {
+    /// What the schools can be told.
+    pub(crate) struct SchoolSettings {
+        /// the score in mathematics, or whether it is at least the median of all pupils
+        target: SchoolTarget = "score",
+        /// columns to leave out
+        drop: Vec<String> = [],
+        /// give every column of numbers mean 0 and deviation 1 over all clients
+        standardise: bool = true,
+        /// share of a client's rows kept for testing
+        test_fraction: f64 [0.0..1.0] = 0.2,
+        /// share of clients met only after training
+        unseen_clients: f64 [0.0..1.0] = 0.0,
+    }
+}
+
+impl SourceSettings for SchoolSettings {
+    const NAME: &str = "schools";
+    const SUMMARY: &str = "7185 pupils of 160 public and Catholic schools, and how good they are at mathematics";
+
+    fn build(self, seed: u64) -> Result<Population> {
+        self.build_from(&cache::find("schools")?.join(FILE), seed)
+    }
+}
+
+impl SchoolSettings {
+    /// The schools of this file. The median that divides pass from fail is over the pupils of all schools: whoever made
+    /// the task knows it, no school does.
+    fn build_from(self, path: &Path, seed: u64) -> Result<Population> {
+        let as_table = TableSettings {
+            group: Some("sector".into()),
+            drop: self.drop,
+            test_fraction: self.test_fraction,
+            unseen_clients: self.unseen_clients,
+            ..TableSettings::new(path, "school", "math_achievement")?
+        };
+        let pass = self.target == SchoolTarget::Pass;
+        table::build_with(&as_table, seed, None, |score| if pass { passed(score) } else { score })
+    }
 }
 
 /// Scores as `pass`, from the median on, and `fail`.
@@ -55,6 +71,7 @@ fn passed(column: Column) -> Column {
 mod tests {
     use super::*;
     use crate::data::{DataShape, Features, Targets};
+    use crate::settings::Declared;
 
     fn make(text: &str) -> Result<Population> {
         let folder = tempfile::tempdir().unwrap();
@@ -66,10 +83,8 @@ mod tests {
             content += &format!("{school},{sector},No,{sex},{}.5,0.1,{row}.5\n", row / 2);
         }
         std::fs::write(&path, content).unwrap();
-        let mut faults = Vec::new();
-        let settings = Settings::check("data", SETTINGS, toml::from_str(text).unwrap(), &mut faults);
-        assert_eq!(faults, []);
-        build_from(&path, &settings, 3)
+        let settings = SchoolSettings::from_table("data", toml::from_str(text).unwrap())?;
+        settings.build_from(&path, 3)
     }
 
     #[test]

@@ -12,11 +12,11 @@
 
 use super::cache::{self, Content, content};
 use super::plays::{self, Role};
-use super::split::{CLIENTS, TEST_FRACTION, draw_clients, test_fraction};
-use super::{Client, DataShape, Features, Form, Population, Shard, Targets, letters};
+use super::split::{Drawing, draw_clients};
+use super::{Client, DataShape, Features, Form, Population, Shard, SourceSettings, Targets, letters};
 use crate::error::{Error, Result};
 use crate::rng::Key;
-use crate::settings::{Default, Kind, Setting, Settings};
+use crate::settings::settings;
 use rand::seq::index;
 use rayon::prelude::*;
 use std::fs;
@@ -72,45 +72,40 @@ pub(super) static FILES: [Content; 37] = {
 /// Most bytes that all rows together may have.
 const MOST_BYTES: usize = 1 << 30;
 
-/// What the plays can be told.
-pub static SETTINGS: &[Setting] = &[
-    CLIENTS,
-    Setting::new("length", Kind::Integer(1, 100_000), Default::Is("80"), "characters in a row"),
-    Setting::new("stride", Kind::Integer(1, 100_000), Default::Is("1"), "characters from one row to the next"),
-    Setting::new(
-        "min_characters",
-        Kind::Integer(1, i64::MAX),
-        Default::Is("1000"),
-        "fewest characters a role must speak",
-    ),
-    Setting::new(
-        "samples",
-        Kind::Integer(1, 100_000_000),
-        Default::Absent,
-        "most training rows per client, drawn from the seed; left out: all",
-    ),
-    Setting::new(
-        "test_samples",
-        Kind::Integer(1, 100_000_000),
-        Default::Absent,
-        "most test rows per client, drawn from the seed; left out: all",
-    ),
-    TEST_FRACTION,
-];
+settings! {
+    /// What the plays can be told.
+    pub(crate) struct PlaySettings {
+        drawing: Drawing,
+        /// characters in a row
+        length: usize [1..=100_000] = 80,
+        /// characters from one row to the next
+        stride: usize [1..=100_000] = 1,
+        /// fewest characters a role must speak
+        min_characters: usize [1..=i64::MAX] = 1000,
+        /// most training rows per client, drawn from the seed; left out: all
+        samples: Option<usize> [1..=100_000_000],
+        /// most test rows per client, drawn from the seed; left out: all
+        test_samples: Option<usize> [1..=100_000_000],
+    }
+}
 
-/// The roles of the files in the folder of datasets.
-pub fn build(settings: &Settings, seed: u64) -> Result<Population> {
-    let folder = cache::find("shakespeare")?;
-    let play = |file: &Content| {
-        let path = folder.join(file.name);
-        let bytes = fs::read(&path).map_err(|error| Error::io("reading", &path, error))?;
-        let roles = plays::roles(&String::from_utf8_lossy(&bytes));
-        if roles.is_empty() {
-            return Err(Error::data(format!("{}: nobody speaks, want the plain text of a play", path.display())));
-        }
-        Ok((file.name.trim_end_matches("_gut.txt").replace('_', "-"), roles))
-    };
-    build_from(FILES.par_iter().map(play).collect::<Result<_>>()?, settings, seed)
+impl SourceSettings for PlaySettings {
+    const NAME: &str = "shakespeare";
+    const SUMMARY: &str = "next characters in 37 plays, one client for every speaking role";
+
+    fn build(self, seed: u64) -> Result<Population> {
+        let folder = cache::find("shakespeare")?;
+        let play = |file: &Content| {
+            let path = folder.join(file.name);
+            let bytes = fs::read(&path).map_err(|error| Error::io("reading", &path, error))?;
+            let roles = plays::roles(&String::from_utf8_lossy(&bytes));
+            if roles.is_empty() {
+                return Err(Error::data(format!("{}: nobody speaks, want the plain text of a play", path.display())));
+            }
+            Ok((file.name.trim_end_matches("_gut.txt").replace('_', "-"), roles))
+        };
+        build_from(FILES.par_iter().map(play).collect::<Result<_>>()?, &self, seed)
+    }
 }
 
 /// A role's text in symbols, and the beginnings of its windows.
@@ -122,10 +117,10 @@ struct Part {
     test: Vec<usize>,
 }
 
-fn build_from(plays: Vec<(String, Vec<Role>)>, settings: &Settings, seed: u64) -> Result<Population> {
+fn build_from(plays: Vec<(String, Vec<Role>)>, settings: &PlaySettings, seed: u64) -> Result<Population> {
     let key = Key::new(seed).word("shakespeare");
-    let (length, stride) = (settings.integer("length"), settings.integer("stride"));
-    let (least, share) = (settings.integer("min_characters"), test_fraction(settings)?);
+    let (length, stride) = (settings.length, settings.stride);
+    let (least, share) = (settings.min_characters, settings.drawing.test_fraction);
     let cut = |characters: usize| characters - (share * characters as f64).round() as usize;
     for (part, wanted, have) in [("training", true, cut(least)), ("testing", share > 0.0, least - cut(least))] {
         if wanted && have <= length {
@@ -149,18 +144,20 @@ fn build_from(plays: Vec<(String, Vec<Role>)>, settings: &Settings, seed: u64) -
         return Err(Error::settings(format!("data.min_characters: no role speaks {least} characters")));
     }
     let ids: Vec<String> = parts.iter().map(Part::id).collect();
-    let mut drawn = draw_clients(ids.iter().map(String::as_str), settings, &key)?.into_iter();
+    let mut drawn = draw_clients(ids.iter().map(String::as_str), settings.drawing.clients, &key)?.into_iter();
     parts.retain(|_| drawn.next() == Some(true));
 
     for part in &mut parts {
         let middle = cut(part.text.len());
-        let drawn = |range: Range<usize>, purpose: &str| {
+        let drawn = |range: Range<usize>, purpose: &str, most: Option<usize>| {
             let windows = range.len().saturating_sub(length).div_ceil(stride);
             let key = key.clone().word(purpose).word(&part.id());
-            let most = settings.optional_integer(purpose).unwrap_or(windows);
-            some(windows, most, &key).map(|window| range.start + window * stride).collect()
+            some(windows, most.unwrap_or(windows), &key).map(|window| range.start + window * stride).collect()
         };
-        let (train, test) = (drawn(0..middle, "samples"), drawn(middle..part.text.len(), "test_samples"));
+        let (train, test) = (
+            drawn(0..middle, "samples", settings.samples),
+            drawn(middle..part.text.len(), "test_samples", settings.test_samples),
+        );
         (part.train, part.test) = (train, test);
     }
     let rows: usize = parts.iter().map(|part| part.train.len() + part.test.len()).sum();
@@ -217,12 +214,11 @@ impl Part {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::Declared;
 
     fn make(roles: &[(&str, &str)], text: &str, seed: u64) -> Result<Population> {
         let role = |(name, text): &(&str, &str)| Role { name: name.to_string(), text: text.to_string() };
-        let mut faults = Vec::new();
-        let settings = Settings::check("data", SETTINGS, toml::from_str(text).unwrap(), &mut faults);
-        assert_eq!(faults, []);
+        let settings = PlaySettings::from_table("data", toml::from_str(text).unwrap())?;
         build_from(vec![("hamlet".into(), roles.iter().map(role).collect())], &settings, seed)
     }
 

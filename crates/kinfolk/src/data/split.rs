@@ -3,32 +3,19 @@
 
 use crate::error::{Error, Result};
 use crate::rng::{Key, Rng};
-use crate::settings::{Default, Kind, Setting, Settings};
+use crate::settings::settings;
 use rand::RngExt;
 use rand::seq::index;
 use rand_distr::{Distribution, Gamma};
 use std::ops::Range;
 
-pub(super) const CLIENTS: Setting = Setting::new(
-    "clients",
-    Kind::Integer(1, 10_000_000),
-    Default::Absent,
-    "how many clients, drawn from the seed; left out: all of them",
-);
-pub(super) const TEST_FRACTION: Setting = Setting::new(
-    "test_fraction",
-    Kind::Number(0.0, 1.0),
-    Default::Is("0.2"),
-    "share of a client's rows kept for testing, below 1",
-);
-pub(super) const MIN_ROWS: Setting =
-    Setting::new("min_rows", Kind::Integer(1, i64::MAX), Default::Is("1"), "fewest rows a client must have");
-
-/// The share of rows that is kept for testing.
-pub(super) fn test_fraction(settings: &Settings) -> Result<f64> {
-    match settings.number("test_fraction") {
-        share if share < 1.0 => Ok(share),
-        share => Err(Error::settings(format!("data.test_fraction: got {share}, want less than 1"))),
+settings! {
+    /// Which clients of many take part, and which of their rows are for testing.
+    pub(crate) struct Drawing {
+        /// how many clients, drawn from the seed; left out: all of them
+        clients: Option<usize> [1..=10_000_000],
+        /// share of a client's rows kept for testing
+        test_fraction: f64 [0.0..1.0] = 0.2,
     }
 }
 
@@ -83,14 +70,14 @@ pub(super) fn draw_lots<'a>(ids: impl Iterator<Item = &'a str>, count: usize, ke
     drawn
 }
 
-/// Which of so many ids the setting `clients` takes, all where it is left out.
+/// Which ids are drawn where so many clients are wanted; all where that is left out.
 pub(super) fn draw_clients<'a>(
     ids: impl ExactSizeIterator<Item = &'a str>,
-    settings: &Settings,
+    clients: Option<usize>,
     key: &Key,
 ) -> Result<Vec<bool>> {
     let have = ids.len();
-    let count = settings.optional_integer("clients").unwrap_or(have);
+    let count = clients.unwrap_or(have);
     if count > have {
         return Err(Error::settings(format!("data.clients: got {count}, but there are {have}")));
     }

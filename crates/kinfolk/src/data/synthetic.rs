@@ -4,121 +4,127 @@
 //! neither the number of threads nor the number of other clients changes its rows.
 
 use super::split::block;
-use super::{Client, DataShape, Features, Population, Shard, Targets};
+use super::{Client, DataShape, Features, Population, Shard, SourceSettings, Targets};
 use crate::error::{Error, Result};
 use crate::memory::check_room;
 use crate::rng::{Key, Rng};
-use crate::settings::{Default, Kind, Setting, Settings, finish};
+use crate::settings::{choices, finish, settings};
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
 use rayon::prelude::*;
 use std::sync::Arc;
 
-pub(super) const CLIENTS: Setting =
-    Setting::new("clients", Kind::Integer(1, 10_000_000), Default::Is("100"), "how many clients");
-pub(super) const SAMPLES: Setting =
-    Setting::new("samples", Kind::Integer(1, 100_000_000), Default::Is("100"), "training rows per client");
-pub(super) const TEST_SAMPLES: Setting =
-    Setting::new("test_samples", Kind::Integer(0, 100_000_000), Default::Is("20"), "test rows per client");
-const UNSEEN: Setting = Setting::new(
-    "unseen_clients",
-    Kind::Integer(0, 10_000_000),
-    Default::Is("0"),
-    "further clients that are met only after training",
-);
+choices! {
+    /// Whether drawn zeros and ones are multiplied by the scale or rescaled to it as their norm.
+    pub(crate) enum ParameterScaling { Multiply = "multiply", Norm = "norm" }
+    /// Where a cluster's parameters lie.
+    pub(crate) enum Intervals { E1 = "e1", E5 = "e5" }
+    /// How features are stored.
+    pub(crate) enum Stored { F32 = "f32", F64 = "f64" }
+}
 
-/// What [`linear`] can be told.
-pub static LINEAR: &[Setting] = &[
-    CLIENTS,
-    SAMPLES,
-    TEST_SAMPLES,
-    UNSEEN,
-    Setting::new("true_clusters", Kind::Integer(1, 1_000_000), Default::Is("2"), "how many true clusters"),
-    Setting::new("dimension", Kind::Integer(1, 1_000_000), Default::Is("100"), "features in a row"),
-    Setting::new("noise", Kind::Number(0.0, 1e12), Default::Is("0.1"), "standard deviation of the noise"),
-    Setting::new("scale", Kind::Positive, Default::Is("1.0"), "how large the true parameters are"),
-    Setting::new(
-        "scaling",
-        Kind::OneOf(&["multiply", "norm"]),
-        Default::Is("\"multiply\""),
-        "whether the drawn zeros and ones are multiplied by the scale or rescaled to it as their norm",
-    ),
-    Setting::new("precision", Kind::OneOf(&["f32", "f64"]), Default::Is("\"f64\""), "how features are stored"),
-];
+settings! {
+    /// How many clients there are, and how many rows they have.
+    pub(crate) struct Sizes {
+        /// how many clients
+        clients: usize [1..=10_000_000] = 100,
+        /// training rows per client
+        samples: usize [1..=100_000_000] = 100,
+        /// test rows per client
+        test_samples: usize [0..=100_000_000] = 20,
+        /// further clients that are met only after training
+        unseen_clients: usize [0..=10_000_000] = 0,
+    }
+}
 
-/// What [`odcl_linear`] can be told.
-pub static ODCL_LINEAR: &[Setting] = &[
-    CLIENTS,
-    SAMPLES,
-    TEST_SAMPLES,
-    UNSEEN,
-    Setting::new(
-        "intervals",
-        Kind::OneOf(&["e1", "e5"]),
-        Default::Is("\"e1\""),
-        "where a cluster's parameters lie: [1,2], [4,5] to [13,14] and their negatives, or [0,1], [1,2], [-1,0], [-2,-1]",
-    ),
-    Setting::new(
-        "true_clusters",
-        Kind::Integer(1, 10),
-        Default::Absent,
-        "use only the first so many intervals; left out: all of them, 10 or 4",
-    ),
-    Setting::new("dimension", Kind::Integer(1, 1_000_000), Default::Is("20"), "features in a row"),
-    Setting::new("active", Kind::Integer(1, 1_000_000), Default::Is("5"), "features of a row that are not 0"),
-    Setting::new("noise", Kind::Number(0.0, 1e12), Default::Is("1.0"), "standard deviation of the noise"),
-];
+settings! {
+    /// IFCA's linear regression.
+    pub(crate) struct LinearSettings {
+        sizes: Sizes,
+        /// how many true clusters
+        true_clusters: usize [1..=1_000_000] = 2,
+        /// features in a row
+        dimension: usize [1..=1_000_000] = 100,
+        /// standard deviation of the noise
+        noise: f64 [0.0..=1e12] = 0.1,
+        /// how large the true parameters are
+        scale: f64 [above 0.0] = 1.0,
+        /// whether the drawn zeros and ones are multiplied by the scale or rescaled to it as their norm
+        scaling: ParameterScaling = "multiply",
+        /// how features are stored
+        precision: Stored = "f64",
+    }
+}
 
-/// What [`odcl_logistic`] can be told.
-pub static ODCL_LOGISTIC: &[Setting] = &[
-    CLIENTS,
-    SAMPLES,
-    TEST_SAMPLES,
-    UNSEEN,
-    Setting::new("true_clusters", Kind::Integer(1, 4), Default::Is("4"), "use only the first so many clusters"),
-];
+settings! {
+    /// ODCL's linear regression.
+    pub(crate) struct OdclLinearSettings {
+        sizes: Sizes,
+        /// where a cluster's parameters lie: [1,2], [4,5] to [13,14] and their negatives, or [0,1], [1,2], [-1,0], [-2,-1]
+        intervals: Intervals = "e1",
+        /// use only the first so many intervals; left out: all of them, 10 or 4
+        true_clusters: Option<usize> [1..=10],
+        /// features in a row
+        dimension: usize [1..=1_000_000] = 20,
+        /// features of a row that are not 0
+        active: usize [1..=1_000_000] = 5,
+        /// standard deviation of the noise
+        noise: f64 [0.0..=1e12] = 1.0,
+    }
+}
 
-const FEWEST_SAMPLES: Setting = Setting::new(
-    "fewest_samples",
-    Kind::Integer(1, 100_000_000),
-    Default::Absent,
-    "training rows vary from so many to `samples`, drawn for every client; left out: all have `samples`",
-);
-const BETWEEN: Setting =
-    Setting::new("between", Kind::Number(0.0, 1e12), Default::Is("1.0"), "standard deviation of clusters around 0");
-const WITHIN: Setting = Setting::new(
-    "within",
-    Kind::Number(0.0, 1e12),
-    Default::Is("1.0"),
-    "standard deviation of clients around their cluster",
-);
+settings! {
+    /// ODCL's logistic regression.
+    pub(crate) struct OdclLogisticSettings {
+        sizes: Sizes,
+        /// use only the first so many clusters
+        true_clusters: usize [1..=4] = 4,
+    }
+}
 
-/// What [`hierarchical_linear`] can be told.
-pub static HIERARCHICAL_LINEAR: &[Setting] = &[
-    Setting { default: Default::Is("400"), ..CLIENTS },
-    SAMPLES,
-    FEWEST_SAMPLES,
-    TEST_SAMPLES,
-    UNSEEN,
-    Setting::new("true_clusters", Kind::Integer(1, 1_000_000), Default::Is("20"), "how many true clusters"),
-    Setting::new("dimension", Kind::Integer(1, 1_000_000), Default::Is("20"), "features in a row"),
-    BETWEEN,
-    WITHIN,
-    Setting::new("noise", Kind::Number(0.0, 1e12), Default::Is("1.0"), "standard deviation of the noise"),
-];
+settings! {
+    /// Clients around their clusters.
+    pub(crate) struct Hierarchy {
+        /// how many clients
+        clients: usize [1..=10_000_000] = 400,
+        /// training rows per client
+        samples: usize [1..=100_000_000] = 100,
+        /// training rows vary from so many to `samples`, drawn for every client; left out: all have `samples`
+        fewest_samples: Option<usize> [1..=100_000_000],
+        /// test rows per client
+        test_samples: usize [0..=100_000_000] = 20,
+        /// further clients that are met only after training
+        unseen_clients: usize [0..=10_000_000] = 0,
+        /// standard deviation of clusters around 0
+        between: f64 [0.0..=1e12] = 1.0,
+        /// standard deviation of clients around their cluster
+        within: f64 [0.0..=1e12] = 1.0,
+    }
+}
 
-/// What [`hierarchical_logistic`] can be told.
-pub static HIERARCHICAL_LOGISTIC: &[Setting] = &[
-    Setting { default: Default::Is("400"), ..CLIENTS },
-    SAMPLES,
-    FEWEST_SAMPLES,
-    TEST_SAMPLES,
-    UNSEEN,
-    Setting::new("true_clusters", Kind::Integer(1, 1_000_000), Default::Is("5"), "how many true clusters"),
-    Setting::new("dimension", Kind::Integer(1, 1_000_000), Default::Is("3"), "features in a row"),
-    BETWEEN,
-    WITHIN,
-];
+settings! {
+    /// The known-clusters paper's linear regression.
+    pub(crate) struct HierarchicalLinearSettings {
+        hierarchy: Hierarchy,
+        /// how many true clusters
+        true_clusters: usize [1..=1_000_000] = 20,
+        /// features in a row
+        dimension: usize [1..=1_000_000] = 20,
+        /// standard deviation of the noise
+        noise: f64 [0.0..=1e12] = 1.0,
+    }
+}
+
+settings! {
+    /// The known-clusters paper's logistic regression.
+    pub(crate) struct HierarchicalLogisticSettings {
+        hierarchy: Hierarchy,
+        /// how many true clusters
+        true_clusters: usize [1..=1_000_000] = 5,
+        /// features in a row
+        dimension: usize [1..=1_000_000] = 3,
+    }
+}
 
 const E1: &[(f64, f64)] = &[
     (1.0, 2.0),
@@ -142,143 +148,173 @@ const LOGISTIC_COVARIANCES: [(f64, f64); 4] = [(1.0, 0.0), (2.0, 1.0), (2.0, 1.0
 /// IFCA's linear regression: `y = <x, θ> + noise` with standard normal x and no intercept. The coordinates of a cluster's
 /// θ are 0 or 1 with equal chance, multiplied by the scale as in the authors' code, or rescaled to it as their norm, as
 /// the paper says.
-pub fn linear(settings: &Settings, seed: u64) -> Result<Population> {
-    let plan = Plan::new(settings, settings.integer("true_clusters"), settings.integer("dimension"), "linear", seed)?;
-    let (scale, to_norm) = (settings.number("scale"), settings.text("scaling") == "norm");
-    let parameters = plan.parameters(|_, rng| {
-        loop {
-            let mut drawn: Vec<f64> = (0..plan.dimension).map(|_| f64::from(u8::from(rng.random::<bool>()))).collect();
-            let norm = drawn.iter().sum::<f64>().sqrt();
-            if to_norm && norm == 0.0 {
-                continue;
+impl SourceSettings for LinearSettings {
+    const NAME: &str = "linear";
+    const SUMMARY: &str = "linear regression with a parameter vector per cluster, as in the IFCA paper";
+
+    fn build(self, seed: u64) -> Result<Population> {
+        let plan = Plan::new(&self.sizes, None, self.true_clusters, self.dimension, Self::NAME, seed)?;
+        let (scale, to_norm) = (self.scale, self.scaling == ParameterScaling::Norm);
+        let parameters = plan.parameters(|_, rng| {
+            loop {
+                let mut drawn: Vec<f64> =
+                    (0..plan.dimension).map(|_| f64::from(u8::from(rng.random::<bool>()))).collect();
+                let norm = drawn.iter().sum::<f64>().sqrt();
+                if to_norm && norm == 0.0 {
+                    continue;
+                }
+                let factor = if to_norm { scale / norm } else { scale };
+                drawn.iter_mut().for_each(|value| *value *= factor);
+                return drawn;
             }
-            let factor = if to_norm { scale / norm } else { scale };
-            drawn.iter_mut().for_each(|value| *value *= factor);
-            return drawn;
-        }
-    });
-    let noise = settings.number("noise");
-    let single = settings.text("precision") == "f32";
-    let shape = DataShape::numbers(plan.dimension, 0);
-    plan.population(parameters.clone(), shape, |cluster, rows, rng| {
-        let columns = plan.dimension;
-        let mut targets = Vec::with_capacity(rows);
-        let mut target = |row: &mut dyn Iterator<Item = f64>, rng: &mut Rng| {
-            let clean: f64 = row.zip(&parameters[cluster]).map(|(x, parameter)| x * parameter).sum();
-            targets.push(clean + noise * normal(rng));
-        };
-        let features = if single {
-            let mut values = vec![0f32; rows * columns];
-            for row in values.chunks_exact_mut(columns) {
-                row.iter_mut().for_each(|value| *value = normal(rng) as f32);
-                target(&mut row.iter().map(|value| f64::from(*value)), rng);
-            }
-            Features::F32 { columns, values }
-        } else {
-            let mut values = vec![0f64; rows * columns];
-            for row in values.chunks_exact_mut(columns) {
-                row.iter_mut().for_each(|value| *value = normal(rng));
-                target(&mut row.iter().copied(), rng);
-            }
-            Features::F64 { columns, values }
-        };
-        Drawn::of(features, Targets::Values(targets))
-    })
+        });
+        let noise = self.noise;
+        let single = self.precision == Stored::F32;
+        let shape = DataShape::numbers(plan.dimension, 0);
+        plan.population(parameters.clone(), shape, |cluster, rows, rng| {
+            let columns = plan.dimension;
+            let mut targets = Vec::with_capacity(rows);
+            let mut target = |row: &mut dyn Iterator<Item = f64>, rng: &mut Rng| {
+                let clean: f64 = row.zip(&parameters[cluster]).map(|(x, parameter)| x * parameter).sum();
+                targets.push(clean + noise * normal(rng));
+            };
+            let features = if single {
+                let mut values = vec![0f32; rows * columns];
+                for row in values.chunks_exact_mut(columns) {
+                    row.iter_mut().for_each(|value| *value = normal(rng) as f32);
+                    target(&mut row.iter().map(|value| f64::from(*value)), rng);
+                }
+                Features::F32 { columns, values }
+            } else {
+                let mut values = vec![0f64; rows * columns];
+                for row in values.chunks_exact_mut(columns) {
+                    row.iter_mut().for_each(|value| *value = normal(rng));
+                    target(&mut row.iter().copied(), rng);
+                }
+                Features::F64 { columns, values }
+            };
+            Drawn::of(features, Targets::Values(targets))
+        })
+    }
 }
 
 /// ODCL's linear regression (experiments 1 and 5): a few random coordinates of each row are standard normal, the others
 /// 0; a cluster's parameters are uniform on its interval; no intercept.
-pub fn odcl_linear(settings: &Settings, seed: u64) -> Result<Population> {
-    let intervals = if settings.text("intervals") == "e5" { E5 } else { E1 };
-    let clusters = settings.optional_integer("true_clusters").unwrap_or(intervals.len());
-    let (dimension, active) = (settings.integer("dimension"), settings.integer("active"));
-    let mut faults = Vec::new();
-    if clusters > intervals.len() {
-        let (name, most) = (settings.text("intervals"), intervals.len());
-        let message = format!("data.true_clusters: got {clusters}, want at most {most} with intervals = \"{name}\"");
-        faults.push(Error::settings(message));
-    }
-    if active > dimension {
-        faults.push(Error::settings(format!("data.active: got {active}, want at most the dimension, {dimension}")));
-    }
-    finish(faults)?;
-    let plan = Plan::new(settings, clusters, dimension, "odcl-linear", seed)?;
-    let parameters = plan.parameters(|cluster, rng| {
-        let (low, high) = intervals[cluster];
-        (0..dimension).map(|_| low + (high - low) * rng.random::<f64>()).collect()
-    });
-    let noise = settings.number("noise");
-    let shape = DataShape::numbers(dimension, 0);
-    plan.population(parameters.clone(), shape, |cluster, rows, rng| {
-        let mut values = vec![0f64; rows * dimension];
-        let mut order: Vec<usize> = (0..dimension).collect();
-        let targets = values.chunks_exact_mut(dimension).map(|row| {
-            let mut clean = 0.0;
-            for place in 0..active {
-                let other = rng.random_range(place..dimension);
-                order.swap(place, other);
-                let (coordinate, value) = (order[place], normal(rng));
-                row[coordinate] = value;
-                clean += value * parameters[cluster][coordinate];
-            }
-            clean + noise * normal(rng)
+impl SourceSettings for OdclLinearSettings {
+    const NAME: &str = "odcl-linear";
+    const SUMMARY: &str = "linear regression on sparse rows, as in the ODCL paper";
+
+    fn build(self, seed: u64) -> Result<Population> {
+        let (name, intervals) = match self.intervals {
+            Intervals::E1 => ("e1", E1),
+            Intervals::E5 => ("e5", E5),
+        };
+        let clusters = self.true_clusters.unwrap_or(intervals.len());
+        let (dimension, active) = (self.dimension, self.active);
+        let mut faults = Vec::new();
+        if clusters > intervals.len() {
+            let most = intervals.len();
+            let message =
+                format!("data.true_clusters: got {clusters}, want at most {most} with intervals = \"{name}\"");
+            faults.push(Error::settings(message));
+        }
+        if active > dimension {
+            faults.push(Error::settings(format!("data.active: got {active}, want at most the dimension, {dimension}")));
+        }
+        finish(faults)?;
+        let plan = Plan::new(&self.sizes, None, clusters, dimension, Self::NAME, seed)?;
+        let parameters = plan.parameters(|cluster, rng| {
+            let (low, high) = intervals[cluster];
+            (0..dimension).map(|_| low + (high - low) * rng.random::<f64>()).collect()
         });
-        let targets = targets.collect();
-        Drawn::of(Features::F64 { columns: dimension, values }, Targets::Values(targets))
-    })
+        let noise = self.noise;
+        let shape = DataShape::numbers(dimension, 0);
+        plan.population(parameters.clone(), shape, |cluster, rows, rng| {
+            let mut values = vec![0f64; rows * dimension];
+            let mut order: Vec<usize> = (0..dimension).collect();
+            let targets = values.chunks_exact_mut(dimension).map(|row| {
+                let mut clean = 0.0;
+                for place in 0..active {
+                    let other = rng.random_range(place..dimension);
+                    order.swap(place, other);
+                    let (coordinate, value) = (order[place], normal(rng));
+                    row[coordinate] = value;
+                    clean += value * parameters[cluster][coordinate];
+                }
+                clean + noise * normal(rng)
+            });
+            let targets = targets.collect();
+            Drawn::of(Features::F64 { columns: dimension, values }, Targets::Values(targets))
+        })
+    }
 }
 
 /// ODCL's logistic regression (experiment 4): normal points in the plane with a covariance per cluster, class 1 with
 /// chance `1 / (1 + exp(-<x, θ>))`. The true parameters end with the intercept, 0.
-pub fn odcl_logistic(settings: &Settings, seed: u64) -> Result<Population> {
-    let plan = Plan::new(settings, settings.integer("true_clusters"), 2, "odcl-logistic", seed)?;
-    let parameters: Vec<Vec<f64>> = LOGISTIC_PARAMETERS[..plan.clusters].iter().map(|two| two.to_vec()).collect();
-    let with_intercept = parameters.iter().map(|two| [two.as_slice(), &[0.0]].concat()).collect();
-    let shape = DataShape::numbers(2, 2);
-    plan.population(with_intercept, shape, |cluster, rows, rng| {
-        let (variance, covariance) = LOGISTIC_COVARIANCES[cluster];
-        let below = covariance / variance.sqrt();
-        let rest = (variance - below * below).sqrt();
-        let (mut values, mut classes) = (Vec::with_capacity(2 * rows), Vec::with_capacity(rows));
-        for _ in 0..rows {
-            let (first, second) = (normal(rng), normal(rng));
-            let point = [variance.sqrt() * first, below * first + rest * second];
-            let score = point[0] * parameters[cluster][0] + point[1] * parameters[cluster][1];
-            classes.push(class(score, rng));
-            values.extend(point);
-        }
-        Drawn::of(Features::F64 { columns: 2, values }, Targets::Classes(classes))
-    })
+impl SourceSettings for OdclLogisticSettings {
+    const NAME: &str = "odcl-logistic";
+    const SUMMARY: &str = "two classes in the plane, as in the ODCL paper";
+
+    fn build(self, seed: u64) -> Result<Population> {
+        let plan = Plan::new(&self.sizes, None, self.true_clusters, 2, Self::NAME, seed)?;
+        let parameters: Vec<Vec<f64>> = LOGISTIC_PARAMETERS[..plan.clusters].iter().map(|two| two.to_vec()).collect();
+        let with_intercept = parameters.iter().map(|two| [two.as_slice(), &[0.0]].concat()).collect();
+        let shape = DataShape::numbers(2, 2);
+        plan.population(with_intercept, shape, |cluster, rows, rng| {
+            let (variance, covariance) = LOGISTIC_COVARIANCES[cluster];
+            let below = covariance / variance.sqrt();
+            let rest = (variance - below * below).sqrt();
+            let (mut values, mut classes) = (Vec::with_capacity(2 * rows), Vec::with_capacity(rows));
+            for _ in 0..rows {
+                let (first, second) = (normal(rng), normal(rng));
+                let point = [variance.sqrt() * first, below * first + rest * second];
+                let score = point[0] * parameters[cluster][0] + point[1] * parameters[cluster][1];
+                classes.push(class(score, rng));
+                values.extend(point);
+            }
+            Drawn::of(Features::F64 { columns: 2, values }, Targets::Classes(classes))
+        })
+    }
 }
 
 /// The known-clusters paper's linear regression: cluster centres are normal around 0, a client's own θ is normal around
 /// its cluster's centre, and `y = <x, θ> + noise` with standard normal x and no intercept. Clusters are known groups
 /// here, so every client can name its own.
-pub fn hierarchical_linear(settings: &Settings, seed: u64) -> Result<Population> {
-    let noise = settings.number("noise");
-    hierarchical(settings, "hierarchical-linear", 0, seed, |scores, rng| {
-        Targets::Values(scores.iter().map(|score| score + noise * normal(rng)).collect())
-    })
+impl SourceSettings for HierarchicalLinearSettings {
+    const NAME: &str = "hierarchical-linear";
+    const SUMMARY: &str = "linear regression with parameters of every client around its known cluster's";
+
+    fn build(self, seed: u64) -> Result<Population> {
+        let noise = self.noise;
+        hierarchical(&self.hierarchy, (self.true_clusters, self.dimension), (Self::NAME, 0, seed), |scores, rng| {
+            Targets::Values(scores.iter().map(|score| score + noise * normal(rng)).collect())
+        })
+    }
 }
 
 /// The same with two classes, class 1 with chance `1 / (1 + exp(-<x, θ>))`.
-pub fn hierarchical_logistic(settings: &Settings, seed: u64) -> Result<Population> {
-    hierarchical(settings, "hierarchical-logistic", 2, seed, |scores, rng| {
-        Targets::Classes(scores.iter().map(|&score| class(score, rng)).collect())
-    })
+impl SourceSettings for HierarchicalLogisticSettings {
+    const NAME: &str = "hierarchical-logistic";
+    const SUMMARY: &str = "two classes, with parameters of every client around its known cluster's";
+
+    fn build(self, seed: u64) -> Result<Population> {
+        hierarchical(&self.hierarchy, (self.true_clusters, self.dimension), (Self::NAME, 2, seed), |scores, rng| {
+            Targets::Classes(scores.iter().map(|&score| class(score, rng)).collect())
+        })
+    }
 }
 
 /// Clients around centres around 0; `answer` draws the targets that belong to the products `<x, θ>`.
 fn hierarchical(
-    settings: &Settings,
-    name: &str,
-    classes: usize,
-    seed: u64,
+    hierarchy: &Hierarchy,
+    (clusters, dimension): (usize, usize),
+    (name, classes, seed): (&str, usize, u64),
     answer: impl Fn(&[f64], &mut Rng) -> Targets + Sync,
 ) -> Result<Population> {
-    let mut plan = Plan::new(settings, settings.integer("true_clusters"), settings.integer("dimension"), name, seed)?;
+    let Hierarchy { clients, samples, test_samples, unseen_clients, between, within, .. } = *hierarchy;
+    let sizes = Sizes { clients, samples, test_samples, unseen_clients };
+    let mut plan = Plan::new(&sizes, hierarchy.fewest_samples, clusters, dimension, name, seed)?;
     plan.grouped = true;
-    let (between, within) = (settings.number("between"), settings.number("within"));
     let columns = plan.dimension;
     let centres = plan.parameters(|_, rng| (0..columns).map(|_| between * normal(rng)).collect());
     plan.population(centres.clone(), DataShape::numbers(columns, classes), |cluster, rows, rng| {
@@ -339,31 +375,29 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(settings: &Settings, clusters: usize, dimension: usize, name: &str, seed: u64) -> Result<Self> {
-        let samples = settings.integer("samples");
-        let plan = Self {
-            clients: settings.integer("clients"),
-            unseen: settings.integer("unseen_clients"),
-            samples,
-            fewest_samples: settings.optional_integer("fewest_samples").unwrap_or(samples),
-            test_samples: settings.integer("test_samples"),
-            clusters,
-            dimension,
-            grouped: false,
-            key: Key::new(seed).word(name),
-        };
+    fn new(
+        sizes: &Sizes,
+        fewest_samples: Option<usize>,
+        clusters: usize,
+        dimension: usize,
+        name: &str,
+        seed: u64,
+    ) -> Result<Self> {
+        let Sizes { clients, samples, test_samples, unseen_clients: unseen } = *sizes;
+        let fewest_samples = fewest_samples.unwrap_or(samples);
         let mut faults = Vec::new();
-        if plan.clients < clusters {
-            let clients = plan.clients;
+        if clients < clusters {
             let message = format!("data.clients: got {clients}, want at least {clusters}, one for each true cluster");
             faults.push(Error::settings(message));
         }
-        if plan.fewest_samples > samples {
-            let fewest = plan.fewest_samples;
-            let message = format!("data.fewest_samples: got {fewest}, want at most data.samples, {samples}");
+        if fewest_samples > samples {
+            let message = format!("data.fewest_samples: got {fewest_samples}, want at most data.samples, {samples}");
             faults.push(Error::settings(message));
         }
         finish(faults)?;
+        let key = Key::new(seed).word(name);
+        let plan =
+            Self { clients, unseen, samples, fewest_samples, test_samples, clusters, dimension, grouped: false, key };
         check_size(plan.clients + plan.unseen, plan.samples + plan.test_samples, dimension)?;
         check_room("data.true_clusters", &[clusters, dimension], size_of::<f64>())?;
         Ok(plan)

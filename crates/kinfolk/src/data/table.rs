@@ -10,96 +10,89 @@
 //! each value comes three times on average, as labels do; all others are a regression target.
 
 use super::columns::{Header, Role, Source, listed};
-use super::contamination::{CONTAMINATION, OUTLIERS, contaminate};
-use super::split::{MIN_ROWS, TEST_FRACTION, draw_lots, hold_out};
-use super::{Cells, Client, Column, DataShape, Features, Lines, Population, Shard, Targets, schema};
+use super::contamination::{Spoiling, contaminate};
+use super::split::{draw_lots, hold_out};
+use super::{Cells, Client, Column, DataShape, Features, Lines, Population, Shard, SourceSettings, Targets, schema};
 use crate::error::{Error, Result};
 use crate::rng::Key;
-use crate::settings::{Default, Kind, Setting, Settings, finish, nearest};
+use crate::settings::{Check, Declared, choices, finish, nearest, settings};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use toml::Value;
 
-/// What a table can be told.
-pub static SETTINGS: &[Setting] = &[
-    Setting::new("path", Kind::Text, Default::Required, "the csv, tsv or parquet file"),
-    Setting::new("client", Kind::Text, Default::Required, "the column that names the client"),
-    Setting::new(
-        "target",
-        Kind::Text,
-        Default::Absent,
-        "the column to be predicted; left out: rows are features only, for mixtures; classes only score mixtures of features",
-    ),
-    Setting::new(
-        "group",
-        Kind::Text,
-        Default::Absent,
-        "the column of a known grouping of the clients; not a feature; an empty cell is no group",
-    ),
-    Setting::new("truth", Kind::Text, Default::Absent, "the column of the true clusters, for scoring; not a feature"),
-    DROP,
-    Setting::new(
-        "task",
-        Kind::OneOf(&["auto", "regression", "classification"]),
-        Default::Is("\"auto\""),
-        "what the target is",
-    ),
-    STANDARDISE,
-    TEST_FRACTION,
-    MIN_ROWS,
-    Setting::new(
-        "small",
-        Kind::OneOf(&["error", "drop"]),
-        Default::Is("\"error\""),
-        "what to do about smaller clients",
-    ),
-    UNSEEN,
-    OUTLIERS,
-    CONTAMINATION,
-];
+choices! {
+    /// What the target is.
+    pub(crate) enum Task { Auto = "auto", Regression = "regression", Classification = "classification" }
+    /// What to do about small clients.
+    pub(crate) enum Small { Error = "error", Drop = "drop" }
+}
 
-pub(super) const DROP: Setting = Setting::new("drop", Kind::Texts, Default::Is("[]"), "columns to leave out");
-pub(super) const STANDARDISE: Setting = Setting::new(
-    "standardise",
-    Kind::Flag,
-    Default::Is("true"),
-    "give every column of numbers mean 0 and deviation 1 over all clients",
-);
-pub(super) const UNSEEN: Setting = Setting::new(
-    "unseen_clients",
-    Kind::Number(0.0, 1.0),
-    Default::Is("0.0"),
-    "share of clients met only after training, below 1",
-);
+settings! {
+    /// What a table can be told.
+    pub(crate) struct TableSettings {
+        /// the csv, tsv or parquet file
+        path: String,
+        /// the column that names the client
+        client: String,
+        /// the column to be predicted; left out: rows are features only, for mixtures; classes only score mixtures of features
+        target: Option<String>,
+        /// the column of a known grouping of the clients; not a feature; an empty cell is no group
+        group: Option<String>,
+        /// the column of the true clusters, for scoring; not a feature
+        truth: Option<String>,
+        /// columns to leave out
+        drop: Vec<String> = [],
+        /// what the target is
+        task: Task = "auto",
+        /// give every column of numbers mean 0 and deviation 1 over all clients
+        standardise: bool = true,
+        /// share of a client's rows kept for testing
+        test_fraction: f64 [0.0..1.0] = 0.2,
+        /// fewest rows a client must have
+        min_rows: usize [1..=i64::MAX] = 1,
+        /// what to do about smaller clients
+        small: Small = "error",
+        /// share of clients met only after training
+        unseen_clients: f64 [0.0..1.0] = 0.0,
+        spoiling: Spoiling,
+    }
+
+    fn check(&self, check: &mut Check) {
+        if self.target.is_none() && self.task != Task::Auto {
+            check.fault_with_hint("task", "the table has no target", "set data.target");
+        }
+    }
+}
+
+impl TableSettings {
+    /// A table whose columns are known, with the usual settings of everything else.
+    pub(super) fn new(path: &Path, client: &str, target: &str) -> Result<Self> {
+        let given = [("path", path.display().to_string()), ("client", client.into()), ("target", target.into())];
+        let given = given.map(|(name, value)| (name.to_string(), toml::Value::String(value)));
+        Self::from_table("data", given.into_iter().collect())
+    }
+}
+
+impl SourceSettings for TableSettings {
+    const NAME: &str = "table";
+    const SUMMARY: &str = "a csv or parquet file with a column that names the client";
+
+    fn build(self, seed: u64) -> Result<Population> {
+        let mut population = build_with(&self, seed, None, |target| target)?;
+        contaminate(&mut population, &self.spoiling, &key(seed))?;
+        Ok(population)
+    }
+}
 
 /// At most so many different whole numbers look like classes.
 const MOST_CLASSES: usize = 20;
 /// Labels come at least so often on average.
 const ROWS_PER_CLASS: usize = 3;
 
-/// Reads the file and divides its rows among the clients.
-pub fn build(settings: &Settings, seed: u64) -> Result<Population> {
-    let mut population = build_with(settings, seed, None, |target| target)?;
-    contaminate(&mut population, settings, &key(seed))?;
-    Ok(population)
-}
-
-/// The same of these columns and the clients' alone, as they are.
-pub(crate) fn build_only(settings: &Settings, seed: u64, only: &[String]) -> Result<Population> {
+/// The clients of these columns and the clients' alone, as they are.
+pub(crate) fn build_only(settings: &TableSettings, seed: u64, only: &[String]) -> Result<Population> {
     build_with(settings, seed, Some(only), |target| target)
-}
-
-/// The settings of a table with these columns, and otherwise as given.
-pub(super) fn preset<const COUNT: usize>(given: &Settings, presets: [(&str, &str); COUNT]) -> Result<Settings> {
-    let mut roles = given.to_table();
-    roles.retain(|name, _| SETTINGS.iter().any(|setting| setting.name == name));
-    roles.extend(presets.map(|(name, value)| (name.to_string(), Value::String(value.to_string()))));
-    let mut faults = Vec::new();
-    let settings = Settings::check("data", SETTINGS, roles, &mut faults);
-    finish(faults)?;
-    Ok(settings)
 }
 
 /// What all draws of a table begin with.
@@ -109,23 +102,12 @@ pub(super) fn key(seed: u64) -> Key {
 
 /// The clients as the file has them, with a target made from the column that was read.
 pub(super) fn build_with(
-    settings: &Settings,
+    settings: &TableSettings,
     seed: u64,
     only: Option<&[String]>,
     make_target: impl FnOnce(Column) -> Column,
 ) -> Result<Population> {
-    let mut faults = Vec::new();
-    for name in ["test_fraction", "unseen_clients", "outliers"] {
-        if settings.number(name) >= 1.0 {
-            faults.push(Error::settings(format!("data.{name}: got {}, want less than 1", settings.number(name))));
-        }
-    }
-    if settings.optional_text("target").is_none() && settings.text("task") != "auto" {
-        let message = format!("data.task: got \"{}\" for a table without a target", settings.text("task"));
-        faults.push(Error::settings(message).hint("set data.target"));
-    }
-    finish(faults)?;
-    let path = Path::new(settings.text("path"));
+    let path = Path::new(&settings.path);
     let source = Source { path, header: Header::Always, drop: |name| format!("data.drop = [{name:?}]") };
     let Some(table) = source.read(&|names| roles(path, names, only, settings)) else {
         let message = format!("data.path: got {}, want a file that ends in .csv, .tsv or .parquet", path.display());
@@ -135,13 +117,17 @@ pub(super) fn build_with(
     if table.lines.is_empty() {
         return Err(Error::data(format!("{}: no rows below the header", path.display())));
     }
-    let mut take = |setting: &str| settings.optional_text(setting).and_then(|name| table.take(name));
+    let mut take = |name: Option<&String>| name.and_then(|name| table.take(name));
     let words = |column: Option<Column>| match column.map(|column| column.values) {
         Some(Cells::Words(words)) => Some(words),
         _ => None,
     };
-    let (ids, groups, truths) = (words(take("client")), words(take("group")), words(take("truth")));
-    let target = take("target");
+    let (ids, groups, truths) = (
+        words(take(Some(&settings.client))),
+        words(take(settings.group.as_ref())),
+        words(take(settings.truth.as_ref())),
+    );
+    let target = take(settings.target.as_ref());
     let Some(ids) = ids else {
         return Err(Error::data(format!("{}: no client column", path.display())));
     };
@@ -151,14 +137,14 @@ pub(super) fn build_with(
 
     let members = members(path, &ids, settings)?;
     let key = key(seed);
-    let order = arrange(&members, settings.number("test_fraction"), &key);
-    let group = per_client(path, &table.lines, &members, groups.as_deref(), settings.optional_text("group"))?;
-    let truth = per_client(path, &table.lines, &members, truths.as_deref(), settings.optional_text("truth"))?;
+    let order = arrange(&members, settings.test_fraction, &key);
+    let group = per_client(path, &table.lines, &members, groups.as_deref(), settings.group.as_deref())?;
+    let truth = per_client(path, &table.lines, &members, truths.as_deref(), settings.truth.as_deref())?;
     let clusters = schema::sorted(truth.iter().flatten().map(|name| name.to_string()).collect());
     let number: HashMap<&str, usize> = clusters.iter().map(String::as_str).zip(0..).collect();
 
     let targets = match target {
-        Some(target) => targets(path, &table.lines, make_target(target), settings.text("task"))?,
+        Some(target) => targets(path, &table.lines, make_target(target), settings.task)?,
         None => Targets::None,
     };
     let targets = Arc::new(match targets {
@@ -184,7 +170,7 @@ pub(super) fn build_with(
             truth: truth[index].and_then(|name| number.get(name).copied()),
         })
     };
-    let is_unseen = unseen(&members, settings.number("unseen_clients"), &key);
+    let is_unseen = unseen(&members, settings.unseen_clients, &key);
     let (unseen, seen): (Vec<usize>, Vec<usize>) = (0..members.len()).partition(|index| is_unseen[*index]);
     let classes = match &*targets {
         Targets::Words(words) => {
@@ -210,13 +196,17 @@ pub(super) fn build_with(
 }
 
 /// What the columns of these names are for. Where `only` some may be read, the others are dropped.
-fn roles(path: &Path, names: &[String], only: Option<&[String]>, settings: &Settings) -> Result<Vec<Role>> {
+fn roles(path: &Path, names: &[String], only: Option<&[String]>, settings: &TableSettings) -> Result<Vec<Role>> {
     let mut faults = Vec::new();
     let mut roles = vec![None; names.len()];
-    let dropped = settings.texts("drop");
-    let singles = ["client", "group", "truth", "target"];
-    let wanted = singles.into_iter().filter_map(|setting| Some((setting, settings.optional_text(setting)?)));
-    for (setting, wanted) in wanted.chain(dropped.iter().map(|name| ("drop", name.as_str()))) {
+    let singles = [
+        ("client", Some(&settings.client)),
+        ("group", settings.group.as_ref()),
+        ("truth", settings.truth.as_ref()),
+        ("target", settings.target.as_ref()),
+    ];
+    let wanted = singles.into_iter().filter_map(|(setting, name)| Some((setting, name?)));
+    for (setting, wanted) in wanted.chain(settings.drop.iter().map(|name| ("drop", name))) {
         let Some(place) = names.iter().position(|name| name == wanted) else {
             let fault = Error::settings(format!("data.{setting}: {} has no column `{wanted}`", path.display()));
             faults.push(match nearest(wanted, names.iter().map(String::as_str)) {
@@ -253,7 +243,7 @@ struct Rows<'a> {
 }
 
 /// The clients in the order they first appear, without those that are too small.
-fn members<'a>(path: &Path, ids: &'a [String], settings: &Settings) -> Result<Vec<Rows<'a>>> {
+fn members<'a>(path: &Path, ids: &'a [String], settings: &TableSettings) -> Result<Vec<Rows<'a>>> {
     let mut places = HashMap::new();
     let mut members: Vec<Rows> = Vec::new();
     for (row, id) in ids.iter().enumerate() {
@@ -263,7 +253,7 @@ fn members<'a>(path: &Path, ids: &'a [String], settings: &Settings) -> Result<Ve
         }
         members[place].rows.push(row);
     }
-    let least = settings.integer("min_rows");
+    let least = settings.min_rows;
     let all = members.len();
     let small: Vec<String> = members
         .iter()
@@ -273,7 +263,7 @@ fn members<'a>(path: &Path, ids: &'a [String], settings: &Settings) -> Result<Ve
     if small.len() == all {
         return Err(Error::settings(format!("data.min_rows: none of the {all} clients has {least} rows")));
     }
-    if !small.is_empty() && settings.text("small") == "error" {
+    if !small.is_empty() && settings.small == Small::Error {
         let more = if small.len() > 5 { format!(" and {} more", small.len() - 5) } else { String::new() };
         let some = small[..small.len().min(5)].join(", ");
         return Err(Error::data(format!("{}: clients with fewer than {least} rows: {some}{more}", path.display()))
@@ -340,13 +330,13 @@ fn unseen(members: &[Rows], share: f64, key: &Key) -> Vec<bool> {
     draw_lots(members.iter().map(|member| member.id), count, &key.clone().word("unseen"))
 }
 
-fn targets(path: &Path, lines: &[u64], column: Column, task: &str) -> Result<Targets> {
+fn targets(path: &Path, lines: &[u64], column: Column, task: Task) -> Result<Targets> {
     let named = |values: Vec<f64>| {
         // Adding zero turns -0 into 0, which would be a class of its own.
         Targets::Words(values.into_iter().map(|value| (value + 0.0).to_string()).collect())
     };
     match (column.values, task) {
-        (Cells::Words(words), "regression") => {
+        (Cells::Words(words), Task::Regression) => {
             let number = |(row, word): (usize, &String)| match word.parse::<f64>() {
                 Ok(number) if number.is_finite() => Ok(number),
                 _ => {
@@ -358,9 +348,9 @@ fn targets(path: &Path, lines: &[u64], column: Column, task: &str) -> Result<Tar
             Ok(Targets::Values(words.iter().enumerate().map(number).collect::<Result<_>>()?))
         }
         (Cells::Words(words), _) => Ok(Targets::Words(words)),
-        (Cells::Numbers(values), "regression") => Ok(Targets::Values(values)),
-        (Cells::Numbers(values), "classification") => Ok(named(values)),
-        (Cells::Numbers(values), _) => {
+        (Cells::Numbers(values), Task::Regression) => Ok(Targets::Values(values)),
+        (Cells::Numbers(values), Task::Classification) => Ok(named(values)),
+        (Cells::Numbers(values), Task::Auto) => {
             Ok(if look_like_classes(&values) { named(values) } else { Targets::Values(values) })
         }
     }
@@ -380,7 +370,7 @@ fn look_like_classes(values: &[f64]) -> bool {
     values.len() >= ROWS_PER_CLASS * different.len()
 }
 
-fn pick<T: std::default::Default>(mut values: Vec<T>, rows: &[usize]) -> Vec<T> {
+fn pick<T: Default>(mut values: Vec<T>, rows: &[usize]) -> Vec<T> {
     rows.iter().map(|row| std::mem::take(&mut values[*row])).collect()
 }
 
@@ -407,11 +397,8 @@ mod tests {
     }
 
     fn make(path: &str, text: &str) -> Result<Population> {
-        let mut faults = Vec::new();
         let given = toml::from_str(&format!("path = '{path}'\n{text}")).unwrap();
-        let settings = Settings::check("data", SETTINGS, given, &mut faults);
-        assert_eq!(faults, []);
-        build(&settings, 2)
+        TableSettings::from_table("data", given)?.build(2)
     }
 
     fn fault(content: &str, text: &str) -> String {
@@ -537,7 +524,7 @@ mod tests {
         );
         assert_eq!(
             fault(SCHOOLS, &format!("{USUAL}\nunseen_clients = 1")),
-            "data.unseen_clients: got 1, want less than 1"
+            "data.unseen_clients: got 1, want a number from 0 to below 1"
         );
     }
 
@@ -557,7 +544,7 @@ mod tests {
         assert_eq!((encoded.len(), encoded.columns(), &**encoded.targets()), (1, 2, &Targets::None));
         assert_eq!(
             fault(SCHOOLS, "client = \"school\"\ntask = \"regression\""),
-            "data.task: got \"regression\" for a table without a target\n  hint: set data.target"
+            "data.task: the table has no target\n  hint: set data.target"
         );
     }
 
@@ -576,7 +563,10 @@ mod tests {
         let spoiled = make(&path, &numbers).unwrap();
         assert_eq!(spoiled.outliers.iter().filter(|outlier| **outlier).count(), 1);
         assert!(fault(SCHOOLS, &format!("{USUAL}\noutliers = 0.5")).contains("column `sector` holds words"));
-        assert!(fault(SCHOOLS, &format!("{USUAL}\noutliers = 1")).contains("data.outliers: got 1, want less than 1"));
+        assert!(
+            fault(SCHOOLS, &format!("{USUAL}\noutliers = 1"))
+                .contains("data.outliers: got 1, want a number from 0 to below 1")
+        );
     }
 
     #[test]
@@ -626,7 +616,7 @@ mod tests {
             required int32 day (DATE); }";
         let schema = Arc::new(parse_message_type(message).unwrap());
         let file = File::create(&path).unwrap();
-        let mut writer = SerializedFileWriter::new(file, schema, std::default::Default::default()).unwrap();
+        let mut writer = SerializedFileWriter::new(file, schema, Default::default()).unwrap();
         let mut group = writer.next_row_group().unwrap();
         let count = scores.len();
         let mut index = 0;

@@ -6,12 +6,12 @@
 //! test rows and by 297 other people, with 8 to 130 images each; they can be met after training. The series is a client's
 //! group: `hsf_0` are employees of the census bureau, `hsf_4` are pupils.
 
-use super::images::{self, CROP, FLIP, Images, Pools};
-use super::split::{CLIENTS, MIN_ROWS, TEST_FRACTION, draw_clients, draw_lots, hold_out, test_fraction};
-use super::{Client, DataShape, Features, Population, Shard, Targets, cache, idx};
+use super::images::{self, Augmenting, Images, Pools};
+use super::split::{Drawing, draw_clients, draw_lots, hold_out};
+use super::{Client, DataShape, Features, Population, Shard, SourceSettings, Targets, cache, idx};
 use crate::error::{Error, Result};
 use crate::rng::Key;
-use crate::settings::{Default, Kind, Setting, Settings};
+use crate::settings::settings;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -26,36 +26,37 @@ const CLASS: usize = 0;
 const SERIES: usize = 1;
 const WRITER: usize = 2;
 
-/// What the writers can be told.
-pub static SETTINGS: &[Setting] = &[
-    CLIENTS,
-    MIN_ROWS,
-    TEST_FRACTION,
-    Setting::new(
-        "unseen_clients",
-        Kind::Integer(0, 10_000_000),
-        Default::Is("0"),
-        "how many writers of the test images are met after training, drawn from the seed",
-    ),
-    FLIP,
-    CROP,
-];
-
-/// The writers of the files in the folders of datasets.
-pub fn build(settings: &Settings, seed: u64) -> Result<Population> {
-    build_from(&cache::find("mnist")?, &cache::find("mnist-writers")?, settings, seed)
+settings! {
+    /// What the writers can be told.
+    pub(crate) struct WriterSettings {
+        drawing: Drawing,
+        /// fewest rows a client must have
+        min_rows: usize [1..=i64::MAX] = 1,
+        /// how many writers of the test images are met after training, drawn from the seed
+        unseen_clients: usize [0..=10_000_000] = 0,
+        augmenting: Augmenting,
+    }
 }
 
-fn build_from(images: &Path, labels: &Path, settings: &Settings, seed: u64) -> Result<Population> {
+impl SourceSettings for WriterSettings {
+    const NAME: &str = "mnist-writers";
+    const SUMMARY: &str = "MNIST's digits by writer: 539 people, and 297 others to be met after training";
+
+    fn build(self, seed: u64) -> Result<Population> {
+        build_from(&cache::find("mnist")?, &cache::find("mnist-writers")?, &self, seed)
+    }
+}
+
+fn build_from(images: &Path, labels: &Path, settings: &WriterSettings, seed: u64) -> Result<Population> {
     let key = Key::new(seed).word("writers");
-    let (share, least) = (test_fraction(settings)?, settings.integer("min_rows"));
+    let (share, least) = (settings.drawing.test_fraction, settings.min_rows);
     let pools = Pools::read_idx(images)?;
-    let augment = images::augment(settings, pools.train.side())?;
+    let augment = images::augment(&settings.augmenting, pools.train.side())?;
     let mut writers = read(labels, TRAIN, &pools.train, least)?;
-    let drawn = draw_clients(writers.iter().map(|writer| writer.id.as_str()), settings, &key)?;
+    let drawn = draw_clients(writers.iter().map(|writer| writer.id.as_str()), settings.drawing.clients, &key)?;
     keep(&mut writers, &drawn);
 
-    let count = settings.integer("unseen_clients");
+    let count = settings.unseen_clients;
     let mut others = if count > 0 { read(labels, TEST, &pools.test, least)? } else { Vec::new() };
     if count > others.len() {
         let have = others.len();
@@ -150,6 +151,7 @@ mod tests {
     use super::*;
     use crate::data::idx::tests::{bytes, gzip, integers};
     use crate::data::{Augment, Form};
+    use crate::settings::Declared;
 
     /// Six training images by writers 20 and 3, of 2x2 pixels whose first is the image's place; three test images by
     /// writers 7 and 8, with one more row of labels than there are images.
@@ -165,9 +167,7 @@ mod tests {
         write(&format!("{TRAIN}.gz"), gzip(&integers(&[6, 4], rows.as_flattened())));
         let rows = [[7, 4, 8, 0], [2, 0, 7, 0], [1, 4, 8, 0], [3, 1, 9, 0]];
         write(TEST, integers(&[4, 4], rows.as_flattened()));
-        let mut faults = Vec::new();
-        let settings = Settings::check("data", SETTINGS, toml::from_str(text).unwrap(), &mut faults);
-        assert_eq!(faults, []);
+        let settings = WriterSettings::from_table("data", toml::from_str(text).unwrap())?;
         build_from(folder.path(), folder.path(), &settings, seed)
     }
 
@@ -236,6 +236,6 @@ mod tests {
         assert!(text("", 6).contains("row 0 is of class 6, but the image is a 5"));
         assert_eq!(text("clients = 3", 5), "data.clients: got 3, but there are 2");
         assert_eq!(text("unseen_clients = 3", 5), "data.unseen_clients: got 3, but there are 2");
-        assert_eq!(text("test_fraction = 1.0", 5), "data.test_fraction: got 1, want less than 1");
+        assert_eq!(text("test_fraction = 1.0", 5), "data.test_fraction: got 1.0, want a number from 0 to below 1");
     }
 }

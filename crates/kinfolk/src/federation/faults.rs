@@ -7,70 +7,49 @@ use super::work::Reply;
 use super::{Absence, Phase};
 use crate::data::Client;
 use crate::rng::{Key, Rng};
-use crate::settings::{Default, Kind, Setting, Settings};
+use crate::settings::{Declared, Setting, Settings, choices, settings};
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
 use std::collections::{BTreeMap, HashSet};
 
-/// What can go wrong, how often.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Faults {
-    silent: f64,
-    late: f64,
-    garbage: f64,
-    attack: Attack,
-    attackers: f64,
-    /// Who they are.
-    hostile: HashSet<String>,
-    /// Whether they also attack before the first round.
-    at_start: bool,
-    strength: f64,
-    seed: u64,
+choices! {
+    /// What an attacker does to its answers.
+    pub enum Attack { None = "none", SignFlip = "sign-flip", Noise = "noise" }
+    /// What attackers attack: also what a method does to find a start, or only its rounds.
+    pub enum AttackFrom { Start = "start", Rounds = "rounds" }
 }
 
-/// What an attacker does to its answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Attack {
-    None,
-    SignFlip,
-    Noise,
+settings! {
+    /// The keys of `[faults]`: what can go wrong, how often.
+    pub struct Rates {
+        /// chance that a client does not answer an ask
+        silent: f64 [0.0..=1.0] = 0.0,
+        /// chance that an answer misses the deadline
+        late: f64 [0.0..=1.0] = 0.0,
+        /// chance that an answer is of wrong length or not finite
+        garbage: f64 [0.0..=1.0] = 0.0,
+        /// what attackers do: turn their update round, or add large noise to it
+        attack: Attack = "none",
+        /// share of the clients that attack, of each true cluster where those are known; always the same ones
+        attackers: f64 [0.0..=1.0] = 0.0,
+        /// whether they also attack what a method does to find a start, or only its rounds
+        attack_from: AttackFrom = "start",
+        /// size of the noise, as a multiple of the update's own size
+        strength: f64 [above 0.0] = 10.0,
+    }
 }
 
 /// The keys of `[faults]`.
-pub const SETTINGS: &[Setting] = &[
-    Setting::new("silent", Kind::Number(0.0, 1.0), Default::Is("0.0"), "chance that a client does not answer an ask"),
-    Setting::new("late", Kind::Number(0.0, 1.0), Default::Is("0.0"), "chance that an answer misses the deadline"),
-    Setting::new(
-        "garbage",
-        Kind::Number(0.0, 1.0),
-        Default::Is("0.0"),
-        "chance that an answer is of wrong length or not finite",
-    ),
-    Setting::new(
-        "attack",
-        Kind::OneOf(&["none", "sign-flip", "noise"]),
-        Default::Is("\"none\""),
-        "what attackers do: turn their update round, or add large noise to it",
-    ),
-    Setting::new(
-        "attackers",
-        Kind::Number(0.0, 1.0),
-        Default::Is("0.0"),
-        "share of the clients that attack, of each true cluster where those are known; always the same ones",
-    ),
-    Setting::new(
-        "attack_from",
-        Kind::OneOf(&["start", "rounds"]),
-        Default::Is("\"start\""),
-        "whether they also attack what a method does to find a start, or only its rounds",
-    ),
-    Setting::new(
-        "strength",
-        Kind::Positive,
-        Default::Is("10.0"),
-        "size of the noise, as a multiple of the update's own size",
-    ),
-];
+pub const SETTINGS: &[Setting] = Rates::SETTINGS;
+
+/// What goes wrong, and with whom.
+#[derive(Debug, Clone)]
+pub struct Faults {
+    rates: Rates,
+    /// Who attacks.
+    hostile: HashSet<String>,
+    seed: u64,
+}
 
 /// What happens to a client in one ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,37 +63,12 @@ pub enum Fate {
 impl Faults {
     /// Nothing goes wrong.
     pub fn none() -> Self {
-        Self {
-            silent: 0.0,
-            late: 0.0,
-            garbage: 0.0,
-            attack: Attack::None,
-            attackers: 0.0,
-            hostile: HashSet::new(),
-            at_start: true,
-            strength: 0.0,
-            seed: 0,
-        }
+        Self::from_settings(&Settings::defaults(Rates::SETTINGS), 0)
     }
 
     /// From checked settings and the run's seed.
     pub fn from_settings(settings: &Settings, seed: u64) -> Self {
-        let attack = match settings.text("attack") {
-            "sign-flip" => Attack::SignFlip,
-            "noise" => Attack::Noise,
-            _ => Attack::None,
-        };
-        Self {
-            silent: settings.number("silent"),
-            late: settings.number("late"),
-            garbage: settings.number("garbage"),
-            attack,
-            attackers: settings.number("attackers"),
-            hostile: HashSet::new(),
-            at_start: settings.text("attack_from") == "start",
-            strength: settings.number("strength"),
-            seed,
-        }
+        Self { rates: Rates::of(settings), hostile: HashSet::new(), seed }
     }
 
     /// The same, with the attackers drawn from these clients: exactly their share of each true cluster, up to rounding.
@@ -124,9 +78,9 @@ impl Faults {
             let lot = self.draws("attackers", 0, &client.id).random();
             families.entry(client.truth).or_default().push((lot, &client.id));
         }
-        for lots in families.values_mut().filter(|_| self.attack != Attack::None) {
+        for lots in families.values_mut().filter(|_| self.rates.attack != Attack::None) {
             lots.sort_unstable();
-            let count = (self.attackers * lots.len() as f64).round() as usize;
+            let count = (self.rates.attackers * lots.len() as f64).round() as usize;
             self.hostile.extend(lots.iter().take(count).map(|(_, id)| id.to_string()));
         }
         self
@@ -134,12 +88,12 @@ impl Faults {
 
     /// Whether answers may be altered, so that they have to be looked at one by one.
     pub fn alter_answers(&self) -> bool {
-        self.garbage > 0.0 || (self.attack != Attack::None && self.attackers > 0.0)
+        self.rates.garbage > 0.0 || (self.rates.attack != Attack::None && self.rates.attackers > 0.0)
     }
 
     /// How many attackers there are, for the summary.
     pub(super) fn note(&self, clients: usize) -> Option<String> {
-        let what = match self.attack {
+        let what = match self.rates.attack {
             Attack::None => return None,
             Attack::SignFlip => "turn their updates round",
             Attack::Noise => "add noise to their updates",
@@ -153,11 +107,11 @@ impl Faults {
 
     /// What happens to this client in this ask.
     pub fn fate(&self, stamp: u64, client: &str) -> Fate {
-        if self.silent == 0.0 && self.late == 0.0 {
+        if self.rates.silent == 0.0 && self.rates.late == 0.0 {
             return Fate::Answers;
         }
         let mut rng = self.draws("absence", stamp, client);
-        let (silent, late) = (rng.random::<f64>() < self.silent, rng.random::<f64>() < self.late);
+        let (silent, late) = (rng.random::<f64>() < self.rates.silent, rng.random::<f64>() < self.rates.late);
         match (silent, late) {
             (true, _) => Fate::Absent(Absence::Silent),
             (false, true) => Fate::Absent(Absence::Late),
@@ -177,25 +131,25 @@ impl Faults {
             return;
         }
         let Some(vector) = &mut reply.vector else { return };
-        if self.attacks(client) && (self.at_start || phase == Phase::Train) {
+        if self.attacks(client) && (self.rates.attack_from == AttackFrom::Start || phase == Phase::Train) {
             let zero = vec![0.0; vector.len()];
             let base = base.unwrap_or(&zero);
             let mut rng = self.draws("attack", stamp, client);
             let mean_square =
                 vector.iter().zip(base).map(|(v, b)| (v - b) * (v - b)).sum::<f64>() / vector.len() as f64;
             for (value, &base) in vector.iter_mut().zip(base) {
-                *value = match self.attack {
+                *value = match self.rates.attack {
                     Attack::SignFlip => base - (*value - base),
                     Attack::Noise => {
                         let noise: f64 = StandardNormal.sample(&mut rng);
-                        *value + self.strength * mean_square.sqrt() * noise
+                        *value + self.rates.strength * mean_square.sqrt() * noise
                     }
                     Attack::None => *value,
                 };
             }
         }
         let mut rng = self.draws("garbage", stamp, client);
-        if rng.random::<f64>() < self.garbage {
+        if rng.random::<f64>() < self.rates.garbage {
             if rng.random::<bool>() {
                 vector.pop();
             } else {
@@ -213,7 +167,7 @@ mod tests {
 
     fn faults(text: &str) -> Faults {
         let mut found = Vec::new();
-        let settings = Settings::check("faults", SETTINGS, toml::from_str(text).unwrap(), &mut found);
+        let settings = Settings::check("faults", Rates::SETTINGS, toml::from_str(text).unwrap(), &mut found);
         assert!(found.is_empty(), "{found:?}");
         Faults::from_settings(&settings, 1).among(&clients(&[("a", None)]))
     }
@@ -237,7 +191,7 @@ mod tests {
             names.iter().map(String::as_str).zip((0..40).map(|i| Some(i % 4))).collect();
         let mut found = Vec::new();
         let settings = "attack = \"noise\"\nattackers = 0.2\nattack_from = \"rounds\"";
-        let settings = Settings::check("faults", SETTINGS, toml::from_str(settings).unwrap(), &mut found);
+        let settings = Settings::check("faults", Rates::SETTINGS, toml::from_str(settings).unwrap(), &mut found);
         let faults = Faults::from_settings(&settings, 1).among(&clients(&named));
         for cluster in 0..4 {
             let of = |i: &&usize| **i % 4 == cluster && faults.attacks(&names[**i]);

@@ -20,7 +20,7 @@ settings! {
         /// rounds to run at most
         rounds: usize [1..=1 << 40] = 1000,
         /// how short a gradient must be in the end, as a share of the first one
-        tolerance: f64 [above 0.0..=0.999999] = 1e-10,
+        tolerance: f64 [above 0.0..1.0] = 1e-10,
         /// strength of ½·ridge·‖θ‖² added to every client's loss; where a client's classes separate, a small one is added anyway
         ridge: f64 [0.0..=1e18] = 0.0,
         /// a missing answer is asked for again, or ends the run

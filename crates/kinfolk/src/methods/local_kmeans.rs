@@ -21,7 +21,7 @@ settings! {
         /// starts of k-means
         starts: usize [1..=1 << 16] = 10,
         /// whether clients begin at one common model, or each at a random one
-        start: StartModel = "common",
+        start: StartModel ["common", "own"] = "common",
         /// steps a client takes
         steps: u32 [1..=1 << 31] = 250,
         /// step size; auto is safe on this data for full batches of a linear model, 0.1 for a network, 0.01 for adam

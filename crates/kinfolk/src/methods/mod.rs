@@ -110,9 +110,7 @@ impl MethodKind {
             needs_truth: |settings| S::read(settings).is_some_and(|settings| settings.needs_truth()),
             has_clusters: S::HAS_CLUSTERS,
             wants: S::WANTS,
-            check: |place, settings, faults| {
-                S::of(settings).check(&mut Check { place, settings, declared: S::SETTINGS, faults });
-            },
+            check: S::check_section,
             build: |setup| S::of(setup.settings).build(setup),
         }
     }
@@ -274,11 +272,12 @@ pub(crate) fn no_true_clusters(place: &str) -> Error {
 
 /// Whether a method of these settings takes steps, and wants them chosen from the data.
 pub(crate) fn takes_auto_step(settings: &Settings, model: &dyn Model) -> bool {
-    let exact = match settings.optional_text("solve") {
+    let word = |name: &str| settings.get(name).and_then(toml::Value::as_str);
+    let exact = match word("solve") {
         Some("auto") => model.has_minimiser(),
         solve => solve == Some("exact"),
     };
-    !exact && settings.optional_text("step") == Some("auto")
+    !exact && word("step") == Some("auto")
 }
 
 /// What `step = "auto"` stands for: for descent on a loss whose curvature is known, the step that cannot overshoot.
@@ -474,7 +473,7 @@ settings! {
 settings! {
     /// How clients train, the same for every method that has them train.
     struct Training {
-        /// rounds of training at most
+        /// rounds to run at most
         rounds: usize [1..=1 << 40] = 100,
         /// steps a client takes in a round (default 10)
         local_steps: Option<u32> [1..=1 << 31],

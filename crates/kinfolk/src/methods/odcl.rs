@@ -66,6 +66,9 @@ settings! {
     }
 
     fn check(&self, check: &mut Check) {
+        if self.solve == SolveBy::Exact {
+            return;
+        }
         if self.tolerance > 0.0 && self.batch.is_some() {
             check.fault_with_hint(
                 "tolerance",

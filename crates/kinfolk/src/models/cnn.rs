@@ -8,108 +8,109 @@
 //! `norm = "group"` and `"batch"` stand between a convolution, which then has no bias, and its rectifier; `"response"`
 //! stands behind the first pool and, behind the rectifier, before all others.
 
-use super::network::{self, Builder, NetworkModel, Norm, PRECISION, Padding, Pooled, Sequence};
-use super::{Ability, ModelKind, Precision, Reads};
+use super::network::{self, Builder, NetworkModel, Norm, Padding, Pooled, Sequence};
+use super::{Ability, Model, ModelKind, ModelSettings, Precision, Reads};
 use crate::data::DataShape;
 use crate::error::Result;
-use crate::settings::{Default, Kind, Setting, Settings};
+use crate::settings::{choices, settings};
 
-pub(super) static KIND: ModelKind = ModelKind {
-    name: "cnn",
-    summary: "convolutional network: convolutions and pools, then dense layers",
-    needs_target: true,
-    reads: Reads::Images,
-    settings: &[
-        Setting::new("filters", Kind::Integers(1, 1 << 16), Default::Is("[32, 64]"), "filters of each convolution"),
-        Setting::new("kernel", Kind::Integer(1, 64), Default::Is("5"), "height and width of every filter"),
-        Setting::new("stride", Kind::Integer(1, 16), Default::Is("1"), "pixels from one filter to the next"),
-        Setting::new(
-            "padding",
-            Kind::OneOf(&["same", "valid"]),
-            Default::Is("\"same\""),
-            "whether zeros around the image keep its size, or filters and pools stay inside",
-        ),
-        Setting::new(
-            "pool",
-            Kind::Integer(1, 16),
-            Default::Is("2"),
-            "height and width of the pools at every second pixel",
-        ),
-        Setting::new(
-            "pooling",
-            Kind::OneOf(&["max", "mean"]),
-            Default::Is("\"max\""),
-            "what becomes of the pixels of a pool: the largest, or their mean",
-        ),
-        Setting::new(
-            "norm",
-            Kind::OneOf(&["none", "group", "batch", "response"]),
-            Default::Is("\"none\""),
-            "normalisation of channels; batch averages running statistics, which fit no client where clients differ",
-        ),
-        network::GROUPS,
-        Setting::new("hidden", Kind::Integers(1, 1 << 20), Default::Is("[2048]"), "widths of the hidden dense layers"),
-        Setting::new(
-            "dropout",
-            Kind::Number(0.0, 0.99),
-            Default::Is("0.0"),
-            "chance of every hidden unit to be left out of a training step",
-        ),
-        PRECISION,
-    ],
-    ability: |_| Ability::Rows,
-    build: |settings, data| {
-        let precision = Precision::of(settings);
-        Ok(Box::new(NetworkModel { network: network(settings, data)?, wanted: data, precision, smoothing: 0.0 }))
-    },
-};
+pub(super) static KIND: ModelKind = ModelKind::new::<CnnSettings>();
 
-fn network(settings: &Settings, data: DataShape) -> Result<Sequence> {
-    let (padding, remedy) = match settings.text("padding") {
-        "same" => (Padding::Same, "use larger images or fewer filters"),
-        _ => (Padding::Valid, "use larger images, a smaller kernel or pool, fewer filters, or padding = \"same\""),
-    };
-    let mut builder = Builder::new(network::image_size(KIND.name, data)?, remedy);
-    let (kernel, stride) = (settings.integer("kernel"), settings.integer("stride"));
-    let (pool, mean) = (settings.integer("pool"), settings.text("pooling") == "mean");
-    let pooled = if mean { Pooled::Mean } else { Pooled::Largest };
-    let norm = match settings.text("norm") {
-        "group" => Some(Norm::Group(settings.integer("groups"))),
-        "batch" => Some(Norm::Batch),
-        _ => None,
-    };
-    let responds = settings.text("norm") == "response";
-    for (i, filters) in settings.integers("filters").into_iter().enumerate() {
-        let number = i + 1;
-        builder.convolve(&format!("convolution{number}"), filters, [kernel, stride], padding, norm.is_none())?;
-        match norm {
-            Some(norm) => {
-                builder.normalise(&format!("norm{number}"), norm);
-                builder.pool(pool, padding, pooled)?;
-            }
-            None if responds && i > 0 => {
-                builder.rectify();
-                builder.respond();
-                builder.pool(pool, padding, pooled)?;
-            }
-            None => {
-                if mean {
-                    builder.rectify();
+choices!(Padding { Same = "same", Valid = "valid" });
+
+choices! {
+    /// What becomes of the pixels of a pool.
+    enum Pooling { Max = "max", Mean = "mean" }
+    /// Normalisation of channels.
+    enum NormKind { None = "none", Group = "group", Batch = "batch", Response = "response" }
+}
+
+settings! {
+    struct CnnSettings {
+        /// filters of each convolution
+        filters: Vec<usize> [1..=1 << 16] = [32, 64],
+        /// height and width of every filter
+        kernel: usize [1..=64] = 5,
+        /// pixels from one filter to the next
+        stride: usize [1..=16] = 1,
+        /// whether zeros around the image keep its size, or filters and pools stay inside
+        padding: Padding = "same",
+        /// height and width of the pools at every second pixel
+        pool: usize [1..=16] = 2,
+        /// what becomes of the pixels of a pool: the largest, or their mean
+        pooling: Pooling = "max",
+        /// normalisation of channels; batch averages running statistics, which fit no client where clients differ
+        norm: NormKind = "none",
+        /// groups of channels for norm = "group"; where channels do not divide so, the most that divide both
+        groups: usize [1..=1 << 16] = 32,
+        /// widths of the hidden dense layers
+        hidden: Vec<usize> [1..=1 << 20] = [2048],
+        /// chance of every hidden unit to be left out of a training step
+        dropout: f64 [0.0..=0.99] = 0.0,
+        /// numbers to compute in and to send
+        precision: Precision = "f32",
+    }
+}
+
+impl ModelSettings for CnnSettings {
+    const NAME: &str = "cnn";
+    const SUMMARY: &str = "convolutional network: convolutions and pools, then dense layers";
+    const READS: Reads = Reads::Images;
+    const ABILITY: Ability = Ability::Rows;
+
+    fn build(self, data: DataShape) -> Result<Box<dyn Model>> {
+        let network = self.network(data)?;
+        Ok(Box::new(NetworkModel { network, wanted: data, precision: self.precision, smoothing: 0.0 }))
+    }
+}
+
+impl CnnSettings {
+    fn network(&self, data: DataShape) -> Result<Sequence> {
+        let remedy = match self.padding {
+            Padding::Same => "use larger images or fewer filters",
+            Padding::Valid => "use larger images, a smaller kernel or pool, fewer filters, or padding = \"same\"",
+        };
+        let mut builder = Builder::new(network::image_size(KIND.name, data)?, remedy);
+        let (kernel, stride, padding) = (self.kernel, self.stride, self.padding);
+        let (pool, mean) = (self.pool, self.pooling == Pooling::Mean);
+        let pooled = if mean { Pooled::Mean } else { Pooled::Largest };
+        let norm = match self.norm {
+            NormKind::Group => Some(Norm::Group(self.groups)),
+            NormKind::Batch => Some(Norm::Batch),
+            NormKind::None | NormKind::Response => None,
+        };
+        let responds = self.norm == NormKind::Response;
+        for (i, &filters) in self.filters.iter().enumerate() {
+            let number = i + 1;
+            builder.convolve(&format!("convolution{number}"), filters, [kernel, stride], padding, norm.is_none())?;
+            match norm {
+                Some(norm) => {
+                    builder.normalise(&format!("norm{number}"), norm);
+                    builder.pool(pool, padding, pooled)?;
                 }
-                builder.pool(pool, padding, if mean { Pooled::Mean } else { Pooled::Rectified })?;
-                if responds {
+                None if responds && i > 0 => {
+                    builder.rectify();
                     builder.respond();
+                    builder.pool(pool, padding, pooled)?;
+                }
+                None => {
+                    if mean {
+                        builder.rectify();
+                    }
+                    builder.pool(pool, padding, if mean { Pooled::Mean } else { Pooled::Rectified })?;
+                    if responds {
+                        builder.respond();
+                    }
                 }
             }
         }
+        for (i, &width) in self.hidden.iter().enumerate() {
+            builder.dense(&format!("dense{}", i + 1), width, true, true);
+            builder.drop_out(self.dropout);
+        }
+        builder.dense(&format!("dense{}", self.hidden.len() + 1), data.classes, true, false);
+        Ok(builder.build())
     }
-    let hidden = settings.integers("hidden");
-    for (i, &width) in hidden.iter().enumerate() {
-        builder.dense(&format!("dense{}", i + 1), width, true, true);
-        builder.drop_out(settings.number("dropout"));
-    }
-    builder.dense(&format!("dense{}", hidden.len() + 1), data.classes, true, false);
-    Ok(builder.build())
 }
 
 #[cfg(test)]

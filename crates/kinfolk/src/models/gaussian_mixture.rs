@@ -1,39 +1,45 @@
 //! A mixture of normal distributions: rows fall into components, each around a centre of its own.
 
-use super::mixture::{COMPONENTS, MOST_COMPONENTS, MixtureModel, components};
+use super::mixture::{Components, MixtureModel};
 use super::*;
 use crate::mixture::{Covariance, Family};
+use crate::settings::Field;
 
-pub(super) static KIND: ModelKind = ModelKind {
-    name: "gaussian-mixture",
-    summary: "normal distributions around several centres, for rows without a target",
-    settings: &[
-        COMPONENTS,
-        MOST_COMPONENTS,
-        Setting::new(
-            "covariance",
-            Kind::OneOf(&["identity", "spherical", "diagonal", "tied", "full"]),
-            Default::Is("\"tied\""),
-            "how rows scatter around their centre: by 1 in every direction, or as estimated: one variance a component, \
-             one for each column, one covariance for all components, or one for each",
-        ),
-    ],
-    needs_target: false,
-    reads: Reads::Numbers,
-    ability: |settings| match settings.text("covariance") {
-        "identity" | "tied" => Ability::SharedScatter,
-        _ => Ability::Mixture,
-    },
-    build: |settings, shape| {
-        let covariance = match settings.text("covariance") {
-            "identity" => Covariance::Identity,
-            "spherical" => Covariance::Spherical,
-            "diagonal" => Covariance::Diagonal,
-            "full" => Covariance::Full,
-            _ => Covariance::Tied,
-        };
-        let form =
-            Shape { family: Family::Gaussian(covariance), components: components(settings), columns: shape.columns };
-        Ok(Box::new(MixtureModel::new(form, shape.classes)))
-    },
-};
+pub(super) static KIND: ModelKind = ModelKind::new::<GaussianMixtureSettings>();
+
+choices!(Covariance {
+    Identity = "identity",
+    Spherical = "spherical",
+    Diagonal = "diagonal",
+    Tied = "tied",
+    Full = "full",
+});
+
+settings! {
+    struct GaussianMixtureSettings {
+        components: Components,
+        /// how rows scatter around their centre: by 1 in every direction, or as estimated: one variance a component,
+        /// one for each column, one covariance for all components, or one for each
+        covariance: Covariance = "tied",
+    }
+}
+
+impl ModelSettings for GaussianMixtureSettings {
+    const NAME: &str = "gaussian-mixture";
+    const SUMMARY: &str = "normal distributions around several centres, for rows without a target";
+    const NEEDS_TARGET: bool = false;
+    const ABILITY: Ability = Ability::Mixture;
+
+    fn ability(settings: &Settings) -> Ability {
+        match Covariance::find(settings, "covariance") {
+            Some(Covariance::Identity | Covariance::Tied) => Ability::SharedScatter,
+            _ => Self::ABILITY,
+        }
+    }
+
+    fn build(self, data: DataShape) -> Result<Box<dyn Model>> {
+        let family = Family::Gaussian(self.covariance);
+        let shape = Shape { family, components: self.components.count(), columns: data.columns };
+        Ok(Box::new(MixtureModel::new(shape, data.classes)))
+    }
+}

@@ -2,28 +2,33 @@
 
 use super::dense::{Dense, DenseModel, Initial, Rows};
 use super::rows::Output;
-use super::{Ability, DOUBLE, INTERCEPT, ModelKind, Precision, Reads};
+use super::{Ability, Model, ModelKind, ModelSettings, Precision};
+use crate::data::DataShape;
 use crate::error::{Error, Result};
 use crate::linalg::{Matrix, least_squares, multiply, solve_positive};
-use crate::settings::{Default, Kind, Setting};
+use crate::settings::{choices, settings};
 
-pub(super) static KIND: ModelKind = ModelKind {
-    name: "linear",
-    summary: "linear regression, squared error",
-    needs_target: true,
-    reads: Reads::Numbers,
-    settings: &[
-        INTERCEPT,
-        DOUBLE,
-        Setting::new(
-            "initial",
-            Kind::OneOf(&["uniform", "bernoulli", "zero"]),
-            Default::Is("\"uniform\""),
-            "random parameters: uniform within 1/√inputs, 0 or 1 by a coin, or all 0",
-        ),
-    ],
-    ability: |_| Ability::Quadratic,
-    build: |settings, data| {
+pub(super) static KIND: ModelKind = ModelKind::new::<LinearSettings>();
+
+choices!(Initial { Uniform = "uniform", Coins = "bernoulli", Zero = "zero" });
+
+settings! {
+    struct LinearSettings {
+        /// add a constant term
+        intercept: bool = true,
+        /// numbers to compute in and to send
+        precision: Precision = "f64",
+        /// random parameters: uniform within 1/√inputs, 0 or 1 by a coin, or all 0
+        initial: Initial = "uniform",
+    }
+}
+
+impl ModelSettings for LinearSettings {
+    const NAME: &str = "linear";
+    const SUMMARY: &str = "linear regression, squared error";
+    const ABILITY: Ability = Ability::Quadratic;
+
+    fn build(self, data: DataShape) -> Result<Box<dyn Model>> {
         if data.classes > 0 {
             return Err(Error::settings(format!(
                 "model.kind: \"linear\" predicts a number, the data has {} classes",
@@ -31,16 +36,11 @@ pub(super) static KIND: ModelKind = ModelKind {
             ))
             .hint("use \"softmax\", \"logistic\" (two classes) or \"mlp\""));
         }
-        let widths = vec![data.columns, 1];
-        let dense = Dense::new(widths, settings.flag("intercept"), Output::Squared, Precision::of(settings));
-        let dense = dense.starting(match settings.text("initial") {
-            "bernoulli" => Initial::Coins,
-            "zero" => Initial::Zero,
-            _ => Initial::Uniform,
-        });
+        let dense = Dense::new(vec![data.columns, 1], self.intercept, Output::Squared, self.precision);
+        let dense = dense.starting(self.initial);
         Ok(Box::new(DenseModel { dense, wanted: data, minimiser: Some(minimise) }))
-    },
-};
+    }
+}
 
 /// Normal equations with a ridge, the smallest of all solutions without.
 fn minimise(rows: &Rows, ridge: f64) -> Result<Vec<f64>> {

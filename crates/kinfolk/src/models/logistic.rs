@@ -2,18 +2,29 @@
 
 use super::dense::{Dense, DenseModel, Rows};
 use super::rows::Output;
-use super::{Ability, DOUBLE, INTERCEPT, ModelKind, Precision, Reads};
+use super::{Ability, Model, ModelKind, ModelSettings, Precision};
+use crate::data::DataShape;
 use crate::error::{Error, Result};
 use crate::linalg::{Matrix, multiply, row_space, solve_positive};
+use crate::settings::settings;
 
-pub(super) static KIND: ModelKind = ModelKind {
-    name: "logistic",
-    summary: "logistic regression for two classes",
-    needs_target: true,
-    reads: Reads::Numbers,
-    settings: &[INTERCEPT, DOUBLE],
-    ability: |_| Ability::Minimiser,
-    build: |settings, data| {
+pub(super) static KIND: ModelKind = ModelKind::new::<LogisticSettings>();
+
+settings! {
+    struct LogisticSettings {
+        /// add a constant term
+        intercept: bool = true,
+        /// numbers to compute in and to send
+        precision: Precision = "f64",
+    }
+}
+
+impl ModelSettings for LogisticSettings {
+    const NAME: &str = "logistic";
+    const SUMMARY: &str = "logistic regression for two classes";
+    const ABILITY: Ability = Ability::Minimiser;
+
+    fn build(self, data: DataShape) -> Result<Box<dyn Model>> {
         if data.classes != 2 {
             return Err(Error::settings(format!(
                 "model.kind: \"logistic\" wants 2 classes, the data has {}",
@@ -21,11 +32,10 @@ pub(super) static KIND: ModelKind = ModelKind {
             ))
             .hint("use \"softmax\" for more classes, \"linear\" for numbers"));
         }
-        let widths = vec![data.columns, 1];
-        let dense = Dense::new(widths, settings.flag("intercept"), Output::Logistic, Precision::of(settings));
+        let dense = Dense::new(vec![data.columns, 1], self.intercept, Output::Logistic, self.precision);
         Ok(Box::new(DenseModel { dense, wanted: data, minimiser: Some(minimise) }))
-    },
-};
+    }
+}
 
 /// Where the classes separate and nothing holds the model back, a ridge of this share of the columns' mean square does.
 const RIDGE_WHERE_SEPARATED: f64 = 1e-4;

@@ -1,32 +1,40 @@
 //! Stacked LSTM layers that read a text symbol by symbol and say which one comes next.
 
-use super::network::{NetworkModel, PRECISION, must_have_classes};
+use super::network::{NetworkModel, must_have_classes};
 use super::recurrent::Recurrent;
-use super::{Ability, ModelKind, Precision, Reads};
-use crate::data::Form;
-use crate::error::Error;
-use crate::settings::{Default, Kind, Setting};
+use super::{Ability, Model, ModelKind, ModelSettings, Precision, Reads};
+use crate::data::{DataShape, Form};
+use crate::error::{Error, Result};
+use crate::settings::settings;
 
-pub(super) static KIND: ModelKind = ModelKind {
-    name: "lstm",
-    summary: "stacked LSTM layers over the symbols of a text, for what comes next",
-    needs_target: true,
-    reads: Reads::Texts,
-    settings: &[
-        Setting::new("embedding", Kind::Integer(1, 4096), Default::Is("8"), "numbers that stand for a symbol"),
-        Setting::new("hidden", Kind::Integer(1, 1 << 14), Default::Is("256"), "units of each layer"),
-        Setting::new("layers", Kind::Integer(1, 64), Default::Is("2"), "LSTM layers, one on top of the other"),
-        PRECISION,
-    ],
-    ability: |_| Ability::Rows,
-    build: |settings, data| {
+pub(super) static KIND: ModelKind = ModelKind::new::<LstmSettings>();
+
+settings! {
+    struct LstmSettings {
+        /// numbers that stand for a symbol
+        embedding: usize [1..=4096] = 8,
+        /// units of each layer
+        hidden: usize [1..=1 << 14] = 256,
+        /// LSTM layers, one on top of the other
+        layers: usize [1..=64] = 2,
+        /// numbers to compute in and to send
+        precision: Precision = "f32",
+    }
+}
+
+impl ModelSettings for LstmSettings {
+    const NAME: &str = "lstm";
+    const SUMMARY: &str = "stacked LSTM layers over the symbols of a text, for what comes next";
+    const READS: Reads = Reads::Texts;
+    const ABILITY: Ability = Ability::Rows;
+
+    fn build(self, data: DataShape) -> Result<Box<dyn Model>> {
         let Form::Text { symbols } = data.form else { unreachable!("`make` refuses other rows") };
         must_have_classes(KIND.name, data)?;
         if data.columns == 0 {
             return Err(Error::settings("model.kind: lstm wants one symbol a row or more, the data has none"));
         }
-        let of = |name| settings.integer(name);
-        let network = Recurrent::new(symbols, of("embedding"), of("hidden"), of("layers"), data.classes);
-        Ok(Box::new(NetworkModel { network, wanted: data, precision: Precision::of(settings), smoothing: 0.0 }))
-    },
-};
+        let network = Recurrent::new(symbols, self.embedding, self.hidden, self.layers, data.classes);
+        Ok(Box::new(NetworkModel { network, wanted: data, precision: self.precision, smoothing: 0.0 }))
+    }
+}

@@ -6,20 +6,30 @@ use crate::data::{Client, Features, Shard, UNKNOWN_CLASS};
 use crate::error::{Error, ErrorKind, Result};
 use crate::mixture::{Covariance, Family, Noise, Rows, Scratch, Shape, classify};
 use crate::rng::Rng;
-use crate::settings::{Default, Kind, Setting, Settings};
+use crate::settings::{Auto, Declared, Settings, settings};
 
-pub(super) const COMPONENTS: Setting = Setting::new(
-    "components",
-    Kind::Or("auto", &Kind::Integer(1, 10_000)),
-    Default::Required,
-    "components of the mixture; auto finds the number with the best BIC over all clients",
-);
-pub(super) const MOST_COMPONENTS: Setting =
-    Setting::new("most_components", Kind::Integer(1, 10_000), Default::Is("15"), "how many components auto tries");
+settings! {
+    /// How many components there are.
+    pub(super) struct Components {
+        /// components of the mixture; auto finds the number with the best BIC over all clients
+        components: Auto<usize> [1..=10_000],
+        /// how many components auto tries
+        #[only_with(components = "auto")]
+        most_components: usize [1..=10_000] = 15,
+    }
+}
 
-/// The components a model is to have; 1 stands in for a number that is yet to be found.
-pub(super) fn components(settings: &Settings) -> usize {
-    settings.numbers("components").first().map_or(1, |&count| count as usize)
+impl Components {
+    /// The components a model is to have; 1 stands in for a number that is yet to be found.
+    pub(super) fn count(&self) -> usize {
+        self.components.given().unwrap_or(1)
+    }
+}
+
+/// How many components are to be tried, where their number is to be found.
+pub(crate) fn most_components(settings: &Settings) -> Option<usize> {
+    let Components { components, most_components } = Components::read(settings)?;
+    (components == Auto::Auto).then_some(most_components)
 }
 
 /// A mixture as a model.

@@ -2,30 +2,33 @@
 
 use super::dense::{Dense, DenseModel};
 use super::rows::Output;
-use super::{Ability, ModelKind, Precision, Reads};
-use crate::settings::{Default, Kind, Setting};
+use super::{Ability, Model, ModelKind, ModelSettings, Precision};
+use crate::data::DataShape;
+use crate::error::Result;
+use crate::settings::settings;
 
-pub(super) static KIND: ModelKind = ModelKind {
-    name: "mlp",
-    summary: "multi-layer perceptron with rectifiers",
-    needs_target: true,
-    reads: Reads::Numbers,
-    settings: &[
-        Setting::new("hidden", Kind::Integers(1, 1 << 20), Default::Is("[200]"), "widths of the hidden layers"),
-        Setting::new(
-            "precision",
-            Kind::OneOf(&["f32", "f64"]),
-            Default::Is("\"f32\""),
-            "numbers to compute in and to send",
-        ),
-    ],
-    ability: |_| Ability::Rows,
-    build: |settings, data| {
+pub(super) static KIND: ModelKind = ModelKind::new::<MlpSettings>();
+
+settings! {
+    struct MlpSettings {
+        /// widths of the hidden layers
+        hidden: Vec<usize> [1..=1 << 20] = [200],
+        /// numbers to compute in and to send
+        precision: Precision = "f32",
+    }
+}
+
+impl ModelSettings for MlpSettings {
+    const NAME: &str = "mlp";
+    const SUMMARY: &str = "multi-layer perceptron with rectifiers";
+    const ABILITY: Ability = Ability::Rows;
+
+    fn build(self, data: DataShape) -> Result<Box<dyn Model>> {
         let mut widths = vec![data.columns];
-        widths.extend(settings.integers("hidden"));
+        widths.extend(self.hidden);
         widths.push(data.classes.max(1));
         let output = if data.classes > 0 { Output::Softmax } else { Output::Squared };
-        let dense = Dense::new(widths, true, output, Precision::of(settings));
+        let dense = Dense::new(widths, true, output, self.precision);
         Ok(Box::new(DenseModel { dense, wanted: data, minimiser: None }))
-    },
-};
+    }
+}

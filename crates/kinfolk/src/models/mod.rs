@@ -35,8 +35,9 @@ use crate::hierarchy::response::Quadratic;
 use crate::memory::check_room;
 use crate::mixture::{Scratch, Shape};
 use crate::rng::{Key, Rng};
-use crate::settings::{Default, Kind, Setting, Settings};
+use crate::settings::{Declared, Setting, Settings, choices, settings};
 use crate::training::{Plan, Portion, Sample, Then};
+pub(crate) use mixture::most_components;
 use rand::RngExt;
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
@@ -56,10 +57,34 @@ pub struct ModelKind {
     pub reads: Reads,
     /// Its settings.
     pub settings: &'static [Setting],
+    /// Adds faults that need more than one setting to see.
+    pub check: fn(&str, &Settings, &mut Vec<Error>),
     /// What methods can do with it, by its settings.
     pub ability: fn(&Settings) -> Ability,
     /// Makes one for data of this shape, which [`ModelKind::make`] has found to suit it.
     pub(crate) build: fn(&Settings, DataShape) -> Result<Box<dyn Model>>,
+}
+
+/// A model's settings, and the model that is made from them.
+pub(crate) trait ModelSettings: Declared {
+    /// The word in `model.kind`.
+    const NAME: &str;
+    /// One line for people.
+    const SUMMARY: &str;
+    /// Whether rows must have a target to learn from.
+    const NEEDS_TARGET: bool = true;
+    /// What its rows must be.
+    const READS: Reads = Reads::Numbers;
+    /// What methods can do with it, whatever its settings.
+    const ABILITY: Ability;
+
+    /// What methods can do with it, by its settings.
+    fn ability(_: &Settings) -> Ability {
+        Self::ABILITY
+    }
+
+    /// Makes one for data of this shape, which [`ModelKind::make`] has found to suit it.
+    fn build(self, data: DataShape) -> Result<Box<dyn Model>>;
 }
 
 /// What methods can do with a model. There are two kinds of models, and in each whoever can do more stands below.
@@ -108,6 +133,20 @@ pub enum Reads {
 }
 
 impl ModelKind {
+    /// The kind that is made from these settings.
+    pub(crate) const fn new<S: ModelSettings>() -> Self {
+        Self {
+            name: S::NAME,
+            summary: S::SUMMARY,
+            needs_target: S::NEEDS_TARGET,
+            reads: S::READS,
+            settings: S::SETTINGS,
+            check: S::check_section,
+            ability: S::ability,
+            build: |settings, data| S::of(settings).build(data),
+        }
+    }
+
     /// Makes one for data of this shape, or says why it cannot read it.
     pub fn make(&self, settings: &Settings, shape: DataShape) -> Result<Box<dyn Model>> {
         let found = match shape.form {
@@ -221,19 +260,7 @@ pub fn kind(name: &str) -> Option<&'static ModelKind> {
     MODELS.iter().copied().find(|kind| kind.name == name)
 }
 
-const INTERCEPT: Setting = Setting::new("intercept", Kind::Flag, Default::Is("true"), "add a constant term");
-const DOUBLE: Setting = Setting::new(
-    "precision",
-    Kind::OneOf(&["f32", "f64"]),
-    Default::Is("\"f64\""),
-    "numbers to compute in and to send",
-);
-
-impl Precision {
-    fn of(settings: &Settings) -> Self {
-        if settings.text("precision") == "f32" { Precision::F32 } else { Precision::F64 }
-    }
-}
+choices!(Precision { F32 = "f32", F64 = "f64" });
 
 /// What a model is judged by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,45 +4,45 @@
 //! minimisers, curvature, some of the rows) is refused.
 
 use super::{
-    Ability, Choice, Layout, Metric, Model, ModelKind, Precision, Reads, Seat, TensorPlace, Worker, first_smallest,
+    Ability, Choice, Layout, Metric, Model, ModelKind, ModelSettings, Precision, Reads, Seat, TensorPlace, Worker,
+    first_smallest,
 };
 use crate::data::moments::Moments;
 use crate::data::own::{self, OwnClient, OwnScore, OwnStart, Point};
-use crate::data::{Client, Features, Shard};
+use crate::data::{Client, DataShape, Features, Shard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hierarchy::response::Quadratic;
 use crate::models::Score;
 use crate::rng::{Key, Rng};
-use crate::settings::{Default, Kind, Setting};
+use crate::settings::settings;
 use crate::training::{Plan, Portion, Sample};
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
 
-pub(super) static KIND: ModelKind = ModelKind {
-    name: "own",
-    summary: "whatever clients of your own train (data.source = \"own\")",
-    needs_target: false,
-    reads: Reads::Own,
-    settings: &[
-        Setting::new(
-            "parameters",
-            Kind::Integer(1, super::MOST_PARAMETERS as i64),
-            Default::Required,
-            "how many numbers it has (Python takes them from the start)",
-        ),
-        super::DOUBLE,
-    ],
-    ability: |_| Ability::Descent,
-    build: |settings, _| {
-        let parameters =
-            TensorPlace { name: "parameters".into(), shape: vec![settings.integer("parameters")], offset: 0 };
-        Ok(Box::new(OwnModel {
-            layout: Layout { tensors: vec![parameters] },
-            precision: Precision::of(settings),
-            start: None,
-        }))
-    },
-};
+pub(super) static KIND: ModelKind = ModelKind::new::<OwnSettings>();
+
+settings! {
+    struct OwnSettings {
+        /// how many numbers it has (Python takes them from the start)
+        parameters: usize [1..=super::MOST_PARAMETERS as i64],
+        /// numbers to compute in and to send
+        precision: Precision = "f64",
+    }
+}
+
+impl ModelSettings for OwnSettings {
+    const NAME: &str = "own";
+    const SUMMARY: &str = "whatever clients of your own train (data.source = \"own\")";
+    const NEEDS_TARGET: bool = false;
+    const READS: Reads = Reads::Own;
+    const ABILITY: Ability = Ability::Descent;
+
+    fn build(self, _: DataShape) -> Result<Box<dyn Model>> {
+        let parameters = TensorPlace { name: "parameters".into(), shape: vec![self.parameters], offset: 0 };
+        let layout = Layout { tensors: vec![parameters] };
+        Ok(Box::new(OwnModel { layout, precision: self.precision, start: None }))
+    }
+}
 
 /// How far several starts are moved from one that is given: so much of the spread of its numbers.
 const SHIFT: f64 = 0.1;

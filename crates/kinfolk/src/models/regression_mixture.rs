@@ -1,32 +1,31 @@
 //! A mixture of linear regressions: rows fall into components, each with coefficients of its own.
 
-use super::mixture::{COMPONENTS, MOST_COMPONENTS, MixtureModel, components};
+use super::mixture::{Components, MixtureModel};
 use super::*;
 use crate::mixture::{Family, Noise};
 
-pub(super) static KIND: ModelKind = ModelKind {
-    name: "regression-mixture",
-    summary: "several linear regressions, each for some of the rows",
-    settings: &[
-        COMPONENTS,
-        MOST_COMPONENTS,
-        INTERCEPT,
-        Setting::new(
-            "noise",
-            Kind::OneOf(&["unit", "common"]),
-            Default::Is("\"common\""),
-            "variance of targets around their regression: 1, or as estimated, one for all components",
-        ),
-    ],
-    needs_target: true,
-    reads: Reads::Numbers,
-    ability: |_| Ability::SharedScatter,
-    build: |settings, shape| {
-        let noise = if settings.text("noise") == "unit" { Noise::Unit } else { Noise::Common };
-        let family = Family::Regression { intercept: settings.flag("intercept"), noise };
-        Ok(Box::new(MixtureModel::new(
-            Shape { family, components: components(settings), columns: shape.columns },
-            shape.classes,
-        )))
-    },
-};
+pub(super) static KIND: ModelKind = ModelKind::new::<RegressionMixtureSettings>();
+
+choices!(Noise { Unit = "unit", Common = "common" });
+
+settings! {
+    struct RegressionMixtureSettings {
+        components: Components,
+        /// add a constant term
+        intercept: bool = true,
+        /// variance of targets around their regression: 1, or as estimated, one for all components
+        noise: Noise = "common",
+    }
+}
+
+impl ModelSettings for RegressionMixtureSettings {
+    const NAME: &str = "regression-mixture";
+    const SUMMARY: &str = "several linear regressions, each for some of the rows";
+    const ABILITY: Ability = Ability::SharedScatter;
+
+    fn build(self, data: DataShape) -> Result<Box<dyn Model>> {
+        let family = Family::Regression { intercept: self.intercept, noise: self.noise };
+        let shape = Shape { family, components: self.components.count(), columns: data.columns };
+        Ok(Box::new(MixtureModel::new(shape, data.classes)))
+    }
+}

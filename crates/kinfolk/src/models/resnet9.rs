@@ -2,70 +2,78 @@
 //! and rectified, three pools, and two residual blocks of two convolutions; the largest of every channel over the image,
 //! one dense layer without bias, and an eighth of its scores.
 
-use super::network::{self, Builder, NetworkModel, Norm, PRECISION, Padding, Pooled, Sequence};
-use super::{Ability, ModelKind, Precision, Reads};
+use super::network::{self, Builder, NetworkModel, Norm, Padding, Pooled, Sequence};
+use super::{Ability, Model, ModelKind, ModelSettings, Precision, Reads};
 use crate::data::DataShape;
 use crate::error::Result;
-use crate::settings::{Default, Kind, Setting, Settings};
+use crate::settings::{choices, settings};
 
-pub(super) static KIND: ModelKind = ModelKind {
-    name: "resnet9",
-    summary: "residual network of eight convolutions and a dense layer",
-    needs_target: true,
-    reads: Reads::Images,
-    settings: &[
-        Setting::new("width", Kind::Integer(1, 1 << 12), Default::Is("64"), "filters of the first convolution"),
-        Setting::new(
-            "norm",
-            Kind::OneOf(&["group", "batch"]),
-            Default::Is("\"group\""),
-            "normalisation of channels; batch averages running statistics, which fit no client where clients differ",
-        ),
-        network::GROUPS,
-        Setting::new(
-            "label_smoothing",
-            Kind::Number(0.0, 0.99),
-            Default::Is("0.0"),
-            "share of each training target that is spread evenly over all classes",
-        ),
-        PRECISION,
-    ],
-    ability: |_| Ability::Rows,
-    build: |settings, data| {
-        let (precision, smoothing) = (Precision::of(settings), settings.number("label_smoothing"));
-        Ok(Box::new(NetworkModel { network: network(settings, data)?, wanted: data, precision, smoothing }))
-    },
-};
+pub(super) static KIND: ModelKind = ModelKind::new::<Resnet9Settings>();
 
-fn network(settings: &Settings, data: DataShape) -> Result<Sequence> {
-    let mut builder = Builder::new(network::image_size(KIND.name, data)?, "use images of at least 8 × 8, or cnn");
-    let width = settings.integer("width");
-    let norm = match settings.text("norm") {
-        "batch" => Norm::Batch,
-        _ => Norm::Group(settings.integer("groups")),
-    };
-    let block = |builder: &mut Builder, name: &str, filters: usize| {
-        builder.convolve(&format!("{name}.convolution"), filters, [3, 1], Padding::Same, false)?;
-        builder.normalise(&format!("{name}.norm"), norm);
-        Ok(())
-    };
-    let layers = [("layer1", 2, true), ("layer2", 4, false), ("layer3", 8, true)];
-    block(&mut builder, "begin", width)?;
-    for (name, times, residual) in layers {
-        let filters = times * width;
-        block(&mut builder, name, filters)?;
-        builder.pool(2, Padding::Valid, Pooled::Largest)?;
-        if residual {
-            builder.residual(|builder| {
-                block(builder, &format!("{name}.residual1"), filters)?;
-                block(builder, &format!("{name}.residual2"), filters)
-            })?;
-        }
+choices! {
+    /// Normalisation of channels.
+    enum NormKind { Group = "group", Batch = "batch" }
+}
+
+settings! {
+    struct Resnet9Settings {
+        /// filters of the first convolution
+        width: usize [1..=1 << 12] = 64,
+        /// normalisation of channels; batch averages running statistics, which fit no client where clients differ
+        norm: NormKind = "group",
+        /// groups of channels for norm = "group"; where channels do not divide so, the most that divide both
+        groups: usize [1..=1 << 16] = 32,
+        /// share of each training target that is spread evenly over all classes
+        label_smoothing: f64 [0.0..=0.99] = 0.0,
+        /// numbers to compute in and to send
+        precision: Precision = "f32",
     }
-    builder.pool_all(Pooled::Largest);
-    builder.dense("dense", data.classes, false, false);
-    builder.scale(0.125);
-    Ok(builder.build())
+}
+
+impl ModelSettings for Resnet9Settings {
+    const NAME: &str = "resnet9";
+    const SUMMARY: &str = "residual network of eight convolutions and a dense layer";
+    const READS: Reads = Reads::Images;
+    const ABILITY: Ability = Ability::Rows;
+
+    fn build(self, data: DataShape) -> Result<Box<dyn Model>> {
+        let network = self.network(data)?;
+        let (precision, smoothing) = (self.precision, self.label_smoothing);
+        Ok(Box::new(NetworkModel { network, wanted: data, precision, smoothing }))
+    }
+}
+
+impl Resnet9Settings {
+    fn network(&self, data: DataShape) -> Result<Sequence> {
+        let mut builder = Builder::new(network::image_size(KIND.name, data)?, "use images of at least 8 × 8, or cnn");
+        let width = self.width;
+        let norm = match self.norm {
+            NormKind::Batch => Norm::Batch,
+            NormKind::Group => Norm::Group(self.groups),
+        };
+        let block = |builder: &mut Builder, name: &str, filters: usize| {
+            builder.convolve(&format!("{name}.convolution"), filters, [3, 1], Padding::Same, false)?;
+            builder.normalise(&format!("{name}.norm"), norm);
+            Ok(())
+        };
+        let layers = [("layer1", 2, true), ("layer2", 4, false), ("layer3", 8, true)];
+        block(&mut builder, "begin", width)?;
+        for (name, times, residual) in layers {
+            let filters = times * width;
+            block(&mut builder, name, filters)?;
+            builder.pool(2, Padding::Valid, Pooled::Largest)?;
+            if residual {
+                builder.residual(|builder| {
+                    block(builder, &format!("{name}.residual1"), filters)?;
+                    block(builder, &format!("{name}.residual2"), filters)
+                })?;
+            }
+        }
+        builder.pool_all(Pooled::Largest);
+        builder.dense("dense", data.classes, false, false);
+        builder.scale(0.125);
+        Ok(builder.build())
+    }
 }
 
 #[cfg(test)]

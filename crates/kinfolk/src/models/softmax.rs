@@ -2,17 +2,28 @@
 
 use super::dense::{Dense, DenseModel};
 use super::rows::Output;
-use super::{Ability, DOUBLE, INTERCEPT, ModelKind, Precision, Reads};
-use crate::error::Error;
+use super::{Ability, Model, ModelKind, ModelSettings, Precision};
+use crate::data::DataShape;
+use crate::error::{Error, Result};
+use crate::settings::settings;
 
-pub(super) static KIND: ModelKind = ModelKind {
-    name: "softmax",
-    summary: "softmax regression for any number of classes",
-    needs_target: true,
-    reads: Reads::Numbers,
-    settings: &[INTERCEPT, DOUBLE],
-    ability: |_| Ability::Rows,
-    build: |settings, data| {
+pub(super) static KIND: ModelKind = ModelKind::new::<SoftmaxSettings>();
+
+settings! {
+    struct SoftmaxSettings {
+        /// add a constant term
+        intercept: bool = true,
+        /// numbers to compute in and to send
+        precision: Precision = "f64",
+    }
+}
+
+impl ModelSettings for SoftmaxSettings {
+    const NAME: &str = "softmax";
+    const SUMMARY: &str = "softmax regression for any number of classes";
+    const ABILITY: Ability = Ability::Rows;
+
+    fn build(self, data: DataShape) -> Result<Box<dyn Model>> {
         if data.classes < 2 {
             let found = if data.classes == 1 { "only one class" } else { "numbers to predict" };
             return Err(Error::settings(format!(
@@ -20,8 +31,7 @@ pub(super) static KIND: ModelKind = ModelKind {
             ))
             .hint("use \"linear\" or \"mlp\" for numbers"));
         }
-        let widths = vec![data.columns, data.classes];
-        let dense = Dense::new(widths, settings.flag("intercept"), Output::Softmax, Precision::of(settings));
+        let dense = Dense::new(vec![data.columns, data.classes], self.intercept, Output::Softmax, self.precision);
         Ok(Box::new(DenseModel { dense, wanted: data, minimiser: None }))
-    },
-};
+    }
+}

@@ -231,7 +231,7 @@ pub fn reproduce(paper: &Paper, plan: &Plan, watch: &mut dyn WatchCases) -> Resu
 
 /// Why an experiment's data cannot be read, where it is not there.
 fn missing_data(paper: &Paper, experiment: &Experiment) -> Option<Error> {
-    let path = experiment.data.optional_text("path").filter(|path| !Path::new(path).exists());
+    let path = experiment.data.get("path").and_then(toml::Value::as_str).filter(|path| !Path::new(path).exists());
     let is_dataset = cache::DATASETS.iter().any(|dataset| dataset.name == experiment.source.name);
     match path {
         Some(path) => Some(

@@ -5,8 +5,8 @@ use crate::data::schema::Schema;
 use crate::disk::folder::NewFolder;
 use crate::disk::lock::Lock;
 use crate::disk::{partial_of, write_atomically};
-use crate::error::{Error, ErrorKind, Result};
-use crate::experiment::Experiment;
+use crate::error::{Error, ErrorKind, Result, option};
+use crate::experiment::{Experiment, SaveModels};
 use crate::modelfile::CLIENT_FILES;
 use crate::record::table::read_rows;
 use crate::record::{MethodRecord, Record};
@@ -46,19 +46,25 @@ impl Folder {
         };
         match (before, resume) {
             (None, true) if !path.is_dir() || is_finished => {
-                Err(Error::settings(format!("{}: nothing to resume here", path.display()))
-                    .hint("run without --resume first, or name the right folder with --out"))
+                Err(Error::settings(format!("{}: nothing to resume here", path.display())).hint(format!(
+                    "run without {} first, or name the right folder with {}",
+                    option("resume"),
+                    option("out")
+                )))
             }
             (None, false) => Ok(folder(Some(NewFolder::claim(path, FILES.iter().map(|file| file.name))?), None)),
             (Some(_), false) if is_finished => {
                 Err(Error::settings(format!("{}: holds a finished run", path.display()))
-                    .hint("choose another folder with --out"))
+                    .hint(format!("choose another folder with {}", option("out"))))
             }
             (Some(_), false) => {
                 // A run that is going on is not one to go on with.
                 drop(Lock::take(path)?);
-                Err(Error::settings(format!("{}: holds an unfinished run", path.display()))
-                    .hint("go on with --resume, or choose another folder with --out"))
+                Err(Error::settings(format!("{}: holds an unfinished run", path.display())).hint(format!(
+                    "go on with {}, or choose another folder with {}",
+                    option("resume"),
+                    option("out")
+                )))
             }
             (_, true) => {
                 let is_read = is_finished && !path.join(CHECKPOINT).exists();
@@ -94,7 +100,7 @@ impl Folder {
     pub(super) fn begin(&self, experiment: &Experiment, schema: &Schema) -> Result<()> {
         let checkpoint = self.checkpoint();
         std::fs::create_dir_all(&checkpoint).map_err(|error| Error::io("creating", &checkpoint, error))?;
-        if experiment.settings.text("save_models") != "none" {
+        if experiment.top.save_models != SaveModels::None {
             let models = self.path.join(MODELS);
             std::fs::create_dir_all(&models).map_err(|error| Error::io("creating", &models, error))?;
             let text =

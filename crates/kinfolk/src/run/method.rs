@@ -6,7 +6,7 @@ use super::options::{Options, Watch};
 use super::seed::{FindGroups, SeedData};
 use crate::error::{Error, ErrorKind, Result};
 use crate::evaluate::{self, Context, Evaluation, Finding};
-use crate::experiment::{Experiment, MethodEntry};
+use crate::experiment::{Experiment, MethodEntry, SaveModels};
 use crate::federation::Phase;
 use crate::federation::engines::{Engine, FederationState};
 use crate::federation::faults::Faults;
@@ -84,7 +84,7 @@ struct Evaluated {
 /// About how many questions a method has left to ask: one a round, and one each time it is scored.
 pub(super) fn questions(method: &dyn Method, experiment: &Experiment) -> usize {
     let rounds = method.planned_rounds();
-    rounds + rounds.div_ceil(experiment.settings.integer("evaluate_every").max(1))
+    rounds + rounds.div_ceil(experiment.top.evaluate_every.max(1))
 }
 
 impl MethodRun<'_> {
@@ -168,7 +168,7 @@ impl OngoingMethod<'_> {
     /// Follows the method through its rounds to what it found, and writes its models.
     fn follow(mut self) -> Result<RepeatSummary> {
         let MethodRun { experiment, options, .. } = *self.run;
-        let every = experiment.settings.integer("evaluate_every");
+        let every = experiment.top.evaluate_every;
         let mut planned = questions(&*self.method, experiment);
         let mut saved = Instant::now();
         let evaluated = loop {
@@ -256,7 +256,7 @@ impl OngoingMethod<'_> {
     fn evaluate(&mut self, mut round: RoundRecord) -> Result<Evaluated> {
         let MethodRun { experiment, data, .. } = *self.run;
         let outcome = self.method.outcome();
-        let (metric, assign_on) = (data.metric, experiment.assign_on());
+        let (metric, assign_on) = (data.metric, experiment.top.assign_on);
         let scored = evaluate::seen(&outcome, &mut *self.federation, metric, assign_on, &data.population.outliers)?;
         let unseen = match &mut self.unseen {
             Some(unseen) => evaluate::unseen(&outcome, &mut **unseen, metric, assign_on)?,
@@ -296,7 +296,7 @@ impl OngoingMethod<'_> {
             unseen: evaluated.unseen.as_ref(),
             federation: &mut *self.federation,
             // Every row of every seed would be many.
-            with_rows: seed == experiment.seeds().start && experiment.settings.text("save_models") == "all",
+            with_rows: seed == experiment.seeds().start && experiment.top.save_models == SaveModels::All,
             doing: &mut |what| self.watch.doing(what),
         };
         findings.iter().try_for_each(|finding| act(&**finding, &mut context, &mut self.course.found))

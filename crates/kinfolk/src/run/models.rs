@@ -4,6 +4,7 @@ use super::files::MODELS;
 use super::method::MethodRun;
 use crate::disk::write_all_atomically;
 use crate::error::{Error, Result};
+use crate::experiment::SaveModels;
 use crate::federation::engines::Engine;
 use crate::methods::{Outcome, Serving};
 use crate::modelfile::{self, CLIENT_FILES, ClientNames};
@@ -12,7 +13,7 @@ use std::path::Path;
 /// Has clients that are elsewhere keep their own models, as they are written here for clients that are here.
 pub(super) fn keep_models(run: &MethodRun, outcome: &Outcome, federation: &mut dyn Engine) -> Result<()> {
     match &outcome.serving {
-        Serving::Own { stamps, .. } if run.experiment.settings.text("save_models") == "all" => {
+        Serving::Own { stamps, .. } if run.experiment.top.save_models == SaveModels::All => {
             federation.keep_models(run.experiment.name(), stamps)
         }
         _ => Ok(()),
@@ -21,8 +22,8 @@ pub(super) fn keep_models(run: &MethodRun, outcome: &Outcome, federation: &mut d
 
 /// Writes the models that are wanted into a run folder.
 pub(super) fn write_models(run: &MethodRun, folder: &Path, outcome: &Outcome, federation: &dyn Engine) -> Result<()> {
-    let wanted = run.experiment.settings.text("save_models");
-    if wanted == "none" {
+    let wanted = run.experiment.top.save_models;
+    if wanted == SaveModels::None {
         return Ok(());
     }
     /// Files that may wait in memory to be written together.
@@ -61,7 +62,7 @@ pub(super) fn write_models(run: &MethodRun, folder: &Path, outcome: &Outcome, fe
         write("global".into(), global)?;
     }
     // What clients keep is not always what serves them: it may be where they began.
-    if wanted == "all" && matches!(outcome.serving, Serving::Own { .. }) {
+    if wanted == SaveModels::All && matches!(outcome.serving, Serving::Own { .. }) {
         for (id, params) in federation.own_models() {
             write(names.of(id), &params)?;
         }

@@ -188,7 +188,7 @@ impl SeedData {
 
 /// The metric that is wanted, of those the model offers.
 fn choose_metric(experiment: &Experiment, model: &dyn Model) -> Result<Metric> {
-    match experiment.settings.text("metric") {
+    match &*experiment.top.metric {
         "auto" => Ok(model.metrics()[0]),
         wanted => model.metrics().iter().copied().find(|metric| metric.name() == wanted).ok_or_else(|| {
             let offered: Vec<&str> = model.metrics().iter().map(|metric| metric.name()).collect();

@@ -8,6 +8,7 @@ use crate::federation::engines::Engine;
 use crate::federation::engines::local::{LocalFederation, threads};
 use crate::federation::engines::remote::{Line, RemoteFederation};
 use crate::federation::wire::{DataOrder, write_settings};
+use crate::settings::Field;
 use std::sync::Arc;
 
 /// Where the clients of a run are.
@@ -87,7 +88,7 @@ impl Elsewhere {
 
 impl Venue for Elsewhere {
     fn open(&mut self, experiment: &Experiment, seed: u64) -> Result<Meeting> {
-        if experiment.data.optional_number("unseen_clients").is_some_and(|unseen| unseen > 0.0) {
+        if f64::find(&experiment.data, "unseen_clients").is_some_and(|unseen| unseen > 0.0) {
             return Err(Error::new(ErrorKind::Unsupported, "data.unseen_clients: other machines have none, want 0"));
         }
         let settings = write_settings(&experiment.data)?;

@@ -23,7 +23,8 @@
 //! A setting without a default must be given, unless its type is an `Option`. A field whose type is another such struct
 //! stands for all settings of that one. Bounds are `low..=high`, `low..high`, `above low`, or the words that are allowed.
 
-use super::{Bounds, Check, Kind, Setting, Settings, number};
+use super::{Bounds, Check, Default, Kind, Setting, Settings, finish, number};
+use crate::error::{Error, Result};
 use toml::Value;
 
 /// What a field of settings can be: one value, or a group of settings.
@@ -62,6 +63,23 @@ pub trait Declared: Sized {
     /// Adds faults that need more than one of them to see.
     fn check(&self, check: &mut Check);
 
+    /// Adds faults of a section whose settings are sound one by one.
+    fn check_section(place: &str, settings: &Settings, faults: &mut Vec<Error>) {
+        let declared = Self::SETTINGS;
+        faults.extend(declared.iter().filter_map(|setting| settings.misplaced(place, setting, declared)));
+        Self::of(settings).check(&mut Check { place, settings, declared, faults });
+    }
+
+    /// Checks and reads a table.
+    fn from_table(place: &str, given: toml::Table) -> Result<Self> {
+        let mut faults = Vec::new();
+        let settings = Settings::check(place, Self::SETTINGS, given, &mut faults);
+        if faults.is_empty() {
+            Self::check_section(place, &settings, &mut faults);
+        }
+        finish(faults).map(|()| Self::of(&settings))
+    }
+
     /// Reads them where they were found to be complete.
     ///
     /// # Panics
@@ -76,7 +94,7 @@ macro_rules! integer_fields {
     ($($type:ty),*) => {$(
         impl Field for $type {
             type Bound = i64;
-            const KIND: Kind = Kind::Integer(0, i64::MAX);
+            const KIND: Kind = Kind::Integer(ANY);
 
             fn parse(value: &Value) -> Option<Self> {
                 value.as_integer()?.try_into().ok()
@@ -88,7 +106,7 @@ integer_fields!(u32, u64, usize);
 
 impl Field for f64 {
     type Bound = f64;
-    const KIND: Kind = Kind::Number(f64::MIN, f64::MAX);
+    const KIND: Kind = Kind::Number(ANY);
 
     fn parse(value: &Value) -> Option<Self> {
         number(value)
@@ -123,7 +141,7 @@ impl Field for Vec<String> {
 
 impl Field for Vec<usize> {
     type Bound = i64;
-    const KIND: Kind = Kind::Integers(0, i64::MAX);
+    const KIND: Kind = Kind::Integers(ANY);
 
     fn parse(value: &Value) -> Option<Self> {
         value.as_array()?.iter().map(usize::parse).collect()
@@ -226,7 +244,8 @@ pub(crate) const fn count(parts: &[&[Setting]]) -> usize {
 
 /// All settings of these parts, in their order.
 pub(crate) const fn concatenate<const COUNT: usize>(parts: &[&[Setting]]) -> [Setting; COUNT] {
-    let mut all = [Setting::new("", Kind::Flag, super::Default::Absent, ""); COUNT];
+    const EMPTY: Setting = Setting { name: "", kind: Kind::Flag, default: Default::Absent, only_with: None, help: "" };
+    let mut all = [EMPTY; COUNT];
     let (mut part, mut place, mut filled) = (0, 0, 0);
     while part < parts.len() {
         if place == parts[part].len() {
@@ -239,18 +258,17 @@ pub(crate) const fn concatenate<const COUNT: usize>(parts: &[&[Setting]]) -> [Se
     all
 }
 
+/// No bounds yet.
+const ANY: Bounds = Bounds::from(f64::MIN, f64::MAX);
+
 impl Kind {
     /// The same within bounds.
     pub(crate) const fn within(self, bounds: Bounds) -> Self {
-        match (self, bounds) {
-            (Kind::Integer(..), Bounds::From(low, high)) => Kind::Integer(low as i64, high as i64),
-            (Kind::Integers(..), Bounds::From(low, high)) => Kind::Integers(low as i64, high as i64),
-            (Kind::Number(..), Bounds::From(low, high)) => Kind::Number(low, high),
-            (Kind::Number(..), Bounds::Below(low, high)) => Kind::Below(low, high),
-            (Kind::Number(..), Bounds::Above(low, high)) => Kind::Above(low, high),
-            (Kind::OneOf(_), Bounds::Words(words)) => Kind::OneOf(words),
-            (kind, Bounds::None) => kind,
-            _ => panic!("these bounds do not belong to this kind of value"),
+        match self {
+            Kind::Integer(_) => Kind::Integer(bounds),
+            Kind::Integers(_) => Kind::Integers(bounds),
+            Kind::Number(_) => Kind::Number(bounds),
+            _ => panic!("only numbers have bounds"),
         }
     }
 }
@@ -284,8 +302,7 @@ macro_rules! settings {
             const SETTINGS: &'static [$crate::settings::Setting] = {
                 use $crate::settings::{Field, Kind, Setting, field};
                 const PARTS: &[&[Setting]] = &[$({
-                    const PLAIN: Kind =
-                        <$type as Field>::KIND.within($crate::settings::bounds!($type $(, $($bounds)+)?));
+                    const PLAIN: Kind = $crate::settings::bounded!($type $(, $($bounds)+)?);
                     const ONE: &[Setting] = &[Setting {
                         name: stringify!($field),
                         kind: match <$type as Field>::OR {
@@ -331,29 +348,33 @@ macro_rules! settings {
     };
 }
 
-macro_rules! bounds {
+macro_rules! bounded {
     ($type:ty) => {
-        $crate::settings::Bounds::None
+        <$type as $crate::settings::Field>::KIND
     };
     ($type:ty, $($word:literal),+) => {
-        $crate::settings::Bounds::Words(&[$($word),+])
+        $crate::settings::Kind::OneOf(&[$($word),+])
+    };
+    ($type:ty, above $low:literal .. $high:literal) => {
+        $crate::settings::bounded!(@ $type, $low, true, $high, true)
     };
     ($type:ty, above $low:literal ..= $high:expr) => {
-        $crate::settings::bounds!(@ Above, $type, $low, $high)
+        $crate::settings::bounded!(@ $type, $low, true, $high, false)
     };
     ($type:ty, above $low:literal) => {
-        $crate::settings::bounds!(@ Above, $type, $low, f64::MAX)
+        $crate::settings::bounded!(@ $type, $low, true, f64::MAX, false)
     };
     ($type:ty, $low:literal ..= $high:expr) => {
-        $crate::settings::bounds!(@ From, $type, $low, $high)
+        $crate::settings::bounded!(@ $type, $low, false, $high, false)
     };
     ($type:ty, $low:literal .. $high:expr) => {
-        $crate::settings::bounds!(@ Below, $type, $low, $high)
+        $crate::settings::bounded!(@ $type, $low, false, $high, true)
     };
-    (@ $bounds:ident, $type:ty, $low:expr, $high:expr) => {{
+    (@ $type:ty, $low:expr, $above:literal, $high:expr, $below:literal) => {{
         const LOW: <$type as $crate::settings::Field>::Bound = $low;
         const HIGH: <$type as $crate::settings::Field>::Bound = $high;
-        $crate::settings::Bounds::$bounds(LOW as f64, HIGH as f64)
+        let bounds = $crate::settings::Bounds { low: LOW as f64, above: $above, high: HIGH as f64, below: $below };
+        <$type as $crate::settings::Field>::KIND.within(bounds)
     }};
 }
 
@@ -413,7 +434,15 @@ macro_rules! choices {
                 }
             }
         }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(match self {
+                    $(Self::$variant => $word,)+
+                })
+            }
+        }
     };
 }
 
-pub(crate) use {bounds, check_together, choices, default, only_with, settings};
+pub(crate) use {bounded, check_together, choices, default, only_with, settings};

@@ -31,7 +31,10 @@ pub fn line() -> Arc<dyn Model> {
 
 pub fn faults_of(name: &str, text: &str) -> Vec<String> {
     let (kind, mut faults) = (kind(name).unwrap(), Vec::new());
-    (kind.check)("method.it", &settings(kind.settings, text), &mut faults);
+    let settings = Settings::check("method.it", kind.settings, toml::from_str(text).unwrap(), &mut faults);
+    if faults.is_empty() {
+        (kind.check)("method.it", &settings, &mut faults);
+    }
     faults.iter().map(|fault| fault.to_string().lines().next().unwrap().to_string()).collect()
 }
 

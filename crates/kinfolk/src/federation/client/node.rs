@@ -4,82 +4,59 @@
 
 use crate::data::{Client, DataShape};
 use crate::error::{Error, Result};
-use crate::settings::{self, Default, Kind, Setting, Settings};
+use crate::settings::{Declared, Settings, finish, settings};
 use std::path::{Path, PathBuf};
 
-/// The keys of `[node]`.
-pub static SETTINGS: &[Setting] = &[
-    Setting::new("name", Kind::Text, Default::Absent, "what the server calls this machine (default: its host name)"),
-    Setting::new("table", Kind::Text, Default::Absent, "the csv, tsv or parquet file with this machine's rows"),
-    Setting::new("client", Kind::Text, Default::Absent, "the column that names the client; a table needs it"),
-    Setting::new(
-        "columns",
-        Kind::Texts,
-        Default::Is("[]"),
-        "the columns that may be read, the target's and the group's too; a table needs them",
-    ),
-    Setting::new(
-        "words",
-        Kind::Texts,
-        Default::Is("[]"),
-        "those whose different cells may leave this machine, as categories, classes or groups; all others must be numbers",
-    ),
-    Setting::new(
-        "test_fraction",
-        Kind::Number(0.0, 0.9),
-        Default::Is("0.2"),
-        "share of a client's rows kept for testing; data.test_fraction of an experiment must be the same",
-    ),
-    Setting::new(
-        "split_seed",
-        Kind::Integer(0, i64::MAX),
-        Default::Is("0"),
-        "decides which rows these are, for all runs",
-    ),
-    Setting::new(
-        "partition",
-        Kind::Integers(0, 1 << 31),
-        Default::Absent,
-        "instead of a table: [0, 3] is the first third of the public dataset that an experiment names",
-    ),
-    Setting::new(
-        "minimum_rows",
-        Kind::Integer(1, 1 << 31),
-        Default::Is("10"),
-        "no answer is about fewer rows of a client; clients that have fewer are not there",
-    ),
-    Setting::new(
-        "models",
-        Kind::Text,
-        Default::Absent,
-        "the folder of the clients' own models (default: kinfolk-models beside the table, else beside this file)",
-    ),
-];
+settings! {
+    /// The keys of `[node]`.
+    pub struct NodeSettings {
+        /// what the server calls this machine (default: its host name)
+        name: Option<String>,
+        /// the csv, tsv or parquet file with this machine's rows
+        table: Option<String>,
+        /// the column that names the client; a table needs it
+        client: Option<String>,
+        /// the columns that may be read, the target's and the group's too; a table needs them
+        columns: Vec<String> = [],
+        /// those whose different cells may leave this machine, as categories, classes or groups; all others must be numbers
+        words: Vec<String> = [],
+        /// share of a client's rows kept for testing; data.test_fraction of an experiment must be the same
+        test_fraction: f64 [0.0..=0.9] = 0.2,
+        /// decides which rows these are, for all runs
+        split_seed: u64 [0..=i64::MAX] = 0,
+        /// instead of a table: [0, 3] is the first third of the public dataset that an experiment names
+        partition: Option<Vec<usize>> [0..=1 << 31],
+        /// no answer is about fewer rows of a client; clients that have fewer are not there
+        minimum_rows: usize [1..=1 << 31] = 10,
+        /// the folder of the clients' own models (default: kinfolk-models beside the table, else beside this file)
+        models: Option<String>,
+    }
+}
 
-/// The keys of `[node.limits]`: what one message may ask for.
-pub static LIMITS: &[Setting] = &[
-    Setting::new("message_bytes", MOST, Default::Is("1_073_741_824"), "bytes in a message, unpacked"),
-    Setting::new("clients", MOST, Default::Is("100_000"), "clients of this machine"),
-    Setting::new("orders", MOST, Default::Is("100_000"), "orders in a message"),
-    Setting::new("models", MOST, Default::Is("1_048_576"), "models in an ask"),
-    Setting::new("steps", MOST, Default::Is("1_000_000"), "steps of one client in one order"),
-    Setting::new("rows", MOST, Default::Is("2_000_000"), "rows that a public dataset is made into"),
-    Setting::new(
-        "numbers",
-        MOST,
-        Default::Is("268_435_456"),
-        "numbers in memory at once, for rows, matrices and answers",
-    ),
-    Setting::new(
-        "work",
-        MOST,
-        Default::Is("10_000_000_000_000"),
-        "rows looked at times parameters of the model, over all clients and orders of a message",
-    ),
-    Setting::new("kept", MOST, Default::Is("1000"), "folders of clients' own models; no further ones are made"),
-];
-
-const MOST: Kind = Kind::Integer(1, i64::MAX);
+settings! {
+    /// The keys of `[node.limits]`: what one message may ask of a machine.
+    #[derive(Copy, PartialEq)]
+    pub struct Limits {
+        /// bytes in a message, unpacked
+        message_bytes: usize [1..=i64::MAX] = 1_073_741_824,
+        /// clients of this machine
+        clients: usize [1..=i64::MAX] = 100_000,
+        /// orders in a message
+        orders: usize [1..=i64::MAX] = 100_000,
+        /// models in an ask
+        models: usize [1..=i64::MAX] = 1_048_576,
+        /// steps of one client in one order
+        steps: usize [1..=i64::MAX] = 1_000_000,
+        /// rows that a public dataset is made into
+        rows: usize [1..=i64::MAX] = 2_000_000,
+        /// numbers in memory at once, for rows, matrices and answers
+        numbers: usize [1..=i64::MAX] = 268_435_456,
+        /// rows looked at times parameters of the model, over all clients and orders of a message
+        work: usize [1..=i64::MAX] = 10_000_000_000_000,
+        /// folders of clients' own models; no further ones are made
+        kept: usize [1..=i64::MAX] = 1000,
+    }
+}
 
 /// A machine's own decisions.
 #[derive(Debug, Clone)]
@@ -129,45 +106,7 @@ pub struct TableRows {
     pub split_seed: u64,
 }
 
-/// What one message may ask of a machine.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Limits {
-    /// Bytes in a message.
-    pub message_bytes: usize,
-    /// Clients of the machine.
-    pub clients: usize,
-    /// Orders in a message.
-    pub orders: usize,
-    /// Models in an ask.
-    pub models: usize,
-    /// Steps of one client in one order.
-    pub steps: usize,
-    /// Rows that a public dataset is made into.
-    pub rows: usize,
-    /// Numbers in memory at once.
-    pub numbers: usize,
-    /// Rows looked at times parameters.
-    pub work: usize,
-    /// Folders of clients' own models.
-    pub kept: usize,
-}
-
 impl Limits {
-    fn of(settings: &Settings) -> Self {
-        let limit = |name| settings.integer(name);
-        Self {
-            message_bytes: limit("message_bytes"),
-            clients: limit("clients"),
-            orders: limit("orders"),
-            models: limit("models"),
-            steps: limit("steps"),
-            rows: limit("rows"),
-            numbers: limit("numbers"),
-            work: limit("work"),
-            kept: limit("kept"),
-        }
-    }
-
     /// Refuses what is above a limit.
     pub(super) fn check(what: &str, found: f64, key: &str, most: usize) -> Result<()> {
         match found <= most as f64 {
@@ -180,17 +119,16 @@ impl Limits {
     }
 }
 
-impl std::default::Default for Limits {
+impl Default for Limits {
     fn default() -> Self {
-        Self::of(&Settings::check("node.limits", LIMITS, toml::Table::new(), &mut Vec::new()))
+        Self::of(&Settings::defaults(Self::SETTINGS))
     }
 }
 
 impl Node {
     /// A machine with these rows, and the default of everything else.
     pub fn new(rows: Rows) -> Self {
-        let settings = Settings::check("node", SETTINGS, toml::Table::new(), &mut Vec::new());
-        let minimum_rows = settings.integer("minimum_rows");
+        let minimum_rows = NodeSettings::of(&Settings::defaults(NodeSettings::SETTINGS)).minimum_rows;
         Self { name: None, rows, minimum_rows, models: None, limits: Limits::default() }
     }
 
@@ -225,11 +163,11 @@ impl Node {
                 toml::Table::new()
             }
         };
-        let settings = Settings::check("node", SETTINGS, node, &mut faults);
-        let limits = Settings::check("node.limits", LIMITS, limits, &mut faults);
-        settings::finish(faults)?;
-        let (table, partition) = (settings.optional_text("table"), settings.integers("partition"));
-        let rows = match (given, table, partition.as_slice()) {
+        let settings = Settings::check("node", NodeSettings::SETTINGS, node, &mut faults);
+        let limits = Settings::check("node.limits", Limits::SETTINGS, limits, &mut faults);
+        finish(faults)?;
+        let (settings, limits) = (NodeSettings::of(&settings), Limits::of(&limits));
+        let rows = match (given, &settings.table, settings.partition.as_deref().unwrap_or_default()) {
             (Some(rows), ..) => rows,
             (None, Some(_), []) => Rows::Table(TableRows::of(&settings, place)?),
             (None, None, &[index, of]) if index < of => Rows::Partition { index, of },
@@ -247,41 +185,40 @@ impl Node {
             Rows::Table(table) => table.path.parent().unwrap_or(place),
             _ => place,
         };
-        let models = match settings.optional_text("models") {
+        let models = match &settings.models {
             Some(models) => place.join(models),
             None => beside.join("kinfolk-models"),
         };
-        let name = settings.optional_text("name").map(str::to_string).or_else(host_name);
-        let minimum_rows = settings.integer("minimum_rows");
-        Ok(Self { name, rows, minimum_rows, models: Some(models), limits: Limits::of(&limits) })
+        let name = settings.name.or_else(host_name);
+        Ok(Self { name, rows, minimum_rows: settings.minimum_rows, models: Some(models), limits })
     }
 }
 
 impl TableRows {
-    fn of(settings: &Settings, place: &Path) -> Result<Self> {
+    fn of(settings: &NodeSettings, place: &Path) -> Result<Self> {
         let mut faults = Vec::new();
-        let (columns, words) = (settings.texts("columns"), settings.texts("words"));
-        if settings.optional_text("client").is_none() {
+        let (columns, words) = (settings.columns.clone(), settings.words.clone());
+        if settings.client.is_none() {
             faults.push(Error::settings("node.client: missing, want the column that names the client"));
         }
         if columns.is_empty() {
             faults.push(Error::settings("node.columns: missing, want the columns that may be read"));
         }
-        let client = settings.optional_text("client").unwrap_or_default().to_string();
+        let client = settings.client.clone().unwrap_or_default();
         if columns.contains(&client) {
             faults.push(Error::settings(format!("node.columns: got `{client}`, which names the client")));
         }
         for word in words.iter().filter(|word| !columns.contains(word)) {
             faults.push(Error::settings(format!("node.words: got `{word}`, want one of node.columns")));
         }
-        settings::finish(faults)?;
+        finish(faults)?;
         Ok(Self {
-            path: place.join(settings.optional_text("table").unwrap_or_default()),
+            path: place.join(settings.table.as_deref().unwrap_or_default()),
             client,
             columns,
             words,
-            test_fraction: settings.number("test_fraction"),
-            split_seed: settings.integer("split_seed") as u64,
+            test_fraction: settings.test_fraction,
+            split_seed: settings.split_seed,
         })
     }
 }

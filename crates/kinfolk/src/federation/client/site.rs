@@ -8,6 +8,7 @@ use super::guard;
 use super::host::State;
 use super::node::{Limits, Node, Rows, TableRows};
 use crate::data::schema::{FeaturesSchema, Schema};
+use crate::data::table::{Small, TableSettings};
 use crate::data::{self, Cells, Client, DataShape, Features, Population, Source, Targets, table};
 use crate::error::{Error, ErrorKind, Result};
 use crate::federation::engines::Engine;
@@ -19,7 +20,7 @@ use crate::federation::wire::{
 use crate::federation::{Ask, Gather, Order, Params, Phase, Recipients};
 use crate::modelfile;
 use crate::models::Precision;
-use crate::settings::Settings;
+use crate::settings::{Declared, Settings};
 use serde::{Deserialize, Serialize};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -83,9 +84,10 @@ impl TableRows {
         given.insert("path".into(), Value::String(self.path.display().to_string()));
         let text = toml::to_string(&given).unwrap_or_default();
         let settings = read_settings("data", source.settings, &text).map_err(Error::open)?;
+        let mut settings = TableSettings::of(&settings);
         self.check(&settings)?;
-        let dropped: Vec<String> = settings.texts("drop").into_iter().filter(|it| self.columns.contains(it)).collect();
-        let settings = settings.with("drop", dropped).with("small", "drop").with("unseen_clients", 0.0);
+        settings.drop.retain(|name| self.columns.contains(name));
+        (settings.small, settings.unseen_clients) = (Small::Drop, 0.0);
         let population = table::build_only(&settings, self.split_seed, &self.columns)?;
         self.check_words(&settings, &population)?;
         // Every machine would number the true clusters of its own table in its own way.
@@ -95,28 +97,28 @@ impl TableRows {
     }
 
     /// Refuses an experiment that wants other columns or other rows.
-    fn check(&self, settings: &Settings) -> Result<()> {
+    fn check(&self, settings: &TableSettings) -> Result<()> {
         let mut faults = Vec::new();
-        let client = settings.text("client");
-        if client != self.client {
+        let client = &settings.client;
+        if *client != self.client {
             faults.push(format!("data.client: got `{client}`, this machine's clients are named by `{}`", self.client));
         }
-        for name in ["target", "group", "truth"] {
-            let Some(wanted) = settings.optional_text(name) else { continue };
-            if !self.columns.contains(&wanted.to_string()) {
+        for (name, wanted) in [("target", &settings.target), ("group", &settings.group), ("truth", &settings.truth)] {
+            let Some(wanted) = wanted else { continue };
+            if !self.columns.contains(wanted) {
                 let allowed = self.columns.join(", ");
                 faults.push(format!("data.{name}: got `{wanted}`, this machine lets be read {allowed}"));
-            } else if name == "group" && !self.words.contains(&wanted.to_string()) {
+            } else if name == "group" && !self.words.contains(wanted) {
                 faults.push(format!("data.group: got `{wanted}`, which is not among this machine's words"));
             }
         }
-        let fraction = settings.number("test_fraction");
+        let fraction = settings.test_fraction;
         if fraction != self.test_fraction {
             let own = self.test_fraction;
             faults
                 .push(format!("data.test_fraction: got {fraction}, this machine keeps {own} of its rows for testing"));
         }
-        if settings.number("outliers") > 0.0 {
+        if settings.spoiling.outliers > 0.0 {
             faults.push("data.outliers: rows of real machines are not spoiled, want 0".into());
         }
         match faults.is_empty() {
@@ -129,7 +131,7 @@ impl TableRows {
     }
 
     /// Refuses columns whose cells would leave the machine though it did not say that they may.
-    fn check_words(&self, settings: &Settings, population: &Population) -> Result<()> {
+    fn check_words(&self, settings: &TableSettings, population: &Population) -> Result<()> {
         let Some(first) = population.clients.first() else { return Ok(()) };
         let mut faults = Vec::new();
         if let Features::Columns(columns) = &**first.train.features() {
@@ -142,7 +144,7 @@ impl TableRows {
                 faults.push(Error::data(message));
             }
         }
-        if let (Targets::Words(_), Some(target)) = (&**first.train.targets(), settings.optional_text("target"))
+        if let (Targets::Words(_), Some(target)) = (&**first.train.targets(), &settings.target)
             && !self.words.iter().any(|word| word == target)
         {
             let message =

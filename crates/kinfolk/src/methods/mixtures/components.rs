@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::federation::Federation;
+use crate::models::most_components;
 
 /// A number of components, and what it was chosen by.
 #[derive(Debug)]
@@ -69,8 +70,8 @@ pub(crate) fn choose_components(
     rows: &[usize],
     key: &Key,
 ) -> Result<Option<(Settings, String)>> {
-    let (Some("auto"), Some(shape)) = (settings.optional_text("components"), model.mixture()) else { return Ok(None) };
-    let found = best_number(federation, shape, rows, settings.integer("most_components"), key)?;
+    let (Some(most), Some(shape)) = (most_components(settings), model.mixture()) else { return Ok(None) };
+    let found = best_number(federation, shape, rows, most, key)?;
     Ok(Some((settings.with("components", found.count as i64), found.note())))
 }
 

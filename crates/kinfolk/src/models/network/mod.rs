@@ -31,7 +31,6 @@ use crate::hierarchy::response::Quadratic;
 use crate::linalg::{Real, add_scaled};
 use crate::models::Score;
 use crate::rng::{Key, Rng};
-use crate::settings::{Default as Otherwise, Kind, Setting};
 use crate::training::{Plan, Sample};
 use augment::augment;
 pub(super) use convolution::Padding;
@@ -113,22 +112,6 @@ pub(super) enum Pass<'a> {
     /// A step: `backward` follows. Dropout draws from the generator; without one nothing is dropped.
     Train(Option<&'a mut Rng>),
 }
-
-/// The setting of networks' precision.
-pub(super) const PRECISION: Setting = Setting::new(
-    "precision",
-    Kind::OneOf(&["f32", "f64"]),
-    Otherwise::Is("\"f32\""),
-    "numbers to compute in and to send",
-);
-
-/// The setting of how many groups of channels are normalised together.
-pub(super) const GROUPS: Setting = Setting::new(
-    "groups",
-    Kind::Integer(1, 1 << 16),
-    Otherwise::Is("32"),
-    "groups of channels for norm = \"group\"; where channels do not divide so, the most that divide both",
-);
 
 /// The size of the images a model reads, where it can tell classes apart.
 pub(super) fn image_size(model: &str, data: DataShape) -> Result<Size> {
