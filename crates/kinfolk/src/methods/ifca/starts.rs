@@ -118,47 +118,53 @@ fn solve(settings: &IfcaSettings, setup: &Setup) -> Result<odcl::Solve> {
     Ok(odcl::Solve::Steps { from: odcl::common_start(setup)?, plan })
 }
 
+/// What there is to say about a start, in words and in numbers.
+#[derive(Default)]
+struct Said {
+    notes: Vec<String>,
+    extra: BTreeMap<String, f64>,
+}
+
+/// The means of clusters of the models that clients find alone.
+fn one_shot(solve: &odcl::Solve, request: &Request, room: &mut Room, said: &mut Said) -> Result<Vec<Params>> {
+    let (answers, order) = solve.ask_everybody(Phase::Start, room)?;
+    let order = &answers.of(order);
+    odcl::want_answers(order, request, "use another start")?;
+    let found = odcl::cluster(order, solve, request)?;
+    if let Some((words, share)) = odcl::sureness(&found) {
+        said.notes.push(format!("start = \"odcl\": {words}"));
+        said.extra.insert("sureness".to_string(), share);
+    }
+    let about = found.notes.iter().cloned().chain(odcl::note_aside(order, &found));
+    said.notes.extend(about.map(|note| format!("start = \"odcl\": {note}")));
+    Ok(odcl::means(&found))
+}
+
 impl Ifca {
     /// Line 1.
     pub(super) fn begin(&mut self, room: &mut Room) -> Result<()> {
-        let mut notes = Vec::new();
-        let mut extra = BTreeMap::new();
+        let mut said = Said::default();
         for lane in 0..self.state.lanes.len() {
             let start = self.state.lanes[lane].start;
             let earlier = self.state.lanes[..lane].iter().find(|other| other.start == start);
             let models = match (earlier, &self.beginning) {
                 (Some(same), _) => same.models.clone(),
                 (None, Beginning::Given(models)) => models.clone(),
-                (None, Beginning::Random { clusters }) => match clusters {
-                    1 => vec![self.common(start)?],
-                    _ => (0..*clusters).map(|j| self.random(start, j)).collect::<Result<_>>()?,
-                },
+                (None, Beginning::Random { clusters }) => self.random(*clusters, start)?,
                 (None, Beginning::Farthest { clusters, clients, steps }) => {
                     self.farthest(room, start, *clusters, *clients, *steps)?
                 }
-                (None, Beginning::OneShot { solve, request }) => {
-                    let (answers, order) = solve.ask_everybody(Phase::Start, room)?;
-                    let order = &answers.of(order);
-                    odcl::want_answers(order, request, "use another start")?;
-                    let found = odcl::cluster(order, solve, request)?;
-                    if let Some((words, share)) = odcl::sureness(&found) {
-                        notes.push(format!("start = \"odcl\": {words}"));
-                        extra.insert("sureness".to_string(), share);
-                    }
-                    let about = found.notes.iter().cloned().chain(odcl::note_aside(order, &found));
-                    notes.extend(about.map(|note| format!("start = \"odcl\": {note}")));
-                    odcl::means(&found)
-                }
+                (None, Beginning::OneShot { solve, request }) => one_shot(solve, request, room, &mut said)?,
                 (None, Beginning::Oracle { truth, ridge, shift }) => {
                     let search = self.minimisers(room, truth, *ridge)?;
-                    notes.extend(search.notes().iter().map(|note| format!("start = \"oracle\": {note}")));
+                    said.notes.extend(search.notes().iter().map(|note| format!("start = \"oracle\": {note}")));
                     self.shifted(search.models(), shift, start)?
                 }
                 (None, Beginning::Planted { models, shift }) => self.shifted(models.clone(), shift, start)?,
             };
             self.state.lanes[lane].models = self.with_shared_layers(models);
         }
-        (self.state.notes, self.state.extra) = (notes, extra);
+        (self.state.notes, self.state.extra) = (said.notes, said.extra);
         Ok(())
     }
 
@@ -207,9 +213,10 @@ impl Ifca {
         self.key.clone().word("start").number(start as u64).number(cluster as u64)
     }
 
-    /// One of several starts.
-    fn random(&self, start: usize, cluster: usize) -> Result<Params> {
-        self.model.initialise(&mut self.start_key(start, cluster).rng()).map(Arc::new)
+    /// Models that differ, or the only one.
+    fn random(&self, clusters: usize, start: usize) -> Result<Vec<Params>> {
+        let draw = |cluster| self.model.initialise(&mut self.start_key(start, cluster).rng()).map(Arc::new);
+        if clusters == 1 { Ok(vec![self.common(start)?]) } else { (0..clusters).map(draw).collect() }
     }
 
     /// The only start.
