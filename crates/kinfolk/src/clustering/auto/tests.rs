@@ -202,7 +202,7 @@ fn overlapping_clusters_in_many_columns_are_not_certainly_one() {
     for set in 0..4 {
         let mut random = key("overlap").number(set).rng();
         let row = |point: usize| -> Vec<f64> {
-            let centre = if point % 2 == 0 { 0.95 } else { -0.95 };
+            let centre = if point.is_multiple_of(2) { 0.95 } else { -0.95 };
             (0..260)
                 .map(|column| normal(&mut random) * if column < 60 { 1.0 } else { 0.3 })
                 .enumerate()
