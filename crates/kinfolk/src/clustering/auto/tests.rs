@@ -201,15 +201,12 @@ fn overlapping_clusters_in_many_columns_are_not_certainly_one() {
     // As models of few rows are: noise of several sizes, and two centres less than two deviations apart.
     for set in 0..4 {
         let mut random = key("overlap").number(set).rng();
-        let row = |point: usize| -> Vec<f64> {
-            let centre = if point.is_multiple_of(2) { 0.95 } else { -0.95 };
-            (0..260)
-                .map(|column| normal(&mut random) * if column < 60 { 1.0 } else { 0.3 })
-                .enumerate()
-                .map(|(column, noise)| if column == 0 { centre + noise } else { noise })
-                .collect()
-        };
-        let values: Vec<f64> = (0..100).flat_map(row).collect();
+        let mut values = Vec::new();
+        for point in 0..100 {
+            values.push(normal(&mut random) + if point % 2 == 0 { 0.95 } else { -0.95 });
+            values.extend((0..59).map(|_| 0.5 * normal(&mut random)));
+            values.extend((0..200).map(|_| 0.15 * normal(&mut random)));
+        }
         let Decision { clustering, sureness, .. } = decide(&values, 260);
         assert!(clustering.clusters() == 2 || sureness.word == "unsure", "{}: {}", sureness.word, sureness.reason);
     }
