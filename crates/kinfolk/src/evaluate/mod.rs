@@ -27,7 +27,7 @@ use crate::models::{Metric, Model};
 use crate::record::{MethodRecord, RoundRecord};
 use std::collections::BTreeMap;
 
-/// Something that is found out about what a method did. It lives as long as a seed, and may remember what it learnt.
+/// Something that is measured of what a method did. It lives as long as a seed, and may remember what it learnt.
 pub trait Finding {
     /// What is found at every evaluation, the last included: for the round, and for the record if no other follows.
     fn evaluate(&self, _: &mut Context, _: &mut RoundRecord, _: &mut MethodRecord) -> Result<()> {
@@ -80,9 +80,9 @@ pub struct Context<'a> {
     pub unseen: Option<&'a Evaluation>,
     /// The clients that took part, to be asked in the evaluation phase.
     pub federation: &'a mut dyn Engine,
-    /// Whether to record where every row belongs.
+    /// Whether to record the component of every row.
     pub with_rows: bool,
-    /// Told of what takes long.
+    /// Called before something slow begins.
     pub doing: &'a mut dyn FnMut(&str),
 }
 

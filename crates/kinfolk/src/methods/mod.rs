@@ -320,7 +320,7 @@ pub struct Outcome {
 /// What the clients' models minimise.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Minimises {
-    /// What says which objective it is: equal for the same.
+    /// Identifies the objective: equal texts are the same objective.
     pub objective: String,
     /// Whether they are its minimiser; otherwise they approach it.
     pub exactly: bool,

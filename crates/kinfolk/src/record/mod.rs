@@ -84,7 +84,7 @@ table_row! {
         pub metric_global: Option<f64>,
         /// What the group is called that the method was told it belongs to.
         pub group: Option<String>,
-        /// How unlike the others it is.
+        /// Its outlier score: how unlike the other clients it is.
         pub outlier_score: Option<f64>,
         /// For how many components of a mixture it is out of reach of the common centre.
         pub apart: Option<usize>,

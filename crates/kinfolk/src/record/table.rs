@@ -1,4 +1,4 @@
-//! Records that are lines of a csv file: a field is a column, declared once by its name, its type and what is said of it.
+//! Records that are rows of a csv file. A field is a column: its name, its type and its comment are all that declares it.
 
 use crate::disk::comma_separated;
 use crate::error::{Error, Result};
@@ -10,7 +10,7 @@ pub struct Heading {
     pub name: &'static str,
     /// What it means.
     pub help: &'static str,
-    /// None yet, of the kind that stands in it.
+    /// An empty column of its type.
     cells: Cells,
 }
 
@@ -20,7 +20,7 @@ impl Heading {
     }
 }
 
-/// A record that is one line of a csv file.
+/// A record that is one row of a csv file.
 pub trait TableRow: Default {
     /// The file's name.
     const FILE: &'static str;
@@ -30,7 +30,7 @@ pub trait TableRow: Default {
     /// Its cells, in the order of the columns; one that does not apply is empty.
     fn cells(&self) -> Vec<String>;
 
-    /// Puts a cell into the column of this name; `None` where its text is no such value.
+    /// Sets the column of this name from the text of a cell; `None` where that is not a value of its type.
     fn set(&mut self, column: &str, text: &str) -> Option<()>;
 }
 
@@ -121,10 +121,10 @@ impl Cell for Vec<usize> {
     }
 }
 
-/// The bytes of a file of these lines.
-pub fn write<R: TableRow>(lines: impl IntoIterator<Item = impl std::borrow::Borrow<R>>) -> Result<Vec<u8>> {
+/// The bytes of a file of these rows.
+pub fn write<R: TableRow>(rows: impl IntoIterator<Item = impl std::borrow::Borrow<R>>) -> Result<Vec<u8>> {
     let names = R::COLUMNS.iter().map(|column| column.name);
-    comma_separated(R::FILE, names, lines.into_iter().map(|line| line.borrow().cells()))
+    comma_separated(R::FILE, names, rows.into_iter().map(|row| row.borrow().cells()))
 }
 
 /// A column that was read.
@@ -165,7 +165,7 @@ impl Cells {
         self.len() == 0
     }
 
-    /// Adds a cell; `None` where its text is no such value.
+    /// Adds a cell; `None` where its text is not a value of this type.
     fn push(&mut self, text: &str) -> Option<()> {
         match self {
             Self::Texts(cells) => cells.push(text.to_string()),
@@ -177,7 +177,7 @@ impl Cells {
     }
 }
 
-/// Reads the file of these lines from a run folder, column by column. A file of an earlier version may lack some.
+/// Reads the file of these rows from a run folder, column by column. A file of an earlier version may lack some.
 pub fn read_columns<R: TableRow>(folder: &Path) -> Result<Vec<Column>> {
     let column = |heading: &Heading| Column { name: heading.name.to_string(), cells: heading.cells.clone() };
     let mut columns: Vec<Column> = R::COLUMNS.iter().map(column).collect();
@@ -187,7 +187,7 @@ pub fn read_columns<R: TableRow>(folder: &Path) -> Result<Vec<Column>> {
     Ok(columns)
 }
 
-/// Reads the same line by line; a column that is not there is empty.
+/// Reads the same row by row; a column that is missing is empty.
 pub fn read_rows<R: TableRow>(folder: &Path) -> Result<Vec<R>> {
     let mut rows: Vec<R> = Vec::new();
     each_cell::<R>(folder, |row, place, text| {
@@ -197,7 +197,7 @@ pub fn read_rows<R: TableRow>(folder: &Path) -> Result<Vec<R>> {
     Ok(rows)
 }
 
-/// Hands over every cell with its row and the place of its column among those declared, and says which of these are there.
+/// Calls `take` with every cell, its row and the index of its column, and returns the indices of the columns in the file.
 fn each_cell<R: TableRow>(folder: &Path, mut take: impl FnMut(usize, usize, &str) -> Option<()>) -> Result<Vec<usize>> {
     let path = folder.join(R::FILE);
     let fault = |message: String| Error::data(format!("{}: {message}", path.display()));

@@ -18,6 +18,7 @@ use crate::disk::lock::Lock;
 use crate::disk::write_atomically;
 use crate::error::{Error, ErrorKind, Result};
 use crate::experiment::{Experiment, Override};
+use crate::record::summary::{mean, standard_deviation};
 use crate::record::{Record, RepeatSummary};
 use crate::rng::Key;
 use crate::run::{Options, Watch, run};
@@ -375,11 +376,8 @@ impl Cell {
     }
 
     fn result(&self, values: &[f64]) -> CellResult {
-        let count = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / count;
-        let spread = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
         let ours = match self.average {
-            Average::Mean => mean,
+            Average::Mean => mean(values),
             Average::Median => median(values),
         };
         let ours = ours.is_finite().then_some(ours);
@@ -399,7 +397,7 @@ impl Cell {
             reference: self.reference,
             recorded: None,
             ours,
-            sd: (values.len() > 1 && self.average == Average::Mean).then(|| spread.sqrt()),
+            sd: standard_deviation(values).filter(|_| self.average == Average::Mean),
             repeats: values.len(),
             within,
         }

@@ -17,7 +17,7 @@ pub struct RunFile {
     pub holds: &'static str,
     /// Its columns, where they are the same for every run.
     pub columns: &'static [Heading],
-    /// Makes its content once the run has ended; `None` for what is written on the way.
+    /// Makes its content once the run has ended; `None` for what is written while it runs.
     content: Option<Content>,
 }
 
@@ -25,11 +25,11 @@ pub struct RunFile {
 type Content = fn(&Record) -> Result<Option<Vec<u8>>>;
 
 impl RunFile {
-    const fn on_the_way(name: &'static str, holds: &'static str) -> Self {
+    const fn during(name: &'static str, holds: &'static str) -> Self {
         Self { name, holds, columns: &[], content: None }
     }
 
-    const fn at_the_end(name: &'static str, holds: &'static str, content: Content) -> Self {
+    const fn after(name: &'static str, holds: &'static str, content: Content) -> Self {
         Self { name, holds, columns: &[], content: Some(content) }
     }
 
@@ -49,30 +49,30 @@ pub(super) const SUMMARY: &str = "summary.json";
 
 /// Everything a run may write into its folder, in the order in which it does.
 pub static FILES: &[RunFile] = &[
-    RunFile::on_the_way(EXPERIMENT, "the experiment with every default filled in"),
-    RunFile::on_the_way(CHECKPOINT, "while it runs: what is finished, and where the method in progress stands"),
-    RunFile::on_the_way(MODELS, "the models as each method ends, and how columns are encoded"),
-    RunFile::at_the_end("rounds.csv", "what every round did", |record| {
+    RunFile::during(EXPERIMENT, "the experiment with every default filled in"),
+    RunFile::during(CHECKPOINT, "while it runs: what is finished, and where the method in progress stands"),
+    RunFile::during(MODELS, "the models as each method ends, and how columns are encoded"),
+    RunFile::after("rounds.csv", "what every round did", |record| {
         table::write::<RoundRecord>(&record.rounds).map(Some)
     })
     .with_columns(RoundRecord::COLUMNS),
-    RunFile::at_the_end("clients.csv", "how every client ended", |record| {
+    RunFile::after("clients.csv", "how every client ended", |record| {
         table::write::<ClientRecord>(&record.clients).map(Some)
     })
     .with_columns(ClientRecord::COLUMNS),
-    RunFile::at_the_end("components.csv", "of mixtures: centres and weights, common and of every client", |record| {
+    RunFile::after("components.csv", "of mixtures: centres and weights, common and of every client", |record| {
         components_csv(&record.mixtures)
     }),
-    RunFile::at_the_end("rows.csv", "of mixtures: the component of every row on the first seed", |record| {
+    RunFile::after("rows.csv", "of mixtures: the component of every row on the first seed", |record| {
         rows_csv(&record.mixtures)
     })
     .with_columns(RowRecord::COLUMNS),
-    RunFile::at_the_end("distances.csv", "of methods that compare clients: how far they are apart", |record| {
+    RunFile::after("distances.csv", "of methods that compare clients: how far they are apart", |record| {
         distances_csv(&record.comparisons)
     })
     .with_columns(DistanceRecord::COLUMNS),
-    RunFile::at_the_end("report.html", "the report, for a browser", |record| Ok(Some(html::page(record).into_bytes()))),
-    RunFile::at_the_end(SUMMARY, "how every method ended on every seed, with means and deviations", |record| {
+    RunFile::after("report.html", "the report, for a browser", |record| Ok(Some(html::page(record).into_bytes()))),
+    RunFile::after(SUMMARY, "how every method ended on every seed, with means and deviations", |record| {
         Ok(Some(json_text(&record.summary)?.into_bytes()))
     }),
 ];

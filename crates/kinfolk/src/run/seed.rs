@@ -39,7 +39,7 @@ pub(super) struct SeedData {
 /// Looks up the groups that the method of a label found.
 pub(super) type FindGroups<'a> = &'a dyn Fn(&str) -> Result<Groups>;
 
-/// Raised whenever checkpoints are written in another way.
+/// Increased whenever the layout of checkpoints changes.
 const CHECKPOINT_LAYOUT: u32 = 2;
 
 impl SeedData {

@@ -128,7 +128,7 @@ pub struct Base {
     by: Weight,
     /// Where everybody begins.
     pub start: Params,
-    /// What says which objective this is, among methods that share its settings.
+    /// Identifies the objective, among methods that share its settings.
     objective: Option<String>,
 }
 
