@@ -23,7 +23,7 @@ pub fn read_summary(py: Python, folder: PathBuf) -> PyResult<String> {
         raise(
             py,
             &error.hint(match unfinished {
-                true => "the run is not finished: go on with --out and --resume",
+                true => "the run is not finished: go on with out and resume=True",
                 false => "want the folder of a finished run",
             }),
         )
