@@ -24,7 +24,7 @@
 //! - whoever does not answer is asked again: a client that missed a renewal would pull the others astray for good.
 //! - rounds and strengths are as in `l2gd.rs`.
 
-use super::l2gd::{self, Choice, expected_smoothness};
+use super::l2gd::{self, Choice, Theorem, expected_smoothness};
 use super::personal::asynchronous::{Accelerated, Constants};
 use super::personal::coins::Stepping;
 use super::personal::{Base, Objective, Strengths, convexity};
@@ -87,7 +87,7 @@ impl MethodSettings for Al2sgdPlusSettings {
         };
         let choice = Choice::new(&setup, self.step, &self.stepping, false)?;
         let base = Base::with_groups(&setup, &self.objective.client)?;
-        l2gd::steps(&setup, base, &self.objective, choice, Some(acceleration))
+        l2gd::steps(&setup, base, &self.objective, choice, Box::new(acceleration))
     }
 }
 
@@ -95,16 +95,16 @@ impl MethodSettings for Al2sgdPlusSettings {
 const FLATTEST: f64 = 1e-6;
 
 /// What the settings say of acceleration.
-pub(super) struct Acceleration {
+struct Acceleration {
     convexity: Option<f64>,
     refresh: f64,
     one_row: bool,
     tolerance: f64,
 }
 
-impl Acceleration {
+impl Theorem for Acceleration {
     /// Theorem 4.3, with Corollary 4.4's chances.
-    pub(super) fn theorem(
+    fn constants(
         &self,
         choice: &Choice,
         base: &Base,

@@ -25,7 +25,6 @@
 //! - a mean the server can compute is not asked for (`personal/asynchronous.rs`).
 //! - a client that does not answer stays where it is, and steps on from there when it is asked the next time.
 
-use super::al2sgd_plus::Acceleration;
 use super::personal::asynchronous::{Constants, Ground, Walk};
 use super::personal::coins::{Aim, Chances, Stepping};
 use super::personal::complete::ask_everybody;
@@ -71,7 +70,7 @@ impl MethodSettings for L2gdSettings {
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let choice = Choice::new(&setup, self.step, &self.stepping, self.coins == Coins::One)?;
         let base = Base::with_groups(&setup, &self.objective.client)?;
-        steps(&setup, base, &self.objective, choice, None)
+        steps(&setup, base, &self.objective, choice, Box::new(Plain))
     }
 }
 
@@ -184,11 +183,24 @@ pub(super) fn expected_smoothness(strengths: &Strengths, chances: &Chances, most
     largest
 }
 
-/// Algorithm 1, or with acceleration Algorithm 2.
+/// Step size and chances of an algorithm, by what is known of the losses.
+pub(super) trait Theorem: Send {
+    /// May ask the clients for more.
+    fn constants(
+        &self,
+        choice: &Choice,
+        base: &Base,
+        strengths: &Strengths,
+        curvatures: Curvatures,
+        room: &mut Room,
+    ) -> Result<Constants>;
+}
+
+/// Algorithm 1, or with the theorem of Algorithm 2 that one.
 struct Steps {
     base: Base,
     choice: Choice,
-    acceleration: Option<Acceleration>,
+    theorem: Box<dyn Theorem>,
     state: State,
 }
 
@@ -203,12 +215,12 @@ pub(super) fn steps(
     base: Base,
     objective: &Objective,
     choice: Choice,
-    acceleration: Option<Acceleration>,
+    theorem: Box<dyn Theorem>,
 ) -> Result<Box<dyn Method>> {
     let preparation = Preparation::new(setup, objective, &base)?.bounded();
     choice.check(preparation.strengths())?;
     let state = State { preparation, walk: None };
-    Ok(Box::new(Steps { base, choice, acceleration, state }))
+    Ok(Box::new(Steps { base, choice, theorem, state }))
 }
 
 impl Method for Steps {
@@ -224,10 +236,7 @@ impl Method for Steps {
             Some(walk) => walk,
             None => {
                 let curvatures = self.choice.curvatures(base, strengths.noise, room)?;
-                let constants = match &self.acceleration {
-                    None => theorem(&self.choice, strengths, curvatures.most),
-                    Some(acceleration) => acceleration.theorem(&self.choice, base, strengths, curvatures, room)?,
-                };
+                let constants = self.theorem.constants(&self.choice, base, strengths, curvatures, room)?;
                 walk.insert(Walk::new(constants, self.choice.iterations, base.start.clone(), &ground))
             }
         };
@@ -278,6 +287,21 @@ impl Method for Steps {
 }
 
 /// Corollary 3.6 and Theorem 3.5.
+struct Plain;
+
+impl Theorem for Plain {
+    fn constants(
+        &self,
+        choice: &Choice,
+        _: &Base,
+        strengths: &Strengths,
+        curvatures: Curvatures,
+        _: &mut Room,
+    ) -> Result<Constants> {
+        Ok(theorem(choice, strengths, curvatures.most))
+    }
+}
+
 fn theorem(choice: &Choice, strengths: &Strengths, most: f64) -> Constants {
     let chances = choice.chances(strengths, most);
     let smoothness = expected_smoothness(strengths, &chances, most);
