@@ -146,7 +146,8 @@ fn one_cell_of_a_billion_spoils_its_own_client_alone() {
             };
             let (before, after) = (of(&calm), of(&spoiled));
             // The variance of the scores is 5. In a mean of six models, one that has learnt nothing of age is still a sixth.
-            assert!(after < 1.2 * before + 0.1, "{label}, {cell}: {before} before, {after} now");
+            let more = if label == "odcl" { 0.1 } else { 0.05 };
+            assert!(after < 1.2 * before + more, "{label}, {cell}: {before} before, {after} now");
             let notes = &repeat(&spoiled, label).notes;
             assert!(notes.iter().any(|note| note.contains("client w3: column `age` reaches")), "{label}: {notes:?}");
         }

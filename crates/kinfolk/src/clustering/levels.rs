@@ -219,16 +219,8 @@ impl Distances {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clustering::threshold::tests::line;
     use crate::rng::Key;
-
-    /// Distances on a line.
-    fn line(places: &[f64]) -> Distances {
-        let mut distances = Distances::unknown(places.len());
-        for b in 0..places.len() {
-            (0..b).for_each(|a| distances.set(a, b, (places[a] - places[b]).abs()));
-        }
-        distances
-    }
 
     #[test]
     fn lambda_is_in_the_gap_by_hand() {

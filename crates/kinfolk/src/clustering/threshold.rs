@@ -129,11 +129,11 @@ impl Distances {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     /// Distances on a line.
-    fn line(places: &[f64]) -> Distances {
+    pub(in crate::clustering) fn line(places: &[f64]) -> Distances {
         let mut distances = Distances::unknown(places.len());
         for b in 0..places.len() {
             (0..b).for_each(|a| distances.set(a, b, (places[a] - places[b]).abs()));

@@ -82,11 +82,6 @@ impl<'a> ClientContext<'a> {
         self.host.own_model(self.client, stamp)
     }
 
-    /// The client's own model, if this ask has been carried out before.
-    pub(crate) fn own_model_of_this_ask(&self) -> Result<Vec<f64>> {
-        self.own_model(self.stamp)
-    }
-
     /// A copy of the vectors that the client kept in the ask with this stamp.
     pub(crate) fn own_vectors(&self, stamp: u64) -> Result<Vec<f64>> {
         self.host.own_vectors(self.client, stamp)

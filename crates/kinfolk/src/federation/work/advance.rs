@@ -158,11 +158,14 @@ impl Advance {
             }
         };
         if let Some(renewal) = self.renewal {
-            let place = |vector: u32| vector as usize * width..(vector as usize + 1) * width;
-            vectors.copy_within(..width, place(renewal.copy).start);
-            let mut gradient = vec![0.0; width];
-            context.worker.slope(&vectors[place(renewal.copy)], &seat, None, &mut gradient);
-            vectors[place(renewal.gradient)].iter_mut().zip(gradient).for_each(|(to, value)| *to = value * scale);
+            vectors.copy_within(..width, renewal.copy as usize * width);
+            let mut all: Vec<&mut [f64]> = vectors.chunks_exact_mut(width).collect();
+            if let Ok([anchor, gradient]) =
+                all.get_disjoint_mut([renewal.copy, renewal.gradient].map(|place| place as usize))
+            {
+                context.worker.slope(anchor, &seat, None, gradient);
+                gradient.iter_mut().for_each(|value| *value *= scale);
+            }
         }
         // As they are kept: a repeated order must get the same answer.
         context.model()?.precision().round(vectors);
@@ -178,7 +181,7 @@ impl Duty for Advance {
     fn needs(&self) -> Needs<'_> {
         let added = self.blend.iter().flat_map(|blend| &blend.add).map(|addend| addend.model);
         let models: Vec<usize> = self.from.model().into_iter().chain(added).collect();
-        Needs::models(models).of(Capability::Gradients).stamp(self.from.stamp()).keeping(true)
+        Needs::new(models, Capability::Gradients).stamp(self.from.stamp()).keeping(true)
     }
 
     fn sends(&self, width: usize) -> Sends {

@@ -30,10 +30,10 @@ impl Duty for Choose {
         let needs = match &self.then {
             Then::Train(plan) => {
                 let models: Vec<usize> = self.among.iter().copied().chain(plan.centres()).collect();
-                Needs::models(models).of(Capability::Descent).on(plan.sample.on)
+                Needs::new(models, Capability::Descent).on(plan.sample.on)
             }
-            Then::Gradient(sample) => Needs::models(&self.among).of(Capability::Gradients).on(sample.on),
-            Then::Nothing => Needs::models(&self.among).of(Capability::Descent),
+            Then::Gradient(sample) => Needs::new(&self.among, Capability::Gradients).on(sample.on),
+            Then::Nothing => Needs::new(&self.among, Capability::Descent),
         };
         needs.on(self.on)
     }

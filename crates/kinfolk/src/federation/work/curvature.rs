@@ -39,7 +39,7 @@ impl Duty for Curvature {
     }
 
     fn needs(&self) -> Needs<'_> {
-        Needs::models(&[][..]).of(Capability::Descent)
+        Needs::new(&[][..], Capability::Descent)
     }
 
     fn sends(&self, _: usize) -> Sends {

@@ -93,7 +93,7 @@ impl Duty for Evaluate {
     }
 
     fn needs(&self) -> Needs<'_> {
-        Needs::models(self.with.models()).of(Capability::Any).stamp(self.with.stamp())
+        Needs::new(self.with.models(), Capability::Any).stamp(self.with.stamp())
     }
 
     fn sends(&self, _: usize) -> Sends {

@@ -129,7 +129,7 @@ impl Duty for FitMixture {
     }
 
     fn needs(&self) -> Needs<'_> {
-        Needs::models(&[][..]).of(Capability::Mixture).keeping(self.keep)
+        Needs::new(&[][..], Capability::Mixture).keeping(self.keep)
     }
 
     fn sends(&self, _: usize) -> Sends {

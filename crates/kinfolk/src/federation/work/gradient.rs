@@ -24,7 +24,7 @@ impl Duty for Gradient {
     }
 
     fn needs(&self) -> Needs<'_> {
-        Needs::models(std::slice::from_ref(&self.of)).of(Capability::Gradients).on(self.sample.on)
+        Needs::new(std::slice::from_ref(&self.of), Capability::Gradients).on(self.sample.on)
     }
 
     fn sends(&self, width: usize) -> Sends {

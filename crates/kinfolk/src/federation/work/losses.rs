@@ -24,7 +24,7 @@ impl Duty for Losses {
     }
 
     fn needs(&self) -> Needs<'_> {
-        Needs::models(&self.of).of(Capability::Any).on(self.on)
+        Needs::new(&self.of, Capability::Any).on(self.on)
     }
 
     fn sends(&self, _: usize) -> Sends {

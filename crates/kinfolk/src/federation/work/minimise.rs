@@ -23,7 +23,7 @@ impl Duty for Minimise {
     }
 
     fn needs(&self) -> Needs<'_> {
-        Needs::models(&[][..]).of(Capability::Descent).keeping(self.keep)
+        Needs::new(&[][..], Capability::Descent).keeping(self.keep)
     }
 
     fn sends(&self, width: usize) -> Sends {

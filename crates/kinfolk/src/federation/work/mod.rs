@@ -87,14 +87,9 @@ pub struct Needs<'a> {
 }
 
 impl<'a> Needs<'a> {
-    /// These models, and nothing else.
-    pub(super) fn models(models: impl Into<Cow<'a, [usize]>>) -> Self {
-        Self { models: models.into(), stamp: None, portions: Vec::new(), capability: Capability::Any, keeps: false }
-    }
-
-    pub(super) fn of(mut self, capability: Capability) -> Self {
-        self.capability = capability;
-        self
+    /// These models, of which so much is wanted, and nothing else.
+    pub(super) fn new(models: impl Into<Cow<'a, [usize]>>, capability: Capability) -> Self {
+        Self { models: models.into(), stamp: None, portions: Vec::new(), capability, keeps: false }
     }
 
     pub(super) fn on(mut self, portion: Portion) -> Self {

@@ -21,7 +21,7 @@ impl Duty for Receive {
     }
 
     fn needs(&self) -> Needs<'_> {
-        Needs::models(&self.models).of(Capability::Any)
+        Needs::new(&self.models, Capability::Any)
     }
 
     fn sends(&self, _: usize) -> Sends {

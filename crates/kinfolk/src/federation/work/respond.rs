@@ -71,8 +71,7 @@ impl Duty for Respond {
     }
 
     fn needs(&self) -> Needs<'_> {
-        Needs::models(std::slice::from_ref(&self.pull.centre))
-            .of(Capability::Descent)
+        Needs::new(std::slice::from_ref(&self.pull.centre), Capability::Descent)
             .on(self.on)
             .keeping(self.keep)
     }

@@ -22,7 +22,7 @@ impl Duty for Shares {
     }
 
     fn needs(&self) -> Needs<'_> {
-        Needs::models(&self.among).of(Capability::Descent)
+        Needs::new(&self.among, Capability::Descent)
     }
 
     fn sends(&self, _: usize) -> Sends {

@@ -74,8 +74,7 @@ impl Duty for StepMixture {
     }
 
     fn needs(&self) -> Needs<'_> {
-        Needs::models(self.model.as_slice())
-            .of(Capability::Mixture)
+        Needs::new(self.model.as_slice(), Capability::Mixture)
             .stamp(self.from)
             .keeping(self.from.is_some())
     }

@@ -29,7 +29,7 @@ impl Duty for Tally {
     }
 
     fn needs(&self) -> Needs<'_> {
-        Needs::models(self.with.models()).of(Capability::Mixture).stamp(self.with.stamp())
+        Needs::new(self.with.models(), Capability::Mixture).stamp(self.with.stamp())
     }
 
     fn sends(&self, _: usize) -> Sends {

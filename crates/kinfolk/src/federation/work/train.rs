@@ -79,8 +79,7 @@ impl Duty for Train {
 
     fn needs(&self) -> Needs<'_> {
         let models: Vec<usize> = self.from.model().into_iter().chain(self.plan.centres()).collect();
-        Needs::models(models)
-            .of(Capability::Descent)
+        Needs::new(models, Capability::Descent)
             .on(self.plan.sample.on)
             .stamp(self.from.stamp())
             .keeping(self.keep != Keep::No)
@@ -102,7 +101,7 @@ impl Duty for Train {
         if let (true, Some(numbers)) = (self.keep != Keep::No, context.numbers_of_this_ask()) {
             // This order has been carried out; its answer got lost on the way.
             let sent = self.keep == Keep::Also;
-            let vector = sent.then(|| context.own_model_of_this_ask()).transpose()?;
+            let vector = sent.then(|| context.own_model(context.stamp())).transpose()?;
             return Ok(context.reply(numbers, vector));
         }
         let model = match self.from {

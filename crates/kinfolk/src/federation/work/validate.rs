@@ -37,7 +37,7 @@ impl Duty for Validate {
 
     fn needs(&self) -> Needs<'_> {
         let centres: Vec<usize> = self.trials.iter().map(|trial| trial.centre).collect();
-        Needs::models(centres).of(Capability::Descent).on(self.learnt())
+        Needs::new(centres, Capability::Descent).on(self.learnt())
     }
 
     fn sends(&self, _: usize) -> Sends {
