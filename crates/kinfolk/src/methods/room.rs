@@ -105,11 +105,6 @@ impl<'a> Room<'a> {
         self.book.round
     }
 
-    /// What a missing answer means.
-    pub fn missing(&self) -> MissingRule {
-        self.book.rule
-    }
-
     /// Asks. Ends the method where answers are missing and must not be, or where every single one is unusable.
     pub fn ask(&mut self, ask: &Ask) -> Result<Answers> {
         let answers = self.ask_for_any(ask)?;

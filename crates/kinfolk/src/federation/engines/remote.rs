@@ -305,13 +305,8 @@ impl RemoteFederation {
         let mut replies: BTreeMap<u32, Vec<(usize, Reply)>> = BTreeMap::new();
         let shared = self.shared.clone();
         for machine in shared.machines.iter().filter(|machine| asked.contains(&machine.number)) {
-            let delivery = deliveries.remove(&machine.number).unwrap_or_else(|| Err("no answer".into()));
-            let read = |bytes: Vec<u8>| match wire::decode(&bytes) {
-                Ok(SiteReply::Replies(replies)) => Ok(replies),
-                Ok(_) => Err("another answer than replies".to_string()),
-                Err(error) => Err(error.to_string()),
-            };
-            match delivery.and_then(read) {
+            let wanted = |reply| if let SiteReply::Replies(replies) = reply { Some(replies) } else { None };
+            match read(deliveries.remove(&machine.number), wanted) {
                 Ok(found) => self.sort(ask, machine, found, &mut replies),
                 Err(reason) => self.lose(machine.number, reason, machine.present().map(|(_, place)| place)),
             }
@@ -441,12 +436,11 @@ impl Engine for RemoteFederation {
         let rows = shared.rows();
         let mut found = vec![None; shared.infos.len()];
         for machine in &shared.machines {
-            let delivery = deliveries.remove(&machine.number).unwrap_or_else(|| Err("no answer".into()));
-            let read = |bytes: Vec<u8>| match wire::decode(&bytes).map_err(|error| error.to_string())? {
-                SiteReply::Roll(roll) if roll.members.len() == machine.clients.len() => Ok(roll),
-                _ => Err("another answer than its roll".to_string()),
+            let wanted = |reply| match reply {
+                SiteReply::Roll(roll) if roll.members.len() == machine.clients.len() => Some(roll),
+                _ => None,
             };
-            match delivery.and_then(read) {
+            match read(deliveries.remove(&machine.number), wanted) {
                 Ok(roll) => {
                     for (local, place) in machine.present() {
                         let description = &roll.members[local as usize].description;
@@ -518,15 +512,10 @@ impl Engine for RemoteFederation {
         let mut line = shared.line.lock().unwrap_or_else(PoisonError::into_inner);
         let mut deliveries: BTreeMap<u64, Delivery> = line.exchange(messages, Kind::Evaluate)?.into_iter().collect();
         for machine in shared.machines.iter().filter(|machine| count(machine) > 0) {
-            let delivery = deliveries.remove(&machine.number).unwrap_or_else(|| Err("no answer".into()));
-            let read = |bytes: Vec<u8>| match wire::decode(&bytes) {
-                Ok(SiteReply::Kept(kept)) => Ok(kept),
-                Ok(_) => Err("another answer than was asked for".to_string()),
-                Err(error) => Err(error.to_string()),
-            };
+            let wanted = |reply| if let SiteReply::Kept(kept) = reply { Some(kept) } else { None };
             let (name, all) = (&machine.name, count(machine));
             let clients = |count: u64| if count == 1 { "1 client".to_string() } else { format!("{count} clients") };
-            self.kept.push(match delivery.and_then(read) {
+            self.kept.push(match read(deliveries.remove(&machine.number), wanted) {
                 Ok(KeptModels { clients: found, place: Some(place) }) if found > 0 => {
                     let place = one_line(&place);
                     format!("personal models of {} are kept on their machine, {name}: {place}", clients(found))
@@ -562,6 +551,13 @@ impl Engine for RemoteFederation {
         let lost = absent.chain(self.lost.iter().map(note)).chain(self.ledger.notes(infos));
         lost.chain(self.kept.iter().cloned()).collect()
     }
+}
+
+/// What a machine delivered, if it is what was wanted, or why it is not.
+fn read<T>(delivery: Option<Delivery>, wanted: impl FnOnce(SiteReply) -> Option<T>) -> std::result::Result<T, String> {
+    let bytes = delivery.unwrap_or_else(|| Err("no answer".into()))?;
+    let reply = wire::decode(&bytes).map_err(|error| error.to_string())?;
+    wanted(reply).ok_or_else(|| "another answer than was asked for".to_string())
 }
 
 /// What a machine said, as one line that can do no harm to a terminal or a file.
