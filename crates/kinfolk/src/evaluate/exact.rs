@@ -25,8 +25,9 @@ impl Finding for DistanceToExact {
 
     fn conclude(&self, context: &mut Context, found: &mut MethodRecord) -> Result<()> {
         if let Some(Minimises { objective, exactly: true }) = &context.outcome.minimises {
-            let own = context.federation.own_models().map(|(id, model)| (id.to_string(), model));
-            found.minimiser = Some(Minimiser { objective: objective.clone(), models: own.collect() });
+            let own = context.federation.own_models().into_iter().flatten();
+            let models = own.map(|(id, model)| (id.to_string(), model)).collect();
+            found.minimiser = Some(Minimiser { objective: objective.clone(), models });
         }
         Ok(())
     }

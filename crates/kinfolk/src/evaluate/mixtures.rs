@@ -8,13 +8,13 @@ use super::{Context, Finding, MethodRecord, OwnModels};
 use crate::aggregate::Weight;
 use crate::clustering::quality::assign;
 use crate::data::schema::{Schema, TargetSchema};
-use crate::data::{Client, PlantedMixture};
+use crate::data::{Client, PlantedMixture, Shard};
 use crate::error::Result;
 use crate::federation::work::{Subject, Tally};
 use crate::federation::{Ask, By, Federation, Gather, Phase, Recipients};
 use crate::linalg::{add_scaled, distance};
 use crate::methods::{Outcome, Serving};
-use crate::mixture::{Family, Shape};
+use crate::mixture::{Family, Rows, Scratch, Shape, classify};
 use crate::record::summary::mean;
 use crate::record::{ClientMixture, MixtureRecord, RowsRecord};
 
@@ -72,6 +72,15 @@ fn in_units(schema: &Schema, shape: &Shape, centre: &[f64]) -> Vec<f64> {
     decoded
 }
 
+/// The component of every row; none of rows on another machine.
+fn row_components(shape: &Shape, params: &[f64], rows: &Shard) -> Vec<u32> {
+    let mut components = Vec::new();
+    if !rows.is_empty() {
+        classify(shape, params, &Rows::of(shape, rows), &mut Scratch::default(), &mut components);
+    }
+    components
+}
+
 /// The mixtures of all clients in the units of the data, and where their rows belong.
 fn record(context: &Context, shape: &Shape, own: &OwnModels) -> MixtureRecord {
     let Context { population, schema, outcome, .. } = context;
@@ -81,10 +90,10 @@ fn record(context: &Context, shape: &Shape, own: &OwnModels) -> MixtureRecord {
     let client = |(place, client): (usize, &Client)| {
         let params = serves(outcome, own, client)?;
         let lines = population.lines.get(place);
-        let [train, test] = match context.federation.host() {
-            Some(host) if context.with_rows => host.row_components(place as u32, params),
-            _ => [Vec::new(), Vec::new()],
-        };
+        let [train, test] = [&client.train, &client.test].map(|rows| match context.with_rows {
+            true => row_components(shape, params, rows),
+            false => Vec::new(),
+        });
         Some(ClientMixture {
             train: RowsRecord::new(&train, client.train.classes(), lines.map(|lines| &lines.train[..])),
             test: RowsRecord::new(&test, client.test.classes(), lines.map(|lines| &lines.test[..])),

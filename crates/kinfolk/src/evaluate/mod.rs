@@ -96,9 +96,10 @@ impl Context<'_> {
         if !matches!(self.outcome.serving, Serving::Own { .. }) {
             return OwnModels::new();
         }
-        if self.federation.host().is_none() {
+        let own = self.federation.own_models();
+        if own.is_none() {
             found.summary.notes.push(format!("personal models stay on their machines, so there is no {missing}"));
         }
-        self.federation.own_models().collect()
+        own.into_iter().flatten().collect()
     }
 }

@@ -31,7 +31,7 @@ use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
-use work::{Answer, Capability, HasLoss, Kind, Work};
+use work::{Answer, Capability, HasLoss, TypedWork, Work};
 
 /// A model's parameters at the server.
 pub type Params = Arc<Vec<f64>>;
@@ -238,7 +238,7 @@ impl Ask {
     }
 
     /// Adds an order.
-    pub fn order<K: Kind>(&mut self, to: Recipients, work: K) -> Handle<K::Answer> {
+    pub fn order<W: TypedWork>(&mut self, to: Recipients, work: W) -> Handle<W::Answer> {
         self.orders.push(Order { to, work: work.into() });
         Handle { order: self.orders.len() - 1, answer: PhantomData }
     }
@@ -287,7 +287,8 @@ impl<'a, A: Answer> Answered<'a, A> {
     where
         A: HasLoss,
     {
-        (0..self.clients.len()).map(|place| self.at(place).loss()).collect()
+        let count = self.clients.len();
+        (0..count).map(|place| part_of(&self.numbers, place, count)[0]).collect()
     }
 
     /// What every client answered, in their order.

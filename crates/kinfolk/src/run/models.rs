@@ -63,7 +63,7 @@ pub(super) fn write_models(run: &MethodRun, folder: &Path, outcome: &Outcome, fe
     }
     // What clients keep is not always what serves them: it may be where they began.
     if wanted == SaveModels::All && matches!(outcome.serving, Serving::Own { .. }) {
-        for (id, params) in federation.own_models() {
+        for (id, params) in federation.own_models().into_iter().flatten() {
             write(names.of(id), &params)?;
         }
     }

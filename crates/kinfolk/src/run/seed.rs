@@ -67,17 +67,14 @@ impl SeedData {
         let schema = Schema::fix(&described, experiment.coding())?;
         let mut notes = columns::extreme_cell_notes(engine.clients(), &extreme_cells(&described));
         let mut unknown = schema.unknown_classes(&described);
-        engine.adopt(&schema)?;
-        // Rows that are here are looked at as everybody agreed to see them.
-        if let Some(host) = engine.host() {
-            population.clients = host.clients().to_vec();
+        if let Some(encoded) = engine.adopt(&schema)? {
+            population.clients = encoded;
         }
         if let Some(unseen) = &mut unseen {
             let described: Vec<Description> = unseen.describe(false)?.into_iter().flatten().collect();
             unknown.extend(schema.unknown_classes(&described));
-            unseen.adopt(&schema)?;
-            if let Some(host) = unseen.host() {
-                population.unseen = host.clients().to_vec();
+            if let Some(encoded) = unseen.adopt(&schema)? {
+                population.unseen = encoded;
             }
         }
         let mut shape = schema.shape();

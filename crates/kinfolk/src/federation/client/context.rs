@@ -1,19 +1,26 @@
 //! What one client has at hand for one order: its rows, the ask's models, a worker to compute with, and what it keeps.
+//!
+//! Kinds of work reach parts of the rows through [`ClientContext`] alone, which refuses those that are too small.
 
-use super::host::Host;
-use crate::data::Client;
+use super::guard::ClientGuard;
+use super::host::{Host, State};
+use crate::data::{Client, Shard};
 use crate::error::{Error, Result};
+use crate::federation::wire::Packed;
 use crate::federation::work::{Answer, Keep, Loss, Reply};
 use crate::mixture::{Rows, Shape};
-use crate::models::{Model, Seat, Worker};
+use crate::models::{Model, Precision, Seat, Worker};
+use crate::training::{Plan, Portion, Sample};
 use std::borrow::Cow;
 
 /// What one client has at hand for one order.
 pub struct ClientContext<'a> {
     pub(super) host: &'a Host,
-    pub(super) stamp: u64,
+    pub(super) guard: Option<ClientGuard>,
     pub(super) order: usize,
     pub(super) client: u32,
+    /// The number of the ask.
+    pub(crate) stamp: u64,
     /// Computes with the ask's models.
     pub(crate) worker: &'a mut dyn Worker,
     /// The ask's models.
@@ -21,7 +28,6 @@ pub struct ClientContext<'a> {
 }
 
 impl<'a> ClientContext<'a> {
-    /// The client.
     pub(crate) fn client(&self) -> &'a Client {
         &self.host.clients()[self.client as usize]
     }
@@ -31,34 +37,48 @@ impl<'a> ClientContext<'a> {
         self.host.seat(self.client)
     }
 
-    /// Its training rows.
-    pub(crate) fn rows(&self) -> u32 {
-        self.client().train.len() as u32
-    }
-
-    /// The clients' model.
     pub(crate) fn model(&self) -> Result<&'a dyn Model> {
         self.host.model().map(|model| &**model)
     }
 
-    /// The fewest rows that an answer may be about.
-    pub(crate) fn minimum_rows(&self) -> usize {
-        self.host.minimum_rows()
+    /// Some of the training rows, unless an answer about them would reveal single ones.
+    pub(crate) fn rows(&self, on: Portion) -> Result<Shard> {
+        self.check_portion(on).map(|()| self.seat().rows(on))
     }
 
-    /// The number of the ask.
-    pub(crate) fn stamp(&self) -> u64 {
-        self.stamp
+    pub(crate) fn check_portion(&self, on: Portion) -> Result<()> {
+        self.guard.as_ref().map_or(Ok(()), |guard| guard.portion(on).map(drop))
     }
 
-    /// An answer.
+    /// The sample as this client draws it, with larger or secret batches where its rows are protected.
+    pub(crate) fn sample(&self, sample: &Sample, passes: bool) -> Result<Sample> {
+        self.guard.as_ref().map_or_else(|| Ok(sample.clone()), |guard| guard.sample(sample, passes))
+    }
+
+    /// The plan with the sample as this client draws it.
+    pub(crate) fn plan(&self, plan: &Plan) -> Result<Plan> {
+        Ok(Plan { sample: self.sample(&plan.sample, true)?, ..plan.clone() })
+    }
+
+    pub(crate) fn check_components(&self, shape: &Shape) -> Result<()> {
+        self.guard.as_ref().map_or(Ok(()), |guard| guard.components(shape))
+    }
+
+    /// Refuses to answer about fewer rows than an answer may be about.
+    pub(crate) fn check_rows(&self, what: &str, rows: f64) -> Result<()> {
+        match &self.guard {
+            Some(guard) if rows < guard.minimum as f64 => Err(guard.too_few(what, (10.0 * rows).round() / 10.0)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The fewest rows that an answer may be about, where there is such a limit.
+    pub(crate) fn minimum_rows(&self) -> Option<usize> {
+        self.guard.as_ref().map(|guard| guard.minimum)
+    }
+
     pub(crate) fn reply(&self, answer: impl Answer, vector: Option<Vec<f64>>) -> Reply {
-        Reply::new(self.rows(), answer, vector)
-    }
-
-    /// An error that names the client.
-    pub(crate) fn at(&self, error: Error) -> Error {
-        error.at(format!("client {}", self.client().id))
+        Reply::new(self.client().train.len() as u32, answer, vector)
     }
 
     /// Makes errors name the client.
@@ -72,24 +92,52 @@ impl<'a> ClientContext<'a> {
         self.host.hint(self.client, self.order)
     }
 
-    /// Where the next choice is to look first.
     pub(crate) fn set_hint(&self, hint: u32) {
         self.host.set_hint(self.client, self.order, hint);
     }
 
     /// The client's own model, as it was left by the ask with this stamp.
     pub(crate) fn own_model(&self, stamp: u64) -> Result<Vec<f64>> {
-        self.host.own_model(self.client, stamp)
+        let mut vectors = self.own_vectors(stamp)?;
+        vectors.truncate(self.model()?.layout().len());
+        Ok(vectors)
     }
 
     /// A copy of the vectors that the client kept in the ask with this stamp.
     pub(crate) fn own_vectors(&self, stamp: u64) -> Result<Vec<f64>> {
-        self.host.own_vectors(self.client, stamp)
+        match &self.host.notes(self.client).state {
+            Some(state) if state.stamp == stamp => Ok(state.vectors.unpack()),
+            found => Err(self.wrong_state(stamp, found.as_ref())),
+        }
     }
 
-    /// The same vectors, so many, taken away until the client keeps something again.
+    /// The `count` vectors that the client kept in the ask with this stamp, taken away until it keeps something again.
     pub(crate) fn take_vectors(&self, stamp: u64, count: u32) -> Result<Vec<f64>> {
-        self.host.take_vectors(self.client, stamp, count)
+        let width = self.model()?.layout().len();
+        let state = &mut self.host.notes(self.client).state;
+        let vectors = match state.take_if(|found| found.stamp == stamp && found.vectors.len() == width * count as usize)
+        {
+            Some(found) => found.vectors,
+            None => {
+                let kept = state.as_ref().filter(|found| found.stamp == stamp);
+                return Err(kept.map_or_else(
+                    || self.wrong_state(stamp, state.as_ref()),
+                    |found| {
+                        let found = found.vectors.len() / width.max(1);
+                        self.naming()(Error::federation(format!("{count} vectors wanted, found {found}")))
+                    },
+                ));
+            }
+        };
+        Ok(match vectors {
+            Packed::F64(vectors) => vectors,
+            packed => packed.unpack(),
+        })
+    }
+
+    fn wrong_state(&self, wanted: u64, found: Option<&State>) -> Error {
+        let found = found.map_or("none".to_string(), |state| format!("one of ask {}", state.stamp));
+        self.naming()(Error::federation(format!("own model of ask {wanted} wanted, found {found}")))
     }
 
     /// The client's own model with a model of the ask in place of its first parameters.
@@ -101,19 +149,22 @@ impl<'a> ClientContext<'a> {
         Ok(params)
     }
 
-    /// The numbers that were answered when the client kept something in the ask with this stamp.
+    /// The numbers that were answered when the client kept something in the ask with this stamp. Those of the ask itself
+    /// say that the order has been carried out, and its answer got lost on the way.
     pub(crate) fn numbers_of(&self, stamp: u64) -> Option<Vec<f64>> {
-        self.host.kept_by(self.client, stamp)
-    }
-
-    /// The same of this ask: it has been carried out, and its answer got lost on the way.
-    pub(crate) fn numbers_of_this_ask(&self) -> Option<Vec<f64>> {
-        self.numbers_of(self.stamp)
+        let state = &self.host.notes(self.client).state;
+        state.as_ref().filter(|state| state.stamp == stamp).map(|state| state.numbers.clone())
     }
 
     /// Has the client keep vectors, its own model first, with the numbers it answers.
     pub(crate) fn keep(&self, numbers: &[f64], vectors: Vec<f64>) -> Result<()> {
-        self.host.keep(self.client, self.stamp, numbers, vectors)
+        let vectors = match self.model()?.precision() {
+            Precision::F64 => Packed::F64(vectors),
+            precision => Packed::pack(&vectors, precision),
+        };
+        let state = State { stamp: self.stamp, vectors, numbers: numbers.to_vec() };
+        self.host.notes(self.client).state = Some(state);
+        Ok(())
     }
 
     /// A client's new model: kept as its own, or sent.
@@ -126,7 +177,7 @@ impl<'a> ClientContext<'a> {
         Ok(self.reply(Loss(loss), vector))
     }
 
-    /// The form of the clients' mixture.
+    /// The shape of the clients' mixture.
     pub(crate) fn shape(&self) -> Result<Shape> {
         let shape = self.model()?.mixture();
         shape.copied().ok_or_else(|| Error::federation("the clients' model is not a mixture"))
@@ -134,13 +185,11 @@ impl<'a> ClientContext<'a> {
 
     /// The client's training rows as a mixture of this shape sees them.
     pub(crate) fn mixture_rows<'s>(&self, seat: &'s Seat, shape: &Shape) -> Cow<'s, Rows> {
-        if !seat.may_prepare {
-            return Cow::Owned(Rows::of(shape, &seat.client.train));
-        }
-        let prepared = seat.prepared.get_or_init(|| Box::new(Rows::of(shape, &seat.client.train)));
-        match prepared.downcast_ref::<Rows>() {
+        let rows = || Rows::of(shape, &seat.client.train);
+        let prepared = seat.may_prepare.then(|| seat.prepared.get_or_init(|| Box::new(rows())));
+        match prepared.and_then(|prepared| prepared.downcast_ref::<Rows>()) {
             Some(rows) => Cow::Borrowed(rows),
-            None => Cow::Owned(Rows::of(shape, &seat.client.train)),
+            None => Cow::Owned(rows()),
         }
     }
 

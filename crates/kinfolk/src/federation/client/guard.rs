@@ -1,10 +1,10 @@
-//! What a client of a real machine does for nobody: work on so few of its rows that the answer would show them, and more
-//! work than a message may ask for.
+//! What a client of somebody else's machine does for nobody: work on so few of its rows that the answer would reveal
+//! them, and more work than a message may ask for.
 //!
-//! The gradient of a linear model on one row is a multiple of that row; sums over all rows and over all but a few show
-//! those few. So every portion, fold and batch, and what is left beside it, has at least `minimum_rows` rows. Who knows
-//! which rows are in which of many batches or folds solves equations for each of them: so they are drawn from a number
-//! that only who has the rows can know.
+//! The gradient of a linear model on one row is a multiple of that row; sums over all rows and over all but a few reveal
+//! those few. So every portion, fold and batch, and its complement, has at least `minimum_rows` rows. Knowing which rows
+//! are in which of many batches or folds, one could solve equations for each row: so they are drawn from a number that
+//! only the owner of the rows can know.
 
 use super::node::Limits;
 use crate::data::Client;
@@ -13,53 +13,46 @@ use crate::federation::work::Work;
 use crate::mixture::Shape;
 use crate::rng::Key;
 use crate::training::{Amount, Plan, Portion, Sample};
-use std::borrow::Cow;
+use std::fmt::Display;
 
-/// How few rows of a client an answer may be about, and each client's own number, from which its batches and folds are
-/// drawn.
-pub struct Guard {
-    pub(super) minimum: usize,
+/// Protects the rows of a machine's clients.
+pub(super) struct Guard {
+    minimum: usize,
     secrets: Vec<u64>,
 }
 
 impl Guard {
-    /// A guard of these clients' rows, as they are before any schema that a server sends; `None` where nothing is few.
+    /// Protects these clients' rows, taken before any schema that a server sends; `None` where one row is enough.
     pub(super) fn of(clients: &[Client], minimum: usize) -> Option<Self> {
         (minimum > 1).then(|| Self { minimum, secrets: clients.iter().map(Client::secret).collect() })
     }
 
-    /// A client's own number.
-    pub(super) fn secret(&self, client: u32) -> u64 {
-        self.secrets[client as usize]
-    }
-
-    /// The work as a client with so many training rows does it, or why it does not.
-    pub(super) fn admit<'w>(&self, work: &'w Work, client: u32, rows: usize) -> Result<Cow<'w, Work>> {
-        let fewest = FewestRows { rows, minimum: self.minimum, secret: self.secret(client) };
-        Ok(work.restrict(&fewest)?.map_or(Cow::Borrowed(work), Cow::Owned))
+    pub(super) fn client(&self, client: u32, rows: usize) -> ClientGuard {
+        ClientGuard { rows, minimum: self.minimum, secret: self.secrets[client as usize] }
     }
 }
 
-/// One client's rows, and how few of them an answer may be about.
-pub struct FewestRows {
+/// Protects one client's rows.
+pub(super) struct ClientGuard {
     rows: usize,
-    minimum: usize,
-    secret: u64,
+    /// The fewest rows that an answer may be about.
+    pub(super) minimum: usize,
+    /// Seeds the client's batches and folds.
+    pub(super) secret: u64,
 }
 
-impl FewestRows {
-    fn enough(&self, what: &str, found: usize) -> Result<()> {
-        match found >= self.minimum {
-            true => Ok(()),
-            false => {
-                let message = format!("{what} of {found} rows, this machine wants at least {}", self.minimum);
-                Err(Error::federation(message).hint("node.minimum_rows in the machine's own file says so"))
-            }
-        }
+impl ClientGuard {
+    pub(super) fn too_few(&self, what: &str, found: impl Display) -> Error {
+        let message = format!("{what} of {found} rows, this machine wants at least {}", self.minimum);
+        Error::federation(message).hint("node.minimum_rows in the machine's own file says so")
     }
 
-    /// How many rows a portion has, at least.
-    pub(crate) fn portion(&self, on: Portion) -> Result<usize> {
+    fn enough(&self, what: &str, found: usize) -> Result<()> {
+        if found >= self.minimum { Ok(()) } else { Err(self.too_few(what, found)) }
+    }
+
+    /// Lower bound on the rows of a portion.
+    pub(super) fn portion(&self, on: Portion) -> Result<usize> {
         let (what, of) = match on {
             Portion::All => return Ok(self.rows),
             Portion::Part { of, .. } => ("a part", of as usize),
@@ -74,31 +67,27 @@ impl FewestRows {
         Ok(if matches!(on, Portion::Others { .. }) { others } else { inside })
     }
 
-    /// The sample as it is drawn, where it is not all rows. In `passes` over the rows, a batch grows until what is left
-    /// in the end is enough for a batch of its own.
-    pub(crate) fn sample(&self, sample: &Sample, passes: bool) -> Result<Option<Sample>> {
+    /// The sample that is drawn instead of the one asked for. In `passes` over the rows, a batch grows until the rest is
+    /// enough for a batch of its own.
+    pub(super) fn sample(&self, sample: &Sample, passes: bool) -> Result<Sample> {
         let least = self.portion(sample.on)?;
         // A portion may have a row more than the smallest of its kind.
         let most = least + usize::from(sample.on != Portion::All);
-        let Some(asked) = sample.batch.map(|batch| batch as usize) else { return Ok(None) };
+        let Some(asked) = sample.batch.map(|batch| batch as usize) else { return Ok(sample.clone()) };
         self.enough("a batch", asked.min(least))?;
         if asked >= most {
-            return Ok(None);
+            return Ok(sample.clone());
         }
         let leaves_enough = |batch: &usize| {
             (least..=most).all(|rows| rows % batch == 0 || rows % batch >= self.minimum || *batch >= rows)
         };
         let batch = if passes { (asked..most).find(leaves_enough).unwrap_or(most) } else { asked };
         let seed = Key::new(sample.seed).number(self.secret).seed();
-        Ok(Some(Sample { batch: Some(batch as u32), seed, on: sample.on }))
+        Ok(Sample { batch: Some(batch as u32), seed, on: sample.on })
     }
 
-    pub(crate) fn plan(&self, plan: &Plan) -> Result<Option<Plan>> {
-        Ok(self.sample(&plan.sample, true)?.map(|sample| Plan { sample, ..plan.clone() }))
-    }
-
-    /// A component of its own for every few rows is a list of the rows.
-    pub(crate) fn components(&self, shape: &Shape) -> Result<()> {
+    /// With few rows to a component, the components are a list of the rows.
+    pub(super) fn components(&self, shape: &Shape) -> Result<()> {
         self.enough("components", self.rows / shape.components.max(1))
     }
 }
@@ -108,13 +97,13 @@ impl FewestRows {
 pub struct Cost {
     /// Steps.
     pub steps: f64,
-    /// Numbers that are looked at.
+    /// Rows looked at times parameters.
     pub work: f64,
-    /// Numbers that it takes in memory.
+    /// Numbers in memory.
     pub numbers: f64,
 }
 
-/// What decides about costs: a client's rows and the parameters of the model.
+/// What costs depend on: a client's rows and the parameters of the model.
 pub struct Load {
     pub(crate) rows: f64,
     pub(crate) width: f64,
@@ -125,17 +114,15 @@ impl Load {
         Self { rows: rows as f64, width: width as f64 }
     }
 
-    /// Of so many looks at all rows, for so many numbers.
+    /// The cost of `times` passes over all rows that yield `numbers` numbers.
     pub(crate) fn looks(&self, times: f64, numbers: usize) -> Cost {
         Cost { steps: 1.0, work: times * self.rows * self.width, numbers: numbers as f64 + times }
     }
 
-    /// Of so many steps.
     pub(crate) fn runs(&self, steps: f64, sample: &Sample) -> Cost {
         Cost { steps, work: steps * self.batch(sample) * self.width, numbers: self.width }
     }
 
-    /// Of a training.
     pub(crate) fn training(&self, plan: &Plan) -> Cost {
         match plan.amount {
             Amount::Steps(steps) => self.runs(f64::from(steps), &plan.sample),
@@ -146,13 +133,13 @@ impl Load {
         }
     }
 
-    /// Of so many exact solutions, each of which forms a matrix.
+    /// The cost of exact solutions, each of which forms a matrix.
     pub(crate) fn solves(&self, times: f64) -> Cost {
         let square = self.width * self.width;
         Cost { steps: times, work: times * self.rows * square, numbers: 4.0 * square }
     }
 
-    /// Of so many steps of EM.
+    /// The cost of steps of EM.
     pub(crate) fn mixes(&self, shape: &Shape, steps: f64) -> Cost {
         let (components, columns) = (shape.components as f64, shape.columns as f64 + 1.0);
         let numbers = components * columns * columns + components * self.rows;
@@ -192,20 +179,18 @@ mod tests {
 
     #[test]
     fn the_last_batch_of_a_pass_is_never_smaller_than_the_least() {
+        let sample = |batch: u32| Sample { batch: Some(batch), ..Sample::FULL };
         for rows in 10..80 {
-            let least = FewestRows { rows, minimum: 10, secret: 7 };
+            let guard = ClientGuard { rows, minimum: 10, secret: 7 };
             for batch in 10..90 {
-                let asked = train(batch, Amount::Epochs(2));
-                let done = asked.restrict(&least).unwrap().unwrap_or(asked);
-                let Work::Train(Train { plan, .. }) = done else { panic!("{done:?}") };
-                let size = (plan.sample.batch.unwrap() as usize).min(rows);
+                let size = (guard.sample(&sample(batch), true).unwrap().batch.unwrap() as usize).min(rows);
                 assert!(rows % size == 0 || rows % size >= 10, "{rows} rows in batches of {size}");
                 assert!(size >= (batch as usize).min(rows));
             }
         }
-        let least = FewestRows { rows: 40, minimum: 10, secret: 7 };
-        assert_eq!(train(40, Amount::Steps(3)).restrict(&least).unwrap(), None, "all rows are no batch");
-        let refused = train(9, Amount::Steps(1)).restrict(&least).unwrap_err();
+        let guard = ClientGuard { rows: 40, minimum: 10, secret: 7 };
+        assert_eq!(guard.sample(&sample(40), true).unwrap(), sample(40), "all rows are no batch");
+        let refused = guard.sample(&sample(9), true).unwrap_err();
         assert!(refused.to_string().contains("a batch of 9 rows"), "{refused}");
     }
 

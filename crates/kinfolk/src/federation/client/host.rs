@@ -3,18 +3,16 @@
 //! The same host stands behind every federation, in this process or at the far end of a wire.
 
 use super::context::ClientContext;
-use super::guard::Guard;
+use super::guard::{ClientGuard, Guard};
 use crate::data::Client;
 use crate::data::schema::{Description, Schema, describe};
 use crate::error::{Error, ErrorKind, Result};
 use crate::federation::wire::Packed;
 use crate::federation::work::{Reply, Work};
-use crate::mixture::{Rows, Scratch, classify};
-use crate::models::{Model, Precision, Seat, Worker};
+use crate::models::{Model, Seat, Worker};
 use serde::{Deserialize, Serialize};
 use std::any::Any;
-use std::borrow::Cow;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Clients with their data, and what they keep between asks.
 pub struct Host {
@@ -34,10 +32,10 @@ struct Memory {
 }
 
 #[derive(Default)]
-struct Notes {
+pub(super) struct Notes {
     /// Last time's choice per order: where a choice looks first. Never changes an answer.
     hints: Vec<u32>,
-    state: Option<State>,
+    pub(super) state: Option<State>,
 }
 
 /// A client's own model, stamped with the ask that wrote it.
@@ -48,7 +46,7 @@ pub struct State {
     /// The model, and behind it what else the client remembers.
     pub vectors: Packed,
     /// The numbers that were answered then, to answer again if the order is repeated.
-    numbers: Vec<f64>,
+    pub(super) numbers: Vec<f64>,
 }
 
 impl Host {
@@ -63,9 +61,8 @@ impl Host {
         self.guard = Guard::of(&self.clients, minimum_rows);
     }
 
-    /// The fewest rows of a client that an answer may be about.
-    pub(super) fn minimum_rows(&self) -> usize {
-        self.guard.as_ref().map_or(1, |guard| guard.minimum)
+    fn guard(&self, client: u32) -> Option<ClientGuard> {
+        self.guard.as_ref().map(|guard| guard.client(client, self.clients[client as usize].train.len()))
     }
 
     /// The clients.
@@ -95,11 +92,11 @@ impl Host {
             client: &self.clients[index],
             prepared: &self.memories[index].prepared,
             may_prepare: self.may_prepare,
-            secret: self.guard.as_ref().map(|guard| guard.secret(client)),
+            secret: self.guard(client).map(|guard| guard.secret),
         }
     }
 
-    fn notes(&self, client: u32) -> std::sync::MutexGuard<'_, Notes> {
+    pub(super) fn notes(&self, client: u32) -> MutexGuard<'_, Notes> {
         self.memories[client as usize].notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -115,12 +112,13 @@ impl Host {
         notes.hints[order] = hint;
     }
 
-    /// Encodes a client's table by a schema.
-    pub(crate) fn adopt(&mut self, client: u32, schema: &Schema) -> Result<()> {
-        let client = &mut self.clients[client as usize];
-        let at = |error: Error| error.at(format!("client {}", client.id));
-        client.train = schema.encode(&client.train).map_err(at)?;
-        client.test = schema.encode(&client.test).map_err(at)?;
+    /// Encodes the clients' tables by a schema.
+    pub(crate) fn adopt(&mut self, schema: &Schema) -> Result<()> {
+        for client in &mut self.clients {
+            let at = |error: Error| error.at(format!("client {}", client.id));
+            client.train = schema.encode(&client.train).map_err(at)?;
+            client.test = schema.encode(&client.test).map_err(at)?;
+        }
         Ok(())
     }
 
@@ -140,73 +138,16 @@ impl Host {
         work: &Work,
         client: u32,
     ) -> Result<Reply> {
-        let rows = self.clients[client as usize].train.len();
-        let work = match &self.guard {
-            Some(guard) => guard.admit(work, client, rows)?,
-            None => Cow::Borrowed(work),
-        };
-        let mut context = ClientContext { host: self, stamp, order, client, worker, models };
+        let guard = self.guard(client);
+        let mut context = ClientContext { host: self, guard, order, client, stamp, worker, models };
         let reply = work.carry_out(&mut context);
         match context.worker.failure().map_or(reply, Err) {
             // What cannot be done with this client's rows is its own affair: it sends nothing, and the others go on.
             Err(error) if matches!(error.kind(), ErrorKind::Data | ErrorKind::Diverged) => {
-                Ok(Reply::nothing(rows as u32))
+                Ok(Reply::nothing(self.clients[client as usize].train.len() as u32))
             }
             reply => reply,
         }
-    }
-
-    /// The numbers a client answered when it kept something in the ask with this stamp.
-    pub(super) fn kept_by(&self, client: u32, stamp: u64) -> Option<Vec<f64>> {
-        self.notes(client).state.as_ref().filter(|state| state.stamp == stamp).map(|state| state.numbers.clone())
-    }
-
-    /// Has a client keep vectors, its own model first.
-    pub(super) fn keep(&self, client: u32, stamp: u64, numbers: &[f64], vectors: Vec<f64>) -> Result<()> {
-        let vectors = match self.model()?.precision() {
-            Precision::F64 => Packed::F64(vectors),
-            precision => Packed::pack(&vectors, precision),
-        };
-        self.notes(client).state = Some(State { stamp, vectors, numbers: numbers.to_vec() });
-        Ok(())
-    }
-
-    pub(super) fn own_model(&self, client: u32, wanted: u64) -> Result<Vec<f64>> {
-        let mut vectors = self.own_vectors(client, wanted)?;
-        vectors.truncate(self.model()?.layout().len());
-        Ok(vectors)
-    }
-
-    /// A copy of what a client kept in the ask with this stamp.
-    pub(super) fn own_vectors(&self, client: u32, wanted: u64) -> Result<Vec<f64>> {
-        match &self.notes(client).state {
-            Some(state) if state.stamp == wanted => Ok(state.vectors.unpack()),
-            found => Err(self.other_state(client, wanted, found.as_ref())),
-        }
-    }
-
-    /// The so many vectors a client kept in the ask with this stamp, taken away from it until it keeps something again.
-    pub(super) fn take_vectors(&self, client: u32, wanted: u64, count: u32) -> Result<Vec<f64>> {
-        let width = self.model()?.layout().len();
-        let state = &mut self.notes(client).state;
-        match state {
-            Some(found) if found.stamp == wanted && found.vectors.len() == width * count as usize => {}
-            Some(found) if found.stamp == wanted => {
-                let (id, found) = (&self.clients[client as usize].id, found.vectors.len() / width.max(1));
-                return Err(Error::federation(format!("client {id}: {count} vectors wanted, found {found}")));
-            }
-            found => return Err(self.other_state(client, wanted, found.as_ref())),
-        }
-        Ok(match state.take().map(|state| state.vectors) {
-            Some(Packed::F64(vectors)) => vectors,
-            other => other.map_or(Vec::new(), |vectors| vectors.unpack()),
-        })
-    }
-
-    fn other_state(&self, client: u32, wanted: u64, found: Option<&State>) -> Error {
-        let id = &self.clients[client as usize].id;
-        let found = found.map_or("none".to_string(), |state| format!("one of ask {}", state.stamp));
-        Error::federation(format!("client {id}: own model of ask {wanted} wanted, found {found}"))
     }
 
     /// Every client's own model, by its id.
@@ -241,20 +182,5 @@ impl Host {
         for (client, state) in states.into_iter().enumerate().take(self.clients.len()) {
             self.notes(client as u32).state = state;
         }
-    }
-
-    /// The component of every row of a client, of training and of test rows. What a client knows of its rows crosses no
-    /// wire: this is for an engine whose clients are its own.
-    pub(crate) fn row_components(&self, client: u32, params: &[f64]) -> [Vec<u32>; 2] {
-        let Some(shape) = self.model.as_ref().and_then(|model| model.mixture()) else { return Default::default() };
-        let mut scratch = Scratch::default();
-        let client = &self.clients()[client as usize];
-        [&client.train, &client.test].map(|shard| {
-            let mut labels = Vec::new();
-            if !shard.is_empty() {
-                classify(shape, params, &Rows::of(shape, shard), &mut scratch, &mut labels);
-            }
-            labels
-        })
     }
 }

@@ -386,8 +386,8 @@ impl Engine for LocalFederation {
         Ok((0..).zip(self.rows()).map(describe).collect())
     }
 
-    fn adopt(&mut self, schema: &Schema) -> Result<()> {
-        (0..self.infos.len() as u32).try_for_each(|client| self.host.adopt(client, schema))
+    fn adopt(&mut self, schema: &Schema) -> Result<Option<Vec<Client>>> {
+        self.host.adopt(schema).map(|()| Some(self.host.clients().to_vec()))
     }
 
     fn equip(&mut self, model: &Arc<dyn Model>, _: &Blueprint) -> Result<()> {
@@ -417,8 +417,8 @@ impl Engine for LocalFederation {
         self.host.load_own(&state.own)
     }
 
-    fn host(&self) -> Option<&Host> {
-        Some(&self.host)
+    fn own_models(&self) -> Option<Vec<(&str, Vec<f64>)>> {
+        Some(self.host.own_models().collect())
     }
 
     fn ledger(&self) -> &Ledger {

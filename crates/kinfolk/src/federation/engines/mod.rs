@@ -4,10 +4,11 @@
 pub mod local;
 pub mod remote;
 
+use crate::data::Client;
 use crate::data::schema::{Description, Schema};
 use crate::error::Result;
 use crate::federation::Federation;
-use crate::federation::client::host::{Host, State};
+use crate::federation::client::host::State;
 use crate::federation::faults::Faults;
 use crate::federation::server::ledger::Ledger;
 use crate::federation::server::meter::Meter;
@@ -22,8 +23,9 @@ pub trait Engine: Federation {
     /// one that says nothing, or what cannot be true.
     fn describe(&mut self, moments: bool) -> Result<Vec<Option<Description>>>;
 
-    /// Has every client encode its rows by one schema.
-    fn adopt(&mut self, schema: &Schema) -> Result<()>;
+    /// Has every client encode its rows by one schema. Returns the clients with their encoded rows, where they are in this
+    /// process.
+    fn adopt(&mut self, schema: &Schema) -> Result<Option<Vec<Client>>>;
 
     /// Gives the clients a model, and says how clients elsewhere make the same.
     fn equip(&mut self, model: &Arc<dyn Model>, blueprint: &Blueprint) -> Result<()>;
@@ -38,8 +40,8 @@ pub trait Engine: Federation {
     /// From a checkpoint.
     fn restore(&mut self, state: FederationState) -> Result<()>;
 
-    /// The clients' side, where it is in this process.
-    fn host(&self) -> Option<&Host>;
+    /// Every client's own model, by the client's id; `None` where these stay on other machines.
+    fn own_models(&self) -> Option<Vec<(&str, Vec<f64>)>>;
 
     /// Has clients that are elsewhere keep the models with these stamps where they are, under the run's name. Where they
     /// are, and what went wrong, is in the notes.
@@ -68,11 +70,4 @@ pub struct FederationState {
 /// Whether a client with so many rows may say this of its data.
 fn is_possible(rows: u32, description: &Description) -> bool {
     description.rows == rows as usize && description.fault().is_none()
-}
-
-impl dyn Engine + '_ {
-    /// Every client's own model that is within reach, by its id.
-    pub fn own_models(&self) -> impl Iterator<Item = (&str, Vec<f64>)> {
-        self.host().into_iter().flat_map(Host::own_models)
-    }
 }

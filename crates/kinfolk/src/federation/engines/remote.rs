@@ -8,7 +8,6 @@ use super::{Engine, FederationState, is_possible};
 use crate::data::schema::{Description, Schema, sorted};
 use crate::data::{Client, DataShape, Features, Population, Shard, Targets};
 use crate::error::{Error, ErrorKind, Result};
-use crate::federation::client::host::Host;
 use crate::federation::client::node::{Node, Rows};
 use crate::federation::client::site::Site;
 use crate::federation::faults::{Fate, Faults};
@@ -455,10 +454,10 @@ impl Engine for RemoteFederation {
         Ok(found)
     }
 
-    fn adopt(&mut self, schema: &Schema) -> Result<()> {
+    fn adopt(&mut self, schema: &Schema) -> Result<Option<Vec<Client>>> {
         // It travels with every later message.
         self.schema = Some(schema.clone());
-        Ok(())
+        Ok(None)
     }
 
     fn equip(&mut self, model: &Arc<dyn Model>, blueprint: &Blueprint) -> Result<()> {
@@ -491,7 +490,7 @@ impl Engine for RemoteFederation {
         Err(Error::new(ErrorKind::Unsupported, "clients on other machines cannot go on from a checkpoint"))
     }
 
-    fn host(&self) -> Option<&Host> {
+    fn own_models(&self) -> Option<Vec<(&str, Vec<f64>)>> {
         None
     }
 

@@ -4,13 +4,11 @@
 //! ever does to a client; a [`Run`] takes steps down the client's own loss. Both come in one order, so that a run of local
 //! steps, however long, is one message. Which vector is what is the method's affair: the order names them by their places.
 
-use super::{Answer, Capability, Content, Cost, ClientContext, Duty, FewestRows, HasLoss, Kind, Load, Needs, Reply, Sends, Start, Work};
-use crate::error::{Error, Result};
+use super::*;
 use crate::linalg::{add_scaled, dot};
 use crate::models::accelerated::{Acceleration, accelerate};
 use crate::models::{Seat, Worker};
 use crate::training::{Amount, Course, Optimiser, Plan, Sample, Scale};
-use serde::{Deserialize, Serialize};
 
 /// Vectors a client may keep.
 const MOST_VECTORS: usize = 4;
@@ -98,15 +96,7 @@ impl Answer for Advanced {
     }
 }
 
-impl HasLoss for Advanced {
-    fn loss(&self) -> f64 {
-        self.loss
-    }
-}
-
-impl Kind for Advance {
-    type Answer = Advanced;
-}
+impl HasLoss for Advanced {}
 
 impl Advance {
     /// The same order, which only asks for what the client holds already.
@@ -136,7 +126,7 @@ impl Advance {
     }
 
     /// Moves a client's vectors.
-    fn carry_through(&self, context: &mut ClientContext, vectors: &mut [f64]) -> Result<Advanced> {
+    fn carry_through(&self, context: &mut ClientContext, run: Option<&Run>, vectors: &mut [f64]) -> Result<Advanced> {
         let (seat, width) = (context.seat(), context.worker.width());
         let scale = self.scale.of(seat.client.train.len());
         if let Some(blend) = &self.blend {
@@ -144,7 +134,7 @@ impl Advance {
         }
         let measured = self.measured.and_then(|place| vectors.chunks_exact(width).nth(place as usize));
         let squared_length = measured.map(|vector| dot(vector, vector));
-        let loss = match &self.run {
+        let loss = match run {
             Some(run) => match &run.acceleration {
                 Some(pace) => {
                     let size = (run.steps, run.step, scale);
@@ -173,11 +163,7 @@ impl Advance {
     }
 }
 
-impl Duty for Advance {
-    fn name(&self) -> &'static str {
-        "advance"
-    }
-
+impl Kind for Advance {
     fn needs(&self) -> Needs<'_> {
         let added = self.blend.iter().flat_map(|blend| &blend.add).map(|addend| addend.model);
         let models: Vec<usize> = self.from.model().into_iter().chain(added).collect();
@@ -190,12 +176,6 @@ impl Duty for Advance {
         Sends { content, length, models, ..Sends::numbers(1 + usize::from(self.measured.is_some())) }
     }
 
-    fn restrict(&self, fewest: &FewestRows) -> Result<Option<Work>> {
-        let Some(run) = &self.run else { return Ok(None) };
-        let sample = fewest.sample(&run.sample, run.acceleration.is_none())?;
-        Ok(sample.map(|sample| Advance { run: Some(Run { sample, ..run.clone() }), ..self.clone() }.into()))
-    }
-
     fn cost(&self, load: &Load) -> Cost {
         let run = self.run.as_ref().map_or_else(Cost::default, |run| load.runs(f64::from(run.steps), &run.sample));
         let held = self.send.len() as f64 + f64::from(self.vectors);
@@ -204,10 +184,17 @@ impl Duty for Advance {
 
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
         let width = context.worker.width();
+        let run = match &self.run {
+            Some(run) => {
+                let sample = context.sample(&run.sample, run.acceleration.is_none())?;
+                Some(Run { sample, ..run.clone() })
+            }
+            None => None,
+        };
         // An order that has been carried out already, or one that moves nothing, is answered from what was kept.
         let done = match self.from {
             Start::Own { stamp } if self.moves_nothing() => stamp,
-            _ => context.stamp(),
+            _ => context.stamp,
         };
         let (vectors, numbers) = match context.numbers_of(done) {
             Some(numbers) => (context.take_vectors(done, self.vectors)?, numbers),
@@ -217,7 +204,7 @@ impl Duty for Advance {
                     Start::Model(model) => context.models[model].repeat(self.vectors as usize),
                     Start::Fresh { .. } => return Err(Error::federation("vectors begin at a model, not afresh")),
                 };
-                let answer = self.carry_through(context, &mut vectors)?;
+                let answer = self.carry_through(context, run.as_ref(), &mut vectors)?;
                 (vectors, context.reply(answer, None).numbers)
             }
         };

@@ -1,10 +1,8 @@
 //! A choice among models, and what follows from it, in one pass over a client's rows.
 
-use super::{Capability, Choice, Content, Cost, ClientContext, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Task, Work};
-use crate::error::Result;
+use super::*;
 use crate::models::Job;
 use crate::training::{Portion, Then};
-use serde::{Deserialize, Serialize};
 
 /// Find the model with the smallest loss (ties to the first), and go on from it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -18,14 +16,6 @@ pub struct Choose {
 }
 
 impl Kind for Choose {
-    type Answer = Choice;
-}
-
-impl Duty for Choose {
-    fn name(&self) -> &'static str {
-        "choose"
-    }
-
     fn needs(&self) -> Needs<'_> {
         let needs = match &self.then {
             Then::Train(plan) => {
@@ -47,16 +37,6 @@ impl Duty for Choose {
         Sends::numbers(1).with_counts(1).model(content, width, self.then != Then::Nothing)
     }
 
-    fn restrict(&self, fewest: &FewestRows) -> Result<Option<Work>> {
-        fewest.portion(self.on)?;
-        let then = match &self.then {
-            Then::Nothing => None,
-            Then::Gradient(sample) => fewest.sample(sample, false)?.map(Then::Gradient),
-            Then::Train(plan) => fewest.plan(plan)?.map(Then::Train),
-        };
-        Ok(then.map(|then| Choose { then, ..self.clone() }.into()))
-    }
-
     fn cost(&self, load: &Load) -> Cost {
         let then = match &self.then {
             Then::Nothing => Cost::default(),
@@ -68,13 +48,19 @@ impl Duty for Choose {
     }
 
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
-        let job = Job { among: &self.among, on: self.on, then: &self.then, slots: 1 };
+        context.check_portion(self.on)?;
+        let then = match &self.then {
+            Then::Nothing => Then::Nothing,
+            Then::Gradient(sample) => Then::Gradient(context.sample(sample, false)?),
+            Then::Train(plan) => Then::Train(context.plan(plan)?),
+        };
+        let job = Job { among: &self.among, on: self.on, then: &then, slots: 1 };
         let seat = context.seat();
         let choice = context.worker.settle(&job, context.hint() as usize, &seat);
         context.set_hint(choice.position as u32);
         let model = self.among[choice.position];
         let mut vector = vec![0.0; if self.then == Then::Nothing { 0 } else { context.worker.width() }];
-        let first_loss = match &self.then {
+        let first_loss = match &then {
             Then::Nothing => choice.loss,
             Then::Gradient(sample) => context.worker.gradient(model, &seat, sample, &mut vector),
             Then::Train(plan) => context.worker.train(model, &seat, plan, &mut vector),
@@ -90,7 +76,7 @@ impl Duty for Choose {
 
     fn implausible(&self, reply: &Reply, least_loss: f64) -> Option<String> {
         let there = (reply.counts[0] as usize) < self.among.len();
-        super::reply::below(&reply.numbers, least_loss)
+        reply::below(&reply.numbers, least_loss)
             .or_else(|| (!there).then(|| "no choice among the models it was sent".to_string()))
     }
 

@@ -1,8 +1,6 @@
 //! How much a client's loss curves.
 
-use super::{Answer, Capability, Cost, ClientContext, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Work, reply};
-use crate::error::Result;
-use serde::{Deserialize, Serialize};
+use super::*;
 
 /// How much the mean loss curves on the training rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -30,14 +28,6 @@ impl Answer for Curvatures {
 }
 
 impl Kind for Curvature {
-    type Answer = Curvatures;
-}
-
-impl Duty for Curvature {
-    fn name(&self) -> &'static str {
-        "curvature"
-    }
-
     fn needs(&self) -> Needs<'_> {
         Needs::new(&[][..], Capability::Descent)
     }
@@ -46,20 +36,16 @@ impl Duty for Curvature {
         Sends::numbers(3)
     }
 
-    fn restrict(&self, _: &FewestRows) -> Result<Option<Work>> {
-        Ok(None)
-    }
-
     fn cost(&self, load: &Load) -> Cost {
         load.solves(1.0)
     }
 
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
-        let found = context.model()?.curvatures(&context.client().train).map_err(|error| context.at(error))?;
+        let found = context.model()?.curvatures(&context.client().train).map_err(context.naming())?;
         let mut answer = Curvatures::read(&[], &found);
-        if context.minimum_rows() > 1 {
+        if context.minimum_rows().is_some() {
             // How much a single row curves would show that row; it is no more than all of them together.
-            answer.single = answer.most * f64::from(context.rows());
+            answer.single = answer.most * context.client().train.len() as f64;
         }
         Ok(context.reply(answer, None))
     }

@@ -1,10 +1,8 @@
 //! How well a client is served, on held-out rows.
 
-use super::{Answer, Capability, Cost, ClientContext, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Work, reply};
-use crate::error::{Error, Result};
+use super::*;
 use crate::models::{Score, first_smallest};
 use crate::training::Split;
-use serde::{Deserialize, Serialize};
 
 /// The metric on held-out rows of the model with the smallest loss.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -84,25 +82,12 @@ impl Answer for Evaluated {
 }
 
 impl Kind for Evaluate {
-    type Answer = Evaluated;
-}
-
-impl Duty for Evaluate {
-    fn name(&self) -> &'static str {
-        "evaluate"
-    }
-
     fn needs(&self) -> Needs<'_> {
         Needs::new(self.with.models(), Capability::Any).stamp(self.with.stamp())
     }
 
     fn sends(&self, _: usize) -> Sends {
         Sends::numbers(self.with.count() + 1).with_counts(3)
-    }
-
-    fn restrict(&self, _: &FewestRows) -> Result<Option<Work>> {
-        // Held-out rows are as many or none.
-        Ok(None)
     }
 
     fn cost(&self, load: &Load) -> Cost {
@@ -119,7 +104,7 @@ impl Duty for Evaluate {
             Subject::Own { stamp } => vec![context.worker.load(&context.own_model(*stamp)?)],
             Subject::Completed { model, stamp } => vec![context.worker.load(&context.completed_model(*model, *stamp)?)],
             Subject::Alone => {
-                let alone = context.model()?.minimise(&client.train, 0.0).map_err(|error| context.at(error))?;
+                let alone = context.model()?.minimise(&client.train, 0.0).map_err(context.naming())?;
                 vec![context.worker.load(&alone)]
             }
         };
@@ -131,10 +116,8 @@ impl Duty for Evaluate {
         let choice = first_smallest(losses.iter().copied()).position;
         let score = context.worker.score(candidates[choice], &client.test);
         // Code of the user's own may hold out fewer rows than it says.
-        if (1..context.minimum_rows()).contains(&(score.rows as usize)) {
-            let message =
-                format!("a score of {} rows, this machine wants at least {}", score.rows, context.minimum_rows());
-            return Err(Error::federation(message).hint("node.minimum_rows in the machine's own file says so"));
+        if score.rows > 0 {
+            context.check_rows("a score", f64::from(score.rows))?;
         }
         Ok(context.reply(Evaluated { choice: choice as u32, losses, score }, None))
     }

@@ -1,10 +1,8 @@
 //! A mixture fitted to a client's own rows.
 
-use super::{Answer, Capability, Content, Cost, ClientContext, Duty, FewestRows, HasLoss, Kind, Load, Needs, Reply, Sends, Work, reply};
-use crate::error::{Error, Result};
+use super::*;
 use crate::mixture::{Detail, Family, Fitting, Rows, Shape, Statistics, fit, recast};
 use crate::rng::Key;
-use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// Fit a mixture to the client's own rows by EM from several starts.
@@ -113,21 +111,9 @@ impl FitMixture {
     }
 }
 
-impl HasLoss for Fitted {
-    fn loss(&self) -> f64 {
-        self.loss
-    }
-}
+impl HasLoss for Fitted {}
 
 impl Kind for FitMixture {
-    type Answer = Fitted;
-}
-
-impl Duty for FitMixture {
-    fn name(&self) -> &'static str {
-        "fit-mixture"
-    }
-
     fn needs(&self) -> Needs<'_> {
         Needs::new(&[][..], Capability::Mixture).keeping(self.keep)
     }
@@ -136,20 +122,17 @@ impl Duty for FitMixture {
         self.send.sends(&self.shape)
     }
 
-    fn restrict(&self, fewest: &FewestRows) -> Result<Option<Work>> {
-        fewest.components(&self.shape).map(|()| None)
-    }
-
     fn cost(&self, load: &Load) -> Cost {
         load.mixes(&self.shape, self.fitting.starts as f64 * self.fitting.iterations as f64)
     }
 
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
+        context.check_components(&self.shape)?;
         let (shape, own) = (self.shape, context.shape()?);
         if !self.is_sound(&own) {
             return Err(context.unsound("a fit"));
         }
-        let is_kept = self.keep && context.numbers_of_this_ask().is_some();
+        let is_kept = self.keep && context.numbers_of(context.stamp).is_some();
         let seat = context.seat();
         let key = Key::new(self.seed).word("fit").word(&seat.client.id);
         // What was kept is in the model's form: a repeated order whose answer is in another is fitted again.
@@ -157,14 +140,10 @@ impl Duty for FitMixture {
             true => context.mixture_rows(&seat, &shape),
             false => Cow::Owned(Rows::of(&shape, &seat.client.train)),
         };
-        let fitted = fit(&shape, &rows, &self.fitting, &key).map_err(|error| context.at(error))?;
+        let fitted = fit(&shape, &rows, &self.fitting, &key).map_err(context.naming())?;
         let smallest_weight = smallest(&fitted.params[shape.weights()]);
         let members = smallest_weight * seat.client.train.len() as f64;
-        let least = context.minimum_rows();
-        if members < least as f64 && least > 1 {
-            let message = format!("a fit with a component of {members:.1} rows, this machine wants at least {least}");
-            return Err(Error::federation(message).hint("node.minimum_rows in the machine's own file says so"));
-        }
+        context.check_rows("a fit with a component", members)?;
         let loss = -fitted.log_likelihood / seat.client.train.len() as f64;
         let count = self.send.count(&shape);
         let vector = (count > 0).then(|| fitted.params[..count].to_vec());

@@ -1,9 +1,7 @@
 //! The gradient of a model on a client's rows.
 
-use super::{Capability, Content, Cost, ClientContext, Duty, FewestRows, Kind, Load, Loss, Needs, Reply, Sends, Task, Work};
-use crate::error::Result;
+use super::*;
 use crate::training::{Portion, Sample, Then};
-use serde::{Deserialize, Serialize};
 
 /// The gradient of the mean loss of one model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -15,14 +13,6 @@ pub struct Gradient {
 }
 
 impl Kind for Gradient {
-    type Answer = Loss;
-}
-
-impl Duty for Gradient {
-    fn name(&self) -> &'static str {
-        "gradient"
-    }
-
     fn needs(&self) -> Needs<'_> {
         Needs::new(std::slice::from_ref(&self.of), Capability::Gradients).on(self.sample.on)
     }
@@ -31,17 +21,14 @@ impl Duty for Gradient {
         Sends::numbers(1).model(Content::Gradient, width, true)
     }
 
-    fn restrict(&self, fewest: &FewestRows) -> Result<Option<Work>> {
-        Ok(fewest.sample(&self.sample, false)?.map(|sample| Gradient { of: self.of, sample }.into()))
-    }
-
     fn cost(&self, load: &Load) -> Cost {
         load.runs(1.0, &self.sample)
     }
 
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
+        let sample = context.sample(&self.sample, false)?;
         let mut vector = vec![0.0; context.worker.width()];
-        let loss = context.worker.gradient(self.of, &context.seat(), &self.sample, &mut vector);
+        let loss = context.worker.gradient(self.of, &context.seat(), &sample, &mut vector);
         Ok(context.reply(Loss(loss), Some(vector)))
     }
 

@@ -1,9 +1,7 @@
 //! The mean loss of models on a client's rows.
 
-use super::{Capability, Cost, ClientContext, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Work, reply};
-use crate::error::Result;
+use super::*;
 use crate::training::Portion;
-use serde::{Deserialize, Serialize};
 
 /// The mean loss of each of these models.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -15,14 +13,6 @@ pub struct Losses {
 }
 
 impl Kind for Losses {
-    type Answer = Vec<f64>;
-}
-
-impl Duty for Losses {
-    fn name(&self) -> &'static str {
-        "losses"
-    }
-
     fn needs(&self) -> Needs<'_> {
         Needs::new(&self.of, Capability::Any).on(self.on)
     }
@@ -31,16 +21,12 @@ impl Duty for Losses {
         Sends::numbers(self.of.len())
     }
 
-    fn restrict(&self, fewest: &FewestRows) -> Result<Option<Work>> {
-        fewest.portion(self.on).map(|_| None)
-    }
-
     fn cost(&self, load: &Load) -> Cost {
         load.looks(self.of.len() as f64, self.of.len())
     }
 
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
-        let rows = context.seat().rows(self.on);
+        let rows = context.rows(self.on)?;
         let losses = context.worker.losses(&self.of, &rows);
         Ok(context.reply(losses, None))
     }

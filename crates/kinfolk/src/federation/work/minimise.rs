@@ -1,8 +1,6 @@
 //! The exact minimiser of a client's loss.
 
-use super::{Capability, Content, Cost, ClientContext, Duty, FewestRows, Keep, Kind, Load, Loss, Needs, Reply, Sends, Work};
-use crate::error::Result;
-use serde::{Deserialize, Serialize};
+use super::*;
 
 /// The exact minimiser of the local loss.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -14,14 +12,6 @@ pub struct Minimise {
 }
 
 impl Kind for Minimise {
-    type Answer = Loss;
-}
-
-impl Duty for Minimise {
-    fn name(&self) -> &'static str {
-        "minimise"
-    }
-
     fn needs(&self) -> Needs<'_> {
         Needs::new(&[][..], Capability::Descent).keeping(self.keep)
     }
@@ -30,21 +20,17 @@ impl Duty for Minimise {
         Sends::numbers(1).model(Content::Minimiser, width, !self.keep)
     }
 
-    fn restrict(&self, _: &FewestRows) -> Result<Option<Work>> {
-        Ok(None)
-    }
-
     fn cost(&self, load: &Load) -> Cost {
         load.solves(1.0)
     }
 
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
-        if let (true, Some(numbers)) = (self.keep, context.numbers_of_this_ask()) {
+        if let (true, Some(numbers)) = (self.keep, context.numbers_of(context.stamp)) {
             // This order has been carried out; its answer got lost on the way.
             return Ok(context.reply(numbers, None));
         }
         let rows = &context.client().train;
-        let vector = context.model()?.minimise(rows, self.ridge).map_err(|error| context.at(error))?;
+        let vector = context.model()?.minimise(rows, self.ridge).map_err(context.naming())?;
         let own = context.worker.load(&vector);
         let loss = context.worker.loss(own, rows);
         context.keep_or_send(if self.keep { Keep::Instead } else { Keep::No }, loss, vector)

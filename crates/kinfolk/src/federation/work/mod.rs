@@ -7,8 +7,8 @@
 mod reply;
 
 use super::client::context::ClientContext;
-use super::client::guard::{Cost, FewestRows, Load};
-use crate::error::Result;
+use super::client::guard::{Cost, Load};
+use crate::error::{Error, Result};
 use crate::models::Job;
 use crate::training::{Portion, Then};
 pub use reply::{Answer, Choice, HasLoss, Loss, PackedReply, Reply};
@@ -18,39 +18,26 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::fmt::Debug;
 
-/// A kind of work, with the type of what a client answers to it.
-pub trait Kind: Duty + Into<Work> {
-    /// What comes back from every client, beside a vector.
-    type Answer: Answer;
-}
-
-/// What a kind of work says of itself.
-pub trait Duty: Debug + Send + Sync {
-    /// In one word.
-    fn name(&self) -> &'static str;
-
-    /// What must be there to do it.
+/// A kind of work: what it needs, what a client does, what comes back.
+pub trait Kind: Debug + Send + Sync {
+    /// What it needs.
     fn needs(&self) -> Needs<'_>;
 
-    /// What a client sends, where a model has so many parameters.
+    /// What a client sends, where a model has `width` parameters.
     fn sends(&self, width: usize) -> Sends;
 
-    /// The work as it is done by a client that shows no answer about few rows: `None` as it was asked for, an error where
-    /// it is not done at all.
-    fn restrict(&self, fewest: &FewestRows) -> Result<Option<Work>>;
-
-    /// What it costs a client, at most.
+    /// Upper bound on what it costs a client.
     fn cost(&self, load: &Load) -> Cost;
 
     /// Does it for one client.
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply>;
 
-    /// Why nobody can do it as it is written.
+    /// Why the order is malformed, whoever gets it.
     fn fault(&self) -> Option<&'static str> {
         None
     }
 
-    /// Why a reply cannot be true that has all its parts; no loss is below `least_loss`.
+    /// Why a complete reply cannot be true; no loss is below `least_loss`.
     fn implausible(&self, reply: &Reply, least_loss: f64) -> Option<String> {
         reply::below(&reply.numbers, least_loss)
     }
@@ -60,18 +47,24 @@ pub trait Duty: Debug + Send + Sync {
         reply.numbers.iter().copied().reduce(reply::larger)
     }
 
-    /// The model of the ask that a reply's vector is measured from.
+    /// The model of the ask from which the reply's vector is an update.
     fn base(&self, _: &Reply) -> Option<usize> {
         None
     }
 
-    /// The same in the form in which models work on whole blocks of clients, where there is one.
+    /// The form in which models do the same for whole blocks of clients, where there is one.
     fn task(&self) -> Option<Task> {
         None
     }
 }
 
-/// What must be there to do some work.
+/// The type of the answers to a kind of work. Apart from [`Kind`], which must be usable as a trait object.
+pub trait TypedWork: Into<Work> {
+    /// What comes back from every client, apart from a vector.
+    type Answer: Answer;
+}
+
+/// What some work needs.
 #[derive(Debug, Clone)]
 pub struct Needs<'a> {
     /// Models of the ask, by index.
@@ -187,9 +180,10 @@ impl Task {
     }
 }
 
-/// Declares every kind of work, each with its number on the wire, which stays the same for good.
+/// Declares every kind of work: its number on the wire, which never changes, its name in messages, and the type of its
+/// answers.
 macro_rules! kinds {
-    ($($number:literal $kind:ident in $file:ident;)*) => {
+    ($($number:literal $name:literal $file:ident::$kind:ident -> $answer:ty;)*) => {
         $(mod $file;
         pub use $file::$kind;
 
@@ -197,6 +191,10 @@ macro_rules! kinds {
             fn from(work: $kind) -> Self {
                 Work::$kind(work)
             }
+        }
+
+        impl TypedWork for $kind {
+            type Answer = $answer;
         })*
 
         /// What a client can be asked to do.
@@ -207,8 +205,17 @@ macro_rules! kinds {
             $kind($kind),)*
         }
 
+        impl Work {
+            /// The name of its kind.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Work::$kind(_) => $name,)*
+                }
+            }
+        }
+
         impl std::ops::Deref for Work {
-            type Target = dyn Duty;
+            type Target = dyn Kind;
 
             fn deref(&self) -> &Self::Target {
                 match self {
@@ -258,21 +265,21 @@ impl<'de> Deserialize<'de> for Work {
 }
 
 kinds! {
-    1 Losses in losses;
-    2 Shares in shares;
-    3 Gradient in gradient;
-    4 Train in train;
-    5 Choose in choose;
-    6 Minimise in minimise;
-    7 Evaluate in evaluate;
-    8 Curvature in curvature;
-    9 Respond in respond;
-    10 Validate in validate;
-    11 Advance in advance;
-    12 FitMixture in fit_mixture;
-    13 StepMixture in step_mixture;
-    14 Tally in tally;
-    15 Receive in receive;
+    1 "losses" losses::Losses -> Vec<f64>;
+    2 "shares" shares::Shares -> Vec<f64>;
+    3 "gradient" gradient::Gradient -> Loss;
+    4 "train" train::Train -> Loss;
+    5 "choose" choose::Choose -> Choice;
+    6 "minimise" minimise::Minimise -> Loss;
+    7 "evaluate" evaluate::Evaluate -> Evaluated;
+    8 "curvature" curvature::Curvature -> Curvatures;
+    9 "respond" respond::Respond -> Responded;
+    10 "validate" validate::Validate -> Vec<f64>;
+    11 "advance" advance::Advance -> Advanced;
+    12 "fit-mixture" fit_mixture::FitMixture -> Fitted;
+    13 "step-mixture" step_mixture::StepMixture -> Fitted;
+    14 "tally" tally::Tally -> ();
+    15 "receive" receive::Receive -> ();
 }
 
 pub use crate::models::accelerated::Acceleration;
@@ -343,7 +350,7 @@ mod tests {
     }
 
     /// What is said to work on a small network with this normalisation.
-    fn suits(norm: &str, work: impl Kind) -> Result<()> {
+    fn suits(norm: &str, work: impl TypedWork) -> Result<()> {
         let kind = crate::models::kind("cnn").unwrap();
         let settings = format!("filters = [2]\nhidden = []\nnorm = \"{norm}\"");
         let settings = Settings::check("model", kind.settings, toml::from_str(&settings).unwrap(), &mut Vec::new());
@@ -357,7 +364,7 @@ mod tests {
 
     #[test]
     fn statistics_need_a_training() {
-        fn refused(work: impl Kind + Clone) {
+        fn refused(work: impl TypedWork + Clone + Debug) {
             assert!(suits("group", work.clone()).is_ok(), "{work:?}");
             let refused = suits("batch", work).unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::Unsupported);

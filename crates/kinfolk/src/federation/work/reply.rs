@@ -55,23 +55,12 @@ impl Answer for Loss {
     }
 }
 
-/// An answer with a loss in it.
-pub trait HasLoss: Answer {
-    /// The loss.
-    fn loss(&self) -> f64;
-}
+/// An answer whose first number is a loss.
+pub trait HasLoss: Answer {}
 
-impl HasLoss for Loss {
-    fn loss(&self) -> f64 {
-        self.0
-    }
-}
+impl HasLoss for Loss {}
 
-impl HasLoss for Choice {
-    fn loss(&self) -> f64 {
-        self.loss
-    }
-}
+impl HasLoss for Choice {}
 
 /// Which model was chosen, by its place among the candidates, and its loss.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,12 +1,10 @@
 //! How a client's best model answers to a centre that pulls at it.
 
-use super::{Answer, Capability, Content, Cost, ClientContext, Duty, FewestRows, HasLoss, Kind, Load, Needs, Reply, Sends, Work, reply};
-use crate::error::Result;
+use super::*;
 use crate::hierarchy::response::Response;
 use crate::linalg::{add_scaled, dot, norm, squared_distance};
 use crate::models::pulled::{mean_loss, minimise_near, no_minimiser, quadratic, quadratic_everywhere};
 use crate::training::{Portion, Pull, Scale};
-use serde::{Deserialize, Serialize};
 
 /// The best model of a client under the pull of a centre, and how it answers to other centres.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -55,25 +53,11 @@ impl Answer for Responded {
     }
 }
 
-impl HasLoss for Responded {
-    fn loss(&self) -> f64 {
-        self.loss
-    }
-}
+impl HasLoss for Responded {}
 
 impl Kind for Respond {
-    type Answer = Responded;
-}
-
-impl Duty for Respond {
-    fn name(&self) -> &'static str {
-        "respond"
-    }
-
     fn needs(&self) -> Needs<'_> {
-        Needs::new(std::slice::from_ref(&self.pull.centre), Capability::Descent)
-            .on(self.on)
-            .keeping(self.keep)
+        Needs::new(std::slice::from_ref(&self.pull.centre), Capability::Descent).on(self.on).keeping(self.keep)
     }
 
     fn sends(&self, width: usize) -> Sends {
@@ -85,16 +69,12 @@ impl Duty for Respond {
         Sends { content: Content::Statistics, length, ..Sends::numbers(2) }
     }
 
-    fn restrict(&self, fewest: &FewestRows) -> Result<Option<Work>> {
-        fewest.portion(self.on).map(|_| None)
-    }
-
     fn cost(&self, load: &Load) -> Cost {
         load.solves(1.0)
     }
 
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
-        let rows = context.seat().rows(self.on);
+        let rows = context.rows(self.on)?;
         let model = context.model()?;
         let at = context.naming();
         let Respond { pull, send, scale, .. } = *self;

@@ -1,9 +1,7 @@
 //! How many of a client's rows each model fits best.
 
-use super::{Capability, Cost, ClientContext, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Work, reply};
-use crate::error::Result;
+use super::*;
 use crate::models::first_smallest;
-use serde::{Deserialize, Serialize};
 
 /// The share of the training rows that each of these models fits best, ties to the first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -13,24 +11,12 @@ pub struct Shares {
 }
 
 impl Kind for Shares {
-    type Answer = Vec<f64>;
-}
-
-impl Duty for Shares {
-    fn name(&self) -> &'static str {
-        "shares"
-    }
-
     fn needs(&self) -> Needs<'_> {
         Needs::new(&self.among, Capability::Descent)
     }
 
     fn sends(&self, _: usize) -> Sends {
         Sends::numbers(self.among.len())
-    }
-
-    fn restrict(&self, _: &FewestRows) -> Result<Option<Work>> {
-        Ok(None)
     }
 
     fn cost(&self, load: &Load) -> Cost {

@@ -4,15 +4,13 @@
 //! with their scatter, or all. So centres travel, and mixing weights need never leave a client.
 
 use super::fit_mixture::{Fitted, Parts, implausible, smallest};
-use super::{Capability, Cost, ClientContext, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Work};
-use crate::error::{Error, Result};
+use super::*;
+use crate::data::Client;
 use crate::mixture::step::{Rule, Step};
 use crate::mixture::{Detail, Shape, Statistics, expect, maximise, relabel};
-use crate::models::Seat;
 use crate::rng::Key;
 use crate::training::Sample;
 use rand::seq::index;
-use serde::{Deserialize, Serialize};
 
 /// Take steps of EM, or of gradient EM, on the client's own rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -52,40 +50,25 @@ impl StepMixture {
         };
         self.shape == *own && permutation && begins && self.sample.batch != Some(0) && self.step.share.is_finite()
     }
+}
 
-    /// The rows of a step; `None` for all of them.
-    fn draw(&self, seat: &Seat, step: u32) -> Option<Vec<u32>> {
-        let rows = seat.client.train.len();
-        let batch = self.sample.batch.map(|batch| batch as usize).filter(|&batch| batch < rows)?;
-        let key = Key::new(self.sample.seed).word("rows").word(&seat.client.id).number(u64::from(step));
-        let mut picked: Vec<u32> = index::sample(&mut key.rng(), rows, batch).iter().map(|row| row as u32).collect();
-        picked.sort_unstable();
-        Some(picked)
-    }
+/// The rows of a step; `None` for all of them.
+fn draw(sample: &Sample, client: &Client, step: u32) -> Option<Vec<u32>> {
+    let rows = client.train.len();
+    let batch = sample.batch.map(|batch| batch as usize).filter(|&batch| batch < rows)?;
+    let key = Key::new(sample.seed).word("rows").word(&client.id).number(u64::from(step));
+    let mut picked: Vec<u32> = index::sample(&mut key.rng(), rows, batch).iter().map(|row| row as u32).collect();
+    picked.sort_unstable();
+    Some(picked)
 }
 
 impl Kind for StepMixture {
-    type Answer = Fitted;
-}
-
-impl Duty for StepMixture {
-    fn name(&self) -> &'static str {
-        "step-mixture"
-    }
-
     fn needs(&self) -> Needs<'_> {
-        Needs::new(self.model.as_slice(), Capability::Mixture)
-            .stamp(self.from)
-            .keeping(self.from.is_some())
+        Needs::new(self.model.as_slice(), Capability::Mixture).stamp(self.from).keeping(self.from.is_some())
     }
 
     fn sends(&self, _: usize) -> Sends {
         self.send.sends(&self.shape)
-    }
-
-    fn restrict(&self, fewest: &FewestRows) -> Result<Option<Work>> {
-        fewest.components(&self.shape)?;
-        Ok(fewest.sample(&self.sample, false)?.map(|sample| StepMixture { sample, ..self.clone() }.into()))
     }
 
     fn cost(&self, load: &Load) -> Cost {
@@ -93,6 +76,8 @@ impl Duty for StepMixture {
     }
 
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
+        context.check_components(&self.shape)?;
+        let sample = context.sample(&self.sample, false)?;
         let shape = context.shape()?;
         if !self.is_sound(&shape, context.models) {
             return Err(context.unsound("a step"));
@@ -105,10 +90,10 @@ impl Duty for StepMixture {
             parts => Some(vectors[..parts.count(&shape)].to_vec()),
         };
         if self.from.is_some()
-            && let Some(numbers) = context.numbers_of_this_ask()
+            && let Some(numbers) = context.numbers_of(context.stamp)
         {
             // This order has been carried out; its answer got lost on the way.
-            let vectors = context.own_vectors(context.stamp())?;
+            let vectors = context.own_vectors(context.stamp)?;
             let answer = Fitted { loss: numbers[0], smallest_weight: numbers[1], converged: true };
             return Ok(context.reply(answer, sent(&vectors)));
         }
@@ -142,7 +127,7 @@ impl Duty for StepMixture {
         };
         // What single components have learnt from fewer rows than an answer may be about is forgotten.
         let withhold = |statistics: &mut Statistics| {
-            if least > 1 {
+            if let Some(least) = least {
                 statistics.withhold(&shape, least as f64);
             }
         };
@@ -153,7 +138,7 @@ impl Duty for StepMixture {
             _ => Detail::Gradient,
         };
         for step in 0..self.steps {
-            let drawn = self.draw(&seat, step).map(|picked| all.pick(&picked));
+            let drawn = draw(&sample, seat.client, step).map(|picked| all.pick(&picked));
             let rows = drawn.as_ref().unwrap_or(&all);
             let (params, first) = vectors.split_at_mut(length);
             expect(&shape, params, rows, detail, self.limit, scratch, &mut statistics);

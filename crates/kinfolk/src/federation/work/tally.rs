@@ -1,9 +1,7 @@
 //! Held-out rows counted by component and class.
 
-use super::{Capability, Content, Cost, ClientContext, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Subject, Work};
-use crate::error::{Error, Result};
+use super::*;
 use crate::mixture::{Rows, classify};
-use serde::{Deserialize, Serialize};
 
 /// Count held-out rows by component (rows) and class (columns).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -20,14 +18,6 @@ pub struct Tally {
 const MOST_CLASSES: u32 = 1 << 24;
 
 impl Kind for Tally {
-    type Answer = ();
-}
-
-impl Duty for Tally {
-    fn name(&self) -> &'static str {
-        "tally"
-    }
-
     fn needs(&self) -> Needs<'_> {
         Needs::new(self.with.models(), Capability::Mixture).stamp(self.with.stamp())
     }
@@ -35,11 +25,6 @@ impl Duty for Tally {
     fn sends(&self, _: usize) -> Sends {
         let length = self.components as usize * self.classes as usize;
         Sends { content: Content::Statistics, length, ..Sends::numbers(0) }
-    }
-
-    fn restrict(&self, _: &FewestRows) -> Result<Option<Work>> {
-        // Held-out rows are as many or none.
-        Ok(None)
     }
 
     fn cost(&self, load: &Load) -> Cost {

@@ -1,10 +1,8 @@
 //! Training on a client's rows.
 
-use super::{Capability, Content, Cost, ClientContext, Duty, FewestRows, Kind, Load, Loss, Needs, Reply, Sends, Task, Work};
-use crate::error::Result;
+use super::*;
 use crate::rng::Key;
 use crate::training::{Plan, Portion, Then};
-use serde::{Deserialize, Serialize};
 
 /// Training from one model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -69,14 +67,6 @@ impl Train {
 }
 
 impl Kind for Train {
-    type Answer = Loss;
-}
-
-impl Duty for Train {
-    fn name(&self) -> &'static str {
-        "train"
-    }
-
     fn needs(&self) -> Needs<'_> {
         let models: Vec<usize> = self.from.model().into_iter().chain(self.plan.centres()).collect();
         Needs::new(models, Capability::Descent)
@@ -89,19 +79,15 @@ impl Duty for Train {
         Sends::numbers(1).model(Content::Trained, width, self.keep != Keep::Instead)
     }
 
-    fn restrict(&self, fewest: &FewestRows) -> Result<Option<Work>> {
-        Ok(fewest.plan(&self.plan)?.map(|plan| Train { plan, ..self.clone() }.into()))
-    }
-
     fn cost(&self, load: &Load) -> Cost {
         load.training(&self.plan)
     }
 
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
-        if let (true, Some(numbers)) = (self.keep != Keep::No, context.numbers_of_this_ask()) {
+        if let (true, Some(numbers)) = (self.keep != Keep::No, context.numbers_of(context.stamp)) {
             // This order has been carried out; its answer got lost on the way.
             let sent = self.keep == Keep::Also;
-            let vector = sent.then(|| context.own_model(context.stamp())).transpose()?;
+            let vector = sent.then(|| context.own_model(context.stamp)).transpose()?;
             return Ok(context.reply(numbers, vector));
         }
         let model = match self.from {
@@ -112,8 +98,9 @@ impl Duty for Train {
                 context.worker.load(&context.model()?.initialise(&mut key.rng())?)
             }
         };
+        let plan = context.plan(&self.plan)?;
         let mut vector = vec![0.0; context.worker.width()];
-        let loss = context.worker.train(model, &context.seat(), &self.plan, &mut vector);
+        let loss = context.worker.train(model, &context.seat(), &plan, &mut vector);
         // What a client kept before must outlast a training that failed.
         context.worker.failure().map_or(Ok(()), Err)?;
         context.keep_or_send(self.keep, loss, vector)

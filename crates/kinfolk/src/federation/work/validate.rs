@@ -1,10 +1,8 @@
 //! How models learnt from some of a client's rows do on the others.
 
-use super::{Capability, Cost, ClientContext, Duty, FewestRows, Kind, Load, Needs, Reply, Sends, Work, reply};
-use crate::error::Result;
+use super::*;
 use crate::models::pulled::{mean_loss, minimise_near, quadratic_everywhere};
 use crate::training::{Portion, Pull, Scale};
-use serde::{Deserialize, Serialize};
 
 /// Losses on one fold of models learnt from the other folds under the pull of a centre; summed over the fold's rows and
 /// divided by all rows, so that the folds' answers add up to a mean.
@@ -20,21 +18,13 @@ pub struct Validate {
     pub scale: Scale,
 }
 
-impl Kind for Validate {
-    type Answer = Vec<f64>;
-}
-
 impl Validate {
     fn learnt(&self) -> Portion {
         Portion::Others { index: self.fold, of: self.of }
     }
 }
 
-impl Duty for Validate {
-    fn name(&self) -> &'static str {
-        "validate"
-    }
-
+impl Kind for Validate {
     fn needs(&self) -> Needs<'_> {
         let centres: Vec<usize> = self.trials.iter().map(|trial| trial.centre).collect();
         Needs::new(centres, Capability::Descent).on(self.learnt())
@@ -44,19 +34,14 @@ impl Duty for Validate {
         Sends::numbers(self.trials.len())
     }
 
-    fn restrict(&self, fewest: &FewestRows) -> Result<Option<Work>> {
-        fewest.portion(self.learnt()).map(|_| None)
-    }
-
     fn cost(&self, load: &Load) -> Cost {
         load.solves(self.trials.len() as f64)
     }
 
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
-        let seat = context.seat();
-        let held_out = seat.rows(Portion::Fold { index: self.fold, of: self.of });
-        let learnt = seat.rows(self.learnt());
-        let share = held_out.len() as f64 / seat.client.train.len() as f64;
+        let held_out = context.rows(Portion::Fold { index: self.fold, of: self.of })?;
+        let learnt = context.rows(self.learnt())?;
+        let share = held_out.len() as f64 / context.client().train.len() as f64;
         let model = context.model()?;
         let at = context.naming();
         let known = quadratic_everywhere(model, &learnt, self.scale).map_err(&at)?;
