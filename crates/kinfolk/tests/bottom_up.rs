@@ -8,7 +8,7 @@ use kinfolk::clustering::quality::misclustering;
 use kinfolk::data::{Client, Features, Shard, Targets, source};
 use kinfolk::evaluate;
 use kinfolk::federation::engines::local::{LocalFederation, threads};
-use kinfolk::federation::faults::{self, Faults};
+use kinfolk::federation::faults;
 use kinfolk::federation::{Federation, Phase};
 use kinfolk::methods::room::{Book, MissingRule};
 use kinfolk::methods::{Method, Outcome, Progress, Serving, Setup, kind};
@@ -278,10 +278,10 @@ fn silence_while_clusters_end_is_survived() {
         let population = (source.build)(&settings(source.settings, data), seed).unwrap();
         let model: Arc<dyn Model> =
             Arc::from(kind.make(&settings(kind.settings, "hidden = [8]"), population.shape).unwrap());
-        let faults = Faults::from_settings(&settings(faults::SETTINGS, "silent = 0.35"), seed);
+        let faults = faults::transforms(&settings(faults::SETTINGS, "silent = 0.35"), seed, &population.clients);
         let mut federation = LocalFederation::new(population.clients.clone(), threads(1).unwrap());
         federation.set_model(model.clone()).unwrap();
-        let mut federation = federation.with_faults(faults);
+        let mut federation = federation.with_transforms(faults);
         let text = "rounds = 3\nlocal_steps = 3\nstep = 0.1\none_shot_steps = 20\nlambda_rule = \"quantile\"\nquantile = 0.1\nmin_size = 2";
         run(&mut *build("sr-fca", text, model, &population.clients).unwrap(), &mut federation);
     }
@@ -290,8 +290,8 @@ fn silence_while_clusters_end_is_survived() {
 #[test]
 fn nobody_answering_is_not_a_matter_of_steps() {
     let clients = clients(&SIX);
-    let faults = Faults::from_settings(&settings(faults::SETTINGS, "silent = 1"), 1);
-    let mut federation = federation(&clients).with_faults(faults);
+    let faults = faults::transforms(&settings(faults::SETTINGS, "silent = 1"), 1, &clients);
+    let mut federation = federation(&clients).with_transforms(faults);
     let error = Book::new(MissingRule::Skip)
         .play(&mut *method("sr-fca", "rounds = 2\nstep = 0.1", &clients), &mut federation)
         .err()
@@ -305,7 +305,7 @@ fn silence_and_garbage_are_survived() {
         (0..12).map(|i| vec![if i % 2 == 0 { 4.0 } else { -4.0 } + 0.01 * f64::from(i)]).collect();
     let clients = clients(&values.iter().map(Vec::as_slice).collect::<Vec<_>>());
     for trouble in ["silent = 0.3", "garbage = 0.3", "late = 0.2"] {
-        let faults = Faults::from_settings(&settings(faults::SETTINGS, trouble), 1);
+        let faults = || faults::transforms(&settings(faults::SETTINGS, trouble), 1, &clients);
         for name in ["sr-fca", "one-shot-ifca", "cfl", "fedsoft", "local-kmeans"] {
             let rounds = "rounds = 30\nlocal_steps = 2\n";
             let more = match name {
@@ -314,7 +314,7 @@ fn silence_and_garbage_are_survived() {
                 _ => rounds.to_string(),
             };
             let mut method = method(name, &format!("{more}step = 0.25"), &clients);
-            let mut federation = federation(&clients).with_faults(faults.clone());
+            let mut federation = federation(&clients).with_transforms(faults());
             let (outcome, _) = run(&mut *method, &mut federation);
             assert!(outcome.notes.iter().any(|note| note.contains("missing")), "{name}: {:?}", outcome.notes);
             assert!(numbers(&outcome).iter().all(|number| number.is_finite() && number.abs() < 5.0), "{name}");
@@ -417,8 +417,8 @@ fn cfl_parts_where_clients_pull_apart() {
     let left = (-0.6f64 - 3.0) * 0.5f64.powi(11 - split as i32);
     close(&[numbers(&outcome)[0] - 3.0], &[left], 1e-3);
     // Nobody is left behind in the wrong part because it was silent just then.
-    let faults = Faults::from_settings(&settings(faults::SETTINGS, "silent = 0.1"), 1);
-    let mut troubled = self::federation(&clients).with_faults(faults);
+    let faults = faults::transforms(&settings(faults::SETTINGS, "silent = 0.1"), 1, &clients);
+    let mut troubled = self::federation(&clients).with_transforms(faults);
     let (outcome, _) = run(&mut *method("cfl", &text.replace("rounds = 12", "rounds = 40"), &clients), &mut troubled);
     assert_eq!(given(&outcome), [0, 1, 0, 1, 1].map(Some));
     let error = build("cfl", "min_size = 6", line(), &clients).err().unwrap();
@@ -500,8 +500,8 @@ fn trimming_withstands_hostile_members() {
     clients.iter_mut().enumerate().for_each(|(i, client)| client.truth = Some(usize::from(i >= 10)));
     let attack = "attack = \"noise\"\nattackers = 0.2\nstrength = 50\nattack_from = \"rounds\"";
     let error = |trim: f64| {
-        let faults = Faults::from_settings(&settings(faults::SETTINGS, attack), 1);
-        let mut federation = federation(&clients).with_faults(faults);
+        let faults = faults::transforms(&settings(faults::SETTINGS, attack), 1, &clients);
+        let mut federation = federation(&clients).with_transforms(faults);
         let text = format!("distance = \"l2\"\nlambda = 1\nrounds = 30\nlocal_steps = 1\nstep = 0.25\ntrim = {trim}");
         let mut method = method("sr-fca", &text, &clients);
         let mut book = Book::new(MissingRule::Skip);

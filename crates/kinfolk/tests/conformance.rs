@@ -10,7 +10,7 @@ use kinfolk::federation::client::site::Site;
 use kinfolk::federation::engines::Engine;
 use kinfolk::federation::engines::local::{LocalFederation, threads};
 use kinfolk::federation::engines::remote::{Line, Loopback, MakeSite, RemoteFederation};
-use kinfolk::federation::faults::{self, Faults};
+use kinfolk::federation::faults;
 use kinfolk::federation::wire::DataOrder;
 use kinfolk::federation::{Federation, Phase};
 use kinfolk::groups::Groups;
@@ -241,15 +241,16 @@ fn all_methods_run_on_machines_that_refuse_to_show_few_rows() {
 #[test]
 fn faults_hit_both_federations_alike() {
     let misbehaving = "silent = 0.2\nlate = 0.1\ngarbage = 0.2\nattack = \"sign-flip\"\nattackers = 0.2";
-    let faults = Faults::from_settings(&settings(faults::SETTINGS, misbehaving), 5);
+    let misbehaving = settings(faults::SETTINGS, misbehaving);
     let problems = [Problem::linear(), Problem::gaussians()];
     for (problem, kind) in problems.iter().flat_map(|problem| problem.methods().map(move |kind| (problem, kind))) {
+        let faults = || faults::transforms(&misbehaving, 5, &problem.population.clients);
         let missing = kind.settings.iter().find(|setting| setting.name == "missing").unwrap();
         let kinfolk::settings::Kind::OneOf(rules) = missing.kind else { panic!("{:?}", missing.kind) };
         for rule in rules.iter().filter(|rule| **rule != "fail") {
             let rule = format!("missing = \"{rule}\"\n");
-            let mut local = problem.single().with_faults(faults.clone());
-            let mut remote = problem.remote().with_faults(faults.clone());
+            let mut local = problem.single().with_transforms(faults());
+            let mut remote = problem.remote().with_transforms(faults());
             let start = if kind.name == "ifca" { format!("{rule}start_clients = 12") } else { rule };
             let here = play(&mut *problem.method(kind, &start), &mut local, 6);
             let there = play(&mut *problem.method(kind, &start), &mut remote, 6);
@@ -271,7 +272,7 @@ fn faults_hit_both_federations_alike() {
             assert!(here.notes[0].contains("answers were missing"), "{:?}", here.notes);
             assert_eq!(local.meter(), remote.meter(), "{}", kind.name);
         }
-        let mut local = problem.single().with_faults(faults.clone());
+        let mut local = problem.single().with_transforms(faults());
         let mut book = Book::new(MissingRule::Fail);
         let failure = play_on(&mut book, &mut *problem.method(kind, ""), &mut local, 6).err().unwrap();
         assert!(failure.to_string().contains("client"), "{failure}");

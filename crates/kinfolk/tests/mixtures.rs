@@ -4,7 +4,7 @@ use kinfolk::data::{Client, Features, Population, Shard, Targets, source};
 use kinfolk::evaluate;
 use kinfolk::experiment::Experiment;
 use kinfolk::federation::engines::local::{LocalFederation, threads};
-use kinfolk::federation::faults::{self, Faults};
+use kinfolk::federation::faults;
 use kinfolk::federation::work::{FitMixture, Parts, StepMixture};
 use kinfolk::federation::work::{Gradient, Subject, Tally, Work};
 use kinfolk::federation::{Ask, Federation, Gather, Order, Phase, Recipients};
@@ -305,9 +305,9 @@ fn clients_that_never_answer_end_in_notes_not_in_panics() {
                     "gaussian-mixture",
                     components,
                 );
-                let faults = Faults::from_settings(&settings(faults::SETTINGS, trouble), 1);
+                let faults = faults::transforms(&settings(faults::SETTINGS, trouble), 1, &problem.population.clients);
                 let (mut method, mut federation) =
-                    (problem.method(kind.name, ""), problem.federation().with_faults(faults));
+                    (problem.method(kind.name, ""), problem.federation().with_transforms(faults));
                 let mut book = Book::new(MissingRule::Skip);
                 for _ in 0..20 {
                     match book.play(&mut *method, &mut federation) {
@@ -332,12 +332,12 @@ fn clients_that_never_answer_end_in_notes_not_in_panics() {
 #[test]
 fn silence_is_not_convergence() {
     let problem = Problem::gaussians("clients = 3\nsamples = 60\nheterogeneity = 1.0", "");
-    let faults = Faults::from_settings(&settings(faults::SETTINGS, "silent = 0.6"), 4);
+    let faults = || faults::transforms(&settings(faults::SETTINGS, "silent = 0.6"), 4, &problem.population.clients);
     for name in ["fedgrem", "mixture-fedem", "mixture-fedgmm", "tgmm", "pooled-em"] {
         let rounds = |silent: bool| {
             let mut federation = problem.federation();
             if silent {
-                federation = federation.with_faults(faults.clone());
+                federation = federation.with_transforms(faults());
             }
             let mut method = problem.method(name, "");
             let mut book = Book::new(MissingRule::Skip);

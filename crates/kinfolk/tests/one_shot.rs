@@ -7,7 +7,7 @@ use kinfolk::Result;
 use kinfolk::data::{Client, DataShape};
 use kinfolk::evaluate;
 use kinfolk::federation::engines::local::{LocalFederation, threads};
-use kinfolk::federation::faults::{self, Faults};
+use kinfolk::federation::faults;
 use kinfolk::federation::{Federation, Phase};
 use kinfolk::methods::room::{Book, MissingRule};
 use kinfolk::methods::{Method, Outcome, Serving, Setup, kind};
@@ -63,8 +63,8 @@ fn federation_of(model: Arc<dyn Model>, clients: &[Client]) -> LocalFederation {
 
 /// A federation in which clients are silent so often.
 fn silent(share: f64, clients: &[Client]) -> impl Federation {
-    let faults = Faults::from_settings(&settings(faults::SETTINGS, &format!("silent = {share:?}")), 3);
-    federation(clients).with_faults(faults)
+    let faults = faults::transforms(&settings(faults::SETTINGS, &format!("silent = {share:?}")), 3, clients);
+    federation(clients).with_transforms(faults)
 }
 
 /// Runs a method to its end.

@@ -1,8 +1,9 @@
-//! Clients that misbehave, by seed and rate.
+//! Clients that misbehave, by seed and rate, as transforms of their answers.
 //!
-//! Silence, lateness and garbage are drawn anew for every ask and client; who attacks is drawn once.
-//! All draws come from the seed, never from the clock. Evaluation is spared: it measures, it does not take part.
+//! Silence, lateness and garbage are drawn anew for every ask and client; attackers are drawn once.
+//! All draws come from the seed, never from the clock.
 
+use super::transforms::{Passage, Transform, Transforms};
 use super::work::Reply;
 use super::{Absence, Phase};
 use crate::data::Client;
@@ -42,121 +43,140 @@ settings! {
 /// The keys of `[faults]`.
 pub const SETTINGS: &[Setting] = Rates::SETTINGS;
 
-/// What goes wrong, and with whom.
-#[derive(Debug, Clone)]
-pub struct Faults {
-    rates: Rates,
-    /// Who attacks.
-    hostile: HashSet<String>,
+/// The faults that these settings ask for, with attackers drawn from these clients: exactly their share of each true
+/// cluster, up to rounding.
+pub fn transforms(settings: &Settings, seed: u64, clients: &[Client]) -> Transforms {
+    let rates = Rates::of(settings);
+    let draws = Draws { seed };
+    let mut list: Vec<Box<dyn Transform>> = Vec::new();
+    if rates.silent > 0.0 || rates.late > 0.0 {
+        list.push(Box::new(Unreliable { silent: rates.silent, late: rates.late, draws }));
+    }
+    if rates.attack != Attack::None {
+        let attackers = attackers(draws, rates.attackers, clients);
+        list.push(Box::new(Attackers { attackers, rates: rates.clone(), draws }));
+    }
+    if rates.garbage > 0.0 {
+        list.push(Box::new(Garbage { rate: rates.garbage, draws }));
+    }
+    Transforms(list)
+}
+
+fn attackers(draws: Draws, share: f64, clients: &[Client]) -> HashSet<String> {
+    let mut families: BTreeMap<Option<usize>, Vec<(u64, &str)>> = BTreeMap::new();
+    for client in clients {
+        let lot = draws.rng("attackers", 0, &client.id).random();
+        families.entry(client.truth).or_default().push((lot, &client.id));
+    }
+    let mut attackers = HashSet::new();
+    for lots in families.values_mut() {
+        lots.sort_unstable();
+        let count = (share * lots.len() as f64).round() as usize;
+        attackers.extend(lots.iter().take(count).map(|(_, id)| id.to_string()));
+    }
+    attackers
+}
+
+#[derive(Clone, Copy)]
+struct Draws {
     seed: u64,
 }
 
-/// What happens to a client in one ask.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    /// It answers.
-    Answers,
-    /// Its answer is not there.
-    Absent(Absence),
+impl Draws {
+    fn rng(self, purpose: &str, stamp: u64, client: &str) -> Rng {
+        Key::new(self.seed).word("faults").word(purpose).number(stamp).word(client).rng()
+    }
 }
 
-impl Faults {
-    /// Nothing goes wrong.
-    pub fn none() -> Self {
-        Self::from_settings(&Settings::defaults(Rates::SETTINGS), 0)
-    }
+/// Clients that do not answer, or too late.
+struct Unreliable {
+    silent: f64,
+    late: f64,
+    draws: Draws,
+}
 
-    /// From checked settings and the run's seed.
-    pub fn from_settings(settings: &Settings, seed: u64) -> Self {
-        Self { rates: Rates::of(settings), hostile: HashSet::new(), seed }
-    }
-
-    /// The same, with the attackers drawn from these clients: exactly their share of each true cluster, up to rounding.
-    pub fn among(mut self, clients: &[Client]) -> Self {
-        let mut families: BTreeMap<Option<usize>, Vec<(u64, &str)>> = BTreeMap::new();
-        for client in clients {
-            let lot = self.draws("attackers", 0, &client.id).random();
-            families.entry(client.truth).or_default().push((lot, &client.id));
+impl Transform for Unreliable {
+    fn withhold(&self, passage: &Passage) -> Option<Absence> {
+        let mut rng = self.draws.rng("absence", passage.stamp, passage.client);
+        match (rng.random::<f64>() < self.silent, rng.random::<f64>() < self.late) {
+            (true, _) => Some(Absence::Silent),
+            (false, true) => Some(Absence::Late),
+            (false, false) => None,
         }
-        for lots in families.values_mut().filter(|_| self.rates.attack != Attack::None) {
-            lots.sort_unstable();
-            let count = (self.rates.attackers * lots.len() as f64).round() as usize;
-            self.hostile.extend(lots.iter().take(count).map(|(_, id)| id.to_string()));
+    }
+
+    fn alters(&self) -> bool {
+        false
+    }
+}
+
+/// Clients that always send wrong updates.
+struct Attackers {
+    attackers: HashSet<String>,
+    rates: Rates,
+    draws: Draws,
+}
+
+impl Transform for Attackers {
+    fn alter(&self, passage: &Passage, reply: &mut Reply) {
+        let Some(vector) = &mut reply.vector else { return };
+        let is_spared = self.rates.attack_from == AttackFrom::Rounds && passage.phase != Phase::Train;
+        if is_spared || !self.attackers.contains(passage.client) {
+            return;
         }
-        self
+        let zero = vec![0.0; vector.len()];
+        let base = passage.base.unwrap_or(&zero);
+        let mut rng = self.draws.rng("attack", passage.stamp, passage.client);
+        let mean_square = vector.iter().zip(base).map(|(v, b)| (v - b) * (v - b)).sum::<f64>() / vector.len() as f64;
+        for (value, &base) in vector.iter_mut().zip(base) {
+            *value = match self.rates.attack {
+                Attack::SignFlip => base - (*value - base),
+                Attack::Noise => {
+                    let noise: f64 = StandardNormal.sample(&mut rng);
+                    *value + self.rates.strength * mean_square.sqrt() * noise
+                }
+                Attack::None => *value,
+            };
+        }
     }
 
-    /// Whether answers may be altered, so that they have to be looked at one by one.
-    pub fn alter_answers(&self) -> bool {
-        self.rates.garbage > 0.0 || (self.rates.attack != Attack::None && self.rates.attackers > 0.0)
+    fn alters(&self) -> bool {
+        self.rates.attackers > 0.0
     }
 
-    /// How many attackers there are, for the summary.
-    pub(super) fn note(&self, clients: usize) -> Option<String> {
+    fn note(&self, clients: usize) -> Option<String> {
         let what = match self.rates.attack {
             Attack::None => return None,
             Attack::SignFlip => "turn their updates round",
             Attack::Noise => "add noise to their updates",
         };
-        Some(format!("attackers: {} of {clients} clients {what}", self.hostile.len()))
+        Some(format!("attackers: {} of {clients} clients {what}", self.attackers.len()))
     }
+}
 
-    fn draws(&self, purpose: &str, stamp: u64, client: &str) -> Rng {
-        Key::new(self.seed).word("faults").word(purpose).number(stamp).word(client).rng()
-    }
+/// Vectors of the wrong length, or with a number that is not finite.
+struct Garbage {
+    rate: f64,
+    draws: Draws,
+}
 
-    /// What happens to this client in this ask.
-    pub fn fate(&self, stamp: u64, client: &str) -> Fate {
-        if self.rates.silent == 0.0 && self.rates.late == 0.0 {
-            return Fate::Answers;
-        }
-        let mut rng = self.draws("absence", stamp, client);
-        let (silent, late) = (rng.random::<f64>() < self.rates.silent, rng.random::<f64>() < self.rates.late);
-        match (silent, late) {
-            (true, _) => Fate::Absent(Absence::Silent),
-            (false, true) => Fate::Absent(Absence::Late),
-            (false, false) => Fate::Answers,
-        }
-    }
-
-    /// Whether this client is an attacker.
-    pub fn attacks(&self, client: &str) -> bool {
-        self.hostile.contains(client)
-    }
-
-    /// What becomes of a reply on its way. `base` is the model an update is measured from; gradients have none.
-    pub fn alter(&self, ask: (u64, Phase), client: &str, base: Option<&[f64]>, reply: &mut Reply) {
-        let (stamp, phase) = ask;
-        if phase == Phase::Evaluate {
+impl Transform for Garbage {
+    fn alter(&self, passage: &Passage, reply: &mut Reply) {
+        let Some(vector) = &mut reply.vector else { return };
+        let mut rng = self.draws.rng("garbage", passage.stamp, passage.client);
+        if rng.random::<f64>() >= self.rate {
             return;
         }
-        let Some(vector) = &mut reply.vector else { return };
-        if self.attacks(client) && (self.rates.attack_from == AttackFrom::Start || phase == Phase::Train) {
-            let zero = vec![0.0; vector.len()];
-            let base = base.unwrap_or(&zero);
-            let mut rng = self.draws("attack", stamp, client);
-            let mean_square =
-                vector.iter().zip(base).map(|(v, b)| (v - b) * (v - b)).sum::<f64>() / vector.len() as f64;
-            for (value, &base) in vector.iter_mut().zip(base) {
-                *value = match self.rates.attack {
-                    Attack::SignFlip => base - (*value - base),
-                    Attack::Noise => {
-                        let noise: f64 = StandardNormal.sample(&mut rng);
-                        *value + self.rates.strength * mean_square.sqrt() * noise
-                    }
-                    Attack::None => *value,
-                };
-            }
+        if rng.random::<bool>() {
+            vector.pop();
+        } else {
+            let place = rng.random_range(0..vector.len());
+            vector[place] = f64::NAN;
         }
-        let mut rng = self.draws("garbage", stamp, client);
-        if rng.random::<f64>() < self.rates.garbage {
-            if rng.random::<bool>() {
-                vector.pop();
-            } else {
-                let place = rng.random_range(0..vector.len());
-                vector[place] = f64::NAN;
-            }
-        }
+    }
+
+    fn alters(&self) -> bool {
+        true
     }
 }
 
@@ -165,11 +185,18 @@ mod tests {
     use super::*;
     use crate::data::{Features, Shard, Targets};
 
-    fn faults(text: &str) -> Faults {
+    fn faults(text: &str, named: &[(&str, Option<usize>)]) -> Transforms {
         let mut found = Vec::new();
         let settings = Settings::check("faults", Rates::SETTINGS, toml::from_str(text).unwrap(), &mut found);
         assert!(found.is_empty(), "{found:?}");
-        Faults::from_settings(&settings, 1).among(&clients(&[("a", None)]))
+        transforms(&settings, 1, &clients(named))
+    }
+
+    /// What becomes of a reply.
+    fn altered(faults: &Transforms, (stamp, phase): (u64, Phase), client: &str, base: Option<&[f64]>) -> Vec<f64> {
+        let mut reply = Reply { vector: Some(vec![3.0, 1.0]), ..Reply::default() };
+        faults.alter(&Passage { stamp, phase, client, base }, &mut reply);
+        reply.vector.unwrap()
     }
 
     fn clients(named: &[(&str, Option<usize>)]) -> Vec<Client> {
@@ -189,49 +216,33 @@ mod tests {
         let names: Vec<String> = (0..40).map(|number| number.to_string()).collect();
         let named: Vec<(&str, Option<usize>)> =
             names.iter().map(String::as_str).zip((0..40).map(|i| Some(i % 4))).collect();
-        let mut found = Vec::new();
-        let settings = "attack = \"noise\"\nattackers = 0.2\nattack_from = \"rounds\"";
-        let settings = Settings::check("faults", Rates::SETTINGS, toml::from_str(settings).unwrap(), &mut found);
-        let faults = Faults::from_settings(&settings, 1).among(&clients(&named));
+        let faults = faults("attack = \"noise\"\nattackers = 0.2\nattack_from = \"rounds\"", &named);
+        let is_altered = |phase, i: usize| altered(&faults, (0, phase), &names[i], None) != [3.0, 1.0];
         for cluster in 0..4 {
-            let of = |i: &&usize| **i % 4 == cluster && faults.attacks(&names[**i]);
-            assert_eq!((0..40).collect::<Vec<usize>>().iter().filter(of).count(), 2);
+            assert_eq!((cluster..40).step_by(4).filter(|&i| is_altered(Phase::Train, i)).count(), 2);
         }
-        let hostile = (0..40).find(|&i| faults.attacks(&names[i])).unwrap();
-        for (phase, attacked) in [(Phase::Start, false), (Phase::Train, true), (Phase::Evaluate, false)] {
-            let mut altered = reply();
-            faults.alter((0, phase), &names[hostile], None, &mut altered);
-            assert_eq!(altered != reply(), attacked, "{phase:?}");
-        }
-    }
-
-    fn reply() -> Reply {
-        Reply { vector: Some(vec![3.0, 1.0]), ..Reply::default() }
+        assert!((0..40).all(|i| !is_altered(Phase::Start, i) && !is_altered(Phase::Evaluate, i)));
     }
 
     #[test]
     fn a_flipped_update_points_away_from_its_base() {
-        let faults = faults("attack = \"sign-flip\"\nattackers = 1.0");
-        let mut altered = reply();
-        faults.alter((0, Phase::Train), "a", None, &mut altered);
-        assert_eq!(altered.vector.unwrap(), [-3.0, -1.0]);
-        let mut altered = reply();
-        faults.alter((0, Phase::Train), "a", Some(&[1.0, 1.0]), &mut altered);
-        assert_eq!(altered.vector.unwrap(), [-1.0, 1.0]);
+        let faults = faults("attack = \"sign-flip\"\nattackers = 1.0", &[("a", None)]);
+        assert_eq!(altered(&faults, (0, Phase::Train), "a", None), [-3.0, -1.0]);
+        assert_eq!(altered(&faults, (0, Phase::Train), "a", Some(&[1.0, 1.0])), [-1.0, 1.0]);
     }
 
     #[test]
     fn rates_are_kept_and_draws_repeat() {
-        let faults = faults("silent = 0.2\nlate = 0.1\ngarbage = 0.3");
-        let fates: Vec<Fate> = (0..2000).map(|stamp| faults.fate(stamp, "a")).collect();
-        let share = |fate: Fate| fates.iter().filter(|&&f| f == fate).count() as f64 / 2000.0;
-        assert!((share(Fate::Absent(Absence::Silent)) - 0.2).abs() < 0.03);
-        assert!((share(Fate::Absent(Absence::Late)) - 0.08).abs() < 0.02);
-        assert_eq!(faults.fate(7, "a"), fates[7]);
+        let faults = faults("silent = 0.2\nlate = 0.1\ngarbage = 0.3", &[("a", None)]);
+        let absence = |stamp| faults.withhold(&Passage { stamp, phase: Phase::Train, client: "a", base: None });
+        let absences: Vec<Option<Absence>> = (0..2000).map(absence).collect();
+        let share = |why| absences.iter().filter(|&&found| found == Some(why)).count() as f64 / 2000.0;
+        assert!((share(Absence::Silent) - 0.2).abs() < 0.03);
+        assert!((share(Absence::Late) - 0.08).abs() < 0.02);
+        assert_eq!(absence(7), absences[7]);
         let broken = |stamp| {
-            let mut altered = reply();
-            faults.alter((stamp, Phase::Train), "a", None, &mut altered);
-            altered.vector.is_some_and(|v| v.len() != 2 || v.iter().any(|x| x.is_nan()))
+            let vector = altered(&faults, (stamp, Phase::Train), "a", None);
+            vector.len() != 2 || vector.iter().any(|value| value.is_nan())
         };
         let share = (0..2000).filter(|&stamp| broken(stamp)).count() as f64 / 2000.0;
         assert!((share - 0.3).abs() < 0.03);

@@ -12,12 +12,14 @@
 //! | `server/` | the server's side: replies into answers and sums, what travelled, who answered what |
 //! | `engines/` | federations: in this process on all cores, and over bytes on other machines |
 //! | `wire.rs` | asks and answers as bytes |
-//! | `faults.rs` | clients that are silent, late, broken or hostile |
+//! | `transforms.rs` | what happens to answers on their way, as a list |
+//! | `faults.rs` | clients that are silent, late, broken or hostile, as such a list |
 
 pub mod client;
 pub mod engines;
 pub mod faults;
 pub mod server;
+pub mod transforms;
 pub mod wire;
 pub mod work;
 
@@ -116,12 +118,13 @@ impl Recipients {
         Recipients::List(Arc::new(clients))
     }
 
-    /// How many there are, of `all` clients.
-    pub fn count(&self, all: usize) -> usize {
-        match self {
-            Recipients::All => all,
-            Recipients::List(list) => list.len(),
-        }
+    /// Who they are, in a federation of `count` clients.
+    pub(crate) fn among(&self, count: usize) -> impl Iterator<Item = u32> {
+        let (all, list) = match self {
+            Recipients::All => (0..count as u32, &[][..]),
+            Recipients::List(list) => (0..0, &list[..]),
+        };
+        all.chain(list.iter().copied())
     }
 
     /// Whether this client is one of them.
@@ -376,12 +379,8 @@ impl Ask {
         let keeping: Vec<&Order> = self.orders.iter().filter(|order| order.work.needs().keeps).collect();
         if keeping.len() > 1 {
             let mut keeps = vec![false; clients];
-            let mut twice = |client: u32| std::mem::replace(&mut keeps[client as usize], true);
-            let found = keeping.iter().find_map(|order| match &order.to {
-                Recipients::All => (0..clients as u32).find(|&client| twice(client)),
-                Recipients::List(list) => list.iter().copied().find(|&client| twice(client)),
-            });
-            if let Some(client) = found {
+            let mut recipients = keeping.iter().flat_map(|order| order.to.among(clients));
+            if let Some(client) = recipients.find(|&client| std::mem::replace(&mut keeps[client as usize], true)) {
                 return fault(format!("two orders have client {client} keep something"));
             }
         }

@@ -310,7 +310,7 @@ impl SrFca {
             false => Recipients::list((0..everybody as u32).filter(unknown).collect()),
         };
         let mut tried = vec![Vec::new(); everybody];
-        if to.count(everybody) == 0 {
+        if to.among(everybody).count() == 0 {
             return Ok(tried);
         }
         let mut ask = Ask::new(Phase::Train, self.state.models.clone(), Gather::Each);

@@ -9,8 +9,9 @@ use crate::evaluate::{self, Context, Evaluation, Finding};
 use crate::experiment::{Experiment, MethodEntry, SaveModels};
 use crate::federation::Phase;
 use crate::federation::engines::{Engine, FederationState};
-use crate::federation::faults::Faults;
+use crate::federation::faults;
 use crate::federation::server::meter::{Meter, Traffic};
+use crate::federation::transforms::Transforms;
 use crate::methods::room::{Book, MissingRule, diverged, exploded, nobody_answered};
 use crate::methods::{Method, Outcome, Progress};
 use crate::panics::contained;
@@ -112,9 +113,9 @@ impl MethodRun<'_> {
     fn begin<'a>(&'a self, course: &'a mut Course, watch: &'a mut dyn Watch) -> Result<OngoingMethod<'a>> {
         let (data, label, stop) = (self.data, &self.entry.label, &self.options.stop);
         let mut method = data.method(self.entry, self.seed, Some(self.groups))?;
-        let faults = Faults::from_settings(&self.experiment.faults, self.seed);
+        let faults = faults::transforms(&self.experiment.faults, self.seed, &data.population.clients);
         let mut federation = data.engine.afresh(label, faults, stop.clone())?;
-        let unseen = data.unseen.as_ref().map(|unseen| unseen.afresh(label, Faults::none(), stop.clone()));
+        let unseen = data.unseen.as_ref().map(|unseen| unseen.afresh(label, Transforms::default(), stop.clone()));
         let unseen = unseen.transpose()?;
         let checkpoint = self.folder.map(|folder| folder.read_current::<Checkpoint>(label, self.seed, &data.origin));
         if let Some((own, clients, before)) = checkpoint.transpose().map_err(Error::ending_the_run)?.flatten() {

@@ -8,12 +8,13 @@ use crate::data::schema::{Description, Schema};
 use crate::data::{Client, Features};
 use crate::error::{Error, ErrorKind, Result};
 use crate::federation::client::host::Host;
-use crate::federation::faults::{Fate, Faults};
-use crate::federation::server::gather::{Expected, Gatherer, is_suspect, longest, slots, weight_of};
+use crate::federation::server::gather::{is_suspect, longest, slots, weight_of};
 use crate::federation::server::ledger::Ledger;
-use crate::federation::server::meter::{Meter, Payload};
+use crate::federation::server::meter::Meter;
+use crate::federation::server::{Exchange, Server};
+use crate::federation::transforms::Transforms;
 use crate::federation::work::{Reply, Task};
-use crate::federation::{Absence, Answers, Ask, ClientInfo, Federation, Gather, Order, OrderIndex, Phase, Recipients};
+use crate::federation::{Absence, Answers, Ask, ClientInfo, Federation, Gather, Order, OrderIndex, Recipients};
 use crate::memory::check_room;
 use crate::models::{Blueprint, Job, Model, Reduced, Worker};
 use crate::panics;
@@ -27,11 +28,7 @@ pub struct LocalFederation {
     host: Host,
     infos: Vec<ClientInfo>,
     blocks: Vec<Range<u32>>,
-    faults: Faults,
-    meter: Meter,
-    ledger: Ledger,
-    /// Asks so far, evaluation left out: how often one looks must not change what happens.
-    asked: u64,
+    server: Server,
     pool: Arc<rayon::ThreadPool>,
     stop: Arc<AtomicBool>,
     single_answers: bool,
@@ -65,19 +62,16 @@ impl LocalFederation {
             host: Host::new(clients),
             infos,
             blocks,
-            faults: Faults::none(),
-            meter: Meter::default(),
-            ledger: Ledger::default(),
-            asked: 0,
+            server: Server::default(),
             pool,
             stop: Arc::new(AtomicBool::new(false)),
             single_answers: false,
         }
     }
 
-    /// Has some clients misbehave.
-    pub fn with_faults(mut self, faults: Faults) -> Self {
-        self.faults = faults.among(self.host.clients());
+    /// Has something happen to answers on their way.
+    pub fn with_transforms(mut self, transforms: Transforms) -> Self {
+        self.server.transforms = transforms;
         self
     }
 
@@ -134,7 +128,7 @@ impl LocalFederation {
         };
         // Every other ask begins at the end, where the last one left the rows in the cache. All results wait for the
         // first block then, so this is for small ones only.
-        let backwards = self.asked % 2 == 1 && result_bytes * self.blocks.len() < SMALL_RESULTS;
+        let backwards = self.server.asked % 2 == 1 && result_bytes * self.blocks.len() < SMALL_RESULTS;
         let run = || {
             let mut worker = model.worker(&models);
             loop {
@@ -169,7 +163,8 @@ impl LocalFederation {
 
     /// Sums without single answers: orders to the same clients are handed to the model together. Where somebody's model
     /// blew up, the clients of that block answer singly.
-    fn reduce(&self, ask: &Ask, models: &[Vec<f64>], present: &[bool], gatherer: &mut Gatherer) -> Result<()> {
+    fn reduce(&self, ask: &Ask, exchange: &mut Exchange) -> Result<()> {
+        let Exchange { models, absences, gatherer, .. } = exchange;
         let longest_model = longest(ask);
         let tasks: Vec<Task> = ask.orders.iter().filter_map(|order| order.work.task()).collect();
         let slots = ask.orders.iter().map(|order| slots(ask.gather, &order.work));
@@ -185,7 +180,8 @@ impl LocalFederation {
         let work = |worker: &mut dyn Worker, block: Range<u32>| {
             let mut results: Vec<Part> = Vec::new();
             for (to, orders) in &stacks {
-                let clients: Vec<u32> = block.clone().filter(|&c| present[c as usize] && to.contains(c)).collect();
+                let clients: Vec<u32> =
+                    block.clone().filter(|&c| absences[c as usize].is_none() && to.contains(c)).collect();
                 if clients.is_empty() {
                     continue;
                 }
@@ -202,7 +198,7 @@ impl LocalFederation {
                         continue;
                     }
                     for &client in &clients {
-                        let reply = self.answer(worker, models, (ask, self.asked), order, client)?;
+                        let reply = self.answer(worker, models, (ask, self.server.asked), order, client)?;
                         results.push(Part::Single(order, client, reply));
                     }
                 }
@@ -233,8 +229,7 @@ impl LocalFederation {
         let mut reply = self.host.answer(worker, models, stamp, order, work, client)?;
         let precision = self.host.model()?.precision();
         reply.vector.iter_mut().for_each(|vector| precision.round(vector));
-        let base = work.base(&reply).map(|model| models[model].as_slice());
-        self.faults.alter((stamp, ask.phase), &self.infos[client as usize].id, base, &mut reply);
+        self.server.transform((ask, stamp), models, order, &self.infos[client as usize].id, &mut reply);
         Ok(reply)
     }
 
@@ -244,13 +239,12 @@ impl LocalFederation {
         &self,
         (ask, stamp, patient): (&Ask, u64, bool),
         models: &[Vec<f64>],
-        present: &[bool],
+        (index, absences): (&OrderIndex, &[Option<Absence>]),
         mut take: impl FnMut(usize, u32, Result<Reply>) + Send,
     ) -> Result<()> {
-        let index = OrderIndex::of(ask, self.infos.len());
         let work = |worker: &mut dyn Worker, block: Range<u32>| {
             let mut replies: Vec<(usize, u32, Result<Reply>)> = Vec::new();
-            for client in block.filter(|&client| present[client as usize]) {
+            for client in block.filter(|&client| absences[client as usize].is_none()) {
                 for index in index.of_client(client).iter().map(|&index| index as usize) {
                     let reply = self.answer(worker, models, (ask, stamp), index, client);
                     replies.push((index, client, if patient { reply } else { Ok(reply?) }));
@@ -267,11 +261,11 @@ impl LocalFederation {
     /// asker's, and a client that fails leaves the others alone.
     pub(in crate::federation) fn replies(&self, ask: &Ask, stamp: u64) -> Result<Vec<(usize, u32, Result<Reply>)>> {
         ask.check(self.infos.len())?;
-        let present = vec![true; self.infos.len()];
+        let index = OrderIndex::of(ask, self.infos.len());
         let mut replies = Vec::new();
         ask.suits(&**self.host.model()?)?;
         let models: Vec<Vec<f64>> = ask.models.iter().map(|model| model.to_vec()).collect();
-        self.reply((ask, stamp, true), &models, &present, |order, client, reply| {
+        self.reply((ask, stamp, true), &models, (&index, &vec![None; self.infos.len()]), |order, client, reply| {
             replies.push((order, client, reply));
         })?;
         Ok(replies)
@@ -309,72 +303,30 @@ impl Federation for LocalFederation {
     }
 
     fn meter(&self) -> &Meter {
-        &self.meter
+        &self.server.meter
     }
 
     fn ask(&mut self, ask: &Ask) -> Result<Answers> {
-        ask.check(self.infos.len())?;
-        let count = self.infos.len();
-        let evaluating = ask.phase == Phase::Evaluate;
-        if !evaluating {
-            self.asked += 1;
-        }
-        let fate = |client: usize| match evaluating {
-            true => Fate::Answers,
-            false => self.faults.fate(self.asked, &self.infos[client].id),
-        };
-        let fates: Vec<Fate> = (0..count).map(fate).collect();
-        let present: Vec<bool> = fates.iter().map(|fate| *fate == Fate::Answers).collect();
-
         let model = self.host.model()?.clone();
-        let payload = Payload::of(&*model);
-        let mut gatherer = Gatherer::new(ask, Expected::of(&*model, self.rows()), &self.ledger);
-        ask.suits(&*model)?;
-        let mut models: Vec<Vec<f64>> = ask.models.iter().map(|params| params.to_vec()).collect();
-        models.iter_mut().for_each(|params| model.precision().round(params));
+        let mut exchange = self.server.open(ask, &self.infos, self.rows(), &*model)?;
         let is_vector = |order: &&Order| order.work.sends(1).length > 0;
         let summable = ask.orders.iter().all(|order| order.work.task().is_some() && is_vector(&order));
         let sums = matches!(ask.gather, Gather::Sum { .. });
         if !sums {
-            let answers = ask.orders.iter().filter(is_vector).map(|order| order.to.count(count)).sum::<usize>();
-            check_room("every client's own answer", &[answers, payload.width], size_of::<f64>())?;
+            let answers = ask.orders.iter().filter(is_vector).map(|order| order.to.among(self.infos.len()).count());
+            check_room("every client's own answer", &[answers.sum(), model.layout().len()], size_of::<f64>())?;
         }
-        if sums && summable && !self.single_answers && !self.faults.alter_answers() {
-            self.reduce(ask, &models, &present, &mut gatherer)?;
+        if sums && summable && !self.single_answers && !self.server.transforms.alter_answers() {
+            self.reduce(ask, &mut exchange)?;
         } else {
-            self.reply((ask, self.asked, false), &models, &present, |order, client, reply| {
+            let Exchange { index, absences, models, gatherer, .. } = &mut exchange;
+            self.reply((ask, self.server.asked, false), models, (index, absences), |order, client, reply| {
                 if let Ok(reply) = reply {
                     gatherer.take(order, client, reply);
                 }
             })?;
         }
-        if present.iter().any(|present| !present) {
-            let index = OrderIndex::of(ask, count);
-            for (client, fate) in (0u32..).zip(&fates) {
-                if let Fate::Absent(reason) = fate
-                    && !index.of_client(client).is_empty()
-                {
-                    gatherer.missing(client, *reason);
-                }
-            }
-        }
-        let (answers, ledger) = gatherer.finish(self.asked);
-        self.ledger = ledger;
-
-        // What was late or garbage travelled all the same.
-        let sent: Vec<usize> = ask
-            .orders
-            .iter()
-            .map(|order| {
-                let sends = |fate: &Fate| *fate != Fate::Absent(Absence::Silent);
-                match &order.to {
-                    Recipients::All => fates.iter().filter(|fate| sends(fate)).count(),
-                    Recipients::List(list) => list.iter().filter(|client| sends(&fates[**client as usize])).count(),
-                }
-            })
-            .collect();
-        self.meter.count(ask, count, payload, &sent);
-        Ok(answers)
+        Ok(self.server.close(exchange))
     }
 }
 
@@ -394,8 +346,9 @@ impl Engine for LocalFederation {
         self.set_model(model.clone())
     }
 
-    fn afresh(&self, _: &str, faults: Faults, stop: Arc<AtomicBool>) -> Result<Box<dyn Engine>> {
-        let mut fresh = Self::new(self.host.clients().to_vec(), self.pool.clone()).with_faults(faults).with_stop(stop);
+    fn afresh(&self, _: &str, transforms: Transforms, stop: Arc<AtomicBool>) -> Result<Box<dyn Engine>> {
+        let fresh = Self::new(self.host.clients().to_vec(), self.pool.clone());
+        let mut fresh = fresh.with_transforms(transforms).with_stop(stop);
         fresh.single_answers = self.single_answers;
         if let Ok(model) = self.host.model() {
             fresh.set_model(model.clone())?;
@@ -404,15 +357,14 @@ impl Engine for LocalFederation {
     }
 
     fn state(&self) -> Result<Option<FederationState>> {
-        let (asked, meter, states) = (self.asked, self.meter.clone(), self.host.states());
-        let ledger = self.ledger.clone();
-        Ok(self.host.save_own()?.map(|own| FederationState { asked, meter, ledger, states, own }))
+        let Server { asked, meter, ledger, .. } = &self.server;
+        let (meter, ledger, states) = (meter.clone(), ledger.clone(), self.host.states());
+        Ok(self.host.save_own()?.map(|own| FederationState { asked: *asked, meter, ledger, states, own }))
     }
 
     fn restore(&mut self, state: FederationState) -> Result<()> {
-        self.asked = state.asked;
-        self.meter = state.meter;
-        self.ledger = state.ledger;
+        let transforms = std::mem::take(&mut self.server.transforms);
+        self.server = Server { transforms, asked: state.asked, meter: state.meter, ledger: state.ledger };
         self.host.restore(state.states);
         self.host.load_own(&state.own)
     }
@@ -422,10 +374,10 @@ impl Engine for LocalFederation {
     }
 
     fn ledger(&self) -> &Ledger {
-        &self.ledger
+        &self.server.ledger
     }
 
     fn notes(&self) -> Vec<String> {
-        self.faults.note(self.infos.len()).into_iter().chain(self.ledger.notes(&self.infos)).collect()
+        self.server.transforms.notes(self.infos.len()).chain(self.server.ledger.notes(&self.infos)).collect()
     }
 }

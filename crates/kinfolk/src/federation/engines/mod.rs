@@ -9,9 +9,9 @@ use crate::data::schema::{Description, Schema};
 use crate::error::Result;
 use crate::federation::Federation;
 use crate::federation::client::host::State;
-use crate::federation::faults::Faults;
 use crate::federation::server::ledger::Ledger;
 use crate::federation::server::meter::Meter;
+use crate::federation::transforms::Transforms;
 use crate::models::{Blueprint, Model};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -30,9 +30,9 @@ pub trait Engine: Federation {
     /// Gives the clients a model, and says how clients elsewhere make the same.
     fn equip(&mut self, model: &Arc<dyn Model>, blueprint: &Blueprint) -> Result<()>;
 
-    /// The same clients with the same model, who remember nothing yet. Raising `stop` ends an ask in progress with an
-    /// error of kind `Stopped`.
-    fn afresh(&self, label: &str, faults: Faults, stop: Arc<AtomicBool>) -> Result<Box<dyn Engine>>;
+    /// The same clients with the same model, who remember nothing yet, and a list of what happens to their answers. Raising
+    /// `stop` ends an ask in progress with an error of kind `Stopped`.
+    fn afresh(&self, label: &str, transforms: Transforms, stop: Arc<AtomicBool>) -> Result<Box<dyn Engine>>;
 
     /// For a checkpoint; `None` where what clients remember is out of reach.
     fn state(&self) -> Result<Option<FederationState>>;

@@ -10,17 +10,17 @@ use crate::data::{Client, DataShape, Features, Population, Shard, Targets};
 use crate::error::{Error, ErrorKind, Result};
 use crate::federation::client::node::{Node, Rows};
 use crate::federation::client::site::Site;
-use crate::federation::faults::{Fate, Faults};
-use crate::federation::server::gather::{Expected, Gatherer};
+use crate::federation::server::Server;
 use crate::federation::server::ledger::{Ledger, few_of};
-use crate::federation::server::meter::{Meter, Payload};
+use crate::federation::server::meter::Meter;
 use crate::federation::server::rolls::{Admitted, Rolls, admit};
+use crate::federation::transforms::Transforms;
 use crate::federation::wire::{
     self, ClientReply, DataOrder, KeptModels, ModelOrder, Packed, Request, Roll, SiteMessage, SiteOrder, SiteReply,
     roll_of,
 };
 use crate::federation::work::Reply;
-use crate::federation::{Absence, Answers, Ask, ClientInfo, Federation, OrderIndex, Phase};
+use crate::federation::{Absence, Answers, Ask, ClientInfo, Federation, Phase};
 use crate::models::{Blueprint, Model};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -90,8 +90,6 @@ struct Shared {
     line: Line,
     machines: Vec<Machine>,
     infos: Vec<ClientInfo>,
-    /// The clients, without their rows.
-    clients: Vec<Client>,
     data: DataOrder,
     /// What clients said of their data when they were met.
     met: (bool, Vec<Description>),
@@ -112,10 +110,7 @@ pub struct RemoteFederation {
     label: String,
     schema: Option<Schema>,
     model: Option<(Arc<dyn Model>, ModelOrder)>,
-    faults: Faults,
-    meter: Meter,
-    ledger: Ledger,
-    asked: u64,
+    server: Server,
     stop: Arc<AtomicBool>,
     lost: BTreeMap<u64, Lost>,
     /// Where clients' own models are kept, or why not.
@@ -214,31 +209,27 @@ impl RemoteFederation {
             descriptions.push(member.description.clone());
             outliers.push(member.outlier);
         }
-        let population = Population {
-            clients: clients.clone(),
-            true_clusters,
-            shape,
-            outliers: if outliers.contains(&true) { outliers } else { Vec::new() },
-            ..Population::default()
-        };
         let shared = Shared {
             line,
             machines: machines.into_values().collect(),
             infos: clients.iter().map(|client| ClientInfo { id: client.id.clone() }).collect(),
-            clients,
             data,
             met: (moments, descriptions),
             absent,
+        };
+        let population = Population {
+            clients,
+            true_clusters,
+            shape,
+            outliers: if outliers.contains(&true) { outliers } else { Vec::new() },
+            ..Population::default()
         };
         let federation = Self {
             shared: Arc::new(shared),
             label: String::new(),
             schema: None,
             model: None,
-            faults: Faults::none(),
-            meter: Meter::default(),
-            ledger: Ledger::default(),
-            asked: 0,
+            server: Server::default(),
             stop: Arc::default(),
             lost: BTreeMap::new(),
             kept: Vec::new(),
@@ -246,9 +237,9 @@ impl RemoteFederation {
         Ok((federation, population))
     }
 
-    /// Has some clients misbehave.
-    pub fn with_faults(mut self, faults: Faults) -> Self {
-        self.faults = faults.among(&self.shared.clients);
+    /// Has something happen to answers on their way.
+    pub fn with_transforms(mut self, transforms: Transforms) -> Self {
+        self.server.transforms = transforms;
         self
     }
 
@@ -257,11 +248,17 @@ impl RemoteFederation {
     }
 
     /// What a machine receives of an ask, or nothing where no client that is present has work there.
-    fn message(&self, ask: &Ask, packed: &[Arc<Packed>], machine: &Machine, fates: &[Fate]) -> Result<Option<Vec<u8>>> {
+    fn message(
+        &self,
+        ask: &Ask,
+        packed: &[Arc<Packed>],
+        machine: &Machine,
+        absences: &[Option<Absence>],
+    ) -> Result<Option<Vec<u8>>> {
         let mut orders = Vec::new();
         let mut needed = BTreeSet::new();
         for (index, order) in (0u32..).zip(&ask.orders) {
-            let is_meant = |place: u32| order.to.contains(place) && fates[place as usize] == Fate::Answers;
+            let is_meant = |place: u32| order.to.contains(place) && absences[place as usize].is_none();
             let to: Vec<u32> =
                 machine.present().filter(|(_, place)| is_meant(*place)).map(|(local, _)| local).collect();
             if !to.is_empty() {
@@ -274,7 +271,8 @@ impl RemoteFederation {
             return Ok(None);
         }
         let models = needed.into_iter().map(|index| (index as u32, packed[index].clone())).collect();
-        let request = Request::Work { roll: machine.roll.clone(), stamp: self.asked, phase: ask.phase, models, orders };
+        let request =
+            Request::Work { roll: machine.roll.clone(), stamp: self.server.asked, phase: ask.phase, models, orders };
         self.encode(request).map(Some)
     }
 
@@ -286,13 +284,13 @@ impl RemoteFederation {
     }
 
     /// Has every machine do its part. Replies by client, each with its order.
-    fn collect(&mut self, ask: &Ask, fates: &[Fate]) -> Result<BTreeMap<u32, Vec<(usize, Reply)>>> {
+    fn collect(&mut self, ask: &Ask, absences: &[Option<Absence>]) -> Result<BTreeMap<u32, Vec<(usize, Reply)>>> {
         let precision = self.model()?.precision();
         let packed: Vec<Arc<Packed>> =
             ask.models.iter().map(|model| Arc::new(Packed::pack(model, precision))).collect();
         let mut messages = Vec::new();
         for machine in &self.shared.machines {
-            messages.extend(self.message(ask, &packed, machine, fates)?.map(|message| (machine.number, message)));
+            messages.extend(self.message(ask, &packed, machine, absences)?.map(|message| (machine.number, message)));
         }
         if messages.is_empty() {
             return Ok(BTreeMap::new());
@@ -359,65 +357,31 @@ impl Federation for RemoteFederation {
     }
 
     fn meter(&self) -> &Meter {
-        &self.meter
+        &self.server.meter
     }
 
     fn ask(&mut self, ask: &Ask) -> Result<Answers> {
-        let count = self.shared.infos.len();
-        ask.check(count)?;
         if self.stop.load(Ordering::Relaxed) {
             return Err(Error::new(ErrorKind::Stopped, "stopped"));
         }
-        let model = self.model()?.clone();
-        ask.suits(&*model)?;
-        if ask.phase != Phase::Evaluate {
-            self.asked += 1;
+        let (shared, model) = (self.shared.clone(), self.model()?.clone());
+        let mut exchange = self.server.open(ask, &shared.infos, shared.rows(), &*model)?;
+        let mut replies = self.collect(ask, &exchange.absences)?;
+        let expected =
+            (0u32..).zip(&shared.infos).zip(exchange.absences.clone()).filter(|(_, absence)| absence.is_none());
+        for ((client, info), _) in expected {
+            let mut unanswered = exchange.index.of_client(client).into_owned();
+            for (order, mut reply) in replies.remove(&client).unwrap_or_default() {
+                unanswered.retain(|other| *other as usize != order);
+                self.server.transform((ask, self.server.asked), &exchange.models, order, &info.id, &mut reply);
+                exchange.gatherer.take(order, client, reply);
+            }
+            if !unanswered.is_empty() {
+                exchange.gatherer.missing(client, Absence::Silent);
+            }
+            unanswered.into_iter().for_each(|order| exchange.sent[order as usize] -= 1);
         }
-        let fate = |info: &ClientInfo| match ask.phase {
-            Phase::Evaluate => Fate::Answers,
-            _ => self.faults.fate(self.asked, &info.id),
-        };
-        let fates: Vec<Fate> = self.shared.infos.iter().map(fate).collect();
-        let payload = Payload::of(&*model);
-        let mut gatherer = Gatherer::new(ask, Expected::of(&*model, self.shared.rows()), &self.ledger);
-        let mut sent = vec![0; ask.orders.len()];
-        let mut rounded: Vec<Vec<f64>> = ask.models.iter().map(|params| params.to_vec()).collect();
-        rounded.iter_mut().for_each(|params| model.precision().round(params));
-        let index = OrderIndex::of(ask, count);
-        let mut replies = self.collect(ask, &fates)?;
-        for client in (0..count as u32).filter(|&client| !index.of_client(client).is_empty()) {
-            let orders = index.of_client(client);
-            let fate = fates[client as usize];
-            if fate != Fate::Absent(Absence::Silent) {
-                // What was late travelled all the same.
-                orders.iter().for_each(|&order| sent[order as usize] += 1);
-            }
-            let found = match fate {
-                Fate::Answers => replies.remove(&client).unwrap_or_default(),
-                Fate::Absent(_) => Vec::new(),
-            };
-            let answered: Vec<usize> = found.iter().map(|(order, _)| *order).collect();
-            for (order, mut reply) in found {
-                let work = &ask.orders[order].work;
-                let base = work.base(&reply).and_then(|model| rounded.get(model)).map(Vec::as_slice);
-                let id = &self.shared.infos[client as usize].id;
-                self.faults.alter((self.asked, ask.phase), id, base, &mut reply);
-                gatherer.take(order, client, reply);
-            }
-            match fate {
-                Fate::Absent(reason) => gatherer.missing(client, reason),
-                Fate::Answers if answered.len() < orders.len() => {
-                    orders.iter().for_each(|&order| sent[order as usize] -= 1);
-                    answered.iter().for_each(|&order| sent[order] += 1);
-                    gatherer.missing(client, Absence::Silent);
-                }
-                Fate::Answers => {}
-            }
-        }
-        self.meter.count(ask, count, payload, &sent);
-        let (answers, ledger) = gatherer.finish(self.asked);
-        self.ledger = ledger;
-        Ok(answers)
+        Ok(self.server.close(exchange))
     }
 }
 
@@ -465,16 +429,13 @@ impl Engine for RemoteFederation {
         Ok(())
     }
 
-    fn afresh(&self, label: &str, faults: Faults, stop: Arc<AtomicBool>) -> Result<Box<dyn Engine>> {
+    fn afresh(&self, label: &str, transforms: Transforms, stop: Arc<AtomicBool>) -> Result<Box<dyn Engine>> {
         let fresh = Self {
             shared: self.shared.clone(),
             label: label.into(),
             schema: self.schema.clone(),
             model: self.model.clone(),
-            faults: faults.among(&self.shared.clients),
-            meter: Meter::default(),
-            ledger: Ledger::default(),
-            asked: 0,
+            server: Server { transforms, ..Server::default() },
             stop,
             lost: BTreeMap::new(),
             kept: Vec::new(),
@@ -534,7 +495,7 @@ impl Engine for RemoteFederation {
     }
 
     fn ledger(&self) -> &Ledger {
-        &self.ledger
+        &self.server.ledger
     }
 
     fn notes(&self) -> Vec<String> {
@@ -546,8 +507,8 @@ impl Engine for RemoteFederation {
             let machine = machine.map_or_else(|| format!("machine {number}"), |machine| machine.name.clone());
             format!("{machine}: no answer to {asks} from {}: {}", few_of(&names), lost.reason)
         };
-        let absent = self.shared.absent.iter().cloned().chain(self.faults.note(infos.len()));
-        let lost = absent.chain(self.lost.iter().map(note)).chain(self.ledger.notes(infos));
+        let absent = self.shared.absent.iter().cloned().chain(self.server.transforms.notes(infos.len()));
+        let lost = absent.chain(self.lost.iter().map(note)).chain(self.server.ledger.notes(infos));
         lost.chain(self.kept.iter().cloned()).collect()
     }
 }

@@ -71,10 +71,16 @@ impl Meter {
         total
     }
 
-    /// Counts an ask to a federation of `clients` clients; `payload` is what a model weighs, and `answered` says for
-    /// every order how many clients sent something.
-    pub fn count(&mut self, ask: &Ask, clients: usize, payload: Payload, answered: &[usize]) {
-        let (models_down, numbers_down) = models_down(ask, clients);
+    /// Counts an ask to a federation of `clients` clients, with `answered` of them answering each order.
+    pub(super) fn count(
+        &mut self,
+        ask: &Ask,
+        index: &OrderIndex,
+        clients: usize,
+        payload: Payload,
+        answered: &[usize],
+    ) {
+        let (models_down, numbers_down) = models_down(ask, index, clients);
         let bytes_down = numbers_down * payload.number;
         let mut traffic = Traffic { asks: 1, models_down, bytes_down, ..Traffic::default() };
         for (order, &answered) in ask.orders.iter().zip(answered) {
@@ -89,25 +95,22 @@ impl Meter {
 
 /// What one model weighs.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Payload {
-    /// Numbers in a model.
-    pub width: usize,
+pub(super) struct Payload {
+    width: usize,
     /// Bytes of one number on the wire.
-    pub number: u64,
+    number: u64,
 }
 
 impl Payload {
-    /// Of this model.
-    pub fn of(model: &dyn Model) -> Self {
+    pub(super) fn of(model: &dyn Model) -> Self {
         Self { width: model.layout().len(), number: model.precision().width() }
     }
 }
 
 /// Each client gets each model it needs once, however many of its orders name it: how many models, and how many numbers.
-fn models_down(ask: &Ask, clients: usize) -> (u64, u64) {
+fn models_down(ask: &Ask, index: &OrderIndex, clients: usize) -> (u64, u64) {
     let needs: Vec<Vec<usize>> =
         ask.orders.iter().map(|order| distinct(order.work.needs().models.into_owned())).collect();
-    let index = OrderIndex::of(ask, clients);
     let weigh = |models: &[usize]| {
         (models.len() as u64, models.iter().map(|&model| ask.models[model].len() as u64).sum::<u64>())
     };
@@ -150,7 +153,7 @@ mod tests {
         let models = vec![model; 4];
         let ask = Ask { phase: Phase::Train, models, orders, gather: Gather::Each };
         let mut meter = Meter::default();
-        meter.count(&ask, 5, Payload { width: 10, number: 4 }, answered);
+        meter.count(&ask, &OrderIndex::of(&ask, 5), 5, Payload { width: 10, number: 4 }, answered);
         meter.total()
     }
 

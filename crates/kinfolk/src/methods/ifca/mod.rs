@@ -219,7 +219,7 @@ impl Method for Ifca {
             self.begin(room)?;
         }
         let to = self.training.participants(&self.key, round, room);
-        let asked = to.count(self.clients);
+        let asked = to.among(self.clients).count();
         let going: Vec<usize> =
             (0..self.state.lanes.len()).filter(|&l| self.state.lanes[l].going == Going::On).collect();
         let models = going.iter().flat_map(|&lane| self.state.lanes[lane].models.iter().cloned()).collect();

@@ -6,7 +6,7 @@ use super::fit::Fit;
 use super::{Base, Families, Strengths, convexity};
 use crate::data::{Client, DataShape, Features, Shard, Targets};
 use crate::federation::engines::local::{LocalFederation, threads};
-use crate::federation::faults::Faults;
+use crate::federation::faults;
 use crate::federation::work::{Acceleration, Addend, Advance, Blend, Run};
 use crate::federation::work::{Start, Work};
 use crate::federation::{Ask, Federation, Gather, Order, Phase, Recipients};
@@ -405,12 +405,14 @@ fn accelerated_steps_arrive_although_answers_get_lost() {
     let world = World::new(&GROUPS, 6);
     let base = world.base();
     let text = toml::from_str("silent = 0.2\nlate = 0.1\ngarbage = 0.1").unwrap();
-    let faults = Settings::check("faults", crate::federation::faults::SETTINGS, text, &mut Vec::new());
+    let misbehaving = Settings::check("faults", faults::SETTINGS, text, &mut Vec::new());
     for alike in [true, false] {
         let strengths = strengths(&base, alike);
         let constants = constants(&strengths, true);
         let wanted = plainly(&world, &base, &strengths, &constants, 60);
-        let mut federation = world.federation().with_faults(Faults::from_settings(&faults, 4));
+        let federation = world.federation();
+        let faults = faults::transforms(&misbehaving, 4, federation.host().clients());
+        let mut federation = federation.with_transforms(faults);
         let ground = Ground::new(&base, &strengths);
         let mut walk = Walk::new(constants, 60, base.start.clone(), &ground);
         let mut book = Book::new(MissingRule::Skip);

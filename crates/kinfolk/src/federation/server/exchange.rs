@@ -1,0 +1,97 @@
+//! One ask from its check to its answers, whatever lies between server and clients.
+
+use super::gather::{Expected, Gatherer};
+use super::ledger::Ledger;
+use super::meter::{Meter, Payload};
+use crate::error::Result;
+use crate::federation::transforms::{Passage, Transforms};
+use crate::federation::work::Reply;
+use crate::federation::{Absence, Answers, Ask, ClientInfo, OrderIndex, Phase};
+use crate::models::Model;
+
+/// The server's side of an engine.
+#[derive(Default)]
+pub(in crate::federation) struct Server {
+    pub(in crate::federation) transforms: Transforms,
+    pub(in crate::federation) meter: Meter,
+    pub(in crate::federation) ledger: Ledger,
+    /// Asks so far, evaluation left out: how often one looks must not change what happens.
+    pub(in crate::federation) asked: u64,
+}
+
+/// An ask in progress.
+pub(in crate::federation) struct Exchange<'a> {
+    pub(in crate::federation) index: OrderIndex,
+    /// Why each client gives no answer, where that is decided beforehand.
+    pub(in crate::federation) absences: Vec<Option<Absence>>,
+    /// The ask's models at the precision they travel at.
+    pub(in crate::federation) models: Vec<Vec<f64>>,
+    pub(in crate::federation) gatherer: Gatherer<'a>,
+    /// For each order, how many clients sent something.
+    pub(in crate::federation) sent: Vec<usize>,
+    ask: &'a Ask,
+    payload: Payload,
+}
+
+impl Server {
+    /// Checks an ask, gives it its number, and draws who will be absent. `rows` are those of each client.
+    pub(in crate::federation) fn open<'a>(
+        &mut self,
+        ask: &'a Ask,
+        infos: &[ClientInfo],
+        rows: Vec<u32>,
+        model: &dyn Model,
+    ) -> Result<Exchange<'a>> {
+        ask.check(infos.len())?;
+        ask.suits(model)?;
+        if ask.phase != Phase::Evaluate {
+            self.asked += 1;
+        }
+        let (stamp, phase) = (self.asked, ask.phase);
+        let withheld =
+            |info: &ClientInfo| self.transforms.withhold(&Passage { stamp, phase, client: &info.id, base: None });
+        let absences: Vec<Option<Absence>> = infos.iter().map(withheld).collect();
+        let mut models: Vec<Vec<f64>> = ask.models.iter().map(|params| params.to_vec()).collect();
+        models.iter_mut().for_each(|params| model.precision().round(params));
+        // What is late travels all the same.
+        let sends = |client: u32| absences[client as usize] != Some(Absence::Silent);
+        let sent = ask.orders.iter().map(|order| order.to.among(infos.len()).filter(|&client| sends(client)).count());
+        Ok(Exchange {
+            index: OrderIndex::of(ask, infos.len()),
+            sent: sent.collect(),
+            absences,
+            models,
+            gatherer: Gatherer::new(ask, Expected::of(model, rows), &self.ledger),
+            ask,
+            payload: Payload::of(model),
+        })
+    }
+
+    /// Has the list of transforms act on a reply. `models` are those of the ask.
+    pub(in crate::federation) fn transform(
+        &self,
+        (ask, stamp): (&Ask, u64),
+        models: &[Vec<f64>],
+        order: usize,
+        client: &str,
+        reply: &mut Reply,
+    ) {
+        let base = ask.orders[order].work.base(reply).and_then(|model| models.get(model)).map(Vec::as_slice);
+        self.transforms.alter(&Passage { stamp, phase: ask.phase, client, base }, reply);
+    }
+
+    /// Notes who was absent and what travelled, and sums up.
+    pub(in crate::federation) fn close(&mut self, mut exchange: Exchange) -> Answers {
+        for (client, absence) in (0u32..).zip(&exchange.absences) {
+            if let Some(reason) = absence
+                && !exchange.index.of_client(client).is_empty()
+            {
+                exchange.gatherer.missing(client, *reason);
+            }
+        }
+        self.meter.count(exchange.ask, &exchange.index, exchange.absences.len(), exchange.payload, &exchange.sent);
+        let (answers, ledger) = exchange.gatherer.finish(self.asked);
+        self.ledger = ledger;
+        answers
+    }
+}
