@@ -36,19 +36,8 @@ impl ErrorKind {
     }
 
     /// The kind in one lower-case word.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Settings => "settings",
-            Self::Data => "data",
-            Self::Shape => "shape",
-            Self::Diverged => "diverged",
-            Self::Client => "client",
-            Self::Federation => "federation",
-            Self::Io => "io",
-            Self::Unsupported => "unsupported",
-            Self::Stopped => "stopped",
-            Self::Internal => "internal",
-        }
+    pub fn word(self) -> String {
+        format!("{self:?}").to_lowercase()
     }
 }
 

@@ -128,7 +128,7 @@ impl Experiment {
     pub fn read_table(place: &str, text: &str) -> Result<Table> {
         toml::from_str(text).map_err(|error| {
             Error::settings(format!("{place}: not a TOML file\n{}", error.to_string().trim_end()))
-                .hint("see `kinfolk run quickstart --show` for an example")
+                .hint("the preset quickstart is an example")
         })
     }
 
@@ -154,26 +154,15 @@ impl Experiment {
         file.retain(|key, _| SETTINGS.iter().any(|setting| setting.name == key));
         let settings = Settings::check("", SETTINGS, file, &mut faults);
 
-        let (source, data) = registered(
-            ("data", "source"),
-            data,
-            &data::SOURCES.iter().map(|source| source.name).collect::<Vec<_>>(),
-            |name| data::source(name).map(|source| (source, (source.settings, source.check))),
-            settings::unknown_name,
-            &mut faults,
-        );
+        let of_source = |source: &Source| (source.name, source.settings, source.check);
+        let data =
+            registered(("data", "source"), data, data::SOURCES, of_source, settings::unknown_name, &mut faults);
         let before = faults.len();
-        let (model_kind, model) = registered(
-            ("model", "kind"),
-            model,
-            &models::MODELS.iter().map(|kind| kind.name).collect::<Vec<_>>(),
-            |name| models::kind(name).map(|kind| (kind, (kind.settings, kind.check))),
-            settings::unknown_name,
-            &mut faults,
-        );
+        let of_model = |kind: &ModelKind| (kind.name, kind.settings, kind.check);
+        let model = registered(("model", "kind"), model, models::MODELS, of_model, settings::unknown_name, &mut faults);
         // What a model can do is only known where its settings are.
-        let sound_model = model_kind.zip(model.as_ref()).filter(|_| faults.len() == before);
-        if let (Some(source), Some(data), Some(kind)) = (source, &data, model_kind)
+        let sound_model = model.as_ref().filter(|_| faults.len() == before);
+        if let (Some((source, data)), Some((kind, _))) = (&data, &model)
             && kind.needs_target
             && !source.has_target(data)
         {
@@ -185,7 +174,7 @@ impl Experiment {
         if entries.is_empty() {
             faults.push(
                 Error::settings(format!("{place}: no [[method]], want at least one"))
-                    .hint("add [[method]] and name = \"ifca\"; `kinfolk list methods` shows all"),
+                    .hint("add [[method]] and name = \"ifca\", or the name of another method"),
             );
         }
         let mut methods: Vec<MethodEntry> = Vec::new();
@@ -193,15 +182,10 @@ impl Experiment {
             let Value::Table(mut entry) = entry else { continue };
             entry.remove("label");
             let place = format!("method.{label}");
-            let (kind, settings) = registered(
-                (&place, "name"),
-                entry,
-                &methods::METHODS.iter().map(|kind| kind.name).collect::<Vec<_>>(),
-                |name| methods::kind(name).map(|kind| (kind, (kind.settings, kind.check))),
-                methods::unknown,
-                &mut faults,
-            );
-            if let (Some(kind), Some(settings)) = (kind, settings) {
+            let of_method = |kind: &MethodKind| (kind.name, kind.settings, kind.check);
+            let found =
+                registered((&place, "name"), entry, methods::METHODS, of_method, methods::unknown, &mut faults);
+            if let Some((kind, settings)) = found {
                 faults.extend(sound_model.and_then(|(model, settings)| mismatch(&place, kind, model, settings)));
                 let above = methods.iter().map(|entry| (entry.label.clone(), entry.kind.has_clusters));
                 let above: Vec<(String, bool)> = above.collect();
@@ -211,19 +195,11 @@ impl Experiment {
         }
         let misbehaving = Settings::check("faults", faults::SETTINGS, faulty, &mut faults);
         settings::finish(faults)?;
-        match (source, data, model_kind, model) {
-            (Some(source), Some(data), Some(model_kind), Some(model)) => Ok(Self {
-                top: Top::of(&settings),
-                settings,
-                source,
-                data,
-                model_kind,
-                model,
-                methods,
-                faults: misbehaving,
-            }),
-            _ => Err(Error::settings(format!("{place}: incomplete"))),
-        }
+        let (Some((source, data)), Some((model_kind, model))) = (data, model) else {
+            return Err(Error::settings(format!("{place}: incomplete")));
+        };
+        let top = Top::of(&settings);
+        Ok(Self { top, settings, source, data, model_kind, model, methods, faults: misbehaving })
     }
 
     /// Its name.
@@ -431,34 +407,35 @@ fn section(file: &mut Table, name: &str, faults: &mut Vec<Error>) -> Table {
     }
 }
 
-/// The settings of something registered, and the check of those that are sound one by one.
-type Declaration = (&'static [Setting], fn(&str, &Settings, &mut Vec<Error>));
+/// The name of something registered, its settings, and the check of those that are sound one by one.
+type Registration = (&'static str, &'static [Setting], fn(&str, &Settings, &mut Vec<Error>));
 
 /// Looks up the registered thing a section names and checks the section against its declaration.
 fn registered<T>(
     (place, key): (&str, &str),
     mut table: Table,
-    known: &[&'static str],
-    find: impl Fn(&str) -> Option<(T, Declaration)>,
+    all: &[&'static T],
+    registration: impl Fn(&T) -> Registration,
     unknown: impl Fn(&str, &str, &[&str]) -> Error,
     faults: &mut Vec<Error>,
-) -> (Option<T>, Option<Settings>) {
-    let wanted = known.join(", ");
+) -> Option<(&'static T, Settings)> {
+    let known: Vec<&str> = all.iter().map(|one| registration(one).0).collect();
     let fault = match table.remove(key) {
-        Some(Value::String(name)) => match find(&name) {
-            Some((found, (declared, check))) => {
+        Some(Value::String(name)) => match known.iter().position(|known| *known == name) {
+            Some(position) => {
                 let before = faults.len();
+                let (_, declared, check) = registration(all[position]);
                 let settings = Settings::check(place, declared, table, faults);
                 if faults.len() == before {
                     check(place, &settings, faults);
                 }
-                return (Some(found), Some(settings));
+                return Some((all[position], settings));
             }
-            None => unknown(&format!("{place}.{key}"), &name, known),
+            None => unknown(&format!("{place}.{key}"), &name, &known),
         },
-        Some(other) => Error::settings(format!("{place}.{key}: got {other}, want one of {wanted}")),
-        None => Error::settings(format!("{place}.{key}: missing, want one of {wanted}")),
+        Some(other) => Error::settings(format!("{place}.{key}: got {other}, want one of {}", known.join(", "))),
+        None => Error::settings(format!("{place}.{key}: missing, want one of {}", known.join(", "))),
     };
     faults.push(fault);
-    (None, None)
+    None
 }

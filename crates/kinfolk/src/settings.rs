@@ -4,7 +4,7 @@ pub(crate) mod field;
 
 use crate::error::{Error, Result};
 pub use field::{Auto, Declared, Field, ForEach};
-pub(crate) use field::{bounded, check_together, choices, default, only_with, settings};
+pub(crate) use field::{bounded, choices, default, only_with, settings};
 use std::collections::BTreeMap;
 use toml::Value;
 

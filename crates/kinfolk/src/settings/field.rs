@@ -60,14 +60,23 @@ pub trait Declared: Sized {
     /// Reads them; `None` where one must be given and is not.
     fn read(settings: &Settings) -> Option<Self>;
 
+    /// Adds the faults of groups among them.
+    fn check_fields(&self, check: &mut Check);
+
     /// Adds faults that need more than one of them to see.
-    fn check(&self, check: &mut Check);
+    fn check(&self, _: &mut Check) {}
+
+    /// Adds the faults of groups, then those that need more than one setting to see.
+    fn check_all(&self, check: &mut Check) {
+        self.check_fields(check);
+        self.check(check);
+    }
 
     /// Adds faults of a section whose settings are sound one by one.
     fn check_section(place: &str, settings: &Settings, faults: &mut Vec<Error>) {
         let declared = Self::SETTINGS;
         faults.extend(declared.iter().filter_map(|setting| settings.misplaced(place, setting, declared)));
-        Self::of(settings).check(&mut Check { place, settings, declared, faults });
+        Self::of(settings).check_all(&mut Check { place, settings, declared, faults });
     }
 
     /// Checks and reads a table.
@@ -286,16 +295,10 @@ macro_rules! settings {
         }
         $(fn check($($parameters:tt)*) $body:block)?
     ) => {
-        // The run reads some settings by their names, such as `missing`.
-        #[allow(dead_code)]
         $(#[$about])*
         #[derive(Debug, Clone)]
         $access struct $name {
             $($(#[doc = $help])* $access $field: $type,)*
-        }
-
-        impl $name {
-            $crate::settings::check_together!($(($($parameters)*) $body)?);
         }
 
         impl $crate::settings::Declared for $name {
@@ -323,10 +326,11 @@ macro_rules! settings {
                 Some(Self { $($field: <$type as $crate::settings::Field>::find(settings, stringify!($field))?,)* })
             }
 
-            fn check(&self, check: &mut $crate::settings::Check) {
+            fn check_fields(&self, check: &mut $crate::settings::Check) {
                 $($crate::settings::Field::check(&self.$field, check);)*
-                self.check_together(check);
             }
+
+            $(fn check($($parameters)*) $body)?
         }
 
         impl $crate::settings::Field for $name {
@@ -342,7 +346,7 @@ macro_rules! settings {
             }
 
             fn check(&self, check: &mut $crate::settings::Check) {
-                $crate::settings::Declared::check(self, check);
+                $crate::settings::Declared::check_all(self, check);
             }
         }
     };
@@ -399,15 +403,6 @@ macro_rules! only_with {
     };
 }
 
-macro_rules! check_together {
-    () => {
-        fn check_together(&self, _: &mut $crate::settings::Check) {}
-    };
-    (($($parameters:tt)*) $body:block) => {
-        fn check_together($($parameters)*) $body
-    };
-}
-
 /// Declares choices between words as enums, or says what the words of an enum are.
 macro_rules! choices {
     ($(
@@ -445,4 +440,4 @@ macro_rules! choices {
     };
 }
 
-pub(crate) use {bounded, check_together, choices, default, only_with, settings};
+pub(crate) use {bounded, choices, default, only_with, settings};
