@@ -7,7 +7,7 @@ use crate::values::Settings;
 use kinfolk::data::{DataShape, Form};
 use kinfolk::federation::client::node::{Node, Rows};
 use kinfolk::federation::client::site;
-use kinfolk::federation::engines::remote::{Delivery, Kind, Transport};
+use kinfolk::federation::engines::remote::{Delivery, MessageKind, Transport};
 use kinfolk::run::Options;
 use kinfolk::run::venue::{Elsewhere, Venue};
 use kinfolk::{Error, Result};
@@ -136,7 +136,7 @@ impl Transport for Carrier {
         name.unwrap_or_else(|_| format!("machine {number}"))
     }
 
-    fn exchange(&mut self, messages: Vec<(u64, Vec<u8>)>, kind: Kind) -> Result<Vec<(u64, Delivery)>> {
+    fn exchange(&mut self, messages: Vec<(u64, Vec<u8>)>, kind: MessageKind) -> Result<Vec<(u64, Delivery)>> {
         let entries: Vec<Entry> = Python::attach(|py| {
             let messages: Vec<(u64, Bound<'_, PyBytes>)> =
                 messages.iter().map(|(machine, message)| (*machine, PyBytes::new(py, message))).collect();

@@ -155,8 +155,7 @@ impl Experiment {
         let settings = Settings::check("", SETTINGS, file, &mut faults);
 
         let of_source = |source: &Source| (source.name, source.settings, source.check);
-        let data =
-            registered(("data", "source"), data, data::SOURCES, of_source, settings::unknown_name, &mut faults);
+        let data = registered(("data", "source"), data, data::SOURCES, of_source, settings::unknown_name, &mut faults);
         let before = faults.len();
         let of_model = |kind: &ModelKind| (kind.name, kind.settings, kind.check);
         let model = registered(("model", "kind"), model, models::MODELS, of_model, settings::unknown_name, &mut faults);
@@ -183,8 +182,7 @@ impl Experiment {
             entry.remove("label");
             let place = format!("method.{label}");
             let of_method = |kind: &MethodKind| (kind.name, kind.settings, kind.check);
-            let found =
-                registered((&place, "name"), entry, methods::METHODS, of_method, methods::unknown, &mut faults);
+            let found = registered((&place, "name"), entry, methods::METHODS, of_method, methods::unknown, &mut faults);
             if let Some((kind, settings)) = found {
                 faults.extend(sound_model.and_then(|(model, settings)| mismatch(&place, kind, model, settings)));
                 let above = methods.iter().map(|entry| (entry.label.clone(), entry.kind.has_clusters));

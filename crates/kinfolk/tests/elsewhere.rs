@@ -3,7 +3,7 @@
 use kinfolk::experiment::Experiment;
 use kinfolk::federation::client::node::{Node, Rows, TableRows};
 use kinfolk::federation::client::site::Site;
-use kinfolk::federation::engines::remote::{Delivery, Kind, Line, Loopback, MakeSite, Transport};
+use kinfolk::federation::engines::remote::{Delivery, Line, Loopback, MakeSite, MessageKind, Transport};
 use kinfolk::federation::wire::{self, ClientReply, Request, SiteMessage, SiteReply};
 use kinfolk::federation::work::{Losses, Work};
 use kinfolk::record::{Record, RoundRecord};
@@ -224,7 +224,7 @@ impl<F: FnMut(usize, &mut Vec<(u64, Vec<u8>)>, &mut Vec<(u64, Delivery)>) + Send
     }
 
     /// The messages may be changed before the replies are there, the replies after.
-    fn exchange(&mut self, mut messages: Vec<(u64, Vec<u8>)>, kind: Kind) -> Result<Vec<(u64, Delivery)>> {
+    fn exchange(&mut self, mut messages: Vec<(u64, Vec<u8>)>, kind: MessageKind) -> Result<Vec<(u64, Delivery)>> {
         self.exchanges += 1;
         (self.happens)(self.exchanges, &mut messages, &mut Vec::new());
         let mut replies = self.inner.lock().unwrap_or_else(PoisonError::into_inner).exchange(messages, kind)?;

@@ -9,7 +9,7 @@ use kinfolk::data::{Client, Features, Population, Shard, source};
 use kinfolk::experiment::{Experiment, Override};
 use kinfolk::federation::client::node::{Node, Rows};
 use kinfolk::federation::client::site::Site;
-use kinfolk::federation::engines::remote::{Delivery, Kind, Line, Loopback, MakeSite, Transport};
+use kinfolk::federation::engines::remote::{Delivery, Line, Loopback, MakeSite, MessageKind, Transport};
 use kinfolk::federation::wire::{self, Member, Roll, SiteMessage, SiteReply};
 use kinfolk::federation::work::Reply;
 use kinfolk::methods::{METHODS, MethodKind};
@@ -148,7 +148,7 @@ impl Transport for Machines {
         Ok((0..there as u64).collect())
     }
 
-    fn exchange(&mut self, messages: Vec<(u64, Vec<u8>)>, _: Kind) -> Result<Vec<(u64, Delivery)>> {
+    fn exchange(&mut self, messages: Vec<(u64, Vec<u8>)>, _: MessageKind) -> Result<Vec<(u64, Delivery)>> {
         self.exchanges += 1;
         let last = self.sites.len() as u64 - 1;
         let mut replies = Vec::new();

@@ -6,7 +6,7 @@ use kinfolk::Result;
 use kinfolk::experiment::Experiment;
 use kinfolk::federation::client::node::{Node, Rows};
 use kinfolk::federation::client::site::Site;
-use kinfolk::federation::engines::remote::{Delivery, Kind, Line, Transport};
+use kinfolk::federation::engines::remote::{Delivery, Line, MessageKind, Transport};
 use kinfolk::federation::wire::{self, SiteMessage, SiteReply};
 use kinfolk::rng::Key;
 use kinfolk::run::venue::Elsewhere;
@@ -116,7 +116,7 @@ impl<F: FnMut(&mut Vec<u8>) + Send> Transport for Way<F> {
         Ok((0..MACHINES as u64).collect())
     }
 
-    fn exchange(&mut self, messages: Vec<(u64, Vec<u8>)>, _: Kind) -> Result<Vec<(u64, Delivery)>> {
+    fn exchange(&mut self, messages: Vec<(u64, Vec<u8>)>, _: MessageKind) -> Result<Vec<(u64, Delivery)>> {
         let mut replies = Vec::new();
         for (number, message) in messages {
             let state = &mut self.states[number as usize];

@@ -9,7 +9,7 @@ use super::host::State;
 use super::node::{Limits, Node, Rows, TableRows};
 use crate::data::schema::{FeaturesSchema, Schema};
 use crate::data::table::{Small, TableSettings};
-use crate::data::{self, Cells, Client, DataShape, Features, Population, Source, Targets, table};
+use crate::data::{self, Cells, Client, Features, Population, Source, Targets, table};
 use crate::error::{Error, ErrorKind, Result};
 use crate::federation::engines::Engine;
 use crate::federation::engines::local::{LocalFederation, threads};
@@ -20,7 +20,7 @@ use crate::federation::wire::{
 use crate::federation::{Ask, Gather, Order, Params, Phase, Recipients};
 use crate::modelfile;
 use crate::models::Precision;
-use crate::settings::{Declared, Settings};
+use crate::settings::{Declared, Settings, finish, number};
 use serde::{Deserialize, Serialize};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -63,11 +63,11 @@ impl Node {
 impl Limits {
     /// Refuses a public dataset that is made larger than a machine allows.
     fn check_dataset(&self, settings: &Settings) -> Result<()> {
-        let number = |name: &str| settings.get(name).and_then(crate::settings::number);
-        let rows = number("samples").unwrap_or(0.0) + number("test_samples").unwrap_or(0.0);
-        let rows = rows * (number("clients").unwrap_or(1.0) + number("unseen_clients").unwrap_or(0.0));
+        let given = |name: &str| settings.get(name).and_then(number);
+        let rows = given("samples").unwrap_or(0.0) + given("test_samples").unwrap_or(0.0);
+        let rows = rows * (given("clients").unwrap_or(1.0) + given("unseen_clients").unwrap_or(0.0));
         Self::check("rows of the dataset", rows, "rows", self.rows)?;
-        let numbers = rows * number("dimension").unwrap_or(1.0);
+        let numbers = rows * given("dimension").unwrap_or(1.0);
         Self::check("numbers of the dataset", numbers, "numbers", self.numbers)
     }
 }
@@ -121,13 +121,8 @@ impl TableRows {
         if settings.spoiling.outliers > 0.0 {
             faults.push("data.outliers: rows of real machines are not spoiled, want 0".into());
         }
-        match faults.is_empty() {
-            true => Ok(()),
-            false => {
-                let faults = faults.into_iter().map(Error::settings).collect();
-                Err(Error::all(faults).hint("[node] in the machine's own file decides what is read").open())
-            }
-        }
+        finish(faults.into_iter().map(Error::settings).collect())
+            .map_err(|error| error.hint("[node] in the machine's own file decides what is read").open())
     }
 
     /// Refuses columns whose cells would leave the machine though it did not say that they may.
@@ -151,23 +146,18 @@ impl TableRows {
                 format!("column `{target}`: its cells would leave as names of classes, and it is not among node.words");
             faults.push(Error::data(message));
         }
-        match faults.is_empty() {
-            true => Ok(()),
-            false => {
-                let hint = "mend the cells, or name the column in words of the machine's own file: every different cell of it \
-                            then leaves the machine; a target of numbers stays one with data.task = \"regression\"";
-                Err(Error::all(faults).hint(hint).open())
-            }
-        }
+        let hint = "mend the cells, or name the column in words of the machine's own file: every different cell of it \
+                    then leaves the machine; a target of numbers stays one with data.task = \"regression\"";
+        finish(faults).map_err(|error| error.hint(hint).open())
     }
 }
 
 /// Clients that are here.
 struct Here {
     population: Population,
-    /// The place of each among all, where that is known.
-    places: Option<Vec<u64>>,
-    /// How many more there are that have too few rows.
+    /// The place of each client among all; empty where that is not known.
+    places: Vec<u64>,
+    /// Number of clients left out because they have too few rows.
     left_out: usize,
     /// For the machine's own log.
     log: Vec<String>,
@@ -175,7 +165,7 @@ struct Here {
 
 impl Here {
     fn all(population: Population) -> Self {
-        Self { population, places: None, left_out: 0, log: Vec::new() }
+        Self { population, places: Vec::new(), left_out: 0, log: Vec::new() }
     }
 
     fn part(mut population: Population, index: usize, of: usize) -> Result<Self> {
@@ -191,7 +181,7 @@ impl Here {
         if !population.outliers.is_empty() {
             population.outliers = population.outliers[cut(index)..cut(index + 1)].to_vec();
         }
-        let places = Some((cut(index) as u64..cut(index + 1) as u64).collect());
+        let places = (cut(index) as u64..cut(index + 1) as u64).collect();
         Ok(Self { places, ..Self::all(population) })
     }
 
@@ -214,9 +204,7 @@ impl Here {
         }
         keep_where(&mut self.population.clients, &enough);
         keep_where(&mut self.population.outliers, &enough);
-        if let Some(places) = &mut self.places {
-            keep_where(places, &enough);
-        }
+        keep_where(&mut self.places, &enough);
         let mut unscored = Vec::new();
         for client in &mut self.population.clients {
             // What code of the user's own held out shows only in its scores.
@@ -262,11 +250,8 @@ struct Prepared {
     data: DataOrder,
     schema: Option<Schema>,
     model: Option<ModelOrder>,
-    places: Option<Vec<u64>>,
-    left_out: usize,
-    shape: DataShape,
-    true_clusters: Option<usize>,
-    outliers: Vec<bool>,
+    /// Without the clients, which are in the federation.
+    here: Here,
     federation: LocalFederation,
     roll: String,
 }
@@ -308,29 +293,28 @@ impl Site {
         let memory: Memory = if state.is_empty() { Memory::default() } else { wire::decode(state)? };
         self.prepare(&message)?;
         let Some(prepared) = &mut self.prepared else { return Err(Error::federation("nothing is prepared")) };
-        let mut kept = Vec::new();
+        let changed = || Error::federation("the clients of this machine have changed since the run began");
+        let is_same = memory.label == message.label && memory.seed == message.data.seed;
+        let mut kept = if is_same { memory.clients } else { Vec::new() };
         let reply = match message.request {
-            Request::Hello { moments } => SiteReply::Roll(prepared.roll_call(moments, self.node.name.clone())),
-            Request::Work { roll, stamp, phase, models, orders } => {
-                if roll != prepared.roll {
-                    return Err(Error::federation("the clients of this machine have changed since the run began"));
-                }
-                let same = memory.label == message.label && memory.seed == message.data.seed;
-                kept = if same { memory.clients } else { Vec::new() };
+            Request::Hello { moments } => {
+                kept.clear();
+                SiteReply::Roll(prepared.roll_call(moments, self.node.name.clone()))
+            }
+            Request::Work { roll, stamp, phase, models, orders } if roll == prepared.roll => {
                 let ask = prepared.ask(phase, &models, &orders, &limits)?;
                 prepared.remember(&mut kept, &orders)?;
                 prepared.work(stamp, &ask, &orders, &mut self.log)?
             }
-            Request::Keep { roll, run, stamps } => {
-                let same = memory.label == message.label && memory.seed == message.data.seed;
-                kept = if same { memory.clients } else { Vec::new() };
-                if roll != prepared.roll || stamps.len() != prepared.federation.host().clients().len() {
-                    return Err(Error::federation("the clients of this machine have changed since the run began"));
+            Request::Keep { roll, run, stamps } if roll == prepared.roll => {
+                if stamps.len() != prepared.federation.host().clients().len() {
+                    return Err(changed());
                 }
                 prepared.remember(&mut kept, &[])?;
                 let place = Place { run: &run, label: &message.label, seed: message.data.seed };
                 SiteReply::Kept(prepared.keep(&kept, &stamps, &self.node, &place, &mut self.log)?)
             }
+            Request::Work { .. } | Request::Keep { .. } => return Err(changed()),
         };
         let memory = Memory { label: message.label, seed: message.data.seed, clients: prepared.tell(kept)? };
         Ok((wire::encode(&reply)?, wire::encode(&memory)?))
@@ -343,9 +327,9 @@ impl Site {
             return Ok(());
         }
         let limits = self.node.limits;
-        let here = self.pool.install(|| self.node.load(&message.data))?;
-        self.log.extend(here.log);
-        let Population { clients, shape, true_clusters, outliers, .. } = here.population;
+        let mut here = self.pool.install(|| self.node.load(&message.data))?;
+        self.log.append(&mut here.log);
+        let clients = std::mem::take(&mut here.population.clients);
         let roll = roll_of(clients.iter().map(|client| client.id.as_str()));
         let rows: usize = clients.iter().map(|client| client.train.len() + client.test.len()).sum();
         let mut federation = LocalFederation::new(clients, self.pool.clone()).refusing_below(self.node.minimum_rows);
@@ -366,11 +350,7 @@ impl Site {
             data: message.data.clone(),
             schema: message.schema.clone(),
             model: message.model.clone(),
-            places: here.places,
-            left_out: here.left_out,
-            shape,
-            true_clusters,
-            outliers,
+            here,
             federation,
             roll,
         });
@@ -445,12 +425,8 @@ impl Prepared {
         }
         let full = folder.join(&within);
         place.check_room(folder, &full, node.limits.kept)?;
-        modelfile::write_clients(
-            &full,
-            &models,
-            &**model,
-            &[("label", place.label.to_string()), ("seed", place.seed.to_string())],
-        )?;
+        let about = [("label", place.label.to_string()), ("seed", place.seed.to_string())];
+        modelfile::write_clients(&full, &models, &**model, &about)?;
         log.push(format!("own models of {} clients are kept in {}", models.len(), full.display()));
         let name = folder.file_name().map_or_else(String::new, |name| format!("{}/", name.to_string_lossy()));
         Ok(KeptModels { clients: models.len() as u64, place: Some(format!("{name}{within}")) })
@@ -460,14 +436,14 @@ impl Prepared {
         let host = self.federation.host();
         let member = |(place, client): (usize, &Client)| Member {
             id: client.id.clone(),
-            place: self.places.as_ref().and_then(|places| places.get(place).copied()),
+            place: self.here.places.get(place).copied(),
             truth: client.truth,
-            outlier: self.outliers.get(place).copied().unwrap_or(false),
+            outlier: self.here.population.outliers.get(place).copied().unwrap_or(false),
             description: host.describe(place as u32, moments),
         };
         let members = host.clients().iter().enumerate().map(member).collect();
-        let left_out = self.left_out as u64;
-        Roll { name, members, left_out, shape: self.shape, true_clusters: self.true_clusters }
+        let Population { shape, true_clusters, .. } = self.here.population;
+        Roll { name, members, left_out: self.here.left_out as u64, shape, true_clusters }
     }
 
     /// What a message asks for, if it is no more than this machine allows.
@@ -490,17 +466,12 @@ impl Prepared {
         let ask = Ask { phase, models: unpacked, orders: orders.iter().map(order).collect(), gather: Gather::Each };
         let clients = self.federation.host().clients();
         ask.check(clients.len())?;
-        let everybody: Vec<u32> = (0..clients.len() as u32).collect();
-        let recipients = |order: &Order| match &order.to {
-            Recipients::All => everybody.clone(),
-            Recipients::List(list) => list.to_vec(),
-        };
         let rows = |client: u32| {
             let client = &clients[client as usize];
             client.train.len().max(client.test.len())
         };
-        let each =
-            ask.orders.iter().flat_map(|order| recipients(order).into_iter().map(|client| (&order.work, rows(client))));
+        let each = (ask.orders.iter())
+            .flat_map(|order| order.to.among(clients.len()).map(|client| (&order.work, rows(client))));
         let width = self.federation.host().model().map_or(0, |model| model.layout().len());
         guard::afford(each, width, limits)?;
         Ok(ask)

@@ -38,7 +38,7 @@ pub trait Transport: Send {
 
     /// Delivers each message and waits for the replies. What went wrong with a machine is its own entry; a machine
     /// without an entry gave no answer.
-    fn exchange(&mut self, messages: Vec<(u64, Vec<u8>)>, kind: Kind) -> Result<Vec<(u64, Delivery)>>;
+    fn exchange(&mut self, messages: Vec<(u64, Vec<u8>)>, kind: MessageKind) -> Result<Vec<(u64, Delivery)>>;
 }
 
 /// A way to machines that several federations use in turn.
@@ -49,7 +49,7 @@ pub type Delivery = std::result::Result<Vec<u8>, String>;
 
 /// What a message is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum MessageKind {
     /// Who is there, and what their data looks like.
     Query,
     /// A round of a method, or a start.
@@ -58,13 +58,13 @@ pub enum Kind {
     Evaluate,
 }
 
-impl Kind {
+impl MessageKind {
     /// In one word.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Query => "query",
-            Kind::Train => "train",
-            Kind::Evaluate => "evaluate",
+            MessageKind::Query => "query",
+            MessageKind::Train => "train",
+            MessageKind::Evaluate => "evaluate",
         }
     }
 }
@@ -101,6 +101,26 @@ impl Shared {
     /// The training rows of every client, as it described them.
     fn rows(&self) -> Vec<u32> {
         self.met.1.iter().map(|description| description.rows as u32).collect()
+    }
+
+    /// Delivers messages to machines; what each replied, or why there is no reply, in the order of the machines.
+    fn exchange(
+        &self,
+        messages: Vec<(u64, Vec<u8>)>,
+        kind: MessageKind,
+    ) -> Result<Vec<(&Machine, std::result::Result<SiteReply, String>)>> {
+        if messages.is_empty() {
+            return Ok(Vec::new());
+        }
+        let asked: BTreeSet<u64> = messages.iter().map(|(number, _)| *number).collect();
+        let deliveries = self.line.lock().unwrap_or_else(PoisonError::into_inner).exchange(messages, kind)?;
+        let mut deliveries: BTreeMap<u64, Delivery> = deliveries.into_iter().collect();
+        let mut read = |machine: &Machine| {
+            let bytes = deliveries.remove(&machine.number).unwrap_or_else(|| Err("no answer".into()))?;
+            wire::decode(&bytes).map_err(|error| error.to_string())
+        };
+        let machines = self.machines.iter().filter(|machine| asked.contains(&machine.number));
+        Ok(machines.map(|machine| (machine, read(machine))).collect())
     }
 }
 
@@ -145,7 +165,7 @@ impl RemoteFederation {
         let messages = numbers.iter().map(|&number| (number, hello.clone())).collect();
         let mut rolls = Rolls::new();
         let mut faults: BTreeMap<u64, Error> = BTreeMap::new();
-        let deliveries = transport.exchange(messages, Kind::Query)?;
+        let deliveries = transport.exchange(messages, MessageKind::Query)?;
         for (number, delivery) in deliveries.into_iter().filter(|(number, _)| numbers.contains(number)) {
             match delivery.map_err(Error::federation).and_then(|bytes| wire::decode(&bytes)) {
                 Ok(SiteReply::Roll(roll)) => drop(rolls.insert(number, roll)),
@@ -292,20 +312,13 @@ impl RemoteFederation {
         for machine in &self.shared.machines {
             messages.extend(self.message(ask, &packed, machine, absences)?.map(|message| (machine.number, message)));
         }
-        if messages.is_empty() {
-            return Ok(BTreeMap::new());
-        }
-        let asked: Vec<u64> = messages.iter().map(|(number, _)| *number).collect();
-        let kind = if ask.phase == Phase::Evaluate { Kind::Evaluate } else { Kind::Train };
-        let deliveries = self.shared.line.lock().unwrap_or_else(PoisonError::into_inner).exchange(messages, kind)?;
-        let mut deliveries: BTreeMap<u64, Delivery> = deliveries.into_iter().collect();
+        let kind = if ask.phase == Phase::Evaluate { MessageKind::Evaluate } else { MessageKind::Train };
         let mut replies: BTreeMap<u32, Vec<(usize, Reply)>> = BTreeMap::new();
         let shared = self.shared.clone();
-        for machine in shared.machines.iter().filter(|machine| asked.contains(&machine.number)) {
-            let wanted = |reply| if let SiteReply::Replies(replies) = reply { Some(replies) } else { None };
-            match read(deliveries.remove(&machine.number), wanted) {
-                Ok(found) => self.sort(ask, machine, found, &mut replies),
-                Err(reason) => self.lose(machine.number, reason, machine.present().map(|(_, place)| place)),
+        for (machine, reply) in shared.exchange(messages, kind)? {
+            match reply {
+                Ok(SiteReply::Replies(found)) => self.sort(ask, machine, found, &mut replies),
+                other => self.lose(machine, unwanted(other)),
             }
         }
         Ok(replies)
@@ -339,14 +352,18 @@ impl RemoteFederation {
             }
         }
         if let Some(reason) = failures.values().next().cloned() {
-            self.lose(machine.number, reason, failures.into_keys());
+            self.lose_clients(machine, &reason, failures.into_keys());
         }
     }
 
-    fn lose(&mut self, number: u64, reason: String, places: impl Iterator<Item = u32>) {
-        let lost = self.lost.entry(number).or_default();
+    fn lose(&mut self, machine: &Machine, reason: String) {
+        self.lose_clients(machine, &reason, machine.present().map(|(_, place)| place));
+    }
+
+    fn lose_clients(&mut self, machine: &Machine, reason: &str, places: impl Iterator<Item = u32>) {
+        let lost = self.lost.entry(machine.number).or_default();
         lost.asks += 1;
-        lost.reason = one_line(&reason);
+        lost.reason = one_line(reason);
         lost.clients.extend(places);
     }
 }
@@ -394,17 +411,11 @@ impl Engine for RemoteFederation {
         }
         let hello = self.encode(Request::Hello { moments })?;
         let messages = shared.machines.iter().map(|machine| (machine.number, hello.clone())).collect();
-        let deliveries = shared.line.lock().unwrap_or_else(PoisonError::into_inner).exchange(messages, Kind::Query)?;
-        let mut deliveries: BTreeMap<u64, Delivery> = deliveries.into_iter().collect();
         let rows = shared.rows();
         let mut found = vec![None; shared.infos.len()];
-        for machine in &shared.machines {
-            let wanted = |reply| match reply {
-                SiteReply::Roll(roll) if roll.members.len() == machine.clients.len() => Some(roll),
-                _ => None,
-            };
-            match read(deliveries.remove(&machine.number), wanted) {
-                Ok(roll) => {
+        for (machine, reply) in shared.exchange(messages, MessageKind::Query)? {
+            match reply {
+                Ok(SiteReply::Roll(roll)) if roll.members.len() == machine.clients.len() => {
                     for (local, place) in machine.present() {
                         let description = &roll.members[local as usize].description;
                         if is_possible(rows[place as usize], description) {
@@ -412,7 +423,7 @@ impl Engine for RemoteFederation {
                         }
                     }
                 }
-                Err(reason) => self.lose(machine.number, reason, machine.present().map(|(_, place)| place)),
+                other => self.lose(machine, unwanted(other)),
             }
         }
         Ok(found)
@@ -460,36 +471,29 @@ impl Engine for RemoteFederation {
         let own = |machine: &Machine| -> Vec<u64> {
             machine.clients.iter().map(|place| place.map_or(0, |it| stamps[it as usize])).collect()
         };
-        let count = |machine: &Machine| own(machine).iter().filter(|&&stamp| stamp != 0).count();
+        let count = |machine: &Machine| own(machine).iter().filter(|&&stamp| stamp != 0).count() as u64;
         let mut messages = Vec::new();
         for machine in shared.machines.iter().filter(|machine| count(machine) > 0) {
             let request = Request::Keep { roll: machine.roll.clone(), run: run.into(), stamps: own(machine) };
             messages.push((machine.number, self.encode(request)?));
         }
-        if messages.is_empty() {
-            return Ok(());
-        }
-        let mut line = shared.line.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut deliveries: BTreeMap<u64, Delivery> = line.exchange(messages, Kind::Evaluate)?.into_iter().collect();
-        for machine in shared.machines.iter().filter(|machine| count(machine) > 0) {
-            let wanted = |reply| if let SiteReply::Kept(kept) = reply { Some(kept) } else { None };
-            let (name, all) = (&machine.name, count(machine));
-            let clients = |count: u64| if count == 1 { "1 client".to_string() } else { format!("{count} clients") };
-            self.kept.push(match read(deliveries.remove(&machine.number), wanted) {
-                Ok(KeptModels { clients: found, place: Some(place) }) if found > 0 => {
-                    let place = one_line(&place);
-                    format!("personal models of {} are kept on their machine, {name}: {place}", clients(found))
+        for (machine, reply) in shared.exchange(messages, MessageKind::Evaluate)? {
+            let (number, what) = match reply {
+                Ok(SiteReply::Kept(KeptModels { clients, place: Some(place) })) if clients > 0 => {
+                    (clients, format!("are kept on their machine, {}: {}", machine.name, one_line(&place)))
                 }
-                Ok(KeptModels { place: None, .. }) => format!(
-                    "personal models of {} are kept nowhere: {name} has no folder for them (node.models)",
-                    clients(all as u64)
-                ),
-                Ok(_) => format!("personal models of {} are kept nowhere: {name} has lost them", clients(all as u64)),
-                Err(reason) => {
-                    let reason = one_line(&reason);
-                    format!("personal models of {} may not be kept: {name}: {reason}", clients(all as u64))
+                Ok(SiteReply::Kept(KeptModels { place: None, .. })) => {
+                    let why = "has no folder for them (node.models)";
+                    (count(machine), format!("are kept nowhere: {} {why}", machine.name))
                 }
-            });
+                Ok(SiteReply::Kept(_)) => (count(machine), format!("are kept nowhere: {} has lost them", machine.name)),
+                other => {
+                    let reason = one_line(&unwanted(other));
+                    (count(machine), format!("may not be kept: {}: {reason}", machine.name))
+                }
+            };
+            let clients = if number == 1 { "1 client".to_string() } else { format!("{number} clients") };
+            self.kept.push(format!("personal models of {clients} {what}"));
         }
         Ok(())
     }
@@ -513,11 +517,9 @@ impl Engine for RemoteFederation {
     }
 }
 
-/// What a machine delivered, if it is what was wanted, or why it is not.
-fn read<T>(delivery: Option<Delivery>, wanted: impl FnOnce(SiteReply) -> Option<T>) -> std::result::Result<T, String> {
-    let bytes = delivery.unwrap_or_else(|| Err("no answer".into()))?;
-    let reply = wire::decode(&bytes).map_err(|error| error.to_string())?;
-    wanted(reply).ok_or_else(|| "another answer than was asked for".to_string())
+/// Why a machine's reply is of no use.
+fn unwanted(reply: std::result::Result<SiteReply, String>) -> String {
+    reply.err().unwrap_or_else(|| "another answer than was asked for".to_string())
 }
 
 /// What a machine said, as one line that can do no harm to a terminal or a file.
@@ -576,7 +578,7 @@ impl Transport for Loopback {
         Ok((0..self.sites.len() as u64).collect())
     }
 
-    fn exchange(&mut self, messages: Vec<(u64, Vec<u8>)>, _: Kind) -> Result<Vec<(u64, Delivery)>> {
+    fn exchange(&mut self, messages: Vec<(u64, Vec<u8>)>, _: MessageKind) -> Result<Vec<(u64, Delivery)>> {
         let mut deliver = |(number, message): (u64, Vec<u8>)| {
             let (make, state) = self.sites.get_mut(number as usize)?;
             let delivery = make().and_then(|mut site| site.answer(&message, state)).map(|(reply, after)| {
