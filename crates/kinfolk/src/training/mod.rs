@@ -1,15 +1,7 @@
 //! How a client trains: on which of its rows, for how long, by which steps.
 
-mod course;
-mod optimiser;
 mod plan;
-mod portion;
-mod sample;
-mod scale;
+mod rows;
 
-pub use course::Course;
-pub use optimiser::Optimiser;
-pub use plan::{Amount, Plan, Pull, Then};
-pub use portion::{Portion, Split};
-pub use sample::Sample;
-pub use scale::Scale;
+pub use plan::{Amount, Course, Optimiser, Plan, Pull, Scale, Then};
+pub use rows::{Portion, Sample, Split};

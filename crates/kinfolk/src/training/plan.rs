@@ -1,6 +1,7 @@
 //! A client's training as it is ordered.
 
-use super::{Course, Optimiser, Sample};
+use super::Sample;
+use crate::aggregate::Weight;
 use serde::{Deserialize, Serialize};
 
 /// How a client trains.
@@ -14,7 +15,7 @@ pub struct Plan {
     pub step: f64,
     /// How gradients become steps.
     pub optimiser: Optimiser,
-    /// Models of the ask that pull at the parameters on their way.
+    /// Models of the ask that pull at the parameters: proximal terms.
     pub pulls: Vec<Pull>,
     /// How steps shrink, where they end, and what is sent.
     pub course: Course,
@@ -30,9 +31,9 @@ impl Plan {
 /// How long a client trains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Amount {
-    /// So many steps.
+    /// Number of steps.
     Steps(u32),
-    /// So many passes over the rows.
+    /// Number of passes over the rows.
     Epochs(u32),
 }
 
@@ -54,4 +55,53 @@ pub enum Then {
     Gradient(Sample),
     /// Training from the chosen model.
     Train(Plan),
+}
+
+/// How gradients become steps.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub enum Optimiser {
+    /// Gradient descent: v ← momentum·v + g + weight_decay·θ, θ ← θ − step·v.
+    Descent {
+        /// 0 is plain descent.
+        momentum: f64,
+        /// Strength of ½·weight_decay·‖θ‖².
+        weight_decay: f64,
+    },
+    /// Adam with bias correction; weight decay is added to the gradient.
+    Adam {
+        /// Strength of ½·weight_decay·‖θ‖².
+        weight_decay: f64,
+    },
+}
+
+/// How the steps of one training shrink, where they end, and what is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Course {
+    /// Step t, from 1, is the step size divided by t.
+    pub fading: bool,
+    /// The mean of the models after each step, weighted by t, instead of the last model.
+    pub averaged: bool,
+    /// No further step once the gradient, with weight decay, is no longer than this; 0 for all steps.
+    pub tolerance: f64,
+}
+
+impl Course {
+    /// Equal steps, all of them, and the last model.
+    pub const PLAIN: Course = Course { fading: false, averaged: false, tolerance: 0.0 };
+}
+
+/// How a client's mean loss enters a sum over clients: `factor` times the mean loss, or times its rows as well.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Scale {
+    /// What every mean loss is multiplied by.
+    pub factor: f64,
+    /// Whether the number of rows multiplies it too, which makes the mean a sum.
+    pub by: Weight,
+}
+
+impl Scale {
+    /// What the mean loss of a client with this many rows is multiplied by.
+    pub fn of(&self, rows: usize) -> f64 {
+        self.factor * self.by.of(rows)
+    }
 }

@@ -144,7 +144,7 @@ impl Host {
         match context.worker.failure().map_or(reply, Err) {
             // What cannot be done with this client's rows is its own affair: it sends nothing, and the others go on.
             Err(error) if matches!(error.kind(), ErrorKind::Data | ErrorKind::Diverged) => {
-                Ok(Reply::nothing(self.clients[client as usize].train.len() as u32))
+                Ok(Reply { rows: self.clients[client as usize].train.len() as u32, ..Reply::default() })
             }
             reply => reply,
         }

@@ -4,7 +4,7 @@
 //! those of the other clients: one that is not finite, or larger than the others' by orders of magnitude, is its client's
 //! fault while most are as they should be; where most are not finite, the method has diverged, and sees it.
 
-use super::ledger::{Ledger, Opposed, Usual};
+use super::ledger::{Ledger, Opposed, Size};
 use crate::aggregate::{Sum, Weight};
 use crate::federation::work::{Content, Reply, Task, Work};
 use crate::federation::{Absence, Answers, Ask, By, Gather, Missing, OrderAnswers, Phase, part_of};
@@ -51,19 +51,11 @@ pub(in crate::federation) struct Gatherer<'a> {
     ledger: Ledger,
 }
 
-/// How large one answer is.
-#[derive(Debug, Clone, Copy)]
-struct Size {
-    /// Of its vector.
-    length: Option<f64>,
-    /// Its loss, or what stands for it; `None` for an answer without any.
-    loss: Option<f64>,
-}
-
 /// What the answers to an order are like.
 #[derive(Debug, Clone, Copy, Default)]
 struct Peers {
-    usual: Usual,
+    /// Medians over the clients.
+    usual: Size,
     /// Whether most of them have no finite loss.
     diverged: bool,
 }
@@ -341,7 +333,7 @@ impl Peers {
         let losses: Vec<f64> = sizes.iter().filter_map(|size| size.loss).collect();
         let broken = losses.iter().filter(|loss| !loss.is_finite()).count();
         let usual =
-            Usual { length: median(sizes.iter().filter_map(|size| size.length)), loss: median(losses.iter().copied()) };
+            Size { length: median(sizes.iter().filter_map(|size| size.length)), loss: median(losses.iter().copied()) };
         Self { usual, diverged: 2 * broken > losses.len() }
     }
 }

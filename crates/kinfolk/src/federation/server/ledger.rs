@@ -24,8 +24,8 @@ pub struct Ledger {
     pub(in crate::federation) useful: u64,
     /// Who sent garbage.
     pub(in crate::federation) offences: BTreeMap<u32, Offence>,
-    /// How large answers usually are, by the kind of work.
-    pub(in crate::federation) usual: BTreeMap<String, Usual>,
+    /// The median size of answers, by the kind of work.
+    pub(in crate::federation) usual: BTreeMap<String, Size>,
     /// Whose updates point away from those of the others.
     pub(in crate::federation) opposed: Opposed,
 }
@@ -77,12 +77,12 @@ impl Opposed {
     }
 }
 
-/// How large an answer usually is: medians over the clients of an ask.
+/// How large an answer is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub(in crate::federation) struct Usual {
+pub(in crate::federation) struct Size {
     /// The length of its vector.
     pub length: Option<f64>,
-    /// Its loss.
+    /// Its loss, or what stands for it.
     pub loss: Option<f64>,
 }
 

@@ -6,8 +6,8 @@ use crate::models::Precision;
 use serde::{Deserialize, Serialize};
 
 /// One client's reply to one order.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Reply {
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Reply<V = Vec<f64>> {
     /// Its training rows.
     pub rows: u32,
     /// Whole numbers: a choice, rows, hits.
@@ -15,8 +15,11 @@ pub struct Reply {
     /// Losses and their like.
     pub numbers: Vec<f64>,
     /// A model, a gradient, or whatever else can be summed.
-    pub vector: Option<Vec<f64>>,
+    pub vector: Option<V>,
 }
+
+/// A reply whose vector has the precision of the wire.
+pub type PackedReply = Reply<Packed>;
 
 /// What a client answers beside its vector, as a type.
 pub trait Answer: Sized {
@@ -28,16 +31,29 @@ pub trait Answer: Sized {
 }
 
 impl Reply {
-    /// A client with so many training rows answers.
     pub(crate) fn new(rows: u32, answer: impl Answer, vector: Option<Vec<f64>>) -> Self {
         let (mut counts, mut numbers) = (Vec::new(), Vec::new());
         answer.write(&mut counts, &mut numbers);
         Self { rows, counts, numbers, vector }
     }
 
-    /// A client with so many training rows can give no answer.
-    pub(crate) fn nothing(rows: u32) -> Self {
-        Self { rows, ..Self::default() }
+    /// As it travels.
+    pub fn pack(self, precision: Precision) -> PackedReply {
+        self.map_vector(|vector| Packed::pack(&vector, precision))
+    }
+}
+
+impl PackedReply {
+    /// As it arrived.
+    pub fn unpack(self) -> Reply {
+        self.map_vector(|vector| vector.unpack())
+    }
+}
+
+impl<V> Reply<V> {
+    fn map_vector<W>(self, change: impl FnOnce(V) -> W) -> Reply<W> {
+        let Self { rows, counts, numbers, vector } = self;
+        Reply { rows, counts, numbers, vector: vector.map(change) }
     }
 }
 
@@ -119,31 +135,6 @@ pub(crate) fn larger(one: f64, other: f64) -> f64 {
 pub(super) fn best(losses: &[f64]) -> Option<f64> {
     let finite = losses.iter().copied().filter(|loss| loss.is_finite()).reduce(f64::min);
     finite.or(losses.first().copied())
-}
-
-/// A reply whose vector has the precision of the wire.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PackedReply {
-    rows: u32,
-    counts: Vec<u32>,
-    numbers: Vec<f64>,
-    vector: Option<Packed>,
-}
-
-impl Reply {
-    /// As it travels.
-    pub fn pack(self, precision: Precision) -> PackedReply {
-        let vector = self.vector.map(|vector| Packed::pack(&vector, precision));
-        PackedReply { rows: self.rows, counts: self.counts, numbers: self.numbers, vector }
-    }
-}
-
-impl PackedReply {
-    /// As it arrived.
-    pub fn unpack(self) -> Reply {
-        let vector = self.vector.map(|vector| vector.unpack());
-        Reply { rows: self.rows, counts: self.counts, numbers: self.numbers, vector }
-    }
 }
 
 /// Whether a number can be a share of something, up to rounding.

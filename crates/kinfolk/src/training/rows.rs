@@ -1,4 +1,4 @@
-//! Some of a client's rows.
+//! Which of a client's rows are used.
 
 use serde::{Deserialize, Serialize};
 
@@ -49,4 +49,20 @@ impl Portion {
             }
         }
     }
+}
+
+/// Which rows a gradient sees.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// The rows to draw from.
+    pub on: Portion,
+    /// Rows in a batch; all of them when absent.
+    pub batch: Option<u32>,
+    /// Seeds the batches, together with the client's id.
+    pub seed: u64,
+}
+
+impl Sample {
+    /// Every row, every time.
+    pub const FULL: Sample = Sample { on: Portion::All, batch: None, seed: 0 };
 }
