@@ -1,6 +1,8 @@
 //! Every registered method through every federation: the same bits where answers are reduced in the same place,
 //! a stated tolerance where an engine reduces while it computes.
 
+mod loopback;
+
 use kinfolk::Result;
 use kinfolk::clustering::quality::misclustering;
 use kinfolk::data::{Client, DataShape, Features, Population, Shard, Targets, source};
@@ -9,7 +11,7 @@ use kinfolk::federation::client::node::{Node, Rows};
 use kinfolk::federation::client::site::Site;
 use kinfolk::federation::engines::Engine;
 use kinfolk::federation::engines::local::{LocalFederation, threads};
-use kinfolk::federation::engines::remote::{Line, Loopback, MakeSite, RemoteFederation};
+use kinfolk::federation::engines::remote::{Line, RemoteFederation};
 use kinfolk::federation::faults;
 use kinfolk::federation::wire::DataOrder;
 use kinfolk::federation::{Federation, Phase};
@@ -21,6 +23,7 @@ use kinfolk::models::{self, Blueprint, Model};
 use kinfolk::rng::Key;
 use kinfolk::settings::Settings;
 use kinfolk::training::Split;
+use loopback::{Loopback, MakeSite};
 use std::sync::Arc;
 
 fn settings(declared: &'static [kinfolk::settings::Setting], text: &str) -> Settings {

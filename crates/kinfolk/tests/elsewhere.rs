@@ -1,15 +1,18 @@
 //! Whole runs with clients on other machines: the same bits as here, and honest about what gets lost.
 
+mod loopback;
+
 use kinfolk::experiment::Experiment;
 use kinfolk::federation::client::node::{Node, Rows, TableRows};
 use kinfolk::federation::client::site::Site;
-use kinfolk::federation::engines::remote::{Delivery, Line, Loopback, MakeSite, MessageKind, Transport};
+use kinfolk::federation::engines::remote::{Delivery, Line, MessageKind, Transport};
 use kinfolk::federation::wire::{self, ClientReply, Request, SiteMessage, SiteReply};
 use kinfolk::federation::work::{Losses, Work};
 use kinfolk::record::{Record, RoundRecord};
 use kinfolk::run::venue::Elsewhere;
 use kinfolk::run::{Options, Unwatched, Watch, run, run_at};
 use kinfolk::{ErrorKind, Result};
+use loopback::{Loopback, MakeSite};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -2,6 +2,8 @@
 //!
 //! `cargo test -p kinfolk --test hostile -- --nocapture` prints the table of docs/hostile-clients.md.
 
+mod loopback;
+
 use kinfolk::Result;
 use kinfolk::data::moments::Moments;
 use kinfolk::data::schema::{Description, TargetDescription};
@@ -9,7 +11,7 @@ use kinfolk::data::{Client, Features, Population, Shard, source};
 use kinfolk::experiment::{Experiment, Override};
 use kinfolk::federation::client::node::{Node, Rows};
 use kinfolk::federation::client::site::Site;
-use kinfolk::federation::engines::remote::{Delivery, Line, Loopback, MakeSite, MessageKind, Transport};
+use kinfolk::federation::engines::remote::{Delivery, Line, MessageKind, Transport};
 use kinfolk::federation::wire::{self, Member, Roll, SiteMessage, SiteReply};
 use kinfolk::federation::work::Reply;
 use kinfolk::methods::{METHODS, MethodKind};
@@ -19,6 +21,7 @@ use kinfolk::record::{Record, RepeatSummary};
 use kinfolk::run::venue::{Elsewhere, InProcess};
 use kinfolk::run::{Options, Unwatched, run, run_at};
 use kinfolk::settings::Settings;
+use loopback::{Loopback, MakeSite};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 

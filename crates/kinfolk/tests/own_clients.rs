@@ -1,6 +1,8 @@
 //! Clients that are code of the user's own, here in Rust: every method that needs no more than their verbs finds what was
 //! planted, and what goes wrong inside them is told with their name.
 
+mod loopback;
+
 use kinfolk::clustering::quality::misclustering;
 use kinfolk::data::own::{OwnClient, OwnScore, OwnStart, Point};
 use kinfolk::data::{Client, DataShape, Form, Population};
@@ -9,7 +11,7 @@ use kinfolk::experiment::{Experiment, Override};
 use kinfolk::federation::Federation;
 use kinfolk::federation::engines::Engine;
 use kinfolk::federation::engines::local::{LocalFederation, threads};
-use kinfolk::federation::engines::remote::{Loopback, RemoteFederation};
+use kinfolk::federation::engines::remote::RemoteFederation;
 use kinfolk::federation::wire::DataOrder;
 use kinfolk::methods::room::{Book, MissingRule};
 use kinfolk::methods::{Method, Outcome, Setup, kind};
@@ -21,6 +23,7 @@ use kinfolk::run::{Options, Unwatched, Watch, run, run_at};
 use kinfolk::settings::{Setting, Settings};
 use kinfolk::training::{Amount, Optimiser, Plan, Sample, Split};
 use kinfolk::{Error, ErrorKind, Result};
+use loopback::Loopback;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;

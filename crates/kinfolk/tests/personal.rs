@@ -1,10 +1,12 @@
 //! Methods that give every client a model of its own inside known clusters: how a run serves, scores and files them.
 
+mod loopback;
+
 use kinfolk::data::{Client, Features, Population, Shard, Targets, source};
 use kinfolk::experiment::{Experiment, MethodEntry};
 use kinfolk::federation::engines::Engine;
 use kinfolk::federation::engines::local::{LocalFederation, threads};
-use kinfolk::federation::engines::remote::{Loopback, RemoteFederation};
+use kinfolk::federation::engines::remote::RemoteFederation;
 use kinfolk::federation::wire::DataOrder;
 use kinfolk::federation::work::{Evaluate, Gradient, Minimise, Subject};
 use kinfolk::federation::{Ask, Federation, Gather, Params, Phase, Recipients};
@@ -20,6 +22,7 @@ use kinfolk::settings::Declared;
 use kinfolk::settings::Settings;
 use kinfolk::training::Split;
 use kinfolk::{Result, evaluate, modelfile};
+use loopback::Loopback;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -8,8 +8,6 @@ use super::{Engine, FederationState, is_possible};
 use crate::data::schema::{Description, Schema, sorted};
 use crate::data::{Client, DataShape, Features, Population, Shard, Targets};
 use crate::error::{Error, ErrorKind, Result};
-use crate::federation::client::node::{Node, Rows};
-use crate::federation::client::site::Site;
 use crate::federation::server::Server;
 use crate::federation::server::ledger::{Ledger, few_of};
 use crate::federation::server::meter::Meter;
@@ -543,50 +541,4 @@ fn names(transport: &mut dyn Transport, numbers: &[u64], rolls: &BTreeMap<u64, R
         (number, own.unwrap_or_else(|| one_line(&transport.name(number))))
     };
     numbers.iter().map(name).collect()
-}
-
-/// Machines in this process, through which nothing passes but bytes: the proof that a method works over a wire. Each
-/// message is answered by a new site, as with Flower by a new process.
-pub struct Loopback {
-    sites: Vec<(MakeSite, Vec<u8>)>,
-}
-
-/// Makes the site that answers the next message.
-pub type MakeSite = Box<dyn Fn() -> Result<Site> + Send>;
-
-impl Loopback {
-    /// A way to these machines, numbered from 0.
-    pub fn line(sites: Vec<MakeSite>) -> Line {
-        let sites = sites.into_iter().map(|site| (site, Vec::new())).collect();
-        Arc::new(Mutex::new(Box::new(Self { sites })))
-    }
-
-    /// A way to these clients, on so many machines. They answer for any number of rows: what is looked at is the wire.
-    pub fn among(clients: &[Client], shape: DataShape, machines: usize) -> Line {
-        let cut = |part: usize| clients.len() * part / machines;
-        let site = |part: usize| -> MakeSite {
-            let own = clients[cut(part)..cut(part + 1)].to_vec();
-            let node = Node::new(Rows::Given(own, shape)).with_minimum_rows(1);
-            Box::new(move || Site::new(node.clone(), 1))
-        };
-        Self::line((0..machines).map(site).collect())
-    }
-}
-
-impl Transport for Loopback {
-    fn machines(&mut self) -> Result<Vec<u64>> {
-        Ok((0..self.sites.len() as u64).collect())
-    }
-
-    fn exchange(&mut self, messages: Vec<(u64, Vec<u8>)>, _: MessageKind) -> Result<Vec<(u64, Delivery)>> {
-        let mut deliver = |(number, message): (u64, Vec<u8>)| {
-            let (make, state) = self.sites.get_mut(number as usize)?;
-            let delivery = make().and_then(|mut site| site.answer(&message, state)).map(|(reply, after)| {
-                *state = after;
-                reply
-            });
-            Some((number, delivery.map_err(|error| error.told())))
-        };
-        Ok(messages.into_iter().filter_map(&mut deliver).collect())
-    }
 }
