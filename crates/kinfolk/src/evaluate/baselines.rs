@@ -1,10 +1,10 @@
 //! What clients with personal models in clusters would have otherwise: a model each on its own, or one for everybody.
 
-use super::scores::{Evaluation, Served, check_counted, is_good, take_scores};
+use super::scores::{Evaluation, Served, is_good, score_all};
 use super::{Context, Finding, MethodRecord, OwnModels};
 use crate::error::Result;
 use crate::federation::work::{Evaluate, Subject};
-use crate::federation::{Ask, Federation, Gather, Params, Phase, Recipients};
+use crate::federation::{Federation, Params};
 use crate::linalg::{distance, norm};
 use crate::methods::{Outcome, Serving, pooled_minimiser};
 use crate::models::{Metric, Model};
@@ -60,21 +60,13 @@ fn baselines(
     metric: Metric,
     single: Option<Params>,
 ) -> Result<Baselines> {
-    let mut metrics = |subject: Option<Subject>| -> Result<Vec<Option<f64>>> {
-        let mut clients = vec![Served::default(); federation.clients().len()];
-        if let Some(subject) = subject {
-            let mut ask = Ask::new(Phase::Evaluate, single.iter().cloned().collect(), Gather::Each);
-            let order = ask.order(Recipients::All, Evaluate { with: subject, assign_on: Split::Train });
-            let answers = federation.ask(&ask)?;
-            let answer = answers.of(order);
-            take_scores(&answer, metric, false, &mut clients);
-            check_counted(&[answer], metric, federation.clients(), &clients)?;
-        }
-        Ok(clients.iter().map(Served::mean).collect())
+    let mut metrics = |with: Subject, models: Vec<Params>| -> Result<Vec<Option<f64>>> {
+        let evaluate = Evaluate { with, assign_on: Split::Train };
+        Ok(score_all(federation, models, evaluate, metric, false)?.iter().map(Served::mean).collect())
     };
     Ok(Baselines {
-        local: metrics(model.has_minimiser().then_some(Subject::Alone))?,
-        global: metrics(single.is_some().then(|| Subject::Models(vec![0])))?,
+        local: if model.has_minimiser() { metrics(Subject::Alone, Vec::new())? } else { Vec::new() },
+        global: single.map_or_else(|| Ok(Vec::new()), |single| metrics(Subject::Models(vec![0]), vec![single]))?,
     })
 }
 

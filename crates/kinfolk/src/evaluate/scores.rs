@@ -158,15 +158,28 @@ pub fn unseen(
     if outcome.models.is_empty() {
         return Ok(None);
     }
-    let subject = Subject::Models((0..outcome.models.len()).collect());
-    let mut ask = Ask::new(Phase::Evaluate, outcome.models.clone(), Gather::Each);
-    let order = ask.order(Recipients::All, Evaluate { with: subject, assign_on });
+    let with = Subject::Models((0..outcome.models.len()).collect());
+    let evaluate = Evaluate { with, assign_on };
+    let clients = score_all(federation, outcome.models.clone(), evaluate, metric, outcome.clustered)?;
+    Ok(Some(summarise(clients, metric, outcome, &[])))
+}
+
+/// Scores every client in the same way. `chose` says that each client chose its cluster by its losses.
+pub(super) fn score_all(
+    federation: &mut dyn Federation,
+    models: Vec<Params>,
+    evaluate: Evaluate,
+    metric: Metric,
+    chose: bool,
+) -> Result<Vec<Served>> {
+    let mut ask = Ask::new(Phase::Evaluate, models, Gather::Each);
+    let order = ask.order(Recipients::All, evaluate);
     let answers = federation.ask(&ask)?;
     let answer = answers.of(order);
     let mut clients = vec![Served::default(); federation.clients().len()];
-    take_scores(&answer, metric, outcome.clustered, &mut clients);
+    take_scores(&answer, metric, chose, &mut clients);
     check_counted(&[answer], metric, federation.clients(), &clients)?;
-    Ok(Some(summarise(clients, metric, outcome, &[])))
+    Ok(clients)
 }
 
 fn margin(losses: &[f64], own: usize) -> Option<f64> {
@@ -175,8 +188,7 @@ fn margin(losses: &[f64], own: usize) -> Option<f64> {
     margin.is_finite().then_some(margin)
 }
 
-/// `chose` says that each client chose its cluster by its losses.
-pub(super) fn take_scores(answer: &Answered<Evaluated>, metric: Metric, chose: bool, clients: &mut [Served]) {
+fn take_scores(answer: &Answered<Evaluated>, metric: Metric, chose: bool, clients: &mut [Served]) {
     for (client, Evaluated { choice, losses, score }) in answer.each() {
         let served = &mut clients[client as usize];
         let choice = choice as usize;
@@ -191,7 +203,7 @@ pub(super) fn take_scores(answer: &Answered<Evaluated>, metric: Metric, chose: b
 }
 
 /// Refuses a metric by which nobody can be judged. A single client that does not count what it takes is not scored.
-pub(super) fn check_counted(
+fn check_counted(
     answers: &[Answered<Evaluated>],
     metric: Metric,
     infos: &[ClientInfo],

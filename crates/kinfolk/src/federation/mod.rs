@@ -1,15 +1,15 @@
-//! The waist: a method asks, a federation has clients do the work and gathers what they answer.
+//! The waist: a method asks, a federation has clients do the work and gathers their answers.
 //!
-//! An [`Ask`] carries each model once and a few [`Order`]s that name models by index. Every order says who is to do which
-//! [`Work`]; [`Gather`] says whether vectors come back one by one or as sums. Adding an order to an ask gives a [`Handle`], by
-//! which its answers are taken out with their types. A federation never knows which method it serves, and a method never
-//! sees a client's data.
+//! An [`Ask`] carries each model once and a few [`Order`]s that name models by index. Every order says which clients do which
+//! [`Work`]; [`Gather`] says whether vectors come back one by one or as sums. Adding an order to an ask returns a [`Handle`]
+//! that takes out its answers with their type. A federation never knows which method it serves, and a method never sees a
+//! client's data.
 //!
 //! | folder | what it is |
 //! |---|---|
 //! | `work/` | what a client can be asked to do, one file a kind |
-//! | `client/` | the clients' side: does an order's work on the data, and guards it on machines of others |
-//! | `server/` | the server's side: replies into answers and sums, what travelled, who answered what |
+//! | `client/` | the clients' side: does an order's work on the data, and guards the data on other people's machines |
+//! | `server/` | the server's side: replies into answers and sums, traffic, who answered what |
 //! | `engines/` | federations: in this process on all cores, and over bytes on other machines |
 //! | `wire.rs` | asks and answers as bytes |
 //! | `transforms.rs` | what happens to answers on their way, as a list |
@@ -40,13 +40,13 @@ pub type Params = Arc<Vec<f64>>;
 
 /// Clients that can be asked to do work.
 pub trait Federation {
-    /// Who is there, in an order that stays the same.
+    /// The clients, in a fixed order.
     fn clients(&self) -> &[ClientInfo];
 
     /// Has the work done and gathers the answers, sorted by client.
     fn ask(&mut self, ask: &Ask) -> Result<Answers>;
 
-    /// What has travelled so far.
+    /// The traffic so far.
     fn meter(&self) -> &Meter;
 }
 
@@ -60,7 +60,7 @@ pub struct ClientInfo {
 /// One round trip: models, who does what with them, and how the answers come back.
 #[derive(Debug, Clone)]
 pub struct Ask {
-    /// What it is for; the meter keeps phases apart and faults spare evaluation.
+    /// What it is for; the meter keeps phases apart, and transforms spare evaluation.
     pub phase: Phase,
     /// The models the orders name by index. Each travels once to a client that needs it.
     pub models: Vec<Params>,
@@ -159,10 +159,10 @@ pub enum By {
     Choice,
 }
 
-/// What came back, per order of the ask.
+/// The answers to an ask.
 #[derive(Debug, Clone, Default)]
 pub struct Answers {
-    /// In the order of the ask's orders.
+    /// One entry for each of the ask's orders.
     pub orders: Vec<OrderAnswers>,
     /// Clients that were asked and gave nothing usable, ascending.
     pub missing: Vec<Missing>,
@@ -177,13 +177,13 @@ pub struct OrderAnswers {
     pub clients: Vec<u32>,
     /// Training rows of each.
     pub rows: Vec<u32>,
-    /// What each counted, end to end.
+    /// Counts of each, concatenated.
     pub counts: Vec<u32>,
-    /// What each measured, end to end.
+    /// Numbers of each, concatenated.
     pub numbers: Vec<f64>,
-    /// Vectors end to end, when gathered one by one.
+    /// Vectors of each, concatenated, when gathered one by one.
     pub vectors: Vec<f64>,
-    /// One entry a slot, when gathered as sums.
+    /// One entry for every slot, when gathered as sums.
     pub sums: Vec<Sum>,
 }
 
@@ -196,7 +196,7 @@ pub struct Missing {
     pub reason: Absence,
 }
 
-/// Why an answer is not there.
+/// Why there is no usable answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Absence {
     /// It never came.
@@ -207,20 +207,20 @@ pub enum Absence {
     Garbage,
 }
 
-/// The part of a list end to end that belongs to one of `count`.
+/// One of the `count` equal parts of a concatenated list.
 fn part_of<T>(list: &[T], place: usize, count: usize) -> &[T] {
     let each = list.len() / count.max(1);
     &list[place * each..(place + 1) * each]
 }
 
 impl OrderAnswers {
-    /// The vector of the client at this place.
+    /// The vector of the client in this place.
     pub fn vector(&self, place: usize) -> &[f64] {
         part_of(&self.vectors, place, self.clients.len())
     }
 }
 
-/// An order of an ask, by which its answers are taken out.
+/// An order of an ask, which takes out its answers.
 pub struct Handle<A> {
     order: usize,
     answer: PhantomData<fn() -> A>,
@@ -235,7 +235,7 @@ impl<A> Clone for Handle<A> {
 impl<A> Copy for Handle<A> {}
 
 impl Ask {
-    /// An ask without any order yet.
+    /// An ask without orders.
     pub fn new(phase: Phase, models: Vec<Params>, gather: Gather) -> Self {
         Self { phase, models, orders: Vec::new(), gather }
     }
@@ -274,12 +274,12 @@ impl<A> Deref for Answered<'_, A> {
 }
 
 impl<'a, A: Answer> Answered<'a, A> {
-    /// The sums, one entry a slot.
+    /// The sums, one for every slot.
     pub fn sums(&self) -> &'a [Sum] {
         &self.order.sums
     }
 
-    /// What the client at this place answered.
+    /// The answer of the client in this place.
     pub fn at(&self, place: usize) -> A {
         let count = self.clients.len();
         A::read(part_of(&self.counts, place, count), part_of(&self.numbers, place, count))
@@ -294,62 +294,52 @@ impl<'a, A: Answer> Answered<'a, A> {
         (0..count).map(|place| part_of(&self.numbers, place, count)[0]).collect()
     }
 
-    /// What every client answered, in their order.
+    /// Every client with its answer.
     pub fn each(&self) -> impl Iterator<Item = (u32, A)> {
         self.clients.iter().enumerate().map(|(place, &client)| (client, self.at(place)))
     }
 }
 
-/// Which orders of an ask go to which client, without looking through all of them for each.
+/// Which orders of an ask go to which client.
 pub(crate) struct OrderIndex {
     /// The orders to everybody.
     all: Vec<u32>,
-    /// Orders to listed clients, client by client, and where each client's begin.
-    listed: Vec<u32>,
-    starts: Vec<u32>,
+    /// The other orders of each client; empty where there are none.
+    listed: Vec<Vec<u32>>,
 }
 
 impl OrderIndex {
     pub(crate) fn of(ask: &Ask, clients: usize) -> Self {
-        let numbered = || (0u32..).zip(&ask.orders);
-        let all = numbered().filter(|(_, order)| order.to == Recipients::All).map(|(index, _)| index).collect();
-        let lists = || {
-            numbered().filter_map(|(index, order)| match &order.to {
-                Recipients::List(list) => Some((index, list)),
-                Recipients::All => None,
-            })
-        };
-        let mut starts = vec![0u32; if lists().next().is_some() { clients + 1 } else { 0 }];
-        lists().flat_map(|(_, list)| list.iter()).for_each(|&client| starts[client as usize + 1] += 1);
-        (1..starts.len()).for_each(|client| starts[client] += starts[client - 1]);
-        let mut next = starts.clone();
-        let mut listed = vec![0; starts.last().map_or(0, |&end| end as usize)];
-        for (index, list) in lists() {
-            for &client in list.iter() {
-                listed[next[client as usize] as usize] = index;
-                next[client as usize] += 1;
+        let (mut all, mut listed) = (Vec::new(), Vec::new());
+        for (index, order) in (0u32..).zip(&ask.orders) {
+            match &order.to {
+                Recipients::All => all.push(index),
+                Recipients::List(list) => {
+                    listed.resize_with(clients, Vec::new);
+                    list.iter().for_each(|&client| listed[client as usize].push(index));
+                }
             }
         }
-        Self { all, listed, starts }
+        Self { all, listed }
     }
 
     /// The orders of every client, where all have the same.
     pub(crate) fn everybody(&self) -> Option<&[u32]> {
-        self.starts.is_empty().then_some(&self.all)
+        self.listed.is_empty().then_some(&self.all)
     }
 
     /// The orders of one client, ascending.
     pub(crate) fn of_client(&self, client: u32) -> Cow<'_, [u32]> {
-        let listed = match self.starts.get(client as usize..client as usize + 2) {
-            Some(bounds) => &self.listed[bounds[0] as usize..bounds[1] as usize],
-            None => &[],
-        };
-        if self.all.is_empty() {
-            return Cow::from(listed);
+        let listed = self.listed.get(client as usize).map_or(&[][..], Vec::as_slice);
+        match (self.all.is_empty(), listed.is_empty()) {
+            (true, _) => Cow::from(listed),
+            (_, true) => Cow::from(&self.all),
+            (false, false) => {
+                let mut orders = [&self.all, listed].concat();
+                orders.sort_unstable();
+                Cow::from(orders)
+            }
         }
-        let mut orders = [&self.all, listed].concat();
-        orders.sort_unstable();
-        Cow::from(orders)
     }
 }
 

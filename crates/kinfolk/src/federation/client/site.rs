@@ -307,7 +307,7 @@ impl Site {
                 prepared.work(stamp, &ask, &orders, &mut self.log)?
             }
             Request::Keep { roll, run, stamps } if roll == prepared.roll => {
-                if stamps.len() != prepared.federation.host().clients().len() {
+                if stamps.len() != prepared.federation.host.clients().len() {
                     return Err(changed());
                 }
                 prepared.remember(&mut kept, &[])?;
@@ -332,7 +332,8 @@ impl Site {
         let clients = std::mem::take(&mut here.population.clients);
         let roll = roll_of(clients.iter().map(|client| client.id.as_str()));
         let rows: usize = clients.iter().map(|client| client.train.len() + client.test.len()).sum();
-        let mut federation = LocalFederation::new(clients, self.pool.clone()).refusing_below(self.node.minimum_rows);
+        let mut federation = LocalFederation::new(clients, self.pool.clone());
+        federation.host.refuse_below(self.node.minimum_rows);
         if let Some(schema) = &message.schema {
             if let FeaturesSchema::Named(_) = schema.features {
                 let numbers = rows as f64 * schema.shape().columns as f64;
@@ -362,7 +363,7 @@ impl Prepared {
     /// Puts every client back to where it was, or to where the server believes it to be: of two states that it kept it
     /// takes the one that its orders name.
     fn remember(&self, kept: &mut Vec<Kept>, orders: &[SiteOrder]) -> Result<()> {
-        let host = self.federation.host();
+        let host = &self.federation.host;
         let is_new = kept.is_empty();
         kept.resize(host.clients().len(), Kept::default());
         for order in orders {
@@ -387,7 +388,7 @@ impl Prepared {
 
     /// What clients remember after a message, beside what they remembered before it.
     fn tell(&self, before: Vec<Kept>) -> Result<Vec<Kept>> {
-        let host = self.federation.host();
+        let host = &self.federation.host;
         let before = before.into_iter().chain(std::iter::repeat(Kept::default()));
         let after = host.clients().iter().zip(host.states()).zip(before);
         let tell = |((client, state), kept): ((&Client, Option<State>), Kept)| {
@@ -411,12 +412,12 @@ impl Prepared {
             log.push("clients' own models are kept nowhere: no file of this machine's says where".into());
             return Ok(KeptModels { clients: 0, place: None });
         };
-        let model = self.federation.host().model()?;
+        let model = self.federation.host.model()?;
         let stamped = |(kept, &stamp): (&Kept, &u64)| {
             let mut states = [&kept.state, &kept.before].into_iter().flatten();
             states.find(|state| stamp != 0 && state.stamp == stamp).map(|state| state.vectors.unpack())
         };
-        let models = kept.iter().zip(stamps).map(stamped).zip(self.federation.host().clients());
+        let models = kept.iter().zip(stamps).map(stamped).zip(self.federation.host.clients());
         let models: Vec<(&str, Vec<f64>)> =
             models.filter_map(|(own, client)| Some((client.id.as_str(), own?))).collect();
         let within = place.within();
@@ -433,7 +434,7 @@ impl Prepared {
     }
 
     fn roll_call(&self, moments: bool, name: Option<String>) -> Roll {
-        let host = self.federation.host();
+        let host = &self.federation.host;
         let member = |(place, client): (usize, &Client)| Member {
             id: client.id.clone(),
             place: self.here.places.get(place).copied(),
@@ -464,7 +465,7 @@ impl Prepared {
             work: order.work.clone(),
         };
         let ask = Ask { phase, models: unpacked, orders: orders.iter().map(order).collect(), gather: Gather::Each };
-        let clients = self.federation.host().clients();
+        let clients = self.federation.host.clients();
         ask.check(clients.len())?;
         let rows = |client: u32| {
             let client = &clients[client as usize];
@@ -472,7 +473,7 @@ impl Prepared {
         };
         let each = (ask.orders.iter())
             .flat_map(|order| order.to.among(clients.len()).map(|client| (&order.work, rows(client))));
-        let width = self.federation.host().model().map_or(0, |model| model.layout().len());
+        let width = self.federation.host.model().map_or(0, |model| model.layout().len());
         guard::afford(each, width, limits)?;
         Ok(ask)
     }
@@ -480,8 +481,8 @@ impl Prepared {
     /// Has clients do what is asked. What goes wrong with one of them is told to the server in so far as it may be, and
     /// to the machine's own log as it is.
     fn work(&self, stamp: u64, ask: &Ask, orders: &[SiteOrder], log: &mut Vec<String>) -> Result<SiteReply> {
-        let precision = self.federation.host().model().map_or(Precision::F64, |model| model.precision());
-        let clients = self.federation.host().clients();
+        let precision = self.federation.host.model().map_or(Precision::F64, |model| model.precision());
+        let clients = self.federation.host.clients();
         let mut replies = Vec::new();
         for (order, client, reply) in self.federation.replies(ask, stamp)? {
             let reply = reply.map(|reply| reply.pack(precision)).map_err(|error| {

@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Clients in this process.
 pub struct LocalFederation {
-    host: Host,
+    pub(in crate::federation) host: Host,
     infos: Vec<ClientInfo>,
     blocks: Vec<Range<u32>>,
     server: Server,
@@ -75,21 +75,9 @@ impl LocalFederation {
         self
     }
 
-    /// Raising this flag ends the ask in progress with an error of kind `Stopped`.
-    pub fn with_stop(mut self, stop: Arc<AtomicBool>) -> Self {
-        self.stop = stop;
-        self
-    }
-
     /// Sums single answers at the server instead of reducing while computing, as a federation over a wire does.
     pub fn from_single_answers(mut self) -> Self {
         self.single_answers = true;
-        self
-    }
-
-    /// Has clients refuse work on fewer rows than this.
-    pub(in crate::federation) fn refusing_below(mut self, minimum_rows: usize) -> Self {
-        self.host.refuse_below(minimum_rows);
         self
     }
 
@@ -348,8 +336,7 @@ impl Engine for LocalFederation {
 
     fn afresh(&self, _: &str, transforms: Transforms, stop: Arc<AtomicBool>) -> Result<Box<dyn Engine>> {
         let fresh = Self::new(self.host.clients().to_vec(), self.pool.clone());
-        let mut fresh = fresh.with_transforms(transforms).with_stop(stop);
-        fresh.single_answers = self.single_answers;
+        let mut fresh = Self { stop, single_answers: self.single_answers, ..fresh.with_transforms(transforms) };
         if let Ok(model) = self.host.model() {
             fresh.set_model(model.clone())?;
         }

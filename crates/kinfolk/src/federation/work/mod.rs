@@ -13,7 +13,6 @@ use crate::models::Job;
 use crate::training::{Portion, Then};
 pub use reply::{Answer, Choice, HasLoss, Loss, PackedReply, Reply};
 use serde::de::{Error as _, SeqAccess, Visitor};
-use serde::ser::SerializeTuple;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -226,14 +225,9 @@ macro_rules! kinds {
 
         impl Serialize for Work {
             fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-                let mut pair = serializer.serialize_tuple(2)?;
                 match self {
-                    $(Work::$kind(work) => {
-                        pair.serialize_element(&($number as u16))?;
-                        pair.serialize_element(work)?;
-                    })*
+                    $(Work::$kind(work) => ($number as u16, work).serialize(serializer),)*
                 }
-                pair.end()
             }
         }
 
