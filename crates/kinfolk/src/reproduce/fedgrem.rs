@@ -1,62 +1,32 @@
 //! FedGrEM: Tian, Weng, Feng 2024. What each experiment is, and what was found, is in experiments/fedgrem.
 //!
-//! Beside the paper's numbers stand those of an independent reference, in numpy.
+//! The references are those of an independent implementation in numpy.
 
-use super::{Case, Cell, Judge, Paper, Reproduction, case, extra, recorded_numbers, repeat};
+use super::{Case, Cell, Judge, Paper, Reproduction, declare_paper, extra, owned};
 use crate::record::Record;
 
-pub(super) static PAPER: Paper = Paper {
-    name: "fedgrem",
-    title: "Towards the theory of unsupervised federated learning (2024)",
-    experiments: &[
-        Reproduction {
-            name: "e1-gaussian",
-            title: "Figure 3: errors of weights and centres of normal components against the heterogeneity",
-            text: include_str!("../../../../experiments/fedgrem/e1-gaussian.toml"),
-            cases: |quick| curves(quick, &GAUSSIAN),
-        },
-        Reproduction {
-            name: "e1-regression",
-            title: "Figure 3: errors of weights and coefficients of regressions against the heterogeneity",
-            text: include_str!("../../../../experiments/fedgrem/e1-regression.toml"),
-            cases: |quick| curves(quick, &REGRESSION),
-        },
-        Reproduction {
-            name: "e2",
-            title: "Tables 4 and 5: errors against the step size, and the authors' version beside ours",
-            text: include_str!("../../../../experiments/fedgrem/e2.toml"),
-            cases: step_sizes,
-        },
-        Reproduction {
-            name: "e3-pendigits",
-            title: "Table 1: misclustered rows of pen digits, percent, against the share of outliers",
-            text: include_str!("../../../../experiments/fedgrem/e3-pendigits.toml"),
-            cases: |quick| contaminated(quick, &PEN_DIGITS),
-        },
-        Reproduction {
-            name: "e3-pendigits-weak",
-            title: "Table 1 with weak starts",
-            text: include_str!("../../../../experiments/fedgrem/e3-pendigits-weak.toml"),
-            cases: |quick| contaminated(quick, &PEN_DIGITS_WEAK),
-        },
-        Reproduction {
-            name: "e3-mnist",
-            title: "Table 2: misclustered images of MNIST in ten dimensions, percent",
-            text: include_str!("../../../../experiments/fedgrem/e3-mnist.toml"),
-            cases: |quick| contaminated(quick, &MNIST),
-        },
-        Reproduction {
-            name: "e3-fashion-mnist",
-            title: "Table 3: misclustered images of Fashion-MNIST in ten dimensions, percent",
-            text: include_str!("../../../../experiments/fedgrem/e3-fashion-mnist.toml"),
-            cases: |quick| contaminated(quick, &FASHION),
-        },
-    ],
-    recorded: recorded_numbers!("fedgrem"),
+pub(super) static PAPER: Paper = declare_paper! {
+    "fedgrem", "Towards the theory of unsupervised federated learning (2024)",
+    "e1-gaussian": "e1-gaussian.toml",
+        "Figure 3: errors of weights and centres of normal components against the heterogeneity",
+        |quick| curves(quick, &GAUSSIAN);
+    "e1-regression": "e1-regression.toml",
+        "Figure 3: errors of weights and coefficients of regressions against the heterogeneity",
+        |quick| curves(quick, &REGRESSION);
+    "e2": "e2.toml", "Tables 4 and 5: errors against the step size, and the authors' version beside ours", step_sizes;
+    "e3-pendigits": "e3-pendigits.toml",
+        "Table 1: misclustered rows of pen digits, percent, against the share of outliers",
+        |quick| contaminated(quick, &PEN_DIGITS);
+    "e3-pendigits-weak": "e3-pendigits-weak.toml", "Table 1 with weak starts",
+        |quick| contaminated(quick, &PEN_DIGITS_WEAK);
+    "e3-mnist": "e3-mnist.toml", "Table 2: misclustered images of MNIST in ten dimensions, percent",
+        |quick| contaminated(quick, &MNIST);
+    "e3-fashion-mnist": "e3-fashion-mnist.toml",
+        "Table 3: misclustered images of Fashion-MNIST in ten dimensions, percent",
+        |quick| contaminated(quick, &FASHION);
 };
 
-/// The methods, as they are labelled and as the paper calls them, in the order of its tables; two more are in the
-/// simulations only.
+/// Labels of the methods and their names in the paper, in the order of its tables; two more are in the simulations only.
 const METHODS: [(&str, &str); 7] = [
     ("local-em", "Local-EM"),
     ("local-grem", "Local-GrEM"),
@@ -68,49 +38,36 @@ const METHODS: [(&str, &str); 7] = [
 ];
 const IN_SIMULATIONS: [(&str, &str); 2] = [("fedgmm", "FedGMM"), ("authors", "FedGrEM as in the authors' code")];
 
+/// What the reference found at some heterogeneities: the method, and its error of the centres.
+type Reference = &'static [(f64, &'static [(&'static str, f64)])];
+
+const GAUSSIAN: Reference = &[
+    (0.0, &[("local-em", 1.31), ("fedem", 1.05), ("tgmm", 0.94), ("authors", 0.75), ("fedgrem", 0.62)]),
+    (0.5, &[("local-em", 1.62), ("fedem", 1.34), ("tgmm", 1.21), ("authors", 0.96), ("fedgrem", 0.88)]),
+    (1.0, &[("local-em", 1.59), ("fedem", 1.74), ("tgmm", 1.56), ("authors", 1.11), ("fedgrem", 1.07)]),
+    (2.0, &[("local-em", 1.43), ("fedem", 2.65), ("tgmm", 2.37), ("authors", 1.32), ("fedgrem", 1.33)]),
+];
+const REGRESSION: Reference = &[
+    (0.0, &[("local-em", 6.95), ("fedem", 3.67), ("authors", 2.15), ("fedgrem", 0.34)]),
+    (1.0, &[("local-em", 6.79), ("fedem", 4.93), ("authors", 4.84), ("fedgrem", 2.75)]),
+];
+
 /// A half of Figure 3.
-struct Curves {
-    /// What the reference found at some heterogeneities: the method, and its error of the centres.
-    reference: &'static [(f64, &'static [(&'static str, f64)])],
-    repeats: u64,
-}
-
-const GAUSSIAN: Curves = Curves {
-    reference: &[
-        (0.0, &[("local-em", 1.31), ("fedem", 1.05), ("tgmm", 0.94), ("authors", 0.75), ("fedgrem", 0.62)]),
-        (0.5, &[("local-em", 1.62), ("fedem", 1.34), ("tgmm", 1.21), ("authors", 0.96), ("fedgrem", 0.88)]),
-        (1.0, &[("local-em", 1.59), ("fedem", 1.74), ("tgmm", 1.56), ("authors", 1.11), ("fedgrem", 1.07)]),
-        (2.0, &[("local-em", 1.43), ("fedem", 2.65), ("tgmm", 2.37), ("authors", 1.32), ("fedgrem", 1.33)]),
-    ],
-    repeats: 100,
-};
-const REGRESSION: Curves = Curves {
-    reference: &[
-        (0.0, &[("local-em", 6.95), ("fedem", 3.67), ("authors", 2.15), ("fedgrem", 0.34)]),
-        (1.0, &[("local-em", 6.79), ("fedem", 4.93), ("authors", 4.84), ("fedgrem", 2.75)]),
-    ],
-    repeats: 100,
-};
-
-fn curves(quick: bool, curves: &Curves) -> Vec<Case> {
+fn curves(quick: bool, reference: Reference) -> Vec<Case> {
     let all: &[f64] = if quick { &[0.0, 1.0] } else { &[0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0] };
     let clean: &[f64] = if quick { &[] } else { &[0.0, 1.0, 2.0] };
-    let repeats = if quick { 1 } else { curves.repeats };
     let with = |h: f64, outliers: usize| {
         let name = if outliers == 0 { format!("h={h}, no outlier") } else { format!("h={h}") };
         let changes = vec![format!("data.heterogeneity={h:?}"), format!("data.outliers={outliers}")];
-        let known =
-            curves.reference.iter().find(|(at, _)| *at == h && outliers == 1).map_or(&[][..], |(_, known)| known);
+        let known = reference.iter().find(|(at, _)| *at == h && outliers == 1).map_or(&[][..], |(_, known)| known);
         let cells = METHODS.iter().chain(&IN_SIMULATIONS).flat_map(|&(label, title)| {
-            let reference = known.iter().find(|(of, _)| *of == label).map(|(_, error)| *error);
-            let error = |what: &str, field: &'static str| {
-                Cell::shown(format!("{name} {title}, {what}"), move |record| extra(record, label, field))
-            };
-            let centres = error("θ", "centre_error").beside(None, reference);
-            let centres = if label == "fedgrem" { centres.judged(Judge::AtMostReference(0.04)) } else { centres };
-            [centres, error("w", "weight_error")]
+            let found = known.iter().find(|(of, _)| *of == label).map(|(_, error)| *error);
+            let centres = Cell::extra(format!("{name} {title}, θ"), label, "centre_error").reference(found);
+            let judge = if label == "fedgrem" { Judge::AtMostReference(0.04) } else { Judge::Shown };
+            [centres.judged(judge), Cell::extra(format!("{name} {title}, w"), label, "weight_error")]
         });
-        case(name.clone(), changes, repeats, cells.collect())
+        let cells = cells.collect();
+        Case::new(name, changes, [1, 100], cells)
     };
     all.iter().map(|&h| with(h, 1)).chain(clean.iter().map(|&h| with(h, 0))).collect()
 }
@@ -140,36 +97,34 @@ fn step_sizes(quick: bool) -> Vec<Case> {
             let name = format!("C={step} h={h}");
             let mut changes = vec![format!("data.heterogeneity={h:?}")];
             changes.extend(["fedgrem", "authors"].map(|label| format!("method.{label}.step={step}")));
-            let cell = |label: &'static str, title: &str, what: &str, field: &'static str, paper: Option<f64>| {
-                let cell = Cell::shown(format!("{name} {title}, {what}"), move |record| extra(record, label, field));
-                cell.beside(paper, None)
-            };
+            let cell =
+                |label, title: &str, what: &str, field| Cell::extra(format!("{name} {title}, {what}"), label, field);
             let weights = TABLE_4.get(column).copied();
             let cells = vec![
-                cell("authors", "authors' version", "θ", "centre_error", Some(paper)),
-                cell("fedgrem", "ours", "θ", "centre_error", Some(paper)).judged(Judge::AtMost(0.0)),
-                cell("authors", "authors' version", "w", "weight_error", weights),
-                cell("fedgrem", "ours", "w", "weight_error", weights).judged(Judge::AtMost(0.01)),
+                cell("authors", "authors' version", "θ", "centre_error").paper(paper),
+                cell("fedgrem", "ours", "θ", "centre_error").paper(paper).judged(Judge::AtMost(0.0)),
+                cell("authors", "authors' version", "w", "weight_error").paper(weights),
+                cell("fedgrem", "ours", "w", "weight_error").paper(weights).judged(Judge::AtMost(0.01)),
             ];
-            cases.push(case(name, changes, if quick { 1 } else { 20 }, cells));
+            cases.push(Case::new(name, changes, [1, 20], cells));
         }
     }
     cases
 }
 
 /// One of Tables 1 to 3.
-struct Rows {
+struct Contaminated {
     /// The shares of outliers.
     shares: [f64; 4],
     /// The paper's errors in percent, method by method as in [`METHODS`].
     paper: [[f64; 7]; 4],
     judge: Judge,
     repeats: u64,
-    /// What makes it small enough to try.
+    /// Changes that cut it down.
     small: &'static [&'static str],
 }
 
-const PEN_DIGITS: Rows = Rows {
+const PEN_DIGITS: Contaminated = Contaminated {
     shares: [0.0, 0.068, 0.136, 0.205],
     paper: [
         [13.30, 13.20, 15.75, 9.62, 25.14, 26.84, 34.88],
@@ -181,8 +136,8 @@ const PEN_DIGITS: Rows = Rows {
     repeats: 50,
     small: &["data.clients=8"],
 };
-const PEN_DIGITS_WEAK: Rows = Rows { judge: Judge::Shown, repeats: 20, ..PEN_DIGITS };
-const MNIST: Rows = Rows {
+const PEN_DIGITS_WEAK: Contaminated = Contaminated { judge: Judge::Shown, repeats: 20, ..PEN_DIGITS };
+const MNIST: Contaminated = Contaminated {
     shares: [0.0, 0.08, 0.16, 0.24],
     paper: [
         [12.47, 12.06, 9.97, 10.63, 12.18, 12.84, 10.67],
@@ -194,7 +149,7 @@ const MNIST: Rows = Rows {
     repeats: 5,
     small: &["method.local-grem.rounds=20", "method.pooled-grem.rounds=20", "method.fedgrem.rounds=20"],
 };
-const FASHION: Rows = Rows {
+const FASHION: Contaminated = Contaminated {
     paper: [
         [36.40, 35.66, 36.06, 34.44, 36.14, 36.31, 35.72],
         [36.40, 35.69, 36.82, 33.27, 36.71, 39.75, 39.71],
@@ -204,35 +159,26 @@ const FASHION: Rows = Rows {
     ..MNIST
 };
 
-/// Percent of misclustered rows, the mean over clients.
-fn row_error(record: &Record, label: &str) -> Option<f64> {
-    Some(100.0 * repeat(record, label)?.metric.as_ref()?.mean)
-}
-
-fn contaminated(quick: bool, rows: &Rows) -> Vec<Case> {
+fn contaminated(quick: bool, table: &Contaminated) -> Vec<Case> {
     let mut cases = Vec::new();
-    for (share, paper) in rows.shares.iter().zip(&rows.paper).filter(|(share, _)| !quick || **share == 0.0) {
+    for (share, paper) in table.shares.iter().zip(&table.paper).filter(|(share, _)| !quick || **share == 0.0) {
         let name = format!("ε={}%", (share * 1000.0).round() / 10.0);
-        let mut changes = vec![format!("data.outliers={share:?}")];
-        if quick {
-            changes.extend(rows.small.iter().map(|small| small.to_string()));
-        }
         let mut cells = Vec::new();
         for (&(label, title), &paper) in METHODS.iter().zip(paper) {
-            let own = Cell::shown(format!("{name} {title}"), move |record| row_error(record, label))
-                .beside(Some(paper), None);
-            cells.push(if label == "fedgrem" { own.judged(rows.judge) } else { own });
+            let judge = if label == "fedgrem" { table.judge } else { Judge::Shown };
+            cells.push(Cell::percent(format!("{name} {title}"), label).paper(paper).judged(judge));
         }
-        cells.push(Cell::shown(format!("{name} FedGMM"), |record| row_error(record, "fedgmm")));
+        cells.push(Cell::percent(format!("{name} FedGMM"), "fedgmm"));
         for (label, title) in [("fedgrem", "FedGrEM"), ("fedem", "FedEM"), ("pooled-em", "Pooled-EM")] {
             let global = move |record: &Record| Some(100.0 * extra(record, label, "row_error_global")?);
-            cells.push(Cell::shown(format!("{name} {title}, one matching for all"), global));
+            cells.push(Cell::new(format!("{name} {title}, one matching for all"), global));
         }
         if *share > 0.0 {
-            let area = |record: &Record| extra(record, "fedgrem", "outlier_auc");
-            cells.push(Cell::shown(format!("{name} area under the curve of outlier scores"), area));
+            let name = format!("{name} area under the curve of outlier scores");
+            cells.push(Cell::extra(name, "fedgrem", "outlier_auc"));
         }
-        cases.push(case(name, changes, if quick { 1 } else { rows.repeats }, cells));
+        let changes = owned(&[&format!("data.outliers={share:?}")]);
+        cases.push(Case::new(name, changes, [1, table.repeats], cells).small(table.small));
     }
     cases
 }

@@ -1,99 +1,43 @@
 //! Known clusters: Lyu, Hanzely, Kolar 2022. What each experiment is, and what was found, is in
 //! experiments/known-clusters.
 //!
-//! Beside the paper's numbers stand those of an independent reference, in numpy. The paper's donors are not public:
-//! schools stand in for them, and nothing is compared there.
+//! The references are those of an independent implementation in numpy. The paper's donors are not public: schools stand
+//! in for them, and nothing is compared there.
 
-use super::{Case, Cell, Judge, Paper, Reproduction, case, extra, recorded_numbers};
-use crate::record::Record;
+use super::{Case, Cell, Judge, Paper, Reproduction, declare_paper, extra};
 use crate::record::summary::{mean, standard_deviation};
+use crate::record::{ClientRecord, Record};
 
-pub(super) static PAPER: Paper = Paper {
-    name: "known-clusters",
-    title: "Personalized federated learning with multiple known clusters (2022)",
-    experiments: &[
-        Reproduction {
-            name: "e1",
-            title: "Table 1 and figure 1: distance to the clients' true parameters against rows a client",
-            text: include_str!("../../../../experiments/known-clusters/e1.toml"),
-            cases: distances,
-        },
-        Reproduction {
-            name: "e2",
-            title: "Table 2's columns on schools: squared error of the score in mathematics",
-            text: include_str!("../../../../experiments/known-clusters/e2.toml"),
-            cases: |quick| vec![schools(quick, "mse")],
-        },
-        Reproduction {
-            name: "e2-pass",
-            title: "Tables 2 and 3's columns on schools: cross-entropy and accuracy of pass or fail",
-            text: include_str!("../../../../experiments/known-clusters/e2-pass.toml"),
-            cases: |quick| vec![schools(quick, "nll"), schools(quick, "accuracy")],
-        },
-        Reproduction {
-            name: "e3",
-            title: "Theorems 3.5 and 4.3: distance to the exact minimiser, iterations and rounds",
-            text: include_str!("../../../../experiments/known-clusters/e3.toml"),
-            cases: |quick| neighbourhoods(quick).into_iter().chain(accelerations(quick)).collect(),
-        },
-    ],
-    recorded: recorded_numbers!("known-clusters"),
+pub(super) static PAPER: Paper = declare_paper! {
+    "known-clusters", "Personalized federated learning with multiple known clusters (2022)",
+    "e1": "e1.toml", "Table 1 and figure 1: distance to the clients' true parameters against rows a client", distances;
+    "e2": "e2.toml", "Table 2's columns on schools: squared error of the score in mathematics",
+        |quick| vec![schools(quick, "mse")];
+    "e2-pass": "e2-pass.toml", "Tables 2 and 3's columns on schools: cross-entropy and accuracy of pass or fail",
+        |quick| vec![schools(quick, "nll"), schools(quick, "accuracy")];
+    "e3": "e3.toml", "Theorems 3.5 and 4.3: distance to the exact minimiser, iterations and rounds",
+        |quick| neighbourhoods(quick).into_iter().chain(accelerations(quick)).collect();
 };
 
-/// What a method left in its summary.
-fn left(name: String, label: &'static str, field: &'static str) -> Cell {
-    Cell::shown(name, move |record| extra(record, label, field))
-}
+const FEWER_CLIENTS: [&str; 2] = ["data.clients=40", "data.true_clusters=4"];
 
-/// Fewer clients for a cut-down version.
-fn fewer_clients(quick: bool) -> Vec<String> {
-    let few = ["data.clients=40", "data.true_clusters=4"];
-    if quick { few.map(String::from).to_vec() } else { Vec::new() }
-}
-
-/// A row of Table 1.
-struct Row {
-    what: &'static str,
-    label: &'static str,
-    /// Average, deviation and largest distance over the clients, at 10 and at 100 rows a client.
-    paper: Option<[[f64; 3]; 2]>,
-    /// The reference's average of 20 runs, at the same.
-    reference: Option<[f64; 2]>,
-}
+/// A row of Table 1: title, label; average, deviation and largest distance over the clients, at 10 and at 100 rows a
+/// client; and the reference's average of 20 runs, at the same.
+type Row = (&'static str, &'static str, Option<([[f64; 3]; 2], [f64; 2])>);
 
 const TABLE_1: [Row; 6] = [
-    Row {
-        what: "local",
-        label: "local",
-        paper: Some([[4.50, 0.981, 8.224], [0.494, 0.093, 0.768]]),
-        reference: Some([4.52, 0.495]),
-    },
-    Row {
-        what: "single model",
-        label: "single-model",
-        paper: Some([[6.11, 0.968, 9.025], [6.243, 1.003, 9.479]]),
-        reference: Some([6.21, 6.17]),
-    },
-    Row {
-        what: "single cluster",
-        label: "single-cluster",
-        paper: Some([[4.46, 0.958, 8.112], [0.494, 0.093, 0.763]]),
-        reference: Some([4.46, 0.493]),
-    },
-    Row {
-        what: "exact minimiser",
-        label: "hierarchical",
-        paper: Some([[3.46, 0.689, 8.676], [0.489, 0.093, 0.748]]),
-        reference: Some([3.39, 0.491]),
-    },
-    Row { what: "exact minimiser, variances estimated", label: "estimated", paper: None, reference: None },
-    Row { what: "James-Stein", label: "james-stein", paper: None, reference: None },
+    ("local", "local", Some(([[4.50, 0.981, 8.224], [0.494, 0.093, 0.768]], [4.52, 0.495]))),
+    ("single model", "single-model", Some(([[6.11, 0.968, 9.025], [6.243, 1.003, 9.479]], [6.21, 6.17]))),
+    ("single cluster", "single-cluster", Some(([[4.46, 0.958, 8.112], [0.494, 0.093, 0.763]], [4.46, 0.493]))),
+    ("exact minimiser", "hierarchical", Some(([[3.46, 0.689, 8.676], [0.489, 0.093, 0.748]], [3.39, 0.491]))),
+    ("exact minimiser, variances estimated", "estimated", None),
+    ("James-Stein", "james-stein", None),
 ];
 
 /// The reference's averages for the exact minimiser at the other sizes, of five runs.
 const EXACT_REFERENCE: [(usize, f64); 5] = [(1, 5.57), (5, 4.23), (25, 1.567), (50, 0.789), (200, 0.330)];
 
-/// The places of Table 1, and twice the deviation of a run of the exact minimiser there.
+/// Rows a client in Table 1, and twice the deviation of a run of the exact minimiser there.
 const TABLE_1_ROWS: [(usize, f64); 2] = [(10, 0.07), (100, 0.008)];
 
 fn distance(record: &Record, label: &str) -> Option<f64> {
@@ -102,20 +46,19 @@ fn distance(record: &Record, label: &str) -> Option<f64> {
 
 fn distances(quick: bool) -> Vec<Case> {
     let sizes: &[usize] = if quick { &[10, 100] } else { &[1, 5, 10, 25, 50, 100, 200] };
-    let mut cases: Vec<Case> = sizes.iter().map(|&rows| distances_with(quick, rows)).collect();
-    cases.extend([25, 100].map(|rows| variances(quick, rows)));
-    cases
+    sizes.iter().map(|&rows| distances_with(rows)).chain([25, 100].map(variances)).collect()
 }
 
-fn distances_with(quick: bool, rows: usize) -> Case {
+fn distances_with(rows: usize) -> Case {
     let name = format!("m={rows}");
     let place = TABLE_1_ROWS.iter().position(|(at, _)| *at == rows);
     let mut cells = Vec::new();
-    for Row { what, label, paper, reference } in TABLE_1 {
-        let of = |column: usize| Some(paper?[place?][column]);
-        let found = EXACT_REFERENCE.iter().find(|(at, _)| *at == rows && label == "hierarchical").map(|(_, it)| *it);
-        let reference = reference.zip(place).map(|(it, place)| it[place]).or(found);
-        let average = left(format!("{name} {what}, distance"), label, "personal_error").beside(of(0), reference);
+    for (what, label, known) in TABLE_1 {
+        let of = |column: usize| Some(known?.0[place?][column]);
+        let exact = EXACT_REFERENCE.iter().find(|(at, _)| *at == rows && label == "hierarchical").map(|(_, it)| *it);
+        let reference = known.zip(place).map(|((_, reference), place)| reference[place]).or(exact);
+        let average = Cell::extra(format!("{name} {what}, distance"), label, "personal_error");
+        let average = average.paper(of(0)).reference(reference);
         cells.push(match place {
             Some(place) if label == "hierarchical" => average.judged(Judge::Near(TABLE_1_ROWS[place].1)),
             _ => average,
@@ -128,27 +71,26 @@ fn distances_with(quick: bool, rows: usize) -> Case {
                 ("squared distance, largest", "personal_error_squared_max", of(2)),
             ];
             let cell =
-                |(about, field, paper)| left(format!("{name} {what}, {about}"), label, field).beside(paper, None);
+                |(about, field, paper)| Cell::extra(format!("{name} {what}, {about}"), label, field).paper(paper);
             cells.extend(more.map(cell));
         }
     }
-    let best = Cell::shown(format!("{name} exact minimiser over the best of the paper's others"), |record| {
+    let best = Cell::new(format!("{name} exact minimiser over the best of the paper's others"), |record| {
         let others = ["local", "single-model", "single-cluster"].map(|label| distance(record, label));
         let best = others.into_iter().collect::<Option<Vec<f64>>>()?.into_iter().fold(f64::INFINITY, f64::min);
         Some(distance(record, "hierarchical")? / best)
     });
-    cells.push(best.beside(Some(1.0), None).judged(Judge::AtMost(0.0)));
-    let ratio = Cell::shown(format!("{name} variances estimated over variances known"), |record| {
+    cells.push(best.paper(1.0).judged(Judge::AtMost(0.0)));
+    let ratio = Cell::new(format!("{name} variances estimated over variances known"), |record| {
         Some(distance(record, "estimated")? / distance(record, "hierarchical")?)
     });
-    cells.push(if rows < 10 { ratio } else { ratio.beside(None, Some(1.0)).judged(Judge::Near(0.01)) });
-    let changes = [vec![format!("data.samples={rows}")], fewer_clients(quick)].concat();
-    case(name, changes, if quick { 1 } else { 5 }, cells)
+    cells.push(if rows < 10 { ratio } else { ratio.reference(1.0).judged(Judge::Near(0.01)) });
+    Case::new(name, vec![format!("data.samples={rows}")], [1, 5], cells).small(&FEWER_CLIENTS)
 }
 
 /// Estimated variances, all of which are 1: their means over many runs, and how often one is within two and a half of
 /// its standard errors of the truth, which is 98.8 % where those are right.
-fn variances(quick: bool, rows: usize) -> Case {
+fn variances(rows: usize) -> Case {
     let name = format!("m={rows}, estimated variance");
     let tolerance = if rows >= 100 { 0.05 } else { 0.08 };
     let mut cells = Vec::new();
@@ -158,16 +100,15 @@ fn variances(quick: bool, rows: usize) -> Case {
         ("between clusters", "between_variance", "between_variance_error"),
     ];
     for (what, field, error) in kinds {
-        let found = left(format!("{name} {what}"), "estimated", field);
-        cells.push(found.beside(None, Some(1.0)).judged(Judge::Near(tolerance)));
-        let near = Cell::shown(format!("{name} {what}, share within 2.5 standard errors"), move |record| {
+        let found = Cell::extra(format!("{name} {what}"), "estimated", field);
+        cells.push(found.reference(1.0).judged(Judge::Near(tolerance)));
+        let near = Cell::share(format!("{name} {what}, share within 2.5 standard errors"), move |record| {
             let off = (extra(record, "estimated", field)? - 1.0).abs();
-            Some(f64::from(u8::from(off <= 2.5 * extra(record, "estimated", error)?)))
+            Some(off <= 2.5 * extra(record, "estimated", error)?)
         });
-        cells.push(near.beside(None, Some(0.988)));
+        cells.push(near.reference(0.988));
     }
-    let changes = [vec![format!("data.samples={rows}")], fewer_clients(quick)].concat();
-    case(name, changes, if quick { 2 } else { 40 }, cells)
+    Case::new(name, vec![format!("data.samples={rows}")], [2, 40], cells).small(&FEWER_CLIENTS)
 }
 
 /// Rows of Tables 2 and 3.
@@ -186,7 +127,7 @@ const OVERFLOW: f64 = 100.0;
 
 /// The metric of every client that counts, in the order of the clients.
 fn metrics(record: &Record, label: &str) -> Option<Vec<f64>> {
-    let counts = |client: &&crate::record::ClientRecord| client.label == label && client.samples >= FEWEST_ROWS;
+    let counts = |client: &&ClientRecord| client.label == label && client.samples >= FEWEST_ROWS;
     let metric = |metric: f64| if metric.is_finite() { metric } else { OVERFLOW };
     let found: Vec<f64> = record.clients.iter().filter(counts).filter_map(|it| it.metric.map(metric)).collect();
     (!found.is_empty()).then_some(found)
@@ -218,7 +159,7 @@ fn schools(quick: bool, metric: &'static str) -> Case {
     let mut cells = Vec::new();
     for (what, label) in SCHOOL_MODELS {
         let column = |(about, column): (&str, Column)| {
-            Cell::shown(format!("{metric}, {what}, {about}"), move |record| column(&metrics(record, label)?))
+            Cell::new(format!("{metric}, {what}, {about}"), move |record| column(&metrics(record, label)?))
         };
         cells.extend(SCHOOL_COLUMNS.into_iter().map(column));
         if metric == "nll" {
@@ -230,7 +171,7 @@ fn schools(quick: bool, metric: &'static str) -> Case {
         for (other_what, other) in &SCHOOL_MODELS[..2] {
             let other = *other;
             let name = format!("{metric}, {what}, share of clients no worse than with {other_what}");
-            cells.push(Cell::shown(name, move |record| {
+            cells.push(Cell::new(name, move |record| {
                 let (with, without) = (metrics(record, label)?, metrics(record, other)?);
                 let no_worse =
                     |(with, without): &(f64, f64)| if higher_is_better { with >= without } else { with <= without };
@@ -239,20 +180,19 @@ fn schools(quick: bool, metric: &'static str) -> Case {
             }));
         }
     }
-    let tuned = |what: &str, field| left(format!("{metric}, tuned {what}"), "tuned", field);
-    cells.extend([tuned("λ", "lambda"), tuned("γ", "gamma")]);
-    cells.push(left(
-        format!("{metric}, simplified Async-L2GD, distance to the minimiser"),
-        "l2gd",
-        "distance_to_exact",
-    ));
+    let distance = format!("{metric}, simplified Async-L2GD, distance to the minimiser");
+    cells.extend([
+        Cell::extra(format!("{metric}, tuned λ"), "tuned", "lambda"),
+        Cell::extra(format!("{metric}, tuned γ"), "tuned", "gamma"),
+        Cell::extra(distance, "l2gd", "distance_to_exact"),
+    ]);
     let mut changes = vec![format!("metric={metric}")];
     if quick {
         let tuned: &[&str] = if metric == "mse" { &["tuned", "l2gd"] } else { &["tuned"] };
         changes.extend(tuned.iter().map(|label| format!("method.{label}.grid=[0.01, 1, 100]")));
         changes.push("method.l2gd.iterations=100".into());
     }
-    case(metric.to_string(), changes, if quick { 1 } else { 5 }, cells)
+    Case::new(metric, changes, [1, 5], cells)
 }
 
 /// Steps of Async-L2GD: the corollary's, and about a half, a quarter and an eighth of it at 10 and 100 rows a client.
@@ -287,7 +227,8 @@ fn iterations(label: &str, count: usize) -> String {
 /// Communication as it was, and as the coins bring it on average.
 fn rounds(name: &str, label: &'static str, kinds: &[(&str, &'static str, &'static str)]) -> Vec<Cell> {
     let both = |(what, found, expected): &(&str, &'static str, &'static str)| {
-        [left(format!("{name}, {what}"), label, found), left(format!("{name}, {what}, expected"), label, expected)]
+        let cell = |name: String, field| Cell::extra(name, label, field);
+        [cell(format!("{name}, {what}"), found), cell(format!("{name}, {what}, expected"), expected)]
     };
     kinds.iter().flat_map(both).collect()
 }
@@ -305,13 +246,13 @@ fn squared_distance(record: &Record, label: &str) -> Option<f64> {
 fn neighbourhoods(quick: bool) -> Vec<Case> {
     let of = |(place, rows): (usize, usize)| {
         let name = format!("m={rows}, Async-L2GD");
-        let (repeats, count) = if quick { (1, 500) } else { [(10, 100_000), (40, 3000)][place] };
+        let (repeats, count) = [(10, 100_000), (40, 3000)][place];
+        let count = if quick { 500 } else { count };
         let mut changes = vec![format!("data.samples={rows}"), iterations("accuracy", count.min(10_000))];
-        changes.extend(fewer_clients(quick));
         changes.extend(ACCELERATED.map(|(_, label)| iterations(label, 1)));
         let mut cells = Vec::new();
         let squared = |name: &str, label: &'static str| {
-            Cell::shown(format!("{name}, squared distance"), move |record| squared_distance(record, label))
+            Cell::new(format!("{name}, squared distance"), move |record| squared_distance(record, label))
         };
         for (label, step) in L2GD_STEPS {
             changes.push(iterations(label, count));
@@ -320,19 +261,19 @@ fn neighbourhoods(quick: bool) -> Vec<Case> {
                 None => format!("{name}, the corollary's step"),
                 Some(steps) => format!("{name}, step {}", steps[place]),
             };
-            cells
-                .push(squared(&within, label).beside(None, step.is_none().then_some([0.108f64, 0.040][place].powi(2))));
-            cells.push(Cell::shown(format!("{within}, squared distance over step"), move |record| {
+            let reference = step.is_none().then_some([0.108f64, 0.040][place].powi(2));
+            cells.push(squared(&within, label).reference(reference));
+            cells.push(Cell::new(format!("{within}, squared distance over step"), move |record| {
                 Some(squared_distance(record, label)? / extra(record, label, "step")?)
             }));
         }
         let corollary = format!("{name}, the corollary's step");
-        cells.push(left(format!("{corollary}, which is"), "l2gd", "step"));
+        cells.push(Cell::extra(format!("{corollary}, which is"), "l2gd", "step"));
         cells.extend(rounds(&corollary, "l2gd", &[BETWEEN, WITHIN]));
         let accurate = format!("{name}, aim = \"accuracy\"");
-        cells.push(squared(&accurate, "accuracy").beside(None, (rows == 100).then_some(0.0043f64.powi(2))));
+        cells.push(squared(&accurate, "accuracy").reference((rows == 100).then_some(0.0043f64.powi(2))));
         cells.extend(rounds(&accurate, "accuracy", &[BETWEEN, WITHIN]));
-        case(name, changes, repeats, cells)
+        Case::new(name, changes, [1, repeats], cells).small(&FEWER_CLIENTS)
     };
     [10, 100].into_iter().enumerate().map(of).collect()
 }
@@ -343,14 +284,13 @@ fn accelerations(quick: bool) -> Vec<Case> {
     let of = |(rows, counts): &(usize, [usize; 4]), half: bool| {
         let name = format!("m={rows}, Async-AL2SGD+");
         let mut changes = vec![format!("data.samples={rows}"), iterations("accuracy", 1)];
-        changes.extend(fewer_clients(quick));
         changes.extend(L2GD_STEPS.map(|(label, _)| iterations(label, 1)));
         let mut cells = Vec::new();
         for ((what, label), count) in ACCELERATED.into_iter().zip(counts) {
             let count = count / if half { 2 } else { 1 } / if quick { 4 } else { 1 };
             changes.push(iterations(label, count));
             let within = format!("{name}, {what}");
-            let away = left(format!("{within}, distance after {count} iterations"), label, "distance_to_exact");
+            let away = Cell::extra(format!("{within}, distance after {count} iterations"), label, "distance_to_exact");
             cells.push(away.median());
             if half {
                 continue;
@@ -361,18 +301,18 @@ fn accelerations(quick: bool) -> Vec<Case> {
                 _ => None,
             };
             // Everybody starts at 0, at a relative distance of 1.
-            let needed = Cell::shown(format!("{within}, iterations to 1e-8"), move |record| {
+            let needed = Cell::new(format!("{within}, iterations to 1e-8"), move |record| {
                 Some(count as f64 * 1e-8f64.ln() / extra(record, label, "distance_to_exact")?.ln())
             });
-            cells.push(needed.beside(None, reference));
+            cells.push(needed.reference(reference));
             // η = 1/(4·max{L_F, 𝓛}).
-            cells.push(Cell::shown(format!("{within}, √(L_F/μ)"), move |record| {
+            cells.push(Cell::new(format!("{within}, √(L_F/μ)"), move |record| {
                 Some((0.25 / extra(record, label, "step")? / extra(record, label, "convexity")?).sqrt())
             }));
             cells.extend(rounds(&within, label, &[REFRESHES, BETWEEN, WITHIN]));
         }
         let about = if half { "half way" } else { "to the end" };
-        case(format!("{name}, {about}"), changes, if quick { 1 } else { 3 }, cells)
+        Case::new(format!("{name}, {about}"), changes, [1, 3], cells).small(&FEWER_CLIENTS)
     };
     sizes.iter().flat_map(|size| [of(size, true), of(size, false)]).collect()
 }
@@ -385,7 +325,7 @@ mod tests {
     #[test]
     fn overflow_counts_as_much_and_clients_with_few_rows_do_not() {
         let e1 = &PAPER.experiments[0];
-        let mut case = (e1.cases)(true).remove(0);
+        let mut case = e1.cases(true).remove(0);
         case.changes.push("data.dimension=5".into());
         let experiment = e1.experiment(&case, 0, &[]).unwrap();
         let mut record = run(&experiment, &Options { threads: 1, ..Options::default() }, &mut Unwatched).unwrap();

@@ -1,8 +1,8 @@
-//! A paper's experiments, run again: its number beside ours, and beside what we measured before.
+//! A paper's experiments, run again: its numbers beside ours, and beside those we measured before.
 //!
-//! A [`Paper`] is a list of [`Reproduction`]s, one a table or figure. Each is an experiment file and some cases:
-//! settings to change, and the cells to read off the record. Finished repeats go into a ledger, so that a
-//! reproduction that was broken off goes on where it stopped.
+//! A [`Paper`] is a list of [`Reproduction`]s, one per table or figure. Each is an experiment file and some cases:
+//! settings to change, and the cells to read off the record. Finished repeats go into a ledger, so that an interrupted
+//! reproduction continues where it stopped.
 
 mod fedgrem;
 mod ifca;
@@ -25,19 +25,19 @@ use crate::run::{Options, Watch, run};
 use crate::settings::unknown_name;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// A paper whose numbers can be reproduced.
 pub struct Paper {
-    /// What `kinfolk reproduce` takes.
+    /// Its name on the command line.
     pub name: &'static str,
     /// Its title.
     pub title: &'static str,
     /// Its experiments.
     pub experiments: &'static [Reproduction],
-    /// What we measured before, in full and cut down: `expected.json` and `quick.json` of its folder.
+    /// What we measured before, in full and cut down: `expected.json` and `quick.json` in its folder.
     recorded: [&'static str; 2],
 }
 
@@ -48,18 +48,28 @@ impl Paper {
     }
 }
 
-/// The recorded numbers in the folder of a paper.
-macro_rules! recorded_numbers {
-    ($paper:literal) => {
-        [
-            include_str!(concat!("../../../../experiments/", $paper, "/expected.json")),
-            include_str!(concat!("../../../../experiments/", $paper, "/quick.json")),
-        ]
+/// A paper's name, its title, and its experiments, each as `name: file, title, cases`.
+macro_rules! declare_paper {
+    ($paper:literal, $title:literal, $($name:literal: $file:literal, $shows:literal, $cases:expr;)*) => {
+        Paper {
+            name: $paper,
+            title: $title,
+            experiments: &[$(Reproduction {
+                name: $name,
+                title: $shows,
+                text: include_str!(concat!("../../../../experiments/", $paper, "/", $file)),
+                cases: $cases,
+            }),*],
+            recorded: [
+                include_str!(concat!("../../../../experiments/", $paper, "/expected.json")),
+                include_str!(concat!("../../../../experiments/", $paper, "/quick.json")),
+            ],
+        }
     };
 }
-use recorded_numbers;
+use declare_paper;
 
-/// Every paper there is.
+/// Every paper.
 pub static PAPERS: &[&Paper] = &[&ifca::PAPER, &odcl::PAPER, &known_clusters::PAPER, &fedgrem::PAPER, &sr_fca::PAPER];
 
 /// One experiment of a paper.
@@ -79,10 +89,13 @@ struct Case {
     name: String,
     /// Settings to change, as on the command line.
     changes: Vec<String>,
-    /// Further changes to try in turn, until every cell of a repeat is at its best; none for a plain run.
+    /// Further changes that cut it down.
+    small: Vec<&'static str>,
+    /// Further changes to try in turn, until every cell of a repeat is at its best.
     attempts: Vec<Vec<String>>,
-    repeats: u64,
-    /// Whether one repeat is long enough to need a run folder and checkpoints of its own.
+    /// Repeats when cut down, and in full.
+    repeats: [u64; 2],
+    /// Whether one full repeat takes long enough to need a run folder with checkpoints.
     long: bool,
     cells: Vec<Cell>,
 }
@@ -91,16 +104,16 @@ struct Case {
 struct Cell {
     name: String,
     paper: Option<f64>,
-    /// What somebody else found who ran it again.
+    /// What an independent implementation found.
     reference: Option<f64>,
     judge: Judge,
     average: Average,
     read: Reading,
-    /// The most it can be, where there is such a thing; further attempts cannot help then.
+    /// Its upper bound, where it has one: no further attempt can improve on it.
     best: Option<f64>,
 }
 
-/// When ours is good enough.
+/// When our number is good enough.
 #[derive(Clone, Copy)]
 enum Judge {
     /// At most this much below the paper's number.
@@ -111,7 +124,7 @@ enum Judge {
     Near(f64),
     /// At most this much above the reference.
     AtMostReference(f64),
-    /// Nobody says.
+    /// No tolerance is known.
     Shown,
 }
 
@@ -126,37 +139,37 @@ enum Average {
 type Reading = Box<dyn Fn(&Record) -> Option<f64>>;
 
 /// A finished cell.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CellResult {
-    /// Which.
+    /// Its name.
     pub cell: String,
     /// The paper's number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paper: Option<f64>,
-    /// What somebody else found who ran it again.
+    /// What an independent implementation found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reference: Option<f64>,
     /// What we measured before, in a run of the same kind.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded: Option<f64>,
-    /// Ours, averaged over the repeats; absent when no repeat gave one.
+    /// Our number, averaged over the repeats; absent when no repeat gave one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ours: Option<f64>,
     /// Standard deviation (n − 1); absent beside a median, which it says nothing about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sd: Option<f64>,
-    /// How many repeats.
+    /// Number of repeats.
     pub repeats: usize,
-    /// Whether ours is within the tolerance of the paper's number, or better; or within that of the reference; and as near
-    /// to what we measured before as chance, or for a cut-down run rounding, allows.
+    /// Whether our number is within the tolerance of the paper's or of the reference, or better; and as close to what we
+    /// measured before as chance, or for a cut-down run rounding, allows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<bool>,
 }
 
 /// A finished experiment.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExperimentResult {
-    /// Which.
+    /// Its name.
     pub experiment: String,
     /// Its cells.
     pub cells: Vec<CellResult>,
@@ -168,21 +181,21 @@ pub struct Plan<'a> {
     pub experiment: Option<&'a str>,
     /// The cut-down version.
     pub quick: bool,
-    /// Fewer or more repeats than the paper.
+    /// Another number of repeats than the paper's.
     pub repeats: Option<u64>,
-    /// Where the ledger and the run folders lie.
+    /// Folder of the ledger and the run folders.
     pub folder: &'a Path,
-    /// Threads; 0 is one for every core.
+    /// Threads; 0 is one per core.
     pub threads: usize,
-    /// Raise it to stop; finished repeats are in the ledger.
+    /// Set it to stop; finished repeats are in the ledger.
     pub stop: Arc<AtomicBool>,
 }
 
-/// Somebody who watches a reproduction.
+/// Observes a reproduction.
 pub trait WatchCases {
-    /// An experiment is left out, because its data is not there.
+    /// An experiment is left out, because its data is missing.
     fn skipped(&mut self, experiment: &str, why: &Error);
-    /// A repeat of a case begins; returns who watches the run.
+    /// A repeat of a case begins; returns the observer of its run.
     fn case(&mut self, experiment: &str, case: &str, repeat: u64, of: u64) -> Box<dyn Watch>;
 }
 
@@ -195,7 +208,7 @@ pub fn paper(name: &str) -> Result<&'static Paper> {
         .ok_or_else(|| unknown_name("reproduce", name, &PAPERS.iter().map(|paper| paper.name).collect::<Vec<_>>()))
 }
 
-/// Runs a paper's experiments, or one of them. Without the data of one that was not asked for by name the others run.
+/// Runs a paper's experiments, or one of them. An experiment without data is left out, unless it was named.
 pub fn reproduce(paper: &Paper, plan: &Plan, watch: &mut dyn WatchCases) -> Result<Vec<ExperimentResult>> {
     let wanted = |reproduction: &&Reproduction| plan.experiment.is_none_or(|name| name == reproduction.name);
     let mut chosen: Vec<&Reproduction> = paper.experiments.iter().filter(wanted).collect();
@@ -204,7 +217,7 @@ pub fn reproduce(paper: &Paper, plan: &Plan, watch: &mut dyn WatchCases) -> Resu
         let name = plan.experiment.unwrap_or_default();
         return Err(unknown_name(&format!("reproduce {}", paper.name), name, &known));
     }
-    // Every setting and every dataset is looked at before the first case runs.
+    // Every setting and every dataset is checked before the first case runs.
     let (mut faults, mut missing) = (Vec::new(), Vec::new());
     for reproduction in &chosen {
         for case in reproduction.cases(plan.quick) {
@@ -230,7 +243,7 @@ pub fn reproduce(paper: &Paper, plan: &Plan, watch: &mut dyn WatchCases) -> Resu
     chosen.iter().map(|reproduction| reproduction.run(plan, &recorded, &mut ledger, watch)).collect()
 }
 
-/// Why an experiment's data cannot be read, where it is not there.
+/// Why an experiment's data cannot be read, where it is missing.
 fn missing_data(paper: &Paper, experiment: &Experiment) -> Option<Error> {
     let path = experiment.data.get("path").and_then(toml::Value::as_str).filter(|path| !Path::new(path).exists());
     let is_dataset = cache::DATASETS.iter().any(|dataset| dataset.name == experiment.source.name);
@@ -248,10 +261,10 @@ impl Reproduction {
     /// The cases, in full or cut down; a cut-down one compares with no paper.
     fn cases(&self, quick: bool) -> Vec<Case> {
         let mut cases = (self.cases)(quick);
-        if quick {
-            for cell in cases.iter_mut().flat_map(|case| &mut case.cells) {
-                (cell.paper, cell.reference) = (None, None);
-            }
+        for case in cases.iter_mut().filter(|_| quick) {
+            case.changes.extend(case.small.iter().map(|change| change.to_string()));
+            case.long = false;
+            case.cells.iter_mut().for_each(|cell| (cell.paper, cell.reference) = (None, None));
         }
         cases
     }
@@ -273,27 +286,22 @@ impl Reproduction {
     ) -> Result<ExperimentResult> {
         let mut cells = Vec::new();
         for case in self.cases(plan.quick) {
-            let repeats = plan.repeats.unwrap_or(case.repeats);
+            let repeats = plan.repeats.unwrap_or(case.repeats[usize::from(!plan.quick)]);
             let mut values: Vec<Vec<f64>> = vec![Vec::new(); case.cells.len()];
             for seed in 0..repeats {
-                let found = match ledger.find(&self.key(&case, seed)?) {
-                    Some(found) => found.clone(),
-                    None => {
-                        let found = self
-                            .repeat(&case, seed, plan, &mut || watch.case(self.name, &case.name, seed + 1, repeats))?;
-                        ledger.add(self.key(&case, seed)?, found.clone())?;
-                        found
-                    }
-                };
-                for (values, value) in values.iter_mut().zip(found) {
+                let key = self.key(&case, seed)?;
+                if !ledger.entries.contains_key(&key) {
+                    let mut watch = || watch.case(self.name, &case.name, seed + 1, repeats);
+                    ledger.add(key.clone(), self.repeat(&case, seed, plan, &mut watch)?)?;
+                }
+                for (values, value) in values.iter_mut().zip(&ledger.entries[&key]) {
                     values.extend(value);
                 }
             }
             for (cell, values) in case.cells.iter().zip(values) {
                 let mut result = cell.result(&values);
                 if let Some(before) = recorded.find(self.name, &cell.name) {
-                    let now = (result.ours, result.sd, result.repeats);
-                    let holds = before.holds(cell.judge, now, recorded.closeness(plan.quick));
+                    let holds = recorded.closeness(plan.quick).holds(before, &result, cell.judge);
                     result.recorded = before.ours;
                     result.within = match (result.within, holds) {
                         (Some(paper), Some(holds)) => Some(paper && holds),
@@ -315,9 +323,7 @@ impl Reproduction {
         watch: &mut dyn FnMut() -> Box<dyn Watch>,
     ) -> Result<Vec<Option<f64>>> {
         let mut values: Vec<Option<f64>> = vec![None; case.cells.len()];
-        let plain = [Vec::new()];
-        let attempts = if case.attempts.is_empty() { &plain[..] } else { &case.attempts };
-        for more in attempts {
+        for more in &case.attempts {
             let experiment = self.experiment(case, seed, more)?;
             let folder = case.long.then(|| plan.folder.join(self.name).join(format!("{}-{seed}", case.name)));
             let resume = folder.as_ref().is_some_and(|folder| folder.join("experiment.toml").exists());
@@ -341,9 +347,7 @@ impl Reproduction {
     /// Names a repeat by everything that decides its outcome, and by the cells its values stand for.
     fn key(&self, case: &Case, seed: u64) -> Result<String> {
         let mut key = Key::new(seed).word(env!("CARGO_PKG_VERSION"));
-        let plain = [Vec::new()];
-        let attempts = if case.attempts.is_empty() { &plain[..] } else { &case.attempts };
-        for more in attempts {
+        for more in &case.attempts {
             key = key.word(&self.experiment(case, seed, more)?.to_toml());
         }
         for cell in &case.cells {
@@ -354,15 +358,64 @@ impl Reproduction {
 }
 
 impl Cell {
-    /// A number that is only shown.
-    fn shown(name: String, read: impl Fn(&Record) -> Option<f64> + 'static) -> Self {
-        let judge = Judge::Shown;
-        Self { name, paper: None, reference: None, judge, average: Average::Mean, read: Box::new(read), best: None }
+    fn new(name: impl Into<String>, read: impl Fn(&Record) -> Option<f64> + 'static) -> Self {
+        Self {
+            name: name.into(),
+            paper: None,
+            reference: None,
+            judge: Judge::Shown,
+            average: Average::Mean,
+            read: Box::new(read),
+            best: None,
+        }
     }
 
-    /// With the paper's number, and what somebody else found who ran it again.
-    fn beside(self, paper: Option<f64>, reference: Option<f64>) -> Self {
-        Self { paper, reference, ..self }
+    /// A number of a method's repeat.
+    fn of(
+        name: impl Into<String>,
+        label: &'static str,
+        read: impl Fn(&RepeatSummary) -> Option<f64> + 'static,
+    ) -> Self {
+        Self::new(name, move |record| read(repeat(record, label)?))
+    }
+
+    /// A number that a method or a finding added to the summary.
+    fn extra(name: impl Into<String>, label: &'static str, field: &'static str) -> Self {
+        Self::new(name, move |record| extra(record, label, field))
+    }
+
+    /// The metric, averaged over clients.
+    fn metric(name: impl Into<String>, label: &'static str) -> Self {
+        Self::of(name, label, |repeat| Some(repeat.metric.as_ref()?.mean))
+    }
+
+    /// The metric, averaged over clients, in percent.
+    fn percent(name: impl Into<String>, label: &'static str) -> Self {
+        Self::of(name, label, |repeat| Some(100.0 * repeat.metric.as_ref()?.mean))
+    }
+
+    fn misclustering(name: impl Into<String>, label: &'static str) -> Self {
+        Self::of(name, label, |repeat| repeat.misclustering)
+    }
+
+    /// The number of clusters.
+    fn clusters(name: impl Into<String>, label: &'static str) -> Self {
+        Self::of(name, label, |repeat| repeat.clusters.map(|clusters| clusters as f64))
+    }
+
+    /// The share of repeats in which something holds.
+    fn share(name: impl Into<String>, holds: impl Fn(&Record) -> Option<bool> + 'static) -> Self {
+        Self::new(name, move |record| holds(record).map(|holds| f64::from(u8::from(holds))))
+    }
+
+    /// With the paper's number.
+    fn paper(self, paper: impl Into<Option<f64>>) -> Self {
+        Self { paper: paper.into(), ..self }
+    }
+
+    /// With the number of an independent implementation.
+    fn reference(self, reference: impl Into<Option<f64>>) -> Self {
+        Self { reference: reference.into(), ..self }
     }
 
     /// With a tolerance.
@@ -395,11 +448,11 @@ impl Cell {
             cell: self.name.clone(),
             paper: self.paper,
             reference: self.reference,
-            recorded: None,
             ours,
             sd: standard_deviation(values).filter(|_| self.average == Average::Mean),
             repeats: values.len(),
             within,
+            ..CellResult::default()
         }
     }
 }
@@ -414,12 +467,30 @@ fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// A case without attempts that fits in memory.
-fn case(name: String, changes: Vec<String>, repeats: u64, cells: Vec<Cell>) -> Case {
-    Case { name, changes, attempts: Vec::new(), repeats, long: false, cells }
+impl Case {
+    /// A single run with these settings changed.
+    fn new(name: impl Into<String>, changes: Vec<String>, repeats: [u64; 2], cells: Vec<Cell>) -> Self {
+        let (small, attempts) = (Vec::new(), vec![Vec::new()]);
+        Self { name: name.into(), changes, small, attempts, repeats, long: false, cells }
+    }
+
+    /// With changes that cut it down.
+    fn small(self, small: &[&'static str]) -> Self {
+        Self { small: small.to_vec(), ..self }
+    }
+
+    /// With a run folder of its own.
+    fn long(self) -> Self {
+        Self { long: true, ..self }
+    }
 }
 
-/// A number a method left in its summary.
+/// Settings as a case changes them.
+fn owned(changes: &[&str]) -> Vec<String> {
+    changes.iter().map(|change| change.to_string()).collect()
+}
+
+/// A number that a method or a finding added to the summary.
 fn extra(record: &Record, label: &str, field: &str) -> Option<f64> {
     repeat(record, label)?.extra.get(field)?.as_f64()
 }
@@ -436,13 +507,10 @@ fn planned_rounds(record: &Record, label: &str) -> Option<usize> {
 }
 
 /// Finished repeats on disk.
+#[derive(Default, Serialize, Deserialize)]
 struct Ledger {
-    path: std::path::PathBuf,
-    entries: BTreeMap<String, Vec<Option<f64>>>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct LedgerFile {
+    #[serde(skip)]
+    path: PathBuf,
     version: String,
     entries: BTreeMap<String, Vec<Option<f64>>>,
 }
@@ -450,28 +518,20 @@ struct LedgerFile {
 impl Ledger {
     fn open(folder: &Path) -> Result<Self> {
         let path = folder.join("ledger.json");
-        let entries = match std::fs::read(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => BTreeMap::new(),
+        let ledger = match std::fs::read(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Self::default(),
             Err(error) => return Err(Error::io("reading", &path, error)),
-            Ok(bytes) => {
-                let file: LedgerFile = serde_json::from_slice(&bytes).map_err(|error| {
-                    Error::data(format!("{}: {error}", path.display())).hint("move it away to start anew")
-                })?;
-                file.entries
-            }
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
+                Error::data(format!("{}: {error}", path.display())).hint("move it away to start anew")
+            })?,
         };
-        Ok(Self { path, entries })
-    }
-
-    fn find(&self, key: &str) -> Option<&Vec<Option<f64>>> {
-        self.entries.get(key)
+        Ok(Self { path, version: env!("CARGO_PKG_VERSION").into(), ..ledger })
     }
 
     fn add(&mut self, key: String, values: Vec<Option<f64>>) -> Result<()> {
         self.entries.insert(key, values);
-        let file = LedgerFile { version: env!("CARGO_PKG_VERSION").into(), entries: self.entries.clone() };
         let text =
-            serde_json::to_vec_pretty(&file).map_err(|error| Error::new(ErrorKind::Io, format!("ledger: {error}")))?;
+            serde_json::to_vec_pretty(self).map_err(|error| Error::new(ErrorKind::Io, format!("ledger: {error}")))?;
         write_atomically(&self.path, &text)
     }
 }
@@ -482,10 +542,8 @@ mod tests {
 
     #[test]
     fn medians_and_judgements_by_hand() {
-        let cell = |judge, average| Cell {
-            average,
-            ..Cell::shown("a".into(), |_| None).beside(Some(2.0), Some(3.0)).judged(judge)
-        };
+        let cell =
+            |judge, average| Cell { average, ..Cell::new("a", |_| None).paper(2.0).reference(3.0).judged(judge) };
         let values = [9.0, 1.0, 2.0, 4.0];
         let result = |judge, average| cell(judge, average).result(&values);
         let mean = result(Judge::AtLeast(0.0), Average::Mean);
@@ -526,10 +584,10 @@ mod tests {
         const TEXT: &str = include_str!("../../../../experiments/fedgrem/e3-mnist.toml");
         const READY: &str = include_str!("../../../../experiments/fedgrem/e1-gaussian.toml");
         fn nowhere(_: bool) -> Vec<Case> {
-            vec![case("a".into(), vec!["data.path=nowhere.csv".into()], 1, Vec::new())]
+            vec![Case::new("a", vec!["data.path=nowhere.csv".into()], [1; 2], Vec::new())]
         }
         fn plain(_: bool) -> Vec<Case> {
-            vec![case("a".into(), Vec::new(), 1, Vec::new())]
+            vec![Case::new("a", Vec::new(), [1; 2], Vec::new())]
         }
         const NOTHING: [&str; 2] = [r#"{"paper": "p", "experiments": []}"#; 2];
         static ONE: [Reproduction; 1] = [Reproduction { name: "far", title: "", text: TEXT, cases: nowhere }];
@@ -582,8 +640,7 @@ mod tests {
         const TEXT: &str = "[data]\nsource = \"linear\"\nclients = 4\nsamples = 8\ndimension = 2\n[model]\nkind = \"linear\"\n\
                             [[method]]\nname = \"fedavg\"\nrounds = 2\nstep = 0.1";
         fn cases(_: bool) -> Vec<Case> {
-            let error = |record: &Record| Some(repeat(record, "fedavg")?.metric.as_ref()?.mean);
-            vec![case("a".into(), Vec::new(), 2, vec![Cell::shown("error".into(), error)])]
+            vec![Case::new("a", Vec::new(), [2; 2], vec![Cell::metric("error", "fedavg")])]
         }
         static ONE: [Reproduction; 1] = [Reproduction { name: "tiny", title: "", text: TEXT, cases }];
         let run = |recorded: String| {
@@ -647,7 +704,7 @@ mod tests {
         for paper in PAPERS {
             for reproduction in paper.experiments {
                 for quick in [true, false] {
-                    for case in (reproduction.cases)(quick) {
+                    for case in reproduction.cases(quick) {
                         let parsed = reproduction.experiment(&case, 0, &[]);
                         assert!(parsed.is_ok(), "{} {}: {}", reproduction.name, case.name, parsed.err().unwrap());
                     }

@@ -1,76 +1,50 @@
 //! ODCL: Armacki, Bajović, Jakovetić, Kar 2022. What each experiment is, and what was found, is in experiments/odcl.
 //!
-//! Errors are the paper's: (1/m) Σ ‖ũ_i − u*_(i)‖² / ‖u*_(i)‖². Beside the paper's numbers stand those of an independent
-//! reference, in numpy, where the paper has only a figure.
+//! Errors are the paper's: (1/m) Σ ‖ũ_i − u*_(i)‖² / ‖u*_(i)‖². Where the paper has only a figure, the references are
+//! those of an independent implementation in numpy.
 
-use super::{Case, Cell, Judge, Paper, Reproduction, case, extra, planned_rounds, recorded_numbers, repeat};
+use super::{Case, Cell, Judge, Paper, Reproduction, declare_paper, extra, owned, planned_rounds, repeat};
 use crate::record::Record;
 
-pub(super) static PAPER: Paper = Paper {
-    name: "odcl",
-    title: "A one-shot framework for distributed clustered learning in heterogeneous environments (2022)",
-    experiments: &[
-        Reproduction {
-            name: "e1",
-            title: "Figure 2: ten linear regressions, error against rows a client",
-            text: include_str!("../../../../experiments/odcl/e1.toml"),
-            cases: ten_regressions,
-        },
-        Reproduction {
-            name: "e2",
-            title: "Table 2: accuracy on two classes with labels swapped",
-            text: include_str!("../../../../experiments/odcl/e2.toml"),
-            cases: swapped_labels,
-        },
-        Reproduction {
-            name: "e3",
-            title: "Table 3: rounds of IFCA for the error of one round",
-            text: include_str!("../../../../experiments/odcl/e3.toml"),
-            cases: rounds_for_one,
-        },
-        Reproduction {
-            name: "e4",
-            title: "Figure 3: four logistic regressions, error and clusters against rows a client",
-            text: include_str!("../../../../experiments/odcl/e4.toml"),
-            cases: logistic_regressions,
-        },
-        Reproduction {
-            name: "e5",
-            title: "Figure 4: λ from a path of ten values, and from the truth",
-            text: include_str!("../../../../experiments/odcl/e5.toml"),
-            cases: path_of_ten,
-        },
-        Reproduction {
-            name: "e6",
-            title: "Figure 5: IFCA's error over its rounds, with three steps",
-            text: include_str!("../../../../experiments/odcl/e6.toml"),
-            cases: error_over_rounds,
-        },
-    ],
-    recorded: recorded_numbers!("odcl"),
+pub(super) static PAPER: Paper = declare_paper! {
+    "odcl", "A one-shot framework for distributed clustered learning in heterogeneous environments (2022)",
+    "e1": "e1.toml", "Figure 2: ten linear regressions, error against rows a client", ten_regressions;
+    "e2": "e2.toml", "Table 2: accuracy on two classes with labels swapped", swapped_labels;
+    "e3": "e3.toml", "Table 3: rounds of IFCA for the error of one round", rounds_for_one;
+    "e4": "e4.toml", "Figure 3: four logistic regressions, error and clusters against rows a client",
+        logistic_regressions;
+    "e5": "e5.toml", "Figure 4: λ from a path of ten values, and from the truth", path_of_ten;
+    "e6": "e6.toml", "Figure 5: IFCA's error over its rounds, with three steps", error_over_rounds;
 };
 
 fn error(record: &Record, label: &str) -> Option<f64> {
     extra(record, label, "normalised_mse")
 }
 
-fn clusters(record: &Record, label: &str) -> Option<f64> {
-    Some(repeat(record, label)?.clusters? as f64)
-}
-
 fn error_of(name: &str, what: &str, label: &'static str) -> Cell {
-    Cell::shown(format!("{name} {what}, error"), move |record| error(record, label))
+    Cell::new(format!("{name} {what}, error"), move |record| error(record, label))
 }
 
 fn clusters_of(name: &str, what: &str, label: &'static str) -> Cell {
-    Cell::shown(format!("{name} {what}, clusters"), move |record| clusters(record, label))
+    Cell::clusters(format!("{name} {what}, clusters"), label)
 }
 
-/// The share of repeats in which every client is with its own.
+/// The share of repeats in which the true clusters are recovered.
 fn recovered(name: &str, what: &str, label: &'static str) -> Cell {
-    Cell::shown(format!("{name} {what}, all right"), move |record| {
-        Some(f64::from(u8::from(repeat(record, label)?.misclustering? == 0.0 && repeat(record, label)?.ari? == 1.0)))
+    Cell::share(format!("{name} {what}, all right"), move |record| {
+        let repeat = repeat(record, label)?;
+        Some(repeat.misclustering? == 0.0 && repeat.ari? == 1.0)
     })
+}
+
+/// One case for every number of rows a client.
+fn by_rows(rows: &[usize], repeats: [u64; 2], cells: impl Fn(&str, usize) -> Vec<Cell>) -> Vec<Case> {
+    let of = |&rows: &usize| {
+        let name = format!("n={rows}");
+        let cells = cells(&name, rows);
+        Case::new(name, vec![format!("data.samples={rows}")], repeats, cells)
+    };
+    rows.iter().map(of).collect()
 }
 
 /// What the reference found for E1 at n rows: local, oracle averaging, cluster oracle, convex, its clusters.
@@ -87,53 +61,42 @@ const E1_REFERENCE: &[(usize, [f64; 5])] = &[
 /// With 25 rows some clients have no unique minimiser, so medians are compared there.
 fn ten_regressions(quick: bool) -> Vec<Case> {
     let rows: &[usize] = if quick { &[100, 800] } else { &[25, 50, 100, 200, 400, 450, 500, 800] };
-    let of = |&rows: &usize| {
+    by_rows(rows, [2, 10], |name, rows| {
         let found = E1_REFERENCE.iter().find(|(n, _)| *n == rows).map(|(_, found)| *found);
         let reference = |index: usize| found.map(|found| found[index]);
-        let name = &format!("n={rows}");
         let few = |cell: Cell| if rows < 50 { cell.median() } else { cell };
         let error = |what: &str, label| few(error_of(name, what, label));
-        let ratio = few(Cell::shown(format!("{name} kmeans++ over oracle averaging"), |record| {
+        let ratio = few(Cell::new(format!("{name} kmeans++ over oracle averaging"), |record| {
             Some(self::error(record, "kmeans")? / self::error(record, "oracle-average")?)
         }));
-        let looser = |field: &'static str, what: &str| {
-            Cell::shown(format!("{name} convex, clusters {what}"), move |record| extra(record, "convex", field))
-        };
         let ratio = match rows {
             ..50 => ratio,
-            _ => ratio.beside(Some(1.0), Some(1.0)).judged(Judge::AtMost(0.02)),
+            _ => ratio.paper(1.0).reference(1.0).judged(Judge::AtMost(0.02)),
         };
+        let right = recovered(name, "convex", "convex");
         let right = match rows {
-            ..500 => recovered(name, "convex", "convex"),
-            _ => recovered(name, "convex", "convex").beside(Some(1.0), Some(1.0)).judged(Judge::AtLeast(0.0)),
+            ..500 => right,
+            _ => right.paper(1.0).reference(1.0).judged(Judge::AtLeast(0.0)),
         };
-        case(
-            name.clone(),
-            vec![format!("data.samples={rows}")],
-            if quick { 2 } else { 10 },
-            vec![
-                error("local", "local").beside(None, reference(0)),
-                error("naive averaging", "naive-average").beside(None, found.map(|_| 1.0)),
-                error("oracle averaging", "oracle-average").beside(None, reference(1)),
-                error("cluster oracle", "cluster-oracle").beside(None, reference(2)),
-                error("kmeans++, ten seedings", "kmeans").beside(None, reference(1)),
-                ratio,
-                error("kmeans++, one seeding", "one-seeding"),
-                recovered(name, "kmeans++, one seeding", "one-seeding"),
-                error("convex", "convex").beside(None, reference(3)),
-                clusters_of(name, "convex", "convex").beside(None, reference(4)),
-                looser("clusters_1e-3", "within 1e-3"),
-                looser("clusters_3e-3", "within 3e-3"),
-                right,
-                error("auto", "auto"),
-                clusters_of(name, "auto", "auto"),
-                Cell::shown(format!("{name} auto, certain 1, likely ½, unsure 0"), |record| {
-                    extra(record, "auto", "sureness")
-                }),
-            ],
-        )
-    };
-    rows.iter().map(of).collect()
+        vec![
+            error("local", "local").reference(reference(0)),
+            error("naive averaging", "naive-average").reference(found.map(|_| 1.0)),
+            error("oracle averaging", "oracle-average").reference(reference(1)),
+            error("cluster oracle", "cluster-oracle").reference(reference(2)),
+            error("kmeans++, ten seedings", "kmeans").reference(reference(1)),
+            ratio,
+            error("kmeans++, one seeding", "one-seeding"),
+            recovered(name, "kmeans++, one seeding", "one-seeding"),
+            error("convex", "convex").reference(reference(3)),
+            clusters_of(name, "convex", "convex").reference(reference(4)),
+            Cell::extra(format!("{name} convex, clusters within 1e-3"), "convex", "clusters_1e-3"),
+            Cell::extra(format!("{name} convex, clusters within 3e-3"), "convex", "clusters_3e-3"),
+            right,
+            error("auto", "auto"),
+            clusters_of(name, "auto", "auto"),
+            Cell::extra(format!("{name} auto, certain 1, likely ½, unsure 0"), "auto", "sureness"),
+        ]
+    })
 }
 
 /// A column of Table 2.
@@ -169,32 +132,26 @@ const E2_COLUMNS: [Column; 3] = [
 
 fn swapped_labels(quick: bool) -> Vec<Case> {
     let of = |Column { name, changes, paper, reference }: Column| {
-        let cell = |what: &str, label: &'static str| {
-            Cell::shown(format!("{name} {what}"), move |record| Some(repeat(record, label)?.metric.as_ref()?.mean))
-        };
+        let cell = |what: &str, label| Cell::metric(format!("{name} {what}"), label);
         let judged = |what: &str, label, row: usize| {
             let judge = if paper[row].is_none() { Judge::Shown } else { Judge::AtLeast(0.01) };
-            cell(what, label).beside(paper[row], reference[row]).judged(judge)
+            cell(what, label).paper(paper[row]).reference(reference[row]).judged(judge)
         };
-        case(
-            name.to_string(),
-            changes.iter().map(|change| change.to_string()).collect(),
-            if quick { 1 } else { 10 },
-            vec![
-                judged("cluster oracle", "cluster-oracle", 0),
-                judged("local", "local", 1),
-                judged("kmeans++, ten seedings", "kmeans", 2),
-                cell("kmeans++, one seeding", "one-seeding"),
-                cell("auto", "auto"),
-                clusters_of(name, "auto", "auto"),
-                cell("IFCA-1, models", "ifca-1-models").beside(paper[3], None),
-                cell("IFCA-1, gradients", "ifca-1-gradients").beside(paper[3], None),
-                cell("IFCA-2, models", "ifca-2-models").beside(paper[4], None),
-                cell("IFCA-2, gradients", "ifca-2-gradients").beside(paper[4], None),
-                cell("IFCA-R, models", "ifca-r-models").beside(paper[5], None),
-                cell("IFCA-R, gradients", "ifca-r-gradients").beside(paper[5], None),
-            ],
-        )
+        let cells = vec![
+            judged("cluster oracle", "cluster-oracle", 0),
+            judged("local", "local", 1),
+            judged("kmeans++, ten seedings", "kmeans", 2),
+            cell("kmeans++, one seeding", "one-seeding"),
+            cell("auto", "auto"),
+            clusters_of(name, "auto", "auto"),
+            cell("IFCA-1, models", "ifca-1-models").paper(paper[3]),
+            cell("IFCA-1, gradients", "ifca-1-gradients").paper(paper[3]),
+            cell("IFCA-2, models", "ifca-2-models").paper(paper[4]),
+            cell("IFCA-2, gradients", "ifca-2-gradients").paper(paper[4]),
+            cell("IFCA-R, models", "ifca-r-models").paper(paper[5]),
+            cell("IFCA-R, gradients", "ifca-r-gradients").paper(paper[5]),
+        ];
+        Case::new(name, owned(changes), [1, 10], cells)
     };
     E2_COLUMNS.into_iter().take(if quick { 1 } else { 3 }).map(of).collect()
 }
@@ -207,18 +164,16 @@ fn matched(record: &Record, label: &str) -> Option<usize> {
 }
 
 /// Rounds until the error of ODCL is reached. A repeat in which it never is, because it settled elsewhere or diverged,
-/// counts as all rounds there could be.
+/// counts with the largest possible number of rounds.
 fn rounds_to_match(name: &str, label: &'static str) -> Cell {
-    Cell::shown(format!("{name}, rounds"), move |record| {
+    Cell::new(format!("{name}, rounds"), move |record| {
         matched(record, label).or_else(|| planned_rounds(record, label)).map(|rounds| rounds as f64)
     })
 }
 
 /// The share of repeats in which the error of ODCL is never reached.
 fn never_matched(name: &str, label: &'static str) -> Cell {
-    Cell::shown(format!("{name}, never"), move |record| {
-        repeat(record, label).map(|_| f64::from(u8::from(matched(record, label).is_none())))
-    })
+    Cell::share(format!("{name}, never"), move |record| repeat(record, label).map(|_| matched(record, label).is_none()))
 }
 
 /// Full gradients, and those of one row.
@@ -244,10 +199,10 @@ fn rounds_for_one(quick: bool) -> Vec<Case> {
                 changes.push("method.ifca.rounds=300".into());
             }
             let name = format!("K={count}, {gradients}");
-            let rounds = || rounds_to_match(&name, "ifca").beside(Some(paper), reference);
+            let rounds = || rounds_to_match(&name, "ifca").paper(paper).reference(reference);
             let (median, mean, never) = (rounds().median(), rounds(), never_matched(&name, "ifca"));
-            let odcl = Cell::shown(format!("{name}, error of ODCL"), |record| error(record, "odcl"));
-            cases.push(case(name, changes, if quick { 2 } else { 10 }, vec![odcl, median, mean, never]));
+            let odcl = Cell::new(format!("{name}, error of ODCL"), |record| error(record, "odcl"));
+            cases.push(Case::new(name, changes, [2, 10], vec![odcl, median, mean, never]));
         }
     }
     cases
@@ -258,51 +213,38 @@ const E4_REFERENCE: &[(usize, f64)] = &[(1000, 92.0), (2000, 14.0), (3000, 4.45)
 
 fn logistic_regressions(quick: bool) -> Vec<Case> {
     let rows: &[usize] = if quick { &[1000, 5000] } else { &[100, 500, 1000, 2000, 3000, 4600, 5000] };
-    let of = |&rows: &usize| {
-        let name = &format!("n={rows}");
+    by_rows(rows, [2, 20], |name, rows| {
         let found = E4_REFERENCE.iter().find(|(n, _)| *n == rows).map(|(_, clusters)| *clusters);
-        case(
-            name.clone(),
-            vec![format!("data.samples={rows}")],
-            if quick { 2 } else { 20 },
-            vec![
-                error_of(name, "local", "local"),
-                error_of(name, "oracle averaging", "oracle-average"),
-                error_of(name, "cluster oracle", "cluster-oracle"),
-                error_of(name, "kmeans++", "kmeans"),
-                error_of(name, "convex", "convex"),
-                clusters_of(name, "convex", "convex").beside((rows >= 3000).then_some(4.0), found),
-                recovered(name, "convex", "convex"),
-            ],
-        )
-    };
-    rows.iter().map(of).collect()
+        vec![
+            error_of(name, "local", "local"),
+            error_of(name, "oracle averaging", "oracle-average"),
+            error_of(name, "cluster oracle", "cluster-oracle"),
+            error_of(name, "kmeans++", "kmeans"),
+            error_of(name, "convex", "convex"),
+            clusters_of(name, "convex", "convex").paper((rows >= 3000).then_some(4.0)).reference(found),
+            recovered(name, "convex", "convex"),
+        ]
+    })
 }
 
 fn path_of_ten(quick: bool) -> Vec<Case> {
     let rows: &[usize] = if quick { &[200, 600] } else { &[50, 100, 200, 400, 600, 800] };
-    let of = |&rows: &usize| {
-        let name = &format!("n={rows}");
-        let four = (rows >= 600).then_some(4.0);
-        case(
-            name.clone(),
-            vec![format!("data.samples={rows}")],
-            if quick { 2 } else { 10 },
-            vec![
-                error_of(name, "oracle averaging", "oracle-average"),
-                error_of(name, "exact λ", "exact"),
-                clusters_of(name, "exact λ", "exact").beside(four, (rows >= 400).then_some(4.0)),
-                error_of(name, "clusterpath", "clusterpath"),
-                clusters_of(name, "clusterpath", "clusterpath").beside(four, (rows >= 200).then_some(4.0)),
-                Cell::shown(format!("{name} clusterpath, (13) holds"), |record| {
-                    extra(record, "clusterpath", "recovery")
-                }),
-                error_of(name, "auto", "auto"),
-                clusters_of(name, "auto", "auto"),
-            ],
-        )
-    };
-    rows.iter().map(of).collect()
+    by_rows(rows, [2, 10], |name, rows| {
+        let clusters = |what, label, reached: usize| {
+            let cell = clusters_of(name, what, label).paper((rows >= 600).then_some(4.0));
+            cell.reference((rows >= reached).then_some(4.0))
+        };
+        vec![
+            error_of(name, "oracle averaging", "oracle-average"),
+            error_of(name, "exact λ", "exact"),
+            clusters("exact λ", "exact", 400),
+            error_of(name, "clusterpath", "clusterpath"),
+            clusters("clusterpath", "clusterpath", 200),
+            Cell::extra(format!("{name} clusterpath, (13) holds"), "clusterpath", "recovery"),
+            error_of(name, "auto", "auto"),
+            clusters_of(name, "auto", "auto"),
+        ]
+    })
 }
 
 /// Steps with what the paper says of n = 400, and what the reference found: rounds with full gradients, and the error
@@ -319,24 +261,23 @@ fn error_over_rounds(quick: bool) -> Vec<Case> {
         for (gradients, batch) in GRADIENTS {
             let name = format!("n={rows}, {gradients}");
             let mut changes = vec![format!("data.samples={rows}")];
-            let odcl = Cell::shown(format!("{name}, error of ODCL"), |record| error(record, "odcl"));
-            let mut cells = vec![odcl.beside(None, (rows == 600).then_some(5.7e-4))];
+            let odcl = Cell::new(format!("{name}, error of ODCL"), |record| error(record, "odcl"));
+            let mut cells = vec![odcl.reference((rows == 600).then_some(5.7e-4))];
             for (label, step, paper, reference, floor) in E6_STEPS {
                 changes.extend(batch.map(|batch| format!("method.{label}.batch={batch}")));
                 // With full gradients all is over long before the paper's 1000 rounds.
                 let rounds = if quick { Some(100) } else { batch.is_none().then_some(400) };
                 changes.extend(rounds.map(|rounds| format!("method.{label}.rounds={rounds}")));
                 let within = format!("{name}, step {step}");
-                let paper = (rows == 400).then_some(paper);
-                cells
-                    .push(rounds_to_match(&within, label).median().beside(paper, batch.is_none().then_some(reference)));
-                cells.push(
-                    never_matched(&within, label).beside((rows == 600).then_some(1.0), batch.is_none().then_some(0.0)),
-                );
-                let last = Cell::shown(format!("{within}, last error"), move |record| error(record, label));
-                cells.push(last.beside(None, (rows == 600 && batch.is_some()).then_some(floor)));
+                let full = batch.is_none();
+                let taken = rounds_to_match(&within, label).median().paper((rows == 400).then_some(paper));
+                cells.push(taken.reference(full.then_some(reference)));
+                let never = never_matched(&within, label).paper((rows == 600).then_some(1.0));
+                cells.push(never.reference(full.then_some(0.0)));
+                let last = Cell::new(format!("{within}, last error"), move |record| error(record, label));
+                cells.push(last.reference((rows == 600 && !full).then_some(floor)));
             }
-            cases.push(case(name, changes, if quick { 1 } else { 10 }, cells));
+            cases.push(Case::new(name, changes, [1, 10], cells));
         }
     }
     cases
@@ -350,7 +291,7 @@ mod tests {
     #[test]
     fn a_method_that_diverged_has_taken_all_rounds() {
         let e3 = &PAPER.experiments[2];
-        let mut case = (e3.cases)(true).remove(0);
+        let mut case = e3.cases(true).remove(0);
         let small = ["data.clients=4", "data.samples=20", "method.ifca.rounds=7", "method.ifca.step=1e200"];
         case.changes.extend(small.map(String::from));
         let experiment = e3.experiment(&case, 0, &[]).unwrap();

@@ -1,7 +1,7 @@
-//! Numbers that were measured before, beside which a reproduction is put: `expected.json` for full runs, `quick.json` for
+//! Numbers measured before, with which a reproduction is compared: `expected.json` for full runs and `quick.json` for
 //! cut-down ones, in the folder of every paper.
 
-use super::{ExperimentResult, Judge};
+use super::{CellResult, ExperimentResult, Judge};
 use crate::error::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
@@ -12,87 +12,58 @@ pub struct Recorded {
     /// The type of CPU, where every bit counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cpu: Option<String>,
-    experiments: Vec<RecordedExperiment>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct RecordedExperiment {
-    experiment: String,
-    cells: Vec<RecordedCell>,
-}
-
-/// One number.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct RecordedCell {
-    cell: String,
-    /// Absent where a repeat gave none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) ours: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) sd: Option<f64>,
-    pub(super) repeats: usize,
+    /// Cells have our number, its deviation and the number of repeats only.
+    experiments: Vec<ExperimentResult>,
 }
 
 /// How close a number must come to the recorded one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Closeness {
-    /// Within what chance may do, and no worse where the cell says what is worse.
+    /// Within sampling error, and no worse where the cell says what is worse.
     Chance,
     /// Cut down, on the same type of CPU: the same seeds give the same numbers.
     SameBits,
-    /// Cut down, on another: rounding differs, and what is trained on it drifts.
+    /// Cut down, on another type of CPU: rounding differs, and training drifts.
     OtherCpu,
 }
 
-/// Standard errors that chance may amount to.
+/// Standard errors attributed to chance.
 const ERRORS: f64 = 4.0;
-/// Shares of a number by which it may change where no deviation is known: with the same seeds, and with others.
+/// Relative change allowed where no deviation is known: with the same seeds, and with others.
 const SAME_SEEDS: f64 = 0.02;
 const OTHER_SEEDS: f64 = 0.2;
-/// Shares for cut-down runs.
+/// Relative change allowed for cut-down runs: on the same type of CPU, and on another.
 const ROUNDING: f64 = 1e-6;
 const DRIFT: f64 = 0.1;
 
 impl Recorded {
-    /// Reads what a file holds.
     pub(super) fn read(text: &str) -> Result<Self> {
         serde_json::from_str(text).map_err(|error| Error::data(format!("recorded numbers: {error}")))
     }
 
-    /// What has just been measured, as such a file.
+    /// What has just been measured.
     pub fn of(paper: &str, results: &[ExperimentResult]) -> Self {
-        let cell = |cell: &super::CellResult| RecordedCell {
-            cell: cell.cell.clone(),
-            ours: cell.ours,
-            sd: cell.sd,
-            repeats: cell.repeats,
-        };
-        let experiment = |result: &ExperimentResult| RecordedExperiment {
-            experiment: result.experiment.clone(),
-            cells: result.cells.iter().map(cell).collect(),
-        };
-        let experiments = results.iter().map(experiment).collect();
+        let mut experiments = results.to_vec();
+        for cell in experiments.iter_mut().flat_map(|experiment| &mut experiment.cells) {
+            let CellResult { cell: name, ours, sd, repeats, .. } = std::mem::take(cell);
+            *cell = CellResult { cell: name, ours, sd, repeats, ..CellResult::default() };
+        }
         Self { paper: paper.to_string(), cpu: Some(cpu().to_string()), experiments }
     }
 
-    /// The text of such a file, one cell a line.
+    /// The text of the file, one cell a line.
     pub fn to_json(&self) -> Result<String> {
-        let failed = |error| Error::new(ErrorKind::Io, format!("recorded numbers: {error}"));
-        let experiment = |recorded: &RecordedExperiment| {
-            let cells: Vec<String> =
-                recorded.cells.iter().map(serde_json::to_string).collect::<std::result::Result<_, _>>()?;
-            let name = serde_json::to_string(&recorded.experiment)?;
-            Ok(format!("  {{\"experiment\": {name}, \"cells\": [\n    {}\n  ]}}", cells.join(",\n    ")))
-        };
-        let experiments: Vec<String> =
-            self.experiments.iter().map(experiment).collect::<std::result::Result<_, _>>().map_err(failed)?;
-        let [paper, cpu] = [serde_json::to_string(&self.paper), serde_json::to_string(&self.cpu)];
-        let (paper, cpu) = (paper.map_err(failed)?, cpu.map_err(failed)?);
-        let experiments = experiments.join(",\n");
+        let mut experiments = Vec::new();
+        for recorded in &self.experiments {
+            let cells = recorded.cells.iter().map(json).collect::<Result<Vec<_>>>()?.join(",\n    ");
+            let name = json(&recorded.experiment)?;
+            experiments.push(format!("  {{\"experiment\": {name}, \"cells\": [\n    {cells}\n  ]}}"));
+        }
+        let (paper, cpu, experiments) = (json(&self.paper)?, json(&self.cpu)?, experiments.join(",\n"));
         Ok(format!("{{\n\"paper\": {paper},\n\"cpu\": {cpu},\n\"experiments\": [\n{experiments}\n]\n}}"))
     }
 
-    pub(super) fn find(&self, experiment: &str, cell: &str) -> Option<&RecordedCell> {
+    pub(super) fn find(&self, experiment: &str, cell: &str) -> Option<&CellResult> {
         let experiment = self.experiments.iter().find(|recorded| recorded.experiment == experiment)?;
         experiment.cells.iter().find(|recorded| recorded.cell == cell)
     }
@@ -105,7 +76,7 @@ impl Recorded {
         }
     }
 
-    /// The names of all cells, each beside its experiment.
+    /// The names of all cells, each with its experiment's.
     #[cfg(test)]
     pub(super) fn names(&self) -> impl Iterator<Item = (&str, &str)> {
         self.experiments
@@ -114,32 +85,31 @@ impl Recorded {
     }
 }
 
-impl RecordedCell {
-    /// Whether a number over so many repeats is what this one lets expect; `None` where that cannot be said, as a cut-down
-    /// run with another number of repeats is another run.
-    pub(super) fn holds(
-        &self,
-        judge: Judge,
-        (ours, sd, repeats): (Option<f64>, Option<f64>, usize),
-        closeness: Closeness,
-    ) -> Option<bool> {
-        let Some(recorded) = self.ours else { return Some(true) };
-        if closeness != Closeness::Chance && repeats != self.repeats {
+fn json(value: &impl Serialize) -> Result<String> {
+    serde_json::to_string(value).map_err(|error| Error::new(ErrorKind::Io, format!("recorded numbers: {error}")))
+}
+
+impl Closeness {
+    /// Whether a number agrees with the recorded one; `None` where they cannot be compared, because a cut-down run with
+    /// another number of repeats is another run.
+    pub(super) fn holds(self, recorded: &CellResult, now: &CellResult, judge: Judge) -> Option<bool> {
+        let Some(before) = recorded.ours else { return Some(true) };
+        if self != Closeness::Chance && now.repeats != recorded.repeats {
             return None;
         }
-        let Some(ours) = ours else { return Some(false) };
-        let rounding = ROUNDING * recorded.abs() + 1e-9;
-        let tolerance = match (closeness, sd.into_iter().chain(self.sd).reduce(f64::max)) {
+        let Some(ours) = now.ours else { return Some(false) };
+        let rounding = ROUNDING * before.abs() + 1e-9;
+        let tolerance = match (self, now.sd.into_iter().chain(recorded.sd).reduce(f64::max)) {
             (Closeness::SameBits, _) => rounding,
-            (Closeness::OtherCpu, _) => DRIFT * recorded.abs() + rounding,
+            (Closeness::OtherCpu, _) => DRIFT * before.abs() + rounding,
             (Closeness::Chance, Some(sd)) => {
-                ERRORS * sd * (1.0 / repeats as f64 + 1.0 / self.repeats as f64).sqrt() + rounding
+                ERRORS * sd * (1.0 / now.repeats as f64 + 1.0 / recorded.repeats as f64).sqrt() + rounding
             }
-            (Closeness::Chance, None) if repeats == self.repeats => SAME_SEEDS * recorded.abs() + rounding,
-            (Closeness::Chance, None) => OTHER_SEEDS * recorded.abs() + rounding,
+            (Closeness::Chance, None) if now.repeats == recorded.repeats => SAME_SEEDS * before.abs() + rounding,
+            (Closeness::Chance, None) => OTHER_SEEDS * before.abs() + rounding,
         };
-        let (too_low, too_high) = (ours < recorded - tolerance, ours > recorded + tolerance);
-        Some(match (closeness, judge) {
+        let (too_low, too_high) = (ours < before - tolerance, ours > before + tolerance);
+        Some(match (self, judge) {
             (Closeness::Chance, Judge::AtLeast(_)) => !too_low,
             (Closeness::Chance, Judge::AtMost(_) | Judge::AtMostReference(_)) => !too_high,
             _ => !too_low && !too_high,
@@ -147,7 +117,7 @@ impl RecordedCell {
     }
 }
 
-/// The type of CPU as far as it decides how numbers are rounded.
+/// The type of CPU, as far as rounding depends on it.
 pub fn cpu() -> &'static str {
     #[cfg(target_arch = "x86_64")]
     {
@@ -165,38 +135,38 @@ pub fn cpu() -> &'static str {
 mod tests {
     use super::*;
 
-    fn recorded(ours: f64, sd: Option<f64>, repeats: usize) -> RecordedCell {
-        RecordedCell { cell: "a".into(), ours: Some(ours), sd, repeats }
+    fn cell(ours: impl Into<Option<f64>>, sd: Option<f64>, repeats: usize) -> CellResult {
+        CellResult { ours: ours.into(), sd, repeats, ..CellResult::default() }
     }
 
     #[test]
     fn harm_well_below_the_papers_limit_is_seen() {
         // FedGrEM on pen digits: the paper's error is 9.62, ours was 4.43 ± 0.42 over 50 seeds.
-        let cell = recorded(4.43, Some(0.42), 50);
-        let holds = |ours: f64| cell.holds(Judge::AtMost(0.0), (Some(ours), Some(0.4), 50), Closeness::Chance);
+        let recorded = cell(4.43, Some(0.42), 50);
+        let holds = |ours: f64| Closeness::Chance.holds(&recorded, &cell(ours, Some(0.4), 50), Judge::AtMost(0.0));
         // 4 · 0.42 · √(2/50) = 0.336.
         assert_eq!([4.0, 4.43, 4.76, 4.77, 9.0].map(holds), [true, true, true, false, false].map(Some));
-        let better = recorded(95.0, Some(0.1), 5);
-        let holds = |ours: f64| better.holds(Judge::AtLeast(0.3), (Some(ours), None, 5), Closeness::Chance);
+        let better = cell(95.0, Some(0.1), 5);
+        let holds = |ours: f64| Closeness::Chance.holds(&better, &cell(ours, None, 5), Judge::AtLeast(0.3));
         assert_eq!([94.7, 94.8, 99.0].map(holds), [false, true, true].map(Some));
     }
 
     #[test]
     fn without_a_deviation_the_same_seeds_are_near_and_others_may_differ() {
-        let cell = recorded(100.0, None, 1);
-        let holds = |ours: f64, repeats| cell.holds(Judge::Shown, (Some(ours), None, repeats), Closeness::Chance);
-        assert_eq!([97.9, 98.1, 102.1].map(|ours| holds(ours, 1)), [false, true, false].map(Some));
-        assert_eq!(holds(85.0, 3), Some(true));
-        assert_eq!(cell.holds(Judge::Shown, (None, None, 1), Closeness::Chance), Some(false));
+        let holds = |now: CellResult| Closeness::Chance.holds(&cell(100.0, None, 1), &now, Judge::Shown);
+        assert_eq!([97.9, 98.1, 102.1].map(|ours| holds(cell(ours, None, 1))), [false, true, false].map(Some));
+        assert_eq!(holds(cell(85.0, None, 3)), Some(true));
+        assert_eq!(holds(cell(None, None, 1)), Some(false));
     }
 
     #[test]
     fn a_cut_down_run_gives_the_same_numbers_again() {
-        let cell = recorded(0.5, None, 2);
-        let holds = |ours: f64, closeness| cell.holds(Judge::AtLeast(9.0), (Some(ours), None, 2), closeness);
+        let recorded = cell(0.5, None, 2);
+        let holds =
+            |ours: f64, closeness: Closeness| closeness.holds(&recorded, &cell(ours, None, 2), Judge::AtLeast(9.0));
         assert_eq!(holds(0.5 + 4e-7, Closeness::SameBits), Some(true));
         assert_eq!(holds(0.5 + 1e-6, Closeness::SameBits), Some(false));
         assert_eq!([holds(0.54, Closeness::OtherCpu), holds(0.56, Closeness::OtherCpu)], [Some(true), Some(false)]);
-        assert_eq!(cell.holds(Judge::Shown, (Some(3.0), None, 5), Closeness::SameBits), None);
+        assert_eq!(Closeness::SameBits.holds(&recorded, &cell(3.0, None, 5), Judge::Shown), None);
     }
 }

@@ -1,73 +1,27 @@
 //! SR-FCA: Vardhan, Ghosh, Mazumdar 2024. What each experiment is, and what was found, is in experiments/sr-fca.
 //!
-//! The references are an independent one's, in numpy, on the same data with honest averaging.
+//! The references are those of an independent implementation in numpy, on the same data with honest averaging.
 
-use super::{Case, Cell, Judge, Paper, Reproduction, case, extra, recorded_numbers, repeat};
+use super::{Case, Cell, Judge, Paper, Reproduction, declare_paper, extra, owned};
 use crate::record::Record;
 
-pub(super) static PAPER: Paper = Paper {
-    name: "sr-fca",
-    title: "An improved federated clustering algorithm with model-based clustering (2024)",
-    experiments: &[
-        Reproduction {
-            name: "mnist",
-            title: "Tables 2, 3 and 5: rotated and inverted MNIST",
-            text: include_str!("../../../../experiments/sr-fca/mnist.toml"),
-            cases: mnist,
-        },
-        Reproduction {
-            name: "raw-mnist",
-            title: "Table 2: inverted MNIST with pixels from 0 to 255, as the paper ran it",
-            text: include_str!("../../../../experiments/sr-fca/mnist.toml"),
-            cases: raw_mnist,
-        },
-        Reproduction {
-            name: "local-kmeans",
-            title: "Table 2: why Local-KMeans is at 10 % there",
-            text: include_str!("../../../../experiments/sr-fca/local-kmeans.toml"),
-            cases: local_kmeans,
-        },
-        Reproduction {
-            name: "one-cluster",
-            title: "MNIST without planted clusters: how many are found",
-            text: include_str!("../../../../experiments/sr-fca/attack.toml"),
-            cases: one_cluster,
-        },
-        Reproduction {
-            name: "attack",
-            title: "A fifth of every cluster's clients attack during refinement",
-            text: include_str!("../../../../experiments/sr-fca/attack.toml"),
-            cases: attack,
-        },
-        Reproduction {
-            name: "writers",
-            title: "Table 4: handwriting, MNIST by writer in place of FEMNIST",
-            text: include_str!("../../../../experiments/sr-fca/writers.toml"),
-            cases: |quick| real(quick, &WRITERS),
-        },
-        Reproduction {
-            name: "shakespeare",
-            title: "Table 4: the next character of speaking roles",
-            text: include_str!("../../../../experiments/sr-fca/shakespeare.toml"),
-            cases: |quick| real(quick, &SHAKESPEARE),
-        },
-        Reproduction {
-            name: "cifar-rotated",
-            title: "Tables 2 and 3: CIFAR-10 upright and upside down (waits for an accelerator)",
-            text: include_str!("../../../../experiments/sr-fca/cifar-rotated.toml"),
-            cases: |quick| cifar(quick, [91.38, 75.87, 88.75, 87.59, 86.05]),
-        },
-        Reproduction {
-            name: "cifar-label",
-            title: "Tables 2 and 3: CIFAR-10 by labels (waits for an accelerator)",
-            text: include_str!("../../../../experiments/sr-fca/cifar-label.toml"),
-            cases: |quick| cifar(quick, [93.06, 80.09, 81.48, 82.16, 85.19]),
-        },
-    ],
-    recorded: recorded_numbers!("sr-fca"),
+pub(super) static PAPER: Paper = declare_paper! {
+    "sr-fca", "An improved federated clustering algorithm with model-based clustering (2024)",
+    "mnist": "mnist.toml", "Tables 2, 3 and 5: rotated and inverted MNIST", mnist;
+    "raw-mnist": "mnist.toml", "Table 2: inverted MNIST with pixels from 0 to 255, as the paper ran it", raw_mnist;
+    "local-kmeans": "local-kmeans.toml", "Table 2: why Local-KMeans is at 10 % there", local_kmeans;
+    "one-cluster": "attack.toml", "MNIST without planted clusters: how many are found", one_cluster;
+    "attack": "attack.toml", "A fifth of every cluster's clients attack during refinement", attack;
+    "writers": "writers.toml", "Table 4: handwriting, MNIST by writer in place of FEMNIST", |_| real(&WRITERS);
+    "shakespeare": "shakespeare.toml", "Table 4: the next character of speaking roles", |_| real(&SHAKESPEARE);
+    "cifar-rotated": "cifar-rotated.toml",
+        "Tables 2 and 3: CIFAR-10 upright and upside down (waits for an accelerator)",
+        |_| cifar([91.38, 75.87, 88.75, 87.59, 86.05]);
+    "cifar-label": "cifar-label.toml", "Tables 2 and 3: CIFAR-10 by labels (waits for an accelerator)",
+        |_| cifar([93.06, 80.09, 81.48, 82.16, 85.19]);
 };
 
-/// The rivals, as they are labelled and as the paper calls them.
+/// Labels of the rivals and their names in the paper.
 const RIVALS: [(&str, &str); 7] = [
     ("local", "local"),
     ("fedavg", "global"),
@@ -78,29 +32,17 @@ const RIVALS: [(&str, &str); 7] = [
     ("one-shot-ifca", "ONE_SHOT-IFCA"),
 ];
 
-/// Percent, the mean over clients.
-fn accuracy(record: &Record, label: &str) -> Option<f64> {
-    Some(100.0 * repeat(record, label)?.metric.as_ref()?.mean)
-}
-
-fn worst_decile(record: &Record, label: &str) -> Option<f64> {
-    Some(100.0 * repeat(record, label)?.metric.as_ref()?.worst_decile)
-}
-
 /// Percent after a stage.
 fn after(record: &Record, stage: &str) -> Option<f64> {
     Some(100.0 * extra(record, "sr-fca", &format!("metric_after_{stage}"))?)
 }
 
-fn misclustering(record: &Record, label: &str) -> Option<f64> {
-    repeat(record, label)?.misclustering
+/// Whether a method gives each client one of several clusters.
+fn clusters_clients(label: &str) -> bool {
+    !matches!(label, "local" | "fedavg" | "fedsoft")
 }
 
-fn clusters(record: &Record, label: &str) -> Option<f64> {
-    Some(repeat(record, label)?.clusters? as f64)
-}
-
-/// Cut down so far that a minute suffices.
+/// Cuts it down to a minute.
 const SMALL_MNIST: [&str; 10] = [
     "data.clients=12",
     "data.samples=100",
@@ -114,19 +56,15 @@ const SMALL_MNIST: [&str; 10] = [
     "method.sr-fca.one_shot_steps=100",
 ];
 
-fn small(quick: bool, changes: &[&str]) -> Vec<String> {
-    changes.iter().filter(|_| quick).map(|change| change.to_string()).collect()
-}
-
 /// One column of Tables 2, 3 and 5.
 struct Column {
     name: &'static str,
     changes: &'static [&'static str],
-    /// Table 2 for the rivals in their order, and what the reference found.
+    /// Table 2 for [`RIVALS`], and what the reference found.
     rivals: [(Option<f64>, Option<f64>); 7],
-    /// Table 3 likewise.
+    /// Table 3 for [`RIVALS`].
     misclustering: [Option<f64>; 7],
-    /// Table 5, and what is wanted in the end.
+    /// Table 5, and the accuracy wanted in the end.
     stages: [f64; 3],
     wanted: f64,
 }
@@ -169,105 +107,81 @@ const INVERTED: Column = Column {
     wanted: 92.0,
 };
 
-fn mnist(quick: bool) -> Vec<Case> {
-    [&ROTATED, &INVERTED].map(|column| columns(quick, column)).into()
+fn mnist(_: bool) -> Vec<Case> {
+    [&ROTATED, &INVERTED].map(columns).into()
 }
 
-fn columns(quick: bool, column: &Column) -> Case {
+fn columns(column: &Column) -> Case {
     let name = column.name;
-    let cell = |what: &str, read: fn(&Record) -> Option<f64>| Cell::shown(format!("{name} SR-FCA, {what}"), read);
+    let stage = |what: &str, stage: &'static str, paper: f64| {
+        Cell::new(format!("{name} SR-FCA, after {what}"), move |record| after(record, stage)).paper(paper)
+    };
+    let [one_shot, first, second] = column.stages;
     let mut cells = vec![
-        cell("after ONE_SHOT", |record| after(record, "one_shot")).beside(Some(column.stages[0]), None),
-        cell("after the 1st REFINE", |record| after(record, "refine_1"))
-            .beside(Some(column.stages[1]), None)
-            .judged(Judge::AtLeast(0.0)),
-        // What is wanted is more than the paper's.
-        cell("after the 2nd REFINE", |record| after(record, "refine_2"))
-            .beside(Some(column.stages[2]), None)
-            .judged(Judge::AtLeast(column.stages[2] - column.wanted)),
-        cell("misclustering", |record| misclustering(record, "sr-fca"))
-            .beside(Some(0.0), None)
-            .judged(Judge::AtMost(0.0)),
-        cell("clusters", |record| clusters(record, "sr-fca")),
-        cell("lambda", |record| extra(record, "sr-fca", "lambda")),
-        cell("separability", |record| extra(record, "sr-fca", "separability")),
+        stage("ONE_SHOT", "one_shot", one_shot),
+        stage("the 1st REFINE", "refine_1", first).judged(Judge::AtLeast(0.0)),
+        // More is wanted than the paper has.
+        stage("the 2nd REFINE", "refine_2", second).judged(Judge::AtLeast(second - column.wanted)),
+        Cell::misclustering(format!("{name} SR-FCA, misclustering"), "sr-fca").paper(0.0).judged(Judge::AtMost(0.0)),
+        Cell::clusters(format!("{name} SR-FCA, clusters"), "sr-fca"),
+        Cell::extra(format!("{name} SR-FCA, lambda"), "sr-fca", "lambda"),
+        Cell::extra(format!("{name} SR-FCA, separability"), "sr-fca", "separability"),
     ];
     for (place, &(label, title)) in RIVALS.iter().enumerate() {
         let (paper, reference) = column.rivals[place];
-        let shown = Cell::shown(format!("{name} {title}"), move |record| accuracy(record, label));
-        cells.push(shown.beside(paper, reference));
-        let wrong = Cell::shown(format!("{name} {title}, misclustering"), move |record| misclustering(record, label));
-        if !matches!(label, "local" | "fedavg" | "fedsoft") {
-            cells.push(wrong.beside(column.misclustering[place], None));
+        cells.push(Cell::percent(format!("{name} {title}"), label).paper(paper).reference(reference));
+        if clusters_clients(label) {
+            let wrong = Cell::misclustering(format!("{name} {title}, misclustering"), label);
+            cells.push(wrong.paper(column.misclustering[place]));
         }
     }
-    let mut changes: Vec<String> = column.changes.iter().map(|change| change.to_string()).collect();
-    changes.extend(small(quick, &SMALL_MNIST));
-    Case { long: !quick, ..case(name.into(), changes, if quick { 1 } else { 5 }, cells) }
+    Case::new(name, owned(column.changes), [1, 5], cells).small(&SMALL_MNIST).long()
 }
 
-fn raw_mnist(quick: bool) -> Vec<Case> {
-    let mut changes: Vec<String> = INVERTED.changes.iter().map(|change| change.to_string()).collect();
-    changes.push("data.pixels=raw".into());
-    changes.extend(small(quick, &SMALL_MNIST));
+fn raw_mnist(_: bool) -> Vec<Case> {
+    let changes = owned(&[INVERTED.changes, &["data.pixels=raw"]].concat());
     let cells = ["one_shot", "refine_1", "refine_2"].iter().zip(INVERTED.stages).map(|(stage, paper)| {
-        Cell::shown(format!("inverted 0-255 SR-FCA, {stage}"), move |record| after(record, stage))
-            .beside(Some(paper), None)
+        Cell::new(format!("inverted 0-255 SR-FCA, {stage}"), move |record| after(record, stage)).paper(paper)
     });
-    let wrong = Cell::shown("inverted 0-255 SR-FCA, misclustering".into(), |record| misclustering(record, "sr-fca"));
-    let rivals = RIVALS.iter().zip(INVERTED.rivals).map(|(&(label, title), (paper, _))| {
-        Cell::shown(format!("inverted 0-255 {title}"), move |record| accuracy(record, label)).beside(paper, None)
-    });
+    let wrong = Cell::misclustering("inverted 0-255 SR-FCA, misclustering", "sr-fca");
+    let rivals = RIVALS.iter().zip(INVERTED.rivals);
+    let rivals = rivals
+        .map(|(&(label, title), (paper, _))| Cell::percent(format!("inverted 0-255 {title}"), label).paper(paper));
     let cells = cells.chain([wrong]).chain(rivals).collect();
-    vec![Case { long: !quick, ..case("raw".into(), changes, 1, cells) }]
+    vec![Case::new("raw", changes, [1, 1], cells).small(&SMALL_MNIST).long()]
 }
 
-fn local_kmeans(quick: bool) -> Vec<Case> {
-    let labels =
-        [("local-kmeans", "common start", Some(87.4)), ("local-kmeans-apart", "starts of their own", Some(12.0))];
+const FEW_IMAGES: [&str; 3] = ["data.clients=12", "data.samples=100", "data.test_samples=30"];
+
+fn local_kmeans(_: bool) -> Vec<Case> {
+    let labels = [("local-kmeans", "common start", 87.4), ("local-kmeans-apart", "starts of their own", 12.0)];
     let cells = labels.into_iter().flat_map(|(label, title, reference)| {
-        let right =
-            Cell::shown(title.to_string(), move |record| accuracy(record, label)).beside(Some(10.35), reference);
-        let wrong = Cell::shown(format!("{title}, misclustering"), move |record| misclustering(record, label));
-        [right, wrong.beside(Some(0.28), None)]
+        let wrong = Cell::misclustering(format!("{title}, misclustering"), label).paper(0.28);
+        [Cell::percent(title, label).paper(10.35).reference(reference), wrong]
     });
-    let changes = small(quick, &["data.clients=12", "data.samples=100", "data.test_samples=30"]);
-    vec![case("rotated".into(), changes, 1, cells.collect())]
+    vec![Case::new("rotated", Vec::new(), [1, 1], cells.collect()).small(&FEW_IMAGES)]
 }
 
-fn one_cluster(quick: bool) -> Vec<Case> {
-    let mut changes = vec!["data.clusters=none".to_string(), "faults.attackers=0".into()];
-    changes.extend(small(
-        quick,
-        &["data.clients=12", "data.samples=100", "data.test_samples=30", "method.sr-fca.rounds=4"],
-    ));
+fn one_cluster(_: bool) -> Vec<Case> {
+    let changes = owned(&["data.clusters=none", "faults.attackers=0"]);
     let cells = vec![
-        Cell::shown("clusters".into(), |record| clusters(record, "sr-fca"))
-            .beside(Some(1.0), None)
-            .judged(Judge::AtMost(0.0)),
-        Cell::shown("accuracy".into(), |record| accuracy(record, "sr-fca")),
+        Cell::clusters("clusters", "sr-fca").paper(1.0).judged(Judge::AtMost(0.0)),
+        Cell::percent("accuracy", "sr-fca"),
     ];
-    vec![case("none".into(), changes, if quick { 1 } else { 5 }, cells)]
+    let small = [&FEW_IMAGES[..], &["method.sr-fca.rounds=4"]].concat();
+    vec![Case::new("none", changes, [1, 5], cells).small(&small)]
 }
 
-fn attack(quick: bool) -> Vec<Case> {
+fn attack(_: bool) -> Vec<Case> {
     let with = |name: &str, changes: &[&str]| {
-        let mut changes: Vec<String> = changes.iter().map(|change| change.to_string()).collect();
-        changes.extend(small(
-            quick,
-            &[
-                "data.clients=20",
-                "data.samples=100",
-                "data.test_samples=30",
-                "method.sr-fca.rounds=4",
-                "method.sr-fca.one_shot_steps=100",
-            ],
-        ));
-        let cells = vec![
-            Cell::shown(name.to_string(), |record| accuracy(record, "sr-fca")),
-            Cell::shown(format!("{name}, misclustering"), |record| misclustering(record, "sr-fca")),
-        ];
-        case(name.into(), changes, 1, cells)
+        let wrong = Cell::misclustering(format!("{name}, misclustering"), "sr-fca");
+        Case::new(name, owned(changes), [1, 1], vec![Cell::percent(name, "sr-fca"), wrong]).small(&[
+            "data.clients=20",
+            "data.samples=100",
+            "data.test_samples=30",
+            "method.sr-fca.rounds=4",
+            "method.sr-fca.one_shot_steps=100",
+        ])
     };
     vec![
         with("no attack, trim 0.25", &["faults.attackers=0", "method.sr-fca.trim=0.25"]),
@@ -278,38 +192,28 @@ fn attack(quick: bool) -> Vec<Case> {
 
 /// One column of Table 4.
 struct Real {
-    /// Methods and the paper's accuracies.
-    paper: [(&'static str, &'static str, Option<f64>); 8],
+    /// The paper's accuracies of [`REAL_METHODS`].
+    paper: [f64; 8],
     repeats: u64,
-    /// What is cut down beside [`SMALL_REAL`].
+    /// What is cut down besides [`SMALL_REAL`].
     smaller: &'static [&'static str],
 }
 
-const WRITERS: Real = Real {
-    paper: [
-        ("sr-fca", "SR-FCA", Some(83.83)),
-        ("sr-fca-quantile", "SR-FCA, λ at 25 %", Some(83.83)),
-        ("local", "local", Some(66.18)),
-        ("fedavg", "global", Some(80.00)),
-        ("cfl", "CFL", Some(79.48)),
-        ("ifca", "IFCA", Some(81.93)),
-        ("fedsoft", "FedSoft", Some(78.74)),
-        ("one-shot-ifca", "ONE_SHOT-IFCA", Some(81.62)),
-    ],
-    repeats: 3,
-    smaller: &[],
-};
+/// Labels of the methods and their names in the paper.
+const REAL_METHODS: [(&str, &str); 8] = [
+    ("sr-fca", "SR-FCA"),
+    ("sr-fca-quantile", "SR-FCA, λ at 25 %"),
+    ("local", "local"),
+    ("fedavg", "global"),
+    ("cfl", "CFL"),
+    ("ifca", "IFCA"),
+    ("fedsoft", "FedSoft"),
+    ("one-shot-ifca", "ONE_SHOT-IFCA"),
+];
+const WRITERS: Real =
+    Real { paper: [83.83, 83.83, 66.18, 80.00, 79.48, 81.93, 78.74, 81.62], repeats: 3, smaller: &[] };
 const SHAKESPEARE: Real = Real {
-    paper: [
-        ("sr-fca", "SR-FCA", Some(48.54)),
-        ("sr-fca-quantile", "SR-FCA, λ at 25 %", Some(48.54)),
-        ("local", "local", Some(33.86)),
-        ("fedavg", "global", Some(45.28)),
-        ("cfl", "CFL", Some(44.14)),
-        ("ifca", "IFCA", Some(46.12)),
-        ("fedsoft", "FedSoft", Some(46.98)),
-        ("one-shot-ifca", "ONE_SHOT-IFCA", Some(45.56)),
-    ],
+    paper: [48.54, 48.54, 33.86, 45.28, 44.14, 46.12, 46.98, 45.56],
     repeats: 1,
     smaller: &["data.samples=60", "data.test_samples=20", "model.hidden=16"],
 };
@@ -327,24 +231,21 @@ const SMALL_REAL: [&str; 11] = [
     "method.one-shot-ifca.rounds=2",
 ];
 
-fn real(quick: bool, real: &Real) -> Vec<Case> {
-    let cells = real.paper.iter().flat_map(|&(label, title, paper)| {
-        let mean = Cell::shown(title.to_string(), move |record| accuracy(record, label)).beside(paper, None);
-        let worst = Cell::shown(format!("{title}, worst decile"), move |record| worst_decile(record, label));
-        let found = Cell::shown(format!("{title}, clusters"), move |record| clusters(record, label));
-        let several = !matches!(label, "local" | "fedavg" | "fedsoft");
-        [Some(mean), Some(worst), several.then_some(found)].into_iter().flatten()
-    });
-    let cells = cells.collect();
-    let repeats = if quick { 1 } else { real.repeats };
-    vec![Case {
-        long: !quick,
-        ..case("real".into(), small(quick, &[&SMALL_REAL[..], real.smaller].concat()), repeats, cells)
-    }]
+fn real(real: &Real) -> Vec<Case> {
+    let mut cells = Vec::new();
+    for ((label, title), paper) in REAL_METHODS.into_iter().zip(real.paper) {
+        cells.push(Cell::percent(title, label).paper(paper));
+        cells.push(Cell::of(format!("{title}, worst decile"), label, |repeat| {
+            Some(100.0 * repeat.metric.as_ref()?.worst_decile)
+        }));
+        cells.extend(clusters_clients(label).then(|| Cell::clusters(format!("{title}, clusters"), label)));
+    }
+    let small = [&SMALL_REAL[..], real.smaller].concat();
+    vec![Case::new("real", Vec::new(), [1, real.repeats], cells).small(&small).long()]
 }
 
-fn cifar(quick: bool, paper: [f64; 5]) -> Vec<Case> {
-    let small_run = [
+fn cifar(paper: [f64; 5]) -> Vec<Case> {
+    let small = [
         "data.clients=4",
         "data.samples=60",
         "data.test_samples=30",
@@ -367,12 +268,11 @@ fn cifar(quick: bool, paper: [f64; 5]) -> Vec<Case> {
         "method.ifca.step=0.05",
     ];
     let labels = [("sr-fca", "SR-FCA"), ("local", "local"), ("fedavg", "global"), ("cfl", "CFL"), ("ifca", "IFCA")];
-    let cells = labels.into_iter().zip(paper).flat_map(|((label, title), paper)| {
-        let mean = Cell::shown(title.to_string(), move |record| accuracy(record, label)).beside(Some(paper), None);
-        let wrong = Cell::shown(format!("{title}, misclustering"), move |record| misclustering(record, label));
-        let clusters = !matches!(label, "local" | "fedavg");
-        [Some(mean), clusters.then_some(wrong)].into_iter().flatten()
-    });
-    let cells = cells.collect();
-    vec![Case { long: !quick, ..case("cifar".into(), small(quick, &small_run), if quick { 1 } else { 5 }, cells) }]
+    let mut cells = Vec::new();
+    for ((label, title), paper) in labels.into_iter().zip(paper) {
+        cells.push(Cell::percent(title, label).paper(paper));
+        let wrong = Cell::misclustering(format!("{title}, misclustering"), label);
+        cells.extend(Some(wrong).filter(|_| clusters_clients(label)));
+    }
+    vec![Case::new("cifar", Vec::new(), [1, 5], cells).small(&small).long()]
 }
