@@ -2,7 +2,8 @@
 
 use super::auto::{self, Decision};
 use super::convex::{self, Certificate, Convex, Path, Weights};
-use super::number::{self, Choice, choose_by_path, choose_by_silhouette};
+use super::kmeans::KMeans;
+use super::number::{Choice, choose_by_path, choose_by_silhouette};
 use super::quality::recovery_interval;
 use super::{Clustering, Points, gradient, kmeans, spectral};
 use crate::error::Result;
@@ -121,7 +122,10 @@ pub fn find(points: Points, request: &Request, progress: Progress) -> Result<Fou
             None => find_on_path(points, request, &request.weights, progress)?,
         },
         Algorithm::Clusterpath => find_on_path(points, request, &request.weights, progress)?,
-        Algorithm::Auto => find_unaided(points, request, progress)?,
+        Algorithm::Auto => {
+            let Decision { clustering, aside, sureness, notes } = auto::find(points, &request.key, progress)?;
+            Found { aside, sureness: Some(sureness), notes, ..Found::from(clustering) }
+        }
     };
     found.note_oddities();
     Ok(found)
@@ -129,18 +133,19 @@ pub fn find(points: Points, request: &Request, progress: Progress) -> Result<Fou
 
 /// The k-means family, with the number of clusters given or chosen by silhouette.
 fn find_by_means(points: Points, request: &Request, progress: Progress) -> Result<Found> {
-    let options = kmeans_options(request);
+    let options = kmeans::Options { starts: request.starts, ..kmeans::Options::default() };
     let (clusters, choice) = match request.clusters {
         Some(clusters) => (clusters, None),
         None => {
-            let choice = choose(points, request, progress)?;
+            progress(Stage { what: "k-means for several numbers of clusters", done: 0, total: 1 })?;
+            let choice = choose_by_silhouette(points, &options, &request.key)?;
             (choice.kmeans.clustering.clusters(), Some(choice))
         }
     };
     progress(Stage { what: "k-means", done: 0, total: 1 })?;
     let result = match (request.algorithm, &choice) {
         (Algorithm::Spectral, _) => spectral::cluster(points, clusters, &options, &request.key)?,
-        (Algorithm::Gradient, _) => gradient::cluster(points, clusters, &gradient_options(request), &request.key)?,
+        (Algorithm::Gradient, _) => gradient::cluster(points, clusters, request.starts, &request.key)?,
         (_, Some(choice)) => choice.kmeans.clone(),
         (_, None) => kmeans::cluster(points, clusters, &options, &request.key)?,
     };
@@ -150,50 +155,21 @@ fn find_by_means(points: Points, request: &Request, progress: Progress) -> Resul
     }
     if let Some(choice) = choice {
         found.sureness = Some(sureness_of_silhouette(&choice));
-        found.silhouettes = curve(&choice);
+        found.silhouettes = choice.curve;
     }
     Ok(found)
 }
 
-fn gradient_options(request: &Request) -> gradient::Options {
-    gradient::Options { starts: request.starts, ..gradient::Options::default() }
-}
-
-fn choose(points: Points, request: &Request, progress: Progress) -> Result<Choice> {
-    progress(Stage { what: "k-means for several numbers of clusters", done: 0, total: 1 })?;
-    choose_by_silhouette(points, &number_options(request), &request.key)
-}
-
-fn number_options(request: &Request) -> number::Options {
-    number::Options { kmeans: kmeans_options(request), ..number::Options::default() }
-}
-
-fn kmeans_options(request: &Request) -> kmeans::Options {
-    kmeans::Options { starts: request.starts, ..kmeans::Options::default() }
-}
-
-fn curve(choice: &Choice) -> Vec<(usize, f64)> {
-    choice.curve.iter().filter_map(|level| Some((level.clusters, level.silhouette?))).collect()
-}
-
-fn best_silhouette(choice: &Choice) -> f64 {
-    let chosen = choice.kmeans.clustering.clusters();
-    curve(choice).iter().find(|(clusters, _)| *clusters == chosen).map_or(0.0, |entry| entry.1)
-}
-
 fn sureness_of_silhouette(choice: &Choice) -> Sureness {
-    let clustering = &choice.kmeans.clustering;
-    let (clusters, best) = (clustering.clusters(), best_silhouette(choice));
-    let others = curve(choice).into_iter().filter(|(other, _)| *other != clusters);
+    let Choice { kmeans: KMeans { clustering, .. }, silhouette: best, curve } = choice;
+    let clusters = clustering.clusters();
+    let others = curve.iter().filter(|(other, _)| *other != clusters);
     let second = others.max_by(|a, b| a.1.total_cmp(&b.1));
     let beside = second.map_or(String::new(), |(other, value)| format!(", the next best {value:.2} for {other}"));
     let reason = format!("the mean silhouette is largest for {clusters} clusters: {best:.2}{beside}");
-    Sureness { word: word_for(clustering, best), reason }
-}
-
-/// How much a silhouette is worth. A cluster of one point may be an outlier that hides all others.
-fn word_for(clustering: &Clustering, silhouette: f64) -> &'static str {
-    if silhouette >= CLEAR && !clustering.sizes().contains(&1) { "likely" } else { "unsure" }
+    // A cluster of one point may be an outlier that hides all others.
+    let word = if *best >= CLEAR && !clustering.sizes().contains(&1) { "likely" } else { "unsure" };
+    Sureness { word, reason }
 }
 
 /// The longest-lived level of a path.
@@ -249,12 +225,6 @@ fn find_on_path(points: Points, request: &Request, weights: &Weights, progress: 
     });
     found.path = Some(path);
     Ok(found)
-}
-
-/// `auto`: what the points themselves say.
-fn find_unaided(points: Points, request: &Request, progress: Progress) -> Result<Found> {
-    let Decision { clustering, aside, sureness, notes } = auto::find(points, &request.key, progress)?;
-    Ok(Found { aside, sureness: Some(sureness), notes, ..Found::from(clustering) })
 }
 
 /// The relative gap beyond which a solution is not taken for proved.

@@ -5,7 +5,7 @@
 
 use super::Points;
 use super::distances::{LANES, Panels, TILE, square, tiles};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::linalg::distance;
 use rayon::prelude::*;
 
@@ -17,14 +17,16 @@ pub(super) struct Rest {
 }
 
 /// How centres follow their points.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Pace {
     /// They jump to the mean: Lloyd.
     Jump,
-    /// They take a step against the gradient Σ (centre − point) of the cluster's cost, 1 / the largest cluster's size
-    /// where absent, and rest when no distance to a mean is above the tolerance, relative to the nearest other centre.
-    Descend { step: Option<f64>, tolerance: f64 },
+    /// They take a step of 1 / the largest cluster's size against the gradient Σ (centre − point) of the cluster's cost.
+    Descend,
 }
+
+/// How far from its mean a descending centre may rest, as a share of the distance to the nearest other centre.
+const TOLERANCE: f64 = 1e-8;
 
 /// Assigns points to the nearest centres and moves centres towards the means, until both rest or the iterations are
 /// used up. Ties go to the lowest centre. A centre without points takes the point that is farthest from its own
@@ -126,13 +128,15 @@ impl<'a> Lloyd<'a> {
         parts.iter().any(|part| part.changed)
     }
 
-    /// Whether the centres are where they shall be, once no point changes.
+    /// Whether the centres are at their means, once no point changes.
     fn is_close(&self) -> bool {
-        let Pace::Descend { tolerance, .. } = self.pace else { return true };
+        if self.pace == Pace::Jump {
+            return true;
+        }
         let mut mean = vec![0.0; self.points.dimension()];
         (0..self.counts.len()).all(|cluster| {
             self.take_mean(&mut mean, cluster);
-            distance(&mean, self.centres.row(cluster)) <= tolerance * 2.0 * self.centres.clearance[cluster]
+            distance(&mean, self.centres.row(cluster)) <= TOLERANCE * 2.0 * self.centres.clearance[cluster]
         })
     }
 
@@ -148,31 +152,22 @@ impl<'a> Lloyd<'a> {
             self.fill(&mut goals, empty)?;
             filled.push(empty);
         }
-        if let Pace::Descend { step, .. } = self.pace {
-            self.shorten(&mut goals, step, &filled)?;
+        if self.pace == Pace::Descend {
+            self.shorten(&mut goals, &filled);
         }
         self.centres.set(goals);
         Ok(())
     }
 
     /// Goes from the centres towards the goals by one step of the gradient; clusters just filled go all the way.
-    fn shorten(&self, goals: &mut [f64], step: Option<f64>, filled: &[usize]) -> Result<()> {
+    fn shorten(&self, goals: &mut [f64], filled: &[usize]) {
         let dimension = self.points.dimension();
-        let largest = self.counts.iter().copied().max().unwrap_or(1) as f64;
-        let step = step.unwrap_or(1.0 / largest);
-        if step * largest >= 2.0 {
-            return Err(Error::new(
-                ErrorKind::Diverged,
-                format!("step: got {step}, want less than {}, 2 / the size of the largest cluster", 2.0 / largest),
-            )
-            .hint("leave the step out: then it is 1 / the size of the largest cluster"));
-        }
+        let step = 1.0 / self.counts.iter().copied().max().unwrap_or(1) as f64;
         let rows = goals.chunks_exact_mut(dimension).zip(self.centres.values.chunks_exact(dimension));
         for (cluster, (goal, centre)) in rows.enumerate().filter(|(cluster, _)| !filled.contains(cluster)) {
             let share = step * self.counts[cluster] as f64;
             goal.iter_mut().zip(centre).for_each(|(goal, centre)| *goal = centre + share * (*goal - centre));
         }
-        Ok(())
     }
 
     fn take_mean(&self, mean: &mut [f64], cluster: usize) {

@@ -5,15 +5,15 @@ pub mod convex;
 mod distances;
 mod find;
 mod geometry;
-pub mod gradient;
+mod gradient;
 pub mod kmeans;
 mod levels;
 mod lloyd;
-pub mod number;
+mod number;
 mod plane;
 pub mod quality;
 mod search;
-pub mod spectral;
+mod spectral;
 pub mod threshold;
 pub(crate) mod ward;
 

@@ -15,9 +15,9 @@
 //! reduced first, block by block, to a triangular matrix with the same singular values and right vectors. Directions
 //! without variation are left out; then the projection keeps all distances.
 
+use super::Points;
 use super::distances::square;
-use super::kmeans::{self, KMeans, Options, check_clusters, finish};
-use super::{Points, lloyd};
+use super::kmeans::{self, KMeans, Options, check_clusters};
 use crate::error::{Error, ErrorKind, Result};
 use crate::linalg::{self, Matrix};
 use crate::rng::Key;
@@ -26,20 +26,7 @@ use faer::linalg::solvers::{Qr, Svd};
 use rayon::prelude::*;
 
 /// All three parts.
-pub fn cluster(points: Points, clusters: usize, options: &Options, key: &Key) -> Result<KMeans> {
-    let (projection, initial) = initialise(points, clusters, options, key)?;
-    kmeans::lloyd(points, &refine(points, &projection, &initial), options.iterations)
-}
-
-/// Part I alone (Theorem 3): every point goes to its nearest centre in the projection. Centres and inertia are those of
-/// the points themselves, iterations those in the projection.
-pub fn cluster_in_projection(points: Points, clusters: usize, options: &Options, key: &Key) -> Result<KMeans> {
-    let KMeans { clustering, iterations, converged, .. } = initialise(points, clusters, options, key)?.1;
-    Ok(finish(points, lloyd::Rest { labels: clustering.labels, iterations, converged }))
-}
-
-/// Part I.
-fn initialise(points: Points, clusters: usize, options: &Options, key: &Key) -> Result<(Projection, KMeans)> {
+pub(super) fn cluster(points: Points, clusters: usize, options: &Options, key: &Key) -> Result<KMeans> {
     options.check()?;
     check_clusters(points, clusters)?;
     let projection = Projection::new(points, clusters)?;
@@ -47,7 +34,7 @@ fn initialise(points: Points, clusters: usize, options: &Options, key: &Key) -> 
     // than K nothing was projected away.
     let projected = Points::new(&projection.coordinates, projection.directions)?;
     let initial = kmeans::cluster(projected, clusters, options, &key.clone().word("spectral"))?;
-    Ok((projection, initial))
+    kmeans::lloyd(points, &refine(points, &projection, &initial), options.iterations)
 }
 
 /// Part II.
@@ -168,6 +155,8 @@ pub(super) fn spectral_norm(values: &[f64], dimension: usize) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clustering::kmeans::finish;
+    use crate::clustering::lloyd;
     use crate::clustering::quality::misclustering;
     use rand::RngExt;
     use rand_distr::StandardNormal;
@@ -192,8 +181,6 @@ mod tests {
             let whole = cluster(points, clusters, &Options::default(), &Key::new(0)).unwrap();
             assert_eq!(whole.clustering.labels, truth);
             assert!(whole.converged);
-            let part = cluster_in_projection(points, clusters, &Options::default(), &Key::new(0)).unwrap();
-            assert_eq!(part.clustering, whole.clustering);
         }
     }
 
@@ -271,10 +258,7 @@ mod tests {
     fn degenerate_points() {
         let run = |values: &[f64], dimension, clusters| {
             let points = Points::new(values, dimension)?;
-            let part = cluster_in_projection(points, clusters, &Options::default(), &Key::new(0))?;
-            let whole = cluster(points, clusters, &Options::default(), &Key::new(0))?;
-            assert_eq!(part.clustering.labels, whole.clustering.labels);
-            Ok::<_, Error>(whole.clustering.labels)
+            Ok::<_, Error>(cluster(points, clusters, &Options::default(), &Key::new(0))?.clustering.labels)
         };
         assert_eq!(run(&[3.0, 4.0], 2, 1).unwrap(), [0]);
         assert_eq!(run(&[0.0, 0.0], 1, 1).unwrap(), [0, 0]);
