@@ -22,14 +22,18 @@
 //! - ρ is 0.05 with gradients of all rows, and one over the mean number of rows with gradients of one row.
 //! - it ends where the objective is flat by `tolerance`, which every renewal of the anchor shows.
 //! - whoever does not answer is asked again: a client that missed a renewal would pull the others astray for good.
-//! - rounds and strengths are as in `l2gd.rs`.
+//! - rounds and strengths are as in `l2gd.rs`, whose loop this is: line 4 leaves it as it is.
 
-use super::l2gd::{self, Choice, Theorem, expected_smoothness};
-use super::personal::asynchronous::{Accelerated, Constants};
-use super::personal::coins::Stepping;
-use super::personal::{Base, Objective, Strengths, convexity};
+use super::l2gd;
+use super::personal::Strengths;
+use super::personal::cluster::{ANCHOR_GRADIENT, Algorithm, Cluster, MODEL, MOMENTUM, Part, Stop};
+use super::personal::coins::Coins;
+use super::personal::convexity::convexity;
+use super::personal::theory::{Choice, Constants, Stepping, expected_smoothness};
+use super::personal::{Base, Objective};
 use super::*;
-use crate::federation::work::Curvatures;
+use crate::federation::work::{Acceleration, Advanced, Renewal, Run};
+use crate::linalg::add_scaled;
 use crate::models::Precision;
 
 choices! {
@@ -76,48 +80,45 @@ impl MethodSettings for Al2sgdPlusSettings {
         }
         let one_row = self.rows == RowsInStep::One;
         let mean_rows = setup.rows.iter().sum::<usize>() as f64 / setup.rows.len().max(1) as f64;
-        let usual = if one_row { 1.0 / mean_rows } else { 0.05 };
-        // Single precision does not tell smaller slopes from none.
+        let refresh = self.refresh.unwrap_or(if one_row { 1.0 / mean_rows } else { 0.05 });
+        // Single precision does not tell smaller gradients from none.
         let least = if setup.model.precision() == Precision::F32 { 1e-5 } else { 0.0 };
-        let acceleration = Acceleration {
-            convexity: self.convexity,
-            refresh: self.refresh.unwrap_or(usual),
-            one_row,
-            tolerance: self.tolerance.max(least),
+        let tolerance = self.tolerance.max(least);
+        let choice = Choice::new(&setup, self.step, self.stepping, false)?;
+        let theorem = Theorem { convexity: self.convexity, refresh, one_row, tolerance };
+        let constants = move |choice: &Choice, base: &Base, strengths: &Strengths, room: &mut Room| {
+            theorem.constants(choice, base, strengths, room)
         };
-        let choice = Choice::new(&setup, self.step, &self.stepping, false)?;
-        let base = Base::with_groups(&setup, &self.objective.client)?;
-        l2gd::steps(&setup, base, &self.objective, choice, Box::new(acceleration))
+        l2gd::build(&setup, &self.objective, choice, Box::new(constants))
     }
 }
 
-/// μ is taken to be at least this share of L.
-const FLATTEST: f64 = 1e-6;
-
-/// What the settings say of acceleration.
-struct Acceleration {
+/// Theorem 4.3, as far as the settings have a say in it.
+struct Theorem {
     convexity: Option<f64>,
     refresh: f64,
     one_row: bool,
     tolerance: f64,
 }
 
-impl Theorem for Acceleration {
-    /// Theorem 4.3, with Corollary 4.4's chances.
+impl Theorem {
+    /// The constants, with Corollary 4.4's probabilities.
     fn constants(
         &self,
         choice: &Choice,
         base: &Base,
         strengths: &Strengths,
-        curvatures: Curvatures,
         room: &mut Room,
-    ) -> Result<Constants> {
+    ) -> Result<(Constants, Accelerated)> {
+        /// μ is taken to be at least this share of L: losses that do not curve everywhere are still descended, only without
+        /// an end in sight.
+        const FLATTEST: f64 = 1e-6;
+        let curvatures = choice.curvatures(base, strengths.noise, room)?;
         let most = if self.one_row { curvatures.single } else { curvatures.most };
         let least = match self.convexity {
             Some(given) => given,
             None => convexity(base, strengths, curvatures.least, room)?,
         };
-        // Losses that do not curve everywhere are still descended, only without an end in sight.
         let least = least.max(FLATTEST * most);
         let chances = choice.chances(strengths, most);
         let smoothness = expected_smoothness(strengths, &chances, most);
@@ -128,8 +129,145 @@ impl Theorem for Acceleration {
         let a1 = (step * least * (a2 / self.refresh).max(0.5)).sqrt().min(0.5);
         let b2 = 1.0 / (2.0 * least).max(4.0 * a1 / step);
         let batch = self.one_row.then_some(1);
-        let (refresh, tolerance) = (self.refresh, self.tolerance);
-        let accelerated = Accelerated { a: [a1, a2], b: [1.0 - b2 * least, b2], refresh, batch, tolerance };
-        Ok(Constants { step, chances, alpha: strengths.alpha(), acceleration: Some(accelerated) })
+        let accelerated = Accelerated::new([a1, a2], [1.0 - b2 * least, b2], self.refresh, batch, self.tolerance);
+        Ok((Constants { step, chances, alpha: strengths.alpha() }, accelerated))
+    }
+}
+
+/// The steps of Algorithm 2. A client keeps y, z, the anchor x and, as h, the gradient of the whole objective at the anchor.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Accelerated {
+    a: [f64; 2],
+    b: [f64; 2],
+    /// ρ.
+    refresh: f64,
+    /// Rows in a local step; all of them when absent.
+    batch: Option<u32>,
+    /// The length of the objective's gradient at an anchor, as a share of the first one's, at which it ends.
+    tolerance: f64,
+    /// That length at the anchor before the last one, and at the first.
+    gradient_lengths: Option<(f64, f64)>,
+    renewals: usize,
+}
+
+impl Accelerated {
+    pub(super) fn new(a: [f64; 2], b: [f64; 2], refresh: f64, batch: Option<u32>, tolerance: f64) -> Self {
+        Self { a, b, refresh, batch, tolerance, gradient_lengths: None, renewals: 0 }
+    }
+}
+
+const Y: u32 = 0;
+const Z: u32 = 1;
+const X: u32 = 2;
+const H: u32 = 3;
+
+impl Algorithm for Accelerated {
+    const VECTORS: usize = 4;
+    const ANCHOR: Option<Renewal> = Some(Renewal { copy: X, gradient: H });
+
+    /// Line 3.
+    fn point(&self) -> Vec<f64> {
+        let [a1, a2] = self.a;
+        vec![1.0 - a1 - a2, a1, a2, 0.0]
+    }
+
+    /// Lines 3 and 5 to 7.
+    fn take_step(&self, size: f64, vectors: &mut [Vec<f64>], rate: f64, pull: impl FnOnce(&mut [f64])) {
+        let mut theta = vec![0.0; vectors[0].len()];
+        vectors.iter().zip(self.point()).for_each(|(vector, share)| add_scaled(&mut theta, share, vector));
+        let [y, z, x, h] = vectors else { return };
+        let mut gradient: Vec<f64> = theta.iter().map(|value| rate * value).collect();
+        add_scaled(&mut gradient, -rate, x);
+        add_scaled(&mut gradient, 1.0, h);
+        pull(&mut gradient);
+        let [b1, b2] = self.b;
+        z.iter_mut().for_each(|value| *value *= b1);
+        add_scaled(z, 1.0 - b1, &theta);
+        add_scaled(z, -b2, &gradient);
+        add_scaled(&mut theta, -size, &gradient);
+        *y = theta;
+    }
+
+    /// The same for the local coin, on the client.
+    fn local_steps(&self, size: f64, steps: u32, chance: f64, seed: u64) -> Run {
+        Run {
+            steps,
+            step: size,
+            sample: Sample { on: Portion::All, batch: self.batch, seed },
+            acceleration: Some(Acceleration { vectors: [Y, Z, X, H], a: self.a, b: self.b, chance }),
+        }
+    }
+
+    fn sends(&self, cluster: &Cluster, stop: Stop, coins: &mut Coins) -> Vec<Part> {
+        let Cluster { number, time, .. } = *cluster;
+        let (is_known, is_uniform) = (cluster.knows_vectors(), cluster.is_uniform());
+        let mut parts = if is_known { Vec::new() } else { vec![MODEL] };
+        match stop {
+            Stop::End => parts,
+            Stop::Renewal => {
+                if is_uniform && !is_known && coins.averages(number, time) {
+                    parts.push(MOMENTUM);
+                }
+                parts.extend(is_uniform.then_some(ANCHOR_GRADIENT));
+                parts
+            }
+            // The mean of θ is enough for one step; a second one right after it needs those of y and z.
+            _ if is_uniform && coins.averages(number, time + 1) && !coins.refreshes_before(time + 1) => {
+                vec![MODEL, MOMENTUM]
+            }
+            _ => vec![Part::Point],
+        }
+    }
+
+    fn refresh(&self) -> f64 {
+        self.refresh
+    }
+
+    /// Line 8. Clients have copied y to x, with the gradient of their own loss there; once every cluster's mean is known, so
+    /// are the pulls: h ← ∇f(x) + γ·(x − target).
+    fn renew_anchors(&mut self, answers: &[Advanced], clusters: &mut [Cluster], strengths: &Strengths) {
+        if self.renewals > 0 {
+            let now = answers.iter().filter_map(|answer| answer.squared_length).sum::<f64>().sqrt();
+            self.gradient_lengths = Some((now, self.gradient_lengths.map_or(now, |(_, first)| first)));
+        }
+        self.renewals += 1;
+        clusters.iter_mut().for_each(|cluster| cluster.anchor.clone_from(&cluster.mean));
+        let mean = strengths.mean_of_all(&clusters.iter().map(|cluster| &cluster.anchor[..]).collect::<Vec<_>>());
+        for ((cluster, alpha), classes) in clusters.iter_mut().zip(strengths.alpha()).zip(&strengths.classes) {
+            let mut target: Vec<f64> = cluster.anchor.iter().map(|x| (1.0 - alpha) * x).collect();
+            add_scaled(&mut target, alpha, &mean);
+            for (class, blend) in classes.iter().zip(&mut cluster.blends) {
+                blend.iter_mut().for_each(|shares| shares.push(0.0));
+                let shares = &mut blend[H as usize];
+                (shares[X as usize], shares[Self::VECTORS]) = (class.gamma, -class.gamma);
+            }
+            if let [class] = classes.as_slice() {
+                add_scaled(&mut cluster.anchor_gradient, class.gamma, &cluster.anchor);
+                add_scaled(&mut cluster.anchor_gradient, -class.gamma, &target);
+            }
+            cluster.targets.push(target);
+            cluster.renewed = true;
+        }
+    }
+
+    fn has_converged(&self) -> Option<bool> {
+        Some(self.gradient_lengths.is_some_and(|(now, first)| now <= self.tolerance * first))
+    }
+
+    fn renewals(&self) -> Option<usize> {
+        Some(self.renewals)
+    }
+
+    fn describe(&self, iterations: usize) -> Vec<(&'static str, f64)> {
+        let [b1, b2] = self.b;
+        let mut numbers = vec![
+            ("iterations_done", iterations as f64),
+            ("convexity", (1.0 - b1) / b2),
+            ("refreshes", self.renewals as f64),
+            ("expected_refreshes", 1.0 + self.refresh * (iterations as f64 - 1.0)),
+        ];
+        let steepness = |(now, first): (f64, f64)| ("steepness", if first > 0.0 { now / first } else { 0.0 });
+        numbers.extend(self.gradient_lengths.map(steepness));
+        numbers
     }
 }

@@ -82,33 +82,23 @@ impl Method for Exact {
 
     fn outcome(&self) -> Outcome {
         let State { preparation, fit, finished } = &self.state;
-        let mut notes: Vec<String> = self.base.families.note().into_iter().collect();
-        let mut extra = BTreeMap::new();
-        preparation.describe(&mut notes, &mut extra);
+        let converged = *finished && !fit.gave_up();
+        let mut outcome = self.base.outcome(preparation, self.base.minimises(true).filter(|_| converged));
         if fit.gave_up() {
-            notes.push("the centres still moved when the rounds were used up".into());
+            outcome.notes.push("the centres still moved when the rounds were used up".into());
         }
         if fit.undetermined > 0 {
             let directions = if fit.undetermined == 1 { "direction" } else { "directions" };
-            notes.push(format!(
+            outcome.notes.push(format!(
                 "the data say nothing along {} {directions} of the parameters (columns that add up to each other?); \
                  there the centres are as short as can be",
                 fit.undetermined
             ));
         }
-        let converged = *finished && !fit.gave_up();
-        let pulled = preparation.strengths().is_some_and(|strengths| !strengths.are_zero());
-        Outcome {
-            models: if pulled { fit.clusters.clone() } else { Vec::new() },
-            clustered: pulled,
-            global: pulled.then(|| fit.global.clone()),
-            serving: self.base.serving(&fit.stamps),
-            converged,
-            notes,
-            extra,
-            minimises: self.base.minimises(true).filter(|_| converged),
-            ..Outcome::default()
+        if outcome.clustered {
+            (outcome.models, outcome.global) = (fit.clusters.clone(), Some(fit.global.clone()));
         }
+        Outcome { serving: self.base.serving(&fit.stamps), converged, ..outcome }
     }
 
     keep_state!(preparation);

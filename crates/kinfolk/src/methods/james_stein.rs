@@ -149,15 +149,11 @@ impl JamesStein {
 
 impl Method for JamesStein {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
-        let ready = match self.state.preparation.round(&self.base, room)? {
-            Prepared::Ready(strengths) => Ok(strengths.clone()),
-            Prepared::NotYet(loss) => Err(loss),
+        let strengths = match self.state.preparation.round(&self.base, room)? {
+            Prepared::Ready(strengths) => strengths.clone(),
+            Prepared::NotYet(loss) => return Ok(Progress::of(loss, false)),
         };
-        let (loss, finished) = match ready {
-            Ok(strengths) => (self.shrink(&strengths, room)?, true),
-            Err(loss) => (loss, false),
-        };
-        Ok(Progress::of(loss, finished))
+        Ok(Progress::of(self.shrink(&strengths, room)?, true))
     }
 
     fn planned_rounds(&self) -> usize {
@@ -166,18 +162,12 @@ impl Method for JamesStein {
 
     fn outcome(&self) -> Outcome {
         let state = &self.state;
-        let mut notes: Vec<String> = self.base.families.note().into_iter().collect();
-        let mut extra = BTreeMap::from([("shrinkage".to_string(), state.shrinkage)]);
-        state.preparation.describe(&mut notes, &mut extra);
-        let pulled = state.preparation.strengths().is_some_and(|strengths| !strengths.are_zero());
-        Outcome {
-            models: if pulled { state.centres.clone() } else { Vec::new() },
-            clustered: pulled,
-            serving: self.base.serving(&state.stamps),
-            notes,
-            extra,
-            ..Outcome::default()
+        let mut outcome = self.base.outcome(&state.preparation, None);
+        outcome.extra.insert("shrinkage".into(), state.shrinkage);
+        if outcome.clustered {
+            outcome.models.clone_from(&state.centres);
         }
+        Outcome { serving: self.base.serving(&state.stamps), ..outcome }
     }
 
     keep_state!(preparation);

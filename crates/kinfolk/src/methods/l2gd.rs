@@ -22,20 +22,25 @@
 //! - chances and step follow Corollary 3.6 and Theorem 3.5 unless given, with L asked from the clients. The corollary
 //!   keeps rounds few; `aim = "accuracy"` takes p₀ = 0.1 and p_j = 0.3, which ends much nearer to the minimiser.
 //! - strengths that are not given are estimated or tuned before the first step (`personal/preparation.rs`).
-//! - a mean the server can compute is not asked for (`personal/asynchronous.rs`).
+//! - a mean the server can compute is not asked for (`personal/cluster.rs`).
 //! - a client that does not answer stays where it is, and steps on from there when it is asked the next time.
 
-use super::personal::asynchronous::{Constants, Ground, Walk};
-use super::personal::coins::{Aim, Chances, Stepping};
+use super::personal::cluster::{Algorithm, Cluster, MeanPull, Stop};
+use super::personal::coins::{Coins, Step};
 use super::personal::complete::ask_everybody;
+use super::personal::message::Message;
 use super::personal::preparation::{Preparation, Prepared};
-use super::personal::{Base, Objective, Strengths, note_untrained, want_quadratic};
+use super::personal::theory::{Choice, Constants, Stepping, expected_smoothness};
+use super::personal::{Base, Objective, Strengths, note_untrained};
+use super::room::stamps_after;
 use super::*;
-use crate::federation::work::{Curvature, Curvatures};
+use crate::federation::Answers;
+use crate::federation::work::{Advance, Run, Start};
+use crate::linalg::add_scaled;
 
 choices! {
     /// One coin for everybody and one for each cluster, or one alone.
-    pub(super) enum Coins { Two = "two", One = "one" }
+    pub(super) enum CoinCount { Two = "two", One = "one" }
 }
 
 settings! {
@@ -43,7 +48,7 @@ settings! {
         /// step size η (default: as large as Theorem 3.5 allows)
         step: Option<f64> [above 0.0],
         /// one for everybody and one for each cluster, or one alone, as in the paper's experiments
-        coins: Coins = "two",
+        coins: CoinCount = "two",
         stepping: Stepping,
         /// a missing answer is left out: the client stays where it is; or it ends the run
         missing: MissingRule ["skip", "fail"] = "skip",
@@ -51,7 +56,7 @@ settings! {
     }
 
     fn check(&self, check: &mut Check) {
-        if self.coins == Coins::One && self.stepping.chance_within.is_some_and(|chance| chance > 0.0) {
+        if self.coins == CoinCount::One && self.stepping.chance_within.is_some_and(|chance| chance > 0.0) {
             check.fault("chance_within", "coins = \"one\" has none for clusters");
         }
     }
@@ -68,250 +73,377 @@ impl MethodSettings for L2gdSettings {
     }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
-        let choice = Choice::new(&setup, self.step, &self.stepping, self.coins == Coins::One)?;
-        let base = Base::with_groups(&setup, &self.objective.client)?;
-        steps(&setup, base, &self.objective, choice, Box::new(Plain))
+        let choice = Choice::new(&setup, self.step, self.stepping, self.coins == CoinCount::One)?;
+        build(&setup, &self.objective, choice, Box::new(theorem_3_5))
     }
 }
 
-/// What the settings say of chances, step and smoothness.
-pub(super) struct Choice {
-    pub(super) step: Option<f64>,
-    between: Option<f64>,
-    within: Option<f64>,
-    accuracy: bool,
-    one_coin: bool,
-    smoothness: Option<f64>,
-    iterations: usize,
-    place: String,
+/// The constants of an algorithm by its theorem, which may ask the clients.
+type Theorem<A> = dyn Fn(&Choice, &Base, &Strengths, &mut Room) -> Result<(Constants, A)> + Send;
+
+/// Algorithm 1, or by the theorem of another algorithm that one.
+pub(super) fn build<A: Algorithm + 'static>(
+    setup: &Setup,
+    objective: &Objective,
+    choice: Choice,
+    theorem: Box<Theorem<A>>,
+) -> Result<Box<dyn Method>> {
+    let base = Base::with_groups(setup, &objective.client)?;
+    let preparation = Preparation::new(setup, objective, &base)?.bounded();
+    choice.check(&setup.place, preparation.strengths())?;
+    Ok(Box::new(L2gd { base, choice, theorem, state: State { preparation, iterations: None } }))
 }
 
-impl Choice {
-    pub(super) fn new(setup: &Setup, step: Option<f64>, stepping: &Stepping, one_coin: bool) -> Result<Self> {
-        if stepping.smoothness.is_none() {
-            want_quadratic(setup, "L, asked from the clients,").map_err(|error| error.hint("give smoothness"))?;
-        }
-        Ok(Self {
-            step,
-            between: stepping.chance_between,
-            within: stepping.chance_within,
-            accuracy: stepping.aim == Aim::Accuracy,
-            one_coin,
-            smoothness: stepping.smoothness,
-            iterations: stepping.iterations,
-            place: setup.place.clone(),
-        })
-    }
-
-    /// How much losses curve: as given, or as the clients say.
-    pub(super) fn curvatures(&self, base: &Base, noise: f64, room: &mut Room) -> Result<Curvatures> {
-        if let Some(most) = self.smoothness {
-            return Ok(Curvatures { most, least: 0.0, single: most });
-        }
-        let mut ask = Ask::new(Phase::Start, Vec::new(), Gather::Each);
-        let order = ask.order(Recipients::All, Curvature);
-        let (answers, _) = ask_everybody(&ask, room)?;
-        let scale = base.scale(noise);
-        let mut found = Curvatures { most: 0.0, least: f64::INFINITY, single: 0.0 };
-        let order = answers.of(order);
-        for ((_, own), &rows) in order.each().zip(&order.rows) {
-            let scale = scale.of(rows as usize);
-            found.most = found.most.max(scale * own.most);
-            found.least = found.least.min(scale * own.least);
-            found.single = found.single.max(scale * own.single);
-        }
-        Ok(found)
-    }
-
-    /// p₀ and p_j: given, or by Corollary 3.6 with losses that curve by at most `most`.
-    pub(super) fn chances(&self, strengths: &Strengths, most: f64) -> Chances {
-        let alpha = strengths.alpha();
-        let (tied, own) = largest_pulls(strengths, &alpha);
-        let (between, within) = match (self.accuracy, self.one_coin) {
-            (true, false) => (0.1, 0.3),
-            (true, true) => (0.1, 0.0),
-            (false, true) => (2.0 * tied.max(own) / (2.0 * tied.max(own) + most), 0.0),
-            (false, false) if own > tied => (2.0 * tied / (tied + own + most), (own - tied) / (own - tied + most)),
-            (false, false) => (2.0 * tied / (2.0 * tied + most), 0.0),
-        };
-        let sane = |chance: f64| if chance.is_finite() { chance.min(0.99) } else { 0.0 };
-        let (between, within) = (self.between.unwrap_or(sane(between)), self.within.unwrap_or(sane(within)));
-        Chances { between, within: vec![within; alpha.len()] }
-    }
-
-    /// Refuses chances of 0 for steps that are needed; strengths that are not known yet will not be 0.
-    fn check(&self, strengths: Option<&Strengths>) -> Result<()> {
-        let (tied, own) = strengths.map_or((1.0, 1.0), |strengths| largest_pulls(strengths, &strengths.alpha()));
-        let fault = |name: &str, why: &str| Error::settings(format!("{}.{name}: {why}", self.place));
-        if self.between == Some(0.0) && tied > 0.0 {
-            let why = "got 0, but clusters are pulled towards each other";
-            return Err(fault("chance_between", why).hint("want more than 0, or alpha = 0"));
-        }
-        let within = if self.one_coin { Some(0.0) } else { self.within };
-        if self.between == Some(0.0) && within == Some(0.0) && own > 0.0 {
-            let why = "got 0 with chance_between 0, but clients are pulled";
-            return Err(fault("chance_within", why).hint("want one of them above 0, or gamma = 0"));
-        }
-        Ok(())
-    }
-}
-
-/// C₁ = max α_j·γ_i and C₂ = max (1 − α_j)·γ_i.
-fn largest_pulls(strengths: &Strengths, alpha: &[f64]) -> (f64, f64) {
-    let of = |share: fn(f64) -> f64| {
-        let pulls = strengths.classes.iter().zip(alpha);
-        pulls
-            .flat_map(|(classes, &alpha)| classes.iter().map(move |class| share(alpha) * class.gamma))
-            .fold(0.0, f64::max)
-    };
-    (of(|alpha| alpha), of(|alpha| 1.0 - alpha))
-}
-
-/// 𝓛 of (3.3), leaving out what nobody is pulled by.
-pub(super) fn expected_smoothness(strengths: &Strengths, chances: &Chances, most: f64) -> f64 {
-    let alpha = strengths.alpha();
-    let (tied, _) = largest_pulls(strengths, &alpha);
-    let mut largest = if tied > 0.0 { 2.0 * tied / chances.between } else { 0.0 };
-    for ((classes, alpha), within) in strengths.classes.iter().zip(&alpha).zip(&chances.within) {
-        let gamma = classes.iter().map(|class| class.gamma).fold(0.0, f64::max);
-        let pull = 2.0 * (1.0 - alpha) * gamma;
-        if pull > 0.0 {
-            largest = largest.max(pull / (chances.between + 2.0 * (1.0 - chances.between) * within));
-        }
-        largest = largest.max(most / ((1.0 - chances.between) * (1.0 - within)));
-    }
-    largest
-}
-
-/// Step size and chances of an algorithm, by what is known of the losses.
-pub(super) trait Theorem: Send {
-    /// May ask the clients for more.
-    fn constants(
-        &self,
-        choice: &Choice,
-        base: &Base,
-        strengths: &Strengths,
-        curvatures: Curvatures,
-        room: &mut Room,
-    ) -> Result<Constants>;
-}
-
-/// Algorithm 1, or with the theorem of Algorithm 2 that one.
-struct Steps {
+struct L2gd<A> {
     base: Base,
     choice: Choice,
-    theorem: Box<dyn Theorem>,
-    state: State,
+    theorem: Box<Theorem<A>>,
+    state: State<A>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct State {
+struct State<A> {
     preparation: Preparation,
-    walk: Option<Walk>,
+    iterations: Option<Iterations<A>>,
 }
 
-pub(super) fn steps(
-    setup: &Setup,
-    base: Base,
-    objective: &Objective,
-    choice: Choice,
-    theorem: Box<dyn Theorem>,
-) -> Result<Box<dyn Method>> {
-    let preparation = Preparation::new(setup, objective, &base)?.bounded();
-    choice.check(preparation.strengths())?;
-    let state = State { preparation, walk: None };
-    Ok(Box::new(Steps { base, choice, theorem, state }))
+/// Corollary 3.6 and Theorem 3.5.
+fn theorem_3_5(choice: &Choice, base: &Base, strengths: &Strengths, room: &mut Room) -> Result<(Constants, Plain)> {
+    let smoothness = choice.curvatures(base, strengths.noise, room)?.most;
+    Ok((plain_constants(choice, strengths, smoothness), Plain))
 }
 
-impl Method for Steps {
+fn plain_constants(choice: &Choice, strengths: &Strengths, smoothness: f64) -> Constants {
+    let chances = choice.chances(strengths, smoothness);
+    let largest = expected_smoothness(strengths, &chances, smoothness);
+    let step = choice.step.unwrap_or(0.5 / largest.max(f64::MIN_POSITIVE));
+    Constants { step, chances, alpha: strengths.alpha() }
+}
+
+/// The iterations of the clusters, each as far ahead as the server can follow it.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Iterations<A> {
+    algorithm: A,
+    constants: Constants,
+    count: usize,
+    start: Params,
+    clusters: Vec<Cluster>,
+    /// The ask after which each client last kept its vectors; 0 before the first.
+    stamps: Vec<u64>,
+    /// Whether a local step was taken since everybody last stepped together.
+    stirred: bool,
+    /// Rounds between clusters, and within each of them.
+    pub(super) between: usize,
+    pub(super) within: Vec<usize>,
+    #[serde(skip)]
+    coins: Option<Coins>,
+}
+
+impl<A: Algorithm> Iterations<A> {
+    /// Line 1.
+    pub(super) fn new(
+        (constants, algorithm): (Constants, A),
+        count: usize,
+        start: Params,
+        strengths: &Strengths,
+    ) -> Self {
+        let cluster = |(number, classes): (usize, &Vec<_>)| Cluster::new::<A>(number, classes.len(), &start);
+        let clusters: Vec<Cluster> = strengths.classes.iter().enumerate().map(cluster).collect();
+        Self {
+            algorithm,
+            constants,
+            count,
+            stamps: vec![0; strengths.gamma.len()],
+            stirred: false,
+            between: 0,
+            within: vec![0; clusters.len()],
+            coins: None,
+            clusters,
+            start,
+        }
+    }
+
+    /// Lines 2 to 15 for all clusters, until only clients can tell a mean; and their answers. Returns their mean loss, and
+    /// whether it was the last round.
+    pub(super) fn round(&mut self, base: &Base, strengths: &Strengths, room: &mut Room) -> Result<(Option<f64>, bool)> {
+        let mut coins = self.take_coins(&base.key);
+        let stops = loop {
+            let stops: Vec<Stop> = (0..self.clusters.len()).map(|j| self.advance(j, strengths, &mut coins)).collect();
+            if stops.iter().any(|stop| *stop != Stop::Together) {
+                break stops;
+            }
+            self.step_between(strengths);
+        };
+        let renews = stops.iter().all(|stop| *stop == Stop::Renewal);
+        let ends = stops.iter().all(|stop| *stop == Stop::End);
+        let is_asked = |j: &usize| renews || ends || matches!(stops[*j], Stop::Mean(_));
+        let mut message = Message::new(&self.start);
+        let mut asked = Vec::new();
+        for j in (0..stops.len()).filter(is_asked) {
+            let cluster = &self.clusters[j];
+            let sends = self.algorithm.sends(cluster, stops[j], &mut coins);
+            let seed = base.key.clone().word("rows").number(cluster.time as u64).number(j as u64).seed();
+            let Constants { step, chances, .. } = &self.constants;
+            let run = || self.algorithm.local_steps(*step, cluster.local, chances.local(j), seed);
+            let order = Advance {
+                from: Start::Model(0),
+                vectors: A::VECTORS as u32,
+                blend: None,
+                run: (cluster.local > 0).then(run),
+                renewal: A::ANCHOR.filter(|_| renews),
+                measured: A::ANCHOR.map(|anchor| anchor.gradient),
+                send: sends.iter().map(|part| part.shares(&self.algorithm)).collect(),
+                scale: base.scale(strengths.noise),
+            };
+            message.add(cluster, &order, &strengths.classes[j], &self.stamps);
+            asked.push((j, sends));
+        }
+        self.coins = Some(coins);
+        if message.ask.orders.is_empty() {
+            return Ok((None, ends));
+        }
+        let answers = self.ask(&message.ask, room)?;
+        let each = message.answers(&answers);
+        let loss = room.watch(&each.iter().map(|answer| answer.loss).collect::<Vec<_>>())?;
+        for ((j, sends), mean) in asked.into_iter().zip(message.means(&answers)) {
+            self.within[j] += usize::from(stops[j] == Stop::Mean(Step::Within));
+            self.clusters[j].learn(&sends, mean);
+        }
+        if renews {
+            self.stirred = false;
+            self.algorithm.renew_anchors(&each, &mut self.clusters, strengths);
+        }
+        Ok((loss, ends || (renews && self.algorithm.has_converged() == Some(true))))
+    }
+
+    /// Lines 3 to 15 for one cluster, as far as it goes by itself.
+    fn advance(&mut self, j: usize, strengths: &Strengths, coins: &mut Coins) -> Stop {
+        loop {
+            let cluster = &mut self.clusters[j];
+            if cluster.time == self.count {
+                return Stop::End;
+            }
+            if coins.refreshes_before(cluster.time) && !cluster.renewed {
+                return Stop::Renewal;
+            }
+            let is_known = cluster.knows_mean();
+            match coins.step(j, cluster.time) {
+                Step::Local => {
+                    cluster.step_locally();
+                    self.stirred = true;
+                }
+                Step::Within if is_known => self.step_within(j, strengths),
+                Step::Between if is_known => return Stop::Together,
+                step => return Stop::Mean(step),
+            }
+        }
+    }
+
+    /// Lines 5 to 7.
+    fn step_between(&mut self, strengths: &Strengths) {
+        let points: Vec<Vec<f64>> = self.clusters.iter().map(|cluster| cluster.point(&self.algorithm)).collect();
+        let anchors: Vec<&[f64]> = self.clusters.iter().map(|cluster| &cluster.anchor[..]).collect();
+        let mut mean = strengths.mean_of_all(&points.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        add_scaled(&mut mean, -1.0, &strengths.mean_of_all(&anchors));
+        if self.stirred || strengths.classes.iter().any(|classes| classes.len() > 1) {
+            self.between += 1;
+        }
+        self.stirred = false;
+        (0..self.clusters.len()).for_each(|j| self.step_towards_means(j, Step::Between, strengths, &mean));
+    }
+
+    /// Line 11.
+    fn step_within(&mut self, j: usize, strengths: &Strengths) {
+        self.step_towards_means(j, Step::Within, strengths, &vec![0.0; self.start.len()]);
+    }
+
+    fn step_towards_means(&mut self, j: usize, step: Step, strengths: &Strengths, all: &[f64]) {
+        let pull = mean_pull(&self.constants, j, step);
+        let how = (&self.algorithm, self.constants.step);
+        self.clusters[j].step_towards_means(how, &strengths.classes[j], pull, all);
+    }
+
+    /// Asks, and notes what everybody holds afterwards. Plain steps go on without clients that did not answer; those from
+    /// an anchor need everybody.
+    fn ask(&mut self, ask: &Ask, room: &mut Room) -> Result<Answers> {
+        let (answers, stamps) = match A::ANCHOR {
+            Some(_) => ask_everybody(ask, room)?,
+            None => {
+                let answers = room.ask(ask)?;
+                let stamps = stamps_after(&answers).collect();
+                (answers, stamps)
+            }
+        };
+        stamps.into_iter().for_each(|(client, stamp)| self.stamps[client as usize] = stamp);
+        Ok(answers)
+    }
+
+    /// The coins that are still of use: a renewal before an iteration is decided with the one before it.
+    fn take_coins(&mut self, key: &Key) -> Coins {
+        let first = self.done().saturating_sub(1);
+        let refresh = A::ANCHOR.map(|_| self.algorithm.refresh());
+        let new = || Coins::new(&self.constants.chances, refresh, key.clone().word("coins"), self.count, first);
+        let mut coins = self.coins.take().unwrap_or_else(new);
+        coins.forget(first);
+        coins
+    }
+
+    /// Iterations that every cluster has behind it.
+    fn done(&self) -> usize {
+        self.clusters.iter().map(|cluster| cluster.time).min().unwrap_or(0)
+    }
+
+    /// Expected rounds between clusters and within each of them, for the iterations done.
+    pub(super) fn expected_rounds(&self) -> (f64, Vec<f64>) {
+        self.constants.chances.expected_rounds(self.done(), self.algorithm.refresh())
+    }
+
+    /// Upper bound on the expected number of asks: clusters ask together where they can.
+    fn expected_asks(&self) -> usize {
+        let (between, within) = self.expected_rounds();
+        let done = self.done().max(1) as f64;
+        let renewals = A::ANCHOR.map_or(0.0, |_| 1.0 + self.algorithm.refresh() * done);
+        let asks = between + within.iter().copied().fold(0.0, f64::max) + renewals;
+        (asks * self.count as f64 / done).ceil() as usize + 1
+    }
+
+    /// The centres of the clusters and the global one, by the means that were last known: w̄ = θ̄ and, between the mean of
+    /// the cluster and that of all, w_j = (1 − α_j)·θ̄_j + α_j·θ̄.
+    pub(super) fn centres(&self, strengths: &Strengths) -> (Vec<Params>, Params) {
+        let means: Vec<&[f64]> = self.clusters.iter().map(|cluster| &cluster.mean[..]).collect();
+        let global = strengths.mean_of_all(&means);
+        let centre = |(mean, alpha): (&&[f64], &f64)| {
+            let between = |(own, all): (&f64, &f64)| (1.0 - alpha) * own + alpha * all;
+            Arc::new(mean.iter().zip(&global).map(between).collect())
+        };
+        (means.iter().zip(&self.constants.alpha).map(centre).collect(), Arc::new(global.clone()))
+    }
+
+    /// Its numbers for the summary.
+    fn describe(&self, extra: &mut BTreeMap<String, f64>) {
+        let mean = |numbers: &[f64]| numbers.iter().sum::<f64>() / numbers.len() as f64;
+        let Constants { step, chances, .. } = &self.constants;
+        let mut numbers = vec![
+            ("step", *step),
+            ("chance_between", chances.between),
+            ("chance_within", mean(&chances.within)),
+            ("rounds_between", self.between as f64),
+            ("rounds_within", self.rounds_within()),
+        ];
+        if self.clusters.iter().all(Cluster::is_uniform) {
+            let (between, within) = self.expected_rounds();
+            numbers.extend([("expected_between", between), ("expected_within", mean(&within))]);
+        }
+        numbers.extend(self.algorithm.describe(self.done()));
+        extra.extend(numbers.into_iter().map(|(name, number)| (name.to_string(), number)));
+    }
+
+    fn rounds_within(&self) -> f64 {
+        self.within.iter().sum::<usize>() as f64 / self.within.len() as f64
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let renewals = self.algorithm.renewals().map(|count| format!(", {count} to renew the anchor"));
+        let rounds = if self.between == 1 { "round" } else { "rounds" };
+        let mut notes: Vec<String> = note_untrained(&self.stamps).into_iter().collect();
+        notes.push(format!(
+            "{} iterations: {} {rounds} between clusters, {:.1} within one{}",
+            self.done(),
+            self.between,
+            self.rounds_within(),
+            renewals.unwrap_or_default()
+        ));
+        if self.algorithm.has_converged() == Some(false) {
+            notes.push("the objective is not yet flat: more iterations would change the models".into());
+        }
+        notes
+    }
+}
+
+/// The gradients of lines 7 and 11. Of the pull to a cluster's mean, τ_j = p₀/(p₀ + 2(1 − p₀)p_j) is left to line 7.
+pub(super) fn mean_pull(constants: &Constants, j: usize, step: Step) -> MeanPull {
+    let (p0, pj, alpha) = (constants.chances.between, constants.chances.within[j], constants.alpha[j]);
+    let tau = if p0 == 0.0 { 0.0 } else { p0 / (p0 + 2.0 * (1.0 - p0) * pj) };
+    match step {
+        Step::Between => MeanPull { own: tau * (1.0 - alpha) / p0, all: alpha / p0 },
+        Step::Within => MeanPull { own: (1.0 - tau) * (1.0 - alpha) / ((1.0 - p0) * pj), all: 0.0 },
+        Step::Local => MeanPull { own: 0.0, all: 0.0 },
+    }
+}
+
+/// Algorithm 1: a client keeps its model θ and descends from it.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Plain;
+
+impl Algorithm for Plain {
+    const VECTORS: usize = 1;
+
+    fn point(&self) -> Vec<f64> {
+        vec![1.0]
+    }
+
+    fn take_step(&self, size: f64, vectors: &mut [Vec<f64>], rate: f64, pull: impl FnOnce(&mut [f64])) {
+        let mut gradient: Vec<f64> = vectors[0].iter().map(|value| rate * value).collect();
+        pull(&mut gradient);
+        add_scaled(&mut vectors[0], -size, &gradient);
+    }
+
+    /// Line 15.
+    fn local_steps(&self, size: f64, steps: u32, chance: f64, _: u64) -> Run {
+        Run { steps, step: size / chance, sample: Sample::FULL, acceleration: None }
+    }
+}
+
+impl<A: Algorithm> Method for L2gd<A> {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
-        let State { preparation, walk } = &mut self.state;
+        let State { preparation, iterations } = &mut self.state;
         let base = &self.base;
         let strengths = match preparation.round(base, room)? {
             Prepared::Ready(strengths) => strengths,
             Prepared::NotYet(loss) => return Ok(Progress::of(loss, false)),
         };
-        let ground = Ground::new(base, strengths);
-        let walk = match walk {
-            Some(walk) => walk,
+        let iterations = match iterations {
+            Some(iterations) => iterations,
             None => {
-                let curvatures = self.choice.curvatures(base, strengths.noise, room)?;
-                let constants = self.theorem.constants(&self.choice, base, strengths, curvatures, room)?;
-                walk.insert(Walk::new(constants, self.choice.iterations, base.start.clone(), &ground))
+                let constants = (self.theorem)(&self.choice, base, strengths, room)?;
+                let count = self.choice.stepping.iterations;
+                iterations.insert(Iterations::new(constants, count, base.start.clone(), strengths))
             }
         };
-        let (loss, finished) = walk.round(&ground, room)?;
+        let (loss, finished) = iterations.round(base, strengths, room)?;
         Ok(Progress::of(loss, finished))
     }
 
     fn planned_rounds(&self) -> usize {
-        let expected = self.state.walk.as_ref().map_or(self.choice.iterations / 10 + 1, Walk::expected_asks);
+        let unknown = self.choice.stepping.iterations / 10 + 1;
+        let expected = self.state.iterations.as_ref().map_or(unknown, Iterations::expected_asks);
         self.state.preparation.planned_rounds() + expected
     }
 
     fn outcome(&self) -> Outcome {
-        let State { preparation, walk } = &self.state;
-        let mut notes: Vec<String> = self.base.families.note().into_iter().collect();
-        let mut extra = BTreeMap::new();
-        preparation.describe(&mut notes, &mut extra);
-        let (mut models, mut global, mut stamps) = (Vec::new(), None, vec![0; self.base.rows.len()]);
-        let mut pulled = true;
-        if let (Some(walk), Some(strengths)) = (walk, preparation.strengths()) {
-            stamps = walk.stamps.clone();
-            pulled = !strengths.are_zero();
-            if pulled {
-                let (clusters, all) = walk.centres(&Ground::new(&self.base, strengths));
-                (models, global) = (clusters, Some(all));
-            }
-            walk.describe(strengths, &mut extra);
-            notes.extend(note_untrained(&stamps));
-            notes.push(walk.rounds_in_words());
-            if walk.has_converged() == Some(false) {
-                notes.push("the objective is not yet flat: more iterations would change the models".into());
+        let State { preparation, iterations } = &self.state;
+        let mut outcome = self.base.outcome(preparation, self.base.minimises(false));
+        outcome.clustered |= iterations.is_none();
+        if let (Some(iterations), Some(strengths)) = (iterations, preparation.strengths()) {
+            iterations.describe(&mut outcome.extra);
+            outcome.notes.extend(iterations.notes());
+            outcome.serving = self.base.serving(&iterations.stamps);
+            outcome.converged = iterations.algorithm.has_converged() != Some(false);
+            if outcome.clustered {
+                let (clusters, global) = iterations.centres(strengths);
+                (outcome.models, outcome.global) = (clusters, Some(global));
             }
         }
-        Outcome {
-            models,
-            clustered: pulled,
-            global,
-            serving: self.base.serving(&stamps),
-            converged: walk.as_ref().is_none_or(|walk| walk.has_converged() != Some(false)),
-            notes,
-            extra,
-            minimises: self.base.minimises(false),
-            ..Outcome::default()
-        }
+        outcome
     }
 
     keep_state!(preparation);
 }
 
-/// Corollary 3.6 and Theorem 3.5.
-struct Plain;
-
-impl Theorem for Plain {
-    fn constants(
-        &self,
-        choice: &Choice,
-        _: &Base,
-        strengths: &Strengths,
-        curvatures: Curvatures,
-        _: &mut Room,
-    ) -> Result<Constants> {
-        Ok(theorem(choice, strengths, curvatures.most))
-    }
-}
-
-fn theorem(choice: &Choice, strengths: &Strengths, most: f64) -> Constants {
-    let chances = choice.chances(strengths, most);
-    let smoothness = expected_smoothness(strengths, &chances, most);
-    let step = choice.step.unwrap_or(0.5 / smoothness.max(f64::MIN_POSITIVE));
-    Constants { step, chances, alpha: strengths.alpha(), acceleration: None }
-}
-
 #[cfg(test)]
 mod tests {
     use super::personal::Families;
+    use super::personal::coins::Chances;
     use super::*;
 
     #[test]
@@ -319,21 +451,14 @@ mod tests {
         // Two clusters of two: Σγ = 4 each, α = λ/(λ + 4) = 0.2; C₁ = 0.4, C₂ = 1.6.
         let families = Families { of: vec![0, 0, 1, 1], members: vec![vec![0, 1], vec![2, 3]], ..Families::one(4) };
         let strengths = Strengths::new(&families, vec![2.0; 4], vec![1.0; 2], 1.0);
-        let choice = Choice {
-            step: None,
-            between: None,
-            within: None,
-            accuracy: false,
-            one_coin: false,
-            smoothness: None,
-            iterations: 1,
-            place: "method.l2gd".into(),
-        };
-        let constants = theorem(&choice, &strengths, 3.0);
+        let stepping = Stepping::from_table("method.l2gd", toml::Table::new()).unwrap();
+        let choice = Choice { step: None, one_coin: false, stepping };
+        let constants = plain_constants(&choice, &strengths, 3.0);
         let Chances { between, within } = &constants.chances;
         assert!((between - 0.8 / 5.0).abs() < 1e-15 && (within[0] - 1.2 / 4.2).abs() < 1e-15, "{constants:?}");
         // At these chances τ = C₁/C₂, and the three parts of 𝓛 are equal: C₁ + C₂ + L.
-        assert!((constants.tau(1) - 0.25).abs() < 1e-15);
+        let pull = mean_pull(&constants, 1, Step::Between);
+        assert!((pull.own * between - 0.25 * 0.8).abs() < 1e-15 && (pull.all * between - 0.2).abs() < 1e-15);
         assert!((constants.step - 0.5 / 5.0).abs() < 1e-15, "{}", constants.step);
         // Where clusters pull more at each other than at their clients, no cluster steps alone.
         let tight = Strengths::new(&families, vec![2.0; 4], vec![12.0; 2], 1.0);
@@ -341,7 +466,7 @@ mod tests {
         assert!((chances.between - 3.0 / 6.0).abs() < 1e-15 && chances.within == [0.0, 0.0], "{chances:?}");
         // Without ties or pulls there is nothing to step towards.
         let alone = Strengths::new(&families, vec![0.0; 4], vec![0.0; 2], 1.0);
-        let constants = theorem(&choice, &alone, 3.0);
+        let constants = plain_constants(&choice, &alone, 3.0);
         assert_eq!(constants.chances, Chances { between: 0.0, within: vec![0.0; 2] });
         assert!((constants.step - 0.5 / 3.0).abs() < 1e-15);
     }

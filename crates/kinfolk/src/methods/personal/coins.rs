@@ -1,39 +1,38 @@
-//! Chances, and the coins drawn by them.
+//! Probabilities of the kinds of steps, and the coins drawn by them.
 
 use crate::rng::Key;
-use crate::settings::{choices, settings};
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-choices! {
-    /// What chances are for: few rounds, or an end near the minimiser.
-    pub enum Aim { FewRounds = "few-rounds", Accuracy = "accuracy" }
-}
-
-settings! {
-    /// How many steps there are, and how likely those towards the means.
-    pub struct Stepping {
-        /// steps of the algorithm at most
-        iterations: usize [1..=1 << 31] = 10000,
-        /// chances that keep rounds few, or 0.1 and 0.3, which end nearer to the minimiser
-        aim: Aim = "few-rounds",
-        /// how likely a step of everybody towards the means is (default: by aim)
-        chance_between: Option<f64> [0.0..=0.999],
-        /// otherwise, how likely a step of a cluster towards its mean is (default: by aim)
-        chance_within: Option<f64> [0.0..=0.999],
-        /// L, how much a client's loss curves at most (default: asked from the clients; needed for networks)
-        smoothness: Option<f64> [above 0.0],
-    }
-}
-
 /// How likely the kinds of steps are.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Chances {
-    /// p₀: of a step of everybody towards the means of the clusters and of all.
+    /// p₀: a step of everybody towards the means of the clusters and of all.
     pub between: f64,
-    /// p_j: otherwise, of a step of a cluster towards its own mean.
+    /// p_j: otherwise, a step of a cluster towards its own mean.
     pub within: Vec<f64>,
+}
+
+impl Chances {
+    /// (1 − p₀)(1 − p_j).
+    pub fn local(&self, cluster: usize) -> f64 {
+        (1.0 - self.between) * (1.0 - self.within[cluster])
+    }
+
+    /// Expected rounds between clusters and within each of them, where clients of a cluster are pulled alike and the anchor
+    /// is renewed with probability `refresh`.
+    pub fn expected_rounds(&self, iterations: usize, refresh: f64) -> (f64, Vec<f64>) {
+        let iterations = iterations.max(1) as f64;
+        let all_within: f64 = self.within.iter().product();
+        let apart = 1.0 - self.between;
+        // A renewed anchor tells the means too: a step right after it needs no round.
+        let unrenewed = 1.0 - refresh;
+        // Going back from a step of everybody: nothing but steps within clusters until the last time all means were known.
+        let known = (1.0 - unrenewed * apart) / (1.0 - unrenewed * apart * all_within);
+        let within = |chance: &f64| apart * apart * unrenewed * chance * (1.0 - chance) * iterations;
+        (self.between * (1.0 - known) * iterations, self.within.iter().map(within).collect())
+    }
 }
 
 /// What a cluster does in one iteration.
@@ -47,24 +46,24 @@ pub enum Step {
     Between,
 }
 
-/// The coins of a run, drawn as they are needed and forgotten when every cluster is past them. Each iteration's are named
+/// The coins of a run, drawn as they are needed and forgotten when every cluster is past them. Each iteration's are keyed
 /// by its number, so that they are the same whenever they are drawn.
 pub struct Coins {
     chances: Chances,
-    /// ρ, where anchors are renewed at all.
+    /// ρ, where there are anchors.
     refresh: Option<f64>,
     key: Key,
+    iterations: usize,
     first: usize,
     drawn: VecDeque<(Vec<Step>, bool)>,
 }
 
 impl Coins {
-    /// Coins from this iteration on.
-    pub fn new(chances: &Chances, refresh: Option<f64>, key: Key, first: usize) -> Self {
-        Self { chances: chances.clone(), refresh, key, first, drawn: VecDeque::new() }
+    /// Coins of so many iterations, from the given one on.
+    pub fn new(chances: &Chances, refresh: Option<f64>, key: Key, iterations: usize, first: usize) -> Self {
+        Self { chances: chances.clone(), refresh, key, iterations, first, drawn: VecDeque::new() }
     }
 
-    /// Forgets what came before this iteration.
     pub fn forget(&mut self, before: usize) {
         while self.first < before && self.drawn.pop_front().is_some() {
             self.first += 1;
@@ -75,21 +74,25 @@ impl Coins {
         while self.first + self.drawn.len() <= iteration {
             let mut rng = self.key.clone().number((self.first + self.drawn.len()) as u64).rng();
             let everybody = rng.random::<f64>() < self.chances.between;
-            let mut of = |chance: f64| match rng.random::<f64>() < chance {
+            let mut step = |chance: &f64| match rng.random::<f64>() < *chance {
                 _ if everybody => Step::Between,
                 true => Step::Within,
                 false => Step::Local,
             };
-            let steps = self.chances.within.iter().map(|&chance| of(chance)).collect();
+            let steps = self.chances.within.iter().map(&mut step).collect();
             let refresh = self.refresh.is_some_and(|chance| rng.random::<f64>() < chance);
             self.drawn.push_back((steps, refresh));
         }
         &self.drawn[iteration - self.first]
     }
 
-    /// What a cluster does in an iteration.
     pub fn step(&mut self, cluster: usize, iteration: usize) -> Step {
         self.draw(iteration).0[cluster]
+    }
+
+    /// Whether there is an iteration of this number, and it is a step towards means.
+    pub fn averages(&mut self, cluster: usize, iteration: usize) -> bool {
+        iteration < self.iterations && self.step(cluster, iteration) != Step::Local
     }
 
     /// Whether the anchor is renewed before an iteration; it has to be before the first.

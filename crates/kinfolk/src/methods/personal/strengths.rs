@@ -2,6 +2,7 @@
 
 use super::super::*;
 use super::Objective;
+use crate::linalg::add_scaled;
 use crate::settings::ForEach;
 use std::collections::BTreeMap;
 
@@ -132,6 +133,26 @@ impl Strengths {
     pub fn totals(&self) -> Vec<f64> {
         let total = |classes: &Vec<Class>| classes.iter().map(|class| class.gamma * class.members.len() as f64).sum();
         self.classes.iter().map(total).collect()
+    }
+
+    /// The largest γ_i of every cluster.
+    pub fn largest_gammas(&self) -> Vec<f64> {
+        let largest = |classes: &Vec<Class>| classes.iter().map(|class| class.gamma).fold(0.0, f64::max);
+        self.classes.iter().map(largest).collect()
+    }
+
+    /// The mean of something over everybody, clusters weighted by α_j·Σγ_i; where nothing ties them together, by Σγ_i.
+    pub fn mean_of_all(&self, of_clusters: &[&[f64]]) -> Vec<f64> {
+        let totals = self.totals();
+        let tied: Vec<f64> = totals.iter().zip(self.alpha()).map(|(total, alpha)| total * alpha).collect();
+        let size = |classes: &Vec<Class>| classes.iter().map(|class| class.members.len()).sum::<usize>() as f64;
+        let sizes: Vec<f64> = self.classes.iter().map(size).collect();
+        let candidates = [tied, totals, sizes];
+        let weights = candidates.iter().find(|weights| weights.iter().sum::<f64>() > 0.0).unwrap_or(&candidates[2]);
+        let whole: f64 = weights.iter().sum();
+        let mut mean = vec![0.0; of_clusters[0].len()];
+        weights.iter().zip(of_clusters).for_each(|(weight, of)| add_scaled(&mut mean, weight / whole, of));
+        mean
     }
 
     /// α_j = λ_j/(λ_j + Σ_i γ_i).

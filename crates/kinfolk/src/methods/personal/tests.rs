@@ -1,22 +1,24 @@
 //! The asynchronous steps against the algorithms written down plainly, client by client and step by step.
 
-use super::asynchronous::{Accelerated, Constants, Ground, Walk};
+use super::cluster::Algorithm;
 use super::coins::{Chances, Coins, Step};
+use super::convexity::convexity;
 use super::fit::Fit;
-use super::{Base, Families, Strengths, convexity};
+use super::theory::Constants;
+use super::{Base, Families, Strengths};
 use crate::data::{Client, DataShape, Features, Shard, Targets};
 use crate::federation::engines::local::{LocalFederation, threads};
 use crate::federation::faults;
-use crate::federation::work::{Acceleration, Addend, Advance, Blend, Run};
-use crate::federation::work::{Start, Work};
+use crate::federation::work::{Addend, Advance, Blend, Start, Work};
 use crate::federation::{Ask, Federation, Gather, Order, Phase, Recipients};
 use crate::groups::Groups;
 use crate::linalg::{add_scaled, distance, dot};
+use crate::methods::al2sgd_plus::Accelerated;
+use crate::methods::l2gd::{Iterations, Plain, mean_pull};
 use crate::methods::room::{Book, MissingRule, Room};
 use crate::models::{self, Model};
 use crate::rng::Key;
 use crate::settings::Settings;
-use crate::training::Sample;
 use rand::RngExt;
 use std::sync::Arc;
 
@@ -155,16 +157,16 @@ fn whole_gradient(world: &World, base: &Base, strengths: &Strengths, points: &[V
     (0..points.len()).map(of).collect()
 }
 
+/// The constants of Algorithm 2.
+const A: [f64; 2] = [0.2, 0.3];
+const B: [f64; 2] = [0.9, 0.02];
+const REFRESH: f64 = 0.15;
+
 /// Algorithms 1 and 2 with the same coins, written down plainly.
-fn plainly(
-    world: &World,
-    base: &Base,
-    strengths: &Strengths,
-    constants: &Constants,
-    iterations: usize,
-) -> Vec<Vec<f64>> {
-    let refresh = constants.acceleration.map(|acceleration| acceleration.refresh);
-    let mut coins = Coins::new(&constants.chances, refresh, base.key.clone().word("coins"), 0);
+fn plainly(world: &World, base: &Base, strengths: &Strengths, accelerated: bool, iterations: usize) -> Vec<Vec<f64>> {
+    let constants = &constants(strengths);
+    let refresh = accelerated.then_some(REFRESH);
+    let mut coins = Coins::new(&constants.chances, refresh, base.key.clone().word("coins"), iterations, 0);
     let count = world.clients.len();
     let mut y = vec![vec![0.0; WIDTH]; count];
     let (mut z, mut x) = (y.clone(), y.clone());
@@ -172,17 +174,16 @@ fn plainly(
         if coins.refreshes_before(t) {
             x = y.clone();
         }
-        let theta: Vec<Vec<f64>> = match constants.acceleration {
-            None => y.clone(),
-            Some(Accelerated { a: [a1, a2], .. }) => (0..count)
-                .map(|i| (0..WIDTH).map(|c| a1 * z[i][c] + a2 * x[i][c] + (1.0 - a1 - a2) * y[i][c]).collect())
-                .collect(),
-        };
+        let [a1, a2] = if accelerated { A } else { [0.0, 0.0] };
+        let theta: Vec<Vec<f64>> = (0..count)
+            .map(|i| (0..WIDTH).map(|c| a1 * z[i][c] + a2 * x[i][c] + (1.0 - a1 - a2) * y[i][c]).collect())
+            .collect();
         let anchored = whole_gradient(world, base, strengths, &x);
         for i in 0..count {
             let step = coins.step(base.families.of[i], t);
             let mut g = coin_gradient(world, base, strengths, constants, step, &theta, i);
-            if let Some(Accelerated { b: [b1, b2], .. }) = constants.acceleration {
+            if accelerated {
+                let [b1, b2] = B;
                 add_scaled(&mut g, -1.0, &coin_gradient(world, base, strengths, constants, step, &x, i));
                 add_scaled(&mut g, 1.0, &anchored[i]);
                 for c in 0..WIDTH {
@@ -203,82 +204,79 @@ fn strengths(base: &Base, alike: bool) -> Strengths {
     Strengths::new(&base.families, gamma, vec![0.5, 1.5, 1.0, 2.0], 1.0)
 }
 
-fn constants(strengths: &Strengths, accelerated: bool) -> Constants {
-    Constants {
-        step: 0.01,
-        chances: Chances { between: 0.3, within: vec![0.4, 0.2, 0.6, 0.0] },
-        alpha: strengths.alpha(),
-        acceleration: accelerated.then_some(Accelerated {
-            a: [0.2, 0.3],
-            b: [0.9, 0.02],
-            refresh: 0.15,
-            batch: None,
-            tolerance: 0.0,
-        }),
-    }
+fn constants(strengths: &Strengths) -> Constants {
+    let chances = Chances { between: 0.3, within: vec![0.4, 0.2, 0.6, 0.0] };
+    Constants { step: 0.01, chances, alpha: strengths.alpha() }
 }
 
-fn walk(
+fn accelerated() -> Accelerated {
+    Accelerated::new(A, B, REFRESH, None, 0.0)
+}
+
+/// All iterations of an algorithm.
+fn run<A: Algorithm>(
     world: &World,
     base: &Base,
     strengths: &Strengths,
-    constants: Constants,
-    iterations: usize,
-) -> (Walk, LocalFederation) {
+    how: (Constants, A),
+    count: usize,
+) -> (Iterations<A>, LocalFederation) {
     let mut federation = world.federation();
-    let ground = Ground::new(base, strengths);
-    let mut walk = Walk::new(constants, iterations, base.start.clone(), &ground);
+    let mut iterations = Iterations::new(how, count, base.start.clone(), strengths);
     let mut book = Book::new(MissingRule::Fail);
-    while !walk.round(&ground, &mut Room::new(&mut federation, &mut book)).unwrap().1 {}
-    (walk, federation)
+    while !iterations.round(base, strengths, &mut Room::new(&mut federation, &mut book)).unwrap().1 {}
+    (iterations, federation)
 }
 
-#[test]
-fn runs_sent_in_one_message_end_where_single_steps_do() {
+/// Whether an algorithm ends where its plain version does.
+fn ends_as_plainly<A: Algorithm>(algorithm: impl Fn() -> A) {
     let world = World::new(&GROUPS, 6);
     let base = world.base();
     assert_eq!((base.families.count(), base.families.alone), (4, 1));
     for alike in [true, false] {
         let strengths = strengths(&base, alike);
-        for accelerated in [false, true] {
-            for iterations in [1, 2, 3, 10, 97] {
-                let constants = constants(&strengths, accelerated);
-                let wanted = plainly(&world, &base, &strengths, &constants, iterations);
-                let (walk, federation) = walk(&world, &base, &strengths, constants, iterations);
-                for (found, wanted) in federation.host().own_models().zip(&wanted) {
-                    let apart = distance(&found.1, wanted);
-                    assert!(apart < 1e-12, "{alike} {accelerated} {iterations} client {}: {apart}", found.0);
-                }
-                let (own, all) = means(&wanted, &base, &strengths);
-                let (clusters, global) = walk.centres(&Ground::new(&base, &strengths));
-                assert!(distance(&global, &all) < 1e-12);
-                for ((cluster, mean), alpha) in clusters.iter().zip(&own).zip(strengths.alpha()) {
-                    let centre: Vec<f64> =
-                        mean.iter().zip(&all).map(|(own, all)| (1.0 - alpha) * own + alpha * all).collect();
-                    assert!(distance(cluster, &centre) < 1e-12);
-                }
+        for count in [1, 2, 3, 10, 97] {
+            let wanted = plainly(&world, &base, &strengths, A::ANCHOR.is_some(), count);
+            let how = (constants(&strengths), algorithm());
+            let (iterations, federation) = run(&world, &base, &strengths, how, count);
+            for (found, wanted) in federation.host().own_models().zip(&wanted) {
+                let apart = distance(&found.1, wanted);
+                assert!(apart < 1e-12, "{alike} {count} client {}: {apart}", found.0);
+            }
+            let (own, all) = means(&wanted, &base, &strengths);
+            let (clusters, global) = iterations.centres(&strengths);
+            assert!(distance(&global, &all) < 1e-12);
+            for ((cluster, mean), alpha) in clusters.iter().zip(&own).zip(strengths.alpha()) {
+                let centre: Vec<f64> =
+                    mean.iter().zip(&all).map(|(own, all)| (1.0 - alpha) * own + alpha * all).collect();
+                assert!(distance(cluster, &centre) < 1e-12);
             }
         }
     }
 }
 
+#[test]
+fn runs_sent_in_one_message_end_where_single_steps_do() {
+    ends_as_plainly(|| Plain);
+    ends_as_plainly(accelerated);
+}
+
 /// One local step that a client takes from these vectors; returns its model.
-fn local_step(world: &World, base: &Base, constants: &Constants, client: usize, vectors: &[Vec<f64>]) -> Vec<f64> {
+fn local_step<A: Algorithm>(
+    world: &World,
+    base: &Base,
+    (constants, algorithm): (&Constants, &A),
+    client: usize,
+    vectors: &[Vec<f64>],
+) -> Vec<f64> {
     let count = vectors.len();
-    let chance = constants.chance_of_local(base.families.of[client]);
+    let chance = constants.chances.local(base.families.of[client]);
     let add = (0..count).map(|place| Addend { to: place as u32, model: place + 1, times: 1.0 }).collect();
-    let acceleration = constants.acceleration.map(|Accelerated { a, b, .. }| Acceleration {
-        vectors: [0, 1, 2, 3],
-        a: [a[0], 0.0],
-        b,
-        chance,
-    });
-    let step = if acceleration.is_some() { constants.step } else { constants.step / chance };
     let advance = Advance {
         from: Start::Model(0),
         vectors: count as u32,
         blend: Some(Blend { matrix: vec![0.0; count * count], add }),
-        run: Some(Run { steps: 1, step, sample: Sample::FULL, acceleration }),
+        run: Some(algorithm.local_steps(constants.step, 1, chance, 0)),
         renewal: None,
         measured: None,
         send: Vec::new(),
@@ -291,10 +289,9 @@ fn local_step(world: &World, base: &Base, constants: &Constants, client: usize, 
     federation.host().own_models().next().unwrap().1
 }
 
-#[test]
-fn both_gradient_estimators_are_unbiased() {
-    // Averaged exactly over the coins, with the steps as they are taken. That the gradients of single rows average to the
-    // whole is tested with the models.
+/// Whether the gradient of an algorithm's steps, averaged exactly over the coins, is that of the objective. That the
+/// gradients of single rows average to the whole is tested with the models.
+fn is_unbiased<A: Algorithm>(algorithm: &A) {
     let world = World::new(&GROUPS, 6);
     let base = world.base();
     let strengths = strengths(&base, false);
@@ -306,56 +303,46 @@ fn both_gradient_estimators_are_unbiased() {
     let anchored = whole_gradient(&world, &base, &strengths, &anchors);
     let (own, all) = means(&points, &base, &strengths);
     let (anchor_own, anchor_all) = means(&anchors, &base, &strengths);
-    for accelerated in [false, true] {
-        let constants = constants(&strengths, accelerated);
-        for i in 0..7 {
-            let cluster = base.families.of[i];
-            let gamma = strengths.gamma[i];
-            let chances = [
-                (Step::Between, constants.chances.between),
-                (Step::Within, (1.0 - constants.chances.between) * constants.chances.within[cluster]),
-                (Step::Local, constants.chance_of_local(cluster)),
-            ];
-            let mut average = vec![0.0; WIDTH];
-            for (step, chance) in chances.into_iter().filter(|(_, chance)| *chance > 0.0) {
-                let gradient: Vec<f64> = match step {
-                    Step::Local => {
-                        let vectors = match accelerated {
-                            false => vec![points[i].clone()],
-                            true => vec![points[i].clone(), points[i].clone(), anchors[i].clone(), anchored[i].clone()],
-                        };
-                        let after = local_step(&world, &base, &constants, i, &vectors);
-                        after.iter().zip(&points[i]).map(|(after, before)| (before - after) / constants.step).collect()
+    let constants = constants(&strengths);
+    for i in 0..7 {
+        let cluster = base.families.of[i];
+        let gamma = strengths.gamma[i];
+        let chances = [
+            (Step::Between, constants.chances.between),
+            (Step::Within, (1.0 - constants.chances.between) * constants.chances.within[cluster]),
+            (Step::Local, constants.chances.local(cluster)),
+        ];
+        // All vectors at the point, so that the step begins there; its length over η is the gradient.
+        let vectors = [&points[i], &points[i], &anchors[i], &anchored[i]].map(Vec::clone)[..A::VECTORS].to_vec();
+        let mut average = vec![0.0; WIDTH];
+        for (step, chance) in chances.into_iter().filter(|(_, chance)| *chance > 0.0) {
+            let after = match step {
+                Step::Local => local_step(&world, &base, (&constants, algorithm), i, &vectors),
+                step => {
+                    let pull = mean_pull(&constants, cluster, step);
+                    let mut target = pull.target(&own[cluster], &all);
+                    if A::ANCHOR.is_some() {
+                        add_scaled(&mut target, -1.0, &pull.target(&anchor_own[cluster], &anchor_all));
                     }
-                    step => {
-                        let towards = |own: &[f64], all: &[f64]| constants.pulled(cluster, step).towards(own, all);
-                        let mut pull = towards(&own[cluster], &all);
-                        if accelerated {
-                            add_scaled(&mut pull, -1.0, &towards(&anchor_own[cluster], &anchor_all));
-                        }
-                        // All vectors at the point, so that the step begins there; its length over η is the gradient.
-                        let mut vectors = match accelerated {
-                            false => vec![points[i].clone()],
-                            true => vec![points[i].clone(), points[i].clone(), anchors[i].clone(), anchored[i].clone()],
-                        };
-                        let mut constants = constants.clone();
-                        if let Some(acceleration) = &mut constants.acceleration {
-                            acceleration.a = [0.2, 0.0];
-                        }
-                        let rate = gamma * constants.pulled(cluster, step).rate;
-                        constants.take_step(&mut vectors, rate, |gradient| add_scaled(gradient, -gamma, &pull));
-                        vectors[0]
-                            .iter()
-                            .zip(&points[i])
-                            .map(|(after, before)| (before - after) / constants.step)
-                            .collect()
-                    }
-                };
-                add_scaled(&mut average, chance, &gradient);
-            }
-            assert!(distance(&average, &wanted[i]) < 1e-12, "{accelerated} client {i}: {average:?} {:?}", wanted[i]);
+                    let mut vectors = vectors.clone();
+                    algorithm.take_step(constants.step, &mut vectors, gamma * pull.rate(), |gradient| {
+                        add_scaled(gradient, -gamma, &target);
+                    });
+                    vectors.swap_remove(0)
+                }
+            };
+            let gradient: Vec<f64> =
+                after.iter().zip(&points[i]).map(|(after, before)| (before - after) / constants.step).collect();
+            add_scaled(&mut average, chance, &gradient);
         }
+        assert!(distance(&average, &wanted[i]) < 1e-12, "client {i}: {average:?} {:?}", wanted[i]);
     }
+}
+
+#[test]
+fn both_gradient_estimators_are_unbiased() {
+    is_unbiased(&Plain);
+    is_unbiased(&Accelerated::new([0.2, 0.0], B, REFRESH, None, 0.0));
 }
 
 #[test]
@@ -364,15 +351,15 @@ fn rounds_are_as_many_as_the_coins_bring_on_average() {
     let base = world.base();
     let iterations = 6000;
     let chances = Chances { between: 0.2, within: vec![0.4, 0.3] };
-    let run = |gamma: Vec<f64>| {
+    let with = |gamma: Vec<f64>| {
         let strengths = Strengths::new(&base.families, gamma, vec![1.0; 2], 1.0);
         let alpha = strengths.alpha();
-        let constants = Constants { step: 0.001, chances: chances.clone(), alpha, acceleration: None };
-        walk(&world, &base, &strengths, constants, iterations).0
+        let constants = Constants { step: 0.001, chances: chances.clone(), alpha };
+        run(&world, &base, &strengths, (constants, Plain), iterations).0
     };
     // Counts of rounds vary less than those of a Poisson process.
     let near = |found: usize, wanted: f64| (found as f64 - wanted).abs() < 3.0 * wanted.sqrt();
-    let alike = run(vec![1.0; 4]);
+    let alike = with(vec![1.0; 4]);
     let (between, within) = alike.expected_rounds();
     assert!((between - 6000.0 * 0.2 * 0.8 * 0.88 / (1.0 - 0.8 * 0.12)).abs() < 1e-9);
     assert!((within[0] - 6000.0 * 0.64 * 0.4 * 0.6).abs() < 1e-9);
@@ -386,15 +373,15 @@ fn rounds_are_as_many_as_the_coins_bring_on_average() {
     let one_coin = Chances { between: 0.2, within: vec![0.0, 0.0] };
     let strengths = Strengths::new(&base.families, vec![1.0; 4], vec![1.0; 2], 1.0);
     let alpha = strengths.alpha();
-    let constants = Constants { step: 0.001, chances: one_coin, alpha, acceleration: None };
-    let (one, federation) = walk(&world, &base, &strengths, constants, 500);
+    let constants = Constants { step: 0.001, chances: one_coin, alpha };
+    let (one, federation) = run(&world, &base, &strengths, (constants, Plain), 500);
     let traffic = federation.meter().total();
     let last = traffic.asks - one.between as u64;
     assert!(last <= 1 && traffic.models_up == 4 * traffic.asks, "{traffic:?}, {} rounds", one.between);
     // Down goes one pull each time; with the first one, or instead of it, where everybody begins.
     assert!((0..=4).contains(&(traffic.models_down - 4 * traffic.asks)), "{traffic:?}");
     // Where clients of a cluster are pulled differently, every step towards means needs its round.
-    let unlike = run(vec![1.0, 2.0, 1.0, 1.0]);
+    let unlike = with(vec![1.0, 2.0, 1.0, 1.0]);
     assert!(near(unlike.between, 6000.0 * 0.2), "{}", unlike.between);
     assert!(near(unlike.within[0], 6000.0 * 0.8 * 0.4), "{:?}", unlike.within);
     assert!(near(unlike.within[1], within[1]), "{:?}", unlike.within);
@@ -408,15 +395,14 @@ fn accelerated_steps_arrive_although_answers_get_lost() {
     let misbehaving = Settings::check("faults", faults::SETTINGS, text, &mut Vec::new());
     for alike in [true, false] {
         let strengths = strengths(&base, alike);
-        let constants = constants(&strengths, true);
-        let wanted = plainly(&world, &base, &strengths, &constants, 60);
+        let wanted = plainly(&world, &base, &strengths, true, 60);
         let federation = world.federation();
         let faults = faults::transforms(&misbehaving, 4, federation.host().clients());
         let mut federation = federation.with_transforms(faults);
-        let ground = Ground::new(&base, &strengths);
-        let mut walk = Walk::new(constants, 60, base.start.clone(), &ground);
+        let how = (constants(&strengths), accelerated());
+        let mut iterations = Iterations::new(how, 60, base.start.clone(), &strengths);
         let mut book = Book::new(MissingRule::Skip);
-        while !walk.round(&ground, &mut Room::new(&mut federation, &mut book)).unwrap().1 {}
+        while !iterations.round(&base, &strengths, &mut Room::new(&mut federation, &mut book)).unwrap().1 {}
         for (found, wanted) in federation.host().own_models().zip(&wanted) {
             assert!(distance(&found.1, wanted) < 1e-12, "{alike} client {}: {:?} {wanted:?}", found.0, found.1);
         }
