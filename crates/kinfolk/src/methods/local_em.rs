@@ -23,41 +23,33 @@ impl MethodSettings for LocalEmSettings {
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         Ok(Box::new(LocalEm {
-            workshop: Workshop::with_own_scatter(&setup, &self.fits, 1)?,
+            training: MixtureTraining::with_own_scatter(&setup, &self.fits, 1)?,
             iterations: self.fits.start_iterations,
-            state: State { standing: Standing::new(setup.rows.len()) },
+            state: ClientFits::new(setup.rows.len()),
         }))
     }
 }
 
-/// How often a client that did not answer is asked.
-const ATTEMPTS: usize = 5;
-
 struct LocalEm {
-    workshop: Workshop,
+    training: MixtureTraining,
     iterations: usize,
-    state: State,
-}
-
-#[derive(Serialize, Deserialize)]
-struct State {
-    standing: Standing,
+    state: ClientFits,
 }
 
 impl Method for LocalEm {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
-        let standing = &mut self.state.standing;
+        /// How often a client that did not answer is asked.
+        const ATTEMPTS: usize = 5;
+        let fits = &mut self.state;
         let mut loss = None;
         for _ in 0..ATTEMPTS {
-            loss = self.workshop.fit(standing, Parts::Nothing, room)?.or(loss);
+            loss = self.training.fit(fits, Parts::Nothing, room)?.or(loss);
         }
-        if !self.workshop.fits_are_models() {
-            let asked: Vec<(u32, Option<usize>)> = standing.fitted().map(|client| (client, None)).collect();
-            let step = StepMixture {
-                steps: self.iterations as u32,
-                ..self.workshop.plain_step(Rule::Maximise, Parts::Nothing)
-            };
-            let (answers, orders) = self.workshop.step(standing, (Vec::new(), &asked), &step, Gather::Each, room)?;
+        if !self.training.fits_are_models() {
+            let models = ClientModels::none(fits.clients());
+            let steps = self.iterations as u32;
+            let step = StepMixture { steps, ..self.training.plain_step(Rule::Maximise, Parts::Nothing) };
+            let (answers, orders) = self.training.step(fits, &models, &step, Gather::Each, room)?;
             loss = finite_loss(&answers.losses(&orders), room)?.or(loss);
         }
         Ok(Progress::of(loss, true))
@@ -68,7 +60,7 @@ impl Method for LocalEm {
     }
 
     fn outcome(&self) -> Outcome {
-        self.workshop.outcome(&self.state.standing, Vec::new(), true)
+        self.training.outcome(&self.state, Vec::new(), true)
     }
 
     keep_state!();

@@ -30,37 +30,31 @@ impl MethodSettings for LocalGrEmSettings {
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         Ok(Box::new(LocalGrEm {
-            workshop: Workshop::with_own_scatter(&setup, &self.fits, 1)?,
+            training: MixtureTraining::with_own_scatter(&setup, &self.fits, 1)?,
             rounds: self.rounds,
             rate: self.step_rule.rate(self.step),
-            state: State { round: 0, standing: Standing::new(setup.rows.len()) },
+            state: Rounds::new(setup.rows.len()),
         }))
     }
 }
 
 struct LocalGrEm {
-    workshop: Workshop,
+    training: MixtureTraining,
     rounds: usize,
     rate: Rate,
-    state: State,
-}
-
-#[derive(Serialize, Deserialize)]
-struct State {
-    round: usize,
-    standing: Standing,
+    state: Rounds,
 }
 
 impl Method for LocalGrEm {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
-        let standing = &mut self.state.standing;
-        self.workshop.fit(standing, Parts::Nothing, room)?;
-        let asked: Vec<(u32, Option<usize>)> = standing.fitted().map(|client| (client, None)).collect();
-        let step = self.workshop.plain_step(Rule::Ascend(self.rate), Parts::Nothing);
-        let (answers, orders) = self.workshop.step(standing, (Vec::new(), &asked), &step, Gather::Each, room)?;
+        let fits = &mut self.state.fits;
+        self.training.fit(fits, Parts::Nothing, room)?;
+        let models = ClientModels::none(fits.clients());
+        let step = self.training.plain_step(Rule::Ascend(self.rate), Parts::Nothing);
+        let (answers, orders) = self.training.step(fits, &models, &step, Gather::Each, room)?;
         let loss = finite_loss(&answers.losses(&orders), room)?;
-        self.state.round += 1;
-        Ok(Progress::of(loss, self.state.round >= self.rounds))
+        self.state.done += 1;
+        Ok(Progress::of(loss, self.state.done >= self.rounds))
     }
 
     fn planned_rounds(&self) -> usize {
@@ -68,7 +62,7 @@ impl Method for LocalGrEm {
     }
 
     fn outcome(&self) -> Outcome {
-        self.workshop.outcome(&self.state.standing, Vec::new(), true)
+        self.training.outcome(&self.state.fits, Vec::new(), true)
     }
 
     keep_state!();

@@ -1,25 +1,28 @@
 //! What methods for mixtures share: fits on every client to begin with, one order of components for everybody, and steps
 //! from what the clients keep.
 
-mod common;
+mod client_fits;
 pub(super) mod components;
 mod pooled;
-mod scaling;
+mod rounds;
 mod shared;
+mod whitening;
 
-use common::Common;
+use client_fits::EMPTY_COMPONENT;
+use rounds::Common;
 
-pub(super) use common::Until;
+pub(super) use client_fits::ClientFits;
 pub(super) use pooled::Pooled;
-pub(super) use scaling::Scaling;
+pub(super) use rounds::{Rounds, Until};
 pub(super) use shared::{Place, SharedComponents};
+pub(super) use whitening::Whitening;
 
 use super::*;
 use crate::aggregate::Pull;
 use crate::federation::work::{FitMixture, Fitted, Parts, StepMixture};
-use crate::federation::{Absence, Answers, Handle};
+use crate::federation::{Answers, Handle};
 use crate::linalg::add_scaled;
-use crate::methods::room::mean_loss;
+use crate::methods::room::{mean_loss, stamps_after};
 use crate::mixture::alignment::{Alignment, align_to};
 use crate::mixture::step::{Rate, Rule, Step};
 use crate::mixture::{Begin, Covariance, Family, Fitting, Noise, Shape, recast, relabel};
@@ -63,136 +66,45 @@ settings! {
     }
 }
 
-/// What all methods for mixtures are made from.
-pub(super) struct Workshop {
-    pub(super) place: String,
+/// How clients fit mixtures and step on from them.
+pub(super) struct MixtureTraining {
     pub(super) shape: Shape,
     /// Training rows of every client.
     pub(super) rows: Vec<f64>,
-    pub(super) key: Key,
     fit: FitMixture,
     /// The fewest rows of a client that fits a mixture of its own.
     least_rows: usize,
     orders: usize,
-    /// The units of the fits, once their scatter is known: it does not change any more then.
-    units: OnceCell<Scaling>,
+    /// That of the fits, once their scatter is known, which does not change any more then.
+    whitening: OnceCell<Whitening>,
 }
 
-/// Where the clients stand.
-#[derive(Serialize, Deserialize)]
-pub(super) struct Standing {
-    /// The ask after which each client last kept its mixture; 0 before its first fit.
-    pub(super) stamps: Vec<u64>,
-    /// How each client's components are renamed with its next order; empty for no change.
-    pub(super) relabel: Vec<Vec<u32>>,
-    /// Each client's fit, centres in the common order; empty before it.
-    pub(super) fits: Vec<Vec<f64>>,
-    /// How rows scatter in the fits, on average.
-    pub(super) scatter: Vec<f64>,
-    /// The smallest weight of every client's components.
-    smallest: Vec<f64>,
-    /// Fits that were broken off.
-    unfinished: usize,
-    /// Clients that were not there when the result was handed over.
-    unserved: usize,
-    /// The ids of clients with too few rows for a mixture of their own; empty for the others.
-    few_rows: Vec<String>,
+/// Models of an ask, and which of them each client gets, if any.
+pub(super) struct ClientModels {
+    pub(super) models: Vec<Params>,
+    pub(super) clients: Vec<(u32, Option<usize>)>,
 }
 
-impl Standing {
-    pub(super) fn new(clients: usize) -> Self {
-        Self {
-            stamps: vec![0; clients],
-            relabel: vec![Vec::new(); clients],
-            fits: vec![Vec::new(); clients],
-            scatter: Vec::new(),
-            smallest: vec![1.0; clients],
-            unfinished: 0,
-            unserved: 0,
-            few_rows: vec![String::new(); clients],
-        }
+impl ClientModels {
+    /// A model for each client.
+    pub(super) fn one_each(models: impl Iterator<Item = (u32, Vec<f64>)>) -> Self {
+        let each = models.enumerate().map(|(place, (client, model))| (Arc::new(model), (client, Some(place))));
+        let (models, clients) = each.unzip();
+        Self { models, clients }
     }
 
-    /// The clients that have a mixture.
-    pub(super) fn fitted(&self) -> impl Iterator<Item = u32> {
-        (0u32..).zip(&self.stamps).filter(|(_, stamp)| **stamp > 0).map(|(client, _)| client)
+    /// One model for all these clients.
+    pub(super) fn shared(model: Vec<f64>, clients: impl Iterator<Item = u32>) -> Self {
+        Self { models: vec![Arc::new(model)], clients: clients.map(|client| (client, Some(0))).collect() }
     }
 
-    /// The mean of the fits' centres.
-    fn mean_centres(&self, workshop: &Workshop) -> Vec<f64> {
-        let mut mean = vec![0.0; workshop.shape.centres().end];
-        let fitted: Vec<&Vec<f64>> = self.fits.iter().filter(|fit| !fit.is_empty()).collect();
-        fitted.iter().for_each(|fit| add_scaled(&mut mean, 1.0 / fitted.len() as f64, fit));
-        mean
-    }
-
-    /// The mean of the fits, as parameters of the model with equal weights; `None` before the first.
-    pub(super) fn mean_fit(&self, workshop: &Workshop) -> Option<Vec<f64>> {
-        self.fitted().next()?;
-        Some(workshop.with_common_scatter(self.mean_centres(workshop), &self.scatter))
-    }
-
-    /// Takes note of who did what an ask wanted.
-    fn settle(&mut self, answers: &Answers, orders: &[Handle<Fitted>]) {
-        for order in orders {
-            for (client, fitted) in answers.of(*order).each() {
-                self.did(client, answers.stamp);
-                self.smallest[client as usize] = fitted.smallest_weight;
-            }
-        }
-        let garbled = answers.missing.iter().filter(|missing| missing.reason == Absence::Garbage);
-        garbled.for_each(|missing| self.did(missing.client, answers.stamp));
-    }
-
-    /// Whether everybody has a mixture and answered: only then does it mean something that nothing moves.
-    pub(super) fn is_complete(&self, answers: &Answers) -> bool {
-        let has = |(stamp, few_rows): (&u64, &String)| *stamp > 0 || !few_rows.is_empty();
-        answers.missing.is_empty() && self.stamps.iter().zip(&self.few_rows).all(has)
-    }
-
-    fn did(&mut self, client: u32, stamp: u64) {
-        self.stamps[client as usize] = stamp;
-        self.relabel[client as usize].clear();
-    }
-
-    /// What a reader must know of the clients' mixtures.
-    pub(super) fn notes(&self, workshop: &Workshop) -> Vec<String> {
-        let mut notes = Vec::new();
-        let few: Vec<&str> = self.few_rows.iter().map(String::as_str).filter(|id| !id.is_empty()).collect();
-        if !few.is_empty() {
-            notes.push(format!(
-                "{} with fewer rows than the {} that a mixture of its own needs, left out: {}",
-                clients(few.len()),
-                workshop.least_rows,
-                names(&few)
-            ));
-        }
-        let unfitted = self.stamps.iter().filter(|stamp| **stamp == 0).count() - few.len();
-        if unfitted > 0 {
-            notes.push(format!("{} never fitted a mixture", clients(unfitted)));
-        }
-        if self.unserved > 0 {
-            notes.push(format!(
-                "{} did not answer when the result was handed over: what they last had serves them",
-                clients(self.unserved)
-            ));
-        }
-        if self.unfinished > 0 {
-            notes.push(format!(
-                "the own fit of {} was broken off; start_iterations gives it more time",
-                clients(self.unfinished)
-            ));
-        }
-        let empty = self.smallest.iter().zip(&workshop.rows).filter(|(weight, rows)| **weight * **rows < 0.5).count();
-        if empty > 0 {
-            notes.push(empty_component(&clients(empty)));
-        }
-        notes.extend(scaling::notes(&workshop.fit.shape, &self.scatter, &workshop.shape));
-        notes
+    /// No model: these clients go on from what they keep.
+    pub(super) fn none(clients: impl Iterator<Item = u32>) -> Self {
+        Self { models: Vec::new(), clients: clients.map(|client| (client, None)).collect() }
     }
 }
 
-impl Workshop {
+impl MixtureTraining {
     pub(super) fn new(setup: &Setup, fits: &OwnFits, orders: usize) -> Result<Self> {
         let shape = *setup.model.mixture().ok_or_else(|| {
             Error::settings(format!("{}: wants a mixture", setup.place))
@@ -221,22 +133,20 @@ impl Workshop {
             .hint("use fewer components, or larger clients"));
         }
         Ok(Self {
-            place: setup.place.clone(),
             shape,
             rows: setup.rows.iter().map(|&rows| rows as f64).collect(),
-            key: setup.key.clone(),
             fit: FitMixture { shape: fit_shape, fitting, seed, keep: true, send: Parts::Shared },
             least_rows: shape.components,
             orders,
-            units: OnceCell::new(),
+            whitening: OnceCell::new(),
         })
     }
 
     /// For a method after which each client has a scatter of its own: those with too few rows to tell it are left out.
     pub(super) fn with_own_scatter(setup: &Setup, fits: &OwnFits, orders: usize) -> Result<Self> {
-        let workshop = Self::new(setup, fits, orders)?;
-        let least_rows = workshop.shape.least_rows().max(workshop.shape.components);
-        Ok(Self { least_rows, ..workshop })
+        let training = Self::new(setup, fits, orders)?;
+        let least_rows = training.shape.least_rows().max(training.shape.components);
+        Ok(Self { least_rows, ..training })
     }
 
     /// Whether a client has rows enough to tell how they scatter.
@@ -256,31 +166,44 @@ impl Workshop {
         self.fit.shape == self.shape
     }
 
-    /// The units in which fits are compared: deviations of rows around their centres, where the fits know them.
-    pub(super) fn fit_scaling(&self, scatter: &[f64]) -> &Scaling {
+    /// That of the fits, as far as they know the scatter.
+    fn whitening(&self, scatter: &[f64]) -> &Whitening {
         match scatter {
-            [] => &Scaling::Plain,
-            scatter => self.units.get_or_init(|| Scaling::of(&self.fit.shape, scatter)),
+            [] => &Whitening::None,
+            scatter => self.whitening.get_or_init(|| Whitening::new(&self.fit.shape, scatter)),
         }
+    }
+
+    /// The longest move of any centre, in deviations of rows around their centres.
+    pub(super) fn longest_move(&self, fits: &ClientFits, before: &[f64], after: &[f64]) -> f64 {
+        let [mut old, mut new] = [before, after].map(<[f64]>::to_vec);
+        [&mut old, &mut new].into_iter().for_each(|centres| self.whitening(&fits.scatter).apply(centres));
+        longest_move(&old, &new, self.shape.width())
+    }
+
+    /// The mean of the fits, as parameters of the model with equal weights; `None` before the first.
+    fn mean_fit(&self, fits: &ClientFits) -> Option<Vec<f64>> {
+        fits.clients().next()?;
+        Some(self.with_common_scatter(fits.mean_centres(), &fits.scatter))
     }
 
     /// Has clients without a mixture fit one. Returns the mean loss of those that did. As long as nobody has, there is
     /// nothing to go on with.
-    pub(super) fn fit(&self, standing: &mut Standing, send: Parts, room: &mut Room) -> Result<Option<f64>> {
-        for (client, few_rows) in standing.few_rows.iter_mut().enumerate() {
+    pub(super) fn fit(&self, fits: &mut ClientFits, send: Parts, room: &mut Room) -> Result<Option<f64>> {
+        for (client, few_rows) in fits.few_rows.iter_mut().enumerate() {
             if self.rows[client] < self.least_rows as f64 {
                 few_rows.clone_from(&room.clients()[client].id);
             }
         }
         let waits = |client: &u32| {
             let place = *client as usize;
-            standing.stamps[place] == 0 && standing.few_rows[place].is_empty()
+            fits.stamps[place] == 0 && fits.few_rows[place].is_empty()
         };
-        let waiting: Vec<u32> = (0..standing.stamps.len() as u32).filter(waits).collect();
+        let waiting: Vec<u32> = (0..fits.stamps.len() as u32).filter(waits).collect();
         if waiting.is_empty() {
             return Ok(None);
         }
-        let first = standing.fitted().next().is_none();
+        let first = fits.clients().next().is_none();
         let phase = if first { Phase::Start } else { Phase::Train };
         let mut ask = Ask::new(phase, Vec::new(), Gather::Each);
         let order = ask.order(Recipients::list(waiting), FitMixture { send, ..self.fit.clone() });
@@ -288,9 +211,9 @@ impl Workshop {
         let order = answers.of(order);
         let losses = order.losses();
         for (client, fitted) in order.each() {
-            standing.stamps[client as usize] = answers.stamp;
-            standing.smallest[client as usize] = fitted.smallest_weight;
-            standing.unfinished += usize::from(!fitted.converged);
+            fits.stamps[client as usize] = answers.stamp;
+            fits.smallest[client as usize] = fitted.smallest_weight;
+            fits.unfinished += usize::from(!fitted.converged);
         }
         if send == Parts::Nothing || order.clients.is_empty() {
             return Ok(mean_loss(&losses));
@@ -303,21 +226,23 @@ impl Workshop {
         let weigh = |client: &u32| if tells(*client as usize) { self.rows[*client as usize] } else { 0.0 };
         let rows = || order.clients.iter().map(weigh);
         if first {
-            standing.scatter =
-                scaling::common_scatter(&self.fit.shape, vectors.iter().map(|vector| &vector[centres..]).zip(rows()))?;
+            fits.scatter = whitening::common_scatter(
+                &self.fit.shape,
+                vectors.iter().map(|vector| &vector[centres..]).zip(rows()),
+            )?;
         }
-        let scaling = self.fit_scaling(&standing.scatter);
-        let scaled = |fit: &[f64]| {
+        let whitening = self.whitening(&fits.scatter);
+        let whiten = |fit: &[f64]| {
             let mut fit = fit.to_vec();
-            scaling.shrink(&mut fit);
+            whitening.apply(&mut fit);
             fit
         };
-        let fits: Vec<Vec<f64>> = vectors.iter().map(|vector| scaled(&vector[..centres])).collect();
+        let whitened: Vec<Vec<f64>> = vectors.iter().map(|vector| whiten(&vector[..centres])).collect();
         let found = match first {
-            true => self.align(&fits, &order.clients, room),
+            true => self.align(&whitened, &order.clients, room),
             false => {
-                let mean = scaled(&standing.mean_centres(self));
-                fits.iter().map(|fit| align_to(fit, &mean, self.shape.components)).collect()
+                let mean = whiten(&fits.mean_centres());
+                whitened.iter().map(|fit| align_to(fit, &mean, self.shape.components)).collect()
             }
         };
         let mut ordered: Vec<Vec<f64>> = Vec::with_capacity(vectors.len());
@@ -326,14 +251,14 @@ impl Workshop {
             let mut fit = vector.to_vec();
             fit.resize(self.fit.shape.len(), 0.0);
             relabel(&self.fit.shape, &mut fit, &found);
-            standing.fits[client as usize] = fit[..centres].to_vec();
-            standing.relabel[client as usize] = found;
+            fits.centres[client as usize] = fit[..centres].to_vec();
+            fits.relabel[client as usize] = found;
             ordered.push(fit);
         }
         if first {
             // Scatter of single components can be averaged only now that they are in one order.
             let scatters = ordered.iter().map(|fit| &fit[self.fit.shape.scatter()]);
-            standing.scatter = scaling::common_scatter(&self.fit.shape, scatters.zip(rows()))?;
+            fits.scatter = whitening::common_scatter(&self.fit.shape, scatters.zip(rows()))?;
         }
         Ok(mean_loss(&losses))
     }
@@ -394,11 +319,11 @@ impl Workshop {
         }
     }
 
-    /// Has clients take a step from what they keep, each from the model named beside it.
+    /// Has clients take a step from what they keep, each from its model.
     pub(super) fn step(
         &self,
-        standing: &mut Standing,
-        (models, asked): Parcels,
+        fits: &mut ClientFits,
+        models: &ClientModels,
         step: &StepMixture,
         gather: Gather,
         room: &mut Room,
@@ -406,57 +331,32 @@ impl Workshop {
         /// Clients with the same stamp, model and new names for their components get one order.
         type Alike<'a> = (u64, Option<usize>, &'a [u32]);
         let mut alike: BTreeMap<Alike, Vec<u32>> = BTreeMap::new();
-        for &(client, model) in asked {
+        for &(client, model) in &models.clients {
             let place = client as usize;
-            alike.entry((standing.stamps[place], model, &standing.relabel[place])).or_default().push(client);
+            alike.entry((fits.stamps[place], model, &fits.relabel[place])).or_default().push(client);
         }
-        let mut ask = Ask::new(Phase::Train, models, gather);
+        let mut ask = Ask::new(Phase::Train, models.models.clone(), gather);
         let order = |((stamp, model, relabel), clients): (Alike, Vec<u32>)| {
             let step = StepMixture { from: Some(stamp), model, relabel: relabel.to_vec(), ..step.clone() };
             ask.order(Recipients::list(clients), step)
         };
         let orders: Vec<_> = alike.into_iter().map(order).collect();
         let answers = room.ask(&ask)?;
-        standing.settle(&answers, &orders);
+        fits.settle(&answers, &orders);
         Ok((answers, orders))
     }
 
-    /// Has clients take over what was found for them, and with a `look` at all rows find weights for it. Those that do not
-    /// answer are asked again.
-    pub(super) fn deliver(&self, standing: &mut Standing, what: Parcels, look: bool, room: &mut Room) -> Result<()> {
-        let (models, asked) = what;
-        let mut waiting = asked.to_vec();
-        for _ in 0..ATTEMPTS {
-            let step = StepMixture { steps: u32::from(look), ..self.plain_step(Rule::Stay, Parts::Nothing) };
-            let what = (models.clone(), &waiting[..]);
-            let (answers, _) = self.step(standing, what, &step, Gather::Each, room)?;
-            let absent = |client: u32| answers.missing.iter().any(|missing| missing.client == client);
-            waiting.retain(|(client, _)| absent(*client));
-            if waiting.is_empty() {
-                break;
-            }
-        }
-        standing.unserved = waiting.len();
-        Ok(())
-    }
-
     /// What a method ends with whose clients keep their own mixtures.
-    pub(super) fn outcome(&self, standing: &Standing, models: Vec<Params>, converged: bool) -> Outcome {
+    pub(super) fn outcome(&self, fits: &ClientFits, models: Vec<Params>, converged: bool) -> Outcome {
         Outcome {
             models,
-            serving: Serving::Own { stamps: standing.stamps.clone(), clusters: None },
+            serving: Serving::Own { stamps: fits.stamps.clone(), clusters: None },
             converged,
-            notes: standing.notes(self),
+            notes: fits.notes(self),
             ..Outcome::default()
         }
     }
 }
-
-/// Models of an ask, and who gets which.
-pub(super) type Parcels<'a> = (Vec<Params>, &'a [(u32, Option<usize>)]);
-
-/// How often clients that do not answer are asked to take over what was found.
-const ATTEMPTS: usize = 5;
 
 /// Names of clients, as many as a note can hold.
 pub(super) fn names(ids: &[&str]) -> String {
@@ -471,13 +371,6 @@ pub(super) fn names(ids: &[&str]) -> String {
 /// So many clients, in words.
 pub(super) fn clients(count: usize) -> String {
     format!("{count} {}", if count == 1 { "client" } else { "clients" })
-}
-
-/// The note that somebody has a component without rows.
-fn empty_component(who: &str) -> String {
-    format!(
-        "{who} with a component that none of the rows is in: is the number of components right, and the scale of the data?"
-    )
 }
 
 /// Relative gain of a row's likelihood at which a client's own fit ends.

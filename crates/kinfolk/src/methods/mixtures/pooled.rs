@@ -10,7 +10,7 @@ const CANDIDATES: usize = 5;
 
 /// EM, or gradient EM with a step, on everybody's rows.
 pub(in crate::methods) struct Pooled {
-    workshop: Workshop,
+    training: MixtureTraining,
     until: Until,
     /// The step of gradient EM; none for EM.
     step: Option<f64>,
@@ -23,17 +23,17 @@ impl Pooled {
         settings: CommonOrder,
         step: Option<f64>,
     ) -> Result<Box<dyn Method>> {
-        let workshop = Workshop::new(setup, &settings.fits, settings.orders)?;
-        Ok(Box::new(Self { workshop, until: settings.until, step, state: Common::new(setup.rows.len()) }))
+        let training = MixtureTraining::new(setup, &settings.fits, settings.orders)?;
+        Ok(Box::new(Self { training, until: settings.until, step, state: Common::new(setup.rows.len()) }))
     }
 
     /// The start under which all rows together are likeliest.
     fn begin(&mut self, room: &mut Room) -> Result<()> {
-        self.workshop.fit(&mut self.state.standing, Parts::Shared, room)?;
-        let standing = &self.state.standing;
-        let fits = standing.fits.iter().filter(|fit| !fit.is_empty()).take(CANDIDATES);
-        let single = fits.map(|fit| self.workshop.with_common_scatter(fit.clone(), &standing.scatter));
-        let Some(mean) = standing.mean_fit(&self.workshop) else { return Ok(()) };
+        self.training.fit(&mut self.state.rounds.fits, Parts::Shared, room)?;
+        let fits = &self.state.rounds.fits;
+        let first = fits.centres.iter().filter(|centres| !centres.is_empty()).take(CANDIDATES);
+        let single = first.map(|centres| self.training.with_common_scatter(centres.clone(), &fits.scatter));
+        let Some(mean) = self.training.mean_fit(fits) else { return Ok(()) };
         let candidates: Vec<Params> = std::iter::once(mean).chain(single).map(Arc::new).collect();
         let mut ask = Ask::new(Phase::Start, candidates.clone(), Gather::Each);
         let order = ask.order(Recipients::All, Losses { of: (0..candidates.len()).collect(), on: Portion::All });
@@ -54,12 +54,12 @@ impl Method for Pooled {
         if self.state.params.is_empty() {
             self.begin(room)?;
             if self.state.params.is_empty() {
-                return Ok(Progress::of(None, self.state.pass_round(&self.until)));
+                return Ok(self.state.rounds.skip_round(&self.until));
             }
         }
-        let shape = self.workshop.shape;
+        let shape = self.training.shape;
         let detail = if self.step.is_some() { Detail::Gradient } else { Detail::Full };
-        let step = StepMixture { model: Some(0), ..self.workshop.plain_step(Rule::Stay, Parts::Statistics(detail)) };
+        let step = StepMixture { model: Some(0), ..self.training.plain_step(Rule::Stay, Parts::Statistics(detail)) };
         let gather = Gather::Sum { by: By::All, weight: Weight::Uniform };
         let mut ask = Ask::new(Phase::Train, vec![Arc::new(self.state.params.clone())], gather);
         let order = ask.order(Recipients::All, step);
@@ -83,8 +83,9 @@ impl Method for Pooled {
         }
         // Those that never fitted a mixture are asked for their rows all the same.
         let complete = answers.missing.is_empty();
-        let finished = self.state.end_round(&self.workshop, &before, complete, &self.until);
-        Ok(Progress::of(loss, finished))
+        let Common { rounds, params } = &mut self.state;
+        let moved = self.training.longest_move(&rounds.fits, &before, &params[shape.centres()]);
+        Ok(Progress::of(loss, rounds.end_round(&self.until, moved, complete)))
     }
 
     fn planned_rounds(&self) -> usize {
@@ -93,12 +94,12 @@ impl Method for Pooled {
 
     fn outcome(&self) -> Outcome {
         let mut notes = Vec::new();
-        let rows: f64 = self.workshop.rows.iter().sum();
-        let weights = self.state.params.get(self.workshop.shape.weights()).unwrap_or_default();
+        let rows: f64 = self.training.rows.iter().sum();
+        let weights = self.state.params.get(self.training.shape.weights()).unwrap_or_default();
         if weights.iter().any(|weight| weight * rows < 0.5) {
-            notes.push(empty_component("the mixture ended"));
+            notes.push(format!("the mixture ended{EMPTY_COMPONENT}"));
         }
-        Outcome { serving: Serving::Choose, notes, ..self.state.outcome(&self.workshop) }
+        Outcome { serving: Serving::Choose, notes, ..self.state.outcome(&self.training, Vec::new()) }
     }
 
     keep_state!();

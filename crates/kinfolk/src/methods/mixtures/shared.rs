@@ -14,7 +14,7 @@ pub(in crate::methods) enum Place {
 
 /// EM with components in common.
 pub(in crate::methods) struct SharedComponents {
-    workshop: Workshop,
+    training: MixtureTraining,
     until: Until,
     place: Place,
     state: Common,
@@ -22,35 +22,34 @@ pub(in crate::methods) struct SharedComponents {
 
 impl SharedComponents {
     pub(in crate::methods) fn ready(setup: &Setup, settings: CommonOrder, place: Place) -> Result<Box<dyn Method>> {
-        let workshop = Workshop::new(setup, &settings.fits, settings.orders)?;
-        Ok(Box::new(Self { workshop, until: settings.until, place, state: Common::new(setup.rows.len()) }))
+        let training = MixtureTraining::new(setup, &settings.fits, settings.orders)?;
+        Ok(Box::new(Self { training, until: settings.until, place, state: Common::new(setup.rows.len()) }))
     }
 
-    /// The components as they travel, to all that have a mixture.
-    fn to_everybody(&self) -> (Vec<Params>, Vec<(u32, Option<usize>)>) {
-        let shared = &self.state.params[..self.workshop.shape.scatter().end];
-        let asked = self.state.standing.fitted().map(|client| (client, Some(0))).collect();
-        (vec![Arc::new(shared.to_vec())], asked)
+    /// The components without weights, for all that have a mixture.
+    fn models(&self) -> ClientModels {
+        let shared = &self.state.params[..self.training.shape.scatter().end];
+        ClientModels::shared(shared.to_vec(), self.state.rounds.fits.clients())
     }
 }
 
 impl Method for SharedComponents {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
-        let shape = self.workshop.shape;
-        self.workshop.fit(&mut self.state.standing, Parts::Shared, room)?;
+        let shape = self.training.shape;
+        self.training.fit(&mut self.state.rounds.fits, Parts::Shared, room)?;
         if self.state.params.is_empty() {
-            match self.state.standing.mean_fit(&self.workshop) {
+            match self.training.mean_fit(&self.state.rounds.fits) {
                 Some(fit) => self.state.params = fit,
-                None => return Ok(Progress::of(None, self.state.pass_round(&self.until))),
+                None => return Ok(self.state.rounds.skip_round(&self.until)),
             }
         }
         let step = match self.place {
-            Place::Clients => self.workshop.plain_step(Rule::Maximise, Parts::Shared),
-            Place::Server => self.workshop.plain_step(Rule::Stay, Parts::Statistics(Detail::Full)),
+            Place::Clients => self.training.plain_step(Rule::Maximise, Parts::Shared),
+            Place::Server => self.training.plain_step(Rule::Stay, Parts::Statistics(Detail::Full)),
         };
-        let (models, asked) = self.to_everybody();
+        let models = self.models();
         let gather = Gather::Sum { by: By::All, weight: Weight::Uniform };
-        let (answers, orders) = self.workshop.step(&mut self.state.standing, (models, &asked), &step, gather, room)?;
+        let (answers, orders) = self.training.step(&mut self.state.rounds.fits, &models, &step, gather, room)?;
         let loss = finite_loss(&answers.losses(&orders), room)?;
         let mut all = Sum::default();
         answers.orders.iter().flat_map(|order| &order.sums).for_each(|sum| all.merge(sum));
@@ -65,12 +64,13 @@ impl Method for SharedComponents {
                 maximise(&shape, &Statistics::unpack(&shape, Detail::Full, &all.total), &mut self.state.params);
             }
         }
-        let complete = self.state.standing.is_complete(&answers);
-        let finished = self.state.end_round(&self.workshop, &before, complete, &self.until);
+        let Common { rounds, params } = &mut self.state;
+        let moved = self.training.longest_move(&rounds.fits, &before, &params[shape.centres()]);
+        let complete = rounds.fits.is_complete(&answers);
+        let finished = rounds.end_round(&self.until, moved, complete);
         if finished {
-            let (models, asked) = self.to_everybody();
-            self.workshop.deliver(&mut self.state.standing, (models, &asked), false, room)?;
-            self.state.delivered = true;
+            let models = self.models();
+            self.state.rounds.deliver(&self.training, models, false, room)?;
         }
         Ok(Progress::of(loss, finished))
     }
@@ -80,13 +80,9 @@ impl Method for SharedComponents {
     }
 
     fn outcome(&self) -> Outcome {
-        let mut outcome = self.state.outcome(&self.workshop);
-        if !self.state.delivered && !self.state.params.is_empty() {
-            let shared = self.to_everybody().0.remove(0);
-            let drafts = self.state.standing.stamps.iter().map(|&stamp| (stamp > 0).then(|| shared.clone()));
-            outcome.mixture = outcome.mixture.map(|mixture| MixtureOutcome { drafts: drafts.collect(), ..mixture });
-        }
-        outcome
+        let has_params = !self.state.params.is_empty();
+        let drafts = if has_params { self.state.rounds.drafts(|| self.models()) } else { Vec::new() };
+        self.state.outcome(&self.training, drafts)
     }
 
     keep_state!();

@@ -1,58 +1,58 @@
-//! Units in which centres are compared: deviations of the rows around them.
+//! Coordinates in which centres are compared, and the common scatter of the clients' rows.
 
 use crate::aggregate::Pull;
 use crate::error::{Error, ErrorKind, Result};
 use crate::linalg::{Cholesky, Matrix, Spectrum, distance, extreme_eigenvalues, multiply, norm};
 use crate::mixture::{Covariance, Family, Shape};
 
-/// A change of coordinates after which rows scatter around their centres by 1 in every direction.
-pub(in crate::methods) enum Scaling {
-    /// As they are.
-    Plain,
-    /// By one number.
-    Divide(f64),
-    /// By the root of a covariance, and its inverse.
-    Whiten { root: Vec<f64>, inverse: Vec<f64>, columns: usize },
+/// A change of coordinates after which rows scatter around their centres with variance 1 in every direction.
+pub(in crate::methods) enum Whitening {
+    None,
+    /// Division by a standard deviation.
+    Scale(f64),
+    /// Multiplication by the inverse root of a covariance.
+    Matrix {
+        root: Vec<f64>,
+        inverse: Vec<f64>,
+        columns: usize,
+    },
 }
 
-impl Scaling {
+impl Whitening {
     /// From what a mixture says of the scatter, where that is the same for all components, and known.
-    pub(in crate::methods) fn of(shape: &Shape, scatter: &[f64]) -> Self {
+    pub(in crate::methods) fn new(shape: &Shape, scatter: &[f64]) -> Self {
+        let columns = shape.columns;
         match (shape.family, scatter) {
             (Family::Gaussian(Covariance::Tied), covariance) if !covariance.is_empty() => {
-                Self::whiten(covariance, shape.columns)
+                match Spectrum::new(covariance, columns).filter(|spectrum| spectrum.rank() == columns) {
+                    Some(spectrum) => Whitening::Matrix {
+                        root: spectrum.map(f64::sqrt),
+                        inverse: spectrum.map(|value| 1.0 / value.sqrt()),
+                        columns,
+                    },
+                    None => Whitening::None,
+                }
             }
-            (Family::Regression { .. }, [variance]) if *variance > 0.0 => Scaling::Divide(variance.sqrt()),
-            _ => Scaling::Plain,
+            (Family::Regression { .. }, [variance]) if *variance > 0.0 => Whitening::Scale(variance.sqrt()),
+            _ => Whitening::None,
         }
     }
 
-    fn whiten(covariance: &[f64], columns: usize) -> Self {
-        match Spectrum::new(covariance, columns) {
-            Some(spectrum) if spectrum.rank() == columns => Scaling::Whiten {
-                root: spectrum.map(f64::sqrt),
-                inverse: spectrum.map(|value| 1.0 / value.sqrt()),
-                columns,
-            },
-            _ => Scaling::Plain,
-        }
-    }
-
-    /// Centres, end to end, into these units.
-    pub(in crate::methods) fn shrink(&self, centres: &mut [f64]) {
+    /// Whitens centres, which lie end to end.
+    pub(in crate::methods) fn apply(&self, centres: &mut [f64]) {
         match self {
-            Scaling::Plain => {}
-            Scaling::Divide(by) => centres.iter_mut().for_each(|value| *value /= by),
-            Scaling::Whiten { inverse, columns, .. } => apply(inverse, *columns, centres),
+            Whitening::None => {}
+            Whitening::Scale(deviation) => centres.iter_mut().for_each(|value| *value /= deviation),
+            Whitening::Matrix { inverse, columns, .. } => transform(inverse, *columns, centres),
         }
     }
 
-    /// And back.
-    pub(in crate::methods) fn restore(&self, centres: &mut [f64]) {
+    /// Undoes [`Whitening::apply`].
+    pub(in crate::methods) fn invert(&self, centres: &mut [f64]) {
         match self {
-            Scaling::Plain => {}
-            Scaling::Divide(by) => centres.iter_mut().for_each(|value| *value *= by),
-            Scaling::Whiten { root, columns, .. } => apply(root, *columns, centres),
+            Whitening::None => {}
+            Whitening::Scale(deviation) => centres.iter_mut().for_each(|value| *value *= deviation),
+            Whitening::Matrix { root, columns, .. } => transform(root, *columns, centres),
         }
     }
 }
@@ -135,8 +135,8 @@ fn is_scatter(shape: &Shape, scatter: &[f64]) -> bool {
     }
 }
 
-/// Every centre times a matrix.
-fn apply(matrix: &[f64], columns: usize, centres: &mut [f64]) {
+/// Multiplies every centre by a matrix.
+fn transform(matrix: &[f64], columns: usize, centres: &mut [f64]) {
     let old = centres.to_vec();
     multiply(
         centres,
@@ -153,12 +153,12 @@ mod tests {
     #[test]
     fn whitened_distances_are_those_of_the_covariance() {
         let shape = Shape { family: Family::Gaussian(Covariance::Tied), components: 1, columns: 2 };
-        let scaling = Scaling::of(&shape, &[4.0, 1.0, 1.0, 2.0]);
+        let whitening = Whitening::new(&shape, &[4.0, 1.0, 1.0, 2.0]);
         let mut centres = [1.0, 2.0, -3.0, 0.5];
-        scaling.shrink(&mut centres);
+        whitening.apply(&mut centres);
         // (1, 2)·Σ⁻¹·(1, 2) with Σ⁻¹ = [[2, -1], [-1, 4]]/7: (2 − 4 + 16)/7.
         assert!((centres[0].powi(2) + centres[1].powi(2) - 2.0).abs() < 1e-12);
-        scaling.restore(&mut centres);
+        whitening.invert(&mut centres);
         assert!(centres.iter().zip([1.0, 2.0, -3.0, 0.5]).all(|(a, b)| (a - b).abs() < 1e-12));
     }
 
