@@ -100,7 +100,7 @@ impl Problem {
             "l2gd" | "al2sgd+" | "james-stein" => {
                 let given = "gamma = 0.2\nlambda = 0.3\niterations = 300\nchance_between = 0.1\nchance_within = 0.2";
                 wishes.extend(toml::from_str::<toml::Table>(given).unwrap());
-                if !self.model.has_minimiser() {
+                if !self.model.convex().is_some() {
                     wishes.extend(
                         toml::from_str::<toml::Table>("loss = \"mean\"\nsmoothness = 2\nconvexity = 0.1").unwrap(),
                     );
@@ -110,7 +110,7 @@ impl Problem {
             _ => {}
         }
         // A method that asks once has no use for rounds or participation, nor for a step where it solves exactly.
-        if self.model.has_minimiser() && kind.settings.iter().any(|setting| setting.name == "iterate") {
+        if self.model.convex().is_some() && kind.settings.iter().any(|setting| setting.name == "iterate") {
             wishes.remove("step");
             wishes.remove("batch");
         }

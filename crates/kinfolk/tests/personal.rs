@@ -165,10 +165,11 @@ fn personal_models_are_scored_filed_and_compared() {
     let options = Options { folder: Some(place.clone()), ..Options::default() };
     let record = run(&experiment, &options, &mut Unwatched).unwrap();
     let (population, model) = population(&experiment);
-    let own: Vec<Vec<f64>> = population.clients.iter().map(|c| model.minimise(&c.train, 0.0).unwrap()).collect();
+    let own: Vec<Vec<f64>> =
+        population.clients.iter().map(|c| model.want_convex().unwrap().minimise(&c.train, 0.0).unwrap()).collect();
     let cluster = [mean(own[..3].iter().map(Vec::as_slice)), mean(own[3..].iter().map(Vec::as_slice))];
     let global = mean(own.iter().map(Vec::as_slice));
-    let single = model.minimise(&pooled(&population), 0.0).unwrap();
+    let single = model.want_convex().unwrap().minimise(&pooled(&population), 0.0).unwrap();
 
     let mut no_worse = 0;
     for (place, (found, client)) in of(&record, "own").into_iter().zip(&population.clients).enumerate() {
@@ -243,7 +244,7 @@ fn clients_alone_are_scored_with_their_own_minimiser() {
     assert_eq!(found.orders, remote.ask(&ask).unwrap().orders);
     let mut separated = 0;
     for (client, (_, told)) in population.clients.iter().zip(found.of(order).each()) {
-        let params = model.minimise(&client.train, 0.0).unwrap();
+        let params = model.want_convex().unwrap().minimise(&client.train, 0.0).unwrap();
         let mut worker = model.worker(&[&params]);
         let wanted: Score = worker.score(0, &client.test);
         assert_eq!(told.score, wanted);

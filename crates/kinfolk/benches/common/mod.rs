@@ -8,11 +8,10 @@ use kinfolk::experiment::Experiment;
 use kinfolk::federation::Params;
 use kinfolk::federation::engines::local::LocalFederation;
 use kinfolk::groups::Groups;
-use kinfolk::hierarchy::response::Quadratic;
 use kinfolk::linalg::distance;
 use kinfolk::methods::{Method, Setup};
 use kinfolk::models::Score;
-use kinfolk::models::{Layout, Metric, Model, Precision, Seat, Worker};
+use kinfolk::models::{Convex, Layout, Metric, Model, Precision, Seat, Worker};
 use kinfolk::rng::{Key, Rng};
 use kinfolk::training::{Amount, Course, Optimiser, Plan, Portion, Sample};
 use std::path::{Path, PathBuf};
@@ -53,32 +52,12 @@ impl Model for Plain {
         Box::new(PlainWorker(self.0.worker(models)))
     }
 
-    fn has_minimiser(&self) -> bool {
-        self.0.has_minimiser()
-    }
-
-    fn minimise(&self, rows: &Shard, ridge: f64) -> Result<Vec<f64>> {
-        self.0.minimise(rows, ridge)
-    }
-
-    fn quadratic(&self, rows: &Shard, at: &[f64], scale: f64) -> Result<Quadratic> {
-        self.0.quadratic(rows, at, scale)
-    }
-
-    fn is_quadratic(&self) -> bool {
-        self.0.is_quadratic()
-    }
-
-    fn curvature_gradient(&self, rows: &Shard, at: &[f64], scale: f64, weights: &[f64]) -> Result<Vec<f64>> {
-        self.0.curvature_gradient(rows, at, scale, weights)
-    }
-
-    fn curvatures(&self, rows: &Shard) -> Result<[f64; 3]> {
-        self.0.curvatures(rows)
-    }
-
     fn likelihood(&self) -> f64 {
         self.0.likelihood()
+    }
+
+    fn convex(&self) -> Option<&dyn Convex> {
+        self.0.convex()
     }
 }
 

@@ -50,7 +50,7 @@ struct Baselines {
 
 /// The minimiser of the pooled loss of all clients' rows, for models that have one.
 pub fn single_model(federation: &mut dyn Federation, model: &dyn Model) -> Result<Option<Params>> {
-    if model.has_minimiser() { pooled_minimiser(federation, model) } else { Ok(None) }
+    if model.convex().is_some() { pooled_minimiser(federation, model) } else { Ok(None) }
 }
 
 /// Scores every client on its own, where the model has a minimiser, and with one model for everybody.
@@ -65,7 +65,7 @@ fn baselines(
         Ok(score_all(federation, models, evaluate, metric, false)?.iter().map(Served::mean).collect())
     };
     Ok(Baselines {
-        local: if model.has_minimiser() { metrics(Subject::Alone, Vec::new())? } else { Vec::new() },
+        local: if model.convex().is_some() { metrics(Subject::Alone, Vec::new())? } else { Vec::new() },
         global: single.map_or_else(|| Ok(Vec::new()), |single| metrics(Subject::Models(vec![0]), vec![single]))?,
     })
 }

@@ -274,7 +274,7 @@ pub(crate) fn no_true_clusters(place: &str) -> Error {
 pub(crate) fn takes_auto_step(settings: &Settings, model: &dyn Model) -> bool {
     let word = |name: &str| settings.get(name).and_then(toml::Value::as_str);
     let exact = match word("solve") {
-        Some("auto") => model.has_minimiser(),
+        Some("auto") => model.convex().is_some(),
         solve => solve == Some("exact"),
     };
     !exact && word("step") == Some("auto")

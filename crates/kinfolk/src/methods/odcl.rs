@@ -95,7 +95,7 @@ settings! {
 
 /// The fault of a model without an exact minimiser.
 pub(super) fn want_minimiser(setup: &Setup) -> Result<()> {
-    if setup.model.has_minimiser() {
+    if setup.model.convex().is_some() {
         return Ok(());
     }
     Err(Error::settings(format!("{}.solve: this model has no exact minimiser", setup.place)).hint("use \"steps\""))
@@ -123,7 +123,7 @@ impl Solving {
         if self.solve == SolveBy::Exact {
             want_minimiser(setup)?;
         }
-        if self.solve != SolveBy::Steps && setup.model.has_minimiser() {
+        if self.solve != SolveBy::Steps && setup.model.convex().is_some() {
             let idle = ["steps", "step", "batch", "pace", "iterate", "tolerance"];
             let fault = |name| {
                 Error::settings(format!("{}.{name}: this model is solved exactly, without steps", setup.place))

@@ -1,9 +1,9 @@
 //! What both kinds of mixtures are as models: parameters in a row, a likelihood, and components to tell rows apart by.
 
-use super::{Layout, Metric, Model, Plan, Precision, Quadratic, Sample, Score, Seat, TensorPlace, Worker};
+use super::{Layout, Metric, Model, Plan, Precision, Sample, Score, Seat, TensorPlace, Worker};
 use crate::clustering::quality::match_clusters;
 use crate::data::{Client, Features, Shard, UNKNOWN_CLASS};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::mixture::{Covariance, Family, Noise, Rows, Scratch, Shape, classify};
 use crate::rng::Rng;
 use crate::settings::{Auto, Declared, Settings, settings};
@@ -59,10 +59,6 @@ impl MixtureModel {
         let metrics: &[Metric] = if classed { &[Metric::RowError, Metric::LogLoss] } else { &[Metric::LogLoss] };
         Self { shape, layout: Layout { tensors }, metrics }
     }
-
-    fn none<T>(&self, what: &str) -> Result<T> {
-        Err(Error::new(ErrorKind::Unsupported, format!("a mixture has no {what}")))
-    }
 }
 
 impl Model for MixtureModel {
@@ -80,10 +76,6 @@ impl Model for MixtureModel {
 
     fn least_loss(&self) -> f64 {
         f64::NEG_INFINITY
-    }
-
-    fn curvature(&self, _: f64) -> Option<f64> {
-        None
     }
 
     /// Where it begins is for the data to say; this is a mixture that tells nothing apart.
@@ -112,34 +104,6 @@ impl Model for MixtureModel {
     fn worker<'a>(&'a self, models: &[&[f64]]) -> Box<dyn Worker + 'a> {
         let models = models.iter().map(|model| model.to_vec()).collect();
         Box::new(MixtureWorker { shape: &self.shape, models, loaded: Vec::new(), scratch: Scratch::default() })
-    }
-
-    fn has_minimiser(&self) -> bool {
-        false
-    }
-
-    fn minimise(&self, _: &Shard, _: f64) -> Result<Vec<f64>> {
-        self.none("minimiser")
-    }
-
-    fn quadratic(&self, _: &Shard, _: &[f64], _: f64) -> Result<Quadratic> {
-        self.none("quadratic")
-    }
-
-    fn is_quadratic(&self) -> bool {
-        false
-    }
-
-    fn curvature_gradient(&self, _: &Shard, _: &[f64], _: f64, _: &[f64]) -> Result<Vec<f64>> {
-        self.none("quadratic")
-    }
-
-    fn curvatures(&self, _: &Shard) -> Result<[f64; 3]> {
-        self.none("bound on its curvature")
-    }
-
-    fn likelihood(&self) -> f64 {
-        1.0
     }
 
     fn mixture(&self) -> Option<&Shape> {

@@ -30,7 +30,7 @@ pub use crate::linalg::Precision;
 use crate::aggregate::{Sum, Weight};
 use crate::data::own::OwnStart;
 use crate::data::{Augment, Client, DataShape, Form, Shard};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::hierarchy::response::Quadratic;
 use crate::memory::check_room;
 use crate::mixture::{Scratch, Shape};
@@ -364,9 +364,17 @@ pub trait Model: Send + Sync {
         0.0
     }
 
-    /// The most the mean loss can curve on rows whose squared length is `mean_square` on average; `None` where there
-    /// is no such bound. Descent with a step of one over it cannot diverge.
-    fn curvature(&self, mean_square: f64) -> Option<f64>;
+    /// An upper bound on the curvature of the mean loss over rows with this mean squared norm, where there is one:
+    /// descent with a step of its inverse cannot diverge.
+    fn curvature(&self, mean_square: f64) -> Option<f64> {
+        let _ = mean_square;
+        None
+    }
+
+    /// The factor that makes a row's loss a negative log likelihood, of unit variance where it has one.
+    fn likelihood(&self) -> f64 {
+        1.0
+    }
 
     /// Random parameters to begin with, other ones with every draw.
     fn initialise(&self, rng: &mut Rng) -> Result<Vec<f64>>;
@@ -393,26 +401,10 @@ pub trait Model: Send + Sync {
     /// Somebody who computes with these models, on one thread, reusing memory between clients.
     fn worker<'a>(&'a self, models: &[&[f64]]) -> Box<dyn Worker + 'a>;
 
-    /// Whether [`Model::minimise`] can find the exact minimiser.
-    fn has_minimiser(&self) -> bool;
-
-    /// Parameters with the smallest mean loss plus ½·ridge·‖θ‖².
-    fn minimise(&self, rows: &Shard, ridge: f64) -> Result<Vec<f64>>;
-
-    /// `scale` times the mean loss as a quadratic that agrees with it at one point up to second derivatives.
-    fn quadratic(&self, rows: &Shard, at: &[f64], scale: f64) -> Result<Quadratic>;
-
-    /// Whether that quadratic is the loss itself, everywhere.
-    fn is_quadratic(&self) -> bool;
-
-    /// How the sum of the quadratic's curvature, weighted entry by entry, changes as the point moves: its gradient there.
-    fn curvature_gradient(&self, rows: &Shard, at: &[f64], scale: f64, weights: &[f64]) -> Result<Vec<f64>>;
-
-    /// How much the mean loss can curve on some rows: at most, at least, and at most on a single row.
-    fn curvatures(&self, rows: &Shard) -> Result<[f64; 3]>;
-
-    /// What a row's loss is multiplied by to be a negative log likelihood, of unit variance where there is one.
-    fn likelihood(&self) -> f64;
+    /// Exact solutions and second derivatives, of a convex loss.
+    fn convex(&self) -> Option<&dyn Convex> {
+        None
+    }
 
     /// The form of a model that is a mixture. Mixtures are trained by steps of EM, all others by descent.
     fn mixture(&self) -> Option<&Shape> {
@@ -432,6 +424,39 @@ pub trait Model: Send + Sync {
     /// How many numbers are remembered of so many training rows.
     fn prepared_numbers(&self, rows: usize) -> usize {
         rows * rows
+    }
+}
+
+/// A model whose loss is convex and twice differentiable, with an exact minimiser.
+pub trait Convex {
+    /// Parameters with the smallest mean loss plus ½·ridge·‖θ‖².
+    fn minimise(&self, rows: &Shard, ridge: f64) -> Result<Vec<f64>>;
+
+    /// The second-order expansion of `scale` times the mean loss at one point.
+    fn quadratic(&self, rows: &Shard, at: &[f64], scale: f64) -> Quadratic;
+
+    /// Whether that expansion is the loss itself, everywhere.
+    fn is_quadratic(&self) -> bool;
+
+    /// The gradient at one point of ⟨weights, Hessian of `scale` times the mean loss⟩.
+    fn curvature_gradient(&self, rows: &Shard, at: &[f64], scale: f64, weights: &[f64]) -> Vec<f64>;
+
+    /// Bounds on the curvature of the mean loss: from above, from below, and from above on any single row.
+    fn curvatures(&self, rows: &Shard) -> [f64; 3];
+}
+
+impl dyn Model + '_ {
+    /// Its convex loss, or an error that it has none.
+    pub fn want_convex(&self) -> Result<&dyn Convex> {
+        self.convex().ok_or_else(|| {
+            Error::new(ErrorKind::Unsupported, "this model has neither an exact minimiser nor second derivatives")
+                .hint("use a linear or logistic model")
+        })
+    }
+
+    /// Whether its loss is a quadratic everywhere.
+    pub fn is_quadratic(&self) -> bool {
+        self.convex().is_some_and(Convex::is_quadratic)
     }
 }
 

@@ -11,7 +11,6 @@ use crate::data::moments::Moments;
 use crate::data::own::{self, OwnClient, OwnScore, OwnStart, Point};
 use crate::data::{Client, DataShape, Features, Shard};
 use crate::error::{Error, ErrorKind, Result};
-use crate::hierarchy::response::Quadratic;
 use crate::models::Score;
 use crate::rng::{Key, Rng};
 use crate::settings::settings;
@@ -54,10 +53,6 @@ struct OwnModel {
 }
 
 impl OwnModel {
-    fn none<T>(&self, what: &str) -> Result<T> {
-        Err(Error::new(ErrorKind::Unsupported, format!("model own: the clients' code has no {what}")))
-    }
-
     /// Parameters of this model, or what is wrong with them.
     fn checked(&self, start: Vec<f64>) -> Result<Vec<f64>> {
         let (found, want) = (start.len(), self.layout.len());
@@ -113,10 +108,6 @@ impl Model for OwnModel {
         f64::NEG_INFINITY
     }
 
-    fn curvature(&self, _: f64) -> Option<f64> {
-        None
-    }
-
     fn initialise(&self, rng: &mut Rng) -> Result<Vec<f64>> {
         self.drawn(rng, true)
     }
@@ -155,34 +146,6 @@ impl Model for OwnModel {
             teller: String::new(),
             failure: None,
         })
-    }
-
-    fn has_minimiser(&self) -> bool {
-        false
-    }
-
-    fn minimise(&self, _: &Shard, _: f64) -> Result<Vec<f64>> {
-        self.none("exact minimiser")
-    }
-
-    fn quadratic(&self, _: &Shard, _: &[f64], _: f64) -> Result<Quadratic> {
-        self.none("second derivatives")
-    }
-
-    fn is_quadratic(&self) -> bool {
-        false
-    }
-
-    fn curvature_gradient(&self, _: &Shard, _: &[f64], _: f64, _: &[f64]) -> Result<Vec<f64>> {
-        self.none("second derivatives")
-    }
-
-    fn curvatures(&self, _: &Shard) -> Result<[f64; 3]> {
-        self.none("bound on its curvature")
-    }
-
-    fn likelihood(&self) -> f64 {
-        1.0
     }
 
     fn prepared_numbers(&self, _: usize) -> usize {

@@ -25,7 +25,7 @@ pub(crate) fn quadratic(model: &dyn Model, rows: &Shard, at: &[f64], scale: Scal
     if rows.is_empty() {
         return Ok(Quadratic { curvature: vec![0.0; at.len() * at.len()], moment: vec![0.0; at.len()], energy: 0.0 });
     }
-    model.quadratic(rows, at, scale.of(rows.len()))
+    Ok(model.want_convex()?.quadratic(rows, at, scale.of(rows.len())))
 }
 
 /// The quadratic of a loss that is one everywhere, found once for whatever is asked of it.
@@ -48,7 +48,7 @@ pub(crate) fn minimise_near(
         return Ok(centre.to_vec());
     }
     if strength == 0.0 {
-        return model.minimise(rows, 0.0);
+        return model.want_convex()?.minimise(rows, 0.0);
     }
     if let Some(quadratic) = known {
         return quadratic.minimiser(strength, centre).ok_or_else(no_minimiser);

@@ -1,6 +1,7 @@
 //! How much a client's loss curves.
 
 use super::*;
+use crate::error::ErrorKind;
 
 /// How much the mean loss curves on the training rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -41,8 +42,11 @@ impl Kind for Curvature {
     }
 
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
-        let found = context.model()?.curvatures(&context.client().train).map_err(context.naming())?;
-        let mut answer = Curvatures::read(&[], &found);
+        let model = context.model()?.convex().ok_or_else(|| {
+            Error::new(ErrorKind::Unsupported, "there is no bound on the curvature of this model's loss")
+                .hint("give a step and a smoothness, or use a linear or logistic model")
+        })?;
+        let mut answer = Curvatures::read(&[], &model.curvatures(&context.client().train));
         if context.minimum_rows().is_some() {
             // How much a single row curves would show that row; it is no more than all of them together.
             answer.single = answer.most * context.client().train.len() as f64;

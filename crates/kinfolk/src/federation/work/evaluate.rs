@@ -104,7 +104,7 @@ impl Kind for Evaluate {
             Subject::Own { stamp } => vec![context.worker.load(&context.own_model(*stamp)?)],
             Subject::Completed { model, stamp } => vec![context.worker.load(&context.completed_model(*model, *stamp)?)],
             Subject::Alone => {
-                let alone = context.model()?.minimise(&client.train, 0.0).map_err(context.naming())?;
+                let alone = context.model()?.want_convex()?.minimise(&client.train, 0.0).map_err(context.naming())?;
                 vec![context.worker.load(&alone)]
             }
         };

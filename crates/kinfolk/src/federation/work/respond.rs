@@ -104,7 +104,7 @@ impl Kind for Respond {
                             spread.chunks_exact(own.len()).map(|row| dot(row, vector)).collect()
                         };
                         let scale = scale.of(rows.len());
-                        let gradient = model.curvature_gradient(&rows, &own, scale, &spread).map_err(&at)?;
+                        let gradient = model.want_convex()?.curvature_gradient(&rows, &own, scale, &spread);
                         let away: Vec<f64> = centre.iter().zip(&own).map(|(centre, own)| centre - own).collect();
                         slope.volume += 0.5 * dot(&gradient, &towards(&away));
                         let with_centre = towards(&gradient);

@@ -139,7 +139,7 @@ impl OneShot {
     pub(super) fn new(setup: &Setup, settings: BottomUp) -> Result<Self> {
         setup.want_clients("min_size", settings.min_size)?;
         setup.want_room_for_pairs(size_of::<f64>())?;
-        let solve = match (settings.one_shot_steps, setup.model.has_minimiser()) {
+        let solve = match (settings.one_shot_steps, setup.model.convex().is_some()) {
             (None, true) => odcl::Solve::Exact { ridge: settings.training.optimising.weight_decay },
             (steps, _) => {
                 let key = setup.key.clone().word("one-shot");

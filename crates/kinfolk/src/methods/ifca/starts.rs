@@ -100,7 +100,7 @@ fn read_models(settings: &IfcaSettings, clusters: usize, setup: &Setup) -> Resul
 /// How clients find the models that `start = "odcl"` clusters.
 fn solve(settings: &IfcaSettings, setup: &Setup) -> Result<odcl::Solve> {
     let ridge = settings.start_ridge.unwrap_or(0.0);
-    if setup.model.has_minimiser() {
+    if setup.model.convex().is_some() {
         if !setup.settings.changed(IfcaSettings::SETTINGS, &["start_steps"]).is_empty() {
             let message = format!("{}.start_steps: this model is solved exactly, without steps", setup.place);
             return Err(Error::settings(message).hint("leave start_steps out"));

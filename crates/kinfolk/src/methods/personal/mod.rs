@@ -142,7 +142,7 @@ impl Base {
             LossOver::Mean => Weight::Uniform,
         };
         // A convex loss has one minimiser wherever one begins; networks need a start at which units differ.
-        let start = match setup.model.has_minimiser() {
+        let start = match setup.model.convex().is_some() {
             true => Arc::new(vec![0.0; setup.model.layout().len()]),
             false => odcl::common_start(setup)?,
         };
@@ -224,7 +224,7 @@ pub(super) fn note_untrained(stamps: &[u64]) -> Option<String> {
 
 /// The fault of a model without quadratics, where they are needed.
 pub(super) fn want_quadratic(setup: &Setup, what: &str) -> Result<()> {
-    if setup.model.has_minimiser() {
+    if setup.model.convex().is_some() {
         return Ok(());
     }
     Err(Error::settings(format!("{}: {what} wants a linear or logistic model", setup.place)))

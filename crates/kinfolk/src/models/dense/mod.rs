@@ -21,11 +21,11 @@ mod train;
 use super::check::check;
 use super::rows::{Goal, Output, PickedRows, is_largest, row_loss};
 use super::steps::{Batches, Scratch, steps_of};
-use super::{Choice, Job, Layout, Metric, Model, Precision, Reduced, Seat, TensorPlace, Worker};
+use super::{Choice, Convex, Job, Layout, Metric, Model, Precision, Reduced, Seat, TensorPlace, Worker};
 use crate::aggregate::Weight;
 use crate::data::numbers::{convert, convert_into};
 use crate::data::{Client, DataShape, Shard};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::hierarchy::response::Quadratic;
 use crate::linalg::{Matrix, Real, add_scaled, dot, extreme_eigenvalues, multiply};
 use crate::models::Score;
@@ -203,70 +203,54 @@ impl Model for DenseModel {
         }
     }
 
-    fn has_minimiser(&self) -> bool {
-        self.minimiser.is_some()
+    fn likelihood(&self) -> f64 {
+        if self.dense.output == Output::Squared { 0.5 } else { 1.0 }
     }
 
+    fn convex(&self) -> Option<&dyn Convex> {
+        self.minimiser.is_some().then_some(self)
+    }
+}
+
+/// Models with a minimiser have one output, right above the inputs.
+impl Convex for DenseModel {
     fn minimise(&self, shard: &Shard, ridge: f64) -> Result<Vec<f64>> {
-        match self.minimiser {
-            Some(minimiser) => {
-                let rows = self.rows(shard);
-                let mut params = minimiser(&rows, ridge)?;
-                if self.dense.bias {
-                    identify(&rows, &mut params);
-                }
-                Ok(params)
-            }
-            None => {
-                Err(Error::new(ErrorKind::Unsupported, "this model has no exact minimiser").hint("train it instead"))
-            }
+        let rows = self.rows(shard);
+        let minimiser = self.minimiser.ok_or_else(|| Error::federation("a model without an exact minimiser"))?;
+        let mut params = minimiser(&rows, ridge)?;
+        if self.dense.bias {
+            identify(&rows, &mut params);
         }
+        Ok(params)
     }
 
-    fn quadratic(&self, shard: &Shard, at: &[f64], scale: f64) -> Result<Quadratic> {
-        let rows = self.rows(shard);
-        match self.dense.single_output() {
-            Some(output) => Ok(expand(output, &rows, at, scale)),
-            None => Err(no_quadratic()),
-        }
+    fn quadratic(&self, shard: &Shard, at: &[f64], scale: f64) -> Quadratic {
+        expand(self.dense.output, &self.rows(shard), at, scale)
     }
 
     fn is_quadratic(&self) -> bool {
-        self.dense.single_output() == Some(Output::Squared)
+        self.dense.output == Output::Squared
     }
 
-    fn curvature_gradient(&self, shard: &Shard, at: &[f64], scale: f64, weights: &[f64]) -> Result<Vec<f64>> {
+    fn curvature_gradient(&self, shard: &Shard, at: &[f64], scale: f64, weights: &[f64]) -> Vec<f64> {
         let mut gradient = vec![0.0; at.len()];
-        match self.dense.single_output() {
-            Some(Output::Squared) => {}
-            Some(_) => {
-                let rows = self.rows(shard);
-                let share = scale / shard.len() as f64;
-                for row in rows.x.chunks_exact(rows.columns) {
-                    let chance = 1.0 / (1.0 + (-dot(row, at)).exp());
-                    let weighted: f64 = weights.chunks_exact(at.len()).zip(row).map(|(w, x)| x * dot(w, row)).sum();
-                    let change = chance * (1.0 - chance) * (1.0 - 2.0 * chance) * weighted;
-                    add_scaled(&mut gradient, share * change, row);
-                }
-            }
-            None => return Err(no_quadratic()),
+        if Convex::is_quadratic(self) {
+            return gradient;
         }
-        Ok(gradient)
+        let rows = self.rows(shard);
+        let share = scale / shard.len() as f64;
+        for row in rows.x.chunks_exact(rows.columns) {
+            let chance = 1.0 / (1.0 + (-dot(row, at)).exp());
+            let weighted: f64 = weights.chunks_exact(at.len()).zip(row).map(|(w, x)| x * dot(w, row)).sum();
+            let change = chance * (1.0 - chance) * (1.0 - 2.0 * chance) * weighted;
+            add_scaled(&mut gradient, share * change, row);
+        }
+        gradient
     }
 
-    fn curvatures(&self, shard: &Shard) -> Result<[f64; 3]> {
-        let Some(output) = self.dense.single_output() else {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                "there is no bound on how much the loss of this model curves",
-            )
-            .hint("give a step and a smoothness, or use a linear or logistic model"));
-        };
-        // The most a row's loss curves in its output, and the least.
-        let (most, least) = match output {
-            Output::Squared => (2.0, 2.0),
-            _ => (0.25, 0.0),
-        };
+    fn curvatures(&self, shard: &Shard) -> [f64; 3] {
+        // Bounds on the second derivative of a row's loss in its output.
+        let (most, least) = if Convex::is_quadratic(self) { (2.0, 2.0) } else { (0.25, 0.0) };
         let rows = self.rows(shard);
         let (count, size) = (rows.y.len(), rows.columns);
         let x = Matrix::new(&rows.x, count, size);
@@ -274,11 +258,7 @@ impl Model for DenseModel {
         multiply(&mut squares, 1.0 / count as f64, x.turn(), x);
         let (smallest, largest) = extreme_eigenvalues(&squares, size);
         let longest = rows.x.chunks_exact(size).map(|row| row.iter().map(|v| v * v).sum()).fold(0.0, f64::max);
-        Ok([most * largest, least * smallest.max(0.0), most * longest])
-    }
-
-    fn likelihood(&self) -> f64 {
-        if self.dense.output == Output::Squared { 0.5 } else { 1.0 }
+        [most * largest, least * smallest.max(0.0), most * longest]
     }
 }
 
@@ -299,11 +279,6 @@ impl DenseModel {
         };
         Rows { x, y, columns }
     }
-}
-
-fn no_quadratic() -> Error {
-    Error::new(ErrorKind::Unsupported, "the loss of this model cannot be written as a quadratic")
-        .hint("use a linear or logistic model")
 }
 
 /// `scale` times the mean loss of a single output, up to second derivatives at one point.

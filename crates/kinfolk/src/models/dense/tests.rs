@@ -338,7 +338,7 @@ fn quadratics_agree_with_the_loss_up_to_second_derivatives() {
         let size = params.len();
         let wanted = DataShape::numbers(3, 0);
         let model = DenseModel { dense: dense.clone(), wanted, minimiser: None };
-        let quadratic = model.quadratic(&client.train, &params, 7.0).unwrap();
+        let quadratic = model.quadratic(&client.train, &params, 7.0);
         let mut worker = dense.worker::<f64>(&[&params]);
         assert!((quadratic.value(&params) - 7.0 * worker.loss(0, &client.train)).abs() < 1e-12);
         let mut slope_at = |moved: &[f64]| {
@@ -363,18 +363,18 @@ fn quadratics_agree_with_the_loss_up_to_second_derivatives() {
         }
         // Moved along any axis, the curvature changes as it says.
         let weights = normals("weights", size * size);
-        let gradient = model.curvature_gradient(&client.train, &params, 7.0, &weights).unwrap();
+        let gradient = model.curvature_gradient(&client.train, &params, 7.0, &weights);
         for place in 0..size {
             let weigh = |by: f64| {
                 let mut moved = params.clone();
                 moved[place] += by;
-                dot(&model.quadratic(&client.train, &moved, 7.0).unwrap().curvature, &weights)
+                dot(&model.quadratic(&client.train, &moved, 7.0).curvature, &weights)
             };
             let change = (weigh(1e-5) - weigh(-1e-5)) / 2e-5;
             assert!((gradient[place] - change).abs() < 1e-7, "{} {change}", gradient[place]);
         }
         // The bounds hold here: nowhere does it curve more than at most, or less than at least.
-        let [most, least, single] = model.curvatures(&client.train).unwrap();
+        let [most, least, single] = model.curvatures(&client.train);
         let (low, high) = extreme_eigenvalues(&quadratic.curvature, size);
         assert!(high <= 7.0 * most * (1.0 + 1e-12) && low >= 7.0 * least * (1.0 - 1e-12) && single >= most);
         assert!(output != Output::Squared || (high - 7.0 * most).abs() < 1e-9);

@@ -26,8 +26,7 @@ use super::steps::{Batches, Scratch, steps_of};
 use super::{Layout, Metric, Model, Precision, Seat, Worker};
 use crate::data::numbers::convert;
 use crate::data::{Client, DataShape, Form, Shard};
-use crate::error::{Error, ErrorKind, Result};
-use crate::hierarchy::response::Quadratic;
+use crate::error::{Error, Result};
 use crate::linalg::{Real, add_scaled};
 use crate::models::Score;
 use crate::rng::{Key, Rng};
@@ -166,10 +165,6 @@ impl<N: Network> Model for NetworkModel<N> {
         &[Metric::Accuracy, Metric::LogLoss]
     }
 
-    fn curvature(&self, _mean_square: f64) -> Option<f64> {
-        None
-    }
-
     fn initialise(&self, rng: &mut Rng) -> Result<Vec<f64>> {
         Ok(self.network.initialise(rng))
     }
@@ -185,46 +180,9 @@ impl<N: Network> Model for NetworkModel<N> {
         }
     }
 
-    fn has_minimiser(&self) -> bool {
-        false
-    }
-
-    fn minimise(&self, _rows: &Shard, _ridge: f64) -> Result<Vec<f64>> {
-        Err(unsupported("a network has no exact minimiser", "train it instead"))
-    }
-
-    fn quadratic(&self, _rows: &Shard, _at: &[f64], _scale: f64) -> Result<Quadratic> {
-        Err(no_quadratic())
-    }
-
-    fn is_quadratic(&self) -> bool {
-        false
-    }
-
-    fn curvature_gradient(&self, _rows: &Shard, _at: &[f64], _scale: f64, _weights: &[f64]) -> Result<Vec<f64>> {
-        Err(no_quadratic())
-    }
-
-    fn curvatures(&self, _rows: &Shard) -> Result<[f64; 3]> {
-        let hint = "give a step and a smoothness, or use a linear or logistic model";
-        Err(unsupported("there is no bound on how much the loss of a network curves", hint))
-    }
-
-    fn likelihood(&self) -> f64 {
-        1.0
-    }
-
     fn keeps_statistics(&self) -> bool {
         self.network.learned() < self.network.layout().len()
     }
-}
-
-fn no_quadratic() -> Error {
-    unsupported("the loss of a network cannot be written as a quadratic", "use a linear or logistic model")
-}
-
-fn unsupported(message: &str, hint: &str) -> Error {
-    Error::new(ErrorKind::Unsupported, message).hint(hint)
 }
 
 /// Computes with a network on one thread. All buffers are reused between clients.

@@ -323,10 +323,9 @@ fn smoothing_moves_the_target_by_hand() {
 #[test]
 fn what_a_network_cannot_do_it_says() {
     let model = plain();
-    assert!(!model.has_minimiser() && !model.is_quadratic() && model.curvature(1.0).is_none());
-    let shard = client(3).train;
-    assert!(model.minimise(&shard, 0.0).is_err() && model.quadratic(&shard, &[], 1.0).is_err());
-    assert!(model.curvatures(&shard).is_err() && model.curvature_gradient(&shard, &[], 1.0, &[]).is_err());
+    assert!(model.convex().is_none() && model.curvature(1.0).is_none());
+    let refused = (&model as &dyn Model).want_convex().err().unwrap().to_string();
+    assert!(refused.contains("neither an exact minimiser nor second derivatives"), "{refused}");
     assert!(model.check(&client(3)).is_ok());
     let refused = model.check(&client(1)).unwrap_err().to_string();
     assert!(refused.contains("client somebody: training rows are lonely"), "{refused}");
