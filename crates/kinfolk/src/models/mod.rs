@@ -1,29 +1,18 @@
 //! Models: what is trained. A model fixes a layout of parameters, computes losses and gradients on a
 //! client's rows in the precision that suits it, and knows how to work on a whole block of clients.
 //!
-//! Most models are stacks of dense layers with a loss on top (`dense/`), or networks of images or texts (`network/`);
-//! the other files say which stack or network each one is, and give the exact minimiser where there is one.
+//! `kinds/` says which network or mixture each kind is. A network is forward and backward (`dense/`, `layers/` for images,
+//! `lstm/` for texts); everything else about training comes with the one trainer (`trainer/`).
 
 pub(crate) mod accelerated;
-mod check;
-mod cnn;
-mod course;
+mod custom;
 mod dense;
-mod gaussian_mixture;
-mod linear;
-mod logistic;
+mod kinds;
+mod layers;
 mod lstm;
 mod mixture;
-mod mlp;
-mod network;
-mod own;
 pub(crate) mod pulled;
-mod recurrent;
-mod regression_mixture;
-mod resnet9;
-mod rows;
-mod softmax;
-mod steps;
+mod trainer;
 
 pub use crate::linalg::Precision;
 
@@ -35,7 +24,7 @@ use crate::hierarchy::response::Quadratic;
 use crate::memory::check_room;
 use crate::mixture::{Scratch, Shape};
 use crate::rng::{Key, Rng};
-use crate::settings::{Declared, Setting, Settings, choices, settings};
+use crate::settings::{Declared, Setting, Settings, choices};
 use crate::training::{Plan, Portion, Sample, Then};
 pub(crate) use mixture::most_components;
 use rand::RngExt;
@@ -242,18 +231,7 @@ impl Blueprint {
 }
 
 /// Every kind of model there is.
-pub static MODELS: &[&ModelKind] = &[
-    &linear::KIND,
-    &logistic::KIND,
-    &softmax::KIND,
-    &mlp::KIND,
-    &cnn::KIND,
-    &resnet9::KIND,
-    &lstm::KIND,
-    &gaussian_mixture::KIND,
-    &regression_mixture::KIND,
-    &own::KIND,
-];
+pub static MODELS: &[&ModelKind] = kinds::KINDS;
 
 /// The kind of this name.
 pub fn kind(name: &str) -> Option<&'static ModelKind> {
@@ -674,41 +652,41 @@ impl Reduced {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use network::testing::{build, images};
+    use trainer::testing::{build, images};
 
-    fn refused(kind: &ModelKind, settings: &str, shape: DataShape) -> String {
-        build(kind, settings, shape).err().unwrap().to_string()
+    fn refused(name: &str, settings: &str, shape: DataShape) -> String {
+        build(kind(name).unwrap(), settings, shape).err().unwrap().to_string()
     }
 
     #[test]
     fn models_of_absurd_size_are_refused() {
         let shape = images([1, 28, 28], 10);
         assert_eq!(
-            refused(&cnn::KIND, "hidden = [1000000]", shape),
+            refused("cnn", "hidden = [1000000]", shape),
             "model: cnn would have 3147052106 parameters, want at most 2147483648\n  hint: use fewer or narrower layers"
         );
-        let large = refused(&mlp::KIND, "hidden = [100000, 100000]", shape);
+        let large = refused("mlp", "hidden = [100000, 100000]", shape);
         assert!(large.contains("mlp would have 10079600010 parameters"), "{large}");
         let text = DataShape { columns: 80, classes: 80, form: Form::Text { symbols: 80 } };
-        let large = refused(&lstm::KIND, "hidden = 16384\nlayers = 64", text);
+        let large = refused("lstm", "hidden = 16384\nlayers = 64", text);
         assert!(large.contains("lstm would have 136375435984 parameters"), "{large}");
         let huge = images([1 << 16, 1 << 16, 1 << 16], 10);
         for norm in ["none", "batch"] {
             let settings = format!("filters = [65536]\npool = 1\nhidden = [1048576]\nnorm = \"{norm}\"");
-            let large = refused(&cnn::KIND, &settings, huge);
+            let large = refused("cnn", &settings, huge);
             assert!(large.contains("more than 18446744073709551614 parameters"), "{large}");
         }
     }
 
     #[test]
     fn models_are_proposed_that_suit_rows_and_target() {
-        let hint = |kind: &ModelKind, shape| refused(kind, "", shape).split("hint: ").nth(1).unwrap().to_string();
+        let hint = |name: &str, shape| refused(name, "", shape).split("hint: ").nth(1).unwrap().to_string();
         let text = DataShape { columns: 80, classes: 80, form: Form::Text { symbols: 80 } };
-        assert_eq!(hint(&softmax::KIND, text), "use lstm");
-        assert_eq!(hint(&lstm::KIND, DataShape::numbers(4, 0)), "use linear or mlp");
-        assert_eq!(hint(&cnn::KIND, DataShape::numbers(4, 3)), "use softmax or mlp");
-        assert_eq!(hint(&resnet9::KIND, DataShape::numbers(4, 2)), "use logistic or softmax or mlp");
-        assert_eq!(hint(&lstm::KIND, images([1, 28, 28], 10)), "use softmax or mlp or cnn or resnet9");
-        assert!(!refused(&gaussian_mixture::KIND, "components = 2", text).contains("hint"));
+        assert_eq!(hint("softmax", text), "use lstm");
+        assert_eq!(hint("lstm", DataShape::numbers(4, 0)), "use linear or mlp");
+        assert_eq!(hint("cnn", DataShape::numbers(4, 3)), "use softmax or mlp");
+        assert_eq!(hint("resnet9", DataShape::numbers(4, 2)), "use logistic or softmax or mlp");
+        assert_eq!(hint("lstm", images([1, 28, 28], 10)), "use softmax or mlp or cnn or resnet9");
+        assert!(!refused("gaussian-mixture", "components = 2", text).contains("hint"));
     }
 }

@@ -1,39 +1,37 @@
-//! Stacks of dense layers with a loss on top: forward, backward, training, and the fast paths.
+//! Stacks of dense layers: forward, backward, and the fast paths.
 //!
 //! Parameters lie layer by layer: weight (outputs × inputs, as PyTorch has it), then bias.
-//! Losses are means over rows; a row's loss is never negative, which lets a choice stop early.
 //!
-//! Fast paths, each with the plain path as its test oracle:
+//! Fast paths, each with the trainer's plain path as its test oracle:
 //! - **Gram form.** With full-batch descent every change of the first weight is Qᵀ·X for some Q (rows × outputs).
 //!   So train in the space of Q: the first layer's outputs are a·X·W₀ᵀ + (X·Xᵀ)·Q, where a carries weight decay.
 //!   W = a·W₀ + Qᵀ·X is formed once at the end, and summed over clients without ever forming it for one.
-//! - **Early exit.** A candidate whose partial loss exceeds the best total is out, exactly.
 //! - **Stacking.** Without hidden layers all models of all jobs are rows of one product.
+//! - **Single outputs** of few or short rows, row by row or from moments (`narrow.rs`).
 
+mod convex;
+mod gram;
 mod identify;
-mod layers;
 mod narrow;
 mod reduce;
 #[cfg(test)]
 mod tests;
-mod train;
 
-use super::check::check;
-use super::rows::{Goal, Output, PickedRows, is_largest, row_loss};
-use super::steps::{Batches, Scratch, steps_of};
-use super::{Choice, Convex, Job, Layout, Metric, Model, Precision, Reduced, Seat, TensorPlace, Worker};
+use super::trainer::choose::{Candidates, compete};
+use super::trainer::rows::{Goal, Output, row_loss};
+use super::trainer::steps::steps_of;
+use super::trainer::{Network, NetworkModel, NetworkWorker, Pass, widen};
+use super::{Choice, Convex, Job, Layout, Reduced, Score, Seat, TensorPlace, Worker, reduce_plainly};
 use crate::aggregate::Weight;
+use crate::data::Shard;
 use crate::data::numbers::{convert, convert_into};
-use crate::data::{Client, DataShape, Shard};
-use crate::error::{Error, Result};
-use crate::hierarchy::response::Quadratic;
-use crate::linalg::{Matrix, Real, add_scaled, dot, extreme_eigenvalues, multiply};
-use crate::models::Score;
+use crate::linalg::{Matrix, Real, add_scaled, multiply, multiply_add};
 use crate::rng::Rng;
 use crate::training::{Plan, Portion, Sample, Then};
-use identify::identify;
+pub(super) use convex::{Minimiser, Rows};
 use rand::RngExt;
 use reduce::Hints;
+use std::ops::Range;
 
 /// A stack of dense layers with rectifiers in between.
 #[derive(Debug, Clone)]
@@ -42,12 +40,12 @@ pub(super) struct Dense {
     widths: Vec<usize>,
     bias: bool,
     output: Output,
-    precision: Precision,
     initial: Initial,
+    minimiser: Option<Minimiser>,
     layout: Layout,
 }
 
-/// Where parameters begin.
+/// Distribution of the initial parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Initial {
     /// Uniform on ±1/√inputs, weights and biases alike.
@@ -59,53 +57,36 @@ pub(super) enum Initial {
 }
 
 impl Dense {
-    pub(super) fn new(widths: Vec<usize>, bias: bool, output: Output, precision: Precision) -> Self {
-        let mut tensors: Vec<TensorPlace> = Vec::new();
-        let mut offset = 0;
+    pub(super) fn new(widths: Vec<usize>, bias: bool, output: Output) -> Self {
+        let mut layout = Layout { tensors: Vec::new() };
         for (layer, pair) in widths.windows(2).enumerate() {
             let mut place = |part: &str, shape: Vec<usize>| {
-                let tensor = TensorPlace { name: format!("layer{layer}.{part}"), shape, offset };
-                offset = tensor.range().end;
-                tensors.push(tensor);
+                let offset = layout.len();
+                layout.tensors.push(TensorPlace { name: format!("layer{layer}.{part}"), shape, offset });
             };
             place("weight", vec![pair[1], pair[0]]);
             if bias {
                 place("bias", vec![pair[1]]);
             }
         }
-        Self { widths, bias, output, precision, initial: Initial::Uniform, layout: Layout { tensors } }
+        Self { widths, bias, output, initial: Initial::Uniform, minimiser: None, layout }
     }
 
     pub(super) fn starting(self, initial: Initial) -> Self {
         Self { initial, ..self }
     }
 
-    fn initialise(&self, rng: &mut Rng) -> Vec<f64> {
-        let mut params = vec![0.0; self.layout.len()];
-        match self.initial {
-            Initial::Zero => return params,
-            Initial::Coins => {
-                params.iter_mut().for_each(|value| *value = f64::from(u8::from(rng.random::<bool>())));
-                return params;
-            }
-            Initial::Uniform => {}
-        }
-        for layer in 0..self.layers() {
-            let bound = 1.0 / (self.widths[layer] as f64).sqrt();
-            let bias = self.bias_range(layer);
-            for value in &mut params[self.weight_range(layer).start..bias.end] {
-                *value = rng.random_range(-bound..bound);
-            }
-        }
-        params
+    /// With an exact minimiser, of a single output right above the inputs.
+    pub(super) fn minimised_by(self, minimiser: Minimiser) -> Self {
+        Self { minimiser: Some(minimiser), ..self }
     }
 
-    /// What its one output means, where it is a single one right above the inputs.
+    /// What the only output means, where it is right above the inputs.
     fn single_output(&self) -> Option<Output> {
         (self.layers() == 1 && self.widths[1] == 1).then_some(self.output)
     }
 
-    /// How many parameters the first weight has; everything above it begins there.
+    /// Size of the first weight; everything above it begins there.
     fn first_weights(&self) -> usize {
         self.weight_range(0).end
     }
@@ -114,340 +95,310 @@ impl Dense {
         self.widths.len() - 1
     }
 
-    fn weight_range(&self, layer: usize) -> std::ops::Range<usize> {
+    fn weight_range(&self, layer: usize) -> Range<usize> {
         self.layout.tensors[layer * (1 + usize::from(self.bias))].range()
     }
 
-    fn bias_range(&self, layer: usize) -> std::ops::Range<usize> {
+    fn bias_range(&self, layer: usize) -> Range<usize> {
         let weight_end = self.weight_range(layer).end;
         weight_end..weight_end + if self.bias { self.widths[layer + 1] } else { 0 }
     }
 
-    fn worker<'a, T: Real>(&'a self, models: &[&[f64]]) -> DenseWorker<'a, T> {
-        let round = |model: &&[f64]| model.iter().map(|&value| T::of(value)).collect();
-        DenseWorker {
-            shape: self,
-            given: models.len(),
-            models: models.iter().map(round).collect(),
-            hidden: vec![Vec::new(); self.layers()],
-            slopes: vec![Vec::new(); self.layers()],
-            input: Vec::new(),
-            first: Vec::new(),
-            candidate: Vec::new(),
-            stack: Vec::new(),
-            stacked: Vec::new(),
-            scratch: Scratch::default(),
-            picked: PickedRows::default(),
-            own: Vec::new(),
-            change: Vec::new(),
-            fast: true,
+    /// X·W₀ᵀ.
+    fn first_layer<T: Real>(&self, params: &[T], input: &[T], rows: usize, out: &mut [T]) {
+        let weight = Matrix::new(&params[self.weight_range(0)], self.widths[1], self.widths[0]);
+        multiply(out, T::ONE, Matrix::new(input, rows, self.widths[0]), weight.turn());
+    }
+
+    /// From the first layer's products (without bias) to the outputs. `upper` are the parameters above the first weight.
+    fn forward_rest<T: Real>(&self, upper: &[T], first: &[T], rows: usize, hidden: &mut Vec<Vec<T>>, out: &mut [T]) {
+        let skip = self.first_weights();
+        hidden.resize_with(self.layers() - 1, Vec::new);
+        for layer in 0..self.layers() {
+            let width = self.widths[layer + 1];
+            let (below, from_here) = hidden.split_at_mut(layer);
+            let rectify = !from_here.is_empty();
+            let out = match from_here.first_mut() {
+                Some(hidden) => {
+                    hidden.resize(rows * width, T::ZERO);
+                    &mut hidden[..]
+                }
+                None => &mut *out,
+            };
+            match below.last() {
+                None => out.copy_from_slice(first),
+                Some(input) => {
+                    let weight = self.weight_range(layer);
+                    let weight = &upper[weight.start - skip..weight.end - skip];
+                    let weight = Matrix::new(weight, width, self.widths[layer]);
+                    multiply(out, T::ONE, Matrix::new(input, rows, self.widths[layer]), weight.turn());
+                }
+            }
+            let bias = self.bias_range(layer);
+            let bias = &upper[bias.start - skip..bias.end - skip];
+            for row in out.chunks_exact_mut(width) {
+                if !bias.is_empty() {
+                    add_scaled(row, T::ONE, bias);
+                }
+                if rectify {
+                    row.iter_mut().for_each(|v| *v = if *v > T::ZERO { *v } else { T::ZERO });
+                }
+            }
         }
+    }
+
+    /// From the slopes of the outputs to those of the first layer's outputs, which are returned, with the gradient of
+    /// everything above the first weight.
+    fn backward_rest<'m, T: Real>(
+        &self,
+        upper: &[T],
+        rows: usize,
+        top: &'m [T],
+        memory: &'m mut DenseMemory<T>,
+        gradient: &mut [T],
+    ) -> &'m [T] {
+        let skip = self.first_weights();
+        let DenseMemory { hidden, slopes, .. } = memory;
+        slopes.resize_with(self.layers() - 1, Vec::new);
+        for layer in (0..self.layers()).rev() {
+            let width = self.widths[layer + 1];
+            let (below, from_here) = slopes.split_at_mut(layer);
+            let slope = from_here.first().map_or(top, |slopes| slopes);
+            let bias = self.bias_range(layer);
+            if !bias.is_empty() {
+                let bias = &mut gradient[bias.start - skip..bias.end - skip];
+                bias.fill(T::ZERO);
+                slope.chunks_exact(width).for_each(|slope| add_scaled(bias, T::ONE, slope));
+            }
+            let Some(down) = below.last_mut() else { break };
+            let inputs = self.widths[layer];
+            let slope = Matrix::new(slope, rows, width);
+            let weight = self.weight_range(layer);
+            let weight = weight.start - skip..weight.end - skip;
+            let input = &hidden[layer - 1];
+            multiply(&mut gradient[weight.clone()], T::ONE, slope.turn(), Matrix::new(input, rows, inputs));
+            down.resize(rows * inputs, T::ZERO);
+            multiply(down, T::ONE, slope, Matrix::new(&upper[weight], width, inputs));
+            for (d, &h) in down.iter_mut().zip(input) {
+                *d = if h > T::ZERO { *d } else { T::ZERO };
+            }
+        }
+        slopes.first().map_or(top, |slopes| slopes)
     }
 }
 
-/// How a model finds its exact minimiser: rows as f64, one after the other, and the ridge.
-pub(super) type Minimiser = fn(&Rows, f64) -> Result<Vec<f64>>;
-
-/// Rows for an exact minimiser, with a column of ones behind them where there is an intercept.
-pub(super) struct Rows {
-    pub(super) x: Vec<f64>,
-    pub(super) y: Vec<f64>,
-    pub(super) columns: usize,
+/// Buffers of one thread.
+#[derive(Default)]
+pub(super) struct DenseMemory<T> {
+    /// X·W₀ᵀ.
+    first: Vec<T>,
+    /// Outputs of every hidden layer, after the rectifier, and slopes of the loss with respect to them.
+    hidden: Vec<Vec<T>>,
+    slopes: Vec<Vec<T>>,
 }
 
-/// A stack of dense layers as a model.
-pub(super) struct DenseModel {
-    pub(super) dense: Dense,
-    pub(super) wanted: DataShape,
-    pub(super) minimiser: Option<Minimiser>,
-}
+impl Network for Dense {
+    type Memory<T: Real> = DenseMemory<T>;
 
-impl Model for DenseModel {
+    const SCORED_AT_ONCE: usize = 256;
+
     fn layout(&self) -> &Layout {
-        &self.dense.layout
+        &self.layout
     }
 
-    fn precision(&self) -> Precision {
-        self.dense.precision
-    }
-
-    fn metrics(&self) -> &'static [Metric] {
-        match self.dense.output {
-            Output::Squared => &[Metric::SquaredError],
-            Output::Logistic | Output::Softmax => &[Metric::Accuracy, Metric::LogLoss],
+    fn initialise(&self, rng: &mut Rng) -> Vec<f64> {
+        let mut params = vec![0.0; self.layout.len()];
+        match self.initial {
+            Initial::Zero => {}
+            Initial::Coins => {
+                params.iter_mut().for_each(|value| *value = f64::from(u8::from(rng.random::<bool>())));
+            }
+            Initial::Uniform => {
+                for layer in 0..self.layers() {
+                    let bound = 1.0 / (self.widths[layer] as f64).sqrt();
+                    for value in &mut params[self.weight_range(layer).start..self.bias_range(layer).end] {
+                        *value = rng.random_range(-bound..bound);
+                    }
+                }
+            }
         }
+        params
+    }
+
+    fn outputs(&self) -> usize {
+        self.widths[self.layers()]
+    }
+
+    fn output(&self) -> Output {
+        self.output
+    }
+
+    fn most_rows(&self) -> usize {
+        usize::MAX
     }
 
     fn curvature(&self, mean_square: f64) -> Option<f64> {
-        let length = mean_square + f64::from(u8::from(self.dense.bias));
-        let factor = match self.dense.output {
+        let length = mean_square + f64::from(u8::from(self.bias));
+        let factor = match self.output {
             Output::Squared => 2.0,
             Output::Logistic => 0.25,
             Output::Softmax => 0.5,
         };
-        (self.dense.layers() == 1).then_some(factor * length)
-    }
-
-    fn initialise(&self, rng: &mut Rng) -> Result<Vec<f64>> {
-        Ok(self.dense.initialise(rng))
-    }
-
-    fn check(&self, client: &Client) -> Result<()> {
-        check(self.dense.output, client, self.wanted, |_| None)
-    }
-
-    fn worker<'a>(&'a self, models: &[&[f64]]) -> Box<dyn Worker + 'a> {
-        match self.dense.precision {
-            Precision::F32 => Box::new(self.dense.worker::<f32>(models)),
-            Precision::F64 => Box::new(self.dense.worker::<f64>(models)),
-        }
-    }
-
-    fn likelihood(&self) -> f64 {
-        if self.dense.output == Output::Squared { 0.5 } else { 1.0 }
+        (self.layers() == 1).then_some(factor * length)
     }
 
     fn convex(&self) -> Option<&dyn Convex> {
         self.minimiser.is_some().then_some(self)
     }
-}
 
-/// Models with a minimiser have one output, right above the inputs.
-impl Convex for DenseModel {
-    fn minimise(&self, shard: &Shard, ridge: f64) -> Result<Vec<f64>> {
-        let rows = self.rows(shard);
-        let minimiser = self.minimiser.ok_or_else(|| Error::federation("a model without an exact minimiser"))?;
-        let mut params = minimiser(&rows, ridge)?;
-        if self.dense.bias {
-            identify(&rows, &mut params);
-        }
-        Ok(params)
+    fn worker<'a, T: Real>(model: &'a NetworkModel<Self>, models: &[&[f64]]) -> Box<dyn Worker + 'a> {
+        Box::new(DenseWorker::<T>::new(model, models))
     }
 
-    fn quadratic(&self, shard: &Shard, at: &[f64], scale: f64) -> Quadratic {
-        expand(self.dense.output, &self.rows(shard), at, scale)
+    fn forward<T: Real>(
+        &self,
+        params: &[T],
+        x: &[T],
+        rows: usize,
+        _: Pass,
+        DenseMemory { first, hidden, .. }: &mut DenseMemory<T>,
+        out: &mut [T],
+    ) {
+        first.resize(rows * self.widths[1], T::ZERO);
+        self.first_layer(params, x, rows, first);
+        self.forward_rest(&params[self.first_weights()..], first, rows, hidden, out);
     }
 
-    fn is_quadratic(&self) -> bool {
-        self.dense.output == Output::Squared
+    fn backward<T: Real>(
+        &self,
+        params: &[T],
+        x: &[T],
+        rows: usize,
+        slopes: &[T],
+        memory: &mut DenseMemory<T>,
+        gradient: &mut [T],
+    ) {
+        let (first, upper) = gradient.split_at_mut(self.first_weights());
+        let slope = self.backward_rest(&params[first.len()..], rows, slopes, memory, upper);
+        let slope = Matrix::new(slope, rows, self.widths[1]);
+        multiply(first, T::ONE, slope.turn(), Matrix::new(x, rows, self.widths[0]));
     }
 
-    fn curvature_gradient(&self, shard: &Shard, at: &[f64], scale: f64, weights: &[f64]) -> Vec<f64> {
-        let mut gradient = vec![0.0; at.len()];
-        if Convex::is_quadratic(self) {
-            return gradient;
-        }
-        let rows = self.rows(shard);
-        let share = scale / shard.len() as f64;
-        for row in rows.x.chunks_exact(rows.columns) {
-            let chance = 1.0 / (1.0 + (-dot(row, at)).exp());
-            let weighted: f64 = weights.chunks_exact(at.len()).zip(row).map(|(w, x)| x * dot(w, row)).sum();
-            let change = chance * (1.0 - chance) * (1.0 - 2.0 * chance) * weighted;
-            add_scaled(&mut gradient, share * change, row);
-        }
-        gradient
-    }
-
-    fn curvatures(&self, shard: &Shard) -> [f64; 3] {
-        // Bounds on the second derivative of a row's loss in its output.
-        let (most, least) = if Convex::is_quadratic(self) { (2.0, 2.0) } else { (0.25, 0.0) };
-        let rows = self.rows(shard);
-        let (count, size) = (rows.y.len(), rows.columns);
-        let x = Matrix::new(&rows.x, count, size);
-        let mut squares = vec![0.0; size * size];
-        multiply(&mut squares, 1.0 / count as f64, x.turn(), x);
-        let (smallest, largest) = extreme_eigenvalues(&squares, size);
-        let longest = rows.x.chunks_exact(size).map(|row| row.iter().map(|v| v * v).sum()).fold(0.0, f64::max);
-        [most * largest, least * smallest.max(0.0), most * longest]
-    }
-}
-
-impl DenseModel {
-    /// Rows as f64, with a column of ones behind them where there is an intercept.
-    fn rows(&self, shard: &Shard) -> Rows {
-        let mut features = vec![0.0; shard.len() * shard.columns()];
-        convert_into(shard, &mut features);
-        let columns = shard.columns() + usize::from(self.dense.bias);
-        let mut x = Vec::with_capacity(shard.len() * columns);
-        for row in features.chunks_exact(shard.columns()) {
-            x.extend_from_slice(row);
-            x.extend(self.dense.bias.then_some(1.0));
-        }
-        let y = match Goal::of(shard) {
-            Goal::Classes(classes) => classes.iter().map(|&class| f64::from(class)).collect(),
-            Goal::Values(values) => values.to_vec(),
-        };
-        Rows { x, y, columns }
+    /// The first weight's gradient goes straight into the weight.
+    fn descend<T: Real>(
+        &self,
+        step: T,
+        params: &mut [T],
+        x: &[T],
+        rows: usize,
+        slopes: &[T],
+        memory: &mut DenseMemory<T>,
+        gradient: &mut [T],
+    ) {
+        let (first, upper) = params.split_at_mut(self.first_weights());
+        let gradient = &mut gradient[first.len()..];
+        let slope = self.backward_rest(upper, rows, slopes, memory, gradient);
+        let slope = Matrix::new(slope, rows, self.widths[1]);
+        multiply_add(first, -step, slope.turn(), Matrix::new(x, rows, self.widths[0]));
+        add_scaled(upper, -step, gradient);
     }
 }
 
-/// `scale` times the mean loss of a single output, up to second derivatives at one point.
-fn expand(output: Output, rows: &Rows, at: &[f64], scale: f64) -> Quadratic {
-    let (count, size) = (rows.y.len(), rows.columns);
-    let share = scale / count as f64;
-    let x = Matrix::new(&rows.x, count, size);
-    let mut curvature = vec![0.0; size * size];
-    let mut moment = vec![0.0; size];
-    if output == Output::Squared {
-        multiply(&mut curvature, 2.0 * share, x.turn(), x);
-        multiply(&mut moment, 2.0 * share, x.turn(), Matrix::new(&rows.y, count, 1));
-        let energy = share * dot(&rows.y, &rows.y);
-        return Quadratic { curvature, moment, energy };
-    }
-    let mut loss = 0.0;
-    let mut weighted = vec![0.0; rows.x.len()];
-    for ((row, out), &y) in rows.x.chunks_exact(size).zip(weighted.chunks_exact_mut(size)).zip(&rows.y) {
-        let odds = dot(row, at);
-        let towards = if y > 0.5 { odds } else { -odds };
-        let chance = 1.0 / (1.0 + (-odds).exp());
-        loss += share * ((-towards.abs()).exp().ln_1p() + (-towards).max(0.0));
-        // −gradient goes into the moment; the curvature's part of it follows below.
-        add_scaled(&mut moment, share * (y - chance), row);
-        out.iter_mut().zip(row).for_each(|(out, x)| *out = share * chance * (1.0 - chance) * x);
-    }
-    multiply(&mut curvature, 1.0, Matrix::new(&weighted, count, size).turn(), x);
-    let downhill = dot(&moment, at);
-    let mut bent = vec![0.0; size];
-    multiply(&mut bent, 1.0, Matrix::new(&curvature, size, size), Matrix::new(at, size, 1));
-    let energy = loss + downhill + 0.5 * dot(&bent, at);
-    add_scaled(&mut moment, 1.0, &bent);
-    Quadratic { curvature, moment, energy }
-}
-
-/// Computes with a stack of dense layers on one thread. All buffers are reused between clients.
-pub(super) struct DenseWorker<'a, T> {
+/// The trainer's worker with the fast paths. All buffers are reused between clients.
+struct DenseWorker<'a, T: Real> {
+    plain: NetworkWorker<'a, Dense, T>,
     shape: &'a Dense,
-    /// Models of the ask; one more place behind them is for `load`.
-    given: usize,
-    models: Vec<Vec<T>>,
-    /// Outputs of every layer, after the rectifier.
-    hidden: Vec<Vec<T>>,
-    /// Slopes of the mean loss with respect to every layer's outputs.
-    slopes: Vec<Vec<T>>,
-    /// Rows converted to T.
-    input: Vec<T>,
-    /// X·W₀ᵀ of the chosen model.
+    /// X·W₀ᵀ of the chosen model, and of a candidate.
     first: Vec<T>,
-    /// The same of a candidate.
     candidate: Vec<T>,
     /// The first weights of some models of the ask, one under the other, and which models those are.
     stack: Vec<T>,
     stacked: Vec<usize>,
-    /// Gradients and moments of a training.
-    scratch: Scratch<T>,
-    /// Rows of a batch.
-    picked: PickedRows<T>,
-    /// Parameters that belong to no model of the ask.
-    own: Vec<T>,
     /// Q of the Gram form.
     change: Vec<T>,
     /// Whether fast paths are taken; tests compare with them off.
     fast: bool,
 }
 
+impl<'a, T: Real> DenseWorker<'a, T> {
+    fn new(model: &'a NetworkModel<Dense>, models: &[&[f64]]) -> Self {
+        Self {
+            plain: NetworkWorker::new(model, models),
+            shape: &model.network,
+            first: Vec::new(),
+            candidate: Vec::new(),
+            stack: Vec::new(),
+            stacked: Vec::new(),
+            change: Vec::new(),
+            fast: true,
+        }
+    }
+}
+
 impl<T: Real> Worker for DenseWorker<'_, T> {
     fn load(&mut self, params: &[f64]) -> usize {
-        self.models.truncate(self.given);
-        self.models.push(params.iter().map(|&value| T::of(value)).collect());
-        self.given
+        self.plain.load(params)
     }
 
     fn width(&self) -> usize {
-        self.shape.layout.len()
+        self.plain.width()
     }
 
     fn loss(&mut self, model: usize, rows: &Shard) -> f64 {
-        self.score(model, rows).loss / rows.len() as f64
+        self.plain.loss(model, rows)
     }
 
     fn losses(&mut self, of: &[usize], rows: &Shard) -> Vec<f64> {
-        if self.stack_pays(of) {
-            return self.stacked_losses(of, rows);
-        }
-        let mut totals = vec![0.0; of.len()];
-        self.visit(of, rows, |worker, place, goal| totals[place] += worker.output_loss(goal));
-        totals.iter().map(|total| total / rows.len() as f64).collect()
+        if self.stack_pays(of) { self.stacked_losses(of, rows) } else { self.plain.losses(of, rows) }
     }
 
     fn row_losses(&mut self, model: usize, rows: &Shard) -> Vec<f64> {
-        let mut losses = Vec::with_capacity(rows.len());
-        self.visit(&[model], rows, |worker, _, goal| losses.extend(worker.row_losses_of(goal)));
-        losses
+        self.plain.row_losses(model, rows)
     }
 
     fn score(&mut self, model: usize, rows: &Shard) -> Score {
-        let mut score = Score { rows: rows.len() as u32, ..Score::default() };
-        self.visit(&[model], rows, |worker, _, goal| {
-            score.loss += worker.output_loss(goal);
-            *score.hits.get_or_insert(0) += worker.hits(goal);
-        });
-        score
+        self.plain.score(model, rows)
     }
 
     fn gradient(&mut self, model: usize, seat: &Seat, sample: &Sample, out: &mut [f64]) -> f64 {
-        let rows = seat.rows(sample.on);
-        let mut buffer = std::mem::take(&mut self.input);
-        let mut picked = std::mem::take(&mut self.picked);
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let params = std::mem::take(&mut self.models[model]);
-        let mut batches = Batches::new(rows.len(), sample, &seat.client.id);
-        let input = convert(&rows, &mut buffer);
-        let (x, goal, count) = picked.gather(batches.next(), input, Goal::of(&rows), self.shape.widths[0]);
-        scratch.begin(params.len());
-        let loss = self.whole_slope(&params, x, goal, count, &mut scratch.gradient);
-        out.iter_mut().zip(&scratch.gradient).for_each(|(o, g)| *o = g.wide());
-        self.models[model] = params;
-        self.scratch = scratch;
-        self.picked = picked;
-        self.input = buffer;
-        loss
+        self.plain.gradient(model, seat, sample, out)
     }
 
     fn slope(&mut self, params: &[f64], seat: &Seat, rows: Option<&[u32]>, out: &mut [f64]) -> f64 {
-        let shard = &seat.client.train;
-        let mut buffer = std::mem::take(&mut self.input);
-        let mut own = std::mem::take(&mut self.own);
-        own.clear();
-        own.extend(params.iter().map(|&value| T::of(value)));
-        let input = convert(shard, &mut buffer);
-        let mut scratch = std::mem::take(&mut self.scratch);
-        scratch.begin(params.len());
-        let loss = match self.shape.single_output() {
-            Some(output) if self.fast => {
-                narrow::slope(output, &own, input, Goal::of(shard), rows, &mut scratch.gradient)
-            }
-            _ => {
-                let mut picked = std::mem::take(&mut self.picked);
-                let (x, goal, count) = picked.gather(rows, input, Goal::of(shard), self.shape.widths[0]);
-                let loss = self.whole_slope(&own, x, goal, count, &mut scratch.gradient);
-                self.picked = picked;
-                loss
-            }
+        let Some(output) = self.shape.single_output().filter(|_| self.fast) else {
+            return self.plain.slope(params, seat, rows, out);
         };
-        out.iter_mut().zip(&scratch.gradient).for_each(|(o, g)| *o = g.wide());
-        (self.scratch, self.own, self.input) = (scratch, own, buffer);
+        let shard = &seat.client.train;
+        let own = self.plain.load(params);
+        let NetworkWorker { models, input, scratch, .. } = &mut self.plain;
+        scratch.begin(params.len());
+        let (input, goal) = (convert(shard, input), Goal::of(shard));
+        let loss = narrow::slope(output, &models[own], input, goal, rows, &mut scratch.gradient);
+        widen(&scratch.gradient, out);
         loss
     }
 
     fn train(&mut self, model: usize, seat: &Seat, plan: &Plan, out: &mut [f64]) -> f64 {
         let rows = seat.rows(plan.sample.on);
-        let mut params = self.models[model].clone();
-        let loss = match self.shape.single_output() {
-            _ if self.gram_pays(rows.len(), plan) => self.train_one_by_gram(&mut params, &rows, seat, plan),
-            Some(output) if self.narrow_pays(rows.len(), plan) => {
-                self.train_narrowly(output, &mut params, &rows, seat, plan)
-            }
-            _ => self.train_plainly(&mut params, &rows, &seat.client.id, plan),
+        let by_gram = self.gram_pays(rows.len(), plan);
+        let narrow = self.shape.single_output().filter(|_| self.narrow_pays(rows.len(), plan));
+        if !by_gram && narrow.is_none() {
+            return self.plain.train(model, seat, plan, out);
+        }
+        let mut params = self.plain.models[model].clone();
+        let loss = match narrow {
+            Some(output) if !by_gram => self.train_narrowly(output, &mut params, &rows, seat, plan),
+            _ => self.train_one_by_gram(&mut params, &rows, seat, plan),
         };
-        out.iter_mut().zip(&params).for_each(|(o, p)| *o = p.wide());
+        widen(&params, out);
         loss
     }
 
     fn choose(&mut self, among: &[usize], hint: usize, seat: &Seat, on: Portion) -> Choice {
         let rows = seat.rows(on);
-        let mut buffer = std::mem::take(&mut self.input);
-        let choice = self.compete(among, hint, convert(&rows, &mut buffer), Goal::of(&rows), rows.len());
-        self.input = buffer;
+        let mut buffer = std::mem::take(&mut self.plain.input);
+        let choice = self.compete(among, hint, convert(&rows, &mut buffer), Goal::of(&rows));
+        self.plain.input = buffer;
         choice
     }
 
@@ -457,7 +408,7 @@ impl<T: Real> Worker for DenseWorker<'_, T> {
         }
         let gram = |job: &Job| matches!(job.then, Then::Train(_)) && job.slots == job.among.len();
         if !(self.fast && jobs.iter().all(gram)) {
-            return super::reduce_plainly(self, jobs, seats, hints, weight);
+            return reduce_plainly(self, jobs, seats, hints, weight);
         }
         let reduce = |(j, job): (usize, &Job)| match job.then {
             Then::Train(plan) => {
@@ -467,5 +418,41 @@ impl<T: Real> Worker for DenseWorker<'_, T> {
             _ => unreachable!("only training jobs come here"),
         };
         jobs.iter().enumerate().map(reduce).collect()
+    }
+}
+
+impl<T: Real> DenseWorker<'_, T> {
+    /// The candidate with the smallest loss on these rows, leaving its X·W₀ᵀ in `first`.
+    fn compete(&mut self, among: &[usize], hint: usize, x: &[T], goal: Goal) -> Choice {
+        let early_exit = self.fast;
+        compete(&mut Competition { worker: self, among, x, goal }, (among.len(), goal.len()), hint, early_exit)
+    }
+}
+
+/// Candidates whose products with the rows are kept for the training that follows.
+struct Competition<'w, 'a, 'i, T: Real> {
+    worker: &'w mut DenseWorker<'a, T>,
+    among: &'i [usize],
+    x: &'i [T],
+    goal: Goal<'i>,
+}
+
+impl<T: Real> Candidates for Competition<'_, '_, '_, T> {
+    fn loss(&mut self, position: usize, rows: Range<usize>) -> f64 {
+        let DenseWorker { plain, shape, candidate, .. } = &mut *self.worker;
+        let (columns, width) = (shape.widths[0], shape.widths[1]);
+        let params = &plain.models[self.among[position]];
+        candidate.resize(self.goal.len() * width, T::ZERO);
+        let first = &mut candidate[rows.start * width..rows.end * width];
+        shape.first_layer(params, &self.x[rows.start * columns..rows.end * columns], rows.len(), first);
+        let pass = &mut plain.buffers.pass;
+        pass.outputs.resize(rows.len() * shape.outputs(), T::ZERO);
+        let upper = &params[shape.first_weights()..];
+        shape.forward_rest(upper, first, rows.len(), &mut pass.memory.hidden, &mut pass.outputs);
+        pass.total_loss(shape.output, self.goal.part(rows))
+    }
+
+    fn lead(&mut self, _: usize) {
+        std::mem::swap(&mut self.worker.first, &mut self.worker.candidate);
     }
 }

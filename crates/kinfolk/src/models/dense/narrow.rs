@@ -39,8 +39,8 @@ impl<T: Real> DenseWorker<'_, T> {
         seat: &Seat,
         plan: &Plan,
     ) -> f64 {
-        let mut buffer = std::mem::take(&mut self.input);
-        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut buffer = std::mem::take(&mut self.plain.input);
+        let mut scratch = std::mem::take(&mut self.plain.scratch);
         scratch.begin(params.len());
         let (input, goal) = (convert(rows, &mut buffer), Goal::of(rows));
         let step = T::of(-plan.step);
@@ -75,7 +75,7 @@ impl<T: Real> DenseWorker<'_, T> {
                 first_loss
             }
         };
-        (self.scratch, self.input) = (scratch, buffer);
+        (self.plain.scratch, self.plain.input) = (scratch, buffer);
         first_loss
     }
 

@@ -73,7 +73,7 @@ impl<T: Real> DenseWorker<'_, T> {
             *hint = choice.position as u32;
             let model = job.among[choice.position];
             upper.clear();
-            upper.extend_from_slice(&self.models[model][skip..]);
+            upper.extend_from_slice(&self.plain.models[model][skip..]);
             changes.resize((begin + rows.len()) * width, T::ZERO);
             let change = &mut changes[begin * width..];
             let (first_loss, keep) =
@@ -93,7 +93,7 @@ impl<T: Real> DenseWorker<'_, T> {
         flush(&mut waiting, &mut input, &mut changes, &mut sums);
         for (slot, sum) in sums.into_iter().enumerate() {
             let Some((sum, kept)) = sum else { continue };
-            let model = &self.models[job.among[slot]];
+            let model = &self.plain.models[job.among[slot]];
             let total = &mut reduced.sums[slot].total;
             total.resize(sum.len(), 0.0);
             for (i, (total, value)) in total.iter_mut().zip(sum).enumerate() {
@@ -107,12 +107,12 @@ impl<T: Real> DenseWorker<'_, T> {
     fn first_products(&mut self, job: &Job, hint: usize, seat: &Seat, x: &[T], goal: Goal) -> Choice {
         let rows = seat.client.train.len();
         if job.among.len() > 1 && job.on == Portion::All {
-            return self.compete(job.among, hint, x, goal, rows);
+            return self.compete(job.among, hint, x, goal);
         }
         let choice = self.settle(job, hint, seat);
         let mut first = std::mem::take(&mut self.first);
         first.resize(rows * self.shape.widths[1], T::ZERO);
-        Self::first_layer(self.shape, &self.models[job.among[choice.position]], x, rows, &mut first);
+        self.shape.first_layer(&self.plain.models[job.among[choice.position]], x, rows, &mut first);
         self.first = first;
         choice
     }
@@ -122,13 +122,13 @@ impl<T: Real> DenseWorker<'_, T> {
     pub(super) fn reduce_stacked(&mut self, jobs: &[Job], seats: &[Seat], weight: Weight) -> Vec<Reduced> {
         let shape = self.shape;
         let (columns, outputs, skip) = (shape.widths[0], shape.widths[1], shape.first_weights());
-        self.stack(&(0..self.given).collect::<Vec<_>>());
+        self.stack(&(0..self.plain.given).collect::<Vec<_>>());
         let mut reduced: Vec<Reduced> = jobs.iter().map(|job| Reduced::new(job.slots)).collect();
         let mut sums: Vec<Vec<Option<Vec<T>>>> = jobs.iter().map(|job| vec![None; job.slots]).collect();
         let mut products: Vec<T> = Vec::new();
         let mut slopes: Vec<T> = Vec::new();
         let mut gradients = vec![T::ZERO; jobs.len() * outputs * columns];
-        let mut buffer = std::mem::take(&mut self.input);
+        let mut buffer = std::mem::take(&mut self.plain.input);
         let mut wanted: Vec<T> = Vec::new();
         let mut row_out = vec![T::ZERO; outputs];
         let mut row_slope = vec![T::ZERO; outputs];
@@ -183,7 +183,7 @@ impl<T: Real> DenseWorker<'_, T> {
                 reduced[j].sums[slot].count += 1;
             }
         }
-        self.input = buffer;
+        self.plain.input = buffer;
         for (reduced, sums) in reduced.iter_mut().zip(sums) {
             for (slot, sum) in sums.into_iter().enumerate() {
                 reduced.sums[slot].total = sum.into_iter().flatten().map(T::wide).collect();
@@ -197,7 +197,7 @@ impl<T: Real> DenseWorker<'_, T> {
         if self.stacked != of {
             let skip = self.shape.first_weights();
             self.stack.clear();
-            of.iter().for_each(|&model| self.stack.extend_from_slice(&self.models[model][..skip]));
+            of.iter().for_each(|&model| self.stack.extend_from_slice(&self.plain.models[model][..skip]));
             self.stacked = of.to_vec();
         }
     }
@@ -220,7 +220,7 @@ impl<T: Real> DenseWorker<'_, T> {
         }
         if self.shape.bias {
             for (line, products) in products.chunks_exact_mut(rows).enumerate() {
-                let bias = self.models[self.stacked[line / outputs]][skip + line % outputs];
+                let bias = self.plain.models[self.stacked[line / outputs]][skip + line % outputs];
                 products.iter_mut().for_each(|product| *product += bias);
             }
         }
@@ -242,14 +242,14 @@ impl<T: Real> DenseWorker<'_, T> {
 
     /// Whether the losses of these models are best found together.
     pub(super) fn stack_pays(&self, of: &[usize]) -> bool {
-        self.fast && self.shape.layers() == 1 && of.len() > 1 && of.iter().all(|&model| model < self.given)
+        self.fast && self.shape.layers() == 1 && of.len() > 1 && of.iter().all(|&model| model < self.plain.given)
     }
 
     /// The mean losses of some models without hidden layers, from one product for all of them.
     pub(super) fn stacked_losses(&mut self, of: &[usize], rows: &Shard) -> Vec<f64> {
         const ROWS_AT_ONCE: usize = 256;
         let (columns, outputs) = (self.shape.widths[0], self.shape.widths[1]);
-        let mut buffer = std::mem::take(&mut self.input);
+        let mut buffer = std::mem::take(&mut self.plain.input);
         let mut products = std::mem::take(&mut self.candidate);
         self.stack(of);
         let x = convert(rows, &mut buffer);
@@ -268,7 +268,7 @@ impl<T: Real> DenseWorker<'_, T> {
                 *total += self.line_loss(lines, goal, &wanted, &mut row_out);
             }
         }
-        self.input = buffer;
+        self.plain.input = buffer;
         self.candidate = products;
         totals.iter().map(|total| total / rows.len() as f64).collect()
     }

@@ -1,5 +1,8 @@
 use super::*;
-use crate::data::{Features, Targets};
+use crate::data::{Client, DataShape, Features, Targets};
+use crate::linalg::{dot, extreme_eigenvalues};
+use crate::models::Precision;
+use crate::models::trainer::steps::{Batches, Scratch};
 use crate::rng::Key;
 use crate::training::{Amount, Course, Optimiser};
 use rand_distr::{Distribution, StandardNormal};
@@ -28,8 +31,26 @@ fn client(id: &str, rows: usize, columns: usize, output: Output) -> Client {
     Client { id: id.into(), test: train.clone(), train, group: None, truth: None }
 }
 
-fn stacks() -> Vec<Dense> {
-    let dense = |widths: &[usize], bias, output| Dense::new(widths.to_vec(), bias, output, Precision::F64);
+fn stack(widths: Vec<usize>, bias: bool, output: Output) -> NetworkModel<Dense> {
+    let wanted = DataShape::numbers(widths[0], 0);
+    NetworkModel::new(Dense::new(widths, bias, output), wanted, Precision::F64)
+}
+
+impl NetworkModel<Dense> {
+    fn working<T: Real>(&self, models: &[&[f64]]) -> DenseWorker<'_, T> {
+        DenseWorker::new(self, models)
+    }
+}
+
+impl<T: Real> DenseWorker<'_, T> {
+    fn plain(mut self) -> Self {
+        self.fast = false;
+        self
+    }
+}
+
+fn stacks() -> Vec<NetworkModel<Dense>> {
+    let dense = |widths: &[usize], bias, output| stack(widths.to_vec(), bias, output);
     vec![
         dense(&[5, 1], false, Output::Squared),
         dense(&[5, 1], true, Output::Logistic),
@@ -39,8 +60,8 @@ fn stacks() -> Vec<Dense> {
     ]
 }
 
-fn models(dense: &Dense, count: usize) -> Vec<Vec<f64>> {
-    (0..count).map(|model| dense.initialise(&mut rng(&format!("model {model}")))).collect()
+fn models(dense: &NetworkModel<Dense>, count: usize) -> Vec<Vec<f64>> {
+    (0..count).map(|model| dense.network.initialise(&mut rng(&format!("model {model}")))).collect()
 }
 
 fn views(models: &[Vec<f64>]) -> Vec<&[f64]> {
@@ -84,18 +105,18 @@ fn close(a: &[f64], b: &[f64], tolerance: f64) {
 #[test]
 fn gradients_agree_with_finite_differences() {
     for dense in stacks() {
-        let bench = Bench::new(&[7], dense.output);
+        let bench = Bench::new(&[7], dense.network.output);
         let seat = &bench.seats()[0];
         let params = models(&dense, 1).remove(0);
         let mut gradient = vec![0.0; params.len()];
-        let loss = dense.worker::<f64>(&[&params]).gradient(0, seat, &Sample::FULL, &mut gradient);
-        assert!((loss - dense.worker::<f64>(&[&params]).loss(0, &seat.client.train)).abs() < 1e-14);
+        let loss = dense.working::<f64>(&[&params]).gradient(0, seat, &Sample::FULL, &mut gradient);
+        assert!((loss - dense.working::<f64>(&[&params]).loss(0, &seat.client.train)).abs() < 1e-14);
         let numeric: Vec<f64> = (0..params.len())
             .map(|i| {
                 let shifted = |by: f64| {
                     let mut moved = params.clone();
                     moved[i] += by;
-                    dense.worker::<f64>(&[&moved]).loss(0, &seat.client.train)
+                    dense.working::<f64>(&[&moved]).loss(0, &seat.client.train)
                 };
                 (shifted(1e-5) - shifted(-1e-5)) / 2e-5
             })
@@ -106,16 +127,16 @@ fn gradients_agree_with_finite_differences() {
 
 #[test]
 fn losses_and_hits_by_hand() {
-    let dense = Dense::new(vec![1, 2], false, Output::Softmax, Precision::F64);
+    let dense = stack(vec![1, 2], false, Output::Softmax);
     let rows = Shard::new(Features::F64 { columns: 1, values: vec![1.0, 2.0] }, Targets::Classes(vec![0, 1])).unwrap();
-    let score = dense.worker::<f64>(&[&[1.0, 0.0]]).score(0, &rows);
+    let score = dense.working::<f64>(&[&[1.0, 0.0]]).score(0, &rows);
     let loss = (1.0 + (-1f64).exp()).ln() + (1.0 + 2f64.exp()).ln();
     assert!((score.loss - loss).abs() < 1e-14);
     assert_eq!((score.hits, score.rows), (Some(1), 2));
-    let squared = Dense::new(vec![1, 1], false, Output::Squared, Precision::F64);
+    let squared = stack(vec![1, 1], false, Output::Squared);
     let rows =
         Shard::new(Features::F64 { columns: 1, values: vec![1.0, 2.0] }, Targets::Values(vec![0.0, 1.0])).unwrap();
-    assert_eq!(squared.worker::<f64>(&[&[3.0]]).score(0, &rows).loss, 9.0 + 25.0);
+    assert_eq!(squared.working::<f64>(&[&[3.0]]).score(0, &rows).loss, 9.0 + 25.0);
 }
 
 #[test]
@@ -133,7 +154,7 @@ fn a_large_margin_neither_overflows_nor_goes_negative() {
 #[test]
 fn steps_fade_are_averaged_and_end_by_hand() {
     // Loss (θ − 1)²: from 0 with step 1/(2t) the gradient 2(θ − 1) leads to 1 at once and stays there.
-    let dense = Dense::new(vec![1, 1], false, Output::Squared, Precision::F64);
+    let dense = stack(vec![1, 1], false, Output::Squared);
     let train = Shard::new(Features::F64 { columns: 1, values: vec![1.0] }, Targets::Values(vec![1.0])).unwrap();
     let client = Client { id: "one".into(), test: train.clone(), train, group: None, truth: None };
     let seat = Seat { client: &client, prepared: &OnceLock::new(), may_prepare: true, secret: None };
@@ -141,7 +162,7 @@ fn steps_fade_are_averaged_and_end_by_hand() {
         let optimiser = Optimiser::Descent { momentum: 0.0, weight_decay };
         let plan = Plan { step, course, ..plan(optimiser, steps, None) };
         let mut out = [0.0];
-        dense.worker::<f64>(&[&[0.0]]).train(0, &seat, &plan, &mut out);
+        dense.working::<f64>(&[&[0.0]]).train(0, &seat, &plan, &mut out);
         out[0]
     };
     // θ: 0, 1/2, 5/8, 11/16.
@@ -160,15 +181,15 @@ fn steps_fade_are_averaged_and_end_by_hand() {
 #[test]
 fn training_in_gram_form_is_training() {
     for dense in stacks() {
-        let bench = Bench::new(&[4], dense.output);
+        let bench = Bench::new(&[4], dense.network.output);
         let seat = &bench.seats()[0];
         let params = models(&dense, 1);
         for optimiser in [PLAIN, HEAVY] {
             let plan = plan(optimiser, 6, None);
             let (mut fast, mut plain) = (vec![0.0; params[0].len()], vec![0.0; params[0].len()]);
-            assert!(dense.worker::<f64>(&views(&params)).gram_pays(4, &plan));
-            let fast_loss = dense.worker::<f64>(&views(&params)).train(0, seat, &plan, &mut fast);
-            let plain_loss = dense.worker::<f64>(&views(&params)).plain().train(0, seat, &plan, &mut plain);
+            assert!(dense.working::<f64>(&views(&params)).gram_pays(4, &plan));
+            let fast_loss = dense.working::<f64>(&views(&params)).train(0, seat, &plan, &mut fast);
+            let plain_loss = dense.working::<f64>(&views(&params)).plain().train(0, seat, &plan, &mut plain);
             close(&fast, &plain, 1e-13);
             assert!((fast_loss - plain_loss).abs() < 1e-13);
         }
@@ -184,7 +205,7 @@ fn sums_while_computing_are_sums_of_answers() {
         Then::Train(plan(PLAIN, 3, Some(2))),
     ];
     for dense in stacks() {
-        let bench = Bench::new(&[4, 3, 9, 2, 5, 4], dense.output);
+        let bench = Bench::new(&[4, 3, 9, 2, 5, 4], dense.network.output);
         let seats = bench.seats();
         let params = models(&dense, 4);
         for then in &then {
@@ -192,9 +213,9 @@ fn sums_while_computing_are_sums_of_answers() {
             let jobs: Vec<Job> = among.iter().map(|among| Job { among, on: Portion::All, then, slots: 2 }).collect();
             for weight in [Weight::Uniform, Weight::Rows] {
                 let mut hints = vec![1; seats.len() * jobs.len()];
-                let fast = dense.worker::<f64>(&views(&params)).reduce(&jobs, &seats, &mut hints, weight);
+                let fast = dense.working::<f64>(&views(&params)).reduce(&jobs, &seats, &mut hints, weight);
                 let mut untouched = vec![0; seats.len() * jobs.len()];
-                let plain = dense.worker::<f64>(&views(&params)).plain().reduce(&jobs, &seats, &mut untouched, weight);
+                let plain = dense.working::<f64>(&views(&params)).plain().reduce(&jobs, &seats, &mut untouched, weight);
                 for (fast, plain) in fast.iter().zip(&plain) {
                     assert_eq!(fast.choices, plain.choices);
                     close(&fast.losses, &plain.losses, 1e-13);
@@ -210,16 +231,16 @@ fn sums_while_computing_are_sums_of_answers() {
 
 #[test]
 fn a_choice_does_not_depend_on_where_it_looks_first() {
-    let dense = Dense::new(vec![5, 4, 3], true, Output::Softmax, Precision::F32);
-    let bench = Bench::new(&[90, 33, 200, 16], dense.output);
+    let dense = stack(vec![5, 4, 3], true, Output::Softmax);
+    let bench = Bench::new(&[90, 33, 200, 16], dense.network.output);
     let mut params = models(&dense, 4);
     params.push(params[1].clone()); // A tie, which must go to the first.
     params[3][0] = f64::NAN; // Never chosen.
     for seat in bench.seats() {
         let choices: Vec<Choice> = (0..5)
-            .map(|hint| dense.worker::<f32>(&views(&params)).choose(&[0, 1, 2, 3, 4], hint, &seat, Portion::All))
+            .map(|hint| dense.working::<f32>(&views(&params)).choose(&[0, 1, 2, 3, 4], hint, &seat, Portion::All))
             .collect();
-        let plain = dense.worker::<f32>(&views(&params)).plain().choose(&[0, 1, 2, 3, 4], 0, &seat, Portion::All);
+        let plain = dense.working::<f32>(&views(&params)).plain().choose(&[0, 1, 2, 3, 4], 0, &seat, Portion::All);
         assert!(choices.iter().all(|choice| *choice == plain), "{choices:?} {plain:?}");
         assert!(plain.position < 3);
     }
@@ -253,14 +274,14 @@ fn batches_see_every_row_once_a_pass() {
 #[test]
 fn mini_batch_steps_by_hand() {
     // One weight, two rows with x = 1: whichever row comes first, θ moves by −0.1·2(θ − y) each time.
-    let dense = Dense::new(vec![1, 1], false, Output::Squared, Precision::F64);
+    let dense = stack(vec![1, 1], false, Output::Squared);
     let rows =
         Shard::new(Features::F64 { columns: 1, values: vec![1.0, 1.0] }, Targets::Values(vec![5.0, 5.0])).unwrap();
     let client = Client { id: "a".into(), test: rows.clone(), train: rows, group: None, truth: None };
     let prepared = OnceLock::new();
     let seat = Seat { client: &client, prepared: &prepared, may_prepare: true, secret: None };
     let mut out = [0.0];
-    let loss = dense.worker::<f64>(&[&[0.0]]).train(0, &seat, &plan(PLAIN, 2, Some(1)), &mut out);
+    let loss = dense.working::<f64>(&[&[0.0]]).train(0, &seat, &plan(PLAIN, 2, Some(1)), &mut out);
     assert_eq!(loss, 25.0);
     assert!((out[0] - (1.0 + 0.8)).abs() < 1e-15);
 }
@@ -268,15 +289,15 @@ fn mini_batch_steps_by_hand() {
 #[test]
 fn slopes_are_gradients_and_those_of_single_rows_average_to_the_whole() {
     for dense in stacks() {
-        let bench = Bench::new(&[7, 40], dense.output);
+        let bench = Bench::new(&[7, 40], dense.network.output);
         let params = models(&dense, 1).remove(0);
         for seat in &bench.seats() {
             let [mut wanted, mut whole, mut plain, mut average] = [(); 4].map(|()| vec![0.0; params.len()]);
-            let mut worker = dense.worker::<f64>(&[&params]);
+            let mut worker = dense.working::<f64>(&[&params]);
             let loss = worker.gradient(0, seat, &Sample::FULL, &mut wanted);
             assert!((worker.slope(&params, seat, None, &mut whole) - loss).abs() < 1e-13 * loss);
             close(&whole, &wanted, 1e-13);
-            dense.worker::<f64>(&[]).plain().slope(&params, seat, None, &mut plain);
+            dense.working::<f64>(&[]).plain().slope(&params, seat, None, &mut plain);
             close(&plain, &wanted, 1e-13);
             let rows = seat.client.train.len() as u32;
             let mut losses = 0.0;
@@ -294,7 +315,7 @@ fn slopes_are_gradients_and_those_of_single_rows_average_to_the_whole() {
 fn single_outputs_train_alike_row_by_row_by_moments_and_plainly() {
     for (bias, output) in [(false, Output::Squared), (true, Output::Squared), (true, Output::Logistic)] {
         for columns in [1, 3, 5] {
-            let dense = Dense::new(vec![columns, 1], bias, output, Precision::F64);
+            let dense = stack(vec![columns, 1], bias, output);
             for rows in [columns + 2, 16, 37] {
                 let client = client("narrow", rows, columns, output);
                 let prepared = OnceLock::new();
@@ -303,8 +324,8 @@ fn single_outputs_train_alike_row_by_row_by_moments_and_plainly() {
                 for steps in [1, 9] {
                     let plan = plan(PLAIN, steps, None);
                     let (mut fast, mut plain) = (vec![0.0; params.len()], vec![0.0; params.len()]);
-                    let loss = dense.worker::<f64>(&[&params]).train(0, &seat, &plan, &mut fast);
-                    let wanted = dense.worker::<f64>(&[&params]).plain().train(0, &seat, &plan, &mut plain);
+                    let loss = dense.working::<f64>(&[&params]).train(0, &seat, &plan, &mut fast);
+                    let wanted = dense.working::<f64>(&[&params]).plain().train(0, &seat, &plan, &mut plain);
                     assert!((loss - wanted).abs() < 1e-12 * wanted, "{loss} {wanted}");
                     close(&fast, &plain, 1e-12);
                 }
@@ -315,7 +336,7 @@ fn single_outputs_train_alike_row_by_row_by_moments_and_plainly() {
 
 #[test]
 fn losses_far_from_the_rows_are_neither_infinite_nor_lost() {
-    let dense = Dense::new(vec![1, 1], false, Output::Logistic, Precision::F64);
+    let dense = stack(vec![1, 1], false, Output::Logistic);
     let features = Features::F64 { columns: 1, values: vec![1.0, -1.0, 1.0] };
     let train = Shard::new(features, Targets::Classes(vec![1, 0, 0])).unwrap();
     let client = Client { id: "far".into(), test: train.clone(), train, group: None, truth: None };
@@ -323,23 +344,22 @@ fn losses_far_from_the_rows_are_neither_infinite_nor_lost() {
     let seat = Seat { client: &client, prepared: &prepared, may_prepare: true, secret: None };
     let mut slope = [0.0];
     // Two rows are right beyond doubt, the third is as wrong as can be: its loss is the log odds.
-    let loss = dense.worker::<f64>(&[]).slope(&[2000.0], &seat, None, &mut slope);
+    let loss = dense.working::<f64>(&[]).slope(&[2000.0], &seat, None, &mut slope);
     assert!((loss - 2000.0 / 3.0).abs() < 1e-9 && (slope[0] - 1.0 / 3.0).abs() < 1e-12, "{loss} {slope:?}");
 }
 
 #[test]
 fn quadratics_agree_with_the_loss_up_to_second_derivatives() {
     for (bias, output) in [(false, Output::Squared), (true, Output::Logistic)] {
-        let dense = Dense::new(vec![3, 1], bias, output, Precision::F64);
+        let dense = stack(vec![3, 1], bias, output);
         let client = client("quadratic", 20, 3, output);
         let prepared = OnceLock::new();
         let seat = Seat { client: &client, prepared: &prepared, may_prepare: true, secret: None };
         let params = models(&dense, 1).remove(0);
         let size = params.len();
-        let wanted = DataShape::numbers(3, 0);
-        let model = DenseModel { dense: dense.clone(), wanted, minimiser: None };
+        let model = &dense.network;
         let quadratic = model.quadratic(&client.train, &params, 7.0);
-        let mut worker = dense.worker::<f64>(&[&params]);
+        let mut worker = dense.working::<f64>(&[&params]);
         assert!((quadratic.value(&params) - 7.0 * worker.loss(0, &client.train)).abs() < 1e-12);
         let mut slope_at = |moved: &[f64]| {
             let mut slope = vec![0.0; size];

@@ -1,7 +1,7 @@
 //! Pooling: the largest or the mean of the pixels in a window, channel by channel.
 
 use super::convolution::Padding;
-use super::layers::{Memory, Size};
+use super::{Memory, Size};
 use crate::linalg::Real;
 
 /// What becomes of the pixels of a window.
@@ -122,8 +122,7 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::layers::Layer;
-    use super::super::testing;
+    use super::super::{Layer, testing};
     use super::*;
 
     const SIZE: Size = Size { height: 3, width: 3, channels: 1 };

@@ -4,8 +4,8 @@
 //! turning. 3 × 3 and 5 × 5 kernels of stride 1 go by Winograd's short formulas where channels come in whole blocks.
 
 use super::lanes::LANES;
-use super::layers::{Memory, Place, Size, Work};
 use super::winograd::{Cover, Five, Formula, Three};
+use super::{Memory, Place, Size, Work};
 use crate::linalg::{Matrix, Real, add_scaled, multiply, multiply_add};
 
 /// What happens at the border.
@@ -233,8 +233,7 @@ impl Convolution {
 
 #[cfg(test)]
 mod tests {
-    use super::super::layers::Layer;
-    use super::super::testing;
+    use super::super::{Layer, testing};
     use super::*;
 
     fn convolution(size: [usize; 3], kernel: usize, stride: usize, padding: Padding, outputs: usize) -> Convolution {

@@ -1,8 +1,8 @@
 //! Stacked LSTM layers that read a text symbol by symbol and say which one comes next.
 
-use super::network::{NetworkModel, must_have_classes};
-use super::recurrent::Recurrent;
-use super::{Ability, Model, ModelKind, ModelSettings, Precision, Reads};
+use super::super::lstm::Recurrent;
+use super::super::trainer::NetworkModel;
+use super::{Ability, Model, ModelKind, ModelSettings, Precision, Reads, must_have_classes};
 use crate::data::{DataShape, Form};
 use crate::error::{Error, Result};
 use crate::settings::settings;
@@ -35,6 +35,6 @@ impl ModelSettings for LstmSettings {
             return Err(Error::settings("model.kind: lstm wants one symbol a row or more, the data has none"));
         }
         let network = Recurrent::new(symbols, self.embedding, self.hidden, self.layers, data.classes);
-        Ok(Box::new(NetworkModel { network, wanted: data, precision: self.precision, smoothing: 0.0 }))
+        Ok(Box::new(NetworkModel::new(network, data, self.precision)))
     }
 }

@@ -1,7 +1,7 @@
 //! Logistic regression for two classes.
 
-use super::dense::{Dense, DenseModel, Rows};
-use super::rows::Output;
+use super::super::dense::{Dense, Rows};
+use super::super::trainer::{NetworkModel, rows::Output};
 use super::{Ability, Model, ModelKind, ModelSettings, Precision};
 use crate::data::DataShape;
 use crate::error::{Error, Result};
@@ -32,8 +32,8 @@ impl ModelSettings for LogisticSettings {
             ))
             .hint("use \"softmax\" for more classes, \"linear\" for numbers"));
         }
-        let dense = Dense::new(vec![data.columns, 1], self.intercept, Output::Logistic, self.precision);
-        Ok(Box::new(DenseModel { dense, wanted: data, minimiser: Some(minimise) }))
+        let dense = Dense::new(vec![data.columns, 1], self.intercept, Output::Logistic);
+        Ok(Box::new(NetworkModel::new(dense.minimised_by(minimise), data, self.precision)))
     }
 }
 

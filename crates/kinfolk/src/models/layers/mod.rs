@@ -1,40 +1,53 @@
 //! Networks of images as layers one after the other, and what all layers share.
 
-use super::convolution::{Convolution, Padding};
-use super::dense::Dense;
-use super::dropout::Dropout;
-use super::normalisation::Normalisation;
-use super::pooling::{Kind, Pool};
-use super::response::Response;
-use super::winograd::Spread;
-use super::{Network, Pass};
+mod convolution;
+mod dense;
+mod dropout;
+mod lanes;
+mod normalisation;
+mod pooling;
+mod response;
+#[cfg(test)]
+mod testing;
+mod winograd;
+
+use super::trainer::{Network, Pass};
+use super::{Layout, TensorPlace};
 use crate::error::{Error, Result};
 use crate::linalg::{Real, add_scaled};
-use crate::models::{Layout, TensorPlace};
 use crate::rng::Rng;
+use convolution::Convolution;
+pub(super) use convolution::Padding;
+use dense::Dense;
+use dropout::Dropout;
+use normalisation::Normalisation;
+pub(super) use pooling::Kind as Pooled;
+use pooling::{Kind, Pool};
 use rand::RngExt;
+use response::Response;
+use winograd::Spread;
 
 /// Where a tensor lies among the parameters.
-pub(super) type Place = std::ops::Range<usize>;
+type Place = std::ops::Range<usize>;
 
 /// The size of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::models) struct Size {
-    pub(in crate::models) height: usize,
-    pub(in crate::models) width: usize,
-    pub(in crate::models) channels: usize,
+pub(super) struct Size {
+    pub(super) height: usize,
+    pub(super) width: usize,
+    pub(super) channels: usize,
 }
 
 impl Size {
     /// Numbers of an image.
-    pub(super) fn len(self) -> usize {
+    fn len(self) -> usize {
         self.height * self.width * self.channels
     }
 }
 
 /// One step of a network.
 #[derive(Debug, Clone)]
-pub(super) enum Layer {
+enum Layer {
     Convolution(Convolution),
     Normalisation(Normalisation),
     Response(Response),
@@ -51,12 +64,12 @@ pub(super) enum Layer {
 
 /// What a layer keeps between forward and backward, each in its own way.
 #[derive(Default)]
-pub(super) struct Memory<T> {
-    pub(super) out: Vec<T>,
-    pub(super) kept: Vec<T>,
-    pub(super) sums: Vec<T>,
-    pub(super) slopes: Vec<T>,
-    pub(super) places: Vec<u32>,
+struct Memory<T> {
+    out: Vec<T>,
+    kept: Vec<T>,
+    sums: Vec<T>,
+    slopes: Vec<T>,
+    places: Vec<u32>,
     inner: Option<Box<Chain<T>>>,
 }
 
@@ -71,21 +84,14 @@ struct Chain<T> {
 
 /// Buffers that no layer needs for longer than its own work.
 #[derive(Default)]
-pub(super) struct Work<T> {
-    pub(super) spread: Spread<T>,
-    pub(super) patches: Vec<T>,
-    pub(super) sums: Vec<T>,
+struct Work<T> {
+    spread: Spread<T>,
+    patches: Vec<T>,
+    sums: Vec<T>,
 }
 
 impl Layer {
-    pub(super) fn forward<T: Real>(
-        &self,
-        params: &[T],
-        x: &[T],
-        pass: &mut Pass,
-        memory: &mut Memory<T>,
-        work: &mut Work<T>,
-    ) {
+    fn forward<T: Real>(&self, params: &[T], x: &[T], pass: &mut Pass, memory: &mut Memory<T>, work: &mut Work<T>) {
         match self {
             Layer::Convolution(layer) => layer.forward(params, x, memory, work),
             Layer::Normalisation(layer) => layer.forward(params, x, matches!(pass, Pass::Train(_)), memory),
@@ -115,7 +121,7 @@ impl Layer {
 
     /// Gradients of all parameters but the weights of dense layers, and the slopes of the inputs where they are wanted.
     #[expect(clippy::too_many_arguments, reason = "what forward takes, and two results")]
-    pub(super) fn backward<T: Real>(
+    fn backward<T: Real>(
         &self,
         params: &[T],
         x: &[T],
@@ -202,7 +208,7 @@ impl<T: Real> Chain<T> {
 
 /// Layers one after the other, from an image to a score for every class.
 #[derive(Debug)]
-pub(in crate::models) struct Sequence {
+pub(super) struct Sequence {
     layout: Layout,
     learned: usize,
     starts: Vec<Start>,
@@ -222,7 +228,7 @@ enum Start {
 
 /// Memory of a sequence.
 #[derive(Default)]
-pub(in crate::models) struct SequenceMemory<T> {
+pub(super) struct SequenceMemory<T> {
     /// The images with their channels side by side.
     input: Vec<T>,
     chain: Chain<T>,
@@ -342,7 +348,7 @@ impl Network for Sequence {
 
 /// How channels are normalised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::models) enum Norm {
+pub(super) enum Norm {
     /// Over neighbouring channels of an image, at most so many groups of them.
     Group(usize),
     /// Over a batch.
@@ -350,7 +356,7 @@ pub(in crate::models) enum Norm {
 }
 
 /// Puts layers one on the other.
-pub(in crate::models) struct Builder {
+pub(super) struct Builder {
     input: Size,
     size: Size,
     layers: Vec<Layer>,
@@ -370,7 +376,7 @@ fn place(tensors: &mut Vec<(TensorPlace, Start)>, name: String, shape: Vec<usize
 
 impl Builder {
     /// A network of images of this size; `remedy` is what helps where they are too small.
-    pub(in crate::models) fn new(input: Size, remedy: &'static str) -> Self {
+    pub(super) fn new(input: Size, remedy: &'static str) -> Self {
         Self { input, size: input, layers: Vec::new(), learned: Vec::new(), statistics: Vec::new(), remedy }
     }
 
@@ -384,7 +390,7 @@ impl Builder {
     }
 
     /// Filters of `kernel` × `kernel` pixels.
-    pub(in crate::models) fn convolve(
+    pub(super) fn convolve(
         &mut self,
         name: &str,
         filters: usize,
@@ -413,7 +419,7 @@ impl Builder {
     }
 
     /// Normalises and rectifies.
-    pub(in crate::models) fn normalise(&mut self, name: &str, norm: Norm) {
+    pub(super) fn normalise(&mut self, name: &str, norm: Norm) {
         let channels = self.size.channels;
         let mut learn =
             |part, value| place(&mut self.learned, format!("{name}.{part}"), vec![channels], Start::Value(value));
@@ -430,16 +436,16 @@ impl Builder {
         self.layers.push(Layer::Normalisation(Normalisation { size: self.size, group, scale, shift, running }));
     }
 
-    pub(in crate::models) fn respond(&mut self) {
+    pub(super) fn respond(&mut self) {
         self.layers.push(Layer::Response(Response { size: self.size }));
     }
 
-    pub(in crate::models) fn rectify(&mut self) {
+    pub(super) fn rectify(&mut self) {
         self.layers.push(Layer::Rectifier);
     }
 
     /// Windows at every second pixel.
-    pub(in crate::models) fn pool(&mut self, window: usize, padding: Padding, kind: Kind) -> Result<()> {
+    pub(super) fn pool(&mut self, window: usize, padding: Padding, kind: Kind) -> Result<()> {
         let small = |this: &Self| this.too_small(&format!("a pool of {window} × {window} follows"));
         if self.size.height < 2 || self.size.width < 2 {
             return Err(small(self));
@@ -451,13 +457,13 @@ impl Builder {
     }
 
     /// One window over the whole image.
-    pub(in crate::models) fn pool_all(&mut self, kind: Kind) {
+    pub(super) fn pool_all(&mut self, kind: Kind) {
         let pool = Pool::global(self.size, kind);
         self.size = pool.output;
         self.layers.push(Layer::Pool(pool));
     }
 
-    pub(in crate::models) fn dense(&mut self, name: &str, outputs: usize, bias: bool, rectify: bool) {
+    pub(super) fn dense(&mut self, name: &str, outputs: usize, bias: bool, rectify: bool) {
         let inputs = self.size.len();
         let start = Start::Uniform(1.0 / (inputs as f64).sqrt());
         let weight = place(&mut self.learned, format!("{name}.weight"), vec![outputs, inputs], start);
@@ -469,18 +475,18 @@ impl Builder {
         self.size = Size { height: 1, width: 1, channels: outputs };
     }
 
-    pub(in crate::models) fn drop_out(&mut self, chance: f64) {
+    pub(super) fn drop_out(&mut self, chance: f64) {
         if chance > 0.0 {
             self.layers.push(Layer::Dropout(Dropout { chance }));
         }
     }
 
-    pub(in crate::models) fn scale(&mut self, factor: f64) {
+    pub(super) fn scale(&mut self, factor: f64) {
         self.layers.push(Layer::Scale(factor));
     }
 
     /// Adds the input to what the layers inside make of it.
-    pub(in crate::models) fn residual(&mut self, inside: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+    pub(super) fn residual(&mut self, inside: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         let before = std::mem::take(&mut self.layers);
         inside(self)?;
         let inner = std::mem::replace(&mut self.layers, before);
@@ -489,7 +495,7 @@ impl Builder {
     }
 
     /// The network; statistics come to lie behind what is learned.
-    pub(in crate::models) fn build(mut self) -> Sequence {
+    pub(super) fn build(mut self) -> Sequence {
         let learned = self.learned.last().map_or(0, |(tensor, _)| tensor.range().end);
         for (tensor, _) in &mut self.statistics {
             tensor.offset = tensor.offset.saturating_add(learned);

@@ -2,7 +2,8 @@
 //! and rectified, three pools, and two residual blocks of two convolutions; the largest of every channel over the image,
 //! one dense layer without bias, and an eighth of its scores.
 
-use super::network::{self, Builder, NetworkModel, Norm, Padding, Pooled, Sequence};
+use super::super::layers::{Builder, Norm, Padding, Pooled, Sequence};
+use super::super::trainer::NetworkModel;
 use super::{Ability, Model, ModelKind, ModelSettings, Precision, Reads};
 use crate::data::DataShape;
 use crate::error::Result;
@@ -45,7 +46,7 @@ impl ModelSettings for Resnet9Settings {
 
 impl Resnet9Settings {
     fn network(&self, data: DataShape) -> Result<Sequence> {
-        let mut builder = Builder::new(network::image_size(KIND.name, data)?, "use images of at least 8 × 8, or cnn");
+        let mut builder = Builder::new(super::image_size(KIND.name, data)?, "use images of at least 8 × 8, or cnn");
         let width = self.width;
         let norm = match self.norm {
             NormKind::Batch => Norm::Batch,
@@ -78,7 +79,7 @@ impl Resnet9Settings {
 
 #[cfg(test)]
 mod tests {
-    use super::super::network::testing::*;
+    use crate::models::trainer::testing::*;
     use super::*;
     use crate::rng::Key;
 

@@ -5,7 +5,7 @@ use crate::linalg::Real;
 
 /// What the outputs mean and how they are judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Output {
+pub(in crate::models) enum Output {
     /// One number; squared error without the ½.
     Squared,
     /// One number, the log odds of class 1.
@@ -16,28 +16,28 @@ pub(super) enum Output {
 
 /// The targets of some rows.
 #[derive(Clone, Copy)]
-pub(super) enum Goal<'a> {
+pub(in crate::models) enum Goal<'a> {
     Classes(&'a [u32]),
     Values(&'a [f64]),
 }
 
 impl<'a> Goal<'a> {
     /// A model's `check` has seen that these are there.
-    pub(super) fn of(rows: &'a Shard) -> Self {
+    pub(in crate::models) fn of(rows: &'a Shard) -> Self {
         match rows.classes() {
             Some(classes) => Goal::Classes(classes),
             None => Goal::Values(rows.values().unwrap_or_default()),
         }
     }
 
-    pub(super) fn len(self) -> usize {
+    pub(in crate::models) fn len(self) -> usize {
         match self {
             Goal::Classes(classes) => classes.len(),
             Goal::Values(values) => values.len(),
         }
     }
 
-    pub(super) fn part(self, range: std::ops::Range<usize>) -> Self {
+    pub(in crate::models) fn part(self, range: std::ops::Range<usize>) -> Self {
         match self {
             Goal::Classes(classes) => Goal::Classes(&classes[range]),
             Goal::Values(values) => Goal::Values(&values[range]),
@@ -47,7 +47,7 @@ impl<'a> Goal<'a> {
 
 /// The rows of a batch, gathered.
 #[derive(Default)]
-pub(super) struct PickedRows<T> {
+pub(in crate::models) struct PickedRows<T> {
     x: Vec<T>,
     classes: Vec<u32>,
     values: Vec<f64>,
@@ -55,7 +55,7 @@ pub(super) struct PickedRows<T> {
 
 impl<T: Real> PickedRows<T> {
     /// The picked rows and their targets; `None` picks all, without a copy.
-    pub(super) fn gather<'p>(
+    pub(in crate::models) fn gather<'p>(
         &'p mut self,
         picked: Option<&[u32]>,
         input: &'p [T],
@@ -86,7 +86,13 @@ impl<T: Real> PickedRows<T> {
 /// Loss and slope of one row: fills `slope` with the derivative of the row's loss times `scale`. A class that training
 /// rows did not have is as unlikely as the least likely one.
 #[inline]
-pub(super) fn row_loss<T: Real>(output: Output, out: &[T], goal: Goal, row: usize, slope: Option<(&mut [T], T)>) -> T {
+pub(in crate::models) fn row_loss<T: Real>(
+    output: Output,
+    out: &[T],
+    goal: Goal,
+    row: usize,
+    slope: Option<(&mut [T], T)>,
+) -> T {
     match (output, goal) {
         (Output::Squared, Goal::Values(values)) => {
             let residual = out[0] - T::of(values[row]);
@@ -143,8 +149,17 @@ fn least<T: Real>(scores: &[T]) -> usize {
     (1..scores.len()).fold(0, smaller)
 }
 
+/// Whether a row's class is the predicted one; never, where rows have no classes.
+pub(in crate::models) fn is_right<T: Real>(output: Output, out: &[T], goal: Goal, row: usize) -> bool {
+    match (output, goal) {
+        (_, Goal::Values(_)) => false,
+        (Output::Logistic, Goal::Classes(classes)) => u32::from(out[0] > T::ZERO) == classes[row],
+        (_, Goal::Classes(classes)) => is_largest(out, classes[row]),
+    }
+}
+
 /// Whether a row's class has the largest of its scores, the first one of equals; a class without a score has not.
-pub(super) fn is_largest<T: Real>(scores: &[T], class: u32) -> bool {
+fn is_largest<T: Real>(scores: &[T], class: u32) -> bool {
     let class = class as usize;
     let beats = |own: T| move |(c, &score): (usize, &T)| c == class || score < own || (score == own && c > class);
     scores.get(class).is_some_and(|&own| scores.iter().enumerate().all(beats(own)))

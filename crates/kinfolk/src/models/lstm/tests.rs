@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::data::{Client, DataShape, Form, Targets};
-use crate::models::network::NetworkModel;
-use crate::models::network::testing::assert_differences;
+use crate::models::trainer::NetworkModel;
+use crate::models::trainer::testing::assert_differences;
 use crate::models::{MODELS, Model, Precision, Seat};
 use crate::rng::Key;
 use crate::settings::Settings;
@@ -41,7 +41,7 @@ impl Text {
 fn model(network: Recurrent, length: usize, precision: Precision) -> NetworkModel<Recurrent> {
     let form = Form::Text { symbols: network.symbols };
     let wanted = DataShape { columns: length, classes: network.outputs, form };
-    NetworkModel { network, wanted, precision, smoothing: 0.0 }
+    NetworkModel::new(network, wanted, precision)
 }
 
 fn beginning(network: &Recurrent) -> Vec<f64> {

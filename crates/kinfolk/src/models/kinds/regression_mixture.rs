@@ -1,8 +1,9 @@
 //! A mixture of linear regressions: rows fall into components, each with coefficients of its own.
 
-use super::mixture::{Components, MixtureModel};
-use super::*;
-use crate::mixture::{Family, Noise};
+use super::super::mixture::{Components, MixtureModel};
+use super::{Ability, DataShape, Model, ModelKind, ModelSettings, Result};
+use crate::settings::{choices, settings};
+use crate::mixture::{Shape, Family, Noise};
 
 pub(super) static KIND: ModelKind = ModelKind::new::<RegressionMixtureSettings>();
 

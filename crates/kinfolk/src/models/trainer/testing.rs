@@ -1,7 +1,5 @@
-//! What tests of layers and of networks share.
+//! What tests of models share.
 
-use super::Pass;
-use super::layers::{Layer, Memory, Work};
 use crate::data::{Client, DataShape, Features, Form, Shard, Targets};
 use crate::error::Result;
 use crate::models::{Model, ModelKind, Seat};
@@ -13,32 +11,6 @@ use rand_distr::{Distribution, StandardNormal};
 /// Normal numbers.
 pub(in crate::models) fn numbers(purpose: &str, count: usize) -> Vec<f64> {
     StandardNormal.sample_iter(Key::new(3).word(purpose).rng()).take(count).collect()
-}
-
-/// Compares all slopes of a layer with differences of Σ weights·outputs.
-pub(super) fn assert_slopes(layer: &Layer, inputs: usize, rows: usize) {
-    let width = match layer {
-        Layer::Convolution(layer) => layer.bias.end,
-        Layer::Dense(layer) => layer.bias.end,
-        Layer::Normalisation(layer) => layer.shift.end,
-        _ => 0,
-    };
-    let (params, x) = (numbers("params", width), numbers("x", inputs * rows));
-    let outputs = |params: &[f64], x: &[f64]| {
-        let mut memory = Memory::default();
-        layer.forward(params, x, &mut Pass::Train(None), &mut memory, &mut Work::default());
-        memory
-    };
-    let mut memory = outputs(&params, &x);
-    let weights = numbers("weights", memory.out.len());
-    let objective = |params: &[f64], x: &[f64]| crate::linalg::dot(&outputs(params, x).out, &weights);
-    let (mut gradient, mut down) = (vec![9.0; width], vec![9.0; x.len()]);
-    layer.backward(&params, &x, &weights, &mut memory, &mut Work::default(), &mut gradient, Some(&mut down));
-    if let Layer::Dense(layer) = layer {
-        layer.gradient(&x, &memory, &mut gradient);
-    }
-    assert_differences(&params, &gradient, |moved| objective(moved, &x));
-    assert_differences(&x, &down, |moved| objective(&params, moved));
 }
 
 /// Compares slopes with central differences, at up to about 100 places.

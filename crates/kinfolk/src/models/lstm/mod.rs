@@ -17,7 +17,7 @@ mod panels;
 #[cfg(test)]
 mod tests;
 
-use super::network::{Network, Pass};
+use super::trainer::{Network, Pass};
 use super::{Layout, TensorPlace};
 use crate::data::{Features, Shard};
 use crate::linalg::{Matrix, Real, add_scaled, multiply, multiply_add};

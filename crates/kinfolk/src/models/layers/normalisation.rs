@@ -6,7 +6,7 @@
 //!   model's layout: they travel and are averaged with the parameters, though the mean of the statistics of clients that
 //!   differ fits none of them, which is why groups are the default.
 
-use super::layers::{Memory, Place, Size, Work};
+use super::{Memory, Place, Size, Work};
 use crate::linalg::Real;
 
 /// Added to every variance.
@@ -172,8 +172,7 @@ impl Normalisation {
 
 #[cfg(test)]
 mod tests {
-    use super::super::layers::Layer;
-    use super::super::testing;
+    use super::super::{Layer, testing};
     use super::*;
 
     const SIZE: Size = Size { height: 1, width: 2, channels: 2 };

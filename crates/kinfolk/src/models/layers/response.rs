@@ -2,7 +2,7 @@
 //!
 //! y = x·s^(−¾) with s = 1 + α·Σ x² over the channel and up to four neighbours on either side, α = 0.001/9.
 
-use super::layers::{Memory, Size};
+use super::{Memory, Size};
 use crate::linalg::Real;
 
 const REACH: usize = 4;
@@ -62,8 +62,7 @@ impl Response {
 
 #[cfg(test)]
 mod tests {
-    use super::super::layers::Layer;
-    use super::super::testing;
+    use super::super::{Layer, testing};
     use super::*;
 
     #[test]

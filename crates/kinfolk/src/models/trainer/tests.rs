@@ -4,7 +4,9 @@ use super::*;
 use crate::data::{Augment, Features, Form, Targets};
 use crate::linalg::{Matrix, multiply};
 use crate::models::TensorPlace;
-use crate::models::dense::{Dense, DenseModel};
+use crate::models::dense::Dense;
+use crate::models::first_smallest;
+use crate::models::layers::{Builder, Sequence, Size};
 use crate::training::Pull;
 use crate::training::{Amount, Course, Optimiser, Portion};
 use rand::RngExt;
@@ -106,9 +108,9 @@ fn plain() -> NetworkModel<Small> {
 }
 
 /// The same layer as a dense stack.
-fn oracle() -> DenseModel {
-    let dense = Dense::new(vec![COLUMNS, CLASSES], false, Output::Softmax, Precision::F64);
-    DenseModel { dense, wanted: DataShape::numbers(COLUMNS, CLASSES), minimiser: None }
+fn oracle() -> NetworkModel<Dense> {
+    let dense = Dense::new(vec![COLUMNS, CLASSES], false, Output::Softmax);
+    NetworkModel::new(dense, DataShape::numbers(COLUMNS, CLASSES), Precision::F64)
 }
 
 fn client(rows: usize) -> Client {
@@ -183,7 +185,7 @@ fn scores_gradients_and_slopes_are_those_of_a_dense_layer() {
     let prepared = OnceLock::new();
     let seat = Seat { client: &client, prepared: &prepared, may_prepare: false, secret: None };
     let (oracle, sample) = (oracle(), Sample { batch: Some(20), ..Sample::FULL });
-    let (mut worker, mut wanted) = (model.worker::<f64>(&[&start]), oracle.worker(&[&start[..12]]));
+    let (mut worker, mut wanted) = (NetworkWorker::<_, f64>::new(&model, &[&start]), oracle.worker(&[&start[..12]]));
     let (found, dense) = (worker.score(0, &client.train), wanted.score(0, &client.train));
     assert!((found.loss - dense.loss).abs() < 1e-11 && found.hits == dense.hits && found.rows == 150);
     let (mut out, mut dense_out) = (vec![9.0; 13], vec![9.0; 12]);
@@ -214,7 +216,7 @@ fn chunks_of_a_large_batch_give_its_gradient() {
     for chance in [0.0, 0.5] {
         let model = large(chance);
         let start = begin(&model);
-        let mut worker = model.worker::<f64>(&[&start]);
+        let mut worker = NetworkWorker::<_, f64>::new(&model, &[&start]);
         let (mut whole, mut one) = (vec![9.0; start.len()], vec![0.0; start.len()]);
         let loss = worker.slope(&start, &seat, None, &mut whole);
         assert_eq!(worker.buffers.pass.outputs.len(), 100 * CLASSES);
@@ -265,8 +267,8 @@ fn nothing_is_dropped_when_scoring_or_for_a_slope() {
     let start = begin(&model);
     let prepared = OnceLock::new();
     let seat = Seat { client: &client, prepared: &prepared, may_prepare: false, secret: None };
-    let (mut dropping, whole) = (model.worker::<f64>(&[&start]), plain());
-    let mut plain = whole.worker::<f64>(&[&start]);
+    let (mut dropping, whole) = (NetworkWorker::<_, f64>::new(&model, &[&start]), plain());
+    let mut plain = NetworkWorker::<_, f64>::new(&whole, &[&start]);
     let (mut out, mut wanted) = (vec![0.0; 13], vec![0.0; 13]);
     for _ in 0..8 {
         assert_eq!(dropping.score(0, &client.train), plain.score(0, &client.train));
@@ -296,7 +298,7 @@ fn augmentation_is_drawn_from_the_order_and_only_in_training() {
     assert_eq!(first, train(&moving, &client, &[&start], &seeded(1)).0);
     assert_ne!(first, train(&moving, &client, &[&start], &seeded(2)).0);
     assert_ne!(first, train(&still, &client, &[&start], &seeded(1)).0);
-    let score = |model: &NetworkModel<Small>| model.worker::<f64>(&[&start]).score(0, &client.train);
+    let score = |model: &NetworkModel<Small>| NetworkWorker::<_, f64>::new(&model, &[&start]).score(0, &client.train);
     assert_eq!(score(&moving), score(&still));
 }
 
@@ -311,12 +313,12 @@ fn smoothing_moves_the_target_by_hand() {
     let seat = Seat { client: &client, prepared: &prepared, may_prepare: false, secret: None };
     let model = model(false, 0.3, Augment::default());
     let mut out = vec![0.0; 13];
-    let loss = model.worker::<f64>(&[&start]).slope(&start, &seat, None, &mut out);
+    let loss = NetworkWorker::<_, f64>::new(&model, &[&start]).slope(&start, &seat, None, &mut out);
     let total = 2f64.exp() + 1.0 + 1f64.exp();
     assert!((loss - (total.ln() - 1.7)).abs() < 1e-14, "{loss}");
     let chances = [2f64.exp() / total - 0.8, 1.0 / total - 0.1, 1f64.exp() / total - 0.1];
     assert_close(&[out[0], out[4], out[8]], &chances);
-    let plain = model.worker::<f64>(&[&start]).loss(0, &client.train);
+    let plain = NetworkWorker::<_, f64>::new(&model, &[&start]).loss(0, &client.train);
     assert!((plain - (total.ln() - 2.0)).abs() < 1e-14, "{plain}");
 }
 
@@ -329,4 +331,26 @@ fn what_a_network_cannot_do_it_says() {
     assert!(model.check(&client(3)).is_ok());
     let refused = model.check(&client(1)).unwrap_err().to_string();
     assert!(refused.contains("client somebody: training rows are lonely"), "{refused}");
+}
+
+#[test]
+fn a_choice_with_early_exit_is_that_by_all_losses() {
+    for rows in [2, 16, 70, 150] {
+        let (model, client) = (plain(), client(rows));
+        let start = begin(&model);
+        let scaled = |factor: f64| -> Vec<f64> { start.iter().map(|value| factor * value).collect() };
+        // A tie, which goes to the first, and a model that gives no numbers.
+        let candidates = [scaled(3.0), scaled(-2.0), start.clone(), scaled(f64::NAN), start.clone(), scaled(0.0)];
+        let models: Vec<&[f64]> = candidates.iter().map(Vec::as_slice).collect();
+        let prepared = OnceLock::new();
+        let seat = Seat { client: &client, prepared: &prepared, may_prepare: false, secret: None };
+        let mut worker = NetworkWorker::<_, f64>::new(&model, &models);
+        let among = [0, 1, 2, 3, 4, 5];
+        let wanted = first_smallest(worker.losses(&among, &client.train).into_iter());
+        for hint in 0..7 {
+            let found = worker.choose(&among, hint, &seat, Portion::All);
+            assert_eq!(found.position, wanted.position, "{rows} rows, hint {hint}");
+            assert!((found.loss - wanted.loss).abs() < 1e-14 * wanted.loss);
+        }
+    }
 }

@@ -1,8 +1,9 @@
 //! A mixture of normal distributions: rows fall into components, each around a centre of its own.
 
-use super::mixture::{Components, MixtureModel};
-use super::*;
-use crate::mixture::{Covariance, Family};
+use super::super::mixture::{Components, MixtureModel};
+use super::{Ability, DataShape, Model, ModelKind, ModelSettings, Result};
+use crate::settings::{Settings, choices, settings};
+use crate::mixture::{Shape, Covariance, Family};
 use crate::settings::Field;
 
 pub(super) static KIND: ModelKind = ModelKind::new::<GaussianMixtureSettings>();

@@ -1,7 +1,7 @@
 //! Multi-layer perceptron: dense layers with rectifiers in between, for classes or a number.
 
-use super::dense::{Dense, DenseModel};
-use super::rows::Output;
+use super::super::dense::Dense;
+use super::super::trainer::{NetworkModel, rows::Output};
 use super::{Ability, Model, ModelKind, ModelSettings, Precision};
 use crate::data::DataShape;
 use crate::error::Result;
@@ -28,7 +28,7 @@ impl ModelSettings for MlpSettings {
         widths.extend(self.hidden);
         widths.push(data.classes.max(1));
         let output = if data.classes > 0 { Output::Softmax } else { Output::Squared };
-        let dense = Dense::new(widths, true, output, self.precision);
-        Ok(Box::new(DenseModel { dense, wanted: data, minimiser: None }))
+        let dense = Dense::new(widths, true, output);
+        Ok(Box::new(NetworkModel::new(dense, data, self.precision)))
     }
 }

@@ -1,6 +1,6 @@
 //! A dense layer, with a rectifier where one is wanted.
 
-use super::layers::{Memory, Place};
+use super::{Memory, Place};
 use crate::linalg::{Matrix, Real, add_scaled, multiply, multiply_add};
 
 #[derive(Debug, Clone)]
@@ -99,8 +99,7 @@ impl Dense {
 
 #[cfg(test)]
 mod tests {
-    use super::super::layers::Layer;
-    use super::super::testing;
+    use super::super::{Layer, testing};
     use super::*;
 
     #[test]

@@ -1,46 +1,42 @@
-//! Networks: what all of them share, which is all but what they compute.
+//! The trainer: batches, optimisers, losses, choices and scores of every model that is trained by descent.
 //!
-//! A network reads rows and gives a score for every class; softmax cross entropy judges them. Its parameters are those
-//! that are learned by descent, and behind them statistics of the data that training brings up to date (running means of
-//! batch normalisation): they travel and are averaged like all others, but no optimiser, pull or decay touches them.
+//! A [`Network`] is forward and backward; all else is here. Losses are means over rows. Parameters are those learned by
+//! descent, and behind them statistics of the data that training updates (running means of batch normalisation): they
+//! travel and are averaged like all others, but no optimiser, pull or weight decay touches them.
 
 mod augment;
-mod convolution;
-mod dense;
-mod dropout;
-mod lanes;
-mod layers;
-mod normalisation;
-mod pooling;
-mod response;
+mod check;
+pub(super) mod choose;
+mod course;
+pub(super) mod rows;
+pub(super) mod steps;
 #[cfg(test)]
 pub(super) mod testing;
 #[cfg(test)]
 mod tests;
-mod winograd;
 
-use super::check::check;
-use super::course::{self, Trainee};
-use super::rows::{Goal, Output, PickedRows, is_largest, row_loss};
-use super::steps::{Batches, Scratch, steps_of};
-use super::{Layout, Metric, Model, Precision, Seat, Worker};
+use super::{Choice, Convex, Layout, Metric, Model, Precision, Score, Seat, Worker};
 use crate::data::numbers::convert;
-use crate::data::{Client, DataShape, Form, Shard};
-use crate::error::{Error, Result};
+use crate::data::{Client, DataShape, Shard};
+use crate::error::Result;
 use crate::linalg::{Real, add_scaled};
-use crate::models::Score;
 use crate::rng::{Key, Rng};
-use crate::training::{Plan, Sample};
+use crate::training::{Plan, Portion, Sample};
 use augment::augment;
-pub(super) use convolution::Padding;
-pub(super) use layers::{Builder, Norm, Sequence, Size};
-pub(super) use pooling::Kind as Pooled;
+use check::check;
+use choose::{Candidates, compete};
+use course::Trainee;
+use rows::{Goal, Output, PickedRows, is_right, row_loss};
 use std::ops::Range;
+use steps::{Batches, Scratch, steps_of};
 
-/// What a network computes; batches, steps, losses and scores are the same for all of them.
-pub(super) trait Network: Send + Sync {
+/// What a network computes.
+pub(super) trait Network: Sized + Send + Sync {
     /// Buffers of one thread, reused from batch to batch.
     type Memory<T: Real>: Default + Send;
+
+    /// Rows that are scored together.
+    const SCORED_AT_ONCE: usize = 64;
 
     /// Where each tensor lies.
     fn layout(&self) -> &Layout;
@@ -53,15 +49,40 @@ pub(super) trait Network: Send + Sync {
     /// Random parameters to begin with.
     fn initialise(&self, rng: &mut Rng) -> Vec<f64>;
 
-    /// How many classes there are.
+    /// Number of outputs of a row.
     fn outputs(&self) -> usize;
+
+    /// What the outputs mean.
+    fn output(&self) -> Output {
+        Output::Softmax
+    }
+
+    /// Most rows of a step that go through the network together.
+    fn most_rows(&self) -> usize {
+        128
+    }
+
+    /// See [`Model::curvature`].
+    fn curvature(&self, _mean_square: f64) -> Option<f64> {
+        None
+    }
+
+    /// See [`Model::convex`].
+    fn convex(&self) -> Option<&dyn Convex> {
+        None
+    }
+
+    /// Computes with these models on one thread; a network with faster ways overrides it.
+    fn worker<'a, T: Real>(model: &'a NetworkModel<Self>, models: &[&[f64]]) -> Box<dyn Worker + 'a> {
+        Box::new(NetworkWorker::<Self, T>::new(model, models))
+    }
 
     /// Why it cannot read rows of the right shape, to stand behind "training rows".
     fn fault(&self, _rows: &Shard) -> Option<String> {
         None
     }
 
-    /// A score for every class of each row into `out` (rows × outputs).
+    /// The outputs of each row into `out` (rows × outputs).
     fn forward<T: Real>(
         &self,
         params: &[T],
@@ -100,6 +121,13 @@ pub(super) trait Network: Send + Sync {
         add_scaled(params, -step, gradient);
     }
 
+    /// The outputs of some rows into those of a pass.
+    fn score<T: Real>(&self, params: &[T], x: &[T], rows: usize, pass: &mut Passing<Self::Memory<T>, T>) {
+        let Passing { memory, outputs, .. } = pass;
+        outputs.resize(rows * self.outputs(), T::ZERO);
+        self.forward(params, x, rows, Pass::Score, memory, outputs);
+    }
+
     /// Brings the statistics up to date with the last `forward` with [`Pass::Train`].
     fn settle<T: Real>(&self, _memory: &Self::Memory<T>, _statistics: &mut [T]) {}
 }
@@ -112,23 +140,6 @@ pub(super) enum Pass<'a> {
     Train(Option<&'a mut Rng>),
 }
 
-/// The size of the images a model reads, where it can tell classes apart.
-pub(super) fn image_size(model: &str, data: DataShape) -> Result<Size> {
-    let Form::Image { channels, height, width, .. } = data.form else { unreachable!("`make` refuses other rows") };
-    must_have_classes(model, data)?;
-    Ok(Size { height, width, channels })
-}
-
-/// Refuses data that has no classes to tell apart.
-pub(super) fn must_have_classes(model: &str, data: DataShape) -> Result<()> {
-    let refused = |found: &str| Error::settings(format!("model.kind: {model} tells classes apart, but {found}"));
-    match data.classes {
-        0 => Err(refused("the target of this data is a number").hint("use linear or mlp")),
-        1 => Err(refused("this data has only one").hint("use data of two classes or more")),
-        _ => Ok(()),
-    }
-}
-
 /// A network as a model.
 pub(super) struct NetworkModel<N> {
     pub(super) network: N,
@@ -138,17 +149,9 @@ pub(super) struct NetworkModel<N> {
     pub(super) smoothing: f64,
 }
 
-impl<N: Network> NetworkModel<N> {
-    fn worker<T: Real>(&self, models: &[&[f64]]) -> NetworkWorker<'_, N, T> {
-        let round = |model: &&[f64]| model.iter().map(|&value| T::of(value)).collect();
-        NetworkWorker {
-            model: self,
-            given: models.len(),
-            models: models.iter().map(round).collect(),
-            input: Vec::new(),
-            scratch: Scratch::default(),
-            buffers: Buffers::default(),
-        }
+impl<N> NetworkModel<N> {
+    pub(super) fn new(network: N, wanted: DataShape, precision: Precision) -> Self {
+        Self { network, wanted, precision, smoothing: 0.0 }
     }
 }
 
@@ -162,7 +165,10 @@ impl<N: Network> Model for NetworkModel<N> {
     }
 
     fn metrics(&self) -> &'static [Metric] {
-        &[Metric::Accuracy, Metric::LogLoss]
+        match self.network.output() {
+            Output::Squared => &[Metric::SquaredError],
+            Output::Logistic | Output::Softmax => &[Metric::Accuracy, Metric::LogLoss],
+        }
     }
 
     fn initialise(&self, rng: &mut Rng) -> Result<Vec<f64>> {
@@ -170,14 +176,26 @@ impl<N: Network> Model for NetworkModel<N> {
     }
 
     fn check(&self, client: &Client) -> Result<()> {
-        check(Output::Softmax, client, self.wanted, |rows| self.network.fault(rows))
+        check(self.network.output(), client, self.wanted, |rows| self.network.fault(rows))
     }
 
     fn worker<'a>(&'a self, models: &[&[f64]]) -> Box<dyn Worker + 'a> {
         match self.precision {
-            Precision::F32 => Box::new(self.worker::<f32>(models)),
-            Precision::F64 => Box::new(self.worker::<f64>(models)),
+            Precision::F32 => N::worker::<f32>(self, models),
+            Precision::F64 => N::worker::<f64>(self, models),
         }
+    }
+
+    fn curvature(&self, mean_square: f64) -> Option<f64> {
+        self.network.curvature(mean_square)
+    }
+
+    fn convex(&self) -> Option<&dyn Convex> {
+        self.network.convex()
+    }
+
+    fn likelihood(&self) -> f64 {
+        if self.network.output() == Output::Squared { 0.5 } else { 1.0 }
     }
 
     fn keeps_statistics(&self) -> bool {
@@ -188,32 +206,67 @@ impl<N: Network> Model for NetworkModel<N> {
 /// Computes with a network on one thread. All buffers are reused between clients.
 pub(super) struct NetworkWorker<'a, N: Network, T: Real> {
     model: &'a NetworkModel<N>,
-    /// Models of the ask; one more place behind them is for `load`.
-    given: usize,
-    models: Vec<Vec<T>>,
+    /// Number of models in the ask; one more place behind them is for `load`.
+    pub(super) given: usize,
+    pub(super) models: Vec<Vec<T>>,
     /// Rows converted to T.
-    input: Vec<T>,
+    pub(super) input: Vec<T>,
     /// Gradients and moments of a training.
-    scratch: Scratch<T>,
-    buffers: Buffers<N::Memory<T>, T>,
+    pub(super) scratch: Scratch<T>,
+    pub(super) buffers: Buffers<N::Memory<T>, T>,
 }
 
-/// What one batch needs.
+/// Buffers of a batch.
 #[derive(Default)]
-struct Buffers<M, T> {
+pub(super) struct Buffers<M, T> {
     picked: PickedRows<T>,
     augmented: Vec<T>,
-    pass: Passing<M, T>,
+    pub(super) pass: Passing<M, T>,
 }
 
-/// What rows on their way through a network need.
+/// Buffers of a pass through the network.
 #[derive(Default)]
-struct Passing<M, T> {
-    memory: M,
-    outputs: Vec<T>,
-    slopes: Vec<T>,
+pub(super) struct Passing<M, T> {
+    pub(super) memory: M,
+    pub(super) outputs: Vec<T>,
+    pub(super) slopes: Vec<T>,
     /// The gradient of one of several chunks.
     gradient: Vec<T>,
+}
+
+impl<M, T: Real> Passing<M, T> {
+    /// The outputs of each row, as they lie in `outputs`.
+    fn rows(&self, goal: Goal) -> impl Iterator<Item = &[T]> {
+        self.outputs.chunks_exact(self.outputs.len() / goal.len().max(1))
+    }
+
+    /// The sum of the losses of rows with these outputs.
+    pub(super) fn total_loss(&self, output: Output, goal: Goal) -> f64 {
+        let losses = self.rows(goal).enumerate().map(|(row, out)| row_loss(output, out, goal, row, None).wide());
+        losses.fold(0.0, |total, loss| total + loss)
+    }
+
+    /// The part of these rows in a mean loss over `of` rows, and its slopes in the outputs. A share of each target may be
+    /// spread evenly over all classes.
+    pub(super) fn judge(&mut self, output: Output, smoothing: f64, goal: Goal, of: usize) -> f64 {
+        let Self { outputs, slopes, .. } = self;
+        let width = outputs.len() / goal.len().max(1);
+        slopes.resize(outputs.len(), T::ZERO);
+        let scale = T::ONE / T::of(of as f64);
+        let mut total = 0.0;
+        for (row, (out, slope)) in outputs.chunks_exact(width).zip(slopes.chunks_exact_mut(width)).enumerate() {
+            total += row_loss(output, out, goal, row, Some((&mut *slope, scale))).wide();
+            if let (true, Goal::Classes(classes)) = (smoothing > 0.0, goal) {
+                // The target moves from the class to the mean of all: the loss by ε·(own − mean score).
+                let own = classes[row] as usize;
+                let mean = out.iter().map(|score| score.wide()).sum::<f64>() / width as f64;
+                total += smoothing * (out[own].wide() - mean);
+                slope.iter_mut().for_each(|slope| *slope -= scale * T::of(smoothing / width as f64));
+                slope[own] += scale * T::of(smoothing);
+            }
+        }
+        total / of as f64
+    }
 }
 
 /// Rows that share a step.
@@ -233,23 +286,34 @@ impl<T> Batch<'_, T> {
     }
 }
 
-impl<N: Network, T: Real> NetworkWorker<'_, N, T> {
-    /// Carries rows through a model, some at a time; `look` sees each one's loss, and whether its class is right.
-    fn visit(&mut self, model: usize, rows: &Shard, mut look: impl FnMut(f64, bool)) {
-        const ROWS_AT_ONCE: usize = 64;
+impl<'a, N: Network, T: Real> NetworkWorker<'a, N, T> {
+    pub(super) fn new(model: &'a NetworkModel<N>, models: &[&[f64]]) -> Self {
+        let round = |model: &&[f64]| model.iter().map(|&value| T::of(value)).collect();
+        Self {
+            model,
+            given: models.len(),
+            models: models.iter().map(round).collect(),
+            input: Vec::new(),
+            scratch: Scratch::default(),
+            buffers: Buffers::default(),
+        }
+    }
+
+    /// Scores rows with some models; `look` sees a model's place in `of`, a row's loss, and whether its class is right.
+    fn visit(&mut self, of: &[usize], rows: &Shard, mut look: impl FnMut(usize, f64, bool)) {
         let network = &self.model.network;
-        let width = network.outputs();
+        let (output, columns) = (network.output(), rows.columns());
         let x = convert(rows, &mut self.input);
-        let Passing { memory, outputs, .. } = &mut self.buffers.pass;
-        for begin in (0..rows.len()).step_by(ROWS_AT_ONCE) {
-            let end = (begin + ROWS_AT_ONCE).min(rows.len());
-            let x = &x[begin * rows.columns()..end * rows.columns()];
-            let Goal::Classes(classes) = Goal::of(rows).part(begin..end) else { continue };
-            outputs.resize((end - begin) * width, T::ZERO);
-            network.forward(&self.models[model], x, end - begin, Pass::Score, memory, outputs);
-            for (row, (out, &class)) in outputs.chunks_exact(width).zip(classes).enumerate() {
-                let loss = row_loss(Output::Softmax, out, Goal::Classes(classes), row, None).wide();
-                look(loss, is_largest(out, class));
+        let pass = &mut self.buffers.pass;
+        for (place, &model) in of.iter().enumerate() {
+            for begin in (0..rows.len()).step_by(N::SCORED_AT_ONCE) {
+                let end = (begin + N::SCORED_AT_ONCE).min(rows.len());
+                let goal = Goal::of(rows).part(begin..end);
+                let x = &x[begin * columns..end * columns];
+                network.score(&self.models[model], x, end - begin, pass);
+                for (row, out) in pass.rows(goal).enumerate() {
+                    look(place, row_loss(output, out, goal, row, None).wide(), is_right(output, out, goal, row));
+                }
             }
         }
     }
@@ -257,8 +321,10 @@ impl<N: Network, T: Real> NetworkWorker<'_, N, T> {
 
 impl<N: Network, T: Real> Worker for NetworkWorker<'_, N, T> {
     fn load(&mut self, params: &[f64]) -> usize {
-        self.models.truncate(self.given);
-        self.models.push(params.iter().map(|&value| T::of(value)).collect());
+        self.models.resize(self.given + 1, Vec::new());
+        let own = &mut self.models[self.given];
+        own.clear();
+        own.extend(params.iter().map(|&value| T::of(value)));
         self.given
     }
 
@@ -270,15 +336,21 @@ impl<N: Network, T: Real> Worker for NetworkWorker<'_, N, T> {
         self.score(model, rows).loss / rows.len() as f64
     }
 
+    fn losses(&mut self, of: &[usize], rows: &Shard) -> Vec<f64> {
+        let mut totals = vec![0.0; of.len()];
+        self.visit(of, rows, |place, loss, _| totals[place] += loss);
+        totals.iter().map(|total| total / rows.len() as f64).collect()
+    }
+
     fn row_losses(&mut self, model: usize, rows: &Shard) -> Vec<f64> {
         let mut losses = Vec::with_capacity(rows.len());
-        self.visit(model, rows, |loss, _| losses.push(loss));
+        self.visit(&[model], rows, |_, loss, _| losses.push(loss));
         losses
     }
 
     fn score(&mut self, model: usize, rows: &Shard) -> Score {
         let mut score = Score { rows: rows.len() as u32, ..Score::default() };
-        self.visit(model, rows, |loss, hit| {
+        self.visit(&[model], rows, |_, loss, hit| {
             score.loss += loss;
             *score.hits.get_or_insert(0) += u32::from(hit);
         });
@@ -321,10 +393,37 @@ impl<N: Network, T: Real> Worker for NetworkWorker<'_, N, T> {
         widen(&params, out);
         loss
     }
+
+    fn choose(&mut self, among: &[usize], hint: usize, seat: &Seat, on: Portion) -> Choice {
+        let rows = seat.rows(on);
+        let Self { model, models, input, buffers, .. } = self;
+        let (x, goal) = (convert(&rows, input), Goal::of(&rows));
+        let mut competition = Competition { network: &model.network, models, among, x, goal, pass: &mut buffers.pass };
+        compete(&mut competition, (among.len(), rows.len()), hint, true)
+    }
+}
+
+/// Models that compete on a client's rows.
+struct Competition<'c, N: Network, T: Real> {
+    network: &'c N,
+    models: &'c [Vec<T>],
+    among: &'c [usize],
+    x: &'c [T],
+    goal: Goal<'c>,
+    pass: &'c mut Passing<N::Memory<T>, T>,
+}
+
+impl<N: Network, T: Real> Candidates for Competition<'_, N, T> {
+    fn loss(&mut self, position: usize, rows: Range<usize>) -> f64 {
+        let columns = self.x.len() / self.goal.len();
+        let x = &self.x[rows.start * columns..rows.end * columns];
+        self.network.score(&self.models[self.among[position]], x, rows.len(), self.pass);
+        self.pass.total_loss(self.network.output(), self.goal.part(rows))
+    }
 }
 
 /// Copies into `out`; what is behind it there has no gradient.
-fn widen<T: Real>(values: &[T], out: &mut [f64]) {
+pub(super) fn widen<T: Real>(values: &[T], out: &mut [f64]) {
     let (first, rest) = out.split_at_mut(values.len());
     first.iter_mut().zip(values).for_each(|(out, value)| *out = value.wide());
     rest.fill(0.0);
@@ -334,8 +433,7 @@ impl<N: Network> NetworkModel<N> {
     /// How many of a step's rows go through the network together, and are remembered until they have gone back. All of
     /// them where their statistics are taken; else as many in every chunk, by the number of rows alone.
     fn rows_at_once(&self, rows: usize) -> usize {
-        const MOST_ROWS: usize = 128;
-        if self.keeps_statistics() { rows } else { rows.div_ceil(rows.div_ceil(MOST_ROWS).max(1)) }
+        if self.keeps_statistics() { rows } else { rows.div_ceil(rows.div_ceil(self.network.most_rows()).max(1)) }
     }
 
     /// The gradient of a batch's mean loss into `gradient`, chunk by chunk; returns that loss. Dropout draws row after
@@ -365,8 +463,8 @@ impl<N: Network> NetworkModel<N> {
         loss
     }
 
-    /// Takes some rows of a batch of `of` through the network: their part of its mean loss, which it returns, has the
-    /// slopes in the outputs that are left behind.
+    /// Takes some rows of a batch of `of` through the network. Returns their part of its mean loss, and leaves its slopes
+    /// in the outputs behind.
     fn judge<T: Real>(
         &self,
         params: &[T],
@@ -375,28 +473,9 @@ impl<N: Network> NetworkModel<N> {
         dropout: Option<&mut Rng>,
         pass: &mut Passing<N::Memory<T>, T>,
     ) -> f64 {
-        let Batch { x, goal, rows } = batch;
-        let Goal::Classes(classes) = goal else { unreachable!("check refuses rows without classes") };
-        let Passing { memory, outputs, slopes, .. } = pass;
-        let width = self.network.outputs();
-        outputs.resize(rows * width, T::ZERO);
-        slopes.resize(rows * width, T::ZERO);
-        self.network.forward(params, x, rows, Pass::Train(dropout), memory, outputs);
-        let scale = T::ONE / T::of(of as f64);
-        let even = T::of(self.smoothing / width as f64);
-        let mut total = 0.0;
-        for (row, (out, slope)) in outputs.chunks_exact(width).zip(slopes.chunks_exact_mut(width)).enumerate() {
-            total += row_loss(Output::Softmax, out, goal, row, Some((&mut *slope, scale))).wide();
-            if self.smoothing > 0.0 {
-                // The target moves from the class to the mean of all: the loss by ε·(own − mean score).
-                let own = classes[row] as usize;
-                let mean = out.iter().map(|score| score.wide()).sum::<f64>() / width as f64;
-                total += self.smoothing * (out[own].wide() - mean);
-                slope.iter_mut().for_each(|slope| *slope -= scale * even);
-                slope[own] += scale * T::of(self.smoothing);
-            }
-        }
-        total / of as f64
+        pass.outputs.resize(batch.rows * self.network.outputs(), T::ZERO);
+        self.network.forward(params, batch.x, batch.rows, Pass::Train(dropout), &mut pass.memory, &mut pass.outputs);
+        pass.judge(self.network.output(), self.smoothing, batch.goal, of)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Softmax regression: a weighted sum for every class.
 
-use super::dense::{Dense, DenseModel};
-use super::rows::Output;
+use super::super::dense::Dense;
+use super::super::trainer::{NetworkModel, rows::Output};
 use super::{Ability, Model, ModelKind, ModelSettings, Precision};
 use crate::data::DataShape;
 use crate::error::{Error, Result};
@@ -31,7 +31,7 @@ impl ModelSettings for SoftmaxSettings {
             ))
             .hint("use \"linear\" or \"mlp\" for numbers"));
         }
-        let dense = Dense::new(vec![data.columns, data.classes], self.intercept, Output::Softmax, self.precision);
-        Ok(Box::new(DenseModel { dense, wanted: data, minimiser: None }))
+        let dense = Dense::new(vec![data.columns, data.classes], self.intercept, Output::Softmax);
+        Ok(Box::new(NetworkModel::new(dense, data, self.precision)))
     }
 }

@@ -1,6 +1,6 @@
 //! Dropout: in training some numbers become 0, the others grow to keep the mean.
 
-use super::layers::Memory;
+use super::Memory;
 use crate::linalg::Real;
 use crate::rng::Rng;
 use rand::RngExt;

@@ -1,7 +1,7 @@
 //! Linear regression: one number from a weighted sum, squared error without the ½.
 
-use super::dense::{Dense, DenseModel, Initial, Rows};
-use super::rows::Output;
+use super::super::dense::{Dense, Initial, Rows};
+use super::super::trainer::{NetworkModel, rows::Output};
 use super::{Ability, Model, ModelKind, ModelSettings, Precision};
 use crate::data::DataShape;
 use crate::error::{Error, Result};
@@ -36,9 +36,9 @@ impl ModelSettings for LinearSettings {
             ))
             .hint("use \"softmax\", \"logistic\" (two classes) or \"mlp\""));
         }
-        let dense = Dense::new(vec![data.columns, 1], self.intercept, Output::Squared, self.precision);
+        let dense = Dense::new(vec![data.columns, 1], self.intercept, Output::Squared);
         let dense = dense.starting(self.initial);
-        Ok(Box::new(DenseModel { dense, wanted: data, minimiser: Some(minimise) }))
+        Ok(Box::new(NetworkModel::new(dense.minimised_by(minimise), data, self.precision)))
     }
 }
 

@@ -6,7 +6,7 @@ use crate::training::{Amount, Optimiser, Plan, Sample};
 use rand::seq::SliceRandom;
 
 /// How many steps a plan means for so many rows in batches of this size.
-pub(super) fn steps_of(plan: &Plan, rows: usize, batch: usize) -> usize {
+pub(in crate::models) fn steps_of(plan: &Plan, rows: usize, batch: usize) -> usize {
     match plan.amount {
         Amount::Steps(steps) => steps as usize,
         Amount::Epochs(epochs) => epochs as usize * rows.div_ceil(batch.max(1)),
@@ -15,19 +15,19 @@ pub(super) fn steps_of(plan: &Plan, rows: usize, batch: usize) -> usize {
 
 /// Gradient and moments of one training, reused from step to step.
 #[derive(Default)]
-pub(super) struct Scratch<T> {
-    pub(super) gradient: Vec<T>,
+pub(in crate::models) struct Scratch<T> {
+    pub(in crate::models) gradient: Vec<T>,
     /// Velocity of descent, or Adam's first moment.
     first: Vec<T>,
     /// Adam's second moment.
     second: Vec<T>,
     /// The first weight's velocity in the Gram form.
-    pub(super) velocity: Vec<T>,
+    pub(in crate::models) velocity: Vec<T>,
     steps: i32,
 }
 
 impl<T: Real> Scratch<T> {
-    pub(super) fn begin(&mut self, width: usize) {
+    pub(in crate::models) fn begin(&mut self, width: usize) {
         self.gradient.resize(width, T::ZERO);
         self.first.clear();
         self.second.clear();
@@ -35,7 +35,7 @@ impl<T: Real> Scratch<T> {
     }
 
     /// Whether the gradient, with the plan's weight decay, is within its tolerance.
-    pub(super) fn within(&self, plan: &Plan, params: &[T]) -> bool {
+    pub(in crate::models) fn within(&self, plan: &Plan, params: &[T]) -> bool {
         if plan.course.tolerance == 0.0 {
             return false;
         }
@@ -46,7 +46,7 @@ impl<T: Real> Scratch<T> {
     }
 
     /// Adds to the gradient what pulls at the parameters: strength·(θ − centre), for each of the plan's centres.
-    pub(super) fn pull(&mut self, plan: &Plan, models: &[Vec<T>], params: &[T]) {
+    pub(in crate::models) fn pull(&mut self, plan: &Plan, models: &[Vec<T>], params: &[T]) {
         for pull in &plan.pulls {
             let strength = T::of(pull.strength);
             for ((g, &p), &c) in self.gradient.iter_mut().zip(params).zip(&models[pull.centre]) {
@@ -56,7 +56,7 @@ impl<T: Real> Scratch<T> {
     }
 
     /// One step of the optimiser along `self.gradient`.
-    pub(super) fn apply(&mut self, optimiser: Optimiser, length: f64, params: &mut [T]) {
+    pub(in crate::models) fn apply(&mut self, optimiser: Optimiser, length: f64, params: &mut [T]) {
         let step = T::of(length);
         self.steps += 1;
         match optimiser {
@@ -92,15 +92,15 @@ impl<T: Real> Scratch<T> {
 }
 
 /// Batches without replacement, reshuffled every pass.
-pub(super) struct Batches {
+pub(in crate::models) struct Batches {
     order: Vec<u32>,
     next: usize,
-    pub(super) size: usize,
+    pub(in crate::models) size: usize,
     rng: Option<Rng>,
 }
 
 impl Batches {
-    pub(super) fn new(rows: usize, sample: &Sample, client: &str) -> Self {
+    pub(in crate::models) fn new(rows: usize, sample: &Sample, client: &str) -> Self {
         let size = sample.batch.map_or(rows, |batch| (batch as usize).min(rows)).max(1);
         let whole = size >= rows;
         let rng = (!whole).then(|| Key::new(sample.seed).word("batches").word(client).rng());
@@ -109,7 +109,7 @@ impl Batches {
     }
 
     /// The rows of the next batch; `None` means all.
-    pub(super) fn next(&mut self) -> Option<&[u32]> {
+    pub(in crate::models) fn next(&mut self) -> Option<&[u32]> {
         let rng = self.rng.as_mut()?;
         if self.next >= self.order.len() {
             self.order.shuffle(rng);

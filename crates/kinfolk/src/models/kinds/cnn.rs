@@ -8,7 +8,8 @@
 //! `norm = "group"` and `"batch"` stand between a convolution, which then has no bias, and its rectifier; `"response"`
 //! stands behind the first pool and, behind the rectifier, before all others.
 
-use super::network::{self, Builder, NetworkModel, Norm, Padding, Pooled, Sequence};
+use super::super::layers::{Builder, Norm, Padding, Pooled, Sequence};
+use super::super::trainer::NetworkModel;
 use super::{Ability, Model, ModelKind, ModelSettings, Precision, Reads};
 use crate::data::DataShape;
 use crate::error::Result;
@@ -60,7 +61,7 @@ impl ModelSettings for CnnSettings {
 
     fn build(self, data: DataShape) -> Result<Box<dyn Model>> {
         let network = self.network(data)?;
-        Ok(Box::new(NetworkModel { network, wanted: data, precision: self.precision, smoothing: 0.0 }))
+        Ok(Box::new(NetworkModel::new(network, data, self.precision)))
     }
 }
 
@@ -70,7 +71,7 @@ impl CnnSettings {
             Padding::Same => "use larger images or fewer filters",
             Padding::Valid => "use larger images, a smaller kernel or pool, fewer filters, or padding = \"same\"",
         };
-        let mut builder = Builder::new(network::image_size(KIND.name, data)?, remedy);
+        let mut builder = Builder::new(super::image_size(KIND.name, data)?, remedy);
         let (kernel, stride, padding) = (self.kernel, self.stride, self.padding);
         let (pool, mean) = (self.pool, self.pooling == Pooling::Mean);
         let pooled = if mean { Pooled::Mean } else { Pooled::Largest };
@@ -115,7 +116,7 @@ impl CnnSettings {
 
 #[cfg(test)]
 mod tests {
-    use super::super::network::testing::*;
+    use crate::models::trainer::testing::*;
     use super::*;
     use crate::data::{Augment, Form};
     use crate::rng::Key;

@@ -1,0 +1,119 @@
+//! Exact solutions and second derivatives of a single output right above the inputs.
+
+use super::identify::identify;
+use super::{Convex, Dense, Goal, Output};
+use crate::data::Shard;
+use crate::data::numbers::convert_into;
+use crate::error::{Error, Result};
+use crate::hierarchy::response::Quadratic;
+use crate::linalg::{Matrix, add_scaled, dot, extreme_eigenvalues, multiply};
+
+/// Finds the exact minimiser of the mean loss plus a ridge.
+pub(in crate::models) type Minimiser = fn(&Rows, f64) -> Result<Vec<f64>>;
+
+/// Rows as `f64`, with a column of ones behind them where there is an intercept.
+pub(in crate::models) struct Rows {
+    pub(in crate::models) x: Vec<f64>,
+    pub(in crate::models) y: Vec<f64>,
+    pub(in crate::models) columns: usize,
+}
+
+impl Dense {
+    fn rows(&self, shard: &Shard) -> Rows {
+        let mut features = vec![0.0; shard.len() * shard.columns()];
+        convert_into(shard, &mut features);
+        let columns = shard.columns() + usize::from(self.bias);
+        let mut x = Vec::with_capacity(shard.len() * columns);
+        for row in features.chunks_exact(shard.columns()) {
+            x.extend_from_slice(row);
+            x.extend(self.bias.then_some(1.0));
+        }
+        let y = match Goal::of(shard) {
+            Goal::Classes(classes) => classes.iter().map(|&class| f64::from(class)).collect(),
+            Goal::Values(values) => values.to_vec(),
+        };
+        Rows { x, y, columns }
+    }
+}
+
+impl Convex for Dense {
+    fn minimise(&self, shard: &Shard, ridge: f64) -> Result<Vec<f64>> {
+        let rows = self.rows(shard);
+        let minimiser = self.minimiser.ok_or_else(|| Error::federation("a model without an exact minimiser"))?;
+        let mut params = minimiser(&rows, ridge)?;
+        if self.bias {
+            identify(&rows, &mut params);
+        }
+        Ok(params)
+    }
+
+    fn quadratic(&self, shard: &Shard, at: &[f64], scale: f64) -> Quadratic {
+        expand(self.output, &self.rows(shard), at, scale)
+    }
+
+    fn is_quadratic(&self) -> bool {
+        self.output == Output::Squared
+    }
+
+    fn curvature_gradient(&self, shard: &Shard, at: &[f64], scale: f64, weights: &[f64]) -> Vec<f64> {
+        let mut gradient = vec![0.0; at.len()];
+        if self.is_quadratic() {
+            return gradient;
+        }
+        let rows = self.rows(shard);
+        let share = scale / shard.len() as f64;
+        for row in rows.x.chunks_exact(rows.columns) {
+            let chance = 1.0 / (1.0 + (-dot(row, at)).exp());
+            let weighted: f64 = weights.chunks_exact(at.len()).zip(row).map(|(w, x)| x * dot(w, row)).sum();
+            let change = chance * (1.0 - chance) * (1.0 - 2.0 * chance) * weighted;
+            add_scaled(&mut gradient, share * change, row);
+        }
+        gradient
+    }
+
+    fn curvatures(&self, shard: &Shard) -> [f64; 3] {
+        // Bounds on the second derivative of a row's loss in its output.
+        let (most, least) = if self.is_quadratic() { (2.0, 2.0) } else { (0.25, 0.0) };
+        let rows = self.rows(shard);
+        let (count, size) = (rows.y.len(), rows.columns);
+        let x = Matrix::new(&rows.x, count, size);
+        let mut squares = vec![0.0; size * size];
+        multiply(&mut squares, 1.0 / count as f64, x.turn(), x);
+        let (smallest, largest) = extreme_eigenvalues(&squares, size);
+        let longest = rows.x.chunks_exact(size).map(|row| row.iter().map(|v| v * v).sum()).fold(0.0, f64::max);
+        [most * largest, least * smallest.max(0.0), most * longest]
+    }
+}
+
+/// The second-order expansion of `scale` times the mean loss at one point.
+fn expand(output: Output, rows: &Rows, at: &[f64], scale: f64) -> Quadratic {
+    let (count, size) = (rows.y.len(), rows.columns);
+    let share = scale / count as f64;
+    let x = Matrix::new(&rows.x, count, size);
+    let mut curvature = vec![0.0; size * size];
+    let mut moment = vec![0.0; size];
+    if output == Output::Squared {
+        multiply(&mut curvature, 2.0 * share, x.turn(), x);
+        multiply(&mut moment, 2.0 * share, x.turn(), Matrix::new(&rows.y, count, 1));
+        let energy = share * dot(&rows.y, &rows.y);
+        return Quadratic { curvature, moment, energy };
+    }
+    let mut loss = 0.0;
+    let mut weighted = vec![0.0; rows.x.len()];
+    for ((row, out), &y) in rows.x.chunks_exact(size).zip(weighted.chunks_exact_mut(size)).zip(&rows.y) {
+        let odds = dot(row, at);
+        let towards = if y > 0.5 { odds } else { -odds };
+        let chance = 1.0 / (1.0 + (-odds).exp());
+        loss += share * ((-towards.abs()).exp().ln_1p() + (-towards).max(0.0));
+        // −gradient goes into the moment; the curvature's part of it follows below.
+        add_scaled(&mut moment, share * (y - chance), row);
+        out.iter_mut().zip(row).for_each(|(out, x)| *out = share * chance * (1.0 - chance) * x);
+    }
+    multiply(&mut curvature, 1.0, Matrix::new(&weighted, count, size).turn(), x);
+    let downhill = dot(&moment, at);
+    let mut bent = vec![0.0; size];
+    multiply(&mut bent, 1.0, Matrix::new(&curvature, size, size), Matrix::new(at, size, 1));
+    let energy = loss + downhill + 0.5 * dot(&bent, at);
+    add_scaled(&mut moment, 1.0, &bent);
+    Quadratic { curvature, moment, energy }
+}

@@ -1,0 +1,34 @@
+//! Every kind of model but the users' own: its settings, and which network or mixture it is.
+
+use super::layers::Size;
+use super::{Ability, Model, ModelKind, ModelSettings, Precision, Reads};
+use crate::data::{DataShape, Form};
+use crate::error::{Error, Result};
+
+/// A file here and its name in this list make a kind of model.
+macro_rules! kinds {
+    ($($kind:ident)*) => {
+        $(mod $kind;)*
+
+        pub(super) const KINDS: &[&ModelKind] = &[$(&$kind::KIND,)* &super::custom::KIND];
+    };
+}
+
+kinds! { linear logistic softmax mlp cnn resnet9 lstm gaussian_mixture regression_mixture }
+
+/// The size of the images a model reads, where it can tell classes apart.
+fn image_size(model: &str, data: DataShape) -> Result<Size> {
+    let Form::Image { channels, height, width, .. } = data.form else { unreachable!("`make` refuses other rows") };
+    must_have_classes(model, data)?;
+    Ok(Size { height, width, channels })
+}
+
+/// Refuses data that has no classes to tell apart.
+fn must_have_classes(model: &str, data: DataShape) -> Result<()> {
+    let refused = |found: &str| Error::settings(format!("model.kind: {model} tells classes apart, but {found}"));
+    match data.classes {
+        0 => Err(refused("the target of this data is a number").hint("use linear or mlp")),
+        1 => Err(refused("this data has only one").hint("use data of two classes or more")),
+        _ => Ok(()),
+    }
+}
