@@ -1,24 +1,23 @@
-//! Convolution of images whose channels lie side by side (line, column, channel).
+//! Convolution of images in channels-last order (row, column, channel).
 //!
-//! Weights lie line, column, input, output, as TensorFlow has them: so the products with patches of the images need no
-//! turning. 3 × 3 and 5 × 5 kernels of stride 1 go by Winograd's short formulas where channels come in whole blocks.
+//! Weights are ordered row, column, input, output, as in TensorFlow, so that products with patches of the images need no
+//! transpose. 3 × 3 and 5 × 5 kernels of stride 1 use Winograd convolution where channels are multiples of the lanes.
 
 use super::lanes::LANES;
-use super::winograd::{Cover, Five, Formula, Three};
+use super::winograd::{Kernel3, Kernel5, Tiling, Winograd};
 use super::{Memory, Place, Size, Work};
 use crate::linalg::{Matrix, Real, add_scaled, multiply, multiply_add};
 
-/// What happens at the border.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::models) enum Padding {
-    /// Black around the image, for as many outputs as inputs over the stride; the lower right gets one more if need be.
+    /// Zero padding, for ⌈inputs / stride⌉ outputs; an odd row or column goes below or to the right.
     Same,
-    /// Kernels stay inside.
+    /// No padding.
     Valid,
 }
 
 impl Padding {
-    /// Outputs and padding before the first input along one axis; `None` where a kernel that stays inside is too large.
+    /// Number of outputs, and padding before the first input, along one axis; `None` where the kernel does not fit.
     pub(super) fn fit(self, size: usize, kernel: usize, stride: usize) -> Option<(usize, usize)> {
         match self {
             Padding::Same => {
@@ -36,21 +35,21 @@ pub(super) struct Convolution {
     pub(super) output: Size,
     pub(super) kernel: usize,
     pub(super) stride: usize,
-    /// Black lines above, and columns to the left.
+    /// Rows of zero padding above, and columns to the left.
     pub(super) padding: [usize; 2],
     pub(super) weight: Place,
     /// Empty where there is none.
     pub(super) bias: Place,
-    /// Whether the short formulas may be taken.
-    pub(super) short: bool,
+    /// Whether Winograd convolution is allowed; tests compare with it off.
+    pub(super) winograd: bool,
 }
 
-/// Patches that are worked on together.
+/// Size of the patches processed together.
 const PATCH_NUMBERS_AT_ONCE: usize = 1 << 16;
 
 impl Convolution {
-    fn cover(&self) -> Cover {
-        Cover {
+    fn tiling(&self) -> Tiling {
+        Tiling {
             input: [self.input.height, self.input.width],
             output: [self.output.height, self.output.width],
             channels: [self.input.channels, self.output.channels],
@@ -58,10 +57,13 @@ impl Convolution {
         }
     }
 
-    /// Whether Winograd's formulas fit.
-    fn is_short(&self) -> bool {
+    fn uses_winograd(&self) -> bool {
         let blocks = self.input.channels.is_multiple_of(LANES) && self.output.channels.is_multiple_of(LANES);
-        self.short && blocks && self.stride == 1 && matches!(self.kernel, 3 | 5) && self.padding[0] == self.padding[1]
+        self.winograd
+            && blocks
+            && self.stride == 1
+            && matches!(self.kernel, 3 | 5)
+            && self.padding[0] == self.padding[1]
     }
 
     pub(super) fn forward<T: Real>(&self, params: &[T], x: &[T], memory: &mut Memory<T>, work: &mut Work<T>) {
@@ -69,8 +71,8 @@ impl Convolution {
         out.resize(x.len() / self.input.len() * self.output.len(), T::ZERO);
         let (weight, bias) = (&params[self.weight.clone()], &params[self.bias.clone()]);
         match self.kernel {
-            3 if self.is_short() => self.forward_shortly::<Three, T>(weight, bias, x, kept, work, out),
-            5 if self.is_short() => self.forward_shortly::<Five, T>(weight, bias, x, kept, work, out),
+            3 if self.uses_winograd() => self.forward_winograd::<Kernel3, T>(weight, bias, x, kept, work, out),
+            5 if self.uses_winograd() => self.forward_winograd::<Kernel5, T>(weight, bias, x, kept, work, out),
             _ => self.forward_by_patches(weight, bias, x, work, out),
         }
     }
@@ -91,16 +93,16 @@ impl Convolution {
             bias.fill(T::ZERO);
             slopes.chunks_exact(bias.len()).for_each(|slope| add_scaled(bias, T::ONE, slope));
         }
-        let (cover, weight) = (self.cover(), &mut gradient[self.weight.clone()]);
-        let Work { spread, .. } = work;
+        let (tiling, weight) = (self.tiling(), &mut gradient[self.weight.clone()]);
+        let Work { winograd: buffers, .. } = work;
         match self.kernel {
-            3 if self.is_short() => cover.backward::<Three, T>(&memory.kept, x, slopes, spread, weight, down),
-            5 if self.is_short() => cover.backward::<Five, T>(&memory.kept, x, slopes, spread, weight, down),
+            3 if self.uses_winograd() => tiling.backward::<Kernel3, T>(&memory.kept, x, slopes, buffers, weight, down),
+            5 if self.uses_winograd() => tiling.backward::<Kernel5, T>(&memory.kept, x, slopes, buffers, weight, down),
             _ => self.backward_by_patches(&params[self.weight.clone()], x, slopes, work, weight, down),
         }
     }
 
-    fn forward_shortly<F: Formula, T: Real>(
+    fn forward_winograd<F: Winograd, T: Real>(
         &self,
         weight: &[T],
         bias: &[T],
@@ -109,18 +111,18 @@ impl Convolution {
         work: &mut Work<T>,
         out: &mut [T],
     ) {
-        let cover = self.cover();
-        kernels.resize(cover.kernel_values::<F>(), T::ZERO);
-        cover.spread_kernels::<F, T>(weight, kernels);
-        cover.forward::<F, T>(kernels, bias, x, &mut work.spread, out);
+        let tiling = self.tiling();
+        kernels.resize(tiling.kernel_values::<F>(), T::ZERO);
+        tiling.transform_kernels::<F, T>(weight, kernels);
+        tiling.forward::<F, T>(kernels, bias, x, &mut work.winograd, out);
     }
 
-    /// Numbers under a kernel.
+    /// Inputs under a kernel.
     fn patch(&self) -> usize {
         self.kernel * self.kernel * self.input.channels
     }
 
-    /// Outputs of an image, and images that are worked on together.
+    /// Output pixels of an image, and images processed together.
     fn group(&self) -> (usize, usize) {
         let pixels = self.output.height * self.output.width;
         (pixels, (PATCH_NUMBERS_AT_ONCE / (pixels * self.patch())).max(1))
@@ -132,7 +134,7 @@ impl Convolution {
         let weight = Matrix::new(weight, self.patch(), channels);
         for (x, out) in x.chunks(group * self.input.len()).zip(out.chunks_mut(group * self.output.len())) {
             let count = x.len() / self.input.len() * pixels;
-            self.cut(x, &mut work.patches);
+            self.im2col(x, &mut work.patches);
             let patches = Matrix::new(&work.patches, count, self.patch());
             if bias.is_empty() {
                 multiply(out, T::ONE, patches, weight);
@@ -158,19 +160,19 @@ impl Convolution {
         let groups = x.chunks(group * self.input.len()).zip(slopes.chunks(group * self.output.len()));
         for (g, (x, slopes)) in groups.enumerate() {
             let count = x.len() / self.input.len() * pixels;
-            self.cut(x, &mut work.patches);
+            self.im2col(x, &mut work.patches);
             let slopes = Matrix::new(slopes, count, channels);
             multiply_add(gradient, T::ONE, Matrix::new(&work.patches, count, self.patch()).turn(), slopes);
             if let Some(down) = &mut down {
                 multiply(&mut work.patches, T::ONE, slopes, Matrix::new(weight, self.patch(), channels).turn());
                 let begin = g * group * self.input.len();
-                self.paste(&work.patches, &mut down[begin..begin + x.len()]);
+                self.col2im(&work.patches, &mut down[begin..begin + x.len()]);
             }
         }
     }
 
-    /// For every output the inputs under its kernel, black outside the image.
-    fn cut<T: Real>(&self, x: &[T], patches: &mut Vec<T>) {
+    /// The inputs under the kernel of every output (im2col), 0 outside the image.
+    fn im2col<T: Real>(&self, x: &[T], patches: &mut Vec<T>) {
         let channels = self.input.channels;
         let line = self.kernel * channels;
         let images = x.len() / self.input.len();
@@ -193,8 +195,8 @@ impl Convolution {
         }
     }
 
-    /// Adds patches up where they were cut: the adjoint of [`Convolution::cut`].
-    fn paste<T: Real>(&self, patches: &[T], x: &mut [T]) {
+    /// Adds patches up where they came from: the adjoint of [`Convolution::im2col`].
+    fn col2im<T: Real>(&self, patches: &[T], x: &mut [T]) {
         let channels = self.input.channels;
         let mut lines = patches.chunks_exact(self.kernel * channels);
         x.fill(T::ZERO);
@@ -208,8 +210,8 @@ impl Convolution {
         }
     }
 
-    /// Goes through the lines of every patch of an image: the first pixel in the image, and which places of the kernel's
-    /// line are inside it.
+    /// Visits the rows of every patch of an image: the first pixel inside the image, and the part of the kernel's row that
+    /// is inside.
     #[inline(always)]
     fn lines(&self, mut each: impl FnMut(usize, std::ops::Range<usize>)) {
         let Size { height, width, .. } = self.input;
@@ -249,7 +251,7 @@ mod tests {
             padding: [above, left],
             weight: 0..weights,
             bias: weights..weights + outputs,
-            short: true,
+            winograd: true,
         }
     }
 
@@ -301,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn short_formulas_are_the_plain_sums() {
+    fn winograd_convolution_is_convolution() {
         for (size, kernel, padding) in [
             ([9, 6, 8], 3, Padding::Same),
             ([9, 6, 8], 3, Padding::Valid),
@@ -309,17 +311,17 @@ mod tests {
             ([12, 9, 16], 5, Padding::Valid),
             ([1, 2, 8], 5, Padding::Same),
         ] {
-            let short = convolution(size, kernel, 1, padding, 16);
-            assert!(short.is_short());
-            let plain = Convolution { short: false, ..short.clone() };
-            let params = testing::numbers("params", short.bias.end);
+            let fast = convolution(size, kernel, 1, padding, 16);
+            assert!(fast.uses_winograd());
+            let plain = Convolution { winograd: false, ..fast.clone() };
+            let params = testing::numbers("params", fast.bias.end);
             // Three groups of images, the last one smaller.
             let x = testing::numbers("x", size.iter().product::<usize>() * 300);
-            let (found, wanted) = (outputs(&short, &params, &x), outputs(&plain, &params, &x));
+            let (found, wanted) = (outputs(&fast, &params, &x), outputs(&plain, &params, &x));
             assert!(found.iter().zip(&wanted).all(|(a, b)| (a - b).abs() < 1e-12));
             let rounded = |values: &[f64]| -> Vec<f32> { values.iter().map(|&value| value as f32).collect() };
             let mut memory = Memory::default();
-            short.forward(&rounded(&params), &rounded(&x), &mut memory, &mut Work::default());
+            fast.forward(&rounded(&params), &rounded(&x), &mut memory, &mut Work::default());
             let worst = memory.out.iter().zip(&wanted).map(|(&a, b)| (f64::from(a) - b).abs()).fold(0.0, f64::max);
             let largest = wanted.iter().fold(0.0, |most: f64, value| most.max(value.abs()));
             assert!(worst < 2e-5 * largest, "{worst} of {largest}");

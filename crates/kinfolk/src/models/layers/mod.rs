@@ -25,7 +25,7 @@ pub(super) use pooling::Kind as Pooled;
 use pooling::{Kind, Pool};
 use rand::RngExt;
 use response::Response;
-use winograd::Spread;
+use winograd::Buffers;
 
 /// Where a tensor lies among the parameters.
 type Place = std::ops::Range<usize>;
@@ -39,7 +39,6 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// Numbers of an image.
     fn len(self) -> usize {
         self.height * self.width * self.channels
     }
@@ -54,15 +53,13 @@ enum Layer {
     Pool(Pool),
     Dense(Dense),
     Dropout(Dropout),
-    /// At least 0.
     Rectifier,
-    /// Times a number.
     Scale(f64),
-    /// The input plus what these make of it.
+    /// The input plus the output of these.
     Residual(Vec<Layer>),
 }
 
-/// What a layer keeps between forward and backward, each in its own way.
+/// What a layer keeps between forward and backward.
 #[derive(Default)]
 struct Memory<T> {
     out: Vec<T>,
@@ -73,19 +70,19 @@ struct Memory<T> {
     inner: Option<Box<Chain<T>>>,
 }
 
-/// The memory of layers one after the other.
+/// The memory of consecutive layers.
 #[derive(Default)]
 struct Chain<T> {
     layers: Vec<Memory<T>>,
-    /// Slopes above and below a layer, in turns.
+    /// Gradients with respect to a layer's outputs and inputs, swapped from layer to layer.
     above: Vec<T>,
     below: Vec<T>,
 }
 
-/// Buffers that no layer needs for longer than its own work.
+/// Buffers shared by all layers, valid within one call.
 #[derive(Default)]
 struct Work<T> {
-    spread: Spread<T>,
+    winograd: Buffers<T>,
     patches: Vec<T>,
     sums: Vec<T>,
 }
@@ -195,11 +192,11 @@ impl<T: Real> Chain<T> {
         }
     }
 
-    fn settle(&self, layers: &[Layer], learned: usize, statistics: &mut [T]) {
+    fn update_statistics(&self, layers: &[Layer], learned: usize, statistics: &mut [T]) {
         for (layer, memory) in layers.iter().zip(&self.layers) {
             match (layer, &memory.inner) {
-                (Layer::Normalisation(layer), _) => layer.settle(memory, learned, statistics),
-                (Layer::Residual(layers), Some(inner)) => inner.settle(layers, learned, statistics),
+                (Layer::Normalisation(layer), _) => layer.update_statistics(memory, learned, statistics),
+                (Layer::Residual(layers), Some(inner)) => inner.update_statistics(layers, learned, statistics),
                 _ => {}
             }
         }
@@ -217,19 +214,18 @@ pub(super) struct Sequence {
     outputs: usize,
 }
 
-/// Where the numbers of a tensor begin.
+/// Initial values of a tensor.
 #[derive(Debug, Clone, Copy)]
 enum Start {
-    /// Uniform on ± this.
+    /// Uniform on ± this bound.
     Uniform(f64),
-    /// All the same.
     Value(f64),
 }
 
 /// Memory of a sequence.
 #[derive(Default)]
 pub(super) struct SequenceMemory<T> {
-    /// The images with their channels side by side.
+    /// The images, channels last.
     input: Vec<T>,
     chain: Chain<T>,
     work: Work<T>,
@@ -252,8 +248,8 @@ impl Sequence {
     }
 }
 
-/// Images plane by plane become images with their channels side by side.
-fn side_by_side<T: Real>(x: &[T], size: Size, out: &mut Vec<T>) {
+/// Channels-first images to channels-last.
+fn channels_last<T: Real>(x: &[T], size: Size, out: &mut Vec<T>) {
     let pixels = size.height * size.width;
     out.resize(x.len(), T::ZERO);
     for (image, out) in x.chunks_exact(size.len()).zip(out.chunks_exact_mut(size.len())) {
@@ -300,7 +296,7 @@ impl Network for Sequence {
         out: &mut [T],
     ) {
         let SequenceMemory { input, chain, work } = memory;
-        side_by_side(x, self.input, input);
+        channels_last(x, self.input, input);
         out.copy_from_slice(chain.forward(&self.layers, params, input, &mut pass, work));
     }
 
@@ -341,8 +337,8 @@ impl Network for Sequence {
         add_scaled(&mut params[done..], -step, &gradient[done..]);
     }
 
-    fn settle<T: Real>(&self, memory: &SequenceMemory<T>, statistics: &mut [T]) {
-        memory.chain.settle(&self.layers, self.learned, statistics);
+    fn update_statistics<T: Real>(&self, memory: &SequenceMemory<T>, statistics: &mut [T]) {
+        memory.chain.update_statistics(&self.layers, self.learned, statistics);
     }
 }
 
@@ -412,7 +408,7 @@ impl Builder {
         };
         let (input, output) = (self.size, Size { height: down, width: right, channels: filters });
         let padding = [above, left];
-        let layer = Convolution { input, output, kernel, stride, padding, weight, bias, short: true };
+        let layer = Convolution { input, output, kernel, stride, padding, weight, bias, winograd: true };
         self.layers.push(Layer::Convolution(layer));
         self.size = output;
         Ok(())

@@ -1,10 +1,10 @@
-//! Normalisation: channels with mean 0 and variance 1, then scaled and shifted by what is learned, and rectified.
+//! Normalisation: channels with mean 0 and variance 1, then a learned scale and shift, then a rectifier.
 //!
-//! - **Group**: over the pixels of one image and some neighbouring channels. Nothing is remembered.
-//! - **Batch**: over the pixels of all images of a batch, channel by channel. Scores need a mean and a variance of their
-//!   own: running ones, which each step of training moves a tenth of the way towards its batch. They are statistics of the
-//!   model's layout: they travel and are averaged with the parameters, though the mean of the statistics of clients that
-//!   differ fits none of them, which is why groups are the default.
+//! - **Group**: over the pixels of one image and a group of channels. No state.
+//! - **Batch**: over the pixels of all images of a batch, channel by channel. Scoring uses
+//!   running statistics, which each training step moves a tenth of the way towards those of its batch. They travel and
+//!   are averaged with the parameters, though averaged statistics of clients that differ fit none of them, which is why
+//!   groups are the default.
 
 use super::{Memory, Place, Size, Work};
 use crate::linalg::Real;
@@ -18,11 +18,11 @@ const MOMENTUM: f64 = 0.1;
 #[derive(Debug, Clone)]
 pub(super) struct Normalisation {
     pub(super) size: Size,
-    /// Neighbouring channels with a common mean; `None` for batches.
+    /// Channels of a group; `None` for batch normalisation.
     pub(super) group: Option<usize>,
     pub(super) scale: Place,
     pub(super) shift: Place,
-    /// Where the running mean lies, and behind it the variance; for batches.
+    /// The running mean and, behind it, the running variance, of batch normalisation.
     pub(super) running: Place,
 }
 
@@ -71,7 +71,7 @@ impl Normalisation {
         }
     }
 
-    /// `trains` says whether batches speak for themselves or the running statistics for them.
+    /// With `trains` batches use their own statistics, else the running ones.
     pub(super) fn forward<T: Real>(&self, params: &[T], x: &[T], trains: bool, memory: &mut Memory<T>) {
         let (size, channels) = (self.size.len(), self.size.channels);
         let cells = x.len() / size * channels;
@@ -121,7 +121,7 @@ impl Normalisation {
         let Memory { out, kept, sums, .. } = memory;
         let (means, inverses) = kept.split_at(kept.len() / 2);
         let along = &mut work.sums;
-        // Slopes through the rectifier wait in `down`.
+        // `down` first holds the gradient before the rectifier.
         for ((down, &slope), &out) in down.iter_mut().zip(slopes).zip(&*out) {
             *down = if out > T::ZERO { slope } else { T::ZERO };
         }
@@ -151,7 +151,7 @@ impl Normalisation {
     }
 
     /// Moves the running statistics towards the last batch; the variance is that of a sample.
-    pub(super) fn settle<T: Real>(&self, memory: &Memory<T>, learned: usize, statistics: &mut [T]) {
+    pub(super) fn update_statistics<T: Real>(&self, memory: &Memory<T>, learned: usize, statistics: &mut [T]) {
         if self.group.is_some() {
             return;
         }
@@ -231,7 +231,7 @@ mod tests {
     fn running_statistics_move_a_tenth_of_the_way() {
         let layer = Normalisation { running: 0..4, ..normalisation(None) };
         let mut running = [0.0, 0.0, 1.0, 1.0];
-        layer.settle(&outputs(&normalisation(None), true), 0, &mut running);
+        layer.update_statistics(&outputs(&normalisation(None), true), 0, &mut running);
         // Variances of the sample: 20/3 and 80/3.
         assert_close(&running, &[0.4, 0.8, 0.9 + 2.0 / 3.0, 0.9 + 8.0 / 3.0]);
     }

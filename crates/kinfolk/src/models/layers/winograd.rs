@@ -1,4 +1,4 @@
-//! Convolution by Winograd's short formulas: fewer products, the same sums.
+//! Winograd convolution (minimal filtering): fewer products, the same sums.
 //!
 //! Outputs come in tiles of 4 × 4. With g the kernel and d the inputs under a tile, the tile is
 //! Aᵀ·[(G·g·Gᵀ) ⊙ (Bᵀ·d·B)]·A: polynomials are multiplied by their values at 0, ±1, ±2, (±½,) ∞. A 5 × 5 kernel takes
@@ -12,40 +12,39 @@ use crate::linalg::{Matrix, Real, multiply, multiply_add};
 /// Outputs of a tile in each direction.
 pub(super) const TILE: usize = 4;
 
-/// Tiles that are worked on together: enough for the products of matrices, few enough for the cache.
+/// Tiles processed together: enough for efficient matrix products, few enough for the cache.
 const TILES_AT_ONCE: usize = 128;
 
-/// Numbers from one place of the tiles to the next. Their lines of cache must not fall on each other, as they would at
-/// powers of two.
+/// Distance from one place of the tiles to the next. Powers of two would map them to the same cache lines.
 fn stride(tiles: usize, channels: usize) -> usize {
     tiles * channels + 2 * LANES
 }
 
-/// The short formula of one kernel size along one axis.
-pub(super) trait Formula {
+/// The transforms of one kernel size along one axis.
+pub(super) trait Winograd {
     /// Size of the kernel.
     const KERNEL: usize;
     /// Inputs under a tile: `KERNEL` + 3.
     const SPAN: usize;
     /// Bᵀ.
-    fn spread<T: Real>(inputs: &mut [Lanes<T>; 8]);
+    fn input<T: Real>(inputs: &mut [Lanes<T>; 8]);
     /// B.
-    fn spread_back<T: Real>(values: &mut [Lanes<T>; 8]);
+    fn input_adjoint<T: Real>(values: &mut [Lanes<T>; 8]);
     /// Aᵀ: the first four are the outputs.
-    fn gather<T: Real>(values: &mut [Lanes<T>; 8]);
+    fn output<T: Real>(values: &mut [Lanes<T>; 8]);
     /// A.
-    fn gather_back<T: Real>(outputs: &mut [Lanes<T>; 8]);
+    fn output_adjoint<T: Real>(outputs: &mut [Lanes<T>; 8]);
     /// G: a row for every value, a column for every weight of the kernel.
     const KERNELS: [[f64; 5]; 8];
 }
 
 /// 3 × 3: values at 0, 1, −1, 2, −2, ∞.
-pub(super) struct Three;
+pub(super) struct Kernel3;
 
 /// 5 × 5: values at 0, 1, −1, 2, −2, ½, −½, ∞.
-pub(super) struct Five;
+pub(super) struct Kernel5;
 
-impl Formula for Three {
+impl Winograd for Kernel3 {
     const KERNEL: usize = 3;
     const SPAN: usize = 6;
     const KERNELS: [[f64; 5]; 8] = [
@@ -60,7 +59,7 @@ impl Formula for Three {
     ];
 
     #[inline(always)]
-    fn spread<T: Real>(d: &mut [Lanes<T>; 8]) {
+    fn input<T: Real>(d: &mut [Lanes<T>; 8]) {
         let (even, odd) = (d[2].fused(-4.0, d[4]), d[1].fused(-4.0, d[3]));
         let (far_even, far_odd) = (d[4] - d[2], (d[3] - d[1]) * 2.0);
         d[0] = d[0].fused(4.0, d[2].fused(-5.0, d[4]));
@@ -70,7 +69,7 @@ impl Formula for Three {
     }
 
     #[inline(always)]
-    fn spread_back<T: Real>(v: &mut [Lanes<T>; 8]) {
+    fn input_adjoint<T: Real>(v: &mut [Lanes<T>; 8]) {
         let (sum, gap) = (v[1] + v[2], v[1] - v[2]);
         let (far_sum, far_gap) = (v[3] + v[4], (v[3] - v[4]) * 2.0);
         (v[1], v[3]) = (gap.fused(-4.0, v[5].fused(4.0, Lanes::ZERO - far_gap)), v[5].fused(-5.0, gap + far_gap));
@@ -79,7 +78,7 @@ impl Formula for Three {
     }
 
     #[inline(always)]
-    fn gather<T: Real>(v: &mut [Lanes<T>; 8]) {
+    fn output<T: Real>(v: &mut [Lanes<T>; 8]) {
         let (sum, gap) = (v[1] + v[2], v[1] - v[2]);
         let (far_sum, far_gap) = (v[3] + v[4], v[3] - v[4]);
         v[0] = v[0] + sum + far_sum;
@@ -89,7 +88,7 @@ impl Formula for Three {
     }
 
     #[inline(always)]
-    fn gather_back<T: Real>(y: &mut [Lanes<T>; 8]) {
+    fn output_adjoint<T: Real>(y: &mut [Lanes<T>; 8]) {
         let (even, odd) = (y[0] + y[2], y[1] + y[3]);
         let (far_even, far_odd) = (y[2].fused(4.0, y[0]), y[3].fused(4.0, y[1]) * 2.0);
         y[5] = y[3];
@@ -98,7 +97,7 @@ impl Formula for Three {
     }
 }
 
-impl Formula for Five {
+impl Winograd for Kernel5 {
     const KERNEL: usize = 5;
     const SPAN: usize = 8;
     const KERNELS: [[f64; 5]; 8] = [
@@ -113,7 +112,7 @@ impl Formula for Five {
     ];
 
     #[inline(always)]
-    fn spread<T: Real>(d: &mut [Lanes<T>; 8]) {
+    fn input<T: Real>(d: &mut [Lanes<T>; 8]) {
         let near = (d[4].fused(-4.25, d[2] + d[6]), d[3].fused(-4.25, d[1] + d[5]));
         let far = (d[4].fused(-1.25, d[2].fused(0.25, d[6])), d[5].fused(2.0, d[3].fused(-2.5, d[1] * 0.5)));
         let half = (d[4].fused(-5.0, d[2].fused(4.0, d[6])), d[5].fused(0.5, d[3].fused(-2.5, d[1] * 2.0)));
@@ -125,7 +124,7 @@ impl Formula for Five {
     }
 
     #[inline(always)]
-    fn spread_back<T: Real>(v: &mut [Lanes<T>; 8]) {
+    fn input_adjoint<T: Real>(v: &mut [Lanes<T>; 8]) {
         let near = (v[1] + v[2], v[1] - v[2]);
         let far = (v[3] + v[4], v[3] - v[4]);
         let half = (v[5] + v[6], v[5] - v[6]);
@@ -138,7 +137,7 @@ impl Formula for Five {
     }
 
     #[inline(always)]
-    fn gather<T: Real>(v: &mut [Lanes<T>; 8]) {
+    fn output<T: Real>(v: &mut [Lanes<T>; 8]) {
         let near = (v[1] + v[2], v[1] - v[2]);
         let far = (v[3] + v[4], v[3] - v[4]);
         let half = (v[5] + v[6], v[5] - v[6]);
@@ -149,7 +148,7 @@ impl Formula for Five {
     }
 
     #[inline(always)]
-    fn gather_back<T: Real>(y: &mut [Lanes<T>; 8]) {
+    fn output_adjoint<T: Real>(y: &mut [Lanes<T>; 8]) {
         let near = (y[0] + y[2], y[1] + y[3]);
         let far = (y[2].fused(4.0, y[0]), y[3].fused(4.0, y[1]) * 2.0);
         let half = (y[2].fused(0.25, y[0]), y[3].fused(0.25, y[1]) * 0.5);
@@ -163,26 +162,26 @@ impl Formula for Five {
 /// A square of lanes, transformed along both axes.
 type Square<T> = [[Lanes<T>; 8]; 8];
 
-/// The four ways along an axis.
-const SPREAD: u8 = 0;
-const SPREAD_BACK: u8 = 1;
-const GATHER: u8 = 2;
-const GATHER_BACK: u8 = 3;
+/// The four transforms along an axis.
+const INPUT: u8 = 0;
+const INPUT_ADJOINT: u8 = 1;
+const OUTPUT: u8 = 2;
+const OUTPUT_ADJOINT: u8 = 3;
 
-/// Goes one of the ways along one axis. Chosen by a constant, because a function that is handed over would not be inlined.
+/// One of the transforms along one axis, chosen by a constant, because a function passed as an argument would not be inlined.
 #[inline(always)]
-fn turn<F: Formula, const WAY: u8, T: Real>(values: &mut [Lanes<T>; 8]) {
-    match WAY {
-        SPREAD => F::spread(values),
-        SPREAD_BACK => F::spread_back(values),
-        GATHER => F::gather(values),
-        _ => F::gather_back(values),
+fn transform_axis<F: Winograd, const TRANSFORM: u8, T: Real>(values: &mut [Lanes<T>; 8]) {
+    match TRANSFORM {
+        INPUT => F::input(values),
+        INPUT_ADJOINT => F::input_adjoint(values),
+        OUTPUT => F::output(values),
+        _ => F::output_adjoint(values),
     }
 }
 
-/// Goes one of the ways along both axes, from a square of one size to one of another. `square` is room for what is between.
+/// One of the transforms along both axes, from a square of one size to one of another. `square` holds the intermediate.
 #[inline(always)]
-fn both_axes<F: Formula, const WAY: u8, T: Real>(
+fn both_axes<F: Winograd, const TRANSFORM: u8, T: Real>(
     square: &mut Square<T>,
     [from, to]: [usize; 2],
     load: impl Fn(usize, usize) -> Lanes<T>,
@@ -190,46 +189,46 @@ fn both_axes<F: Formula, const WAY: u8, T: Real>(
 ) {
     for (i, line) in square[..from].iter_mut().enumerate() {
         let mut values = std::array::from_fn(|j| if j < from { load(i, j) } else { Lanes::ZERO });
-        turn::<F, WAY, T>(&mut values);
+        transform_axis::<F, TRANSFORM, T>(&mut values);
         *line = values;
     }
     #[expect(clippy::needless_range_loop, reason = "the square is read column by column")]
     for column in 0..to {
         let mut values: [Lanes<T>; 8] = std::array::from_fn(|line| square[line][column]);
-        turn::<F, WAY, T>(&mut values);
+        transform_axis::<F, TRANSFORM, T>(&mut values);
         for (line, value) in values[..to].iter().enumerate() {
             store(line, column, *value);
         }
     }
 }
 
-/// Images of a convolution with stride 1, and how tiles cover them. Channels are whole blocks of lanes.
+/// How tiles cover the images of a convolution with stride 1. Channels are multiples of the lanes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Cover {
+pub(super) struct Tiling {
     /// Height and width of the inputs.
     pub(super) input: [usize; 2],
     /// Height and width of the outputs.
     pub(super) output: [usize; 2],
     /// Channels in and out.
     pub(super) channels: [usize; 2],
-    /// Black lines above the inputs, and columns to their left.
+    /// Rows of zero padding above the inputs, and columns to their left.
     pub(super) padding: usize,
 }
 
-/// Buffers, reused.
+/// Reused buffers.
 #[derive(Default)]
-pub(super) struct Spread<T> {
-    /// One image with its black frame.
-    framed: Vec<T>,
-    /// Values of the inputs, place by place: tiles × channels.
+pub(super) struct Buffers<T> {
+    /// One image with its zero padding.
+    padded: Vec<T>,
+    /// The transformed inputs, place by place: tiles × channels.
     inputs: Vec<T>,
-    /// Values of the outputs.
+    /// The outputs before their transform.
     outputs: Vec<T>,
-    /// Gradients of the kernels' values.
+    /// Gradients of the transformed kernels.
     kernels: Vec<T>,
 }
 
-impl Cover {
+impl Tiling {
     fn tiles(&self) -> [usize; 2] {
         self.output.map(|size| size.div_ceil(TILE))
     }
@@ -238,24 +237,24 @@ impl Cover {
         self.tiles().iter().product()
     }
 
-    /// Images that are worked on together.
+    /// Images processed together.
     fn images_at_once(&self) -> usize {
         (TILES_AT_ONCE / self.tiles_of_image()).max(1)
     }
 
-    /// Lines and columns of an image with its frame.
-    fn frame<F: Formula>(&self) -> [usize; 2] {
+    /// Rows and columns of an image with its padding.
+    fn padded_size<F: Winograd>(&self) -> [usize; 2] {
         let tiles = self.tiles();
         std::array::from_fn(|axis| (tiles[axis] * TILE + F::KERNEL - 1).max(self.input[axis] + self.padding))
     }
 
-    /// Numbers of all values of the kernels.
-    pub(super) fn kernel_values<F: Formula>(&self) -> usize {
+    /// Size of all transformed kernels.
+    pub(super) fn kernel_values<F: Winograd>(&self) -> usize {
         F::SPAN * F::SPAN * self.channels[0] * self.channels[1]
     }
 
-    /// Values of the kernels, G·g·Gᵀ, for weights that lie line, column, input, output.
-    pub(super) fn spread_kernels<F: Formula, T: Real>(&self, weight: &[T], out: &mut [T]) {
+    /// The transformed kernels, G·g·Gᵀ, for weights ordered row, column, input, output.
+    pub(super) fn transform_kernels<F: Winograd, T: Real>(&self, weight: &[T], out: &mut [T]) {
         let pairs = self.channels[0] * self.channels[1] / LANES;
         let (weight, out) = (lanes(weight), lanes_mut(out));
         for pair in 0..pairs {
@@ -276,8 +275,8 @@ impl Cover {
         }
     }
 
-    /// Gradient of the weights from that of their values: the adjoint of [`Cover::spread_kernels`].
-    fn gather_kernels<F: Formula, T: Real>(&self, values: &[T], weight: &mut [T]) {
+    /// The gradient of the weights from that of the transformed kernels: the adjoint of [`Tiling::transform_kernels`].
+    fn adjoint_of_kernels<F: Winograd, T: Real>(&self, values: &[T], weight: &mut [T]) {
         let pairs = self.channels[0] * self.channels[1] / LANES;
         let (values, weight) = (lanes(values), lanes_mut(weight));
         for pair in 0..pairs {
@@ -300,31 +299,31 @@ impl Cover {
     }
 
     /// Bᵀ·d·B of every tile of some images.
-    fn spread_inputs<F: Formula, T: Real>(&self, x: &[T], framed: &mut Vec<T>, out: &mut Vec<T>) {
+    fn transform_inputs<F: Winograd, T: Real>(&self, x: &[T], padded: &mut Vec<T>, out: &mut Vec<T>) {
         let mut square = [[Lanes::ZERO; 8]; 8];
         let channels = self.channels[0];
-        let [height, width] = self.frame::<F>();
+        let [height, width] = self.padded_size::<F>();
         let blocks = channels / LANES;
         let image_size = self.input[0] * self.input[1] * channels;
         let places = F::SPAN * F::SPAN;
         out.resize(places * stride(x.len() / image_size * self.tiles_of_image(), channels), T::ZERO);
         let out = lanes_mut(out);
         let stride = out.len() / places;
-        framed.clear();
-        framed.resize(height * width * channels, T::ZERO);
+        padded.clear();
+        padded.resize(height * width * channels, T::ZERO);
         let mut to = 0;
         for image in x.chunks_exact(image_size) {
             for (line, pixels) in image.chunks_exact(self.input[1] * channels).enumerate() {
                 let begin = ((line + self.padding) * width + self.padding) * channels;
-                framed[begin..begin + pixels.len()].copy_from_slice(pixels);
+                padded[begin..begin + pixels.len()].copy_from_slice(pixels);
             }
-            let framed = lanes(framed);
+            let padded = lanes(padded);
             for [down, right] in self.origins() {
                 for block in 0..blocks {
-                    both_axes::<F, SPREAD, T>(
+                    both_axes::<F, INPUT, T>(
                         &mut square,
                         [F::SPAN, F::SPAN],
-                        |i, j| Lanes(framed[((down + i) * width + right + j) * blocks + block]),
+                        |i, j| Lanes(padded[((down + i) * width + right + j) * blocks + block]),
                         |i, j, value| out[(i * F::SPAN + j) * stride + to] = value.0,
                     );
                     to += 1;
@@ -333,22 +332,22 @@ impl Cover {
         }
     }
 
-    /// Adds up B·v·Bᵀ of every tile: the adjoint of [`Cover::spread_inputs`].
-    fn gather_inputs<F: Formula, T: Real>(&self, values: &[T], framed: &mut Vec<T>, x: &mut [T]) {
+    /// Adds up B·v·Bᵀ of every tile: the adjoint of [`Tiling::transform_inputs`].
+    fn adjoint_of_inputs<F: Winograd, T: Real>(&self, values: &[T], padded: &mut Vec<T>, x: &mut [T]) {
         let mut square = [[Lanes::ZERO; 8]; 8];
         let channels = self.channels[0];
-        let [height, width] = self.frame::<F>();
+        let [height, width] = self.padded_size::<F>();
         let blocks = channels / LANES;
         let values = lanes(values);
         let stride = values.len() / (F::SPAN * F::SPAN);
         let mut from = 0;
         for image in x.chunks_exact_mut(self.input[0] * self.input[1] * channels) {
-            framed.clear();
-            framed.resize(height * width * channels, T::ZERO);
-            let sums = lanes_mut(framed);
+            padded.clear();
+            padded.resize(height * width * channels, T::ZERO);
+            let sums = lanes_mut(padded);
             for [down, right] in self.origins() {
                 for block in 0..blocks {
-                    both_axes::<F, SPREAD_BACK, T>(
+                    both_axes::<F, INPUT_ADJOINT, T>(
                         &mut square,
                         [F::SPAN, F::SPAN],
                         |i, j| Lanes(values[(i * F::SPAN + j) * stride + from]),
@@ -362,7 +361,7 @@ impl Cover {
             }
             for (line, pixels) in image.chunks_exact_mut(self.input[1] * channels).enumerate() {
                 let begin = ((line + self.padding) * width + self.padding) * channels;
-                pixels.copy_from_slice(&framed[begin..begin + pixels.len()]);
+                pixels.copy_from_slice(&padded[begin..begin + pixels.len()]);
             }
         }
     }
@@ -374,7 +373,7 @@ impl Cover {
     }
 
     /// Aᵀ·v·A of every tile, with a bias.
-    fn gather_outputs<F: Formula, T: Real>(&self, values: &[T], bias: &[T], out: &mut [T]) {
+    fn transform_outputs<F: Winograd, T: Real>(&self, values: &[T], bias: &[T], out: &mut [T]) {
         let mut square = [[Lanes::ZERO; 8]; 8];
         let channels = self.channels[1];
         let [height, width] = self.output;
@@ -387,7 +386,7 @@ impl Cover {
             for [down, right] in self.origins() {
                 for block in 0..blocks {
                     let shift = bias.get(block).map_or(Lanes::ZERO, |&bias| Lanes(bias));
-                    both_axes::<F, GATHER, T>(
+                    both_axes::<F, OUTPUT, T>(
                         &mut square,
                         [F::SPAN, TILE],
                         |i, j| Lanes(values[(i * F::SPAN + j) * stride + from]),
@@ -403,8 +402,8 @@ impl Cover {
         }
     }
 
-    /// A·y·Aᵀ of every tile: the adjoint of [`Cover::gather_outputs`].
-    fn spread_outputs<F: Formula, T: Real>(&self, slopes: &[T], out: &mut Vec<T>) {
+    /// A·y·Aᵀ of every tile: the adjoint of [`Tiling::transform_outputs`].
+    fn adjoint_of_outputs<F: Winograd, T: Real>(&self, slopes: &[T], out: &mut Vec<T>) {
         let mut square = [[Lanes::ZERO; 8]; 8];
         let channels = self.channels[1];
         let [height, width] = self.output;
@@ -419,7 +418,7 @@ impl Cover {
             let image = lanes(image);
             for [down, right] in self.origins() {
                 for block in 0..blocks {
-                    both_axes::<F, GATHER_BACK, T>(
+                    both_axes::<F, OUTPUT_ADJOINT, T>(
                         &mut square,
                         [TILE, F::SPAN],
                         |i, j| {
@@ -435,13 +434,13 @@ impl Cover {
         }
     }
 
-    /// Outputs of some images, with the values of the kernels.
-    pub(super) fn forward<F: Formula, T: Real>(
+    /// The outputs of some images, given the transformed kernels.
+    pub(super) fn forward<F: Winograd, T: Real>(
         &self,
         kernels: &[T],
         bias: &[T],
         x: &[T],
-        spread: &mut Spread<T>,
+        buffers: &mut Buffers<T>,
         out: &mut [T],
     ) {
         let [from, to] = self.channels;
@@ -449,37 +448,37 @@ impl Cover {
         let group = self.images_at_once();
         for (x, out) in x.chunks(group * in_size).zip(out.chunks_mut(group * out_size)) {
             let tiles = x.len() / in_size * self.tiles_of_image();
-            self.spread_inputs::<F, T>(x, &mut spread.framed, &mut spread.inputs);
-            spread.outputs.resize(F::SPAN * F::SPAN * stride(tiles, to), T::ZERO);
-            let places = spread.inputs.chunks_exact(stride(tiles, from)).zip(kernels.chunks_exact(from * to));
-            for ((x, kernel), out) in places.zip(spread.outputs.chunks_exact_mut(stride(tiles, to))) {
+            self.transform_inputs::<F, T>(x, &mut buffers.padded, &mut buffers.inputs);
+            buffers.outputs.resize(F::SPAN * F::SPAN * stride(tiles, to), T::ZERO);
+            let places = buffers.inputs.chunks_exact(stride(tiles, from)).zip(kernels.chunks_exact(from * to));
+            for ((x, kernel), out) in places.zip(buffers.outputs.chunks_exact_mut(stride(tiles, to))) {
                 let x = Matrix::new(&x[..tiles * from], tiles, from);
                 multiply(&mut out[..tiles * to], T::ONE, x, Matrix::new(kernel, from, to));
             }
-            self.gather_outputs::<F, T>(&spread.outputs, bias, out);
+            self.transform_outputs::<F, T>(&buffers.outputs, bias, out);
         }
     }
 
-    /// Gradient of the weights, and the slopes of the inputs where they are wanted.
-    pub(super) fn backward<F: Formula, T: Real>(
+    /// The gradient of the weights, and that of the inputs where it is wanted.
+    pub(super) fn backward<F: Winograd, T: Real>(
         &self,
         kernels: &[T],
         x: &[T],
         slopes: &[T],
-        spread: &mut Spread<T>,
+        buffers: &mut Buffers<T>,
         gradient: &mut [T],
         mut down: Option<&mut [T]>,
     ) {
         let [from, to] = self.channels;
         let (in_size, out_size) = (self.input[0] * self.input[1] * from, self.output[0] * self.output[1] * to);
         let group = self.images_at_once();
-        let Spread { framed, inputs, outputs, kernels: sums } = spread;
+        let Buffers { padded, inputs, outputs, kernels: sums } = buffers;
         sums.clear();
         sums.resize(kernels.len(), T::ZERO);
         for (g, (x, slopes)) in x.chunks(group * in_size).zip(slopes.chunks(group * out_size)).enumerate() {
             let tiles = x.len() / in_size * self.tiles_of_image();
-            self.spread_inputs::<F, T>(x, framed, inputs);
-            self.spread_outputs::<F, T>(slopes, outputs);
+            self.transform_inputs::<F, T>(x, padded, inputs);
+            self.adjoint_of_outputs::<F, T>(slopes, outputs);
             let places = inputs.chunks_exact_mut(stride(tiles, from)).zip(outputs.chunks_exact(stride(tiles, to)));
             for (place, (x, slopes)) in places.enumerate() {
                 let range = place * from * to..(place + 1) * from * to;
@@ -491,9 +490,9 @@ impl Cover {
             }
             if let Some(down) = &mut down {
                 let begin = g * group * in_size;
-                self.gather_inputs::<F, T>(inputs, framed, &mut down[begin..begin + x.len()]);
+                self.adjoint_of_inputs::<F, T>(inputs, padded, &mut down[begin..begin + x.len()]);
             }
         }
-        self.gather_kernels::<F, T>(sums, gradient);
+        self.adjoint_of_kernels::<F, T>(sums, gradient);
     }
 }

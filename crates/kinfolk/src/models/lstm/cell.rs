@@ -8,9 +8,9 @@
 
 use crate::linalg::Real;
 
-/// The gates of a row, from the two parts of what goes into them.
+/// The gates of a row from the two parts of their input.
 #[inline(never)] // so that the compiler knows that nothing overlaps, and vectorises
-pub(super) fn open<T: Real>(input: &[T], recurrent: &[T], gates: &mut [T]) {
+pub(super) fn activate<T: Real>(input: &[T], recurrent: &[T], gates: &mut [T]) {
     let units = gates.len() / 4;
     let parts = input.chunks_exact(units).zip(recurrent.chunks_exact(units)).zip(gates.chunks_exact_mut(units));
     for (part, ((input, recurrent), gates)) in parts.enumerate() {
@@ -41,15 +41,15 @@ fn quarters<T>(gates: &[T]) -> (&[T], &[T], &[T], &[T]) {
 
 /// The slopes of a row's cells and of what goes into its gates, given those of its outputs: `cell_slopes` holds what comes
 /// from the next time step and is left with what goes to the one before, and `gates` are replaced by their slopes.
-pub(super) fn retreat<T: Real>(slopes: &[T], before: &[T], cells: &[T], cell_slopes: &mut [T], gates: &mut [T]) {
+pub(super) fn backward<T: Real>(slopes: &[T], before: &[T], cells: &[T], cell_slopes: &mut [T], gates: &mut [T]) {
     let (first, second) = gates.split_at_mut(gates.len() / 2);
     let ((i, f), (g, o)) = (first.split_at_mut(first.len() / 2), second.split_at_mut(second.len() / 2));
-    retreat_quarters(slopes, before, cells, cell_slopes, i, f, g, o);
+    backward_quarters(slopes, before, cells, cell_slopes, i, f, g, o);
 }
 
 #[inline(never)]
 #[expect(clippy::too_many_arguments, reason = "the compiler must know that the gates lie apart")]
-fn retreat_quarters<T: Real>(
+fn backward_quarters<T: Real>(
     slopes: &[T],
     before: &[T],
     cells: &[T],
@@ -82,7 +82,7 @@ mod tests {
     fn one_unit_by_hand() {
         let half = 3f64.ln() / 2.0;
         let (mut gates, mut cell, mut out) = ([0.0; 4], [0.0], [0.0]);
-        open(&[0.1, 0.2, half - 0.3, 0.4], &[-0.1, -0.2, 0.3, -0.4], &mut gates);
+        activate(&[0.1, 0.2, half - 0.3, 0.4], &[-0.1, -0.2, 0.3, -0.4], &mut gates);
         gates.iter().for_each(|gate| assert!((gate - 0.5).abs() < 1e-15, "{gates:?}"));
         // c = ½·2 + ½·½ = 1.25
         advance(&gates, &[2.0], &mut cell, &mut out);
@@ -91,7 +91,7 @@ mod tests {
         assert!((out[0] - bent / 2.0).abs() < 1e-15);
         // Of a slope of 4 in the output and 1 in the cell: 4·½·(1 − tanh²) + 1 goes into the cell.
         let mut cell_slopes = [1.0];
-        retreat(&[4.0], &[2.0], &cell, &mut cell_slopes, &mut gates);
+        backward(&[4.0], &[2.0], &cell, &mut cell_slopes, &mut gates);
         let through = 2.0 * (1.0 - bent * bent) + 1.0;
         let wanted = [through / 8.0, through / 2.0, through * 0.375, bent];
         gates.iter().zip(wanted).for_each(|(found, wanted)| assert!((found - wanted).abs() < 1e-15, "{gates:?}"));

@@ -10,7 +10,7 @@
 //! - Layers take turns after some time steps each, so that what passes between them stays in the cache. Products that do
 //!   not hang on the step before (input weights of upper layers, slopes of all weights) are made for all of these at once.
 //! - Weights are laid out for products with few rows once a batch (`panels.rs`).
-//! - Gates are overwritten by their slopes on the way back; scoring remembers no time step but the last.
+//! - Gates are overwritten by their slopes in the backward pass; scoring remembers no time step but the last.
 
 mod cell;
 mod panels;
@@ -27,7 +27,7 @@ use rand::RngExt;
 use rand_distr::StandardNormal;
 use std::ops::Range;
 
-/// Rows, over all time steps of a turn, that a layer hands on together: what is fastest.
+/// Rows, over all time steps of a block, that a layer hands on together: what is fastest.
 const ROWS_AT_ONCE: usize = 128;
 
 /// Embedding, stacked LSTM layers, and a dense layer over the last time step.
@@ -89,8 +89,8 @@ impl Recurrent {
         add_scaled(out, T::ONE, &params[self.part(layer, Part::RecurrentBias)]);
     }
 
-    /// How many time steps a layer goes on before it is the next one's turn.
-    fn turn(&self, rows: usize, steps: usize) -> usize {
+    /// How many time steps a layer goes on before it is the next one's block.
+    fn block(&self, rows: usize, steps: usize) -> usize {
         (ROWS_AT_ONCE / rows).clamp(1, steps)
     }
 
@@ -107,9 +107,9 @@ impl Recurrent {
         let weight = Matrix::new(&params[self.part(0, Part::InputWeight)], gates, self.embedding);
         multiply_add(table, T::ONE, embedding, weight.turn());
         for (l, layer) in layers.iter_mut().enumerate() {
-            layer.recurrent.pack_turned(&params[self.part(l, Part::RecurrentWeight)], hidden, gates);
+            layer.recurrent.pack_transposed(&params[self.part(l, Part::RecurrentWeight)], hidden, gates);
             if l > 0 {
-                layer.input.pack_turned(&params[self.part(l, Part::InputWeight)], hidden, gates);
+                layer.input.pack_transposed(&params[self.part(l, Part::InputWeight)], hidden, gates);
                 refill(&mut layer.bias, gates, T::ZERO);
                 self.add_biases(params, l, &mut layer.bias);
             }
@@ -149,15 +149,15 @@ impl Recurrent {
                         0 => &table[symbol(x[row * steps + time]) * gates..][..gates],
                         _ => &inputs[(s * rows + row) * gates..][..gates],
                     };
-                    cell::open(input, product, opened);
+                    cell::activate(input, product, opened);
                     cell::advance(opened, cells_before, cells, outputs);
                 }
             }
         }
     }
 
-    /// Lays out what the way back needs of the weights, which may then change.
-    fn prepare_back<T: Real>(&self, params: &[T], memory: &mut Memory<T>) {
+    /// Lays out what the backward pass needs of the weights, which may then change.
+    fn prepare_backward<T: Real>(&self, params: &[T], memory: &mut Memory<T>) {
         let (hidden, gates) = (self.hidden, 4 * self.hidden);
         for (l, layer) in memory.layers.iter_mut().enumerate() {
             layer.recurrent_back.pack(&params[self.part(l, Part::RecurrentWeight)], gates, hidden);
@@ -182,14 +182,14 @@ impl Recurrent {
         sum: &mut [T],
     ) {
         let (hidden, gates, steps) = (self.hidden, 4 * self.hidden, x.len() / rows);
-        self.leave_output(rows, steps, slopes, memory, scale, sum);
+        self.output_backward(rows, steps, slopes, memory, scale, sum);
         refill(&mut memory.table, self.symbols * gates, T::ZERO);
-        let turn = self.turn(rows, steps);
-        refill(&mut memory.handed, turn * rows * hidden, T::ZERO);
-        for begin in (0..steps).step_by(turn).rev() {
-            let times = begin..(begin + turn).min(steps);
+        let block = self.block(rows, steps);
+        refill(&mut memory.handed, block * rows * hidden, T::ZERO);
+        for begin in (0..steps).step_by(block).rev() {
+            let times = begin..(begin + block).min(steps);
             for l in (0..self.layers).rev() {
-                self.retreat(l, rows, times.clone(), memory);
+                self.layer_backward(l, rows, times.clone(), memory);
                 self.add_layer_gradient(l, rows, times.clone(), memory, scale, sum);
             }
             for time in times {
@@ -203,7 +203,7 @@ impl Recurrent {
     }
 
     /// Through the dense layer: its gradient, and the slopes of the top layer's last outputs.
-    fn leave_output<T: Real>(
+    fn output_backward<T: Real>(
         &self,
         rows: usize,
         steps: usize,
@@ -227,7 +227,7 @@ impl Recurrent {
     }
 
     /// Takes one layer back through some time steps, and hands slopes to the layer below.
-    fn retreat<T: Real>(&self, l: usize, rows: usize, times: Range<usize>, memory: &mut Memory<T>) {
+    fn layer_backward<T: Real>(&self, l: usize, rows: usize, times: Range<usize>, memory: &mut Memory<T>) {
         let (hidden, gates) = (self.hidden, 4 * self.hidden);
         let layer = &mut memory.layers[l];
         for time in times.clone().rev() {
@@ -241,7 +241,7 @@ impl Recurrent {
             let slopes = layer.slopes.chunks_exact(hidden).zip(layer.cell_slopes.chunks_exact_mut(hidden));
             let of_rows = slopes_of_gates.chunks_exact_mut(gates).zip(before.zip(cells)).zip(slopes);
             for ((gates, (before, cells)), (slopes, cell_slopes)) in of_rows {
-                cell::retreat(slopes, before, cells, cell_slopes, gates);
+                cell::backward(slopes, before, cells, cell_slopes, gates);
             }
             if time > 0 {
                 layer.recurrent_back.multiply(slopes_of_gates, None, &mut layer.slopes);
@@ -350,21 +350,21 @@ impl Network for Recurrent {
     ) {
         let hidden = self.hidden;
         let steps = x.len() / rows;
-        let turn = self.turn(rows, steps);
+        let block = self.block(rows, steps);
         let remember = matches!(pass, Pass::Train(_));
         self.prepare(params, memory);
-        memory.fit(hidden, rows, turn, if remember { steps } else { turn });
-        for begin in (0..steps).step_by(turn) {
-            let times = begin..(begin + turn).min(steps);
+        memory.fit(hidden, rows, block, if remember { steps } else { block });
+        for begin in (0..steps).step_by(block) {
+            let times = begin..(begin + block).min(steps);
             if !remember && begin > 0 {
                 for layer in &mut memory.layers {
-                    layer.outputs.copy_within(turn * rows * hidden.., 0);
-                    layer.cells.copy_within(turn * rows * hidden.., 0);
+                    layer.outputs.copy_within(block * rows * hidden.., 0);
+                    layer.cells.copy_within(block * rows * hidden.., 0);
                 }
             }
             self.advance(x, rows, times, if remember { begin } else { 0 }, memory);
         }
-        let end = if remember { steps } else { (steps - 1) % turn + 1 };
+        let end = if remember { steps } else { (steps - 1) % block + 1 };
         let last = &memory.layers[self.layers - 1].outputs[end * rows * hidden..][..rows * hidden];
         let (weight, bias) = self.output();
         out.chunks_exact_mut(self.outputs).for_each(|out| out.copy_from_slice(&params[bias.clone()]));
@@ -381,12 +381,12 @@ impl Network for Recurrent {
         memory: &mut Self::Memory<T>,
         gradient: &mut [T],
     ) {
-        self.prepare_back(params, memory);
+        self.prepare_backward(params, memory);
         gradient.fill(T::ZERO);
         self.add_gradient(x, rows, slopes, memory, T::ONE, gradient);
     }
 
-    /// Weights take their step while their gradient is summed up: the way back goes through those laid out before.
+    /// Weights take their step while their gradient is summed up: the backward pass goes through those laid out before.
     fn descend<T: Real>(
         &self,
         step: T,
@@ -397,7 +397,7 @@ impl Network for Recurrent {
         memory: &mut Self::Memory<T>,
         _gradient: &mut [T],
     ) {
-        self.prepare_back(params, memory);
+        self.prepare_backward(params, memory);
         self.add_gradient(x, rows, slopes, memory, -step, params);
     }
 }
@@ -406,15 +406,15 @@ impl Network for Recurrent {
 #[derive(Default)]
 pub(super) struct Memory<T> {
     layers: Vec<LayerMemory<T>>,
-    /// What each symbol puts into the gates of the first layer; on the way back the slopes of that.
+    /// What each symbol puts into the gates of the first layer; in the backward pass the slopes of that.
     table: Vec<T>,
-    /// What goes into the gates of an upper layer from below, for one turn.
+    /// What goes into the gates of an upper layer from below, for one block.
     inputs: Vec<T>,
     /// What goes into the gates from the step before.
     product: Vec<T>,
-    /// Slopes of the outputs of a layer from the one above, for one turn.
+    /// Slopes of the outputs of a layer from the one above, for one block.
     handed: Vec<T>,
-    /// Embedding, first input weight and last weight, as they were on the way forward.
+    /// Embedding, first input weight and last weight, as they were in the forward pass.
     kept: Vec<T>,
 }
 
@@ -432,16 +432,16 @@ struct LayerMemory<T> {
     /// Before the first time step, and after each one.
     cells: Vec<T>,
     outputs: Vec<T>,
-    /// Of the outputs and cells after the time step that is next on the way back.
+    /// Of the outputs and cells after the time step that is next in the backward pass.
     slopes: Vec<T>,
     cell_slopes: Vec<T>,
 }
 
 impl<T: Real> Memory<T> {
     /// Room for `slots` time steps of some rows, and zeros before the first.
-    fn fit(&mut self, hidden: usize, rows: usize, turn: usize, slots: usize) {
+    fn fit(&mut self, hidden: usize, rows: usize, block: usize, slots: usize) {
         self.product.resize(rows * 4 * hidden, T::ZERO);
-        self.inputs.resize(turn * rows * 4 * hidden, T::ZERO);
+        self.inputs.resize(block * rows * 4 * hidden, T::ZERO);
         for layer in &mut self.layers {
             layer.gates.resize(slots * rows * 4 * hidden, T::ZERO);
             for buffer in [&mut layer.cells, &mut layer.outputs] {

@@ -36,7 +36,7 @@ impl<T: Real> Panels<T> {
     }
 
     /// Lays out the transpose of a matrix of `columns` × `depth`, row after row.
-    pub(super) fn pack_turned(&mut self, matrix: &[T], depth: usize, columns: usize) {
+    pub(super) fn pack_transposed(&mut self, matrix: &[T], depth: usize, columns: usize) {
         self.fit(depth, columns);
         let pieces = self.values.chunks_mut(DEPTH * columns.next_multiple_of(WIDTH));
         for (above, piece) in (0..depth).step_by(DEPTH).zip(pieces) {
@@ -173,7 +173,7 @@ mod tests {
         let mut out = [0.0; 6];
         panels.multiply(&[1.0, 0.0, 1.0, -1.0], Some(&[10.0, 20.0, 30.0]), &mut out);
         assert_eq!(out, [11.0, 22.0, 33.0, 7.0, 17.0, 27.0]);
-        panels.pack_turned(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 2, 3);
+        panels.pack_transposed(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 2, 3);
         panels.multiply(&[1.0, 0.0, 1.0, -1.0], None, &mut out);
         assert_eq!(out, [1.0, 3.0, 5.0, -1.0, -1.0, -1.0]);
     }
@@ -191,7 +191,7 @@ mod tests {
             for way in [0, 1] {
                 match way {
                     0 => panels.pack(&matrix, depth, columns),
-                    _ => panels.pack_turned(&turned, depth, columns),
+                    _ => panels.pack_transposed(&turned, depth, columns),
                 }
                 panels.multiply(&x, None, &mut out);
                 let worst = out.iter().zip(&wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);

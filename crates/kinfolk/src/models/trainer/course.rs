@@ -1,29 +1,29 @@
-//! One training, step by step, as every model takes it that is trained by descent.
+//! The steps of one training.
 
 use super::steps::Scratch;
 use crate::linalg::{Real, add_scaled};
 use crate::training::{Optimiser, Plan};
 
-/// What is trained: it knows the slope of its loss on the rows of the next step.
-pub(super) trait Trainee<T: Real> {
-    /// The gradient of the mean loss on the next rows into `gradient`; returns that loss.
+/// Something with gradients on one batch after another.
+pub(super) trait Trainable<T: Real> {
+    /// The gradient of the mean loss on the next batch into `gradient`; returns that loss.
     fn slope(&mut self, params: &[T], gradient: &mut [T]) -> f64;
 
-    /// A plain step of descent on the next rows, which need not form the whole gradient; returns the loss before it.
+    /// A plain gradient step on the next batch, which need not form the whole gradient; returns the loss before it.
     fn descend(&mut self, step: T, params: &mut [T], gradient: &mut [T]) -> f64 {
         let loss = self.slope(params, gradient);
         add_scaled(params, -step, gradient);
         loss
     }
 
-    /// Brings parameters that are not learned by descent up to date after a step.
-    fn settle(&mut self, _params: &mut [T]) {}
+    /// Updates parameters that are not learned by descent after a step.
+    fn update_statistics(&mut self, _params: &mut [T]) {}
 }
 
-/// Takes so many steps of a plan; `scratch` has begun with as many numbers as are learned, which are the first of
-/// `params`. Returns the loss before the first step.
+/// Takes the steps of a plan. The first parameters are learned, as many as `scratch` has been begun with. Returns the loss
+/// before the first step.
 pub(super) fn train<T: Real>(
-    trainee: &mut impl Trainee<T>,
+    trained: &mut impl Trainable<T>,
     plan: &Plan,
     steps: usize,
     models: &[Vec<T>],
@@ -39,9 +39,9 @@ pub(super) fn train<T: Real>(
     for t in 0..steps {
         let step = if plan.course.fading { plan.step / (t + 1) as f64 } else { plan.step };
         let loss = if plain {
-            trainee.descend(T::of(step), params, &mut scratch.gradient)
+            trained.descend(T::of(step), params, &mut scratch.gradient)
         } else {
-            trainee.slope(params, &mut scratch.gradient)
+            trained.slope(params, &mut scratch.gradient)
         };
         if t == 0 {
             first_loss = loss;
@@ -53,7 +53,7 @@ pub(super) fn train<T: Real>(
             }
             scratch.apply(plan.optimiser, step, &mut params[..learned]);
         }
-        trainee.settle(params);
+        trained.update_statistics(params);
         // θ̄ ← θ̄ + 2/(t + 2)·(θ − θ̄), counting t from 0, is the mean with weights 1, 2, …, t + 1.
         let share = T::of(2.0 / (t + 2) as f64);
         average.iter_mut().zip(&*params).for_each(|(mean, &p)| *mean += share * (p - *mean));

@@ -25,7 +25,7 @@ use crate::training::{Plan, Portion, Sample};
 use augment::augment;
 use check::check;
 use choose::{Candidates, compete};
-use course::Trainee;
+use course::Trainable;
 use rows::{Goal, Output, PickedRows, is_right, row_loss};
 use std::ops::Range;
 use steps::{Batches, Scratch, steps_of};
@@ -41,12 +41,12 @@ pub(super) trait Network: Sized + Send + Sync {
     /// Where each tensor lies.
     fn layout(&self) -> &Layout;
 
-    /// How many parameters are learned; they come first, and statistics behind them.
+    /// Number of parameters learned by descent; statistics follow them.
     fn learned(&self) -> usize {
         self.layout().len()
     }
 
-    /// Random parameters to begin with.
+    /// Random initial parameters.
     fn initialise(&self, rng: &mut Rng) -> Vec<f64>;
 
     /// Number of outputs of a row.
@@ -77,7 +77,7 @@ pub(super) trait Network: Sized + Send + Sync {
         Box::new(NetworkWorker::<Self, T>::new(model, models))
     }
 
-    /// Why it cannot read rows of the right shape, to stand behind "training rows".
+    /// What is wrong with rows of the right shape, as in "training rows {fault}".
     fn fault(&self, _rows: &Shard) -> Option<String> {
         None
     }
@@ -93,8 +93,8 @@ pub(super) trait Network: Sized + Send + Sync {
         out: &mut [T],
     );
 
-    /// The gradient that belongs to the last `forward` with [`Pass::Train`], given the slopes of the loss in its outputs.
-    /// Overwrites `gradient`, which has as many numbers as are learned.
+    /// Backpropagates the gradient of the loss with respect to the outputs of the last `forward` with [`Pass::Train`].
+    /// Overwrites `gradient`, which is as long as [`Network::learned`].
     fn backward<T: Real>(
         &self,
         params: &[T],
@@ -128,15 +128,14 @@ pub(super) trait Network: Sized + Send + Sync {
         self.forward(params, x, rows, Pass::Score, memory, outputs);
     }
 
-    /// Brings the statistics up to date with the last `forward` with [`Pass::Train`].
-    fn settle<T: Real>(&self, _memory: &Self::Memory<T>, _statistics: &mut [T]) {}
+    /// Updates the statistics after the last `forward` with [`Pass::Train`].
+    fn update_statistics<T: Real>(&self, _memory: &Self::Memory<T>, _statistics: &mut [T]) {}
 }
 
-/// What a pass through a network is for.
+/// The purpose of a forward pass.
 pub(super) enum Pass<'a> {
-    /// Scores, and nothing else.
     Score,
-    /// A step: `backward` follows. Dropout draws from the generator; without one nothing is dropped.
+    /// `backward` follows. Dropout draws from the generator; without one nothing is dropped.
     Train(Option<&'a mut Rng>),
 }
 
@@ -362,13 +361,13 @@ impl<N: Network, T: Real> Worker for NetworkWorker<'_, N, T> {
         self.scratch.begin(self.model.network.learned());
         let input = convert(&rows, &mut self.input);
         let source = Source::new(input, &rows, sample, &seat.client.id);
-        let mut pupil = Pupil { model: self.model, source, buffers: &mut self.buffers };
-        let loss = pupil.slope(&self.models[model], &mut self.scratch.gradient);
+        let mut training = Training { model: self.model, source, buffers: &mut self.buffers };
+        let loss = training.slope(&self.models[model], &mut self.scratch.gradient);
         widen(&self.scratch.gradient, out);
         loss
     }
 
-    /// Nothing is dropped, mirrored or moved: the same parameters and rows always have the same slope.
+    /// Without dropout and augmentation: the same parameters and rows always have the same gradient.
     fn slope(&mut self, params: &[f64], seat: &Seat, rows: Option<&[u32]>, out: &mut [f64]) -> f64 {
         let shard = &seat.client.train;
         let own = self.load(params);
@@ -388,8 +387,8 @@ impl<N: Network, T: Real> Worker for NetworkWorker<'_, N, T> {
         let input = convert(&rows, &mut self.input);
         let source = Source::new(input, &rows, &plan.sample, &seat.client.id);
         let steps = steps_of(plan, rows.len(), source.batches.size);
-        let mut pupil = Pupil { model: self.model, source, buffers: &mut self.buffers };
-        let loss = course::train(&mut pupil, plan, steps, &self.models, &mut params, &mut self.scratch);
+        let mut training = Training { model: self.model, source, buffers: &mut self.buffers };
+        let loss = course::train(&mut training, plan, steps, &self.models, &mut params, &mut self.scratch);
         widen(&params, out);
         loss
     }
@@ -422,7 +421,7 @@ impl<N: Network, T: Real> Candidates for Competition<'_, N, T> {
     }
 }
 
-/// Copies into `out`; what is behind it there has no gradient.
+/// Copies into `out`; statistics at its end have no gradient.
 pub(super) fn widen<T: Real>(values: &[T], out: &mut [f64]) {
     let (first, rest) = out.split_at_mut(values.len());
     first.iter_mut().zip(values).for_each(|(out, value)| *out = value.wide());
@@ -430,8 +429,8 @@ pub(super) fn widen<T: Real>(values: &[T], out: &mut [f64]) {
 }
 
 impl<N: Network> NetworkModel<N> {
-    /// How many of a step's rows go through the network together, and are remembered until they have gone back. All of
-    /// them where their statistics are taken; else as many in every chunk, by the number of rows alone.
+    /// Rows of a step that go through the network together. All of them under batch normalisation; else chunks of equal
+    /// size, a function of the number of rows alone.
     fn rows_at_once(&self, rows: usize) -> usize {
         if self.keeps_statistics() { rows } else { rows.div_ceil(rows.div_ceil(self.network.most_rows()).max(1)) }
     }
@@ -479,15 +478,13 @@ impl<N: Network> NetworkModel<N> {
     }
 }
 
-/// Where the batches of one training come from.
+/// The batches of one training.
 struct Source<'i, T> {
     input: &'i [T],
     goal: Goal<'i>,
     columns: usize,
     batches: Batches,
-    /// Draws what is mirrored and moved.
     augment: Rng,
-    /// Draws what is dropped.
     dropout: Rng,
 }
 
@@ -505,15 +502,15 @@ impl<'i, T: Real> Source<'i, T> {
     }
 }
 
-/// A network in training, batch after batch.
-struct Pupil<'m, 'i, 'b, N: Network, T: Real> {
+/// The training of a network on one client's batches.
+struct Training<'m, 'i, 'b, N: Network, T: Real> {
     model: &'m NetworkModel<N>,
     source: Source<'i, T>,
     buffers: &'b mut Buffers<N::Memory<T>, T>,
 }
 
-impl<N: Network, T: Real> Pupil<'_, '_, '_, N, T> {
-    /// The next batch, what draws its dropout, and memory for its way.
+impl<N: Network, T: Real> Training<'_, '_, '_, N, T> {
+    /// The next batch, the generator of its dropout, and buffers.
     fn next(&mut self) -> (Batch<'_, T>, &mut Rng, &mut Passing<N::Memory<T>, T>) {
         let Buffers { picked, augmented, pass } = &mut *self.buffers;
         let Source { input, goal, columns, batches, augment: moves, dropout } = &mut self.source;
@@ -523,7 +520,7 @@ impl<N: Network, T: Real> Pupil<'_, '_, '_, N, T> {
     }
 }
 
-impl<N: Network, T: Real> Trainee<T> for Pupil<'_, '_, '_, N, T> {
+impl<N: Network, T: Real> Trainable<T> for Training<'_, '_, '_, N, T> {
     fn slope(&mut self, params: &[T], gradient: &mut [T]) -> f64 {
         let model = self.model;
         let (batch, dropout, pass) = self.next();
@@ -544,8 +541,8 @@ impl<N: Network, T: Real> Trainee<T> for Pupil<'_, '_, '_, N, T> {
         loss
     }
 
-    fn settle(&mut self, params: &mut [T]) {
+    fn update_statistics(&mut self, params: &mut [T]) {
         let network = &self.model.network;
-        network.settle(&self.buffers.pass.memory, &mut params[network.learned()..]);
+        network.update_statistics(&self.buffers.pass.memory, &mut params[network.learned()..]);
     }
 }

@@ -92,7 +92,7 @@ impl Network for Small {
         multiply(gradient, scale, Matrix::new(slopes, rows, CLASSES).turn(), Matrix::new(x, rows, COLUMNS));
     }
 
-    fn settle<T: Real>(&self, memory: &SmallMemory, statistics: &mut [T]) {
+    fn update_statistics<T: Real>(&self, memory: &SmallMemory, statistics: &mut [T]) {
         statistics[0] = T::of(memory.mean);
     }
 }
