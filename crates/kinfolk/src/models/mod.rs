@@ -1,5 +1,5 @@
-//! Models: what is trained. A model fixes a layout of parameters, computes losses and gradients on a
-//! client's rows in the precision that suits it, and knows how to work on a whole block of clients.
+//! Models. A model fixes a layout of parameters, and computes losses and gradients on a client's rows, or on those of a whole
+//! block of clients, in its own precision.
 //!
 //! `kinds/` says which network or mixture each kind is. A network is forward and backward (`dense/`, `layers/` for images,
 //! `lstm/` for texts); everything else about training comes with the one trainer (`trainer/`).
@@ -33,55 +33,48 @@ use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
-/// A kind of model as users name it.
+/// A registered kind of model.
 #[derive(Debug)]
 pub struct ModelKind {
-    /// The word in `model.kind`.
+    /// Its name in `model.kind`.
     pub name: &'static str,
     /// One line for people.
     pub summary: &'static str,
     /// Whether rows must have a target to learn from.
     pub needs_target: bool,
-    /// What its rows must be.
+    /// The rows it reads.
     pub reads: Reads,
     /// Its settings.
     pub settings: &'static [Setting],
-    /// Adds faults that need more than one setting to see.
+    /// Reports faults that involve several settings.
     pub check: fn(&str, &Settings, &mut Vec<Error>),
-    /// What methods can do with it, by its settings.
+    /// What methods can do with it, given its settings.
     pub ability: fn(&Settings) -> Ability,
-    /// Makes one for data of this shape, which [`ModelKind::make`] has found to suit it.
     pub(crate) build: fn(&Settings, DataShape) -> Result<Box<dyn Model>>,
 }
 
-/// A model's settings, and the model that is made from them.
+/// The settings of a kind of model, from which models are built.
 pub(crate) trait ModelSettings: Declared {
-    /// The word in `model.kind`.
     const NAME: &str;
-    /// One line for people.
     const SUMMARY: &str;
-    /// Whether rows must have a target to learn from.
     const NEEDS_TARGET: bool = true;
-    /// What its rows must be.
     const READS: Reads = Reads::Numbers;
-    /// What methods can do with it, whatever its settings.
     const ABILITY: Ability;
 
-    /// What methods can do with it, by its settings.
     fn ability(_: &Settings) -> Ability {
         Self::ABILITY
     }
 
-    /// Makes one for data of this shape, which [`ModelKind::make`] has found to suit it.
+    /// Builds a model for data of this shape, which [`ModelKind::make`] has checked.
     fn build(self, data: DataShape) -> Result<Box<dyn Model>>;
 }
 
-/// What methods can do with a model. There are two kinds of models, and in each whoever can do more stands below.
+/// What methods can do with a model. There are two families of models; within each, later ones can do all that earlier ones can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ability {
     /// Train it by descent.
     Descent,
-    /// Also on single rows of a client, which code of the user's own does not show.
+    /// Also on single rows of a client, which custom clients do not expose.
     Rows,
     /// Also find its exact minimiser.
     Minimiser,
@@ -89,35 +82,35 @@ pub enum Ability {
     Quadratic,
     /// Train it as a mixture, by steps of EM.
     Mixture,
-    /// Also rely on rows scattering alike in all components.
+    /// Also rely on a covariance shared by all components.
     SharedScatter,
 }
 
 impl Ability {
-    /// Whether it is a mixture's.
+    /// Whether it is that of a mixture.
     pub fn of_mixture(self) -> bool {
         self >= Self::Mixture
     }
 
-    /// Whether this is enough for a method that wants so much.
+    /// Whether it satisfies a method that wants this much.
     pub fn suffices(self, wanted: Self) -> bool {
         self.of_mixture() == wanted.of_mixture() && self >= wanted
     }
 }
 
-/// Most parameters a model may have: 16 GiB of them.
+/// Upper bound on the parameters of a model: 16 GiB.
 const MOST_PARAMETERS: usize = 1 << 31;
 
-/// What the rows of a model must be.
+/// The kind of rows a model reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reads {
-    /// Numbers; the pixels of an image are numbers too.
+    /// Numbers, including the pixels of images.
     Numbers,
     /// Images.
     Images,
     /// Texts.
     Texts,
-    /// Whatever the clients' own code holds.
+    /// Whatever custom clients hold.
     Own,
 }
 
@@ -136,7 +129,7 @@ impl ModelKind {
         }
     }
 
-    /// Makes one for data of this shape, or says why it cannot read it.
+    /// Builds a model for data of this shape.
     pub fn make(&self, settings: &Settings, shape: DataShape) -> Result<Box<dyn Model>> {
         let found = match shape.form {
             Form::Numbers => "numbers in no order",
@@ -187,7 +180,7 @@ impl ModelKind {
         }
     }
 
-    /// Whether it can be trained on data of this shape, with its settings left as they are.
+    /// Whether it can be trained on data of this shape with default settings.
     fn suits(&self, shape: DataShape) -> bool {
         let mut faults = Vec::new();
         let settings = Settings::check("model", self.settings, toml::Table::new(), &mut faults);
@@ -205,7 +198,7 @@ impl ModelKind {
     }
 }
 
-/// How a model is made: what a machine elsewhere needs to make the same.
+/// What another machine needs to build the same model.
 #[derive(Debug, Clone)]
 pub struct Blueprint {
     /// The kind of model.
@@ -217,12 +210,12 @@ pub struct Blueprint {
 }
 
 impl Blueprint {
-    /// Makes the model.
+    /// Builds the model.
     pub fn build(&self) -> Result<Arc<dyn Model>> {
         self.build_from(None)
     }
 
-    /// Makes the model, which begins where the user says.
+    /// Builds the model with the user's initial parameters.
     pub fn build_from(&self, start: Option<OwnStart>) -> Result<Arc<dyn Model>> {
         let mut model = self.kind.make(&self.settings, self.shape)?;
         start.map_or(Ok(()), |start| model.begin_at(start))?;
@@ -230,7 +223,7 @@ impl Blueprint {
     }
 }
 
-/// Every kind of model there is.
+/// All kinds of models.
 pub static MODELS: &[&ModelKind] = kinds::KINDS;
 
 /// The kind of this name.
@@ -240,23 +233,23 @@ pub fn kind(name: &str) -> Option<&'static ModelKind> {
 
 choices!(Precision { F32 = "f32", F64 = "f64" });
 
-/// What a model is judged by.
+/// Evaluation metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Metric {
-    /// Share of rows whose class is right.
+    /// Share of rows classified correctly.
     Accuracy,
     /// Mean squared error.
     SquaredError,
     /// Mean negative log likelihood.
     LogLoss,
-    /// Share of rows outside the best matching of components to classes, found for each client by itself.
+    /// Share of rows misclassified under the best matching of components to classes, found per client.
     RowError,
     /// Mean loss, whatever it is a loss of.
     Loss,
 }
 
 impl Metric {
-    /// As written in files.
+    /// Its name in files.
     pub fn name(self) -> &'static str {
         match self {
             Metric::Accuracy => "accuracy",
@@ -267,7 +260,7 @@ impl Metric {
         }
     }
 
-    /// The metric's sum over the rows of a score; `None` where it counts hits and the score has none.
+    /// The metric summed over rows; `None` where it needs hits and the score has none.
     pub fn sum(self, score: &Score) -> Option<f64> {
         match self {
             Metric::Accuracy => score.hits.map(f64::from),
@@ -277,21 +270,21 @@ impl Metric {
     }
 }
 
-/// How well one model does on one client's rows, as sums over the rows.
+/// Sums over a client's rows of what metrics are made from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Score {
-    /// How many rows.
+    /// Number of rows.
     pub rows: u32,
     /// Sum of losses.
     pub loss: f64,
-    /// Rows whose class was right, where somebody counts them.
+    /// Rows classified correctly, where that is counted.
     pub hits: Option<u32>,
 }
 
-/// Where each named tensor lies in the flat vector of parameters.
+/// The named tensors in the flat vector of parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
-    /// In the order they lie there.
+    /// In order.
     pub tensors: Vec<TensorPlace>,
 }
 
@@ -302,12 +295,12 @@ pub struct TensorPlace {
     pub name: String,
     /// Its shape.
     pub shape: Vec<usize>,
-    /// Where it begins.
+    /// Its offset.
     pub offset: usize,
 }
 
 impl TensorPlace {
-    /// Where it lies; ends at the last place there is where it would be too large for any memory.
+    /// Its range; saturates where it would not fit any memory.
     pub fn range(&self) -> std::ops::Range<usize> {
         let length = self.shape.iter().fold(1, |length: usize, &size| length.saturating_mul(size));
         self.offset..self.offset.saturating_add(length)
@@ -315,29 +308,29 @@ impl TensorPlace {
 }
 
 impl Layout {
-    /// How many parameters there are.
+    /// Number of parameters.
     pub fn len(&self) -> usize {
         self.tensors.last().map_or(0, |tensor| tensor.range().end)
     }
 
-    /// Whether there are none.
+    /// Whether it has no parameters.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// A model: a layout, a way to begin, and workers that compute with it.
+/// A model: a layout, initial parameters, and workers that compute with it.
 pub trait Model: Send + Sync {
-    /// Where each tensor lies.
+    /// Its tensors.
     fn layout(&self) -> &Layout;
 
-    /// What it computes in and travels as.
+    /// The precision it computes in and is sent in.
     fn precision(&self) -> Precision;
 
-    /// What it can be judged by; the first is the default.
+    /// Its metrics; the first is the default.
     fn metrics(&self) -> &'static [Metric];
 
-    /// The least its loss can be.
+    /// A lower bound on its loss.
     fn least_loss(&self) -> f64 {
         0.0
     }
@@ -354,29 +347,29 @@ pub trait Model: Send + Sync {
         1.0
     }
 
-    /// Random parameters to begin with, other ones with every draw.
+    /// Random initial parameters.
     fn initialise(&self, rng: &mut Rng) -> Result<Vec<f64>>;
 
-    /// Parameters at which everybody begins together.
+    /// Initial parameters shared by all clients.
     fn common_start(&self, rng: &mut Rng) -> Result<Vec<f64>> {
         self.initialise(rng)
     }
 
-    /// Takes over where to begin; refused by models that draw their own start.
+    /// Sets the initial parameters; refused by models that draw their own.
     fn begin_at(&mut self, start: OwnStart) -> Result<()> {
         drop(start);
         Err(Error::settings("start: this model draws its own, want none").hint("a start is for clients of your own"))
     }
 
-    /// Whether it can be asked about some of a client's rows.
+    /// Whether it can compute on a part of a client's rows.
     fn divides_rows(&self) -> bool {
         true
     }
 
-    /// Refuses rows it cannot work on.
+    /// Refuses a client's rows that it cannot compute on.
     fn check(&self, client: &Client) -> Result<()>;
 
-    /// Somebody who computes with these models, on one thread, reusing memory between clients.
+    /// A worker for one thread that computes with these models.
     fn worker<'a>(&'a self, models: &[&[f64]]) -> Box<dyn Worker + 'a>;
 
     /// Exact solutions and second derivatives, of a convex loss.
@@ -389,17 +382,17 @@ pub trait Model: Send + Sync {
         None
     }
 
-    /// Whether it has statistics of the data, which training brings up to date and no gradient changes.
+    /// Whether some parameters are running statistics, which training updates without gradients.
     fn keeps_statistics(&self) -> bool {
         false
     }
 
-    /// Whether so many numbers can travel as a model: all parameters, or of a mixture the first ones.
+    /// Whether a vector of this length can be sent as a model: all parameters, or the leading ones of a mixture.
     fn travels(&self, numbers: usize) -> bool {
         numbers == self.layout().len()
     }
 
-    /// How many numbers are remembered of so many training rows.
+    /// Size of what is cached about so many training rows.
     fn prepared_numbers(&self, rows: usize) -> usize {
         rows * rows
     }
@@ -438,23 +431,23 @@ impl dyn Model + '_ {
     }
 }
 
-/// A client at work, with what is remembered about its data.
+/// A client with what is cached about its data.
 pub struct Seat<'a> {
-    /// Who.
+    /// The client.
     pub client: &'a Client,
-    /// Something a model computed from the training rows once; never changes an answer.
+    /// What a model computed once from the training rows; never changes an answer.
     pub prepared: &'a OnceLock<Box<dyn Any + Send + Sync>>,
-    /// Whether there is room to remember it.
+    /// Whether there is memory to cache it.
     pub may_prepare: bool,
-    /// What its parts and folds are drawn from, where nobody else may know them.
+    /// The seed of its parts and folds, where nobody else may know it.
     pub secret: Option<u64>,
 }
 
 impl Seat<'_> {
-    /// The rows that are, or are not, in one of so many folds of nearly equal size. Each client's own shuffle decides, so
-    /// that neither the order of the rows nor the place of a single one matters.
+    /// The rows inside or outside one of `of` folds of nearly equal size. Each client shuffles with its own key, so that
+    /// the order of its rows does not matter.
     fn fold(&self, index: u32, of: u32, inside: bool) -> Shard {
-        // Folds in other numbers are drawn anew: those of one shuffle would tell single rows together.
+        // Another number of folds is another shuffle: folds of the same one would together reveal single rows.
         let key = match self.secret {
             Some(secret) => Key::new(secret).word("folds").number(u64::from(of)),
             None => Key::new(0).word("folds").word(&self.client.id),
@@ -481,7 +474,7 @@ impl Seat<'_> {
     }
 }
 
-/// Which candidate won, by its position, and its mean loss.
+/// The chosen candidate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Choice {
     /// Position among the candidates.
@@ -492,10 +485,10 @@ pub struct Choice {
 
 /// Computes with the models of one ask on one thread. Models are named by their index in the ask.
 pub trait Worker {
-    /// Puts parameters into the extra place behind the ask's models and returns its index.
+    /// Loads parameters as one more model, behind those of the ask, and returns its index.
     fn load(&mut self, params: &[f64]) -> usize;
 
-    /// How many parameters a model has.
+    /// Number of parameters of a model.
     fn width(&self) -> usize;
 
     /// The mean loss of one model over some rows.
@@ -511,7 +504,7 @@ pub trait Worker {
         (0..rows.len()).map(|row| self.loss(model, &rows.pick(&[row]))).collect()
     }
 
-    /// Loss and hits of one model, summed over some rows.
+    /// The score of one model on some rows.
     fn score(&mut self, model: usize, rows: &Shard) -> Score;
 
     /// The gradient of the mean loss into `out`; returns the loss.
@@ -524,17 +517,17 @@ pub trait Worker {
     /// `out`; returns that loss.
     fn slope(&mut self, params: &[f64], seat: &Seat, rows: Option<&[u32]>, out: &mut [f64]) -> f64;
 
-    /// What went wrong inside a client's own code since this was last asked: what was computed after it means nothing.
+    /// The error raised by a custom client since the last call; whatever was computed after it is void.
     fn failure(&mut self) -> Option<Error> {
         None
     }
 
-    /// Memory for work on mixtures, of a worker that can do it.
+    /// Scratch memory for mixtures, where the model is one.
     fn scratch(&mut self) -> Option<&mut Scratch> {
         None
     }
 
-    /// The candidate with the smallest loss, ties to the first. `hint` is looked at first and changes nothing but time.
+    /// The candidate with the smallest loss, ties to the first. `hint` is evaluated first, which only affects speed.
     fn choose(&mut self, among: &[usize], hint: usize, seat: &Seat, on: Portion) -> Choice {
         let _ = hint;
         let rows = seat.rows(on);
@@ -542,15 +535,15 @@ pub trait Worker {
     }
 
     /// Choices and sums over a block of clients, for orders that all go to the same clients.
-    /// `hints` holds last time's choice of every seat and job, and is brought up to date.
+    /// `hints` holds the previous choice of every seat and job, and is updated.
     ///
     /// This loop is the plain path; a model may compute the same sums without forming single vectors.
     fn reduce(&mut self, jobs: &[Job], seats: &[Seat], hints: &mut [u32], weight: Weight) -> Vec<Reduced> {
         reduce_plainly(self, jobs, seats, hints, weight)
     }
 
-    /// The choice of a job; a single candidate wins without being looked at.
-    fn settle(&mut self, job: &Job, hint: usize, seat: &Seat) -> Choice {
+    /// The choice of a job; a single candidate needs no evaluation.
+    fn choose_for(&mut self, job: &Job, hint: usize, seat: &Seat) -> Choice {
         match job.among {
             [_] if !matches!(job.then, Then::Nothing) => Choice { position: 0, loss: f64::NAN },
             among => self.choose(among, hint, seat, job.on),
@@ -582,7 +575,7 @@ fn reduce_plainly<W: Worker + ?Sized>(
     for (s, seat) in seats.iter().enumerate() {
         for (j, job) in jobs.iter().enumerate() {
             let hint = &mut hints[s * jobs.len() + j];
-            let choice = worker.settle(job, *hint as usize, seat);
+            let choice = worker.choose_for(job, *hint as usize, seat);
             *hint = choice.position as u32;
             let model = job.among[choice.position];
             let first_loss = match job.then {
@@ -609,7 +602,7 @@ pub struct Job<'a> {
     pub on: Portion,
     /// What follows.
     pub then: &'a Then,
-    /// How many slots the sum has: 1, or one for every candidate.
+    /// Number of sums: 1, or one per candidate.
     pub slots: usize,
 }
 
@@ -623,21 +616,21 @@ impl Job<'_> {
 /// What a block of clients answered to one job.
 #[derive(Debug, Default)]
 pub struct Reduced {
-    /// Chosen positions, one a client.
+    /// Chosen positions, one per client.
     pub choices: Vec<u32>,
-    /// Losses of the chosen models, one a client.
+    /// Losses of the chosen models, one per client.
     pub losses: Vec<f64>,
-    /// Sums, one a slot; `total` stays empty while nobody is in it.
+    /// One sum per slot; `total` stays empty until a client is added.
     pub sums: Vec<Sum>,
 }
 
 impl Reduced {
-    /// Nothing yet, in so many slots.
+    /// Empty sums.
     pub fn new(slots: usize) -> Self {
         Self { sums: vec![Sum::default(); slots], ..Self::default() }
     }
 
-    /// Notes one client's choice and loss.
+    /// Records one client's choice and loss.
     pub fn reply(&mut self, position: usize, loss: f64) {
         self.choices.push(position as u32);
         self.losses.push(loss);

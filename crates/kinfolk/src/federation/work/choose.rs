@@ -56,7 +56,7 @@ impl Kind for Choose {
         };
         let job = Job { among: &self.among, on: self.on, then: &then, slots: 1 };
         let seat = context.seat();
-        let choice = context.worker.settle(&job, context.hint() as usize, &seat);
+        let choice = context.worker.choose_for(&job, context.hint() as usize, &seat);
         context.set_hint(choice.position as u32);
         let model = self.among[choice.position];
         let mut vector = vec![0.0; if self.then == Then::Nothing { 0 } else { context.worker.width() }];

@@ -52,7 +52,7 @@ impl<T: Real> DenseWorker<'_, T> {
             let hint = &mut hints.table[s * hints.jobs + hints.job];
             let client_weight = weight.of(rows.len());
             if !self.gram_pays(rows.len(), plan) {
-                let choice = self.settle(job, *hint as usize, seat);
+                let choice = self.choose_for(job, *hint as usize, seat);
                 *hint = choice.position as u32;
                 vector.resize(shape.layout.len(), 0.0);
                 let first_loss = self.train(job.among[choice.position], seat, plan, &mut vector);
@@ -109,7 +109,7 @@ impl<T: Real> DenseWorker<'_, T> {
         if job.among.len() > 1 && job.on == Portion::All {
             return self.compete(job.among, hint, x, goal);
         }
-        let choice = self.settle(job, hint, seat);
+        let choice = self.choose_for(job, hint, seat);
         let mut first = std::mem::take(&mut self.first);
         first.resize(rows * self.shape.widths[1], T::ZERO);
         self.shape.first_layer(&self.plain.models[job.among[choice.position]], x, rows, &mut first);

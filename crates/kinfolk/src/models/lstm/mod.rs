@@ -1,16 +1,16 @@
-//! Stacked LSTM layers over an embedding of symbols, which score what comes next.
+//! Stacked LSTM layers over an embedding of symbols, which predict the next one.
 //!
 //! Tensors are named and shaped as PyTorch's `nn.Embedding`, `nn.LSTM` and `nn.Linear` have them, gates in the order input,
 //! forget, candidate, output, with both of its biases. So state dictionaries can be exchanged, and descent takes the same
-//! steps as there (the sum of the two biases moves twice as fast as one would).
+//! steps (the sum of the two biases moves twice as fast as a single one would).
 //!
 //! What makes it fast:
-//! - A symbol's way into the gates of the first layer is one row of a table, embedding · weightᵀ + biases, made once a
-//!   batch. Its slopes are summed symbol by symbol, and become those of weights and embedding in the end.
-//! - Layers take turns after some time steps each, so that what passes between them stays in the cache. Products that do
-//!   not hang on the step before (input weights of upper layers, slopes of all weights) are made for all of these at once.
-//! - Weights are laid out for products with few rows once a batch (`panels.rs`).
-//! - Gates are overwritten by their slopes in the backward pass; scoring remembers no time step but the last.
+//! - A symbol's input to the gates of the first layer is one row of a table, embedding · weightᵀ + biases, computed once a
+//!   batch. Gradients are summed per symbol, and turned into those of weights and embedding at the end.
+//! - Layers alternate after a block of time steps, so that what passes between them stays in the cache. Products that do
+//!   not depend on the previous step (input weights of upper layers, gradients of all weights) are made once a block.
+//! - Weights are packed for products with few rows once a batch (`panels.rs`).
+//! - The backward pass overwrites gates with their gradients; scoring keeps the last time step only.
 
 mod cell;
 mod panels;
@@ -27,7 +27,7 @@ use rand::RngExt;
 use rand_distr::StandardNormal;
 use std::ops::Range;
 
-/// Rows, over all time steps of a block, that a layer hands on together: what is fastest.
+/// Rows times time steps of a block, chosen by measurement.
 const ROWS_AT_ONCE: usize = 128;
 
 /// Embedding, stacked LSTM layers, and a dense layer over the last time step.
@@ -89,7 +89,7 @@ impl Recurrent {
         add_scaled(out, T::ONE, &params[self.part(layer, Part::RecurrentBias)]);
     }
 
-    /// How many time steps a layer goes on before it is the next one's block.
+    /// Time steps that a layer processes before the next layer takes over.
     fn block(&self, rows: usize, steps: usize) -> usize {
         (ROWS_AT_ONCE / rows).clamp(1, steps)
     }
