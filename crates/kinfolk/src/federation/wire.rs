@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// The version of the messages this code writes and reads.
 pub const VERSION: u16 = 8;
 
-/// Numbers at the precision they travel and rest in.
+/// Numbers at the precision of the wire and of clients' state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Packed {
     /// 4 bytes each.
@@ -36,7 +36,7 @@ impl Packed {
         }
     }
 
-    /// How many numbers there are.
+    /// Number of numbers.
     pub fn len(&self) -> usize {
         match self {
             Packed::F32(values) => values.len(),
@@ -58,13 +58,12 @@ impl Packed {
     }
 }
 
-/// What a machine receives. It has all that is needed to answer, so that nothing breaks where each message is answered
-/// by another process.
+/// A message to a machine. It carries everything needed to answer it, so that each may be answered by another process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SiteMessage {
     /// The data of the experiment.
     pub data: DataOrder,
-    /// The method that asks; what clients remember of another one is not its business.
+    /// The method that asks; clients' state is kept per method.
     pub label: String,
     /// How tables are encoded, once that is agreed.
     pub schema: Option<Schema>,
@@ -74,7 +73,7 @@ pub struct SiteMessage {
     pub request: Request,
 }
 
-/// Which data an experiment is about. A machine decides itself where its own rows are.
+/// The data of an experiment. Each machine decides where its own rows are.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DataOrder {
     /// The source's name.
@@ -85,14 +84,14 @@ pub struct DataOrder {
     pub seed: u64,
 }
 
-/// How the clients' model is made.
+/// How to build the clients' model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelOrder {
     /// The kind's name.
     pub kind: String,
     /// Its settings, as TOML.
     pub settings: String,
-    /// The data it is for.
+    /// The shape of the data.
     pub shape: DataShape,
 }
 
@@ -103,7 +102,7 @@ impl ModelOrder {
         Ok(Self { kind: blueprint.kind.name.into(), settings, shape: blueprint.shape })
     }
 
-    /// As it was meant.
+    /// The blueprint it stands for.
     pub fn read(&self) -> Result<Blueprint> {
         let kind = models::kind(&self.kind)
             .ok_or_else(|| Error::new(ErrorKind::Unsupported, format!("model {} is not known here", self.kind)))?;
@@ -118,7 +117,7 @@ pub fn write_settings(settings: &Settings) -> Result<String> {
         .map_err(|error| Error::new(ErrorKind::Federation, format!("settings could not be written: {error}")))
 }
 
-/// Settings as they were meant, checked again.
+/// Settings that arrived, checked again.
 pub fn read_settings(place: &str, declared: &[Setting], text: &str) -> Result<Settings> {
     let table = toml::from_str(text)
         .map_err(|error| Error::new(ErrorKind::Unsupported, format!("{place}: settings could not be read: {error}")))?;
@@ -128,17 +127,17 @@ pub fn read_settings(place: &str, declared: &[Setting], text: &str) -> Result<Se
     Ok(settings)
 }
 
-/// What a machine is asked.
+/// A request to a machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Request {
-    /// Who is there, and what the data looks like; with moments if wanted.
+    /// A roll call, with descriptions of the data.
     Hello {
-        /// Whether to tell the moments of the columns.
+        /// Whether descriptions have moments of the columns.
         moments: bool,
     },
     /// Work for some of the clients.
     Work {
-        /// The digest of the clients' names, in the order in which orders count them.
+        /// The digest of the clients' names, in the order in which orders number them.
         roll: String,
         /// The number of the ask; stamps what clients keep.
         stamp: u64,
@@ -149,7 +148,7 @@ pub enum Request {
         /// Who does what.
         orders: Vec<SiteOrder>,
     },
-    /// Keep clients' own models on the machine's disk.
+    /// Save clients' own models on the machine's disk.
     Keep {
         /// The digest of the clients' names.
         roll: String,
@@ -171,38 +170,38 @@ pub struct SiteOrder {
     pub work: Work,
 }
 
-/// What a machine sends back.
+/// A machine's reply.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum SiteReply {
-    /// Who is there.
+    /// The machine's clients.
     Roll(Roll),
     /// What the clients answered.
     Replies(Vec<ClientReply>),
-    /// Which of their models are kept.
+    /// Which of their models are saved.
     Kept(KeptModels),
 }
 
 /// Clients' own models on their machine's disk.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KeptModels {
-    /// How many there are.
+    /// Number of clients.
     pub clients: u64,
-    /// Where, from the machine's folder of models on; `None` for a machine that has no such folder.
+    /// Where in the machine's folder of models; `None` for a machine that has no such folder.
     pub place: Option<String>,
 }
 
 /// The clients of a machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Roll {
-    /// What the machine calls itself.
+    /// The machine's name.
     pub name: Option<String>,
-    /// In the order in which they are counted.
+    /// In the order in which they are numbered.
     pub members: Vec<Member>,
-    /// How many more there are, with too few rows to take part.
+    /// Number of clients with too few rows to take part.
     pub left_out: u64,
-    /// What a model for their data must fit.
+    /// The shape of their data.
     pub shape: DataShape,
-    /// How many clusters were planted, where they were.
+    /// Number of planted clusters, if any.
     pub true_clusters: Option<usize>,
 }
 
@@ -217,18 +216,18 @@ pub struct Member {
     pub truth: Option<usize>,
     /// Whether it was planted as an outlier, for the evaluator.
     pub outlier: bool,
-    /// What it says of its data.
+    /// Its description of its data.
     pub description: Description,
 }
 
 /// One client's reply to one order, or why there is none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClientReply {
-    /// Who, as the machine counts.
+    /// The client's number on the machine.
     pub client: u32,
     /// The order's index in the ask.
     pub order: u32,
-    /// What it answers.
+    /// The reply.
     pub reply: std::result::Result<PackedReply, String>,
 }
 

@@ -1,4 +1,4 @@
-//! What one client has at hand for one order: its rows, the ask's models, a worker to compute with, and what it keeps.
+//! What one client works with to carry out one order: its rows, the ask's models, a worker to compute with, and its state.
 //!
 //! Kinds of work reach parts of the rows through [`ClientContext`] alone, which refuses those that are too small.
 
@@ -13,7 +13,7 @@ use crate::models::{Model, Precision, Seat, Worker};
 use crate::training::{Plan, Portion, Sample};
 use std::borrow::Cow;
 
-/// What one client has at hand for one order.
+/// What one client works with to carry out one order.
 pub struct ClientContext<'a> {
     pub(super) host: &'a Host,
     pub(super) guard: Option<ClientGuard>,
@@ -32,7 +32,7 @@ impl<'a> ClientContext<'a> {
         &self.host.clients()[self.client as usize]
     }
 
-    /// The client with what is prepared of its rows.
+    /// The client, with what was precomputed from its rows.
     pub(crate) fn seat(&self) -> Seat<'a> {
         self.host.seat(self.client)
     }
@@ -64,7 +64,7 @@ impl<'a> ClientContext<'a> {
         self.guard.as_ref().map_or(Ok(()), |guard| guard.components(shape))
     }
 
-    /// Refuses to answer about fewer rows than an answer may be about.
+    /// Refuses an answer about too few rows.
     pub(crate) fn check_rows(&self, what: &str, rows: f64) -> Result<()> {
         match &self.guard {
             Some(guard) if rows < guard.minimum as f64 => Err(guard.too_few(what, (10.0 * rows).round() / 10.0)),
@@ -72,7 +72,7 @@ impl<'a> ClientContext<'a> {
         }
     }
 
-    /// The fewest rows that an answer may be about, where there is such a limit.
+    /// The fewest rows that an answer may be about, where that is limited.
     pub(crate) fn minimum_rows(&self) -> Option<usize> {
         self.guard.as_ref().map(|guard| guard.minimum)
     }
@@ -87,7 +87,7 @@ impl<'a> ClientContext<'a> {
         move |error| error.at(format!("client {}", client.id))
     }
 
-    /// Where the choice among models looks first.
+    /// The candidate that a choice among models tries first.
     pub(crate) fn hint(&self) -> u32 {
         self.host.hint(self.client, self.order)
     }
@@ -96,14 +96,14 @@ impl<'a> ClientContext<'a> {
         self.host.set_hint(self.client, self.order, hint);
     }
 
-    /// The client's own model, as it was left by the ask with this stamp.
+    /// The client's own model with this stamp.
     pub(crate) fn own_model(&self, stamp: u64) -> Result<Vec<f64>> {
         let mut vectors = self.own_vectors(stamp)?;
         vectors.truncate(self.model()?.layout().len());
         Ok(vectors)
     }
 
-    /// A copy of the vectors that the client kept in the ask with this stamp.
+    /// A copy of the client's vectors with this stamp.
     pub(crate) fn own_vectors(&self, stamp: u64) -> Result<Vec<f64>> {
         match &self.host.notes(self.client).state {
             Some(state) if state.stamp == stamp => Ok(state.vectors.unpack()),
@@ -111,7 +111,7 @@ impl<'a> ClientContext<'a> {
         }
     }
 
-    /// The `count` vectors that the client kept in the ask with this stamp, taken away until it keeps something again.
+    /// The client's `count` vectors with this stamp, moved out of its state.
     pub(crate) fn take_vectors(&self, stamp: u64, count: u32) -> Result<Vec<f64>> {
         let width = self.model()?.layout().len();
         let state = &mut self.host.notes(self.client).state;
@@ -149,14 +149,14 @@ impl<'a> ClientContext<'a> {
         Ok(params)
     }
 
-    /// The numbers that were answered when the client kept something in the ask with this stamp. Those of the ask itself
-    /// say that the order has been carried out, and its answer got lost on the way.
+    /// The numbers answered when the state with this stamp was written. With the stamp of the ask itself: the order has been
+    /// carried out already, and its answer got lost.
     pub(crate) fn numbers_of(&self, stamp: u64) -> Option<Vec<f64>> {
         let state = &self.host.notes(self.client).state;
         state.as_ref().filter(|state| state.stamp == stamp).map(|state| state.numbers.clone())
     }
 
-    /// Has the client keep vectors, its own model first, with the numbers it answers.
+    /// Writes the client's state: vectors, its own model first, and the numbers it answers.
     pub(crate) fn keep(&self, numbers: &[f64], vectors: Vec<f64>) -> Result<()> {
         let vectors = match self.model()?.precision() {
             Precision::F64 => Packed::F64(vectors),
@@ -183,7 +183,7 @@ impl<'a> ClientContext<'a> {
         shape.copied().ok_or_else(|| Error::federation("the clients' model is not a mixture"))
     }
 
-    /// The client's training rows as a mixture of this shape sees them.
+    /// The client's training rows in the form a mixture of this shape needs.
     pub(crate) fn mixture_rows<'s>(&self, seat: &'s Seat, shape: &Shape) -> Cow<'s, Rows> {
         let rows = || Rows::of(shape, &seat.client.train);
         let prepared = seat.may_prepare.then(|| seat.prepared.get_or_init(|| Box::new(rows())));
@@ -193,7 +193,7 @@ impl<'a> ClientContext<'a> {
         }
     }
 
-    /// The error of work on mixtures that are not the clients'.
+    /// The error of work that does not fit the clients' mixture.
     pub(crate) fn unsound(&self, what: &str) -> Error {
         Error::federation(format!("{what} that does not fit the clients' mixture"))
     }

@@ -1,5 +1,5 @@
-//! What a client of somebody else's machine does for nobody: work on so few of its rows that the answer would reveal
-//! them, and more work than a message may ask for.
+//! What a client on somebody else's machine refuses: work on so few of its rows that the answer would reveal them, and
+//! more work than a message may ask for.
 //!
 //! The gradient of a linear model on one row is a multiple of that row; sums over all rows and over all but a few reveal
 //! those few. So every portion, fold and batch, and its complement, has at least `minimum_rows` rows. Knowing which rows

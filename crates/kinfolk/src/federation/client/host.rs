@@ -1,6 +1,4 @@
-//! The clients' side of the waist: does what an order says on a client's data.
-//!
-//! The same host stands behind every federation, in this process or at the far end of a wire.
+//! The clients' side of the waist: carries out orders on clients' data, in this process or at the far end of a wire.
 
 use super::context::ClientContext;
 use super::guard::{ClientGuard, Guard};
@@ -14,17 +12,15 @@ use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Clients with their data, and what they keep between asks.
+/// Clients with their data and their state between asks.
 pub struct Host {
     clients: Vec<Client>,
     model: Option<Arc<dyn Model>>,
     memories: Vec<Memory>,
     may_prepare: bool,
-    /// Refuses work on few rows, at a machine that does so.
     guard: Option<Guard>,
 }
 
-/// What is remembered of one client.
 #[derive(Default)]
 struct Memory {
     prepared: OnceLock<Box<dyn Any + Send + Sync>>,
@@ -33,7 +29,7 @@ struct Memory {
 
 #[derive(Default)]
 pub(super) struct Notes {
-    /// Last time's choice per order: where a choice looks first. Never changes an answer.
+    /// Last choice per order, which the next tries first. Never changes an answer.
     hints: Vec<u32>,
     pub(super) state: Option<State>,
 }
@@ -41,11 +37,11 @@ pub(super) struct Notes {
 /// A client's own model, stamped with the ask that wrote it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct State {
-    /// The ask that wrote it.
+    /// The number of the ask that wrote it.
     pub stamp: u64,
-    /// The model, and behind it what else the client remembers.
+    /// The model, followed by any further vectors.
     pub vectors: Packed,
-    /// The numbers that were answered then, to answer again if the order is repeated.
+    /// The numbers answered then, in case the order is repeated.
     pub(super) numbers: Vec<f64>,
 }
 
@@ -70,8 +66,7 @@ impl Host {
         &self.clients
     }
 
-    /// Gives the clients a model to work with, after checking that it fits their rows. Clients that are code of the
-    /// user's own begin anew.
+    /// Gives the clients a model, after checking that it fits their rows. Clients that are the user's own code are reset.
     pub fn set_model(&mut self, model: Arc<dyn Model>) -> Result<()> {
         const ROOM_FOR_PREPARED: usize = 1 << 30;
         self.clients.iter().try_for_each(|client| model.check(client).and_then(|()| client.begin_anew()))?;
@@ -81,7 +76,7 @@ impl Host {
         Ok(())
     }
 
-    /// The model, once there is one.
+    /// The clients' model.
     pub fn model(&self) -> Result<&Arc<dyn Model>> {
         self.model.as_ref().ok_or_else(|| Error::federation("the clients have no model yet"))
     }
@@ -122,13 +117,13 @@ impl Host {
         Ok(())
     }
 
-    /// What a client says of its data; needs no model.
+    /// A client's description of its data.
     pub(crate) fn describe(&self, client: u32, moments: bool) -> Description {
         let description = describe(&self.clients[client as usize], moments);
         if self.guard.is_some() { description.coarse() } else { description }
     }
 
-    /// Does one order's work for one client. `worker` holds the ask's `models`.
+    /// Carries out one order for one client. `worker` holds the ask's `models`.
     pub(crate) fn answer(
         &self,
         worker: &mut dyn Worker,
@@ -142,7 +137,7 @@ impl Host {
         let mut context = ClientContext { host: self, guard, order, client, stamp, worker, models };
         let reply = work.carry_out(&mut context);
         match context.worker.failure().map_or(reply, Err) {
-            // What cannot be done with this client's rows is its own affair: it sends nothing, and the others go on.
+            // A client whose rows do not allow the work sends nothing, and the others go on.
             Err(error) if matches!(error.kind(), ErrorKind::Data | ErrorKind::Diverged) => {
                 Ok(Reply { rows: self.clients[client as usize].train.len() as u32, ..Reply::default() })
             }
@@ -162,22 +157,22 @@ impl Host {
         self.clients.iter().zip(models).filter_map(|(client, model)| Some((client.id.as_str(), model?)))
     }
 
-    /// What every client remembers, for a checkpoint.
+    /// Every client's state, for a checkpoint.
     pub fn states(&self) -> Vec<Option<State>> {
         (0..self.clients.len() as u32).map(|client| self.notes(client).state.clone()).collect()
     }
 
-    /// What clients say of themselves that are code of the user's own; `None` where one of them cannot.
+    /// Saves clients that are the user's own code; `None` where one of them cannot be saved.
     pub fn save_own(&self) -> Result<Option<Vec<Vec<u8>>>> {
         self.clients.iter().map(Client::save).collect()
     }
 
-    /// Puts clients that are code of the user's own back to where they [were](Host::save_own).
+    /// Loads clients that were [saved](Host::save_own).
     pub fn load_own(&self, states: &[Vec<u8>]) -> Result<()> {
         self.clients.iter().zip(states).try_for_each(|(client, state)| client.load(state))
     }
 
-    /// Has clients remember what they did.
+    /// Restores every client's state.
     pub fn restore(&self, states: Vec<Option<State>>) {
         for (client, state) in states.into_iter().enumerate().take(self.clients.len()) {
             self.notes(client as u32).state = state;

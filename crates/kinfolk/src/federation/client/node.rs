@@ -1,6 +1,6 @@
-//! What a machine itself decides about its clients: where their rows are, which columns may be read, how few rows an
-//! answer may be about, how much work a message may ask for. It stands in a file of the machine's own, in a table
-//! `[node]`; nothing that a message says changes it.
+//! What a machine decides about its clients: where their rows are, which columns may be read, how few rows an answer may
+//! be about, how much work a message may ask for. It is read from `[node]` in the machine's own file, and no message can
+//! change it.
 
 use crate::data::{Client, DataShape};
 use crate::error::{Error, Result};
@@ -61,13 +61,13 @@ settings! {
 /// A machine's own decisions.
 #[derive(Debug, Clone)]
 pub struct Node {
-    /// What it calls itself.
+    /// Its name.
     pub name: Option<String>,
     /// Where its clients' rows are.
     pub rows: Rows,
     /// The fewest rows of a client that an answer may be about.
     pub minimum_rows: usize,
-    /// Where clients' own models are kept; nowhere without.
+    /// The folder for clients' own models, if any.
     pub models: Option<PathBuf>,
     /// What one message may ask for.
     pub limits: Limits,
@@ -76,33 +76,33 @@ pub struct Node {
 /// Where the rows of a machine's clients are.
 #[derive(Debug, Clone)]
 pub enum Rows {
-    /// In a table: one client or many.
+    /// In a table.
     Table(TableRows),
-    /// In the public dataset that the experiment names, of which this machine has part `index` of `of`.
+    /// In part `index` of `of` of the public dataset that the experiment names.
     Partition {
         /// Which part, from 0.
         index: usize,
-        /// How many parts there are.
+        /// Number of parts.
         of: usize,
     },
-    /// With clients that somebody made, and the shape of their data.
+    /// With these clients; and the shape of their data.
     Given(Vec<Client>, DataShape),
 }
 
-/// A table, and what may be read of it.
+/// A table, and which of its columns may be read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TableRows {
     /// The file.
     pub path: PathBuf,
     /// The column that names the client.
     pub client: String,
-    /// The columns that may be read beside it.
+    /// The other columns that may be read.
     pub columns: Vec<String>,
-    /// Those of them whose different cells may leave the machine.
+    /// Those whose distinct cells may leave the machine.
     pub words: Vec<String>,
-    /// The share of a client's rows that is kept for testing.
+    /// Share of a client's rows held out for testing.
     pub test_fraction: f64,
-    /// Decides which rows these are. A server that chose it could tell single rows from the sums of several splits.
+    /// Decides which rows these are. A server that chose it could infer single rows from the sums of several splits.
     pub split_seed: u64,
 }
 
@@ -126,20 +126,20 @@ impl Default for Limits {
 }
 
 impl Node {
-    /// A machine with these rows, and the default of everything else.
+    /// A machine with these rows and default limits.
     pub fn new(rows: Rows) -> Self {
         let minimum_rows = NodeSettings::of(&Settings::defaults(NodeSettings::SETTINGS)).minimum_rows;
         Self { name: None, rows, minimum_rows, models: None, limits: Limits::default() }
     }
 
-    /// The same with another least number of rows.
+    /// The same with another minimum number of rows.
     pub fn with_minimum_rows(mut self, minimum_rows: usize) -> Self {
         self.minimum_rows = minimum_rows;
         self
     }
 
-    /// Reads a machine's file. Rows that are `given`, as code of the user's own is, go before what it says of a table.
-    /// Paths are relative to the file's folder.
+    /// Reads a machine's file. Rows that are `given`, such as the user's own code, take precedence over its table. Paths are
+    /// relative to the file's folder.
     pub fn read(path: &Path, given: Option<Rows>) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(|error| Error::io("reading", path, error))?;
         let place = path.parent().unwrap_or(Path::new(""));
@@ -223,7 +223,6 @@ impl TableRows {
     }
 }
 
-/// What the operating system calls this machine.
 fn host_name() -> Option<String> {
     let told = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let name = told.or_else(|| std::env::var("HOSTNAME").ok())?.trim().to_string();

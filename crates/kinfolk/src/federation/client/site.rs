@@ -1,8 +1,8 @@
-//! The clients of one machine: a message comes as bytes, is worked on with the machine's own data on all cores, and is
-//! answered in bytes.
+//! The clients of one machine: a message comes in as bytes, is answered with the machine's own data on all cores, and goes
+//! out as bytes.
 //!
-//! A message has all that is needed to answer it but two things: the data, of which the machine itself says where it is,
-//! and what clients remember, which the caller keeps between messages as a state. So a new process may answer each one.
+//! A message carries everything needed to answer it except the data, which the machine finds itself, and the clients'
+//! state, which the caller keeps between messages. So each may be answered by a new process.
 
 use super::guard;
 use super::host::State;
@@ -28,7 +28,7 @@ use std::sync::Arc;
 use toml::Value;
 
 impl Node {
-    /// The clients here that belong to an experiment's data, and their places among all.
+    /// The clients here that belong to an experiment's data.
     fn load(&self, order: &DataOrder) -> Result<Here> {
         let source = data::source(&order.source).ok_or_else(|| {
             Error::new(ErrorKind::Unsupported, format!("data source {} is not known here", order.source))
@@ -41,7 +41,7 @@ impl Node {
             }
             Rows::Table(own) => Here::all(own.load(source, order)?),
             Rows::Partition { index, of } => {
-                // A server must not be able to have a machine read any file.
+                // No server may have a machine read arbitrary files.
                 if source.settings.iter().any(|setting| setting.name == "path") {
                     return Err(Error::settings(format!("data source {} has no partitions", source.name))
                         .hint("say with table = \"/path/to/rows.csv\" in [node] where this machine's rows are")
@@ -61,7 +61,7 @@ impl Node {
 }
 
 impl Limits {
-    /// Refuses a public dataset that is made larger than a machine allows.
+    /// Refuses a public dataset that is larger than the machine allows.
     fn check_dataset(&self, settings: &Settings) -> Result<()> {
         let given = |name: &str| settings.get(name).and_then(number);
         let rows = given("samples").unwrap_or(0.0) + given("test_samples").unwrap_or(0.0);
@@ -73,7 +73,7 @@ impl Limits {
 }
 
 impl TableRows {
-    /// The table's clients as an experiment wants them, if it wants nothing but what this machine allows.
+    /// The table's clients, if the experiment wants nothing that this machine forbids.
     fn load(&self, source: &Source, order: &DataOrder) -> Result<Population> {
         if source.name != "table" {
             let message = format!("this machine has a table, the experiment asks for {}", source.name);
@@ -90,7 +90,7 @@ impl TableRows {
         (settings.small, settings.unseen_clients) = (Small::Drop, 0.0);
         let population = table::build_only(&settings, self.split_seed, &self.columns)?;
         self.check_words(&settings, &population)?;
-        // Every machine would number the true clusters of its own table in its own way.
+        // Every machine would number the true clusters of its table differently.
         let unnamed = |client: Client| Client { truth: None, ..client };
         let clients = population.clients.into_iter().map(unnamed).collect();
         Ok(Population { clients, true_clusters: None, ..population })
@@ -125,7 +125,7 @@ impl TableRows {
             .map_err(|error| error.hint("[node] in the machine's own file decides what is read").open())
     }
 
-    /// Refuses columns whose cells would leave the machine though it did not say that they may.
+    /// Refuses columns whose cells would leave the machine without its permission.
     fn check_words(&self, settings: &TableSettings, population: &Population) -> Result<()> {
         let Some(first) = population.clients.first() else { return Ok(()) };
         let mut faults = Vec::new();
@@ -152,7 +152,7 @@ impl TableRows {
     }
 }
 
-/// Clients that are here.
+/// The clients of this machine.
 struct Here {
     population: Population,
     /// The place of each client among all; empty where that is not known.
@@ -185,7 +185,7 @@ impl Here {
         Ok(Self { places, ..Self::all(population) })
     }
 
-    /// Leaves out clients with fewer training rows than the least, and held-out rows where there are fewer.
+    /// Leaves out clients with fewer training rows than the minimum, and held-out rows where there are fewer.
     fn without_small(mut self, minimum: usize) -> Result<Self> {
         let enough: Vec<bool> = self.population.clients.iter().map(|client| client.train.len() >= minimum).collect();
         let all = enough.len();
@@ -207,7 +207,7 @@ impl Here {
         keep_where(&mut self.places, &enough);
         let mut unscored = Vec::new();
         for client in &mut self.population.clients {
-            // What code of the user's own held out shows only in its scores.
+            // What the user's own code holds out shows only in its scores.
             let rows = client.test.len();
             if (1..minimum).contains(&rows) && !matches!(**client.test.features(), Features::Own(_)) {
                 unscored.push(said(client, rows));
@@ -221,13 +221,13 @@ impl Here {
     }
 }
 
-/// Keeps the entries of a list along the clients, which may be empty.
+/// Keeps some entries of a list along the clients, which may be empty.
 fn keep_where<T>(list: &mut Vec<T>, kept: &[bool]) {
     let mut kept = kept.iter();
     list.retain(|_| kept.next().copied().unwrap_or(true));
 }
 
-/// What clients remember of the method they last worked for.
+/// The clients' state for the method they last worked for.
 #[derive(Default, Serialize, Deserialize)]
 struct Memory {
     label: String,
@@ -235,17 +235,16 @@ struct Memory {
     clients: Vec<Kept>,
 }
 
-/// What one client remembers.
 #[derive(Default, Clone, Serialize, Deserialize)]
 struct Kept {
     state: Option<State>,
-    /// What it kept before that: where an answer got lost, the server still counts with it.
+    /// The state before that, which the server expects where an answer got lost.
     before: Option<State>,
-    /// What a client says of itself that is code of the user's own, where it can.
+    /// Saved by a client that is the user's own code, where it can.
     own: Option<Vec<u8>>,
 }
 
-/// What a message needs to be prepared, and what was made of it.
+/// The parts of a message that were prepared, and the result.
 struct Prepared {
     data: DataOrder,
     schema: Option<Schema>,
@@ -260,19 +259,19 @@ struct Prepared {
 pub struct Site {
     node: Node,
     pool: Arc<rayon::ThreadPool>,
-    /// Of the last message; the next one mostly needs the same.
+    /// For the last message; the next one usually needs the same.
     prepared: Option<Prepared>,
     log: Vec<String>,
 }
 
 impl Site {
-    /// A machine that decides so, on so many threads (0: all cores).
+    /// A machine with this many threads (0: one for every core).
     pub fn new(node: Node, thread_count: usize) -> Result<Self> {
         Ok(Self { node, pool: threads(thread_count)?, prepared: None, log: Vec::new() })
     }
 
-    /// Answers a message. `state` is what the last answer to the same run returned beside the reply, and empty at first.
-    /// Nothing that a message says ends the program. Of an error, the server may hear what it [tells](Error::told).
+    /// Answers a message: the reply, and the clients' state. `state` is that of the previous answer in the same run, and empty
+    /// at first. No message ends the program. The server may hear [`Error::told`] of an error.
     pub fn answer(&mut self, message: &[u8], state: &[u8]) -> Result<(Vec<u8>, Vec<u8>)> {
         let answered = catch_unwind(AssertUnwindSafe(|| self.try_to_answer(message, state)));
         answered.unwrap_or_else(|_| {
@@ -281,7 +280,7 @@ impl Site {
         })
     }
 
-    /// What was noticed since this was last called, for the machine's own log and for nobody else.
+    /// Remarks since the last call, for the machine's own log only.
     pub fn take_log(&mut self) -> Vec<String> {
         std::mem::take(&mut self.log)
     }
@@ -360,8 +359,7 @@ impl Site {
 }
 
 impl Prepared {
-    /// Puts every client back to where it was, or to where the server believes it to be: of two states that it kept it
-    /// takes the one that its orders name.
+    /// Restores every client's state: of the last two, the one that its orders name.
     fn remember(&self, kept: &mut Vec<Kept>, orders: &[SiteOrder]) -> Result<()> {
         let host = &self.federation.host;
         let is_new = kept.is_empty();
@@ -386,7 +384,7 @@ impl Prepared {
         Ok(())
     }
 
-    /// What clients remember after a message, beside what they remembered before it.
+    /// The clients' state after a message, together with the state before it.
     fn tell(&self, before: Vec<Kept>) -> Result<Vec<Kept>> {
         let host = &self.federation.host;
         let before = before.into_iter().chain(std::iter::repeat(Kept::default()));
@@ -447,7 +445,7 @@ impl Prepared {
         Roll { name, members, left_out: self.here.left_out as u64, shape, true_clusters }
     }
 
-    /// What a message asks for, if it is no more than this machine allows.
+    /// The ask in a message, if it is within this machine's limits.
     fn ask(
         &self,
         phase: Phase,
@@ -478,8 +476,7 @@ impl Prepared {
         Ok(ask)
     }
 
-    /// Has clients do what is asked. What goes wrong with one of them is told to the server in so far as it may be, and
-    /// to the machine's own log as it is.
+    /// Has clients do what is asked. The server hears of their errors what it may; the machine's own log has them in full.
     fn work(&self, stamp: u64, ask: &Ask, orders: &[SiteOrder], log: &mut Vec<String>) -> Result<SiteReply> {
         let precision = self.federation.host.model().map_or(Precision::F64, |model| model.precision());
         let clients = self.federation.host.clients();
@@ -495,7 +492,7 @@ impl Prepared {
     }
 }
 
-/// Where models belong: the run, the method and the seed that a message names.
+/// Where models are saved: the run, the method and the seed that a message names.
 struct Place<'a> {
     run: &'a str,
     label: &'a str,
@@ -503,12 +500,12 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// The folder within a machine's folder of models.
+    /// The subfolder of the machine's folder of models.
     fn within(&self) -> String {
         format!("{}/{}/{}", modelfile::plain_name(self.run), modelfile::plain_name(self.label), self.seed)
     }
 
-    /// Refuses to make ever more folders: a server names runs as it likes.
+    /// Limits the number of folders: a server may name any number of runs.
     fn check_room(&self, models: &Path, folder: &Path, most: usize) -> Result<()> {
         if folder.is_dir() {
             return Ok(());

@@ -34,7 +34,7 @@ pub struct LocalFederation {
     single_answers: bool,
 }
 
-/// The most threads one may ask for: more than cores, and far fewer than a process can start.
+/// The most threads one may ask for: more than cores, far fewer than a process can start.
 pub const MOST_THREADS: usize = 1024;
 
 /// Threads for engines to share; 0 means one for every core.
@@ -50,7 +50,7 @@ pub fn threads(count: usize) -> Result<Arc<rayon::ThreadPool>> {
         .map_err(|error| Error::new(ErrorKind::Io, format!("threads could not be started: {error}")))
 }
 
-/// Results that may all wait in memory.
+/// Bytes of results that may wait in memory.
 const SMALL_RESULTS: usize = 16 << 20;
 
 impl LocalFederation {
@@ -69,19 +69,18 @@ impl LocalFederation {
         }
     }
 
-    /// Has something happen to answers on their way.
+    /// Has these transforms act on answers.
     pub fn with_transforms(mut self, transforms: Transforms) -> Self {
         self.server.transforms = transforms;
         self
     }
 
-    /// Sums single answers at the server instead of reducing while computing, as a federation over a wire does.
+    /// Sums single answers at the server, as over a wire, instead of reducing while computing.
     pub fn from_single_answers(mut self) -> Self {
         self.single_answers = true;
         self
     }
 
-    /// The training rows of every client.
     fn rows(&self) -> Vec<u32> {
         self.host.clients().iter().map(|client| client.train.len() as u32).collect()
     }
@@ -96,8 +95,7 @@ impl LocalFederation {
         self.host.set_model(model)
     }
 
-    /// Has `work` done for every block on all threads and `fold`s the results, of about `result_bytes` each, in the
-    /// order of the blocks.
+    /// Does `work` for every block on all threads and `fold`s the results, of about `result_bytes` each, in block order.
     fn in_blocks<R: Send>(
         &self,
         models: &[Vec<f64>],
@@ -114,8 +112,8 @@ impl LocalFederation {
             next.store(self.blocks.len(), Ordering::Relaxed);
             failures.lock().unwrap_or_else(PoisonError::into_inner).insert(place, error);
         };
-        // Every other ask begins at the end, where the last one left the rows in the cache. All results wait for the
-        // first block then, so this is for small ones only.
+        // Every other ask runs backwards, from the rows that the last one left in the cache. All results then wait for the
+        // first block, so only small ones do.
         let backwards = self.server.asked % 2 == 1 && result_bytes * self.blocks.len() < SMALL_RESULTS;
         let run = || {
             let mut worker = model.worker(&models);
@@ -142,15 +140,15 @@ impl LocalFederation {
             }
         };
         self.pool.scope(|scope| (0..self.pool.current_num_threads()).for_each(|_| scope.spawn(|_| run())));
-        // Blocks are taken in order, so the first of the failures is the same for any number of threads.
+        // Blocks are taken in order, so the first failure is the same for any number of threads.
         match failures.into_inner().unwrap_or_else(PoisonError::into_inner).pop_first() {
             Some((_, error)) => Err(error),
             None => Ok(()),
         }
     }
 
-    /// Sums without single answers: orders to the same clients are handed to the model together. Where somebody's model
-    /// blew up, the clients of that block answer singly.
+    /// Sums without single answers: orders to the same clients are handed to the model together. Where a model diverged,
+    /// the clients of its block answer one by one.
     fn reduce(&self, ask: &Ask, exchange: &mut Exchange) -> Result<()> {
         let Exchange { models, absences, gatherer, .. } = exchange;
         let longest_model = longest(ask);
@@ -204,7 +202,7 @@ impl LocalFederation {
         })
     }
 
-    /// One client's answer to one order, as it travels, with what befalls it on the way.
+    /// One client's answer to one order, rounded and transformed.
     fn answer(
         &self,
         worker: &mut dyn Worker,
@@ -221,8 +219,8 @@ impl LocalFederation {
         Ok(reply)
     }
 
-    /// Single replies, block by block, with what befalls them on the way. Where `patient`, a client that fails is passed
-    /// on as such; otherwise it ends the ask.
+    /// Single replies, block by block. Where `patient`, `take` gets the errors of clients too; otherwise the first ends the
+    /// ask.
     fn reply(
         &self,
         (ask, stamp, patient): (&Ask, u64, bool),
@@ -245,8 +243,7 @@ impl LocalFederation {
         })
     }
 
-    /// Every client's replies, in the order of the clients, as a machine answers them: orders index and stamp are the
-    /// asker's, and a client that fails leaves the others alone.
+    /// The replies of a machine's clients to an ask with this stamp; a client that fails leaves the others alone.
     pub(in crate::federation) fn replies(&self, ask: &Ask, stamp: u64) -> Result<Vec<(usize, u32, Result<Reply>)>> {
         ask.check(self.infos.len())?;
         let index = OrderIndex::of(ask, self.infos.len());
@@ -260,14 +257,14 @@ impl LocalFederation {
     }
 }
 
-/// What comes of a block of clients for one order.
+/// Result of a block of clients for one order.
 enum Part {
     Sums(usize, Vec<u32>, Reduced),
     Single(usize, u32, Reply),
 }
 
-/// Consecutive clients with about a 64th of all rows, between 512 and 4096 rows, at most 1024 clients. How long code of
-/// the user's own takes nobody knows: such clients are blocks of their own.
+/// Consecutive clients with about a 64th of all rows, between 512 and 4096 rows, at most 1024 clients. Clients that are the
+/// user's own code, which may take any time, are blocks of their own.
 fn blocks(clients: &[Client]) -> Vec<Range<u32>> {
     let total: usize = clients.iter().map(|client| client.train.len()).sum();
     let wanted = (total / 64).clamp(512, 4096);

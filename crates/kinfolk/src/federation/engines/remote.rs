@@ -1,8 +1,8 @@
-//! Clients on other machines. Every ask becomes one message to each machine that has clients in it, which carries each
-//! model once; what comes back is summed here, in the order of the clients.
+//! Clients on other machines. Every ask becomes one message to each machine with clients in it, which carries each model
+//! once; replies are summed here, in the order of the clients.
 //!
-//! A machine that gives no answer is what a silent client is: its clients are missing in that ask, and the method
-//! decides what to do without them. What got lost is told at the end.
+//! The clients of a machine that does not answer are silent: they are missing from that ask, and the method decides what
+//! to do without them. The notes at the end say what got lost.
 
 use super::{Engine, FederationState, is_possible};
 use crate::data::schema::{Description, Schema, sorted};
@@ -26,20 +26,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Brings messages to machines and their replies back.
 pub trait Transport: Send {
-    /// The machines that are there now, by number.
+    /// Numbers of the machines that are connected now.
     fn machines(&mut self) -> Result<Vec<u64>>;
 
-    /// What a machine is called in messages, if it does not say so itself.
+    /// Name of a machine in messages, if it has none of its own.
     fn name(&mut self, number: u64) -> String {
         format!("machine {number}")
     }
 
-    /// Delivers each message and waits for the replies. What went wrong with a machine is its own entry; a machine
-    /// without an entry gave no answer.
+    /// Delivers each message and waits for the replies. A machine without an entry did not answer.
     fn exchange(&mut self, messages: Vec<(u64, Vec<u8>)>, kind: MessageKind) -> Result<Vec<(u64, Delivery)>>;
 }
 
-/// A way to machines that several federations use in turn.
+/// A transport that several federations use in turn.
 pub type Line = Arc<Mutex<Box<dyn Transport>>>;
 
 /// A reply, or why there is none.
@@ -48,7 +47,7 @@ pub type Delivery = std::result::Result<Vec<u8>, String>;
 /// What a message is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MessageKind {
-    /// Who is there, and what their data looks like.
+    /// A roll call, with descriptions of the data.
     Query,
     /// A round of a method, or a start.
     Train,
@@ -57,7 +56,7 @@ pub enum MessageKind {
 }
 
 impl MessageKind {
-    /// In one word.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             MessageKind::Query => "query",
@@ -67,17 +66,17 @@ impl MessageKind {
     }
 }
 
-/// A machine and what its clients are called.
+/// A machine and its clients.
 struct Machine {
     number: u64,
     name: String,
     roll: String,
-    /// The place among all clients of each client of the machine; `None` for one that was left out.
+    /// Each client's place among all; `None` for one that was left out.
     clients: Vec<Option<u32>>,
 }
 
 impl Machine {
-    /// The clients that take part, by their number on the machine and their place among all.
+    /// The clients that take part: number on the machine, and place among all.
     fn present(&self) -> impl Iterator<Item = (u32, u32)> {
         (0u32..).zip(&self.clients).filter_map(|(local, place)| Some((local, (*place)?)))
     }
@@ -89,19 +88,18 @@ struct Shared {
     machines: Vec<Machine>,
     infos: Vec<ClientInfo>,
     data: DataOrder,
-    /// What clients said of their data when they were met.
+    /// The clients' descriptions of their data, and whether these have moments.
     met: (bool, Vec<Description>),
     /// Machines and clients that were left out, and why.
     absent: Vec<String>,
 }
 
 impl Shared {
-    /// The training rows of every client, as it described them.
     fn rows(&self) -> Vec<u32> {
         self.met.1.iter().map(|description| description.rows as u32).collect()
     }
 
-    /// Delivers messages to machines; what each replied, or why there is no reply, in the order of the machines.
+    /// Delivers messages; the reply of each machine, or why there is none.
     fn exchange(
         &self,
         messages: Vec<(u64, Vec<u8>)>,
@@ -131,23 +129,23 @@ pub struct RemoteFederation {
     server: Server,
     stop: Arc<AtomicBool>,
     lost: BTreeMap<u64, Lost>,
-    /// Where clients' own models are kept, or why not.
+    /// Where clients' own models are saved, or why not.
     kept: Vec<String>,
 }
 
-/// What got lost on the way to a machine and back.
+/// Lost messages of one machine.
 #[derive(Default)]
 struct Lost {
     asks: usize,
-    /// The last reason that is known.
+    /// The last known reason.
     reason: String,
     clients: BTreeSet<u32>,
 }
 
 impl RemoteFederation {
-    /// Meets the clients of all machines that are there. Beside the federation: what is known of its clients. Machines
-    /// that do not say who is there, and clients that cannot be, are left out and told in the end; unless `patient`, that is
-    /// an error where it would be more than half of the machines.
+    /// Meets the clients of all connected machines, and returns what is known of them. Machines without a roll and
+    /// implausible clients are left out, and the notes say so; unless `patient`, leaving out more than half of the machines
+    /// is an error.
     pub fn meet(line: &Line, data: DataOrder, moments: bool, patient: bool) -> Result<(Self, Population)> {
         let hello = SiteMessage {
             data: data.clone(),
@@ -255,7 +253,7 @@ impl RemoteFederation {
         Ok((federation, population))
     }
 
-    /// Has something happen to answers on their way.
+    /// Has these transforms act on answers.
     pub fn with_transforms(mut self, transforms: Transforms) -> Self {
         self.server.transforms = transforms;
         self
@@ -265,7 +263,7 @@ impl RemoteFederation {
         self.model.as_ref().map(|(model, _)| model).ok_or_else(|| Error::federation("the clients have no model yet"))
     }
 
-    /// What a machine receives of an ask, or nothing where no client that is present has work there.
+    /// The message of an ask to a machine; `None` where none of its clients has work.
     fn message(
         &self,
         ask: &Ask,
@@ -294,14 +292,14 @@ impl RemoteFederation {
         self.encode(request).map(Some)
     }
 
-    /// A request with all that a machine needs to answer it.
+    /// A request with everything a machine needs to answer it.
     fn encode(&self, request: Request) -> Result<Vec<u8>> {
         let model = self.model.as_ref().map(|(_, order)| order.clone());
         let (data, label, schema) = (self.shared.data.clone(), self.label.clone(), self.schema.clone());
         wire::encode(&SiteMessage { data, label, schema, model, request })
     }
 
-    /// Has every machine do its part. Replies by client, each with its order.
+    /// Has every machine do its part. Replies by client, each with its order's index.
     fn collect(&mut self, ask: &Ask, absences: &[Option<Absence>]) -> Result<BTreeMap<u32, Vec<(usize, Reply)>>> {
         let precision = self.model()?.precision();
         let packed: Vec<Arc<Packed>> =
@@ -322,8 +320,7 @@ impl RemoteFederation {
         Ok(replies)
     }
 
-    /// Takes the replies of a machine apart by client. One that was not asked for or fails is left out; of those that
-    /// come twice, the first counts.
+    /// Sorts a machine's replies by client. Unrequested and failed ones are left out; of duplicates, the first counts.
     fn sort(
         &mut self,
         ask: &Ask,
@@ -515,19 +512,19 @@ impl Engine for RemoteFederation {
     }
 }
 
-/// Why a machine's reply is of no use.
+/// Why a machine's reply is unusable.
 fn unwanted(reply: std::result::Result<SiteReply, String>) -> String {
     reply.err().unwrap_or_else(|| "another answer than was asked for".to_string())
 }
 
-/// What a machine said, as one line that can do no harm to a terminal or a file.
+/// A machine's text as one line without control characters.
 fn one_line(text: &str) -> String {
     const LONGEST: usize = 500;
     let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST).collect();
     plain.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What machines are called: as they call themselves, where no two do so alike, else as the way to them calls them.
+/// Names of the machines: their own where these are unique, else the transport's.
 fn names(transport: &mut dyn Transport, numbers: &[u64], rolls: &BTreeMap<u64, Roll>) -> BTreeMap<u64, String> {
     const LONGEST: usize = 64;
     let own = |number: &u64| -> Option<String> {

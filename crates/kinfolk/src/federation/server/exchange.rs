@@ -15,7 +15,7 @@ pub(in crate::federation) struct Server {
     pub(in crate::federation) transforms: Transforms,
     pub(in crate::federation) meter: Meter,
     pub(in crate::federation) ledger: Ledger,
-    /// Asks so far, evaluation left out: how often one looks must not change what happens.
+    /// Number of asks so far, not counting evaluation: how often one evaluates must not change the results.
     pub(in crate::federation) asked: u64,
 }
 
@@ -80,7 +80,7 @@ impl Server {
         self.transforms.alter(&Passage { stamp, phase: ask.phase, client, base }, reply);
     }
 
-    /// Notes who was absent and what travelled, and sums up.
+    /// Records absences and traffic, and returns the answers.
     pub(in crate::federation) fn close(&mut self, mut exchange: Exchange) -> Answers {
         for (client, absence) in (0u32..).zip(&exchange.absences) {
             if let Some(reason) = absence

@@ -1,8 +1,8 @@
-//! The server's side: single replies into answers. What cannot be true does not get in.
+//! Single replies into answers, without those that are implausible.
 //!
-//! A reply is looked at by itself first: lengths, rows as they were described, numbers that are possible. Then beside
-//! those of the other clients: one that is not finite, or larger than the others' by orders of magnitude, is its client's
-//! fault while most are as they should be; where most are not finite, the method has diverged, and sees it.
+//! A reply is first checked on its own: lengths, rows as described, numbers that are possible. Then against those of the
+//! other clients: one that is not finite, or larger by orders of magnitude, is blamed on its client as long as most are
+//! sound; where most are not finite, the method has diverged, and sees it.
 
 use super::ledger::{Ledger, Opposed, Size};
 use crate::aggregate::{Sum, Weight};
@@ -12,19 +12,19 @@ use crate::linalg::{add_scaled, distance, dot, norm};
 use crate::models::{Model, Reduced};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many times as long as the others' a model may be, which grows with the numbers in the data; whatever else is sent
-/// and every loss may grow with their squares.
+/// How many times longer than the others' a model may be: it scales with the data. Everything else, losses included, may
+/// scale with its square.
 const FAR: f64 = 1e6;
-/// With fewer answers than these nobody can be told apart from the others.
+/// Fewest answers among which one can be called an outlier.
 const PEERS: usize = 3;
-/// Numbers that may wait to be compared with those of the clients that follow.
+/// Numbers held back to be compared with those of later clients.
 const WAITING: usize = 1 << 26;
 
-/// What replies are held against.
+/// What replies are checked against.
 pub(in crate::federation) struct Expected {
-    /// Parameters of a model.
+    /// Number of a model's parameters.
     pub width: usize,
-    /// No loss is less than this.
+    /// Lower bound on a loss.
     pub least_loss: f64,
     /// Training rows of every client, as described.
     pub rows: Vec<u32>,
@@ -36,31 +36,31 @@ impl Expected {
     }
 }
 
-/// Collects replies, and sums that an engine reduced while it computed.
+/// Collects replies, and sums that an engine reduced while computing.
 pub(in crate::federation) struct Gatherer<'a> {
     ask: &'a Ask,
     expected: Expected,
-    /// The longest model of the ask.
+    /// Length of the longest model of the ask.
     longest_model: f64,
     waiting: Vec<(usize, u32, Reply)>,
-    /// Numbers in the vectors that wait.
+    /// Numbers in the waiting vectors.
     held: usize,
-    /// How large the answers to each order were so far.
+    /// Sizes of the answers to each order so far.
     sizes: Vec<Vec<Size>>,
     answers: Answers,
     ledger: Ledger,
 }
 
-/// What the answers to an order are like.
+/// The typical answer to an order.
 #[derive(Debug, Clone, Copy, Default)]
 struct Peers {
     /// Medians over the clients.
     usual: Size,
-    /// Whether most of them have no finite loss.
+    /// Whether most have no finite loss.
     diverged: bool,
 }
 
-/// How many slots the sum of an order has.
+/// Number of slots in the sum of an order.
 pub(in crate::federation) fn slots(gather: Gather, work: &Work) -> usize {
     match gather {
         Gather::Sum { by: By::Choice, .. } => work.needs().models.len(),
@@ -68,12 +68,12 @@ pub(in crate::federation) fn slots(gather: Gather, work: &Work) -> usize {
     }
 }
 
-/// The longest of an ask's models.
+/// Length of the longest of an ask's models.
 pub(in crate::federation) fn longest(ask: &Ask) -> f64 {
     ask.models.iter().map(|model| norm(model)).filter(|length| length.is_finite()).fold(0.0, f64::max)
 }
 
-/// Whether somebody in these sums may have sent what is not finite or far too long, so that they have to be told apart.
+/// Whether one of the clients in these sums may have sent a vector that is not finite or far too long.
 pub(in crate::federation) fn is_suspect(work: &Work, reduced: &Reduced, longest_model: f64) -> bool {
     let far = |sum: &Sum| {
         let length = norm(&sum.total) / sum.weight;
@@ -82,7 +82,7 @@ pub(in crate::federation) fn is_suspect(work: &Work, reduced: &Reduced, longest_
     reduced.losses.iter().any(|loss| !loss.is_finite()) || reduced.sums.iter().any(far)
 }
 
-/// How many times as long as the others' an answer to this work may be.
+/// How many times longer than the others' an answer to this work may be.
 fn far(work: &Work) -> f64 {
     match work.sends(1).content {
         Content::Trained | Content::Minimiser => FAR,
@@ -115,13 +115,13 @@ impl<'a> Gatherer<'a> {
         self.answers.missing.push(Missing { client, reason });
     }
 
-    /// Notes an answer as garbage, and what was wrong with it.
+    /// Records an answer as garbage.
     pub(in crate::federation) fn refuse(&mut self, client: u32, what: String) {
         self.missing(client, Absence::Garbage);
         self.ledger.blame(client, what);
     }
 
-    /// Takes one reply, or notes it as garbage. The replies to an order come in ascending order of the clients.
+    /// Takes one reply, or records it as garbage. The replies to an order come in ascending order of the clients.
     pub(in crate::federation) fn take(&mut self, order: usize, client: u32, reply: Reply) {
         let work = &self.ask.orders[order].work;
         if let Some(what) = self.expected.fault(work, client, &reply) {
@@ -135,7 +135,7 @@ impl<'a> Gatherer<'a> {
         }
     }
 
-    /// Takes what an engine summed up while it computed.
+    /// Takes sums that an engine reduced while computing.
     pub(in crate::federation) fn take_sums(&mut self, order: usize, task: &Task, clients: Vec<u32>, reduced: Reduced) {
         let answers = &mut self.answers.orders[order];
         let rows = clients.iter().map(|&client| self.expected.rows[client as usize]);
@@ -143,7 +143,7 @@ impl<'a> Gatherer<'a> {
         self.ledger.useful += clients.len() as u64;
         answers.clients.extend(clients);
         answers.counts.extend(reduced.choices.into_iter().filter(|_| task.tells_choice));
-        // A mean is about as long as what it is the mean of.
+        // A mean is about as long as its terms.
         let means = reduced.sums.iter().filter(|sum| sum.count > 0).map(|sum| norm(&sum.total) / sum.weight);
         self.sizes[order].extend(means.map(|length| Size { length: Some(length), loss: None }));
         self.sizes[order].extend(reduced.losses.iter().map(|&loss| Size { length: None, loss: Some(loss) }));
@@ -151,12 +151,11 @@ impl<'a> Gatherer<'a> {
         answers.sums.iter_mut().zip(&reduced.sums).for_each(|(sum, part)| sum.merge(part));
     }
 
-    /// Notes whose updates point away from those of the other clients that went on from the same model, in the first
-    /// round.
+    /// In the first round, records whose updates oppose those of the other clients that started from the same model.
     fn look_for_opposed(&mut self) {
-        /// With fewer updates there is no common direction, and with fewer numbers in one it says little.
+        /// Fewest updates with a common direction, and fewest numbers in one.
         const FEWEST: (usize, usize) = (5, 20);
-        /// The least cosine between a usual update and the common direction.
+        /// Smallest cosine between the median update and the common direction.
         const COMMON: f64 = 0.2;
         if self.ask.phase != Phase::Train || !self.ledger.opposed.is_open() {
             return;
@@ -200,7 +199,7 @@ impl<'a> Gatherer<'a> {
         }
     }
 
-    /// Holds what waits against what the others sent, and adds up what stands.
+    /// Checks the waiting replies against each other, and adds up the sound ones.
     fn settle(&mut self) {
         self.look_for_opposed();
         let peers = self.peers();
@@ -214,8 +213,8 @@ impl<'a> Gatherer<'a> {
         self.held = 0;
     }
 
-    /// What the answers to each order are like: among themselves where there are enough, else among those to the same
-    /// kind of work, else as they were before.
+    /// The typical answer to each order: among its own where there are enough, else among those to the same kind of work,
+    /// else as in earlier asks.
     fn peers(&mut self) -> Vec<Peers> {
         let mut kinds: BTreeMap<&'static str, Vec<usize>> = BTreeMap::new();
         for (order, of) in self.ask.orders.iter().enumerate() {
@@ -241,10 +240,10 @@ impl<'a> Gatherer<'a> {
         peers
     }
 
-    /// What is wrong with a reply beside those of the others.
+    /// What is wrong with a reply compared with the others'.
     fn out_of_place(&self, work: &Work, reply: &Reply, peers: Peers) -> Option<String> {
         let size = Size::of(work, reply);
-        // Scores are taken as they are: the evaluator says whose are not finite.
+        // The evaluator reports scores that are not finite.
         let is_score = self.ask.phase == Phase::Evaluate && work.sends(1).content == Content::Nothing;
         if !is_score && !peers.diverged && size.loss.is_some_and(|loss| !loss.is_finite()) {
             return Some(format!("a loss of {}, while the others' are finite", size.loss.unwrap_or(f64::NAN)));
@@ -280,7 +279,7 @@ impl<'a> Gatherer<'a> {
         }
     }
 
-    /// The answers, and what is remembered of them.
+    /// The answers, and the ledger with them in it.
     pub(in crate::federation) fn finish(mut self, stamp: u64) -> (Answers, Ledger) {
         self.settle();
         self.answers.orders.iter_mut().for_each(OrderAnswers::sort_by_client);
@@ -291,7 +290,7 @@ impl<'a> Gatherer<'a> {
 }
 
 impl Expected {
-    /// What is wrong with a reply by itself.
+    /// What is wrong with a reply on its own.
     fn fault(&self, work: &Work, client: u32, reply: &Reply) -> Option<String> {
         let told = |what: &str, found: String, want: String| Some(format!("{found} {what}, want {want}"));
         let rows = self.rows[client as usize];
@@ -313,7 +312,7 @@ impl Expected {
             return told("counts", reply.counts.len().to_string(), sends.counts.to_string());
         }
         let size = Size::of(work, reply);
-        // A model that has blown up sends what it has; whose fault that is shows beside the others.
+        // Whose fault a diverged model is shows in comparison with the others.
         let has_blown_up = size.loss.is_some_and(|loss| !loss.is_finite());
         if size.length.is_some_and(|length| !length.is_finite()) && !has_blown_up {
             return Some(format!("a number in {} that is not finite", work.name()));
@@ -338,7 +337,7 @@ impl Peers {
     }
 }
 
-/// The middle of the finite ones of these numbers.
+/// The median of the finite ones of these numbers.
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
     let middle = values.len() / 2;
@@ -346,7 +345,7 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 impl OrderAnswers {
-    /// Puts answers that came partly singly and partly summed into the order of the clients.
+    /// Sorts answers that came partly one by one and partly as sums.
     fn sort_by_client(&mut self) {
         if self.clients.is_sorted() {
             return;
@@ -361,7 +360,7 @@ impl OrderAnswers {
     }
 }
 
-/// What each answer of this ask counts.
+/// The weight of each answer.
 pub(in crate::federation) fn weight_of(gather: Gather) -> Weight {
     match gather {
         Gather::Sum { weight, .. } => weight,

@@ -1,14 +1,14 @@
-//! What a federation remembers of its clients' answers over all asks of a method: how many were of use, who sent what
-//! cannot be, and how large an answer usually is.
+//! What a federation remembers of its clients' answers over all asks of a method: how many were usable, who sent garbage,
+//! and how large an answer usually is.
 
 use crate::federation::ClientInfo;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// So many clients are named one by one.
+/// Number of clients that are named one by one.
 const NAMED: usize = 5;
 
-/// Names in a sentence, the first few of them.
+/// A list of names, cut off after the first few.
 pub(crate) fn few_of(names: &[&str]) -> String {
     let list = names[..names.len().min(NAMED)].join(", ");
     match names.len().saturating_sub(NAMED) {
@@ -17,47 +17,44 @@ pub(crate) fn few_of(names: &[&str]) -> String {
     }
 }
 
-/// The answers of a method's clients, in short.
+/// Statistics of the answers of a method's clients.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
-    /// Answers of use, evaluation left out.
+    /// Usable answers, not counting evaluation.
     pub(in crate::federation) useful: u64,
     /// Who sent garbage.
     pub(in crate::federation) offences: BTreeMap<u32, Offence>,
     /// The median size of answers, by the kind of work.
     pub(in crate::federation) usual: BTreeMap<String, Size>,
-    /// Whose updates point away from those of the others.
+    /// Clients whose updates oppose the others'.
     pub(in crate::federation) opposed: Opposed,
 }
 
-/// What one client sent that cannot be.
+/// Garbage from one client.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::federation) struct Offence {
-    /// How often.
     count: usize,
-    /// What it was first.
+    /// What was wrong the first time.
     first: String,
 }
 
-/// Clients whose updates pointed away from those of the others in the first round. Later ones tell nothing: the closer
-/// training comes to its end, the more the updates of honest clients oppose each other, until they add up to nothing.
+/// Clients whose updates opposed those of the others in the first round. Later rounds tell nothing: near a minimum, the
+/// updates of honest clients oppose each other too, until they cancel out.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::federation) struct Opposed {
     clients: BTreeSet<u32>,
-    /// How many there were to compare with; 0 before the first round.
+    /// Number of clients compared; 0 before the first round.
     among: usize,
 }
 
 impl Opposed {
-    /// Of fewer clients than this share nothing is said.
+    /// Smallest share of the clients that is reported.
     const SHARE: f64 = 0.1;
 
-    /// Whether nothing was looked at yet.
     pub(in crate::federation) fn is_open(&self) -> bool {
         self.among == 0
     }
 
-    /// Who of so many clients pointed away from the others.
     pub(in crate::federation) fn found(among: usize, clients: BTreeSet<u32>) -> Self {
         Self { clients, among }
     }
@@ -87,12 +84,11 @@ pub(in crate::federation) struct Size {
 }
 
 impl Ledger {
-    /// How many answers were of use, evaluation left out.
+    /// Number of usable answers, not counting evaluation.
     pub fn useful_answers(&self) -> u64 {
         self.useful
     }
 
-    /// Books an answer that cannot be.
     pub(in crate::federation) fn blame(&mut self, client: u32, what: String) {
         let offence = self.offences.entry(client).or_default();
         if offence.count == 0 {
@@ -101,7 +97,7 @@ impl Ledger {
         offence.count += 1;
     }
 
-    /// Who sent what, for the summary: one by one while they are few.
+    /// Who sent garbage, for the summary; one by one while they are few.
     pub(in crate::federation) fn notes(&self, infos: &[ClientInfo]) -> Vec<String> {
         let name = |client: u32| infos.get(client as usize).map_or("?", |info| info.id.as_str());
         let note = |(&client, offence): (&u32, &Offence)| {

@@ -1,12 +1,12 @@
-//! What travels, counted in one place for every method and every engine.
+//! Traffic, counted in one place for every method and every engine.
 //!
-//! Counted is the payload per client as if messaged: each model a client needs once, at the width of the
-//! model's wire precision; 4 bytes for a count, such as a choice, 8 for a number, such as a loss. Envelopes are not counted,
-//! so the figure is the same whether threads or machines do the work.
+//! The payload is counted per client as if it were sent in a message: each model a client needs once, at the precision of
+//! the wire; 4 bytes for a count, such as a choice, 8 for a number, such as a loss. Envelopes are not counted, so the figures
+//! are the same whether threads or machines do the work.
 //!
-//! The models a method ends with count where it sends them as published: one-shot methods hand every client its
-//! cluster's mean (`work::Receive`), FedGrEM its centres. FedAvg, IFCA, SR-FCA and their like end with models at the
-//! server; what a client is scored with is then part of the evaluation.
+//! A method's final models count where the published method sends them: one-shot methods hand every client its cluster's
+//! mean (`work::Receive`), FedGrEM its centres. FedAvg, IFCA, SR-FCA and the like end with models at the server; sending
+//! those to be scored is part of the evaluation.
 
 use crate::federation::{Ask, OrderIndex, Phase};
 use crate::models::Model;
@@ -37,7 +37,7 @@ impl Traffic {
         self.models_up += other.models_up;
     }
 
-    /// What came since an earlier reading.
+    /// The difference from an earlier reading.
     pub fn since(&self, earlier: Traffic) -> Traffic {
         Traffic {
             asks: self.asks - earlier.asks,
@@ -49,7 +49,7 @@ impl Traffic {
     }
 }
 
-/// What has travelled, per phase.
+/// Traffic by phase.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meter {
     phases: BTreeMap<Phase, Traffic>,
@@ -93,7 +93,7 @@ impl Meter {
     }
 }
 
-/// What one model weighs.
+/// The size of a model.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Payload {
     width: usize,
@@ -107,7 +107,8 @@ impl Payload {
     }
 }
 
-/// Each client gets each model it needs once, however many of its orders name it: how many models, and how many numbers.
+/// Number of models sent to clients, and of the numbers in them. A client gets each model it needs once, however many of
+/// its orders name it.
 fn models_down(ask: &Ask, index: &OrderIndex, clients: usize) -> (u64, u64) {
     let needs: Vec<Vec<usize>> =
         ask.orders.iter().map(|order| distinct(order.work.needs().models.into_owned())).collect();

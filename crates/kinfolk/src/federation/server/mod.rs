@@ -3,10 +3,10 @@
 //! | file | what it is |
 //! |---|---|
 //! | `exchange.rs` | one ask from its check to its answers |
-//! | `gather.rs` | replies into answers and sums, without those that cannot be |
+//! | `gather.rs` | replies into answers and sums, without implausible ones |
 //! | `ledger.rs` | what is remembered of the answers over all asks |
-//! | `meter.rs` | what travelled |
-//! | `rolls.rs` | who may take part of those that machines say they have |
+//! | `meter.rs` | traffic |
+//! | `rolls.rs` | which of the clients that machines claim to have may take part |
 
 mod exchange;
 pub(super) mod gather;

@@ -1,4 +1,4 @@
-//! Who may take part of those that machines say they have: a server must not stumble over what one of them claims.
+//! Which of the clients that machines claim to have may take part: no claim may trip the server up.
 
 use super::ledger::few_of;
 use crate::data::DataShape;
@@ -7,28 +7,28 @@ use crate::error::{Error, Result};
 use crate::federation::wire::{Member, Roll};
 use std::collections::{BTreeMap, HashMap};
 
-/// Clients of one machine.
+/// Most clients of one machine.
 const MOST_MEMBERS: usize = 100_000;
-/// Characters of a client's name.
+/// Most bytes in a client's name.
 const LONGEST_NAME: usize = 256;
-/// How many times the rows of all others a client may have: more than that, and there is nobody else.
+/// How many times the rows of all others together a client may have.
 const MOST_OF_OTHERS: usize = 100;
 
-/// What machines said when they were met, by their numbers.
+/// The rolls of the machines, by machine number.
 pub(in crate::federation) type Rolls = BTreeMap<u64, Roll>;
 
 /// Who may take part.
 pub(in crate::federation) struct Admitted {
-    /// What the rows of most machines are like.
+    /// The shape of the rows of most machines.
     pub shape: DataShape,
-    /// Who was left out of each machine, by the places in its roll.
+    /// Whether each client in a machine's roll was left out.
     left_out: BTreeMap<u64, Vec<bool>>,
-    /// Who was left out and why, and whose rows are most of all.
+    /// Who was left out and why, and who has most of the rows.
     pub notes: Vec<String>,
 }
 
 impl Admitted {
-    /// Everybody who may take part: machine, place in its roll, and what was said.
+    /// Everybody who may take part, with the machine and the place in its roll.
     pub(in crate::federation) fn members<'a>(
         &'a self,
         rolls: &'a Rolls,
@@ -41,7 +41,7 @@ impl Admitted {
     }
 }
 
-/// Takes machines that cannot be out of the rolls, into the faults, and finds the clients that cannot be.
+/// Moves implausible machines from the rolls to the faults, and finds implausible clients.
 pub(in crate::federation) fn admit(
     rolls: &mut Rolls,
     called: &BTreeMap<u64, String>,
@@ -84,13 +84,12 @@ pub(in crate::federation) fn admit(
     admitted
 }
 
-/// What the rows of most machines are like, those of the first where as many are otherwise.
 fn usual_shape(rolls: &Rolls) -> DataShape {
     let alike = |one: &DataShape, other: &DataShape| (one.form, one.columns) == (other.form, other.columns);
     most_common(rolls.values().map(|roll| roll.shape), alike).unwrap_or_default()
 }
 
-/// The headers that most machines' tables have.
+/// The headers of most machines' tables.
 fn usual_columns(rolls: &Rolls) -> Vec<&str> {
     let headers = rolls.values().filter_map(|roll| roll.members.first()).map(columns_of);
     most_common(headers, |one, other| one == other).unwrap_or_default()
@@ -104,7 +103,7 @@ fn columns_of(member: &Member) -> Vec<&str> {
     }
 }
 
-/// What most of these are, the first of those that are as common.
+/// The most common of these; ties go to the first.
 fn most_common<T>(all: impl Iterator<Item = T>, alike: impl Fn(&T, &T) -> bool) -> Option<T> {
     let mut votes: Vec<(T, usize)> = Vec::new();
     for one in all {
@@ -117,7 +116,7 @@ fn most_common<T>(all: impl Iterator<Item = T>, alike: impl Fn(&T, &T) -> bool) 
     votes.into_iter().find(|(_, count)| *count == most).map(|(one, _)| one)
 }
 
-/// Refuses a machine for what it says of all its clients.
+/// Refuses a machine for what it claims about all its clients.
 fn check_roll(roll: &Roll, shape: DataShape) -> Result<()> {
     let (members, clusters) = (roll.members.len(), roll.true_clusters.unwrap_or(0));
     if members > MOST_MEMBERS {
@@ -137,14 +136,14 @@ fn check_roll(roll: &Roll, shape: DataShape) -> Result<()> {
     Ok(())
 }
 
-/// So many classes or true clusters a data set may have that machines hold a small part of.
+/// Classes and true clusters that are accepted however few rows a machine has.
 const MOST_CLASSES: usize = 4096;
 
 fn is_printable(name: &str) -> bool {
     !name.is_empty() && name.len() <= LONGEST_NAME && !name.chars().any(char::is_control)
 }
 
-/// What a client cannot have said.
+/// What is implausible about a client.
 fn check_member(member: &Member, roll: &Roll, names: &[String]) -> Option<String> {
     let description = &member.description;
     if !is_printable(&member.id) {
@@ -174,7 +173,7 @@ fn check_member(member: &Member, roll: &Roll, names: &[String]) -> Option<String
     }
 }
 
-/// Leaves out a client that claims so many rows that nobody else would count, and says who has most of all.
+/// Leaves out clients that claim so many rows that nobody else would count, and notes who has most of them.
 fn leave_out_giants(rolls: &Rolls, called: &BTreeMap<u64, String>, admitted: &mut Admitted) {
     let mut sizes: Vec<(usize, u64, usize, String)> = (admitted.members(rolls))
         .map(|(number, place, member)| (member.description.rows, number, place, member.id.clone()))

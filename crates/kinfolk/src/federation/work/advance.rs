@@ -1,8 +1,8 @@
-//! Moves of the vectors that a client keeps between asks, of which the first is its own model.
+//! Updates of the vectors that a client keeps between asks, the first of which is its own model.
 //!
-//! They move in two ways: a [`Blend`] mixes them with each other and with models of the ask, which is all that averaging
-//! ever does to a client; a [`Run`] takes steps down the client's own loss. Both come in one order, so that a run of local
-//! steps, however long, is one message. Which vector is what is the method's affair: the order names them by their places.
+//! There are two kinds: a [`Blend`] mixes them with each other and with models of the ask, which is all that averaging ever
+//! does to a client; a [`Run`] takes steps down the client's own loss. Both come in one order, so that a run of local steps,
+//! however long, is one message. The method decides what each vector means: the order names them by position.
 
 use super::*;
 use crate::linalg::{add_scaled, dot};
@@ -10,7 +10,7 @@ use crate::models::accelerated::{Acceleration, accelerate};
 use crate::models::{Seat, Worker};
 use crate::training::{Amount, Course, Optimiser, Plan, Sample, Scale};
 
-/// Vectors a client may keep.
+/// Most vectors that a client may keep.
 const MOST_VECTORS: usize = 4;
 
 /// The client's vectors are blended, then stepped; some of them are sent.
@@ -18,19 +18,19 @@ const MOST_VECTORS: usize = 4;
 pub struct Advance {
     /// The client's own vectors, or a model at which all of them begin.
     pub from: Start,
-    /// How many vectors it keeps.
+    /// Number of vectors it keeps.
     pub vectors: u32,
     /// What happens to them first.
     pub blend: Option<Blend>,
-    /// The vector whose squared length is told after the blend.
+    /// The vector whose squared length is measured after the blend.
     pub measured: Option<u32>,
     /// Steps after that.
     pub run: Option<Run>,
     /// What happens at the end.
     pub renewal: Option<Renewal>,
-    /// What is sent: combinations of the vectors, one after the other.
+    /// What is sent: linear combinations of the vectors, concatenated.
     pub send: Vec<Vec<f64>>,
-    /// The client's loss in the method's objective.
+    /// How the client's loss enters the method's objective.
     pub scale: Scale,
 }
 
@@ -39,47 +39,47 @@ pub struct Advance {
 pub struct Blend {
     /// Row-major, `vectors` × `vectors`.
     pub matrix: Vec<f64>,
-    /// The model that is added to a vector, and how often.
+    /// Models that are added to vectors.
     pub add: Vec<Addend>,
 }
 
-/// A model of the ask on its way into a vector.
+/// A multiple of a model that is added to a vector.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Addend {
-    /// Which vector it is added to.
+    /// The vector.
     pub to: u32,
-    /// Which model of the ask.
+    /// The model of the ask.
     pub model: usize,
-    /// What it is multiplied by.
+    /// The factor.
     pub times: f64,
 }
 
 /// Steps down the client's own loss.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// How many.
+    /// Number of steps.
     pub steps: u32,
     /// Step size for the scaled loss.
     pub step: f64,
     /// The rows of every step.
     pub sample: Sample,
-    /// Accelerated steps with reduced variance; plain descent of the first vector without.
+    /// Accelerated, variance-reduced steps; without, plain descent of the first vector.
     pub acceleration: Option<Acceleration>,
 }
 
-/// The first vector is copied, and the gradient there replaces another one.
+/// The first vector and the gradient there replace two others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Renewal {
-    /// Where it is copied to.
+    /// Where the vector goes.
     pub copy: u32,
     /// Where the gradient goes, scaled as the loss.
     pub gradient: u32,
 }
 
-/// What came of the moves.
+/// Result of the updates.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Advanced {
-    /// The loss at the first point that was looked at.
+    /// The loss at the first point that was evaluated.
     pub loss: f64,
     /// The squared length of the measured vector.
     pub squared_length: Option<f64>,
@@ -99,7 +99,7 @@ impl Answer for Advanced {
 impl HasLoss for Advanced {}
 
 impl Advance {
-    /// The same order, which only asks for what the client holds already.
+    /// The same order without any update: it asks for what the client holds already.
     pub fn at_rest(&self, stamp: u64) -> Self {
         Self { from: Start::Own { stamp }, blend: None, run: None, renewal: None, ..self.clone() }
     }
@@ -108,7 +108,7 @@ impl Advance {
         self.blend.is_none() && self.run.is_none() && self.renewal.is_none()
     }
 
-    /// Whether everything it names is among the vectors.
+    /// Whether all its positions are among the vectors.
     fn is_sound(&self) -> bool {
         let count = self.vectors as usize;
         let acceleration = self.run.as_ref().and_then(|run| run.acceleration);
@@ -125,7 +125,7 @@ impl Advance {
             })
     }
 
-    /// Moves a client's vectors.
+    /// Updates a client's vectors.
     fn carry_through(&self, context: &mut ClientContext, run: Option<&Run>, vectors: &mut [f64]) -> Result<Advanced> {
         let (seat, width) = (context.seat(), context.worker.width());
         let scale = self.scale.of(seat.client.train.len());
@@ -157,7 +157,7 @@ impl Advance {
                 gradient.iter_mut().for_each(|value| *value *= scale);
             }
         }
-        // As they are kept: a repeated order must get the same answer.
+        // At the precision of the state: a repeated order must get the same answer.
         context.model()?.precision().round(vectors);
         Ok(Advanced { loss, squared_length })
     }
@@ -191,7 +191,7 @@ impl Kind for Advance {
             }
             None => None,
         };
-        // An order that has been carried out already, or one that moves nothing, is answered from what was kept.
+        // An order that has been carried out already, or that updates nothing, is answered from the state.
         let done = match self.from {
             Start::Own { stamp } if self.moves_nothing() => stamp,
             _ => context.stamp,

@@ -61,11 +61,11 @@ impl Parts {
 /// How a mixture fits a client's rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fitted {
-    /// The mean negative log likelihood at the last step; 0 without any step.
+    /// Mean negative log likelihood at the last step; 0 without steps.
     pub loss: f64,
     /// The smallest weight of a component.
     pub smallest_weight: f64,
-    /// Whether the fit came to its end.
+    /// Whether the fit converged.
     pub converged: bool,
 }
 
@@ -88,16 +88,15 @@ pub(super) fn implausible(reply: &Reply, least_loss: f64) -> Option<String> {
         .or_else(|| odd.then(|| format!("{weight:.1e} for a weight, which cannot be")))
 }
 
-/// The smallest of some weights.
 pub(super) fn smallest(weights: &[f64]) -> f64 {
     weights.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-/// No fit has more components, starts or iterations.
+/// Most components, starts or iterations of a fit.
 const MOST: usize = 1 << 24;
 
 impl FitMixture {
-    /// Whether it fits the clients' own mixture, in all but how rows scatter.
+    /// Whether it fits the clients' mixture, up to the scatter.
     fn is_sound(&self, own: &Shape) -> bool {
         let same_family = match (self.shape.family, own.family) {
             (Family::Gaussian(_), Family::Gaussian(_)) => true,
@@ -135,7 +134,7 @@ impl Kind for FitMixture {
         let is_kept = self.keep && context.numbers_of(context.stamp).is_some();
         let seat = context.seat();
         let key = Key::new(self.seed).word("fit").word(&seat.client.id);
-        // What was kept is in the model's form: a repeated order whose answer is in another is fitted again.
+        // The state has the model's shape: a repeated order of another shape is fitted again.
         let rows = match shape.family == own.family {
             true => context.mixture_rows(&seat, &shape),
             false => Cow::Owned(Rows::of(&shape, &seat.client.train)),

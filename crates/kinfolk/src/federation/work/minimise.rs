@@ -26,7 +26,7 @@ impl Kind for Minimise {
 
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
         if let (true, Some(numbers)) = (self.keep, context.numbers_of(context.stamp)) {
-            // This order has been carried out; its answer got lost on the way.
+            // This order has been carried out, and its answer got lost.
             return Ok(context.reply(numbers, None));
         }
         let rows = &context.client().train;

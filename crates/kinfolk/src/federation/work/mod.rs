@@ -1,8 +1,8 @@
 //! Work: what a client can be asked to do.
 //!
 //! A kind of work is one file here and one line in the list of [`Work`]: its order, what it needs, what it sends, what the
-//! client does, and the type of its answer. Nothing else in the federation knows one kind from another: engines, meter,
-//! checks and guards act on what a kind says of itself, and on the parts of a [`Reply`].
+//! client does, and the type of its answer. Nothing else in the federation knows one kind from another: engines, meter and
+//! checks go by what [`Kind`] says and by the parts of a [`Reply`].
 
 mod reply;
 
@@ -68,18 +68,18 @@ pub trait TypedWork: Into<Work> {
 pub struct Needs<'a> {
     /// Models of the ask, by index.
     pub models: Cow<'a, [usize]>,
-    /// The stamp of what a client must have kept.
+    /// The stamp of the client's state.
     pub stamp: Option<u64>,
     /// Parts of the training rows.
     pub portions: Vec<Portion>,
     /// What the model must be able to do.
     pub capability: Capability,
-    /// Whether clients keep something of it.
+    /// Whether it writes the client's state.
     pub keeps: bool,
 }
 
 impl<'a> Needs<'a> {
-    /// These models, of which so much is wanted, and nothing else.
+    /// These models, with this capability.
     pub(super) fn new(models: impl Into<Cow<'a, [usize]>>, capability: Capability) -> Self {
         Self { models: models.into(), stamp: None, portions: Vec::new(), capability, keeps: false }
     }
@@ -107,44 +107,44 @@ pub enum Capability {
     Any,
     /// Be trained by descent.
     Descent,
-    /// Be moved along gradients outside of a training.
+    /// Be trained by gradients outside of a training plan.
     Gradients,
     /// Be a mixture.
     Mixture,
 }
 
-/// What comes back from a client.
+/// The parts of a client's reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sends {
-    /// What its vector is.
+    /// The kind of its vector.
     pub content: Content,
     /// Numbers in the vector; 0 for none.
     pub length: usize,
-    /// How many models the meter counts it as.
+    /// Number of models that the meter counts it as.
     pub models: usize,
-    /// Numbers beside the vector.
+    /// Number of further numbers.
     pub numbers: usize,
-    /// Counts beside the vector.
+    /// Number of counts.
     pub counts: usize,
 }
 
-/// What a vector is, which decides how long it may be beside those of other clients.
+/// What a vector is, which decides how long it may be compared with those of other clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
     /// There is none.
     Nothing,
-    /// A model that was trained.
+    /// A trained model.
     Trained,
     /// A gradient.
     Gradient,
-    /// A model that was solved for.
+    /// An exact minimiser.
     Minimiser,
     /// Sums over the rows, or several vectors.
     Statistics,
 }
 
 impl Sends {
-    /// No vector, and so many numbers.
+    /// Numbers without a vector.
     pub(super) fn numbers(numbers: usize) -> Self {
         Self { content: Content::Nothing, length: 0, models: 0, numbers, counts: 0 }
     }
@@ -153,13 +153,13 @@ impl Sends {
         Self { counts, ..self }
     }
 
-    /// A model or a gradient as well, if it is `sent`.
+    /// Adds a model or a gradient, if it is `sent`.
     pub(super) fn model(self, content: Content, width: usize, sent: bool) -> Self {
         if sent { Self { content, length: width, models: 1, ..self } } else { self }
     }
 }
 
-/// Work in the one form in which models do it for whole blocks of clients.
+/// Work in the form in which models do it for whole blocks of clients.
 #[derive(Debug, Clone)]
 pub struct Task {
     /// The candidates.
@@ -173,7 +173,6 @@ pub struct Task {
 }
 
 impl Task {
-    /// For sums of so many slots.
     pub(super) fn job(&self, slots: usize) -> Job<'_> {
         Job { among: &self.among, on: self.on, then: &self.then, slots }
     }

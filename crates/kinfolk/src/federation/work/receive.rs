@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Take these models, with which the method serves the client from now on; nothing comes back.
+/// Receive the models that serve the client from now on; nothing comes back.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Receive {
     /// One model, or several to choose from by their loss.

@@ -21,7 +21,7 @@ pub struct Reply<V = Vec<f64>> {
 /// A reply whose vector has the precision of the wire.
 pub type PackedReply = Reply<Packed>;
 
-/// What a client answers beside its vector, as a type.
+/// The type of a client's answer, apart from a vector.
 pub trait Answer: Sized {
     /// From the parts of a reply.
     fn read(counts: &[u32], numbers: &[f64]) -> Self;
@@ -57,7 +57,7 @@ impl<V> Reply<V> {
     }
 }
 
-/// The loss before the first step.
+/// A loss; of training, that before the first step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Loss(pub f64);
 
@@ -116,28 +116,28 @@ impl Answer for () {
     fn write(self, _: &mut Vec<u32>, _: &mut Vec<f64>) {}
 }
 
-/// How far below its least value rounding may put a number, relative to the largest beside it.
+/// Relative rounding error that plausible numbers may have.
 pub(crate) const ROUNDING: f64 = 1e-6;
 
-/// What is wrong with losses of which one is less than the least there can be.
+/// What is wrong with losses below their lower bound.
 pub(super) fn below(losses: &[f64], least: f64) -> Option<String> {
     let largest = losses.iter().copied().filter(|loss| loss.is_finite()).fold(1.0, larger);
     let low = losses.iter().find(|&&loss| loss < least - ROUNDING * largest.abs());
     low.map(|loss| format!("a loss of {loss:.1e}, which cannot be"))
 }
 
-/// The number that is further from 0, or not finite.
+/// The number of larger magnitude, or the one that is not finite.
 pub(crate) fn larger(one: f64, other: f64) -> f64 {
     if one.is_nan() || one.abs() >= other.abs() { one } else { other }
 }
 
-/// Of several models' losses the best, which is what a client holds on to: the worst may be as bad as it likes.
+/// The best of several models' losses; the others may be arbitrarily bad.
 pub(super) fn best(losses: &[f64]) -> Option<f64> {
     let finite = losses.iter().copied().filter(|loss| loss.is_finite()).reduce(f64::min);
     finite.or(losses.first().copied())
 }
 
-/// Whether a number can be a share of something, up to rounding.
+/// Whether a number can be a share, up to rounding.
 pub(super) fn is_share(value: f64) -> bool {
     (-ROUNDING..=1.0 + ROUNDING).contains(&value)
 }

@@ -1,4 +1,4 @@
-//! How a client's best model answers to a centre that pulls at it.
+//! How a client's best model responds to a centre that pulls at it.
 
 use super::*;
 use crate::hierarchy::response::Response;
@@ -6,7 +6,7 @@ use crate::linalg::{add_scaled, dot, norm, squared_distance};
 use crate::models::pulled::{mean_loss, minimise_near, no_minimiser, quadratic, quadratic_everywhere};
 use crate::training::{Portion, Pull, Scale};
 
-/// The best model of a client under the pull of a centre, and how it answers to other centres.
+/// The best model of a client under the pull of a centre, and how it responds to other centres.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Respond {
     /// The centre, and how strongly it pulls.
@@ -17,18 +17,18 @@ pub struct Respond {
     pub send: ResponseParts,
     /// Whether the client keeps the model as its own.
     pub keep: bool,
-    /// The client's loss in the method's objective.
+    /// How the client's loss enters the method's objective.
     pub scale: Scale,
 }
 
-/// What a client says of its loss.
+/// What a client sends about its loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ResponseParts {
-    /// Nothing but its value, and the squared distance of the client's model to the centre.
+    /// Its value and the squared distance of the client's model from the centre only.
     Nothing,
-    /// How its smallest value depends on the centre, as a quadratic.
+    /// Its minimum as a quadratic in the centre.
     Response,
-    /// The same, and the slope of that in the strength.
+    /// The same, and its derivative in the strength.
     ResponseAndSlope,
     /// The loss itself as a quadratic at the centre, without any pull.
     Quadratic,
@@ -39,7 +39,7 @@ pub enum ResponseParts {
 pub struct Responded {
     /// Its mean loss.
     pub loss: f64,
-    /// How far it is from the centre, squared.
+    /// Squared distance from the centre.
     pub squared_distance: f64,
 }
 
@@ -98,7 +98,7 @@ impl Kind for Respond {
                 ResponseParts::ResponseAndSlope => {
                     let (mut response, mut slope) = quadratic.respond_with_slope(pull.strength).ok_or_else(singular)?;
                     if !model.is_quadratic() && !rows.is_empty() {
-                        // The volume is of the curvature at the client's model, which follows the centre and the strength.
+                        // The volume depends on the curvature at the client's model, which moves with centre and strength.
                         let spread = quadratic.covariance(pull.strength).ok_or_else(singular)?;
                         let towards = |vector: &[f64]| -> Vec<f64> {
                             spread.chunks_exact(own.len()).map(|row| dot(row, vector)).collect()

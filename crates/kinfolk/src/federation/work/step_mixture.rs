@@ -1,7 +1,7 @@
 //! Steps of EM, or of gradient EM, on a client's own rows.
 //!
-//! A model of the ask replaces the first parameters of what a client keeps, as many as it brings: centres alone, centres
-//! with their scatter, or all. So centres travel, and mixing weights need never leave a client.
+//! A model of the ask replaces as many of the client's first parameters as it has: centres alone, centres with their
+//! scatter, or all. So centres travel, and mixing weights need never leave a client.
 
 use super::fit_mixture::{Fitted, Parts, implausible, smallest};
 use super::*;
@@ -15,29 +15,28 @@ use rand::seq::index;
 /// Take steps of EM, or of gradient EM, on the client's own rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepMixture {
-    /// The form of the mixture.
+    /// The shape of the mixture.
     pub shape: Shape,
-    /// The stamp of what the client keeps; without, the model brings everything and nothing is kept.
+    /// The stamp of the client's state; without, the model has all parameters and no state is written.
     pub from: Option<u64>,
     /// A model of the ask that replaces the first parameters.
     pub model: Option<usize>,
-    /// Which of the kept components is the first, the second and so on; empty for no change. The model is in this order.
+    /// The new order of the client's components, which is the model's; empty for no change.
     pub relabel: Vec<u32>,
     /// What a step is.
     pub step: Step,
-    /// How many steps.
+    /// Number of steps.
     pub steps: u32,
     /// Rows of a step.
     pub sample: Sample,
-    /// No row pulls at a component by more than this length.
+    /// Upper bound on the length by which a row pulls at a component.
     pub limit: Option<f64>,
     /// What is sent of the result.
     pub send: Parts,
 }
 
 impl StepMixture {
-    /// Whether it fits the clients' own mixture: parameters to begin with, as many as there may be, an order of components
-    /// that is one, and rows to look at.
+    /// Whether it fits the clients' mixture: a start of a possible length, a permutation of components, and some rows.
     fn is_sound(&self, own: &Shape, models: &[Vec<f64>]) -> bool {
         let mut order = self.relabel.clone();
         order.sort_unstable();
@@ -92,7 +91,7 @@ impl Kind for StepMixture {
         if self.from.is_some()
             && let Some(numbers) = context.numbers_of(context.stamp)
         {
-            // This order has been carried out; its answer got lost on the way.
+            // This order has been carried out, and its answer got lost.
             let vectors = context.own_vectors(context.stamp)?;
             let answer = Fitted { loss: numbers[0], smallest_weight: numbers[1], converged: true };
             return Ok(context.reply(answer, sent(&vectors)));
@@ -125,7 +124,7 @@ impl Kind for StepMixture {
         let Some(scratch) = context.worker.scratch() else {
             return Err(Error::federation("the clients' model is not a mixture"));
         };
-        // What single components have learnt from fewer rows than an answer may be about is forgotten.
+        // Components must not reveal fewer rows than an answer may be about.
         let withhold = |statistics: &mut Statistics| {
             if let Some(least) = least {
                 statistics.withhold(&shape, least as f64);

@@ -8,13 +8,13 @@ use crate::mixture::{Rows, classify};
 pub struct Tally {
     /// The client's own mixture, or one of the ask.
     pub with: Subject,
-    /// The mixture's components.
+    /// Number of components.
     pub components: u32,
-    /// How many classes there are.
+    /// Number of classes.
     pub classes: u32,
 }
 
-/// More classes are not counted.
+/// Most classes that are counted.
 const MOST_CLASSES: u32 = 1 << 24;
 
 impl Kind for Tally {

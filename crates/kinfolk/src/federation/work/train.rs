@@ -9,7 +9,7 @@ use crate::training::{Plan, Portion, Then};
 pub struct Train {
     /// Where it begins.
     pub from: Start,
-    /// How it goes.
+    /// How to train.
     pub plan: Plan,
     /// Whether the result becomes the client's own model.
     pub keep: Keep,
@@ -20,7 +20,7 @@ pub struct Train {
 pub enum Start {
     /// From a model of the ask.
     Model(usize),
-    /// From the client's own model, as it was left by the ask with this stamp.
+    /// From the client's own model with this stamp.
     Own {
         /// The stamp the client's state must carry.
         stamp: u64,
@@ -85,7 +85,7 @@ impl Kind for Train {
 
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
         if let (true, Some(numbers)) = (self.keep != Keep::No, context.numbers_of(context.stamp)) {
-            // This order has been carried out; its answer got lost on the way.
+            // This order has been carried out, and its answer got lost.
             let sent = self.keep == Keep::Also;
             let vector = sent.then(|| context.own_model(context.stamp)).transpose()?;
             return Ok(context.reply(numbers, vector));
@@ -101,7 +101,7 @@ impl Kind for Train {
         let plan = context.plan(&self.plan)?;
         let mut vector = vec![0.0; context.worker.width()];
         let loss = context.worker.train(model, &context.seat(), &plan, &mut vector);
-        // What a client kept before must outlast a training that failed.
+        // A failed training must leave the client's state alone.
         context.worker.failure().map_or(Ok(()), Err)?;
         context.keep_or_send(self.keep, loss, vector)
     }

@@ -1,4 +1,4 @@
-//! How models learnt from some of a client's rows do on the others.
+//! Cross-validation on one client's rows.
 
 use super::*;
 use crate::models::pulled::{mean_loss, minimise_near, quadratic_everywhere};
@@ -8,13 +8,13 @@ use crate::training::{Portion, Pull, Scale};
 /// divided by all rows, so that the folds' answers add up to a mean.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Validate {
-    /// What is tried.
+    /// The pulls to try.
     pub trials: Vec<Pull>,
     /// The fold that is held out.
     pub fold: u32,
-    /// How many folds there are.
+    /// Number of folds.
     pub of: u32,
-    /// The client's loss in the method's objective.
+    /// How the client's loss enters the method's objective.
     pub scale: Scale,
 }
 
