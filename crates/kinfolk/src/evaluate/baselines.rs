@@ -1,4 +1,4 @@
-//! What clients with personal models in clusters would have otherwise: a model each on its own, or one for everybody.
+//! Baselines for personal models in clusters: local models, and one model for everybody.
 
 use super::scores::{Evaluation, Served, is_good, score_all};
 use super::{Context, Finding, MethodRecord, OwnModels};
@@ -13,10 +13,10 @@ use crate::record::summary::{is_higher_better, mean};
 use crate::training::Split;
 use std::cell::OnceCell;
 
-/// Personal models beside those of their clusters and the mean of all, and beside what clients would have otherwise.
+/// Personal models compared with those of their clusters, the mean of all, and the baselines.
 #[derive(Default)]
 pub(super) struct BesideBaselines {
-    /// The same for every method, once somebody asked.
+    /// The same for every method; computed when first needed.
     baselines: OnceCell<Baselines>,
 }
 
@@ -39,12 +39,12 @@ impl Finding for BesideBaselines {
     }
 }
 
-/// What other models would give the clients on the same held-out rows.
+/// Every client's metric with other models, on the same held-out rows.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Baselines {
-    /// Every client's metric with the minimiser of its own loss.
+    /// With the minimiser of its own loss.
     local: Vec<Option<f64>>,
-    /// Every client's metric with the one model.
+    /// With one model for everybody.
     global: Vec<Option<f64>>,
 }
 
@@ -70,7 +70,6 @@ fn baselines(
     })
 }
 
-/// Says what a personal model is beside its cluster's and the mean of all, and beside what the client would have otherwise.
 fn fill_in(
     clients: &mut [ClientRecord],
     outcome: &Outcome,
@@ -89,8 +88,7 @@ fn fill_in(
     }
 }
 
-/// The baselines' means over clients, and the shares of clients that are no worse off with their own model; planted
-/// outliers are left out.
+/// The baselines' means over clients, and the shares of clients whose own model is no worse; without planted outliers.
 fn beside_baselines(
     evaluation: &Evaluation,
     baselines: &Baselines,
@@ -119,7 +117,7 @@ fn beside_baselines(
     ]
 }
 
-/// Whether a metric is at least as good as another, up to rounding: equal models in another order of sums are equal.
+/// Whether a metric is at least as good as another, up to rounding.
 fn is_no_worse(metric: Metric, with: f64, without: f64) -> bool {
     let rounding = 1e-9 * without.abs();
     if is_higher_better(metric.name()) { with >= without - rounding } else { with <= without + rounding }

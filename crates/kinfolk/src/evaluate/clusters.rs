@@ -1,9 +1,9 @@
-//! How many clusters there are, and which of them are odd.
+//! The number of clusters, and which of them are suspicious.
 
 use super::{Context, Finding, MethodRecord};
 use crate::error::Result;
 
-/// The number of clusters that have clients. Empty and one-member clusters are said out loud.
+/// The number of non-empty clusters. Empty and one-member clusters are noted.
 pub(super) struct Clusters;
 
 impl Finding for Clusters {

@@ -10,7 +10,7 @@ pub(super) struct Comparisons;
 impl Finding for Comparisons {
     fn evaluate(&self, context: &mut Context, _: &mut RoundRecord, found: &mut MethodRecord) -> Result<()> {
         let clients = || context.population.clients.iter();
-        // There may be as many as pairs of clients: they are not copied.
+        // Moved, not copied: there may be one for every pair of clients.
         found.comparison = context.outcome.comparison.take().map(|distances| ComparisonRecord {
             label: context.label.to_string(),
             seed: context.seed,

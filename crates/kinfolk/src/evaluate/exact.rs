@@ -1,4 +1,4 @@
-//! How far the models of a method that approaches an objective's minimiser are from it.
+//! The distance of an iterative method's models from the exact minimiser of their objective.
 
 use super::{Context, Finding, MethodRecord, OwnModels};
 use crate::error::Result;

@@ -1,7 +1,7 @@
-//! What is found out about a method's result, between its rounds and after the last.
+//! Findings about a method's result, between its rounds and after the last.
 //!
-//! A finding is one file here and one line in [`findings`]. It is given a [`Context`], asks clients in the evaluation phase
-//! where it has to, and adds what it found to the records: columns of rounds and clients, numbers and notes of the summary.
+//! A finding is one file here and one line in [`findings`]. It gets a [`Context`], asks clients in the evaluation phase if it
+//! has to, and adds to the records: columns of rounds and clients, numbers and notes of the summary.
 
 mod baselines;
 mod clusters;
@@ -27,23 +27,23 @@ use crate::models::{Metric, Model};
 use crate::record::{MethodRecord, RoundRecord};
 use std::collections::BTreeMap;
 
-/// Something that is measured of what a method did. It lives as long as a seed, and may remember what it learnt.
+/// Something that is measured of a method. It lives as long as a seed, and may remember what it learnt.
 pub trait Finding {
-    /// What is found at every evaluation, the last included: for the round, and for the record if no other follows.
+    /// Measures at every evaluation, the last included: for the round, and for the record if it is the last.
     fn evaluate(&self, _: &mut Context, _: &mut RoundRecord, _: &mut MethodRecord) -> Result<()> {
         Ok(())
     }
 
-    /// What is found once the method has ended.
+    /// Measures once the method has ended.
     fn conclude(&self, _: &mut Context, _: &mut MethodRecord) -> Result<()> {
         Ok(())
     }
 
-    /// Remembers what the methods that follow are compared with, of one that has ended in this run or before it was resumed.
+    /// Remembers of a method that has ended, now or before the run was resumed, what later ones are compared with.
     fn learn(&mut self, _: &mut MethodRecord) {}
 }
 
-/// All there is to find out about the methods of one seed. Notes come in this order.
+/// All findings about the methods of one seed. Notes come in this order.
 pub fn findings() -> Vec<Box<dyn Finding>> {
     vec![
         Box::new(mixtures::Mixtures),
@@ -58,25 +58,25 @@ pub fn findings() -> Vec<Box<dyn Finding>> {
     ]
 }
 
-/// What findings are made from.
+/// What findings are based on.
 pub struct Context<'a> {
     /// The method's label.
     pub label: &'a str,
     /// The seed.
     pub seed: u64,
-    /// What is known of the clients.
+    /// The data of the clients.
     pub population: &'a Population,
     /// How their columns are encoded.
     pub schema: &'a Schema,
-    /// What was trained.
+    /// The model.
     pub model: &'a dyn Model,
-    /// What clients are scored by.
+    /// The metric.
     pub metric: Metric,
-    /// What the method found.
+    /// The method's outcome.
     pub outcome: &'a mut Outcome,
-    /// How the clients fare that took part.
+    /// Scores of the clients that took part.
     pub scored: &'a Evaluation,
-    /// How those fare that are met only after training, where there are any.
+    /// Scores of clients met only after training, if any.
     pub unseen: Option<&'a Evaluation>,
     /// The clients that took part, to be asked in the evaluation phase.
     pub federation: &'a mut dyn Engine,
@@ -86,12 +86,11 @@ pub struct Context<'a> {
     pub doing: &'a mut dyn FnMut(&str),
 }
 
-/// Models that clients keep, by the clients' ids.
+/// Clients' own models, by the clients' ids.
 pub type OwnModels<'a> = BTreeMap<&'a str, Vec<f64>>;
 
 impl Context<'_> {
-    /// The models that clients are served by that keep their own. Where these are out of reach, it is noted what is
-    /// therefore missing.
+    /// The clients' own models, where these serve them. If they are out of reach, a note says what is `missing` therefore.
     fn own_models(&self, missing: &str, found: &mut MethodRecord) -> OwnModels<'_> {
         if !matches!(self.outcome.serving, Serving::Own { .. }) {
             return OwnModels::new();

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::methods::room::median_loss as median;
 use crate::record::ClientRecord;
 
-/// Who is an outlier by the method's score, who was made one, and how well the score tells them apart.
+/// Who is an outlier by the method's score, who was planted as one, and the area under the ROC curve.
 pub(super) struct Outliers;
 
 impl Finding for Outliers {
@@ -43,9 +43,8 @@ fn note(clients: &[ClientRecord]) -> Option<String> {
     Some(format!("{who}: {}{more}", names.join(", ")))
 }
 
-/// Says of every client with a score whether it is an outlier: its score is far above the others', and it is out of reach
-/// for at least half of its components where the method says so. Clients may all be out of reach of each other, and none
-/// of them odd.
+/// Marks outliers among the clients with a score: the score is far above the others', and at least half of the components
+/// are out of reach, where the method says so. Clients may all be out of each other's reach, and none of them an outlier.
 fn judge(clients: &mut [ClientRecord], components: usize) {
     let scores: Vec<f64> = clients.iter().filter_map(|client| client.outlier_score).collect();
     let highest = highest_usual(&scores);
@@ -55,22 +54,22 @@ fn judge(clients: &mut [ClientRecord], components: usize) {
     }
 }
 
-/// About the highest score to be expected of so many clients when all are alike: above it is far. Outliers raise the upper
-/// scores, so the lower ones show how much they vary; within reach of the common centre nobody is far.
+/// About the highest score to be expected when all clients are alike. Outliers raise the upper scores, so the deviation is
+/// estimated from the lower ones; a client within reach of the common centre is never an outlier.
 fn highest_usual(scores: &[f64]) -> f64 {
     const WITHIN_REACH: f64 = 1.0;
-    /// The deviation of normal numbers, in units of their median distance from the median.
+    /// Standard deviation of a normal distribution, in units of its median absolute deviation.
     const DEVIATION: f64 = 1.4826;
     let Some(centre) = median(scores) else { return WITHIN_REACH };
     let below = scores.iter().map(|score| centre - score).filter(|distance| *distance > 0.0);
     let deviation = DEVIATION * median(&below.collect::<Vec<_>>()).unwrap_or(0.0);
-    // The largest of K normal numbers is about √(2 ln K) deviations above their mean, seldom half a deviation more.
+    // The maximum of K normal variables is about √(2 ln K) deviations above their mean, seldom half a deviation more.
     let largest = (2.0 * (scores.len() as f64).ln()).sqrt() + 0.5;
     (centre + largest * deviation).max(WITHIN_REACH)
 }
 
-/// The chance that an outlier has a higher score than another client, ties counting half: the area under the curve of
-/// finds against false alarms. `None` where there are not both.
+/// The area under the ROC curve: the probability that an outlier has a higher score than another client, ties counting
+/// half. `None` without both kinds of clients.
 fn area_under_curve(scores: &[f64], outliers: &[bool]) -> Option<f64> {
     let mut ranked: Vec<(f64, bool)> = scores.iter().copied().zip(outliers.iter().copied()).collect();
     ranked.sort_by(|a, b| a.0.total_cmp(&b.0));

@@ -11,7 +11,7 @@ use crate::methods::{Outcome, Serving};
 use crate::record::RoundRecord;
 use crate::record::summary::{mean, standard_deviation};
 
-/// The distance of the clusters' models to the planted ones, and of the models that serve clients to their own.
+/// Distances of the clusters' models from the planted ones, and of the clients' models from the parameters of their rows.
 pub(super) struct PlantedParameters;
 
 impl Finding for PlantedParameters {
@@ -49,8 +49,8 @@ fn is_comparable(models: &[Params], planted: &[Vec<f64>]) -> bool {
     models.len() == planted.len() && models.iter().zip(planted).all(|(model, planted)| model.len() == planted.len())
 }
 
-/// For every client that is served, ‖θ̂_i − θ*_i‖ of the model that serves it and ‖θ*_i‖ of the parameters its rows were
-/// drawn from. `None` where those are not known for everybody, or are no parameters of this model.
+/// For every client, ‖θ̂_i − θ*_i‖ of the model that serves it and ‖θ*_i‖ of the parameters its rows were drawn from. `None`
+/// where those are not known for everybody, or are no parameters of this model.
 fn distances_to_planted(
     outcome: &Outcome,
     evaluation: &Evaluation,
@@ -77,8 +77,7 @@ fn distances_to_planted(
     (!distances.is_empty()).then_some(distances)
 }
 
-/// (1/m) Σ_i ‖θ̂_i − θ*_i‖² / ‖θ*_i‖² over the clients that are served, each with the model that serves it, against the
-/// parameters of its own where clients have them, otherwise of its cluster.
+/// (1/m) Σ_i ‖θ̂_i − θ*_i‖² / ‖θ*_i‖² over the clients.
 fn normalised_mse(distances: &[(f64, f64)]) -> Option<f64> {
     if distances.iter().any(|(_, size)| *size == 0.0) {
         return None;
@@ -86,8 +85,8 @@ fn normalised_mse(distances: &[(f64, f64)]) -> Option<f64> {
     Some(distances.iter().map(|(error, size)| (error / size).powi(2)).sum::<f64>() / distances.len() as f64)
 }
 
-/// Where every client has parameters of its own: how far the models that serve clients are from them, as a distance
-/// (mean, deviation and largest over clients) and squared (mean and largest).
+/// Where every client has parameters of its own: mean, standard deviation and maximum of the distances, and mean and
+/// maximum of the squared ones.
 fn personal_errors(distances: &[(f64, f64)]) -> [(&'static str, Option<f64>); 5] {
     let errors: Vec<f64> = distances.iter().map(|(error, _)| *error).collect();
     let squares: Vec<f64> = errors.iter().map(|error| error * error).collect();
@@ -113,7 +112,7 @@ fn matched_distance(models: &[Params], planted: &[Vec<f64>]) -> f64 {
         / count as f64
 }
 
-/// (1/k) Σ_j min_j' ‖θ̂_j − θ*_j'‖, where two models may sit on one truth.
+/// (1/k) Σ_j min_j' ‖θ̂_j − θ*_j'‖, where two models may be nearest to the same truth.
 fn nearest_distance(models: &[Params], planted: &[Vec<f64>]) -> f64 {
     let nearest = |model: &Params| planted.iter().map(|truth| distance(model, truth)).fold(f64::INFINITY, f64::min);
     models.iter().map(nearest).sum::<f64>() / models.len() as f64

@@ -1,7 +1,7 @@
-//! Honest scores: every client with the model it was given, on its own held-out rows.
+//! Scores: every client with its model, on its own held-out rows.
 //!
-//! Clients that took part are assigned on their training rows. Unseen clients choose by the smallest loss.
-//! Scoring goes through the federation like everything else, in a phase of its own that costs a method nothing.
+//! Clients that took part are assigned on their training rows; unseen clients choose by the smallest loss. Scoring goes
+//! through the federation like everything else, in a phase of its own that is not counted as the method's traffic.
 
 use super::{Context, Finding, MethodRecord};
 use crate::data::Client;
@@ -17,25 +17,25 @@ use crate::record::{MetricSummary, RoundRecord};
 use crate::training::{Portion, Split};
 use std::collections::BTreeMap;
 
-/// How the clients of a federation fare.
+/// The scores of a federation's clients.
 #[derive(Debug, Clone, Default)]
 pub struct Evaluation {
-    /// One entry a client.
+    /// One entry per client.
     pub clients: Vec<Served>,
-    /// Over the clients, those left out that were planted as outliers.
+    /// Over the clients, without planted outliers.
     pub metric: Option<MetricSummary>,
     /// Mean loss of the clients' own models on the rows that assign them.
     pub loss: Option<f64>,
 }
 
 impl Evaluation {
-    /// The middle of the clients' losses; `None` where nobody has one.
+    /// The median of the clients' losses, if any.
     pub fn median_loss(&self) -> Option<f64> {
         median_loss(&self.clients.iter().filter_map(|served| served.loss).collect::<Vec<f64>>())
     }
 }
 
-/// How one client fares.
+/// The score of one client.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Served {
     /// Which model serves it.
@@ -55,7 +55,7 @@ impl Served {
     }
 }
 
-/// Scores the clients that took part. Those marked in `outliers` (empty: nobody) are not in the averages of the metric.
+/// Scores the clients that took part. Those marked in `outliers` (empty: nobody) are left out of the metric's averages.
 pub fn seen(
     outcome: &Outcome,
     federation: &mut dyn Federation,
@@ -79,11 +79,10 @@ pub fn seen(
             for cluster in everything.iter().copied() {
                 score(given_to(Some(cluster)), Subject::Models(vec![cluster]));
             }
-            // Where there is no model at all there is none to choose either.
             if !everything.is_empty() {
                 score(given_to(None), Subject::Models(everything.clone()));
             }
-            // How much better another cluster's model would be; nobody asks that of models that are no clusters'.
+            // How much better another cluster's model would be.
             if outcome.clustered && !everything.is_empty() {
                 let of_all = Losses { of: everything, on: Portion::All };
                 compared = Some((given, ask.order(Recipients::All, of_all)));
@@ -120,7 +119,7 @@ pub fn seen(
     Ok(summarise(clients, metric, outcome, outliers))
 }
 
-/// Clients that keep a model, by the stamp it carries.
+/// Clients with models of their own, by stamp.
 fn by_stamp(stamps: &[u64]) -> BTreeMap<u64, Recipients> {
     let mut ages: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
     for (client, &stamp) in (0u32..).zip(stamps).filter(|(_, stamp)| **stamp > 0) {
@@ -129,13 +128,13 @@ fn by_stamp(stamps: &[u64]) -> BTreeMap<u64, Recipients> {
     ages.into_iter().map(|(stamp, clients)| (stamp, Recipients::list(clients))).collect()
 }
 
-/// A method's models, and behind them what it would hand to its clients.
+/// A method's models, followed by the drafts for its clients.
 pub(super) fn with_drafts(outcome: &Outcome) -> Vec<Params> {
     let drafts = outcome.mixture.iter().flat_map(|mixture| mixture.drafts.iter().flatten());
     outcome.models.iter().chain(drafts).cloned().collect()
 }
 
-/// What clients with models of their own are judged by: what they keep, or what they would be handed now.
+/// What clients with models of their own are scored with: their own model, or their draft.
 pub(super) fn own_subjects(outcome: &Outcome, stamps: &[u64]) -> Vec<(Recipients, Subject)> {
     let drafts = outcome.mixture.as_ref().map_or(&[][..], |mixture| &mixture.drafts);
     if drafts.is_empty() {
@@ -202,7 +201,7 @@ fn take_scores(answer: &Answered<Evaluated>, metric: Metric, chose: bool, client
     }
 }
 
-/// Refuses a metric by which nobody can be judged. A single client that does not count what it takes is not scored.
+/// Refuses a metric that no client can be scored by. Single clients without it are not scored.
 fn check_counted(
     answers: &[Answered<Evaluated>],
     metric: Metric,
@@ -221,7 +220,7 @@ fn check_counted(
     }
 }
 
-/// Whether the client in this place was not planted as an outlier; nobody was where the list is empty.
+/// Whether the client in this place was not planted as an outlier.
 pub(super) fn is_good(outliers: &[bool], place: usize) -> bool {
     !outliers.get(place).is_some_and(|&outlier| outlier)
 }
@@ -280,7 +279,7 @@ fn why_nothing(outcome: &Outcome, scored: &Evaluation) -> &'static str {
     }
 }
 
-/// Says who is in no average, by name while they are few.
+/// A note about clients that are in no average.
 fn without_finite_metric(clients: &[Client], scored: &Evaluation) -> Option<String> {
     let served = clients.iter().zip(&scored.clients);
     let infinite = served.filter(|(_, served)| served.mean().is_some_and(|mean| !mean.is_finite()));
@@ -293,9 +292,9 @@ fn without_finite_metric(clients: &[Client], scored: &Evaluation) -> Option<Stri
     }
 }
 
-/// A sentence about a client whose metric is nearly all of the mean, as an extreme cell among its test rows makes it.
+/// A note about a client whose metric dominates the mean, as happens with an extreme cell among its test rows.
 fn lone_metric_note(clients: &[Client], served: &[Served], outliers: &[bool]) -> Option<String> {
-    /// So many times what is usual.
+    /// How many times the usual sum of all.
     const LONE: f64 = 1000.0;
     let mean = |served: &Served| served.mean().filter(|mean| mean.is_finite());
     // Planted outliers are in no average.

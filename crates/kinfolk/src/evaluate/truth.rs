@@ -1,4 +1,4 @@
-//! How the clusters found compare with those planted.
+//! The clusters found compared with those planted.
 
 use super::scores::Served;
 use super::{Context, Finding, MethodRecord};
@@ -12,13 +12,13 @@ pub(super) struct Truth;
 
 impl Finding for Truth {
     fn evaluate(&self, context: &mut Context, round: &mut RoundRecord, found: &mut MethodRecord) -> Result<()> {
-        // A client that cannot be reached any more is in no cluster, right or wrong.
+        // Clients that cannot be reached any more are in no cluster.
         let reached = |served: &Served| served.cluster.is_some() || served.loss.is_some();
         let clients = || context.population.clients.iter().zip(&context.scored.clients);
         let clients = || clients().filter(|(_, served)| reached(served));
         let truth: Option<Vec<usize>> = clients().map(|(client, _)| client.truth).collect();
         let clusters: Option<Vec<usize>> = clients().map(|(_, served)| served.cluster).collect();
-        // Clusters that a method was told are not its finding.
+        // Clusters that a method was given are not its finding.
         let told = matches!(context.outcome.serving, Serving::Own { clusters: Some(_), .. });
         if let (Some(truth), Some(clusters), true) = (truth, clusters, context.outcome.clustered && !told) {
             found.summary.misclustering = Some(misclustering(&clusters, &truth));

@@ -1,11 +1,11 @@
-//! How far clients are apart, as methods compared them.
+//! Distances between clients.
 
 use super::table::{self, table_row};
 use crate::error::Result;
 use crate::methods::Comparison;
 use serde::{Deserialize, Serialize};
 
-/// How far clients are apart, as one method compared them on one seed.
+/// Distances between clients, as one method measured them on one seed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ComparisonRecord {
     /// The method's label.

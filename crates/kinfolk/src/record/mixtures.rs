@@ -12,15 +12,15 @@ pub struct MixtureRecord {
     pub label: String,
     /// The seed of this repeat.
     pub seed: u64,
-    /// How many components there are.
+    /// Number of components.
     pub components: usize,
-    /// Whether a component's number means the same for all clients; otherwise it is a client's own.
+    /// Whether components have the same order for all clients.
     pub ordered: bool,
-    /// What the numbers of a centre are called; empty where they have no names.
+    /// Names of a centre's coordinates; may be empty.
     pub features: Vec<String>,
-    /// What the classes of rows are called; empty where they have no names.
+    /// Names of the rows' classes; may be empty.
     pub classes: Vec<String>,
-    /// The common centres, end to end; empty where a method has none.
+    /// The common centres, concatenated; empty where a method has none.
     pub common: Vec<f64>,
     /// Every client's own.
     pub clients: Vec<ClientMixture>,
@@ -31,13 +31,13 @@ pub struct MixtureRecord {
 pub struct ClientMixture {
     /// The client's id.
     pub client: String,
-    /// The share of every component.
+    /// The mixing weights.
     pub weights: Vec<f64>,
-    /// The centres of its components, end to end.
+    /// The centres of its components, concatenated.
     pub centres: Vec<f64>,
-    /// Where its training rows belong.
+    /// Components of its training rows.
     pub train: RowsRecord,
-    /// Where its test rows belong.
+    /// Components of its test rows.
     pub test: RowsRecord,
 }
 
@@ -48,12 +48,12 @@ pub struct RowsRecord {
     pub components: Vec<u32>,
     /// The class; empty where rows have none.
     pub classes: Vec<u32>,
-    /// Where the row stands in the file it was read from; empty where there is none.
+    /// The row's line in its file; empty where there is none.
     pub lines: Vec<u64>,
 }
 
 table_row! {
-    /// Where one row belongs.
+    /// The component of one row.
     pub struct RowRecord in "rows.csv" {
         /// The method's label.
         pub label: String,
@@ -73,7 +73,7 @@ table_row! {
 }
 
 impl MixtureRecord {
-    /// How many numbers a centre has.
+    /// Number of a centre's coordinates.
     pub fn width(&self) -> usize {
         let own = self.clients.iter().map(|client| client.centres.len());
         own.chain([self.common.len()]).max().unwrap_or(0) / self.components.max(1)
@@ -85,7 +85,7 @@ impl MixtureRecord {
 }
 
 impl ClientMixture {
-    /// A client's weights and centres, end to end.
+    /// A client's weights and concatenated centres, without rows.
     pub fn new(client: &str, weights: &[f64], centres: &[f64]) -> Self {
         let (weights, centres) = (weights.to_vec(), centres.to_vec());
         Self { client: client.to_string(), weights, centres, ..Self::default() }
@@ -93,7 +93,7 @@ impl ClientMixture {
 }
 
 impl RowsRecord {
-    /// The components of rows, with their classes and lines where there are any.
+    /// Components of rows, with their classes and lines if any.
     pub fn new(components: &[u32], classes: Option<&[u32]>, lines: Option<&[u64]>) -> Self {
         let (classes, lines) = (classes.unwrap_or_default().to_vec(), lines.unwrap_or_default().to_vec());
         Self { components: components.to_vec(), classes, lines }
@@ -125,7 +125,7 @@ pub fn components_csv(mixtures: &[MixtureRecord]) -> Result<Option<Vec<u8>>> {
     comma_separated("components.csv", header, rows).map(Some)
 }
 
-/// The bytes of rows.csv; `None` where no method told rows apart.
+/// The bytes of rows.csv; `None` where no method assigned rows.
 pub fn rows_csv(mixtures: &[MixtureRecord]) -> Result<Option<Vec<u8>>> {
     let clients = mixtures.iter().flat_map(|mixture| mixture.clients.iter().map(move |client| (mixture, client)));
     let parts = clients.flat_map(|(mixture, client)| {

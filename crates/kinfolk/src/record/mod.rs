@@ -1,4 +1,4 @@
-//! What a run leaves behind: its rounds, its clients, its summary, and the files they are written to.
+//! The record of a run: its rounds, its clients, its summary, and the files they are written to.
 
 pub mod comparisons;
 #[cfg(test)]
@@ -95,10 +95,10 @@ table_row! {
     }
 }
 
-/// What one method leaves behind on one seed.
+/// The record of one method on one seed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct MethodRecord {
-    /// Its numbers, and what a reader must know.
+    /// Its numbers and notes.
     #[serde(with = "summary::as_json")]
     pub summary: RepeatSummary,
     /// Its rounds.
@@ -107,29 +107,29 @@ pub struct MethodRecord {
     pub clients: Vec<ClientRecord>,
     /// The clients' mixtures.
     pub mixture: Option<MixtureRecord>,
-    /// How far clients are apart.
+    /// Distances between clients.
     pub comparison: Option<ComparisonRecord>,
-    /// What it minimised exactly, for methods that approach the same.
+    /// The exact minimiser it found, for iterative methods with the same objective.
     pub minimiser: Option<Minimiser>,
 }
 
 /// The exact minimiser of an objective.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Minimiser {
-    /// Of which objective.
+    /// The objective.
     pub objective: String,
     /// The clients' models by their ids.
     pub models: BTreeMap<String, Vec<f64>>,
 }
 
 impl MethodRecord {
-    /// Adds a number to the summary, where it is one.
+    /// Adds a number to the summary, if it is finite.
     pub fn number(&mut self, name: &str, value: f64) {
         let number = serde_json::Number::from_f64(value);
         self.summary.extra.extend(number.map(|number| (name.to_string(), number.into())));
     }
 
-    /// Adds those that there are.
+    /// Adds those that are known.
     pub fn numbers<'a>(&mut self, numbers: impl IntoIterator<Item = (&'a str, Option<f64>)>) {
         numbers.into_iter().for_each(|(name, value)| self.number(name, value.unwrap_or(f64::NAN)));
     }

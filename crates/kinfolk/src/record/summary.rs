@@ -60,15 +60,15 @@ pub struct RepeatSummary {
     pub models_up: u64,
     /// Seconds in training rounds.
     pub seconds: f64,
-    /// Things a reader must know: empty clusters, missing answers, settled starts.
+    /// Notes: empty clusters, missing answers, chosen starts.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub notes: Vec<String>,
-    /// What a method adds of its own.
+    /// Further numbers of the method and the findings.
     #[serde(flatten)]
     pub extra: BTreeMap<String, Value>,
 }
 
-/// Checkpoints have no names for fields, and so no room for those that are absent.
+/// Checkpoints do not name fields, so absent ones must be written as JSON.
 pub(super) mod as_json {
     use super::RepeatSummary;
     use serde::de::{Deserialize, Deserializer, Error};
@@ -94,7 +94,7 @@ pub struct MethodSummary {
     pub settings: Value,
     /// The worst status of its repeats.
     pub status: String,
-    /// One entry a seed.
+    /// One entry per seed.
     pub repeats: Vec<RepeatSummary>,
     /// Means over the repeats of every numeric field.
     pub mean: Value,
@@ -114,13 +114,13 @@ pub struct Summary {
     pub seed: u64,
     /// The version of Kinfolk that wrote it.
     pub version: String,
-    /// What the data was: clients, samples, true_clusters and so on.
+    /// The data: clients, samples, true_clusters and so on.
     pub data: Value,
     /// Every method.
     pub methods: Vec<MethodSummary>,
 }
 
-/// What one client scored on its own held-out rows.
+/// One client's score on its own held-out rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ClientScore {
     /// The metric summed over the rows.
@@ -215,13 +215,12 @@ impl MethodSummary {
         }
     }
 
-    /// What a reader must be told about this method: how a seed ended if not well, and its notes.
-    /// The same words from several seeds become one remark.
+    /// The notes of all seeds, and how a seed ended if not well. The same words from several seeds become one remark.
     pub fn remarks(&self) -> Vec<Remark> {
         let mut said: Vec<(bool, String, Vec<u64>)> = Vec::new();
         for repeat in &self.repeats {
             let ending = (repeat.status != "done").then(|| match &repeat.reason {
-                // A hint stands on a line of its own; here all is one line.
+                // Joins the hint, which is on a line of its own.
                 Some(reason) => (true, format!("{}: {}", repeat.status, reason.replace("\n  hint: ", "; "))),
                 None => (true, repeat.status.clone()),
             });
@@ -246,10 +245,10 @@ impl MethodSummary {
     }
 }
 
-/// One thing to say out loud about a method.
+/// A remark about a method.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Remark {
-    /// Whether a repeat did not end well, rather than a note.
+    /// Whether a repeat did not end well.
     pub warning: bool,
     /// The sentence, with the seeds it is about unless it is about all of them.
     pub text: String,

@@ -1,14 +1,14 @@
-//! Records that are rows of a csv file. A field is a column: its name, its type and its comment are all that declares it.
+//! Records that are rows of a csv file. A field declares a column by its name, its type and its comment.
 
 use crate::disk::comma_separated;
 use crate::error::{Error, Result};
 use std::path::Path;
 
-/// A column as it is declared.
+/// A declared column.
 pub struct Heading {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// What it means.
+    /// Its meaning.
     pub help: &'static str,
     /// An empty column of its type.
     cells: Cells,
@@ -27,10 +27,10 @@ pub trait TableRow: Default {
     /// The columns, in their order.
     const COLUMNS: &'static [Heading];
 
-    /// Its cells, in the order of the columns; one that does not apply is empty.
+    /// Its cells, in the order of the columns; those that do not apply are empty.
     fn cells(&self) -> Vec<String>;
 
-    /// Sets the column of this name from the text of a cell; `None` where that is not a value of its type.
+    /// Sets the column of this name from the text of a cell; `None` where the text is invalid.
     fn set(&mut self, column: &str, text: &str) -> Option<()>;
 }
 
@@ -70,7 +70,7 @@ macro_rules! table_row {
 }
 pub(crate) use table_row;
 
-/// What can stand in a column.
+/// The type of a column's cells.
 pub(crate) trait Cell: Sized {
     const NONE: Cells;
 
@@ -127,19 +127,19 @@ pub fn write<R: TableRow>(rows: impl IntoIterator<Item = impl std::borrow::Borro
     comma_separated(R::FILE, names, rows.into_iter().map(|row| row.borrow().cells()))
 }
 
-/// A column that was read.
+/// A column read from a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Column {
     /// Its name.
     pub name: String,
-    /// What is in it.
+    /// Its cells.
     pub cells: Cells,
 }
 
 /// The cells of a column; `None` is an empty one.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cells {
-    /// Words, perhaps none.
+    /// Texts, which may be empty.
     Texts(Vec<String>),
     /// Whole numbers.
     Wholes(Vec<Option<i64>>),
@@ -150,7 +150,7 @@ pub enum Cells {
 }
 
 impl Cells {
-    /// How many there are.
+    /// Number of cells.
     pub fn len(&self) -> usize {
         match self {
             Self::Texts(cells) => cells.len(),
@@ -165,7 +165,7 @@ impl Cells {
         self.len() == 0
     }
 
-    /// Adds a cell; `None` where its text is not a value of this type.
+    /// Adds a cell; `None` where its text is invalid.
     fn push(&mut self, text: &str) -> Option<()> {
         match self {
             Self::Texts(cells) => cells.push(text.to_string()),

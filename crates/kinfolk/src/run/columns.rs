@@ -1,13 +1,13 @@
-//! What is odd about the columns of the data, in words.
+//! Notes about suspicious columns of the data.
 
 use crate::data::schema::ExtremeCell;
 use crate::federation::ClientInfo;
 use crate::federation::server::ledger::few_of;
 
-/// So many extreme cells are told one by one.
+/// Number of extreme cells that are noted one by one.
 const MOST_TOLD: usize = 5;
 
-/// One sentence for every extreme cell, or for the first of many.
+/// A note for every extreme cell, or for the first of many.
 pub(super) fn extreme_cell_notes(clients: &[ClientInfo], cells: &[ExtremeCell]) -> Vec<String> {
     let tell = |cell: &ExtremeCell| {
         let column = cell.column.as_ref().map_or("its target".to_string(), |name| format!("column `{name}`"));
@@ -28,7 +28,7 @@ pub(super) fn extreme_cell_notes(clients: &[ClientInfo], cells: &[ExtremeCell]) 
     notes
 }
 
-/// A sentence about classes that are in test rows alone.
+/// A note about classes that only test rows have.
 pub(super) fn unknown_classes_note(mut classes: Vec<String>) -> Option<String> {
     classes.sort();
     classes.dedup();

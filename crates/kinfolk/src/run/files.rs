@@ -9,15 +9,15 @@ use crate::record::{ClientRecord, Record, RoundRecord};
 use crate::report::html;
 use std::path::Path;
 
-/// What stands at the top of a run folder under one name.
+/// A file or subfolder at the top of a run folder.
 pub struct RunFile {
     /// Its name.
     pub name: &'static str,
-    /// What is in it.
+    /// Its content.
     pub holds: &'static str,
-    /// Its columns, where they are the same for every run.
+    /// Its columns, where these are the same for every run.
     pub columns: &'static [Heading],
-    /// Makes its content once the run has ended; `None` for what is written while it runs.
+    /// Makes it when the run has ended; `None` for what is written during the run.
     content: Option<Content>,
 }
 
@@ -40,14 +40,14 @@ impl RunFile {
 
 /// The experiment, which is written first.
 pub(super) const EXPERIMENT: &str = "experiment.toml";
-/// Where a run in progress keeps what it has.
+/// The folder of checkpoints.
 pub(super) const CHECKPOINT: &str = "checkpoint";
-/// Where models are.
+/// The folder of models.
 pub(super) const MODELS: &str = "models";
 /// The summary, which is written last: a folder without it is not finished.
 pub(super) const SUMMARY: &str = "summary.json";
 
-/// Everything a run may write into its folder, in the order in which it does.
+/// Everything a run may write into its folder, in this order.
 pub static FILES: &[RunFile] = &[
     RunFile::during(EXPERIMENT, "the experiment with every default filled in"),
     RunFile::during(CHECKPOINT, "while it runs: what is finished, and where the method in progress stands"),
@@ -77,7 +77,7 @@ pub static FILES: &[RunFile] = &[
     }),
 ];
 
-/// Writes what a run that has ended leaves behind.
+/// Writes the files of a run that has ended.
 pub(super) fn write_record(folder: &Path, record: &Record) -> Result<()> {
     for (name, content) in FILES.iter().filter_map(|file| Some((file.name, file.content?))) {
         if let Some(bytes) = content(record)? {

@@ -1,4 +1,4 @@
-//! The run folder while a run is going on: what is there is neither overwritten nor mixed with something else.
+//! The run folder during a run: nothing in it is overwritten or mixed with another run's files.
 
 use super::files::{CHECKPOINT, EXPERIMENT, FILES, MODELS, SUMMARY, is_ours, write_record};
 use crate::data::schema::Schema;
@@ -17,24 +17,24 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind::{DirectoryNotEmpty, NotADirectory, NotFound};
 use std::path::{Path, PathBuf};
 
-/// The bytes of a digest, with which every checkpoint begins.
+/// Bytes of the digest at the start of every checkpoint.
 const DIGEST: usize = 32;
 
-/// The run folder, which is this process's alone.
+/// The run folder, held by this process alone.
 pub(super) struct Folder {
     pub(super) path: PathBuf,
     /// The experiment with every default filled in.
     experiment: String,
-    /// What a run that had ended before left.
+    /// The record of a run that had ended before.
     pub(super) finished: Option<Record>,
-    /// An experiment that is refused leaves no empty folder behind.
+    /// Removes an empty folder again if the experiment is refused.
     _new: Option<NewFolder>,
-    /// A run that has ended, and left nothing to clean up, is only read.
+    /// None for a run that has ended and left nothing to clean up, which is only read.
     _lock: Option<Lock>,
 }
 
 impl Folder {
-    /// Looks at what is there, and refuses to overwrite or to mix.
+    /// Opens a new folder, or one to resume, and refuses all others.
     pub(super) fn open(path: &Path, experiment: &Experiment, resume: bool) -> Result<Self> {
         let (before, is_finished) = contents(path);
         let folder = |_new: Option<NewFolder>, _lock: Option<Lock>| Self {
@@ -58,7 +58,7 @@ impl Folder {
                     .hint(format!("choose another folder with {}", option("out"))))
             }
             (Some(_), false) => {
-                // A run that is going on is not one to go on with.
+                // A run in progress cannot be resumed.
                 drop(Lock::take(path)?);
                 Err(Error::settings(format!("{}: holds an unfinished run", path.display())).hint(format!(
                     "go on with {}, or choose another folder with {}",
@@ -70,7 +70,7 @@ impl Folder {
                 let is_read = is_finished && !path.join(CHECKPOINT).exists();
                 let lock = if is_read { None } else { Some(Lock::take(path)?) };
                 let mut folder = folder(None, lock);
-                // Only now is it certain that nobody writes here.
+                // Read again under the lock.
                 let (before, is_finished) = contents(path);
                 let changed = before.filter(|before| *before != folder.experiment);
                 if let Some(before) = changed {
@@ -87,7 +87,7 @@ impl Folder {
                 if is_finished {
                     folder.finished = Some(folder.read_finished()?);
                 }
-                // Where the process was killed before the first file, there is nothing to lose by beginning anew.
+                // A run that was killed before its first file simply starts again.
                 Ok(folder)
             }
         }
@@ -114,8 +114,8 @@ impl Folder {
         self.checkpoint().join(format!("{label}-{seed}.{kind}"))
     }
 
-    /// Of the content of a checkpoint, of what it is a checkpoint of, and of the whole experiment: a file that was
-    /// altered, or belongs to another method, seed or run, is never taken for this one.
+    /// Digest of a checkpoint's name, the experiment and the content: a file that was altered, or belongs to another method,
+    /// seed or run, is refused.
     fn digest(&self, path: &Path, content: &[u8]) -> [u8; DIGEST] {
         let name = path.file_name().unwrap_or_default().as_encoded_bytes();
         let mut hash = Sha256::new();
@@ -126,7 +126,7 @@ impl Folder {
         hash.finalize().into()
     }
 
-    /// Writes a checkpoint of a run whose data and program are told apart by `origin`.
+    /// Writes a checkpoint. `origin` identifies the data and the program.
     fn write(&self, path: &Path, origin: &str, value: &impl Serialize) -> Result<()> {
         let mut bytes = postcard::to_extend(&(origin, value), vec![0; DIGEST])
             .map_err(|error| Error::new(ErrorKind::Io, format!("writing {}: {error}", path.display())))?;
@@ -135,7 +135,7 @@ impl Folder {
         write_atomically(path, &bytes)
     }
 
-    /// Reads a checkpoint, where there is one, that must be of the same origin.
+    /// Reads a checkpoint, if any, which must be of the same origin.
     fn read<S: DeserializeOwned>(&self, path: &Path, origin: &str) -> Result<Option<S>> {
         let bytes = match std::fs::read(path) {
             Ok(bytes) => bytes,
@@ -165,7 +165,7 @@ impl Folder {
 
     pub(super) fn write_done(&self, label: &str, seed: u64, origin: &str, record: &MethodRecord) -> Result<()> {
         self.write(&self.file("done", label, seed), origin, record)?;
-        // Its place in the middle is no longer of use; a leftover would do no harm.
+        // No longer needed; a leftover would do no harm.
         let _ = std::fs::remove_file(self.file("current", label, seed));
         Ok(())
     }
@@ -179,7 +179,7 @@ impl Folder {
         self.remove_checkpoint()
     }
 
-    /// Removes the checkpoints, and their folder unless somebody else put something there.
+    /// Removes the checkpoints, and their folder unless it holds other files.
     fn remove_checkpoint(&self) -> Result<()> {
         let checkpoint = self.checkpoint();
         remove_where(&checkpoint, &is_checkpoint)?;
@@ -191,8 +191,7 @@ impl Folder {
         }
     }
 
-    /// A run that was finished before: its summary, rounds and clients. A checkpoint left by a kill at the last moment goes
-    /// away.
+    /// Summary, rounds and clients of a run that was finished before. Removes a checkpoint left by a kill at the last moment.
     fn read_finished(&self) -> Result<Record> {
         let path = self.path.join(SUMMARY);
         let text = std::fs::read_to_string(&path).map_err(|error| Error::io("reading", &path, error))?;
@@ -209,7 +208,7 @@ fn broken(path: &Path, why: &str) -> Error {
         .hint("remove this file and resume; what it held is then run again")
 }
 
-/// The settings in which two experiment files differ, one a line.
+/// The settings in which two experiment files differ, one per line.
 fn differences(before: &str, now: &str) -> String {
     let (before, now) = (flat(before), flat(now));
     let keys: std::collections::BTreeSet<&String> = before.keys().chain(now.keys()).collect();
@@ -248,7 +247,7 @@ fn flat(text: &str) -> BTreeMap<String, String> {
     found
 }
 
-/// The text of experiment.toml, where it is there, and whether a run has ended here.
+/// The text of experiment.toml, if any, and whether a run has ended here.
 fn contents(path: &Path) -> (Option<String>, bool) {
     (std::fs::read_to_string(path.join(EXPERIMENT)).ok(), path.join(SUMMARY).exists())
 }
@@ -261,7 +260,7 @@ fn is_model_file(name: &str) -> bool {
     name.ends_with(".safetensors") || ["schema.json", CLIENT_FILES].contains(&name)
 }
 
-/// Removes what a kill in the middle of a write left behind, and nothing that somebody else wrote.
+/// Removes our own partially written files, which a kill left behind.
 fn remove_partial_files(folder: &Path) -> Result<()> {
     let half = |is_ours: fn(&str) -> bool| move |name: &str| partial_of(name).is_some_and(is_ours);
     remove_where(folder, &half(is_ours))?;
@@ -274,7 +273,7 @@ fn remove_partial_files(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The entries of a folder with their types; none of what is no folder, or only a link to one.
+/// The entries of a folder with their types; none for a missing folder or a link.
 fn entries(folder: &Path) -> Result<Vec<(PathBuf, std::fs::FileType)>> {
     let fault = |error| Error::io("cleaning up", folder, error);
     if !std::fs::symlink_metadata(folder).is_ok_and(|found| found.is_dir()) {
@@ -288,7 +287,7 @@ fn folders_in(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(entries(folder)?.into_iter().filter(|(_, kind)| kind.is_dir()).map(|(path, _)| path).collect())
 }
 
-/// Removes the plain files of these names from a folder.
+/// Removes the plain files with wanted names from a folder.
 fn remove_where(folder: &Path, wanted: &dyn Fn(&str) -> bool) -> Result<()> {
     for (path, _) in entries(folder)?.into_iter().filter(|(_, kind)| kind.is_file()) {
         if path.file_name().and_then(|name| name.to_str()).is_some_and(wanted) {

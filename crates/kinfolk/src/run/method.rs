@@ -32,7 +32,7 @@ pub(super) struct MethodRun<'a> {
     pub(super) groups: FindGroups<'a>,
 }
 
-/// How far a method has come: what is known of it even if it fails.
+/// The progress of a method, which is recorded even if it fails.
 #[derive(Serialize, Deserialize)]
 struct Course {
     book: Book,
@@ -48,7 +48,7 @@ struct Course {
     found: MethodRecord,
 }
 
-/// Where a method in progress stands: its own state, that of its clients, and how far it has come.
+/// A checkpoint: the method's state, its clients' state, and its progress.
 type Checkpoint = (Vec<u8>, FederationState, Course);
 
 impl Course {
@@ -75,21 +75,21 @@ struct OngoingMethod<'a> {
     watch: &'a mut dyn Watch,
 }
 
-/// What a method had found when it was evaluated, and how its clients fared.
+/// The outcome of a method when it was evaluated, and its clients' scores.
 struct Evaluated {
     outcome: Outcome,
     scored: Evaluation,
     unseen: Option<Evaluation>,
 }
 
-/// About how many questions a method has left to ask: one a round, and one each time it is scored.
+/// Estimated number of asks left: one per round, and one per evaluation.
 pub(super) fn questions(method: &dyn Method, experiment: &Experiment) -> usize {
     let rounds = method.planned_rounds();
     rounds + rounds.div_ceil(experiment.top.evaluate_every.max(1))
 }
 
 impl MethodRun<'_> {
-    /// Runs the method to its end, whatever that is: one that fails, or panics, costs its own result only.
+    /// Runs the method to its end. A method that fails or panics loses only its own result.
     pub(super) fn to_the_end(&self, watch: &mut dyn Watch) -> Result<MethodRecord> {
         let mut course = Course::new(MissingRule::of(&self.entry.settings));
         let summary = match contained(|| self.begin(&mut course, watch)?.follow()) {
@@ -109,7 +109,7 @@ impl MethodRun<'_> {
         Ok(record)
     }
 
-    /// Makes the method and its clients, and goes on from a checkpoint where there is one.
+    /// Makes the method and its clients, and restores them from a checkpoint, if any.
     fn begin<'a>(&'a self, course: &'a mut Course, watch: &'a mut dyn Watch) -> Result<OngoingMethod<'a>> {
         let (data, label, stop) = (self.data, &self.entry.label, &self.options.stop);
         let mut method = data.method(self.entry, self.seed, Some(self.groups))?;
@@ -127,7 +127,7 @@ impl MethodRun<'_> {
         Ok(OngoingMethod { run: self, method, federation, unseen, course, watch })
     }
 
-    /// What is known of every client before anything is found out about it.
+    /// The records of the clients before any finding.
     fn client_records(&self) -> Vec<ClientRecord> {
         let groups = self.data.groups_for(self.entry, Some(self.groups)).ok().flatten();
         let name = |place: usize| groups.as_ref().and_then(|groups| Some(groups.names[groups.of[place]?].clone()));
@@ -145,7 +145,7 @@ impl MethodRun<'_> {
             .collect()
     }
 
-    /// Adds what was spent to what was found.
+    /// Adds traffic, time and notes to the findings.
     fn summary(&self, course: &Course, found: RepeatSummary) -> RepeatSummary {
         let mut extra = stages(&course.rounds);
         extra.extend(found.extra);
@@ -166,7 +166,7 @@ impl MethodRun<'_> {
 }
 
 impl OngoingMethod<'_> {
-    /// Follows the method through its rounds to what it found, and writes its models.
+    /// Runs the rounds and evaluations, and writes the models.
     fn follow(mut self) -> Result<RepeatSummary> {
         let MethodRun { experiment, options, .. } = *self.run;
         let every = experiment.top.evaluate_every;
@@ -198,7 +198,7 @@ impl OngoingMethod<'_> {
         self.conclude(evaluated)
     }
 
-    /// One round, and what is recorded of it. `before` is the meter as it begins.
+    /// Runs and records one round. `before` is the meter at its start.
     fn round(&mut self, before: &Meter) -> Result<Progress> {
         let began = Instant::now();
         let progress = self.course.book.play(&mut *self.method, &mut *self.federation);
@@ -207,7 +207,7 @@ impl OngoingMethod<'_> {
         self.course.round += 1;
         self.course.seconds += began.elapsed().as_secs_f64();
         let asked = |phase: Phase| self.federation.meter().of(phase).asks > before.of(phase).asks;
-        // A round that only finds a start is one all the same.
+        // A round that only finds a start counts as a round too.
         let (start, train) = (asked(Phase::Start), asked(Phase::Train));
         if start && train {
             let start = self.spent(Phase::Start, before);
@@ -224,12 +224,11 @@ impl OngoingMethod<'_> {
         Ok(progress)
     }
 
-    /// Notes what was spent on the way, and what went wrong.
     fn look_at_federation(&mut self) {
         (self.course.traffic, self.course.notes) = (self.federation.meter().total(), self.federation.notes());
     }
 
-    /// What a phase of the last round has cost.
+    /// The cost of a phase of the last round.
     fn spent(&self, phase: Phase, before: &Meter) -> RoundRecord {
         let traffic = self.federation.meter().of(phase).since(before.of(phase));
         RoundRecord {
@@ -244,7 +243,7 @@ impl OngoingMethod<'_> {
         }
     }
 
-    /// Writes a checkpoint, where there is a folder for it and what clients remember is within reach.
+    /// Writes a checkpoint, if there is a folder for it and the clients' state is within reach.
     fn save(&self) -> Result<bool> {
         let MethodRun { entry, seed, data, folder: Some(folder), .. } = *self.run else { return Ok(false) };
         let Some(federation) = self.federation.state()? else { return Ok(false) };
@@ -253,7 +252,7 @@ impl OngoingMethod<'_> {
         written.map(|()| true).map_err(Error::ending_the_run)
     }
 
-    /// Scores the clients, and finds out what can be said between rounds.
+    /// Scores the clients, and collects the findings between rounds.
     fn evaluate(&mut self, mut round: RoundRecord) -> Result<Evaluated> {
         let MethodRun { experiment, data, .. } = *self.run;
         let outcome = self.method.outcome();
@@ -269,16 +268,16 @@ impl OngoingMethod<'_> {
         self.find(&mut evaluated, |finding, context, found| finding.evaluate(context, &mut round, found))?;
         self.watch.round(&round);
         self.course.rounds.push(round);
-        // A method sees the loss before a step; what the step itself did shows here.
+        // A method sees the loss before a step; the effect of the step shows here.
         let first = self.course.rounds.iter().find_map(|round| round.loss);
-        // One client's model may be as bad as it likes.
+        // Single clients may have arbitrarily bad models.
         match evaluated.scored.median_loss() {
             Some(loss) if exploded(first.unwrap_or(loss), loss) => Err(diverged(self.course.round - 1)),
             _ => Ok(evaluated),
         }
     }
 
-    /// Has every finding add to what the last evaluation found.
+    /// Has every finding add to the record of the last evaluation.
     fn find(
         &mut self,
         evaluated: &mut Evaluated,
@@ -296,14 +295,14 @@ impl OngoingMethod<'_> {
             scored: &evaluated.scored,
             unseen: evaluated.unseen.as_ref(),
             federation: &mut *self.federation,
-            // Every row of every seed would be many.
+            // Recording every row for every seed would be too much.
             with_rows: seed == experiment.seeds().start && experiment.top.save_models == SaveModels::All,
             doing: &mut |what| self.watch.doing(what),
         };
         findings.iter().try_for_each(|finding| act(&**finding, &mut context, &mut self.course.found))
     }
 
-    /// Finds out what can be said in the end, and writes the models.
+    /// Collects the final findings, and writes the models.
     fn conclude(mut self, mut evaluated: Evaluated) -> Result<RepeatSummary> {
         self.course.found.clients = self.run.client_records();
         self.find(&mut evaluated, |finding, context, found| finding.conclude(context, found))?;
@@ -326,7 +325,7 @@ impl OngoingMethod<'_> {
     }
 }
 
-/// How clients fared when each stage of a method ended, for the summary.
+/// Scores at the end of each stage of a method, for the summary.
 fn stages(rounds: &[RoundRecord]) -> BTreeMap<String, serde_json::Value> {
     let mut numbers = BTreeMap::new();
     for (round, stage) in rounds.iter().filter_map(|round| Some((round, round.stage.as_ref()?))) {

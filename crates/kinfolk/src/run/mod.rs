@@ -5,7 +5,7 @@
 //! | `seed.rs` | prepares the data of a seed: clients, schema, model |
 //! | `method.rs` | follows one method through its rounds to its end |
 //! | `models.rs` | writes its models |
-//! | `files.rs`, `folder.rs` | what is in a run folder, and how it is kept from harm; checkpoints |
+//! | `files.rs`, `folder.rs` | what is in a run folder, how it is protected, and checkpoints |
 //! | `venue.rs` | where the clients are |
 //! | `options.rs` | how to run, and who watches |
 
@@ -32,11 +32,11 @@ use seed::SeedData;
 use std::collections::BTreeMap;
 use venue::{InProcess, Venue};
 
-/// What each method left on each seed, by its place in the experiment.
+/// The record of each method on each seed, by its place in the experiment.
 type Records = BTreeMap<(usize, u64), MethodRecord>;
 
-/// Runs an experiment to its end and returns everything it found. Methods that diverge, fail or panic are part of the
-/// record; an error means that the input was at fault or a file could not be written.
+/// Runs an experiment and returns its record, in which methods that diverged, failed or panicked are included. An error
+/// means that the input was at fault or a file could not be written.
 pub fn run(experiment: &Experiment, options: &Options, watch: &mut dyn Watch) -> Result<Record> {
     run_at(&mut InProcess::new(options)?, experiment, options, watch)
 }
@@ -90,8 +90,8 @@ pub fn run_at(
     Ok(record)
 }
 
-/// Makes every method once before any runs, so that no fault shows up hours later, and says how much each means to ask. A
-/// fault that only another seed shows, or a bug, is that method's own.
+/// Makes every method once before any runs, so that no fault shows up hours later, and announces how much each will ask. A
+/// fault that only another seed shows, or a bug, fails that method alone.
 fn plan(experiment: &Experiment, data: &SeedData, watch: &mut dyn Watch) -> Result<()> {
     let (mut faults, mut planned) = (Vec::new(), Vec::new());
     for entry in &experiment.methods {

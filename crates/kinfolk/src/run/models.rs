@@ -1,4 +1,4 @@
-//! The models a method ends with, as files.
+//! A method's final models, as files.
 
 use super::files::MODELS;
 use super::method::MethodRun;
@@ -10,7 +10,7 @@ use crate::methods::{Outcome, Serving};
 use crate::modelfile::{self, CLIENT_FILES, ClientNames};
 use std::path::Path;
 
-/// Has clients that are elsewhere keep their own models, as they are written here for clients that are here.
+/// Has clients elsewhere save their own models, if such models are to be written.
 pub(super) fn keep_models(run: &MethodRun, outcome: &Outcome, federation: &mut dyn Engine) -> Result<()> {
     match &outcome.serving {
         Serving::Own { stamps, .. } if run.experiment.top.save_models == SaveModels::All => {
@@ -26,7 +26,7 @@ pub(super) fn write_models(run: &MethodRun, folder: &Path, outcome: &Outcome, fe
     if wanted == SaveModels::None {
         return Ok(());
     }
-    /// Files that may wait in memory to be written together.
+    /// Bytes of files that may wait in memory to be written together.
     const TOGETHER: usize = 64 << 20;
     let (model, label) = (&run.data.model, &run.entry.label);
     let place = folder.join(MODELS).join(label).join(run.seed.to_string());
@@ -61,7 +61,7 @@ pub(super) fn write_models(run: &MethodRun, folder: &Path, outcome: &Outcome, fe
     if let Some(global) = &outcome.global {
         write("global".into(), global)?;
     }
-    // What clients keep is not always what serves them: it may be where they began.
+    // A client's state is not always the model that serves it: it may be where it began.
     if wanted == SaveModels::All && matches!(outcome.serving, Serving::Own { .. }) {
         for (id, params) in federation.own_models().into_iter().flatten() {
             write(names.of(id), &params)?;
@@ -71,12 +71,12 @@ pub(super) fn write_models(run: &MethodRun, folder: &Path, outcome: &Outcome, fe
     write_together(&place, waiting)
 }
 
-/// Writes files into a folder, which is made where there are any.
+/// Writes files, if any, into a folder, which is created.
 fn write_together(place: &Path, files: Vec<(String, Vec<u8>)>) -> Result<()> {
     if files.is_empty() {
         return Ok(());
     }
-    // A full disk is everybody's, not one method's.
+    // A full disk concerns all methods.
     let made = std::fs::create_dir_all(place).map_err(|error| Error::io("creating", place, error));
     made.and_then(|()| write_all_atomically(place, files)).map_err(Error::ending_the_run)
 }

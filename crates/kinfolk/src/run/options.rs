@@ -12,17 +12,17 @@ use std::time::Duration;
 pub struct Options {
     /// The run folder; `None` keeps everything in memory.
     pub folder: Option<PathBuf>,
-    /// Threads; 0 is one for every core.
+    /// Number of threads; 0 for one per core.
     pub threads: usize,
-    /// Go on with what is in the folder.
+    /// Resume the run in the folder.
     pub resume: bool,
-    /// Raise it to stop; what was done is in the checkpoint.
+    /// Raise it to stop the run, which can then be resumed from its checkpoint.
     pub stop: Arc<AtomicBool>,
     /// Least time between two checkpoints of one method.
     pub checkpoint_every: Duration,
     /// Sum single answers instead of reducing while computing: the bits that clients on other machines give.
     pub single_answers: bool,
-    /// Where models of the user's own code begin.
+    /// The initial model of the user's own code.
     pub start: Option<OwnStart>,
 }
 
@@ -40,14 +40,14 @@ impl Default for Options {
     }
 }
 
-/// Somebody who watches a run.
+/// Follows the progress of a run.
 pub trait Watch {
     /// Something slow begins: making the data, evaluating.
     fn doing(&mut self, _what: &str) {}
-    /// A method means to ask clients about so many questions on each of so many seeds. Said before any method runs, and
-    /// again where one only learns on the way how many there will be.
+    /// A method will make about this many asks on each of this many seeds. Called before any method runs, and again when the
+    /// estimate changes.
     fn planned(&mut self, _label: &str, _questions: usize, _seeds: usize) {}
-    /// A method begins, or goes on from a round.
+    /// A method begins, or resumes from a round.
     fn method(&mut self, _label: &str, _seed: u64, _from: usize, _rounds: usize) {}
     /// A round is over.
     fn round(&mut self, _record: &RoundRecord) {}
@@ -60,7 +60,7 @@ pub struct Unwatched;
 
 impl Watch for Unwatched {}
 
-/// The least time between two checkpoints, from KINFOLK_CHECKPOINT_SECONDS where that is set.
+/// The least time between two checkpoints, from KINFOLK_CHECKPOINT_SECONDS if set.
 pub fn checkpoint_every() -> Result<Duration> {
     let Some(text) = std::env::var_os("KINFOLK_CHECKPOINT_SECONDS") else {
         return Ok(Options::default().checkpoint_every);

@@ -1,4 +1,4 @@
-//! The data of one seed: clients brought together, one schema for everybody, and the model that fits it.
+//! The data of one seed: its clients, one schema for everybody, and the model that fits it.
 
 use super::columns;
 use super::venue::{Meeting, Venue};
@@ -28,15 +28,15 @@ pub(super) struct SeedData {
     pub(super) model: Arc<dyn Model>,
     pub(super) metric: Metric,
     pub(super) schema: Schema,
-    /// What every method's reader must know of the data and the model.
+    /// Notes about the data and the model, for every method.
     pub(super) notes: Vec<String>,
-    /// The most the loss curves on any client's rows, where a method wants to know.
+    /// Upper bound on the curvature of the clients' losses, where a method needs it.
     curvature: Option<f64>,
-    /// The program and the data, told apart from all others.
+    /// Identifies the program and the data.
     pub(super) origin: String,
 }
 
-/// Looks up the groups that the method of a label found.
+/// Looks up the groups found by the method with this label.
 pub(super) type FindGroups<'a> = &'a dyn Fn(&str) -> Result<Groups>;
 
 /// Increased whenever the layout of checkpoints changes.
@@ -53,7 +53,7 @@ impl SeedData {
         let begins = start.map_or(Ok(String::new()), OwnStart::digest)?;
         let origin = format!("{} {CHECKPOINT_LAYOUT} {digest}{begins}", env!("CARGO_PKG_VERSION"));
 
-        // The server learns what the data looks like by asking, and fixes one schema for everybody.
+        // The server asks for descriptions of the data, and fixes one schema for everybody.
         let scale = experiment.standardises();
         let described = engine.describe(scale)?;
         let silent = |(_, description): &(&ClientInfo, &Option<Description>)| description.is_none();
@@ -79,7 +79,7 @@ impl SeedData {
         }
         let mut shape = schema.shape();
         shape.classes = shape.classes.max(population.shape.classes);
-        // A schema knows columns, not how they lie; only tables are encoded into other columns, and they lie in no order.
+        // A schema knows the columns but not their layout; only tables are encoded, and those have none.
         shape.form = population.shape.form;
         let mut blueprint = Blueprint { kind: experiment.model_kind, settings: experiment.model.clone(), shape };
         let mut model = blueprint.build_from(start.cloned())?;
@@ -102,8 +102,8 @@ impl SeedData {
         Ok(Self { population, engine, unseen, rows, truth, column, model, metric, schema, notes, curvature, origin })
     }
 
-    /// The groups a method is told; `None` for one that is told none. `found` looks up what an earlier method found:
-    /// while that is not known yet, everybody is in one group.
+    /// The groups given to a method, if any. `found` looks up those of an earlier method; while they are not known, everybody
+    /// is in one group.
     pub(super) fn groups_for(&self, entry: &MethodEntry, found: Option<FindGroups>) -> Result<Option<Groups>> {
         let place = format!("method.{}.groups", entry.label);
         let groups = match Origin::of(&entry.settings) {
@@ -142,13 +142,13 @@ impl SeedData {
         })
     }
 
-    /// What is to be said of a step that was chosen from the data.
+    /// A note about a learning rate that was chosen from the data.
     pub(super) fn auto_step_note(&self, entry: &MethodEntry) -> Option<String> {
         let curvature = self.curvature.filter(|_| takes_auto_step(&entry.settings, &*self.model))?;
         Some(format!("step {:.3e}, chosen from the data", auto_step(&entry.settings, Some(curvature))))
     }
 
-    /// Refuses to go on from a checkpoint where what clients remember is out of reach.
+    /// Refuses to resume where the clients' state is out of reach.
     pub(super) fn check_resumable(&self) -> Result<()> {
         self.population.clients.iter().try_for_each(Client::check_resumable)?;
         if self.engine.state()?.is_some() {
@@ -158,7 +158,7 @@ impl SeedData {
             .hint("what its clients remember is out of reach; start anew in another folder"))
     }
 
-    /// The `data` entry of summary.json. `samples` is per client, a mean where clients differ.
+    /// The `data` entry of summary.json. `samples` is the mean per client.
     pub(super) fn about(&self, experiment: &Experiment) -> serde_json::Value {
         let (rows, population, shape) = (&self.rows, &self.population, self.schema.shape());
         let total: usize = rows.iter().sum();
@@ -183,7 +183,6 @@ impl SeedData {
     }
 }
 
-/// The metric that is wanted, of those the model offers.
 fn choose_metric(experiment: &Experiment, model: &dyn Model) -> Result<Metric> {
     match &*experiment.top.metric {
         "auto" => Ok(model.metrics()[0]),
@@ -194,14 +193,14 @@ fn choose_metric(experiment: &Experiment, model: &dyn Model) -> Result<Metric> {
     }
 }
 
-/// The most the loss curves on any client's rows, where a method takes steps that follow from it.
+/// Upper bound on the curvature of the clients' losses, if a method's steps depend on it.
 fn find_curvature(experiment: &Experiment, engine: &mut dyn Engine, model: &dyn Model) -> Result<Option<f64>> {
     let is_wanted = experiment.methods.iter().any(|entry| takes_auto_step(&entry.settings, model));
     if model.curvature(0.0).is_none() || !is_wanted {
         return Ok(None);
     }
     let described: Vec<Description> = engine.describe(true)?.into_iter().flatten().collect();
-    // A client with an extreme cell would shorten the steps of everybody to nothing.
+    // One extreme cell would shrink everybody's steps to nothing.
     let extremes = extreme_cells(&described);
     let is_usual = |place: usize| extremes.iter().all(|cell| cell.client != place || cell.column.is_none());
     let described = described.iter().enumerate().filter(|(place, _)| is_usual(*place));

@@ -17,15 +17,15 @@ pub trait Venue {
     fn open(&mut self, experiment: &Experiment, seed: u64) -> Result<Meeting>;
 }
 
-/// Clients that have come together.
+/// The clients of a seed, ready to be asked.
 pub struct Meeting {
-    /// What is known of them. Clients on other machines have no rows here.
+    /// What is known of them. Clients on other machines come without rows.
     pub population: Population,
     /// Asks them.
     pub engine: Box<dyn Engine>,
     /// Asks those that are met only after training.
     pub unseen: Option<Box<dyn Engine>>,
-    /// The data, told apart from all others.
+    /// Identifies the data.
     pub digest: String,
 }
 
@@ -75,12 +75,12 @@ impl Venue for InProcess {
 /// Clients on other machines.
 pub struct Elsewhere {
     line: Line,
-    /// Whether they have been met: a machine that is lost later ends nothing.
+    /// Whether they have been met: machines lost later do not end the run.
     met: bool,
 }
 
 impl Elsewhere {
-    /// The clients of the machines at the end of this line.
+    /// The clients of the machines that this transport reaches.
     pub fn new(line: Line) -> Self {
         Self { line, met: false }
     }
