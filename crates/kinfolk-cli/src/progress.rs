@@ -10,20 +10,15 @@ use std::time::Duration;
 /// Shows a run as it goes.
 pub struct Bars {
     bar: ProgressBar,
-    /// What is said in front of a method's label.
+    /// In front of a method's label.
     prefix: String,
     metric: String,
 }
 
 impl Bars {
-    /// Bars for a run.
-    pub fn new() -> Self {
-        Self { bar: ProgressBar::hidden(), prefix: String::new(), metric: String::new() }
-    }
-
-    /// Bars that say which of many runs this is.
-    pub fn with_prefix(prefix: String) -> Self {
-        Self { prefix, ..Self::new() }
+    /// Bars with this text in front of every label.
+    pub fn new(prefix: String) -> Self {
+        Self { bar: ProgressBar::hidden(), prefix, metric: String::new() }
     }
 }
 

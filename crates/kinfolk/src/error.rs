@@ -85,7 +85,7 @@ impl Error {
     }
 
     /// A file operation that failed, with the path it failed on.
-    pub fn io(doing: &str, path: impl AsRef<std::path::Path>, error: std::io::Error) -> Self {
+    pub fn io(doing: &str, path: impl AsRef<std::path::Path>, error: impl fmt::Display) -> Self {
         Self::new(ErrorKind::Io, format!("{doing} {}: {error}", path.as_ref().display()))
     }
 

@@ -45,7 +45,7 @@ impl WatchCases for Cases {
     }
 
     fn case(&mut self, experiment: &str, case: &str, repeat: u64, of: u64) -> Box<dyn Watch> {
-        Box::new(Bars::with_prefix(format!("{experiment} {case}, {repeat} of {of}: ")))
+        Box::new(Bars::new(format!("{experiment} {case}, {repeat} of {of}: ")))
     }
 }
 

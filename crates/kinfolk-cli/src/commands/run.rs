@@ -71,12 +71,15 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         stop: stop_on_interrupt(),
         ..Options::default()
     };
-    let record = kinfolk::run::run(&experiment, &options, &mut Bars::new()).map_err(|error| match error.kind() {
-        ErrorKind::Stopped => {
-            error.hint(format!("go on with the same command and --out {} --resume", folder.display()))
-        }
-        _ => error,
-    })?;
+    let record =
+        kinfolk::run::run(&experiment, &options, &mut Bars::new(String::new())).map_err(|error| {
+            match error.kind() {
+                ErrorKind::Stopped => {
+                    error.hint(format!("go on with the same command and --out {} --resume", folder.display()))
+                }
+                _ => error,
+            }
+        })?;
     let summary = &record.summary;
     if arguments.json {
         print_json(summary)?;

@@ -8,8 +8,8 @@ use crate::disk::{partial_of, write_atomically};
 use crate::error::{Error, ErrorKind, Result, option};
 use crate::experiment::{Experiment, SaveModels};
 use crate::modelfile::CLIENT_FILES;
+use crate::record::Record;
 use crate::record::table::read_rows;
-use crate::record::{MethodRecord, Record};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
@@ -110,8 +110,14 @@ impl Folder {
         write_atomically(&self.path.join(EXPERIMENT), self.experiment.as_bytes())
     }
 
-    fn file(&self, kind: &str, label: &str, seed: u64) -> PathBuf {
-        self.checkpoint().join(format!("{label}-{seed}.{kind}"))
+    /// The checkpoint of a method in progress.
+    pub(super) fn current(&self, label: &str, seed: u64) -> PathBuf {
+        self.checkpoint().join(format!("{label}-{seed}.current"))
+    }
+
+    /// The record of a method that has ended.
+    pub(super) fn done(&self, label: &str, seed: u64) -> PathBuf {
+        self.checkpoint().join(format!("{label}-{seed}.done"))
     }
 
     /// Digest of a checkpoint's name, the experiment and the content: a file that was altered, or belongs to another method,
@@ -127,16 +133,16 @@ impl Folder {
     }
 
     /// Writes a checkpoint. `origin` identifies the data and the program.
-    fn write(&self, path: &Path, origin: &str, value: &impl Serialize) -> Result<()> {
+    pub(super) fn write(&self, path: &Path, origin: &str, value: &impl Serialize) -> Result<()> {
         let mut bytes = postcard::to_extend(&(origin, value), vec![0; DIGEST])
-            .map_err(|error| Error::new(ErrorKind::Io, format!("writing {}: {error}", path.display())))?;
+            .map_err(|error| Error::io("writing", path, error))?;
         let digest = self.digest(path, &bytes[DIGEST..]);
         bytes[..DIGEST].copy_from_slice(&digest);
         write_atomically(path, &bytes)
     }
 
     /// Reads a checkpoint, if any, which must be of the same origin.
-    fn read<S: DeserializeOwned>(&self, path: &Path, origin: &str) -> Result<Option<S>> {
+    pub(super) fn read<S: DeserializeOwned>(&self, path: &Path, origin: &str) -> Result<Option<S>> {
         let bytes = match std::fs::read(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == NotFound => return Ok(None),
@@ -153,25 +159,6 @@ impl Folder {
             return Err(Error::settings(message).hint("start anew in another folder"));
         }
         postcard::from_bytes(value).map(Some).map_err(fault)
-    }
-
-    pub(super) fn write_current(&self, label: &str, seed: u64, origin: &str, state: &impl Serialize) -> Result<()> {
-        self.write(&self.file("current", label, seed), origin, state)
-    }
-
-    pub(super) fn read_current<S: DeserializeOwned>(&self, label: &str, seed: u64, origin: &str) -> Result<Option<S>> {
-        self.read(&self.file("current", label, seed), origin)
-    }
-
-    pub(super) fn write_done(&self, label: &str, seed: u64, origin: &str, record: &MethodRecord) -> Result<()> {
-        self.write(&self.file("done", label, seed), origin, record)?;
-        // No longer needed; a leftover would do no harm.
-        let _ = std::fs::remove_file(self.file("current", label, seed));
-        Ok(())
-    }
-
-    pub(super) fn read_done(&self, label: &str, seed: u64, origin: &str) -> Result<Option<MethodRecord>> {
-        self.read(&self.file("done", label, seed), origin)
     }
 
     pub(super) fn finish(&self, record: &Record) -> Result<()> {
@@ -195,8 +182,7 @@ impl Folder {
     fn read_finished(&self) -> Result<Record> {
         let path = self.path.join(SUMMARY);
         let text = std::fs::read_to_string(&path).map_err(|error| Error::io("reading", &path, error))?;
-        let summary = serde_json::from_str(&text)
-            .map_err(|error| Error::new(ErrorKind::Io, format!("reading {}: {error}", path.display())))?;
+        let summary = serde_json::from_str(&text).map_err(|error| Error::io("reading", &path, error))?;
         let (rounds, clients) = (read_rows(&self.path)?, read_rows(&self.path)?);
         self.remove_checkpoint()?;
         Ok(Record { summary, rounds, clients, ..Record::default() })

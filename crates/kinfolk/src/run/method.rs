@@ -104,7 +104,9 @@ impl MethodRun<'_> {
         };
         let record = MethodRecord { summary, rounds: course.rounds, ..course.found };
         if let Some(folder) = self.folder {
-            folder.write_done(&self.entry.label, self.seed, &self.data.origin, &record)?;
+            folder.write(&folder.done(&self.entry.label, self.seed), &self.data.origin, &record)?;
+            // No longer needed; a leftover would do no harm.
+            let _ = std::fs::remove_file(folder.current(&self.entry.label, self.seed));
         }
         Ok(record)
     }
@@ -117,8 +119,9 @@ impl MethodRun<'_> {
         let mut federation = data.engine.afresh(label, faults, stop.clone())?;
         let unseen = data.unseen.as_ref().map(|unseen| unseen.afresh(label, Transforms::default(), stop.clone()));
         let unseen = unseen.transpose()?;
-        let checkpoint = self.folder.map(|folder| folder.read_current::<Checkpoint>(label, self.seed, &data.origin));
-        if let Some((own, clients, before)) = checkpoint.transpose().map_err(Error::ending_the_run)?.flatten() {
+        let checkpoint = self.folder.map(|folder| folder.read(&folder.current(label, self.seed), &data.origin));
+        let checkpoint: Option<Checkpoint> = checkpoint.transpose().map_err(Error::ending_the_run)?.flatten();
+        if let Some((own, clients, before)) = checkpoint {
             method.restore(&own).map_err(Error::ending_the_run)?;
             federation.restore(clients).map_err(Error::ending_the_run)?;
             *course = before;
@@ -248,7 +251,7 @@ impl OngoingMethod<'_> {
         let MethodRun { entry, seed, data, folder: Some(folder), .. } = *self.run else { return Ok(false) };
         let Some(federation) = self.federation.state()? else { return Ok(false) };
         let checkpoint = (self.method.save()?, federation, &*self.course);
-        let written = folder.write_current(&entry.label, seed, &data.origin, &checkpoint);
+        let written = folder.write(&folder.current(&entry.label, seed), &data.origin, &checkpoint);
         written.map(|()| true).map_err(Error::ending_the_run)
     }
 

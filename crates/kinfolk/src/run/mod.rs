@@ -69,7 +69,8 @@ pub fn run_at(
         }
         let mut findings = evaluate::findings();
         for (place, entry) in experiment.methods.iter().enumerate() {
-            let done = folder.map(|folder| folder.read_done(&entry.label, seed, &data.origin)).transpose()?.flatten();
+            let done = folder.map(|folder| folder.read(&folder.done(&entry.label, seed), &data.origin));
+            let done = done.transpose()?.flatten();
             let mut record = match done {
                 Some(done) => done,
                 None => {

@@ -172,7 +172,6 @@ impl RemoteFederation {
         if numbers.is_empty() {
             return Err(Error::federation("there are no machines").hint("start them first"));
         }
-        rolls.retain(|number, _| numbers.contains(number));
         for number in numbers.iter().filter(|number| !rolls.contains_key(number)) {
             faults.entry(*number).or_insert_with(|| Error::federation("it did not say who is there"));
         }
@@ -240,8 +239,12 @@ impl RemoteFederation {
             outliers: if outliers.contains(&true) { outliers } else { Vec::new() },
             ..Population::default()
         };
-        let federation = Self {
-            shared: Arc::new(shared),
+        Ok((Self::new(Arc::new(shared)), population))
+    }
+
+    fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
             label: String::new(),
             schema: None,
             model: None,
@@ -249,8 +252,7 @@ impl RemoteFederation {
             stop: Arc::default(),
             lost: BTreeMap::new(),
             kept: Vec::new(),
-        };
-        Ok((federation, population))
+        }
     }
 
     /// Has these transforms act on answers.
@@ -436,17 +438,9 @@ impl Engine for RemoteFederation {
     }
 
     fn afresh(&self, label: &str, transforms: Transforms, stop: Arc<AtomicBool>) -> Result<Box<dyn Engine>> {
-        let fresh = Self {
-            shared: self.shared.clone(),
-            label: label.into(),
-            schema: self.schema.clone(),
-            model: self.model.clone(),
-            server: Server { transforms, ..Server::default() },
-            stop,
-            lost: BTreeMap::new(),
-            kept: Vec::new(),
-        };
-        Ok(Box::new(fresh))
+        let (schema, model) = (self.schema.clone(), self.model.clone());
+        let fresh = Self { label: label.into(), schema, model, stop, ..Self::new(self.shared.clone()) };
+        Ok(Box::new(fresh.with_transforms(transforms)))
     }
 
     fn state(&self) -> Result<Option<FederationState>> {
