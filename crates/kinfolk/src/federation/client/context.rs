@@ -1,8 +1,8 @@
 //! What one client works with to carry out one order: its rows, the ask's models, a worker to compute with, and its state.
 //!
-//! Kinds of work reach parts of the rows through [`ClientContext`] alone, which refuses those that are too small.
+//! Kinds of work take parts and samples of the rows as the [`Guard`] allows.
 
-use super::guard::ClientGuard;
+use super::guard::Guard;
 use super::host::{Host, State};
 use crate::data::{Client, Shard};
 use crate::error::{Error, Result};
@@ -10,15 +10,16 @@ use crate::federation::wire::Packed;
 use crate::federation::work::{Answer, Keep, Loss, Reply};
 use crate::mixture::{Rows, Shape};
 use crate::models::{Model, Precision, Seat, Worker};
-use crate::training::{Plan, Portion, Sample};
+use crate::training::Portion;
 use std::borrow::Cow;
 
 /// What one client works with to carry out one order.
 pub struct ClientContext<'a> {
     pub(super) host: &'a Host,
-    pub(super) guard: Option<ClientGuard>,
     pub(super) order: usize,
     pub(super) client: u32,
+    /// Protects the client's rows: what is drawn from them goes through it.
+    pub(crate) guard: Guard,
     /// The number of the ask.
     pub(crate) stamp: u64,
     /// Computes with the ask's models.
@@ -43,38 +44,7 @@ impl<'a> ClientContext<'a> {
 
     /// Some of the training rows, unless an answer about them would reveal single ones.
     pub(crate) fn rows(&self, on: Portion) -> Result<Shard> {
-        self.check_portion(on).map(|()| self.seat().rows(on))
-    }
-
-    pub(crate) fn check_portion(&self, on: Portion) -> Result<()> {
-        self.guard.as_ref().map_or(Ok(()), |guard| guard.portion(on).map(drop))
-    }
-
-    /// The sample as this client draws it, with larger or secret batches where its rows are protected.
-    pub(crate) fn sample(&self, sample: &Sample, passes: bool) -> Result<Sample> {
-        self.guard.as_ref().map_or_else(|| Ok(sample.clone()), |guard| guard.sample(sample, passes))
-    }
-
-    /// The plan with the sample as this client draws it.
-    pub(crate) fn plan(&self, plan: &Plan) -> Result<Plan> {
-        Ok(Plan { sample: self.sample(&plan.sample, true)?, ..plan.clone() })
-    }
-
-    pub(crate) fn check_components(&self, shape: &Shape) -> Result<()> {
-        self.guard.as_ref().map_or(Ok(()), |guard| guard.components(shape))
-    }
-
-    /// Refuses an answer about too few rows.
-    pub(crate) fn check_rows(&self, what: &str, rows: f64) -> Result<()> {
-        match &self.guard {
-            Some(guard) if rows < guard.minimum as f64 => Err(guard.too_few(what, (10.0 * rows).round() / 10.0)),
-            _ => Ok(()),
-        }
-    }
-
-    /// The fewest rows that an answer may be about, where that is limited.
-    pub(crate) fn minimum_rows(&self) -> Option<usize> {
-        self.guard.as_ref().map(|guard| guard.minimum)
+        self.guard.portion(on).map(|_| self.seat().rows(on))
     }
 
     pub(crate) fn reply(&self, answer: impl Answer, vector: Option<Vec<f64>>) -> Reply {

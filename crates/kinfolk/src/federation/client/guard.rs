@@ -7,52 +7,39 @@
 //! only the owner of the rows can know.
 
 use super::node::Limits;
-use crate::data::Client;
 use crate::error::{Error, Result};
 use crate::federation::work::Work;
 use crate::mixture::Shape;
 use crate::rng::Key;
 use crate::training::{Amount, Plan, Portion, Sample};
-use std::fmt::Display;
 
-/// Protects the rows of a machine's clients.
-pub(super) struct Guard {
-    minimum: usize,
-    secrets: Vec<u64>,
+/// Protects one client's rows, where they are to be protected.
+pub struct Guard {
+    pub(super) rows: usize,
+    /// The fewest rows that an answer may be about, and the seed of the client's batches and folds.
+    pub(super) protection: Option<(usize, u64)>,
 }
 
 impl Guard {
-    /// Protects these clients' rows, taken before any schema that a server sends; `None` where one row is enough.
-    pub(super) fn of(clients: &[Client], minimum: usize) -> Option<Self> {
-        (minimum > 1).then(|| Self { minimum, secrets: clients.iter().map(Client::secret).collect() })
+    /// The fewest rows that an answer may be about, where that is limited.
+    pub(crate) fn minimum(&self) -> Option<usize> {
+        self.protection.map(|(minimum, _)| minimum)
     }
 
-    pub(super) fn client(&self, client: u32, rows: usize) -> ClientGuard {
-        ClientGuard { rows, minimum: self.minimum, secret: self.secrets[client as usize] }
-    }
-}
-
-/// Protects one client's rows.
-pub(super) struct ClientGuard {
-    rows: usize,
-    /// The fewest rows that an answer may be about.
-    pub(super) minimum: usize,
-    /// Seeds the client's batches and folds.
-    pub(super) secret: u64,
-}
-
-impl ClientGuard {
-    pub(super) fn too_few(&self, what: &str, found: impl Display) -> Error {
-        let message = format!("{what} of {found} rows, this machine wants at least {}", self.minimum);
-        Error::federation(message).hint("node.minimum_rows in the machine's own file says so")
+    /// Refuses an answer about too few rows.
+    pub(crate) fn enough(&self, what: &str, found: f64) -> Result<()> {
+        match self.minimum() {
+            Some(minimum) if found < minimum as f64 => {
+                let found = (10.0 * found).round() / 10.0;
+                let message = format!("{what} of {found} rows, this machine wants at least {minimum}");
+                Err(Error::federation(message).hint("node.minimum_rows in the machine's own file says so"))
+            }
+            _ => Ok(()),
+        }
     }
 
-    fn enough(&self, what: &str, found: usize) -> Result<()> {
-        if found >= self.minimum { Ok(()) } else { Err(self.too_few(what, found)) }
-    }
-
-    /// Lower bound on the rows of a portion.
-    pub(super) fn portion(&self, on: Portion) -> Result<usize> {
+    /// Lower bound on the rows of a portion, unless that is refused.
+    pub(crate) fn portion(&self, on: Portion) -> Result<usize> {
         let (what, of) = match on {
             Portion::All => return Ok(self.rows),
             Portion::Part { of, .. } => ("a part", of as usize),
@@ -60,35 +47,40 @@ impl ClientGuard {
             Portion::Others { of, .. } => ("a fold left out", of as usize),
         };
         let (inside, others) = (self.rows / of.max(1), self.rows - self.rows.div_ceil(of.max(1)));
-        self.enough(what, inside)?;
+        self.enough(what, inside as f64)?;
         if of > 1 {
-            self.enough("what is left beside a part", others)?;
+            self.enough("what is left beside a part", others as f64)?;
         }
         Ok(if matches!(on, Portion::Others { .. }) { others } else { inside })
     }
 
     /// The sample that is drawn instead of the one asked for. In `passes` over the rows, a batch grows until the rest is
     /// enough for a batch of its own.
-    pub(super) fn sample(&self, sample: &Sample, passes: bool) -> Result<Sample> {
+    pub(crate) fn sample(&self, sample: &Sample, passes: bool) -> Result<Sample> {
+        let Some((minimum, secret)) = self.protection else { return Ok(sample.clone()) };
         let least = self.portion(sample.on)?;
         // A portion may have a row more than the smallest of its kind.
         let most = least + usize::from(sample.on != Portion::All);
         let Some(asked) = sample.batch.map(|batch| batch as usize) else { return Ok(sample.clone()) };
-        self.enough("a batch", asked.min(least))?;
+        self.enough("a batch", asked.min(least) as f64)?;
         if asked >= most {
             return Ok(sample.clone());
         }
-        let leaves_enough = |batch: &usize| {
-            (least..=most).all(|rows| rows % batch == 0 || rows % batch >= self.minimum || *batch >= rows)
-        };
+        let leaves_enough =
+            |batch: &usize| (least..=most).all(|rows| rows % batch == 0 || rows % batch >= minimum || *batch >= rows);
         let batch = if passes { (asked..most).find(leaves_enough).unwrap_or(most) } else { asked };
-        let seed = Key::new(sample.seed).number(self.secret).seed();
+        let seed = Key::new(sample.seed).number(secret).seed();
         Ok(Sample { batch: Some(batch as u32), seed, on: sample.on })
     }
 
-    /// With few rows to a component, the components are a list of the rows.
-    pub(super) fn components(&self, shape: &Shape) -> Result<()> {
-        self.enough("components", self.rows / shape.components.max(1))
+    /// The plan with the sample that is drawn.
+    pub(crate) fn plan(&self, plan: &Plan) -> Result<Plan> {
+        Ok(Plan { sample: self.sample(&plan.sample, true)?, ..plan.clone() })
+    }
+
+    /// Refuses so many components that they would be a list of the rows.
+    pub(crate) fn components(&self, shape: &Shape) -> Result<()> {
+        self.enough("components", (self.rows / shape.components.max(1)) as f64)
     }
 }
 
@@ -181,14 +173,14 @@ mod tests {
     fn the_last_batch_of_a_pass_is_never_smaller_than_the_least() {
         let sample = |batch: u32| Sample { batch: Some(batch), ..Sample::FULL };
         for rows in 10..80 {
-            let guard = ClientGuard { rows, minimum: 10, secret: 7 };
+            let guard = Guard { rows, protection: Some((10, 7)) };
             for batch in 10..90 {
                 let size = (guard.sample(&sample(batch), true).unwrap().batch.unwrap() as usize).min(rows);
                 assert!(rows % size == 0 || rows % size >= 10, "{rows} rows in batches of {size}");
                 assert!(size >= (batch as usize).min(rows));
             }
         }
-        let guard = ClientGuard { rows: 40, minimum: 10, secret: 7 };
+        let guard = Guard { rows: 40, protection: Some((10, 7)) };
         assert_eq!(guard.sample(&sample(40), true).unwrap(), sample(40), "all rows are no batch");
         let refused = guard.sample(&sample(9), true).unwrap_err();
         assert!(refused.to_string().contains("a batch of 9 rows"), "{refused}");

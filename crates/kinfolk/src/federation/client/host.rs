@@ -1,7 +1,7 @@
 //! The clients' side of the waist: carries out orders on clients' data, in this process or at the far end of a wire.
 
 use super::context::ClientContext;
-use super::guard::{ClientGuard, Guard};
+use super::guard::Guard;
 use crate::data::Client;
 use crate::data::schema::{Description, Schema, describe};
 use crate::error::{Error, ErrorKind, Result};
@@ -18,7 +18,8 @@ pub struct Host {
     model: Option<Arc<dyn Model>>,
     memories: Vec<Memory>,
     may_prepare: bool,
-    guard: Option<Guard>,
+    /// Of each client, the fewest rows that an answer may be about, and the seed of its batches and folds; may be empty.
+    protection: Vec<(usize, u64)>,
 }
 
 #[derive(Default)]
@@ -49,16 +50,19 @@ impl Host {
     /// A host of these clients.
     pub fn new(clients: Vec<Client>) -> Self {
         let memories = clients.iter().map(|_| Memory::default()).collect();
-        Self { clients, model: None, memories, may_prepare: true, guard: None }
+        Self { clients, model: None, memories, may_prepare: true, protection: Vec::new() }
     }
 
-    /// Has clients refuse work on fewer rows than this, and draw batches and folds from what only they know.
+    /// Has clients refuse work on fewer rows than this, and draw batches and folds from seeds that only they know.
     pub(crate) fn refuse_below(&mut self, minimum_rows: usize) {
-        self.guard = Guard::of(&self.clients, minimum_rows);
+        // Before any schema that a server sends.
+        let protected = self.clients.iter().filter(|_| minimum_rows > 1);
+        self.protection = protected.map(|client| (minimum_rows, client.secret())).collect();
     }
 
-    fn guard(&self, client: u32) -> Option<ClientGuard> {
-        self.guard.as_ref().map(|guard| guard.client(client, self.clients[client as usize].train.len()))
+    fn guard(&self, client: u32) -> Guard {
+        let protection = self.protection.get(client as usize).copied();
+        Guard { rows: self.clients[client as usize].train.len(), protection }
     }
 
     /// The clients.
@@ -87,7 +91,7 @@ impl Host {
             client: &self.clients[index],
             prepared: &self.memories[index].prepared,
             may_prepare: self.may_prepare,
-            secret: self.guard(client).map(|guard| guard.secret),
+            secret: self.guard(client).protection.map(|(_, secret)| secret),
         }
     }
 
@@ -120,7 +124,7 @@ impl Host {
     /// A client's description of its data.
     pub(crate) fn describe(&self, client: u32, moments: bool) -> Description {
         let description = describe(&self.clients[client as usize], moments);
-        if self.guard.is_some() { description.coarse() } else { description }
+        if self.protection.is_empty() { description } else { description.coarse() }
     }
 
     /// Carries out one order for one client. `worker` holds the ask's `models`.

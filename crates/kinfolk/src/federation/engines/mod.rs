@@ -6,7 +6,7 @@ pub mod remote;
 
 use crate::data::Client;
 use crate::data::schema::{Description, Schema};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::federation::Federation;
 use crate::federation::client::host::State;
 use crate::federation::server::ledger::Ledger;
@@ -35,13 +35,19 @@ pub trait Engine: Federation {
     fn afresh(&self, label: &str, transforms: Transforms, stop: Arc<AtomicBool>) -> Result<Box<dyn Engine>>;
 
     /// For a checkpoint; `None` where the clients' state is out of reach.
-    fn state(&self) -> Result<Option<FederationState>>;
+    fn state(&self) -> Result<Option<FederationState>> {
+        Ok(None)
+    }
 
     /// From a checkpoint.
-    fn restore(&mut self, state: FederationState) -> Result<()>;
+    fn restore(&mut self, _: FederationState) -> Result<()> {
+        Err(Error::new(ErrorKind::Unsupported, "clients on other machines cannot go on from a checkpoint"))
+    }
 
     /// Every client's own model, by the client's id; `None` where these stay on other machines.
-    fn own_models(&self) -> Option<Vec<(&str, Vec<f64>)>>;
+    fn own_models(&self) -> Option<Vec<(&str, Vec<f64>)>> {
+        None
+    }
 
     /// Has clients elsewhere save their models with these stamps on their own machines, under the run's name. The notes say
     /// where, and what went wrong.

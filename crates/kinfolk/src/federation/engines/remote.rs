@@ -4,7 +4,7 @@
 //! The clients of a machine that does not answer are silent: they are missing from that ask, and the method decides what
 //! to do without them. The notes at the end say what got lost.
 
-use super::{Engine, FederationState, is_possible};
+use super::{Engine, is_possible};
 use crate::data::schema::{Description, Schema, sorted};
 use crate::data::{Client, DataShape, Features, Population, Shard, Targets};
 use crate::error::{Error, ErrorKind, Result};
@@ -128,7 +128,8 @@ pub struct RemoteFederation {
     model: Option<(Arc<dyn Model>, ModelOrder)>,
     server: Server,
     stop: Arc<AtomicBool>,
-    lost: BTreeMap<u64, Lost>,
+    /// By the names of the machines, in the order of their numbers.
+    lost: BTreeMap<(u64, String), Lost>,
     /// Where clients' own models are saved, or why not.
     kept: Vec<String>,
 }
@@ -358,7 +359,7 @@ impl RemoteFederation {
     }
 
     fn lose_clients(&mut self, machine: &Machine, reason: &str, places: impl Iterator<Item = u32>) {
-        let lost = self.lost.entry(machine.number).or_default();
+        let lost = self.lost.entry((machine.number, machine.name.clone())).or_default();
         lost.asks += 1;
         lost.reason = one_line(reason);
         lost.clients.extend(places);
@@ -443,18 +444,6 @@ impl Engine for RemoteFederation {
         Ok(Box::new(fresh.with_transforms(transforms)))
     }
 
-    fn state(&self) -> Result<Option<FederationState>> {
-        Ok(None)
-    }
-
-    fn restore(&mut self, _: FederationState) -> Result<()> {
-        Err(Error::new(ErrorKind::Unsupported, "clients on other machines cannot go on from a checkpoint"))
-    }
-
-    fn own_models(&self) -> Option<Vec<(&str, Vec<f64>)>> {
-        None
-    }
-
     fn keep_models(&mut self, run: &str, stamps: &[u64]) -> Result<()> {
         let shared = self.shared.clone();
         let own = |machine: &Machine| -> Vec<u64> {
@@ -493,11 +482,9 @@ impl Engine for RemoteFederation {
 
     fn notes(&self) -> Vec<String> {
         let infos = &self.shared.infos;
-        let note = |(number, lost): (&u64, &Lost)| {
+        let note = |((_, machine), lost): (&(u64, String), &Lost)| {
             let names: Vec<&str> = lost.clients.iter().map(|&client| infos[client as usize].id.as_str()).collect();
             let asks = if lost.asks == 1 { "one ask".into() } else { format!("{} asks", lost.asks) };
-            let machine = self.shared.machines.iter().find(|machine| machine.number == *number);
-            let machine = machine.map_or_else(|| format!("machine {number}"), |machine| machine.name.clone());
             format!("{machine}: no answer to {asks} from {}: {}", few_of(&names), lost.reason)
         };
         let absent = self.shared.absent.iter().cloned().chain(self.server.transforms.notes(infos.len()));

@@ -186,7 +186,7 @@ impl Kind for Advance {
         let width = context.worker.width();
         let run = match &self.run {
             Some(run) => {
-                let sample = context.sample(&run.sample, run.acceleration.is_none())?;
+                let sample = context.guard.sample(&run.sample, run.acceleration.is_none())?;
                 Some(Run { sample, ..run.clone() })
             }
             None => None,

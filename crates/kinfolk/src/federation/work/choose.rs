@@ -48,11 +48,11 @@ impl Kind for Choose {
     }
 
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
-        context.check_portion(self.on)?;
+        context.guard.portion(self.on)?;
         let then = match &self.then {
             Then::Nothing => Then::Nothing,
-            Then::Gradient(sample) => Then::Gradient(context.sample(sample, false)?),
-            Then::Train(plan) => Then::Train(context.plan(plan)?),
+            Then::Gradient(sample) => Then::Gradient(context.guard.sample(sample, false)?),
+            Then::Train(plan) => Then::Train(context.guard.plan(plan)?),
         };
         let job = Job { among: &self.among, on: self.on, then: &then, slots: 1 };
         let seat = context.seat();

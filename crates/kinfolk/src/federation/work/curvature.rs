@@ -47,7 +47,7 @@ impl Kind for Curvature {
                 .hint("give a step and a smoothness, or use a linear or logistic model")
         })?;
         let mut answer = Curvatures::read(&[], &model.curvatures(&context.client().train));
-        if context.minimum_rows().is_some() {
+        if context.guard.minimum().is_some() {
             // How much a single row curves would show that row; it is no more than all of them together.
             answer.single = answer.most * context.client().train.len() as f64;
         }

@@ -126,7 +126,7 @@ impl Kind for FitMixture {
     }
 
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
-        context.check_components(&self.shape)?;
+        context.guard.components(&self.shape)?;
         let (shape, own) = (self.shape, context.shape()?);
         if !self.is_sound(&own) {
             return Err(context.unsound("a fit"));
@@ -142,7 +142,7 @@ impl Kind for FitMixture {
         let fitted = fit(&shape, &rows, &self.fitting, &key).map_err(context.naming())?;
         let smallest_weight = smallest(&fitted.params[shape.weights()]);
         let members = smallest_weight * seat.client.train.len() as f64;
-        context.check_rows("a fit with a component", members)?;
+        context.guard.enough("a fit with a component", members)?;
         let loss = -fitted.log_likelihood / seat.client.train.len() as f64;
         let count = self.send.count(&shape);
         let vector = (count > 0).then(|| fitted.params[..count].to_vec());

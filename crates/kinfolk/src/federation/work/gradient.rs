@@ -26,7 +26,7 @@ impl Kind for Gradient {
     }
 
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
-        let sample = context.sample(&self.sample, false)?;
+        let sample = context.guard.sample(&self.sample, false)?;
         let mut vector = vec![0.0; context.worker.width()];
         let loss = context.worker.gradient(self.of, &context.seat(), &sample, &mut vector);
         Ok(context.reply(Loss(loss), Some(vector)))

@@ -75,8 +75,8 @@ impl Kind for StepMixture {
     }
 
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
-        context.check_components(&self.shape)?;
-        let sample = context.sample(&self.sample, false)?;
+        context.guard.components(&self.shape)?;
+        let sample = context.guard.sample(&self.sample, false)?;
         let shape = context.shape()?;
         if !self.is_sound(&shape, context.models) {
             return Err(context.unsound("a step"));
@@ -119,7 +119,7 @@ impl Kind for StepMixture {
         } else if let Some(model) = self.model {
             vectors[..context.models[model].len()].copy_from_slice(&context.models[model]);
         }
-        let (seat, least) = (context.seat(), context.minimum_rows());
+        let (seat, least) = (context.seat(), context.guard.minimum());
         let all = context.mixture_rows(&seat, &shape);
         let Some(scratch) = context.worker.scratch() else {
             return Err(Error::federation("the clients' model is not a mixture"));

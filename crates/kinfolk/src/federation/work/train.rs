@@ -98,7 +98,7 @@ impl Kind for Train {
                 context.worker.load(&context.model()?.initialise(&mut key.rng())?)
             }
         };
-        let plan = context.plan(&self.plan)?;
+        let plan = context.guard.plan(&self.plan)?;
         let mut vector = vec![0.0; context.worker.width()];
         let loss = context.worker.train(model, &context.seat(), &plan, &mut vector);
         // A failed training must leave the client's state alone.
