@@ -1,5 +1,4 @@
-//! Weighted sums; and aggregation that a few odd members cannot drag along: the trimmed mean, and points pulled to a common
-//! centre.
+//! Weighted sums, and robust aggregation: the trimmed mean, and points pulled to a common centre.
 //!
 //! Over positions v_k and a centre v̄,
 //!
@@ -8,15 +7,14 @@
 //! ```
 //!
 //! For a fixed centre every position is known: within reach, ‖x_k − v̄‖ ≤ τ_k, it is the centre itself; beyond, the point
-//! moved by τ_k towards it. What is left is a location problem in the centre alone, with Huber's function of the distances:
-//! quadratic within reach, linear beyond. It is convex, and solved by Newton's method with reweighted means as its safety
-//! net.
+//! moved by τ_k towards it. What remains is a location problem in the centre with Huber's loss of the distances, quadratic
+//! within reach and linear beyond. It is convex, and solved by Newton's method with reweighted means as the fallback.
 
 use crate::linalg::{Cholesky, add_scaled, distance, dot, norm, squared_distance};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// What an answer counts in a sum.
+/// The weight of an answer in a sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Weight {
     /// 1.
@@ -26,7 +24,7 @@ pub enum Weight {
 }
 
 impl Weight {
-    /// The weight of a client with so many rows.
+    /// The weight of a client with this many rows.
     pub fn of(self, rows: usize) -> f64 {
         match self {
             Weight::Uniform => 1.0,
@@ -42,7 +40,7 @@ pub struct Sum {
     pub total: Vec<f64>,
     /// Σ weight.
     pub weight: f64,
-    /// How many clients.
+    /// Number of clients.
     pub count: usize,
 }
 
@@ -66,23 +64,23 @@ impl Sum {
     }
 }
 
-/// Above this dimension curvatures are not worth forming.
+/// Largest dimension in which Newton's method pays.
 const NEWTON_DIMENSION: usize = 100;
-/// Steps of one solve; a handful suffices from a near start.
+/// Most steps of one solve; a handful suffices from a good start.
 const MOST_STEPS: usize = 10_000;
 
-/// Points, end to end, each with what it counts and how far the centre reaches.
+/// The location problem of points that are pulled to a common centre.
 #[derive(Debug, Clone, Copy)]
-pub struct Pull<'a> {
-    /// The points x_k.
+pub struct Location<'a> {
+    /// The points x_k, concatenated.
     pub points: &'a [f64],
-    /// What each counts, n_k > 0.
+    /// Their weights n_k > 0.
     pub counts: &'a [f64],
-    /// How far the centre reaches for each, τ_k ≥ 0; infinite for a plain mean.
+    /// The reach τ_k ≥ 0 of each; infinite for a plain mean.
     pub reach: &'a [f64],
 }
 
-impl Pull<'_> {
+impl Location<'_> {
     fn dimension(&self) -> usize {
         self.points.len() / self.counts.len().max(1)
     }
@@ -101,7 +99,7 @@ impl Pull<'_> {
         mean
     }
 
-    /// The median of every coordinate: where to begin, whatever a few points do.
+    /// The coordinatewise median, a robust start.
     pub fn median(&self) -> Vec<f64> {
         let middle = |place: usize| {
             let mut values: Vec<f64> = self.members().map(|(point, _, _)| point[place]).collect();
@@ -111,9 +109,9 @@ impl Pull<'_> {
         (0..self.dimension()).map(middle).collect()
     }
 
-    /// The best centre, up to `tolerance` times the mean distance of the points from it, a point beyond reach counting as if
-    /// it were just there. Where nothing is in reach of anything, τ = 0, every centre is as good as any other, and the
-    /// mean is taken. A point so far away that its distance is not a number does not count.
+    /// The best centre, up to `tolerance` times the mean distance of the points from it, with distances cut off at the reach.
+    /// With τ = 0 every centre is as good as any other, and the mean is taken. Points at a distance that overflows do not
+    /// count.
     pub fn centre(&self, start: Option<&[f64]>, tolerance: f64) -> Vec<f64> {
         let everything = self.reach.iter().all(|&reach| reach == f64::INFINITY);
         let nothing = self.reach.iter().all(|&reach| reach == 0.0);
@@ -124,7 +122,7 @@ impl Pull<'_> {
         let mut value = self.value(&centre);
         for _ in 0..MOST_STEPS {
             let slope = self.slope(&centre);
-            // One reweighted mean: always downhill, and its length says how far away the end is.
+            // The step to a reweighted mean: always downhill, and its length estimates the distance left.
             let size = norm(&slope.gradient) / slope.weight;
             if size <= tolerance * slope.distance || size == 0.0 {
                 break;
@@ -136,7 +134,7 @@ impl Pull<'_> {
                 next
             });
             let now = self.value(&next);
-            // Below rounding values no longer fall, but the last step was still the right one.
+            // Within rounding, values no longer fall, but the last step was still right.
             let (stuck, before) = (now >= value, std::mem::replace(&mut centre, next));
             if stuck && distance(&before, &centre) <= 1e-9 * slope.distance {
                 break;
@@ -146,7 +144,7 @@ impl Pull<'_> {
         centre
     }
 
-    /// The authors' two passes: the mean, and once more after the odd ones were moved.
+    /// The authors' two passes: the mean, and once more after moving the points beyond reach.
     pub fn centre_in_two_passes(&self) -> Vec<f64> {
         let first = self.mean();
         let mut centre = vec![0.0; first.len()];
@@ -192,7 +190,7 @@ impl Pull<'_> {
         slope
     }
 
-    /// Where Newton's method goes; `None` where the curvature is no help.
+    /// One step of Newton's method; `None` where the Hessian is of no help.
     fn newton(&self, centre: &[f64], gradient: &[f64]) -> Option<Vec<f64>> {
         let size = centre.len();
         if size > NEWTON_DIMENSION {
@@ -227,13 +225,13 @@ impl Pull<'_> {
 
 struct Slope {
     gradient: Vec<f64>,
-    /// What all points count, those beyond reach less.
+    /// Sum of the reweighted weights.
     weight: f64,
-    /// Mean distance of the points, those beyond reach as if they were just there.
+    /// Mean distance of the points, cut off at the reach.
     distance: f64,
 }
 
-/// Moves a point by `reach` towards the centre, at most to it. Returns how far it was.
+/// Moves a point by `reach` towards the centre, at most to it. Returns its former distance.
 pub fn pull(point: &mut [f64], centre: &[f64], reach: f64) -> f64 {
     let away = distance(point, centre);
     if reach == 0.0 {
@@ -248,18 +246,15 @@ pub fn pull(point: &mut [f64], centre: &[f64], reach: f64) -> f64 {
     away
 }
 
-/// How many of so many members a trimmed mean leaves out at each end: ⌊βJ⌋, for β below ½ never all of them.
+/// Number of members that a trimmed mean leaves out at each end: ⌊βJ⌋, never all of them.
 pub fn trimmed(share: f64, members: usize) -> usize {
     ((share * members as f64).floor() as usize).min(members.saturating_sub(1) / 2)
 }
 
-/// The trimmed mean of every coordinate: the ⌊βJ⌋ smallest and as many of the largest of J values are left out, and the
-/// others' sum is divided by their number.
-///
-/// What is not a number counts as larger than all numbers. Coordinates are independent of each other, so that any number of threads gives the
-/// same bits.
+/// The coordinatewise trimmed mean: of J values, the ⌊βJ⌋ smallest and as many of the largest are left out. NaN counts as
+/// larger than all numbers. Any number of threads gives the same bits.
 pub fn trimmed_mean(members: &[&[f64]], share: f64) -> Vec<f64> {
-    /// Coordinates that are turned at a time: they fit into the nearest cache for some hundred members.
+    /// Coordinates transposed at a time: they fit into the L1 cache for some hundred members.
     const COORDINATES: usize = 256;
     let (count, cut) = (members.len(), trimmed(share, members.len()));
     let mut mean = vec![0.0; members.first().map_or(0, |first| first.len())];
@@ -274,7 +269,7 @@ pub fn trimmed_mean(members: &[&[f64]], share: f64) -> Vec<f64> {
                 }
             }
             for (mean, values) in mean.iter_mut().zip(values.chunks_exact_mut(count)) {
-                // The order in which members stand must not show in the last bits of the sum.
+                // The order of the members must not change the last bits of the sum.
                 values.sort_unstable_by(f64::total_cmp);
                 *mean = values[cut..count - cut].iter().sum::<f64>() / kept;
             }
@@ -323,7 +318,7 @@ mod tests {
     fn a_centre_by_hand() {
         // Points 0, 0 and 10 with a reach of 1: the centre solves 2v = 1, and the far point comes one nearer.
         let (points, counts, reach) = ([0.0, 0.0, 10.0], [1.0; 3], [1.0; 3]);
-        let problem = Pull { points: &points, counts: &counts, reach: &reach };
+        let problem = Location { points: &points, counts: &counts, reach: &reach };
         let centre = problem.centre(None, 1e-12);
         assert!((centre[0] - 0.5).abs() < 1e-12, "{centre:?}");
         let mut far = [10.0];
@@ -344,7 +339,7 @@ mod tests {
         let near = [0.1, -0.3, 0.2, 0.4, -0.2, 0.0, 0.3, -0.1, -0.4];
         let centre = |far: f64| {
             let points: Vec<f64> = near.iter().copied().chain([far]).collect();
-            Pull { points: &points, counts: &[1.0; 10], reach: &[1.0; 10] }.centre(None, 1e-12)[0]
+            Location { points: &points, counts: &[1.0; 10], reach: &[1.0; 10] }.centre(None, 1e-12)[0]
         };
         let wanted = 1.0 / 9.0;
         for far in [1e2, 1e6, 1e12, 1e100] {
@@ -359,7 +354,7 @@ mod tests {
         let counts = [1.0, 3.0];
         let with = |reach: f64| {
             let reach = [reach; 2];
-            let problem = Pull { points: &points, counts: &counts, reach: &reach };
+            let problem = Location { points: &points, counts: &counts, reach: &reach };
             let centre = problem.centre(None, 1e-12);
             let mut moved = points;
             moved.chunks_exact_mut(2).for_each(|point| _ = pull(point, &centre, reach[0]));
@@ -372,7 +367,7 @@ mod tests {
     }
 
     /// Positions and centre by plain alternation, long enough: the oracle.
-    fn alternate(problem: &Pull) -> Vec<f64> {
+    fn alternate(problem: &Location) -> Vec<f64> {
         let mut centre = problem.mean();
         let all: f64 = problem.counts.iter().sum();
         for _ in 0..200_000 {
@@ -404,7 +399,7 @@ mod tests {
             let counts: Vec<f64> = (0..members).map(|_| rng.random_range(1.0..200.0)).collect();
             let reach: Vec<f64> =
                 counts.iter().map(|count: &f64| 0.3 * (1 + case % 4) as f64 * 8.0 / count.sqrt()).collect();
-            let problem = Pull { points: &points, counts: &counts, reach: &reach };
+            let problem = Location { points: &points, counts: &counts, reach: &reach };
             let centre = problem.centre(None, 1e-13);
             // Where nothing is in reach the centre need not be unique; its value is.
             let oracle = alternate(&problem);
@@ -451,7 +446,7 @@ mod tests {
         ];
         for (points, counts, penalty, value, centre) in solved {
             let reach: Vec<f64> = counts.iter().map(|rows| penalty / rows.sqrt()).collect();
-            let found = Pull { points, counts, reach: &reach }.centre(None, 1e-13);
+            let found = Location { points, counts, reach: &reach }.centre(None, 1e-13);
             assert!(distance(&found, centre) < 1e-8, "{found:?} against {centre:?}");
             let positions = points.chunks_exact(centre.len()).zip(counts).zip(&reach).map(|((point, rows), reach)| {
                 let mut position = point.to_vec();

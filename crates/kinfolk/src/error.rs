@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-/// What went wrong, for code that has to react to it.
+/// The kind of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -13,11 +13,11 @@ pub enum ErrorKind {
     Data,
     /// Two things that must have the same shape do not.
     Shape,
-    /// Training left the finite numbers.
+    /// Training diverged.
     Diverged,
     /// A client answered something unusable, or not at all.
     Client,
-    /// The federation broke its protocol.
+    /// Server and clients disagree about the protocol.
     Federation,
     /// A file could not be read or written.
     Io,
@@ -25,7 +25,7 @@ pub enum ErrorKind {
     Unsupported,
     /// The user asked to stop.
     Stopped,
-    /// A bug of ours: a panic that was caught.
+    /// A bug in Kinfolk: a panic that was caught.
     Internal,
 }
 
@@ -41,26 +41,26 @@ impl ErrorKind {
     }
 }
 
-/// An error with its kind, the place it belongs to, and an optional hint.
+/// An error with its kind, a message, and an optional hint.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Error {
     kind: ErrorKind,
     message: String,
     hint: Option<String>,
     ends_run: bool,
-    /// What another machine may hear, where that was said.
+    /// What other machines may hear, if that was said.
     told: Option<String>,
 }
 
-/// Around the name of an option in a message.
+/// Delimiters of an option's name in a message.
 const OPTION: [char; 2] = ['\u{E000}', '\u{E001}'];
 
-/// The name of an option, for a message. How options are spelt is up to whoever shows the message: [`Error::spelling`].
+/// The name of an option in a message. Whoever shows the message decides how options are spelt: [`Error::spelling`].
 pub(crate) fn option(name: &str) -> String {
     format!("{}{name}{}", OPTION[0], OPTION[1])
 }
 
-/// What every fallible function of the library returns.
+/// The library's result type.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
@@ -89,43 +89,43 @@ impl Error {
         Self::new(ErrorKind::Io, format!("{doing} {}: {error}", path.as_ref().display()))
     }
 
-    /// Adds what the user can do about it, on a line of its own.
+    /// Adds a hint, which is shown on a line of its own.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Puts the place where it happened in front of the message.
+    /// Puts a place in front of the message.
     pub fn at(mut self, place: impl fmt::Display) -> Self {
         self.message = format!("{place}: {}", self.message);
         self
     }
 
-    /// Says that no method can go on after it: the whole run ends, where else one method fails.
+    /// Ends the whole run, rather than one method.
     pub fn ending_the_run(mut self) -> Self {
         self.ends_run = true;
         self
     }
 
-    /// Whether the whole run ends, as when the user stops it or code of the user's own fails.
+    /// Whether the whole run ends, as when the user stops it or the user's own code fails.
     pub fn ends_run(&self) -> bool {
         self.ends_run
     }
 
-    /// Says that it may be told to another machine as it stands: it quotes no cell, no path and no code.
+    /// Other machines may hear it in full: it quotes no cell, no path and no code.
     pub fn open(mut self) -> Self {
         self.told = Some(self.to_string());
         self
     }
 
-    /// Says what another machine may hear instead of it.
+    /// Other machines may hear this instead.
     pub fn telling(mut self, told: impl Into<String>) -> Self {
         self.told = Some(told.into());
         self
     }
 
-    /// What another machine may hear of it. Errors between server and clients are about messages, not about data; all
-    /// others may quote what must not leave a machine, unless somebody said what may.
+    /// What other machines may hear of it. Errors between server and clients are about messages, not data; all others may
+    /// quote what must not leave a machine, and are reduced to their kind.
     pub fn told(&self) -> String {
         match (&self.told, self.kind) {
             (Some(told), _) => told.clone(),
@@ -136,8 +136,7 @@ impl Error {
         }
     }
 
-    /// The message and the hint, with options spelt by this function: `out`, `path_values`, or `set` in front of a
-    /// setting that is given beside the experiment.
+    /// The message and the hint, with options spelt by this function: `out`, `path_values`, or `set ` before an override.
     pub fn spelling(&self, spell: impl Fn(&str) -> String) -> String {
         let text = self.with_marks();
         let pieces = text.split(OPTION).enumerate();

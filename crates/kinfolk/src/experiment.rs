@@ -43,15 +43,15 @@ pub const SETTINGS: &[Setting] = Top::SETTINGS;
 
 const SECTIONS: [&str; 4] = ["data", "model", "method", "faults"];
 
-/// The most letters of a label: with what is put around it, it must still be the name of a file.
+/// Most characters of a label, which becomes part of file names.
 const LONGEST_LABEL: usize = 64;
 
 /// A checked experiment with every default filled in.
 #[derive(Clone)]
 pub struct Experiment {
-    /// The keys at the top, as a table.
+    /// The keys at the top.
     pub settings: Settings,
-    /// The same, read.
+    /// The same as a struct.
     pub top: Top,
     /// Where the data comes from.
     pub source: &'static Source,
@@ -78,7 +78,7 @@ pub struct MethodEntry {
     pub settings: Settings,
 }
 
-/// A setting given beside the file: a dotted path and a value.
+/// A setting that overrides the file: a dotted path and a value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Override {
     path: Vec<String>,
@@ -99,7 +99,7 @@ impl Override {
         Ok(Self::new(path.split('.').map(|key| key.trim().to_string()).collect(), value))
     }
 
-    /// Sets what this path leads to.
+    /// Sets the value at this path.
     pub fn new(path: Vec<String>, value: Value) -> Self {
         Self { path, value }
     }
@@ -109,7 +109,7 @@ impl Override {
         Self::new(vec![key.to_string()], value.into())
     }
 
-    /// Has every method that can do so tune its strengths, whatever the file says of them.
+    /// Has every method that can do so tune its strengths, whatever the file says.
     pub fn tune() -> Self {
         Self::top(TUNE, true)
     }
@@ -124,7 +124,7 @@ impl Experiment {
         Self::from_table(place, Self::read_table(place, text)?, overrides)
     }
 
-    /// Reads an experiment without a look at its settings. `place` names the file in messages.
+    /// Reads an experiment without checking its settings. `place` names the file in messages.
     pub fn read_table(place: &str, text: &str) -> Result<Table> {
         toml::from_str(text).map_err(|error| {
             Error::settings(format!("{place}: not a TOML file\n{}", error.to_string().trim_end()))
@@ -132,7 +132,7 @@ impl Experiment {
         })
     }
 
-    /// Checks an experiment that was read already. `place` names it in messages.
+    /// Checks an experiment. `place` names it in messages.
     pub fn from_table(place: &str, mut file: Table, overrides: &[Override]) -> Result<Self> {
         let mut faults = Vec::new();
         let labels = label_methods(&mut file, &mut faults);
@@ -159,7 +159,7 @@ impl Experiment {
         let before = faults.len();
         let of_model = |kind: &ModelKind| (kind.name, kind.settings, kind.check);
         let model = registered(("model", "kind"), model, models::MODELS, of_model, settings::unknown_name, &mut faults);
-        // What a model can do is only known where its settings are.
+        // The abilities of a model depend on its settings.
         let sound_model = model.as_ref().filter(|_| faults.len() == before);
         if let (Some((source, data)), Some((kind, _))) = (&data, &model)
             && kind.needs_target
@@ -215,7 +215,7 @@ impl Experiment {
         self.data.get("standardise").and_then(Value::as_bool).unwrap_or(false)
     }
 
-    /// What is wanted of the columns of its data.
+    /// How columns are to be encoded.
     pub fn coding(&self) -> Coding {
         let intercept = self.model.get("intercept").and_then(Value::as_bool);
         Coding { standardise: self.standardises(), constant: intercept.unwrap_or(true) }
@@ -244,7 +244,7 @@ impl Experiment {
     }
 }
 
-/// The fault of a method that cannot train such a model, with those that can.
+/// The fault of a method that cannot train this model, with a hint at those that can.
 fn mismatch(place: &str, method: &MethodKind, model: &ModelKind, settings: &Settings) -> Option<Error> {
     let ability = (model.ability)(settings);
     if ability.suffices(method.wants) {
@@ -259,7 +259,7 @@ fn mismatch(place: &str, method: &MethodKind, model: &ModelKind, settings: &Sett
         (false, _) => "whose clients do not show single rows",
     };
     let fault = Error::settings(format!("{place}: {} cannot train model {}, {why}", method.name, model.name));
-    // Not those that also want something of the data: groups, or the truth.
+    // Without those that need groups or the truth from the data.
     let works = |kind: &&&MethodKind| {
         let defaults = Settings::defaults(kind.settings);
         ability.suffices(kind.wants) && Origin::of(&defaults).is_none() && !(kind.needs_truth)(&defaults)
@@ -268,7 +268,7 @@ fn mismatch(place: &str, method: &MethodKind, model: &ModelKind, settings: &Sett
     Some(fault.hint(format!("methods that can, on any data: {}", names.join(", "))))
 }
 
-/// Gives every method its label and returns them in order.
+/// The labels of the methods, in order.
 fn label_methods(file: &mut Table, faults: &mut Vec<Error>) -> Vec<String> {
     let mut labels: Vec<String> = Vec::new();
     let entries = match file.get_mut("method") {
@@ -369,7 +369,7 @@ fn apply(file: &mut Table, change: &Override, labels: &[String], faults: &mut Ve
     }
 }
 
-/// Takes away the strengths that are given, so that they are looked for.
+/// Removes the given strengths, so that they are tuned.
 fn tune(file: &mut Table, faults: &mut Vec<Error>) {
     let mut any = false;
     let entries = file.get_mut("method").and_then(Value::as_array_mut).into_iter().flatten();
@@ -405,7 +405,7 @@ fn section(file: &mut Table, name: &str, faults: &mut Vec<Error>) -> Table {
     }
 }
 
-/// The name of something registered, its settings, and the check of those that are sound one by one.
+/// A registered thing: its name, its settings, and the check of their combination.
 type Registration = (&'static str, &'static [Setting], fn(&str, &Settings, &mut Vec<Error>));
 
 /// Looks up the registered thing a section names and checks the section against its declaration.

@@ -1,4 +1,4 @@
-//! Settings declared once: the declaration drives checking, defaults, help and docs.
+//! Settings, each declared once: checks, defaults, help and docs follow from the declaration.
 
 pub(crate) mod field;
 
@@ -8,22 +8,22 @@ pub(crate) use field::{bounded, choices, default, only_with, settings};
 use std::collections::BTreeMap;
 use toml::Value;
 
-/// One setting: its name, what it may be, what it is when left out, and what it does.
+/// The declaration of a setting.
 #[derive(Debug, Clone, Copy)]
 pub struct Setting {
     /// The key in the experiment file.
     pub name: &'static str,
-    /// What values are allowed.
+    /// The allowed values.
     pub kind: Kind,
-    /// What it is when left out.
+    /// Its default.
     pub default: Default,
-    /// The choice it belongs to, and with which of its values, written as in TOML; it means nothing with others.
+    /// The choice it belongs to, and the values of that choice, in TOML, with which it has a meaning.
     pub only_with: Option<(&'static str, &'static [&'static str])>,
-    /// One line for people.
+    /// One line of help.
     pub help: &'static str,
 }
 
-/// What values a setting may take.
+/// The allowed values of a setting.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
     /// A whole number within bounds.
@@ -48,7 +48,7 @@ pub enum Kind {
     Texts,
 }
 
-/// Between which numbers a value is.
+/// Bounds of a number.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     /// The smallest.
@@ -87,19 +87,19 @@ impl Bounds {
     }
 }
 
-/// What a setting is when left out.
+/// The default of a setting.
 #[derive(Debug, Clone, Copy)]
 pub enum Default {
     /// It must be given.
     Required,
     /// It stays absent.
     Absent,
-    /// This value, written as in TOML.
+    /// This value, in TOML.
     Is(&'static str),
 }
 
 impl Kind {
-    /// What is wanted, in words.
+    /// A description of the allowed values.
     pub fn wanted(&self) -> String {
         match self {
             Kind::Integer(bounds) => format!("a whole number{}", bounds.in_words()),
@@ -154,13 +154,13 @@ pub(crate) fn number(value: &Value) -> Option<f64> {
 pub struct Settings(BTreeMap<String, Value>);
 
 impl Settings {
-    /// What holds where nothing is given; what must be given is absent.
+    /// All defaults; required settings are absent.
     pub fn defaults(declared: &[Setting]) -> Self {
         Self::check("", declared, toml::Table::new(), &mut Vec::new())
     }
 
-    /// Checks a table against its declaration, adding every fault under `place` to `faults`. The place is empty for
-    /// keys at the top of the file.
+    /// Checks a table against its declaration, adding every fault to `faults`. The `place` of keys at the top of the file is
+    /// empty.
     pub fn check(place: &str, declared: &[Setting], mut given: toml::Table, faults: &mut Vec<Error>) -> Self {
         let mut checked = BTreeMap::new();
         for setting in declared {
@@ -193,7 +193,7 @@ impl Settings {
         Settings(checked)
     }
 
-    /// The fault of a setting that was given though its choice fell otherwise.
+    /// The fault of a setting that has no meaning with the choice made.
     fn misplaced(&self, place: &str, setting: &Setting, declared: &[Setting]) -> Option<Error> {
         let (choice, words) = setting.only_with?;
         let chosen = self.get(choice)?.to_string();
@@ -208,7 +208,7 @@ impl Settings {
         self.0.get(name)
     }
 
-    /// Which of these names have a value other than when left out.
+    /// Which of these settings differ from their defaults.
     pub fn changed<'a>(&self, declared: &[Setting], names: &[&'a str]) -> Vec<&'a str> {
         let usual = |name: &str| match declared.iter().find(|setting| setting.name == name)?.default {
             Default::Is(literal) => Some(literal_value(literal)),
@@ -221,7 +221,7 @@ impl Settings {
         names.iter().copied().filter(|name| !same(name)).collect()
     }
 
-    /// The same settings with another value of one.
+    /// The same settings with another value of this one.
     pub fn with(&self, name: &str, value: impl Into<Value>) -> Self {
         let mut changed = self.clone();
         changed.0.insert(name.to_string(), value.into());
@@ -240,9 +240,9 @@ fn literal_value(literal: &str) -> Value {
     table["v"].clone()
 }
 
-/// A section whose settings are sound one by one, for faults that need several of them to see.
+/// A section whose settings are valid one by one, to check combinations of them.
 pub struct Check<'a> {
-    /// Where the section stands.
+    /// The section's path.
     pub place: &'a str,
     /// Its settings.
     pub settings: &'a Settings,
@@ -253,23 +253,23 @@ pub struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// A fault of the setting of this name.
+    /// Adds a fault of the setting with this name.
     pub fn fault(&mut self, name: &str, why: impl std::fmt::Display) {
         self.faults.push(Error::settings(format!("{}.{name}: {why}", self.place)));
     }
 
-    /// A fault of the setting of this name, with what to do about it.
+    /// Adds a fault of the setting with this name, and a hint.
     pub fn fault_with_hint(&mut self, name: &str, why: impl std::fmt::Display, hint: impl Into<String>) {
         self.faults.push(Error::settings(format!("{}.{name}: {why}", self.place)).hint(hint));
     }
 
-    /// Which of these have a value other than when left out.
+    /// Which of these settings differ from their defaults.
     pub fn changed<'a>(&self, names: &[&'a str]) -> Vec<&'a str> {
         self.settings.changed(self.declared, names)
     }
 }
 
-/// The fault of a key nobody declared, with the nearest known one.
+/// The fault of an undeclared key, with the nearest known one.
 pub fn unknown<'a>(place: &str, key: &str, known: impl Iterator<Item = &'a str>) -> Error {
     let known: Vec<&str> = known.collect();
     let fault = Error::settings(format!("{place}: unknown key `{key}`"));
@@ -288,7 +288,7 @@ pub fn unknown_name(place: &str, name: &str, known: &[&str]) -> Error {
     }
 }
 
-/// The known word closest to a misspelt one, if any is close. Another number is no misspelling.
+/// The known word closest to a misspelt one, if any is close. A different number is no misspelling.
 pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let letters = |word: &str| -> String { word.chars().filter(|letter| !letter.is_ascii_digit()).collect() };
     known

@@ -6,20 +6,19 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// A folder for this process alone that holds none of the files about to be written. If nothing comes of it, it is gone
-/// again.
+/// A folder locked by this process, without any of the files about to be written. If it stays empty, it is removed again.
 pub struct NewFolder {
     path: PathBuf,
     // Dropped first: an empty folder can be removed, one with a lock in it cannot.
     lock: Option<Lock>,
-    /// It and those above it, as far as they were made for it.
+    /// Those of the folder and its parents that were created for it.
     made: Vec<PathBuf>,
 }
 
 impl NewFolder {
-    /// Makes the folder, or takes one that has nothing of these names in it.
+    /// Creates the folder, or takes an existing one without files of these names.
     pub fn claim<'a>(path: &Path, names: impl IntoIterator<Item = &'a str>) -> Result<Self> {
-        // Who made the folder may remove it before it is locked here; then it is made anew.
+        // Whoever created the folder may remove it before it is locked here; then it is created again.
         let folder = loop {
             let made = make(path).map_err(|error| Error::io("creating", path, error))?;
             let mut folder = Self { path: path.to_path_buf(), lock: None, made };
@@ -36,10 +35,9 @@ impl NewFolder {
         }
     }
 
-    /// Makes the folder where a run of this name goes unless told otherwise: runs/NAME-TIME, with a number behind it
-    /// where that is taken.
+    /// Creates the default folder of a run: runs/NAME-TIME, followed by a number where that is taken.
     fn for_run(name: &str) -> Result<Self> {
-        /// Beyond this, a name of a file has no room for what is put behind it.
+        /// Leaves room in a file name for what follows.
         const LONGEST: usize = 60;
         let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs());
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' };
@@ -55,7 +53,7 @@ impl NewFolder {
         unreachable!("numbers do not end")
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -71,8 +69,7 @@ impl Drop for NewFolder {
     }
 }
 
-/// The folder of a run of this name: the one asked for, or a new one that is gone again if it is still empty when what
-/// is returned beside it is dropped.
+/// The folder of a run: the one wanted, or a new one, which is removed if still empty when the [`NewFolder`] is dropped.
 pub fn run_folder(wanted: Option<PathBuf>, name: &str) -> Result<(PathBuf, Option<NewFolder>)> {
     match wanted {
         Some(path) => Ok((path, None)),
@@ -80,7 +77,7 @@ pub fn run_folder(wanted: Option<PathBuf>, name: &str) -> Result<(PathBuf, Optio
     }
 }
 
-/// Makes a folder and those above it; returns those that are new, which are none where it was there.
+/// Creates a folder and its parents; returns the new ones, none if the folder existed.
 fn make(path: &Path) -> std::io::Result<Vec<PathBuf>> {
     let above = path.ancestors().skip(1).take_while(|above| !above.as_os_str().is_empty() && !above.exists());
     let mut made = Vec::new();
@@ -97,7 +94,7 @@ fn make(path: &Path) -> std::io::Result<Vec<PathBuf>> {
 /// Seconds since 1970 as YYYYMMDD-HHMMSS, in UTC.
 fn stamp(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Days since 1 March of year 0, in eras of 400 years: leap days then come last.
+    // Days since 1 March of year 0, in eras of 400 years, so that leap days come last.
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

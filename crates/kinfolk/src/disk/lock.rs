@@ -1,24 +1,24 @@
-//! One writer a folder.
+//! Locks: one writer per folder.
 
 use crate::error::{Error, Result, option};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// The name of the file that says who writes to a folder.
+/// The file that names the process writing to a folder.
 pub const LOCK_FILE: &str = ".kinfolk-lock";
 
-/// The right to write to a folder, held by this process until it is dropped. The system takes it back from a process
-/// that ends or is killed; the file that is then left says nothing.
+/// The exclusive right to write to a folder. The system releases it when the process ends or is killed; a file left behind
+/// means nothing.
 #[derive(Debug)]
 pub struct Lock {
     path: PathBuf,
-    /// Open, it is locked.
+    /// Locked while open.
     _file: File,
 }
 
 impl Lock {
-    /// Takes the right to write to a folder that exists; an error names the process that has it.
+    /// Locks an existing folder; the error names the process that holds the lock.
     pub fn take(folder: &Path) -> Result<Self> {
         let path = folder.join(LOCK_FILE);
         let failed = |error| Error::io("writing to", folder, error);
@@ -27,10 +27,10 @@ impl Lock {
             let mut file = options.read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
             match file.try_lock() {
                 Err(TryLockError::WouldBlock) => return Err(in_use(folder, &mut file)),
-                // A file system without locks is no reason not to run.
+                // Without locks on this file system, run anyway.
                 Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => {}
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
-                // Who had it before may have removed the file between our opening and our locking it.
+                // The previous holder may have removed the file after we opened it.
                 Ok(()) if !is_at(&file, &path) => continue,
                 Ok(()) => {}
             }
@@ -54,7 +54,7 @@ fn in_use(folder: &Path, file: &mut File) -> Error {
         .hint(format!("wait until it has ended, or choose another folder with {}", option("out")))
 }
 
-/// Whether an open file is still the one of this name.
+/// Whether an open file is still the one at this path.
 fn is_at(file: &File, path: &Path) -> bool {
     #[cfg(unix)]
     {

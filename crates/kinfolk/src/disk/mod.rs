@@ -19,7 +19,7 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
 /// [`write_atomically`] for many files of one folder, which is flushed once; the files are flushed side by side.
 pub fn write_all_atomically(folder: &Path, files: Vec<(String, Vec<u8>)>) -> Result<()> {
     let write = |(name, bytes): &(String, Vec<u8>)| replace(&folder.join(name), bytes);
-    // Threads that wait for the disk do not need cores: flushes of many files share the disk's turns.
+    // More threads than cores: they wait for the disk, which flushes many files at once.
     const WRITERS: usize = 32;
     std::thread::scope(|scope| {
         let part = files.len().div_ceil(WRITERS).max(1);
@@ -42,7 +42,7 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     })
 }
 
-/// Makes renames in a folder last. Only unix lets a folder be opened, and needs it.
+/// Makes renames in a folder durable. Only Unix lets a folder be opened, and needs it.
 fn flush_folder(folder: &Path) -> std::io::Result<()> {
     #[cfg(unix)]
     File::open(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })?.sync_all()?;
@@ -68,7 +68,7 @@ fn temporary_beside(path: &Path) -> Result<PathBuf> {
     Ok(path.with_file_name(temporary))
 }
 
-/// The file that [`write_atomically`] had not finished, where this is the name of such a temporary one.
+/// The file that [`write_atomically`] was writing, if this is the name of its temporary file.
 pub fn partial_of(name: &str) -> Option<&str> {
     let (name, numbers) = name.strip_prefix('.')?.strip_suffix(".part")?.rsplit_once('.')?;
     let (process, count) = numbers.split_once('-')?;
@@ -91,7 +91,7 @@ pub(crate) fn comma_separated<Row: IntoIterator<Item = String>>(
     writer.into_inner().map_err(|error| fault(&error))
 }
 
-/// The text of a json file for people to read.
+/// Pretty-printed JSON.
 pub fn json_text(value: &impl serde::Serialize) -> Result<String> {
     let mut text = serde_json::to_string_pretty(value)
         .map_err(|error| Error::new(ErrorKind::Io, format!("writing json: {error}")))?;

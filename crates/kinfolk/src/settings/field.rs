@@ -1,5 +1,5 @@
-//! Settings as fields of a struct: one declaration of name, type, bounds, default and help, from which the struct, its
-//! reading, the check and the help follow.
+//! Settings as fields of a struct: name, type, bounds, default and help are declared once, and reading, checks and help
+//! follow.
 //!
 //! ```text
 //! settings! {
@@ -19,60 +19,60 @@
 //! }
 //! ```
 //!
-//! A method `fn check(&self, check: &mut Check)` behind the struct adds faults that need more than one setting to see.
-//! A setting without a default must be given, unless its type is an `Option`. A field whose type is another such struct
-//! stands for all settings of that one. Bounds are `low..=high`, `low..high`, `above low`, or the words that are allowed.
+//! A function `fn check(&self, check: &mut Check)` after the struct checks combinations of settings. A setting without a
+//! default is required, unless its type is an `Option`. A field whose type is another such struct stands for all settings of
+//! that struct. Bounds are `low..=high`, `low..high`, `above low`, or the allowed words.
 
 use super::{Bounds, Check, Default, Kind, Setting, Settings, finish, number};
 use crate::error::{Error, Result};
 use toml::Value;
 
-/// What a field of settings can be: one value, or a group of settings.
+/// The type of a field: one setting, or a group of settings.
 pub trait Field: Sized {
-    /// What bounds are written as.
+    /// The type of its bounds.
     type Bound;
-    /// What values are allowed, before there are bounds.
+    /// The allowed values, without bounds.
     const KIND: Kind = Kind::Text;
-    /// A word that may stand in place of a value.
+    /// A word that may replace a value.
     const OR: Option<&'static str> = None;
     /// Whether it may be left out without a default.
     const OPTIONAL: bool = false;
     /// The settings of a group; empty for one value.
     const GROUP: &'static [Setting] = &[];
 
-    /// Reads a value that was checked.
+    /// Reads a checked value.
     fn parse(value: &Value) -> Option<Self>;
 
-    /// Reads the setting of this name; `None` where it has no value and must have one.
+    /// Reads the setting of this name; `None` where a required one is missing.
     fn find(settings: &Settings, name: &str) -> Option<Self> {
         settings.get(name).and_then(Self::parse)
     }
 
-    /// Adds faults that need more than one setting of a group to see.
+    /// Checks the combination of settings in a group.
     fn check(&self, _: &mut Check) {}
 }
 
-/// Settings that are declared and read together.
+/// A struct of settings.
 pub trait Declared: Sized {
     /// Their declarations.
     const SETTINGS: &'static [Setting];
 
-    /// Reads them; `None` where one must be given and is not.
+    /// Reads them; `None` where a required one is missing.
     fn read(settings: &Settings) -> Option<Self>;
 
-    /// Adds the faults of groups among them.
+    /// Checks the groups among them.
     fn check_fields(&self, check: &mut Check);
 
-    /// Adds faults that need more than one of them to see.
+    /// Checks their combination.
     fn check(&self, _: &mut Check) {}
 
-    /// Adds the faults of groups, then those that need more than one setting to see.
+    /// Checks the groups, then the combination of all.
     fn check_all(&self, check: &mut Check) {
         self.check_fields(check);
         self.check(check);
     }
 
-    /// Adds faults of a section whose settings are sound one by one.
+    /// Checks a section whose settings are valid one by one.
     fn check_section(place: &str, settings: &Settings, faults: &mut Vec<Error>) {
         let declared = Self::SETTINGS;
         faults.extend(declared.iter().filter_map(|setting| settings.misplaced(place, setting, declared)));
@@ -89,11 +89,11 @@ pub trait Declared: Sized {
         finish(faults).map(|()| Self::of(&settings))
     }
 
-    /// Reads them where they were found to be complete.
+    /// Reads checked settings.
     ///
     /// # Panics
     ///
-    /// Where they were not: that is a bug of the caller, never of the input.
+    /// If a required one is missing, which is a bug of the caller.
     fn of(settings: &Settings) -> Self {
         Self::read(settings).expect("the settings were checked")
     }
@@ -185,17 +185,17 @@ impl<T: Field> Field for Option<T> {
     }
 }
 
-/// A value, or `"auto"` where it is to be found.
+/// A value, or `"auto"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Auto<T> {
-    /// It is to be found.
+    /// To be chosen automatically.
     Auto,
-    /// It is this.
+    /// This value.
     Given(T),
 }
 
 impl<T> Auto<T> {
-    /// The value, where there is one.
+    /// The value, if given.
     pub fn given(self) -> Option<T> {
         match self {
             Auto::Auto => None,
@@ -241,7 +241,6 @@ impl Field for ForEach {
     }
 }
 
-/// How many settings these parts have together.
 pub(crate) const fn count(parts: &[&[Setting]]) -> usize {
     let (mut part, mut count) = (0, 0);
     while part < parts.len() {
@@ -251,7 +250,6 @@ pub(crate) const fn count(parts: &[&[Setting]]) -> usize {
     count
 }
 
-/// All settings of these parts, in their order.
 pub(crate) const fn concatenate<const COUNT: usize>(parts: &[&[Setting]]) -> [Setting; COUNT] {
     const EMPTY: Setting = Setting { name: "", kind: Kind::Flag, default: Default::Absent, only_with: None, help: "" };
     let mut all = [EMPTY; COUNT];
@@ -267,11 +265,9 @@ pub(crate) const fn concatenate<const COUNT: usize>(parts: &[&[Setting]]) -> [Se
     all
 }
 
-/// No bounds yet.
 const ANY: Bounds = Bounds::from(f64::MIN, f64::MAX);
 
 impl Kind {
-    /// The same within bounds.
     pub(crate) const fn within(self, bounds: Bounds) -> Self {
         match self {
             Kind::Integer(_) => Kind::Integer(bounds),
@@ -282,7 +278,7 @@ impl Kind {
     }
 }
 
-/// Declares a struct of settings, as the head of this file has it.
+/// Declares a struct of settings, as described at the top of this file.
 macro_rules! settings {
     (
         $(#[$about:meta])*
@@ -403,7 +399,7 @@ macro_rules! only_with {
     };
 }
 
-/// Declares choices between words as enums, or says what the words of an enum are.
+/// Declares enums whose variants are words, or the words of an existing enum.
 macro_rules! choices {
     ($(
         $(#[$about:meta])*

@@ -29,7 +29,7 @@ mod settings;
 
 use super::mixtures::*;
 use super::*;
-use crate::aggregate::{Pull, pull};
+use crate::aggregate::{Location, pull};
 use crate::federation::Answers;
 use crate::federation::work::{Parts, StepMixture};
 use crate::mixture::step::{Rule, Step};
@@ -288,7 +288,7 @@ impl FedGrEm {
             Central::Converged | Central::TwoPasses => deviation * penalised,
         };
         let reach: Vec<f64> = penalised.iter().map(reach).collect();
-        let problem = Pull { points: &points, counts: &counts, reach: &reach };
+        let problem = Location { points: &points, counts: &counts, reach: &reach };
         let centre = match self.central {
             Central::TwoPasses => problem.centre_in_two_passes(),
             _ => problem.centre(start, TOLERANCE),

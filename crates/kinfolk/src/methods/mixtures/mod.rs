@@ -18,7 +18,7 @@ pub(super) use shared::{Place, SharedComponents};
 pub(super) use whitening::Whitening;
 
 use super::*;
-use crate::aggregate::Pull;
+use crate::aggregate::Location;
 use crate::federation::work::{FitMixture, Fitted, Parts, StepMixture};
 use crate::federation::{Answers, Handle};
 use crate::linalg::add_scaled;
@@ -282,7 +282,7 @@ impl MixtureTraining {
             order.iter().flat_map(|&component| &fit[component * width..][..width]).copied().collect::<Vec<f64>>()
         });
         let (points, ones) = (ordered.collect::<Vec<f64>>(), vec![1.0; views.len()]);
-        let middle = Pull { points: &points, counts: &ones, reach: &ones }.median();
+        let middle = Location { points: &points, counts: &ones, reach: &ones }.median();
         let follow = |it: usize| match place.get(&it) {
             Some(&place) => found.orders[place].clone(),
             None => align_to(&fits[it], &middle, self.shape.components),

@@ -1,6 +1,6 @@
 //! Coordinates in which centres are compared, and the common scatter of the clients' rows.
 
-use crate::aggregate::Pull;
+use crate::aggregate::Location;
 use crate::error::{Error, ErrorKind, Result};
 use crate::linalg::{Cholesky, Matrix, Spectrum, distance, extreme_eigenvalues, multiply, norm};
 use crate::mixture::{Covariance, Family, Shape};
@@ -69,14 +69,14 @@ pub(super) fn common_scatter<'a>(shape: &Shape, scatters: impl Iterator<Item = (
         return Err(Error::new(ErrorKind::Client, "no client sent a covariance that is one"));
     }
     let points = points.concat();
-    let middle = Pull { points: &points, counts: &counts, reach: &vec![0.0; counts.len()] }.median();
+    let middle = Location { points: &points, counts: &counts, reach: &vec![0.0; counts.len()] }.median();
     let away = points.chunks_exact(middle.len()).map(|point| distance(point, &middle));
     let mut sorted: Vec<f64> = away.collect();
     sorted.sort_by(f64::total_cmp);
     // Half of the clients are within reach; where they all agree, anything above rounding is.
     let reach = sorted[sorted.len() / 2].max(1e-9 * norm(&middle));
     let reach = vec![reach; counts.len()];
-    Ok(Pull { points: &points, counts: &counts, reach: &reach }.centre(Some(&middle), CENTRE_TOLERANCE))
+    Ok(Location { points: &points, counts: &counts, reach: &reach }.centre(Some(&middle), CENTRE_TOLERANCE))
 }
 
 /// What is odd about how rows scatter in the fits, for a model of this shape.
