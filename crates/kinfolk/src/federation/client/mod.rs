@@ -8,7 +8,7 @@
 //! | `node.rs` | what such a machine decides: its rows, their columns, the fewest rows of an answer, limits |
 //! | `site.rs` | such a machine: bytes in, bytes out |
 
-pub mod context;
+pub(super) mod context;
 pub(super) mod guard;
 pub mod host;
 pub mod node;

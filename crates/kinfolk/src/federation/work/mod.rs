@@ -2,180 +2,23 @@
 //!
 //! A kind of work is one file here and one line in the list of [`Work`]: its order, what it needs, what it sends, what the
 //! client does, and the type of its answer. Nothing else in the federation knows one kind from another: engines, meter and
-//! checks go by what [`Kind`] says and by the parts of a [`Reply`].
+//! checks go by what a kind says of itself (`kind.rs`) and by the parts of a [`Reply`].
 
+mod kind;
 mod reply;
 
 use super::client::context::ClientContext;
 use super::client::guard::{Cost, Load};
 use crate::error::{Error, Result};
-use crate::models::Job;
-use crate::training::{Portion, Then};
+pub(super) use kind::{Capability, Content, Kind, Needs, Sends, Task};
 pub use reply::{Answer, Choice, HasLoss, Loss, PackedReply, Reply};
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::borrow::Cow;
-use std::fmt::Debug;
 
-/// A kind of work: what it needs, what a client does, what comes back.
-pub trait Kind: Debug + Send + Sync {
-    /// What it needs.
-    fn needs(&self) -> Needs<'_>;
-
-    /// What a client sends, where a model has `width` parameters.
-    fn sends(&self, width: usize) -> Sends;
-
-    /// Upper bound on what it costs a client.
-    fn cost(&self, load: &Load) -> Cost;
-
-    /// Does it for one client.
-    fn carry_out(&self, context: &mut ClientContext) -> Result<Reply>;
-
-    /// Why the order is malformed, whoever gets it.
-    fn fault(&self) -> Option<&'static str> {
-        None
-    }
-
-    /// Why a complete reply cannot be true; no loss is below `least_loss`.
-    fn implausible(&self, reply: &Reply, least_loss: f64) -> Option<String> {
-        reply::below(&reply.numbers, least_loss)
-    }
-
-    /// The loss by which a reply is compared with those of other clients.
-    fn loss(&self, reply: &Reply) -> Option<f64> {
-        reply.numbers.iter().copied().reduce(reply::larger)
-    }
-
-    /// The model of the ask from which the reply's vector is an update.
-    fn base(&self, _: &Reply) -> Option<usize> {
-        None
-    }
-
-    /// The form in which models do the same for whole blocks of clients, where there is one.
-    fn task(&self) -> Option<Task> {
-        None
-    }
-}
-
-/// The type of the answers to a kind of work. Apart from [`Kind`], which must be usable as a trait object.
+/// The type of the answers to a kind of work. Apart from `Kind`, which must be usable as a trait object.
 pub trait TypedWork: Into<Work> {
     /// What comes back from every client, apart from a vector.
     type Answer: Answer;
-}
-
-/// What some work needs.
-#[derive(Debug, Clone)]
-pub struct Needs<'a> {
-    /// Models of the ask, by index.
-    pub models: Cow<'a, [usize]>,
-    /// The stamp of the client's state.
-    pub stamp: Option<u64>,
-    /// Parts of the training rows.
-    pub portions: Vec<Portion>,
-    /// What the model must be able to do.
-    pub capability: Capability,
-    /// Whether it writes the client's state.
-    pub keeps: bool,
-}
-
-impl<'a> Needs<'a> {
-    /// These models, with this capability.
-    pub(super) fn new(models: impl Into<Cow<'a, [usize]>>, capability: Capability) -> Self {
-        Self { models: models.into(), stamp: None, portions: Vec::new(), capability, keeps: false }
-    }
-
-    pub(super) fn on(mut self, portion: Portion) -> Self {
-        self.portions.push(portion);
-        self
-    }
-
-    pub(super) fn stamp(mut self, stamp: Option<u64>) -> Self {
-        self.stamp = stamp;
-        self
-    }
-
-    pub(super) fn keeping(mut self, keeps: bool) -> Self {
-        self.keeps = keeps;
-        self
-    }
-}
-
-/// What a model must be able to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Capability {
-    /// Give losses.
-    Any,
-    /// Be trained by descent.
-    Descent,
-    /// Be trained by gradients outside of a training plan.
-    Gradients,
-    /// Be a mixture.
-    Mixture,
-}
-
-/// The parts of a client's reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sends {
-    /// The kind of its vector.
-    pub content: Content,
-    /// Numbers in the vector; 0 for none.
-    pub length: usize,
-    /// Number of models that the meter counts it as.
-    pub models: usize,
-    /// Number of further numbers.
-    pub numbers: usize,
-    /// Number of counts.
-    pub counts: usize,
-}
-
-/// What a vector is, which decides how long it may be compared with those of other clients.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Content {
-    /// There is none.
-    Nothing,
-    /// A trained model.
-    Trained,
-    /// A gradient.
-    Gradient,
-    /// An exact minimiser.
-    Minimiser,
-    /// Sums over the rows, or several vectors.
-    Statistics,
-}
-
-impl Sends {
-    /// Numbers without a vector.
-    pub(super) fn numbers(numbers: usize) -> Self {
-        Self { content: Content::Nothing, length: 0, models: 0, numbers, counts: 0 }
-    }
-
-    pub(super) fn with_counts(self, counts: usize) -> Self {
-        Self { counts, ..self }
-    }
-
-    /// Adds a model or a gradient, if it is `sent`.
-    pub(super) fn model(self, content: Content, width: usize, sent: bool) -> Self {
-        if sent { Self { content, length: width, models: 1, ..self } } else { self }
-    }
-}
-
-/// Work in the form in which models do it for whole blocks of clients.
-#[derive(Debug, Clone)]
-pub struct Task {
-    /// The candidates.
-    pub among: Vec<usize>,
-    /// On which rows they compete.
-    pub on: Portion,
-    /// What is done with the winner.
-    pub then: Then,
-    /// Whether the choice is part of the answer.
-    pub tells_choice: bool,
-}
-
-impl Task {
-    pub(super) fn job(&self, slots: usize) -> Job<'_> {
-        Job { among: &self.among, on: self.on, then: &self.then, slots }
-    }
 }
 
 /// Declares every kind of work: its number on the wire, which never changes, its name in messages, and the type of its
@@ -292,7 +135,8 @@ mod tests {
     use crate::federation::{Ask, Gather, Phase, Recipients};
     use crate::rng::Key;
     use crate::settings::Settings;
-    use crate::training::{Amount, Course, Optimiser, Plan, Sample, Scale};
+    use crate::training::{Amount, Course, Optimiser, Plan, Portion, Sample, Scale, Then};
+    use std::fmt::Debug;
     use std::sync::Arc;
 
     fn plan() -> Plan {

@@ -1,0 +1,153 @@
+//! What a kind of work says of itself: all that engines, meter and checks know of it.
+
+use super::{Reply, reply};
+use crate::error::Result;
+use crate::federation::client::context::ClientContext;
+use crate::federation::client::guard::{Cost, Load};
+use crate::models::Job;
+use crate::training::{Portion, Then};
+use std::borrow::Cow;
+use std::fmt::Debug;
+
+/// A kind of work: what it needs, what a client does, what comes back.
+pub trait Kind: Debug + Send + Sync {
+    fn needs(&self) -> Needs<'_>;
+
+    /// What a client sends, where a model has `width` parameters.
+    fn sends(&self, width: usize) -> Sends;
+
+    /// Upper bound on what it costs a client.
+    fn cost(&self, load: &Load) -> Cost;
+
+    /// Does it for one client.
+    fn carry_out(&self, context: &mut ClientContext) -> Result<Reply>;
+
+    /// Why the order is malformed, whoever gets it.
+    fn fault(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Why a complete reply cannot be true; no loss is below `least_loss`.
+    fn implausible(&self, reply: &Reply, least_loss: f64) -> Option<String> {
+        reply::below(&reply.numbers, least_loss)
+    }
+
+    /// The loss by which a reply is compared with those of other clients.
+    fn loss(&self, reply: &Reply) -> Option<f64> {
+        reply.numbers.iter().copied().reduce(reply::larger)
+    }
+
+    /// The model of the ask from which the reply's vector is an update.
+    fn base(&self, _: &Reply) -> Option<usize> {
+        None
+    }
+
+    /// The form in which models do the same for whole blocks of clients, where there is one.
+    fn task(&self) -> Option<Task> {
+        None
+    }
+}
+
+/// What some work needs.
+#[derive(Debug, Clone)]
+pub struct Needs<'a> {
+    /// Indices in the ask.
+    pub models: Cow<'a, [usize]>,
+    /// The stamp of the client's state.
+    pub stamp: Option<u64>,
+    pub portions: Vec<Portion>,
+    pub capability: Capability,
+    /// Whether it writes the client's state.
+    pub keeps: bool,
+}
+
+impl<'a> Needs<'a> {
+    /// These models, with this capability.
+    pub(super) fn new(models: impl Into<Cow<'a, [usize]>>, capability: Capability) -> Self {
+        Self { models: models.into(), stamp: None, portions: Vec::new(), capability, keeps: false }
+    }
+
+    pub(super) fn on(mut self, portion: Portion) -> Self {
+        self.portions.push(portion);
+        self
+    }
+
+    pub(super) fn stamp(mut self, stamp: Option<u64>) -> Self {
+        self.stamp = stamp;
+        self
+    }
+
+    pub(super) fn keeping(mut self, keeps: bool) -> Self {
+        self.keeps = keeps;
+        self
+    }
+}
+
+/// What a model must be able to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Capability {
+    /// Give losses.
+    Any,
+    /// Be trained by descent.
+    Descent,
+    /// Be trained by gradients outside of a training plan.
+    Gradients,
+    Mixture,
+}
+
+/// The parts of a client's reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sends {
+    pub content: Content,
+    /// Length of the vector; 0 for none.
+    pub length: usize,
+    /// Number of models that the meter counts it as.
+    pub models: usize,
+    pub numbers: usize,
+    pub counts: usize,
+}
+
+/// What a vector is, which decides how long it may be compared with those of other clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    Nothing,
+    /// A trained model.
+    Trained,
+    Gradient,
+    /// An exact minimiser.
+    Minimiser,
+    /// Sums over the rows, or several vectors.
+    Statistics,
+}
+
+impl Sends {
+    /// Numbers without a vector.
+    pub(super) fn numbers(numbers: usize) -> Self {
+        Self { content: Content::Nothing, length: 0, models: 0, numbers, counts: 0 }
+    }
+
+    pub(super) fn with_counts(self, counts: usize) -> Self {
+        Self { counts, ..self }
+    }
+
+    /// Adds a model or a gradient, if it is `sent`.
+    pub(super) fn model(self, content: Content, width: usize, sent: bool) -> Self {
+        if sent { Self { content, length: width, models: 1, ..self } } else { self }
+    }
+}
+
+/// Work in the form in which models do it for whole blocks of clients.
+#[derive(Debug, Clone)]
+pub struct Task {
+    pub among: Vec<usize>,
+    pub on: Portion,
+    pub then: Then,
+    /// Whether the choice is part of the answer.
+    pub tells_choice: bool,
+}
+
+impl Task {
+    pub fn job(&self, slots: usize) -> Job<'_> {
+        Job { among: &self.among, on: self.on, then: &self.then, slots }
+    }
+}
