@@ -10,7 +10,6 @@ use std::time::Duration;
 /// Shows a run as it goes.
 pub struct Bars {
     bar: ProgressBar,
-    /// In front of a method's label.
     prefix: String,
     metric: String,
 }
@@ -69,7 +68,6 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// Begins to wait for this.
     pub fn new(what: &'static str) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()).with_message(what);
         let late = bar.clone();
@@ -83,7 +81,6 @@ impl Wait {
         Self { bar }
     }
 
-    /// The work is now here.
     pub fn stage(&self, stage: Stage) {
         if self.bar.message() != stage.what || self.bar.length() != Some(stage.total as u64) {
             // One step has no middle to show.

@@ -53,7 +53,6 @@ impl Sum {
         self.count += 1;
     }
 
-    /// Adds another sum.
     pub(crate) fn merge(&mut self, other: &Sum) {
         if other.count > 0 {
             self.total.resize(other.total.len(), 0.0);
@@ -225,7 +224,6 @@ impl Location<'_> {
 
 struct Slope {
     gradient: Vec<f64>,
-    /// Sum of the reweighted weights.
     weight: f64,
     /// Mean distance of the points, cut off at the reach.
     distance: f64,

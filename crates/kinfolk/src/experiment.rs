@@ -268,7 +268,6 @@ fn mismatch(place: &str, method: &MethodKind, model: &ModelKind, settings: &Sett
     Some(fault.hint(format!("methods that can, on any data: {}", names.join(", "))))
 }
 
-/// The labels of the methods, in order.
 fn label_methods(file: &mut Table, faults: &mut Vec<Error>) -> Vec<String> {
     let mut labels: Vec<String> = Vec::new();
     let entries = match file.get_mut("method") {

@@ -143,7 +143,6 @@ impl Kind {
     }
 }
 
-/// An integer or a float, as a float.
 pub(crate) fn number(value: &Value) -> Option<f64> {
     value.as_float().or_else(|| value.as_integer().map(|v| v as f64))
 }

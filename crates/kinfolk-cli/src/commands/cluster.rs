@@ -81,7 +81,6 @@ pub struct Arguments {
     threads: Option<usize>,
 }
 
-/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<Ending> {
     let search = arguments.search();
     let (method, request) = arguments.check(&search)?;

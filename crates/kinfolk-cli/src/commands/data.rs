@@ -30,7 +30,6 @@ enum Verb {
     },
 }
 
-/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<Ending> {
     match arguments.verb {
         Verb::List => {

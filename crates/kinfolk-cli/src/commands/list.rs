@@ -26,7 +26,6 @@ enum What {
     Files,
 }
 
-/// One thing to list.
 struct Entry {
     name: &'static str,
     summary: String,
@@ -34,7 +33,6 @@ struct Entry {
     columns: &'static [Heading],
 }
 
-/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<Ending> {
     let entry = |name, summary: &str, settings| Entry { name, summary: summary.to_string(), settings, columns: &[] };
     let entries: Vec<Entry> = match arguments.what {

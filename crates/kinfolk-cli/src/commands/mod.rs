@@ -33,13 +33,11 @@ fn write_result(text: &str) -> Result<()> {
     }
 }
 
-/// A number of threads.
 pub fn parse_threads(text: &str) -> Result<usize, String> {
     let count = text.parse().ok().filter(|count| (1..=MOST_THREADS).contains(count));
     count.ok_or_else(|| format!("want a whole number from 1 to {MOST_THREADS}"))
 }
 
-/// Writes one JSON document to stdout.
 pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
     let text =
         serde_json::to_string_pretty(value).map_err(|error| Error::new(ErrorKind::Io, format!("json: {error}")))?;

@@ -49,7 +49,6 @@ impl WatchCases for Cases {
     }
 }
 
-/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<Ending> {
     let paper = reproduce::paper(&arguments.paper)?;
     let folder = arguments.out.unwrap_or_else(|| PathBuf::from("runs").join(format!("reproduce-{}", paper.name)));

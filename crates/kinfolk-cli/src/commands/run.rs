@@ -50,7 +50,6 @@ pub struct Arguments {
     show: bool,
 }
 
-/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<Ending> {
     let mut overrides = arguments.set.iter().map(|text| Override::parse(text)).collect::<Result<Vec<_>>>()?;
     overrides.extend(arguments.tune.then(Override::tune));

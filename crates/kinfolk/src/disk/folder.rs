@@ -60,7 +60,6 @@ impl NewFolder {
 }
 
 impl Drop for NewFolder {
-    /// Only empty folders can be removed this way.
     fn drop(&mut self) {
         self.lock = None;
         for folder in self.made.iter().rev() {

@@ -76,7 +76,6 @@ pub fn partial_of(name: &str) -> Option<&str> {
     (!name.is_empty() && is_number(process) && is_number(count)).then_some(name)
 }
 
-/// The bytes of a csv file.
 pub(crate) fn comma_separated<Row: IntoIterator<Item = String>>(
     file: &str,
     header: impl IntoIterator<Item = impl AsRef<[u8]>>,

@@ -53,7 +53,6 @@ pub fn single_model(federation: &mut dyn Federation, model: &dyn Model) -> Resul
     if model.convex().is_some() { pooled_minimiser(federation, model) } else { Ok(None) }
 }
 
-/// Scores every client on its own, where the model has a minimiser, and with one model for everybody.
 fn baselines(
     federation: &mut dyn Federation,
     model: &dyn Model,

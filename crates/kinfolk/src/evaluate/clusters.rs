@@ -23,7 +23,6 @@ impl Finding for Clusters {
     }
 }
 
-/// One note for each odd cluster while they are few.
 fn odd_clusters<'a>(sizes: &[usize], only_member: impl Fn(usize) -> &'a str) -> Vec<String> {
     const FEW: usize = 5;
     let (empty, alone) = [0, 1].map(|odd| sizes.iter().filter(|&&size| size == odd).count()).into();

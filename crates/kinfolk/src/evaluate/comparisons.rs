@@ -4,7 +4,6 @@ use super::{Context, Finding, MethodRecord};
 use crate::error::Result;
 use crate::record::{ComparisonRecord, RoundRecord};
 
-/// The distances between clients.
 pub(super) struct Comparisons;
 
 impl Finding for Comparisons {

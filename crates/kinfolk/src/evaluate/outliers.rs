@@ -25,7 +25,6 @@ impl Finding for Outliers {
     }
 }
 
-/// The clients that are unlike all others, by name.
 fn note(clients: &[ClientRecord]) -> Option<String> {
     const NAMED: usize = 10;
     let outliers = clients.iter().filter(|client| client.outlier == Some(true));

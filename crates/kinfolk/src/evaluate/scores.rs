@@ -119,7 +119,6 @@ pub fn seen(
     Ok(summarise(clients, metric, outcome, outliers))
 }
 
-/// Clients with models of their own, by stamp.
 fn by_stamp(stamps: &[u64]) -> BTreeMap<u64, Recipients> {
     let mut ages: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
     for (client, &stamp) in (0u32..).zip(stamps).filter(|(_, stamp)| **stamp > 0) {
@@ -220,7 +219,6 @@ fn check_counted(
     }
 }
 
-/// Whether the client in this place was not planted as an outlier.
 pub(super) fn is_good(outliers: &[bool], place: usize) -> bool {
     !outliers.get(place).is_some_and(|&outlier| outlier)
 }
@@ -240,7 +238,6 @@ fn summarise(mut clients: Vec<Served>, metric: Metric, outcome: &Outcome, outlie
     Evaluation { loss, metric, clients }
 }
 
-/// What clients scored.
 pub(super) struct Scores;
 
 impl Finding for Scores {
@@ -279,7 +276,6 @@ fn why_nothing(outcome: &Outcome, scored: &Evaluation) -> &'static str {
     }
 }
 
-/// A note about clients that are in no average.
 fn without_finite_metric(clients: &[Client], scored: &Evaluation) -> Option<String> {
     let served = clients.iter().zip(&scored.clients);
     let infinite = served.filter(|(_, served)| served.mean().is_some_and(|mean| !mean.is_finite()));

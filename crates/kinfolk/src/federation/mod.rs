@@ -300,9 +300,7 @@ impl<'a, A: Answer> Answered<'a, A> {
     }
 }
 
-/// Which orders of an ask go to which client.
 pub(crate) struct OrderIndex {
-    /// The orders to everybody.
     all: Vec<u32>,
     /// The other orders of each client; empty where there are none.
     listed: Vec<Vec<u32>>,

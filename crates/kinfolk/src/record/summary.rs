@@ -254,7 +254,6 @@ pub struct Remark {
     pub text: String,
 }
 
-/// The mean of some numbers.
 pub(crate) fn mean(numbers: &[f64]) -> f64 {
     numbers.iter().sum::<f64>() / numbers.len() as f64
 }

@@ -70,7 +70,6 @@ macro_rules! table_row {
 }
 pub(crate) use table_row;
 
-/// The type of a column's cells.
 pub(crate) trait Cell: Sized {
     const NONE: Cells;
 

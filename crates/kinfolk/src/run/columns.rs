@@ -4,10 +4,8 @@ use crate::data::schema::ExtremeCell;
 use crate::federation::ClientInfo;
 use crate::federation::server::ledger::few_of;
 
-/// Number of extreme cells that are noted one by one.
 const MOST_TOLD: usize = 5;
 
-/// A note for every extreme cell, or for the first of many.
 pub(super) fn extreme_cell_notes(clients: &[ClientInfo], cells: &[ExtremeCell]) -> Vec<String> {
     let tell = |cell: &ExtremeCell| {
         let column = cell.column.as_ref().map_or("its target".to_string(), |name| format!("column `{name}`"));
@@ -28,7 +26,6 @@ pub(super) fn extreme_cell_notes(clients: &[ClientInfo], cells: &[ExtremeCell]) 
     notes
 }
 
-/// A note about classes that only test rows have.
 pub(super) fn unknown_classes_note(mut classes: Vec<String>) -> Option<String> {
     classes.sort();
     classes.dedup();

@@ -21,7 +21,6 @@ pub struct RunFile {
     content: Option<Content>,
 }
 
-/// The bytes of a file, where it applies to a record.
 type Content = fn(&Record) -> Result<Option<Vec<u8>>>;
 
 impl RunFile {
@@ -40,9 +39,7 @@ impl RunFile {
 
 /// The experiment, which is written first.
 pub(super) const EXPERIMENT: &str = "experiment.toml";
-/// The folder of checkpoints.
 pub(super) const CHECKPOINT: &str = "checkpoint";
-/// The folder of models.
 pub(super) const MODELS: &str = "models";
 /// The summary, which is written last: a folder without it is not finished.
 pub(super) const SUMMARY: &str = "summary.json";
@@ -77,7 +74,6 @@ pub static FILES: &[RunFile] = &[
     }),
 ];
 
-/// Writes the files of a run that has ended.
 pub(super) fn write_record(folder: &Path, record: &Record) -> Result<()> {
     for (name, content) in FILES.iter().filter_map(|file| Some((file.name, file.content?))) {
         if let Some(bytes) = content(record)? {
@@ -87,7 +83,6 @@ pub(super) fn write_record(folder: &Path, record: &Record) -> Result<()> {
     Ok(())
 }
 
-/// Whether a run writes something of this name at the top of its folder.
 pub(super) fn is_ours(name: &str) -> bool {
     FILES.iter().any(|file| file.name == name)
 }

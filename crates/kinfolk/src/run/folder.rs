@@ -23,7 +23,6 @@ const DIGEST: usize = 32;
 /// The run folder, held by this process alone.
 pub(super) struct Folder {
     pub(super) path: PathBuf,
-    /// The experiment with every default filled in.
     experiment: String,
     /// The record of a run that had ended before.
     pub(super) finished: Option<Record>,
@@ -110,12 +109,10 @@ impl Folder {
         write_atomically(&self.path.join(EXPERIMENT), self.experiment.as_bytes())
     }
 
-    /// The checkpoint of a method in progress.
     pub(super) fn current(&self, label: &str, seed: u64) -> PathBuf {
         self.checkpoint().join(format!("{label}-{seed}.current"))
     }
 
-    /// The record of a method that has ended.
     pub(super) fn done(&self, label: &str, seed: u64) -> PathBuf {
         self.checkpoint().join(format!("{label}-{seed}.done"))
     }
@@ -233,7 +230,6 @@ fn flat(text: &str) -> BTreeMap<String, String> {
     found
 }
 
-/// The text of experiment.toml, if any, and whether a run has ended here.
 fn contents(path: &Path) -> (Option<String>, bool) {
     (std::fs::read_to_string(path.join(EXPERIMENT)).ok(), path.join(SUMMARY).exists())
 }
@@ -273,7 +269,6 @@ fn folders_in(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(entries(folder)?.into_iter().filter(|(_, kind)| kind.is_dir()).map(|(path, _)| path).collect())
 }
 
-/// Removes the plain files with wanted names from a folder.
 fn remove_where(folder: &Path, wanted: &dyn Fn(&str) -> bool) -> Result<()> {
     for (path, _) in entries(folder)?.into_iter().filter(|(_, kind)| kind.is_file()) {
         if path.file_name().and_then(|name| name.to_str()).is_some_and(wanted) {

@@ -20,7 +20,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// One method on one seed.
 pub(super) struct MethodRun<'a> {
     pub(super) experiment: &'a Experiment,
     pub(super) entry: &'a MethodEntry,
@@ -43,7 +42,6 @@ struct Course {
     traffic: Traffic,
     #[serde(skip)]
     notes: Vec<String>,
-    /// What the last evaluation found.
     #[serde(skip)]
     found: MethodRecord,
 }
@@ -65,7 +63,6 @@ impl Course {
     }
 }
 
-/// A method in progress, and its clients.
 struct OngoingMethod<'a> {
     run: &'a MethodRun<'a>,
     method: Box<dyn Method>,
@@ -130,7 +127,6 @@ impl MethodRun<'_> {
         Ok(OngoingMethod { run: self, method, federation, unseen, course, watch })
     }
 
-    /// The records of the clients before any finding.
     fn client_records(&self) -> Vec<ClientRecord> {
         let groups = self.data.groups_for(self.entry, Some(self.groups)).ok().flatten();
         let name = |place: usize| groups.as_ref().and_then(|groups| Some(groups.names[groups.of[place]?].clone()));
@@ -231,7 +227,6 @@ impl OngoingMethod<'_> {
         (self.course.traffic, self.course.notes) = (self.federation.meter().total(), self.federation.notes());
     }
 
-    /// The cost of a phase of the last round.
     fn spent(&self, phase: Phase, before: &Meter) -> RoundRecord {
         let traffic = self.federation.meter().of(phase).since(before.of(phase));
         RoundRecord {
@@ -255,7 +250,6 @@ impl OngoingMethod<'_> {
         written.map(|()| true).map_err(Error::ending_the_run)
     }
 
-    /// Scores the clients, and collects the findings between rounds.
     fn evaluate(&mut self, mut round: RoundRecord) -> Result<Evaluated> {
         let MethodRun { experiment, data, .. } = *self.run;
         let outcome = self.method.outcome();
@@ -280,7 +274,6 @@ impl OngoingMethod<'_> {
         }
     }
 
-    /// Has every finding add to the record of the last evaluation.
     fn find(
         &mut self,
         evaluated: &mut Evaluated,
@@ -305,7 +298,6 @@ impl OngoingMethod<'_> {
         findings.iter().try_for_each(|finding| act(&**finding, &mut context, &mut self.course.found))
     }
 
-    /// Collects the final findings, and writes the models.
     fn conclude(mut self, mut evaluated: Evaluated) -> Result<RepeatSummary> {
         self.course.found.clients = self.run.client_records();
         self.find(&mut evaluated, |finding, context, found| finding.conclude(context, found))?;
@@ -328,7 +320,6 @@ impl OngoingMethod<'_> {
     }
 }
 
-/// Scores at the end of each stage of a method, for the summary.
 fn stages(rounds: &[RoundRecord]) -> BTreeMap<String, serde_json::Value> {
     let mut numbers = BTreeMap::new();
     for (round, stage) in rounds.iter().filter_map(|round| Some((round, round.stage.as_ref()?))) {

@@ -32,7 +32,6 @@ use seed::SeedData;
 use std::collections::BTreeMap;
 use venue::{InProcess, Venue};
 
-/// The record of each method on each seed, by its place in the experiment.
 type Records = BTreeMap<(usize, u64), MethodRecord>;
 
 /// Runs an experiment and returns its record, in which methods that diverged, failed or panicked are included. An error

@@ -20,7 +20,6 @@ pub(super) fn keep_models(run: &MethodRun, outcome: &Outcome, federation: &mut d
     }
 }
 
-/// Writes the models that are wanted into a run folder.
 pub(super) fn write_models(run: &MethodRun, folder: &Path, outcome: &Outcome, federation: &dyn Engine) -> Result<()> {
     let wanted = run.experiment.top.save_models;
     if wanted == SaveModels::None {

@@ -15,12 +15,10 @@ use crate::models::{Blueprint, Metric, Model};
 use crate::rng::Key;
 use std::sync::Arc;
 
-/// The data of one seed, as every method of the experiment sees it.
 pub(super) struct SeedData {
     pub(super) population: Population,
     pub(super) engine: Box<dyn Engine>,
     pub(super) unseen: Option<Box<dyn Engine>>,
-    /// Training rows of every client.
     pub(super) rows: Vec<usize>,
     truth: Option<Vec<usize>>,
     /// The groups that clients say they belong to.
@@ -142,7 +140,6 @@ impl SeedData {
         })
     }
 
-    /// A note about a learning rate that was chosen from the data.
     pub(super) fn auto_step_note(&self, entry: &MethodEntry) -> Option<String> {
         let curvature = self.curvature.filter(|_| takes_auto_step(&entry.settings, &*self.model))?;
         Some(format!("step {:.3e}, chosen from the data", auto_step(&entry.settings, Some(curvature))))
@@ -193,7 +190,6 @@ fn choose_metric(experiment: &Experiment, model: &dyn Model) -> Result<Metric> {
     }
 }
 
-/// Upper bound on the curvature of the clients' losses, if a method's steps depend on it.
 fn find_curvature(experiment: &Experiment, engine: &mut dyn Engine, model: &dyn Model) -> Result<Option<f64>> {
     let is_wanted = experiment.methods.iter().any(|entry| takes_auto_step(&entry.settings, model));
     if model.curvature(0.0).is_none() || !is_wanted {

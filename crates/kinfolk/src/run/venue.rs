@@ -29,7 +29,6 @@ pub struct Meeting {
     pub digest: String,
 }
 
-/// Makes the clients of a seed.
 type Populate = Box<dyn Fn(&Experiment, u64) -> Result<Population> + Send + Sync>;
 
 /// Clients in this process.

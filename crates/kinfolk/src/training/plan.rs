@@ -22,7 +22,6 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The models that pull.
     pub(crate) fn centres(&self) -> impl Iterator<Item = usize> {
         self.pulls.iter().map(|pull| pull.centre)
     }

@@ -40,7 +40,6 @@ pub enum Portion {
 }
 
 impl Portion {
-    /// Which part it is, and of how many.
     pub(crate) fn place(&self) -> Option<(u32, u32)> {
         match *self {
             Portion::All => None,

@@ -20,11 +20,8 @@ pub struct ClientContext<'a> {
     pub(super) client: u32,
     /// Protects the client's rows: what is drawn from them goes through it.
     pub(crate) guard: Guard,
-    /// The number of the ask.
     pub(crate) stamp: u64,
-    /// Computes with the ask's models.
     pub(crate) worker: &'a mut dyn Worker,
-    /// The ask's models.
     pub(crate) models: &'a [Vec<f64>],
 }
 
@@ -66,7 +63,6 @@ impl<'a> ClientContext<'a> {
         self.host.set_hint(self.client, self.order, hint);
     }
 
-    /// The client's own model with this stamp.
     pub(crate) fn own_model(&self, stamp: u64) -> Result<Vec<f64>> {
         let mut vectors = self.own_vectors(stamp)?;
         vectors.truncate(self.model()?.layout().len());
@@ -147,7 +143,6 @@ impl<'a> ClientContext<'a> {
         Ok(self.reply(Loss(loss), vector))
     }
 
-    /// The shape of the clients' mixture.
     pub(crate) fn shape(&self) -> Result<Shape> {
         let shape = self.model()?.mixture();
         shape.copied().ok_or_else(|| Error::federation("the clients' model is not a mixture"))
@@ -163,7 +158,6 @@ impl<'a> ClientContext<'a> {
         }
     }
 
-    /// The error of work that does not fit the clients' mixture.
     pub(crate) fn unsound(&self, what: &str) -> Error {
         Error::federation(format!("{what} that does not fit the clients' mixture"))
     }

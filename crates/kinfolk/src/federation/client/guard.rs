@@ -26,7 +26,6 @@ impl Guard {
         self.protection.map(|(minimum, _)| minimum)
     }
 
-    /// Refuses an answer about too few rows.
     pub(crate) fn enough(&self, what: &str, found: f64) -> Result<()> {
         match self.minimum() {
             Some(minimum) if found < minimum as f64 => {
@@ -73,7 +72,6 @@ impl Guard {
         Ok(Sample { batch: Some(batch as u32), seed, on: sample.on })
     }
 
-    /// The plan with the sample that is drawn.
     pub(crate) fn plan(&self, plan: &Plan) -> Result<Plan> {
         Ok(Plan { sample: self.sample(&plan.sample, true)?, ..plan.clone() })
     }
@@ -131,7 +129,6 @@ impl Load {
         Cost { steps: times, work: times * self.rows * square, numbers: 4.0 * square }
     }
 
-    /// The cost of steps of EM.
     pub(crate) fn mixes(&self, shape: &Shape, steps: f64) -> Cost {
         let (components, columns) = (shape.components as f64, shape.columns as f64 + 1.0);
         let numbers = components * columns * columns + components * self.rows;

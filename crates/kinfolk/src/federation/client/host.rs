@@ -111,7 +111,6 @@ impl Host {
         notes.hints[order] = hint;
     }
 
-    /// Encodes the clients' tables by a schema.
     pub(crate) fn adopt(&mut self, schema: &Schema) -> Result<()> {
         for client in &mut self.clients {
             let at = |error: Error| error.at(format!("client {}", client.id));
@@ -121,7 +120,6 @@ impl Host {
         Ok(())
     }
 
-    /// A client's description of its data.
     pub(crate) fn describe(&self, client: u32, moments: bool) -> Description {
         let description = describe(&self.clients[client as usize], moments);
         if self.protection.is_empty() { description } else { description.coarse() }

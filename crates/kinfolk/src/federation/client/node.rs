@@ -107,7 +107,6 @@ pub struct TableRows {
 }
 
 impl Limits {
-    /// Refuses what is above a limit.
     pub(super) fn check(what: &str, found: f64, key: &str, most: usize) -> Result<()> {
         match found <= most as f64 {
             true => Ok(()),

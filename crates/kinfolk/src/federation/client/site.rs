@@ -152,14 +152,12 @@ impl TableRows {
     }
 }
 
-/// The clients of this machine.
 struct Here {
     population: Population,
     /// The place of each client among all; empty where that is not known.
     places: Vec<u64>,
     /// Number of clients left out because they have too few rows.
     left_out: usize,
-    /// For the machine's own log.
     log: Vec<String>,
 }
 
@@ -221,7 +219,6 @@ impl Here {
     }
 }
 
-/// Keeps some entries of a list along the clients, which may be empty.
 fn keep_where<T>(list: &mut Vec<T>, kept: &[bool]) {
     let mut kept = kept.iter();
     list.retain(|_| kept.next().copied().unwrap_or(true));
@@ -500,7 +497,6 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// The subfolder of the machine's folder of models.
     fn within(&self) -> String {
         format!("{}/{}/{}", modelfile::plain_name(self.run), modelfile::plain_name(self.label), self.seed)
     }

@@ -257,7 +257,6 @@ impl LocalFederation {
     }
 }
 
-/// Result of a block of clients for one order.
 enum Part {
     Sums(usize, Vec<u32>, Reduced),
     Single(usize, u32, Reply),

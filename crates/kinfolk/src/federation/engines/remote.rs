@@ -66,7 +66,6 @@ impl MessageKind {
     }
 }
 
-/// A machine and its clients.
 struct Machine {
     number: u64,
     name: String,
@@ -134,11 +133,9 @@ pub struct RemoteFederation {
     kept: Vec<String>,
 }
 
-/// Lost messages of one machine.
 #[derive(Default)]
 struct Lost {
     asks: usize,
-    /// The last known reason.
     reason: String,
     clients: BTreeSet<u32>,
 }
@@ -493,7 +490,6 @@ impl Engine for RemoteFederation {
     }
 }
 
-/// Why a machine's reply is unusable.
 fn unwanted(reply: std::result::Result<SiteReply, String>) -> String {
     reply.err().unwrap_or_else(|| "another answer than was asked for".to_string())
 }

@@ -19,7 +19,6 @@ pub(in crate::federation) struct Server {
     pub(in crate::federation) asked: u64,
 }
 
-/// An ask in progress.
 pub(in crate::federation) struct Exchange<'a> {
     pub(in crate::federation) index: OrderIndex,
     /// Why each client gives no answer, where that is decided beforehand.

@@ -20,7 +20,6 @@ const PEERS: usize = 3;
 /// Numbers held back to be compared with those of later clients.
 const WAITING: usize = 1 << 26;
 
-/// What replies are checked against.
 pub(in crate::federation) struct Expected {
     /// Number of a model's parameters.
     pub width: usize,
@@ -40,10 +39,8 @@ impl Expected {
 pub(in crate::federation) struct Gatherer<'a> {
     ask: &'a Ask,
     expected: Expected,
-    /// Length of the longest model of the ask.
     longest_model: f64,
     waiting: Vec<(usize, u32, Reply)>,
-    /// Numbers in the waiting vectors.
     held: usize,
     /// Sizes of the answers to each order so far.
     sizes: Vec<Vec<Size>>,
@@ -60,7 +57,6 @@ struct Peers {
     diverged: bool,
 }
 
-/// Number of slots in the sum of an order.
 pub(in crate::federation) fn slots(gather: Gather, work: &Work) -> usize {
     match gather {
         Gather::Sum { by: By::Choice, .. } => work.needs().models.len(),
@@ -68,7 +64,6 @@ pub(in crate::federation) fn slots(gather: Gather, work: &Work) -> usize {
     }
 }
 
-/// Length of the longest of an ask's models.
 pub(in crate::federation) fn longest(ask: &Ask) -> f64 {
     ask.models.iter().map(|model| norm(model)).filter(|length| length.is_finite()).fold(0.0, f64::max)
 }
@@ -115,7 +110,6 @@ impl<'a> Gatherer<'a> {
         self.answers.missing.push(Missing { client, reason });
     }
 
-    /// Records an answer as garbage.
     pub(in crate::federation) fn refuse(&mut self, client: u32, what: String) {
         self.missing(client, Absence::Garbage);
         self.ledger.blame(client, what);
@@ -360,7 +354,6 @@ impl OrderAnswers {
     }
 }
 
-/// The weight of each answer.
 pub(in crate::federation) fn weight_of(gather: Gather) -> Weight {
     match gather {
         Gather::Sum { weight, .. } => weight,

@@ -5,7 +5,6 @@ use crate::federation::ClientInfo;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Number of clients that are named one by one.
 const NAMED: usize = 5;
 
 /// A list of names, cut off after the first few.
@@ -22,15 +21,12 @@ pub(crate) fn few_of(names: &[&str]) -> String {
 pub struct Ledger {
     /// Usable answers, not counting evaluation.
     pub(in crate::federation) useful: u64,
-    /// Who sent garbage.
     pub(in crate::federation) offences: BTreeMap<u32, Offence>,
     /// The median size of answers, by the kind of work.
     pub(in crate::federation) usual: BTreeMap<String, Size>,
-    /// Clients whose updates oppose the others'.
     pub(in crate::federation) opposed: Opposed,
 }
 
-/// Garbage from one client.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::federation) struct Offence {
     count: usize,

@@ -93,7 +93,6 @@ impl Meter {
     }
 }
 
-/// The size of a model.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Payload {
     width: usize,

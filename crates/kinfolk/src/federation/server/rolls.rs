@@ -7,17 +7,14 @@ use crate::error::{Error, Result};
 use crate::federation::wire::{Member, Roll};
 use std::collections::{BTreeMap, HashMap};
 
-/// Most clients of one machine.
 const MOST_MEMBERS: usize = 100_000;
 /// Most bytes in a client's name.
 const LONGEST_NAME: usize = 256;
 /// How many times the rows of all others together a client may have.
 const MOST_OF_OTHERS: usize = 100;
 
-/// The rolls of the machines, by machine number.
 pub(in crate::federation) type Rolls = BTreeMap<u64, Roll>;
 
-/// Who may take part.
 pub(in crate::federation) struct Admitted {
     /// The shape of the rows of most machines.
     pub shape: DataShape,
@@ -89,13 +86,11 @@ fn usual_shape(rolls: &Rolls) -> DataShape {
     most_common(rolls.values().map(|roll| roll.shape), alike).unwrap_or_default()
 }
 
-/// The headers of most machines' tables.
 fn usual_columns(rolls: &Rolls) -> Vec<&str> {
     let headers = rolls.values().filter_map(|roll| roll.members.first()).map(columns_of);
     most_common(headers, |one, other| one == other).unwrap_or_default()
 }
 
-/// The headers of a client's table.
 fn columns_of(member: &Member) -> Vec<&str> {
     match &member.description.features {
         FeaturesDescription::Matrix { .. } => Vec::new(),
@@ -143,7 +138,6 @@ fn is_printable(name: &str) -> bool {
     !name.is_empty() && name.len() <= LONGEST_NAME && !name.chars().any(char::is_control)
 }
 
-/// What is implausible about a client.
 fn check_member(member: &Member, roll: &Roll, names: &[String]) -> Option<String> {
     let description = &member.description;
     if !is_printable(&member.id) {

@@ -10,7 +10,6 @@ use crate::models::accelerated::{Acceleration, accelerate};
 use crate::models::{Seat, Worker};
 use crate::training::{Amount, Course, Optimiser, Plan, Sample, Scale};
 
-/// Most vectors that a client may keep.
 const MOST_VECTORS: usize = 4;
 
 /// The client's vectors are blended, then stepped; some of them are sent.
@@ -125,7 +124,6 @@ impl Advance {
             })
     }
 
-    /// Updates a client's vectors.
     fn carry_through(&self, context: &mut ClientContext, run: Option<&Run>, vectors: &mut [f64]) -> Result<Advanced> {
         let (seat, width) = (context.seat(), context.worker.width());
         let scale = self.scale.of(seat.client.train.len());

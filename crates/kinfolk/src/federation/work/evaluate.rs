@@ -50,7 +50,6 @@ impl Subject {
         }
     }
 
-    /// How many candidates there are.
     fn count(&self) -> usize {
         if let Subject::Models(models) = self { models.len() } else { 1 }
     }

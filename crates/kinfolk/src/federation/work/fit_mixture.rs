@@ -80,7 +80,6 @@ impl Answer for Fitted {
     }
 }
 
-/// Why such an answer cannot be true.
 pub(super) fn implausible(reply: &Reply, least_loss: f64) -> Option<String> {
     let weight = reply.numbers[1];
     let odd = weight.is_finite() && !reply::is_share(weight);

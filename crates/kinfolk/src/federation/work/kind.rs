@@ -19,7 +19,6 @@ pub trait Kind: Debug + Send + Sync {
     /// Upper bound on what it costs a client.
     fn cost(&self, load: &Load) -> Cost;
 
-    /// Does it for one client.
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply>;
 
     /// Why the order is malformed, whoever gets it.
@@ -62,7 +61,6 @@ pub struct Needs<'a> {
 }
 
 impl<'a> Needs<'a> {
-    /// These models, with this capability.
     pub(super) fn new(models: impl Into<Cow<'a, [usize]>>, capability: Capability) -> Self {
         Self { models: models.into(), stamp: None, portions: Vec::new(), capability, keeps: false }
     }
@@ -121,7 +119,6 @@ pub enum Content {
 }
 
 impl Sends {
-    /// Numbers without a vector.
     pub(super) fn numbers(numbers: usize) -> Self {
         Self { content: Content::Nothing, length: 0, models: 0, numbers, counts: 0 }
     }

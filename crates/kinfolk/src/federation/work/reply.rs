@@ -137,7 +137,6 @@ pub(super) fn best(losses: &[f64]) -> Option<f64> {
     finite.or(losses.first().copied())
 }
 
-/// Whether a number can be a share, up to rounding.
 pub(super) fn is_share(value: f64) -> bool {
     (-ROUNDING..=1.0 + ROUNDING).contains(&value)
 }

@@ -14,7 +14,6 @@ pub struct Tally {
     pub classes: u32,
 }
 
-/// Most classes that are counted.
 const MOST_CLASSES: u32 = 1 << 24;
 
 impl Kind for Tally {
