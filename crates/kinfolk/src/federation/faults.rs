@@ -47,25 +47,24 @@ pub const SETTINGS: &[Setting] = Rates::SETTINGS;
 /// cluster, up to rounding.
 pub fn transforms(settings: &Settings, seed: u64, clients: &[Client]) -> Transforms {
     let rates = Rates::of(settings);
-    let draws = Draws { seed };
     let mut list: Vec<Box<dyn Transform>> = Vec::new();
     if rates.silent > 0.0 || rates.late > 0.0 {
-        list.push(Box::new(Unreliable { silent: rates.silent, late: rates.late, draws }));
+        list.push(Box::new(Unreliable { silent: rates.silent, late: rates.late, seed }));
     }
     if rates.attack != Attack::None {
-        let attackers = attackers(draws, rates.attackers, clients);
-        list.push(Box::new(Attackers { attackers, rates: rates.clone(), draws }));
+        let attackers = attackers(seed, rates.attackers, clients);
+        list.push(Box::new(Attackers { attackers, rates: rates.clone(), seed }));
     }
     if rates.garbage > 0.0 {
-        list.push(Box::new(Garbage { rate: rates.garbage, draws }));
+        list.push(Box::new(Garbage { rate: rates.garbage, seed }));
     }
     Transforms(list)
 }
 
-fn attackers(draws: Draws, share: f64, clients: &[Client]) -> HashSet<String> {
+fn attackers(seed: u64, share: f64, clients: &[Client]) -> HashSet<String> {
     let mut families: BTreeMap<Option<usize>, Vec<(u64, &str)>> = BTreeMap::new();
     for client in clients {
-        let lot = draws.rng("attackers", 0, &client.id).random();
+        let lot = draws(seed, "attackers", 0, &client.id).random();
         families.entry(client.truth).or_default().push((lot, &client.id));
     }
     let mut attackers = HashSet::new();
@@ -77,27 +76,20 @@ fn attackers(draws: Draws, share: f64, clients: &[Client]) -> HashSet<String> {
     attackers
 }
 
-#[derive(Clone, Copy)]
-struct Draws {
-    seed: u64,
-}
-
-impl Draws {
-    fn rng(self, purpose: &str, stamp: u64, client: &str) -> Rng {
-        Key::new(self.seed).word("faults").word(purpose).number(stamp).word(client).rng()
-    }
+fn draws(seed: u64, purpose: &str, stamp: u64, client: &str) -> Rng {
+    Key::new(seed).word("faults").word(purpose).number(stamp).word(client).rng()
 }
 
 /// Clients that do not answer, or too late.
 struct Unreliable {
     silent: f64,
     late: f64,
-    draws: Draws,
+    seed: u64,
 }
 
 impl Transform for Unreliable {
     fn withhold(&self, passage: &Passage) -> Option<Absence> {
-        let mut rng = self.draws.rng("absence", passage.stamp, passage.client);
+        let mut rng = draws(self.seed, "absence", passage.stamp, passage.client);
         match (rng.random::<f64>() < self.silent, rng.random::<f64>() < self.late) {
             (true, _) => Some(Absence::Silent),
             (false, true) => Some(Absence::Late),
@@ -114,7 +106,7 @@ impl Transform for Unreliable {
 struct Attackers {
     attackers: HashSet<String>,
     rates: Rates,
-    draws: Draws,
+    seed: u64,
 }
 
 impl Transform for Attackers {
@@ -126,7 +118,7 @@ impl Transform for Attackers {
         }
         let zero = vec![0.0; vector.len()];
         let base = passage.base.unwrap_or(&zero);
-        let mut rng = self.draws.rng("attack", passage.stamp, passage.client);
+        let mut rng = draws(self.seed, "attack", passage.stamp, passage.client);
         let mean_square = vector.iter().zip(base).map(|(v, b)| (v - b) * (v - b)).sum::<f64>() / vector.len() as f64;
         for (value, &base) in vector.iter_mut().zip(base) {
             *value = match self.rates.attack {
@@ -157,13 +149,13 @@ impl Transform for Attackers {
 /// Vectors of the wrong length, or with a number that is not finite.
 struct Garbage {
     rate: f64,
-    draws: Draws,
+    seed: u64,
 }
 
 impl Transform for Garbage {
     fn alter(&self, passage: &Passage, reply: &mut Reply) {
         let Some(vector) = &mut reply.vector else { return };
-        let mut rng = self.draws.rng("garbage", passage.stamp, passage.client);
+        let mut rng = draws(self.seed, "garbage", passage.stamp, passage.client);
         if rng.random::<f64>() >= self.rate {
             return;
         }

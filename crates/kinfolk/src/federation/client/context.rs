@@ -81,24 +81,16 @@ impl<'a> ClientContext<'a> {
     pub(crate) fn take_vectors(&self, stamp: u64, count: u32) -> Result<Vec<f64>> {
         let width = self.model()?.layout().len();
         let state = &mut self.host.notes(self.client).state;
-        let vectors = match state.take_if(|found| found.stamp == stamp && found.vectors.len() == width * count as usize)
-        {
-            Some(found) => found.vectors,
-            None => {
-                let kept = state.as_ref().filter(|found| found.stamp == stamp);
-                return Err(kept.map_or_else(
-                    || self.wrong_state(stamp, state.as_ref()),
-                    |found| {
-                        let found = found.vectors.len() / width.max(1);
-                        self.naming()(Error::federation(format!("{count} vectors wanted, found {found}")))
-                    },
-                ));
+        let taken = state.take_if(|found| found.stamp == stamp && found.vectors.len() == width * count as usize);
+        match (taken.map(|taken| taken.vectors), state) {
+            (Some(Packed::F64(vectors)), _) => Ok(vectors),
+            (Some(packed), _) => Ok(packed.unpack()),
+            (None, Some(found)) if found.stamp == stamp => {
+                let found = found.vectors.len() / width.max(1);
+                Err(self.naming()(Error::federation(format!("{count} vectors wanted, found {found}"))))
             }
-        };
-        Ok(match vectors {
-            Packed::F64(vectors) => vectors,
-            packed => packed.unpack(),
-        })
+            (None, found) => Err(self.wrong_state(stamp, found.as_ref())),
+        }
     }
 
     fn wrong_state(&self, wanted: u64, found: Option<&State>) -> Error {
