@@ -7,6 +7,10 @@ use kinfolk::record::{RepeatSummary, RoundRecord};
 use kinfolk::run::Watch;
 use std::time::Duration;
 
+pub fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
 /// Shows a run as it goes.
 pub struct Bars {
     bar: ProgressBar,
@@ -32,8 +36,7 @@ impl Watch for Bars {
     fn method(&mut self, label: &str, seed: u64, from: usize, rounds: usize) {
         self.bar.finish_and_clear();
         self.bar = ProgressBar::new(rounds as u64);
-        let style = ProgressStyle::with_template("{prefix} {bar:30} {pos}/{len} rounds, {eta} left  {msg}");
-        self.bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        self.bar.set_style(style("{prefix} {bar:30} {pos}/{len} rounds, {eta} left  {msg}"));
         self.bar.set_prefix(format!("{}{label} (seed {seed})", self.prefix));
         self.bar.set_position(from as u64);
         self.bar.reset_eta();
@@ -84,9 +87,7 @@ impl Wait {
     pub fn stage(&self, stage: Stage) {
         if self.bar.message() != stage.what || self.bar.length() != Some(stage.total as u64) {
             // One step has no middle to show.
-            let template = if stage.total > 1 { "{msg} {bar:30} {pos}/{len}" } else { "{spinner} {msg}" };
-            let style = ProgressStyle::with_template(template);
-            self.bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            self.bar.set_style(style(if stage.total > 1 { "{msg} {bar:30} {pos}/{len}" } else { "{spinner} {msg}" }));
             self.bar.set_message(stage.what);
             self.bar.set_length(stage.total as u64);
         }

@@ -223,22 +223,16 @@ impl Experiment {
 
     /// The file with every default filled in.
     pub fn to_toml(&self) -> String {
-        let mut file = self.settings.to_table();
-        let mut data = Table::from_iter([("source".to_string(), Value::from(self.source.name))]);
-        data.extend(self.data.to_table());
-        let mut model = Table::from_iter([("kind".to_string(), Value::from(self.model_kind.name))]);
-        model.extend(self.model.to_table());
-        let method = |entry: &MethodEntry| {
-            let mut table = Table::from_iter([
-                ("name".to_string(), Value::from(entry.kind.name)),
-                ("label".to_string(), Value::from(entry.label.clone())),
-            ]);
-            table.extend(entry.settings.to_table());
-            Value::Table(table)
+        let section = |names: &[(&str, &str)], settings: &Settings| {
+            let names = names.iter().map(|(key, name)| (key.to_string(), Value::from(*name)));
+            Value::Table(names.chain(settings.to_table()).collect())
         };
-        file.insert("data".into(), Value::Table(data));
-        file.insert("model".into(), Value::Table(model));
-        file.insert("faults".into(), Value::Table(self.faults.to_table()));
+        let method =
+            |entry: &MethodEntry| section(&[("name", entry.kind.name), ("label", &entry.label)], &entry.settings);
+        let mut file = self.settings.to_table();
+        file.insert("data".into(), section(&[("source", self.source.name)], &self.data));
+        file.insert("model".into(), section(&[("kind", self.model_kind.name)], &self.model));
+        file.insert("faults".into(), section(&[], &self.faults));
         file.insert("method".into(), Value::Array(self.methods.iter().map(method).collect()));
         toml::to_string(&file).unwrap_or_default()
     }
@@ -370,22 +364,21 @@ fn apply(file: &mut Table, change: &Override, labels: &[String], faults: &mut Ve
 
 /// Removes the given strengths, so that they are tuned.
 fn tune(file: &mut Table, faults: &mut Vec<Error>) {
+    let has = |kind: &MethodKind, name: &str| kind.settings.iter().any(|setting| setting.name == name);
     let mut any = false;
     let entries = file.get_mut("method").and_then(Value::as_array_mut).into_iter().flatten();
     for entry in entries.filter_map(Value::as_table_mut) {
         let kind = entry.get("name").and_then(Value::as_str).and_then(methods::kind);
-        let Some(kind) = kind.filter(|kind| kind.settings.iter().any(|setting| setting.name == "folds")) else {
-            continue;
-        };
+        let Some(kind) = kind.filter(|kind| has(kind, "folds")) else { continue };
         any = true;
         ["gamma", "lambda", "alpha", "noise", "spread", "strength"].iter().for_each(|name| drop(entry.remove(*name)));
-        if kind.settings.iter().any(|setting| setting.name == "tune") {
+        if has(kind, "tune") {
             entry.insert("tune".into(), true.into());
         }
     }
     if !any {
-        let tunable = |kind: &&&MethodKind| kind.settings.iter().any(|setting| setting.name == "folds");
-        let names: Vec<&str> = methods::METHODS.iter().filter(tunable).map(|kind| kind.name).collect();
+        let tunable = methods::METHODS.iter().filter(|kind| has(kind, "folds"));
+        let names: Vec<&str> = tunable.map(|kind| kind.name).collect();
         faults.push(
             Error::settings(format!("{}: no method here has strengths to tune", option("tune")))
                 .hint(format!("these have: {}", names.join(", "))),

@@ -2,7 +2,8 @@
 
 use super::print;
 use crate::Ending;
-use indicatif::{ProgressBar, ProgressStyle};
+use crate::progress::style;
+use indicatif::ProgressBar;
 use kinfolk::Result;
 use kinfolk::data::cache;
 use kinfolk::report::table::Table;
@@ -37,19 +38,14 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
             table.push(["digits", "compiled in", ""]);
             for dataset in cache::DATASETS {
                 let here = if cache::is_present(dataset.name) { "yes" } else { "no" };
-                table.push([
-                    dataset.name.to_string(),
-                    here.to_string(),
-                    cache::path(dataset.name)?.display().to_string(),
-                ]);
+                table.push([dataset.name, here, &cache::path(dataset.name)?.display().to_string()]);
             }
             print(&table.to_string())?;
         }
         Verb::Path { name } => print(&format!("{}\n", cache::path(&name)?.display()))?,
         Verb::Get { name } => {
             let bar = ProgressBar::new(0);
-            let style = ProgressStyle::with_template("{msg} {bar:30} {bytes}/{total_bytes}, {eta} left");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar.set_style(style("{msg} {bar:30} {bytes}/{total_bytes}, {eta} left"));
             let path = cache::get(&name, &mut |file: &str, done: u64, total: Option<u64>| {
                 bar.set_message(file.to_string());
                 if let Some(total) = total {

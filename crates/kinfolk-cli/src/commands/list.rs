@@ -59,13 +59,11 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
                     _ => unknown_name("list", &name, &known),
                 }
             })?;
-            if !entry.columns.is_empty() {
-                let mut table = Table::new().words("column").words("what it is");
-                entry.columns.iter().for_each(|column| table.push([column.name, column.help.trim()]));
-                print(&format!("{}: {}\n\n{table}", entry.name, entry.summary))?;
-                return Ok(Ending::Done);
-            }
-            let mut table = Table::new().words("setting").words("default").words("wanted").words("what it does");
+            let mut table = match entry.columns {
+                [] => Table::new().words("setting").words("default").words("wanted").words("what it does"),
+                _ => Table::new().words("column").words("what it is"),
+            };
+            entry.columns.iter().for_each(|column| table.push([column.name, column.help.trim()]));
             for setting in entry.settings {
                 let default = match setting.default {
                     Default::Required => "required".to_string(),

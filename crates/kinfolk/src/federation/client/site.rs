@@ -307,8 +307,10 @@ impl Site {
                     return Err(changed());
                 }
                 prepared.remember(&mut kept, &[])?;
-                let place = Place { run: &run, label: &message.label, seed: message.data.seed };
-                SiteReply::Kept(prepared.keep(&kept, &stamps, &self.node, &place, &mut self.log)?)
+                let (label, seed) = (&message.label, message.data.seed);
+                let within = format!("{}/{}/{seed}", modelfile::plain_name(&run), modelfile::plain_name(label));
+                let about = [("label", label.clone()), ("seed", seed.to_string())];
+                SiteReply::Kept(prepared.keep(&kept, &stamps, &self.node, (within, &about), &mut self.log)?)
             }
             Request::Work { .. } | Request::Keep { .. } => return Err(changed()),
         };
@@ -400,7 +402,7 @@ impl Prepared {
         kept: &[Kept],
         stamps: &[u64],
         node: &Node,
-        place: &Place,
+        (within, about): (String, &[(&str, String)]),
         log: &mut Vec<String>,
     ) -> Result<KeptModels> {
         let Some(folder) = &node.models else {
@@ -415,14 +417,12 @@ impl Prepared {
         let models = kept.iter().zip(stamps).map(stamped).zip(self.federation.host.clients());
         let models: Vec<(&str, Vec<f64>)> =
             models.filter_map(|(own, client)| Some((client.id.as_str(), own?))).collect();
-        let within = place.within();
         if models.is_empty() {
             return Ok(KeptModels { clients: 0, place: Some(within) });
         }
         let full = folder.join(&within);
-        place.check_room(folder, &full, node.limits.kept)?;
-        let about = [("label", place.label.to_string()), ("seed", place.seed.to_string())];
-        modelfile::write_clients(&full, &models, &**model, &about)?;
+        check_room(folder, &full, node.limits.kept)?;
+        modelfile::write_clients(&full, &models, &**model, about)?;
         log.push(format!("own models of {} clients are kept in {}", models.len(), full.display()));
         let name = folder.file_name().map_or_else(String::new, |name| format!("{}/", name.to_string_lossy()));
         Ok(KeptModels { clients: models.len() as u64, place: Some(format!("{name}{within}")) })
@@ -489,29 +489,16 @@ impl Prepared {
     }
 }
 
-/// Where models are saved: the run, the method and the seed that a message names.
-struct Place<'a> {
-    run: &'a str,
-    label: &'a str,
-    seed: u64,
-}
-
-impl Place<'_> {
-    fn within(&self) -> String {
-        format!("{}/{}/{}", modelfile::plain_name(self.run), modelfile::plain_name(self.label), self.seed)
+/// Limits the number of folders of models: a server may name any number of runs.
+fn check_room(models: &Path, folder: &Path, most: usize) -> Result<()> {
+    if folder.is_dir() {
+        return Ok(());
     }
-
-    /// Limits the number of folders: a server may name any number of runs.
-    fn check_room(&self, models: &Path, folder: &Path, most: usize) -> Result<()> {
-        if folder.is_dir() {
-            return Ok(());
-        }
-        let folders = |path: &Path| -> Vec<PathBuf> {
-            let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-            entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
-        };
-        let runs = folders(models);
-        let seeds = runs.iter().flat_map(|run| folders(run)).map(|label| folders(&label).len());
-        Limits::check("folders of clients' own models", seeds.sum::<usize>() as f64 + 1.0, "kept", most)
-    }
+    let folders = |path: &Path| -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
+    };
+    let runs = folders(models);
+    let seeds = runs.iter().flat_map(|run| folders(run)).map(|label| folders(&label).len());
+    Limits::check("folders of clients' own models", seeds.sum::<usize>() as f64 + 1.0, "kept", most)
 }
