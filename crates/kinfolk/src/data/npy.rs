@@ -1,16 +1,12 @@
 //! Arrays as numpy saves them: the magic word, the format's version, a dictionary as Python writes it, then the numbers.
 //!
-//! Nothing in the header is believed before the bytes are there: memory grows with what was read.
+//! Nothing in the header is trusted before the bytes are there.
 
 use crate::error::{Error, Result};
-use std::fs::File;
-use std::io::{BufReader, Read};
 use std::path::Path;
 
 /// Real headers are about a hundred bytes; those of structured arrays may be longer.
 const LONGEST_HEADER: usize = 1 << 16;
-/// Bytes read at a time, a multiple of every size of number.
-const CHUNK: usize = 1 << 20;
 
 /// A table of numbers, row-major.
 #[derive(Debug, PartialEq)]
@@ -21,88 +17,63 @@ pub(super) struct Array {
 
 /// Reads an array of one or two dimensions; one dimension is one column.
 pub(super) fn read(path: &Path) -> Result<Array> {
-    let file = File::open(path).map_err(|error| Error::io("reading", path, error))?;
-    parse(BufReader::new(file)).map_err(|fault| match fault {
-        Fault::Io(error) => Error::io("reading", path, error),
-        Fault::Data(message, hint) => {
-            let error = Error::data(format!("{}: {message}", path.display()));
-            if hint.is_empty() { error } else { error.hint(hint) }
+    let bytes = std::fs::read(path).map_err(|error| Error::io("reading", path, error))?;
+    parse(&bytes).map_err(|error| error.at(path.display()))
+}
+
+fn fault<T>(message: impl Into<String>) -> Result<T> {
+    Err(Error::data(message))
+}
+
+/// Takes bytes of the header off the front.
+fn take<const COUNT: usize>(rest: &mut &[u8]) -> Result<[u8; COUNT]> {
+    match rest.split_first_chunk() {
+        Some((taken, others)) => {
+            *rest = others;
+            Ok(*taken)
         }
-    })
-}
-
-#[derive(Debug)]
-enum Fault {
-    Io(std::io::Error),
-    Data(String, &'static str),
-}
-
-fn fault<T>(message: impl Into<String>) -> Result<T, Fault> {
-    Err(Fault::Data(message.into(), ""))
-}
-
-/// Fills the buffer as far as the file goes, and says how far that was.
-fn read_up_to(mut file: impl Read, buffer: &mut [u8]) -> Result<usize, Fault> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match file.read(&mut buffer[filled..]) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Fault::Io(error)),
-        }
+        None => fault("the file ends within its header"),
     }
-    Ok(filled)
 }
 
-fn read_bytes<const COUNT: usize>(file: impl Read) -> Result<[u8; COUNT], Fault> {
-    let mut bytes = [0; COUNT];
-    if read_up_to(file, &mut bytes)? < COUNT {
-        return fault("the file ends within its header");
-    }
-    Ok(bytes)
-}
-
-fn parse(mut file: impl Read) -> Result<Array, Fault> {
-    let mut magic = [0; 6];
-    if read_up_to(&mut file, &mut magic)? < 6 || magic != *b"\x93NUMPY" {
-        return fault("not an npy file");
-    }
-    let length = match read_bytes::<2>(&mut file)? {
-        [1, _] => usize::from(u16::from_le_bytes(read_bytes(&mut file)?)),
-        [2 | 3, _] => u32::from_le_bytes(read_bytes(&mut file)?) as usize,
+fn parse(file: &[u8]) -> Result<Array> {
+    let Some(mut rest) = file.strip_prefix(b"\x93NUMPY") else { return fault("not an npy file") };
+    let length = match take(&mut rest)? {
+        [1, _] => usize::from(u16::from_le_bytes(take(&mut rest)?)),
+        [2 | 3, _] => u32::from_le_bytes(take(&mut rest)?) as usize,
         [major, minor] => return fault(format!("npy format {major}.{minor}, want 1.0, 2.0 or 3.0")),
     };
     if length > LONGEST_HEADER {
         return fault(format!("a header of {length} bytes, want at most {LONGEST_HEADER}"));
     }
-    let mut header = vec![0; length];
-    if read_up_to(&mut file, &mut header)? < length {
-        return fault("the file ends within its header");
-    }
-    let header = Header::parse(&header)?;
-    let (rows, columns) = match header.shape.as_slice() {
+    let Some((header, data)) = rest.split_at_checked(length) else { return fault("the file ends within its header") };
+    let Header { number, fortran_order, shape } = Header::parse(header)?;
+    let (rows, columns) = match shape.as_slice() {
         [rows] => (*rows, 1),
         [rows, columns] => (*rows, *columns),
         other => {
-            let message = format!("an array of {} dimensions, want 1 or 2", other.len());
-            return Err(Fault::Data(message, "one row a point, one column a coordinate: numpy's reshape makes it so"));
+            let error = Error::data(format!("an array of {} dimensions, want 1 or 2", other.len()));
+            return Err(error.hint("one row a point, one column a coordinate: numpy's reshape makes it so"));
         }
     };
     let count = rows.checked_mul(columns).filter(|count| count.checked_mul(8).is_some());
     let Some(count) = count else {
         return fault(format!("an array of {rows} × {columns} numbers, which is no array"));
     };
-    let values = header.number.read(&mut file, count)?;
-    if read_up_to(&mut file, &mut [0])? > 0 {
+    let found = data.len() / number.size;
+    if found < count {
+        return fault(format!("cut short: its header says {count} numbers, but there are {found}"));
+    }
+    if data.len() > count * number.size {
         return fault(format!("goes on after its array of {rows} × {columns} numbers"));
     }
-    let values = if header.fortran_order { turned(&values, rows, columns) } else { values };
+    let values: Vec<f64> = data.chunks_exact(number.size).map(|bytes| number.decode(bytes)).collect();
+    let values = if fortran_order { transposed(&values, rows, columns) } else { values };
     Ok(Array { values, columns })
 }
 
-/// Row after row instead of column after column.
-fn turned(values: &[f64], rows: usize, columns: usize) -> Vec<f64> {
+/// Row-major values of a column-major matrix.
+fn transposed(values: &[f64], rows: usize, columns: usize) -> Vec<f64> {
     (0..rows).flat_map(|row| (0..columns).map(move |column| values[column * rows + row])).collect()
 }
 
@@ -115,7 +86,7 @@ struct Number {
 }
 
 impl Number {
-    fn parse(descr: &str) -> Result<Self, Fault> {
+    fn parse(descr: &str) -> Result<Self> {
         let bytes = descr.as_bytes();
         match bytes {
             [order @ (b'<' | b'>' | b'|' | b'='), kind @ (b'f' | b'i' | b'u'), size @ (b'1' | b'2' | b'4' | b'8')]
@@ -124,26 +95,9 @@ impl Number {
                 let big_endian = *order == b'>' || (*order == b'=' && cfg!(target_endian = "big"));
                 Ok(Self { kind: *kind, size: usize::from(size - b'0'), big_endian })
             }
-            _ => Err(Fault::Data(
-                format!("numbers of type `{descr}`, want floats of 4 or 8 bytes or integers"),
-                "save it with .astype(\"float64\")",
-            )),
+            _ => Err(Error::data(format!("numbers of type `{descr}`, want floats of 4 or 8 bytes or integers"))
+                .hint("save it with .astype(\"float64\")")),
         }
-    }
-
-    fn read(self, mut file: impl Read, count: usize) -> Result<Vec<f64>, Fault> {
-        let mut values = Vec::new();
-        let mut chunk = vec![0; CHUNK.min(count * self.size)];
-        while values.len() < count {
-            let wanted = chunk.len().min((count - values.len()) * self.size);
-            let filled = read_up_to(&mut file, &mut chunk[..wanted])?;
-            if filled < wanted {
-                let found = values.len() + filled / self.size;
-                return fault(format!("cut short: its header says {count} numbers, but there are {found}"));
-            }
-            values.extend(chunk[..filled].chunks_exact(self.size).map(|bytes| self.decode(bytes)));
-        }
-        Ok(values)
     }
 
     fn decode(self, bytes: &[u8]) -> f64 {
@@ -175,7 +129,7 @@ struct Header {
 }
 
 impl Header {
-    fn parse(bytes: &[u8]) -> Result<Self, Fault> {
+    fn parse(bytes: &[u8]) -> Result<Self> {
         let text = std::str::from_utf8(bytes).or_else(|_| fault("its header is not text"))?;
         let mut rest = Cursor(text);
         let (mut number, mut fortran_order, mut shape) = (None, None, None);
@@ -185,8 +139,8 @@ impl Header {
             rest.expect(':')?;
             match key {
                 "descr" if rest.peek() == Some('[') => {
-                    let message = "an array of records, want a plain array of numbers";
-                    return Err(Fault::Data(message.into(), "pick its columns of numbers and save them as one array"));
+                    return Err(Error::data("an array of records, want a plain array of numbers")
+                        .hint("pick its columns of numbers and save them as one array"));
                 }
                 "descr" => number = Some(Number::parse(rest.word()?)?),
                 "fortran_order" => fortran_order = Some(rest.truth()?),
@@ -222,11 +176,11 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    fn expect(&mut self, wanted: char) -> Result<(), Fault> {
+    fn expect(&mut self, wanted: char) -> Result<()> {
         if self.take(wanted) { Ok(()) } else { fault("its header is not a dictionary as numpy writes it") }
     }
 
-    fn word(&mut self) -> Result<&'a str, Fault> {
+    fn word(&mut self) -> Result<&'a str> {
         let quote = if self.take('"') { '"' } else { '\'' };
         if quote == '\'' {
             self.expect(quote)?;
@@ -247,7 +201,7 @@ impl<'a> Cursor<'a> {
         token
     }
 
-    fn truth(&mut self) -> Result<bool, Fault> {
+    fn truth(&mut self) -> Result<bool> {
         match self.token() {
             "True" => Ok(true),
             "False" => Ok(false),
@@ -255,7 +209,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn shape(&mut self) -> Result<Vec<usize>, Fault> {
+    fn shape(&mut self) -> Result<Vec<usize>> {
         let mut shape = Vec::new();
         self.expect('(')?;
         while !self.take(')') {
@@ -299,10 +253,8 @@ mod tests {
     }
 
     fn message(bytes: &[u8]) -> String {
-        match parse(bytes).unwrap_err() {
-            Fault::Data(message, _) => message,
-            Fault::Io(error) => panic!("{error}"),
-        }
+        let text = parse(bytes).unwrap_err().to_string();
+        text.split("\n  hint:").next().unwrap().to_string()
     }
 
     #[test]
@@ -312,8 +264,8 @@ mod tests {
             let plain = parse(&file(version, &dictionary("<f8", "False", "(3, 2)"), &data)[..]).unwrap();
             assert_eq!(plain, Array { values: vec![1.0, -2.5, 3.0, 4.0, 5.0, 6.0], columns: 2 });
         }
-        let turned = parse(&file(1, &dictionary("<f8", "True", "(3, 2)"), &data)[..]).unwrap();
-        assert_eq!(turned, Array { values: vec![1.0, 4.0, -2.5, 5.0, 3.0, 6.0], columns: 2 });
+        let transposed = parse(&file(1, &dictionary("<f8", "True", "(3, 2)"), &data)[..]).unwrap();
+        assert_eq!(transposed, Array { values: vec![1.0, 4.0, -2.5, 5.0, 3.0, 6.0], columns: 2 });
         let line = parse(&file(1, &dictionary("<f8", "True", "(6,)"), &data)[..]).unwrap();
         assert_eq!((line.values.len(), line.columns), (6, 1));
 
@@ -327,14 +279,6 @@ mod tests {
         assert_eq!(values("<i8", "(1,)", &i64::MIN.to_le_bytes()), [-(2f64.powi(63))]);
         assert_eq!(values("<u8", "(1,)", &u64::MAX.to_le_bytes()), [2f64.powi(64)]);
         assert!(values("<f8", "(0, 3)", &[]).is_empty());
-    }
-
-    #[test]
-    fn more_numbers_than_one_chunk() {
-        let count = CHUNK / 4 + 3;
-        let data: Vec<u8> = (0..count).flat_map(|index| (index as f32).to_le_bytes()).collect();
-        let values = values("<f4", &format!("({count},)"), &data);
-        assert!(values.len() == count && values.iter().enumerate().all(|(index, value)| *value == index as f64));
     }
 
     #[test]
