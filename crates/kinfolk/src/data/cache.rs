@@ -1,9 +1,10 @@
-//! Where downloaded datasets live, and how they get there.
+//! Where downloaded datasets live, and how they are downloaded.
 //!
 //! One folder per dataset under `KINFOLK_DATA`, or else under `kinfolk` in the platform's cache folder. A download goes
-//! to a `.part` file, goes on where a cut connection left it, is checked against a known digest and only then takes its
-//! name. Digests are of the content, not of the compressed bytes, so recompressed copies check out too.
+//! to a `.part` file, resumes where a connection was cut, is checked against a known digest and only then takes its
+//! name. Digests are of the content, not of the compressed bytes, so recompressed copies pass too.
 
+use super::{pendigits, schools, shakespeare, writers};
 use crate::error::{Error, ErrorKind, Result};
 use crate::settings::nearest;
 use flate2::read::GzDecoder;
@@ -16,16 +17,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use ureq::http::{StatusCode, header};
 
-/// A dataset that is kept in a folder of its own.
+/// A dataset that has a folder of its own.
 #[derive(Debug, Clone, Copy)]
 pub struct Dataset {
     /// Its name, and that of its folder.
     pub name: &'static str,
-    /// One line for people.
+    /// A line for lists.
     pub summary: &'static str,
-    /// Addresses to try in turn; a file name is appended to them. Without one, users put the files there themselves.
+    /// URLs to try in turn; a file name is appended to them. Without one, users put the files there themselves.
     pub places: &'static [&'static str],
-    /// The tar.gz that holds the files; without one each file is fetched alone, as `.gz`.
+    /// The tar.gz that holds the files; without one each file is downloaded alone, as `.gz`.
     pub archive: Option<&'static str>,
     /// The files it consists of.
     pub files: &'static [Content],
@@ -42,10 +43,10 @@ pub struct Content {
     pub sha256: &'static str,
 }
 
-/// Connections that may be cut before a download is given up.
+/// Upper bound on the connections of one download.
 const ATTEMPTS: usize = 50;
 
-/// Told the file, the bytes there are, and the bytes there will be where that is known.
+/// Called with the file, the bytes downloaded, and the total where it is known.
 pub type Progress<'a> = &'a mut dyn FnMut(&str, u64, Option<u64>);
 
 /// Names of files in a message before it only counts them.
@@ -55,7 +56,17 @@ pub(super) const fn content(name: &'static str, bytes: u64, sha256: &'static str
     Content { name, bytes, sha256 }
 }
 
-/// Every dataset that is kept in a folder of its own.
+/// The files of MNIST and its relatives, by their digests.
+const fn idx_files([train_images, train_labels, test_images, test_labels]: [&'static str; 4]) -> [Content; 4] {
+    [
+        content("train-images-idx3-ubyte", 47_040_016, train_images),
+        content("train-labels-idx1-ubyte", 60_008, train_labels),
+        content("t10k-images-idx3-ubyte", 7_840_016, test_images),
+        content("t10k-labels-idx1-ubyte", 10_008, test_labels),
+    ]
+}
+
+/// Every dataset that has a folder of its own.
 pub static DATASETS: &[Dataset] = &[
     Dataset {
         name: "mnist",
@@ -65,56 +76,24 @@ pub static DATASETS: &[Dataset] = &[
             "https://ossci-datasets.s3.amazonaws.com/mnist/",
         ],
         archive: None,
-        files: &[
-            content(
-                "train-images-idx3-ubyte",
-                47_040_016,
-                "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-            ),
-            content(
-                "train-labels-idx1-ubyte",
-                60_008,
-                "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-            ),
-            content(
-                "t10k-images-idx3-ubyte",
-                7_840_016,
-                "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-            ),
-            content(
-                "t10k-labels-idx1-ubyte",
-                10_008,
-                "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-            ),
-        ],
+        files: &idx_files([
+            "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+            "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+            "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+            "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+        ]),
     },
     Dataset {
         name: "fashion-mnist",
         summary: "70 000 pieces of clothing of 28x28 pixels, a download of 31 MB",
         places: &["http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"],
         archive: None,
-        files: &[
-            content(
-                "train-images-idx3-ubyte",
-                47_040_016,
-                "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
-            ),
-            content(
-                "train-labels-idx1-ubyte",
-                60_008,
-                "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
-            ),
-            content(
-                "t10k-images-idx3-ubyte",
-                7_840_016,
-                "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
-            ),
-            content(
-                "t10k-labels-idx1-ubyte",
-                10_008,
-                "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
-            ),
-        ],
+        files: &idx_files([
+            "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+            "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+            "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+            "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+        ]),
     },
     Dataset {
         name: "cifar-10",
@@ -136,16 +115,8 @@ pub static DATASETS: &[Dataset] = &[
         places: &["https://raw.githubusercontent.com/facebookresearch/qmnist/master/"],
         archive: None,
         files: &[
-            content(
-                super::writers::TRAIN,
-                1_920_012,
-                "bb1b6e1ec7b04fd5696f1ed50b5f58f8ef195118edd5c93c81783df9740b8ac5",
-            ),
-            content(
-                super::writers::TEST,
-                1_920_012,
-                "92d0ccb8c25f9c6534270fb4be7e1d24a1c6d315edfc8a638bfbd31c70f362dd",
-            ),
+            content(writers::TRAIN, 1_920_012, "bb1b6e1ec7b04fd5696f1ed50b5f58f8ef195118edd5c93c81783df9740b8ac5"),
+            content(writers::TEST, 1_920_012, "92d0ccb8c25f9c6534270fb4be7e1d24a1c6d315edfc8a638bfbd31c70f362dd"),
         ],
     },
     Dataset {
@@ -153,26 +124,26 @@ pub static DATASETS: &[Dataset] = &[
         summary: "37 plays as plain texts, such as Project Gutenberg has them",
         places: &[],
         archive: None,
-        files: &super::shakespeare::FILES,
+        files: &shakespeare::FILES,
     },
     Dataset {
         name: "pendigits",
         summary: "10 992 digits written with a pen by 44 people",
         places: &[],
         archive: None,
-        files: &[content(super::pendigits::FILE, 0, "")],
+        files: &[content(pendigits::FILE, 0, "")],
     },
     Dataset {
         name: "schools",
         summary: "7185 pupils of 160 schools, High School and Beyond",
         places: &[],
         archive: None,
-        files: &[content(super::schools::FILE, 0, "")],
+        files: &[content(schools::FILE, 0, "")],
     },
 ];
 
 impl Dataset {
-    /// Whether each file may also lie there as `.gz`, as it is downloaded.
+    /// Whether each file may also be there as `.gz`, as it is downloaded.
     fn may_be_packed(&self) -> bool {
         !self.places.is_empty() && self.archive.is_none()
     }
@@ -212,17 +183,17 @@ fn folder_by(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
     })
 }
 
-/// The folder of one dataset, whether or not it is there.
+/// The folder of one dataset, whether or not it exists.
 pub fn path(name: &str) -> Result<PathBuf> {
     Ok(folder()?.join(dataset(name)?.name))
 }
 
-/// Whether all files of a dataset are there, by name and size.
+/// Whether all files of a dataset are present, by name and size.
 pub fn is_present(name: &str) -> bool {
     dataset(name).and_then(|dataset| Ok(missing(dataset, &path(name)?).is_empty())).unwrap_or(false)
 }
 
-/// The folder of a dataset that is there; otherwise the error says how to get it.
+/// The folder of a dataset that is present; otherwise the error says how to get it.
 pub fn find(name: &str) -> Result<PathBuf> {
     let folder = path(name)?;
     require(dataset(name)?, &folder)?;
@@ -307,7 +278,7 @@ pub fn get_from(dataset: &Dataset, places: &[&str], folder: &Path, progress: Pro
     })
 }
 
-/// Downloads one file from the first place where it arrives whole; `accept` checks it and puts it in place.
+/// Downloads one file from the first place that delivers all of it; `accept` checks it and puts it in place.
 fn fetch(
     places: &[&str],
     download: &Download,
@@ -338,18 +309,18 @@ fn fetch(
 /// A file to be downloaded.
 struct Download<'a> {
     name: &'a str,
-    /// More bytes than this it cannot have.
+    /// Upper bound on its bytes.
     most: u64,
 }
 
-/// The most that these files take when they are packed: even what cannot be compressed grows by less.
+/// Upper bound on the size of these files when packed: incompressible data grows by less.
 fn most_packed(files: &[Content]) -> u64 {
     let bytes: u64 = files.iter().map(|file| file.bytes).sum();
     bytes + bytes / 50 + (1 << 20)
 }
 
 impl Download<'_> {
-    /// Downloads until the file is whole, going on after cuts as long as every attempt brings something.
+    /// Downloads until the file is complete, resuming cut connections as long as every attempt brings something.
     fn carry_out(&self, address: &str, part: &Path, progress: Progress) -> Result<()> {
         let size = || fs::metadata(part).map_or(0, |found| found.len());
         let mut attempts = 0;
@@ -464,8 +435,7 @@ fn compare(place: &str, found: &str, file: &Content) -> Result<()> {
     Err(Error::data(format!("{place}: the content has SHA-256 {found}, want {}", file.sha256)))
 }
 
-/// The SHA-256 of a file's content, unpacked if it is gzipped, of so many bytes; one more is enough to tell that it is
-/// another file.
+/// The SHA-256 of a file's content, unpacked if it is gzipped, cut off after one byte more than it should have.
 fn digest(path: &Path, bytes: u64) -> Result<String> {
     let reading = |error| Error::io("reading", path, error);
     let mut file = BufReader::new(File::open(path).map_err(reading)?);
