@@ -4,6 +4,7 @@ use super::line_counter::LineCounter;
 use super::{Cells, Column, pages};
 use crate::error::{Error, ErrorKind, Result};
 use crate::panics::contained;
+use crate::settings::nearest;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use std::collections::HashSet;
@@ -242,8 +243,35 @@ fn has_names(first: &csv::StringRecord) -> Result<bool> {
     }
 }
 
+/// What the columns that settings name are for. `wanted` are settings, columns and roles; `spell` writes a setting as the
+/// user knows it, and `relation` says how a column belongs to one.
+pub(super) fn find_roles<'a>(
+    path: &Path,
+    names: &[String],
+    wanted: impl IntoIterator<Item = (&'a str, &'a String, Role)>,
+    (spell, relation): (impl Fn(&str) -> String, &str),
+    faults: &mut Vec<Error>,
+) -> Vec<Option<Role>> {
+    let mut given: Vec<Option<(&str, Role)>> = vec![None; names.len()];
+    for (setting, name, role) in wanted {
+        let Some(place) = names.iter().position(|known| known == name) else {
+            let fault = Error::settings(format!("{}: {} has no column `{name}`", spell(setting), path.display()));
+            faults.push(match nearest(name, names.iter().map(String::as_str)) {
+                Some(near) => fault.hint(format!("did you mean `{near}`?")),
+                None => fault.hint(format!("its columns are {}", listed(names))),
+            });
+            continue;
+        };
+        if let Some((earlier, _)) = given[place].replace((setting, role)) {
+            let (setting, earlier) = (spell(setting), spell(earlier));
+            faults.push(Error::settings(format!("{setting}: column `{name}` {relation} {earlier} already")));
+        }
+    }
+    given.into_iter().map(|given| given.map(|(_, role)| role)).collect()
+}
+
 /// Names of columns for a message, which may be many.
-pub(super) fn listed(names: &[String]) -> String {
+fn listed(names: &[String]) -> String {
     const NAMED: usize = 20;
     match names.split_at_checked(NAMED) {
         Some((first, more)) if !more.is_empty() => format!("{} and {} more", first.join(", "), more.len()),

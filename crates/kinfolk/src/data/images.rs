@@ -33,7 +33,6 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 
 /// Square images with a label each.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +50,7 @@ pub struct Pools {
     pub train: Images,
     /// Images for test rows and unseen clients.
     pub test: Images,
-    /// How many labels there are.
+    /// Number of labels.
     pub classes: usize,
 }
 
@@ -77,7 +76,7 @@ choices! {
 }
 
 settings! {
-    /// What training may do to images.
+    /// Augmentation of training images.
     pub(crate) struct Augmenting {
         /// mirror images from left to right in training, every other time; only models that see images do
         flip: bool = false,
@@ -87,7 +86,7 @@ settings! {
 }
 
 settings! {
-    /// What all image sources can be told.
+    /// Settings of all image sources.
     pub(crate) struct ImageSettings {
         /// how many clients
         clients: usize [1..=10_000_000] = 100,
@@ -121,7 +120,7 @@ settings! {
     }
 }
 
-/// What training may do to images of this many pixels from side to side, by these settings.
+/// The augmentation of images of this width.
 pub(super) fn augment(settings: &Augmenting, side: usize) -> Result<Augment> {
     let crop = settings.crop;
     if crop >= side {
@@ -156,7 +155,7 @@ impl Images {
         Ok(Self { channels, side, pixels, labels })
     }
 
-    /// How many images there are.
+    /// Number of images.
     pub fn len(&self) -> usize {
         self.labels.len()
     }
@@ -177,12 +176,12 @@ impl Images {
         &self.pixels[index * size..][..size]
     }
 
-    /// How many pixels an image has, in all planes.
+    /// Number of pixels of an image, in all planes.
     pub fn columns(&self) -> usize {
         self.channels * self.side * self.side
     }
 
-    /// How many pixels an image has from side to side.
+    /// Width of an image in pixels.
     pub fn side(&self) -> usize {
         self.side
     }
@@ -217,47 +216,45 @@ pub fn build(pools: &Pools, settings: &Settings, seed: u64) -> Result<Population
 }
 
 fn build_from(pools: &Pools, settings: &ImageSettings, seed: u64) -> Result<Population> {
-    let plan = Plan::new(pools, settings, seed)?;
-    let seen = plan.members(plan.clients, "");
-    let unseen = plan.members(plan.unseen, "unseen-");
-    let (train, counts) = plan.training_rows(&pools.train, &seen)?;
-    let (test, mut ranges) = plan.test_rows(&pools.test, &seen, &counts, &unseen)?;
+    let allocation = Allocation::new(pools, settings, seed)?;
+    let seen = allocation.members(settings.clients, "");
+    let unseen = allocation.members(settings.unseen_clients, "unseen-");
+    let (train, counts) = allocation.training_rows(&pools.train, &seen)?;
+    let (test, mut ranges) = allocation.test_rows(&pools.test, &seen, &counts, &unseen)?;
     let unseen_ranges = ranges.split_off(seen.len());
 
-    let (features, mut classes) = plan.store(&pools.train, &train);
-    plan.flip(&seen, &mut classes);
-    let train: Storage = (Arc::new(features), Arc::new(Targets::Classes(classes)));
-    let (features, classes) = plan.store(&pools.test, &test);
-    let test: Storage = (Arc::new(features), Arc::new(Targets::Classes(classes)));
-    let shard = |storage: &Storage, rows| Shard::of(storage.0.clone(), storage.1.clone(), rows);
+    let (features, mut classes) = allocation.store(&pools.train, &train);
+    allocation.flip(&seen, &mut classes);
+    let train = Shard::new(features, Targets::Classes(classes))?;
+    let (features, classes) = allocation.store(&pools.test, &test);
+    let test = Shard::new(features, Targets::Classes(classes))?;
+    let shard = |all: &Shard, rows| Shard::of(all.features().clone(), all.targets().clone(), rows);
     let client = |member: &Member, train, test| Client {
         id: member.id.clone(),
         train,
         test,
         group: None,
-        truth: plan.kind.plants().then_some(member.cluster),
+        truth: settings.clusters.plants().then_some(member.cluster),
     };
     let clients = seen.iter().zip(ranges).enumerate().map(|(number, (member, rows))| {
-        let own = number * plan.samples..(number + 1) * plan.samples;
-        Ok(client(member, shard(&train, own)?, shard(&test, rows.test)?))
+        let train_rows = number * settings.samples..(number + 1) * settings.samples;
+        Ok(client(member, shard(&train, train_rows)?, shard(&test, rows.test)?))
     });
     let unseen_clients = unseen
         .iter()
         .zip(unseen_ranges)
         .map(|(member, rows)| Ok(client(member, shard(&test, rows.train)?, shard(&test, rows.test)?)));
-    let population = Population {
+    Ok(Population {
         clients: clients.collect::<Result<_>>()?,
         unseen: unseen_clients.collect::<Result<_>>()?,
-        true_clusters: plan.kind.plants().then_some(plan.clusters),
+        true_clusters: settings.clusters.plants().then_some(allocation.clusters),
         shape: DataShape {
             columns: pools.train.columns(),
-            classes: plan.classes,
-            form: pools.train.form(plan.augment),
+            classes: allocation.classes,
+            form: pools.train.form(allocation.augment),
         },
         ..Population::default()
-    };
-    population.check()?;
-    Ok(population)
+    })
 }
 
 impl Clusters {
@@ -266,14 +263,7 @@ impl Clusters {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Split {
-    Equal,
-    Balanced,
-    Dirichlet(f64),
-}
-
-/// One client to be: who it is, and its number among those of its cluster.
+/// A client to be made, and its number among those of its cluster.
 struct Member {
     id: String,
     cluster: usize,
@@ -293,31 +283,19 @@ struct TestRanges {
     test: Range<usize>,
 }
 
-type Storage = (Arc<Features>, Arc<Targets>);
-
-struct Plan {
-    clients: usize,
-    unseen: usize,
-    samples: usize,
-    test_samples: usize,
-    unseen_on_test: bool,
-    kind: Clusters,
+/// Which client gets which images.
+struct Allocation<'a> {
+    settings: &'a ImageSettings,
     clusters: usize,
-    split: Split,
-    shared: bool,
-    repeated: bool,
-    blocks: bool,
-    flips: f64,
-    raw: bool,
     augment: Augment,
     classes: usize,
-    /// The class a label became, where it was kept.
+    /// The class of each label, where it is kept.
     class_of: [Option<u32>; 256],
     key: Key,
 }
 
-impl Plan {
-    fn new(pools: &Pools, settings: &ImageSettings, seed: u64) -> Result<Self> {
+impl<'a> Allocation<'a> {
+    fn new(pools: &Pools, settings: &'a ImageSettings, seed: u64) -> Result<Self> {
         let mut faults = Vec::new();
         let mut class_of = [None; 256];
         let mut kept = settings.classes.clone();
@@ -361,40 +339,30 @@ impl Plan {
         }
         let augment = augment(&settings.augmenting, pools.train.side).map_err(|fault| faults.push(fault));
         finish(faults)?;
-        let unseen = settings.unseen_clients;
-        let (samples, test_samples) = (settings.samples, settings.test_samples);
         // A list of rows that each name an image; the images themselves are there already.
-        check_room("data", &[clients + unseen, samples + test_samples], size_of::<Row>())
+        let rows = settings.samples + settings.test_samples;
+        check_room("data", &[clients + settings.unseen_clients, rows], size_of::<Row>())
             .map_err(|error| error.hint("use fewer clients or samples"))?;
-        Ok(Self {
-            clients,
-            unseen,
-            samples,
-            test_samples,
-            unseen_on_test: settings.unseen_train == UnseenTrain::Test,
-            kind,
-            clusters,
-            split: match split {
-                SplitKind::Dirichlet => Split::Dirichlet(settings.alpha),
-                SplitKind::Balanced => Split::Balanced,
-                SplitKind::Equal => Split::Equal,
-            },
-            shared: settings.images != Owners::Disjoint,
-            repeated: settings.images == Owners::Repeated,
-            blocks: settings.arrange == Arrange::Blocks,
-            flips: settings.label_flips,
-            raw: settings.pixels == Pixels::Raw,
-            augment: augment.unwrap_or_default(),
-            classes,
-            class_of,
-            key: Key::new(seed).word("images"),
-        })
+        let (augment, key) = (augment.unwrap_or_default(), Key::new(seed).word("images"));
+        Ok(Self { settings, clusters, augment, classes, class_of, key })
+    }
+
+    fn is_shared(&self) -> bool {
+        self.settings.images != Owners::Disjoint
+    }
+
+    fn unseen_choose_on_test(&self) -> bool {
+        self.settings.unseen_train == UnseenTrain::Test
     }
 
     fn members(&self, count: usize, prefix: &str) -> Vec<Member> {
         let mut sizes = vec![0; self.clusters];
         let member = |number: usize| {
-            let cluster = if self.blocks { block(number, count, self.clusters) } else { number % self.clusters };
+            let cluster = if self.settings.arrange == Arrange::Blocks {
+                block(number, count, self.clusters)
+            } else {
+                number % self.clusters
+            };
             sizes[cluster] += 1;
             Member { id: format!("{prefix}{number}"), cluster, rank: sizes[cluster] - 1 }
         };
@@ -403,7 +371,11 @@ impl Plan {
 
     /// The classes a cluster holds.
     fn held(&self, cluster: usize) -> Range<usize> {
-        if self.kind == Clusters::LabelGroups { window(self.classes, self.clusters, cluster) } else { 0..self.classes }
+        if self.settings.clusters == Clusters::LabelGroups {
+            window(self.classes, self.clusters, cluster)
+        } else {
+            0..self.classes
+        }
     }
 
     fn class(&self, images: &Images, image: u32) -> Option<usize> {
@@ -420,7 +392,7 @@ impl Plan {
     /// The images in the order they are handed out: one deck for everybody, or one for each cluster.
     fn decks(&self, images: &Images, purpose: &str) -> Vec<Vec<u32>> {
         let key = self.key.clone().word(purpose);
-        if self.shared {
+        if self.is_shared() {
             let deck = |cluster| {
                 let mut deck = self.held_images(images, cluster);
                 deck.shuffle(&mut key.clone().number(cluster as u64).rng());
@@ -430,7 +402,7 @@ impl Plan {
         }
         let mut all: Vec<u32> = (0..images.len() as u32).filter(|image| self.class(images, *image).is_some()).collect();
         all.shuffle(&mut key.rng());
-        if self.kind != Clusters::LabelGroups {
+        if self.settings.clusters != Clusters::LabelGroups {
             return vec![all];
         }
         let holders: Vec<Vec<usize>> = (0..self.classes)
@@ -447,68 +419,64 @@ impl Plan {
         decks
     }
 
-    /// Puts new permutations of a cluster's deck behind it, until there are rows for so many clients. Each is cut so that
-    /// no client reaches from one into the next.
+    /// Appends new permutations of a cluster's deck, until there are rows for this many clients. Each is cut so that no
+    /// client reaches from one into the next.
     fn repeat(&self, cluster: usize, clients: usize, deck: &mut Vec<u32>) {
-        let served = deck.len() / self.samples;
+        let served = deck.len() / self.settings.samples;
         if served == 0 {
             return;
         }
         let key = self.key.clone().word("train").number(cluster as u64);
         let mut again = deck.clone();
-        deck.truncate(served * self.samples);
+        deck.truncate(served * self.settings.samples);
         for pass in 1..clients.div_ceil(served) {
             again.shuffle(&mut key.clone().number(pass as u64).rng());
-            deck.extend_from_slice(&again[..served * self.samples]);
+            deck.extend_from_slice(&again[..served * self.settings.samples]);
         }
     }
 
     /// Every client's training rows, one client after the other, and how many it has of each class.
     fn training_rows(&self, images: &Images, seen: &[Member]) -> Result<(Vec<Row>, Vec<Vec<usize>>)> {
-        let mut decks = self.decks(images, "train");
-        let owners =
-            |number: usize, decks: &[Vec<u32>]| seen.iter().filter(|member| deck_of(decks, member) == number).count();
-        if self.repeated {
-            for number in 0..decks.len() {
-                let owners = owners(number, &decks);
-                self.repeat(number, owners, &mut decks[number]);
+        let (mut decks, samples) = (self.decks(images, "train"), self.settings.samples);
+        let several = decks.len() > 1;
+        for (number, deck) in decks.iter_mut().enumerate() {
+            let owners = seen.iter().filter(|member| !several || member.cluster == number).count();
+            if self.settings.images == Owners::Repeated {
+                self.repeat(number, owners, deck);
             }
-        }
-        for (number, deck) in decks.iter().enumerate() {
-            let owners = owners(number, &decks);
-            if owners * self.samples > deck.len() {
-                let whose = if decks.len() > 1 { format!(" of cluster {number}") } else { String::new() };
-                return Err(Error::settings(format!(
-                    "data.samples: {owners} clients{whose} x {} rows are {} images, but there are {}",
-                    self.samples,
-                    owners * self.samples,
-                    deck.len()
-                ))
-                .hint(match (self.shared, self.repeated) {
-                    (_, true) => "fewer samples",
-                    (true, _) => {
+            if owners * samples > deck.len() {
+                let whose = if several { format!(" of cluster {number}") } else { String::new() };
+                let (wanted, have) = (owners * samples, deck.len());
+                let message = format!(
+                    "data.samples: {owners} clients{whose} x {samples} rows are {wanted} images, but there are {have}"
+                );
+                return Err(Error::settings(message).hint(match self.settings.images {
+                    Owners::Repeated => "fewer samples",
+                    Owners::Shared => {
                         "fewer clients, fewer samples, or images = \"repeated\" to use images again in a cluster"
                     }
-                    _ => "fewer clients, fewer samples, or images = \"shared\" to use every image once in each cluster",
+                    Owners::Disjoint => {
+                        "fewer clients, fewer samples, or images = \"shared\" to use every image once in each cluster"
+                    }
                 }));
             }
         }
-        let mut rows = Vec::with_capacity(seen.len() * self.samples);
+        let mut rows = Vec::with_capacity(seen.len() * samples);
         let mut counts = Vec::new();
-        if self.split == Split::Equal {
+        if self.settings.split == SplitKind::Equal {
             let mut taken = vec![0; decks.len()];
             for member in seen {
                 let deck = deck_of(&decks, member);
-                let chunk = &decks[deck][taken[deck]..][..self.samples];
+                let chunk = &decks[deck][taken[deck]..][..samples];
                 rows.extend(chunk.iter().map(|image| member.row(*image)));
-                taken[deck] += self.samples;
+                taken[deck] += samples;
             }
             return Ok((rows, counts));
         }
         let mut queues: Vec<Queues> = decks.iter().map(|deck| Queues::new(self, images, deck)).collect();
         for member in seen {
             let queue = &mut queues[deck_of(&decks, member)];
-            let own = self.class_counts(member, self.samples, &queue.left())?;
+            let own = self.class_counts(member, samples, &queue.left())?;
             for (class, count) in own.iter().enumerate() {
                 rows.extend(queue.take(class, *count).map(|image| member.row(image)));
             }
@@ -517,13 +485,13 @@ impl Plan {
         Ok((rows, counts))
     }
 
-    /// How many rows of each class a client gets when no class can give more than is left of it.
+    /// Rows of each class a client gets; no class can give more than is left of it.
     fn class_counts(&self, member: &Member, rows: usize, left: &[usize]) -> Result<Vec<usize>> {
         let held = self.held(member.cluster);
         let mut counts = vec![0; self.classes];
-        if let Split::Dirichlet(alpha) = self.split {
+        if self.settings.split == SplitKind::Dirichlet {
             let mut rng = self.key.clone().word("shares").word(&member.id).rng();
-            let mut shares = dirichlet(alpha, held.len(), &mut rng)?;
+            let mut shares = dirichlet(self.settings.alpha, held.len(), &mut rng)?;
             let mut left = left[held.clone()].to_vec();
             for _ in 0..rows {
                 shares.iter_mut().zip(&left).filter(|(_, left)| **left == 0).for_each(|(share, _)| *share = 0.0);
@@ -536,7 +504,7 @@ impl Plan {
                     });
                     passed.or_else(|| shares.iter().rposition(|share| *share > 0.0))
                 } else {
-                    // The client's own classes are used up: it takes what most is left of.
+                    // The client's classes are used up: it takes the one with most images left.
                     (0..left.len()).filter(|class| left[*class] > 0).max_by_key(|class| left[*class])
                 };
                 let Some(chosen) = chosen else { break };
@@ -568,25 +536,25 @@ impl Plan {
         counts: &[Vec<usize>],
         unseen: &[Member],
     ) -> Result<(Vec<Row>, Vec<TestRanges>)> {
-        let unseen_train = if self.unseen_on_test { 0 } else { self.samples };
+        let unseen_train = if self.unseen_choose_on_test() { 0 } else { self.settings.samples };
         let wishes = || {
             let first = seen.iter().map(|member| (member, 0));
             first.chain(unseen.iter().map(|member| (member, unseen_train)))
         };
-        if self.split != Split::Equal {
+        if self.settings.split != SplitKind::Equal {
             return self.test_rows_by_class(images, seen, counts, unseen);
         }
         let mut rows = Vec::new();
         let mut ranges = Vec::new();
-        if !self.shared {
+        if !self.is_shared() {
             let decks = self.decks(images, "test");
             let mut wanted = vec![0; decks.len()];
-            wishes().for_each(|(member, train)| wanted[deck_of(&decks, member)] += train + self.test_samples);
+            wishes().for_each(|(member, train)| wanted[deck_of(&decks, member)] += train + self.settings.test_samples);
             if wanted.iter().zip(&decks).all(|(wanted, deck)| *wanted <= deck.len()) {
                 let mut taken = vec![0; decks.len()];
                 for (number, (member, train)) in wishes().enumerate() {
                     let deck = deck_of(&decks, member);
-                    let width = train + self.test_samples;
+                    let width = train + self.settings.test_samples;
                     let start = rows.len();
                     rows.extend(decks[deck][taken[deck]..][..width].iter().map(|image| member.row(*image)));
                     taken[deck] += width;
@@ -600,7 +568,7 @@ impl Plan {
         let mut starts = HashMap::new();
         for (number, (member, train)) in wishes().enumerate() {
             let file = &files[member.cluster];
-            let width = train + self.test_samples;
+            let width = train + self.settings.test_samples;
             if width > file.len() {
                 let message = format!(
                     "data.test_samples: client {} wants {width} test images, but there are {}",
@@ -630,7 +598,7 @@ impl Plan {
         counts: &[Vec<usize>],
         unseen: &[Member],
     ) -> Result<(Vec<Row>, Vec<TestRanges>)> {
-        let decks = match self.shared {
+        let decks = match self.is_shared() {
             true => (0..self.clusters).map(|cluster| self.held_images(images, cluster)).collect(),
             false => self.decks(images, "test"),
         };
@@ -642,11 +610,13 @@ impl Plan {
             let is_unseen = number >= seen.len();
             let nothing = vec![0; self.classes];
             let (train, test) = match is_unseen {
-                false => (nothing, apportion(&counts[number], self.test_samples)),
-                true if self.unseen_on_test => (nothing, self.class_counts(member, self.test_samples, &have)?),
+                false => (nothing, apportion(&counts[number], self.settings.test_samples)),
+                true if self.unseen_choose_on_test() => {
+                    (nothing, self.class_counts(member, self.settings.test_samples, &have)?)
+                }
                 true => {
-                    let train = self.class_counts(member, self.samples, &have)?;
-                    let test = apportion(&train, self.test_samples);
+                    let train = self.class_counts(member, self.settings.samples, &have)?;
+                    let test = apportion(&train, self.settings.test_samples);
                     (train, test)
                 }
             };
@@ -668,7 +638,7 @@ impl Plan {
 
     fn cut(&self, start: usize, train: usize, width: usize, unseen: bool) -> TestRanges {
         let test = start + train..start + width;
-        let train = if unseen && self.unseen_on_test { test.clone() } else { start..start + train };
+        let train = if unseen && self.unseen_choose_on_test() { test.clone() } else { start..start + train };
         TestRanges { train, test }
     }
 
@@ -680,7 +650,7 @@ impl Plan {
         let copy = |row: &Row, into: &mut [u8]| {
             transforms[row.cluster as usize].apply(images.pixels(row.image as usize), into);
         };
-        let features = if self.raw {
+        let features = if self.settings.pixels == Pixels::Raw {
             let mut values = vec![0.0; rows.len() * columns];
             values.par_chunks_exact_mut(columns).zip(rows).for_each_init(
                 || vec![0; columns],
@@ -697,14 +667,14 @@ impl Plan {
         };
         let class = |row: &Row| {
             let class = self.class(images, row.image).unwrap_or(0);
-            let shift = if self.kind == Clusters::SwapLabels { row.cluster as usize } else { 0 };
+            let shift = if self.settings.clusters == Clusters::SwapLabels { row.cluster as usize } else { 0 };
             ((class + shift) % self.classes) as u32
         };
         (features, rows.par_iter().map(class).collect())
     }
 
     fn transform(&self, cluster: usize, channels: usize, side: usize) -> Transform {
-        match self.kind {
+        match self.settings.clusters {
             Clusters::Rotate if cluster > 0 => {
                 let quarters = if self.clusters == 2 { 2 } else { cluster };
                 Transform::Move(quarter_turns(quarters, channels, side))
@@ -716,10 +686,10 @@ impl Plan {
 
     /// Replaces a share of every client's training labels by another class.
     fn flip(&self, seen: &[Member], classes: &mut [u32]) {
-        let wrong = (self.flips * self.samples as f64).round() as usize;
-        for (member, classes) in seen.iter().zip(classes.chunks_exact_mut(self.samples)) {
+        let wrong = (self.settings.label_flips * self.settings.samples as f64).round() as usize;
+        for (member, classes) in seen.iter().zip(classes.chunks_exact_mut(self.settings.samples)) {
             let mut rng = self.key.clone().word("flips").word(&member.id).rng();
-            for row in index::sample(&mut rng, self.samples, wrong) {
+            for row in index::sample(&mut rng, self.settings.samples, wrong) {
                 let step = rng.random_range(1..self.classes as u32);
                 classes[row] = (classes[row] + step) % self.classes as u32;
             }
@@ -737,17 +707,17 @@ fn deck_of(decks: &[Vec<u32>], member: &Member) -> usize {
     if decks.len() > 1 { member.cluster } else { 0 }
 }
 
-/// A deck by class, taken from the front, beginning again at the end.
+/// A deck by class, taken from the front, and again from the beginning at its end.
 struct Queues {
     images: Vec<Vec<u32>>,
     taken: Vec<usize>,
 }
 
 impl Queues {
-    fn new(plan: &Plan, images: &Images, deck: &[u32]) -> Self {
-        let mut queues = vec![Vec::new(); plan.classes];
+    fn new(allocation: &Allocation, images: &Images, deck: &[u32]) -> Self {
+        let mut queues = vec![Vec::new(); allocation.classes];
         for image in deck {
-            if let Some(class) = plan.class(images, *image) {
+            if let Some(class) = allocation.class(images, *image) {
                 queues[class].push(*image);
             }
         }
@@ -772,7 +742,7 @@ impl Queues {
 enum Transform {
     Keep,
     Invert,
-    /// Where the value of each place comes from.
+    /// The source of every value.
     Move(Vec<u32>),
 }
 

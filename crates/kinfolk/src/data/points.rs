@@ -3,12 +3,12 @@
 //! A text file may have a header; its first row is one when it has words and no number. Without names, columns are
 //! called 1, 2, …. Every coordinate must be a finite number.
 
-use super::columns::{Header, Role, Source, is_number, listed};
+use super::columns::{Header, Role, Source, find_roles, is_number};
 use super::moments::{Moments, Scale};
 use super::{Cells, npy};
 use crate::clustering::Points;
 use crate::error::{Error, Result, option};
-use crate::settings::{finish, nearest};
+use crate::settings::finish;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -175,28 +175,10 @@ fn read_array(source: &Source, choice: &Choice) -> Result<PointTable> {
 /// What every column is for; all faults of the choice at once.
 fn roles(path: &Path, names: &[String], choice: &Choice) -> Result<Vec<Role>> {
     let mut faults = Vec::new();
-    let mut given: Vec<Option<(&str, Role)>> = vec![None; names.len()];
-    let groups = [
-        ("columns", choice.columns.as_slice(), Role::Value),
-        ("drop", &choice.drop, Role::Dropped),
-        ("id", choice.id.as_slice(), Role::Name),
-    ];
-    for (group, wanted, role) in groups {
-        for name in wanted {
-            let Some(place) = names.iter().position(|known| known == name) else {
-                let fault = Error::settings(format!("{}: {} has no column `{name}`", option(group), path.display()));
-                faults.push(match nearest(name, names.iter().map(String::as_str)) {
-                    Some(near) => fault.hint(format!("did you mean `{near}`?")),
-                    None => fault.hint(format!("its columns are {}", listed(names))),
-                });
-                continue;
-            };
-            if let Some((earlier, _)) = given[place].replace((group, role)) {
-                let (group, earlier) = (option(group), option(earlier));
-                faults.push(Error::settings(format!("{group}: column `{name}` is in {earlier} already")));
-            }
-        }
-    }
+    let columns = choice.columns.iter().map(|name| ("columns", name, Role::Value));
+    let dropped = choice.drop.iter().map(|name| ("drop", name, Role::Dropped));
+    let wanted = columns.chain(dropped).chain(choice.id.iter().map(|name| ("id", name, Role::Name)));
+    let given = find_roles(path, names, wanted, (option, "is in"), &mut faults);
     finish(faults)?;
     let nameless = |(name, given): (&String, &Option<_>)| name.is_empty() && given.is_none();
     if let Some(place) = names.iter().zip(&given).position(nameless).filter(|_| choice.columns.is_empty()) {
@@ -206,7 +188,7 @@ fn roles(path: &Path, names: &[String], choice: &Choice) -> Result<Vec<Role>> {
             .hint(format!("name the points by it with {id} \"\", leave it out with {drop} \"\", or give it a name")));
     }
     let others = if choice.columns.is_empty() { Role::Value } else { Role::Dropped };
-    Ok(given.into_iter().map(|given| given.map_or(others, |(_, role)| role)).collect())
+    Ok(given.into_iter().map(|role| role.unwrap_or(others)).collect())
 }
 
 /// A name as a shell takes it.

@@ -9,13 +9,13 @@
 //! With `task = "auto"` words are classes. Numbers are classes when they are whole, have at most 20 different values and
 //! each value comes three times on average, as labels do; all others are a regression target.
 
-use super::columns::{Header, Role, Source, listed};
+use super::columns::{Header, Role, Source, find_roles};
 use super::contamination::{Spoiling, contaminate};
 use super::split::{draw_lots, hold_out};
 use super::{Cells, Client, Column, DataShape, Features, Lines, Population, Shard, SourceSettings, Targets, schema};
 use crate::error::{Error, Result};
 use crate::rng::Key;
-use crate::settings::{Check, Declared, choices, finish, nearest, settings};
+use crate::settings::{Check, Declared, choices, finish, settings};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::path::Path;
@@ -183,48 +183,29 @@ pub(super) fn build_with(
     let clients = |part: &[usize]| part.iter().map(|index| client(*index)).collect::<Result<Vec<Client>>>();
     let lines = |rows: &Range<usize>| order.rows[rows.clone()].iter().map(|row| table.lines[*row]).collect();
     let lines_of = |index: &usize| Lines { train: lines(&order.train[*index]), test: lines(&order.test[*index]) };
-    let population = Population {
+    Ok(Population {
         clients: clients(&seen)?,
         unseen: clients(&unseen)?,
         true_clusters: (!clusters.is_empty()).then_some(clusters.len()),
         lines: seen.iter().map(lines_of).collect(),
         shape,
         ..Population::default()
-    };
-    population.check()?;
-    Ok(population)
+    })
 }
 
 /// What the columns of these names are for. Where `only` some may be read, the others are dropped.
 fn roles(path: &Path, names: &[String], only: Option<&[String]>, settings: &TableSettings) -> Result<Vec<Role>> {
     let mut faults = Vec::new();
-    let mut roles = vec![None; names.len()];
     let singles = [
-        ("client", Some(&settings.client)),
-        ("group", settings.group.as_ref()),
-        ("truth", settings.truth.as_ref()),
-        ("target", settings.target.as_ref()),
+        ("client", Some(&settings.client), Role::Name),
+        ("group", settings.group.as_ref(), Role::NameIfAny),
+        ("truth", settings.truth.as_ref(), Role::Name),
+        ("target", settings.target.as_ref(), Role::Value),
     ];
-    let wanted = singles.into_iter().filter_map(|(setting, name)| Some((setting, name?)));
-    for (setting, wanted) in wanted.chain(settings.drop.iter().map(|name| ("drop", name))) {
-        let Some(place) = names.iter().position(|name| name == wanted) else {
-            let fault = Error::settings(format!("data.{setting}: {} has no column `{wanted}`", path.display()));
-            faults.push(match nearest(wanted, names.iter().map(String::as_str)) {
-                Some(near) => fault.hint(format!("did you mean `{near}`?")),
-                None => fault.hint(format!("its columns are {}", listed(names))),
-            });
-            continue;
-        };
-        let role = match setting {
-            "drop" => Role::Dropped,
-            "target" => Role::Value,
-            "group" => Role::NameIfAny,
-            _ => Role::Name,
-        };
-        if let Some((earlier, _)) = roles[place].replace((setting, role)) {
-            faults.push(Error::settings(format!("data.{setting}: column `{wanted}` is data.{earlier} already")));
-        }
-    }
+    let wanted = singles.into_iter().filter_map(|(setting, name, role)| Some((setting, name?, role)));
+    let wanted = wanted.chain(settings.drop.iter().map(|name| ("drop", name, Role::Dropped)));
+    let spell = |setting: &str| format!("data.{setting}");
+    let roles = find_roles(path, names, wanted, (spell, "is"), &mut faults);
     for name in only.into_iter().flatten().filter(|name| !names.contains(name)) {
         faults.push(Error::settings(format!("node.columns: {} has no column `{name}`", path.display())));
     }
@@ -233,7 +214,7 @@ fn roles(path: &Path, names: &[String], only: Option<&[String]>, settings: &Tabl
         Some(only) if !only.contains(name) => Role::Dropped,
         _ => Role::Value,
     };
-    Ok(roles.into_iter().zip(names).map(|(role, name)| role.map_or_else(|| usual(name), |(_, role)| role)).collect())
+    Ok(roles.into_iter().zip(names).map(|(role, name)| role.unwrap_or_else(|| usual(name))).collect())
 }
 
 /// A client and its rows, in file order.
