@@ -1,17 +1,17 @@
-//! Outliers among the clients of real data: some are chosen by the seed, and their rows spoiled.
+//! Outliers among the clients of real data: some are drawn from the seed, and their rows contaminated.
 //!
 //! Shuffled or permuted columns leave a client that looks like the others column by column and has none of their
 //! structure; noise leaves one that is simply far away.
 
 use super::moments::Moments;
 use super::split::draw_lots;
+use super::synthetic::normal;
 use super::{Cells, Column, Features, Population, Shard};
 use crate::error::{Error, Result};
 use crate::rng::{Key, Rng};
 use crate::settings::{choices, settings};
 use rand::RngExt;
 use rand::seq::SliceRandom;
-use rand_distr::{Distribution, StandardNormal};
 use std::sync::Arc;
 
 choices! {
@@ -29,10 +29,10 @@ settings! {
     }
 }
 
-/// How many deviations noise lies off.
+/// Distance of noise from the mean, in standard deviations.
 const FAR: f64 = 3.0;
 
-/// Spoils the rows of the wanted share of clients, and notes who they are.
+/// Contaminates the rows of the wanted share of clients, and records which.
 pub(super) fn contaminate(population: &mut Population, settings: &Spoiling, key: &Key) -> Result<()> {
     let clients = population.clients.len();
     let count = ((settings.outliers * clients as f64).round() as usize).min(clients - 1);
@@ -41,32 +41,17 @@ pub(super) fn contaminate(population: &mut Population, settings: &Spoiling, key:
     }
     let key = key.clone().word("contamination");
     let chosen = draw_lots(population.clients.iter().map(|client| client.id.as_str()), count, &key.clone().word("who"));
-    let spoil = match settings.contamination {
-        Contamination::Permute => permute,
-        Contamination::Noise => {
-            let pooled = pooled(population)?;
-            let spoiled = |rows: &mut Table, rng: &mut Rng| replace(rows, &pooled, rng);
-            return spoil_clients(population, chosen, &key, spoiled);
-        }
-        Contamination::Shuffle => shuffle,
-    };
-    spoil_clients(population, chosen, &key, spoil)
-}
-
-/// The numbers of a client's training rows and, below them, of its test rows: one list a column.
-type Table = Vec<Vec<f64>>;
-
-fn spoil_clients(
-    population: &mut Population,
-    chosen: Vec<bool>,
-    key: &Key,
-    spoil: impl Fn(&mut Table, &mut Rng),
-) -> Result<()> {
+    let pooled = pooled(population)?;
     for (client, _) in population.clients.iter_mut().zip(&chosen).filter(|(_, chosen)| **chosen) {
         let mut table = numbers(&client.train)?;
         let tests = numbers(&client.test)?;
         table.iter_mut().zip(tests).for_each(|(column, more)| column.extend(more));
-        spoil(&mut table, &mut key.clone().word("rows").word(&client.id).rng());
+        let mut rng = key.clone().word("rows").word(&client.id).rng();
+        match settings.contamination {
+            Contamination::Shuffle => table.iter_mut().for_each(|column| column.shuffle(&mut rng)),
+            Contamination::Permute => permute(&mut table, &mut rng),
+            Contamination::Noise => replace(&mut table, &pooled, &mut rng),
+        }
         let tests = table.iter_mut().map(|column| column.split_off(client.train.len())).collect();
         client.train = with_numbers(&client.train, table)?;
         client.test = with_numbers(&client.test, tests)?;
@@ -75,11 +60,10 @@ fn spoil_clients(
     Ok(())
 }
 
-fn shuffle(table: &mut Table, rng: &mut Rng) {
-    table.iter_mut().for_each(|column| column.shuffle(rng));
-}
+/// The numbers of a client's training rows and, below them, of its test rows: one list per column.
+type Table = Vec<Vec<f64>>;
 
-/// Another order of the columns; two at least change places.
+/// Another order of the columns; at least two change places.
 fn permute(table: &mut Table, rng: &mut Rng) {
     let before: Vec<usize> = (0..table.len()).collect();
     let mut order = before.clone();
@@ -89,18 +73,17 @@ fn permute(table: &mut Table, rng: &mut Rng) {
     *table = order.iter().map(|&column| std::mem::take(&mut table[column])).collect();
 }
 
-/// Normal numbers with every column's own deviation around a place that is far from its mean, on either side.
+/// Normal numbers with every column's own deviation, far from its mean, on either side.
 fn replace(table: &mut Table, pooled: &[Moments], rng: &mut Rng) {
     for (column, moments) in table.iter_mut().zip(pooled) {
         let off = if rng.random() { FAR } else { -FAR };
         for value in column {
-            let normal: f64 = StandardNormal.sample(rng);
-            *value = moments.mean + moments.deviation * (off + normal);
+            *value = moments.mean + moments.deviation * (off + normal(rng));
         }
     }
 }
 
-/// What every column is like over the training rows of all clients.
+/// Moments of every column over the training rows of all clients.
 fn pooled(population: &Population) -> Result<Vec<Moments>> {
     let tables = population.clients.iter().map(|client| numbers(&client.train)).collect::<Result<Vec<Table>>>()?;
     let column = |column: usize| Moments::of(tables.iter().flat_map(|table| &table[column]).copied());
@@ -127,10 +110,9 @@ fn numbers(shard: &Shard) -> Result<Table> {
 fn with_numbers(shard: &Shard, table: Table) -> Result<Shard> {
     let own = shard.pick(&(0..shard.len()).collect::<Vec<_>>());
     let Features::Columns(columns) = &**own.features() else { return Ok(own) };
-    let renewed = columns.iter().zip(table).map(|(column, numbers)| {
-        let name = column.name.clone();
-        Column { name, values: Cells::Numbers(numbers) }
-    });
+    let renewed = columns.iter().zip(table);
+    let renewed =
+        renewed.map(|(column, numbers)| Column { name: column.name.clone(), values: Cells::Numbers(numbers) });
     Shard::of(Arc::new(Features::Columns(renewed.collect())), own.targets().clone(), own.rows())
 }
 

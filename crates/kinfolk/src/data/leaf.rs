@@ -91,13 +91,11 @@ fn build(settings: &LeafSettings, seed: u64) -> Result<Population> {
         };
         Ok(Client { id, train, test, group: None, truth: None })
     };
-    let population = Population {
+    Ok(Population {
         clients: shards(&train, &drawn, width, form)?.into_iter().map(client).collect::<Result<_>>()?,
         shape: DataShape { columns: width, classes: overview.classes.max(test_overview.classes) as usize, form },
         ..Population::default()
-    };
-    population.check()?;
-    Ok(population)
+    })
 }
 
 /// The JSON files of a folder by name, or the one file.

@@ -6,14 +6,13 @@
 
 use super::split::dirichlet;
 use super::synthetic::{check_size, normal};
-use super::{Client, DataShape, Features, PlantedMixture, Population, Shard, SourceSettings, Targets};
+use super::{Client, DataShape, Features, PlantedMixture, Population, SourceSettings, Targets};
 use crate::error::{Error, Result};
 use crate::linalg::norm;
 use crate::rng::{Key, Rng};
 use crate::settings::{choices, settings};
 use rand::RngExt;
 use rayon::prelude::*;
-use std::sync::Arc;
 
 choices! {
     /// Outliers as the paper says, or as the authors' code has them.
@@ -171,23 +170,13 @@ fn population(
         let mixture = (number < good).then_some(mixture);
         let (features, targets) =
             rows(mixture.as_ref(), samples + tests, &mut key.clone().word("rows").word(&id).rng());
-        let (features, targets) = (Arc::new(features), Arc::new(targets));
-        let client = Client {
-            id,
-            train: Shard::of(features.clone(), targets.clone(), 0..samples)?,
-            test: Shard::of(features, targets, samples..samples + tests)?,
-            group: None,
-            truth: None,
-        };
-        Ok((client, mixture))
+        Ok((Client::divided(id, features, targets, samples)?, mixture))
     };
     let drawn = (0..clients).into_par_iter().map(client).collect::<Result<Vec<_>>>()?;
     let (clients, mixtures): (Vec<_>, Vec<_>) = drawn.into_iter().unzip();
     let outliers = if outliers == 0 { Vec::new() } else { mixtures.iter().map(Option::is_none).collect() };
     let shape = DataShape::numbers(DIMENSION, classes);
-    let population = Population { clients, outliers, mixtures, shape, ..Population::default() };
-    population.check()?;
-    Ok(population)
+    Ok(Population { clients, outliers, mixtures, shape, ..Population::default() })
 }
 
 #[cfg(test)]

@@ -11,25 +11,25 @@ mod contamination;
 pub mod digits;
 pub mod idx;
 pub mod images;
-pub mod leaf;
-pub mod letters;
+mod leaf;
+mod letters;
 mod line_counter;
-pub mod mixtures;
+mod mixtures;
 pub mod moments;
 mod npy;
 pub(crate) mod numbers;
 pub mod own;
 mod pages;
-pub mod pendigits;
+mod pendigits;
 pub mod plays;
 pub mod points;
 pub mod schema;
-pub mod schools;
-pub mod shakespeare;
+mod schools;
+mod shakespeare;
 mod split;
-pub mod synthetic;
-pub mod table;
-pub mod writers;
+mod synthetic;
+pub(crate) mod table;
+mod writers;
 
 use crate::error::{Error, Result};
 use crate::settings::{Declared, Setting, Settings};
@@ -364,30 +364,24 @@ impl Shard {
             Features::Bytes { columns, values: bytes } | Features::Symbols { columns, values: bytes } => {
                 digest.update(&bytes[values(columns)])
             }
-            Features::F32 { columns, values: all } => {
-                all[values(columns)].iter().for_each(|value| digest.update(value.to_le_bytes()));
-            }
-            Features::F64 { columns, values: all } => {
-                all[values(columns)].iter().for_each(|value| digest.update(value.to_le_bytes()));
-            }
+            Features::F32 { columns, values: all } => add_numbers(&all[values(columns)], f32::to_le_bytes, digest),
+            Features::F64 { columns, values: all } => add_numbers(&all[values(columns)], f64::to_le_bytes, digest),
             Features::Columns(columns) => {
                 for column in columns {
                     digest.update(column.name.as_bytes());
                     match &column.values {
-                        Cells::Numbers(all) => {
-                            all[self.rows()].iter().for_each(|value| digest.update(value.to_le_bytes()));
-                        }
+                        Cells::Numbers(all) => add_numbers(&all[self.rows()], f64::to_le_bytes, digest),
                         Cells::Words(all) => add_words(&all[self.rows()], digest),
                     }
                 }
             }
-            // Nobody looks inside: that there are as many rows is all that can be said.
+            // Opaque: only the number of rows can be told.
             Features::Own(own) => digest.update(own.beginning()),
         }
         match &*self.targets {
             Targets::None => {}
-            Targets::Classes(all) => all[self.rows()].iter().for_each(|class| digest.update(class.to_le_bytes())),
-            Targets::Values(all) => all[self.rows()].iter().for_each(|value| digest.update(value.to_le_bytes())),
+            Targets::Classes(all) => add_numbers(&all[self.rows()], u32::to_le_bytes, digest),
+            Targets::Values(all) => add_numbers(&all[self.rows()], f64::to_le_bytes, digest),
             Targets::Words(all) => add_words(&all[self.rows()], digest),
         }
     }
@@ -441,7 +435,15 @@ impl Shard {
 }
 
 impl Client {
-    /// A number that only who has the client's rows can know.
+    /// A client whose first rows are for training and the others for testing.
+    fn divided(id: String, features: Features, targets: Targets, train: usize) -> Result<Self> {
+        let rows = features.rows();
+        let (features, targets) = (Arc::new(features), Arc::new(targets));
+        let test = Shard::of(features.clone(), targets.clone(), train..rows)?;
+        Ok(Self { id, train: Shard::of(features, targets, 0..train)?, test, group: None, truth: None })
+    }
+
+    /// A number that cannot be known without the client's rows.
     pub(crate) fn secret(&self) -> u64 {
         let mut digest = Sha256::new();
         digest.update(self.id.as_bytes());
@@ -450,6 +452,10 @@ impl Client {
         let digest: [u8; 32] = digest.finalize().into();
         u64::from_le_bytes(std::array::from_fn(|place| digest[place]))
     }
+}
+
+fn add_numbers<T: Copy, const BYTES: usize>(numbers: &[T], bytes: fn(T) -> [u8; BYTES], digest: &mut Sha256) {
+    numbers.iter().for_each(|number| digest.update(bytes(*number)));
 }
 
 fn add_words(words: &[String], digest: &mut Sha256) {

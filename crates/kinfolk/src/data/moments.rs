@@ -1,31 +1,31 @@
-//! Mean and spread of numbers, also of numbers that lie with many clients.
+//! Mean and standard deviation, also of numbers spread over many clients.
 //!
-//! Σx² − n·mean² cancels where the mean is large beside the spread. So the spread is kept as such, around the mean of its
-//! own numbers, and parts are merged by Chan's formula. Nothing is squared before it is divided by the largest part: no
-//! finite numbers are too large or too small.
+//! Σx² − n·mean² cancels where the mean is large relative to the deviation. So the deviation around the own mean is
+//! kept, and parts are merged by Chan's formula. Nothing is squared before it is divided by the largest part, so no
+//! finite number overflows or vanishes.
 
 use serde::{Deserialize, Serialize};
 
-/// What some numbers are like.
+/// Moments and range of some numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Moments {
-    /// How many.
+    /// How many there are.
     pub count: u64,
-    /// Their mean; 0 when there is none.
+    /// Their mean; 0 for no numbers.
     pub mean: f64,
-    /// The root of their mean squared distance to it; exactly 0 where all are the same.
+    /// Their standard deviation (n); exactly 0 where all are equal.
     pub deviation: f64,
-    /// The smallest; infinite when there is no number.
+    /// The smallest; infinite for no numbers.
     pub min: f64,
-    /// The largest; minus infinity when there is no number.
+    /// The largest; minus infinity for no numbers.
     pub max: f64,
 }
 
 impl Moments {
-    /// Those of no numbers.
+    /// Moments of no numbers.
     pub const NONE: Self = Self { count: 0, mean: 0.0, deviation: 0.0, min: f64::INFINITY, max: f64::NEG_INFINITY };
 
-    /// Those of these numbers, which are finite.
+    /// Moments of finite numbers.
     pub fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
         let mut moments = Self::NONE;
         for value in values.clone() {
@@ -37,7 +37,7 @@ impl Moments {
             return moments;
         }
         let count = moments.count as f64;
-        // Seen from the middle of their range: small numbers to add up, and the exact mean of a constant.
+        // Relative to the middle of the range: small summands, and the exact mean of a constant.
         let middle = 0.5 * moments.min + 0.5 * moments.max;
         let offset = values.clone().map(|value| (value - middle) / count).sum::<f64>();
         moments.mean = (middle + offset).clamp(moments.min, moments.max);
@@ -49,7 +49,7 @@ impl Moments {
         moments
     }
 
-    /// What cannot be true of the values of so many rows.
+    /// What cannot be true of the values of this many rows.
     pub(crate) fn fault(&self, rows: usize) -> Option<String> {
         if self.count > rows as u64 {
             return Some(format!("{} values in {rows} rows", self.count));
@@ -59,7 +59,7 @@ impl Moments {
         (!sound || !inside).then(|| "moments that no values have".into())
     }
 
-    /// Adds what other numbers are like.
+    /// Merges the moments of other numbers.
     pub fn merge(&mut self, other: &Self) {
         if self.count == 0 || other.count == 0 {
             *self = if self.count == 0 { *other } else { *self };
@@ -80,13 +80,13 @@ impl Moments {
         self.max = self.max.max(other.max);
     }
 
-    /// The scale that gives these numbers mean 0 and deviation 1; a constant is only moved to 0.
+    /// The scale that standardises these numbers; a constant is only shifted to 0.
     pub fn scale(&self) -> Scale {
         Scale { mean: self.mean, deviation: if self.deviation > 0.0 { self.deviation } else { 1.0 } }
     }
 
-    /// The same with the smallest and the largest moved outwards, to powers of two of the deviation from the mean: how far
-    /// the numbers reach, and none of them.
+    /// The same with the smallest and the largest rounded outwards, to powers of two of the deviation from the mean: that
+    /// tells the range, and none of the numbers.
     pub(crate) fn coarse(&self) -> Self {
         if self.deviation == 0.0 {
             return *self;
@@ -97,39 +97,39 @@ impl Moments {
         Self { min: bound(self.mean - below), max: bound(self.mean + above), ..*self }
     }
 
-    /// The root of the mean squared distance to another place than the mean.
+    /// The root mean squared distance from a place.
     pub fn distance_from(&self, place: f64) -> f64 {
         self.deviation.hypot(self.mean - place)
     }
 }
 
-/// A number so many deviations away from the other clients' numbers is taken for a mistake.
+/// A number this many deviations away from the other clients' numbers is taken for a mistake.
 const EXTREME: f64 = 1000.0;
-/// Where extreme numbers multiply the deviation by so much, they are 99 % of the spread, and the scale of nobody else.
+/// Where extreme numbers multiply the deviation by this, they make up 99 % of the variance, and scale nobody else.
 const DOMINATED: f64 = 10.0;
 
 /// The numbers of many clients, pooled.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pooled {
-    /// What they are like; without the clients with extreme numbers where those are nearly all of the spread.
+    /// Their moments; without the clients with extreme numbers where those make up nearly all of the variance.
     pub moments: Moments,
     /// The clients with extreme numbers.
     pub extremes: Vec<Extreme>,
 }
 
-/// A number that is far away from those of the other clients.
+/// A number that is far from those of the other clients.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Extreme {
-    /// Whose it is, by its place.
+    /// Index of its client.
     pub client: usize,
     /// The number.
     pub value: f64,
-    /// How many of the others' deviations it is away from their mean.
+    /// Distance from the mean of the others, in their deviations.
     pub ratio: f64,
 }
 
 impl Pooled {
-    /// Of every client's own moments. What is usual is the median over the clients: a few of them cannot move it.
+    /// Pools the moments of every client. What is usual is the median over clients, which a few of them cannot move.
     pub fn of(clients: &[Moments]) -> Self {
         let merge = |chosen: &dyn Fn(usize) -> bool| {
             let mut all = Moments::NONE;
@@ -158,24 +158,24 @@ impl Pooled {
     }
 }
 
-/// The lower one of two in the middle.
+/// The lower of two middle values.
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len().saturating_sub(1) / 2).copied()
 }
 
-/// How a number is scaled: (value - mean) / deviation.
+/// Scales a number to (value − mean) / deviation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Scale {
-    /// What is subtracted.
+    /// Subtracted first.
     pub mean: f64,
-    /// What is divided by.
+    /// The divisor.
     pub deviation: f64,
 }
 
 impl Scale {
-    /// The scale that changes nothing.
+    /// The identity.
     pub const KEEP: Self = Self { mean: 0.0, deviation: 1.0 };
 
     /// A number on this scale.
@@ -183,7 +183,7 @@ impl Scale {
         (value - self.mean) / self.deviation
     }
 
-    /// A number of this scale as it was before.
+    /// The inverse of [`Scale::apply`].
     pub fn undo(&self, value: f64) -> f64 {
         value * self.deviation + self.mean
     }

@@ -1,7 +1,7 @@
-//! How everybody agrees on columns without showing rows.
+//! How clients agree on columns without revealing rows.
 //!
 //! Every client sends a [`Description`] of its data: moments, not rows. The server fixes one [`Schema`] from them, and each
-//! client encodes its own rows with it. Both cross the wire, and the schema is saved with the models.
+//! client encodes its own rows with it. Both are sent over the network, and the schema is saved with the models.
 //!
 //! Numbers become one feature, scaled by the pooled mean and standard deviation when asked for. Words become one feature
 //! per category, in sorted order (by value where all of them are numbers), but for the base, the category that most
@@ -11,14 +11,14 @@
 //! All of it comes from training rows. A category that is in none of them is encoded as the base, a class as
 //! [`UNKNOWN_CLASS`], which no model predicts.
 
-use super::moments::{Moments, Pooled, Scale};
+use super::moments::{Extreme, Moments, Pooled, Scale};
 use super::{Cells, Client, Column, DataShape, Features, Shard, Targets, UNKNOWN_CLASS};
 use crate::error::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
-/// What one client tells about its data.
+/// What one client reveals about its data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Description {
     /// Its training rows.
@@ -59,103 +59,120 @@ impl Description {
             FeaturesDescription::Named(_) => 0.0,
         }
     }
-}
 
-impl Description {
     /// What cannot be true of it: moments of more values than there are rows, or that are not finite.
     pub fn fault(&self) -> Option<String> {
-        let of = |what: &str, moments: &Moments| {
+        if let FeaturesDescription::Matrix { columns, moments } = &self.features
+            && !moments.is_empty()
+            && moments.len() != *columns
+        {
+            return Some(format!("moments of {} columns, want {columns}", moments.len()));
+        }
+        self.moments().into_iter().find_map(|(column, moments)| {
             let fault = moments.fault(self.rows)?;
-            Some(format!("{fault} for {what}"))
-        };
+            Some(match column {
+                TARGET => format!("{fault} for its target"),
+                (place, None) => format!("{fault} for column {place}"),
+                (_, Some(name)) => format!("{fault} for column {name:?}"),
+            })
+        })
+    }
+
+    /// All moments, each with the column they are of.
+    fn moments(&self) -> Vec<(ColumnKey<'_>, &Moments)> {
         let target = match &self.target {
-            TargetDescription::Values(moments) => of("its target", moments),
+            TargetDescription::Values(moments) => Some((TARGET, moments)),
             _ => None,
         };
-        target.or_else(|| match &self.features {
-            FeaturesDescription::Matrix { columns, moments } if !moments.is_empty() && moments.len() != *columns => {
-                Some(format!("moments of {} columns, want {columns}", moments.len()))
-            }
+        match &self.features {
             FeaturesDescription::Matrix { moments, .. } => {
-                (0..).zip(moments).find_map(|(place, moments): (usize, _)| of(&format!("column {place}"), moments))
+                target.into_iter().chain((0..).map(|place| (place, None)).zip(moments)).collect()
             }
-            FeaturesDescription::Named(columns) => columns.iter().find_map(|column| match &column.summary {
-                Summary::Numbers(moments) => of(&format!("column {:?}", column.name), moments),
-                Summary::Words(_) => None,
-            }),
-        })
+            FeaturesDescription::Named(columns) => {
+                let named = columns.iter().enumerate().filter_map(|(place, column)| match &column.summary {
+                    Summary::Numbers(moments) => Some(((place, Some(column.name.as_str())), moments)),
+                    Summary::Words(_) => None,
+                });
+                target.into_iter().chain(named).collect()
+            }
+        }
     }
 }
 
-/// What one client tells about its features.
+/// A column: its place, and its name where it has one.
+type ColumnKey<'a> = (usize, Option<&'a str>);
+/// Stands for the target.
+const TARGET: ColumnKey = (usize::MAX, None);
+
+/// What one client reveals about its features.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum FeaturesDescription {
     /// Numbers without names.
     Matrix {
         /// Values in a row.
         columns: usize,
-        /// What the numbers of each column are like; empty unless asked for.
+        /// The moments of each column; empty unless asked for.
         moments: Vec<Moments>,
     },
     /// The columns of a table.
     Named(Vec<ColumnDescription>),
 }
 
-/// What one client tells about a column of its table.
+/// What one client reveals about a column of its table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ColumnDescription {
     /// The header.
     pub name: String,
-    /// What is in it.
+    /// Summary of its cells.
     pub summary: Summary,
 }
 
-/// The content of a column, summed up.
+/// The content of a column, summarised.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Summary {
-    /// What its numbers are like, over the training rows.
+    /// Moments of its numbers, over the training rows.
     Numbers(Moments),
     /// The categories that occur in the training rows.
     Words(BTreeSet<String>),
 }
 
-/// What one client tells about its target.
+/// What one client reveals about its target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum TargetDescription {
     /// There is none.
     None,
-    /// Numbered classes, and one more than the largest number.
+    /// Numbered classes: one more than the largest number.
     Classes(usize),
     /// Numbers.
     Values(Moments),
     /// Classes by name.
     Words {
-        /// Those that occur in the training rows.
+        /// Classes of the training rows.
         train: BTreeSet<String>,
-        /// Those that occur in the test rows alone.
+        /// Classes of the test rows alone.
         test: BTreeSet<String>,
     },
 }
 
-/// What an experiment wants of its columns.
+/// How an experiment codes its columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Coding {
-    /// Give every column of numbers mean 0 and deviation 1.
+    /// Standardise every column of numbers.
     pub standardise: bool,
-    /// Whether the model adds a constant of its own.
+    /// Whether the model has an intercept.
     pub constant: bool,
 }
 
-/// A number that is far away from those of all other clients.
+/// A number that is far from those of all other clients.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExtremeCell {
-    /// Whose it is, by its place among the descriptions.
+    /// Index of its description.
     pub client: usize,
-    /// The column it is in; `None` for the target.
+    /// Its column; `None` for the target.
     pub column: Option<String>,
     /// The number.
     pub value: f64,
-    /// How many of the others' deviations it is away from their mean.
+    /// Distance from the mean of the others, in their deviations.
     pub ratio: f64,
 }
 
@@ -175,7 +192,7 @@ pub enum FeaturesSchema {
     Matrix {
         /// Values in a row.
         columns: usize,
-        /// How each is scaled; empty when they are taken as they are.
+        /// The scale of each; empty when they are not scaled.
         scales: Vec<Scale>,
     },
     /// The columns of a table, in the order of the first description.
@@ -198,7 +215,7 @@ pub enum Encoding {
     Number(Scale),
     /// A word becomes a one at its category and zeros at the others.
     OneHot {
-        /// The category that is zeros everywhere, as are words that were not known.
+        /// The category encoded as zeros, as are unknown words.
         base: Option<String>,
         /// The other categories.
         categories: Vec<String>,
@@ -212,13 +229,13 @@ pub enum TargetSchema {
     None,
     /// A number.
     Number,
-    /// So many classes without names.
+    /// Number of unnamed classes.
     Classes(usize),
-    /// Classes by name; their place in the list is their number.
+    /// Names of the classes, in the order of their numbers.
     Names(Vec<String>),
 }
 
-/// Describes a client; the columns of a matrix only when their `moments` are asked for.
+/// Describes a client, with the `moments` of a matrix's columns only when asked.
 pub fn describe(client: &Client, moments: bool) -> Description {
     let rows = client.train.rows();
     let train = &client.train;
@@ -261,18 +278,18 @@ fn describe_column(column: &Column, rows: Range<usize>) -> ColumnDescription {
 }
 
 fn matrix_moments(shard: &Shard) -> Vec<Moments> {
-    /// Rows lie one after the other, columns are wanted: so many rows are turned at a time.
+    /// Rows transposed at a time.
     const BLOCK: usize = 256;
     let mut moments = vec![Moments::NONE; shard.columns()];
-    let mut turned = Vec::new();
+    let mut transposed = Vec::new();
     for begin in shard.rows().step_by(BLOCK) {
         let rows = begin..shard.rows().end.min(begin + BLOCK);
-        turned.resize(rows.len() * shard.columns(), 0.0);
+        transposed.resize(rows.len() * shard.columns(), 0.0);
         for (place, row) in rows.clone().enumerate() {
             let values = row_values(shard.features(), row);
-            turned.iter_mut().skip(place).step_by(rows.len()).zip(values).for_each(|(cell, value)| *cell = value);
+            transposed.iter_mut().skip(place).step_by(rows.len()).zip(values).for_each(|(cell, value)| *cell = value);
         }
-        let columns = turned.chunks_exact(rows.len());
+        let columns = transposed.chunks_exact(rows.len());
         moments
             .iter_mut()
             .zip(columns)
@@ -281,7 +298,7 @@ fn matrix_moments(shard: &Shard) -> Vec<Moments> {
     moments
 }
 
-/// The numbers of one row of a matrix; the columns of a table have none.
+/// The numbers of one row of a matrix; none for a table.
 fn row_values(features: &Features, row: usize) -> Box<dyn Iterator<Item = f64> + '_> {
     fn slice<T>(values: &[T], row: usize, columns: usize) -> std::slice::Iter<'_, T> {
         values[row * columns..][..columns].iter()
@@ -298,7 +315,7 @@ fn row_values(features: &Features, row: usize) -> Box<dyn Iterator<Item = f64> +
 }
 
 impl Schema {
-    /// Agrees on one schema for everybody who sent a description.
+    /// The schema for all clients that sent a description.
     pub fn fix(descriptions: &[Description], coding: Coding) -> Result<Self> {
         let Some(first) = descriptions.first() else {
             return Err(Error::data("no schema without a description"));
@@ -322,7 +339,7 @@ impl Schema {
         Ok(Self { features, target: fix_target(descriptions)? })
     }
 
-    /// The classes that some of these clients have in their test rows, and nobody had in training.
+    /// Classes that some of these clients have in their test rows, and no client had in training.
     pub fn unknown_classes(&self, descriptions: &[Description]) -> Vec<String> {
         let TargetSchema::Names(names) = &self.target else { return Vec::new() };
         let of = |description: &Description| match &description.target {
@@ -333,7 +350,7 @@ impl Schema {
         sorted(met)
     }
 
-    /// What a model for the encoded rows must fit.
+    /// The shape of the encoded rows.
     pub fn shape(&self) -> DataShape {
         let columns = match &self.features {
             FeaturesSchema::Matrix { columns, .. } => *columns,
@@ -363,13 +380,13 @@ impl Schema {
         }
     }
 
-    /// Puts the features of one encoded row back into the units they were read in.
+    /// Converts the features of one encoded row back to their original units.
     pub fn decode(&self, row: &mut [f64]) {
         row.iter_mut().zip(self.scales()).for_each(|(value, scale)| *value = scale.undo(*value));
     }
 
-    /// Turns the slopes of a linear function of encoded rows into those for rows as they were read; returns what its
-    /// constant then gains.
+    /// Converts the slopes of a linear function of encoded rows to those for the original rows; returns what is then
+    /// added to its intercept.
     pub fn decode_slopes(&self, slopes: &mut [f64]) -> f64 {
         let mut gained = 0.0;
         for (slope, scale) in slopes.iter_mut().zip(self.scales()) {
@@ -379,12 +396,12 @@ impl Schema {
         gained
     }
 
-    /// Whether any column is moved when it is encoded.
+    /// Whether encoding shifts any column.
     pub fn moves_columns(&self) -> bool {
         self.scales().iter().any(|scale| scale.mean != 0.0)
     }
 
-    /// How every feature is scaled; empty where all are taken as they are.
+    /// The scale of every feature; empty where none is scaled.
     fn scales(&self) -> Vec<Scale> {
         match &self.features {
             FeaturesSchema::Matrix { scales, .. } => scales.clone(),
@@ -489,14 +506,14 @@ fn fix_matrix(descriptions: &[Description], columns: usize, scale: bool) -> Resu
     Ok(FeaturesSchema::Matrix { columns, scales })
 }
 
-/// The thing of this name; most often it stands in this place.
+/// The item of this name; most often it is at this place.
 fn find_named<'a, T>(things: &'a [T], place: usize, name: &str, name_of: impl Fn(&T) -> &str) -> Option<&'a T> {
     let is_it = |thing: &&T| name_of(thing) == name;
     things.get(place).filter(is_it).or_else(|| things.iter().find(is_it))
 }
 
 fn fix_column(descriptions: &[Description], place: usize, name: &str, coding: Coding) -> Result<ColumnSchema> {
-    // Of each client's numbers, and how many clients have each word.
+    // The moments of each client, and the number of clients with each word.
     let (mut moments, mut clients_with) = (Vec::new(), BTreeMap::new());
     let width = |description: &Description| match &description.features {
         FeaturesDescription::Named(columns) => columns.len(),
@@ -533,42 +550,25 @@ fn fix_column(descriptions: &[Description], place: usize, name: &str, coding: Co
     Ok(ColumnSchema { name: name.to_string(), encoding })
 }
 
-/// A column: its place, and its name where it has one.
-type ColumnKey<'a> = (usize, Option<&'a str>);
-/// What clients say of a column.
-type ColumnParts = Vec<(usize, Moments)>;
-
-/// The numbers of these clients that are far away from those of all others, as far as they are described.
+/// The numbers of these clients that are far from those of all others, as far as they are described.
 pub fn extreme_cells(descriptions: &[Description]) -> Vec<ExtremeCell> {
-    let mut columns: BTreeMap<ColumnKey, ColumnParts> = BTreeMap::new();
+    let mut columns: BTreeMap<ColumnKey, (Vec<usize>, Vec<Moments>)> = BTreeMap::new();
     for (client, description) in descriptions.iter().enumerate() {
-        match &description.features {
-            FeaturesDescription::Matrix { moments, .. } => {
-                (0..).zip(moments).for_each(|(at, own)| columns.entry((at, None)).or_default().push((client, *own)));
-            }
-            FeaturesDescription::Named(named) => {
-                for (at, column) in named.iter().enumerate() {
-                    if let Summary::Numbers(own) = column.summary {
-                        columns.entry((at, Some(&column.name))).or_default().push((client, own));
-                    }
-                }
-            }
-        }
-        if let TargetDescription::Values(own) = description.target {
-            columns.entry((usize::MAX, None)).or_default().push((client, own));
+        for (column, own) in description.moments() {
+            let (clients, moments) = columns.entry(column).or_default();
+            clients.push(client);
+            moments.push(*own);
         }
     }
-    let of = |((at, name), parts): (ColumnKey, ColumnParts)| {
-        let column = name.map(str::to_string).or_else(|| (at < usize::MAX).then(|| format!("x{at}")));
-        let (clients, moments): (Vec<usize>, Vec<Moments>) = parts.into_iter().unzip();
-        let extremes = Pooled::of(&moments).extremes.into_iter();
-        let cells = extremes.map(move |found| ExtremeCell {
+    let of = |((place, name), (clients, moments)): (ColumnKey, (Vec<usize>, Vec<Moments>))| {
+        let column = name.map(str::to_string).or_else(|| (place < TARGET.0).then(|| format!("x{place}")));
+        let cell = |found: Extreme| ExtremeCell {
             client: clients[found.client],
             column: column.clone(),
             value: found.value,
             ratio: found.ratio,
-        });
-        cells.collect::<Vec<_>>()
+        };
+        Pooled::of(&moments).extremes.into_iter().map(cell).collect::<Vec<_>>()
     };
     columns.into_iter().flat_map(of).collect()
 }

@@ -13,7 +13,7 @@
 use super::cache::{self, Content, content};
 use super::plays::{self, Role};
 use super::split::{Drawing, draw_clients};
-use super::{Client, DataShape, Features, Form, Population, Shard, SourceSettings, Targets, letters};
+use super::{Client, DataShape, Features, Form, Population, SourceSettings, Targets, letters};
 use crate::error::{Error, Result};
 use crate::rng::Key;
 use crate::settings::settings;
@@ -21,7 +21,6 @@ use rand::seq::index;
 use rayon::prelude::*;
 use std::fs;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// The plays; poems are not among them.
 pub(super) static FILES: [Content; 37] = {
@@ -167,7 +166,7 @@ fn build_from(plays: Vec<(String, Vec<Role>)>, settings: &PlaySettings, seed: u6
         return Err(Error::settings(message).hint("a larger data.stride, fewer data.clients, or data.samples"));
     }
 
-    let population = Population {
+    Ok(Population {
         clients: parts.par_iter().map(|part| part.client(length)).collect::<Result<_>>()?,
         shape: DataShape {
             columns: length,
@@ -175,9 +174,7 @@ fn build_from(plays: Vec<(String, Vec<Role>)>, settings: &PlaySettings, seed: u6
             form: Form::Text { symbols: letters::ALPHABET.len() },
         },
         ..Population::default()
-    };
-    population.check()?;
-    Ok(population)
+    })
 }
 
 /// Some of so many, in order.
@@ -198,22 +195,17 @@ impl Part {
     fn client(&self, length: usize) -> Result<Client> {
         let starts = || self.train.iter().chain(&self.test);
         let values = starts().flat_map(|start| &self.text[*start..][..length]).copied().collect();
-        let features = Arc::new(Features::Symbols { columns: length, values });
-        let targets = Arc::new(Targets::Classes(starts().map(|start| u32::from(self.text[start + length])).collect()));
-        let (middle, end) = (self.train.len(), self.train.len() + self.test.len());
-        Ok(Client {
-            id: self.id(),
-            train: Shard::of(features.clone(), targets.clone(), 0..middle)?,
-            test: Shard::of(features, targets, middle..end)?,
-            group: Some(self.play.clone()),
-            truth: None,
-        })
+        let features = Features::Symbols { columns: length, values };
+        let targets = Targets::Classes(starts().map(|start| u32::from(self.text[start + length])).collect());
+        let client = Client::divided(self.id(), features, targets, self.train.len())?;
+        Ok(Client { group: Some(self.play.clone()), ..client })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::Shard;
     use crate::settings::Declared;
 
     fn make(roles: &[(&str, &str)], text: &str, seed: u64) -> Result<Population> {

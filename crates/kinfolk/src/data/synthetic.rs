@@ -4,7 +4,7 @@
 //! neither the number of threads nor the number of other clients changes its rows.
 
 use super::split::block;
-use super::{Client, DataShape, Features, Population, Shard, SourceSettings, Targets};
+use super::{Client, DataShape, Features, Population, SourceSettings, Targets};
 use crate::error::{Error, Result};
 use crate::memory::check_room;
 use crate::rng::{Key, Rng};
@@ -12,7 +12,6 @@ use crate::settings::{choices, finish, settings};
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
 use rayon::prelude::*;
-use std::sync::Arc;
 
 choices! {
     /// Whether drawn zeros and ones are multiplied by the scale or rescaled to it as their norm.
@@ -425,23 +424,19 @@ impl Plan {
                 let cluster = block(number, count, self.clusters);
                 let mut rng = self.key.clone().word("rows").word(&id).rng();
                 let samples = self.samples_of(&id);
-                let total = samples + self.test_samples;
-                let drawn = rows(cluster, total, &mut rng);
-                let (features, targets) = (Arc::new(drawn.features), Arc::new(drawn.targets));
+                let Drawn { features, targets, parameters } = rows(cluster, samples + self.test_samples, &mut rng);
                 let client = Client {
-                    id,
-                    train: Shard::of(features.clone(), targets.clone(), 0..samples)?,
-                    test: Shard::of(features, targets, samples..total)?,
                     group: self.grouped.then(|| cluster.to_string()),
                     truth: Some(cluster),
+                    ..Client::divided(id, features, targets, samples)?
                 };
-                Ok((client, drawn.parameters))
+                Ok((client, parameters))
             };
             (0..count).into_par_iter().map(client).collect()
         };
         let (clients, mut client_parameters): (_, Vec<_>) = members(self.clients, "")?.into_iter().unzip();
         client_parameters.retain(|parameters| !parameters.is_empty());
-        let population = Population {
+        Ok(Population {
             clients,
             unseen: members(self.unseen, "unseen-")?.into_iter().map(|(client, _)| client).collect(),
             true_clusters: Some(self.clusters),
@@ -449,15 +444,14 @@ impl Plan {
             client_parameters,
             shape,
             ..Population::default()
-        };
-        population.check()?;
-        Ok(population)
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::Shard;
     use crate::data::tests::make;
 
     fn rows(shard: &Shard) -> Vec<Vec<f64>> {

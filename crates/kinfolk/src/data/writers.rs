@@ -65,14 +65,12 @@ fn build_from(images: &Path, labels: &Path, settings: &WriterSettings, seed: u64
     let drawn = draw_lots(others.iter().map(|writer| writer.id.as_str()), count, &key.clone().word("unseen"));
     keep(&mut others, &drawn);
 
-    let population = Population {
+    Ok(Population {
         clients: clients(&pools.train, &writers, share, &key)?,
         unseen: clients(&pools.test, &others, share, &key)?,
         shape: DataShape { columns: pools.train.columns(), classes: pools.classes, form: pools.train.form(augment) },
         ..Population::default()
-    };
-    population.check()?;
-    Ok(population)
+    })
 }
 
 /// One writer, and the places of its images.
