@@ -43,13 +43,40 @@ impl Exceptions {
         raised
     }
 
-    /// The error of an exception: its type and message, and where it came from.
-    fn error(&self, py: Python, exception: PyErr) -> Error {
-        let said = describe(py, &exception).unwrap_or_else(|_| exception.to_string());
-        self.keep(said.clone(), exception);
-        wrong(said)
+    /// The error of a failure; of an exception its type and message, and where it came from.
+    fn error(&self, py: Python, failure: Failure) -> Error {
+        match failure {
+            Failure::Raised(exception) => {
+                let said = describe(py, &exception).unwrap_or_else(|_| exception.to_string());
+                self.keep(said.clone(), exception);
+                wrong(said)
+            }
+            Failure::Wrong(error) => error,
+        }
     }
 }
+
+/// Why a call of the user's code gave no answer.
+enum Failure {
+    /// It raised an exception.
+    Raised(PyErr),
+    /// It returned something that is none.
+    Wrong(Error),
+}
+
+impl From<PyErr> for Failure {
+    fn from(exception: PyErr) -> Self {
+        Self::Raised(exception)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Wrong(error)
+    }
+}
+
+type Answer<T> = std::result::Result<T, Failure>;
 
 fn describe(py: Python, exception: &PyErr) -> PyResult<String> {
     let mut said = exception.to_string();
@@ -72,6 +99,11 @@ fn type_name(object: &Bound<'_, PyAny>) -> String {
     object.get_type().fully_qualified_name().map_or_else(|_| "something".into(), |name| name.to_string())
 }
 
+/// An object as an error shows it.
+fn display(object: &Bound<'_, PyAny>) -> String {
+    object.repr().map_or_else(|_| type_name(object), |text| text.to_string())
+}
+
 /// A Python object as a client.
 #[derive(Debug)]
 struct PythonClient {
@@ -82,7 +114,7 @@ struct PythonClient {
     exceptions: Arc<Exceptions>,
 }
 
-/// What an object can do beside losses and training.
+/// Optional methods of the object.
 #[derive(Debug, Clone, Copy)]
 struct Verbs {
     gradient: bool,
@@ -91,12 +123,9 @@ struct Verbs {
 }
 
 impl PythonClient {
-    /// Does something with the object, and the GIL.
-    fn with<T>(&self, work: impl FnOnce(Python, &Bound<'_, PyAny>) -> PyResult<Result<T>>) -> Result<T> {
-        Python::attach(|py| match work(py, self.object.bind(py)) {
-            Ok(done) => done,
-            Err(exception) => Err(self.exceptions.error(py, exception)),
-        })
+    /// Calls the object, with the GIL held.
+    fn with<T>(&self, call: impl FnOnce(Python, &Bound<'_, PyAny>) -> Answer<T>) -> Result<T> {
+        Python::attach(|py| call(py, self.object.bind(py)).map_err(|failure| self.exceptions.error(py, failure)))
     }
 
     fn without(verb: &str) -> Error {
@@ -122,17 +151,11 @@ impl OwnClient for PythonClient {
         Ok(self.losses(&[at])?[0])
     }
 
-    /// Taking the GIL costs more than handing parameters over.
+    /// Taking the GIL costs more than passing the parameters.
     fn losses(&self, at: &[Point]) -> Result<Vec<f64>> {
         self.with(|py, object| {
-            let mut losses = Vec::with_capacity(at.len());
-            for at in at {
-                match read_number(&object.call_method1(intern!(py, "loss"), (array(py, *at),))?) {
-                    Ok(loss) => losses.push(loss),
-                    Err(error) => return Ok(Err(error)),
-                }
-            }
-            Ok(Ok(losses))
+            let loss = |&at: &Point| Ok(read_number(&object.call_method1(intern!(py, "loss"), (array(py, at),))?)?);
+            at.iter().map(loss).collect()
         })
     }
 
@@ -171,15 +194,13 @@ impl OwnClient for PythonClient {
         }
         self.with(|py, object| {
             let saved = object.call_method0(intern!(py, "save"))?;
-            Ok(match saved.cast::<PyBytes>() {
-                Ok(bytes) => Ok(Some(bytes.as_bytes().to_vec())),
-                Err(_) => Err(wrong(format!("got {}, want bytes", type_name(&saved)))),
-            })
+            let bytes = saved.cast::<PyBytes>().map_err(|_| wrong(format!("got {}, want bytes", type_name(&saved))))?;
+            Ok(Some(bytes.as_bytes().to_vec()))
         })
     }
 
     fn load(&self, state: &[u8]) -> Result<()> {
-        self.with(|py, object| object.call_method1(intern!(py, "load"), (PyBytes::new(py, state),)).map(|_| Ok(())))
+        self.with(|py, object| Ok(object.call_method1(intern!(py, "load"), (PyBytes::new(py, state),)).map(drop)?))
     }
 }
 
@@ -219,7 +240,7 @@ fn python_plan<'py>(py: Python<'py>, plan: &Plan) -> PyResult<Bound<'py, PyAny>>
     ))
 }
 
-/// Whatever Python takes for a number.
+/// Anything that Python converts to a float.
 fn read_number(given: &Bound<'_, PyAny>) -> Result<f64> {
     let refuse = || wrong(format!("got {}, want a number", type_name(given)));
     match given.is_instance_of::<PyComplex>() {
@@ -229,32 +250,32 @@ fn read_number(given: &Bound<'_, PyAny>) -> Result<f64> {
 }
 
 /// A vector, or a tuple of a vector and a loss.
-fn read_vector_and_loss(given: &Bound<'_, PyAny>, out: &mut [f64]) -> PyResult<Result<Option<f64>>> {
+fn read_vector_and_loss(given: &Bound<'_, PyAny>, out: &mut [f64]) -> Answer<Option<f64>> {
     let Ok(pair) = given.cast::<PyTuple>() else {
-        return Ok(read_vector(given, out)?.map(|()| None));
+        return read_vector(given, out).map(|()| None);
     };
     if pair.len() != 2 {
-        return Ok(Err(wrong(format!("got a tuple of {}, want an array, or an array and a loss", pair.len()))));
+        let message = format!("got a tuple of {}, want an array, or an array and a loss", pair.len());
+        return Err(wrong(message).into());
     }
-    let vector = read_vector(&pair.get_item(0)?, out)?;
-    let loss = pair.get_item(1)?;
-    Ok(vector.and_then(|()| read_number(&loss).map(Some)))
+    read_vector(&pair.get_item(0)?, out)?;
+    Ok(Some(read_number(&pair.get_item(1)?)?))
 }
 
 /// The numbers of an array with one axis, of any numeric type and any strides.
-fn read_vector(given: &Bound<'_, PyAny>, out: &mut [f64]) -> PyResult<Result<()>> {
+fn read_vector(given: &Bound<'_, PyAny>, out: &mut [f64]) -> Answer<()> {
     let want = out.len();
+    let refuse = |found: String| Err(wrong(found).into());
     let Ok(array) = given.cast::<PyUntypedArray>() else {
-        let message = format!("got {}, want a numpy array of {want} numbers", type_name(given));
-        return Ok(Err(wrong(message)));
+        return refuse(format!("got {}, want a numpy array of {want} numbers", type_name(given)));
     };
     match array.shape() {
         [length] if *length == want => {}
-        [length] => return Ok(Err(wrong(format!("got an array of {length} numbers, want {want}")))),
-        shape => return Ok(Err(wrong(format!("got an array of shape {shape:?}, want [{want}]")))),
+        [length] => return refuse(format!("got an array of {length} numbers, want {want}")),
+        shape => return refuse(format!("got an array of shape {shape:?}, want [{want}]")),
     }
     if !matches!(array.dtype().kind(), b'f' | b'i' | b'u') {
-        return Ok(Err(wrong(format!("got an array of {}, want numbers", array.dtype()))));
+        return refuse(format!("got an array of {}, want numbers", array.dtype()));
     }
     // A view may step by what is no multiple of its numbers, as a field of a record does; a copy never does.
     let plain = array.is_aligned() && array.is_c_contiguous();
@@ -264,36 +285,30 @@ fn read_vector(given: &Bound<'_, PyAny>, out: &mut [f64]) -> PyResult<Result<()>
         out.iter_mut().zip(values.readonly().as_array()).for_each(|(out, value)| *out = f64::from(*value));
     } else {
         let converted = given.call_method1("astype", ("float64",))?;
-        let values = converted.cast::<PyArray1<f64>>()?.readonly();
+        let values = converted.cast::<PyArray1<f64>>().map_err(PyErr::from)?.readonly();
         out.iter_mut().zip(values.as_array()).for_each(|(out, value)| *out = *value);
     }
-    Ok(Ok(()))
+    Ok(())
 }
 
 /// A `kinfolk.Score`, or anything with its attributes.
-fn read_score(given: &Bound<'_, PyAny>) -> PyResult<Result<OwnScore>> {
+fn read_score(given: &Bound<'_, PyAny>) -> Answer<OwnScore> {
     let py = given.py();
     let [Ok(rows), Ok(loss), Ok(hits)] =
         [intern!(py, "rows"), intern!(py, "loss"), intern!(py, "hits")].map(|name| given.getattr(name))
     else {
-        return Ok(Err(wrong(format!("got {}, want a kinfolk.Score", type_name(given)))));
+        return Err(wrong(format!("got {}, want a kinfolk.Score", type_name(given))).into());
     };
-    let count = |name: &str, value: &Bound<'_, PyAny>| match value.extract::<u32>() {
-        Ok(count) => Ok(count),
-        Err(_) => {
-            let found = value.repr().map_or_else(|_| type_name(value), |text| text.to_string());
-            Err(wrong(format!("{name}: got {found}, want a whole number of at least 0")))
-        }
+    let count = |name: &str, value: &Bound<'_, PyAny>| {
+        let refuse = |_| wrong(format!("{name}: got {}, want a whole number of at least 0", display(value)));
+        value.extract::<u32>().map_err(refuse)
     };
-    let read = || -> Result<OwnScore> {
-        let rows = count("rows", &rows)?;
-        let hits = if hits.is_none() { None } else { Some(count("hits", &hits)?) };
-        if hits.is_some_and(|hits| hits > rows) {
-            return Err(wrong(format!("hits: got {}, want at most the rows, {rows}", hits.unwrap_or(0))));
-        }
-        Ok(OwnScore { rows, loss: read_number(&loss).map_err(|error| error.at("loss"))?, hits })
-    };
-    Ok(read())
+    let rows = count("rows", &rows)?;
+    let hits = if hits.is_none() { None } else { Some(count("hits", &hits)?) };
+    if let Some(hits) = hits.filter(|hits| *hits > rows) {
+        return Err(wrong(format!("hits: got {hits}, want at most the rows, {rows}")).into());
+    }
+    Ok(OwnScore { rows, loss: read_number(&loss).map_err(|error| error.at("loss"))?, hits })
 }
 
 /// A user's own clients, and where their models begin.
@@ -306,7 +321,7 @@ pub struct OwnClients {
 }
 
 impl OwnClients {
-    /// Looks at everything before anything runs; all that is wrong is said at once.
+    /// Checks everything before anything runs, and reports all faults together.
     pub fn read(py: Python, clients: &Bound<'_, PyAny>, start: Option<&Bound<'_, PyAny>>) -> Result<Self> {
         let exceptions = Arc::new(Exceptions::default());
         let mut faults = Vec::new();
@@ -324,7 +339,7 @@ impl OwnClients {
         }
     }
 
-    /// Clients that are elsewhere, of which only the start is known here.
+    /// Clients on other machines; only the start is known here.
     pub fn elsewhere(py: Python, start: &Bound<'_, PyAny>) -> Result<Self> {
         let exceptions = Arc::new(Exceptions::default());
         let (start, parameters, precision) = read_start(py, start, &exceptions).map_err(|fault| fault.at("start"))?;
@@ -363,7 +378,7 @@ impl OwnClients {
     }
 }
 
-/// The clients of a dict; what is wrong with them is added to the faults.
+/// The clients of a dict; adds to the faults.
 pub fn read_clients(given: &Bound<'_, PyAny>, exceptions: &Arc<Exceptions>, faults: &mut Vec<Error>) -> Vec<Client> {
     let Some(items) = given.cast::<PyMapping>().ok().and_then(|mapping| mapping.items().ok()) else {
         let message = format!("clients: got {}, want a dict of objects by id", type_name(given));
@@ -384,10 +399,7 @@ pub fn read_clients(given: &Bound<'_, PyAny>, exceptions: &Arc<Exceptions>, faul
                     clients.extend(client);
                 }
             }
-            _ => {
-                let found = id.repr().map_or_else(|_| type_name(&id), |text| text.to_string());
-                faults.push(Error::settings(format!("clients: got the id {found}, want a text")));
-            }
+            _ => faults.push(Error::settings(format!("clients: got the id {}, want a text", display(&id)))),
         }
     }
     clients
@@ -429,27 +441,20 @@ fn read_client(
         let (one, other) = if save { ("save", "load") } else { ("load", "save") };
         fault(format!("{one} without {other}, want both or none"));
     }
-    let said = |value: &Bound<'_, PyAny>| value.repr().map_or_else(|_| type_name(value), |text| text.to_string());
     let rows = attribute("rows").map_or(1, |rows| match rows.extract::<u32>() {
         Ok(count @ 1..) => count as usize,
         _ => {
-            fault(format!("rows: got {}, want a whole number of at least 1", said(&rows)));
+            fault(format!("rows: got {}, want a whole number of at least 1", display(&rows)));
             1
         }
     });
-    let group = attribute("group").and_then(|group| match group.extract::<String>() {
-        Ok(name) => Some(name),
-        Err(_) => {
-            fault(format!("group: got {}, want a text", said(&group)));
-            None
-        }
+    let group = attribute("group").and_then(|group| {
+        let refuse = |_| fault(format!("group: got {}, want a text", display(&group)));
+        group.extract::<String>().map_err(refuse).ok()
     });
-    let truth = attribute("truth").and_then(|truth| match truth.extract::<u32>() {
-        Ok(cluster) => Some(cluster as usize),
-        Err(_) => {
-            fault(format!("truth: got {}, want the number of a cluster, from 0", said(&truth)));
-            None
-        }
+    let truth = attribute("truth").and_then(|truth| {
+        let refuse = |_| fault(format!("truth: got {}, want the number of a cluster, from 0", display(&truth)));
+        truth.extract::<u32>().map_err(refuse).ok()
     });
     let client = PythonClient {
         id: id.to_string(),
@@ -458,7 +463,9 @@ fn read_client(
         verbs: Verbs { gradient, score, save: save && load },
         exceptions: exceptions.clone(),
     };
-    Client::own(Box::new(client), group, truth).map_err(|error| faults.borrow_mut().push(error)).ok()
+    Client::own(Box::new(client), group, truth.map(|cluster| cluster as usize))
+        .map_err(|error| faults.borrow_mut().push(error))
+        .ok()
 }
 
 /// Where models begin, how many numbers they have, and at which precision.
@@ -474,28 +481,29 @@ fn read_start(
     }
     let (function, exceptions) = (given.clone().unbind(), exceptions.clone());
     let draw = move |seed: u64| {
-        Python::attach(|py| match function.bind(py).call1((seed,)) {
-            Ok(drawn) => read_parameters(py, &drawn, &exceptions),
-            Err(exception) => Err(exceptions.error(py, exception)),
+        Python::attach(|py| {
+            let drawn = function.bind(py).call1((seed,)).map_err(|raised| exceptions.error(py, raised.into()))?;
+            read_parameters(py, &drawn, &exceptions)
         })
     };
     let (first, precision) = draw(0)?;
     Ok((OwnStart::Drawn(Arc::new(move |seed| draw(seed).map(|(start, _)| start))), first.len(), precision))
 }
 
-/// Parameters from anything numpy makes an array of. Single precision stays it; all else is double.
+/// Parameters from anything that numpy converts to an array; all but single precision becomes double.
 fn read_parameters(py: Python, given: &Bound<'_, PyAny>, exceptions: &Exceptions) -> Result<(Vec<f64>, Precision)> {
-    let read = || -> PyResult<Result<(Vec<f64>, Precision)>> {
+    let read = || -> Answer<(Vec<f64>, Precision)> {
         let array = py.import("numpy")?.call_method1("asarray", (given,))?;
-        let untyped = array.cast::<PyUntypedArray>()?;
+        let untyped = array.cast::<PyUntypedArray>().map_err(PyErr::from)?;
         let precision =
             if untyped.dtype().is_equiv_to(&numpy::dtype::<f32>(py)) { Precision::F32 } else { Precision::F64 };
         let mut values = vec![0.0; untyped.shape().first().copied().unwrap_or(0)];
         if values.is_empty() || untyped.ndim() != 1 {
             let message = format!("got an array of shape {:?}, want one axis and at least 1 number", untyped.shape());
-            return Ok(Err(wrong(message)));
+            return Err(wrong(message).into());
         }
-        Ok(read_vector(&array, &mut values)?.map(|()| (values, precision)))
+        read_vector(&array, &mut values)?;
+        Ok((values, precision))
     };
-    read().unwrap_or_else(|exception| Err(exceptions.error(py, exception)))
+    read().map_err(|failure| exceptions.error(py, failure))
 }
