@@ -1,20 +1,20 @@
-//! How far clients are apart: a histogram for the page.
+//! A histogram of the distances between clients, for the page.
 
 use crate::record::ComparisonRecord;
 use serde::Serialize;
 
-/// What the page draws of the distances that one method measured on one seed.
+/// The distances that one method measured on one seed, as the page draws them.
 #[derive(Serialize)]
 pub(super) struct Histogram<'a> {
-    /// From where on clients are strangers; absent where nobody is.
+    /// The threshold λ; absent where it is infinite.
     lambda: Option<f64>,
     reason: &'a str,
-    /// How many pairs were compared.
+    /// Number of pairs compared.
     pairs: usize,
-    /// Where the first bar begins and the last one ends.
+    /// The range of the bars.
     from: f64,
     to: f64,
-    /// Pairs in every bar; those of one true cluster apart where the truth is known.
+    /// Pairs in every bar: within one true cluster, and others.
     bars: Vec<[usize; 2]>,
     /// Whether the truth is known.
     truth: bool,
@@ -30,7 +30,7 @@ impl<'a> Histogram<'a> {
         if least > most {
             return None;
         }
-        // Bars begin at 0, which is where equal clients are.
+        // Bars begin at 0, the distance of equal clients.
         let (from, to) = (least.min(0.0), if most > least.min(0.0) { most } else { least + 1.0 });
         let mut bars = vec![[0; 2]; BARS];
         for &(a, b, distance) in &found.pairs {

@@ -1,12 +1,12 @@
-//! The report page: one html file with everything in it, drawn by its own script and asking no
-//! network for anything. Rust does the counting, the script the drawing.
+//! The report page: one self-contained html file, drawn by its own script without access to a network. Rust does the
+//! counting, the script the drawing.
 
 use super::comparisons::Histogram;
 use super::mixtures::MixturePicture;
 use super::table::{self, Table};
 use crate::clustering::quality::Contingency;
 use crate::record::summary::{Remark, is_higher_better};
-use crate::record::{ClientRecord, ComparisonRecord, MixtureRecord, Record, RepeatSummary, RoundRecord};
+use crate::record::{ClientRecord, Record, RepeatSummary, RoundRecord};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
@@ -17,7 +17,7 @@ const CHARTS: &str = include_str!("charts.js");
 const SCRIPT: &str =
     concat!(include_str!("mixtures.js"), "\n", include_str!("comparisons.js"), "\n", include_str!("page.js"));
 
-/// Up to this many clients of a repeat are named one by one on the page.
+/// Up to this many clients of a repeat are named individually on the page.
 const NAMED_CLIENTS: usize = 300;
 
 /// The report of a run as one self-contained page.
@@ -28,8 +28,8 @@ pub fn page(record: &Record) -> String {
 /// One self-contained page: the content, and the script that draws it with the shared charts.
 pub(super) fn assemble(content: &impl Serialize, script: &str) -> String {
     let content = serde_json::to_string(content).unwrap_or_else(|_| "null".to_string());
-    // Inside a script element only `<` can end the data or open a comment. The content goes in last,
-    // so that nothing in it is taken for a placeholder.
+    // Inside a script element only `<` can end the data or open a comment. The content goes in last, so that nothing in
+    // it is taken for a placeholder.
     PAGE.replacen("/*style*/", STYLE, 1).replacen("/*charts*/", CHARTS, 1).replacen("/*script*/", script, 1).replacen(
         "/*record*/",
         &content.replace('<', "\\u003c"),
@@ -78,7 +78,7 @@ struct Round<'a> {
     unseen: Option<f64>,
     switched: Option<usize>,
     sizes: &'a [usize],
-    /// Payload both ways since the start, evaluation left out.
+    /// Payload in both directions since the start, without evaluation.
     bytes: u64,
     seconds: Option<f64>,
 }
@@ -102,18 +102,10 @@ struct Clients<'a> {
 
 impl<'a> Content<'a> {
     fn of(record: &'a Record) -> Self {
-        let mut rounds: HashMap<(&str, u64), Vec<&RoundRecord>> = HashMap::new();
-        for round in &record.rounds {
-            rounds.entry((&round.label, round.seed)).or_default().push(round);
-        }
-        let mut clients: HashMap<(&str, u64), Vec<&ClientRecord>> = HashMap::new();
-        for client in &record.clients {
-            clients.entry((&client.label, client.seed)).or_default().push(client);
-        }
-        let mixtures: HashMap<(&str, u64), &MixtureRecord> =
-            record.mixtures.iter().map(|mixture| ((mixture.label.as_str(), mixture.seed), mixture)).collect();
-        let comparisons: HashMap<(&str, u64), &ComparisonRecord> =
-            record.comparisons.iter().map(|compared| ((compared.label.as_str(), compared.seed), compared)).collect();
+        let rounds = by_repeat(&record.rounds, |round| (&round.label, round.seed));
+        let clients = by_repeat(&record.clients, |client| (&client.label, client.seed));
+        let mixtures = by_repeat(&record.mixtures, |mixture| (&mixture.label, mixture.seed));
+        let comparisons = by_repeat(&record.comparisons, |comparison| (&comparison.label, comparison.seed));
         let summary = &record.summary;
         let methods = (summary.methods.iter())
             .map(|method| {
@@ -122,13 +114,15 @@ impl<'a> Content<'a> {
                     .map(|summary| {
                         let key = (method.label.as_str(), summary.seed);
                         let clients = clients.get(&key).map_or(&[][..], Vec::as_slice);
+                        let mixture = mixtures.get(&key).and_then(|mixtures| mixtures.last());
+                        let comparison = comparisons.get(&key).and_then(|comparisons| comparisons.last());
                         Repeat {
                             summary,
                             rounds: rounds.get(&key).map_or_else(Vec::new, |rounds| merge_phases(rounds)),
                             confusion: Confusion::of(clients),
                             clients: Clients::of(clients),
-                            mixture: mixtures.get(&key).map(|mixture| MixturePicture::of(mixture, clients)),
-                            distances: comparisons.get(&key).and_then(|comparison| Histogram::of(comparison)),
+                            mixture: mixture.map(|mixture| MixturePicture::of(mixture, clients)),
+                            distances: comparison.and_then(|comparison| Histogram::of(comparison)),
                         }
                     })
                     .collect();
@@ -153,6 +147,16 @@ impl<'a> Content<'a> {
             methods,
         }
     }
+}
+
+/// Records by the label and the seed of their repeat.
+fn by_repeat<T>(records: &[T], key: impl Fn(&T) -> (&String, u64)) -> HashMap<(&str, u64), Vec<&T>> {
+    let mut found: HashMap<_, Vec<&T>> = HashMap::new();
+    for record in records {
+        let (label, seed) = key(record);
+        found.entry((label.as_str(), seed)).or_default().push(record);
+    }
+    found
 }
 
 fn merge_phases<'a>(records: &[&'a RoundRecord]) -> Vec<Round<'a>> {

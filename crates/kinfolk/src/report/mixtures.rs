@@ -1,4 +1,4 @@
-//! Mixtures as a report shows them: where all centres lie in a plane, and who is an outlier.
+//! Mixtures as a report shows them: all centres in a plane, and the outliers.
 
 use super::html::shortened;
 use crate::clustering::{Plane, Points};
@@ -7,23 +7,23 @@ use crate::record::{ClientRecord, MixtureRecord};
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// Centres of at most so many clients are drawn; more would cover each other.
+/// Upper bound on the clients whose centres are drawn; more would cover each other.
 const MOST_CLIENTS: usize = 300;
-/// So many of them may be outliers while there are others to be drawn.
+/// Upper bound on the outliers among them, while there are others to draw.
 const MOST_OUTLIERS: usize = 100;
-/// So many scores are listed, the highest first.
+/// Upper bound on the scores listed, the highest first.
 const MOST_SCORES: usize = 50;
-/// Fewer common centres than these leave a direction of the plane open.
+/// Fewer common centres than this leave a direction of the plane undetermined.
 const FEWEST_CENTRES: usize = 3;
 
-/// Where centres are drawn. Columns have units of their own, so each is taken in units of how much centres vary in it.
+/// The plane in which centres are drawn. Columns differ in their units, so each is divided by its deviation over centres.
 struct View {
     deviations: Vec<f64>,
     plane: Plane,
 }
 
 impl View {
-    /// Onto the plane of the common centres, or of those of the clients that are no outliers where there are few.
+    /// The plane of the common centres, or, where these are few, of the centres of clients that are not outliers.
     fn of(record: &MixtureRecord, outliers: &[bool]) -> Option<Self> {
         let deviations = deviations(record);
         let few = record.components < FEWEST_CENTRES || record.common.is_empty();
@@ -42,12 +42,12 @@ impl View {
     }
 }
 
-/// Centres, end to end, in these units.
+/// Concatenated centres in these units.
 fn scaled(centres: &[f64], deviations: &[f64]) -> impl Iterator<Item = f64> {
     centres.iter().zip(deviations.iter().cycle()).map(|(value, deviation)| value / deviation)
 }
 
-/// How much every column varies over all centres, common ones and clients'; 1 where it does not.
+/// The deviation of every column over all centres, common ones and clients'; 1 for a constant.
 fn deviations(record: &MixtureRecord) -> Vec<f64> {
     let width = record.width();
     let all = || record.clients.iter().map(|client| &client.centres).chain([&record.common]);
@@ -59,15 +59,15 @@ fn deviations(record: &MixtureRecord) -> Vec<f64> {
     (0..width).map(column).collect()
 }
 
-/// What the page draws of one method's mixtures on one seed.
+/// One method's mixtures on one seed, as the page draws them.
 #[derive(Serialize)]
 pub(super) struct MixturePicture<'a> {
     components: usize,
-    /// Whether a component is the same for all clients.
+    /// Whether components correspond between clients.
     ordered: bool,
-    /// How many clients have a mixture.
+    /// Number of clients with a mixture.
     clients: usize,
-    /// The names of the outliers.
+    /// Names of the outliers.
     outliers: Vec<&'a str>,
     /// The common centres in the plane.
     common: Vec<Place>,
@@ -75,7 +75,7 @@ pub(super) struct MixturePicture<'a> {
     shown: Vec<Shown<'a>>,
     /// The highest scores, falling.
     scores: Vec<Scored<'a>>,
-    /// Whether it is known who was planted as an outlier.
+    /// Whether the planted outliers are known.
     planted: bool,
 }
 
@@ -147,15 +147,15 @@ impl<'a> MixturePicture<'a> {
     }
 }
 
-/// The clients that are drawn, in their order: all while they are few, otherwise some of the outliers and of the others,
-/// evenly picked.
+/// The clients that are drawn, in their order: all while they are few, otherwise evenly picked among the outliers and
+/// among the others.
 fn chosen(outliers: &[bool]) -> Vec<usize> {
     let (odd, others): (Vec<usize>, Vec<usize>) = (0..outliers.len()).partition(|place| outliers[*place]);
     let evenly = |places: &[usize], most: usize| -> Vec<usize> {
         let count = places.len().min(most);
         (0..count).map(|number| places[number * places.len() / count]).collect()
     };
-    // Whatever room one kind leaves is the other's.
+    // Room that one kind does not need goes to the other.
     let room = MOST_CLIENTS - others.len().min(MOST_CLIENTS - MOST_OUTLIERS);
     let mut shown = evenly(&odd, room);
     shown.extend(evenly(&others, MOST_CLIENTS - shown.len()));

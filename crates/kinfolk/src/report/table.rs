@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::fmt;
 
-/// On which side a column's text stands.
+/// Alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Align {
@@ -16,12 +16,12 @@ pub enum Align {
     Right,
 }
 
-/// One column's heading and side.
+/// A column's heading and alignment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Column {
     /// The heading.
     pub title: String,
-    /// The side its cells stand on.
+    /// The alignment of its cells.
     pub align: Align,
 }
 
@@ -60,6 +60,14 @@ impl Table {
         self.rows.push(row);
     }
 
+    /// Adds a column with a cell for every row, unless all of them are empty.
+    fn fill(&mut self, title: impl Into<String>, align: Align, cells: Vec<String>) {
+        if cells.iter().any(|cell| !cell.is_empty()) {
+            self.columns.push(Column { title: one_line(&title.into()), align });
+            self.rows.iter_mut().zip(cells).for_each(|(row, cell)| row.push(one_line(&cell)));
+        }
+    }
+
     /// The headings.
     pub fn columns(&self) -> &[Column] {
         &self.columns
@@ -96,13 +104,13 @@ impl fmt::Display for Table {
     }
 }
 
-/// Line breaks would break the row; what else a terminal would obey is spelt out.
+/// Line breaks become spaces, and escape sequences are spelt out.
 fn one_line(text: &str) -> String {
     printable(&text.replace(['\n', '\t', '\r'], " ")).into_owned()
 }
 
-/// How many terminal cells a text takes: none for marks that combine, two for East Asian wide
-/// characters and pictographs, one for the rest.
+/// Width of a text in terminal cells: none for combining marks, two for East Asian wide characters and pictographs, one
+/// for the rest.
 fn width(text: &str) -> usize {
     text.chars()
         .map(|character| match u32::from(character) {
@@ -131,7 +139,7 @@ fn width(text: &str) -> usize {
         .sum()
 }
 
-/// How a number of the result table is written.
+/// Format of a number in the result table.
 #[derive(Clone, Copy)]
 enum Unit {
     /// Two decimals of a share times hundred.
@@ -176,8 +184,8 @@ impl Unit {
     }
 }
 
-/// The result table of a run: one row a method, in the order of the run. Columns that apply to no
-/// method are left out, cells that do not apply are empty.
+/// The result table of a run: one row per method, in the order of the run. Columns that apply to no method are left out,
+/// cells that do not apply are empty.
 pub fn results(summary: &Summary) -> Table {
     let methods = &summary.methods;
     let metrics: Vec<Option<&str>> = methods.iter().map(metric_name).collect();
@@ -214,38 +222,26 @@ pub fn results(summary: &Summary) -> Table {
             *cell = format!("{} {cell}", metric.unwrap_or_default());
         }
     }
-    let columns = [
-        ("method".to_string(), Align::Left, methods.iter().map(|method| method.label.clone()).collect::<Vec<_>>()),
-        ("status".to_string(), Align::Left, methods.iter().map(status).collect()),
-        (title, Align::Right, main),
-        (format!("worst decile{percent}"), Align::Right, of_metric(["metric", "worst_decile"])),
-        (format!("unseen{percent}"), Align::Right, of_metric(["unseen", "mean"])),
-        ("misclustering %".to_string(), Align::Right, plain("misclustering", Unit::Percent)),
-        ("ARI".to_string(), Align::Right, plain("ari", Unit::Index)),
-        ("parameter error".to_string(), Align::Right, plain("parameter_error", Unit::Significant)),
-        ("normalised MSE".to_string(), Align::Right, plain("normalised_mse", Unit::Significant)),
-        ("centre error".to_string(), Align::Right, plain("centre_error", Unit::Significant)),
-        ("weight error".to_string(), Align::Right, plain("weight_error", Unit::Significant)),
-        ("outlier AUC".to_string(), Align::Right, plain("outlier_auc", Unit::Index)),
-        ("MB down".to_string(), Align::Right, total("bytes_down", Unit::Millions)),
-        ("MB up".to_string(), Align::Right, total("bytes_up", Unit::Millions)),
-        ("seconds".to_string(), Align::Right, total("seconds", Unit::Seconds)),
-    ];
-    let used: Vec<_> = (columns.into_iter().enumerate())
-        .filter(|(index, (_, _, cells))| *index == 0 || cells.iter().any(|cell| !cell.is_empty()))
-        .map(|(_, column)| column)
-        .collect();
-    let mut table = Table::new();
-    for (title, align, _) in &used {
-        table = table.column(title, *align);
-    }
-    for row in 0..methods.len() {
-        table.push(used.iter().map(|(_, _, cells)| cells[row].as_str()));
-    }
+    let mut table = Table::new().words("method");
+    methods.iter().for_each(|method| table.push([&method.label]));
+    table.fill("status", Align::Left, methods.iter().map(status).collect());
+    table.fill(title, Align::Right, main);
+    table.fill(format!("worst decile{percent}"), Align::Right, of_metric(["metric", "worst_decile"]));
+    table.fill(format!("unseen{percent}"), Align::Right, of_metric(["unseen", "mean"]));
+    table.fill("misclustering %", Align::Right, plain("misclustering", Unit::Percent));
+    table.fill("ARI", Align::Right, plain("ari", Unit::Index));
+    table.fill("parameter error", Align::Right, plain("parameter_error", Unit::Significant));
+    table.fill("normalised MSE", Align::Right, plain("normalised_mse", Unit::Significant));
+    table.fill("centre error", Align::Right, plain("centre_error", Unit::Significant));
+    table.fill("weight error", Align::Right, plain("weight_error", Unit::Significant));
+    table.fill("outlier AUC", Align::Right, plain("outlier_auc", Unit::Index));
+    table.fill("MB down", Align::Right, total("bytes_down", Unit::Millions));
+    table.fill("MB up", Align::Right, total("bytes_up", Unit::Millions));
+    table.fill("seconds", Align::Right, total("seconds", Unit::Seconds));
     table
 }
 
-/// The result table followed by what has to be said about each method: the text a run prints.
+/// The result table followed by the remarks on each method: the text a run prints.
 pub fn results_with_notes(summary: &Summary) -> String {
     let mut text = results(summary).to_string();
     let mut separator = "\n";

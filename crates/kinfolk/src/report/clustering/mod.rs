@@ -1,4 +1,4 @@
-//! What was found in a file of points: as JSON, as csv files, as text for a terminal, and as a page.
+//! A clustering of a file of points: as JSON, as csv files, as text for a terminal, and as a page.
 
 mod page;
 mod text;
@@ -22,9 +22,9 @@ use tree::FusionTree;
 /// The files of a clustering's folder.
 pub const FILES: [&str; 6] = ["labels.csv", "centres.csv", "path.csv", "tree.csv", "report.html", "summary.json"];
 
-/// A clustering with all that is to be told about it.
+/// A clustering with everything that is reported about it.
 pub struct ClusteringRecord<'a> {
-    /// What the points were read from.
+    /// Where the points were read from.
     pub source: String,
     /// The file's columns and names.
     pub table: &'a PointTable,
@@ -32,16 +32,16 @@ pub struct ClusteringRecord<'a> {
     pub points: Points<'a>,
     /// What was found.
     pub found: &'a Found,
-    /// What is known in numbers.
+    /// Its numbers.
     pub summary: ClusteringSummary,
 }
 
 /// summary.json of a clustering. What does not apply, or is not finite, is absent.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ClusteringSummary {
-    /// The algorithm, as users name it.
+    /// Name of the algorithm.
     pub method: String,
-    /// How many clusters there are.
+    /// Number of clusters.
     pub clusters: usize,
     /// The cluster of every point; null for one that fits none and is set aside.
     pub labels: Vec<Option<usize>>,
@@ -64,37 +64,37 @@ pub struct ClusteringSummary {
     pub separability: Option<f64>,
     /// How long the clustering took.
     pub seconds: f64,
-    /// Every λ of the path with its number of clusters.
+    /// Every λ of the path, with its number of clusters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Vec<PathStep>>,
-    /// The columns that were clustered.
+    /// The clustered columns.
     pub columns: Vec<String>,
-    /// How many points every cluster has.
+    /// Number of points of every cluster.
     pub sizes: Vec<usize>,
-    /// How far every cluster's farthest point is from its centre, in the units of clustering.
+    /// Distance of every cluster's farthest point from its centre, in the units of clustering.
     pub radii: Vec<f64>,
     /// Pairs that the certificate proves neither together nor apart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub undecided: Option<usize>,
-    /// From which separability on k-means provably finds such clusters.
+    /// Separability from which k-means provably finds such clusters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub separability_kmeans: Option<f64>,
-    /// From which separability on convex clustering provably does.
+    /// Separability from which convex clustering provably does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub separability_convex: Option<f64>,
-    /// The λ, from and to, for which convex clustering with uniform weights provably finds these clusters.
+    /// Interval of λ in which convex clustering with uniform weights provably finds these clusters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recovery: Option<[f64; 2]>,
     /// How sure the number of clusters is: `certain`, `likely` or `unsure`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sureness: Option<String>,
-    /// Why.
+    /// The reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sureness_reason: Option<String>,
-    /// What a reader must know.
+    /// Remarks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// Whether columns were given mean 0 and deviation 1 before clustering.
+    /// Whether columns were standardised before clustering.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub standardised: bool,
     /// The version of Kinfolk that wrote it.
@@ -113,12 +113,12 @@ impl ClusteringSummary {
 pub struct PathStep {
     /// The λ.
     pub lambda: f64,
-    /// How many clusters it has.
+    /// Its number of clusters.
     pub clusters: usize,
 }
 
 impl<'a> ClusteringRecord<'a> {
-    /// All there is to tell about what was found.
+    /// The record of what was found.
     pub fn of(source: String, table: &'a PointTable, method: &str, found: &'a Found, seconds: f64) -> Result<Self> {
         let points = table.points()?;
         let (values, clustering) = found.members(points);
@@ -195,7 +195,7 @@ fn path_csv(path: &Path) -> Result<Vec<u8>> {
     comma_separated("path.csv", ["lambda", "clusters"], rows)
 }
 
-/// One row a node: points from 1 on, then joins. A node without a parent met nobody.
+/// One row per node: points from 1 on, then joins. A node without a parent was never joined.
 fn tree_csv(path: &Path, points: usize) -> Result<Vec<u8>> {
     let tree = FusionTree::of(path, points, points);
     let nodes = points + tree.joins.len();
@@ -223,11 +223,11 @@ fn radii(points: Points, clustering: &Clustering) -> Vec<f64> {
     radii
 }
 
-/// Numbers the recovery interval may look at; beyond it takes longer than anybody waits for it.
+/// Upper bound on the cost of a recovery interval, in numbers read; beyond, it would take too long.
 const MOST_WORK: usize = 1 << 34;
 
 fn recovery(points: Points, clustering: &Clustering, weights: Option<&Weights>) -> Option<[f64; 2]> {
-    // It speaks of uniform weights only.
+    // It is known for uniform weights only.
     if weights.is_some_and(|weights| *weights != Weights::Uniform) {
         return None;
     }

@@ -1,4 +1,4 @@
-//! The page of a clustering: what is drawn is chosen and counted here, and drawn by the page's own script.
+//! The page of a clustering: its content is chosen and counted here, and drawn by the page's own script.
 
 use super::super::html::{assemble, shortened};
 use super::super::table::Table;
@@ -12,17 +12,17 @@ use serde::Serialize;
 
 const SCRIPT: &str = include_str!("page.js");
 
-/// So many points are drawn in the plane; more would cover each other.
+/// Upper bound on the points drawn in the plane; more would cover each other.
 const MOST_POINTS: usize = 4000;
-/// So many points are followed along a path.
+/// Upper bound on the points followed along a path.
 const MOST_TRAJECTORIES: usize = 1000;
-/// At so many values of λ.
+/// Upper bound on the values of λ at which they are drawn.
 const MOST_STEPS: usize = 60;
-/// So many leaves of a tree can be told apart.
+/// Upper bound on the leaves of a tree; more cannot be told apart.
 const MOST_LEAVES: usize = 200;
-/// So many clusters are listed.
+/// Upper bound on the clusters listed.
 const MOST_CLUSTERS: usize = 30;
-/// So many coordinates of a centre are listed.
+/// Upper bound on the coordinates of a centre listed.
 const MOST_COORDINATES: usize = 8;
 
 /// The report of a clustering as one self-contained page.
@@ -50,7 +50,7 @@ struct Content<'a> {
 struct PlanePicture {
     points: Vec<Shown>,
     centres: Vec<[Option<f64>; 2]>,
-    /// How much of the spread of the points lies in the plane.
+    /// Share of the variance of the points that lies in the plane.
     share: Option<f64>,
 }
 
@@ -88,7 +88,7 @@ struct Trajectory {
     name: String,
     /// Absent where the point is set aside.
     cluster: Option<usize>,
-    /// The point itself, which is where it stands at λ = 0.
+    /// The point itself, its solution at λ = 0.
     start: [Option<f64>; 2],
     places: Vec<[Option<f64>; 2]>,
 }
@@ -104,11 +104,11 @@ struct TreePicture {
 struct Leaf {
     name: String,
     size: usize,
-    /// Absent where its points ended in several clusters, or are set aside.
+    /// Absent where its points are in several clusters, or set aside.
     cluster: Option<usize>,
 }
 
-/// At most so many of the numbers from 0, evenly spaced, the last one among them.
+/// At most `most` of the numbers below `count`, evenly spaced, with the first and the last.
 fn spaced(count: usize, most: usize) -> Vec<usize> {
     if count <= most {
         return (0..count).collect();

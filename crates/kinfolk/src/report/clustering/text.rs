@@ -5,12 +5,12 @@ use super::{ClusteringRecord, ClusteringSummary};
 use crate::clustering::convex::Path;
 use crate::text::significant;
 
-/// So many rows of a table fit on a screen.
+/// Upper bound on the rows of a table, to fit on a screen.
 const MOST_ROWS: usize = 30;
-/// So many coordinates of a centre fit on a line.
+/// Upper bound on the coordinates of a centre, to fit on a line.
 const MOST_COORDINATES: usize = 4;
 
-/// Tables and what has to be said with them: the text a command prints.
+/// Tables and remarks: the text a command prints.
 pub fn text(record: &ClusteringRecord) -> String {
     let summary = &record.summary;
     let mut text = clusters(summary).to_string();
@@ -42,7 +42,7 @@ pub fn text(record: &ClusteringRecord) -> String {
     text
 }
 
-/// What is known beside the clusters, as name and value.
+/// Further facts about the clustering, as name and value.
 pub(super) fn facts(record: &ClusteringRecord) -> Vec<(&'static str, String)> {
     let summary = &record.summary;
     let mut facts = Vec::new();

@@ -1,12 +1,13 @@
-//! The fusion tree of a path: who met whom, and by which λ.
+//! The fusion tree of a path: which points were joined, and at which λ.
 //!
-//! Groups that came apart again stay together here: the tree says when points first met.
+//! Groups that came apart again stay together here: the tree shows when points were first joined.
 
 use crate::clustering::convex::Path;
+use crate::clustering::root;
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// A forest whose leaves stand in an order in which its lines do not cross.
+/// A forest whose leaves are ordered such that its lines do not cross.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FusionTree {
     /// The points of every leaf.
@@ -22,20 +23,20 @@ pub struct FusionTree {
 pub struct Join {
     /// Leaves or earlier joins, in drawing order.
     pub children: Vec<usize>,
-    /// The step of the path by which they were one.
+    /// The step of the path at which they were one.
     pub step: usize,
 }
 
 impl FusionTree {
-    /// The tree of a path over so many points. Leaves are points, or, where these are more than `most`, the groups of the
-    /// first step that has at most so many.
+    /// The tree of a path over this many points. Leaves are points, or, where these are more than `most`, the groups of the
+    /// first step with at most `most` groups.
     pub fn of(path: &Path, points: usize, most: usize) -> Self {
         let mut node_of: Vec<usize> = (0..points).collect();
         let mut children: Vec<Vec<usize>> = vec![Vec::new(); points];
         let mut step_of: Vec<usize> = vec![0; points];
         let mut alive = points;
         let mut came_apart = false;
-        // Nodes that are there before the tree begins are its leaves.
+        // Nodes that exist before the tree begins are its leaves.
         let mut begin = if points <= most { points } else { usize::MAX };
         for (number, step) in path.steps.iter().enumerate() {
             let mut parent: Vec<usize> = (0..children.len()).collect();
@@ -47,7 +48,7 @@ impl FusionTree {
                 parent[a.max(b)] = a.min(b);
                 came_apart |= *label_of.entry(node).or_insert(label) != label;
             }
-            // Joins are made in the order of their first points, whatever the labels are called.
+            // Joins are made in the order of their first points, independent of the labels.
             let mut members: Vec<(usize, Vec<usize>)> = Vec::new();
             let mut place_of: HashMap<usize, usize> = HashMap::new();
             let mut seen = vec![false; children.len()];
@@ -83,14 +84,6 @@ impl FusionTree {
     }
 }
 
-fn root(parent: &mut [usize], mut node: usize) -> usize {
-    while parent[node] != node {
-        parent[node] = parent[parent[node]];
-        node = parent[node];
-    }
-    node
-}
-
 struct Nodes {
     /// Points first, then joins.
     children: Vec<Vec<usize>>,
@@ -104,7 +97,7 @@ struct Nodes {
 }
 
 impl Nodes {
-    /// Neighbours in the tree that are near each other in the plane stand side by side.
+    /// Orders siblings by their places in the plane.
     fn arrange(mut self, came_apart: bool) -> FusionTree {
         let points = self.roots.len();
         let mut sums: Vec<(f64, usize)> =
