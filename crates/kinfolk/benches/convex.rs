@@ -6,6 +6,7 @@ use common::{Company, Line, THREADS, forget_peak, median, memory, time};
 use kinfolk::clustering::Points;
 use kinfolk::clustering::convex::{self, Weights};
 use kinfolk::error::Result;
+use kinfolk::linalg::distance;
 use kinfolk::rng::Key;
 use rand::RngExt;
 use rand_distr::StandardNormal;
@@ -93,7 +94,7 @@ fn radius(values: &[f64]) -> f64 {
     let count = values.len() / DIMENSION;
     let mean: Vec<f64> =
         (0..DIMENSION).map(|c| values.iter().skip(c).step_by(DIMENSION).sum::<f64>() / count as f64).collect();
-    values.chunks_exact(DIMENSION).map(|row| kinfolk::linalg::distance(row, &mean)).fold(0.0, f64::max)
+    values.chunks_exact(DIMENSION).map(|row| distance(row, &mean)).fold(0.0, f64::max)
 }
 
 fn whole_path(count: usize, weights: &Weights, steps: usize) -> Result<()> {
@@ -123,7 +124,6 @@ fn whole_path(count: usize, weights: &Weights, steps: usize) -> Result<()> {
 fn admm(values: &[f64], lambda: f64, bound: f64) -> (f64, usize) {
     let count = values.len() / DIMENSION;
     let pairs: Vec<(usize, usize)> = (0..count).flat_map(|j| (0..j).map(move |i| (i, j))).collect();
-    let weights = Weights::Uniform;
     let penalty = 1.0 / count as f64;
     let mut solution = values.to_vec();
     let mut split = vec![0.0; pairs.len() * DIMENSION];
@@ -160,13 +160,19 @@ fn admm(values: &[f64], lambda: f64, bound: f64) -> (f64, usize) {
                     (right[i * DIMENSION + c] + penalty * sum) / (1.0 + penalty * count as f64);
             }
         }
-        if iteration % 10 == 0
-            && let Ok(points) = Points::new(values, DIMENSION)
-            && let Ok(objective) = convex::objective(points, &weights, lambda, &solution)
-            && (objective <= bound * (1.0 + 1e-8) || iteration == 20_000)
-        {
-            return (objective, iteration);
+        if iteration % 10 == 0 {
+            let objective = objective(values, &solution, lambda);
+            if objective <= bound * (1.0 + 1e-8) || iteration == 20_000 {
+                return (objective, iteration);
+            }
         }
     }
     (f64::NAN, 0)
+}
+
+fn objective(values: &[f64], solution: &[f64], lambda: f64) -> f64 {
+    let rows: Vec<&[f64]> = solution.chunks_exact(DIMENSION).collect();
+    let pairs = (0..rows.len()).flat_map(|i| (0..i).map(move |j| (i, j)));
+    let length: f64 = pairs.map(|(i, j)| distance(rows[i], rows[j])).sum();
+    0.5 * distance(values, solution).powi(2) + lambda * length
 }

@@ -1,16 +1,16 @@
-//! Distances of many points to many centres, by differences: nothing cancels, wherever the data lies.
+//! Distances of many points to many centres, by differences: nothing cancels, however far the data is from 0.
 //!
-//! Centres lie packed in panels, so that one pass over a point's numbers gives its distance to a whole panel from
+//! Centres are packed in panels, so that one pass over a point's coordinates gives its distances to a whole panel in
 //! registers. A distance has the same bits in whatever tile it is computed.
 
-/// Points that go through a panel together.
+/// Points processed together.
 pub(super) const TILE: usize = 3;
-/// Centres a panel has at most: with `TILE`, as many sums as fit into the registers of AVX2.
+/// Centres of a panel: with `TILE`, as many sums as fit into the registers of AVX2.
 pub(super) const LANES: usize = 12;
 /// Numbers in one register of AVX2.
 const REGISTER: usize = 4;
 
-/// Centres, packed: all first numbers of a panel's centres, then all second ones, …
+/// Packed centres: all first coordinates of a panel's centres, then all second ones, …
 pub(super) struct Panels {
     values: Vec<f64>,
     dimension: usize,
@@ -38,12 +38,12 @@ impl Panels {
         panels
     }
 
-    /// How many panels there are.
+    /// Number of panels.
     pub fn count(&self) -> usize {
         self.centres.div_ceil(LANES)
     }
 
-    /// Which centres are in a panel.
+    /// The centres of a panel.
     pub fn members(&self, panel: usize) -> std::ops::Range<usize> {
         panel * LANES..self.centres.min((panel + 1) * LANES)
     }
@@ -83,7 +83,7 @@ fn squares<const WIDTH: usize>(packed: &[f64], tile: [&[f64]; TILE]) -> [[f64; L
 }
 
 /// The members of the tiles that cover `0..count`, repeating the last one where a tile would not be full. A tile takes
-/// its points from equal stretches, so that memory is read in a few long streams, which the processor fetches ahead.
+/// its points from equal stretches, so that memory is read in a few long streams, which the processor prefetches.
 pub(super) fn tiles(count: usize) -> impl Iterator<Item = ([usize; TILE], usize)> {
     let stretch = count.div_ceil(TILE);
     (0..stretch).map(move |first| {
@@ -106,7 +106,7 @@ pub(super) fn square(a: &[f64], b: &[f64]) -> f64 {
     sums.iter().sum::<f64>() + rest
 }
 
-/// `sum + value²`, in one rounding where the processor has an instruction for it (in software it would crawl).
+/// `sum + value²`, fused where the processor has an instruction for it.
 #[inline(always)]
 fn add_square(sum: f64, value: f64) -> f64 {
     if cfg!(any(target_feature = "fma", target_arch = "aarch64")) {

@@ -1,4 +1,4 @@
-//! One door to all of them: an algorithm by name, and what it found with all that is known about it.
+//! The common entry point: any algorithm by name, and its result.
 
 use super::auto::{self, Decision};
 use super::convex::{self, Certificate, Convex, Path, Weights};
@@ -9,25 +9,25 @@ use super::{Clustering, Points, gradient, kmeans, spectral};
 use crate::error::Result;
 use crate::rng::Key;
 
-/// An algorithm as users name it.
+/// A clustering algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Algorithm {
     /// `kmeans++`: Lloyd's iteration from k-means++ starts.
     KMeans,
     /// `spectral`: k-means in the space of the top singular vectors, refined in the full one.
     Spectral,
-    /// `gradient`: centres that descend.
+    /// `gradient`: gradient descent on the centres.
     Gradient,
     /// `convex`: convex clustering at one λ.
     Convex,
     /// `clusterpath`: convex clustering over a range of λ, and the level that lasts longest.
     Clusterpath,
-    /// `auto`: finds the number of clusters and says how sure it is.
+    /// `auto`: finds the number of clusters and its certainty.
     Auto,
 }
 
 impl Algorithm {
-    /// Every algorithm with the word users write.
+    /// Every algorithm with its name.
     pub const ALL: &'static [(&'static str, Algorithm)] = &[
         ("kmeans++", Algorithm::KMeans),
         ("spectral", Algorithm::Spectral),
@@ -38,36 +38,36 @@ impl Algorithm {
     ];
 }
 
-/// What to look for.
+/// A request for a clustering.
 #[derive(Clone)]
 pub struct Request {
     /// The algorithm.
     pub algorithm: Algorithm,
-    /// How many clusters; where absent the k-means family chooses by silhouette.
+    /// Number of clusters; where absent the k-means family chooses it by silhouette.
     pub clusters: Option<usize>,
     /// λ of convex clustering; where absent `convex` takes the middle of the longest-lived level of the path.
     pub lambda: Option<f64>,
     /// Weights of convex clustering.
     pub weights: Weights,
-    /// How many starts the k-means family tries.
+    /// Number of starts of the k-means family.
     pub starts: usize,
-    /// How many values of λ a path has.
+    /// Number of values of λ on a path.
     pub path_values: usize,
-    /// Names the draws.
+    /// Key of the draws.
     pub key: Key,
 }
 
-/// How sure a search for the number of clusters is.
+/// How certain the number of clusters is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sureness {
     /// `certain`, `likely` or `unsure`.
     pub word: &'static str,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// What was found.
-#[derive(Debug, Clone)]
+/// The result of a request.
+#[derive(Debug, Clone, Default)]
 pub struct Found {
     /// The clustering.
     pub clustering: Clustering,
@@ -75,50 +75,51 @@ pub struct Found {
     pub aside: Vec<usize>,
     /// The λ it belongs to, of convex clustering.
     pub lambda: Option<f64>,
-    /// The weights that pulled, of convex clustering.
+    /// The weights of convex clustering.
     pub weights: Option<Weights>,
     /// Primal, dual and gap, of convex clustering.
     pub certificate: Option<Certificate>,
-    /// The mean silhouette for every number of clusters that was tried, where that chose the number.
+    /// The mean silhouette for every number of clusters tried, where that decided.
     pub silhouettes: Vec<(usize, f64)>,
     /// The path, where one was computed.
     pub path: Option<Path>,
-    /// How sure the number of clusters is, where it was searched for.
+    /// How certain the number of clusters is, where it was not given.
     pub sureness: Option<Sureness>,
-    /// What a reader must know.
+    /// Remarks.
     pub notes: Vec<String>,
 }
 
-/// How far a search is, for people who wait.
+/// The progress of a search.
 #[derive(Debug, Clone, Copy)]
 pub struct Stage {
-    /// What is being done.
+    /// Description of the stage.
     pub what: &'static str,
-    /// Steps behind.
+    /// Steps done.
     pub done: usize,
     /// Steps in all.
     pub total: usize,
 }
 
-/// Hears how far a search is; an error ends it.
+/// Called with the progress of a search; an error ends it.
 pub type Progress<'a> = &'a mut dyn FnMut(Stage) -> Result<()>;
 
-/// Above so many points the path that is drawn beside `auto` lets neighbours pull instead of all pairs.
+/// Above this number of points the path drawn beside `auto` has neighbour weights instead of uniform ones.
 pub(super) const MOST_FOR_ALL_PAIRS: usize = 500;
-/// Neighbours a point chooses unless said otherwise.
+/// Default number of neighbours of a point.
 pub const NEIGHBOURS: usize = 10;
-/// A mean silhouette above this speaks of clear clusters; below it, data with clusters inside clusters can mislead.
+/// A mean silhouette above this indicates clear clusters; below it, nested clusters can mislead.
 const CLEAR: f64 = 0.7;
 
-/// Runs the algorithm asked for.
+/// Runs the requested algorithm.
 pub fn find(points: Points, request: &Request, progress: Progress) -> Result<Found> {
     let mut found = match request.algorithm {
         Algorithm::KMeans | Algorithm::Spectral | Algorithm::Gradient => find_by_means(points, request, progress)?,
         Algorithm::Convex => match request.lambda {
-            Some(lambda) => Found {
-                weights: Some(request.weights.clone()),
-                ..Found::from(convex::cluster(points, &request.weights, lambda)?)
-            },
+            Some(lambda) => {
+                let Convex { clustering, certificate, .. } = convex::cluster(points, &request.weights, lambda)?;
+                let (lambda, weights) = (Some(lambda), Some(request.weights.clone()));
+                Found { lambda, weights, certificate: Some(certificate), ..Found::from(clustering) }
+            }
             None => find_on_path(points, request, &request.weights, progress)?,
         },
         Algorithm::Clusterpath => find_on_path(points, request, &request.weights, progress)?,
@@ -227,10 +228,10 @@ fn find_on_path(points: Points, request: &Request, weights: &Weights, progress: 
     Ok(found)
 }
 
-/// The relative gap beyond which a solution is not taken for proved.
+/// The relative gap beyond which a solution does not count as proved.
 const LOOSE: f64 = 1e-6;
 
-/// Whether a certificate proves little; also where its numbers are none.
+/// Whether a certificate proves little, or is not a number.
 fn is_loose(certificate: &Certificate) -> bool {
     let most = LOOSE * certificate.primal.abs();
     certificate.gap.is_nan() || most.is_nan() || certificate.gap > most
@@ -238,35 +239,19 @@ fn is_loose(certificate: &Certificate) -> bool {
 
 impl From<Clustering> for Found {
     fn from(clustering: Clustering) -> Self {
-        Self {
-            clustering,
-            aside: Vec::new(),
-            lambda: None,
-            weights: None,
-            certificate: None,
-            silhouettes: Vec::new(),
-            path: None,
-            sureness: None,
-            notes: Vec::new(),
-        }
-    }
-}
-
-impl From<Convex> for Found {
-    fn from(convex: Convex) -> Self {
-        Self { lambda: Some(convex.lambda), certificate: Some(convex.certificate), ..Self::from(convex.clustering) }
+        Self { clustering, ..Self::default() }
     }
 }
 
 impl Found {
-    /// The cluster of every point, none for those set aside.
+    /// The cluster of every point; `None` for those set aside.
     pub fn labels(&self) -> Vec<Option<usize>> {
         let mut labels: Vec<Option<usize>> = self.clustering.labels.iter().copied().map(Some).collect();
         self.aside.iter().for_each(|&point| labels[point] = None);
         labels
     }
 
-    /// How many points every cluster has, without those set aside.
+    /// Number of points of every cluster, without those set aside.
     pub fn sizes(&self) -> Vec<usize> {
         let mut sizes = self.clustering.sizes();
         self.aside.iter().for_each(|&point| sizes[self.clustering.labels[point]] -= 1);
@@ -286,7 +271,7 @@ impl Found {
         (values, clustering)
     }
 
-    /// Says out loud what a reader might overlook.
+    /// Remarks on what a reader might overlook.
     fn note_oddities(&mut self) {
         let sizes = self.sizes();
         let (clusters, points) = (sizes.len(), self.clustering.labels.len());

@@ -1,5 +1,5 @@
-//! How well a clustering fits its points, without a known truth: silhouette, and the conditions under which the methods
-//! are proven to recover clusters ("A One-shot Framework for Distributed Clustered Learning").
+//! Quality of a clustering without a known truth: silhouette, and the conditions under which methods are proven to recover
+//! clusters ("A One-shot Framework for Distributed Clustered Learning").
 
 use super::distances::{LANES, Panels, TILE, square};
 use super::{Clustering, Points};
@@ -32,7 +32,7 @@ pub fn silhouette(points: Points, clustering: &Clustering, key: &Key) -> Option<
     Some(silhouettes.iter().sum::<f64>() / silhouettes.len() as f64)
 }
 
-/// Points that go through all panels together: a panel is read once for this many.
+/// Points processed together: a panel is read once for this many.
 const BLOCK: usize = 16 * TILE;
 
 /// The silhouettes of some points: (b − a) / max(a, b) with a the mean distance to the other points of the cluster and b
@@ -106,7 +106,7 @@ fn points_and_smallest(clustering: &Clustering) -> (f64, f64) {
 
 /// The largest c for which centres are separated (Definition 3): ‖μ_k − μ_l‖ ≥ c (Δ_k + Δ_l) for all pairs, where
 /// Δ_k = min(√K ‖A − C‖, ‖A − C‖_F) / √|C_k|. Infinite where every point lies on its centre, `None` for one cluster or
-/// where the norm cannot be had.
+/// where the norm cannot be computed.
 pub fn centre_separation(points: Points, clustering: &Clustering) -> Option<f64> {
     let residuals = residuals(points, clustering);
     let spectral = super::spectral::spectral_norm(&residuals, points.dimension())?;
@@ -121,7 +121,7 @@ pub fn centre_separation(points: Points, clustering: &Clustering) -> Option<f64>
         .reduce(f64::min)
 }
 
-/// How the points keep to their own side of every line between two centres.
+/// The proximity condition over all points.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Proximity {
     /// The largest c for which all points satisfy (17); negative where one is on the wrong side.
@@ -132,7 +132,7 @@ pub struct Proximity {
 
 /// The proximity condition (17): for every point of cluster k and every l ≠ k, the point's projection P on the line
 /// through both centres has ‖P − μ_l‖ − ‖P − μ_k‖ ≥ c (1/√|C_k| + 1/√|C_l|) ‖A − C‖. `None` for one cluster or where
-/// the norm cannot be had.
+/// the norm cannot be computed.
 pub fn proximity(points: Points, clustering: &Clustering, constant: f64) -> Option<Proximity> {
     let clusters = clustering.clusters();
     if clusters < 2 {
@@ -184,7 +184,7 @@ impl RecoveryInterval {
     }
 }
 
-/// The recovery interval (13) of a clustering. Looks at every pair of points within a cluster.
+/// The recovery interval (13) of a clustering. Its cost is that of all pairs of points within clusters.
 pub fn recovery_interval(points: Points, clustering: &Clustering) -> RecoveryInterval {
     let sizes = clustering.sizes();
     let mut members = vec![Vec::new(); clustering.clusters()];
@@ -202,7 +202,7 @@ fn diameter(points: Points, members: &[usize]) -> f64 {
     let panels = Panels::pack(&rows, points.dimension());
     let blocks = members.par_chunks(BLOCK).enumerate().map(|(block, members)| {
         let mut widest = 0.0;
-        // Panels before this block have met it from their side.
+        // Earlier panels have been compared with this block already.
         for panel in block * BLOCK / LANES..panels.count() {
             for tile in members.chunks(TILE) {
                 let rows = std::array::from_fn(|slot| points.row(tile[slot.min(tile.len() - 1)]));
@@ -216,7 +216,7 @@ fn diameter(points: Points, members: &[usize]) -> f64 {
     blocks.reduce(|| 0.0, f64::max).sqrt()
 }
 
-/// A − C: every point less its centre.
+/// A − C: every point minus its centre.
 fn residuals(points: Points, clustering: &Clustering) -> Vec<f64> {
     let rows = points.values().chunks_exact(points.dimension()).zip(&clustering.labels);
     rows.flat_map(|(row, &label)| row.iter().zip(clustering.centre(label)).map(|(value, centre)| value - centre))

@@ -1,5 +1,4 @@
-//! k-means: the centres with the smallest sum of squared distances of all points to their nearest one, sought by
-//! Lloyd's iteration from several k-means++ starts.
+//! k-means by Lloyd's iteration from several k-means++ starts.
 
 use super::distances::{Panels, square, tiles};
 use super::{Clustering, Points, lloyd};
@@ -9,12 +8,12 @@ use rand::RngExt;
 use rayon::prelude::*;
 use std::collections::HashSet;
 
-/// How long and how often to try.
+/// Options of k-means.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Independent seedings, the best of which is returned.
+    /// Number of seedings, the best of which is returned.
     pub starts: usize,
-    /// Iterations of Lloyd at most.
+    /// Upper bound on the iterations.
     pub iterations: usize,
 }
 
@@ -42,9 +41,9 @@ pub struct KMeans {
     pub clustering: Clustering,
     /// Sum of squared distances to the centres.
     pub inertia: f64,
-    /// Iterations the best start took.
+    /// Iterations of the best start.
     pub iterations: usize,
-    /// Whether it came to rest.
+    /// Whether it converged.
     pub converged: bool,
 }
 
@@ -70,7 +69,7 @@ pub fn cluster(points: Points, clusters: usize, options: &Options, key: &Key) ->
 }
 
 /// Lloyd's iteration from given centres, row-major. Ties go to the lowest centre; a centre that loses all its points
-/// takes the point that is farthest from its own cluster's mean.
+/// takes the point farthest from the mean of its cluster.
 pub fn lloyd(points: Points, centres: &[f64], iterations: usize) -> Result<KMeans> {
     Options { starts: 1, iterations }.check()?;
     let dimension = points.dimension();
@@ -95,7 +94,7 @@ pub(super) fn best_of(
         let mut random = key.clone().word("k-means++").number(start as u64).rng();
         run(&seed(points, clusters, &mut random))
     };
-    // Small data keeps the cores busy by its starts, large data by its parts, one start in memory at a time.
+    // Small data is parallel over starts, large data over its parts, with one start in memory at a time.
     let tried: Result<Vec<KMeans>> = if lloyd::parts(points.count(), clusters) == 1 {
         (0..starts).into_par_iter().map(one).collect()
     } else {
@@ -105,7 +104,7 @@ pub(super) fn best_of(
     Ok(tried?.into_iter().reduce(better).expect("at least one start"))
 }
 
-/// What an iteration's rest amounts to.
+/// The result of an iteration.
 pub(super) fn finish(points: Points, rest: lloyd::Rest) -> KMeans {
     let clustering = Clustering::of(points, &rest.labels);
     let inertia = inertia(points, &clustering);
@@ -138,7 +137,7 @@ pub(super) fn check_clusters(points: Points, clusters: usize) -> Result<()> {
     Ok(())
 }
 
-/// How many distinct points there are, counted no further than `enough`.
+/// Number of distinct points, counted up to `enough`.
 pub(super) fn count_distinct(points: Points, enough: usize) -> usize {
     let mut seen: HashSet<Vec<u64>> = HashSet::new();
     let mut bits = vec![0; points.dimension()];
@@ -155,7 +154,7 @@ pub(super) fn count_distinct(points: Points, enough: usize) -> usize {
     seen.len()
 }
 
-/// Points whose sums are folded as one.
+/// Points per partial sum.
 const BLOCK: usize = 2048;
 
 /// Greedy k-means++: every further centre is the best of 2 + ln K points, each drawn with chances proportional to its
@@ -184,8 +183,8 @@ pub(super) fn seed(points: Points, clusters: usize, random: &mut Rng) -> Vec<f64
     centres
 }
 
-/// For every point, what its squared distance to the nearest centre becomes with each of the candidates; and the sums
-/// of these over every block of points. Both with the candidates innermost.
+/// For every point, its squared distance to the nearest centre with each candidate added; and the sums of these over
+/// every block of points. Both with the candidates innermost.
 fn lower_to(points: Points, candidates: &[f64], closest: &[f64]) -> (Vec<f64>, Vec<f64>) {
     let dimension = points.dimension();
     let panels = Panels::pack(candidates, dimension);
@@ -219,7 +218,7 @@ fn draw(closest: &[f64], weights: &[f64], random: &mut Rng) -> usize {
     let mut left = random.random::<f64>() * weights.iter().sum::<f64>();
     let mut chosen = 0;
     for (block, (values, &weight)) in closest.chunks(BLOCK).zip(weights).enumerate() {
-        // Rounding may leave a little at the end: then it is the last point that could be drawn.
+        // Rounding may leave a remainder: then it is the last point that could be drawn.
         let last = block + 1 == weights.len();
         if left >= weight && !last {
             left -= weight;

@@ -1,41 +1,41 @@
-//! λ from the distances alone.
+//! The threshold λ from the distances alone.
 //!
-//! Joining the nearest first, clients become groups level by level, and every λ gives the groups of one level. At a level
-//! the groups have a width, the largest distance inside any of them, and a gap, the smallest distance between two. Where
-//! there are families the gap is many times the width; in one cloud it is hardly ever larger, except by chance among a
-//! handful of clients. So λ lies in the gap of the finest level at which groups stand apart, however far the families
-//! are from each other. Where groups touch, the level decides that explains most of the distances' variance by who is
-//! with whom (Otsu's rule, for groups instead of a histogram). Where nothing tells, there is one cluster.
+//! Single linkage joins clients into groups level by level, and every λ gives the groups of one level. At a level the
+//! groups have a width, the largest distance within any of them, and a gap, the smallest distance between two. Where
+//! there are clusters the gap is many times the width; in a single cloud it is hardly ever larger, except by chance among
+//! a handful of clients. So λ lies in the gap of the finest level at which groups are separated, however far the clusters
+//! are from each other. Where groups touch, the level is chosen whose groups explain most of the variance of the
+//! distances (Otsu's rule, for groups instead of a histogram). Otherwise there is one cluster.
 //!
-//! The bars below were set on simulated families and clouds, and tried on others (experiments/sr-fca/lambda.md).
+//! The thresholds below were set on simulated clusters and clouds, and tested on others (experiments/sr-fca/lambda.md).
 
 use super::threshold::{Distances, Threshold, short};
 use crate::error::{Error, Result};
 
-/// Groups are clearly apart when the gap is so many times their width, whatever their number.
+/// Groups are clearly separated when the gap is this many times their width, whatever their number.
 const CLEAR: f64 = 3.0;
-/// And likely so with less where there are many clients: chance makes a ratio of 1 + 6/n among n of them, rarely more.
+/// They are likely separated at a smaller ratio where clients are many: chance gives 1 + 6/n among n clients, rarely more.
 const LIKELY: (f64, f64) = (6.0, 1.15);
-/// The share of the clients that groups hold in most cases, and the least of it.
+/// The share of the clients that groups usually hold, and its lower bound.
 const MOST: f64 = 0.8;
 const LEAST: f64 = 2.0 / 3.0;
-/// Among more clients than this a pair that is likely apart is chance, and three are a group.
+/// Among more clients than this a pair may be likely separated by chance, and a group has at least three.
 const FEW: usize = 12;
 /// The share of the variance that touching groups must explain: distances spread evenly over an interval reach ¾, and few
 /// clients more by chance.
 const HUMPS: (f64, f64) = (0.8, 2.0);
 
-/// What groups look like for every λ from `joined` up to `gap`.
+/// The groups for every λ from `joined` up to `gap`.
 #[derive(Debug, Clone, Copy)]
 struct Level {
-    /// The longest distance that was needed to connect them.
+    /// The longest distance needed to connect them.
     joined: f64,
     width: f64,
     gap: f64,
     /// Groups of at least two clients, and the clients in them.
     groups: usize,
     held: usize,
-    /// Groups that tell even where they are only likely apart, and the clients in them.
+    /// Groups large enough to count where they are only likely separated, and the clients in them.
     telling: usize,
     told: usize,
     /// The share of the variance of the distances between grouped clients that is between and within groups.
@@ -49,7 +49,7 @@ impl Level {
 
     fn lambda(&self) -> f64 {
         let from = if self.width < self.gap { self.width } else { self.joined };
-        // Halves first: the sum of two distances may be more than there is.
+        // Halves first: the sum of two distances may overflow.
         0.5 * from + 0.5 * self.gap
     }
 
@@ -58,7 +58,7 @@ impl Level {
     }
 }
 
-/// Number, sum and sum of squares of distances less a common shift.
+/// Number, sum and sum of squares of distances minus a common shift.
 #[derive(Debug, Clone, Copy, Default)]
 struct Moments {
     count: f64,
@@ -137,7 +137,7 @@ impl Distances {
         levels
     }
 
-    /// λ where groups stand apart, or explain the distances; infinite where neither is so.
+    /// λ where groups are separated, or explain the distances; infinite otherwise.
     pub fn threshold(&self) -> Result<Threshold> {
         let count = self.count();
         let values = self.sorted();

@@ -1,7 +1,7 @@
-//! Lloyd's iteration with bounds that prune: every point keeps an upper bound of the distance to its centre and lower
-//! bounds of those to all others, one for each panel of centres (Hamerly's bound for one panel, Yinyang's for more).
-//! Centres that moved by δ loosen a bound by at most δ; a point whose bounds still part is neither read nor measured.
-//! Bounds are rounded outwards, so every assignment is the one a plain loop makes from the same centres, ties included.
+//! Lloyd's iteration with pruning: every point keeps an upper bound on the distance to its centre and lower bounds on those
+//! to all others, one per panel of centres (Hamerly's bound for one panel, Yinyang's for more). A centre that moves by δ
+//! loosens a bound by at most δ; a point whose bounds still do not overlap is not touched. Bounds are rounded outwards, so
+//! every assignment is that of a plain loop from the same centres, including ties.
 
 use super::Points;
 use super::distances::{LANES, Panels, TILE, square, tiles};
@@ -9,28 +9,28 @@ use crate::error::{Error, Result};
 use crate::linalg::distance;
 use rayon::prelude::*;
 
-/// Where an iteration came to.
+/// The state in which an iteration ends.
 pub(super) struct Rest {
     pub labels: Vec<usize>,
     pub iterations: usize,
     pub converged: bool,
 }
 
-/// How centres follow their points.
+/// How centres move.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Pace {
-    /// They jump to the mean: Lloyd.
+    /// To the mean: Lloyd.
     Jump,
-    /// They take a step of 1 / the largest cluster's size against the gradient Σ (centre − point) of the cluster's cost.
+    /// By a step of 1 / the largest cluster's size against the gradient Σ (centre − point) of the cluster's cost.
     Descend,
 }
 
 /// How far from its mean a descending centre may rest, as a share of the distance to the nearest other centre.
 const TOLERANCE: f64 = 1e-8;
 
-/// Assigns points to the nearest centres and moves centres towards the means, until both rest or the iterations are
-/// used up. Ties go to the lowest centre. A centre without points takes the point that is farthest from its own
-/// cluster's new mean. Needs as many distinct points as centres.
+/// Assigns points to the nearest centres and moves centres towards the means, until both converge or the iterations are
+/// used up. Ties go to the lowest centre. A centre without points takes the point farthest from the new mean of its
+/// cluster. Needs as many distinct points as centres.
 pub(super) fn run(points: Points, start: &[f64], pace: Pace, iterations: usize) -> Result<Rest> {
     let mut lloyd = Lloyd::new(points, start, pace);
     for iteration in 1..=iterations {
@@ -43,19 +43,19 @@ pub(super) fn run(points: Points, start: &[f64], pace: Pace, iterations: usize) 
     Ok(lloyd.rest(iterations, false))
 }
 
-/// Points of one part at least.
+/// Lower bound on the points of a part.
 const SMALLEST_PART: usize = 2048;
-/// Parts at most: enough for many cores.
+/// Upper bound on the parts: enough for many cores.
 const MOST_PARTS: usize = 256;
 
-/// Points whose bounds are looked at before some of them are measured: few enough to stay in the cache.
+/// Points whose bounds are tested before distances are computed: few enough to stay in the cache.
 const STRETCH: usize = 512;
 
-/// A stretch is read as a whole where more than one in this many of its points is needed.
+/// A stretch is processed as a whole where more than one in this many of its points is needed.
 const SCATTERED: usize = 8;
 
-/// How many parts the work is cut into: a function of the data alone. Every part keeps sums for all clusters, so parts
-/// are also not small beside the number of clusters.
+/// Number of parts of the work, a function of the data alone. Every part keeps sums for all clusters, so parts are not
+/// small relative to the number of clusters.
 pub(super) fn parts(points: usize, clusters: usize) -> usize {
     (points / SMALLEST_PART.max(16 * clusters)).clamp(1, MOST_PARTS)
 }
@@ -65,23 +65,23 @@ struct Lloyd<'a> {
     pace: Pace,
     parts: Vec<Part<'a>>,
     centres: Centres,
-    /// Of every cluster, the sum of its points less the origin.
+    /// For every cluster, the sum of its points minus the origin.
     sums: Vec<f64>,
     counts: Vec<i64>,
 }
 
 struct Centres {
     values: Vec<f64>,
-    /// Sums are taken from here, amid the data, so that they do not cancel where it lies far from 0.
+    /// Origin of the sums, within the data, so that they do not cancel where it is far from 0.
     origin: Vec<f64>,
     panels: Panels,
     /// Half the distance to the nearest other centre: a point closer than that belongs here.
     clearance: Vec<f64>,
-    /// How far every centre moved at most.
+    /// Upper bound on the move of every centre.
     moves: Vec<f64>,
     /// The largest moves within every panel.
     largest: Vec<Largest>,
-    /// Distances are measured to this relative accuracy.
+    /// Relative accuracy of distances.
     accuracy: f64,
 }
 
@@ -92,7 +92,7 @@ struct Largest {
     second: f64,
 }
 
-/// Covers the rounding of one update of a bound.
+/// Bounds the rounding of one update of a bound.
 const ROUNDING: f64 = 4.0 * f64::EPSILON;
 
 impl<'a> Lloyd<'a> {
@@ -117,7 +117,7 @@ impl<'a> Lloyd<'a> {
         }
     }
 
-    /// Assigns every point; whether any changed.
+    /// Assigns every point; returns whether any changed.
     fn assign(&mut self) -> bool {
         let Self { parts, centres, sums, counts, .. } = self;
         parts.par_iter_mut().for_each(|part| part.assign(centres));
@@ -159,7 +159,7 @@ impl<'a> Lloyd<'a> {
         Ok(())
     }
 
-    /// Goes from the centres towards the goals by one step of the gradient; clusters just filled go all the way.
+    /// Shortens the moves to one gradient step; clusters just filled move all the way.
     fn shorten(&self, goals: &mut [f64], filled: &[usize]) {
         let dimension = self.points.dimension();
         let step = 1.0 / self.counts.iter().copied().max().unwrap_or(1) as f64;
@@ -178,8 +178,8 @@ impl<'a> Lloyd<'a> {
         }
     }
 
-    /// Gives an empty cluster the point farthest from its mean, the first one among equals. It is not alone in its
-    /// cluster: there it would lie on the mean.
+    /// Gives an empty cluster the point farthest from its mean, the first among equals. It is not alone in its cluster:
+    /// otherwise it would be the mean.
     fn fill(&mut self, means: &mut [f64], empty: usize) -> Result<()> {
         let dimension = self.points.dimension();
         let farthest: Vec<(f64, usize)> = self.parts.par_iter().map(|part| part.farthest(means)).collect();
@@ -272,20 +272,20 @@ impl Centres {
     }
 }
 
-/// A stretch of points with their labels and bounds, and what its changes do to the sums.
+/// A range of points with their labels and bounds, and the changes of the sums.
 struct Part<'a> {
     rows: &'a [f64],
     dimension: usize,
     labels: Vec<u32>,
-    /// At least the distance to the own centre.
+    /// Upper bound on the distance to the own centre.
     upper: Vec<f64>,
-    /// For every point and panel, at most the distance to any other centre of the panel.
+    /// For every point and panel, a lower bound on the distance to any other centre of the panel.
     lower: Vec<f64>,
     sums: Vec<f64>,
     counts: Vec<i64>,
-    /// Points that must be measured anew.
+    /// Points whose distances must be computed anew.
     waiting: Vec<usize>,
-    /// Whether the labels have a meaning yet.
+    /// Whether the labels are set.
     placed: bool,
     changed: bool,
 }
@@ -323,14 +323,14 @@ impl<'a> Part<'a> {
             waiting.clear();
             waiting.extend(stretch.clone().filter(|&point| self.loosen(point, centres)));
             if self.placed {
-                // The distance to the own centre alone parts most bounds that met. It is measured for all of them before
-                // any is looked at, and for the others too where they are few: memory is read fastest in one go.
+                // The distance to the own centre alone separates most bounds that overlap. It is computed for all of them
+                // before any is tested, and for the others too where they are few: sequential reads are fastest.
                 if waiting.len() * SCATTERED > stretch.len() {
                     stretch.for_each(|point| self.tighten(point, centres));
                 } else {
                     waiting.iter().for_each(|&point| self.tighten(point, centres));
                 }
-                waiting.retain(|&point| self.bounds_meet(point, centres));
+                waiting.retain(|&point| self.bounds_overlap(point, centres));
             }
             for (tile, filled) in tiles(waiting.len()) {
                 self.place(tile.map(|at| waiting[at]), filled, centres);
@@ -340,7 +340,7 @@ impl<'a> Part<'a> {
         self.placed = true;
     }
 
-    /// Follows the centres' moves with the bounds of a point; whether they meet.
+    /// Loosens the bounds of a point by the moves of the centres; returns whether they overlap.
     fn loosen(&mut self, point: usize, centres: &Centres) -> bool {
         let label = self.labels[point] as usize;
         self.upper[point] = (self.upper[point] + centres.moves[label]) * (1.0 + ROUNDING);
@@ -349,24 +349,24 @@ impl<'a> Part<'a> {
             let moved = if largest.centre == label { largest.second } else { largest.first };
             *lower = *lower * (1.0 - ROUNDING) - moved;
         }
-        self.bounds_meet(point, centres)
+        self.bounds_overlap(point, centres)
     }
 
-    /// Makes the upper bound the distance itself.
+    /// Tightens the upper bound to the distance itself.
     fn tighten(&mut self, point: usize, centres: &Centres) {
         let centre = centres.row(self.labels[point] as usize);
         self.upper[point] = square(self.row(point), centre).sqrt() * (1.0 + centres.accuracy);
     }
 
-    /// Whether another centre might be as near as the own one.
-    fn bounds_meet(&self, point: usize, centres: &Centres) -> bool {
+    /// Whether another centre may be as near as the own one.
+    fn bounds_overlap(&self, point: usize, centres: &Centres) -> bool {
         let panels = centres.largest.len();
         let lower = &self.lower[point * panels..(point + 1) * panels];
         let nearest = lower.iter().copied().fold(f64::INFINITY, f64::min);
         self.upper[point] >= nearest.max(centres.clearance[self.labels[point] as usize])
     }
 
-    /// Measures the first `filled` points of a tile and gives them to their nearest centres.
+    /// Assigns the first `filled` points of a tile to their nearest centres.
     fn place(&mut self, tile: [usize; TILE], filled: usize, centres: &Centres) {
         let panels = centres.panels.count();
         let rows = tile.map(|point| self.row(point));
@@ -382,7 +382,7 @@ impl<'a> Part<'a> {
                 }
                 let squares = centres.panels.squares(panel, rows);
                 for slot in 0..filled {
-                    let first = nearest[slot].meet(&squares[slot], panel * LANES);
+                    let first = nearest[slot].update(&squares[slot], panel * LANES);
                     if panels > 1 {
                         self.lower[tile[slot] * panels + panel] = first.sqrt() * (1.0 - centres.accuracy);
                     }
@@ -419,7 +419,7 @@ impl<'a> Part<'a> {
         farthest
     }
 
-    /// Puts a point into another cluster, to be measured anew; returns its row and where it was.
+    /// Moves a point to another cluster and resets its bounds; returns its row and its old cluster.
     fn hand_over(&mut self, point: usize, to: usize) -> (&'a [f64], usize) {
         let panels = self.lower.len() / self.labels.len();
         let from = std::mem::replace(&mut self.labels[point], to as u32);
@@ -429,7 +429,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The nearest centre met so far, and the second nearest of its panel.
+/// The nearest centre so far, and the second nearest of its panel.
 #[derive(Clone, Copy)]
 struct Nearest {
     square: f64,
@@ -440,8 +440,8 @@ struct Nearest {
 impl Nearest {
     const NONE: Self = Self { square: f64::INFINITY, centre: usize::MAX, second: f64::INFINITY };
 
-    /// Looks at the squared distances to a panel of centres, counted from `offset`; returns the smallest.
-    fn meet(&mut self, squares: &[f64; LANES], offset: usize) -> f64 {
+    /// Updates it with the squared distances to a panel of centres from `offset` on; returns the smallest.
+    fn update(&mut self, squares: &[f64; LANES], offset: usize) -> f64 {
         let smaller = |a: f64, b: f64| if a < b { a } else { b };
         let (mut first, mut second) = (f64::INFINITY, f64::INFINITY);
         for &square in squares {

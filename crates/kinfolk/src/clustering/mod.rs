@@ -1,4 +1,4 @@
-//! Clustering of points: pure functions on a matrix, useful alone. [`find()`] runs any of them by name.
+//! Clustering of points: pure functions of a matrix. [`find()`] runs any of them by name.
 
 mod auto;
 pub mod convex;
@@ -24,14 +24,14 @@ pub use search::Search;
 use crate::error::{Error, Result};
 use crate::linalg::{add_scaled, squared_distance};
 
-/// Points to be clustered: finite numbers, row-major, one row a point.
+/// Points to be clustered: finite numbers, row-major, one row per point.
 #[derive(Debug, Clone, Copy)]
 pub struct Points<'a> {
     values: &'a [f64],
     dimension: usize,
 }
 
-/// Beyond this squares of differences may overflow.
+/// Upper bound on the magnitude of a number; beyond, squares of differences may overflow.
 const LARGEST: f64 = 1e150;
 
 impl<'a> Points<'a> {
@@ -58,17 +58,17 @@ impl<'a> Points<'a> {
         }
     }
 
-    /// How many points there are.
+    /// Number of points.
     pub fn count(&self) -> usize {
         self.values.len() / self.dimension
     }
 
-    /// How many numbers a point has.
+    /// Number of coordinates of a point.
     pub fn dimension(&self) -> usize {
         self.dimension
     }
 
-    /// All numbers, row after row.
+    /// All coordinates, row by row.
     pub fn values(&self) -> &'a [f64] {
         self.values
     }
@@ -81,7 +81,7 @@ impl<'a> Points<'a> {
         mean
     }
 
-    /// All numbers less the mean of their columns.
+    /// All coordinates minus the mean of their columns.
     pub(crate) fn centred(&self) -> Vec<f64> {
         let mean = self.mean();
         let rows = self.values.chunks_exact(self.dimension);
@@ -94,8 +94,8 @@ impl<'a> Points<'a> {
     }
 }
 
-/// Which points are together. Clusters are numbered in the order in which their first points stand.
-#[derive(Debug, Clone, PartialEq)]
+/// A partition of points. Clusters are numbered in the order of their first points.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Clustering {
     /// The cluster of every point.
     pub labels: Vec<usize>,
@@ -105,7 +105,7 @@ pub struct Clustering {
 }
 
 impl Clustering {
-    /// The clustering these labels describe, renumbered, with the means of the points as centres.
+    /// The clustering with these labels, renumbered, with the means of the points as centres.
     pub fn of(points: Points, labels: &[usize]) -> Self {
         let labels = renumber(labels);
         let clusters = labels.iter().max().map_or(0, |last| last + 1);
@@ -137,7 +137,7 @@ impl Clustering {
         clustering
     }
 
-    /// How many clusters there are.
+    /// Number of clusters.
     pub fn clusters(&self) -> usize {
         self.centres.len() / self.dimension
     }
@@ -147,7 +147,7 @@ impl Clustering {
         &self.centres[cluster * self.dimension..(cluster + 1) * self.dimension]
     }
 
-    /// How many points every cluster has.
+    /// Number of points of every cluster.
     pub fn sizes(&self) -> Vec<usize> {
         let mut sizes = vec![0; self.clusters()];
         self.labels.iter().for_each(|&label| sizes[label] += 1);
@@ -165,4 +165,19 @@ pub fn renumber(labels: &[usize]) -> Vec<usize> {
             *names.entry(*label).or_insert(next)
         })
         .collect()
+}
+
+/// The root of a node in a forest of parents, by path halving.
+pub(crate) fn root(parents: &mut [usize], mut node: usize) -> usize {
+    while parents[node] != node {
+        parents[node] = parents[parents[node]];
+        node = parents[node];
+    }
+    node
+}
+
+/// The upper of two middle values; 0 for none.
+fn median(mut values: Vec<f64>) -> f64 {
+    let middle = values.len() / 2;
+    if values.is_empty() { 0.0 } else { *values.select_nth_unstable_by(middle, f64::total_cmp).1 }
 }

@@ -1,48 +1,48 @@
-//! The plane in which points are looked at: their two principal directions.
+//! The plane in which points are drawn: their first two principal directions.
 
 use super::Points;
-use crate::linalg::{self, Matrix};
-use crate::rng::Key;
-use faer::{MatRef, Side};
-use rand_distr::{Distribution, StandardNormal};
+use super::spectral::Projection;
+use crate::linalg::add_scaled;
 
-/// More rows than these turn a direction no further than the eye can see.
+/// More rows do not change a direction visibly.
 const MOST_ROWS: usize = 10_000;
-/// Directions iterated together: the spare ones make the first two converge.
-const WIDTH: usize = 8;
-/// Rounds at most. Where two directions carry the same spread, any mixture of them is as good.
-const ROUNDS: usize = 60;
 
-/// The mean of points and the two directions in which they spread most.
+/// The mean of points and their two directions of largest variance.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plane {
     mean: Vec<f64>,
-    /// Orthonormal; 0 where points spread in fewer than two directions.
+    /// Orthonormal; 0 where points vary in fewer than two directions.
     directions: [Vec<f64>; 2],
 }
 
 impl Plane {
-    /// The plane of these points, by subspace iteration.
+    /// The plane of these points.
     pub fn of(points: Points) -> Self {
         let dimension = points.dimension();
         let stride = points.count().div_ceil(MOST_ROWS);
         let rows = || (0..points.count()).step_by(stride).map(|point| points.row(point));
         let count = rows().count();
         let mut mean = vec![0.0; dimension];
-        rows().for_each(|row| linalg::add_scaled(&mut mean, 1.0 / count as f64, row));
+        rows().for_each(|row| add_scaled(&mut mean, 1.0 / count as f64, row));
         let mut centred: Vec<f64> = rows().flat_map(|row| row.iter().zip(&mean).map(|(a, b)| a - b)).collect();
-        // Squares of very large or small numbers would leave the range.
+        // Squares of very large or small numbers would overflow or vanish.
         let largest = centred.iter().fold(0.0_f64, |largest, value| largest.max(value.abs()));
-        let directions = if largest > 0.0 {
-            centred.iter_mut().for_each(|value| *value /= largest);
-            principal(&centred, count, dimension)
-        } else {
-            [vec![0.0; dimension], vec![0.0; dimension]]
-        };
+        centred.iter_mut().for_each(|value| *value /= largest);
+        let projection = Points::new(&centred, dimension).and_then(|centred| Projection::new(centred, 2)).ok();
+        let directions = [0, 1].map(|place| {
+            let direction = projection.as_ref().and_then(|projection| projection.direction(place));
+            let mut direction = direction.unwrap_or_else(|| vec![0.0; dimension]);
+            // The sign is arbitrary: the largest component is positive.
+            let larger = |most: f64, part: f64| if part.abs() > most.abs() { part } else { most };
+            if direction.iter().copied().fold(0.0, larger) < 0.0 {
+                direction.iter_mut().for_each(|part| *part = -*part);
+            }
+            direction
+        });
         Self { mean, directions }
     }
 
-    /// Where a point lies in the plane.
+    /// The coordinates of a point in the plane.
     pub fn project(&self, point: &[f64]) -> [f64; 2] {
         let along = |direction: &Vec<f64>| {
             let terms =
@@ -52,83 +52,10 @@ impl Plane {
         [along(&self.directions[0]), along(&self.directions[1])]
     }
 
-    /// How far a point lies from the mean in all directions, squared.
+    /// The squared distance of a point from the mean, in the full space.
     pub fn squared_distance_from_mean(&self, point: &[f64]) -> f64 {
         point.iter().zip(&self.mean).map(|(value, mean)| (value - mean).powi(2)).sum()
     }
-}
-
-/// The two directions of largest spread of centred rows.
-fn principal(rows: &[f64], count: usize, dimension: usize) -> [Vec<f64>; 2] {
-    let width = WIDTH.min(dimension);
-    let mut random = Key::new(0).word("plane").rng();
-    // One row a direction.
-    let mut block: Vec<f64> = (0..width * dimension).map(|_| StandardNormal.sample(&mut random)).collect();
-    let data = || Matrix::new(rows, count, dimension);
-    let mut along = vec![0.0; count * width];
-    let mut spreads = [0.0; 2];
-    for _ in 0..ROUNDS {
-        orthonormalise(&mut block, dimension);
-        linalg::multiply(&mut along, 1.0, data(), Matrix::new(&block, width, dimension).turn());
-        let mut inner = vec![0.0; width * width];
-        let seen = || Matrix::new(&along, count, width);
-        linalg::multiply(&mut inner, 1.0, seen().turn(), seen());
-        // Turned so that the directions carry their spreads in falling order.
-        let Ok(eigen) = MatRef::from_row_major_slice(&inner, width, width).self_adjoint_eigen(Side::Lower) else {
-            break;
-        };
-        let turn: Vec<f64> = (0..width * width).map(|at| eigen.U()[(at % width, width - 1 - at / width)]).collect();
-        let before = spreads;
-        spreads = [0, 1].map(|place| if place < width { eigen.S()[width - 1 - place].max(0.0) } else { 0.0 });
-        let settled = (0..2).all(|place| (spreads[place] - before[place]).abs() <= 1e-12 * spreads[0]);
-        let mut turned = vec![0.0; block.len()];
-        linalg::multiply(&mut turned, 1.0, Matrix::new(&turn, width, width), Matrix::new(&block, width, dimension));
-        block.copy_from_slice(&turned);
-        if settled {
-            break;
-        }
-        let mut next = vec![0.0; block.len()];
-        linalg::multiply(&mut along, 1.0, data(), Matrix::new(&block, width, dimension).turn());
-        linalg::multiply(&mut next, 1.0, Matrix::new(&along, count, width).turn(), data());
-        block = next;
-    }
-    orthonormalise(&mut block, dimension);
-    [0, 1].map(|place| {
-        let spread = spreads[place] > 1e-24 * spreads[0];
-        let mut direction = match block.chunks_exact(dimension).nth(place) {
-            Some(direction) if spread => direction.to_vec(),
-            _ => vec![0.0; dimension],
-        };
-        // Which way it points is free; the largest part is positive.
-        let largest =
-            direction.iter().copied().fold(0.0_f64, |most, part| if part.abs() > most.abs() { part } else { most });
-        if largest < 0.0 {
-            direction.iter_mut().for_each(|part| *part = -*part);
-        }
-        direction
-    })
-}
-
-/// Gram and Schmidt, twice: once leaves rounding behind. What depends on earlier rows becomes 0.
-fn orthonormalise(block: &mut [f64], dimension: usize) {
-    for row in 0..block.len() / dimension {
-        let (earlier, rest) = block.split_at_mut(row * dimension);
-        let current = &mut rest[..dimension];
-        let before = norm(current);
-        for _ in 0..2 {
-            for other in earlier.chunks_exact(dimension) {
-                let along: f64 = current.iter().zip(other).map(|(a, b)| a * b).sum();
-                linalg::add_scaled(current, -along, other);
-            }
-        }
-        let length = norm(current);
-        let scale = if length > 1e-12 * before { 1.0 / length } else { 0.0 };
-        current.iter_mut().for_each(|part| *part *= scale);
-    }
-}
-
-fn norm(vector: &[f64]) -> f64 {
-    vector.iter().map(|part| part * part).sum::<f64>().sqrt()
 }
 
 #[cfg(test)]

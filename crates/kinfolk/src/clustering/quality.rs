@@ -1,6 +1,6 @@
-//! How good a clustering is. With a known truth: the best matching of clusters, the share of clients outside it, and the
-//! adjusted Rand index; cluster numbers are names only there, need not be consecutive, and relabelling either side
-//! changes nothing. Without: silhouette, separability, and when the methods are proven to recover it.
+//! Quality of a clustering. With a known truth: the best matching of clusters, the share of clients outside it, and the
+//! adjusted Rand index; clusters need not be numbered consecutively, and relabelling either side changes nothing.
+//! Without: silhouette, separability, and the conditions under which methods are proven to recover it.
 
 pub use super::geometry::{
     Proximity, RecoveryInterval, SILHOUETTE_ALL, SILHOUETTE_SAMPLE, THRESHOLD_CONSTANT, centre_separation, proximity,
@@ -8,7 +8,7 @@ pub use super::geometry::{
 };
 use std::collections::BTreeMap;
 
-/// How many clients every found cluster shares with every true cluster.
+/// Number of clients that every found cluster shares with every true cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contingency {
     /// The found clusters that occur, ascending: the rows.
@@ -20,7 +20,7 @@ pub struct Contingency {
 }
 
 impl Contingency {
-    /// Counts the pairs. Both slices speak of the same clients in the same order.
+    /// Counts the pairs. Both slices are of the same clients in the same order.
     pub fn of(found: &[usize], truth: &[usize]) -> Self {
         debug_assert_eq!(found.len(), truth.len(), "both sides must speak of the same clients");
         let (rows, columns) = (positions(found), positions(truth));
@@ -66,7 +66,7 @@ pub struct Matching {
 }
 
 impl Matching {
-    /// The true cluster a found one stands for.
+    /// The true cluster matched to a found one.
     pub fn truth_of(&self, found: usize) -> Option<usize> {
         self.pairs.iter().find(|pair| pair.0 == found).map(|pair| pair.1)
     }
@@ -102,10 +102,9 @@ pub fn adjusted_rand_index(found: &[usize], truth: &[usize]) -> f64 {
     if largest == expected { 1.0 } else { (together - expected) / (largest - expected) }
 }
 
-/// The assignment of rows to columns with the lowest total cost (Hungarian algorithm with
-/// potentials, O(n²m)). `cost` lies row by row; the smaller side is assigned completely, so a row
-/// is left with `None` only when there are more rows than columns. A cost that is missing, not
-/// finite or beyond 1e150 (where sums would overflow) is avoided wherever another assignment exists.
+/// The assignment of rows to columns with the lowest total cost (Hungarian algorithm with potentials, O(n²m)). `cost` is
+/// row-major; the smaller side is assigned completely, so a row gets `None` only when there are more rows than columns. A
+/// cost that is missing, not finite or beyond 1e150 (where sums would overflow) is avoided if another assignment exists.
 pub fn assign(cost: &[f64], rows: usize, columns: usize) -> Vec<Option<usize>> {
     let usable = |cost: &f64| cost.abs() < 1e150;
     let largest = cost.iter().copied().filter(usable).map(f64::abs).fold(0.0, f64::max);
@@ -125,9 +124,9 @@ pub fn assign(cost: &[f64], rows: usize, columns: usize) -> Vec<Option<usize>> {
     }
 }
 
-/// For every one of the `many`, which of the `few` it was given. Needs `few <= many`.
+/// For each of the `many`, which of the `few` is assigned to it. Needs `few <= many`.
 fn assign_short_side(few: usize, many: usize, cost: impl Fn(usize, usize) -> f64) -> Vec<Option<usize>> {
-    // Position 0 of both sides is a sentinel: the item being placed hangs on column 0.
+    // Position 0 of both sides is a sentinel: column 0 holds the item being assigned.
     let mut potential_few = vec![0.0; few + 1];
     let mut potential_many = vec![0.0; many + 1];
     let mut holder = vec![0_usize; many + 1];

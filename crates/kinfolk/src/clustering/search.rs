@@ -1,4 +1,4 @@
-//! A search in the words of whoever wants it: what is left out, what fits together, and what does not.
+//! A search as a user specifies it: defaults, and checks of the options.
 
 use super::Points;
 use super::convex::{self, Weights};
@@ -8,42 +8,42 @@ use crate::memory::check_room;
 use crate::rng::Key;
 use crate::settings::unknown_name;
 
-/// How many starts unless said otherwise.
+/// Default number of starts.
 const STARTS: usize = 10;
-/// How many values of λ unless said otherwise.
+/// Default number of values of λ.
 const PATH_VALUES: usize = 50;
-/// The most starts and the most values of λ.
+/// Upper bound on starts and on values of λ.
 const MOST_TRIED: usize = 1 << 16;
-/// The most neighbours of a point.
+/// Upper bound on the neighbours of a point.
 const MOST_NEIGHBOURS: usize = 1 << 20;
 
-/// What somebody wants, not checked yet. Messages call its parts options.
+/// Unchecked options of a search.
 #[derive(Debug, Clone, Default)]
 pub struct Search {
     /// The name of an algorithm; where absent, `kmeans++` for a number of clusters, `convex` for a λ, or else `auto`.
     pub method: Option<String>,
-    /// How many clusters.
+    /// Number of clusters.
     pub clusters: Option<usize>,
     /// λ of convex clustering.
     pub lambda: Option<f64>,
-    /// Whether to follow the points over a range of λ, also where the algorithm does not need it.
+    /// Whether to compute a path over λ, even if the algorithm does not need it.
     pub path: bool,
     /// `uniform` or `neighbours`.
     pub weights: Option<String>,
-    /// How many neighbours pull at a point.
+    /// Number of neighbours with a weight.
     pub neighbours: Option<usize>,
-    /// How fast their pull falls with the distance.
+    /// Decay of their weights with the squared distance.
     pub decay: Option<f64>,
-    /// How many starts the k-means family tries.
+    /// Number of starts of the k-means family.
     pub starts: Option<usize>,
-    /// How many values of λ a path has.
+    /// Number of values of λ on a path.
     pub path_values: Option<usize>,
     /// Seed of the starts.
     pub seed: u64,
 }
 
 impl Search {
-    /// The name of the algorithm and what to ask of it. Where `faults` grow it is of no use.
+    /// The name of the algorithm and the checked request, which is valid only if no `faults` are added.
     pub fn request(&self, faults: &mut Vec<Error>) -> (&'static str, Request) {
         faults.extend(self.out_of_range());
         let asked = self.method.as_deref().unwrap_or(match (self.clusters, self.lambda) {
@@ -74,7 +74,7 @@ impl Search {
         (method, request)
     }
 
-    /// Searches these points as the checked request says.
+    /// Searches these points by the checked request.
     pub fn run(&self, points: Points, request: &Request, progress: Progress) -> Result<Found> {
         let count = points.count();
         if let Some(clusters) = request.clusters.filter(|clusters| *clusters > count) {
@@ -122,7 +122,7 @@ impl Search {
         Weights::Uniform
     }
 
-    /// Values that no method takes.
+    /// Faults of values that no method accepts.
     fn out_of_range(&self) -> Vec<Error> {
         let bounded = |name: &str, value: Option<usize>, least: usize, most: usize| match value? {
             value if value < least => Some(format!("{}: got {value}, want at least {least}", option(name))),
@@ -142,7 +142,7 @@ impl Search {
         faults.into_iter().flatten().map(Error::settings).collect()
     }
 
-    /// Options that say nothing to this method.
+    /// Faults of options that this method does not have.
     fn out_of_place(&self, (method, algorithm): (&str, Algorithm)) -> Vec<Error> {
         use Algorithm::{Auto, Clusterpath, Convex, Gradient, KMeans, Spectral};
         let options: [(&str, bool, &[Algorithm]); 8] = [

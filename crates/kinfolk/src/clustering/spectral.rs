@@ -7,13 +7,13 @@
 //! ```
 //!
 //! The approximation of part I is the best of several k-means++ starts with Lloyd's iteration. A centre without core
-//! points stays where part I had it. Points are projected to coordinates in the singular vectors: the distances are the
-//! same, and there are K numbers a point instead of d.
+//! points keeps its place of part I. Points are projected to coordinates in the singular vectors: the distances are the
+//! same, with K numbers per point instead of d.
 //!
 //! The singular vectors come from a thin singular value decomposition rather than from a Gram matrix: squaring would
-//! lose all directions 10⁸ times weaker than the first one, which the mean alone makes of data far from 0. Tall data is
-//! reduced first, block by block, to a triangular matrix with the same singular values and right vectors. Directions
-//! without variation are left out; then the projection keeps all distances.
+//! lose all directions 10⁸ times weaker than the first one, as in data far from 0. Tall data is first reduced, block by
+//! block, to a triangular matrix with the same singular values and right vectors. Directions without variance are left
+//! out; then the projection preserves all distances.
 
 use super::Points;
 use super::distances::square;
@@ -63,13 +63,13 @@ fn refine(points: Points, projection: &Projection, initial: &KMeans) -> Vec<f64>
 
 /// Points in coordinates of the top right singular vectors.
 pub(super) struct Projection {
-    /// Row-major, one row a point.
+    /// Row-major, one row per point.
     pub(super) coordinates: Vec<f64>,
-    /// How many there are.
+    /// Number of coordinates.
     pub(super) directions: usize,
-    /// The singular values of all directions, also of those left out.
+    /// The singular values of all directions, including those left out.
     pub(super) singular: Vec<f64>,
-    /// One column a direction, row-major.
+    /// One column per direction, row-major.
     vectors: Vec<f64>,
 }
 
@@ -107,7 +107,13 @@ impl Projection {
         coordinates
     }
 
-    /// Leaves out all but the first directions.
+    /// One of the directions; `None` where there is no variance in it.
+    pub(super) fn direction(&self, place: usize) -> Option<Vec<f64>> {
+        let exists = place < self.directions.min(self.singular.len());
+        exists.then(|| self.vectors.iter().skip(place).step_by(self.directions).copied().collect())
+    }
+
+    /// Keeps only the first directions.
     pub(super) fn keep(&mut self, directions: usize) {
         let first =
             |values: &[f64]| values.chunks_exact(self.directions).flat_map(|row| &row[..directions]).copied().collect();
@@ -125,8 +131,8 @@ impl Projection {
 
 const BLOCK: usize = 2048;
 
-/// A matrix with the same singular values and right singular vectors, and not many more rows than columns: its number
-/// of rows, and its values row by row.
+/// A matrix with the same singular values and right singular vectors, and not many more rows than columns: its number of
+/// rows, and its values, row-major.
 fn reduce(values: &[f64], dimension: usize) -> (usize, Vec<f64>) {
     let rows = values.len() / dimension;
     let block = BLOCK.max(4 * dimension);

@@ -1,4 +1,4 @@
-//! Clusters of things of which only distances to each other are known: whatever is at most λ apart belongs together.
+//! Clusters from pairwise distances alone: items at most λ apart belong together.
 //!
 //! λ can be found from the distances themselves ([`Distances::threshold`]).
 
@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::rng::Key;
 use rand::seq::SliceRandom;
 
-/// Distances between things, as far as they are known.
+/// Pairwise distances, as far as they are known.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Distances {
     count: usize,
@@ -14,20 +14,20 @@ pub struct Distances {
     values: Vec<f64>,
 }
 
-/// A threshold and why it is what it is.
+/// A threshold and its reason.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Threshold {
     /// λ; infinite where everything belongs together.
     pub value: f64,
-    /// The share of the distances' variance that who is with whom explains.
+    /// The share of the variance of the distances that the groups explain.
     pub separability: Option<f64>,
-    /// Whether some are farther apart within a group than others are between two.
+    /// Whether some distances within groups are larger than some between groups.
     pub overlap: bool,
-    /// In words.
+    /// The reason in words.
     pub reason: String,
 }
 
-/// A distance for people: four digits behind the point, or an exponent where those would say nothing.
+/// A distance for messages: four decimals, or scientific where those would not do.
 pub fn short(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_string(),
@@ -37,22 +37,22 @@ pub fn short(value: f64) -> String {
 }
 
 impl Distances {
-    /// Nothing known yet.
+    /// No distance is known.
     pub fn unknown(count: usize) -> Self {
         Self { count, values: vec![f64::INFINITY; count * count] }
     }
 
-    /// How many things there are.
+    /// Number of items.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// The distance of two things.
+    /// The distance of two items.
     pub fn get(&self, a: usize, b: usize) -> f64 {
         self.values[a * self.count + b]
     }
 
-    /// Notes a distance; what is not a number is as good as infinite.
+    /// Sets a distance; NaN becomes infinite.
     pub fn set(&mut self, a: usize, b: usize, distance: f64) {
         let distance = if distance.is_nan() { f64::INFINITY } else { distance };
         self.values[a * self.count + b] = distance;
@@ -96,7 +96,7 @@ impl Distances {
         labels
     }
 
-    /// Correlation clustering by pivots: a random thing and all free ones within `threshold` of it are a cluster, until none
+    /// Correlation clustering by pivots: a random item and all free ones within `threshold` of it are a cluster, until none
     /// is left. Unlike components these cannot chain; numbered in the order of their first members.
     pub fn pivots(&self, threshold: f64, key: &Key) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.count).collect();

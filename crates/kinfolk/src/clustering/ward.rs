@@ -17,13 +17,8 @@ pub(crate) fn cluster(points: &[f64], dimension: usize, clusters: usize) -> Vec<
     for (merge, step) in tree.steps().iter().take(count - clusters).enumerate() {
         (parents[step.cluster1], parents[step.cluster2]) = (count + merge, count + merge);
     }
-    let root = |mut node: usize| {
-        while parents[node] != node {
-            node = parents[node];
-        }
-        node
-    };
-    let labels = super::renumber(&(0..count).map(root).collect::<Vec<_>>());
+    let roots: Vec<usize> = (0..count).map(|point| super::root(&mut parents, point)).collect();
+    let labels = super::renumber(&roots);
     labels.into_iter().map(|label| label as u32).collect()
 }
 

@@ -1,6 +1,6 @@
-//! Mixtures for every number of clouds: from many clouds, found by Ward's criterion, the two are joined again and again, or
-//! the one becomes noise, that cost the least likelihood. So clouds of any form grow together from pieces, and no start has
-//! to know their number.
+//! Mixtures for every number of clouds. Starting from many clouds found by Ward's criterion, two are merged, or one becomes
+//! noise, whatever costs the least likelihood. So clouds of any form grow from pieces, and no start depends on their
+//! number.
 
 use super::clouds::{Mixture, Posteriors};
 use super::sample::Sample;
@@ -9,23 +9,23 @@ use crate::clustering::ward;
 use rayon::prelude::*;
 use std::f64::consts::PI;
 
-/// The largest number of clouds joining begins with.
+/// Upper bound on the initial number of clouds.
 pub(super) const MOST_CLOUDS: usize = 24;
-/// Steps of EM after every join.
+/// Steps of EM after every merge.
 const STEPS: usize = 6;
-/// Steps for those that were best.
+/// Steps for the best ones.
 const FURTHER_STEPS: usize = 20;
-/// Degrees of freedom of the clouds that are joined; and all that the best of them are tried with afterwards.
+/// Degrees of freedom while merging, and those tried for the best mixtures afterwards.
 const TAILS: u32 = 10;
 const ALL_TAILS: [Option<u32>; 3] = [Some(3), Some(TAILS), None];
-/// How many numbers of clouds, for every form, are tried with other tails.
+/// Number of mixtures of every form that are tried with other tails.
 const TRIED: usize = 4;
 
-/// A mixture and how well it explains the points for what it costs.
+/// A mixture and its criterion.
 #[derive(Debug, Clone)]
 pub(super) struct Candidate {
     pub mixture: Mixture,
-    /// Schwarz's criterion (BIC), the larger the better.
+    /// Schwarz's criterion (BIC); larger is better.
     pub criterion: f64,
 }
 
@@ -39,7 +39,7 @@ impl Candidate {
     }
 }
 
-/// Mixtures of all forms, numbers of clouds and tails, the best first. One cloud is always among them.
+/// Mixtures of all forms, numbers of clouds and tails, the best first, including one cloud.
 pub(super) fn candidates(sample: &Sample) -> Vec<Candidate> {
     of_all_forms(sample, MOST_CLOUDS, |start, form| {
         let joined = ranked(join(sample, start, form, Some(TAILS)));
@@ -48,12 +48,12 @@ pub(super) fn candidates(sample: &Sample) -> Vec<Candidate> {
     })
 }
 
-/// Mixtures of all forms with these tails and up to so many clouds, the best first.
+/// Mixtures of all forms with these tails and at most `most` clouds, the best first.
 pub(super) fn candidates_with(sample: &Sample, degrees: Option<u32>, most: usize) -> Vec<Candidate> {
     of_all_forms(sample, most, |start, form| join(sample, start, form, degrees))
 }
 
-/// The best mixture of one form and one kind of tails, from at most so many clouds.
+/// The best mixture of the same form and tails, from at most `most` clouds.
 pub(super) fn best_alike(sample: &Sample, like: &Mixture, most: usize) -> Option<Mixture> {
     let joined = ranked(join(sample, &start(sample, most), like.form, like.degrees));
     joined.into_iter().next().map(|best| best.mixture)
@@ -69,7 +69,7 @@ fn of_all_forms(
     ranked(forms.par_iter().flat_map(|&form| find(&start, form)).collect())
 }
 
-/// Those that are sound, the best first.
+/// The sound ones, the best first.
 fn ranked(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
     candidates.retain(|candidate| candidate.criterion.is_finite());
     candidates.sort_by(|one, other| other.criterion.total_cmp(&one.criterion));
@@ -81,7 +81,7 @@ fn start(sample: &Sample, most: usize) -> Posteriors {
     Posteriors::of_labels(&ward::cluster(&sample.values, sample.dimension, clouds))
 }
 
-/// The best of these, and one cloud, with heavier and lighter tails, and brought nearer to rest.
+/// The best of these, and one cloud, with heavier and lighter tails, and more steps of EM.
 fn with_all_tails(sample: &Sample, ranked: &[Candidate]) -> Vec<Candidate> {
     let single = ranked.iter().skip(TRIED).filter(|candidate| candidate.mixture.clouds.len() == 1);
     let tried = ranked.iter().take(TRIED).chain(single);
@@ -96,7 +96,7 @@ fn with_all_tails(sample: &Sample, ranked: &[Candidate]) -> Vec<Candidate> {
         .collect()
 }
 
-/// From these clouds down to one.
+/// Merges these clouds down to one.
 fn join(sample: &Sample, start: &Posteriors, form: Form, degrees: Option<u32>) -> Vec<Candidate> {
     let mut posteriors = start.clone();
     let mut found = Vec::with_capacity(start.clouds);
@@ -112,7 +112,7 @@ fn join(sample: &Sample, start: &Posteriors, form: Form, degrees: Option<u32>) -
     }
 }
 
-/// The two clouds that lose the least likelihood by becoming one; or twice the one that loses the least by becoming noise.
+/// The two clouds whose merging costs the least likelihood; or the same cloud twice where turning it into noise costs less.
 fn cheapest(sample: &Sample, mixture: &Mixture, moments: &[Moments]) -> (usize, usize) {
     let common = Common::of(mixture.form, moments, sample.floor);
     let likelihoods: Vec<f64> = moments.iter().map(|moments| likelihood(&common, moments)).collect();
@@ -132,10 +132,10 @@ fn cheapest(sample: &Sample, mixture: &Mixture, moments: &[Moments]) -> (usize, 
     (gone, into)
 }
 
-/// The share of the points that clouds may become noise for.
+/// Upper bound on the share of noise after a cloud became noise.
 const MOST_DISSOLVED: f64 = 0.2;
 
-/// The log likelihood of the points of one cloud, as if they were normal and surely its own.
+/// The log likelihood of the points of one cloud, as if normal with certain membership.
 fn likelihood(common: &Common, moments: &Moments) -> f64 {
     let dimension = moments.centre.len();
     let scatter = common.scatter(moments);

@@ -1,32 +1,32 @@
-//! Mixtures of clouds: normal or Student's t distributions that share a form, and a uniform component for points that fit
-//! none of them, by EM.
+//! Mixtures of clouds, fitted by EM: normal or Student's t distributions of a common form, and a uniform component for
+//! points that fit none of them.
 
 use super::sample::Sample;
 use super::scatter::{Form, Moments, Scatter, scatters};
 use crate::linalg::add_scaled;
 use std::f64::consts::PI;
 
-/// The largest share of the points that may be noise. More of it would describe the clouds themselves.
+/// Upper bound on the share of noise. More would describe the clouds themselves.
 const MOST_NOISE: f64 = 0.1;
-/// The largest share of the points that clouds may leave to noise by their posteriors.
+/// Upper bound on the share of the points that posteriors assign to noise.
 const MOST_UNEXPLAINED: f64 = 0.2;
-/// The share of noise EM begins with where there is none yet: from 0 it could not grow.
+/// The initial share of noise: from 0 it could not grow.
 const FIRST_NOISE: f64 = 1e-3;
-/// Shares below this are no noise at all.
+/// Shares below this count as no noise.
 const NO_NOISE: f64 = 1e-4;
-/// The posterior beyond which a point is noise: one that may as well be of a cluster is not set aside.
+/// The posterior of noise above which a point is set aside.
 const SURELY_NOISE: f64 = 0.9;
 /// Members below which a cloud has vanished.
 const VANISHED: f64 = 0.5;
-/// Posteriors below this add nothing that a sum would keep.
+/// Posteriors below this are negligible in a sum.
 const NOTHING: f64 = 1e-12;
 
 /// One component.
 #[derive(Debug, Clone)]
 pub(super) struct Cloud {
-    /// How many points belong to it; posteriors count.
+    /// Number of its points: the sum of posteriors.
     pub members: f64,
-    /// The share of all points that it is expected to have.
+    /// Its weight in the mixture.
     pub share: f64,
     pub centre: Vec<f64>,
     pub scatter: Scatter,
@@ -39,23 +39,24 @@ pub(super) struct Mixture {
     /// Degrees of freedom of the t distribution; none for the normal one.
     pub degrees: Option<u32>,
     pub clouds: Vec<Cloud>,
-    /// The share of the uniform component.
+    /// The weight of the uniform component.
     pub noise: f64,
     pub log_likelihood: f64,
 }
 
-/// Who belongs where, and how much every point pulls at the centres: those far outside pull little under a t distribution.
+/// Posteriors of the components, and the weight of every point in the moments: under a t distribution, distant points count
+/// little.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Posteriors {
-    /// For every point one number a cloud, and the last for noise.
+    /// For every point one number per cloud, and the last for noise.
     pub shares: Vec<f64>,
-    /// For every point one number a cloud.
+    /// For every point one number per cloud.
     pub pulls: Vec<f64>,
     pub clouds: usize,
 }
 
 impl Posteriors {
-    /// Every point in the cloud it is labelled with.
+    /// Certain membership by labels.
     pub fn of_labels(labels: &[u32]) -> Self {
         let clouds = labels.iter().max().map_or(1, |last| *last as usize + 1);
         let mut shares = vec![0.0; labels.len() * (clouds + 1)];
@@ -67,7 +68,7 @@ impl Posteriors {
         self.shares[point * (self.clouds + 1) + cloud]
     }
 
-    /// The posteriors where one cloud has become part of another, or, where `into` is the cloud itself, noise.
+    /// The posteriors after a cloud was merged into another, or, where `into` is the cloud itself, into noise.
     pub fn without(&self, gone: usize, into: usize) -> Self {
         let kept: Vec<usize> = (0..self.clouds).filter(|cloud| *cloud != gone).collect();
         let mut left = Self { shares: Vec::new(), pulls: Vec::new(), clouds: kept.len() };
@@ -75,7 +76,7 @@ impl Posteriors {
             let gains = |cloud: usize| if cloud == into && into != gone { shares[gone] } else { 0.0 };
             left.shares.extend(kept.iter().map(|&cloud| shares[cloud] + gains(cloud)));
             left.shares.push(shares[self.clouds] + if into == gone { shares[gone] } else { 0.0 });
-            // A point pulls at the joined cloud as at the nearer of its parts.
+            // A point has the weight in the merged cloud that it has in the nearer part.
             let pull = |cloud: usize| if cloud == into { pulls[cloud].max(pulls[gone]).min(1.0) } else { pulls[cloud] };
             left.pulls.extend(kept.iter().map(|&cloud| pull(cloud)));
         }
@@ -113,7 +114,7 @@ fn subtract(out: &mut [f64], left: &[f64], right: &[f64]) {
 }
 
 impl Mixture {
-    /// The mixture that fits best where this is known.
+    /// The mixture that fits best for these posteriors.
     pub fn of(sample: &Sample, posteriors: &Posteriors, form: Form, degrees: Option<u32>) -> Self {
         let mut mixture = Self { form, degrees, clouds: Vec::new(), noise: 0.0, log_likelihood: f64::NEG_INFINITY };
         mixture.maximise(sample, posteriors);
@@ -121,22 +122,22 @@ impl Mixture {
         mixture
     }
 
-    /// What Schwarz's criterion takes for the numbers that are free.
+    /// The penalty of Schwarz's criterion for the free parameters.
     pub fn cost(&self, sample: &Sample) -> f64 {
         let common = self.form.parameters(sample.dimension).1;
         let tails = usize::from(self.degrees.is_some()) + usize::from(self.noise > NO_NOISE);
-        // Shares sum to 1, so that one of them is not free.
+        // Weights sum to 1, so that one of them is not free.
         let others = common as f64 + tails as f64 - 1.0;
         self.clouds.len() as f64 * self.cost_of_a_cloud(sample) + others * (sample.count() as f64).ln()
     }
 
-    /// The part of it for one cloud: a centre, a share and its own scatter.
+    /// The part of it for one cloud: a centre, a weight and its own scatter.
     pub fn cost_of_a_cloud(&self, sample: &Sample) -> f64 {
         let own = self.form.parameters(sample.dimension).0;
         (sample.dimension + 1 + own) as f64 * (sample.count() as f64).ln()
     }
 
-    /// The logarithm of a cloud's density at a difference from its centre, and the squared distance in its own units.
+    /// The log density of a cloud at a difference from its centre, and the squared Mahalanobis distance.
     fn log_density(&self, cloud: &Cloud, constant: f64, difference: &[f64]) -> (f64, f64) {
         let square = cloud.scatter.square(difference);
         let log = match self.degrees {
@@ -148,7 +149,7 @@ impl Mixture {
         (log + constant - 0.5 * cloud.scatter.log_determinant(difference.len()), square)
     }
 
-    /// The part of a log density that depends on degrees and dimension alone.
+    /// The normalisation of the log density, which depends on degrees and dimension alone.
     fn constant(&self, dimension: usize) -> f64 {
         let half = dimension as f64 / 2.0;
         match self.degrees {
@@ -160,7 +161,7 @@ impl Mixture {
         }
     }
 
-    /// The log of share times density of every cloud at a place.
+    /// The log of weight times density of every cloud at a place.
     pub fn log_densities(&self, place: &[f64]) -> Vec<f64> {
         let constant = self.constant(place.len());
         let mut difference = vec![0.0; place.len()];
@@ -222,7 +223,7 @@ impl Mixture {
             .collect();
     }
 
-    /// EM, until the log likelihood gains less than [`TOLERANCE`] a point in a step. Clouds that lose their members vanish.
+    /// EM, until a step gains less than [`TOLERANCE`] in log likelihood per point. Clouds without members are removed.
     pub fn climb(&mut self, sample: &Sample, steps: usize, posteriors: &mut Posteriors) {
         let mut last = f64::NEG_INFINITY;
         for step in 0..=steps {
@@ -232,7 +233,7 @@ impl Mixture {
             }
             last = self.log_likelihood;
             self.maximise(sample, posteriors);
-            // One at a time: of clouds in the same place all but one may go.
+            // One at a time: of coinciding clouds one may stay.
             let members = |at: &usize| self.clouds[*at].members;
             let smallest = (0..self.clouds.len()).min_by(|one, other| members(one).total_cmp(&members(other)));
             if let Some(smallest) = smallest.filter(|at| self.clouds.len() > 1 && members(at) < VANISHED) {
@@ -255,11 +256,12 @@ impl Mixture {
         .collect()
     }
 
-    /// Whether there are enough points for what the form has to estimate: too few make clouds flat and likelihoods endless.
+    /// Whether there are enough points for the parameters of the form: with too few, clouds degenerate and the likelihood is
+    /// unbounded.
     pub fn is_sound(&self, sample: &Sample) -> bool {
         let members = || self.clouds.iter().map(|cloud| cloud.members);
         let belonging: f64 = members().sum();
-        // One cloud is always possible, whatever is left over.
+        // One cloud is always possible, whatever remains.
         let is_rest_noise = belonging >= (1.0 - MOST_UNEXPLAINED) * sample.count() as f64 || self.clouds.len() == 1;
         members().fold(f64::INFINITY, f64::min) >= self.form.least_members(sample.count())
             && belonging >= self.form.least_points(self.clouds.len(), sample.dimension)
@@ -267,7 +269,7 @@ impl Mixture {
     }
 }
 
-/// Gain of the log likelihood a point below which EM has come to rest.
+/// Gain in log likelihood per point below which EM has converged.
 const TOLERANCE: f64 = 1e-4;
 
 /// log Γ(twice / 2).

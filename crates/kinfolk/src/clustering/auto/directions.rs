@@ -1,24 +1,23 @@
-//! The few directions among many columns in which points spread more than noise can.
+//! The few directions among many columns that have more variance than noise.
 //!
-//! Of pure noise of one size in d columns the n − 1 eigenvalues of the covariance lie below the edge of Marchenko and
-//! Pastur's law, (1 + √(d / (n − 1)))² times its variance. What is beyond it is structure; clusters are looked for there,
-//! because in all directions together noise makes all distances alike.
+//! For isotropic noise in d columns the n − 1 eigenvalues of the covariance lie below the edge of the Marchenko-Pastur law,
+//! (1 + √(d / (n − 1)))² times its variance. Directions beyond it are structure; clusters are sought there, because in all
+//! directions together noise makes all distances alike.
 
-use super::sample::median;
-use crate::clustering::Points;
 use crate::clustering::spectral::Projection;
+use crate::clustering::{Points, median};
 use crate::error::Result;
 use std::f64::consts::FRAC_PI_2;
 
-/// Up to so many columns all are used, if there are more points than columns; and so many directions at most.
+/// Up to this many columns all are used, if there are more points than columns; also the upper bound on directions.
 const FEW: usize = 12;
-/// How far beyond the edge, in units of the edge's width n^(−2/3), an eigenvalue must lie. A direction of noise more does
-/// little harm; one of clusters less does much.
+/// Distance from the edge, in units of its width n^(−2/3), beyond which a direction counts. An additional direction of noise
+/// does little harm; a missing direction of clusters does much.
 const BEYOND: f64 = 0.3;
-/// Rounds of taking away what is beyond the edge and estimating noise from the rest.
+/// Upper bound on the rounds of removing directions and estimating the noise from the rest.
 const ROUNDS: usize = 20;
 
-/// Points around their mean in those directions, of which there may be none; `None` where all columns are to be used.
+/// Centred points in those directions, of which there may be none; `None` where all columns are to be used.
 pub(super) fn beyond_noise(points: Points) -> Result<Option<Projection>> {
     let (count, dimension) = (points.count(), points.dimension());
     if dimension <= FEW && dimension < count {
@@ -30,7 +29,7 @@ pub(super) fn beyond_noise(points: Points) -> Result<Option<Projection>> {
     Ok(Some(projection))
 }
 
-/// How many of these singular values of centred points are beyond what noise explains.
+/// Number of singular values of centred points beyond the edge.
 fn beyond_edge(singular: &[f64], count: usize, dimension: usize) -> usize {
     let free = (count - 1).max(1) as f64;
     let rank = dimension.min(count - 1);
@@ -52,12 +51,12 @@ fn beyond_edge(singular: &[f64], count: usize, dimension: usize) -> usize {
     beyond
 }
 
-/// The median of Marchenko and Pastur's law for noise of variance 1, of the eigenvalues that are not 0.
+/// The median of the Marchenko-Pastur law for unit variance, among nonzero eigenvalues.
 fn middle_of_noise(ratio: f64) -> f64 {
     const STEPS: usize = 2000;
     let (low, high) = ((1.0 - ratio.sqrt()).powi(2), (1.0 + ratio.sqrt()).powi(2));
     let angle = |step: usize| FRAC_PI_2 * (step as f64 + 0.5) / STEPS as f64;
-    // By the angle both ends of the density, √((high − x)(x − low)) / x, are smooth.
+    // In terms of an angle, both ends of the density √((high − x)(x − low)) / x are smooth.
     let place = |step: usize| low + (high - low) * angle(step).sin().powi(2);
     let mass = |step: usize| (2.0 * angle(step)).sin().powi(2) / place(step);
     let half = (0..STEPS).map(mass).sum::<f64>() / 2.0;

@@ -1,11 +1,11 @@
-//! `auto`: how many clusters there are, who is in which, who is in none, and how sure that is.
+//! `auto`: the number of clusters, their members, the points in none, and how certain that is.
 //!
-//! 1. Among many columns, the few directions in which points spread more than noise can ([`directions`]).
+//! 1. Among many columns, the few directions with more variance than noise has ([`directions`]).
 //! 2. Mixtures of clouds of several forms and tails with uniform noise, for every number of clouds, the best by Schwarz's
 //!    criterion ([`clouds`], [`scatter`], [`agglomerate`]).
 //! 3. Clouds without a valley between them are one cluster ([`valleys`]).
-//! 4. One cluster, unless the points gain more from several clouds than simulated single clouds do ([`single`]).
-//! 5. How sure: by how much the next best clustering is worse, and how many parts of the points give the same one.
+//! 4. One cluster, unless several clouds improve the fit more than they do for simulated single clouds ([`single`]).
+//! 5. Certainty: how much worse the next best clustering is, and how many subsamples give the same one.
 
 mod agglomerate;
 mod clouds;
@@ -27,29 +27,29 @@ use rand::seq::index;
 use rayon::prelude::*;
 use sample::Sample;
 
-/// Points beyond which clusters are looked for among some drawn ones.
+/// Above this number of points a sample is clustered.
 const MOST_POINTS: usize = 600;
-/// Parts of the points that are clustered again, and the share of the points each has.
+/// Number of subsamples that are clustered again, and the share of the points in each.
 const PARTS: usize = 10;
 const PART: f64 = 0.8;
-/// Two clusterings are the same with as many clusters and an adjusted Rand index above this.
+/// Two clusterings are the same with equal numbers of clusters and an adjusted Rand index above this.
 const SAME: f64 = 0.9;
-/// Candidates among which the next best clustering is looked for.
+/// Candidates among which the next best clustering is sought.
 const RUNNERS_UP: usize = 60;
-/// By how much the next best clustering's criterion must be worse than that of one which is certain, and of one which is
-/// likely; and of the latter also by this share of what one more cluster costs.
+/// Lead in the criterion over the next best clustering for a certain result, and for a likely one; for the latter also as
+/// a share of the cost of one more cluster.
 const CERTAIN: f64 = 20.0;
 const LIKELY: f64 = 12.0;
 const SHARE_OF_COST: f64 = 0.5;
-/// How many parts must agree where the lead is that of a certain one.
+/// Subsamples that must agree where the lead is that of a certain result.
 const MOST_PARTS: usize = 8;
-/// Fewer points than this are never certain, or never likely: they look like anything.
+/// With fewer points than this a result is never certain, or never likely.
 const LEAST_FOR_CERTAIN: usize = 20;
 const LEAST_FOR_LIKELY: usize = 10;
 
-/// What was decided.
+/// The result.
 pub(super) struct Decision {
-    /// Every point's cluster; of those set aside the nearest one.
+    /// The cluster of every point; the nearest one for those set aside.
     pub clustering: Clustering,
     /// The points that fit no cluster, ascending.
     pub aside: Vec<usize>,
@@ -57,7 +57,7 @@ pub(super) struct Decision {
     pub notes: Vec<String>,
 }
 
-/// Which points belong together, as a mixture has it: for every point its cluster, and whether it is set aside.
+/// The partition by a mixture: for every point its cluster, and whether it is set aside.
 #[derive(Clone)]
 struct Partition {
     labels: Vec<usize>,
@@ -79,7 +79,7 @@ impl Partition {
         found.len()
     }
 
-    /// Points that are set aside count as a cluster of their own.
+    /// Points set aside count as one more cluster.
     fn is_like(&self, other: &Self) -> bool {
         let names = |partition: &Self| -> Vec<usize> {
             let named = partition.labels.iter().zip(&partition.aside);
@@ -90,7 +90,7 @@ impl Partition {
     }
 }
 
-/// Looks for clusters.
+/// Finds clusters.
 pub(super) fn find(points: Points, key: &Key, progress: Progress) -> Result<Decision> {
     let count = points.count();
     let together = |word, reason: String| Decision {
@@ -165,12 +165,12 @@ pub(super) fn find(points: Points, key: &Key, progress: Progress) -> Result<Deci
     Ok(Decision { clustering: Clustering::without(points, &labels, &aside), aside, sureness, notes })
 }
 
-/// By how much more than in the second direction points must spread in the first for it to stand out.
+/// Ratio of the first to the second variance from which the first direction stands out.
 const STANDS_OUT: f64 = 1.5;
 
-/// The drawn points and all of them, in the directions that are more than noise; `None` where there is none. Around their
-/// mean and on the scale of 1, so that squares lose no digits, overflow or vanish. And whether, of many columns, a single
-/// direction stands out.
+/// The drawn points and all points, in the directions beyond noise; `None` where there is none. Centred and on the scale
+/// of 1, so that squares neither cancel nor overflow nor vanish. And whether, among many columns, a single direction
+/// stands out.
 fn in_few_directions(points: Points, drawn: &[usize]) -> Result<Option<(Sample, Sample, bool)>> {
     let dimension = points.dimension();
     let some: Vec<f64> = drawn.iter().flat_map(|&point| points.row(point)).copied().collect();
@@ -197,7 +197,7 @@ fn in_few_directions(points: Points, drawn: &[usize]) -> Result<Option<(Sample, 
     Ok(Some((sample, whole, stands_out)))
 }
 
-/// How far the next best clustering is behind, and whether parts of the points give the same.
+/// The lead over the next best clustering, and whether subsamples give the same one.
 fn sureness(sample: &Sample, ranked: &[Candidate], partition: &Partition, key: &Key) -> Sureness {
     let best = &ranked[0];
     let rival = ranked.iter().take(RUNNERS_UP).find_map(|candidate| {
@@ -231,13 +231,13 @@ fn sureness(sample: &Sample, ranked: &[Candidate], partition: &Partition, key: &
     Sureness { word, reason }
 }
 
-/// Whether a part of the points gives the same clustering of all of them.
+/// Whether a subsample gives the same clustering of all points.
 fn agrees(sample: &Sample, part: usize, best: &Mixture, partition: &Partition, key: &Key) -> bool {
     let mut random = key.clone().word("part").number(part as u64).rng();
     let size = (PART * sample.count() as f64).round() as usize;
     let mut drawn = index::sample(&mut random, sample.count(), size).into_vec();
     drawn.sort_unstable();
-    // Twice as many clouds to begin with: enough to grow other ones from.
+    // Twice as many initial clouds: enough for other clusterings to emerge.
     let most = MOST_CLOUDS.min(2 * best.clouds.len() + 4);
     best_alike(&sample.part(&drawn), best, most).is_some_and(|found| Partition::of(&found, sample).is_like(partition))
 }

@@ -1,16 +1,17 @@
-//! Points as mixtures see them.
+//! The points that mixtures are fitted to.
 
+use crate::clustering::median;
 use crate::linalg::squared_distance;
 
-/// Of the points' typical squared distance to their middle, what a variance is at least.
+/// Lower bound on a variance, relative to the typical squared distance from the median.
 const FLOOR: f64 = 1e-9;
 
-/// Points, row-major, and what their extent says.
+/// Points, row-major, with their bounding box.
 #[derive(Debug, Clone)]
 pub(super) struct Sample {
     pub values: Vec<f64>,
     pub dimension: usize,
-    /// The logarithm of the volume of the box around the points: noise is uniform in it.
+    /// The log volume of the bounding box, in which noise is uniform.
     pub log_volume: f64,
     /// The smallest variance.
     pub floor: f64,
@@ -26,7 +27,7 @@ impl Sample {
             (0..dimension).map(|at| column(at).reduce(of).unwrap_or_default()).collect()
         };
         let (lowest, highest) = (extreme(f64::min), extreme(f64::max));
-        // Medians, so that a point far outside does not decide what is small.
+        // Medians, for robustness against outliers.
         let middle: Vec<f64> = (0..dimension).map(|at| median(column(at).collect())).collect();
         let squares: Vec<f64> = values.chunks_exact(dimension).map(|row| squared_distance(row, &middle)).collect();
         let mean = squares.iter().sum::<f64>() / squares.len() as f64;
@@ -53,25 +54,5 @@ impl Sample {
     /// Other points in the same box.
     pub fn with(&self, values: Vec<f64>) -> Self {
         Self { values, ..self.clone() }
-    }
-}
-
-pub(super) fn median(mut values: Vec<f64>) -> f64 {
-    let middle = values.len() / 2;
-    if values.is_empty() { 0.0 } else { *values.select_nth_unstable_by(middle, f64::total_cmp).1 }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_far_point_does_not_decide_what_is_small() {
-        let mut values: Vec<f64> = (0..20).map(f64::from).collect();
-        let near = Sample::new(values.clone(), 1).floor;
-        values.push(1e12);
-        assert!(Sample::new(values, 1).floor < 2.0 * near);
-        let alike = Sample::new(vec![3.0; 4], 2);
-        assert!(alike.floor > 0.0 && alike.log_volume.is_finite());
     }
 }

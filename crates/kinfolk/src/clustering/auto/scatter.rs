@@ -1,4 +1,4 @@
-//! How far clouds reach, and in which directions.
+//! Covariances of clouds.
 
 use crate::linalg::triangular::{factorise, invert, log_determinant};
 use crate::linalg::{add_scaled, dot};
@@ -18,13 +18,13 @@ pub(super) enum Form {
     Full,
 }
 
-/// Points up to which two are enough for a cluster; where there are more a pair is a coincidence.
+/// Up to this many points two are enough for a cluster; among more, a pair is a coincidence.
 const FEW_POINTS: usize = 20;
 
 impl Form {
     pub const ALL: [Self; 5] = [Self::Round, Self::Rounds, Self::Tied, Self::Stretched, Self::Full];
 
-    /// How many numbers of the scatter are free: of each cloud, and of all together.
+    /// Number of free parameters of the scatter: per cloud, and common to all.
     pub fn parameters(self, dimension: usize) -> (usize, usize) {
         let triangle = dimension * (dimension + 1) / 2;
         match self {
@@ -36,17 +36,17 @@ impl Form {
         }
     }
 
-    /// In one dimension there are spheres only; in the others all forms differ.
+    /// In one dimension there are only spheres.
     pub fn applies(self, dimension: usize) -> bool {
         dimension > 1 || matches!(self, Self::Round | Self::Rounds)
     }
 
-    /// Members every cloud must have.
+    /// Lower bound on the members of a cloud.
     pub fn least_members(self, count: usize) -> f64 {
         if self == Self::Round && count <= FEW_POINTS { 1.5 } else { 2.5 }
     }
 
-    /// Points that so many clouds need together.
+    /// Lower bound on the members of all clouds together.
     pub fn least_points(self, clouds: usize, dimension: usize) -> f64 {
         (match self {
             Self::Round | Self::Rounds => clouds,
@@ -56,12 +56,12 @@ impl Form {
         }) as f64
     }
 
-    /// Whether a form needs whole second moments, not only their trace.
+    /// Whether a form needs the full second moments, not only their trace.
     fn is_directed(self) -> bool {
         !matches!(self, Self::Round | Self::Rounds)
     }
 
-    /// In words.
+    /// Its name in messages.
     pub fn describe(self) -> &'static str {
         match self {
             Self::Round => "round clusters of one size",
@@ -73,14 +73,14 @@ impl Form {
     }
 }
 
-/// How far one cloud reaches.
+/// The covariance of one cloud.
 #[derive(Debug, Clone)]
 pub(super) enum Scatter {
-    /// The same variance everywhere.
+    /// The same variance in all directions.
     Sphere(f64),
     /// One variance along an axis, another across it.
     Spike { along: f64, across: f64, axis: Vec<f64> },
-    /// Any covariance, with the lower triangle that makes it the identity, both row-major.
+    /// Any covariance, with its whitening lower triangle, both row-major.
     Matrix { covariance: Vec<f64>, whitener: Vec<f64>, log_determinant: f64 },
 }
 
@@ -101,7 +101,7 @@ impl Scatter {
         }
     }
 
-    /// The squared length of a difference in the cloud's own units.
+    /// The squared Mahalanobis length of a difference.
     pub fn square(&self, difference: &[f64]) -> f64 {
         match self {
             Self::Sphere(variance) => dot(difference, difference) / variance,
@@ -116,7 +116,7 @@ impl Scatter {
         }
     }
 
-    /// The mean of such squares over differences with these moments.
+    /// The mean of [`Scatter::square`] over differences with these moments.
     pub fn mean_square(&self, moments: &Moments) -> f64 {
         let dimension = moments.centre.len();
         match self {
@@ -158,12 +158,12 @@ fn quadratic(matrix: &[f64], vector: &[f64]) -> f64 {
     matrix.chunks_exact(vector.len()).zip(vector).map(|(row, value)| value * dot(row, vector)).sum()
 }
 
-/// What is known of the points of one cloud.
+/// Moments of the points of one cloud.
 #[derive(Debug, Clone)]
 pub(super) struct Moments {
     pub members: f64,
     pub centre: Vec<f64>,
-    /// The mean of differences' outer products, row-major; where the form is round only the mean of their squared lengths.
+    /// The mean outer product of differences, row-major; only their mean squared length for a round form.
     second: Vec<f64>,
 }
 
@@ -173,7 +173,7 @@ impl Moments {
         Self { members, centre, second: vec![0.0; length] }
     }
 
-    /// Adds a difference from the centre. Only the lower triangle grows.
+    /// Adds a difference from the centre to the lower triangle.
     pub fn add(&mut self, difference: &[f64], weight: f64) {
         if let [square] = &mut self.second[..] {
             *square += weight * dot(difference, difference);
@@ -184,7 +184,7 @@ impl Moments {
         }
     }
 
-    /// Completes the other triangle.
+    /// Completes the upper triangle.
     pub fn finish(&mut self) {
         let size = self.centre.len();
         if self.second.len() > 1 {
@@ -193,7 +193,7 @@ impl Moments {
         }
     }
 
-    /// Those of two clouds that become one.
+    /// The moments of two clouds together.
     pub fn joined(&self, other: &Self) -> Self {
         let members = self.members + other.members;
         let (share, rest) = (self.members / members, other.members / members);
@@ -211,7 +211,7 @@ impl Moments {
     }
 }
 
-/// What a form knows of one cloud's second moments: a variance, one along an axis and one across it, or all of them.
+/// The second moments of one cloud that a form uses: a variance, one along an axis and one across it, or all of them.
 enum Extent {
     Sphere(f64),
     Spike { along: f64, across: f64, axis: Vec<f64> },
@@ -232,10 +232,10 @@ impl Extent {
     }
 }
 
-/// Points that all clouds together lend to each where it has a scatter of its own: without them few points may lie flat.
+/// Prior weight, in points, of the common scatter where each cloud has its own: without it few points may be degenerate.
 const LENT: f64 = 2.0;
 
-/// What clouds have in common.
+/// The common part of the scatters.
 pub(super) struct Common {
     form: Form,
     floor: f64,
@@ -244,9 +244,9 @@ pub(super) struct Common {
 }
 
 enum Shared {
-    /// All have this one.
+    /// The same for all.
     Scatter(Scatter),
-    /// Each has its own, and this is lent to it.
+    /// A prior for the scatter of each.
     Sphere(f64),
     Matrix(Vec<f64>),
     /// Each has an axis of its own.
@@ -279,12 +279,12 @@ impl Common {
         let variance = |extent: &Extent| if let Extent::Sphere(variance) = extent { *variance } else { 0.0 };
         let shared = match form {
             Form::Round => Shared::Scatter(Scatter::Sphere(mean(variance).max(floor))),
-            // In logarithms, so that large clouds do not speak for small ones.
+            // In logarithms, so that large clouds do not dominate small ones.
             Form::Rounds => {
                 let log = weighted().map(|(share, extent)| share * variance(extent).max(floor).ln());
                 Shared::Sphere(log.sum::<f64>().exp())
             }
-            Form::Tied => Shared::Scatter(Scatter::matrix(lifted(pooled(), dimension, floor), dimension)),
+            Form::Tied => Shared::Scatter(Scatter::matrix(with_floor(pooled(), dimension, floor), dimension)),
             Form::Full => Shared::Matrix(pooled()),
             Form::Stretched => Shared::Lengths {
                 along: mean(|extent| if let Extent::Spike { along, .. } = extent { *along } else { 0.0 }).max(floor),
@@ -294,7 +294,7 @@ impl Common {
         Self { form, floor, dimension, shared }
     }
 
-    /// The scatter of a cloud among those these are common to.
+    /// The scatter of a cloud with this common part.
     pub fn scatter(&self, moments: &Moments) -> Scatter {
         self.give(moments.members, Extent::of(self.form, moments, None))
     }
@@ -305,7 +305,7 @@ impl Common {
             (Shared::Sphere(common), Extent::Sphere(own)) => Scatter::Sphere(lend(own, *common).max(self.floor)),
             (Shared::Matrix(common), Extent::Matrix(own)) => {
                 let blended = own.iter().zip(common).map(|(own, common)| lend(*own, *common)).collect();
-                Scatter::matrix(lifted(blended, self.dimension, self.floor), self.dimension)
+                Scatter::matrix(with_floor(blended, self.dimension, self.floor), self.dimension)
             }
             (Shared::Lengths { along, across }, Extent::Spike { axis, .. }) => {
                 Scatter::Spike { along: *along, across: *across, axis }
@@ -316,13 +316,13 @@ impl Common {
     }
 }
 
-/// A matrix whose diagonal is larger by the floor.
-fn lifted(mut matrix: Vec<f64>, size: usize, floor: f64) -> Vec<f64> {
+/// A matrix with the floor added to its diagonal.
+fn with_floor(mut matrix: Vec<f64>, size: usize, floor: f64) -> Vec<f64> {
     matrix.iter_mut().step_by(size + 1).for_each(|value| *value += floor);
     matrix
 }
 
-/// The scatters of clouds with these moments. Axes are looked for from where they were.
+/// The scatters of clouds with these moments; axes are updated from the previous ones.
 pub(super) fn scatters(form: Form, moments: &[Moments], axes: &[Option<&[f64]>], floor: f64) -> Vec<Scatter> {
     let axis = |cloud: usize| axes.get(cloud).copied().flatten();
     let extents: Vec<Extent> =
@@ -331,10 +331,10 @@ pub(super) fn scatters(form: Form, moments: &[Moments], axes: &[Option<&[f64]>],
     moments.iter().zip(extents).map(|(moments, extent)| common.give(moments.members, extent)).collect()
 }
 
-/// Steps of the power method; EM goes on from where it is.
+/// Steps of the power method; later steps of EM continue it.
 const POWERS: usize = 12;
 
-/// The direction in which a matrix is largest, and how large.
+/// The largest eigenvalue of a matrix, and its eigenvector.
 fn longest_axis(matrix: &[f64], size: usize, start: Option<&[f64]>) -> (f64, Vec<f64>) {
     let diagonal = |row: usize| matrix[row * size + row];
     let largest = (1..size).fold(0, |best, row| if diagonal(row) > diagonal(best) { row } else { best });

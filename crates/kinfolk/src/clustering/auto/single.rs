@@ -1,5 +1,5 @@
-//! Is there more than one cloud? Decided against clouds of points that are one: simulated with the covariance, the tails
-//! and the noise of the best single cloud.
+//! Tests for more than one cloud, against single clouds simulated with the covariance, the tails and the noise of the best
+//! single cloud.
 
 use super::agglomerate::{Candidate, candidates_with};
 use super::clouds::Mixture;
@@ -11,20 +11,20 @@ use rand::RngExt;
 use rand_distr::{ChiSquared, Distribution, StandardNormal};
 use rayon::prelude::*;
 
-/// How many single clouds are simulated; chance alone beats all of them once in twenty times.
+/// Number of simulated single clouds, for a test at the level 1/20.
 pub(super) const SIMULATIONS: usize = 19;
-/// The same for few points, which are quick to simulate and easily misread: once in a hundred times.
+/// The same for few points, which are cheap to simulate and easily misleading: at the level 1/100.
 const FOR_FEW: usize = 99;
 const FEW: usize = 40;
-/// Clouds that are looked for in simulated ones; to see that there is more than one they are enough.
+/// Upper bound on the clouds fitted to simulations: enough to see that there is more than one.
 const MOST_CLOUDS: usize = 4;
 
-/// How many simulations so many points need.
+/// Number of simulations for this number of points.
 pub(super) fn simulations(count: usize) -> usize {
     if count <= FEW { FOR_FEW } else { SIMULATIONS }
 }
 
-/// By how much several clouds explain the points better than one.
+/// The gain in the criterion of several clouds over one.
 pub(super) fn gain(candidates: &[Candidate]) -> f64 {
     let best = |several: bool| {
         let found = candidates.iter().find(|candidate| (candidate.mixture.clouds.len() > 1) == several);
@@ -33,7 +33,7 @@ pub(super) fn gain(candidates: &[Candidate]) -> f64 {
     best(true) - best(false)
 }
 
-/// How many simulated single clouds like this one gain at least as much from being several.
+/// Number of simulated single clouds like this one with at least the same gain.
 pub(super) fn count_as_good(sample: &Sample, single: &Mixture, gained: f64, key: &Key) -> usize {
     let as_good = |simulation: &usize| {
         let simulated = simulate(sample, single, &key.clone().number(*simulation as u64));
@@ -42,7 +42,7 @@ pub(super) fn count_as_good(sample: &Sample, single: &Mixture, gained: f64, key:
     (0..simulations(sample.count())).into_par_iter().filter(as_good).count()
 }
 
-/// As many points of the mixture's only cloud, and of its noise.
+/// As many points drawn from the mixture's only cloud and its noise.
 fn simulate(sample: &Sample, single: &Mixture, key: &Key) -> Sample {
     let dimension = sample.dimension;
     let cloud = &single.clouds[0];

@@ -1,16 +1,16 @@
-//! Clouds that are one cluster: without a valley between them (Ray and Lindsay 2005).
+//! Clouds without a valley between them are one cluster (Ray and Lindsay 2005).
 //!
-//! All peaks and passes of the density of two normal clouds lie on their ridge line, on which both densities fall in the
-//! same direction. Along it the deepest valley is measured beside the lower of the peaks around it.
+//! All critical points of the density of two normal clouds lie on their ridge line, on which the gradients of both are
+//! parallel. Along it the deepest valley is compared with the lower of the peaks around it.
 
 use super::clouds::Mixture;
 use super::scatter::Scatter;
 use crate::linalg::dot;
 use crate::linalg::triangular::{factorise, solve};
 
-/// Of the lower peak, what a valley leaves at most where two clusters are told apart.
+/// Depth of a valley, relative to the lower peak, below which two clusters are distinct.
 const SHALLOW: f64 = 0.5;
-/// Places on a ridge line.
+/// Number of places on a ridge line.
 const PLACES: usize = 40;
 
 /// The cluster of every cloud, numbered in the order of clouds.
@@ -28,7 +28,7 @@ pub(super) fn clusters(mixture: &Mixture) -> Vec<usize> {
     crate::clustering::renumber(&cluster)
 }
 
-/// The least density between two clouds, as a share of the lower of the peaks around it: 1 without a valley.
+/// The least density between two clouds, relative to the lower of the peaks around it: 1 without a valley.
 fn valley(mixture: &Mixture, one: usize, two: usize) -> f64 {
     let pair = Mixture { clouds: [one, two].map(|at| mixture.clouds[at].clone()).to_vec(), ..mixture.clone() };
     let size = pair.clouds[0].centre.len();
@@ -52,7 +52,7 @@ fn valley(mixture: &Mixture, one: usize, two: usize) -> f64 {
     let peak = |part: &[f64]| part.iter().copied().fold(0.0, f64::max);
     let beside_peaks = |place: usize| {
         let lower = peak(&densities[..=place]).min(peak(&densities[place..]));
-        // Where even the peaks vanish the clouds are infinitely apart.
+        // Where even the peaks vanish the clouds are infinitely far apart.
         if lower > 0.0 { densities[place] / lower } else { 0.0 }
     };
     (0..=PLACES).map(beside_peaks).fold(1.0, f64::min)

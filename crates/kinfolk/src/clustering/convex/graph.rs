@@ -4,17 +4,17 @@ use super::newton::Softened;
 use crate::linalg::{distance, dot};
 use rayon::prelude::*;
 
-/// Nodes a thread takes at a time.
+/// Nodes per task.
 const BLOCK: usize = 256;
 
-/// One pair of nodes and how strongly they pull.
+/// A weighted pair of nodes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Edge {
     /// One end.
     pub from: usize,
-    /// The other.
+    /// The other end.
     pub to: usize,
-    /// How strongly they pull.
+    /// The weight.
     pub weight: f64,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Graph {
     pub(super) centre: Vec<f64>,
     /// u.
     pub(super) solution: Vec<f64>,
-    /// Where a node's arcs begin; every edge is an arc at both of its ends.
+    /// Start of each node's arcs; every edge is an arc at both of its ends.
     start: Vec<usize>,
     arcs: Vec<Arc>,
     /// λ w / s and λ w / s³ of every arc.
@@ -92,7 +92,7 @@ impl Graph {
         })
     }
 
-    /// The objective without softness, the gap of the softened pulls, and the shortest edge.
+    /// The objective without softness, the gap of the softened forces, and the shortest edge.
     pub(super) fn bound(&self, lambda: f64, softness: f64) -> (f64, f64, f64) {
         let parts: Vec<[f64; 4]> = (0..self.nodes().div_ceil(BLOCK))
             .into_par_iter()
@@ -185,7 +185,7 @@ impl Softened for Graph {
         self.degree.iter().sum()
     }
 
-    /// The Hessian's diagonal, less its coupling of coordinates.
+    /// The Hessian's diagonal, without the coupling of coordinates.
     fn preconditioner(&mut self) -> Option<Vec<f64>> {
         Some(self.mass.iter().zip(&self.degree).map(|(n, d)| 1.0 / (n + d)).collect())
     }
@@ -198,7 +198,7 @@ impl Softened for Graph {
 
     fn curve(&mut self, along: &[f64], image: &mut [f64]) {
         let dimension = self.dimension;
-        // Both rows of a node side by side, so that an arc fetches one stretch of memory.
+        // Both rows of a node adjacent, so that an arc reads one contiguous range.
         let mut both = std::mem::take(&mut self.both);
         both.clear();
         for (u, v) in self.solution.chunks_exact(dimension).zip(along.chunks_exact(dimension)) {
@@ -224,7 +224,7 @@ impl Softened for Graph {
     }
 }
 
-/// Makes one edge of all with the same ends, which must stand side by side.
+/// Merges adjacent edges with the same ends.
 pub(super) fn merge_sorted(edges: &mut Vec<Edge>) {
     edges.dedup_by(|next, kept| {
         let same = (next.from, next.to) == (kept.from, kept.to);
@@ -235,7 +235,7 @@ pub(super) fn merge_sorted(edges: &mut Vec<Edge>) {
     });
 }
 
-/// ⟨u − p, v − q⟩, in four sums side by side.
+/// ⟨u − p, v − q⟩, in four partial sums.
 #[inline]
 fn dot_of_differences(u: &[f64], p: &[f64], v: &[f64], q: &[f64]) -> f64 {
     let mut sums = [0.0; 4];

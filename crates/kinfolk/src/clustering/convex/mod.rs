@@ -1,9 +1,9 @@
 //! Convex clustering: min ½ Σ‖a_i − u_i‖² + λ Σ w_ij ‖u_i − u_j‖ over i < j. Points with equal u are together.
 //!
-//! Solutions come with a certificate: the objective, a lower bound of it, and with every pair of points that is said
-//! to be together a proof in the dual problem, with every other a distance that the gap cannot bridge. What is neither
-//! is counted as undecided. With sparse weights the proof of a group holds for the pulls from outside as they are at the
-//! solution, which is as near to the optimum as the gap says. Dense uniform weights and sparse ones have solvers of their own; both replace what is
+//! Solutions come with a certificate: the objective, a lower bound on it, a proof in the dual problem for every pair of
+//! points that is together, and a distance that the gap cannot bridge for every other pair. The rest is counted as
+//! undecided. With sparse weights the proof of a group holds for the forces from outside at the solution, which is as
+//! close to the optimum as the gap. Uniform and sparse weights have different solvers; both replace points that are
 //! proved to be together by one heavier point, so that the work shrinks as λ grows.
 
 mod graph;
@@ -22,56 +22,57 @@ use super::plane::Plane;
 use super::spectral::Projection;
 use super::{Clustering, Points, Progress, Stage, renumber};
 use crate::error::{Error, Result};
-use crate::linalg::{distance, dot};
+use crate::linalg::dot;
 use sparse::Sparse;
 use std::collections::HashMap;
 use uniform::Uniform;
 
-/// The relative gap solutions are brought to.
+/// The relative gap of solutions.
 const TOLERANCE: f64 = 1e-8;
-/// The relative gap tried last where points are too near to each other to tell them apart with a larger one.
+/// The smallest relative gap, for points too close to each other to separate with a larger one.
 const FINEST: f64 = 1e-20;
-/// Softness to begin with, from a solution nearby at least, and softness taken for none, in units of the data's radius.
+/// Initial softness, its lower bound when starting from a nearby solution, and softness that counts as none, in units of the
+/// data's radius.
 const SOFT: f64 = 0.05;
 const SOFT_AGAIN: f64 = 1e-3;
 const SHARP: f64 = 1e-12;
-/// Values of λ that look for the two ends of a path.
+/// Number of values of λ for finding the ends of a path.
 const SCOUTS: usize = 8;
 
-/// Which pairs pull at each other, and how strongly.
+/// Weights of the pairs of points.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Weights {
     /// Every pair with weight 1.
     Uniform,
-    /// Each point and its nearest neighbours, with weight exp(−decay · distance²). What is less than 1e-8 of the largest
-    /// weight is none.
+    /// Each point and its nearest neighbours, with weight exp(−decay · distance²). Weights below 1e-8 of the largest are
+    /// dropped.
     Neighbours {
-        /// How many neighbours a point chooses.
+        /// Number of neighbours of a point.
         neighbours: usize,
         /// Where absent, 1 / (2 · median squared distance to the neighbours).
         decay: Option<f64>,
     },
-    /// These pairs; a pair named twice has the sum of its weights.
+    /// These pairs; the weights of a repeated pair are added.
     Sparse(Vec<Edge>),
 }
 
-/// What proves a solution.
+/// The proof of a solution.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Certificate {
     /// The objective at the solution.
     pub primal: f64,
-    /// A lower bound of the objective anywhere.
+    /// A lower bound on the objective.
     pub dual: f64,
     /// Their difference, at least 0.
     pub gap: f64,
-    /// Pairs that are neither proved together nor apart; with sparse weights, pairs with a weight.
+    /// Number of pairs proved neither together nor apart; with sparse weights, of pairs with a weight.
     pub undecided: usize,
 }
 
 /// A solution at one λ.
 #[derive(Debug, Clone)]
 pub struct Convex {
-    /// Groups of points whose solutions are equal, and, where λ is not 0, that weights connect.
+    /// Groups of points with equal solutions that, unless λ is 0, the weights connect.
     pub clustering: Clustering,
     /// The λ.
     pub lambda: f64,
@@ -84,7 +85,7 @@ pub struct Convex {
 /// Solutions at growing λ.
 #[derive(Debug, Clone)]
 pub struct Path {
-    /// One entry a value of λ, ascending.
+    /// One entry per value of λ, ascending.
     pub steps: Vec<Step>,
 }
 
@@ -95,7 +96,7 @@ pub struct Step {
     pub lambda: f64,
     /// The cluster of every point, numbered as in a [`Clustering`].
     pub labels: Vec<usize>,
-    /// How many clusters there are.
+    /// Number of clusters.
     pub clusters: usize,
     /// Every point's solution in the two principal directions of the data.
     pub plane: Vec<[f64; 2]>,
@@ -103,21 +104,21 @@ pub struct Step {
     pub certificate: Certificate,
 }
 
-/// A number of clusters and the values of λ at which the path has it.
+/// A number of clusters and the interval of λ with it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Level {
-    /// How many clusters.
+    /// Number of clusters.
     pub clusters: usize,
-    /// The first step with so many.
+    /// Its first step.
     pub first: usize,
-    /// The last one.
+    /// Its last step.
     pub last: usize,
-    /// Where it begins and where the next begins; the last level of a path ends where the path does.
+    /// Its start and the start of the next level; the last level ends with the path.
     pub lambda: [f64; 2],
 }
 
 impl Level {
-    /// How long it lasts, in λ.
+    /// Its length in λ.
     pub fn life(&self) -> f64 {
         self.lambda[1] - self.lambda[0]
     }
@@ -143,7 +144,7 @@ impl Path {
     }
 }
 
-/// How good a solution is, in the solver's units.
+/// Objective and gap of a solution, in the solver's units.
 #[derive(Debug, Clone, Copy)]
 struct Bound {
     primal: f64,
@@ -156,7 +157,7 @@ pub fn cluster(points: Points, weights: &Weights, lambda: f64) -> Result<Convex>
     check_lambda(lambda)?;
     let mut solver = Solver::new(points, weights)?;
     if lambda == 0.0 {
-        // Nothing pulls: every point stays where it is.
+        // Every point is its own solution.
         let certificate = Certificate { primal: 0.0, dual: 0.0, gap: 0.0, undecided: 0 };
         let clustering = Clustering::of(points, &equal_rows(points.values(), points.dimension()));
         return Ok(Convex { clustering, lambda, solution: points.values().to_vec(), certificate });
@@ -172,8 +173,8 @@ pub fn cluster(points: Points, weights: &Weights, lambda: f64) -> Result<Convex>
     })
 }
 
-/// Solves at `values` values of λ, evenly spaced in its logarithm, from the last one found at which all points are
-/// apart to the first at which as many are together as the weights connect.
+/// Solves at `values` values of λ, evenly spaced in its logarithm, from the last one found with all points apart to the
+/// first with all connected points together.
 pub fn path(points: Points, weights: &Weights, values: usize, progress: Progress) -> Result<Path> {
     if values < 2 {
         return Err(Error::settings(format!("values of λ: got {values}, want at least 2")));
@@ -196,7 +197,7 @@ pub fn path(points: Points, weights: &Weights, values: usize, progress: Progress
             }
         }
     }
-    // The scout's solver holds what is fused; the path begins again with all points apart.
+    // The scout has fused groups; the path starts again with all points apart.
     let lambdas: Vec<f64> = if low < high { spaced(low, high, values).collect() } else { vec![high] };
     path_along(points, weights, &lambdas, progress)
 }
@@ -238,12 +239,12 @@ fn spaced(low: f64, high: f64, count: usize) -> impl Iterator<Item = f64> {
     (0..count).map(move |at| if at + 1 == count { high } else { inner(at) })
 }
 
-/// Either solver, in units in which the data's radius is 1.
+/// Either solver, in units of the data's radius.
 struct Solver<'a> {
     points: Points<'a>,
     mean: Vec<f64>,
     scale: f64,
-    /// Where there are more numbers than points, coordinates in the space that the points span: it holds all solutions.
+    /// Where there are more dimensions than points, coordinates in the span of the points, which contains all solutions.
     span: Option<Projection>,
     inner: Inner,
 }
@@ -266,7 +267,7 @@ impl<'a> Solver<'a> {
         };
         let mean = points.mean();
         let mut values = points.centred();
-        // The largest number first: squares of very small ones would vanish.
+        // The largest number first: squares of very small ones would underflow.
         let mut scale = 1.0;
         let largest = values.iter().fold(0.0_f64, |largest, value| largest.max(value.abs()));
         if largest > 0.0 {
@@ -297,7 +298,7 @@ impl<'a> Solver<'a> {
         };
         let unit = self.scale * self.scale;
         let primal = bound.primal * unit;
-        // Sums this long are not known any better.
+        // Sums of this length are not more accurate.
         let gap = (bound.gap * unit).max(f64::EPSILON * primal);
         Certificate { primal, dual: primal - gap, gap, undecided: bound.undecided }
     }
@@ -341,7 +342,7 @@ impl<'a> Solver<'a> {
         self.labels().iter().flat_map(row).collect()
     }
 
-    /// A λ at which surely no two distinct points are together, and one at which surely all are that are connected.
+    /// A λ at which no two distinct points are together, and one at which all connected points are.
     fn ends(&self) -> [f64; 2] {
         let ends = match &self.inner {
             Inner::Uniform(solver) => solver.ends(),
@@ -370,7 +371,7 @@ fn check_neighbours(neighbours: usize, decay: Option<f64>) -> Result<()> {
     }
 }
 
-/// The edges with their ends in order, every pair once, without those that pull at nothing.
+/// The edges with ordered ends, every pair once, without zero weights.
 fn merge(edges: &[Edge], count: usize) -> Result<Vec<Edge>> {
     for (at, edge) in edges.iter().enumerate() {
         let fault = if edge.from >= count || edge.to >= count {
@@ -392,26 +393,4 @@ fn merge(edges: &[Edge], count: usize) -> Result<Vec<Edge>> {
     merged.sort_by_key(|edge| (edge.from, edge.to));
     graph::merge_sorted(&mut merged);
     Ok(merged)
-}
-
-/// The objective itself, term by term.
-pub fn objective(points: Points, weights: &Weights, lambda: f64, solution: &[f64]) -> Result<f64> {
-    let dimension = points.dimension();
-    let row = |point: usize| &solution[point * dimension..(point + 1) * dimension];
-    let off: Vec<f64> = points.values().iter().zip(solution).map(|(a, u)| a - u).collect();
-    let count = points.count();
-    let length: f64 = match weights {
-        Weights::Uniform => {
-            (0..count).flat_map(|i| (0..i).map(move |j| (i, j))).map(|(i, j)| distance(row(i), row(j))).sum()
-        }
-        Weights::Neighbours { neighbours, decay } => {
-            check_neighbours(*neighbours, *decay)?;
-            let edges = neighbours::connect(points, *neighbours, *decay);
-            edges.iter().map(|edge| edge.weight * distance(row(edge.from), row(edge.to))).sum()
-        }
-        Weights::Sparse(edges) => {
-            merge(edges, count)?.iter().map(|edge| edge.weight * distance(row(edge.from), row(edge.to))).sum()
-        }
-    };
-    Ok(0.5 * dot(&off, &off) + if length > 0.0 { lambda * length } else { 0.0 })
 }

@@ -1,22 +1,22 @@
 //! Every point's nearest neighbours.
 
-use super::super::Points;
+use super::super::{Points, median};
 use super::Edge;
 use crate::linalg::{Matrix, multiply, squared_distance};
 use rayon::prelude::*;
 
-/// Points whose neighbours are looked for together, and points looked at together.
+/// Points whose neighbours are searched together, and points compared with them together.
 const ROWS: usize = 128;
 const COLUMNS: usize = 1024;
 
-/// One point's candidates, the nearest first.
+/// The candidates of one point, the nearest first.
 struct Nearest {
     wanted: usize,
     found: Vec<(f64, usize)>,
 }
 
 impl Nearest {
-    /// What a candidate must be nearer than.
+    /// The distance below which a candidate is kept.
     fn worst(&self) -> f64 {
         if self.found.len() < self.wanted { f64::INFINITY } else { self.found[self.wanted - 1].0 }
     }
@@ -28,8 +28,8 @@ impl Nearest {
     }
 }
 
-/// Of the largest weight, what the others are more than, or they pull at nothing. Points whose weights are less would be
-/// together only at a λ so large that no digit of the rest is left.
+/// Lower bound on a weight, relative to the largest. Points with smaller weights would be joined only at a λ so large that
+/// no digit of the rest is left.
 const LEAST_SHARE: f64 = 1e-8;
 
 /// Pairs of points one of which is among the `neighbours` nearest of the other, with weight exp(−decay · distance²), without
@@ -44,9 +44,7 @@ pub(super) fn connect(points: Points, neighbours: usize, decay: Option<f64>) -> 
     pairs.sort_unstable_by_key(|&(from, to, _)| (from, to));
     pairs.dedup_by_key(|&mut (from, to, _)| (from, to));
     let decay = decay.unwrap_or_else(|| {
-        let mut squares: Vec<f64> = pairs.iter().map(|pair| pair.2).collect();
-        let middle = squares.len() / 2;
-        let median = if squares.is_empty() { 0.0 } else { *squares.select_nth_unstable_by(middle, f64::total_cmp).1 };
+        let median = median(pairs.iter().map(|pair| pair.2).collect());
         if median > 0.0 { 0.5 / median } else { 0.0 }
     });
     let nearest = pairs.iter().map(|pair| pair.2).fold(f64::INFINITY, f64::min);
@@ -55,15 +53,15 @@ pub(super) fn connect(points: Points, neighbours: usize, decay: Option<f64>) -> 
     pairs.into_iter().map(weigh).filter(|edge| edge.weight > least).collect()
 }
 
-/// The squared distances and names of every point's nearest others.
+/// The squared distances and indices of every point's nearest neighbours.
 fn nearest(points: Points, neighbours: usize) -> Vec<Vec<(f64, usize)>> {
     let (count, dimension) = (points.count(), points.dimension());
     let neighbours = neighbours.min(count - 1);
     if neighbours == 0 {
         return vec![Vec::new(); count];
     }
-    // Around the mean, products lose the fewest digits; those they lose are made up for by spare candidates, whose
-    // distances are taken anew, and where those are too few by taking all distances of the point anew.
+    // Centred, products lose the fewest digits; that is compensated by spare candidates, whose distances are computed
+    // exactly, and where these are too few by computing all distances of the point exactly.
     let centred = points.centred();
     let norms: Vec<f64> = centred.chunks_exact(dimension).map(|row| row.iter().map(|x| x * x).sum()).collect();
     let largest = norms.iter().copied().fold(0.0, f64::max);

@@ -1,17 +1,17 @@
 //! Newton's method for the softened objective, the same for all weights.
 
 use super::SHARP;
-use crate::linalg::dot;
+use crate::linalg::{add_scaled, dot};
 
 /// A softened objective ½ Σ n‖u − a‖² + λ Σ w √(‖u_g − u_h‖² + ε²) at a current solution.
 pub(super) trait Softened {
-    /// What solves approximately with the Hessian.
+    /// Solves with the Hessian approximately.
     type Preconditioner;
 
-    /// The solution, to be changed.
+    /// The current solution.
     fn solution(&mut self) -> &mut Vec<f64>;
 
-    /// The softened objective at the solution; all below speak of this place until it is called again.
+    /// The softened objective at the solution; all methods below refer to this point until the next call.
     fn evaluate(&mut self, lambda: f64, softness: f64) -> f64;
 
     /// Its gradient.
@@ -20,23 +20,23 @@ pub(super) trait Softened {
     /// ½ Σ‖gradient_g‖² / n_g: the gap, were there no softness.
     fn slope(&self) -> f64;
 
-    /// Σ λ w / s over both ends of all pairs: what the gap grows by with ε².
+    /// Σ λ w / s over both ends of all pairs: the growth of the gap with ε².
     fn stiffness(&self) -> f64;
 
-    /// `None` when rounding spoils it.
+    /// `None` if it is not positive definite because of rounding.
     fn preconditioner(&mut self) -> Option<Self::Preconditioner>;
 
-    /// Replaces a vector by the approximate solution for it.
+    /// Replaces a vector by the approximate solution.
     fn precondition(&self, with: &Self::Preconditioner, vector: &mut [f64]);
 
     /// The Hessian times a vector.
     fn curve(&mut self, along: &[f64], image: &mut [f64]);
 }
 
-/// Steps that are always enough, unless rounding ends them before.
+/// Upper bound on the steps; rounding usually ends them before.
 pub(super) const MOST_STEPS: usize = 100;
 
-/// Descends until what is left adds little to the gap that softness leaves, or for so many steps; says which.
+/// Descends until the slope adds little to the gap due to softness, or for `steps` steps; returns whether it converged.
 pub(super) fn descend<S: Softened>(problem: &mut S, lambda: f64, softness: f64, tolerance: f64, steps: usize) -> bool {
     let sharp = softness <= SHARP;
     let mut objective = problem.evaluate(lambda, softness);
@@ -75,35 +75,48 @@ pub(super) fn descend<S: Softened>(problem: &mut S, lambda: f64, softness: f64, 
 
 /// Solves H p = −gradient by preconditioned conjugate gradients.
 fn newton_direction<S: Softened>(problem: &mut S, accuracy: f64) -> Vec<f64> {
-    let mut residual: Vec<f64> = problem.gradient().iter().map(|g| -g).collect();
-    let Some(preconditioner) = problem.preconditioner() else { return residual };
-    let mut direction = vec![0.0; residual.len()];
-    let mut image = direction.clone();
+    let right: Vec<f64> = problem.gradient().iter().map(|g| -g).collect();
+    let Some(preconditioner) = problem.preconditioner() else { return right };
+    let precondition = |problem: &S, vector: &mut [f64]| problem.precondition(&preconditioner, vector);
+    conjugate_gradients(problem, right, precondition, S::curve, accuracy * accuracy, 200)
+}
+
+/// Solves a linear system by preconditioned conjugate gradients, until the squared residual, in the norm of the
+/// preconditioner, is this share of the first one. `apply` multiplies a vector by the matrix.
+pub(super) fn conjugate_gradients<P>(
+    problem: &mut P,
+    right: Vec<f64>,
+    precondition: impl Fn(&P, &mut [f64]),
+    apply: impl Fn(&mut P, &[f64], &mut [f64]),
+    share: f64,
+    steps: usize,
+) -> Vec<f64> {
+    let mut residual = right;
+    let mut solution = vec![0.0; residual.len()];
+    let mut image = solution.clone();
     let mut ahead = residual.clone();
-    problem.precondition(&preconditioner, &mut ahead);
+    precondition(problem, &mut ahead);
     let mut along = ahead.clone();
-    let first = dot(&residual, &ahead);
-    let mut size = first;
-    for _ in 0..200 {
-        problem.curve(&along, &mut image);
+    let mut size = dot(&residual, &ahead);
+    let goal = share * size;
+    for _ in 0..steps {
+        if size <= goal {
+            break;
+        }
+        apply(problem, &along, &mut image);
         let curvature = dot(&along, &image);
-        if curvature.is_nan() || curvature <= 0.0 {
-            break;
-        }
         let length = size / curvature;
-        for ((p, r), (a, i)) in direction.iter_mut().zip(&mut residual).zip(along.iter().zip(&image)) {
-            *p += length * a;
-            *r -= length * i;
-        }
-        ahead.copy_from_slice(&residual);
-        problem.precondition(&preconditioner, &mut ahead);
-        let next = dot(&residual, &ahead);
-        if next <= accuracy * accuracy * first {
+        if curvature <= 0.0 || !length.is_finite() {
             break;
         }
+        add_scaled(&mut solution, length, &along);
+        add_scaled(&mut residual, -length, &image);
+        ahead.copy_from_slice(&residual);
+        precondition(problem, &mut ahead);
+        let next = dot(&residual, &ahead);
         let keep = next / size;
         size = next;
         along.iter_mut().zip(&ahead).for_each(|(a, z)| *a = z + keep * *a);
     }
-    direction
+    solution
 }

@@ -1,34 +1,33 @@
 //! Convex clustering with any sparse weights.
 //!
 //! As with uniform weights, points that are together are one heavier point and Newton's method solves between the
-//! groups. But here others pull at a group's members unequally, so a group holds at one λ only: it is proved by pulls
-//! z along its inner edges, ‖z_e‖ ≤ λ w_e, that balance what the outside leaves over at every member. They are kept,
-//! corrected for every new λ by solving with the group's Laplacian, and searched for anew where the correction makes
-//! one too long. A group for which that search finds a better solution than being together is taken apart.
+//! groups. But here others attract a group's members unequally, so a group is proved at one λ only, by forces z along its
+//! inner edges, ‖z_e‖ ≤ λ w_e, that balance the forces from outside at every member. They are kept, corrected for every
+//! new λ by solving with the group's Laplacian, and searched for anew where the correction makes one too long. A group
+//! for which that search finds a better solution than being together is split.
 
 use super::graph::{Edge, Graph, merge_sorted};
-use super::newton::{MOST_STEPS, descend};
-use super::tree::root;
+use super::newton::{MOST_STEPS, conjugate_gradients, descend};
 use super::{Bound, FINEST, SHARP, SOFT, SOFT_AGAIN};
-use crate::clustering::renumber;
+use crate::clustering::{renumber, root};
 use crate::linalg::{add_scaled, distance, dot};
 use rayon::prelude::*;
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
-/// How often groups may be taken apart at one λ before the rest is called undecided.
+/// Upper bound on the splits at one λ, before the rest is undecided.
 const REPAIRS: usize = 30;
-/// How often the search for a proof halves the softness thrice, and Newton steps for each. What takes longer is too near
-/// to where it fuses to be told.
+/// Upper bounds on the reductions of the softness in the search for a proof, each by a factor of 8, and on the Newton steps
+/// of each. Beyond, a set is too close to its fusion to decide.
 const SEARCHES: usize = 8;
 const SEARCH_STEPS: usize = 20;
 
-/// The problem, its groups and their proofs. The data's radius should be near 1.
+/// The problem, its groups and their proofs. The data's radius should be about 1.
 pub(super) struct Sparse {
     dimension: usize,
     points: Vec<f64>,
     edges: Vec<Edge>,
-    /// The edges that begin or end at a point, with +1 where it begins.
+    /// The edges at a point, with +1 where it is `from`, and −1 where it is `to`.
     incident: Vec<Vec<(usize, f64)>>,
     /// z of the edges inside groups, from `from` to `to`.
     pulls: Vec<f64>,
@@ -43,13 +42,13 @@ pub(super) struct Sparse {
     all_together: OnceLock<f64>,
 }
 
-/// What became of the search for a group's proof.
+/// The result of the search for a group's proof.
 enum Verdict {
-    /// Pulls along the inner edges that prove it.
+    /// Forces along the inner edges that prove it.
     One(Vec<f64>),
-    /// It is better apart, like this; and how far it then is from together, squared.
+    /// A better partition, and its squared distance from being together.
     Apart(Vec<usize>, f64),
-    /// Neither was found; the pulls come as near as this to balance, squared.
+    /// Neither was found; the squared imbalance of the forces.
     Unclear(f64),
 }
 
@@ -90,19 +89,19 @@ impl Sparse {
         &self.graph.solution
     }
 
-    /// How many groups there are.
+    /// Number of groups.
     pub(super) fn groups(&self) -> usize {
         self.members.len()
     }
 
-    /// How many groups there are at least: what the edges do not connect stays apart.
+    /// Lower bound on the number of groups: the components of the graph.
     pub(super) fn components(&self) -> usize {
         components(self.labels.len(), self.edges.iter().map(|edge| (edge.from, edge.to))).len()
     }
 
-    /// A λ at which surely no two connected points are together unless they are equal, and one at which surely all are.
+    /// A λ at which no two connected points are together unless they are equal, and one at which all are.
     ///
-    /// Together, ‖a_i − a_j‖ is at most what all edges at i and at j can pull; and the pulls w (φ_i − φ_j) of the
+    /// Together, ‖a_i − a_j‖ is at most the total force of all edges at i and at j; and the forces w (φ_i − φ_j) of the
     /// potential that solves L φ = a hold everything together once λ reaches the largest ‖φ_i − φ_j‖.
     pub(super) fn ends(&self) -> [f64; 2] {
         let row = |point: usize| &self.points[point * self.dimension..(point + 1) * self.dimension];
@@ -117,7 +116,7 @@ impl Sparse {
         [0.999 * low, self.all_together()]
     }
 
-    /// A λ at which surely all is together that is connected.
+    /// A λ at which all connected points are together.
     fn all_together(&self) -> f64 {
         *self.all_together.get_or_init(|| self.find_all_together())
     }
@@ -195,8 +194,8 @@ impl Sparse {
         between.filter(|edge| distance(row(edge.from), row(edge.to)) <= than).count()
     }
 
-    /// Fuses connected groups with near solutions for which a proof is found; says whether there were any. The second
-    /// time that a set is offered, at another softness, it is searched for with more effort.
+    /// Fuses connected groups with close solutions for which a proof is found; returns whether there were any. A set offered
+    /// for the second time, at another softness, is searched with more effort.
     fn fuse(&mut self, lambda: f64, softness: f64, refused: &mut HashMap<Vec<usize>, usize>) -> bool {
         let mut labels = self.labels.clone();
         let mut fused = vec![false; self.groups()];
@@ -234,7 +233,7 @@ impl Sparse {
         any
     }
 
-    /// Sets of groups connected by edges not longer than this that stand clear of all others, as sets that fuse do
+    /// Sets of groups connected by edges not longer than this and well separated from all others, as sets that fuse are
     /// once the softness is small.
     fn near_sets(&self, reach: f64) -> Vec<Vec<usize>> {
         let between: Vec<(usize, usize, f64)> = self.graph.edges().collect();
@@ -260,7 +259,7 @@ impl Sparse {
         sets
     }
 
-    /// Proves every group at the final solution. Those that are better apart are taken apart, and then it is `false`.
+    /// Proves every group at the final solution. Returns `false` where groups are better apart, which are then split.
     fn prove_groups(&mut self, lambda: f64, bound: &mut Bound, repair: bool) -> bool {
         let large: Vec<usize> = (0..self.groups()).filter(|&g| self.members[g].len() > 1).collect();
         let verdicts: Vec<(Vec<usize>, Verdict)> = large
@@ -314,7 +313,7 @@ impl Sparse {
         Inside { members, edges, local }
     }
 
-    /// Pulls inside a set of several groups: kept ones inside a group, softened ones between two.
+    /// Forces inside a set of several groups: kept ones within a group, softened ones between two.
     fn softened_pulls(&self, inside: &Inside, lambda: f64, softness: f64) -> Vec<f64> {
         let mut pulls = Vec::with_capacity(inside.edges.len() * self.dimension);
         for &at in &inside.edges {
@@ -331,7 +330,7 @@ impl Sparse {
         pulls
     }
 
-    /// What the pulls inside must add up to at every member: a_i − u − the pulls from outside, less the mean.
+    /// The sum that the forces inside must have at every member: a_i − u − the forces from outside, minus the mean.
     fn balance(&self, inside: &Inside, groups: &[usize], lambda: f64) -> Vec<f64> {
         let dimension = self.dimension;
         let solution = &self.graph.solution;
@@ -360,7 +359,7 @@ impl Sparse {
         without_mean(&balance, dimension)
     }
 
-    /// Whether pulls that balance can be had, beginning with these; with `search` by solving the set's own problem.
+    /// Whether balanced forces exist, starting from these; with `search` by solving the set's own problem.
     fn judge(&self, inside: &Inside, balance: &[f64], mut pulls: Vec<f64>, lambda: f64, search: bool) -> Verdict {
         let dimension = self.dimension;
         // What lies inside two groups that fuse was made for another λ and other groups; no pull may be too long.
@@ -393,7 +392,7 @@ impl Sparse {
         Verdict::Unclear(dot(&alone.solution, &alone.solution))
     }
 
-    /// Makes the pulls add up by solving with the set's Laplacian; whether none is too long then.
+    /// Balances the forces by solving with the set's Laplacian; returns whether none is then too long.
     fn correct(&self, inside: &Inside, balance: &[f64], pulls: &mut [f64], lambda: f64) -> bool {
         let dimension = self.dimension;
         let lacking = lacking_of(inside, balance, pulls, dimension);
@@ -412,7 +411,7 @@ impl Sparse {
         short && dot(&left, &left) <= 1e-18 * dot(balance, balance)
     }
 
-    /// Makes one group of all that edges connect.
+    /// Fuses all groups that edges connect.
     fn regroup_connected(&mut self) {
         let mut labels = vec![0; self.labels.len()];
         let sets = components(self.labels.len(), self.edges.iter().map(|edge| (edge.from, edge.to)));
@@ -433,7 +432,7 @@ impl Sparse {
         }
     }
 
-    /// Takes these groups for the present ones; each begins at the mean of its points' solutions.
+    /// Sets the current groups; each starts at the mean of its points' solutions.
     fn regroup(&mut self, labels: &[usize]) {
         let dimension = self.dimension;
         let labels = renumber(labels);
@@ -471,7 +470,7 @@ impl Sparse {
     }
 }
 
-/// What the pulls inside a set lack of what they must add up to.
+/// The imbalance of the forces inside a set.
 fn lacking_of(inside: &Inside, balance: &[f64], pulls: &[f64], dimension: usize) -> Vec<f64> {
     let mut lacking = balance.to_vec();
     for (edge, pull) in inside.local.iter().zip(pulls.chunks_exact(dimension)) {
@@ -481,7 +480,7 @@ fn lacking_of(inside: &Inside, balance: &[f64], pulls: &[f64], dimension: usize)
     lacking
 }
 
-/// How a set falls apart: parts connected by edges not longer than `reach`, or shorter if that keeps it whole.
+/// The parts of a set connected by edges not longer than `reach`, or shorter if that leaves it whole.
 fn parts(alone: &Graph, edges: &[Edge], mut reach: f64) -> Vec<usize> {
     loop {
         let row = |node: usize| alone.row(&alone.solution, node);
@@ -498,7 +497,7 @@ fn parts(alone: &Graph, edges: &[Edge], mut reach: f64) -> Vec<usize> {
     }
 }
 
-/// Sets of nodes connected by these pairs; alone ones too.
+/// Sets of nodes connected by these pairs, including single ones.
 fn components(nodes: usize, pairs: impl Iterator<Item = (usize, usize)>) -> Vec<Vec<usize>> {
     let mut above: Vec<usize> = (0..nodes).collect();
     for (g, h) in pairs {
@@ -514,7 +513,7 @@ fn components(nodes: usize, pairs: impl Iterator<Item = (usize, usize)>) -> Vec<
     sets
 }
 
-/// Rows less their mean.
+/// Rows minus their mean.
 fn without_mean(values: &[f64], dimension: usize) -> Vec<f64> {
     let mut mean = vec![0.0; dimension];
     let rows = values.chunks_exact(dimension);
@@ -530,24 +529,12 @@ fn solve_laplacian(edges: &[Edge], right: &[f64], dimension: usize) -> Vec<f64> 
         degree[edge.from] += edge.weight;
         degree[edge.to] += edge.weight;
     }
-    let precondition = |out: &mut [f64], vector: &[f64]| {
-        for ((out, row), degree) in out.chunks_exact_mut(dimension).zip(vector.chunks_exact(dimension)).zip(&degree) {
-            out.iter_mut().zip(row).for_each(|(out, value)| *out = value / degree);
+    let precondition = |_: &(), vector: &mut [f64]| {
+        for (row, degree) in vector.chunks_exact_mut(dimension).zip(&degree) {
+            row.iter_mut().for_each(|value| *value /= degree);
         }
     };
-    // What adds up to anything but 0 no potential can give; rounding leaves a little, which would grow.
-    let mut residual = without_mean(right, dimension);
-    let mut solution = vec![0.0; right.len()];
-    let mut ahead = solution.clone();
-    let mut image = solution.clone();
-    precondition(&mut ahead, &residual);
-    let mut along = ahead.clone();
-    let mut size = dot(&residual, &ahead);
-    let goal = 1e-24 * size;
-    for _ in 0..1000 + 2 * nodes {
-        if size <= goal || size == 0.0 {
-            break;
-        }
+    let apply = |_: &mut (), along: &[f64], image: &mut [f64]| {
         image.fill(0.0);
         for edge in edges {
             for c in 0..dimension {
@@ -557,17 +544,8 @@ fn solve_laplacian(edges: &[Edge], right: &[f64], dimension: usize) -> Vec<f64> 
                 image[to] -= flow;
             }
         }
-        let length = size / dot(&along, &image);
-        if !length.is_finite() {
-            break;
-        }
-        add_scaled(&mut solution, length, &along);
-        add_scaled(&mut residual, -length, &image);
-        precondition(&mut ahead, &residual);
-        let next = dot(&residual, &ahead);
-        let keep = next / size;
-        size = next;
-        along.iter_mut().zip(&ahead).for_each(|(a, z)| *a = z + keep * *a);
-    }
-    solution
+    };
+    // No potential gives anything but a sum of 0; rounding leaves a little, which would grow.
+    let right = without_mean(right, dimension);
+    conjugate_gradients(&mut (), right, precondition, apply, 1e-24, 1000 + 2 * nodes)
 }

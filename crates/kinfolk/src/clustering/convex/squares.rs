@@ -1,7 +1,7 @@
-//! Distances of one point to all, the innermost loop of everything dense.
+//! Distances of one point to all, the innermost loop of the dense solver.
 
-/// `values` with a row for every coordinate instead of every point.
-pub(super) fn turn(out: &mut Vec<f64>, values: &[f64], dimension: usize) {
+/// The transpose of `values`: a row for every coordinate instead of every point.
+pub(super) fn transpose(out: &mut Vec<f64>, values: &[f64], dimension: usize) {
     let rows = values.len() / dimension;
     out.resize(values.len(), 0.0);
     for (coordinate, line) in out.chunks_exact_mut(rows).enumerate() {
@@ -11,12 +11,12 @@ pub(super) fn turn(out: &mut Vec<f64>, values: &[f64], dimension: usize) {
     }
 }
 
-/// Squared distances of all points to point `to`, by differences, so that near points keep their digits.
-/// `turned` has a row for every coordinate.
-pub(super) fn squared_distances(out: &mut [f64], turned: &[f64], to: usize) {
+/// Squared distances of all points to point `to`, by differences, so that close points keep their digits.
+/// `transposed` has a row for every coordinate.
+pub(super) fn squared_distances(out: &mut [f64], transposed: &[f64], to: usize) {
     let count = out.len();
     out.fill(0.0);
-    let mut fours = turned.chunks_exact(4 * count);
+    let mut fours = transposed.chunks_exact(4 * count);
     for four in &mut fours {
         let (a, rest) = four.split_at(count);
         let (b, rest) = rest.split_at(count);

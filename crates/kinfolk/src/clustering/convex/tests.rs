@@ -1,6 +1,7 @@
 //! Closed forms, a general solver's values, properties, and input at the edges.
 
 use super::*;
+use crate::linalg::distance;
 use crate::rng::Key;
 use rand_distr::{Distribution, StandardNormal};
 
@@ -20,6 +21,28 @@ fn blobs(count: usize, dimension: usize, centres: usize, spread: f64) -> Vec<f64
 fn all_pairs(count: usize) -> Weights {
     let pairs = (0..count).flat_map(|to| (0..to).map(move |from| Edge { from, to, weight: 1.0 }));
     Weights::Sparse(pairs.collect())
+}
+
+/// The objective itself, term by term.
+fn objective(points: Points, weights: &Weights, lambda: f64, solution: &[f64]) -> Result<f64> {
+    let dimension = points.dimension();
+    let row = |point: usize| &solution[point * dimension..(point + 1) * dimension];
+    let off: Vec<f64> = points.values().iter().zip(solution).map(|(a, u)| a - u).collect();
+    let count = points.count();
+    let length: f64 = match weights {
+        Weights::Uniform => {
+            (0..count).flat_map(|i| (0..i).map(move |j| (i, j))).map(|(i, j)| distance(row(i), row(j))).sum()
+        }
+        Weights::Neighbours { neighbours, decay } => {
+            check_neighbours(*neighbours, *decay)?;
+            let edges = neighbours::connect(points, *neighbours, *decay);
+            edges.iter().map(|edge| edge.weight * distance(row(edge.from), row(edge.to))).sum()
+        }
+        Weights::Sparse(edges) => {
+            merge(edges, count)?.iter().map(|edge| edge.weight * distance(row(edge.from), row(edge.to))).sum()
+        }
+    };
+    Ok(0.5 * dot(&off, &off) + if length > 0.0 { lambda * length } else { 0.0 })
 }
 
 fn solve(values: &[f64], dimension: usize, weights: &Weights, lambda: f64) -> Convex {

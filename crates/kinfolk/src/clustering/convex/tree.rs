@@ -1,36 +1,37 @@
-//! The single-linkage tree of a set of points: which sets of them stand together, from all down to one.
+//! The single-linkage tree of a set of points.
 
-use super::squares::{squared_distances, turn};
+use super::squares::{squared_distances, transpose};
+use crate::clustering::root;
 
-/// Nested sets of points. Every set is a stretch of one order of the points.
+/// Nested sets of points. Every set is a range of one order of the points.
 pub(super) struct Tree {
     order: Vec<usize>,
-    /// Sets of at least two points; the last one is everything.
+    /// Sets of at least two points; the last one is all points.
     nodes: Vec<Node>,
 }
 
 struct Node {
     first: usize,
     last: usize,
-    /// The largest step inside the set.
+    /// The largest merge distance inside the set.
     length: f64,
     children: [Option<usize>; 2],
 }
 
-/// One set as the tree offers it.
+/// A set of the tree.
 #[derive(Clone, Copy)]
 pub(super) struct Candidate<'a> {
     pub(super) members: &'a [usize],
-    /// The largest step between neighbours inside.
+    /// The largest merge distance inside.
     pub(super) inside: f64,
-    /// The step to the nearest point outside.
+    /// The distance to the nearest point outside.
     pub(super) outside: f64,
 }
 
 impl Tree {
     /// Over rows of `dimension` numbers.
     pub(super) fn over(values: &[f64], dimension: usize) -> Self {
-        Self::join(shortest_edges(values, dimension), values.len() / dimension)
+        Self::join(spanning_tree(values, dimension), values.len() / dimension)
     }
 
     fn join(edges: Vec<(f64, usize, usize)>, count: usize) -> Self {
@@ -70,7 +71,7 @@ impl Tree {
         Self { order, nodes }
     }
 
-    /// The largest sets that are accepted, asking from everything downwards.
+    /// The largest accepted sets, from the root down.
     pub(super) fn select(&self, mut accept: impl FnMut(Candidate) -> bool) -> Vec<Vec<usize>> {
         let mut accepted = Vec::new();
         let mut open: Vec<(usize, f64)> = Vec::new();
@@ -88,27 +89,18 @@ impl Tree {
     }
 }
 
-/// The name of a node's set, where `above` leads to it.
-pub(super) fn root(above: &mut [usize], mut at: usize) -> usize {
-    while above[at] != at {
-        above[at] = above[above[at]];
-        at = above[at];
-    }
-    at
-}
-
-/// The edges (length, one end, other end) of the shortest tree over the points, ascending; Prim's algorithm.
-fn shortest_edges(values: &[f64], dimension: usize) -> Vec<(f64, usize, usize)> {
+/// The edges (length, one end, other end) of the minimum spanning tree, ascending; Prim's algorithm.
+fn spanning_tree(values: &[f64], dimension: usize) -> Vec<(f64, usize, usize)> {
     let count = values.len() / dimension;
-    let mut turned = Vec::new();
-    turn(&mut turned, values, dimension);
+    let mut transposed = Vec::new();
+    transpose(&mut transposed, values, dimension);
     let mut squares = vec![0.0; count];
     let mut outside: Vec<(f64, usize)> = vec![(f64::INFINITY, 0); count];
     let mut edges = Vec::with_capacity(count.saturating_sub(1));
     let mut left: Vec<usize> = (1..count).collect();
     let mut last = 0;
     while !left.is_empty() {
-        squared_distances(&mut squares, &turned, last);
+        squared_distances(&mut squares, &transposed, last);
         let (mut best, mut position) = (f64::INFINITY, 0);
         for (at, &h) in left.iter().enumerate() {
             if squares[h] < outside[h].0 {

@@ -1,20 +1,20 @@
-//! Convex clustering with uniform weights: every pair of points pulls at each other.
+//! Convex clustering with uniform weights: every pair of points attracts each other.
 //!
-//! Two facts make it fast. A set S of points that would be one cluster if it were alone is inside one cluster of the
-//! whole, because all others pull at its members alike; what proves it are pulls z_ij with ‖z_ij‖ ≤ λ and
-//! Σ_j z_ij = a_i − mean of S, and they go on proving it at every larger λ. So fused points are one heavier point from
-//! then on. And between distinct points the objective is smooth, so that Newton's method solves what is left.
+//! Two facts make it fast. A set S of points that would be one cluster on its own is within one cluster of the whole,
+//! because all others attract its members equally; the proof are forces z_ij with ‖z_ij‖ ≤ λ and Σ_j z_ij = a_i − mean of
+//! S, and it holds for every larger λ. So fused points are one heavier point from then on. And between distinct points
+//! the objective is smooth, so that Newton's method solves the rest.
 //!
-//! To find out which points fuse, ‖x‖ is softened to s = √(‖x‖² + ε²). A softened solution has pulls λ(u_i − u_j)/s,
-//! all shorter than λ: they prove a set that fuses with room to spare long before ε is small, and they bound the
-//! objective from below, so that the gap is known at any time. A set that does not fuse is refuted by any solution
-//! that is better than its mean.
+//! To find the points that fuse, ‖x‖ is softened to s = √(‖x‖² + ε²). A softened solution has forces λ(u_i − u_j)/s, all
+//! shorter than λ: they prove a set that fuses with a margin long before ε is small, and they bound the objective from
+//! below, so that the gap is known at any time. A set that does not fuse is refuted by any solution that is better than
+//! its mean.
 //!
 //! A Newton step costs one factorisation of a G × G matrix for G groups and a few products G × G × d: the part of the
 //! Hessian that couples coordinates is left to conjugate gradients, which need a handful of steps.
 
 use super::newton::{MOST_STEPS, Softened, descend};
-use super::squares::{squared_distances, turn};
+use super::squares::{squared_distances, transpose};
 use super::tree::{Candidate, Tree};
 use super::{Bound, FINEST, SHARP, SOFT, SOFT_AGAIN};
 use crate::clustering::renumber;
@@ -22,42 +22,42 @@ use crate::linalg::{Cholesky, Matrix, add_scaled, distance, dot, multiply, multi
 use rayon::prelude::*;
 use std::collections::{HashMap, HashSet};
 
-/// Rows a thread takes at a time.
+/// Rows per task.
 const BLOCK: usize = 128;
-/// Newton steps that a prediction along the path may need.
+/// Newton steps allowed after a prediction along the path.
 const FEW_STEPS: usize = 4;
 
-/// The problem with every fused set as one heavier point, and its current solution. The data's radius should be near 1.
+/// The problem with every fused set as one heavier point, and its current solution. The data's radius should be about 1.
 pub(super) struct Uniform {
     dimension: usize,
     /// The group of every point.
     pub(super) labels: Vec<usize>,
     /// Solutions of the groups, row-major.
     pub(super) solution: Vec<f64>,
-    /// How many points a group has.
+    /// Number of points of every group.
     mass: Vec<f64>,
     /// Means of the groups' points.
     centre: Vec<f64>,
-    /// One point of every group, its name when groups are numbered anew.
+    /// One point of every group, which identifies it when groups are renumbered.
     name: Vec<usize>,
     /// ½ Σ‖a_i − mean of its group‖².
     scatter: f64,
-    /// The tree over the centres, until they change.
+    /// The tree over the current centres.
     tree: Option<Tree>,
     last: Option<Last>,
     space: Space,
 }
 
-/// The solution before, to go on from.
+/// The previous solution, to continue from.
 struct Last {
     lambda: f64,
     nearest: f64,
     solution: Vec<f64>,
-    /// How the solution changes with λ, where no groups fused since the one before.
+    /// The derivative of the solution in λ, where no groups have fused since.
     speed: Option<Vec<f64>>,
 }
 
-/// Matrices of a Newton step, kept to be reused.
+/// Reused matrices of a Newton step.
 #[derive(Default)]
 struct Space {
     /// λ n_g n_h / s_gh.
@@ -67,7 +67,7 @@ struct Space {
     /// Sums of the rows of `weight`.
     degree: Vec<f64>,
     gradient: Vec<f64>,
-    turned: Vec<f64>,
+    transposed: Vec<f64>,
     square: Vec<f64>,
 }
 
@@ -89,23 +89,23 @@ impl Uniform {
         }
     }
 
-    /// How many groups there are.
+    /// Number of groups.
     pub(super) fn groups(&self) -> usize {
         self.mass.len()
     }
 
-    /// A λ at which surely no two distinct points are together, and one at which surely all are: together,
-    /// ‖a_i − a_j‖ is at most what all others can pull at i and at j, and a set not wider than λ |S| is one.
+    /// A λ at which no two distinct points are together, and one at which all are: together, ‖a_i − a_j‖ is at most the total
+    /// force of all others on i and j, and a set not wider than λ |S| is one.
     pub(super) fn ends(&self) -> [f64; 2] {
         let groups = self.groups();
-        let mut turned = Vec::new();
-        turn(&mut turned, &self.centre, self.dimension);
+        let mut transposed = Vec::new();
+        transpose(&mut transposed, &self.centre, self.dimension);
         let extremes: Vec<[f64; 2]> = (0..groups)
             .into_par_iter()
             .map_init(
                 || vec![0.0; groups],
                 |squares, g| {
-                    squared_distances(squares, &turned, g);
+                    squared_distances(squares, &transposed, g);
                     let apart = squares.iter().copied().filter(|&square| square > 0.0);
                     apart.fold([f64::INFINITY, 0.0], |[low, high], square| [square.min(low), square.max(high)])
                 },
@@ -132,7 +132,7 @@ impl Uniform {
             if begun_sharp {
                 begun_sharp = false;
                 if !descend(self, lambda, softness, accuracy, FEW_STEPS) {
-                    // The prediction ran into something that fuses.
+                    // The prediction passed a fusion.
                     softness = SOFT_AGAIN;
                     continue;
                 }
@@ -160,14 +160,13 @@ impl Uniform {
         }
     }
 
-    /// Goes on along the line through the last two solutions. Returns the softness to begin with: none when that takes
-    /// no two groups near to each other.
+    /// Extrapolates the last two solutions. Returns the initial softness: none when no two groups come close to each other.
     fn predict(&mut self, lambda: f64) -> f64 {
         let Some(last) = &self.last else { return SOFT };
         let soft = (0.3 * last.nearest).clamp(SOFT_AGAIN, SOFT);
         let Some(speed) = last.speed.as_ref().filter(|speed| speed.len() == self.solution.len()) else { return soft };
         add_scaled(&mut self.solution, lambda - last.lambda, speed);
-        turn(&mut self.space.turned, &self.solution, self.dimension);
+        transpose(&mut self.space.transposed, &self.solution, self.dimension);
         let nearest = self.bound(lambda, SHARP).1;
         if nearest > 0.5 * last.nearest && nearest > 1e-4 { SHARP } else { soft }
     }
@@ -183,7 +182,7 @@ impl Uniform {
 
     /// The objective without softness, the gap, and the smallest distance of two groups.
     ///
-    /// With the softened pulls as the dual point, the gap is ½ Σ‖gradient_g‖²/n_g + λ Σ n_g n_h (r − r²/s).
+    /// With the softened forces as the dual point, the gap is ½ Σ‖gradient_g‖²/n_g + λ Σ n_g n_h (r − r²/s).
     fn bound(&self, lambda: f64, softness: f64) -> (Bound, f64) {
         let groups = self.groups();
         let parts: Vec<(f64, f64, f64)> = (0..groups.div_ceil(BLOCK))
@@ -192,7 +191,7 @@ impl Uniform {
                 let mut squares = vec![0.0; groups];
                 let (mut length, mut lost, mut nearest) = (0.0, 0.0, f64::INFINITY);
                 for g in block * BLOCK..groups.min((block + 1) * BLOCK) {
-                    squared_distances(&mut squares, &self.space.turned, g);
+                    squared_distances(&mut squares, &self.space.transposed, g);
                     for (square, n) in squares.iter().zip(&self.mass).take(g) {
                         let (distance, smoothed) = (square.sqrt(), (square + softness * softness).sqrt());
                         let pull = self.mass[g] * n * distance;
@@ -246,8 +245,8 @@ impl Uniform {
             && (2.0 * radius <= reach || candidate.members.iter().enumerate().all(narrow))
     }
 
-    /// Fuses the sets of near solutions that are proved to be one. They are looked for among those that stand clear of
-    /// all others, as sets that fuse do once the softness is small.
+    /// Fuses the sets of close solutions that are proved to be one. Candidates are well separated from all others, as sets
+    /// that fuse are once the softness is small.
     fn fuse_proved(&mut self, lambda: f64, softness: f64, refuted: &mut HashSet<Vec<usize>>) -> bool {
         let tree = Tree::over(&self.solution, self.dimension);
         let names = |members: &[usize]| {
@@ -258,7 +257,7 @@ impl Uniform {
         let mut judged: HashMap<Vec<usize>, bool> = HashMap::new();
         let mut one = Vec::new();
         loop {
-            // From the largest sets down: those that were no, or not yet, give way to their parts.
+            // From the largest sets down: those not proved give way to their parts.
             let sets = tree.select(|candidate| {
                 let clear = candidate.outside >= 3.0 * candidate.inside && candidate.inside <= 1000.0 * softness;
                 clear && {
@@ -286,10 +285,10 @@ impl Uniform {
         !one.is_empty()
     }
 
-    /// Whether these groups are one at this λ; `None` when that is not clear yet.
+    /// Whether these groups are one at this λ; `None` if undecided.
     fn judge(&self, members: &[usize], lambda: f64, softness: f64) -> Option<bool> {
         let (mean, mass) = self.mean(members);
-        // A member is held by the others with λ each at most.
+        // Every other member attracts a member with at most λ.
         if members.iter().any(|&g| distance(self.centre(g), &mean) > lambda * (mass - self.mass[g])) {
             return Some(false);
         }
@@ -303,7 +302,7 @@ impl Uniform {
         if alone.is_one(lambda, softness) {
             return Some(true);
         }
-        // Alone it is a smaller problem, unless it is nearly all there is.
+        // On its own it is a smaller problem, unless it is nearly everything.
         if 2 * members.len() > self.groups() {
             return None;
         }
@@ -322,7 +321,7 @@ impl Uniform {
         None
     }
 
-    /// Whether the softened pulls, corrected by differences so that they add up, prove that all groups are one.
+    /// Whether the softened forces, corrected so that they balance, prove that all groups are one.
     fn is_one(&self, lambda: f64, softness: f64) -> bool {
         let (groups, dimension) = (self.groups(), self.dimension);
         let all: Vec<usize> = (0..groups).collect();
@@ -336,7 +335,7 @@ impl Uniform {
             let scale = lambda / square.sqrt();
             out.iter_mut().for_each(|o| *o *= scale);
         };
-        // What a group's pulls lack, over |S|: added to one end and taken from the other it makes every sum right.
+        // The imbalance of a group's forces over |S|: added to one end and subtracted from the other it balances every sum.
         let mut lacking = vec![0.0; groups * dimension];
         lacking.par_chunks_mut(BLOCK * dimension).enumerate().for_each(|(block, rows)| {
             let mut z = vec![0.0; dimension];
@@ -375,7 +374,7 @@ impl Uniform {
         &self.solution[g * self.dimension..(g + 1) * self.dimension]
     }
 
-    /// The mean of the points in these groups, and how many they are.
+    /// The mean of the points in these groups, and their number.
     fn mean(&self, members: &[usize]) -> (Vec<f64>, f64) {
         let mass: f64 = members.iter().map(|&g| self.mass[g]).sum();
         let mut mean = vec![0.0; self.dimension];
@@ -424,13 +423,14 @@ impl Softened for Uniform {
 
     fn evaluate(&mut self, lambda: f64, softness: f64) -> f64 {
         let (groups, dimension) = (self.groups(), self.dimension);
-        let Space { weight, bend, degree, gradient, turned, .. } = &mut self.space;
+        let Space { weight, bend, degree, gradient, transposed, .. } = &mut self.space;
         weight.resize(groups * groups, 0.0);
         bend.resize(groups * groups, 0.0);
         degree.resize(groups, 0.0);
         gradient.resize(groups * dimension, 0.0);
-        turn(turned, &self.solution, dimension);
-        let (turned, solution, centre, mass) = (&turned[..], &self.solution[..], &self.centre[..], &self.mass[..]);
+        transpose(transposed, &self.solution, dimension);
+        let (transposed, solution, centre, mass) =
+            (&transposed[..], &self.solution[..], &self.centre[..], &self.mass[..]);
         let blocks = weight.par_chunks_mut(BLOCK * groups).zip(bend.par_chunks_mut(BLOCK * groups));
         let blocks = blocks.zip(degree.par_chunks_mut(BLOCK)).zip(gradient.par_chunks_mut(BLOCK * dimension));
         let objectives: Vec<f64> = blocks
@@ -441,7 +441,7 @@ impl Softened for Uniform {
                 let rows = rows.zip(degree.iter_mut()).zip(gradient.chunks_exact_mut(dimension));
                 for (row, (((weight, bend), degree), gradient)) in rows.enumerate() {
                     let g = block * BLOCK + row;
-                    squared_distances(bend, turned, g);
+                    squared_distances(bend, transposed, g);
                     let (pull, extra) = (lambda * mass[g], softness * softness);
                     let mut smoothed = 0.0;
                     for ((w, b), n) in weight.iter_mut().zip(bend.iter_mut()).zip(mass) {
@@ -486,7 +486,7 @@ impl Softened for Uniform {
         self.space.degree.iter().sum()
     }
 
-    /// The Hessian less its coupling of coordinates: n + Lap(w).
+    /// The Hessian without the coupling of coordinates: n + Lap(w).
     fn preconditioner(&mut self) -> Option<Cholesky> {
         let groups = self.groups();
         let Space { weight, degree, square, .. } = &mut self.space;
