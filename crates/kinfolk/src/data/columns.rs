@@ -1,4 +1,4 @@
-//! Columns of a csv, tsv or parquet file. Who reads says which columns are wanted, and as what.
+//! Columns of a csv, tsv or parquet file. The caller says which columns are wanted, and as what.
 
 use super::line_counter::LineCounter;
 use super::{Cells, Column, pages};
@@ -16,7 +16,7 @@ use std::path::Path;
 pub(super) struct Source<'a> {
     pub path: &'a Path,
     pub header: Header,
-    /// How a user leaves a column of this name out, for hints.
+    /// The option that leaves out a column of this name, for hints.
     pub drop: fn(&str) -> String,
 }
 
@@ -24,11 +24,11 @@ pub(super) struct Source<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Header {
     Always,
-    /// When it has words and no number; both together are refused. Without it columns are called 1, 2, ….
+    /// If it has words and no number; both together are refused. Otherwise columns are named 1, 2, ….
     IfWords,
 }
 
-/// What kind of file it is, by its name.
+/// The format of a file, by its extension.
 enum Format {
     Text(u8),
     Parquet,
@@ -43,12 +43,12 @@ fn format(path: &Path) -> Option<Format> {
     }
 }
 
-/// What a column is for.
+/// The purpose of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Its cells are names, whatever they look like.
+    /// Its cells are names, even if they look like numbers.
     Name,
-    /// The same, and some may be missing; they are empty then.
+    /// The same, but a missing cell is an empty name.
     NameIfAny,
     Value,
     Dropped,
@@ -57,7 +57,7 @@ pub(super) enum Role {
 /// The columns that were not dropped.
 pub(super) struct Table {
     pub columns: Vec<Column>,
-    /// Where each row stands in the file.
+    /// The line of each row in the file.
     pub lines: Vec<u64>,
 }
 
@@ -71,7 +71,7 @@ impl Table {
 type ChooseRoles<'a> = &'a dyn Fn(&[String]) -> Result<Vec<Role>>;
 
 impl Source<'_> {
-    /// Reads the columns that `roles`, told all their names, does not drop. `None` for a file of another kind.
+    /// Reads the columns that `roles`, given all names, does not drop. `None` for an unknown format.
     pub fn read(&self, roles: ChooseRoles) -> Option<Result<Table>> {
         Some(match format(self.path)? {
             Format::Text(delimiter) => self.read_text(delimiter, roles),
@@ -139,7 +139,7 @@ impl Source<'_> {
         self.check_names(&names)?;
         let roles = roles(&names)?;
 
-        // Once over the file to learn the types, once to keep the cells in them: texts of numbers would be far larger.
+        // A first pass finds the types, a second one stores the cells: texts of numbers would take far more memory.
         let mut numeric: Vec<bool> = roles.iter().map(|role| *role == Role::Value).collect();
         let mut lines = Vec::new();
         let mut counter = count_lines()?;
@@ -231,7 +231,7 @@ impl Source<'_> {
     }
 }
 
-/// Whether a first row of cells names the columns. A point taken for names would be lost unseen.
+/// Whether the first row names the columns. A point taken for names would be lost silently.
 fn has_names(first: &csv::StringRecord) -> Result<bool> {
     let word = first.iter().find(|cell| !is_missing(cell) && !is_number(cell));
     match (word, first.iter().find(|cell| is_number(cell))) {
@@ -243,7 +243,7 @@ fn has_names(first: &csv::StringRecord) -> Result<bool> {
     }
 }
 
-/// What the columns that settings name are for. `wanted` are settings, columns and roles; `spell` writes a setting as the
+/// The roles of the columns that settings name. `wanted` are settings, columns and roles; `spell` writes a setting as the
 /// user knows it, and `relation` says how a column belongs to one.
 pub(super) fn find_roles<'a>(
     path: &Path,

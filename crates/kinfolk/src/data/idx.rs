@@ -17,13 +17,13 @@ pub struct Idx<T = u8> {
     pub values: Vec<T>,
 }
 
-/// How the values are stored: the number of the type in the file, the bytes of one value, and the name.
+/// A type of values: its number in the file, its size in bytes, and its name.
 struct Stored(u32, usize, &'static str);
 
 const BYTES: Stored = Stored(0x08, 1, "unsigned bytes");
 const INTEGERS: Stored = Stored(0x0c, 4, "integers of 4 bytes");
 
-/// Where the file of this name lies, plain or else with `.gz`.
+/// The path of the file of this name, plain or else with `.gz`.
 pub(super) fn plain_or_packed(folder: &Path, name: &str) -> PathBuf {
     let plain = folder.join(name);
     if plain.exists() { plain } else { folder.join(format!("{name}.gz")) }
@@ -48,7 +48,7 @@ pub fn parse(place: &str, bytes: Vec<u8>, dimensions: usize) -> Result<Idx> {
     parse_as(place, bytes, dimensions, BYTES)
 }
 
-/// The sizes and the bytes of the values, as they are stored.
+/// The sizes and the bytes of the values.
 fn parse_as(place: &str, bytes: Vec<u8>, dimensions: usize, Stored(number, width, name): Stored) -> Result<Idx> {
     let mut bytes = decompress(place, bytes)?;
     let header = 4 + 4 * dimensions;

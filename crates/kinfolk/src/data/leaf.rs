@@ -1,12 +1,12 @@
-//! Files of the LEAF benchmark: JSON with `users`, `num_samples` and `user_data`, where every user has rows `x` and what
-//! is to be predicted, `y`.
+//! Files of the LEAF benchmark: JSON with `users`, `num_samples` and `user_data`, where every user has rows `x` and
+//! targets `y`.
 //!
 //! A row of FEMNIST is 784 numbers, a row of Shakespeare a text of 80 characters whose class is the next character; rows
-//! of numbers that fill a square are images. A folder with `train` and `test` in it is read as LEAF divides it by
-//! sample, with the same users in both; any other folder of files, or a single file, is divided here.
+//! of numbers that fill a square are images. A folder with `train` and `test` is taken as LEAF divides it by sample, with
+//! the same users in both; any other folder of files, or a single file, is divided here.
 //!
-//! Files are read twice, row by row: first who is there and how many classes, then the rows of the users that are drawn.
-//! Only these are ever in memory.
+//! Files are read twice, row by row: first the users and the number of classes, then the rows of the users that are
+//! drawn. Only these are ever in memory.
 
 use super::images::Augmenting;
 use super::split::{draw_clients, hold_out};
@@ -27,7 +27,7 @@ choices! {
 }
 
 settings! {
-    /// What the files can be told.
+    /// Settings of the files.
     pub(crate) struct LeafSettings {
         /// a folder with train and test, a folder of files, or one file
         path: String,
@@ -52,7 +52,7 @@ impl SourceSettings for LeafSettings {
     }
 }
 
-/// Most classes there may be.
+/// Upper bound on the number of classes.
 const MOST_CLASSES: u32 = 1 << 16;
 
 /// Reads the files and makes a client of every user that is drawn.
@@ -136,10 +136,10 @@ fn same_users(path: &Path, train: &Overview, test: &Overview) -> Result<()> {
     Ok(())
 }
 
-/// Who is there, and what the rows are like.
+/// The users, and the shape of their rows.
 #[derive(Default)]
 struct Overview {
-    /// How many rows each user has.
+    /// Number of rows of each user.
     rows: BTreeMap<String, usize>,
     width: usize,
     text: bool,
@@ -203,7 +203,7 @@ impl Overview {
     }
 }
 
-/// The rows of the users that are drawn.
+/// The rows of the drawn users.
 fn shards(files: &[PathBuf], drawn: &HashSet<&str>, columns: usize, form: Form) -> Result<BTreeMap<String, Shard>> {
     let mut shards = BTreeMap::new();
     let keep = |user: &str| if drawn.contains(user) { Keep::Rows } else { Keep::Nothing };
@@ -224,7 +224,7 @@ fn shards(files: &[PathBuf], drawn: &HashSet<&str>, columns: usize, form: Form) 
     Ok(shards)
 }
 
-/// What is kept of a user's rows.
+/// How much of a user's rows is kept.
 #[derive(Clone, Copy, PartialEq)]
 enum Keep {
     Nothing,
@@ -245,7 +245,7 @@ struct User {
 }
 
 impl User {
-    /// A row of `x` of this many numbers or characters was read.
+    /// Checks a row of `x` of this many numbers or characters.
     fn end_row(&mut self, width: usize, text: bool) -> std::result::Result<(), String> {
         let kind = if text { "characters" } else { "numbers" };
         if width == 0 {
@@ -276,7 +276,7 @@ fn read(path: &Path, wants: Wants, found: Found) -> Result<()> {
     reader.end().map_err(fault)
 }
 
-/// Makes something that is told how to read a value, and visits it.
+/// Implements a seed that is its own visitor.
 macro_rules! seed {
     ($name:ident -> $value:ty, $wanted:literal, $($visits:tt)*) => {
         impl<'de> DeserializeSeed<'de> for $name<'_> {
@@ -357,7 +357,7 @@ seed! { UserData -> BTreeMap<String, usize>, "a table of users",
         while let Some(id) = map.next_key::<String>()? {
             let mut user = User::default();
             let at_user = |error: &dyn fmt::Display| A::Error::custom(format!("user {id}: {error}"));
-            map.next_value_seed(Rows { user: &mut user, keep: (self.wants)(&id) }).map_err(|error| at_user(&error))?;
+            map.next_value_seed(OneUser { user: &mut user, keep: (self.wants)(&id) }).map_err(|error| at_user(&error))?;
             rows.insert(id.clone(), user.rows);
             (self.found)(id.clone(), user).map_err(|error| at_user(&error))?;
         }
@@ -365,18 +365,18 @@ seed! { UserData -> BTreeMap<String, usize>, "a table of users",
     }
 }
 
-struct Rows<'a> {
+struct OneUser<'a> {
     user: &'a mut User,
     keep: Keep,
 }
 
-seed! { Rows -> (), "`x` and `y`",
+seed! { OneUser -> (), "`x` and `y`",
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<(), A::Error> {
-        let Rows { user, keep } = self;
+        let OneUser { user, keep } = self;
         let (mut x, mut y) = (None, None);
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
-                // What is ignored has no size: only its number is kept.
+                // An ignored value has no size: only their number is kept.
                 "x" | "y" if keep == Keep::Nothing => {
                     let count = Some(map.next_value::<Vec<IgnoredAny>>()?.len());
                     if key == "x" { x = count } else { y = count }

@@ -1,8 +1,8 @@
 //! The letters of a text as numbers: LEAF's alphabet of 80 characters, in its order. It is fixed, never taken from the
-//! data, so that models of different runs mean the same by a number. As in LEAF, whatever is not in it is read as its
+//! data, so that a number means the same in models of different runs. As in LEAF, any other character is read as the
 //! last symbol, a closing brace that no play contains.
 
-/// The characters, by their numbers.
+/// The characters, in the order of their numbers.
 pub const ALPHABET: &[u8; 80] = b"\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}";
 
 /// What every other character is read as.

@@ -1,12 +1,12 @@
-//! On which line of a text file a record begins, as an editor counts. The csv reader takes its position before it
-//! skips the line breaks that stand before a record, so its own lines are too low there.
+//! The line of a text file on which a record begins, as an editor counts. The csv reader takes its position before it
+//! skips the line breaks in front of a record, so its own line numbers are too low there.
 
 use std::io::{BufRead, Result};
 
-/// Goes through a text beside the csv reader.
+/// Reads a text in parallel with the csv reader.
 pub(super) struct LineCounter<R> {
     text: R,
-    /// The bytes passed.
+    /// Number of bytes read.
     passed: u64,
     line: u64,
     last: u8,
@@ -17,7 +17,7 @@ impl<R: BufRead> LineCounter<R> {
         Self { text, passed: 0, line: 1, last: 0 }
     }
 
-    /// The line of the record that the reader found from this byte on, which is not before that of the last call.
+    /// The line of the record that the reader found from this byte on; bytes must not decrease from call to call.
     pub fn line_at(&mut self, byte: u64) -> Result<u64> {
         loop {
             let bytes = self.text.fill_buf()?;

@@ -1,8 +1,8 @@
-//! Clients that mix the same few components in their own proportions, with outliers among them, as the FedGrEM paper's
-//! simulations draw them.
+//! Clients that mix the same few components in different proportions, with outliers among them, as in the simulations of
+//! the FedGrEM paper.
 //!
-//! Every client draws from streams of its own, keyed by its id. The heterogeneity moves centres and changes no draw, so
-//! one seed gives comparable data for all of its values.
+//! Every client draws from streams of its own, keyed by its id. The heterogeneity shifts centres and changes no draw, so
+//! one seed gives comparable data for all its values.
 
 use super::split::dirichlet;
 use super::synthetic::{check_size, normal};
@@ -15,12 +15,12 @@ use rand::RngExt;
 use rayon::prelude::*;
 
 choices! {
-    /// Outliers as the paper says, or as the authors' code has them.
+    /// Outliers as in the paper, or as in the authors' code.
     pub(crate) enum Outlier { Paper = "paper", Code = "code" }
 }
 
 settings! {
-    /// What both kinds of mixtures can be told.
+    /// Settings of both kinds of mixtures.
     pub(crate) struct Mixing {
         /// how many clients
         clients: usize [1..=10_000_000] = 10,
@@ -66,7 +66,7 @@ const CENTRES: [[f64; DIMENSION]; 5] = [
     [1.0, -2.0, 0.0, -1.0, -2.0, 2.0, 1.0, 3.0, 1.0, -1.0],
     [3.0, 1.0, 2.0, -1.0, -2.0, 1.0, 2.0, -1.0, -1.0, 2.0],
 ];
-/// Weights are drawn from a Dirichlet distribution with this everywhere.
+/// Concentration of the Dirichlet distribution of weights.
 const EVENNESS: f64 = 5.0;
 
 /// Normal rows of unit variance around a component's centre. The component is the row's class, for scoring only.
@@ -137,7 +137,7 @@ impl PlantedMixture {
     }
 }
 
-/// A component by its weight.
+/// Draws a component by its weight.
 fn draw(weights: &[f64], rng: &mut Rng) -> usize {
     let mut left: f64 = rng.random();
     let found = weights.iter().position(|weight| {
@@ -148,7 +148,7 @@ fn draw(weights: &[f64], rng: &mut Rng) -> usize {
     found.unwrap_or(weights.len() - 1)
 }
 
-/// Clients of one kind; `rows` draws so many rows from a client's mixture, or an outlier's where there is none.
+/// Clients of one kind; `rows` draws rows from a client's mixture, or an outlier's where there is none.
 fn population(
     mixing: &Mixing,
     samples: usize,

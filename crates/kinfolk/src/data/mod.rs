@@ -1,4 +1,4 @@
-//! Clients and what they hold.
+//! Clients and their data.
 //!
 //! A [`Client`] has training and test rows in two [`Shard`]s; a shard is a range of rows of shared
 //! storage, so that many clients can look at one test set without copies, and pixels stay bytes.
@@ -41,29 +41,26 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A place clients come from: a dataset, a generator or a file format.
+/// Where clients come from: a dataset, a generator or a file format.
 #[derive(Debug)]
 pub struct Source {
     /// The name in the experiment file's `data.source`.
     pub name: &'static str,
-    /// One line for people.
+    /// A line for lists.
     pub summary: &'static str,
-    /// What it can be told.
+    /// Its settings.
     pub settings: &'static [Setting],
-    /// Adds faults that need more than one setting to see.
+    /// Adds faults that involve more than one setting.
     pub check: fn(&str, &Settings, &mut Vec<Error>),
-    /// Makes the population that belongs to checked settings and a seed.
+    /// Makes the population for checked settings and a seed.
     pub build: fn(&Settings, u64) -> Result<Population>,
 }
 
 /// A source's settings, and the clients that come from it.
 trait SourceSettings: Declared {
-    /// The name in the experiment file's `data.source`.
     const NAME: &str;
-    /// One line for people.
     const SUMMARY: &str;
 
-    /// Makes the population that belongs to this seed.
     fn build(self, seed: u64) -> Result<Population>;
 }
 
@@ -89,7 +86,7 @@ impl Source {
     }
 }
 
-/// Every known source.
+/// Every source.
 pub static SOURCES: &[&Source] = &[
     &Source::of_images("digits", "1797 handwritten digits of 8x8 pixels; built in", |settings, seed| {
         images::build(&digits::load()?, settings, seed)
@@ -134,7 +131,7 @@ pub fn source(name: &str) -> Option<&'static Source> {
 }
 
 impl Source {
-    /// Whether its rows have something to be predicted, by these settings: a `target` that is left out is none.
+    /// Whether its rows have a target, by these settings.
     pub fn has_target(&self, settings: &Settings) -> bool {
         self.settings.iter().all(|setting| setting.name != "target") || settings.get("target").is_some()
     }
@@ -143,19 +140,19 @@ impl Source {
 /// One member of a federation, with the data that never leaves it.
 #[derive(Debug, Clone)]
 pub struct Client {
-    /// A name that stays the same however the clients are ordered; draws are keyed by it.
+    /// A name that does not depend on the order of the clients; draws are keyed by it.
     pub id: String,
-    /// Rows to learn from, and to choose a cluster by.
+    /// Training rows, by which it also chooses a cluster.
     pub train: Shard,
-    /// Held-out rows to be scored on.
+    /// Held-out rows for scoring.
     pub test: Shard,
-    /// The group it is known to belong to (a sector, a region), where there is one.
+    /// The group it is known to belong to (a sector, a region).
     pub group: Option<String>,
-    /// The cluster it was planted in. Only the evaluator and the oracle methods see it.
+    /// The cluster it was planted in, for evaluation and oracle methods only.
     pub truth: Option<usize>,
 }
 
-/// Some rows: features and what is to be predicted from them.
+/// Rows of features and targets.
 #[derive(Debug, Clone)]
 pub struct Shard {
     features: Arc<Features>,
@@ -163,7 +160,7 @@ pub struct Shard {
     rows: Range<usize>,
 }
 
-/// Features in row-major order, in the type that holds them without loss.
+/// Features in row-major order, in the type that stores them without loss.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Features {
     /// Pixels 0..=255, read as value / 255.
@@ -187,16 +184,16 @@ pub enum Features {
         /// All rows.
         values: Vec<f64>,
     },
-    /// Symbols of a text by their number, read as they are.
+    /// Symbols of a text by their number.
     Symbols {
         /// Symbols in a row.
         columns: usize,
         /// All rows.
         values: Vec<u8>,
     },
-    /// Columns of a table as they were read; `Describe` sums them up and `Adopt` encodes them.
+    /// Columns of a table as read; a schema encodes them.
     Columns(Vec<Column>),
-    /// Whatever a user's own client holds.
+    /// The data of a user's own client.
     Own(OwnRows),
 }
 
@@ -218,24 +215,24 @@ pub enum Cells {
     Words(Vec<String>),
 }
 
-/// The class of a test row that no training row has: no model predicts it, so it is always wrong.
+/// The class of a test row that no training row has: no model predicts it.
 pub const UNKNOWN_CLASS: u32 = u32::MAX;
 
-/// What is to be predicted.
+/// The targets of rows.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Targets {
-    /// Nothing: the rows are only features.
+    /// The rows are only features.
     None,
     /// A class per row, from 0.
     Classes(Vec<u32>),
     /// A number per row.
     Values(Vec<f64>),
-    /// A class by name per row, as read from a table; `Adopt` numbers them.
+    /// A class by name per row, as read from a table; a schema numbers them.
     Words(Vec<String>),
 }
 
 impl Features {
-    /// How many rows there are.
+    /// Number of rows.
     pub fn rows(&self) -> usize {
         match self {
             Features::Bytes { columns, values } => values.len() / (*columns).max(1),
@@ -247,7 +244,7 @@ impl Features {
         }
     }
 
-    /// How many values a row has.
+    /// Number of values in a row.
     pub fn columns(&self) -> usize {
         match self {
             Features::Bytes { columns, .. }
@@ -261,7 +258,7 @@ impl Features {
 }
 
 impl Cells {
-    /// How many cells there are.
+    /// Number of cells.
     pub fn len(&self) -> usize {
         match self {
             Cells::Numbers(values) => values.len(),
@@ -276,7 +273,7 @@ impl Cells {
 }
 
 impl Targets {
-    /// How many rows have a target.
+    /// Number of targets.
     pub fn len(&self) -> usize {
         match self {
             Targets::None => 0,
@@ -293,7 +290,7 @@ impl Targets {
 }
 
 impl Shard {
-    /// A shard of all rows of its own storage.
+    /// A shard of all these rows.
     pub fn new(features: Features, targets: Targets) -> Result<Self> {
         let rows = features.rows();
         Self::of(Arc::new(features), Arc::new(targets), 0..rows)
@@ -311,7 +308,7 @@ impl Shard {
         Ok(Self { features, targets, rows })
     }
 
-    /// How many rows it has.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
@@ -321,22 +318,22 @@ impl Shard {
         self.rows.is_empty()
     }
 
-    /// How many features a row has.
+    /// Number of features in a row.
     pub fn columns(&self) -> usize {
         self.features.columns()
     }
 
-    /// The storage its rows lie in.
+    /// The storage of its rows.
     pub fn features(&self) -> &Arc<Features> {
         &self.features
     }
 
-    /// The storage its targets lie in.
+    /// The storage of its targets.
     pub fn targets(&self) -> &Arc<Targets> {
         &self.targets
     }
 
-    /// Which rows of the storage are its own.
+    /// Its rows within the storage.
     pub fn rows(&self) -> Range<usize> {
         self.rows.clone()
     }
@@ -415,7 +412,7 @@ impl Shard {
                 };
                 Features::Columns(columns.iter().map(pick).collect())
             }
-            // They cannot be taken apart; the model refuses what is not all of them.
+            // They cannot be divided; the model refuses a part of them.
             Features::Own(own) => Features::Own(own.clone()),
         };
         let targets = match &*self.targets {
@@ -465,40 +462,39 @@ fn add_words(words: &[String], digest: &mut Sha256) {
     }
 }
 
-/// Everything an experiment knows about its data: the clients and the truth about them.
+/// The clients of an experiment, and the truth about them.
 #[derive(Debug, Clone, Default)]
 pub struct Population {
     /// The clients that take part in training.
     pub clients: Vec<Client>,
     /// Clients met only after training.
     pub unseen: Vec<Client>,
-    /// How many clusters were planted, where they were.
+    /// Number of planted clusters.
     pub true_clusters: Option<usize>,
-    /// The parameters each planted cluster was drawn from, where a generator knows them.
+    /// The parameters of each planted cluster, where a generator knows them.
     pub true_parameters: Vec<Vec<f64>>,
-    /// The parameters each client's rows were drawn from, in their order, where clients of a cluster differ.
+    /// The parameters of each client, in their order, where clients of a cluster differ.
     pub client_parameters: Vec<Vec<f64>>,
-    /// Which clients were planted as outliers, in their order; empty where none was.
+    /// Whether each client was planted as an outlier, in their order; empty where none was.
     pub outliers: Vec<bool>,
-    /// The mixture each client's rows were drawn from, in their order, where a generator knows it; an outlier has none.
+    /// The mixture of each client, in their order, where a generator knows it; an outlier has none.
     pub mixtures: Vec<Option<PlantedMixture>>,
-    /// Where each client's rows stand in the file they were read from, in their order, where there is one.
+    /// The lines of each client's rows in the file they were read from, in their order.
     pub lines: Vec<Lines>,
-    /// What a model for this data must fit. Of a table this counts columns and classes as read; the schema's shape
-    /// replaces it.
+    /// The shape of the rows. For a table this counts columns and classes as read; the schema's shape replaces it.
     pub shape: DataShape,
 }
 
 /// The mixture that one client's rows were drawn from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlantedMixture {
-    /// The share of every component.
+    /// The weight of every component.
     pub weights: Vec<f64>,
-    /// Where the components are, one after the other.
+    /// The centres of the components, concatenated.
     pub centres: Vec<f64>,
 }
 
-/// Where one client's rows stand in a file: lines of a text, or rows of a parquet file, both from 1.
+/// Positions of one client's rows in a file: lines of a text, or rows of a parquet file, both from 1.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Lines {
     /// Of the training rows.
@@ -508,7 +504,7 @@ pub struct Lines {
 }
 
 impl Population {
-    /// A fingerprint of all clients and rows: the same data gives the same digits.
+    /// A digest of all clients and rows.
     pub fn digest(&self) -> String {
         let mut digest = Sha256::new();
         for client in self.clients.iter().chain(&self.unseen) {
@@ -520,8 +516,8 @@ impl Population {
         digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Refuses what no method can work with: no clients, two of one name, one without training rows, or rows of
-    /// different width.
+    /// Refuses a population without clients, with two of one name, with one without training rows, or with rows of
+    /// different widths.
     pub fn check(&self) -> Result<()> {
         let Some(first) = self.clients.first() else {
             return Err(Error::data("no clients"));
@@ -548,54 +544,54 @@ impl Population {
     }
 }
 
-/// What a model must fit: how wide the rows are and what is predicted.
+/// The shape of rows: their width, and what is predicted from them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DataShape {
     /// Features in a row.
     pub columns: usize,
-    /// Classes to tell apart; 0 when the target is a number.
+    /// Number of classes; 0 when the target is a number.
     pub classes: usize,
-    /// How the features of a row lie to each other.
+    /// The structure of the features in a row.
     pub form: Form,
 }
 
-/// How the features of a row lie to each other.
+/// The structure of the features in a row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Form {
-    /// Side by side, in no order.
+    /// Unordered numbers.
     #[default]
     Numbers,
     /// An image, plane by plane, row by row.
     Image {
-        /// Planes: 1 for grey, 3 for colours.
+        /// Colour planes.
         channels: usize,
-        /// Pixels from top to bottom.
+        /// Height in pixels.
         height: usize,
-        /// Pixels from left to right.
+        /// Width in pixels.
         width: usize,
-        /// What training may do to it.
+        /// Augmentation in training.
         augment: Augment,
     },
     /// A text: each feature is the number of a symbol.
     Text {
-        /// How many symbols there are.
+        /// Number of different symbols.
         symbols: usize,
     },
-    /// Known to the clients' own code alone.
+    /// Known only to the clients' own code.
     Own,
 }
 
-/// What training does to an image each time it is seen, drawn anew; scoring never does.
+/// Augmentation of an image, drawn anew for every step of training, and never for scoring.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Augment {
-    /// Mirrors it from left to right, every other time.
+    /// Mirrors it horizontally, with probability ½.
     pub flip: bool,
-    /// Moves it by up to so many pixels in both directions; what moves in is black.
+    /// Shifts it by up to this many pixels in both directions, padded with black.
     pub crop: usize,
 }
 
 impl DataShape {
-    /// Rows of so many features side by side, and so many classes.
+    /// Rows of unordered numbers.
     pub fn numbers(columns: usize, classes: usize) -> Self {
         Self { columns, classes, form: Form::Numbers }
     }

@@ -3,6 +3,7 @@
 //! Nothing in the header is trusted before the bytes are there.
 
 use crate::error::{Error, Result};
+use serde::Deserialize;
 use std::path::Path;
 
 /// Real headers are about a hundred bytes; those of structured arrays may be longer.
@@ -47,7 +48,12 @@ fn parse(file: &[u8]) -> Result<Array> {
         return fault(format!("a header of {length} bytes, want at most {LONGEST_HEADER}"));
     }
     let Some((header, data)) = rest.split_at_checked(length) else { return fault("the file ends within its header") };
-    let Header { number, fortran_order, shape } = Header::parse(header)?;
+    let Header { descr, fortran_order, shape } = Header::parse(header)?;
+    let Some(descr) = descr.as_str() else {
+        return Err(Error::data("an array of records, want a plain array of numbers")
+            .hint("pick its columns of numbers and save them as one array"));
+    };
+    let number = Number::parse(descr)?;
     let (rows, columns) = match shape.as_slice() {
         [rows] => (*rows, 1),
         [rows, columns] => (*rows, *columns),
@@ -120,111 +126,35 @@ impl Number {
     }
 }
 
-/// What the dictionary says.
-#[derive(Debug, PartialEq)]
+/// The dictionary in the header.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Header {
-    number: Number,
+    descr: serde_json::Value,
     fortran_order: bool,
     shape: Vec<usize>,
 }
 
+/// Python's literals as JSON has them. Python 2 wrote long integers with an L.
+const AS_JSON: [(&str, &str); 11] = [
+    ("'", "\""),
+    ("(", "["),
+    (")", "]"),
+    ("True", "true"),
+    ("False", "false"),
+    ("L,", ","),
+    ("L]", "]"),
+    (",]", "]"),
+    (", ]", "]"),
+    (",}", "}"),
+    (", }", "}"),
+];
+
 impl Header {
     fn parse(bytes: &[u8]) -> Result<Self> {
         let text = std::str::from_utf8(bytes).or_else(|_| fault("its header is not text"))?;
-        let mut rest = Cursor(text);
-        let (mut number, mut fortran_order, mut shape) = (None, None, None);
-        rest.expect('{')?;
-        while !rest.take('}') {
-            let key = rest.word()?;
-            rest.expect(':')?;
-            match key {
-                "descr" if rest.peek() == Some('[') => {
-                    return Err(Error::data("an array of records, want a plain array of numbers")
-                        .hint("pick its columns of numbers and save them as one array"));
-                }
-                "descr" => number = Some(Number::parse(rest.word()?)?),
-                "fortran_order" => fortran_order = Some(rest.truth()?),
-                "shape" => shape = Some(rest.shape()?),
-                other => return fault(format!("its header has an unknown key `{other}`")),
-            }
-            if !rest.take(',') {
-                rest.expect('}')?;
-                break;
-            }
-        }
-        match (number, fortran_order, shape) {
-            (Some(number), Some(fortran_order), Some(shape)) => Ok(Self { number, fortran_order, shape }),
-            _ => fault("its header lacks one of descr, fortran_order and shape"),
-        }
-    }
-}
-
-/// The unread part of a header.
-struct Cursor<'a>(&'a str);
-
-impl<'a> Cursor<'a> {
-    fn peek(&mut self) -> Option<char> {
-        self.0 = self.0.trim_start();
-        self.0.chars().next()
-    }
-
-    fn take(&mut self, wanted: char) -> bool {
-        let found = self.peek() == Some(wanted);
-        if found {
-            self.0 = &self.0[wanted.len_utf8()..];
-        }
-        found
-    }
-
-    fn expect(&mut self, wanted: char) -> Result<()> {
-        if self.take(wanted) { Ok(()) } else { fault("its header is not a dictionary as numpy writes it") }
-    }
-
-    fn word(&mut self) -> Result<&'a str> {
-        let quote = if self.take('"') { '"' } else { '\'' };
-        if quote == '\'' {
-            self.expect(quote)?;
-        }
-        let Some((word, rest)) = self.0.split_once(quote) else {
-            return fault("its header is not a dictionary as numpy writes it");
-        };
-        self.0 = rest;
-        Ok(word)
-    }
-
-    /// Everything up to the first character that is not a letter or digit.
-    fn token(&mut self) -> &'a str {
-        self.0 = self.0.trim_start();
-        let end = self.0.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(self.0.len());
-        let (token, rest) = self.0.split_at(end);
-        self.0 = rest;
-        token
-    }
-
-    fn truth(&mut self) -> Result<bool> {
-        match self.token() {
-            "True" => Ok(true),
-            "False" => Ok(false),
-            other => fault(format!("its header has fortran_order `{other}`, want True or False")),
-        }
-    }
-
-    fn shape(&mut self) -> Result<Vec<usize>> {
-        let mut shape = Vec::new();
-        self.expect('(')?;
-        while !self.take(')') {
-            // Python 2 wrote long integers with an L.
-            let token = self.token();
-            match token.strip_suffix('L').unwrap_or(token).parse() {
-                Ok(size) => shape.push(size),
-                Err(_) => return fault("its header has a shape that is none"),
-            }
-            if !self.take(',') {
-                self.expect(')')?;
-                break;
-            }
-        }
-        Ok(shape)
+        let json = AS_JSON.iter().fold(text.to_string(), |text, (python, json)| text.replace(python, json));
+        serde_json::from_str(&json).or_else(|_| fault("its header is not a dictionary as numpy writes it"))
     }
 }
 

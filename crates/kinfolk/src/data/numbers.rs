@@ -4,7 +4,7 @@ use super::{Features, Shard};
 use crate::linalg::Real;
 use std::any::Any;
 
-/// The rows of a shard as T, converted into `buffer` unless they are stored as T.
+/// The rows of a shard as `T`, converted into `buffer` unless they are stored as `T`.
 pub(crate) fn convert<'b, T: Real>(rows: &'b Shard, buffer: &'b mut Vec<T>) -> &'b [T] {
     let columns = rows.columns();
     let range = rows.rows().start * columns..rows.rows().end * columns;
@@ -16,7 +16,7 @@ pub(crate) fn convert<'b, T: Real>(rows: &'b Shard, buffer: &'b mut Vec<T>) -> &
     buffer
 }
 
-/// The same into a place that has room for exactly these.
+/// The same into a slice of exactly their length.
 pub(crate) fn convert_into<T: Real>(rows: &Shard, out: &mut [T]) {
     let columns = rows.columns();
     let range = rows.rows().start * columns..rows.rows().end * columns;
@@ -36,7 +36,7 @@ pub(crate) fn convert_into<T: Real>(rows: &Shard, out: &mut [T]) {
     }
 }
 
-/// Features stored in this very type, which need no conversion.
+/// Features stored as `T`, which need no conversion.
 fn stored<T: Real>(features: &Features) -> Option<&[T]> {
     let values: &dyn Any = match features {
         Features::F32 { values, .. } => values,

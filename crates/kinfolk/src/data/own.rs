@@ -1,6 +1,6 @@
-//! Clients that are code of the user's own: what they hold and how they train is theirs, and nobody looks inside.
+//! Clients that are the user's own code: their data and their training are opaque.
 //!
-//! Such a client is a [`Client`] like any other. Its shards hold no rows but the code itself, which the model `own` calls.
+//! Such a client is a [`Client`] like any other. Its shards hold the code instead of rows; the model `own` calls it.
 
 use super::{Client, Features, Shard, Targets};
 use crate::error::{Error, Result};
@@ -10,76 +10,77 @@ use sha2::{Digest, Sha256};
 use std::fmt;
 use std::sync::Arc;
 
-/// What a user's own client can do. Several threads may hold one, but no two call it at the same time.
+/// The interface of a user's own client. Several threads may hold one, but no two call it at the same time.
 pub trait OwnClient: Send + Sync + fmt::Debug {
     /// Its name.
     fn id(&self) -> &str;
 
-    /// Its training rows: what it counts in means that are weighted by rows.
+    /// Number of training rows: its weight in means over rows.
     fn rows(&self) -> usize;
 
-    /// Whether it can score a model on rows it held out.
+    /// Whether it can score a model on held-out rows.
     fn can_score(&self) -> bool;
 
     /// The mean loss over its training rows.
     fn loss(&self, at: Point) -> Result<f64>;
 
-    /// The mean losses of several models, for clients that are quicker at several than at one after the other.
+    /// The mean losses of several models, for clients that are faster at several at once.
     fn losses(&self, at: &[Point]) -> Result<Vec<f64>> {
         at.iter().map(|&at| self.loss(at)).collect()
     }
 
-    /// Trained parameters into `out`; returns the loss before the first step, where it knows. The plan's seed is the
-    /// client's alone.
+    /// Writes trained parameters into `out`; returns the loss before the first step, if known. The plan's seed is specific
+    /// to the client.
     fn train(&self, from: Point, plan: &Plan, out: &mut [f64]) -> Result<Option<f64>>;
 
-    /// The gradient of the mean loss into `out`; returns the loss, where it knows. The sample's seed is the client's alone.
+    /// Writes the gradient of the mean loss into `out`; returns the loss, if known. The sample's seed is specific to the
+    /// client.
     fn gradient(&self, at: Point, sample: &Sample, out: &mut [f64]) -> Result<Option<f64>>;
 
-    /// How good a model is on held-out rows.
+    /// Scores a model on held-out rows.
     fn score(&self, at: Point) -> Result<OwnScore>;
 
-    /// All that may change in it, as bytes; `None` for a client that cannot tell.
+    /// Its state as bytes; `None` for a client that cannot save it.
     fn save(&self) -> Result<Option<Vec<u8>>>;
 
-    /// Puts it back to where it was when it [saved](OwnClient::save) this.
+    /// Restores a state that it [saved](OwnClient::save).
     fn load(&self, state: &[u8]) -> Result<()>;
 }
 
 /// Parameters of a model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point<'a> {
-    /// The numbers, rounded to the precision.
+    /// The parameters, rounded to the precision.
     pub values: &'a [f64],
-    /// What the model computes in.
+    /// The precision the model computes in.
     pub precision: Precision,
 }
 
-/// How good a model is on the rows a client held out.
+/// The score of a model on the held-out rows of a client.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OwnScore {
-    /// How many rows.
+    /// Number of rows.
     pub rows: u32,
     /// Mean loss.
     pub loss: f64,
-    /// Rows whose class was right, where the client counts them.
+    /// Rows classified correctly, where the client counts them.
     pub hits: Option<u32>,
 }
 
-/// Where models of the clients' own code begin.
+/// Initial parameters of models of the clients' own code.
 #[derive(Clone)]
 pub enum OwnStart {
-    /// At these parameters; near them where several starts are wanted.
+    /// These parameters; near them where several starts are wanted.
     At(Arc<Vec<f64>>),
-    /// Wherever this draws them for a seed below 2³².
+    /// Drawn for a seed below 2³².
     Drawn(Arc<DrawStart>),
 }
 
-/// Draws parameters to begin at for a seed.
+/// Draws initial parameters for a seed.
 pub type DrawStart = dyn Fn(u64) -> Result<Vec<f64>> + Send + Sync;
 
 impl OwnStart {
-    /// Told apart from all others by where it begins, for a seed where it is drawn.
+    /// A digest of the initial parameters, for seed 0 where they are drawn.
     pub(crate) fn digest(&self) -> Result<String> {
         let start = match self {
             OwnStart::At(start) => start.clone(),
@@ -100,15 +101,15 @@ impl fmt::Debug for OwnStart {
     }
 }
 
-/// A user's own client as a shard holds it.
+/// A user's own client, as stored in a shard.
 #[derive(Debug, Clone)]
 pub struct OwnRows {
     code: Arc<OwnCode>,
-    /// Whether the held-out rows are meant.
+    /// Whether it stands for the held-out rows.
     held_out: bool,
 }
 
-/// A client and where it began.
+/// A client and its initial state.
 #[derive(Debug)]
 struct OwnCode {
     client: Box<dyn OwnClient>,
@@ -127,24 +128,24 @@ impl OwnRows {
         &*self.code.client
     }
 
-    /// Where the client began, as it tells it itself.
+    /// The initial state of the client, as it saved it.
     pub(super) fn beginning(&self) -> &[u8] {
         self.code.beginning.as_deref().unwrap_or_default()
     }
 
-    /// Whether the held-out rows are meant, not the training rows.
+    /// Whether it stands for the held-out rows, not the training rows.
     pub fn held_out(&self) -> bool {
         self.held_out
     }
 
-    /// How many rows are meant. How many were held out shows only in a score: any stand for one.
+    /// Number of rows. The number of held-out rows is known only from a score: any count as one.
     pub(super) fn rows(&self) -> usize {
         if self.held_out { usize::from(self.client().can_score()) } else { self.client().rows() }
     }
 }
 
 impl Client {
-    /// A client that is the user's own code. What it [saves](OwnClient::save) now is where every method finds it.
+    /// A client that is the user's own code. Every method starts from the state it [saves](OwnClient::save) now.
     pub fn own(client: Box<dyn OwnClient>, group: Option<String>, truth: Option<usize>) -> Result<Self> {
         let id = client.id().to_string();
         let beginning = client.save().map_err(|error| at(&*client, "save", error))?;
@@ -160,7 +161,7 @@ impl Client {
         }
     }
 
-    /// What a checkpoint keeps of it; `None` for one that cannot be put back. Other clients than own ones keep nothing here.
+    /// Its state for a checkpoint; `None` if it cannot be restored. Only a user's own client has one.
     pub(crate) fn save(&self) -> Result<Option<Vec<u8>>> {
         match self.own_code() {
             Some(own) => own.client.save().map_err(|error| at(&*own.client, "save", error)),
@@ -168,7 +169,7 @@ impl Client {
         }
     }
 
-    /// Puts it back to where a checkpoint found it.
+    /// Restores its state from a checkpoint.
     pub(crate) fn load(&self, state: &[u8]) -> Result<()> {
         match self.own_code() {
             Some(own) => own.client.load(state).map_err(|error| at(&*own.client, "load", error)),
@@ -176,7 +177,7 @@ impl Client {
         }
     }
 
-    /// Puts it back to where it began, where it can.
+    /// Restores its initial state, where it can.
     pub(crate) fn begin_anew(&self) -> Result<()> {
         match self.own_code().and_then(|own| own.beginning.as_deref()) {
             Some(beginning) => self.load(beginning),
@@ -184,7 +185,7 @@ impl Client {
         }
     }
 
-    /// Refuses a client that cannot be put back to where a run was interrupted.
+    /// Refuses a client whose state cannot be restored after an interruption.
     pub(crate) fn check_resumable(&self) -> Result<()> {
         match self.own_code() {
             Some(OwnCode { beginning: None, .. }) => {
@@ -196,8 +197,8 @@ impl Client {
     }
 }
 
-/// An error of a client's own code: the user must see it, no method can do anything about it.
-/// What the code says stays where it ran: another machine hears which verb failed, and as what.
+/// An error of a client's own code, which ends the run. Its message stays on the machine it ran on: others are told only
+/// which verb failed, and the kind of error.
 pub(crate) fn at(client: &dyn OwnClient, verb: &str, error: Error) -> Error {
     let place = format!("client {}: {verb}", client.id());
     let told = format!("{place}: an error of kind {}; the machine's own log says more", error.kind().word());

@@ -1,5 +1,5 @@
-//! What a parquet file claims, held against the bytes it has: the reader makes room for whatever is claimed, and no error
-//! can be made of memory that is not there; and it reads as long as is claimed, also where there is nothing left.
+//! Checks the sizes a parquet file claims against the bytes it has: the reader allocates whatever is claimed, and running
+//! out of memory is not an error that can be handled; and it reads on past the end of the data.
 
 use bytes::Bytes;
 use parquet::basic::Encoding;

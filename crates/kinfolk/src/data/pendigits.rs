@@ -1,5 +1,5 @@
 //! Pen-Based Recognition of Handwritten Digits: 44 people wrote about 250 digits each on a tablet. A digit is 8 points
-//! along the pen's way, 16 numbers from 0 to 100. Writers are clients, and the digits are classes.
+//! along the trace of the pen, 16 numbers from 0 to 100. Writers are clients, and the digits are classes.
 
 use super::contamination::{Spoiling, contaminate};
 use super::table::{self, TableSettings, Task};
@@ -12,7 +12,7 @@ use std::path::Path;
 pub(super) const FILE: &str = "pendigits_writer.csv";
 
 settings! {
-    /// What the pen digits can be told.
+    /// Settings of the pen digits.
     pub(crate) struct PenDigitSettings {
         /// use only the first so many writers
         clients: Option<usize> [1..=44],

@@ -1,4 +1,4 @@
-//! Who says what in a play: takes the plain text of a play apart into speaking roles.
+//! Divides the plain text of a play into speaking roles.
 //!
 //! Plain texts mark speakers in many ways, often in several ways within one file. A play is read in paragraphs, that is
 //! lines between blank lines, after its stage directions (in brackets, well or badly closed) are taken out:
@@ -18,19 +18,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What one role says in the whole play, in order, with single spaces between words.
+/// The words of one role in the whole play, in order, with single spaces between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Role {
-    /// Its name, in small letters with hyphens.
+    /// Its name, in lower case with hyphens.
     pub name: String,
-    /// Its words.
+    /// Its text.
     pub text: String,
 }
 
 /// Longest name of a role.
 const LONGEST_NAME: usize = 40;
 
-/// The roles of a play, by name; none where the text is no play.
+/// The roles of a play, by name; none where the text is not a play.
 pub fn roles(text: &str) -> Vec<Role> {
     let text = plain(text);
     let lines = body(&text);
@@ -74,7 +74,7 @@ pub fn roles(text: &str) -> Vec<Role> {
     texts.into_iter().map(|(name, text)| Role { name, text }).collect()
 }
 
-/// Letters as ASCII has them, where they only look different; brackets of one kind; no marks of italics.
+/// Replaces typographic and accented letters by ASCII, unifies brackets, and drops marks of italics.
 fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -102,7 +102,7 @@ fn plain(text: &str) -> String {
     plain
 }
 
-/// The lines without the distributor's words before and after them.
+/// The lines without the distributor's header and footer.
 fn body(text: &str) -> Vec<&str> {
     let lines: Vec<&str> = text.lines().collect();
     let begin = lines.iter().position(|line| line.starts_with("*** START OF")).map_or(0, |line| line + 1);
@@ -111,7 +111,7 @@ fn body(text: &str) -> Vec<&str> {
     lines[begin..end].to_vec()
 }
 
-/// Whether a new part of the play begins here, or it ends.
+/// Whether a part of the play begins here, or the play ends.
 fn is_heading(line: &str) -> bool {
     const PARTS: [&str; 5] = ["INDUCTION", "PROLOGUE", "EPILOGUE", "DUMB SHOW", "FINIS"];
     const NUMBERS: [&str; 5] = ["FIRST", "SECOND", "THIRD", "FOURTH", "FIFTH"];
@@ -138,14 +138,14 @@ fn is_roman(number: &str) -> bool {
     !number.is_empty() && number.chars().all(|letter| "IVXL".contains(letter))
 }
 
-/// Whether this only says that a song or a stanza follows.
+/// Whether this only announces a song or a stanza.
 fn is_stanza(line: &str) -> bool {
     let mark = line.trim_end_matches('.');
     mark.eq_ignore_ascii_case("song") || is_roman(mark)
 }
 
-/// A paragraph without its stage directions. A bracket that nothing closes ends with its line, or with the paragraph
-/// where the line begins with it; what stands before a bracket that nothing opened is a direction too.
+/// A paragraph without its stage directions. An unclosed bracket ends with its line, or with the paragraph where the line
+/// begins with it; text before a closing bracket that was never opened is a direction too.
 fn spoken(paragraph: &str) -> String {
     let mut kept = String::new();
     let mut rest = paragraph;
@@ -173,7 +173,7 @@ fn spoken(paragraph: &str) -> String {
     kept + rest
 }
 
-/// Whether there is anything but punctuation.
+/// Whether a line is more than punctuation.
 fn says(line: &str) -> bool {
     line.contains(|letter: char| letter.is_alphanumeric())
 }
@@ -271,7 +271,7 @@ fn capitalised(line: &str) -> impl Iterator<Item = String> {
     words.filter(|word| word.len() > 2 && word.starts_with(char::is_uppercase)).map(str::to_uppercase)
 }
 
-/// The one person whose name begins like this, where it is not a name itself. A messenger is not `Messengers`.
+/// The one person whose name begins like this, unless it is a name itself. A messenger is not `Messengers`.
 fn complete(name: String, persons: &BTreeSet<String>) -> String {
     let mut longer = persons.range(name.clone()..).take_while(|person| person.starts_with(&name));
     match (longer.next(), longer.next()) {
@@ -280,7 +280,7 @@ fn complete(name: String, persons: &BTreeSet<String>) -> String {
     }
 }
 
-/// In small letters, with hyphens between words.
+/// In lower case, with hyphens between words.
 fn slug(name: &str) -> String {
     let words = name.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
     words.map(str::to_lowercase).collect::<Vec<_>>().join("-")

@@ -1,7 +1,7 @@
-//! Points from a file: csv, tsv, npy or parquet, one row a point, every column a coordinate unless it is left out.
+//! Points from a csv, tsv, npy or parquet file: one row per point, one column per coordinate unless it is left out.
 //!
-//! A text file may have a header; its first row is one when it has words and no number. Without names, columns are
-//! called 1, 2, …. Every coordinate must be a finite number.
+//! The first row of a text file is a header if it has words and no number. Without a header, columns are named 1, 2, ….
+//! Every coordinate must be a finite number.
 
 use super::columns::{Header, Role, Source, find_roles, is_number};
 use super::moments::{Moments, Scale};
@@ -21,7 +21,7 @@ pub struct Choice {
     pub drop: Vec<String>,
     /// The column that names the points; no coordinate.
     pub id: Option<String>,
-    /// Give every column mean 0 and deviation 1.
+    /// Standardise every column.
     pub standardise: bool,
 }
 
@@ -30,7 +30,7 @@ pub struct Choice {
 pub struct PointTable {
     /// The names of the coordinates.
     pub columns: Vec<String>,
-    /// The name of every point, where a column has them.
+    /// The names of the points, where a column has them.
     pub ids: Option<Vec<String>>,
     values: Vec<f64>,
     scales: Option<Vec<Scale>>,
@@ -52,7 +52,7 @@ impl PointTable {
         self.ids.as_ref().map_or_else(|| (point + 1).to_string(), |ids| ids[point].clone())
     }
 
-    /// A place among the points in the units of the file.
+    /// Converts coordinates to the units of the file.
     pub fn in_units(&self, place: &[f64]) -> Vec<f64> {
         match &self.scales {
             None => place.to_vec(),
@@ -60,12 +60,12 @@ impl PointTable {
         }
     }
 
-    /// Whether columns were given mean 0 and deviation 1.
+    /// Whether columns were standardised.
     pub fn is_standardised(&self) -> bool {
         self.scales.is_some()
     }
 
-    /// Gives every column mean 0 and deviation 1. There must be points.
+    /// Standardises every column. There must be points.
     pub fn standardise(&mut self) {
         let width = self.columns.len();
         let cells = |column: usize| self.values.iter().skip(column).step_by(width).copied();
@@ -113,7 +113,7 @@ fn read_table(source: &Source, choice: &Choice) -> Result<PointTable> {
         Some(Cells::Words(words)) => Some(words),
         _ => None,
     };
-    // Chosen columns come in the order of the choice.
+    // Chosen columns are in the order of the choice.
     let order: HashMap<&str, usize> = choice.columns.iter().map(String::as_str).zip(0..).collect();
     table.columns.sort_by_key(|column| order.get(column.name.as_str()).copied());
     let alone = table.columns.len() == 1;
@@ -172,7 +172,7 @@ fn read_array(source: &Source, choice: &Choice) -> Result<PointTable> {
     Ok(PointTable { ids, ..PointTable::new(columns, values) })
 }
 
-/// What every column is for; all faults of the choice at once.
+/// The role of every column; reports all faults of the choice together.
 fn roles(path: &Path, names: &[String], choice: &Choice) -> Result<Vec<Role>> {
     let mut faults = Vec::new();
     let columns = choice.columns.iter().map(|name| ("columns", name, Role::Value));
@@ -191,13 +191,13 @@ fn roles(path: &Path, names: &[String], choice: &Choice) -> Result<Vec<Role>> {
     Ok(given.into_iter().map(|role| role.unwrap_or(others)).collect())
 }
 
-/// A name as a shell takes it.
+/// A name quoted for a shell.
 fn quoted(name: &str) -> String {
     let is_plain = |letter: char| letter.is_alphanumeric() || "_-.".contains(letter);
     if !name.is_empty() && name.chars().all(is_plain) { name.to_string() } else { format!("\"{name}\"") }
 }
 
-/// What separates the numbers of a cell that should have been several.
+/// The separator in a cell that should have been several.
 fn separator(cell: &str) -> Option<&'static str> {
     let known = [(';', "semicolons"), ('\t', "tabs"), (',', "commas"), ('|', "`|`"), (' ', "spaces")];
     let (_, name) = known
@@ -206,7 +206,7 @@ fn separator(cell: &str) -> Option<&'static str> {
     Some(name)
 }
 
-/// As much of a text as a message bears.
+/// A text cut to fit into a message.
 fn shortened(text: &str) -> String {
     const LONGEST: usize = 200;
     match text.char_indices().nth(LONGEST) {

@@ -1,4 +1,4 @@
-//! High School and Beyond: 7185 pupils of 160 schools with their scores in mathematics, a classic of hierarchical models.
+//! High School and Beyond: 7185 pupils of 160 schools with their scores in mathematics, a classic example of hierarchical models.
 //! Schools are clients, and their sector (public or Catholic) is the known group.
 
 use super::table::{self, TableSettings};
@@ -16,7 +16,7 @@ choices! {
 }
 
 settings! {
-    /// What the schools can be told.
+    /// Settings of the schools.
     pub(crate) struct SchoolSettings {
         /// the score in mathematics, or whether it is at least the median of all pupils
         target: SchoolTarget = "score",
@@ -41,8 +41,8 @@ impl SourceSettings for SchoolSettings {
 }
 
 impl SchoolSettings {
-    /// The schools of this file. The median that divides pass from fail is over the pupils of all schools: whoever made
-    /// the task knows it, no school does.
+    /// The schools of this file. The median that divides pass from fail is over the pupils of all schools: it is part of
+    /// the task, and no school could compute it.
     fn build_from(self, path: &Path, seed: u64) -> Result<Population> {
         let as_table = TableSettings {
             group: Some("sector".into()),
@@ -61,7 +61,7 @@ fn passed(column: Column) -> Column {
     let Cells::Numbers(scores) = column.values else { return column };
     let mut sorted = scores.clone();
     sorted.sort_by(f64::total_cmp);
-    // Of two in the middle, the upper one divides as their mean does.
+    // The upper of two middle values divides as their mean does.
     let median = sorted[sorted.len() / 2];
     let word = |score: &f64| if *score >= median { "pass" } else { "fail" };
     Column { values: Cells::Words(scores.iter().map(|score| word(score).to_string()).collect()), ..column }

@@ -1,9 +1,9 @@
 //! Next characters in Shakespeare's plays, one client for every speaking role of a play, such as `hamlet/horatio`.
 //!
-//! The roles come from the plain texts ([`plays`]). What a role says is one text, speech after speech, in symbols of
-//! LEAF's alphabet ([`letters`]). A row is a window of `length` characters and the class is the character behind it, as
-//! in LEAF; windows begin every `stride` characters. The last part of a role's text is for testing, and no window
-//! reaches from one part into the other. A client's group is its play.
+//! The roles come from the plain texts ([`plays`]). The speeches of a role are one text in symbols of LEAF's alphabet
+//! ([`letters`]). A row is a window of `length` characters and the class is the character after it, as in LEAF; windows
+//! begin every `stride` characters. The last part of a role's text is for testing, and no window reaches from one part
+//! into the other. A client's group is its play.
 //!
 //! Of the 37 plays of the texts this was made for (4.85 MB; of *Cymbeline* acts III and IV are not in them), 1373 roles
 //! speak 4.26 million characters (one of them a single character, which makes no row; `min_characters = 2` leaves 1372);
@@ -107,7 +107,7 @@ impl SourceSettings for PlaySettings {
     }
 }
 
-/// A role's text in symbols, and the beginnings of its windows.
+/// A role's text in symbols, and the starts of its windows.
 struct Part {
     play: String,
     role: String,
@@ -177,7 +177,7 @@ fn build_from(plays: Vec<(String, Vec<Role>)>, settings: &PlaySettings, seed: u6
     })
 }
 
-/// Some of so many, in order.
+/// At most `most` of the numbers below `count`, drawn and in ascending order.
 fn some(count: usize, most: usize, key: &Key) -> impl Iterator<Item = usize> {
     let mut chosen = match most < count {
         true => index::sample(&mut key.rng(), count, most).into_vec(),

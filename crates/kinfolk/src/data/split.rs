@@ -1,5 +1,4 @@
-//! Pure functions that divide: clients among clusters, classes among clusters, rows among classes; and that draw some
-//! clients of many, and some rows of a client.
+//! Pure functions that divide clients and classes among clusters and rows among classes, and that draw clients and rows.
 
 use crate::error::{Error, Result};
 use crate::rng::{Key, Rng};
@@ -19,12 +18,12 @@ settings! {
     }
 }
 
-/// The cluster of a client when the clients of a cluster follow each other and the clusters are as equal as can be.
+/// The cluster of a client when clusters are consecutive clients and as equal in size as possible.
 pub(super) fn block(client: usize, clients: usize, clusters: usize) -> usize {
     client * clusters / clients.max(1)
 }
 
-/// The classes of one cluster: a window a third wider than an even share, but never so wide that windows coincide.
+/// The classes of one cluster: a window a third wider than an equal share, but not so wide that windows coincide.
 pub(super) fn window(classes: usize, clusters: usize, cluster: usize) -> Range<usize> {
     if clusters < 2 {
         return 0..classes;
@@ -60,8 +59,8 @@ pub(super) fn apportion(counts: &[usize], total: usize) -> Vec<usize> {
     parts
 }
 
-/// Which ids are drawn: each has a lot by the key, and the `count` lowest are taken. Whoever else is there changes
-/// nobody's lot.
+/// Which ids are drawn: each has a lot by the key, and the `count` lowest are taken. A lot does not depend on the other
+/// ids.
 pub(super) fn draw_lots<'a>(ids: impl Iterator<Item = &'a str>, count: usize, key: &Key) -> Vec<bool> {
     let mut lots: Vec<(u64, usize)> = ids.zip(0..).map(|(id, place)| (key.clone().word(id).seed(), place)).collect();
     let mut drawn = vec![false; lots.len()];
@@ -70,7 +69,7 @@ pub(super) fn draw_lots<'a>(ids: impl Iterator<Item = &'a str>, count: usize, ke
     drawn
 }
 
-/// Which ids are drawn where so many clients are wanted; all where that is left out.
+/// Which ids are drawn when `clients` are wanted; all where that is left out.
 pub(super) fn draw_clients<'a>(
     ids: impl ExactSizeIterator<Item = &'a str>,
     clients: Option<usize>,

@@ -1,7 +1,7 @@
-//! Generators with known parameters, as the papers' synthetic experiments draw them.
+//! Generators with known parameters, for the papers' synthetic experiments.
 //!
-//! Cluster j's clients stand next to each other. Every client draws from a stream of its own, keyed by its id, so
-//! neither the number of threads nor the number of other clients changes its rows.
+//! The clients of a cluster are consecutive. Every client draws from a stream of its own, keyed by its id, so its rows
+//! depend neither on the number of threads nor on the number of other clients.
 
 use super::split::block;
 use super::{Client, DataShape, Features, Population, SourceSettings, Targets};
@@ -16,14 +16,14 @@ use rayon::prelude::*;
 choices! {
     /// Whether drawn zeros and ones are multiplied by the scale or rescaled to it as their norm.
     pub(crate) enum ParameterScaling { Multiply = "multiply", Norm = "norm" }
-    /// Where a cluster's parameters lie.
+    /// Intervals of the clusters' parameters.
     pub(crate) enum Intervals { E1 = "e1", E5 = "e5" }
-    /// How features are stored.
+    /// Type in which features are stored.
     pub(crate) enum Stored { F32 = "f32", F64 = "f64" }
 }
 
 settings! {
-    /// How many clients there are, and how many rows they have.
+    /// Numbers of clients and of their rows.
     pub(crate) struct Sizes {
         /// how many clients
         clients: usize [1..=10_000_000] = 100,
@@ -152,12 +152,12 @@ impl SourceSettings for LinearSettings {
     const SUMMARY: &str = "linear regression with a parameter vector per cluster, as in the IFCA paper";
 
     fn build(self, seed: u64) -> Result<Population> {
-        let plan = Plan::new(&self.sizes, None, self.true_clusters, self.dimension, Self::NAME, seed)?;
+        let generator = Generator::new(&self.sizes, None, self.true_clusters, self.dimension, Self::NAME, seed)?;
         let (scale, to_norm) = (self.scale, self.scaling == ParameterScaling::Norm);
-        let parameters = plan.parameters(|_, rng| {
+        let parameters = generator.parameters(|_, rng| {
             loop {
                 let mut drawn: Vec<f64> =
-                    (0..plan.dimension).map(|_| f64::from(u8::from(rng.random::<bool>()))).collect();
+                    (0..generator.dimension).map(|_| f64::from(u8::from(rng.random::<bool>()))).collect();
                 let norm = drawn.iter().sum::<f64>().sqrt();
                 if to_norm && norm == 0.0 {
                     continue;
@@ -169,28 +169,21 @@ impl SourceSettings for LinearSettings {
         });
         let noise = self.noise;
         let single = self.precision == Stored::F32;
-        let shape = DataShape::numbers(plan.dimension, 0);
-        plan.population(parameters.clone(), shape, |cluster, rows, rng| {
-            let columns = plan.dimension;
-            let mut targets = Vec::with_capacity(rows);
-            let mut target = |row: &mut dyn Iterator<Item = f64>, rng: &mut Rng| {
-                let clean: f64 = row.zip(&parameters[cluster]).map(|(x, parameter)| x * parameter).sum();
-                targets.push(clean + noise * normal(rng));
-            };
-            let features = if single {
-                let mut values = vec![0f32; rows * columns];
-                for row in values.chunks_exact_mut(columns) {
-                    row.iter_mut().for_each(|value| *value = normal(rng) as f32);
-                    target(&mut row.iter().map(|value| f64::from(*value)), rng);
+        let shape = DataShape::numbers(generator.dimension, 0);
+        generator.population(parameters.clone(), shape, |cluster, rows, rng| {
+            let columns = generator.dimension;
+            let mut values = vec![0.0; rows * columns];
+            let targets = values.chunks_exact_mut(columns).map(|row| {
+                row.iter_mut().for_each(|value| *value = normal(rng));
+                if single {
+                    row.iter_mut().for_each(|value| *value = f64::from(*value as f32));
                 }
-                Features::F32 { columns, values }
-            } else {
-                let mut values = vec![0f64; rows * columns];
-                for row in values.chunks_exact_mut(columns) {
-                    row.iter_mut().for_each(|value| *value = normal(rng));
-                    target(&mut row.iter().copied(), rng);
-                }
-                Features::F64 { columns, values }
+                dot_in_order(row, &parameters[cluster]) + noise * normal(rng)
+            });
+            let targets = targets.collect();
+            let features = match single {
+                true => Features::F32 { columns, values: values.into_iter().map(|value| value as f32).collect() },
+                false => Features::F64 { columns, values },
             };
             Drawn::of(features, Targets::Values(targets))
         })
@@ -221,14 +214,14 @@ impl SourceSettings for OdclLinearSettings {
             faults.push(Error::settings(format!("data.active: got {active}, want at most the dimension, {dimension}")));
         }
         finish(faults)?;
-        let plan = Plan::new(&self.sizes, None, clusters, dimension, Self::NAME, seed)?;
-        let parameters = plan.parameters(|cluster, rng| {
+        let generator = Generator::new(&self.sizes, None, clusters, dimension, Self::NAME, seed)?;
+        let parameters = generator.parameters(|cluster, rng| {
             let (low, high) = intervals[cluster];
             (0..dimension).map(|_| low + (high - low) * rng.random::<f64>()).collect()
         });
         let noise = self.noise;
         let shape = DataShape::numbers(dimension, 0);
-        plan.population(parameters.clone(), shape, |cluster, rows, rng| {
+        generator.population(parameters.clone(), shape, |cluster, rows, rng| {
             let mut values = vec![0f64; rows * dimension];
             let mut order: Vec<usize> = (0..dimension).collect();
             let targets = values.chunks_exact_mut(dimension).map(|row| {
@@ -255,11 +248,12 @@ impl SourceSettings for OdclLogisticSettings {
     const SUMMARY: &str = "two classes in the plane, as in the ODCL paper";
 
     fn build(self, seed: u64) -> Result<Population> {
-        let plan = Plan::new(&self.sizes, None, self.true_clusters, 2, Self::NAME, seed)?;
-        let parameters: Vec<Vec<f64>> = LOGISTIC_PARAMETERS[..plan.clusters].iter().map(|two| two.to_vec()).collect();
+        let generator = Generator::new(&self.sizes, None, self.true_clusters, 2, Self::NAME, seed)?;
+        let parameters: Vec<Vec<f64>> =
+            LOGISTIC_PARAMETERS[..generator.clusters].iter().map(|two| two.to_vec()).collect();
         let with_intercept = parameters.iter().map(|two| [two.as_slice(), &[0.0]].concat()).collect();
         let shape = DataShape::numbers(2, 2);
-        plan.population(with_intercept, shape, |cluster, rows, rng| {
+        generator.population(with_intercept, shape, |cluster, rows, rng| {
             let (variance, covariance) = LOGISTIC_COVARIANCES[cluster];
             let below = covariance / variance.sqrt();
             let rest = (variance - below * below).sqrt();
@@ -278,7 +272,7 @@ impl SourceSettings for OdclLogisticSettings {
 
 /// The known-clusters paper's linear regression: cluster centres are normal around 0, a client's own θ is normal around
 /// its cluster's centre, and `y = <x, θ> + noise` with standard normal x and no intercept. Clusters are known groups
-/// here, so every client can name its own.
+/// here, and every client knows its own.
 impl SourceSettings for HierarchicalLinearSettings {
     const NAME: &str = "hierarchical-linear";
     const SUMMARY: &str = "linear regression with parameters of every client around its known cluster's";
@@ -303,7 +297,7 @@ impl SourceSettings for HierarchicalLogisticSettings {
     }
 }
 
-/// Clients around centres around 0; `answer` draws the targets that belong to the products `<x, θ>`.
+/// Clients around centres around 0; `answer` draws the targets for the products `<x, θ>`.
 fn hierarchical(
     hierarchy: &Hierarchy,
     (clusters, dimension): (usize, usize),
@@ -312,15 +306,14 @@ fn hierarchical(
 ) -> Result<Population> {
     let Hierarchy { clients, samples, test_samples, unseen_clients, between, within, .. } = *hierarchy;
     let sizes = Sizes { clients, samples, test_samples, unseen_clients };
-    let mut plan = Plan::new(&sizes, hierarchy.fewest_samples, clusters, dimension, name, seed)?;
-    plan.grouped = true;
-    let columns = plan.dimension;
-    let centres = plan.parameters(|_, rng| (0..columns).map(|_| between * normal(rng)).collect());
-    plan.population(centres.clone(), DataShape::numbers(columns, classes), |cluster, rows, rng| {
+    let mut generator = Generator::new(&sizes, hierarchy.fewest_samples, clusters, dimension, name, seed)?;
+    generator.grouped = true;
+    let columns = generator.dimension;
+    let centres = generator.parameters(|_, rng| (0..columns).map(|_| between * normal(rng)).collect());
+    generator.population(centres.clone(), DataShape::numbers(columns, classes), |cluster, rows, rng| {
         let parameters: Vec<f64> = centres[cluster].iter().map(|centre| centre + within * normal(rng)).collect();
         let values: Vec<f64> = (0..rows * columns).map(|_| normal(rng)).collect();
-        let product = |row: &[f64]| row.iter().zip(&parameters).map(|(x, parameter)| x * parameter).sum();
-        let scores: Vec<f64> = values.chunks_exact(columns).map(product).collect();
+        let scores: Vec<f64> = values.chunks_exact(columns).map(|row| dot_in_order(row, &parameters)).collect();
         let targets = answer(&scores, rng);
         Drawn { features: Features::F64 { columns, values }, targets, parameters }
     })
@@ -331,11 +324,11 @@ fn class(score: f64, rng: &mut Rng) -> u32 {
     u32::from(rng.random::<f64>() < 1.0 / (1.0 + (-score).exp()))
 }
 
-/// What one client draws.
+/// The data of one client.
 struct Drawn {
     features: Features,
     targets: Targets,
-    /// Parameters of its own; empty where it has its cluster's.
+    /// Its parameters; empty where they are its cluster's.
     parameters: Vec<f64>,
 }
 
@@ -346,24 +339,29 @@ impl Drawn {
     }
 }
 
+/// The inner product, summed from left to right: seeds stand for these bits.
+fn dot_in_order(row: &[f64], parameters: &[f64]) -> f64 {
+    row.iter().zip(parameters).map(|(x, parameter)| x * parameter).sum()
+}
+
 pub(super) fn normal(rng: &mut Rng) -> f64 {
     StandardNormal.sample(rng)
 }
 
-/// What a client takes beside its rows.
+/// Memory of a client besides its rows.
 const CLIENT_BYTES: usize = 512;
 
-/// Refuses more numbers than this machine holds.
+/// Refuses data that does not fit into memory.
 pub(super) fn check_size(clients: usize, rows: usize, dimension: usize) -> Result<()> {
     let bytes = CLIENT_BYTES.saturating_add(rows.saturating_mul(dimension + 1).saturating_mul(size_of::<f64>()));
     check_room("data", &[clients], bytes).map_err(|error| error.hint("use fewer clients, samples or dimensions"))
 }
 
-struct Plan {
+struct Generator {
     clients: usize,
     unseen: usize,
     samples: usize,
-    /// Training rows of a client lie between this and `samples`.
+    /// Lower bound on the training rows of a client; `samples` is the upper one.
     fewest_samples: usize,
     test_samples: usize,
     clusters: usize,
@@ -373,7 +371,7 @@ struct Plan {
     key: Key,
 }
 
-impl Plan {
+impl Generator {
     fn new(
         sizes: &Sizes,
         fewest_samples: Option<usize>,
@@ -395,11 +393,11 @@ impl Plan {
         }
         finish(faults)?;
         let key = Key::new(seed).word(name);
-        let plan =
+        let generator =
             Self { clients, unseen, samples, fewest_samples, test_samples, clusters, dimension, grouped: false, key };
-        check_size(plan.clients + plan.unseen, plan.samples + plan.test_samples, dimension)?;
+        check_size(generator.clients + generator.unseen, generator.samples + generator.test_samples, dimension)?;
         check_room("data.true_clusters", &[clusters, dimension], size_of::<f64>())?;
-        Ok(plan)
+        Ok(generator)
     }
 
     fn parameters(&self, draw: impl Fn(usize, &mut Rng) -> Vec<f64>) -> Vec<Vec<f64>> {
@@ -407,7 +405,7 @@ impl Plan {
         (0..self.clusters).map(|cluster| draw(cluster, &mut key.clone().number(cluster as u64).rng())).collect()
     }
 
-    /// How many training rows a client has.
+    /// Number of training rows of a client.
     fn samples_of(&self, id: &str) -> usize {
         self.key.clone().word("samples").word(id).rng().random_range(self.fewest_samples..=self.samples)
     }

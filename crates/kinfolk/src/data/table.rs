@@ -1,10 +1,10 @@
 //! Clients from a table: a csv (or tsv) or parquet file with a column that names the client of every row.
 //!
-//! Text files have their types inferred: a column where every cell is a number is numbers, any other is words, that is
-//! categories. Parquet files say what they hold; truth values are words there. Missing values are refused, because what
-//! to put in their place is the user's decision; so are dates and nested columns unless they are dropped.
+//! The types of text files are inferred: a column is numeric if every cell is a number, and categorical otherwise.
+//! Parquet files have types; booleans are categories. Missing values are refused, because imputation is the user's
+//! decision; so are dates and nested columns unless they are dropped.
 //!
-//! Without a target rows are features only, and only mixtures can learn from them.
+//! Without a target rows are features only, and only mixtures can be fitted to them.
 //!
 //! With `task = "auto"` words are classes. Numbers are classes when they are whole, have at most 20 different values and
 //! each value comes three times on average, as labels do; all others are a regression target.
@@ -29,7 +29,7 @@ choices! {
 }
 
 settings! {
-    /// What a table can be told.
+    /// Settings of a table.
     pub(crate) struct TableSettings {
         /// the csv, tsv or parquet file
         path: String,
@@ -66,7 +66,7 @@ settings! {
 }
 
 impl TableSettings {
-    /// A table whose columns are known, with the usual settings of everything else.
+    /// A table whose columns are known, with the defaults of all other settings.
     pub(super) fn new(path: &Path, client: &str, target: &str) -> Result<Self> {
         let given = [("path", path.display().to_string()), ("client", client.into()), ("target", target.into())];
         let given = given.map(|(name, value)| (name.to_string(), toml::Value::String(value)));
@@ -85,22 +85,22 @@ impl SourceSettings for TableSettings {
     }
 }
 
-/// At most so many different whole numbers look like classes.
+/// Upper bound on the number of different integers that look like classes.
 const MOST_CLASSES: usize = 20;
-/// Labels come at least so often on average.
+/// Labels occur at least this often on average.
 const ROWS_PER_CLASS: usize = 3;
 
-/// The clients of these columns and the clients' alone, as they are.
+/// The clients with these columns only, without contamination.
 pub(crate) fn build_only(settings: &TableSettings, seed: u64, only: &[String]) -> Result<Population> {
     build_with(settings, seed, Some(only), |target| target)
 }
 
-/// What all draws of a table begin with.
+/// The key of all draws of a table.
 pub(super) fn key(seed: u64) -> Key {
     Key::new(seed).word("table")
 }
 
-/// The clients as the file has them, with a target made from the column that was read.
+/// The clients of the file, with a target made from the column read.
 pub(super) fn build_with(
     settings: &TableSettings,
     seed: u64,
@@ -193,7 +193,7 @@ pub(super) fn build_with(
     })
 }
 
-/// What the columns of these names are for. Where `only` some may be read, the others are dropped.
+/// The roles of the columns. Where `only` some may be read, the others are dropped.
 fn roles(path: &Path, names: &[String], only: Option<&[String]>, settings: &TableSettings) -> Result<Vec<Role>> {
     let mut faults = Vec::new();
     let singles = [
@@ -218,19 +218,19 @@ fn roles(path: &Path, names: &[String], only: Option<&[String]>, settings: &Tabl
 }
 
 /// A client and its rows, in file order.
-struct Rows<'a> {
+struct Member<'a> {
     id: &'a str,
     rows: Vec<usize>,
 }
 
-/// The clients in the order they first appear, without those that are too small.
-fn members<'a>(path: &Path, ids: &'a [String], settings: &TableSettings) -> Result<Vec<Rows<'a>>> {
+/// The clients in the order of their first rows, without those that are too small.
+fn members<'a>(path: &Path, ids: &'a [String], settings: &TableSettings) -> Result<Vec<Member<'a>>> {
     let mut places = HashMap::new();
-    let mut members: Vec<Rows> = Vec::new();
+    let mut members: Vec<Member> = Vec::new();
     for (row, id) in ids.iter().enumerate() {
         let place = *places.entry(id.as_str()).or_insert(members.len());
         if place == members.len() {
-            members.push(Rows { id, rows: Vec::new() });
+            members.push(Member { id, rows: Vec::new() });
         }
         members[place].rows.push(row);
     }
@@ -254,18 +254,18 @@ fn members<'a>(path: &Path, ids: &'a [String], settings: &TableSettings) -> Resu
     Ok(members)
 }
 
-/// What a column says of each client, which must be the same in all its rows.
+/// The value of a column for each client, which must be the same in all its rows.
 fn per_client<'a>(
     path: &Path,
     lines: &[u64],
-    members: &[Rows],
+    members: &[Member],
     words: Option<&'a [String]>,
     column: Option<&str>,
 ) -> Result<Vec<Option<&'a str>>> {
     let Some(words) = words else {
         return Ok(vec![None; members.len()]);
     };
-    let of = |member: &Rows| {
+    let of = |member: &Member| {
         let first = &words[member.rows[0]];
         match member.rows.iter().find(|row| words[**row] != *first) {
             None => Ok(Some(first.as_str())),
@@ -283,14 +283,14 @@ fn per_client<'a>(
     members.iter().map(of).collect()
 }
 
-/// The rows client by client, training before test, and where each part lies.
+/// The rows client by client, training before test, and the range of each part.
 struct Order {
     rows: Vec<usize>,
     train: Vec<Range<usize>>,
     test: Vec<Range<usize>>,
 }
 
-fn arrange(members: &[Rows], test_fraction: f64, key: &Key) -> Order {
+fn arrange(members: &[Member], test_fraction: f64, key: &Key) -> Order {
     let mut order = Order { rows: Vec::new(), train: Vec::new(), test: Vec::new() };
     for member in members {
         let is_test = hold_out(member.rows.len(), test_fraction, &key.clone().word("test").word(member.id));
@@ -305,8 +305,8 @@ fn arrange(members: &[Rows], test_fraction: f64, key: &Key) -> Order {
     order
 }
 
-/// Which clients are set apart; one always stays.
-fn unseen(members: &[Rows], share: f64, key: &Key) -> Vec<bool> {
+/// Which clients are unseen; at least one is not.
+fn unseen(members: &[Member], share: f64, key: &Key) -> Vec<bool> {
     let count = ((share * members.len() as f64).round() as usize).min(members.len() - 1);
     draw_lots(members.iter().map(|member| member.id), count, &key.clone().word("unseen"))
 }

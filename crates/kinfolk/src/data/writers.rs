@@ -1,6 +1,6 @@
-//! MNIST by writer: the digits as the people who wrote them would hold them, a federation that nobody planted.
+//! MNIST by writer: a federation whose clusters nobody planted.
 //!
-//! QMNIST (Yadav and Bottou 2019) found out who wrote every digit. Its labels have a row for every image, in MNIST's
+//! QMNIST (Yadav and Bottou 2019) identified the writer of every digit. Its labels have a row for every image, in MNIST's
 //! order: the class, the series of NIST's forms the digit was cut from, the writer, and more. The 60 000 training images
 //! are by 539 writers, with 19 to 131 images each; they are the clients. The 10 000 test images are the first of QMNIST's
 //! test rows and by 297 other people, with 8 to 130 images each; they can be met after training. The series is a client's
@@ -27,7 +27,7 @@ const SERIES: usize = 1;
 const WRITER: usize = 2;
 
 settings! {
-    /// What the writers can be told.
+    /// Settings of the writers.
     pub(crate) struct WriterSettings {
         drawing: Drawing,
         /// fewest rows a client must have
@@ -73,14 +73,14 @@ fn build_from(images: &Path, labels: &Path, settings: &WriterSettings, seed: u64
     })
 }
 
-/// One writer, and the places of its images.
+/// One writer, and the indices of its images.
 struct Writer {
     id: String,
     series: i32,
     images: Vec<usize>,
 }
 
-/// The writers of these images with at least so many, by their numbers.
+/// The writers of at least `least` of these images, by their numbers.
 fn read(folder: &Path, name: &str, images: &Images, least: usize) -> Result<Vec<Writer>> {
     let path = idx::plain_or_packed(folder, name);
     let labels = idx::read_integers(&path, 2)?;
@@ -112,7 +112,7 @@ fn keep(writers: &mut Vec<Writer>, drawn: &[bool]) {
     writers.retain(|_| drawn.next() == Some(&true));
 }
 
-/// Copies the writers' images one after the other, each writer's training images before its test images.
+/// Copies the images writer by writer, training images before test images.
 fn clients(images: &Images, writers: &[Writer], share: f64, key: &Key) -> Result<Vec<Client>> {
     let mut order = Vec::new();
     let mut ranges = Vec::new();
