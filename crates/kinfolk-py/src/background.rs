@@ -1,4 +1,4 @@
-//! Work without the GIL, on a thread of its own, while the calling thread minds Ctrl-C and passes on what is told.
+//! Work without the GIL, on another thread, while the calling thread handles Ctrl-C and passes on events.
 
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,26 +6,26 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// How long Ctrl-C may wait to be noticed.
+/// Interval between checks for Ctrl-C.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// As much as the first thread of a program has.
+/// The usual stack size of a main thread.
 const STACK: usize = 8 << 20;
 
-/// What a thread says to the one that waits for it.
+/// What a thread sends to the one that waits for it.
 enum Message<Event, Output> {
     Event(Event),
     Ended(Output),
 }
 
-/// How work came to its end.
+/// How work ended.
 pub struct Ending<Output> {
-    /// What it returned; absent where it was left behind.
+    /// What it returned; absent where it was abandoned.
     pub output: Option<Output>,
-    /// What stopped it: Ctrl-C, or an exception of whoever was told.
+    /// What interrupted it: Ctrl-C, or an exception of the event handler.
     pub interruption: Option<PyErr>,
 }
 
-/// Does the work and waits for it. An interruption raises `stop`; a patient caller then still waits, until the second.
+/// Does the work and waits for it. An interruption sets `stop`; a patient caller keeps waiting until a second one.
 pub fn attend<Event: Send + 'static, Output: Send + 'static>(
     py: Python,
     stop: &AtomicBool,
@@ -36,7 +36,7 @@ pub fn attend<Event: Send + 'static, Output: Send + 'static>(
     let (sender, mut receiver) = channel();
     let told: Sender<Message<Event, Output>> = sender.clone();
     let thread = Builder::new().name("kinfolk".into()).stack_size(STACK).spawn(move || {
-        // Nobody listens any more only where the work was left behind.
+        // The receiver is gone only where the work was abandoned.
         let output = work(&|event| drop(told.send(Message::Event(event))));
         let _ = sender.send(Message::Ended(output));
     })?;

@@ -1,4 +1,4 @@
-//! `kinfolk.cluster`: clustering of numpy arrays, and how good a clustering is.
+//! `kinfolk.cluster`: clustering of numpy arrays, and quality of clusterings.
 
 use crate::background::{Ending, attend};
 use crate::errors::raise;
@@ -18,7 +18,7 @@ use pyo3::types::{PyDict, PyTuple};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Anything that numpy takes for an array of numbers of these dimensions, as floats that lie row after row.
+/// Anything that numpy converts to an array of numbers with these dimensions, as row-major floats.
 fn floats<'py>(
     given: &Bound<'py, PyAny>,
     name: &str,
@@ -44,7 +44,7 @@ fn floats<'py>(
     Ok(numpy.call_method1("ascontiguousarray", (array, "float64"))?.cast_into()?)
 }
 
-/// A copy of points.
+/// Copies points.
 fn table(given: &Bound<'_, PyAny>, standardise: bool) -> PyResult<PointTable> {
     let points = floats(given, "points", 2, "two dimensions: one row a point")?;
     let columns = (0..points.shape()[1]).map(|column| column.to_string()).collect();
@@ -56,7 +56,7 @@ fn table(given: &Bound<'_, PyAny>, standardise: bool) -> PyResult<PointTable> {
     Ok(table)
 }
 
-/// The clusters of points, as whole numbers; their names mean nothing but −1, which stands for no cluster.
+/// Cluster labels as integers; −1 stands for no cluster.
 fn labels(given: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<i64>> {
     let py = given.py();
     let numbers = floats(given, name, 1, "one dimension")?.to_vec()?;
@@ -72,7 +72,7 @@ fn labels(given: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<i64>> {
     })
 }
 
-/// A number of things, or a fault.
+/// A count, or a fault.
 fn count(name: &str, given: Option<i64>, least: u8, faults: &mut Vec<Error>) -> Option<usize> {
     let given = given?;
     if given < 0 {
@@ -81,7 +81,7 @@ fn count(name: &str, given: Option<i64>, least: u8, faults: &mut Vec<Error>) -> 
     usize::try_from(given).ok()
 }
 
-/// Works without the GIL on these threads. Ctrl-C raises `stop` and does not wait: there is nothing to be saved.
+/// Works without the GIL on these threads. Ctrl-C sets `stop` and does not wait: there is nothing to save.
 fn compute<Output: Send + 'static>(
     py: Python,
     thread_count: usize,
@@ -190,7 +190,7 @@ fn numbers<'py>(py: Python<'py>, numbers: &[usize]) -> Bound<'py, PyArray1<i64>>
     PyArray1::from_iter(py, numbers.iter().map(|&number| number as i64))
 }
 
-/// Two clusterings of the same points. No cluster is taken for one more, as in scikit-learn.
+/// Two clusterings of the same points. Points without a cluster form one more, as in scikit-learn.
 fn pair(found: &Bound<'_, PyAny>, truth: &Bound<'_, PyAny>) -> PyResult<(Vec<usize>, Vec<usize>)> {
     let (found_labels, true_labels) = (labels(found, "found")?, labels(truth, "truth")?);
     if found_labels.len() == true_labels.len() {
@@ -253,7 +253,7 @@ pub fn silhouette(points: &Bound<'_, PyAny>, labels: &Bound<'_, PyAny>, seed: u6
     })
 }
 
-/// The least distance of two centres over the largest distance of a point to its centre, and from which value on
+/// The least distance of two centres over the largest distance of a point to its centre, and the values from which
 /// k-means and convex clustering provably find such clusters; absent for one cluster.
 #[pyfunction]
 pub fn separability(points: &Bound<'_, PyAny>, labels: &Bound<'_, PyAny>) -> PyResult<Option<(f64, f64, f64)>> {
@@ -263,7 +263,7 @@ pub fn separability(points: &Bound<'_, PyAny>, labels: &Bound<'_, PyAny>) -> PyR
     })
 }
 
-/// The λ, from and to, at which convex clustering of all pairs provably finds these clusters.
+/// The interval of λ in which convex clustering with uniform weights provably finds these clusters.
 #[pyfunction]
 pub fn recovery_interval(points: &Bound<'_, PyAny>, labels: &Bound<'_, PyAny>) -> PyResult<(f64, f64)> {
     measure(points, labels, |points, clustering| {
@@ -272,7 +272,7 @@ pub fn recovery_interval(points: &Bound<'_, PyAny>, labels: &Bound<'_, PyAny>) -
     })
 }
 
-/// How far centres are apart beside the spectral norm of what is around them; absent for one cluster.
+/// The separation of the centres relative to the spectral norm of the residuals; absent for one cluster.
 #[pyfunction]
 pub fn centre_separation(points: &Bound<'_, PyAny>, labels: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
     measure(points, labels, quality::centre_separation)

@@ -59,7 +59,7 @@ impl Columns {
         Ok(Self { columns: columns.into_iter().map(column).collect::<PyResult<_>>()? })
     }
 
-    /// How it is pickled and copied: as lists, in which a missing number is None.
+    /// Pickles and copies as lists, in which a missing number is None.
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyType>, (Vec<Pickled<'py>>,))> {
         let py = slf.py();
         let column = |column: &Column| -> PyResult<Pickled<'py>> {
@@ -75,13 +75,13 @@ impl Columns {
         Ok((slf.get_type(), (columns,)))
     }
 
-    /// What the columns are called.
+    /// Names of the columns.
     #[getter]
     fn names(&self) -> Vec<&str> {
         self.columns.iter().map(|column| column.name.as_str()).collect()
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     #[getter]
     fn rows(&self) -> usize {
         self.columns.first().map_or(0, |column| column.cells.len())
@@ -115,7 +115,7 @@ impl Columns {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        // Nobody has to be given the types he would like best.
+        // The protocol allows ignoring the requested types.
         drop(requested_schema);
         let array = |column: &Column| -> (String, ArrayRef, bool) {
             let array: ArrayRef = match &column.cells {

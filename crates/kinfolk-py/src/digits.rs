@@ -5,10 +5,10 @@ use kinfolk::data::images::Images;
 use numpy::{PyArray1, PyArray3, PyArrayMethods};
 use pyo3::prelude::*;
 
-/// Pixels of every image, row by row, and what they show.
+/// Pixels of every image, row by row, and their labels.
 type Arrays<'py> = (Bound<'py, PyArray3<u8>>, Bound<'py, PyArray1<i64>>);
 
-/// The digits to train on, and those to test with.
+/// The training and the test digits.
 #[pyfunction]
 pub fn digits(py: Python) -> PyResult<(Arrays, Arrays)> {
     let pools = kinfolk::data::digits::load().map_err(|error| raise(py, &error))?;

@@ -11,7 +11,7 @@ create_exception!(
     "What was at fault: the message says where, what was found and what was wanted; `kind` is a word to act on."
 );
 
-/// Options are keywords here; settings are keywords themselves, so that nothing stands in front of them.
+/// Options are keywords here; settings are keywords themselves and need no prefix.
 fn as_keyword(option: &str) -> String {
     match option {
         "set " => String::new(),

@@ -1,4 +1,4 @@
-//! Clients on other machines: messages are bytes, and Python carries them.
+//! Clients on other machines: messages are bytes, transported by Python.
 
 use crate::clients::{Exceptions, OwnClients, read_clients};
 use crate::errors::raise;
@@ -17,13 +17,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use toml::{Table, Value};
 
-/// The clients of one machine: as its own file says, a part of the experiment's dataset, or objects of the user's own.
+/// The clients of one machine: by its own file, a part of the experiment's dataset, or the user's own objects.
 #[pyclass(frozen, module = "kinfolk")]
 pub struct Site {
     site: Mutex<site::Site>,
 }
 
-/// What a machine answers: the reply, the state to hand in with the next message of the same run, and lines for its log.
+/// A machine's answer: the reply, the state to pass with the next message of the same run, and lines for its log.
 type Answered<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Vec<String>);
 
 #[pymethods]
@@ -67,8 +67,8 @@ impl Site {
     }
 }
 
-/// Runs an experiment with the clients of other machines and returns its folder. `machines` says who is there, and
-/// `exchange` takes messages and what they are for, and gives replies, or why there is none.
+/// Runs an experiment with the clients of other machines and returns its folder. `machines` lists the machines, and
+/// `exchange` takes messages with their purpose, and returns replies, or the reasons why there is none.
 #[pyfunction]
 #[pyo3(signature = (experiment, overrides, machines, exchange, *, out, start, progress))]
 #[expect(clippy::too_many_arguments, reason = "each is a keyword")]
@@ -97,7 +97,7 @@ pub fn run_remote(
     carry_out(py, experiment, (Options { start, ..Options::default() }, false), out, progress, venue)
 }
 
-/// Where a table is only its machine knows; the experiment need not say.
+/// The path of a table is known to its machine only; the experiment may leave it out.
 fn leave_path_open(experiment: &mut Table) {
     let data = experiment.get_mut("data").and_then(Value::as_table_mut);
     if let Some(data) = data.filter(|data| data.get("source").and_then(Value::as_str) == Some("table")) {
@@ -105,16 +105,16 @@ fn leave_path_open(experiment: &mut Table) {
     }
 }
 
-/// Python code that carries messages.
+/// Python code that transports messages.
 struct Carrier {
     machines: Py<PyAny>,
     exchange: Py<PyAny>,
 }
 
-/// An entry of what the Python code brings back: machine, reply, or why there is none.
+/// What the Python code returns for a machine: the reply, or the reason why there is none.
 type Entry = (u64, Option<Vec<u8>>, Option<String>);
 
-/// No method can go on without a way to its clients.
+/// No method can continue without a connection to its clients.
 fn broken(exception: PyErr) -> Error {
     Python::attach(|py| {
         let said = match exception.is_instance_of::<crate::errors::Error>(py) {
@@ -130,7 +130,7 @@ impl Transport for Carrier {
         Python::attach(|py| self.machines.call0(py).and_then(|found| found.extract(py))).map_err(broken)
     }
 
-    /// As the Python code calls it, if it has names.
+    /// The Python code's name for it, if any.
     fn name(&mut self, number: u64) -> String {
         let name = Python::attach(|py| self.exchange.call_method1(py, "name", (number,))?.extract(py));
         name.unwrap_or_else(|_| format!("machine {number}"))

@@ -1,4 +1,4 @@
-//! What there is to use: methods, models, datasets and presets.
+//! Lists of methods, models, datasets and presets.
 
 use kinfolk::data::SOURCES;
 use kinfolk::methods::METHODS;
@@ -7,7 +7,7 @@ use kinfolk::presets::PRESETS;
 use kinfolk::settings::{Default, Setting};
 use pyo3::prelude::*;
 
-/// Name, default, what is wanted and what it does. The default is as in a file, and absent where there is none.
+/// Name, default, accepted values and help. The default is as in a file, and absent where there is none.
 type SettingEntry = (&'static str, Option<&'static str>, String, &'static str);
 /// Name, summary and settings.
 type Entry = (&'static str, String, Vec<SettingEntry>);

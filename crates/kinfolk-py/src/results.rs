@@ -1,4 +1,4 @@
-//! What a finished run folder holds beside its tables: the result table, and models.
+//! The result table and the models of a finished run folder.
 
 use crate::errors::raise;
 use kinfolk::modelfile::{Values, tensors};

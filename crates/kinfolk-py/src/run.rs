@@ -96,13 +96,13 @@ pub fn carry_out(
         done
     };
     let ending = attend(py, &stop, true, work, |event| match &progress {
-        Some(progress) => progress.call1((event.to_dict(py)?,)).map(drop),
+        Some(progress) => progress.call1((event,)).map(drop),
         None => Ok(()),
     })?;
     conclude(py, ending, &folder, resumable).map(|()| folder)
 }
 
-/// Threads as the library counts them; absent is one for every core.
+/// The number of threads; absent is one per core.
 pub fn check_threads(threads: Option<i64>, faults: &mut Vec<Error>) -> usize {
     const MOST: i64 = MOST_THREADS as i64;
     match threads {
@@ -115,7 +115,7 @@ pub fn check_threads(threads: Option<i64>, faults: &mut Vec<Error>) -> usize {
     }
 }
 
-/// Reads and checks an experiment; `fill_in` may add to it what is known otherwise.
+/// Reads and checks an experiment; `fill_in` may add settings to it.
 pub fn read(
     py: Python,
     experiment: &Bound<'_, PyAny>,
@@ -139,7 +139,7 @@ pub fn read(
     Experiment::from_table(&place, table, &overrides).map_err(raise)
 }
 
-/// Raises what has to be raised after a run.
+/// Raises the exception that a run ended with, if any.
 fn conclude(py: Python, ending: Ending<kinfolk::Result<()>>, folder: &Path, resumable: bool) -> PyResult<()> {
     let folder = folder.display();
     let go_on = match resumable {
@@ -159,63 +159,33 @@ fn conclude(py: Python, ending: Ending<kinfolk::Result<()>>, folder: &Path, resu
     }
 }
 
-/// Something that happened in a run.
+/// Something that happened in a run: a dict in Python.
+#[derive(IntoPyObject)]
 enum Event {
-    Doing(String),
-    Planned { label: String, questions: usize, seeds: usize },
-    Method { label: String, seed: u64, from: usize, rounds: usize },
-    Round(Box<RoundRecord>),
-    Finished { label: String, seed: u64, status: String, reason: Option<String> },
+    Doing { event: &'static str, what: String },
+    Planned { event: &'static str, label: String, questions: usize, seeds: usize },
+    Method { event: &'static str, label: String, seed: u64, from: usize, rounds: usize },
+    Round(Round),
+    Finished { event: &'static str, label: String, seed: u64, status: String, reason: Option<String> },
 }
 
-impl Event {
-    fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let dict = PyDict::new(py);
-        match self {
-            Self::Doing(what) => {
-                dict.set_item("event", "doing")?;
-                dict.set_item("what", what)?;
-            }
-            Self::Planned { label, questions, seeds } => {
-                dict.set_item("event", "planned")?;
-                dict.set_item("label", label)?;
-                dict.set_item("questions", questions)?;
-                dict.set_item("seeds", seeds)?;
-            }
-            Self::Method { label, seed, from, rounds } => {
-                dict.set_item("event", "method")?;
-                dict.set_item("label", label)?;
-                dict.set_item("seed", seed)?;
-                dict.set_item("from", from)?;
-                dict.set_item("rounds", rounds)?;
-            }
-            Self::Round(record) => {
-                dict.set_item("event", "round")?;
-                dict.set_item("label", &record.label)?;
-                dict.set_item("seed", record.seed)?;
-                dict.set_item("round", record.round)?;
-                dict.set_item("phase", &record.phase)?;
-                dict.set_item("loss", record.loss)?;
-                dict.set_item("metric", record.metric)?;
-                dict.set_item("switched", record.switched)?;
-                dict.set_item("sizes", &record.sizes)?;
-                dict.set_item("bytes_down", record.bytes_down)?;
-                dict.set_item("bytes_up", record.bytes_up)?;
-                dict.set_item("seconds", record.seconds)?;
-            }
-            Self::Finished { label, seed, status, reason } => {
-                dict.set_item("event", "finished")?;
-                dict.set_item("label", label)?;
-                dict.set_item("seed", seed)?;
-                dict.set_item("status", status)?;
-                dict.set_item("reason", reason)?;
-            }
-        }
-        Ok(dict)
-    }
+#[derive(IntoPyObject)]
+struct Round {
+    event: &'static str,
+    label: String,
+    seed: u64,
+    round: usize,
+    phase: String,
+    loss: Option<f64>,
+    metric: Option<f64>,
+    switched: Option<usize>,
+    sizes: Vec<usize>,
+    bytes_down: u64,
+    bytes_up: u64,
+    seconds: f64,
 }
 
-/// Passes on what happens, where somebody wants to know.
+/// Passes on events, if there is a listener.
 struct Reporter<'a> {
     tell: Option<&'a dyn Fn(Event)>,
 }
@@ -230,28 +200,40 @@ impl Reporter<'_> {
 
 impl Watch for Reporter<'_> {
     fn doing(&mut self, what: &str) {
-        self.tell(|| Event::Doing(what.to_string()));
+        self.tell(|| Event::Doing { event: "doing", what: what.to_string() });
     }
 
     fn planned(&mut self, label: &str, questions: usize, seeds: usize) {
-        self.tell(|| Event::Planned { label: label.to_string(), questions, seeds });
+        self.tell(|| Event::Planned { event: "planned", label: label.to_string(), questions, seeds });
     }
 
     fn method(&mut self, label: &str, seed: u64, from: usize, rounds: usize) {
-        self.tell(|| Event::Method { label: label.to_string(), seed, from, rounds });
+        self.tell(|| Event::Method { event: "method", label: label.to_string(), seed, from, rounds });
     }
 
     fn round(&mut self, record: &RoundRecord) {
-        self.tell(|| Event::Round(Box::new(record.clone())));
+        self.tell(|| {
+            Event::Round(Round {
+                event: "round",
+                label: record.label.clone(),
+                seed: record.seed,
+                round: record.round,
+                phase: record.phase.clone(),
+                loss: record.loss,
+                metric: record.metric,
+                switched: record.switched,
+                sizes: record.sizes.clone(),
+                bytes_down: record.bytes_down,
+                bytes_up: record.bytes_up,
+                seconds: record.seconds,
+            })
+        });
     }
 
     fn finished(&mut self, summary: &RepeatSummary, label: &str) {
         let RepeatSummary { seed, status, reason, .. } = summary;
-        self.tell(|| Event::Finished {
-            label: label.to_string(),
-            seed: *seed,
-            status: status.clone(),
-            reason: reason.clone(),
-        });
+        let (seed, label) = (*seed, label.to_string());
+        let event = "finished";
+        self.tell(|| Event::Finished { event, label, seed, status: status.clone(), reason: reason.clone() });
     }
 }

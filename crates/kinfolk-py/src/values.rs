@@ -7,18 +7,18 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString, P
 use std::path::PathBuf;
 use toml::{Table, Value};
 
-/// Deeper than any setting lies; a list that contains itself ends here.
+/// Upper bound on nesting, which also ends a list that contains itself.
 const DEEPEST: usize = 16;
 
-/// Converts settings, and collects what cannot be one.
+/// Converts settings, and collects faults.
 #[derive(Default)]
 pub struct Settings {
-    /// What was at fault so far.
+    /// The faults so far.
     pub faults: Vec<Error>,
 }
 
 impl Settings {
-    /// An experiment as a dict. A single method need not stand in a list.
+    /// An experiment as a dict. A single method need not be in a list.
     pub fn experiment(&mut self, given: &Bound<'_, PyMapping>) -> PyResult<Table> {
         let mut table = self.table("experiment", given, 0)?;
         if let Some(method @ Value::Table(_)) = table.get_mut("method") {
@@ -68,7 +68,7 @@ impl Settings {
         Ok(Value::Array(list))
     }
 
-    /// `None` where it cannot be a setting, which is then among the faults.
+    /// `None` where it cannot be a setting, after adding a fault.
     fn value(&mut self, place: &str, given: &Bound<'_, PyAny>, depth: usize) -> PyResult<Option<Value>> {
         if depth > DEEPEST {
             self.faults.push(Error::settings(format!("{place}: got lists or dicts {DEEPEST} deep, want fewer")));
@@ -110,7 +110,7 @@ impl Settings {
     }
 }
 
-/// Takes dicts apart down to single settings, whose own value may be a table.
+/// Flattens dicts down to single settings, whose value may be a table.
 fn flatten(path: Vec<String>, value: Value, overrides: &mut Vec<Override>) {
     let depth = match path[0].as_str() {
         "data" | "model" | "faults" => 2,
