@@ -165,7 +165,7 @@ pub fn cluster(points: Points, weights: &Weights, lambda: f64) -> Result<Convex>
     rayon::scope(|_| {
         let certificate = solver.solve(lambda);
         Ok(Convex {
-            clustering: Clustering::of(points, solver.labels()),
+            clustering: Clustering::of(points, solver.inner.labels()),
             lambda,
             solution: solver.solution(),
             certificate,
@@ -180,43 +180,35 @@ pub fn path(points: Points, weights: &Weights, values: usize, progress: Progress
         return Err(Error::settings(format!("values of λ: got {values}, want at least 2")));
     }
     let mut scout = Solver::new(points, weights)?;
-    let [mut low, mut high] = scout.ends();
+    let [mut low, mut high] = scout.inner.ends().map(|end| end * scout.scale);
     if low < high {
-        let fewest = scout.fewest_groups();
+        let fewest = scout.inner.fewest_groups();
         let coarse: Vec<f64> = spaced(low, high, SCOUTS).collect();
         let distinct = super::kmeans::count_distinct(points, points.count());
         for (at, &lambda) in coarse.iter().enumerate() {
             progress(Stage { what: "looking for the ends of the path", done: at, total: SCOUTS })?;
             rayon::scope(|_| scout.solve(lambda));
-            if scout.groups() == distinct {
+            if scout.inner.groups() == distinct {
                 low = lambda;
             }
-            if scout.groups() == fewest {
+            if scout.inner.groups() == fewest {
                 high = lambda;
                 break;
             }
         }
     }
+    check_lambda(high)?;
     // The scout has fused groups; the path starts again with all points apart.
     let lambdas: Vec<f64> = if low < high { spaced(low, high, values).collect() } else { vec![high] };
-    path_along(points, weights, &lambdas, progress)
-}
-
-/// Solves at these values of λ, which must ascend.
-pub fn path_along(points: Points, weights: &Weights, lambdas: &[f64], progress: Progress) -> Result<Path> {
-    lambdas.iter().try_for_each(|&lambda| check_lambda(lambda))?;
-    if lambdas.is_empty() || lambdas.windows(2).any(|pair| pair[0] >= pair[1]) {
-        return Err(Error::settings("values of λ: want at least one, each larger than the one before"));
-    }
     let mut solver = Solver::new(points, weights)?;
     let plane = Plane::of(points);
     let mut steps = Vec::with_capacity(lambdas.len());
     for (at, &lambda) in lambdas.iter().enumerate() {
         progress(Stage { what: "clusterpath", done: at, total: lambdas.len() })?;
         let certificate = rayon::scope(|_| solver.solve(lambda));
-        let labels = renumber(solver.labels());
+        let labels = renumber(solver.inner.labels());
         let seen = solver.solution().chunks_exact(points.dimension()).map(|row| plane.project(row)).collect();
-        steps.push(Step { lambda, clusters: solver.groups(), labels, plane: seen, certificate });
+        steps.push(Step { lambda, clusters: solver.inner.groups(), labels, plane: seen, certificate });
     }
     Ok(Path { steps })
 }
@@ -246,12 +238,28 @@ struct Solver<'a> {
     scale: f64,
     /// Where there are more dimensions than points, coordinates in the span of the points, which contains all solutions.
     span: Option<Projection>,
-    inner: Inner,
+    inner: Box<dyn Solve + Send>,
 }
 
-enum Inner {
-    Uniform(Uniform),
-    Sparse(Sparse),
+/// A solver for one kind of weights. The data's radius should be about 1.
+trait Solve {
+    /// Solves at this λ, which must not be smaller than any before, to a gap of `tolerance` times the objective.
+    fn solve(&mut self, lambda: f64, tolerance: f64) -> Bound;
+
+    /// The group of every point.
+    fn labels(&self) -> &[usize];
+
+    /// Solutions of the groups, row-major.
+    fn places(&self) -> &[f64];
+
+    /// Number of groups.
+    fn groups(&self) -> usize;
+
+    /// Lower bound on the number of groups at any λ.
+    fn fewest_groups(&self) -> usize;
+
+    /// A λ at which no two distinct points are together, and one at which all connected points are.
+    fn ends(&self) -> [f64; 2];
 }
 
 impl<'a> Solver<'a> {
@@ -284,18 +292,15 @@ impl<'a> Solver<'a> {
             Some(span) => (&span.coordinates, span.directions),
             None => (&values, dimension),
         };
-        let inner = match edges {
-            None => Inner::Uniform(Uniform::new(values, dimension)),
-            Some(edges) => Inner::Sparse(Sparse::new(values, dimension, edges)),
+        let inner: Box<dyn Solve + Send> = match edges {
+            None => Box::new(Uniform::new(values, dimension)),
+            Some(edges) => Box::new(Sparse::new(values, dimension, edges)),
         };
         Ok(Self { points, mean, scale, span, inner })
     }
 
     fn solve(&mut self, lambda: f64) -> Certificate {
-        let bound = match &mut self.inner {
-            Inner::Uniform(solver) => solver.solve(lambda / self.scale, TOLERANCE),
-            Inner::Sparse(solver) => solver.solve(lambda / self.scale, TOLERANCE),
-        };
+        let bound = self.inner.solve(lambda / self.scale, TOLERANCE);
         let unit = self.scale * self.scale;
         let primal = bound.primal * unit;
         // Sums of this length are not more accurate.
@@ -303,26 +308,9 @@ impl<'a> Solver<'a> {
         Certificate { primal, dual: primal - gap, gap, undecided: bound.undecided }
     }
 
-    fn groups(&self) -> usize {
-        match &self.inner {
-            Inner::Uniform(solver) => solver.groups(),
-            Inner::Sparse(solver) => solver.groups(),
-        }
-    }
-
-    fn labels(&self) -> &[usize] {
-        match &self.inner {
-            Inner::Uniform(solver) => &solver.labels,
-            Inner::Sparse(solver) => &solver.labels,
-        }
-    }
-
     /// u of every point.
     fn solution(&self) -> Vec<f64> {
-        let groups = match &self.inner {
-            Inner::Uniform(solver) => &solver.solution[..],
-            Inner::Sparse(solver) => solver.solution(),
-        };
+        let groups = self.inner.places();
         let dimension = self.points.dimension();
         let lifted;
         let groups = match &self.span {
@@ -339,23 +327,7 @@ impl<'a> Solver<'a> {
             let row = groups[label * dimension..(label + 1) * dimension].iter();
             row.zip(&self.mean).map(|(value, mean)| value * self.scale + mean)
         };
-        self.labels().iter().flat_map(row).collect()
-    }
-
-    /// A λ at which no two distinct points are together, and one at which all connected points are.
-    fn ends(&self) -> [f64; 2] {
-        let ends = match &self.inner {
-            Inner::Uniform(solver) => solver.ends(),
-            Inner::Sparse(solver) => solver.ends(),
-        };
-        ends.map(|end| end * self.scale)
-    }
-
-    fn fewest_groups(&self) -> usize {
-        match &self.inner {
-            Inner::Uniform(_) => 1,
-            Inner::Sparse(solver) => solver.components(),
-        }
+        self.inner.labels().iter().flat_map(row).collect()
     }
 }
 

@@ -8,7 +8,7 @@
 
 use super::graph::{Edge, Graph, merge_sorted};
 use super::newton::{MOST_STEPS, conjugate_gradients, descend};
-use super::{Bound, FINEST, SHARP, SOFT, SOFT_AGAIN};
+use super::{Bound, FINEST, SHARP, SOFT, SOFT_AGAIN, Solve};
 use crate::clustering::{renumber, root};
 use crate::linalg::{add_scaled, distance, dot};
 use rayon::prelude::*;
@@ -32,7 +32,7 @@ pub(super) struct Sparse {
     /// z of the edges inside groups, from `from` to `to`.
     pulls: Vec<f64>,
     /// The group of every point.
-    pub(super) labels: Vec<usize>,
+    labels: Vec<usize>,
     members: Vec<Vec<usize>>,
     /// The groups as nodes.
     graph: Graph,
@@ -84,38 +84,6 @@ impl Sparse {
         }
     }
 
-    /// Solutions of the groups, row-major.
-    pub(super) fn solution(&self) -> &[f64] {
-        &self.graph.solution
-    }
-
-    /// Number of groups.
-    pub(super) fn groups(&self) -> usize {
-        self.members.len()
-    }
-
-    /// Lower bound on the number of groups: the components of the graph.
-    pub(super) fn components(&self) -> usize {
-        components(self.labels.len(), self.edges.iter().map(|edge| (edge.from, edge.to))).len()
-    }
-
-    /// A λ at which no two connected points are together unless they are equal, and one at which all are.
-    ///
-    /// Together, ‖a_i − a_j‖ is at most the total force of all edges at i and at j; and the forces w (φ_i − φ_j) of the
-    /// potential that solves L φ = a hold everything together once λ reaches the largest ‖φ_i − φ_j‖.
-    pub(super) fn ends(&self) -> [f64; 2] {
-        let row = |point: usize| &self.points[point * self.dimension..(point + 1) * self.dimension];
-        let degree: Vec<f64> = (self.incident.iter())
-            .map(|incident| incident.iter().map(|&(edge, _)| self.edges[edge].weight).sum())
-            .collect();
-        let apart = self
-            .edges
-            .iter()
-            .map(|edge| distance(row(edge.from), row(edge.to)) / (degree[edge.from] + degree[edge.to]));
-        let low = apart.filter(|&lambda| lambda > 0.0).fold(f64::INFINITY, f64::min);
-        [0.999 * low, self.all_together()]
-    }
-
     /// A λ at which all connected points are together.
     fn all_together(&self) -> f64 {
         *self.all_together.get_or_init(|| self.find_all_together())
@@ -138,53 +106,6 @@ impl Sparse {
             }
         }
         1.001 * high
-    }
-
-    /// Solves at this λ to a gap of `tolerance` times the objective.
-    pub(super) fn solve(&mut self, lambda: f64, tolerance: f64) -> Bound {
-        if lambda == 0.0 {
-            // Nothing pulls. Equal points are together, whoever is connected.
-            self.regroup(&super::equal_rows(&self.points, self.dimension));
-            self.graph.solution.copy_from_slice(&self.graph.centre);
-            return Bound { primal: self.scatter, gap: 0.0, undecided: 0 };
-        }
-        if lambda >= self.all_together() {
-            self.regroup_connected();
-            return Bound { primal: self.scatter, gap: 0.0, undecided: 0 };
-        }
-        let mut softness = self.softness;
-        let mut accuracy = tolerance;
-        let mut repairs = 0;
-        let mut refused = HashMap::new();
-        loop {
-            descend(&mut self.graph, lambda, softness, accuracy, MOST_STEPS);
-            let (primal, gap, nearest) = self.graph.bound(lambda, softness);
-            let mut bound = Bound { primal: self.scatter + primal, gap, undecided: 0 };
-            let decided = nearest > 2.0 * gap.sqrt();
-            let clear = decided && nearest > 100.0 * softness;
-            if !clear && self.fuse(lambda, softness, &mut refused) {
-                continue;
-            }
-            if softness > SHARP {
-                // Only without softness is the gap that of the pulls with which groups are proved.
-                let done = decided && bound.gap <= tolerance * bound.primal;
-                softness = if done || nearest > 30.0 * softness { SHARP } else { (softness / 8.0).max(SHARP) };
-                continue;
-            }
-            if !decided && accuracy > FINEST {
-                accuracy *= 1e-4;
-                continue;
-            }
-            if self.prove_groups(lambda, &mut bound, repairs < REPAIRS) {
-                self.softness = (0.3 * nearest).clamp(SOFT_AGAIN, SOFT);
-                if !decided {
-                    bound.undecided += self.edges_shorter(2.0 * bound.gap.sqrt());
-                }
-                return bound;
-            }
-            repairs += 1;
-            softness = softness.max(SOFT_AGAIN);
-        }
     }
 
     /// Edges between groups shorter than this.
@@ -467,6 +388,85 @@ impl Sparse {
             Graph::new(dimension, members.iter().map(|members| members.len() as f64).collect(), centre, &between);
         self.graph.solution = solution;
         (self.labels, self.members) = (labels, members);
+    }
+}
+
+impl Solve for Sparse {
+    fn labels(&self) -> &[usize] {
+        &self.labels
+    }
+
+    fn places(&self) -> &[f64] {
+        &self.graph.solution
+    }
+
+    fn groups(&self) -> usize {
+        self.members.len()
+    }
+
+    fn fewest_groups(&self) -> usize {
+        components(self.labels.len(), self.edges.iter().map(|edge| (edge.from, edge.to))).len()
+    }
+
+    /// Together, ‖a_i − a_j‖ is at most the total force of all edges at i and at j; and the forces w (φ_i − φ_j) of the
+    /// potential that solves L φ = a hold everything together once λ reaches the largest ‖φ_i − φ_j‖.
+    fn ends(&self) -> [f64; 2] {
+        let row = |point: usize| &self.points[point * self.dimension..(point + 1) * self.dimension];
+        let degree: Vec<f64> = (self.incident.iter())
+            .map(|incident| incident.iter().map(|&(edge, _)| self.edges[edge].weight).sum())
+            .collect();
+        let apart = self
+            .edges
+            .iter()
+            .map(|edge| distance(row(edge.from), row(edge.to)) / (degree[edge.from] + degree[edge.to]));
+        let low = apart.filter(|&lambda| lambda > 0.0).fold(f64::INFINITY, f64::min);
+        [0.999 * low, self.all_together()]
+    }
+
+    fn solve(&mut self, lambda: f64, tolerance: f64) -> Bound {
+        if lambda == 0.0 {
+            // Nothing pulls. Equal points are together, whoever is connected.
+            self.regroup(&super::equal_rows(&self.points, self.dimension));
+            self.graph.solution.copy_from_slice(&self.graph.centre);
+            return Bound { primal: self.scatter, gap: 0.0, undecided: 0 };
+        }
+        if lambda >= self.all_together() {
+            self.regroup_connected();
+            return Bound { primal: self.scatter, gap: 0.0, undecided: 0 };
+        }
+        let mut softness = self.softness;
+        let mut accuracy = tolerance;
+        let mut repairs = 0;
+        let mut refused = HashMap::new();
+        loop {
+            descend(&mut self.graph, lambda, softness, accuracy, MOST_STEPS);
+            let (primal, gap, nearest) = self.graph.bound(lambda, softness);
+            let mut bound = Bound { primal: self.scatter + primal, gap, undecided: 0 };
+            let decided = nearest > 2.0 * gap.sqrt();
+            let clear = decided && nearest > 100.0 * softness;
+            if !clear && self.fuse(lambda, softness, &mut refused) {
+                continue;
+            }
+            if softness > SHARP {
+                // Only without softness is the gap that of the pulls with which groups are proved.
+                let done = decided && bound.gap <= tolerance * bound.primal;
+                softness = if done || nearest > 30.0 * softness { SHARP } else { (softness / 8.0).max(SHARP) };
+                continue;
+            }
+            if !decided && accuracy > FINEST {
+                accuracy *= 1e-4;
+                continue;
+            }
+            if self.prove_groups(lambda, &mut bound, repairs < REPAIRS) {
+                self.softness = (0.3 * nearest).clamp(SOFT_AGAIN, SOFT);
+                if !decided {
+                    bound.undecided += self.edges_shorter(2.0 * bound.gap.sqrt());
+                }
+                return bound;
+            }
+            repairs += 1;
+            softness = softness.max(SOFT_AGAIN);
+        }
     }
 }
 

@@ -16,7 +16,7 @@
 use super::newton::{MOST_STEPS, Softened, descend};
 use super::squares::{squared_distances, transpose};
 use super::tree::{Candidate, Tree};
-use super::{Bound, FINEST, SHARP, SOFT, SOFT_AGAIN};
+use super::{Bound, FINEST, SHARP, SOFT, SOFT_AGAIN, Solve};
 use crate::clustering::renumber;
 use crate::linalg::{Cholesky, Matrix, add_scaled, distance, dot, multiply, multiply_add};
 use rayon::prelude::*;
@@ -31,9 +31,9 @@ const FEW_STEPS: usize = 4;
 pub(super) struct Uniform {
     dimension: usize,
     /// The group of every point.
-    pub(super) labels: Vec<usize>,
+    labels: Vec<usize>,
     /// Solutions of the groups, row-major.
-    pub(super) solution: Vec<f64>,
+    solution: Vec<f64>,
     /// Number of points of every group.
     mass: Vec<f64>,
     /// Means of the groups' points.
@@ -86,77 +86,6 @@ impl Uniform {
             tree: None,
             last: None,
             space: Space::default(),
-        }
-    }
-
-    /// Number of groups.
-    pub(super) fn groups(&self) -> usize {
-        self.mass.len()
-    }
-
-    /// A λ at which no two distinct points are together, and one at which all are: together, ‖a_i − a_j‖ is at most the total
-    /// force of all others on i and j, and a set not wider than λ |S| is one.
-    pub(super) fn ends(&self) -> [f64; 2] {
-        let groups = self.groups();
-        let mut transposed = Vec::new();
-        transpose(&mut transposed, &self.centre, self.dimension);
-        let extremes: Vec<[f64; 2]> = (0..groups)
-            .into_par_iter()
-            .map_init(
-                || vec![0.0; groups],
-                |squares, g| {
-                    squared_distances(squares, &transposed, g);
-                    let apart = squares.iter().copied().filter(|&square| square > 0.0);
-                    apart.fold([f64::INFINITY, 0.0], |[low, high], square| [square.min(low), square.max(high)])
-                },
-            )
-            .collect();
-        let nearest = extremes.iter().map(|pair| pair[0]).fold(f64::INFINITY, f64::min).sqrt();
-        let farthest = extremes.iter().map(|pair| pair[1]).fold(0.0, f64::max).sqrt();
-        let count = self.labels.len() as f64;
-        [0.999 * nearest / (2.0 * (count - 1.0)), 1.001 * farthest / count]
-    }
-
-    /// Solves at this λ, which must not be smaller than any before, to a gap of `tolerance` times the objective.
-    pub(super) fn solve(&mut self, lambda: f64, tolerance: f64) -> Bound {
-        let mut softness = self.predict(lambda);
-        let mut begun_sharp = softness <= SHARP;
-        let mut refuted = HashSet::new();
-        let mut accuracy = tolerance;
-        self.fuse_narrow(lambda);
-        loop {
-            if self.groups() == 1 || lambda == 0.0 {
-                self.solution.copy_from_slice(&self.centre);
-                return Bound { primal: self.scatter, gap: 0.0, undecided: 0 };
-            }
-            if begun_sharp {
-                begun_sharp = false;
-                if !descend(self, lambda, softness, accuracy, FEW_STEPS) {
-                    // The prediction passed a fusion.
-                    softness = SOFT_AGAIN;
-                    continue;
-                }
-            } else {
-                descend(self, lambda, softness, accuracy, MOST_STEPS);
-            }
-            let (mut bound, nearest) = self.bound(lambda, softness);
-            // Solutions are within √(2 gap) of the optimum, so differences of two are within 2 √gap.
-            let decided = nearest > 2.0 * bound.gap.sqrt();
-            let clear = decided && nearest > 100.0 * softness;
-            if !clear && self.fuse_proved(lambda, softness, &mut refuted) {
-                self.fuse_narrow(lambda);
-                continue;
-            }
-            if softness <= SHARP && !decided && accuracy > FINEST {
-                accuracy *= 1e-4;
-                continue;
-            }
-            if softness <= SHARP || decided && bound.gap <= tolerance * bound.primal {
-                bound.undecided = if decided { 0 } else { self.pairs_nearer(2.0 * bound.gap.sqrt()) };
-                self.remember(lambda, nearest);
-                return bound;
-            }
-            softness = if nearest > 30.0 * softness { SHARP } else { (softness / 8.0).max(SHARP) };
         }
     }
 
@@ -411,6 +340,88 @@ impl Uniform {
         self.name = members.iter().map(|set| self.name[set[0]]).collect();
         self.labels.iter_mut().for_each(|label| *label = target[*label]);
         (self.mass, self.centre, self.solution, self.tree) = (mass, centre, solution, None);
+    }
+}
+
+impl Solve for Uniform {
+    fn labels(&self) -> &[usize] {
+        &self.labels
+    }
+
+    fn places(&self) -> &[f64] {
+        &self.solution
+    }
+
+    fn groups(&self) -> usize {
+        self.mass.len()
+    }
+
+    fn fewest_groups(&self) -> usize {
+        1
+    }
+
+    /// Together, ‖a_i − a_j‖ is at most the total force of all others on i and j, and a set not wider than λ |S| is one.
+    fn ends(&self) -> [f64; 2] {
+        let groups = self.groups();
+        let mut transposed = Vec::new();
+        transpose(&mut transposed, &self.centre, self.dimension);
+        let extremes: Vec<[f64; 2]> = (0..groups)
+            .into_par_iter()
+            .map_init(
+                || vec![0.0; groups],
+                |squares, g| {
+                    squared_distances(squares, &transposed, g);
+                    let apart = squares.iter().copied().filter(|&square| square > 0.0);
+                    apart.fold([f64::INFINITY, 0.0], |[low, high], square| [square.min(low), square.max(high)])
+                },
+            )
+            .collect();
+        let nearest = extremes.iter().map(|pair| pair[0]).fold(f64::INFINITY, f64::min).sqrt();
+        let farthest = extremes.iter().map(|pair| pair[1]).fold(0.0, f64::max).sqrt();
+        let count = self.labels.len() as f64;
+        [0.999 * nearest / (2.0 * (count - 1.0)), 1.001 * farthest / count]
+    }
+
+    fn solve(&mut self, lambda: f64, tolerance: f64) -> Bound {
+        let mut softness = self.predict(lambda);
+        let mut begun_sharp = softness <= SHARP;
+        let mut refuted = HashSet::new();
+        let mut accuracy = tolerance;
+        self.fuse_narrow(lambda);
+        loop {
+            if self.groups() == 1 || lambda == 0.0 {
+                self.solution.copy_from_slice(&self.centre);
+                return Bound { primal: self.scatter, gap: 0.0, undecided: 0 };
+            }
+            if begun_sharp {
+                begun_sharp = false;
+                if !descend(self, lambda, softness, accuracy, FEW_STEPS) {
+                    // The prediction passed a fusion.
+                    softness = SOFT_AGAIN;
+                    continue;
+                }
+            } else {
+                descend(self, lambda, softness, accuracy, MOST_STEPS);
+            }
+            let (mut bound, nearest) = self.bound(lambda, softness);
+            // Solutions are within √(2 gap) of the optimum, so differences of two are within 2 √gap.
+            let decided = nearest > 2.0 * bound.gap.sqrt();
+            let clear = decided && nearest > 100.0 * softness;
+            if !clear && self.fuse_proved(lambda, softness, &mut refuted) {
+                self.fuse_narrow(lambda);
+                continue;
+            }
+            if softness <= SHARP && !decided && accuracy > FINEST {
+                accuracy *= 1e-4;
+                continue;
+            }
+            if softness <= SHARP || decided && bound.gap <= tolerance * bound.primal {
+                bound.undecided = if decided { 0 } else { self.pairs_nearer(2.0 * bound.gap.sqrt()) };
+                self.remember(lambda, nearest);
+                return bound;
+            }
+            softness = if nearest > 30.0 * softness { SHARP } else { (softness / 8.0).max(SHARP) };
+        }
     }
 }
 
