@@ -259,8 +259,8 @@ pub fn get_from(dataset: &Dataset, places: &[&str], folder: &Path, progress: Pro
     let Some(archive) = dataset.archive else {
         for file in broken {
             let target = packed(folder, file);
-            let download = Download { name: &format!("{}.gz", file.name), most: most_packed(&[*file]) };
-            fetch(places, &download, folder, progress, &mut |part| {
+            let wanted = (&*format!("{}.gz", file.name), most_packed(&[*file]));
+            fetch(places, wanted, folder, progress, &mut |part| {
                 compare(&part.display().to_string(), &digest(part, file.bytes)?, file)?;
                 rename(part, &target)
             })?;
@@ -271,27 +271,26 @@ pub fn get_from(dataset: &Dataset, places: &[&str], folder: &Path, progress: Pro
     if broken.is_empty() {
         return Ok(());
     }
-    let download = Download { name: archive, most: most_packed(dataset.files) };
-    fetch(places, &download, folder, progress, &mut |part| {
+    fetch(places, (archive, most_packed(dataset.files)), folder, progress, &mut |part| {
         unpack(part, dataset, folder)?;
         remove(part)
     })
 }
 
-/// Downloads one file from the first place that delivers all of it; `accept` checks it and puts it in place.
+/// Downloads the file of this name, with an upper bound on its bytes, from the first place that delivers all of it;
+/// `accept` checks it and puts it in place.
 fn fetch(
     places: &[&str],
-    download: &Download,
+    (name, most): (&str, u64),
     folder: &Path,
     progress: Progress,
     accept: &mut dyn FnMut(&Path) -> Result<()>,
 ) -> Result<()> {
-    let name = download.name;
     let part = folder.join(format!("{name}.part"));
     let mut last = Error::data(format!("{name}: no place to download it from"));
     for place in places {
         let address = format!("{place}{name}");
-        match download.carry_out(&address, &part, progress) {
+        match download(&address, (name, most), &part, progress) {
             Ok(()) => match accept(&part) {
                 Ok(()) => return Ok(()),
                 Err(fault) => {
@@ -306,37 +305,27 @@ fn fetch(
     Err(last)
 }
 
-/// A file to be downloaded.
-struct Download<'a> {
-    name: &'a str,
-    /// Upper bound on its bytes.
-    most: u64,
-}
-
 /// Upper bound on the size of these files when packed: incompressible data grows by less.
 fn most_packed(files: &[Content]) -> u64 {
     let bytes: u64 = files.iter().map(|file| file.bytes).sum();
     bytes + bytes / 50 + (1 << 20)
 }
 
-impl Download<'_> {
-    /// Downloads until the file is complete, resuming cut connections as long as every attempt brings something.
-    fn carry_out(&self, address: &str, part: &Path, progress: Progress) -> Result<()> {
-        let size = || fs::metadata(part).map_or(0, |found| found.len());
-        let mut attempts = 0;
-        loop {
-            let before = size();
-            attempts += 1;
-            match attempt(address, self, part, before, progress) {
-                Err(error) if error.kind() == ErrorKind::Io && size() != before && attempts < ATTEMPTS => {}
-                result => return result,
-            }
+/// Downloads until the file is complete, resuming cut connections as long as every attempt brings something.
+fn download(address: &str, wanted: (&str, u64), part: &Path, progress: Progress) -> Result<()> {
+    let size = || fs::metadata(part).map_or(0, |found| found.len());
+    let mut attempts = 0;
+    loop {
+        let before = size();
+        attempts += 1;
+        match attempt(address, wanted, part, before, progress) {
+            Err(error) if error.kind() == ErrorKind::Io && size() != before && attempts < ATTEMPTS => {}
+            result => return result,
         }
     }
 }
 
-fn attempt(address: &str, download: &Download, part: &Path, have: u64, progress: Progress) -> Result<()> {
-    let Download { name, most } = *download;
+fn attempt(address: &str, (name, most): (&str, u64), part: &Path, have: u64, progress: Progress) -> Result<()> {
     let failed = |what: String| Error::new(ErrorKind::Io, format!("downloading {address}: {what}"));
     let wait = Some(Duration::from_secs(60));
     let agent = ureq::Agent::config_builder()

@@ -9,7 +9,7 @@
 //! drawn. Only these are ever in memory.
 
 use super::images::Augmenting;
-use super::split::{draw_clients, hold_out};
+use super::split::{draw_clients, hold_out, keep};
 use super::{Client, DataShape, Features, Form, Population, Shard, SourceSettings, Targets, images, letters};
 use crate::error::{Error, Result};
 use crate::rng::Key;
@@ -71,14 +71,15 @@ fn build(settings: &LeafSettings, seed: u64) -> Result<Population> {
     let form = overview.form(settings)?;
 
     let rows = |user: &str| overview.rows[user] + test_overview.rows.get(user).unwrap_or(&0);
-    let users: Vec<&str> = overview.rows.keys().map(String::as_str).filter(|user| rows(user) >= least).collect();
+    let mut users: Vec<&str> = overview.rows.keys().map(String::as_str).filter(|user| rows(user) >= least).collect();
     if users.is_empty() {
         return Err(Error::settings(format!("data.min_rows: no user has {least} rows")));
     }
     let drawn = draw_clients(users.iter().copied(), settings.clients, &key)?;
-    let drawn: HashSet<&str> = users.iter().zip(drawn).filter(|(_, drawn)| *drawn).map(|(user, _)| *user).collect();
+    keep(&mut users, drawn);
+    let drawn = HashSet::from_iter(users);
 
-    let width = overview.width;
+    let width = overview.shape.width;
     let mut tests = shards(&test, &drawn, width, form)?;
     let client = |(id, shard): (String, Shard)| {
         let (train, test) = if test.is_empty() {
@@ -117,23 +118,30 @@ fn files(path: &Path) -> Result<Vec<PathBuf>> {
 }
 
 fn same_users(path: &Path, train: &Overview, test: &Overview) -> Result<()> {
-    let (train_users, test_users) = (&train.rows, &test.rows);
-    let lonely = |users: &BTreeMap<String, usize>, others: &BTreeMap<String, usize>| {
-        users.keys().find(|user| !others.contains_key(*user)).cloned()
-    };
-    for (part, other, user) in
-        [("train", "test", lonely(train_users, test_users)), ("test", "train", lonely(test_users, train_users))]
-    {
-        if let Some(user) = user {
+    for (part, users, other, others) in [("train", train, "test", test), ("test", test, "train", train)] {
+        if let Some(user) = users.rows.keys().find(|user| !others.rows.contains_key(*user)) {
             let message = format!("{}: user {user} is in {part} but not in {other}", path.display());
             return Err(Error::data(message).hint("the files must be divided by sample: preprocess.sh -t sample"));
         }
     }
-    if (train.width, train.text) != (test.width, test.text) {
-        let (train, test) = (train.describe(), test.describe());
-        return Err(Error::data(format!("{}: rows of {train} in train, of {test} in test", path.display())));
+    if train.shape != test.shape {
+        let (path, train, test) = (path.display(), train.shape, test.shape);
+        return Err(Error::data(format!("{path}: rows of {train} in train, of {test} in test")));
     }
     Ok(())
+}
+
+/// The shape of a row: a number of characters, or of numbers.
+#[derive(Default, Clone, Copy, PartialEq)]
+struct RowShape {
+    width: usize,
+    text: bool,
+}
+
+impl fmt::Display for RowShape {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        write!(out, "{} {}", self.width, if self.text { "characters" } else { "numbers" })
+    }
 }
 
 /// The users, and the shape of their rows.
@@ -141,8 +149,7 @@ fn same_users(path: &Path, train: &Overview, test: &Overview) -> Result<()> {
 struct Overview {
     /// Number of rows of each user.
     rows: BTreeMap<String, usize>,
-    width: usize,
-    text: bool,
+    shape: RowShape,
     classes: u32,
 }
 
@@ -157,12 +164,11 @@ impl Overview {
                     return Err("no rows".into());
                 }
                 if first {
-                    (overview.width, overview.text) = (user.width, user.text);
-                    overview.classes = if user.text { letters::ALPHABET.len() as u32 } else { 0 };
+                    overview.shape = user.shape;
+                    overview.classes = if user.shape.text { letters::ALPHABET.len() as u32 } else { 0 };
                 }
-                if (user.width, user.text) != (overview.width, overview.text) {
-                    let found = Overview { width: user.width, text: user.text, ..Overview::default() };
-                    return Err(format!("rows of {}, want {} as before", found.describe(), overview.describe()));
+                if user.shape != overview.shape {
+                    return Err(format!("rows of {}, want {} as before", user.shape, overview.shape));
                 }
                 overview.classes = user.classes.iter().fold(overview.classes, |most, class| most.max(class + 1));
                 match overview.rows.insert(id, user.rows) {
@@ -177,19 +183,16 @@ impl Overview {
         Ok(overview)
     }
 
-    fn describe(&self) -> String {
-        format!("{} {}", self.width, if self.text { "characters" } else { "numbers" })
-    }
-
     fn form(&self, settings: &LeafSettings) -> Result<Form> {
-        let side = self.width.isqrt();
-        let (square, content) = (side * side == self.width && !self.text, settings.content);
-        if content == Content::Text && !self.text || content == Content::Images && !square {
-            let message = format!("data.content: got \"{content}\", but the rows are {}", self.describe());
+        let RowShape { width, text } = self.shape;
+        let side = width.isqrt();
+        let (square, content) = (side * side == width && !text, settings.content);
+        if content == Content::Text && !text || content == Content::Images && !square {
+            let message = format!("data.content: got \"{content}\", but the rows are {}", self.shape);
             return Err(Error::settings(message));
         }
         if !square && (settings.augmenting.flip || settings.augmenting.crop > 0) {
-            let message = format!("data: flip and crop are for square images, but the rows are {}", self.describe());
+            let message = format!("data: flip and crop are for square images, but the rows are {}", self.shape);
             return Err(Error::settings(message).hint("leave data.flip and data.crop out"));
         }
         Ok(match square {
@@ -197,7 +200,7 @@ impl Overview {
                 let augment = images::augment(&settings.augmenting, side)?;
                 Form::Image { channels: 1, height: side, width: side, augment }
             }
-            false if self.text => Form::Text { symbols: letters::ALPHABET.len() },
+            false if text => Form::Text { symbols: letters::ALPHABET.len() },
             false => Form::Numbers,
         })
     }
@@ -236,8 +239,7 @@ enum Keep {
 #[derive(Default)]
 struct User {
     rows: usize,
-    width: usize,
-    text: bool,
+    shape: RowShape,
     numbers: Vec<f32>,
     symbols: Vec<u8>,
     classes: Vec<u32>,
@@ -245,21 +247,18 @@ struct User {
 }
 
 impl User {
-    /// Checks a row of `x` of this many numbers or characters.
+    /// Checks the shape of a row of `x`.
     fn end_row(&mut self, width: usize, text: bool) -> std::result::Result<(), String> {
-        let kind = if text { "characters" } else { "numbers" };
+        let shape = RowShape { width, text };
         if width == 0 {
-            return Err(format!("no {kind}"));
+            return Err(format!("no {}", if text { "characters" } else { "numbers" }));
         }
-        if self.width == 0 {
-            (self.width, self.text) = (width, text);
+        if self.shape.width == 0 {
+            self.shape = shape;
         }
-        match (self.width, self.text) == (width, text) {
+        match self.shape == shape {
             true => Ok(()),
-            false => {
-                let wanted = if self.text { "characters" } else { "numbers" };
-                Err(format!("{width} {kind}, want {} {wanted} as in the first row", self.width))
-            }
+            false => Err(format!("{shape}, want {} as in the first row", self.shape)),
         }
     }
 }
@@ -392,9 +391,9 @@ seed! { OneUser -> (), "`x` and `y`",
             (None, _) => return Err(A::Error::custom("`x` is missing")),
             (_, None) => return Err(A::Error::custom("`y` is missing")),
         }
-        if user.letters != user.text {
+        if user.letters != user.shape.text {
             let kind = |text| if text { "texts" } else { "numbers" };
-            let (x, y) = (kind(user.text), kind(user.letters));
+            let (x, y) = (kind(user.shape.text), kind(user.letters));
             return Err(A::Error::custom(format!("`x` are {x}, but `y` are {y}")));
         }
         Ok(())

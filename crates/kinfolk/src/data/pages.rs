@@ -9,17 +9,17 @@ use parquet::file::reader::{ChunkReader, FileReader, Length};
 use std::fs::File;
 use std::io::{BufReader, Error, ErrorKind, Read};
 
-/// A file of which nobody gets more bytes than it has.
+/// A file that refuses to be read beyond its end.
 pub(super) struct Bounded(pub(super) File);
 
-/// Ends with an error for whoever goes on reading behind its end.
+/// A reader that fails after repeated reads at its end.
 pub(super) struct Ending {
     reader: BufReader<File>,
-    /// Reads that found nothing.
+    /// Reads that returned nothing.
     futile: usize,
 }
 
-/// Futile reads that are no fault yet: readers look for an end once or twice.
+/// Upper bound on futile reads: readers look for the end once or twice.
 const MOST_FUTILE: usize = 16;
 
 impl Length for Bounded {
@@ -57,7 +57,7 @@ impl Read for Ending {
     }
 }
 
-/// Cells beyond which no table fits into memory.
+/// Upper bound on the cells of a table that fits into memory.
 const MOST_CELLS: i64 = 1 << 32;
 
 /// Refuses a file with more cells than fit into memory, or with pages that claim more values than they can have.
@@ -86,7 +86,7 @@ pub(super) fn check(reader: &dyn FileReader) -> Result<()> {
     Ok(())
 }
 
-/// Whether a page can have the values it claims, behind so many lists of levels. Runs of one value take no room.
+/// Whether a page can have the values it claims, after this many lists of levels. Runs of one value take no space.
 fn is_possible(page: &Page, levels: usize) -> bool {
     let claimed = u64::from(page.num_values());
     let (bytes, values) = match page {
@@ -109,7 +109,7 @@ fn is_possible(page: &Page, levels: usize) -> bool {
     }
 }
 
-/// Where values begin behind lists of levels, each with its length in front.
+/// The start of the values after lists of levels, each preceded by its length.
 fn behind_levels(bytes: &[u8], levels: usize) -> Option<usize> {
     (0..levels).try_fold(0usize, |at, _| {
         let length = bytes.get(at..)?.first_chunk::<4>()?;
@@ -117,10 +117,10 @@ fn behind_levels(bytes: &[u8], levels: usize) -> Option<usize> {
     })
 }
 
-/// Whole numbers as differences in packed blocks, with their count in front.
+/// Delta-encoded integers in packed blocks, preceded by their count.
 struct Deltas<'a> {
     bytes: &'a [u8],
-    /// Where the blocks begin.
+    /// Start of the blocks.
     blocks: usize,
     block_size: u64,
     parts: u64,
@@ -135,7 +135,7 @@ impl<'a> Deltas<'a> {
         (parts > 0).then_some(Self { bytes, blocks: at, block_size, parts, count })
     }
 
-    /// Where they end: a block has its least difference, the width of each part, and the parts.
+    /// Their end: a block has its least difference, the width of each part, and the parts.
     fn end(&self) -> Option<usize> {
         let mut at = self.blocks;
         let each = self.block_size / self.parts;
@@ -156,7 +156,7 @@ impl<'a> Deltas<'a> {
     }
 }
 
-/// A number of variable length: seven bits a byte, the lowest first.
+/// A variable-length integer: seven bits per byte, the lowest first.
 fn number(bytes: &[u8], at: &mut usize) -> Option<u64> {
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {

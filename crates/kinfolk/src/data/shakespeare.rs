@@ -12,7 +12,7 @@
 
 use super::cache::{self, Content, content};
 use super::plays::{self, Role};
-use super::split::{Drawing, draw_clients};
+use super::split::{Drawing, draw_clients, keep};
 use super::{Client, DataShape, Features, Form, Population, SourceSettings, Targets, letters};
 use crate::error::{Error, Result};
 use crate::rng::Key;
@@ -143,8 +143,7 @@ fn build_from(plays: Vec<(String, Vec<Role>)>, settings: &PlaySettings, seed: u6
         return Err(Error::settings(format!("data.min_characters: no role speaks {least} characters")));
     }
     let ids: Vec<String> = parts.iter().map(Part::id).collect();
-    let mut drawn = draw_clients(ids.iter().map(String::as_str), settings.drawing.clients, &key)?.into_iter();
-    parts.retain(|_| drawn.next() == Some(true));
+    keep(&mut parts, draw_clients(ids.iter().map(String::as_str), settings.drawing.clients, &key)?);
 
     for part in &mut parts {
         let middle = cut(part.text.len());

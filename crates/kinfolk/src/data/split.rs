@@ -83,6 +83,12 @@ pub(super) fn draw_clients<'a>(
     Ok(draw_lots(ids, count, &key.clone().word("clients")))
 }
 
+/// Keeps the drawn items.
+pub(super) fn keep<T>(items: &mut Vec<T>, drawn: Vec<bool>) {
+    let mut drawn = drawn.into_iter();
+    items.retain(|_| drawn.next() == Some(true));
+}
+
 /// Which of a client's rows are kept for testing: this share of them, but neither none nor all where there are two.
 pub(super) fn hold_out(rows: usize, share: f64, key: &Key) -> Vec<bool> {
     let tests = match (share * rows as f64).round() as usize {
@@ -92,6 +98,33 @@ pub(super) fn hold_out(rows: usize, share: f64, key: &Key) -> Vec<bool> {
     let mut is_test = vec![false; rows];
     index::sample(&mut key.rng(), rows, tests).into_iter().for_each(|row| is_test[row] = true);
     is_test
+}
+
+/// The rows client by client, training before test, and the ranges of both parts.
+#[derive(Default)]
+pub(super) struct Divided {
+    pub rows: Vec<usize>,
+    pub train: Vec<Range<usize>>,
+    pub test: Vec<Range<usize>>,
+}
+
+/// Divides the rows of every client by its id.
+pub(super) fn divide<'a>(
+    clients: impl Iterator<Item = (&'a str, &'a Vec<usize>)>,
+    test_share: f64,
+    key: &Key,
+) -> Divided {
+    let mut divided = Divided::default();
+    for (id, rows) in clients {
+        let is_test = hold_out(rows.len(), test_share, &key.clone().word("test").word(id));
+        for (part, ranges) in [(false, &mut divided.train), (true, &mut divided.test)] {
+            let start = divided.rows.len();
+            let chosen = rows.iter().zip(&is_test).filter(|(_, is_test)| **is_test == part);
+            divided.rows.extend(chosen.map(|(row, _)| *row));
+            ranges.push(start..divided.rows.len());
+        }
+    }
+    divided
 }
 
 #[cfg(test)]

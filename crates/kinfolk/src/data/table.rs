@@ -11,7 +11,7 @@
 
 use super::columns::{Header, Role, Source, find_roles};
 use super::contamination::{Spoiling, contaminate};
-use super::split::{draw_lots, hold_out};
+use super::split::{divide, draw_lots};
 use super::{Cells, Client, Column, DataShape, Features, Lines, Population, Shard, SourceSettings, Targets, schema};
 use crate::error::{Error, Result};
 use crate::rng::Key;
@@ -137,7 +137,7 @@ pub(super) fn build_with(
 
     let members = members(path, &ids, settings)?;
     let key = key(seed);
-    let order = arrange(&members, settings.test_fraction, &key);
+    let order = divide(members.iter().map(|member| (member.id, &member.rows)), settings.test_fraction, &key);
     let group = per_client(path, &table.lines, &members, groups.as_deref(), settings.group.as_deref())?;
     let truth = per_client(path, &table.lines, &members, truths.as_deref(), settings.truth.as_deref())?;
     let clusters = schema::sorted(truth.iter().flatten().map(|name| name.to_string()).collect());
@@ -281,28 +281,6 @@ fn per_client<'a>(
         }
     };
     members.iter().map(of).collect()
-}
-
-/// The rows client by client, training before test, and the range of each part.
-struct Order {
-    rows: Vec<usize>,
-    train: Vec<Range<usize>>,
-    test: Vec<Range<usize>>,
-}
-
-fn arrange(members: &[Member], test_fraction: f64, key: &Key) -> Order {
-    let mut order = Order { rows: Vec::new(), train: Vec::new(), test: Vec::new() };
-    for member in members {
-        let is_test = hold_out(member.rows.len(), test_fraction, &key.clone().word("test").word(member.id));
-        for part in [false, true] {
-            let start = order.rows.len();
-            let chosen = member.rows.iter().zip(&is_test).filter(|(_, is_test)| **is_test == part);
-            order.rows.extend(chosen.map(|(row, _)| *row));
-            let ranges = if part { &mut order.test } else { &mut order.train };
-            ranges.push(start..order.rows.len());
-        }
-    }
-    order
 }
 
 /// Which clients are unseen; at least one is not.

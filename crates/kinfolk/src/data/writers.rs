@@ -7,7 +7,7 @@
 //! group: `hsf_0` are employees of the census bureau, `hsf_4` are pupils.
 
 use super::images::{self, Augmenting, Images, Pools};
-use super::split::{Drawing, draw_clients, draw_lots, hold_out};
+use super::split::{Drawing, divide, draw_clients, draw_lots, keep};
 use super::{Client, DataShape, Features, Population, Shard, SourceSettings, Targets, cache, idx};
 use crate::error::{Error, Result};
 use crate::rng::Key;
@@ -54,7 +54,7 @@ fn build_from(images: &Path, labels: &Path, settings: &WriterSettings, seed: u64
     let augment = images::augment(&settings.augmenting, pools.train.side())?;
     let mut writers = read(labels, TRAIN, &pools.train, least)?;
     let drawn = draw_clients(writers.iter().map(|writer| writer.id.as_str()), settings.drawing.clients, &key)?;
-    keep(&mut writers, &drawn);
+    keep(&mut writers, drawn);
 
     let count = settings.unseen_clients;
     let mut others = if count > 0 { read(labels, TEST, &pools.test, least)? } else { Vec::new() };
@@ -63,7 +63,7 @@ fn build_from(images: &Path, labels: &Path, settings: &WriterSettings, seed: u64
         return Err(Error::settings(format!("data.unseen_clients: got {count}, but there are {have}")));
     }
     let drawn = draw_lots(others.iter().map(|writer| writer.id.as_str()), count, &key.clone().word("unseen"));
-    keep(&mut others, &drawn);
+    keep(&mut others, drawn);
 
     Ok(Population {
         clients: clients(&pools.train, &writers, share, &key)?,
@@ -107,32 +107,15 @@ fn read(folder: &Path, name: &str, images: &Images, least: usize) -> Result<Vec<
     }
 }
 
-fn keep(writers: &mut Vec<Writer>, drawn: &[bool]) {
-    let mut drawn = drawn.iter();
-    writers.retain(|_| drawn.next() == Some(&true));
-}
-
 /// Copies the images writer by writer, training images before test images.
 fn clients(images: &Images, writers: &[Writer], share: f64, key: &Key) -> Result<Vec<Client>> {
-    let mut order = Vec::new();
-    let mut ranges = Vec::new();
-    for writer in writers {
-        let is_test = hold_out(writer.images.len(), share, &key.clone().word("test").word(&writer.id));
-        let part = |test: bool| {
-            writer.images.iter().zip(&is_test).filter(move |(_, is)| **is == test).map(|(image, _)| *image)
-        };
-        let begin = order.len();
-        order.extend(part(false));
-        let middle = order.len();
-        order.extend(part(true));
-        ranges.push((begin..middle, middle..order.len()));
-    }
-    let values = order.iter().flat_map(|image| images.pixels(*image)).copied().collect();
+    let divided = divide(writers.iter().map(|writer| (writer.id.as_str(), &writer.images)), share, key);
+    let values = divided.rows.iter().flat_map(|image| images.pixels(*image)).copied().collect();
     let features = Arc::new(Features::Bytes { columns: images.columns(), values });
-    let classes = order.iter().map(|image| u32::from(images.labels()[*image])).collect();
+    let classes = divided.rows.iter().map(|image| u32::from(images.labels()[*image])).collect();
     let targets = Arc::new(Targets::Classes(classes));
     let shard = |rows| Shard::of(features.clone(), targets.clone(), rows);
-    let client = |(writer, (train, test)): (&Writer, _)| {
+    let client = |(writer, (train, test)): (&Writer, (_, _))| {
         Ok(Client {
             id: writer.id.clone(),
             train: shard(train)?,
@@ -141,7 +124,7 @@ fn clients(images: &Images, writers: &[Writer], share: f64, key: &Key) -> Result
             truth: None,
         })
     };
-    writers.iter().zip(ranges).map(client).collect()
+    writers.iter().zip(divided.train.into_iter().zip(divided.test)).map(client).collect()
 }
 
 #[cfg(test)]
