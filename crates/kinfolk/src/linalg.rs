@@ -1,4 +1,4 @@
-//! The one seam to the matrix library, and the few vector loops everything else is made of.
+//! The only interface to the matrix library, and the basic vector loops.
 //!
 //! Matrices are row-major slices. Products run on the calling thread: parallelism is over clients.
 
@@ -8,7 +8,7 @@ use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 use serde::{Deserialize, Serialize};
 
-/// The numbers a model may compute in. Used inside models only; borders speak `f64`.
+/// The types of numbers a model may compute in. Used inside models only; their interfaces are in `f64`.
 pub trait Real:
     faer::traits::RealField
     + Copy
@@ -32,15 +32,15 @@ pub trait Real:
     const ONE: Self;
     /// Rounds from `f64`.
     fn of(value: f64) -> Self;
-    /// Widens to `f64`.
+    /// Converts to `f64`.
     fn wide(self) -> f64;
     /// e to this power.
     fn exponential(self) -> Self;
-    /// e to each of these powers, side by side; within a few units in the last place.
+    /// e to each of these powers, vectorised; within a few units in the last place.
     fn exponentials(powers: &mut [Self]);
     /// 1/(1 + e^−x), without a branch, so that loops over it vectorise.
     fn logistic(self) -> Self;
-    /// The hyperbolic tangent, likewise.
+    /// The hyperbolic tangent, without a branch.
     fn hyperbolic_tangent(self) -> Self;
     /// The natural logarithm of 1 + this.
     fn log_one_plus(self) -> Self;
@@ -48,11 +48,11 @@ pub trait Real:
     fn logarithm(self) -> Self;
     /// The square root.
     fn root(self) -> Self;
-    /// This times a factor plus a term, rounded once.
+    /// Fused multiply-add.
     fn fused(self, factor: Self, term: Self) -> Self;
 }
 
-/// The numbers a model computes in and travels as.
+/// The precision in which a model computes and is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Precision {
     /// 4 bytes.
@@ -62,7 +62,7 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// Bytes of one number.
+    /// Size of a number in bytes.
     pub fn width(self) -> u64 {
         match self {
             Precision::F32 => 4,
@@ -70,7 +70,7 @@ impl Precision {
         }
     }
 
-    /// Rounds numbers to what travels.
+    /// Rounds numbers to this precision.
     pub fn round(self, values: &mut [f64]) {
         if self == Precision::F32 {
             for value in values {
@@ -145,9 +145,9 @@ macro_rules! growth {
     ($name:ident, $type:ident, $least:expr, $most:expr, $round:expr, $log_2:expr, $series:expr, $digits:expr, $bias:expr) => {
         #[inline]
         fn $name(power: $type) -> ($type, $type) {
-            // Adding this leaves the nearest whole number in the lowest bits.
+            // Adding this leaves the nearest integer in the lowest bits.
             const ROUND: $type = $round;
-            // log 2 in two parts, the first one short enough for whole multiples of it to be exact.
+            // log 2 in two parts, the first one short enough for integer multiples of it to be exact.
             const LOG_2: ($type, $type) = $log_2;
             let power = power.clamp($least, $most);
             let rounded = power.mul_add(std::$type::consts::LOG2_E, ROUND);
@@ -190,7 +190,7 @@ const SERIES_13: [f64; 12] = [
     0.5,
 ];
 
-/// A row-major matrix to be read, as it stands or turned.
+/// A row-major matrix, or its transpose.
 #[derive(Clone, Copy)]
 pub struct Matrix<'a, T> {
     values: &'a [T],
@@ -200,7 +200,7 @@ pub struct Matrix<'a, T> {
 }
 
 impl<'a, T: Real> Matrix<'a, T> {
-    /// `rows` × `columns`, row after row.
+    /// A matrix of `rows` × `columns`.
     pub fn new(values: &'a [T], rows: usize, columns: usize) -> Self {
         debug_assert_eq!(values.len(), rows * columns);
         Self { values, rows, columns, turned: false }
@@ -241,7 +241,7 @@ pub fn add_scaled<T: Real>(out: &mut [T], scale: T, x: &[T]) {
     }
 }
 
-/// The inner product of two vectors, in eight sums side by side.
+/// The inner product of two vectors, in eight partial sums.
 pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut sums = [0.0; 8];
     let (eights, others) = (a.chunks_exact(8), b.chunks_exact(8));
@@ -276,7 +276,7 @@ pub fn solve_positive(a: &[f64], b: &[f64], size: usize, columns: usize) -> Opti
     Some((0..size).flat_map(|i| (0..columns).map(move |j| (i, j))).map(|(i, j)| solution[(i, j)]).collect())
 }
 
-/// The triangular factor of a symmetric positive definite matrix, to solve with many times.
+/// The Cholesky factor of a symmetric positive definite matrix.
 pub struct Cholesky(faer::linalg::solvers::Llt<f64>);
 
 impl Cholesky {
@@ -296,7 +296,7 @@ impl Cholesky {
 }
 
 /// Replaces `b`, row-major with `columns` columns, by the solution of `l lᵀ x = b`, `l` row-major and lower triangular
-/// (what stands above its diagonal is not read).
+/// (its upper triangle is not read).
 pub fn solve_factored(l: &[f64], b: &mut [f64], size: usize, columns: usize) {
     use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
     let lower = MatRef::from_row_major_slice(l, size, size);
@@ -305,25 +305,25 @@ pub fn solve_factored(l: &[f64], b: &mut [f64], size: usize, columns: usize) {
     solve_upper_triangular_in_place(lower.transpose(), b, Par::Seq);
 }
 
-/// A symmetric matrix without negative directions, taken apart, so that the directions it says nothing of can be left
-/// out: its inverse and its determinant are those over the others.
+/// The eigendecomposition of a positive semidefinite matrix without its null space: inverse and determinant are the
+/// pseudo-inverse and the pseudo-determinant.
 pub struct Spectrum {
-    /// The eigenvalues that are more than rounding, and beside each its direction.
+    /// The eigenvalues above rounding, and their eigenvectors, one per row.
     values: Vec<f64>,
     directions: Vec<f64>,
     size: usize,
 }
 
 impl Spectrum {
-    /// Of the largest eigenvalue and for each dimension, what may be rounding.
+    /// Rounding error per dimension, relative to the largest eigenvalue.
     pub const ROUNDING: f64 = 1e-14;
 
-    /// Takes `a` apart, row-major `size` × `size`; `None` when it holds what is no number.
+    /// Decomposes `a`, row-major `size` × `size`; `None` if it is not finite.
     pub fn new(a: &[f64], size: usize) -> Option<Self> {
         Self::above(a, size, Self::ROUNDING * size as f64)
     }
 
-    /// The same where all below this share of the largest eigenvalue is taken for rounding.
+    /// The same without eigenvalues below this share of the largest.
     pub fn above(a: &[f64], size: usize, share: f64) -> Option<Self> {
         if a.iter().any(|value| !value.is_finite()) {
             return None;
@@ -343,7 +343,7 @@ impl Spectrum {
         Some(Self { values, directions, size })
     }
 
-    /// The number of directions it says something of.
+    /// The rank.
     pub fn rank(&self) -> usize {
         self.values.len()
     }
@@ -384,7 +384,7 @@ impl Spectrum {
         self.map(f64::recip)
     }
 
-    /// The sum of a function of its eigenvalues; of the logarithm it is the determinant's.
+    /// The sum of a function of its eigenvalues; of the logarithm, the log determinant.
     pub fn sum(&self, function: impl Fn(f64) -> f64) -> f64 {
         self.values.iter().map(|&value| function(value)).sum()
     }
@@ -417,8 +417,8 @@ pub fn least_squares(a: &[f64], b: &[f64], rows: usize, size: usize) -> Option<V
     Some(x)
 }
 
-/// `a` (row-major, `rows` × `size`, not taller than wide) as coordinates (`rows` × `rows`) times a basis of its rows
-/// (`rows` × `size`, orthonormal).
+/// `a` (row-major, `rows` × `size` with `rows` ≤ `size`) as coordinates (`rows` × `rows`) times an orthonormal basis of its
+/// row space (`rows` × `size`).
 pub fn row_space(a: &[f64], rows: usize, size: usize) -> (Vec<f64>, Vec<f64>) {
     let turned = faer::linalg::solvers::Qr::new(MatRef::from_row_major_slice(a, rows, size).transpose());
     let (basis, triangle) = (turned.compute_thin_Q(), turned.thin_R());

@@ -1,14 +1,14 @@
-//! Triangular factors of symmetric matrices that are taken apart again and again, or are singular but for rounding.
+//! Cholesky factors of small matrices, which may be singular up to rounding.
 
 use super::{add_scaled, dot};
 
-/// Of a diagonal element, what may be left of it after the columns before; less is rounding.
+/// Lower bound on a pivot, relative to its diagonal element; less is rounding.
 const LEAST_PIVOT: f64 = 1e-14;
-/// Smallest pivot, where there is nothing to compare with.
+/// Absolute lower bound on a pivot.
 const LEAST_DIAGONAL: f64 = 1e-100;
 
-/// Writes the upper triangle of `u` with `uᵀ u` the positive definite matrix, row-major. A column of which those before
-/// leave nothing but rounding is taken to vary barely, and by itself.
+/// Writes the upper triangle `u` with `uᵀ u` = matrix, row-major. A column that depends linearly on earlier ones up to
+/// rounding is treated as independent with a tiny variance.
 pub(crate) fn factorise(matrix: &[f64], size: usize, factor: &mut Vec<f64>) {
     factor.clear();
     factor.extend_from_slice(matrix);
@@ -28,12 +28,12 @@ pub(crate) fn factorise(matrix: &[f64], size: usize, factor: &mut Vec<f64>) {
     }
 }
 
-/// The logarithm of the factored matrix's determinant.
+/// The log determinant of the factored matrix.
 pub(crate) fn log_determinant(factor: &[f64], size: usize) -> f64 {
     2.0 * factor.iter().step_by(size + 1).map(|root| root.ln()).sum::<f64>()
 }
 
-/// Writes the inverse of the transposed factor, a lower triangle, row-major into zeros.
+/// Writes the inverse of the transposed factor, a lower triangle, row-major, into zeros.
 pub(crate) fn invert(factor: &[f64], size: usize, inverse: &mut [f64]) {
     for row in 0..size {
         let (done, later) = inverse.split_at_mut(row * size);

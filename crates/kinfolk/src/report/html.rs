@@ -70,7 +70,7 @@ struct Repeat<'a> {
 }
 
 /// All phases of one round together.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Round<'a> {
     round: usize,
     loss: Option<f64>,
@@ -161,18 +161,9 @@ fn by_repeat<T>(records: &[T], key: impl Fn(&T) -> (&String, u64)) -> HashMap<(&
 
 fn merge_phases<'a>(records: &[&'a RoundRecord]) -> Vec<Round<'a>> {
     let mut rounds: BTreeMap<usize, Round> = BTreeMap::new();
-    let mut bytes: BTreeMap<usize, u64> = BTreeMap::new();
     for record in records {
-        let round = rounds.entry(record.round).or_insert_with(|| Round {
-            round: record.round,
-            loss: None,
-            metric: None,
-            unseen: None,
-            switched: None,
-            sizes: &[],
-            bytes: 0,
-            seconds: None,
-        });
+        let new = || Round { round: record.round, ..Round::default() };
+        let round = rounds.entry(record.round).or_insert_with(new);
         round.loss = record.loss.and_then(shortened).or(round.loss);
         round.metric = record.metric.and_then(shortened).or(round.metric);
         round.unseen = record.unseen_metric.and_then(shortened).or(round.unseen);
@@ -184,12 +175,12 @@ fn merge_phases<'a>(records: &[&'a RoundRecord]) -> Vec<Round<'a>> {
         }
         round.seconds = shortened(record.seconds).or(round.seconds);
         if record.phase != "evaluate" {
-            *bytes.entry(record.round).or_default() += record.bytes_down + record.bytes_up;
+            round.bytes += record.bytes_down + record.bytes_up;
         }
     }
     let mut total = 0;
     for round in rounds.values_mut() {
-        total += bytes.get(&round.round).copied().unwrap_or(0);
+        total += round.bytes;
         round.bytes = total;
     }
     rounds.into_values().collect()
