@@ -58,9 +58,7 @@ impl Exceptions {
 
 /// Why a call of the user's code gave no answer.
 enum Failure {
-    /// It raised an exception.
     Raised(PyErr),
-    /// It returned something that is none.
     Wrong(Error),
 }
 
@@ -104,7 +102,6 @@ fn display(object: &Bound<'_, PyAny>) -> String {
     object.repr().map_or_else(|_| type_name(object), |text| text.to_string())
 }
 
-/// A Python object as a client.
 #[derive(Debug)]
 struct PythonClient {
     id: String,
@@ -204,7 +201,6 @@ impl OwnClient for PythonClient {
     }
 }
 
-/// A fresh array of parameters.
 fn array<'py>(py: Python<'py>, at: Point) -> Bound<'py, PyAny> {
     match at.precision {
         Precision::F32 => PyArray1::from_vec(py, at.values.iter().map(|&value| value as f32).collect()).into_any(),

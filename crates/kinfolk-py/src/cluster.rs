@@ -44,7 +44,6 @@ fn floats<'py>(
     Ok(numpy.call_method1("ascontiguousarray", (array, "float64"))?.cast_into()?)
 }
 
-/// Copies points.
 fn table(given: &Bound<'_, PyAny>, standardise: bool) -> PyResult<PointTable> {
     let points = floats(given, "points", 2, "two dimensions: one row a point")?;
     let columns = (0..points.shape()[1]).map(|column| column.to_string()).collect();
@@ -72,7 +71,6 @@ fn labels(given: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<i64>> {
     })
 }
 
-/// A count, or a fault.
 fn count(name: &str, given: Option<i64>, least: u8, faults: &mut Vec<Error>) -> Option<usize> {
     let given = given?;
     if given < 0 {

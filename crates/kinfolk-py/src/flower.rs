@@ -105,7 +105,6 @@ fn leave_path_open(experiment: &mut Table) {
     }
 }
 
-/// Python code that transports messages.
 struct Carrier {
     machines: Py<PyAny>,
     exchange: Py<PyAny>,

@@ -18,7 +18,6 @@ pub(super) struct Panels {
 }
 
 impl Panels {
-    /// Packs row-major centres.
     pub fn pack(centres: &[f64], dimension: usize) -> Self {
         let count = centres.len() / dimension;
         let mut panels = Self {
@@ -38,12 +37,10 @@ impl Panels {
         panels
     }
 
-    /// Number of panels.
     pub fn count(&self) -> usize {
         self.centres.div_ceil(LANES)
     }
 
-    /// The centres of a panel.
     pub fn members(&self, panel: usize) -> std::ops::Range<usize> {
         panel * LANES..self.centres.min((panel + 1) * LANES)
     }
@@ -92,7 +89,6 @@ pub(super) fn tiles(count: usize) -> impl Iterator<Item = ([usize; TILE], usize)
     })
 }
 
-/// Squared Euclidean distance.
 pub(super) fn square(a: &[f64], b: &[f64]) -> f64 {
     const WIDTH: usize = 2 * REGISTER;
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<WIDTH>(), b.as_chunks::<WIDTH>());

@@ -228,7 +228,6 @@ fn inverse_roots(clustering: &Clustering) -> Vec<f64> {
     clustering.sizes().into_iter().map(|size| 1.0 / (size as f64).sqrt()).collect()
 }
 
-/// All pairs of clusters.
 fn pairs(clustering: &Clustering) -> impl Iterator<Item = (usize, usize)> + use<> {
     let clusters = clustering.clusters();
     (0..clusters).flat_map(move |k| (k + 1..clusters).map(move |l| (k, l)))

@@ -11,7 +11,6 @@ use super::{Points, lloyd};
 use crate::error::Result;
 use crate::rng::Key;
 
-/// Upper bound on the number of steps.
 const MOST_STEPS: usize = 10_000;
 
 /// Clusters by descent, the best of several k-means++ seedings. There must be as many distinct points as clusters.

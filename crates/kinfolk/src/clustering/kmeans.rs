@@ -104,7 +104,6 @@ pub(super) fn best_of(
     Ok(tried?.into_iter().reduce(better).expect("at least one start"))
 }
 
-/// The result of an iteration.
 pub(super) fn finish(points: Points, rest: lloyd::Rest) -> KMeans {
     let clustering = Clustering::of(points, &rest.labels);
     let inertia = inertia(points, &clustering);

@@ -73,7 +73,6 @@ impl Moments {
         self.squares += value * value;
     }
 
-    /// The sum of squares about the mean.
     fn scatter(&self) -> f64 {
         if self.count > 0.0 { self.squares - self.sum * self.sum / self.count } else { 0.0 }
     }

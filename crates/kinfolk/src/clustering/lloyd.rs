@@ -16,7 +16,6 @@ pub(super) struct Rest {
     pub converged: bool,
 }
 
-/// How centres move.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Pace {
     /// To the mean: Lloyd.
@@ -81,7 +80,6 @@ struct Centres {
     moves: Vec<f64>,
     /// The largest moves within every panel.
     largest: Vec<Largest>,
-    /// Relative accuracy of distances.
     accuracy: f64,
 }
 
@@ -285,7 +283,6 @@ struct Part<'a> {
     counts: Vec<i64>,
     /// Points whose distances must be computed anew.
     waiting: Vec<usize>,
-    /// Whether the labels are set.
     placed: bool,
     changed: bool,
 }

@@ -8,9 +8,7 @@ use crate::memory::check_room;
 use crate::rng::Key;
 use crate::settings::unknown_name;
 
-/// Default number of starts.
 const STARTS: usize = 10;
-/// Default number of values of λ.
 const PATH_VALUES: usize = 50;
 /// Upper bound on starts and on values of λ.
 const MOST_TRIED: usize = 1 << 16;

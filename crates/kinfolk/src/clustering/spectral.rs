@@ -25,7 +25,6 @@ use faer::MatRef;
 use faer::linalg::solvers::{Qr, Svd};
 use rayon::prelude::*;
 
-/// All three parts.
 pub(super) fn cluster(points: Points, clusters: usize, options: &Options, key: &Key) -> Result<KMeans> {
     options.check()?;
     check_clusters(points, clusters)?;
@@ -65,7 +64,6 @@ fn refine(points: Points, projection: &Projection, initial: &KMeans) -> Vec<f64>
 pub(super) struct Projection {
     /// Row-major, one row per point.
     pub(super) coordinates: Vec<f64>,
-    /// Number of coordinates.
     pub(super) directions: usize,
     /// The singular values of all directions, including those left out.
     pub(super) singular: Vec<f64>,
@@ -94,7 +92,6 @@ impl Projection {
         Ok(projection)
     }
 
-    /// The coordinates of these points.
     pub(super) fn project(&self, points: Points) -> Vec<f64> {
         let (dimension, directions) = (points.dimension(), self.directions);
         let mut coordinates = vec![0.0; points.count() * directions];
@@ -113,7 +110,6 @@ impl Projection {
         exists.then(|| self.vectors.iter().skip(place).step_by(self.directions).copied().collect())
     }
 
-    /// Keeps only the first directions.
     pub(super) fn keep(&mut self, directions: usize) {
         let first =
             |values: &[f64]| values.chunks_exact(self.directions).flat_map(|row| &row[..directions]).copied().collect();
@@ -151,7 +147,6 @@ fn reduce(values: &[f64], dimension: usize) -> (usize, Vec<f64>) {
     reduce(&triangles.concat(), dimension)
 }
 
-/// The largest singular value.
 pub(super) fn spectral_norm(values: &[f64], dimension: usize) -> Option<f64> {
     let (rows, values) = reduce(values, dimension);
     let singular = MatRef::from_row_major_slice(&values, rows, dimension).singular_values().ok()?;

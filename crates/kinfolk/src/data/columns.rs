@@ -12,7 +12,6 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-/// A file to be read.
 pub(super) struct Source<'a> {
     pub path: &'a Path,
     pub header: Header,
@@ -43,7 +42,6 @@ fn format(path: &Path) -> Option<Format> {
     }
 }
 
-/// The purpose of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     /// Its cells are names, even if they look like numbers.

@@ -90,7 +90,6 @@ fn pooled(population: &Population) -> Result<Vec<Moments>> {
     Ok((0..population.clients[0].train.columns()).map(column).collect())
 }
 
-/// A shard's own rows, column by column.
 fn numbers(shard: &Shard) -> Result<Table> {
     let Features::Columns(columns) = &**shard.features() else {
         return Err(Error::settings("data.outliers: want a table, got rows without column names"));

@@ -120,7 +120,6 @@ settings! {
     }
 }
 
-/// The augmentation of images of this width.
 pub(super) fn augment(settings: &Augmenting, side: usize) -> Result<Augment> {
     let crop = settings.crop;
     if crop >= side {
@@ -283,7 +282,6 @@ struct TestRanges {
     test: Range<usize>,
 }
 
-/// Which client gets which images.
 struct Allocation<'a> {
     settings: &'a ImageSettings,
     clusters: usize,
@@ -369,7 +367,6 @@ impl<'a> Allocation<'a> {
         (0..count).map(member).collect()
     }
 
-    /// The classes a cluster holds.
     fn held(&self, cluster: usize) -> Range<usize> {
         if self.settings.clusters == Clusters::LabelGroups {
             window(self.classes, self.clusters, cluster)

@@ -52,7 +52,6 @@ impl SourceSettings for LeafSettings {
     }
 }
 
-/// Upper bound on the number of classes.
 const MOST_CLASSES: u32 = 1 << 16;
 
 /// Reads the files and makes a client of every user that is drawn.
@@ -147,7 +146,6 @@ impl fmt::Display for RowShape {
 /// The users, and the shape of their rows.
 #[derive(Default)]
 struct Overview {
-    /// Number of rows of each user.
     rows: BTreeMap<String, usize>,
     shape: RowShape,
     classes: u32,
@@ -206,7 +204,6 @@ impl Overview {
     }
 }
 
-/// The rows of the drawn users.
 fn shards(files: &[PathBuf], drawn: &HashSet<&str>, columns: usize, form: Form) -> Result<BTreeMap<String, Shard>> {
     let mut shards = BTreeMap::new();
     let keep = |user: &str| if drawn.contains(user) { Keep::Rows } else { Keep::Nothing };
@@ -235,7 +232,6 @@ enum Keep {
     Rows,
 }
 
-/// One user as read.
 #[derive(Default)]
 struct User {
     rows: usize,
@@ -266,7 +262,6 @@ impl User {
 type Wants<'a> = &'a dyn Fn(&str) -> Keep;
 type Found<'a> = &'a mut dyn FnMut(String, User) -> std::result::Result<(), String>;
 
-/// Reads one file, user by user.
 fn read(path: &Path, wants: Wants, found: Found) -> Result<()> {
     let file = File::open(path).map_err(|error| Error::io("reading", path, error))?;
     let mut reader = serde_json::Deserializer::from_reader(BufReader::with_capacity(1 << 20, file));

@@ -6,7 +6,6 @@ use std::io::{BufRead, Result};
 /// Reads a text in parallel with the csv reader.
 pub(super) struct LineCounter<R> {
     text: R,
-    /// Number of bytes read.
     passed: u64,
     line: u64,
     last: u8,

@@ -65,7 +65,6 @@ trait SourceSettings: Declared {
 }
 
 impl Source {
-    /// The source with these settings.
     const fn new<S: SourceSettings>() -> Self {
         Self {
             name: S::NAME,
@@ -76,7 +75,6 @@ impl Source {
         }
     }
 
-    /// A source of images.
     const fn of_images(
         name: &'static str,
         summary: &'static str,

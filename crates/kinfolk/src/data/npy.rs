@@ -83,7 +83,6 @@ fn transposed(values: &[f64], rows: usize, columns: usize) -> Vec<f64> {
     (0..rows).flat_map(|row| (0..columns).map(move |column| values[column * rows + row])).collect()
 }
 
-/// How one number is written.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Number {
     kind: u8,
@@ -126,7 +125,6 @@ impl Number {
     }
 }
 
-/// The dictionary in the header.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Header {

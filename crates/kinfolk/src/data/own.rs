@@ -109,7 +109,6 @@ pub struct OwnRows {
     held_out: bool,
 }
 
-/// A client and its initial state.
 #[derive(Debug)]
 struct OwnCode {
     client: Box<dyn OwnClient>,
@@ -169,7 +168,6 @@ impl Client {
         }
     }
 
-    /// Restores its state from a checkpoint.
     pub(crate) fn load(&self, state: &[u8]) -> Result<()> {
         match self.own_code() {
             Some(own) => own.client.load(state).map_err(|error| at(&*own.client, "load", error)),

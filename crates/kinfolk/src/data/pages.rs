@@ -120,7 +120,6 @@ fn behind_levels(bytes: &[u8], levels: usize) -> Option<usize> {
 /// Delta-encoded integers in packed blocks, preceded by their count.
 struct Deltas<'a> {
     bytes: &'a [u8],
-    /// Start of the blocks.
     blocks: usize,
     block_size: u64,
     parts: u64,

@@ -27,7 +27,6 @@ pub struct Role {
     pub text: String,
 }
 
-/// Longest name of a role.
 const LONGEST_NAME: usize = 40;
 
 /// The roles of a play, by name; none where the text is not a play.

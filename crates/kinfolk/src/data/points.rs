@@ -191,7 +191,6 @@ fn roles(path: &Path, names: &[String], choice: &Choice) -> Result<Vec<Role>> {
     Ok(given.into_iter().map(|role| role.unwrap_or(others)).collect())
 }
 
-/// A name quoted for a shell.
 fn quoted(name: &str) -> String {
     let is_plain = |letter: char| letter.is_alphanumeric() || "_-.".contains(letter);
     if !name.is_empty() && name.chars().all(is_plain) { name.to_string() } else { format!("\"{name}\"") }

@@ -83,7 +83,6 @@ pub(super) fn draw_clients<'a>(
     Ok(draw_lots(ids, count, &key.clone().word("clients")))
 }
 
-/// Keeps the drawn items.
 pub(super) fn keep<T>(items: &mut Vec<T>, drawn: Vec<bool>) {
     let mut drawn = drawn.into_iter();
     items.retain(|_| drawn.next() == Some(true));

@@ -324,7 +324,6 @@ fn class(score: f64, rng: &mut Rng) -> u32 {
     u32::from(rng.random::<f64>() < 1.0 / (1.0 + (-score).exp()))
 }
 
-/// The data of one client.
 struct Drawn {
     features: Features,
     targets: Targets,
@@ -405,7 +404,6 @@ impl Generator {
         (0..self.clusters).map(|cluster| draw(cluster, &mut key.clone().number(cluster as u64).rng())).collect()
     }
 
-    /// Number of training rows of a client.
     fn samples_of(&self, id: &str) -> usize {
         self.key.clone().word("samples").word(id).rng().random_range(self.fewest_samples..=self.samples)
     }

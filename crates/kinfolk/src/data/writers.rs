@@ -21,7 +21,6 @@ pub(super) const TRAIN: &str = "qmnist-train-labels-idx2-int";
 /// The labels of the test images, and of further ones.
 pub(super) const TEST: &str = "qmnist-test-labels-idx2-int";
 
-/// Columns of the labels.
 const CLASS: usize = 0;
 const SERIES: usize = 1;
 const WRITER: usize = 2;

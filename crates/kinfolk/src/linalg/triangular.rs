@@ -4,7 +4,6 @@ use super::{add_scaled, dot};
 
 /// Lower bound on a pivot, relative to its diagonal element; less is rounding.
 const LEAST_PIVOT: f64 = 1e-14;
-/// Absolute lower bound on a pivot.
 const LEAST_DIAGONAL: f64 = 1e-100;
 
 /// Writes the upper triangle `u` with `uᵀ u` = matrix, row-major. A column that depends linearly on earlier ones up to
@@ -28,7 +27,6 @@ pub(crate) fn factorise(matrix: &[f64], size: usize, factor: &mut Vec<f64>) {
     }
 }
 
-/// The log determinant of the factored matrix.
 pub(crate) fn log_determinant(factor: &[f64], size: usize) -> f64 {
     2.0 * factor.iter().step_by(size + 1).map(|root| root.ln()).sum::<f64>()
 }

@@ -9,14 +9,11 @@ pub(super) struct Histogram<'a> {
     /// The threshold λ; absent where it is infinite.
     lambda: Option<f64>,
     reason: &'a str,
-    /// Number of pairs compared.
     pairs: usize,
-    /// The range of the bars.
     from: f64,
     to: f64,
     /// Pairs in every bar: within one true cluster, and others.
     bars: Vec<[usize; 2]>,
-    /// Whether the truth is known.
     truth: bool,
 }
 

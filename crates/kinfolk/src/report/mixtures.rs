@@ -65,9 +65,7 @@ pub(super) struct MixturePicture<'a> {
     components: usize,
     /// Whether components correspond between clients.
     ordered: bool,
-    /// Number of clients with a mixture.
     clients: usize,
-    /// Names of the outliers.
     outliers: Vec<&'a str>,
     /// The common centres in the plane.
     common: Vec<Place>,

@@ -114,13 +114,11 @@ fn step_sizes(quick: bool) -> Vec<Case> {
 
 /// One of Tables 1 to 3.
 struct Contaminated {
-    /// The shares of outliers.
     shares: [f64; 4],
     /// The paper's errors in percent, method by method as in [`METHODS`].
     paper: [[f64; 7]; 4],
     judge: Judge,
     repeats: u64,
-    /// Changes that cut it down.
     small: &'static [&'static str],
 }
 

@@ -111,7 +111,6 @@ fn variances(rows: usize) -> Case {
     Case::new(name, vec![format!("data.samples={rows}")], [2, 40], cells).small(&FEWER_CLIENTS)
 }
 
-/// Rows of Tables 2 and 3.
 const SCHOOL_MODELS: [(&str, &str); 5] = [
     ("local", "local"),
     ("single model", "single-model"),
@@ -203,7 +202,6 @@ const L2GD_STEPS: [(&str, Option<[f64; 2]>); 4] = [
     ("l2gd-eighth", Some([7.5e-4, 2.5e-4])),
 ];
 
-/// Variants of Async-AL2SGD+.
 const ACCELERATED: [(&str, &str); 4] = [
     ("all rows, ρ=0.1", "all-often"),
     ("all rows, ρ=0.01", "all-seldom"),

@@ -42,7 +42,6 @@ pub struct Paper {
 }
 
 impl Paper {
-    /// What we measured before.
     fn recorded(&self, quick: bool) -> Result<Recorded> {
         Recorded::read(self.recorded[usize::from(quick)]).map_err(|error| error.at(format!("reproduce {}", self.name)))
     }
@@ -80,7 +79,6 @@ pub struct Reproduction {
     pub title: &'static str,
     /// The experiment file the cases change.
     text: &'static str,
-    /// The cases, in full or cut down.
     cases: fn(quick: bool) -> Vec<Case>,
 }
 
@@ -100,7 +98,6 @@ struct Case {
     cells: Vec<Cell>,
 }
 
-/// One number of a table.
 struct Cell {
     name: String,
     paper: Option<f64>,
@@ -113,7 +110,6 @@ struct Cell {
     best: Option<f64>,
 }
 
-/// When our number is good enough.
 #[derive(Clone, Copy)]
 enum Judge {
     /// At most this much below the paper's number.
@@ -128,7 +124,6 @@ enum Judge {
     Shown,
 }
 
-/// How the repeats become one number.
 #[derive(Clone, Copy, PartialEq)]
 enum Average {
     Mean,
@@ -398,7 +393,6 @@ impl Cell {
         Self::of(name, label, |repeat| repeat.misclustering)
     }
 
-    /// The number of clusters.
     fn clusters(name: impl Into<String>, label: &'static str) -> Self {
         Self::of(name, label, |repeat| repeat.clusters.map(|clusters| clusters as f64))
     }
@@ -408,7 +402,6 @@ impl Cell {
         Self::new(name, move |record| holds(record).map(|holds| f64::from(u8::from(holds))))
     }
 
-    /// With the paper's number.
     fn paper(self, paper: impl Into<Option<f64>>) -> Self {
         Self { paper: paper.into(), ..self }
     }
@@ -418,7 +411,6 @@ impl Cell {
         Self { reference: reference.into(), ..self }
     }
 
-    /// With a tolerance.
     fn judged(self, judge: Judge) -> Self {
         Self { judge, ..self }
     }
@@ -468,13 +460,11 @@ fn median(values: &[f64]) -> f64 {
 }
 
 impl Case {
-    /// A single run with these settings changed.
     fn new(name: impl Into<String>, changes: Vec<String>, repeats: [u64; 2], cells: Vec<Cell>) -> Self {
         let (small, attempts) = (Vec::new(), vec![Vec::new()]);
         Self { name: name.into(), changes, small, attempts, repeats, long: false, cells }
     }
 
-    /// With changes that cut it down.
     fn small(self, small: &[&'static str]) -> Self {
         Self { small: small.to_vec(), ..self }
     }
@@ -495,7 +485,6 @@ fn extra(record: &Record, label: &str, field: &str) -> Option<f64> {
     repeat(record, label)?.extra.get(field)?.as_f64()
 }
 
-/// The only repeat of a method.
 fn repeat<'a>(record: &'a Record, label: &str) -> Option<&'a RepeatSummary> {
     record.summary.methods.iter().find(|method| method.label == label)?.repeats.first()
 }

@@ -21,7 +21,6 @@ const ALL_TAILS: [Option<u32>; 3] = [Some(3), Some(TAILS), None];
 /// Number of mixtures of every form that are tried with other tails.
 const TRIED: usize = 4;
 
-/// A mixture and its criterion.
 #[derive(Debug, Clone)]
 pub(super) struct Candidate {
     pub mixture: Mixture,

@@ -21,18 +21,15 @@ const VANISHED: f64 = 0.5;
 /// Posteriors below this are negligible in a sum.
 const NOTHING: f64 = 1e-12;
 
-/// One component.
 #[derive(Debug, Clone)]
 pub(super) struct Cloud {
     /// Number of its points: the sum of posteriors.
     pub members: f64,
-    /// Its weight in the mixture.
     pub share: f64,
     pub centre: Vec<f64>,
     pub scatter: Scatter,
 }
 
-/// Clouds and noise.
 #[derive(Debug, Clone)]
 pub(super) struct Mixture {
     pub form: Form,
@@ -83,7 +80,6 @@ impl Posteriors {
         left
     }
 
-    /// The moments of every cloud.
     pub fn moments(&self, sample: &Sample, form: Form) -> Vec<Moments> {
         (0..self.clouds).map(|cloud| self.moments_of(sample, form, cloud)).collect()
     }
@@ -272,7 +268,6 @@ impl Mixture {
 /// Gain in log likelihood per point below which EM has converged.
 const TOLERANCE: f64 = 1e-4;
 
-/// log Γ(twice / 2).
 fn log_gamma_of_half(twice: u32) -> f64 {
     let (first, begin) = if twice.is_multiple_of(2) { (2, 0.0) } else { (1, 0.5 * PI.ln()) };
     (first..twice).step_by(2).fold(begin, |sum, at| sum + (f64::from(at) / 2.0).ln())

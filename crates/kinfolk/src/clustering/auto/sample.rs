@@ -13,7 +13,6 @@ pub(super) struct Sample {
     pub dimension: usize,
     /// The log volume of the bounding box, in which noise is uniform.
     pub log_volume: f64,
-    /// The smallest variance.
     pub floor: f64,
     /// The corners of that box.
     pub lowest: Vec<f64>,
@@ -46,7 +45,6 @@ impl Sample {
         &self.values[point * self.dimension..][..self.dimension]
     }
 
-    /// Some of the points.
     pub fn part(&self, points: &[usize]) -> Self {
         Self::new(points.iter().flat_map(|&point| self.row(point)).copied().collect(), self.dimension)
     }

@@ -73,7 +73,6 @@ impl Form {
     }
 }
 
-/// The covariance of one cloud.
 #[derive(Debug, Clone)]
 pub(super) enum Scatter {
     /// The same variance in all directions.
@@ -158,7 +157,6 @@ fn quadratic(matrix: &[f64], vector: &[f64]) -> f64 {
     matrix.chunks_exact(vector.len()).zip(vector).map(|(row, value)| value * dot(row, vector)).sum()
 }
 
-/// Moments of the points of one cloud.
 #[derive(Debug, Clone)]
 pub(super) struct Moments {
     pub members: f64,
@@ -184,7 +182,6 @@ impl Moments {
         }
     }
 
-    /// Completes the upper triangle.
     pub fn finish(&mut self) {
         let size = self.centre.len();
         if self.second.len() > 1 {
@@ -193,7 +190,6 @@ impl Moments {
         }
     }
 
-    /// The moments of two clouds together.
     pub fn joined(&self, other: &Self) -> Self {
         let members = self.members + other.members;
         let (share, rest) = (self.members / members, other.members / members);
@@ -235,7 +231,6 @@ impl Extent {
 /// Prior weight, in points, of the common scatter where each cloud has its own: without it few points may be degenerate.
 const LENT: f64 = 2.0;
 
-/// The common part of the scatters.
 pub(super) struct Common {
     form: Form,
     floor: f64,

@@ -10,7 +10,6 @@ use crate::linalg::triangular::{factorise, solve};
 
 /// Depth of a valley, relative to the lower peak, below which two clusters are distinct.
 const SHALLOW: f64 = 0.5;
-/// Number of places on a ridge line.
 const PLACES: usize = 40;
 
 /// The cluster of every cloud, numbered in the order of clouds.

@@ -4,7 +4,6 @@ use super::newton::Softened;
 use crate::linalg::{distance, dot};
 use rayon::prelude::*;
 
-/// Nodes per task.
 const BLOCK: usize = 256;
 
 /// A weighted pair of nodes.

@@ -8,13 +8,11 @@ pub(super) trait Softened {
     /// Solves with the Hessian approximately.
     type Preconditioner;
 
-    /// The current solution.
     fn solution(&mut self) -> &mut Vec<f64>;
 
     /// The softened objective at the solution; all methods below refer to this point until the next call.
     fn evaluate(&mut self, lambda: f64, softness: f64) -> f64;
 
-    /// Its gradient.
     fn gradient(&self) -> &[f64];
 
     /// ½ Σ‖gradient_g‖² / n_g: the gap, were there no softness.

@@ -31,10 +31,8 @@ pub(super) struct Sparse {
     incident: Vec<Vec<(usize, f64)>>,
     /// z of the edges inside groups, from `from` to `to`.
     pulls: Vec<f64>,
-    /// The group of every point.
     labels: Vec<usize>,
     members: Vec<Vec<usize>>,
-    /// The groups as nodes.
     graph: Graph,
     /// ½ Σ‖a_i − mean of its group‖².
     scatter: f64,
@@ -108,7 +106,6 @@ impl Sparse {
         1.001 * high
     }
 
-    /// Edges between groups shorter than this.
     fn edges_shorter(&self, than: f64) -> usize {
         let row = |point: usize| self.graph.row(&self.graph.solution, self.labels[point]);
         let between = self.edges.iter().filter(|edge| self.labels[edge.from] != self.labels[edge.to]);
@@ -332,7 +329,6 @@ impl Sparse {
         short && dot(&left, &left) <= 1e-18 * dot(balance, balance)
     }
 
-    /// Fuses all groups that edges connect.
     fn regroup_connected(&mut self) {
         let mut labels = vec![0; self.labels.len()];
         let sets = components(self.labels.len(), self.edges.iter().map(|edge| (edge.from, edge.to)));
@@ -513,7 +509,6 @@ fn components(nodes: usize, pairs: impl Iterator<Item = (usize, usize)>) -> Vec<
     sets
 }
 
-/// Rows minus their mean.
 fn without_mean(values: &[f64], dimension: usize) -> Vec<f64> {
     let mut mean = vec![0.0; dimension];
     let rows = values.chunks_exact(dimension);

@@ -13,12 +13,10 @@ pub(super) struct Tree {
 struct Node {
     first: usize,
     last: usize,
-    /// The largest merge distance inside the set.
     length: f64,
     children: [Option<usize>; 2],
 }
 
-/// A set of the tree.
 #[derive(Clone, Copy)]
 pub(super) struct Candidate<'a> {
     pub(super) members: &'a [usize],

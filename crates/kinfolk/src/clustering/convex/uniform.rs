@@ -22,7 +22,6 @@ use crate::linalg::{Cholesky, Matrix, add_scaled, distance, dot, multiply, multi
 use rayon::prelude::*;
 use std::collections::{HashMap, HashSet};
 
-/// Rows per task.
 const BLOCK: usize = 128;
 /// Newton steps allowed after a prediction along the path.
 const FEW_STEPS: usize = 4;
@@ -30,9 +29,7 @@ const FEW_STEPS: usize = 4;
 /// The problem with every fused set as one heavier point, and its current solution. The data's radius should be about 1.
 pub(super) struct Uniform {
     dimension: usize,
-    /// The group of every point.
     labels: Vec<usize>,
-    /// Solutions of the groups, row-major.
     solution: Vec<f64>,
     /// Number of points of every group.
     mass: Vec<f64>,
@@ -42,7 +39,6 @@ pub(super) struct Uniform {
     name: Vec<usize>,
     /// ½ Σ‖a_i − mean of its group‖².
     scatter: f64,
-    /// The tree over the current centres.
     tree: Option<Tree>,
     last: Option<Last>,
     space: Space,
@@ -313,7 +309,6 @@ impl Uniform {
         (mean, mass)
     }
 
-    /// Makes each of these sets one group.
     fn fuse(&mut self, sets: &[Vec<usize>]) {
         if sets.is_empty() {
             return;

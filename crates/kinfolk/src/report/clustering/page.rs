@@ -20,9 +20,7 @@ const MOST_TRAJECTORIES: usize = 1000;
 const MOST_STEPS: usize = 60;
 /// Upper bound on the leaves of a tree; more cannot be told apart.
 const MOST_LEAVES: usize = 200;
-/// Upper bound on the clusters listed.
 const MOST_CLUSTERS: usize = 30;
-/// Upper bound on the coordinates of a centre listed.
 const MOST_COORDINATES: usize = 8;
 
 /// The report of a clustering as one self-contained page.
@@ -54,7 +52,6 @@ struct PlanePicture {
     share: Option<f64>,
 }
 
-/// One point that is drawn.
 #[derive(Serialize)]
 struct Shown {
     name: String,
@@ -76,7 +73,6 @@ struct PathPicture {
     steps: Vec<PathStep>,
     levels: Vec<Level>,
     lambda: Option<f64>,
-    /// The steps at which points are followed.
     followed: Vec<usize>,
     trajectories: Vec<Trajectory>,
     tree: Option<TreePicture>,
