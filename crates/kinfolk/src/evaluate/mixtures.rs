@@ -26,7 +26,7 @@ impl Finding for Mixtures {
         let Some(shape) = context.model.mixture() else { return Ok(()) };
         let own = context.own_models("row of a client in components.csv and rows.csv", found);
         let mixture = |client: &Client| {
-            let params = serves(context.outcome, &own, client)?;
+            let params = params_of(context.outcome, &own, client)?;
             Some((&params[shape.weights()], &params[shape.centres()]))
         };
         let population = context.population;
@@ -43,29 +43,29 @@ impl Finding for Mixtures {
 }
 
 /// The parameters of the mixture that serves a client.
-fn serves<'a>(outcome: &'a Outcome, own: &'a OwnModels, client: &Client) -> Option<&'a [f64]> {
+fn params_of<'a>(outcome: &'a Outcome, own: &'a OwnModels, client: &Client) -> Option<&'a [f64]> {
     match outcome.serving {
         Serving::Own { .. } => own.get(client.id.as_str()).map(Vec::as_slice),
         _ => outcome.models.first().map(|model| model.as_slice()),
     }
 }
 
-/// Whether components have a constant in the units of the data: regressions without one get it where columns are moved
-/// to be encoded.
-fn has_constant(schema: &Schema, shape: &Shape) -> bool {
+/// Whether components have an intercept in the units of the data: regressions without one gain it where encoding shifts
+/// columns.
+fn has_intercept(schema: &Schema, shape: &Shape) -> bool {
     matches!(shape.family, Family::Regression { intercept, .. } if intercept || schema.moves_columns())
 }
 
 /// A centre, or the coefficients of a regression, in the units of the data.
 fn in_units(schema: &Schema, shape: &Shape, centre: &[f64]) -> Vec<f64> {
-    let (encoded, constant) = centre.split_at(shape.columns);
+    let (encoded, intercept) = centre.split_at(shape.columns);
     let mut decoded = encoded.to_vec();
     match shape.family {
         Family::Gaussian(_) => schema.decode(&mut decoded),
         Family::Regression { .. } => {
             let gained = schema.decode_slopes(&mut decoded);
-            if has_constant(schema, shape) {
-                decoded.push(constant.first().unwrap_or(&0.0) + gained);
+            if has_intercept(schema, shape) {
+                decoded.push(intercept.first().unwrap_or(&0.0) + gained);
             }
         }
     }
@@ -88,7 +88,7 @@ fn record(context: &Context, shape: &Shape, own: &OwnModels) -> MixtureRecord {
         centres.chunks_exact(shape.width()).flat_map(|centre| in_units(schema, shape, centre)).collect()
     };
     let client = |(place, client): (usize, &Client)| {
-        let params = serves(outcome, own, client)?;
+        let params = params_of(outcome, own, client)?;
         let lines = population.lines.get(place);
         let [train, test] = [&client.train, &client.test].map(|rows| match context.with_rows {
             true => row_components(shape, params, rows),
@@ -101,7 +101,7 @@ fn record(context: &Context, shape: &Shape, own: &OwnModels) -> MixtureRecord {
         })
     };
     let mut features = schema.feature_names();
-    if has_constant(schema, shape) {
+    if has_intercept(schema, shape) {
         features.push("intercept".into());
     }
     MixtureRecord {

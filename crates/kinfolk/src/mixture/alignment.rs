@@ -11,10 +11,10 @@
 use crate::clustering::quality::assign;
 use crate::linalg::{add_scaled, distance};
 
-/// Distances between components that may wait in a table.
+/// Most distances between components that are kept in a table.
 const ROOM: usize = 1 << 24;
 
-/// The components of every client and how they lie to each other.
+/// The components of every client, and the distances between them.
 pub struct Alignment<'a> {
     centres: &'a [&'a [f64]],
     components: usize,
@@ -61,7 +61,7 @@ impl<'a> Alignment<'a> {
         distance(centre(client, component), centre(other, its))
     }
 
-    /// The order of one client that fits best the given others.
+    /// The best order of one client, given those of others.
     fn place(&self, client: usize, others: &[usize], orders: &[Vec<usize>]) -> Vec<usize> {
         let count = self.components;
         let all = self.centres.len() * count;
@@ -81,7 +81,7 @@ impl<'a> Alignment<'a> {
         chosen.into_iter().enumerate().map(|(place, component)| component.unwrap_or(place)).collect()
     }
 
-    /// What one order of one client costs beside all others.
+    /// The cost of an order of one client, given those of all others.
     fn cost(&self, client: usize, order: &[usize], orders: &[Vec<usize>]) -> f64 {
         let others = (0..orders.len()).filter(|&other| other != client);
         let beside = |other: usize| {
@@ -96,7 +96,7 @@ impl<'a> Alignment<'a> {
         (0..orders.len()).map(|client| self.cost(client, &orders[client], orders)).sum()
     }
 
-    /// Client by client in the sequence given, and then again as long as that helps.
+    /// Client by client in the given sequence, and then again as long as that helps.
     fn step_by_step(&self, sequence: &[usize]) -> Aligned {
         const MOST_SWEEPS: usize = 20;
         let mut orders: Vec<Vec<usize>> = vec![(0..self.components).collect(); self.centres.len()];
@@ -127,15 +127,9 @@ impl<'a> Alignment<'a> {
 
     /// The best of several sequences of the clients.
     pub fn find(&self, sequences: &[Vec<usize>]) -> Aligned {
-        let all: Vec<usize> = (0..self.centres.len()).collect();
-        let mut best = self.step_by_step(sequences.first().unwrap_or(&all));
-        for sequence in sequences.iter().skip(1) {
-            let found = self.step_by_step(sequence);
-            if found.score < best.score {
-                best = found;
-            }
-        }
-        best
+        let found = sequences.iter().map(|sequence| self.step_by_step(sequence));
+        let best = found.min_by(|a, b| a.score.total_cmp(&b.score));
+        best.unwrap_or_else(|| self.step_by_step(&(0..self.centres.len()).collect::<Vec<_>>()))
     }
 }
 

@@ -1,6 +1,5 @@
 //! EM from several starts.
 
-use super::rows::Fault;
 use super::starts::{Start, Starts, of_labels};
 use super::{Covariance, Detail, Family, Rows, Scratch, Shape, Statistics, classify, expect, maximise};
 use crate::error::{Error, Result};
@@ -11,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Begin {
     /// Hierarchical clustering under each of three scalings, and k-means `starts` times. Regressions: `starts` times at
-    /// random with noise that is large at first and cools down.
+    /// random with annealed noise.
     Auto,
     /// Hierarchical clustering of the rows (with their targets), under up to three scalings.
     Hierarchical,
@@ -21,17 +20,17 @@ pub enum Begin {
     Random,
 }
 
-/// How long and how often to try.
+/// Settings of [`fit()`].
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Fitting {
     /// How EM begins.
     pub begin: Begin,
-    /// How many starts there are; the one with the best likelihood after a few steps goes on.
+    /// Number of starts; EM goes on from the one with the best likelihood after a few steps.
     pub starts: usize,
-    /// Steps of EM at most.
+    /// Upper bound on the steps of EM.
     pub iterations: usize,
-    /// Gain of the log likelihood in one step below which EM has come to rest, relative to the log likelihood plus one
-    /// for each row.
+    /// Gain of the log likelihood in one step below which EM has converged, relative to the log likelihood plus one for each
+    /// row.
     pub tolerance: f64,
 }
 
@@ -41,7 +40,7 @@ impl Default for Fitting {
     }
 }
 
-/// What was found.
+/// What EM found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fitted {
     /// The parameters.
@@ -50,14 +49,20 @@ pub struct Fitted {
     pub log_likelihood: f64,
     /// Steps of EM from the best start.
     pub iterations: usize,
-    /// Whether it came to rest.
+    /// Whether it converged.
     pub converged: bool,
-    /// How many components have less than half a row.
-    pub empty: usize,
+    /// Whether every component has rows enough for variances of its own; else the likelihood says nothing.
+    is_sound: bool,
 }
 
-/// EM from several starts, the best of which goes on until it comes to rest. Runs on the calling thread, but for k-means
-/// of many rows.
+impl Fitted {
+    fn beats(&self, other: &Self) -> bool {
+        (self.is_sound, self.log_likelihood) > (other.is_sound, other.log_likelihood)
+    }
+}
+
+/// EM from several starts, continued from the best of them until it converges. Runs on the calling thread, except for
+/// k-means of many rows.
 ///
 /// ```
 /// use kinfolk::mixture::{Covariance, Family, Fitting, Rows, Shape, fit};
@@ -73,37 +78,30 @@ pub struct Fitted {
 pub fn fit(shape: &Shape, rows: &Rows, fitting: &Fitting, key: &Key) -> Result<Fitted> {
     check(shape, rows)?;
     let contest = contest(shape);
-    let mut climber = Climber::new(&contest, rows);
+    let mut em = Em::new(&contest, rows);
     let mut starts = Starts::new(&contest, rows, key);
     let coarse = fitting.tolerance.max(COARSE);
-    let mut best: Option<Climbed> = None;
+    let mut best: Option<Fitted> = None;
     for start in Start::all(shape, fitting) {
-        let Some(params) = starts.begin(start, &mut climber.scratch) else { continue };
-        let climbed = climber.climb(params, fitting.iterations.min(SHORT), coarse);
-        if best.as_ref().is_none_or(|best| climbed.beats(best)) {
-            best = Some(climbed);
+        let Some(params) = starts.begin(start, &mut em.scratch) else { continue };
+        let fitted = em.run(params, fitting.iterations.min(SHORT), coarse);
+        if best.as_ref().is_none_or(|best| fitted.beats(best)) {
+            best = Some(fitted);
         }
     }
     // Where rows coincide there may be no start but this.
     let mut best = best.unwrap_or_else(|| {
-        let params = starts.random(0, &mut climber.scratch);
-        climber.climb(params, 0, coarse)
+        let params = starts.random(0, &mut em.scratch);
+        em.run(params, 0, coarse)
     });
     if contest != *shape {
         let mut labels = Vec::new();
-        classify(&contest, &best.params, rows, &mut climber.scratch, &mut labels);
-        best.params = of_labels(shape, rows, &labels, &mut climber.scratch);
+        classify(&contest, &best.params, rows, &mut em.scratch, &mut labels);
+        best.params = of_labels(shape, rows, &labels, &mut em.scratch);
         best.iterations = 0;
     }
-    let mut climber = Climber { shape, ..climber };
-    let further = climber.climb(best.params, fitting.iterations - best.iterations, fitting.tolerance);
-    Ok(Fitted {
-        params: further.params,
-        log_likelihood: further.log_likelihood,
-        iterations: best.iterations + further.iterations,
-        converged: further.converged,
-        empty: climber.statistics.members.iter().filter(|&&members| members < 0.5).count(),
-    })
+    let fitted = Em { shape, ..em }.run(best.params, fitting.iterations - best.iterations, fitting.tolerance);
+    Ok(Fitted { iterations: best.iterations + fitted.iterations, ..fitted })
 }
 
 /// The shape in which starts are compared. With a covariance for every component the likelihood is best where one of
@@ -134,53 +132,23 @@ fn check(shape: &Shape, rows: &Rows) -> Result<()> {
         return Err(Error::data(format!("rows: got {found}, want at least {wanted}, as many as components"))
             .hint("ask for fewer components, or leave out clients with so few rows"));
     }
-    match rows.fault() {
-        None => Ok(()),
-        Some(Fault { row, column, value }) => {
-            let place = column.map_or("target".to_owned(), |column| format!("column {}", column + 1));
-            Err(Error::data(format!(
-                "rows: row {}, {place}: got {value:?}, want a number of magnitude at most {:?}",
-                row + 1,
-                Fault::LARGEST
-            ))
-            .hint("rows and columns are counted from 1; drop the row or fill in the number"))
-        }
-    }
+    rows.fault().map_or(Ok(()), |fault| Err(fault.error()))
 }
 
-/// Where some steps of EM led.
-struct Climbed {
-    params: Vec<f64>,
-    log_likelihood: f64,
-    iterations: usize,
-    converged: bool,
-    /// Whether every component has rows enough for variances of its own; else the likelihood says nothing.
-    sound: bool,
-}
-
-impl Climbed {
-    fn beats(&self, other: &Self) -> bool {
-        match (self.sound, other.sound) {
-            (true, false) => true,
-            (false, true) => false,
-            _ => self.log_likelihood > other.log_likelihood,
-        }
-    }
-}
-
-struct Climber<'a> {
+/// EM with its working memory.
+struct Em<'a> {
     shape: &'a Shape,
     rows: &'a Rows,
     scratch: Scratch,
     statistics: Statistics,
 }
 
-impl<'a> Climber<'a> {
+impl<'a> Em<'a> {
     fn new(shape: &'a Shape, rows: &'a Rows) -> Self {
         Self { shape, rows, scratch: Scratch::default(), statistics: Statistics::default() }
     }
 
-    fn climb(&mut self, mut params: Vec<f64>, iterations: usize, tolerance: f64) -> Climbed {
+    fn run(&mut self, mut params: Vec<f64>, iterations: usize, tolerance: f64) -> Fitted {
         let Self { shape, rows, scratch, statistics } = self;
         let (mut step, mut before) = (0, f64::NEG_INFINITY);
         let converged = loop {
@@ -198,12 +166,12 @@ impl<'a> Climber<'a> {
             Family::Gaussian(Covariance::Spherical | Covariance::Diagonal) => LEAST_OWN,
             _ => 0.0,
         };
-        Climbed {
+        Fitted {
             params,
             log_likelihood: statistics.log_likelihood,
             iterations: step,
             converged,
-            sound: statistics.members.iter().all(|&members| members >= needed),
+            is_sound: statistics.members.iter().all(|&members| members >= needed),
         }
     }
 }
@@ -264,7 +232,7 @@ mod tests {
                 let centres = &found.params[shape.centres()];
                 assert!(worst(centres, &[0.0, 0.0, 10.0, 0.0, 0.0, 10.0], 2) < 0.7, "{what}");
                 assert!(found.params[shape.weights()].iter().all(|weight| (weight - 1.0 / 3.0).abs() < 0.02), "{what}");
-                assert!(found.converged && found.empty == 0, "{what}");
+                assert!(found.converged, "{what}");
                 let scatter = &found.params[shape.scatter()];
                 let variances: &[f64] = match covariance {
                     Covariance::Identity => &[],
@@ -397,15 +365,15 @@ mod tests {
         let shape = gaussian(Covariance::Diagonal, 2, 2);
         let features = planted(30, 10);
         let rows = Rows::new(&shape, &features, &[]);
-        let mut climber = Climber::new(&shape, &rows);
+        let mut em = Em::new(&shape, &rows);
         let mut from = |labels: &[u32]| {
             let params = of_labels(&shape, &rows, labels, &mut Scratch::default());
-            climber.climb(params, 20, 1e-6)
+            em.run(params, 20, 1e-6)
         };
         let lone: Vec<u32> = (0..30).map(|row| u32::from(row == 4)).collect();
         let halves: Vec<u32> = (0..30).map(|row| u32::from(row % 3 == 0)).collect();
         let (lone, halves) = (from(&lone), from(&halves));
-        assert!(!lone.sound && halves.sound && halves.beats(&lone) && !lone.beats(&halves));
+        assert!(!lone.is_sound && halves.is_sound && halves.beats(&lone) && !lone.beats(&halves));
         assert!(!halves.beats(&halves));
     }
 

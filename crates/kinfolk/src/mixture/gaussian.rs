@@ -4,51 +4,15 @@
 //! one product, ⟨x, P θ⟩ plus a constant: the quadratic term of a row is the same for all of them and leaves the posterior,
 //! and its sum over rows is the product of P with the rows' second moments.
 
-use super::kernels::{BLOCK, add_squared_differences, count, filled, largest, one_hot, weighted_square};
+use super::kernels::{add_squared_differences, count, filled, weighted_square};
 use super::rows::Block;
 use super::triangles::{add_outer_products, add_triangle, triangle, triangle_rows, write_square};
-use super::{
-    Covariance, HALF_LOG_TWO_PI, LEAST_VARIANCE, NOBODY, Rows, Scratch, Shape, Statistics, turn_into_posteriors,
-};
+use super::{Covariance, HALF_LOG_TWO_PI, LEAST_VARIANCE, NOBODY, Rows, Scratch, Shape, Statistics};
 use crate::linalg::triangular::{factorise, invert, log_determinant};
 use crate::linalg::{Matrix, add_scaled, dot, multiply, multiply_add};
 
-/// See [`super::expect`].
-pub(super) fn expect(
-    shape: &Shape,
-    covariance: Covariance,
-    params: &[f64],
-    rows: &Rows,
-    limit: Option<f64>,
-    scratch: &mut Scratch,
-    out: &mut Statistics,
-) {
-    out.log_likelihood = prepare(shape, covariance, params, rows, scratch);
-    accumulate(shape, covariance, rows, limit, scratch, out, |block, scratch| {
-        score(shape, covariance, block, scratch);
-        turn_into_posteriors(block.rows, scratch)
-    });
-}
-
-/// See [`super::assigned`].
-pub(super) fn assigned(
-    shape: &Shape,
-    covariance: Covariance,
-    rows: &Rows,
-    labels: &[u32],
-    scratch: &mut Scratch,
-    out: &mut Statistics,
-) {
-    filled(&mut scratch.centres, shape.components * shape.columns, 0.0);
-    let mut blocks = labels.chunks(BLOCK);
-    accumulate(shape, covariance, rows, None, scratch, out, |_, scratch| {
-        one_hot(&mut scratch.posteriors, shape.components, blocks.next().unwrap_or_default());
-        0.0
-    });
-}
-
-/// Sums up around the centres in `scratch`, given what writes the posteriors of a block and returns its likelihood.
-fn accumulate(
+/// See [`super::accumulate`]. Sums are taken around the centres in `scratch`.
+pub(super) fn accumulate(
     shape: &Shape,
     covariance: Covariance,
     rows: &Rows,
@@ -89,27 +53,14 @@ fn accumulate(
     }
 }
 
-/// See [`super::classify`].
-pub(super) fn classify(
+/// See [`super::prepare`].
+pub(super) fn prepare(
     shape: &Shape,
     covariance: Covariance,
     params: &[f64],
     rows: &Rows,
     scratch: &mut Scratch,
-    labels: &mut Vec<u32>,
 ) -> f64 {
-    let mut log_likelihood = prepare(shape, covariance, params, rows, scratch);
-    for block in rows.blocks() {
-        score(shape, covariance, &block, scratch);
-        largest(&scratch.posteriors, block.rows, labels);
-        log_likelihood += turn_into_posteriors(block.rows, scratch);
-    }
-    log_likelihood
-}
-
-/// Makes constants and coefficients of the parameters; returns the part of the log likelihood that is the same for all
-/// components.
-fn prepare(shape: &Shape, covariance: Covariance, params: &[f64], rows: &Rows, scratch: &mut Scratch) -> f64 {
     let (components, columns) = (shape.components, shape.columns);
     let Scratch { centres, constants, coefficients, factor, whiteners, square, .. } = scratch;
     centres.clear();
@@ -172,8 +123,8 @@ fn prepare(shape: &Shape, covariance: Covariance, params: &[f64], rows: &Rows, s
     }
 }
 
-/// The logits of a block.
-fn score(shape: &Shape, covariance: Covariance, block: &Block, scratch: &mut Scratch) {
+/// See [`super::score`].
+pub(super) fn score(shape: &Shape, covariance: Covariance, block: &Block, scratch: &mut Scratch) {
     let (components, columns, rows) = (shape.components, shape.columns, block.rows);
     let Scratch { centres, constants, coefficients, whiteners, posteriors, differences, scaled, .. } = scratch;
     posteriors.clear();
@@ -204,7 +155,7 @@ fn score(shape: &Shape, covariance: Covariance, block: &Block, scratch: &mut Scr
     }
 }
 
-/// The rows less a centre.
+/// The rows minus a centre.
 fn subtract(block: &Block, centre: &[f64], differences: &mut Vec<f64>) {
     differences.clear();
     for (column, at) in block.values.chunks_exact(block.rows).zip(centre) {

@@ -1,4 +1,4 @@
-//! The loops all mixtures are made of, over a block of rows. Blocks lie turned, columns or components one after the other
+//! The inner loops of all mixtures, over a block of rows. Blocks are transposed, columns or components one after the other
 //! and the rows of each side by side, so that everything runs along the rows.
 
 use crate::linalg::Real;
@@ -15,7 +15,7 @@ pub(super) fn fused(a: f64, b: f64, c: f64) -> f64 {
     if cfg!(any(target_feature = "fma", target_arch = "aarch64")) { a.mul_add(b, c) } else { a * b + c }
 }
 
-/// The slice filled anew; memory is kept.
+/// Refills a vector, reusing its memory.
 pub(super) fn filled(values: &mut Vec<f64>, length: usize, value: f64) -> &mut [f64] {
     values.clear();
     values.resize(length, value);
@@ -110,15 +110,9 @@ pub(super) fn one_hot(posteriors: &mut Vec<f64>, components: usize, labels: &[u3
 /// Appends the component with the largest logit of every row, the first among equals.
 pub(super) fn largest(logits: &[f64], rows: usize, labels: &mut Vec<u32>) {
     for row in 0..rows {
-        let column = logits.iter().skip(row).step_by(rows);
-        let best =
-            column.enumerate().fold(
-                (0, f64::NEG_INFINITY),
-                |best, (component, &logit)| {
-                    if logit > best.1 { (component, logit) } else { best }
-                },
-            );
-        labels.push(best.0 as u32);
+        let column = (0u32..).zip(logits.iter().skip(row).step_by(rows));
+        // Of equal elements `min_by` takes the first, `max_by` the last.
+        labels.extend(column.min_by(|a, b| b.1.total_cmp(a.1)).map(|(component, _)| component));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Mixtures on the rows of one client: which component each row belongs to, and the parameters that explain them best.
 //!
-//! Parameters lie flat, as [`Shape`] lays them out. [`expect`] is the E-step, in log space; its [`Statistics`] are sums
+//! Parameters are one flat vector, laid out by [`Shape`]. [`expect`] is the E-step, in log space; its [`Statistics`] are sums
 //! over rows, so those of several clients at the same parameters add up. [`maximise`] is the full M-step from them, and
 //! their `pulls`, divided by the rows, are the gradient. [`fit()`] runs EM from several starts.
 
@@ -24,45 +24,46 @@ pub use recast::{recast, relabel};
 pub use rows::Rows;
 pub use statistics::{Detail, Statistics};
 
+use rows::Block;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use triangles::triangle;
 
-/// What is mixed.
+/// The distributions that are mixed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Family {
     /// Normal distributions of the rows.
     Gaussian(Covariance),
     /// Linear regressions of the targets on the rows.
     Regression {
-        /// Whether regressions have a constant; it stands last in a centre.
+        /// Whether regressions have an intercept; it is the last coefficient of a centre.
         intercept: bool,
         /// How targets scatter.
         noise: Noise,
     },
 }
 
-/// How rows scatter around their component's centre.
+/// The covariance of the rows around their component's centre.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Covariance {
-    /// With variance 1 in every direction.
+    /// The identity.
     Identity,
-    /// With one variance for every component.
+    /// One variance for every component.
     Spherical,
-    /// With a variance for every component and column.
+    /// A variance for every component and column.
     Diagonal,
-    /// With one covariance for all components.
+    /// One covariance for all components.
     Tied,
-    /// With a covariance for every component.
+    /// A covariance for every component.
     Full,
 }
 
-/// How targets scatter around a regression.
+/// The variance of the targets around a regression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Noise {
-    /// With variance 1.
+    /// 1.
     Unit,
-    /// With one estimated variance for all components.
+    /// Estimated, the same for all components.
     Common,
 }
 
@@ -73,16 +74,16 @@ pub enum Noise {
 /// row-major matrix for `Tied`, one a component for `Full`, one variance for `Common`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
-    /// What is mixed.
+    /// The distributions that are mixed.
     pub family: Family,
-    /// How many components there are.
+    /// Number of components.
     pub components: usize,
-    /// How many columns the data's rows have.
+    /// Number of columns of the data.
     pub columns: usize,
 }
 
 impl Shape {
-    /// How many numbers a centre has.
+    /// Dimension of a centre.
     pub fn width(&self) -> usize {
         match self.family {
             Family::Regression { intercept: true, .. } => self.columns + 1,
@@ -90,12 +91,12 @@ impl Shape {
         }
     }
 
-    /// Where the centres lie in the parameters.
+    /// Range of the centres in the parameters.
     pub fn centres(&self) -> Range<usize> {
         0..self.components * self.width()
     }
 
-    /// Where the scatter lies in the parameters.
+    /// Range of the scatter in the parameters.
     pub fn scatter(&self) -> Range<usize> {
         let begin = self.centres().end;
         let columns = self.columns;
@@ -110,19 +111,19 @@ impl Shape {
         begin..begin + length
     }
 
-    /// Where the weights lie in the parameters.
+    /// Range of the weights in the parameters.
     pub fn weights(&self) -> Range<usize> {
         let begin = self.scatter().end;
         begin..begin + self.components
     }
 
-    /// How many numbers the parameters are.
+    /// Number of parameters.
     pub fn len(&self) -> usize {
         self.weights().end
     }
 
-    /// The fewest rows that can tell how they scatter: with less, a covariance is of too low a rank, and likelihoods have no
-    /// bound. 1 where the scatter is given.
+    /// The fewest rows from which the scatter can be estimated: with fewer, a covariance is rank-deficient and the likelihood
+    /// unbounded. 1 where the scatter is given.
     pub fn least_rows(&self) -> usize {
         match self.family {
             Family::Gaussian(Covariance::Identity) | Family::Regression { noise: Noise::Unit, .. } => 1,
@@ -133,12 +134,12 @@ impl Shape {
         }
     }
 
-    /// Whether there are no parameters, for want of components.
+    /// Whether there are no components.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many of them are free: a symmetric matrix counts once, and the weights sum to 1.
+    /// Number of free parameters: a symmetric matrix counts once, and the weights sum to 1.
     pub fn free_parameters(&self) -> usize {
         let scatter = match self.family {
             Family::Gaussian(Covariance::Tied) => triangle(self.columns),
@@ -149,16 +150,16 @@ impl Shape {
     }
 }
 
-/// Memory that is used again from step to step.
+/// Working memory, reused from step to step.
 #[derive(Debug, Default)]
 pub struct Scratch {
     /// Centres relative to the rows' origin.
     centres: Vec<f64>,
     /// The part of a component's logits that is the same for every row.
     constants: Vec<f64>,
-    /// What rows are multiplied by.
+    /// Factors of the rows in the logits.
     coefficients: Vec<f64>,
-    /// A triangular factor of a covariance, and the inverses of all factors.
+    /// The Cholesky factor of a covariance, and the inverses of all factors.
     factor: Vec<f64>,
     whiteners: Vec<f64>,
     /// Logits, then posteriors, of a block of rows, component by component.
@@ -177,9 +178,40 @@ pub struct Scratch {
     square: Vec<f64>,
 }
 
+/// Makes what scoring needs of the parameters; returns the part of the log likelihood that is the same for all components.
+fn prepare(shape: &Shape, params: &[f64], rows: &Rows, scratch: &mut Scratch) -> f64 {
+    match shape.family {
+        Family::Gaussian(covariance) => gaussian::prepare(shape, covariance, params, rows, scratch),
+        Family::Regression { noise, .. } => regression::prepare(shape, noise, params, scratch),
+    }
+}
+
+/// Writes the logits of a block.
+fn score(shape: &Shape, block: &Block, scratch: &mut Scratch) {
+    match shape.family {
+        Family::Gaussian(covariance) => gaussian::score(shape, covariance, block, scratch),
+        Family::Regression { .. } => regression::score(shape, block, scratch),
+    }
+}
+
 /// Makes posteriors of a block's logits; returns its log likelihood.
 fn turn_into_posteriors(rows: usize, scratch: &mut Scratch) -> f64 {
     kernels::posteriors(&mut scratch.posteriors, rows, &mut scratch.row_largest, &mut scratch.row_sums)
+}
+
+/// Adds up the statistics, given what writes a block's posteriors (and residuals) and returns its log likelihood.
+fn accumulate(
+    shape: &Shape,
+    rows: &Rows,
+    limit: Option<f64>,
+    scratch: &mut Scratch,
+    out: &mut Statistics,
+    posteriors: impl FnMut(&Block, &mut Scratch) -> f64,
+) {
+    match shape.family {
+        Family::Gaussian(covariance) => gaussian::accumulate(shape, covariance, rows, limit, scratch, out, posteriors),
+        Family::Regression { noise, .. } => regression::accumulate(shape, noise, rows, limit, scratch, out, posteriors),
+    }
 }
 
 /// The E-step: for every row the posteriors of the components at `params`, and their sums.
@@ -196,20 +228,24 @@ pub fn expect(
     out: &mut Statistics,
 ) {
     out.clear(shape, detail, rows.len());
-    match shape.family {
-        Family::Gaussian(covariance) => gaussian::expect(shape, covariance, params, rows, limit, scratch, out),
-        Family::Regression { noise, .. } => regression::expect(shape, noise, params, rows, limit, scratch, out),
-    }
+    out.log_likelihood = prepare(shape, params, rows, scratch);
+    accumulate(shape, rows, limit, scratch, out, |block, scratch| {
+        score(shape, block, scratch);
+        turn_into_posteriors(block.rows, scratch)
+    });
 }
 
 /// The statistics of rows whose components are known, taken around the rows' origin, or around regressions that are 0;
 /// [`maximise`] needs parameters with such centres.
 fn assigned(shape: &Shape, rows: &Rows, labels: &[u32], scratch: &mut Scratch, out: &mut Statistics) {
     out.clear(shape, Detail::Full, rows.len());
-    match shape.family {
-        Family::Gaussian(covariance) => gaussian::assigned(shape, covariance, rows, labels, scratch, out),
-        Family::Regression { noise, .. } => regression::assigned(shape, noise, rows, labels, scratch, out),
-    }
+    kernels::filled(&mut scratch.centres, shape.centres().len(), 0.0);
+    let mut blocks = labels.chunks(kernels::BLOCK);
+    accumulate(shape, rows, None, scratch, out, |block, scratch| {
+        kernels::one_hot(&mut scratch.posteriors, shape.components, blocks.next().unwrap_or_default());
+        block.repeat_targets(shape.components, &mut scratch.weights);
+        0.0
+    });
 }
 
 /// The full M-step: the weights, centres and scatter that maximise, given [`Detail::Full`] statistics taken at `params`, of
@@ -244,10 +280,13 @@ pub(crate) fn normalise(weights: &mut [f64]) {
 /// rows.
 pub fn classify(shape: &Shape, params: &[f64], rows: &Rows, scratch: &mut Scratch, labels: &mut Vec<u32>) -> f64 {
     labels.clear();
-    match shape.family {
-        Family::Gaussian(covariance) => gaussian::classify(shape, covariance, params, rows, scratch, labels),
-        Family::Regression { noise, .. } => regression::classify(shape, noise, params, rows, scratch, labels),
+    let mut log_likelihood = prepare(shape, params, rows, scratch);
+    for block in rows.blocks() {
+        score(shape, &block, scratch);
+        kernels::largest(&scratch.posteriors, block.rows, labels);
+        log_likelihood += turn_into_posteriors(block.rows, scratch);
     }
+    log_likelihood
 }
 
 /// Members below which a component counts as one nobody belongs to.

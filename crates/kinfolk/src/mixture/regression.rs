@@ -1,50 +1,14 @@
 //! Mixtures of linear regressions.
 
-use super::kernels::{BLOCK, add_squared_differences, count, filled, fused, largest, one_hot, weighted_square};
+use super::kernels::{add_squared_differences, count, filled, fused, weighted_square};
 use super::rows::Block;
 use super::triangles::{triangle, write_square};
-use super::{HALF_LOG_TWO_PI, LEAST_VARIANCE, NOBODY, Noise, Rows, Scratch, Shape, Statistics, turn_into_posteriors};
+use super::{HALF_LOG_TWO_PI, LEAST_VARIANCE, NOBODY, Noise, Rows, Scratch, Shape, Statistics};
 use crate::linalg::triangular::{factorise, solve};
 use crate::linalg::{Matrix, add_scaled, dot, multiply_add};
 
-/// See [`super::expect`].
-pub(super) fn expect(
-    shape: &Shape,
-    noise: Noise,
-    params: &[f64],
-    rows: &Rows,
-    limit: Option<f64>,
-    scratch: &mut Scratch,
-    out: &mut Statistics,
-) {
-    let precision = prepare(shape, noise, params, scratch);
-    accumulate(shape, noise, rows, limit, scratch, out, |block, scratch| {
-        score(shape, &params[shape.centres()], precision, block, scratch);
-        turn_into_posteriors(block.rows, scratch)
-    });
-}
-
-/// See [`super::assigned`].
-pub(super) fn assigned(
-    shape: &Shape,
-    noise: Noise,
-    rows: &Rows,
-    labels: &[u32],
-    scratch: &mut Scratch,
-    out: &mut Statistics,
-) {
-    let mut blocks = labels.chunks(BLOCK);
-    accumulate(shape, noise, rows, None, scratch, out, |block, scratch| {
-        one_hot(&mut scratch.posteriors, shape.components, blocks.next().unwrap_or_default());
-        // The residuals of regressions that are 0.
-        scratch.weights.clear();
-        (0..shape.components).for_each(|_| scratch.weights.extend_from_slice(block.targets));
-        0.0
-    });
-}
-
-/// Sums up, given what writes the posteriors of a block and its residuals and returns its likelihood.
-fn accumulate(
+/// See [`super::accumulate`].
+pub(super) fn accumulate(
     shape: &Shape,
     noise: Noise,
     rows: &Rows,
@@ -80,45 +44,30 @@ fn accumulate(
     }
 }
 
-/// See [`super::classify`].
-pub(super) fn classify(
-    shape: &Shape,
-    noise: Noise,
-    params: &[f64],
-    rows: &Rows,
-    scratch: &mut Scratch,
-    labels: &mut Vec<u32>,
-) -> f64 {
-    let precision = prepare(shape, noise, params, scratch);
-    let mut log_likelihood = 0.0;
-    for block in rows.blocks() {
-        score(shape, &params[shape.centres()], precision, &block, scratch);
-        largest(&scratch.posteriors, block.rows, labels);
-        log_likelihood += turn_into_posteriors(block.rows, scratch);
-    }
-    log_likelihood
-}
-
-/// Makes the constants; returns the precision of the noise.
-fn prepare(shape: &Shape, noise: Noise, params: &[f64], scratch: &mut Scratch) -> f64 {
+/// See [`super::prepare`].
+pub(super) fn prepare(shape: &Shape, noise: Noise, params: &[f64], scratch: &mut Scratch) -> f64 {
     let variance = match noise {
         Noise::Unit => 1.0,
         Noise::Common => params[shape.scatter().start],
     };
     let constant = -HALF_LOG_TWO_PI - 0.5 * variance.ln();
-    scratch.constants.clear();
-    scratch.constants.extend(params[shape.weights()].iter().map(|weight| weight.ln() + constant));
-    variance.recip()
+    let Scratch { centres, constants, coefficients, .. } = scratch;
+    centres.clear();
+    centres.extend_from_slice(&params[shape.centres()]);
+    constants.clear();
+    constants.extend(params[shape.weights()].iter().map(|weight| weight.ln() + constant));
+    filled(coefficients, 1, variance.recip());
+    0.0
 }
 
-/// The logits of a block, and its residuals in `weights`.
-fn score(shape: &Shape, centres: &[f64], precision: f64, block: &Block, scratch: &mut Scratch) {
+/// See [`super::score`]. Residuals are left in `weights`.
+pub(super) fn score(shape: &Shape, block: &Block, scratch: &mut Scratch) {
     let (components, width, rows) = (shape.components, shape.width(), block.rows);
-    let Scratch { constants, posteriors, weights, .. } = scratch;
-    weights.clear();
-    (0..components).for_each(|_| weights.extend_from_slice(block.targets));
+    let Scratch { centres, constants, coefficients, posteriors, weights, .. } = scratch;
+    block.repeat_targets(components, weights);
     multiply_add(weights, -1.0, Matrix::new(centres, components, width), Matrix::new(block.values, width, rows));
     posteriors.clear();
+    let precision = coefficients[0];
     for (residuals, &constant) in weights.chunks_exact(rows).zip(&*constants) {
         posteriors.extend(residuals.iter().map(|&residual| fused(-0.5 * precision * residual, residual, constant)));
     }

@@ -1,19 +1,20 @@
-//! Rows as mixtures see them.
+//! A client's rows, prepared for mixtures.
 
 use super::kernels::BLOCK;
 use super::{Family, Shape};
 use crate::data::Shard;
 use crate::data::numbers::convert;
+use crate::error::Error;
 use crate::linalg::{Matrix, add_scaled, dot, multiply_add, norm};
 use std::sync::OnceLock;
 
-/// The rows of one client, turned block by block. Those of a Gaussian shape serve Gaussians of every covariance, those of a
+/// The rows of one client, transposed block by block. Those of a Gaussian shape serve Gaussians of every covariance, those of a
 /// regression regressions with every noise.
 #[derive(Debug, Clone, Default)]
 pub struct Rows {
     width: usize,
     count: usize,
-    /// Blocks of rows, column by column; for Gaussians less the origin.
+    /// Blocks of rows, column by column; for Gaussians minus the origin.
     values: Vec<f64>,
     /// The targets of regressions.
     targets: Vec<f64>,
@@ -21,28 +22,37 @@ pub struct Rows {
     constant: bool,
     /// The mean of the rows for Gaussians, so that nothing cancels wherever they lie; 0 for regressions.
     origin: Vec<f64>,
-    /// The sums of all squares and of the rows' outer products, once they were asked for.
+    /// The sums of all squares and of the rows' outer products, once they are needed.
     squares: OnceLock<f64>,
     products: OnceLock<Vec<f64>>,
-    steepness: OnceLock<f64>,
+    largest_eigenvalue: OnceLock<f64>,
     /// The first number that cannot be computed with.
     fault: Option<Fault>,
 }
 
-/// A number that is none, or too large: sums of products of a few like it would not be finite.
+/// A number that is not finite, or so large that sums of a few products would not be.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Fault {
-    /// Which row it is in.
-    pub row: usize,
-    /// Which column it is in; none for the target.
-    pub column: Option<usize>,
-    /// The number.
-    pub value: f64,
+    row: usize,
+    /// `None` for the target.
+    column: Option<usize>,
+    value: f64,
 }
 
 impl Fault {
     /// Largest magnitude that can be computed with.
-    pub const LARGEST: f64 = 1e70;
+    const LARGEST: f64 = 1e70;
+
+    pub fn error(self) -> Error {
+        let place = self.column.map_or("target".to_owned(), |column| format!("column {}", column + 1));
+        Error::data(format!(
+            "rows: row {}, {place}: got {:?}, want a number of magnitude at most {:?}",
+            self.row + 1,
+            self.value,
+            Self::LARGEST
+        ))
+        .hint("rows and columns are counted from 1; drop the row or fill in the number")
+    }
 
     fn find(features: &[f64], columns: usize, targets: &[f64]) -> Option<Self> {
         let fault = |values: &[f64]| values.iter().position(|value| value.is_nan() || value.abs() > Self::LARGEST);
@@ -57,6 +67,14 @@ pub(super) struct Block<'a> {
     pub values: &'a [f64],
     pub targets: &'a [f64],
     pub rows: usize,
+}
+
+impl Block<'_> {
+    /// Writes the targets once for every component.
+    pub fn repeat_targets(&self, components: usize, out: &mut Vec<f64>) {
+        out.clear();
+        (0..components).for_each(|_| out.extend_from_slice(self.targets));
+    }
 }
 
 impl Rows {
@@ -80,7 +98,7 @@ impl Rows {
             }
             Family::Regression { .. } => {
                 kept.extend_from_slice(targets);
-                // A row without a target is like one whose target is no number.
+                // A row without a target is like one whose target is not a number.
                 kept.resize(count, f64::NAN);
             }
         }
@@ -104,17 +122,17 @@ impl Rows {
         rows
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// These rows alone, in this order; a row may come several times.
+    /// These rows, in this order; a row may be repeated.
     pub fn pick(&self, rows: &[u32]) -> Self {
         let mut picked = Self {
             width: self.width,
@@ -137,7 +155,7 @@ impl Rows {
         picked
     }
 
-    /// Where a number lies.
+    /// The index of a number in `values`.
     fn place(&self, row: usize, column: usize) -> usize {
         let begin = row / BLOCK * BLOCK;
         let length = BLOCK.min(self.count - begin);
@@ -156,7 +174,7 @@ impl Rows {
         })
     }
 
-    /// What is taken off the rows.
+    /// What is subtracted from the rows.
     pub(super) fn origin(&self) -> &[f64] {
         &self.origin
     }
@@ -166,23 +184,22 @@ impl Rows {
         *self.squares.get_or_init(|| dot(&self.values, &self.values))
     }
 
-    /// How much rows stretch along the direction they stretch most: the largest eigenvalue of their mean outer product, by
-    /// the power method.
-    pub fn steepness(&self) -> f64 {
+    /// The largest eigenvalue of the rows' mean outer product, by power iteration.
+    pub(super) fn largest_eigenvalue(&self) -> f64 {
         const STEPS: usize = 50;
-        *self.steepness.get_or_init(|| {
+        *self.largest_eigenvalue.get_or_init(|| {
             let mut direction = vec![1.0; self.width];
-            let mut stretch = 0.0;
+            let mut eigenvalue = 0.0;
             for _ in 0..STEPS {
                 let longer: Vec<f64> =
                     self.products().chunks_exact(self.width).map(|row| dot(row, &direction)).collect();
-                stretch = norm(&longer) / norm(&direction);
-                if stretch == 0.0 || !stretch.is_finite() {
+                eigenvalue = norm(&longer) / norm(&direction);
+                if eigenvalue == 0.0 || !eigenvalue.is_finite() {
                     break;
                 }
-                direction = longer.iter().map(|value| value / stretch).collect();
+                direction = longer.iter().map(|value| value / eigenvalue).collect();
             }
-            stretch / self.count.max(1) as f64
+            eigenvalue / self.count.max(1) as f64
         })
     }
 
@@ -198,7 +215,7 @@ impl Rows {
         })
     }
 
-    /// One number of a row, less the origin.
+    /// One number of a row, minus the origin.
     pub(super) fn value(&self, row: usize, column: usize) -> f64 {
         self.values[self.place(row, column)]
     }
@@ -215,7 +232,6 @@ impl Rows {
         (values, columns + usize::from(!self.targets.is_empty()))
     }
 
-    /// The first number that cannot be computed with.
     pub(super) fn fault(&self) -> Option<Fault> {
         self.fault
     }

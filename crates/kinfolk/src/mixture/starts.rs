@@ -17,8 +17,8 @@ pub(super) enum Start {
     KMeans(Scaling, usize),
     /// At random.
     Random(usize),
-    /// Regressions at random, under noise that cools down.
-    Hot(usize),
+    /// Regressions at random, with annealed noise.
+    Annealed(usize),
 }
 
 impl Start {
@@ -31,7 +31,7 @@ impl Start {
             // One component has no choice.
             _ if shape.components == 1 => vec![Self::Random(0)],
             (Begin::Auto, Family::Gaussian(_)) => wards.chain(starts.map(by_kmeans)).collect(),
-            (Begin::Auto, Family::Regression { .. }) => starts.map(Self::Hot).collect(),
+            (Begin::Auto, Family::Regression { .. }) => starts.map(Self::Annealed).collect(),
             (Begin::Hierarchical, _) => wards.take(starts.len()).collect(),
             (Begin::KMeans, _) => starts.map(by_kmeans).collect(),
             (Begin::Random, _) => starts.map(Self::Random).collect(),
@@ -39,12 +39,12 @@ impl Start {
     }
 }
 
-/// Makes parameters of starts.
+/// The parameters of starts.
 pub(super) struct Starts<'a> {
     shape: &'a Shape,
     rows: &'a Rows,
     key: &'a Key,
-    /// The rows under every scaling, once it was asked for.
+    /// The rows under every scaling, once it is needed.
     views: [Option<View>; SCALINGS.len()],
 }
 
@@ -63,7 +63,7 @@ impl<'a> Starts<'a> {
     pub fn begin(&mut self, start: Start, scratch: &mut Scratch) -> Option<Vec<f64>> {
         let labels = match start {
             Start::Random(number) => return Some(self.random(number, scratch)),
-            Start::Hot(number) => return Some(cooled(self.shape, self.rows, &self.draw(number), scratch)),
+            Start::Annealed(number) => return Some(annealed(self.shape, self.rows, &self.draw(number), scratch)),
             Start::Ward(scaling) => self.ward(scaling),
             Start::KMeans(scaling, number) => {
                 let key = self.key.clone().number(number as u64);
@@ -138,13 +138,13 @@ pub(super) fn of_labels(shape: &Shape, rows: &Rows, labels: &[u32], scratch: &mu
     params
 }
 
-/// Steps in which noise cools down; and where it is estimated, the share of it that is left at least in the end.
-const COOLING: usize = 60;
-const COLD: f64 = 0.01;
+/// Steps of annealing; and where noise is estimated, the share of it that is left at least in the end.
+const ANNEALING_STEPS: usize = 60;
+const FINAL_SHARE: f64 = 0.01;
 
-/// EM for regressions under noise that cools down. While it is hot every row belongs a little to every component, so
-/// that they part only where the data makes them, one after the other.
-fn cooled(shape: &Shape, rows: &Rows, labels: &[u32], scratch: &mut Scratch) -> Vec<f64> {
+/// EM for regressions with deterministic annealing of the noise. While it is large every row belongs a little to every
+/// component, so that they part only where the data makes them, one after the other.
+fn annealed(shape: &Shape, rows: &Rows, labels: &[u32], scratch: &mut Scratch) -> Vec<f64> {
     let Family::Regression { intercept, noise } = shape.family else {
         return of_labels(shape, rows, labels, scratch);
     };
@@ -152,12 +152,12 @@ fn cooled(shape: &Shape, rows: &Rows, labels: &[u32], scratch: &mut Scratch) -> 
     let place = free.scatter().start;
     let mut params = of_labels(&free, rows, labels, scratch);
     let mut statistics = Statistics::default();
-    let hot = params[place];
-    for step in 1..=COOLING {
-        let passed = step as f64 / COOLING as f64;
+    let first = params[place];
+    for step in 1..=ANNEALING_STEPS {
+        let passed = step as f64 / ANNEALING_STEPS as f64;
         params[place] = match noise {
-            Noise::Unit => hot.max(1.0).powf(1.0 - passed),
-            Noise::Common => params[place].max(hot * COLD.powf(passed)),
+            Noise::Unit => first.max(1.0).powf(1.0 - passed),
+            Noise::Common => params[place].max(first * FINAL_SHARE.powf(passed)),
         };
         expect(&free, &params, rows, Detail::Full, None, scratch, &mut statistics);
         maximise(&free, &statistics, &mut params);

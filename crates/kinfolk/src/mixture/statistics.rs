@@ -1,10 +1,10 @@
-//! What an E-step says of the rows.
+//! The sums of an E-step.
 
 use super::triangles::triangle;
 use super::{Covariance, Family, Noise, Shape};
 use serde::{Deserialize, Serialize};
 
-/// How much is wanted of an E-step.
+/// How much of an E-step is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Detail {
     /// What a step along the gradient needs.
@@ -16,7 +16,7 @@ pub enum Detail {
 /// Sums over rows of one E-step. Those of several clients at the same parameters add up.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Statistics {
-    /// How many rows there are.
+    /// Number of rows.
     pub rows: f64,
     /// Their log likelihood.
     pub log_likelihood: f64,
@@ -32,18 +32,18 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// How many numbers [`Statistics::pack`] makes of them.
+    /// Number of values that [`Statistics::pack`] appends.
     pub fn packed_len(shape: &Shape, detail: Detail) -> usize {
         2 + shape.components + shape.centres().len() + squares(shape, detail)
     }
 
-    /// Appends them as numbers.
+    /// Appends them as values.
     pub fn pack(&self, out: &mut Vec<f64>) {
         out.extend([self.rows, self.log_likelihood]);
         out.extend(self.members.iter().chain(&self.pulls).chain(&self.squares));
     }
 
-    /// What [`Statistics::pack`] made, [`Statistics::packed_len`] numbers.
+    /// Reads what [`Statistics::pack`] wrote.
     pub fn unpack(shape: &Shape, detail: Detail, packed: &[f64]) -> Self {
         let (head, rest) = packed.split_at(2);
         let (members, rest) = rest.split_at(shape.components);
@@ -57,7 +57,7 @@ impl Statistics {
         }
     }
 
-    /// Forgets components that so few rows belong to that their sums would show them.
+    /// Zeroes components with so few rows that their sums would reveal them.
     pub(crate) fn withhold(&mut self, shape: &Shape, least: f64) {
         let few: Vec<usize> = (0..shape.components).filter(|&component| self.members[component] < least).collect();
         // One covariance for all components is a sum over all rows.
@@ -73,7 +73,7 @@ impl Statistics {
         }
     }
 
-    /// Those of no row, of this form.
+    /// Resets them to the sums over no rows.
     pub(super) fn clear(&mut self, shape: &Shape, detail: Detail, rows: usize) {
         let zero = |values: &mut Vec<f64>, length: usize| {
             values.clear();
@@ -86,7 +86,7 @@ impl Statistics {
     }
 }
 
-/// How many numbers the squares are.
+/// Number of values in the squares.
 fn squares(shape: &Shape, detail: Detail) -> usize {
     if detail == Detail::Gradient {
         return 0;

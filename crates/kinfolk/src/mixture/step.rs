@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 /// How a step is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// What it is.
+    /// The kind of step.
     pub rule: Rule,
-    /// Every step draws coordinates this much towards 0, times its length.
+    /// Soft threshold on the coordinates of centres, times the step size.
     pub sparsity: f64,
-    /// How much of a step is taken: 1, or less where it is made from few rows.
+    /// Share of the step that is taken: less than 1 where it is made from few rows.
     pub share: f64,
 }
 
-/// What a step on a mixture is.
+/// The kinds of steps.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Rule {
     /// Take over the model; with a step, find new weights for what is kept.
@@ -102,6 +102,6 @@ fn set_weights(shape: &Shape, statistics: &Statistics, share: f64, params: &mut 
 fn longest_step(shape: &Shape, rows: &Rows) -> f64 {
     match shape.family {
         Family::Gaussian(_) => 1.0,
-        Family::Regression { .. } => (1.4 / rows.steepness()).min(1.0),
+        Family::Regression { .. } => (1.4 / rows.largest_eigenvalue()).min(1.0),
     }
 }

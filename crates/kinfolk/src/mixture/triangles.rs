@@ -3,7 +3,7 @@
 use super::kernels::{filled, scale};
 use crate::linalg::{Matrix, add_scaled, multiply};
 
-/// How many numbers of a symmetric matrix are its own.
+/// Number of distinct values in a symmetric matrix.
 pub(super) fn triangle(size: usize) -> usize {
     size * (size + 1) / 2
 }
@@ -14,12 +14,12 @@ pub(super) fn triangle_rows(triangle: &mut [f64]) -> impl Iterator<Item = &mut [
     (1..).map_while(move |length| rest.split_off_mut(..length))
 }
 
-/// Adds the lower triangle of a square matrix to one that is stored so.
+/// Adds the lower triangle of a square matrix.
 pub(super) fn add_triangle(triangle: &mut [f64], square: &[f64], size: usize) {
     triangle_rows(triangle).zip(square.chunks_exact(size)).for_each(|(row, square)| add_scaled(row, 1.0, square));
 }
 
-/// Adds to a lower triangle the sum over rows of weight times the row's outer product with itself. Rows lie turned.
+/// Adds to a lower triangle the sum over rows of weight times the row's outer product with itself. Rows are transposed.
 pub(super) fn add_outer_products(
     triangle: &mut [f64],
     columns: &[f64],

@@ -17,7 +17,7 @@ pub(super) enum Scaling {
 /// Every scaling, in the order of the variants.
 pub(super) const SCALINGS: [Scaling; 3] = [Scaling::HalfWhite, Scaling::Standard, Scaling::Plain];
 
-/// Rows less their mean, followed by the targets of regressions, row-major.
+/// Rows minus their mean, followed by the targets of regressions, row-major.
 pub(super) struct View {
     pub values: Vec<f64>,
     pub columns: usize,
@@ -77,14 +77,10 @@ impl View {
         for (mean, size) in means.chunks_exact_mut(self.columns).zip(&sizes) {
             mean.iter_mut().for_each(|value| *value /= size);
         }
-        let nearest =
-            |row: &[f64]| {
-                let squares = means.chunks_exact(self.columns).map(|mean| squared_distance(row, mean));
-                let best = squares.enumerate().fold((0, f64::INFINITY), |best, (cluster, square)| {
-                    if square < best.1 { (cluster, square) } else { best }
-                });
-                best.0 as u32
-            };
+        let nearest = |row: &[f64]| {
+            let squares = (0u32..).zip(means.chunks_exact(self.columns).map(|mean| squared_distance(row, mean)));
+            squares.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |(cluster, _)| cluster)
+        };
         self.values.chunks_exact(self.columns).map(nearest).collect()
     }
 }
