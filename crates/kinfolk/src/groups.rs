@@ -26,13 +26,6 @@ settings! {
     }
 }
 
-impl Grouping {
-    /// Where the groups come from.
-    pub fn origin(&self) -> Origin<'_> {
-        Origin::named(&self.groups)
-    }
-}
-
 const WORDS: [&str; 4] = ["auto", "column", "truth", "one"];
 
 /// Where a method's groups come from.

@@ -1,4 +1,4 @@
-//! The centres of the clusters and the global one, from what the clusters' clients say of them.
+//! The centres of the clusters and the global one, from the sums of their clients' quadratics.
 //!
 //! The centres minimise `Σ_j [½w_jᵀT_jw_j − t_jᵀw_j + λ_j/2 ‖w_j − w̄‖²]`. A cluster's own strength `λ_j` may be 0: it
 //! stands alone; or infinite: its centre is the global one.
@@ -6,15 +6,16 @@
 use super::response::{Quadratic, Response};
 use crate::linalg::{Matrix, Spectrum, add_scaled, multiply, multiply_add};
 use crate::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
 
-/// Where the centres are.
-#[derive(Debug, Clone, PartialEq)]
+/// The centres.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Centres {
     /// `w_j` of every cluster.
     pub clusters: Vec<Vec<f64>>,
     /// `w̄`. Where every cluster stands alone it is the mean over the clients of their clusters' centres.
     pub global: Vec<f64>,
-    /// For every cluster, the number of directions of which no data speak. The centre is zero along them.
+    /// For every cluster, the number of directions without data. The centre is zero along them.
     pub undetermined: Vec<usize>,
 }
 
@@ -22,7 +23,7 @@ pub struct Centres {
 pub struct Joint<'a> {
     clusters: &'a [Quadratic],
     strengths: Vec<f64>,
-    /// What each cluster says of the global centre, and the sum.
+    /// The response of each cluster to the global centre, and the sum.
     pub(super) responses: Vec<Response>,
     pub(super) sum: Quadratic,
     pub(super) spectrum: Spectrum,
@@ -30,21 +31,17 @@ pub struct Joint<'a> {
 }
 
 impl<'a> Joint<'a> {
-    /// Joins what the clients say of their clusters' centres, with a strength for every cluster.
+    /// Joins the clusters' quadratics, with a strength for every cluster.
     pub fn new(clusters: &'a [Quadratic], strengths: &[f64]) -> Result<Self> {
         let size = clusters.first().map_or(0, Quadratic::dimension);
         if let Some(fault) = strengths.iter().position(|strength| strength.is_nan() || *strength < 0.0) {
             let found = strengths[fault];
             return Err(Error::settings(format!("cluster {fault}: strength {found}; wanted 0 or more")));
         }
-        let said = clusters.iter().zip(strengths).map(|(cluster, &strength)| cluster.respond(strength));
-        let responses = said.collect::<Option<Vec<_>>>().ok_or_else(diverged)?;
+        let responses = clusters.iter().zip(strengths).map(|(cluster, &strength)| cluster.respond(strength));
+        let responses = responses.collect::<Option<Vec<_>>>().ok_or_else(diverged)?;
         let mut sum = Response::zero(size).into_quadratic();
-        for response in &responses {
-            add_scaled(&mut sum.curvature, 1.0, &response.curvature);
-            add_scaled(&mut sum.moment, 1.0, &response.moment);
-            sum.energy += response.energy;
-        }
+        responses.iter().for_each(|response| sum.add_scaled(1.0, &response.clone().into_quadratic()));
         // A weak tie brings the clusters' curvatures down to its strength, but not the rounding in them.
         let largest = |matrix: &[f64]| matrix.iter().step_by(size + 1).copied().fold(0.0, f64::max);
         let below: f64 = clusters.iter().map(|cluster| largest(&cluster.curvature)).sum();
@@ -79,32 +76,19 @@ impl<'a> Joint<'a> {
 
     /// The covariance of one centre, by that of the global one.
     pub(super) fn covariance(&self, cluster: usize, global: &[f64]) -> Result<Vec<f64>> {
-        let own = self.own(cluster)?;
-        let followed = match self.strengths[cluster] {
-            f64::INFINITY => identity(self.global.len()),
-            strength => own.iter().map(|x| strength * x).collect(),
-        };
-        Ok(carried(&followed, global, own))
+        let (strength, size) = (self.strengths[cluster], self.global.len());
+        if strength == f64::INFINITY {
+            return Ok(global.to_vec());
+        }
+        // C + λ²·C·G·C, where C is the covariance if the global centre is known, and G that of the global centre.
+        let mut covariance = self.clusters[cluster].covariance(strength).ok_or_else(diverged)?;
+        let followed: Vec<f64> = covariance.iter().map(|x| strength * x).collect();
+        let square = |values| Matrix::new(values, size, size);
+        let mut half = vec![0.0; size * size];
+        multiply(&mut half, 1.0, square(&followed), square(global));
+        multiply_add(&mut covariance, 1.0, square(&half), square(&followed));
+        Ok(covariance)
     }
-
-    /// The covariance of a centre where the global one is known.
-    fn own(&self, cluster: usize) -> Result<Vec<f64>> {
-        self.clusters[cluster].covariance(self.strengths[cluster]).ok_or_else(diverged)
-    }
-}
-
-/// `own + matrix · middle · matrix`, all symmetric.
-fn carried(matrix: &[f64], middle: &[f64], mut own: Vec<f64>) -> Vec<f64> {
-    let size = matrix.len().isqrt();
-    let square = |values| Matrix::new(values, size, size);
-    let mut half = vec![0.0; matrix.len()];
-    multiply(&mut half, 1.0, square(matrix), square(middle));
-    multiply_add(&mut own, 1.0, square(&half), square(matrix));
-    own
-}
-
-fn identity(size: usize) -> Vec<f64> {
-    (0..size * size).map(|i| if i % (size + 1) == 0 { 1.0 } else { 0.0 }).collect()
 }
 
 fn diverged() -> Error {
@@ -117,7 +101,7 @@ mod tests {
     use super::*;
     use crate::linalg::{distance, dot, squared_distance};
 
-    /// Losses around planted points, with data in the first `rank` directions of a turned basis only.
+    /// Losses around planted points, with data in the first `rank` directions of a rotated basis only.
     fn cluster(seed: u64, size: usize, rank: usize) -> Quadratic {
         let mut curvature = vec![0.0; size * size];
         for r in 0..rank {

@@ -1,4 +1,4 @@
-//! What one level of the hierarchy says of the centre above it.
+//! One level of the hierarchy, integrated out: a quadratic in the centre above it.
 //!
 //! A level has a quadratic loss, `½θᵀAθ − bᵀθ + e`, and is held to its centre `w` with strength `γ`, that is
 //! `θ ~ N(w, I/γ)`. With `θ` integrated out, with `N = γ(A + γI)⁻¹` and `K = I − N = A(A + γI)⁻¹`,
@@ -20,7 +20,7 @@ const FAINT: f64 = 1e-12;
 /// `XᵀX`, `Xᵀy` and `½yᵀy`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Quadratic {
-    /// `A`, symmetric without negative directions, row-major.
+    /// `A`, symmetric positive semidefinite, row-major.
     pub curvature: Vec<f64>,
     /// `b`.
     pub moment: Vec<f64>,
@@ -28,58 +28,47 @@ pub struct Quadratic {
     pub energy: f64,
 }
 
-/// What a level says of its centre, up to constants; also the change of that with the strength.
+/// What a level says of its centre, up to constants; or the derivative of that in the strength.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Response {
     /// `S`, row-major.
     pub curvature: Vec<f64>,
     /// `s`.
     pub moment: Vec<f64>,
-    /// What the loss costs at the centre zero.
+    /// The smallest loss at the centre zero.
     pub energy: f64,
-    /// What the freedom of the level costs.
+    /// Half the logarithm of the determinant that integrating the level out leaves.
     pub volume: f64,
 }
 
 impl Quadratic {
-    /// The number of parameters.
+    /// Number of parameters.
     pub fn dimension(&self) -> usize {
         self.moment.len()
     }
 
+    /// Adds another loss, multiplied by a factor.
+    pub fn add_scaled(&mut self, factor: f64, other: &Self) {
+        add_scaled(&mut self.curvature, factor, &other.curvature);
+        add_scaled(&mut self.moment, factor, &other.moment);
+        self.energy += factor * other.energy;
+    }
+
     /// What it says of a centre it is held to with this strength: nothing with strength 0, and all it knows, that is
-    /// itself, with an infinite one. `None` where the strength is negative, or the quadratic has directions that are.
+    /// itself, with an infinite one. `None` where the strength is negative, or the curvature is not positive semidefinite.
     pub fn respond(&self, strength: f64) -> Option<Response> {
-        let mut response = Response::zero(self.dimension());
-        self.respond_into(strength, &mut response, None)?;
-        Some(response)
-    }
-
-    /// The same, and beside it its derivative in the strength, which must not be 0.
-    pub fn respond_with_slope(&self, strength: f64) -> Option<(Response, Response)> {
-        let mut both = (Response::zero(self.dimension()), Response::zero(self.dimension()));
-        self.respond_into(strength, &mut both.0, Some(&mut both.1))?;
-        Some(both)
-    }
-
-    /// [`Quadratic::respond`], or with `slope` [`Quadratic::respond_with_slope`], into what is there already.
-    fn respond_into(&self, strength: f64, response: &mut Response, slope: Option<&mut Response>) -> Option<()> {
         let size = self.dimension();
-        let mut factor = vec![0.0; size * size];
-        if strength.is_nan() || strength < 0.0 || (strength == 0.0 && slope.is_some()) {
+        let mut response = Response::zero(size);
+        if strength.is_nan() || strength < 0.0 {
             return None;
         }
         if strength == 0.0 {
-            response.clear();
             response.energy = self.energy - 0.5 * dot(&self.moment, &self.minimiser(0.0, &[])?);
-            return Some(());
+            return Some(response);
         }
+        (response.curvature, response.moment) = (self.curvature.clone(), self.moment.clone());
         if strength == f64::INFINITY {
-            response.curvature.copy_from_slice(&self.curvature);
-            response.moment.copy_from_slice(&self.moment);
-            (response.energy, response.volume) = (self.energy, 0.0);
-            slope.into_iter().for_each(Response::clear);
-            return Some(());
+            return Some(Response { energy: self.energy, ..response });
         }
         if self.hides(strength) {
             let spectrum = Spectrum::new(&self.curvature, size)?;
@@ -87,23 +76,30 @@ impl Quadratic {
             response.moment = spectrum.apply(|value| strength / (value + strength), &self.moment);
             response.volume = 0.5 * spectrum.sum(|value| (value / strength).ln_1p());
         } else {
-            response.volume = 0.5 * self.factor(strength, &mut factor)?;
-            response.moment.copy_from_slice(&self.moment);
+            let (factor, log_determinant) = self.factor(strength)?;
+            response.volume = 0.5 * log_determinant;
             solve_factored(&factor, &mut response.moment, size, 1);
-            response.curvature.copy_from_slice(&self.curvature);
             solve_factored(&factor, &mut response.curvature, size, size);
             make_symmetric(&mut response.curvature, size);
         }
         response.energy = self.energy - 0.5 * dot(&self.moment, &response.moment) / strength;
-        if let Some(slope) = slope {
+        Some(response)
+    }
+
+    /// The same, and its derivative in the strength, which must not be 0.
+    pub fn respond_with_slope(&self, strength: f64) -> Option<(Response, Response)> {
+        let size = self.dimension();
+        let response = self.respond(strength).filter(|_| strength > 0.0)?;
+        let mut slope = Response::zero(size);
+        if strength < f64::INFINITY {
+            let scale = 1.0 / (strength * strength);
             let pull = Matrix::new(&response.curvature, size, size);
-            multiply(&mut slope.curvature, 1.0 / (strength * strength), pull, pull);
-            let moment = Matrix::new(&response.moment, size, 1);
-            multiply(&mut slope.moment, 1.0 / (strength * strength), pull, moment);
+            multiply(&mut slope.curvature, scale, pull, pull);
+            multiply(&mut slope.moment, scale, pull, Matrix::new(&response.moment, size, 1));
             slope.energy = 0.5 * dot(&response.moment, &response.moment) / (strength * strength);
             slope.volume = -0.5 * trace(&response.curvature, size) / (strength * strength);
         }
-        Some(())
+        Some((response, slope))
     }
 
     /// The parameters of smallest loss when held to `centre` with this strength. With strength 0 the centre does not
@@ -125,9 +121,7 @@ impl Quadratic {
             let spectrum = Spectrum::new(&self.curvature, size)?;
             moved = spectrum.apply(|value| strength / (value + strength), &moved);
         } else {
-            let mut factor = vec![0.0; size * size];
-            self.factor(strength, &mut factor)?;
-            solve_factored(&factor, &mut moved, size, 1);
+            solve_factored(&self.factor(strength)?.0, &mut moved, size, 1);
         }
         let mut minimiser = centre.to_vec();
         add_scaled(&mut minimiser, 1.0 / strength, &moved);
@@ -152,9 +146,7 @@ impl Quadratic {
             }
             add_scaled(&mut covariance, 1.0, &spectrum.map(|value| 1.0 / (value + strength)));
         } else if strength < f64::INFINITY {
-            let mut factor = vec![0.0; size * size];
-            self.factor(strength, &mut factor)?;
-            solve_factored(&factor, &mut covariance, size, size);
+            solve_factored(&self.factor(strength)?.0, &mut covariance, size, size);
             make_symmetric(&mut covariance, size);
         }
         Some(covariance)
@@ -167,18 +159,20 @@ impl Quadratic {
         0.5 * bent - dot(&self.moment, parameters) + self.energy
     }
 
-    /// Whether the strength is so faint that only a look at the directions one by one tells it from rounding.
+    /// Whether the strength is so small that only the eigenvalues tell it from rounding.
     fn hides(&self, strength: f64) -> bool {
         let diagonal = self.curvature.iter().step_by(self.dimension() + 1);
         strength < FAINT * diagonal.fold(0.0, |largest, &value| value.max(largest))
     }
 
-    /// The lower triangular factor of `I + A/γ`, and the logarithm of its determinant.
+    /// The Cholesky factor of `I + A/γ`, and the logarithm of its determinant.
     ///
-    /// What a pivot has beyond 1 is never negative but for rounding, and is kept apart from the 1.
-    fn factor(&self, strength: f64, factor: &mut [f64]) -> Option<f64> {
+    /// What a pivot has beyond 1 is never negative but for rounding, and is kept apart from the 1, so that small `A` keep
+    /// their digits.
+    fn factor(&self, strength: f64) -> Option<(Vec<f64>, f64)> {
         let size = self.dimension();
-        let mut logarithm = 0.0;
+        let mut factor = vec![0.0; size * size];
+        let mut log_determinant = 0.0;
         for i in 0..size {
             let (above, row) = factor.split_at_mut(i * size);
             let given = &self.curvature[i * size..];
@@ -193,19 +187,19 @@ impl Quadratic {
             }
             let beyond = beyond.max(0.0);
             row[i] = (1.0 + beyond).sqrt();
-            logarithm += beyond.ln_1p();
+            log_determinant += beyond.ln_1p();
         }
-        Some(logarithm)
+        Some((factor, log_determinant))
     }
 }
 
 impl Response {
-    /// Nothing said.
+    /// The response of a level without data.
     pub fn zero(dimension: usize) -> Self {
         Self { curvature: vec![0.0; dimension * dimension], moment: vec![0.0; dimension], energy: 0.0, volume: 0.0 }
     }
 
-    /// The number of parameters.
+    /// Number of parameters.
     pub fn dimension(&self) -> usize {
         self.moment.len()
     }
@@ -215,12 +209,12 @@ impl Response {
         Quadratic { curvature: self.curvature, moment: self.moment, energy: self.energy }
     }
 
-    /// The length of [`Response::pack`]'s numbers.
+    /// Number of values that [`Response::pack`] appends.
     pub fn packed_len(dimension: usize) -> usize {
         dimension * (dimension + 1) / 2 + dimension + 2
     }
 
-    /// Adds its numbers to `out`'s end, the curvature's upper triangle only. Sums of packed responses are packed sums.
+    /// Appends its values, the curvature's upper triangle only. Sums of packed responses are packed sums.
     pub fn pack(&self, out: &mut Vec<f64>) {
         let rows = self.curvature.chunks_exact(self.dimension()).enumerate();
         rows.for_each(|(i, row)| out.extend_from_slice(&row[i..]));
@@ -228,7 +222,7 @@ impl Response {
         out.extend([self.energy, self.volume]);
     }
 
-    /// The response of these [`Response::packed_len`] numbers.
+    /// The response of which these are the packed values.
     pub fn unpack(packed: &[f64], dimension: usize) -> Self {
         debug_assert_eq!(packed.len(), Self::packed_len(dimension));
         let mut response = Self::zero(dimension);
@@ -245,12 +239,6 @@ impl Response {
         (response.energy, response.volume) = (rest[dimension], rest[dimension + 1]);
         response
     }
-
-    fn clear(&mut self) {
-        self.curvature.fill(0.0);
-        self.moment.fill(0.0);
-        (self.energy, self.volume) = (0.0, 0.0);
-    }
 }
 
 /// The sum of the diagonal of a square matrix.
@@ -258,7 +246,7 @@ pub(super) fn trace(matrix: &[f64], size: usize) -> f64 {
     (0..size).map(|i| matrix[i * (size + 1)]).sum()
 }
 
-/// Puts the mean of each entry and its mirror in both places.
+/// Replaces a matrix by the mean of itself and its transpose.
 fn make_symmetric(matrix: &mut [f64], size: usize) {
     for i in 0..size {
         for j in 0..i {
@@ -327,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn turned_matrices_keep_them_too() {
+    fn dense_matrices_keep_them_too() {
         let size = 5;
         for exponent in -12..=12 {
             // v vᵀ of one row v: S = γ vvᵀ/(γ + vᵀv), and everything else follows.

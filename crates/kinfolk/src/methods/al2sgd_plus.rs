@@ -66,10 +66,6 @@ impl MethodSettings for Al2sgdPlusSettings {
     const PAPER: &str = "Lyu, Hanzely, Kolar 2022, Algorithm 2";
     const HAS_CLUSTERS: bool = true;
 
-    fn needs_truth(&self) -> bool {
-        self.objective.client.needs_truth()
-    }
-
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         if !setup.model.convex().is_some() {
             let wanted = [("smoothness", self.stepping.smoothness), ("convexity", self.convexity)];
@@ -83,38 +79,52 @@ impl MethodSettings for Al2sgdPlusSettings {
         let refresh = self.refresh.unwrap_or(if one_row { 1.0 / mean_rows } else { 0.05 });
         // Single precision does not tell smaller gradients from none.
         let least = if setup.model.precision() == Precision::F32 { 1e-5 } else { 0.0 };
-        let tolerance = self.tolerance.max(least);
-        let choice = Choice::new(&setup, self.step, self.stepping, false)?;
-        let theorem = Theorem { convexity: self.convexity, refresh, one_row, tolerance };
-        let constants = move |choice: &Choice, base: &Base, strengths: &Strengths, room: &mut Room| {
-            theorem.constants(choice, base, strengths, room)
+        let accelerated = Accelerated {
+            refresh,
+            convexity: self.convexity,
+            batch: one_row.then_some(1),
+            tolerance: self.tolerance.max(least),
+            ..Accelerated::default()
         };
-        l2gd::build(&setup, &self.objective, choice, Box::new(constants))
+        let choice = Choice::new(&setup, self.step, self.stepping, false)?;
+        l2gd::build(&setup, &self.objective, choice, accelerated)
     }
 }
 
-/// Theorem 4.3, as far as the settings have a say in it.
-struct Theorem {
+/// The steps of Algorithm 2. A client keeps y, z, the anchor x and, as h, the gradient of the whole objective at the anchor.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub(super) struct Accelerated {
+    pub(super) a: [f64; 2],
+    pub(super) b: [f64; 2],
+    /// ρ.
+    pub(super) refresh: f64,
+    /// μ, where it is given.
     convexity: Option<f64>,
-    refresh: f64,
-    one_row: bool,
+    /// Rows in a local step; all of them when absent.
+    batch: Option<u32>,
+    /// The length of the objective's gradient at an anchor, as a share of the first one's, at which it ends.
     tolerance: f64,
+    /// That length at the anchor before the last one, and at the first.
+    gradient_lengths: Option<(f64, f64)>,
+    renewals: usize,
 }
 
-impl Theorem {
-    /// The constants, with Corollary 4.4's probabilities.
-    fn constants(
-        &self,
-        choice: &Choice,
-        base: &Base,
-        strengths: &Strengths,
-        room: &mut Room,
-    ) -> Result<(Constants, Accelerated)> {
+const Y: u32 = 0;
+const Z: u32 = 1;
+const X: u32 = 2;
+const H: u32 = 3;
+
+impl Algorithm for Accelerated {
+    const VECTORS: usize = 4;
+    const ANCHOR: Option<Renewal> = Some(Renewal { copy: X, gradient: H });
+
+    /// Theorem 4.3, with Corollary 4.4's probabilities.
+    fn constants(&mut self, choice: &Choice, base: &Base, strengths: &Strengths, room: &mut Room) -> Result<Constants> {
         /// μ is taken to be at least this share of L: losses that do not curve everywhere are still descended, only without
         /// an end in sight.
         const FLATTEST: f64 = 1e-6;
         let curvatures = choice.curvatures(base, strengths.noise, room)?;
-        let most = if self.one_row { curvatures.single } else { curvatures.most };
+        let most = if self.batch.is_some() { curvatures.single } else { curvatures.most };
         let least = match self.convexity {
             Some(given) => given,
             None => convexity(base, strengths, curvatures.least, room)?,
@@ -128,42 +138,9 @@ impl Theorem {
         let a2 = smoothness / (2.0 * largest);
         let a1 = (step * least * (a2 / self.refresh).max(0.5)).sqrt().min(0.5);
         let b2 = 1.0 / (2.0 * least).max(4.0 * a1 / step);
-        let batch = self.one_row.then_some(1);
-        let accelerated = Accelerated::new([a1, a2], [1.0 - b2 * least, b2], self.refresh, batch, self.tolerance);
-        Ok((Constants { step, chances, alpha: strengths.alpha() }, accelerated))
+        (self.a, self.b) = ([a1, a2], [1.0 - b2 * least, b2]);
+        Ok(Constants { step, chances })
     }
-}
-
-/// The steps of Algorithm 2. A client keeps y, z, the anchor x and, as h, the gradient of the whole objective at the anchor.
-#[derive(Serialize, Deserialize)]
-pub(super) struct Accelerated {
-    a: [f64; 2],
-    b: [f64; 2],
-    /// ρ.
-    refresh: f64,
-    /// Rows in a local step; all of them when absent.
-    batch: Option<u32>,
-    /// The length of the objective's gradient at an anchor, as a share of the first one's, at which it ends.
-    tolerance: f64,
-    /// That length at the anchor before the last one, and at the first.
-    gradient_lengths: Option<(f64, f64)>,
-    renewals: usize,
-}
-
-impl Accelerated {
-    pub(super) fn new(a: [f64; 2], b: [f64; 2], refresh: f64, batch: Option<u32>, tolerance: f64) -> Self {
-        Self { a, b, refresh, batch, tolerance, gradient_lengths: None, renewals: 0 }
-    }
-}
-
-const Y: u32 = 0;
-const Z: u32 = 1;
-const X: u32 = 2;
-const H: u32 = 3;
-
-impl Algorithm for Accelerated {
-    const VECTORS: usize = 4;
-    const ANCHOR: Option<Renewal> = Some(Renewal { copy: X, gradient: H });
 
     /// Line 3.
     fn point(&self) -> Vec<f64> {

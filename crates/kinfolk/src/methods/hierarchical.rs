@@ -31,20 +31,16 @@ impl MethodSettings for HierarchicalSettings {
     const HAS_CLUSTERS: bool = true;
     const WANTS: Ability = Ability::Minimiser;
 
-    fn needs_truth(&self) -> bool {
-        self.objective.client.needs_truth()
-    }
-
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let base = Base::with_groups(&setup, &self.objective.client)?;
-        let preparation = Preparation::new(&setup, &self.objective, &base)?;
+        let preparation = Preparation::new(&setup, &self.objective, &base, false)?;
         Ok(exactly(base, preparation))
     }
 }
 
 /// The exact minimiser once strengths are there.
 pub(super) fn exactly(base: Base, preparation: Preparation) -> Box<dyn Method> {
-    let fit = Fit::new(base.start.clone(), &base.families);
+    let fit = Fit::new(vec![base.start.to_vec(); base.families.count()], &base.start, base.rows.len());
     Box::new(Exact { state: State { preparation, fit, finished: false }, base })
 }
 
@@ -63,17 +59,13 @@ struct State {
 impl Method for Exact {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
         let State { preparation, fit, finished } = &mut self.state;
-        let base = &self.base;
-        let loss = match preparation.round(base, room)? {
-            Prepared::NotYet(loss) => loss,
-            Prepared::Ready(strengths) => {
-                let circle = base.circle(Phase::Train, strengths.noise);
-                let (loss, last) = fit.round(&circle, strengths, room)?;
-                *finished = last;
-                loss
-            }
+        let strengths = match preparation.round(&self.base, room)? {
+            Prepared::Ready(strengths) => strengths,
+            Prepared::NotYet(progress) => return Ok(progress),
         };
-        Ok(Progress::of(loss, *finished))
+        let progress = fit.round(&self.base.response_round(Phase::Train, strengths.noise), strengths, room)?;
+        *finished = progress.finished;
+        Ok(progress)
     }
 
     fn planned_rounds(&self) -> usize {
@@ -82,24 +74,22 @@ impl Method for Exact {
 
     fn outcome(&self) -> Outcome {
         let State { preparation, fit, finished } = &self.state;
-        let converged = *finished && !fit.gave_up();
-        let mut outcome = self.base.outcome(preparation, self.base.minimises(true).filter(|_| converged));
+        let centres = fit.centres().clone();
+        let mut outcome = self.base.outcome(preparation, &fit.stamps, (centres.clusters, Some(centres.global)));
         if fit.gave_up() {
             outcome.notes.push("the centres still moved when the rounds were used up".into());
         }
-        if fit.undetermined > 0 {
-            let directions = if fit.undetermined == 1 { "direction" } else { "directions" };
+        let undetermined = fit.undetermined();
+        if undetermined > 0 {
+            let directions = if undetermined == 1 { "direction" } else { "directions" };
             outcome.notes.push(format!(
-                "the data say nothing along {} {directions} of the parameters (columns that add up to each other?); \
-                 there the centres are as short as can be",
-                fit.undetermined
+                "the data say nothing along {undetermined} {directions} of the parameters (columns that add up to each \
+                 other?); there the centres are as short as can be"
             ));
         }
-        if outcome.clustered {
-            (outcome.models, outcome.global) = (fit.clusters.clone(), Some(fit.global.clone()));
-        }
-        Outcome { serving: self.base.serving(&fit.stamps), converged, ..outcome }
+        let converged = *finished && !fit.gave_up();
+        Outcome { converged, minimises: self.base.minimises(true).filter(|_| converged), ..outcome }
     }
 
-    keep_state!(preparation);
+    keep_state!();
 }

@@ -17,11 +17,10 @@
 
 use super::personal::complete::ask_everybody;
 use super::personal::preparation::{Preparation, Prepared};
-use super::personal::{Base, Class, ClientPull, Objective, Strengths};
+use super::personal::{Base, ClientPull, Objective, Strengths};
 use super::room::mean_loss;
 use super::*;
-use crate::federation::Answered;
-use crate::federation::work::{Respond, Responded, ResponseParts};
+use crate::federation::work::{Respond, ResponseParts};
 use crate::hierarchy::response::{Quadratic, Response};
 use crate::linalg::{Spectrum, add_scaled, dot};
 use crate::training::Pull;
@@ -41,10 +40,6 @@ impl MethodSettings for JamesSteinSettings {
     const HAS_CLUSTERS: bool = true;
     const WANTS: Ability = Ability::Quadratic;
 
-    fn needs_truth(&self) -> bool {
-        self.client.needs_truth()
-    }
-
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let width = setup.model.layout().len();
         if width <= 3 {
@@ -57,10 +52,10 @@ impl MethodSettings for JamesSteinSettings {
         let base = Base::with_groups(&setup, &self.client)?;
         // Centres are the clusters' own: there is no pull between them.
         let objective = Objective { client: self.client, lambda: None, alpha: None, tune: false, grid: None, folds: 5 };
-        let preparation = Preparation::new(&setup, &objective, &base)?;
+        let preparation = Preparation::new(&setup, &objective, &base, false)?;
         let state = State {
             preparation,
-            centres: vec![base.start.clone(); base.families.count()],
+            centres: vec![base.start.to_vec(); base.families.count()],
             stamps: vec![0; base.rows.len()],
             shrinkage: 1.0,
         };
@@ -76,7 +71,7 @@ struct JamesStein {
 #[derive(Serialize, Deserialize)]
 struct State {
     preparation: Preparation,
-    centres: Vec<Params>,
+    centres: Vec<Vec<f64>>,
     stamps: Vec<u64>,
     /// The mean of C over the clients.
     shrinkage: f64,
@@ -85,8 +80,7 @@ struct State {
 /// The centre of one client, and C: `all` is what everybody in the cluster says, `own` what this one says.
 fn shrunken_centre(all: &Quadratic, own: &Quadratic) -> Option<(Vec<f64>, f64)> {
     let mut others = all.clone();
-    add_scaled(&mut others.curvature, -1.0, &own.curvature);
-    add_scaled(&mut others.moment, -1.0, &own.moment);
+    others.add_scaled(-1.0, own);
     let known = Spectrum::new(&others.curvature, all.dimension())?;
     let length = dot(&known.solve(&others.moment), &others.moment);
     // d counts the directions the others know something of.
@@ -106,31 +100,27 @@ impl JamesStein {
             let pull = Pull { centre, strength };
             Respond { pull, on: Portion::All, send, keep, scale: base.scale(strengths.noise) }
         };
-        let classes =
-            || strengths.classes.iter().enumerate().flat_map(|(j, classes)| classes.iter().map(move |c| (j, c)));
         let mut ask = Ask::new(Phase::Train, vec![base.start.clone()], Gather::Each);
-        let order =
-            |class: &Class| ask.order(class.everybody(), respond(0, class.gamma, (ResponseParts::Response, false)));
-        let orders: Vec<_> = classes().map(|(_, class)| class).map(order).collect();
+        let mut orders = Vec::new();
+        for (cluster, class) in strengths.each_class() {
+            let work = respond(0, class.gamma, (ResponseParts::Response, false));
+            orders.push((cluster, ask.order(class.everybody(), work)));
+        }
         let (answers, _) = ask_everybody(&ask, room)?;
-        let said = |answer: Answered<Responded>| -> Vec<(u32, Quadratic)> {
-            let unpack = |place: usize| Response::unpack(answer.vector(place), width).into_quadratic();
-            answer.clients.iter().copied().enumerate().map(|(place, client)| (client, unpack(place))).collect()
-        };
         let mut clusters: Vec<Vec<(u32, Quadratic)>> = vec![Vec::new(); base.families.count()];
-        for ((cluster, _), &order) in classes().zip(&orders) {
-            clusters[cluster].extend(said(answers.of(order)));
+        for (cluster, order) in orders {
+            let answer = answers.of(order);
+            for (place, &client) in answer.clients.iter().enumerate() {
+                clusters[cluster].push((client, Response::unpack(answer.vector(place), width).into_quadratic()));
+            }
         }
         let mut ask = Ask::new(Phase::Train, Vec::new(), Gather::Each);
         let (mut orders, mut shrinkages) = (Vec::new(), 0.0);
         for (cluster, members) in clusters.iter().enumerate() {
             let mut all = Response::zero(width).into_quadratic();
-            for (_, own) in members {
-                add_scaled(&mut all.curvature, 1.0, &own.curvature);
-                add_scaled(&mut all.moment, 1.0, &own.moment);
-            }
+            members.iter().for_each(|(_, own)| all.add_scaled(1.0, own));
             let singular = || Error::new(ErrorKind::Diverged, "the clients' estimates have no mean");
-            self.state.centres[cluster] = Arc::new(all.minimiser(0.0, &[]).ok_or_else(singular)?);
+            self.state.centres[cluster] = all.minimiser(0.0, &[]).ok_or_else(singular)?;
             for (client, own) in members {
                 let (centre, shrinkage) = shrunken_centre(&all, own).ok_or_else(singular)?;
                 shrinkages += shrinkage;
@@ -151,7 +141,7 @@ impl Method for JamesStein {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
         let strengths = match self.state.preparation.round(&self.base, room)? {
             Prepared::Ready(strengths) => strengths.clone(),
-            Prepared::NotYet(loss) => return Ok(Progress::of(loss, false)),
+            Prepared::NotYet(progress) => return Ok(progress),
         };
         Ok(Progress::of(self.shrink(&strengths, room)?, true))
     }
@@ -162,15 +152,12 @@ impl Method for JamesStein {
 
     fn outcome(&self) -> Outcome {
         let state = &self.state;
-        let mut outcome = self.base.outcome(&state.preparation, None);
+        let mut outcome = self.base.outcome(&state.preparation, &state.stamps, (state.centres.clone(), None));
         outcome.extra.insert("shrinkage".into(), state.shrinkage);
-        if outcome.clustered {
-            outcome.models.clone_from(&state.centres);
-        }
-        Outcome { serving: self.base.serving(&state.stamps), ..outcome }
+        outcome
     }
 
-    keep_state!(preparation);
+    keep_state!();
 }
 
 #[cfg(test)]
@@ -188,10 +175,7 @@ mod tests {
             energy: 0.0,
         };
         let mut all = Response::zero(d).into_quadratic();
-        for point in &points {
-            add_scaled(&mut all.curvature, 1.0, &half(point).curvature);
-            add_scaled(&mut all.moment, 1.0, &half(point).moment);
-        }
+        points.iter().for_each(|point| all.add_scaled(1.0, &half(point)));
         let (centre, shrinkage) = shrunken_centre(&all, &half(&points[0])).unwrap();
         let others: Vec<f64> = (0..d).map(|i| (points[1][i] + points[2][i]) / 2.0).collect();
         let square: f64 = others.iter().map(|y| y * y).sum();

@@ -26,12 +26,12 @@
 //! - a client that does not answer stays where it is, and steps on from there when it is asked the next time.
 
 use super::personal::cluster::{Algorithm, Cluster, MeanPull, Stop};
-use super::personal::coins::{Coins, Step};
+use super::personal::coins::{Chances, Coins, Step};
 use super::personal::complete::ask_everybody;
 use super::personal::message::Message;
 use super::personal::preparation::{Preparation, Prepared};
 use super::personal::theory::{Choice, Constants, Stepping, expected_smoothness};
-use super::personal::{Base, Objective, Strengths, note_untrained};
+use super::personal::{Base, Objective, Strengths};
 use super::room::stamps_after;
 use super::*;
 use crate::federation::Answers;
@@ -68,36 +68,29 @@ impl MethodSettings for L2gdSettings {
     const PAPER: &str = "Lyu, Hanzely, Kolar 2022, Algorithm 1";
     const HAS_CLUSTERS: bool = true;
 
-    fn needs_truth(&self) -> bool {
-        self.objective.client.needs_truth()
-    }
-
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let choice = Choice::new(&setup, self.step, self.stepping, self.coins == CoinCount::One)?;
-        build(&setup, &self.objective, choice, Box::new(theorem_3_5))
+        build(&setup, &self.objective, choice, Plain)
     }
 }
 
-/// The constants of an algorithm by its theorem, which may ask the clients.
-type Theorem<A> = dyn Fn(&Choice, &Base, &Strengths, &mut Room) -> Result<(Constants, A)> + Send;
-
-/// Algorithm 1, or by the theorem of another algorithm that one.
-pub(super) fn build<A: Algorithm + 'static>(
+/// Algorithm 1, or with the steps of another algorithm that one.
+pub(super) fn build(
     setup: &Setup,
     objective: &Objective,
     choice: Choice,
-    theorem: Box<Theorem<A>>,
+    algorithm: impl Algorithm + 'static,
 ) -> Result<Box<dyn Method>> {
     let base = Base::with_groups(setup, &objective.client)?;
-    let preparation = Preparation::new(setup, objective, &base)?.bounded();
+    let preparation = Preparation::new(setup, objective, &base, true)?;
     choice.check(&setup.place, preparation.strengths())?;
-    Ok(Box::new(L2gd { base, choice, theorem, state: State { preparation, iterations: None } }))
+    Ok(Box::new(L2gd { base, choice, algorithm, state: State { preparation, iterations: None } }))
 }
 
 struct L2gd<A> {
     base: Base,
     choice: Choice,
-    theorem: Box<Theorem<A>>,
+    algorithm: A,
     state: State<A>,
 }
 
@@ -105,19 +98,6 @@ struct L2gd<A> {
 struct State<A> {
     preparation: Preparation,
     iterations: Option<Iterations<A>>,
-}
-
-/// Corollary 3.6 and Theorem 3.5.
-fn theorem_3_5(choice: &Choice, base: &Base, strengths: &Strengths, room: &mut Room) -> Result<(Constants, Plain)> {
-    let smoothness = choice.curvatures(base, strengths.noise, room)?.most;
-    Ok((plain_constants(choice, strengths, smoothness), Plain))
-}
-
-fn plain_constants(choice: &Choice, strengths: &Strengths, smoothness: f64) -> Constants {
-    let chances = choice.chances(strengths, smoothness);
-    let largest = expected_smoothness(strengths, &chances, smoothness);
-    let step = choice.step.unwrap_or(0.5 / largest.max(f64::MIN_POSITIVE));
-    Constants { step, chances, alpha: strengths.alpha() }
 }
 
 /// The iterations of the clusters, each as far ahead as the server can follow it.
@@ -163,9 +143,8 @@ impl<A: Algorithm> Iterations<A> {
         }
     }
 
-    /// Lines 2 to 15 for all clusters, until only clients can tell a mean; and their answers. Returns their mean loss, and
-    /// whether it was the last round.
-    pub(super) fn round(&mut self, base: &Base, strengths: &Strengths, room: &mut Room) -> Result<(Option<f64>, bool)> {
+    /// Lines 2 to 15 for all clusters, until only clients can tell a mean; then asks them.
+    pub(super) fn round(&mut self, base: &Base, strengths: &Strengths, room: &mut Room) -> Result<Progress> {
         let mut coins = self.take_coins(&base.key);
         let stops = loop {
             let stops: Vec<Stop> = (0..self.clusters.len()).map(|j| self.advance(j, strengths, &mut coins)).collect();
@@ -200,7 +179,7 @@ impl<A: Algorithm> Iterations<A> {
         }
         self.coins = Some(coins);
         if message.ask.orders.is_empty() {
-            return Ok((None, ends));
+            return Ok(Progress::of(None, ends));
         }
         let answers = self.ask(&message.ask, room)?;
         let each = message.answers(&answers);
@@ -213,7 +192,7 @@ impl<A: Algorithm> Iterations<A> {
             self.stirred = false;
             self.algorithm.renew_anchors(&each, &mut self.clusters, strengths);
         }
-        Ok((loss, ends || (renews && self.algorithm.has_converged() == Some(true))))
+        Ok(Progress::of(loss, ends || (renews && self.algorithm.has_converged() == Some(true))))
     }
 
     /// Lines 3 to 15 for one cluster, as far as it goes by itself.
@@ -227,19 +206,20 @@ impl<A: Algorithm> Iterations<A> {
                 return Stop::Renewal;
             }
             let is_known = cluster.knows_mean();
+            // Lines 3 and 10.
             match coins.step(j, cluster.time) {
+                Step::Between if is_known => return Stop::Together,
+                Step::Within if is_known => self.step_within(j, strengths),
                 Step::Local => {
                     cluster.step_locally();
                     self.stirred = true;
                 }
-                Step::Within if is_known => self.step_within(j, strengths),
-                Step::Between if is_known => return Stop::Together,
                 step => return Stop::Mean(step),
             }
         }
     }
 
-    /// Lines 5 to 7.
+    /// Lines 5 to 7: everybody steps towards the means.
     fn step_between(&mut self, strengths: &Strengths) {
         let points: Vec<Vec<f64>> = self.clusters.iter().map(|cluster| cluster.point(&self.algorithm)).collect();
         let anchors: Vec<&[f64]> = self.clusters.iter().map(|cluster| &cluster.anchor[..]).collect();
@@ -252,13 +232,13 @@ impl<A: Algorithm> Iterations<A> {
         (0..self.clusters.len()).for_each(|j| self.step_towards_means(j, Step::Between, strengths, &mean));
     }
 
-    /// Line 11.
+    /// Line 11: a cluster steps towards its mean.
     fn step_within(&mut self, j: usize, strengths: &Strengths) {
         self.step_towards_means(j, Step::Within, strengths, &vec![0.0; self.start.len()]);
     }
 
     fn step_towards_means(&mut self, j: usize, step: Step, strengths: &Strengths, all: &[f64]) {
-        let pull = mean_pull(&self.constants, j, step);
+        let pull = mean_pull(&self.constants.chances, j, strengths.alpha()[j], step);
         let how = (&self.algorithm, self.constants.step);
         self.clusters[j].step_towards_means(how, &strengths.classes[j], pull, all);
     }
@@ -309,14 +289,13 @@ impl<A: Algorithm> Iterations<A> {
 
     /// The centres of the clusters and the global one, by the means that were last known: w̄ = θ̄ and, between the mean of
     /// the cluster and that of all, w_j = (1 − α_j)·θ̄_j + α_j·θ̄.
-    pub(super) fn centres(&self, strengths: &Strengths) -> (Vec<Params>, Params) {
+    pub(super) fn centres(&self, strengths: &Strengths) -> (Vec<Vec<f64>>, Vec<f64>) {
         let means: Vec<&[f64]> = self.clusters.iter().map(|cluster| &cluster.mean[..]).collect();
         let global = strengths.mean_of_all(&means);
-        let centre = |(mean, alpha): (&&[f64], &f64)| {
-            let between = |(own, all): (&f64, &f64)| (1.0 - alpha) * own + alpha * all;
-            Arc::new(mean.iter().zip(&global).map(between).collect())
+        let centre = |(mean, alpha): (&&[f64], f64)| {
+            mean.iter().zip(&global).map(|(own, all)| (1.0 - alpha) * own + alpha * all).collect()
         };
-        (means.iter().zip(&self.constants.alpha).map(centre).collect(), Arc::new(global.clone()))
+        (means.iter().zip(strengths.alpha()).map(centre).collect(), global.clone())
     }
 
     /// Its numbers for the summary.
@@ -345,7 +324,11 @@ impl<A: Algorithm> Iterations<A> {
     fn notes(&self) -> Vec<String> {
         let renewals = self.algorithm.renewals().map(|count| format!(", {count} to renew the anchor"));
         let rounds = if self.between == 1 { "round" } else { "rounds" };
-        let mut notes: Vec<String> = note_untrained(&self.stamps).into_iter().collect();
+        let mut notes = Vec::new();
+        let untrained = self.stamps.iter().filter(|&&stamp| stamp == 0).count();
+        if untrained > 0 {
+            notes.push(format!("{untrained} clients never took part and have no model"));
+        }
         notes.push(format!(
             "{} iterations: {} {rounds} between clusters, {:.1} within one{}",
             self.done(),
@@ -361,8 +344,8 @@ impl<A: Algorithm> Iterations<A> {
 }
 
 /// The gradients of lines 7 and 11. Of the pull to a cluster's mean, τ_j = p₀/(p₀ + 2(1 − p₀)p_j) is left to line 7.
-pub(super) fn mean_pull(constants: &Constants, j: usize, step: Step) -> MeanPull {
-    let (p0, pj, alpha) = (constants.chances.between, constants.chances.within[j], constants.alpha[j]);
+pub(super) fn mean_pull(chances: &Chances, j: usize, alpha: f64, step: Step) -> MeanPull {
+    let (p0, pj) = (chances.between, chances.within[j]);
     let tau = if p0 == 0.0 { 0.0 } else { p0 / (p0 + 2.0 * (1.0 - p0) * pj) };
     match step {
         Step::Between => MeanPull { own: tau * (1.0 - alpha) / p0, all: alpha / p0 },
@@ -372,11 +355,16 @@ pub(super) fn mean_pull(constants: &Constants, j: usize, step: Step) -> MeanPull
 }
 
 /// Algorithm 1: a client keeps its model θ and descends from it.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Plain;
 
 impl Algorithm for Plain {
     const VECTORS: usize = 1;
+
+    fn constants(&mut self, choice: &Choice, base: &Base, strengths: &Strengths, room: &mut Room) -> Result<Constants> {
+        let smoothness = choice.curvatures(base, strengths.noise, room)?.most;
+        Ok(theorem_3_5(choice, strengths, smoothness))
+    }
 
     fn point(&self) -> Vec<f64> {
         vec![1.0]
@@ -388,10 +376,17 @@ impl Algorithm for Plain {
         add_scaled(&mut vectors[0], -size, &gradient);
     }
 
-    /// Line 15.
+    /// Line 15, on the client.
     fn local_steps(&self, size: f64, steps: u32, chance: f64, _: u64) -> Run {
         Run { steps, step: size / chance, sample: Sample::FULL, acceleration: None }
     }
+}
+
+/// Corollary 3.6 and Theorem 3.5.
+fn theorem_3_5(choice: &Choice, strengths: &Strengths, smoothness: f64) -> Constants {
+    let chances = choice.chances(strengths, smoothness);
+    let largest = expected_smoothness(strengths, &chances, smoothness);
+    Constants { step: choice.step.unwrap_or(0.5 / largest.max(f64::MIN_POSITIVE)), chances }
 }
 
 impl<A: Algorithm> Method for L2gd<A> {
@@ -400,18 +395,18 @@ impl<A: Algorithm> Method for L2gd<A> {
         let base = &self.base;
         let strengths = match preparation.round(base, room)? {
             Prepared::Ready(strengths) => strengths,
-            Prepared::NotYet(loss) => return Ok(Progress::of(loss, false)),
+            Prepared::NotYet(progress) => return Ok(progress),
         };
         let iterations = match iterations {
             Some(iterations) => iterations,
             None => {
-                let constants = (self.theorem)(&self.choice, base, strengths, room)?;
+                let mut algorithm = self.algorithm.clone();
+                let constants = algorithm.constants(&self.choice, base, strengths, room)?;
                 let count = self.choice.stepping.iterations;
-                iterations.insert(Iterations::new(constants, count, base.start.clone(), strengths))
+                iterations.insert(Iterations::new((constants, algorithm), count, base.start.clone(), strengths))
             }
         };
-        let (loss, finished) = iterations.round(base, strengths, room)?;
-        Ok(Progress::of(loss, finished))
+        iterations.round(base, strengths, room)
     }
 
     fn planned_rounds(&self) -> usize {
@@ -422,28 +417,25 @@ impl<A: Algorithm> Method for L2gd<A> {
 
     fn outcome(&self) -> Outcome {
         let State { preparation, iterations } = &self.state;
-        let mut outcome = self.base.outcome(preparation, self.base.minimises(false));
-        outcome.clustered |= iterations.is_none();
-        if let (Some(iterations), Some(strengths)) = (iterations, preparation.strengths()) {
-            iterations.describe(&mut outcome.extra);
-            outcome.notes.extend(iterations.notes());
-            outcome.serving = self.base.serving(&iterations.stamps);
-            outcome.converged = iterations.algorithm.has_converged() != Some(false);
-            if outcome.clustered {
-                let (clusters, global) = iterations.centres(strengths);
-                (outcome.models, outcome.global) = (clusters, Some(global));
-            }
-        }
-        outcome
+        let minimises = self.base.minimises(false);
+        let (Some(iterations), Some(strengths)) = (iterations, preparation.strengths()) else {
+            let untrained = vec![0; self.base.rows.len()];
+            let outcome = self.base.outcome(preparation, &untrained, (Vec::new(), None));
+            return Outcome { clustered: true, minimises, ..outcome };
+        };
+        let (clusters, global) = iterations.centres(strengths);
+        let mut outcome = self.base.outcome(preparation, &iterations.stamps, (clusters, Some(global)));
+        iterations.describe(&mut outcome.extra);
+        outcome.notes.extend(iterations.notes());
+        Outcome { converged: iterations.algorithm.has_converged() != Some(false), minimises, ..outcome }
     }
 
-    keep_state!(preparation);
+    keep_state!();
 }
 
 #[cfg(test)]
 mod tests {
     use super::personal::Families;
-    use super::personal::coins::Chances;
     use super::*;
 
     #[test]
@@ -453,11 +445,11 @@ mod tests {
         let strengths = Strengths::new(&families, vec![2.0; 4], vec![1.0; 2], 1.0);
         let stepping = Stepping::from_table("method.l2gd", toml::Table::new()).unwrap();
         let choice = Choice { step: None, one_coin: false, stepping };
-        let constants = plain_constants(&choice, &strengths, 3.0);
+        let constants = theorem_3_5(&choice, &strengths, 3.0);
         let Chances { between, within } = &constants.chances;
         assert!((between - 0.8 / 5.0).abs() < 1e-15 && (within[0] - 1.2 / 4.2).abs() < 1e-15, "{constants:?}");
         // At these chances τ = C₁/C₂, and the three parts of 𝓛 are equal: C₁ + C₂ + L.
-        let pull = mean_pull(&constants, 1, Step::Between);
+        let pull = mean_pull(&constants.chances, 1, strengths.alpha()[1], Step::Between);
         assert!((pull.own * between - 0.25 * 0.8).abs() < 1e-15 && (pull.all * between - 0.2).abs() < 1e-15);
         assert!((constants.step - 0.5 / 5.0).abs() < 1e-15, "{}", constants.step);
         // Where clusters pull more at each other than at their clients, no cluster steps alone.
@@ -466,7 +458,7 @@ mod tests {
         assert!((chances.between - 3.0 / 6.0).abs() < 1e-15 && chances.within == [0.0, 0.0], "{chances:?}");
         // Without ties or pulls there is nothing to step towards.
         let alone = Strengths::new(&families, vec![0.0; 4], vec![0.0; 2], 1.0);
-        let constants = plain_constants(&choice, &alone, 3.0);
+        let constants = theorem_3_5(&choice, &alone, 3.0);
         assert_eq!(constants.chances, Chances { between: 0.0, within: vec![0.0; 2] });
         assert!((constants.step - 0.5 / 3.0).abs() < 1e-15);
     }

@@ -43,7 +43,7 @@ use crate::aggregate::{Sum, Weight};
 use crate::error::{Error, ErrorKind, Result};
 use crate::federation::work::Receive;
 use crate::federation::{Ask, By, Gather, Params, Phase, Recipients};
-use crate::groups::Groups;
+use crate::groups::{Groups, Origin};
 use crate::memory::check_room;
 use crate::models::{Ability, Model};
 use crate::rng::Key;
@@ -90,7 +90,7 @@ trait MethodSettings: Declared {
     /// What a model must be able to do for it.
     const WANTS: Ability = Ability::Descent;
 
-    /// Whether the method is told what was planted.
+    /// Whether the method is told what was planted, other than as its groups.
     fn needs_truth(&self) -> bool {
         false
     }
@@ -107,7 +107,10 @@ impl MethodKind {
             summary: S::SUMMARY,
             paper: S::PAPER,
             settings: S::SETTINGS,
-            needs_truth: |settings| S::read(settings).is_some_and(|settings| settings.needs_truth()),
+            needs_truth: |settings| {
+                Origin::of(settings) == Some(Origin::Truth)
+                    || S::read(settings).is_some_and(|settings| settings.needs_truth())
+            },
             has_clusters: S::HAS_CLUSTERS,
             wants: S::WANTS,
             check: S::check_section,
@@ -404,20 +407,8 @@ fn save<S: Serialize>(state: &S) -> Result<Vec<u8>> {
         .map_err(|error| Error::new(ErrorKind::Io, format!("a checkpoint could not be written: {error}")))
 }
 
-/// `save` and `restore` of a method that keeps all that changes in its field `state`; with `preparation`, of one whose
-/// strengths are put together anew.
+/// `save` and `restore` of a method that keeps all that changes in its field `state`, or in the one named.
 macro_rules! keep_state {
-    (preparation) => {
-        fn save(&self) -> Result<Vec<u8>> {
-            save(&self.state)
-        }
-
-        fn restore(&mut self, bytes: &[u8]) -> Result<()> {
-            self.state = restore(bytes)?;
-            self.state.preparation.restored(&self.base);
-            Ok(())
-        }
-    };
     ($field:ident) => {
         fn save(&self) -> Result<Vec<u8>> {
             save(&self.$field)
@@ -429,14 +420,7 @@ macro_rules! keep_state {
         }
     };
     () => {
-        fn save(&self) -> Result<Vec<u8>> {
-            save(&self.state)
-        }
-
-        fn restore(&mut self, bytes: &[u8]) -> Result<()> {
-            self.state = restore(bytes)?;
-            Ok(())
-        }
+        keep_state!(state);
     };
 }
 use keep_state;

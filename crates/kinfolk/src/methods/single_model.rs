@@ -7,7 +7,7 @@
 //!
 //! The baseline that shows what clusters and personal models are worth. Rows count alike, whoever has them.
 
-use super::personal::fit::{Circle, pooled};
+use super::personal::fit::{ResponseRound, pooled};
 use super::personal::{Base, Families, LossOver};
 use super::room::Book;
 use super::*;
@@ -39,17 +39,17 @@ impl MethodSettings for SingleModelSettings {
 /// The minimiser of all rows' loss together, found in a phase that counts for nothing; `None` where it was not found.
 pub(crate) fn pooled_minimiser(federation: &mut dyn Federation, model: &dyn Model) -> Result<Option<Params>> {
     let families = Families::one(federation.clients().len());
-    let circle = Circle {
+    let round = ResponseRound {
         families: &families,
         scale: Scale { factor: 1.0, by: Weight::Rows },
         phase: Phase::Evaluate,
         on: Portion::All,
         exact: model.is_quadratic(),
-        settled: 1e-8,
+        tolerance: 1e-8,
     };
-    let start = Arc::new(vec![0.0; model.layout().len()]);
+    let start = vec![0.0; model.layout().len()];
     let mut book = Book::new(MissingRule::Skip);
-    let (model, _, found) = pooled(&circle, start, &mut Room::new(federation, &mut book))?;
+    let (model, _, found) = pooled(&round, &start, &mut Room::new(federation, &mut book))?;
     Ok(found.then_some(model))
 }
 
@@ -66,8 +66,8 @@ struct State {
 
 impl Method for SingleModel {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
-        let circle = self.base.circle(Phase::Train, 1.0);
-        let (model, loss, converged) = pooled(&circle, self.base.start.clone(), room)?;
+        let round = self.base.response_round(Phase::Train, 1.0);
+        let (model, loss, converged) = pooled(&round, &self.base.start, room)?;
         (self.state.model, self.state.converged) = (model, converged);
         Ok(Progress::of(loss, true))
     }

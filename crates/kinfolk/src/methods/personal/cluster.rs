@@ -5,18 +5,24 @@
 //! clients of a cluster are pulled alike; where they are not, every such step needs one.
 
 use super::coins::{Coins, Step};
-use super::{Class, Strengths};
+use super::theory::{Choice, Constants};
+use super::{Base, Class, Strengths};
+use crate::error::Result;
 use crate::federation::work::{Advanced, Renewal, Run};
 use crate::linalg::add_scaled;
+use crate::methods::Room;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// How an algorithm moves the vectors that a client keeps, the first of which is its model.
-pub trait Algorithm: Send + Serialize + DeserializeOwned {
+pub trait Algorithm: Clone + Send + Serialize + DeserializeOwned {
     /// Number of these vectors.
     const VECTORS: usize;
     /// Where among them the anchor is, and the gradient there; `None` without anchors.
     const ANCHOR: Option<Renewal> = None;
+
+    /// Step size and probabilities by the algorithm's theorem, for which clients may be asked.
+    fn constants(&mut self, choice: &Choice, base: &Base, strengths: &Strengths, room: &mut Room) -> Result<Constants>;
 
     /// θ, where gradients are taken, as a combination of the vectors.
     fn point(&self) -> Vec<f64>;

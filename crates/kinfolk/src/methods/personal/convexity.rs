@@ -19,13 +19,12 @@ pub fn convexity(base: &Base, strengths: &Strengths, least: f64, room: &mut Room
     if least >= bound || bound == 0.0 {
         return Ok(least.max(NOTHING * strengths.gamma.iter().copied().fold(0.0, f64::max)));
     }
-    let circle = base.circle(Phase::Start, strengths.noise);
-    let centres = vec![base.start.clone(); families.count()];
+    let round = base.response_round(Phase::Start, strengths.noise);
+    let centres = vec![base.start.to_vec(); families.count()];
     let size = base.start.len();
     let mut respond = |left: &[f64]| -> Result<Vec<Response>> {
-        let gamma = families.of.iter().map(|&cluster| left[cluster]).collect();
-        let asked = Strengths::new(families, gamma, strengths.lambda.clone(), strengths.noise);
-        Ok(circle.consult(&centres, &asked, (ResponseParts::Response, false), room)?.responses)
+        let asked = Strengths::by_cluster(families, left, 0.0, strengths.noise);
+        Ok(round.run(&centres, &asked, (ResponseParts::Response, false), room)?.responses)
     };
     // Directions that show nowhere in the data are never left nor entered, however flat they are.
     let mut everything = vec![0.0; size * size];

@@ -11,17 +11,15 @@ use super::{Families, Strengths};
 use crate::federation::work::{Respond, Responded, ResponseParts};
 use crate::hierarchy::centres::{Centres, Joint};
 use crate::hierarchy::response::{Quadratic, Response};
-use crate::linalg::{Spectrum, add_scaled, squared_distance};
+use crate::linalg::{Spectrum, add_scaled, distance, norm, squared_distance};
 use crate::methods::room::{diverged, mean_loss};
 use crate::training::{Pull, Scale};
 
-/// Values this close, relatively, are equal but for rounding.
-const ROUNDING: f64 = 1e-13;
 /// Rounds after which Newton's method is given up.
 const MOST_ROUNDS: usize = 60;
 
-/// What does not change between rounds with everybody.
-pub struct Circle<'a> {
+/// A round in which every client responds to its cluster's centre.
+pub struct ResponseRound<'a> {
     pub families: &'a Families,
     pub scale: Scale,
     pub phase: Phase,
@@ -29,12 +27,12 @@ pub struct Circle<'a> {
     pub on: Portion,
     /// Whether the model's quadratics are exact.
     pub exact: bool,
-    /// Centres that move less than this, relatively, are found.
-    pub settled: f64,
+    /// Relative move of the centres at which they are found.
+    pub tolerance: f64,
 }
 
-/// What everybody said, summed over each cluster.
-pub struct Told {
+/// The clients' responses, summed over each cluster.
+pub struct Responses {
     pub responses: Vec<Response>,
     pub slopes: Vec<Response>,
     /// Σ f_i(θ_i) + γ_i/2·‖θ_i − w_j‖².
@@ -45,27 +43,25 @@ pub struct Told {
     pub stamps: Vec<(u32, u64)>,
 }
 
-impl Circle<'_> {
+impl ResponseRound<'_> {
     /// Asks everybody at these centres, one for every cluster.
-    pub fn consult(
+    pub fn run(
         &self,
-        centres: &[Params],
+        centres: &[Vec<f64>],
         strengths: &Strengths,
         (send, keep): (ResponseParts, bool),
         room: &mut Room,
-    ) -> Result<Told> {
+    ) -> Result<Responses> {
         let gather = Gather::Sum { by: By::All, weight: Weight::Uniform };
-        let mut ask = Ask::new(self.phase, centres.to_vec(), gather);
+        let mut ask = Ask::new(self.phase, centres.iter().cloned().map(Arc::new).collect(), gather);
         let mut orders = Vec::new();
-        for (cluster, classes) in strengths.classes.iter().enumerate() {
-            for class in classes {
-                let pull = Pull { centre: cluster, strength: class.gamma };
-                let respond = Respond { pull, on: self.on, send, keep, scale: self.scale };
-                orders.push((cluster, class.gamma, ask.order(class.everybody(), respond)));
-            }
+        for (cluster, class) in strengths.each_class() {
+            let pull = Pull { centre: cluster, strength: class.gamma };
+            let respond = Respond { pull, on: self.on, send, keep, scale: self.scale };
+            orders.push((cluster, class.gamma, ask.order(class.everybody(), respond)));
         }
         let (answers, stamps) = ask_everybody(&ask, room)?;
-        let width = centres.first().map_or(0, |centre| centre.len());
+        let width = centres.first().map_or(0, Vec::len);
         let length = Response::packed_len(width);
         let mut sums = vec![vec![0.0; 2 * length]; self.families.count()];
         let (mut value, mut losses) = (0.0, Vec::new());
@@ -86,25 +82,61 @@ impl Circle<'_> {
         let unpack = |half: usize| {
             sums.iter().map(|sum| Response::unpack(&sum[half * length..(half + 1) * length], width)).collect()
         };
-        Ok(Told { responses: unpack(0), slopes: unpack(1), value, loss, stamps })
+        Ok(Responses { responses: unpack(0), slopes: unpack(1), value, loss, stamps })
+    }
+}
+
+/// Newton's steps, halved as long as they overshoot.
+#[derive(Serialize, Deserialize)]
+struct LineSearch {
+    best: Centres,
+    value: f64,
+    /// Where Newton's step from the best centres leads, and the share of it that is tried.
+    target: Centres,
+    share: f64,
+    tried: Centres,
+}
+
+impl LineSearch {
+    fn new(clusters: Vec<Vec<f64>>, global: Vec<f64>) -> Self {
+        let start = Centres { undetermined: vec![0; clusters.len()], clusters, global };
+        Self { best: start.clone(), value: f64::INFINITY, target: start.clone(), share: 1.0, tried: start }
+    }
+
+    /// Takes the objective's value at the centres that were tried, where `target` is the minimiser of its quadratic. Returns
+    /// whether they are the best so far.
+    fn look(&mut self, value: f64, target: impl FnOnce() -> Result<Centres>) -> Result<bool> {
+        /// Values this close, relatively, are equal but for rounding.
+        const ROUNDING: f64 = 1e-13;
+        let is_better = self.value.is_infinite() || value <= self.value + ROUNDING * self.value.abs();
+        if is_better {
+            let best = std::mem::replace(&mut self.tried, target()?);
+            (self.best, self.value, self.share) = (best, value, 1.0);
+            self.target.clone_from(&self.tried);
+        } else {
+            self.share *= 0.5;
+        }
+        let between = |from: &[f64], to: &[f64]| -> Vec<f64> {
+            from.iter().zip(to).map(|(from, to)| from + self.share * (to - from)).collect()
+        };
+        let clusters = self.best.clusters.iter().zip(&self.target.clusters);
+        self.tried.clusters = clusters.map(|(from, to)| between(from, to)).collect();
+        self.tried.global = between(&self.best.global, &self.target.global);
+        Ok(is_better)
+    }
+
+    /// Whether the next step is shorter than this, relative to the centres.
+    fn has_settled(&self, tolerance: f64) -> bool {
+        let is_near =
+            |(from, to): (&Vec<f64>, &Vec<f64>)| distance(from, to) * self.share <= tolerance * (1.0 + norm(from));
+        self.best.clusters.iter().zip(&self.target.clusters).all(is_near)
     }
 }
 
 /// Newton's method on the centres, a round at a time.
 #[derive(Serialize, Deserialize)]
 pub struct Fit {
-    /// The centres that were found best so far; and the global one.
-    pub clusters: Vec<Params>,
-    pub global: Params,
-    /// Directions in which nobody has data.
-    pub undetermined: usize,
-    /// What is asked next.
-    tried: Vec<Params>,
-    tried_global: Params,
-    /// Where Newton's step would lead.
-    target: Option<(Vec<Params>, Params)>,
-    share: f64,
-    value: f64,
+    search: LineSearch,
     rounds: usize,
     /// Whether the centres that are tried are already the answer.
     last: bool,
@@ -112,27 +144,20 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// A fit that begins at one place.
-    pub fn new(start: Params, families: &Families) -> Self {
-        let clusters = vec![start.clone(); families.count()];
-        Self {
-            tried: clusters.clone(),
-            tried_global: start.clone(),
-            clusters,
-            global: start,
-            undetermined: 0,
-            target: None,
-            share: 1.0,
-            value: f64::INFINITY,
-            rounds: 0,
-            last: false,
-            stamps: vec![0; families.of.len()],
-        }
+    /// A fit that begins with these centres of the clusters and this global one.
+    pub fn new(clusters: Vec<Vec<f64>>, global: &[f64], clients: usize) -> Self {
+        let search = LineSearch::new(clusters, global.to_vec());
+        Self { search, rounds: 0, last: false, stamps: vec![0; clients] }
     }
 
-    /// The same from other centres.
-    pub fn from(self, clusters: Vec<Params>) -> Self {
-        Self { tried: clusters.clone(), clusters, ..self }
+    /// The best centres so far.
+    pub fn centres(&self) -> &Centres {
+        &self.search.best
+    }
+
+    /// Number of directions in which nobody has data.
+    pub fn undetermined(&self) -> usize {
+        self.search.target.undetermined.iter().copied().max().unwrap_or(0)
     }
 
     /// Whether Newton's method found no better centres, rather than the best ones.
@@ -140,76 +165,53 @@ impl Fit {
         self.rounds >= MOST_ROUNDS
     }
 
-    /// One round. Returns the mean loss, and whether it was the last one.
-    pub fn round(&mut self, circle: &Circle, strengths: &Strengths, room: &mut Room) -> Result<(Option<f64>, bool)> {
+    pub fn round(&mut self, round: &ResponseRound, strengths: &Strengths, room: &mut Room) -> Result<Progress> {
         self.rounds += 1;
         // Nobody is pulled: every client's own minimiser, and no centre to speak of.
-        let alone = strengths.are_zero();
-        let send = if self.last || alone { ResponseParts::Nothing } else { ResponseParts::Response };
-        let told = circle.consult(&self.tried, strengths, (send, true), room)?;
-        told.stamps.iter().for_each(|&(client, stamp)| self.stamps[client as usize] = stamp);
-        let value = told.value + held_together(&self.tried, &self.tried_global, &strengths.lambda);
-        if self.last || alone {
-            (self.clusters, self.global) = (self.tried.clone(), self.tried_global.clone());
-            return Ok((told.loss, true));
+        let is_last = self.last || strengths.are_zero();
+        let send = if is_last { ResponseParts::Nothing } else { ResponseParts::Response };
+        let tried = &self.search.tried;
+        let Responses { responses, value, loss, stamps, .. } =
+            round.run(&tried.clusters, strengths, (send, true), room)?;
+        stamps.iter().for_each(|&(client, stamp)| self.stamps[client as usize] = stamp);
+        if is_last {
+            self.search.best.clone_from(tried);
+            return Ok(Progress::of(loss, true));
         }
-        let better = self.target.is_none() || value <= self.value + ROUNDING * self.value.abs();
-        if better {
-            (self.clusters, self.global, self.value) = (self.tried.clone(), self.tried_global.clone(), value);
-            let centres = centres_of(told.responses, &strengths.lambda, circle.families)?;
-            self.undetermined = centres.undetermined.iter().copied().max().unwrap_or(0);
-            self.target = Some(shared(centres));
-            self.share = 1.0;
-        } else {
-            self.share *= 0.5;
-        }
-        let Some((target, target_global)) = &self.target else { return Ok((told.loss, true)) };
-        let settled = |from: &Params, to: &Params| {
-            let size = 1.0 + squared_distance(from, &vec![0.0; from.len()]).sqrt();
-            squared_distance(from, to).sqrt() * self.share <= circle.settled * size
-        };
-        let found = self.clusters.iter().zip(target).all(|(from, to)| settled(from, to));
-        let towards = |from: &Params, to: &Params| {
-            Arc::new(from.iter().zip(to.iter()).map(|(from, to)| from + self.share * (to - from)).collect())
-        };
-        self.tried = self.clusters.iter().zip(target).map(|(from, to)| towards(from, to)).collect();
-        self.tried_global = towards(&self.global, target_global);
-        self.last = circle.exact || found || self.rounds >= MOST_ROUNDS;
+        let value = value + cost_of_centres(tried, &strengths.lambda);
+        let is_better = self.search.look(value, || centres_of(responses, &strengths.lambda, round.families))?;
+        let found = self.search.has_settled(round.tolerance);
+        self.last = round.exact || found || self.rounds >= MOST_ROUNDS;
         // Where the best centres were just asked at, the clients hold the models that belong to them.
-        Ok((told.loss, found && better && !circle.exact))
+        Ok(Progress::of(loss, found && is_better && !round.exact))
     }
 
     /// All rounds at once.
-    pub fn run_to_the_end(&mut self, circle: &Circle, strengths: &Strengths, room: &mut Room) -> Result<()> {
-        while !self.round(circle, strengths, room)?.1 {}
+    pub fn run_to_the_end(&mut self, round: &ResponseRound, strengths: &Strengths, room: &mut Room) -> Result<()> {
+        while !self.round(round, strengths, room)?.finished {}
         Ok(())
     }
 }
 
-/// One model for everybody: Newton's method on the sum of all losses, halved where it overshoots. Returns the model, the
-/// clients' mean loss, and whether it was found.
-pub fn pooled(circle: &Circle, start: Params, room: &mut Room) -> Result<(Params, Option<f64>, bool)> {
-    let families = circle.families;
-    let strengths = Strengths::new(families, vec![0.0; families.of.len()], vec![f64::INFINITY; families.count()], 1.0);
-    let (mut best, mut value, mut target, mut share) = (start.clone(), f64::INFINITY, start.clone(), 1.0);
-    let mut tried = start;
+/// One model for everybody: Newton's method on the sum of all losses. Returns the model, the clients' mean loss, and whether
+/// it was found.
+pub fn pooled(round: &ResponseRound, start: &[f64], room: &mut Room) -> Result<(Params, Option<f64>, bool)> {
+    let families = round.families;
+    let strengths = Strengths::by_cluster(families, &vec![0.0; families.count()], f64::INFINITY, 1.0);
+    let mut search = LineSearch::new(vec![start.to_vec(); families.count()], start.to_vec());
     for _ in 0..MOST_ROUNDS {
-        let everywhere = vec![tried.clone(); families.count()];
-        let told = circle.consult(&everywhere, &strengths, (ResponseParts::Quadratic, false), room)?;
-        if told.value <= value + ROUNDING * value.abs() || value.is_infinite() {
-            (best, value, share) = (tried, told.value, 1.0);
-            target = Arc::new(centres_of(told.responses, &strengths.lambda, families)?.global);
-        } else {
-            share *= 0.5;
+        let parts = (ResponseParts::Quadratic, false);
+        let Responses { responses, value, loss, .. } = round.run(&search.tried.clusters, &strengths, parts, room)?;
+        search.look(value, || centres_of(responses, &strengths.lambda, families))?;
+        if round.exact {
+            // The minimiser of a quadratic is known before anybody has looked at it.
+            return Ok((Arc::new(search.target.global), None, true));
         }
-        let size = 1.0 + squared_distance(&target, &vec![0.0; target.len()]).sqrt();
-        if circle.exact || share * squared_distance(&best, &target).sqrt() <= circle.settled * size {
-            // Of a quadratic the minimiser is known before anybody has looked at it.
-            return Ok(if circle.exact { (target, None, true) } else { (best, told.loss, true) });
+        if search.has_settled(round.tolerance) {
+            return Ok((Arc::new(search.best.global), loss, true));
         }
-        tried = Arc::new(best.iter().zip(target.iter()).map(|(from, to)| from + share * (to - from)).collect());
     }
-    Ok((best, None, false))
+    Ok((Arc::new(search.best.global), None, false))
 }
 
 /// The centres from what everybody said.
@@ -228,16 +230,11 @@ pub fn centres_of(responses: Vec<Response>, lambda: &[f64], families: &Families)
         cluster
     };
     let clusters: Vec<Quadratic> = responses.into_iter().map(without_rounding).collect();
-    let counts: Vec<usize> = families.members.iter().map(Vec::len).collect();
-    Joint::new(&clusters, lambda)?.centres(&counts)
-}
-
-pub fn shared(centres: Centres) -> (Vec<Params>, Params) {
-    (centres.clusters.into_iter().map(Arc::new).collect(), Arc::new(centres.global))
+    Joint::new(&clusters, lambda)?.centres(&families.sizes())
 }
 
 /// Σ λ_j/2·‖w_j − w̄‖².
-fn held_together(clusters: &[Params], global: &Params, lambda: &[f64]) -> f64 {
-    let finite = clusters.iter().zip(lambda).filter(|(_, lambda)| lambda.is_finite());
-    finite.map(|(centre, lambda)| 0.5 * lambda * squared_distance(centre, global)).sum()
+fn cost_of_centres(centres: &Centres, lambda: &[f64]) -> f64 {
+    let finite = centres.clusters.iter().zip(lambda).filter(|(_, lambda)| lambda.is_finite());
+    finite.map(|(centre, lambda)| 0.5 * lambda * squared_distance(centre, &centres.global)).sum()
 }

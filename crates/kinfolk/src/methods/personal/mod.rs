@@ -29,10 +29,11 @@ mod tests;
 pub mod theory;
 
 use super::*;
-use crate::groups::{Grouping, Origin};
+use crate::groups::Grouping;
 use crate::models::Precision;
 use crate::settings::ForEach;
 use crate::training::Scale;
+use preparation::Preparation;
 pub use strengths::{Class, Families, Strengths};
 
 choices! {
@@ -113,13 +114,6 @@ settings! {
     }
 }
 
-impl ClientPull {
-    /// Whether the groups are to be the truth's.
-    pub fn needs_truth(&self) -> bool {
-        self.grouping.origin() == Origin::Truth
-    }
-}
-
 /// What every personal method is made of.
 pub struct Base {
     pub families: Families,
@@ -178,49 +172,39 @@ impl Base {
         Scale { factor: self.model.likelihood() / noise, by: self.by }
     }
 
-    /// Rounds with everybody.
-    pub fn circle(&self, phase: Phase, noise: f64) -> fit::Circle<'_> {
-        fit::Circle {
+    /// A round in which every client responds to its centre.
+    pub fn response_round(&self, phase: Phase, noise: f64) -> fit::ResponseRound<'_> {
+        fit::ResponseRound {
             families: &self.families,
             scale: self.scale(noise),
             phase,
             on: Portion::All,
             exact: self.model.is_quadratic(),
-            settled: if self.model.precision() == Precision::F32 { 1e-5 } else { 1e-10 },
+            tolerance: if self.model.precision() == Precision::F32 { 1e-5 } else { 1e-10 },
         }
     }
 
-    /// What is known of the outcome before any step: clients without models, in clusters unless nobody is pulled.
-    pub fn outcome(&self, preparation: &preparation::Preparation, minimises: Option<Minimises>) -> Outcome {
+    /// What a method ends with whose clients keep models of these asks: in clusters with centres, unless nobody is pulled.
+    pub fn outcome(&self, preparation: &Preparation, stamps: &[u64], centres: Centres) -> Outcome {
         let mut notes: Vec<String> = self.families.note().into_iter().collect();
         let mut extra = BTreeMap::new();
         preparation.describe(&mut notes, &mut extra);
+        let clustered = preparation.strengths().is_some_and(|strengths| !strengths.are_zero());
+        let (clusters, global) = if clustered { centres } else { (Vec::new(), None) };
         Outcome {
-            clustered: preparation.strengths().is_some_and(|strengths| !strengths.are_zero()),
-            serving: self.serving(&vec![0; self.rows.len()]),
+            models: clusters.into_iter().map(Arc::new).collect(),
+            clustered,
+            global: global.map(Arc::new),
+            serving: Serving::Own { stamps: stamps.to_vec(), clusters: Some(self.families.of.clone()) },
             notes,
             extra,
-            minimises,
             ..Outcome::default()
         }
     }
-
-    /// How clients are served that hold models of these asks.
-    pub fn serving(&self, stamps: &[u64]) -> Serving {
-        Serving::Own { stamps: stamps.to_vec(), clusters: Some(self.families.of.clone()) }
-    }
-
-    /// Clients in every cluster.
-    pub fn sizes(&self) -> Vec<usize> {
-        self.families.members.iter().map(Vec::len).collect()
-    }
 }
 
-/// Clients that never took part, said out loud.
-pub(super) fn note_untrained(stamps: &[u64]) -> Option<String> {
-    let untrained = stamps.iter().filter(|&&stamp| stamp == 0).count();
-    (untrained > 0).then(|| format!("{untrained} clients never took part and have no model"))
-}
+/// The centres of the clusters, and the global one where there is one.
+type Centres = (Vec<Vec<f64>>, Option<Vec<f64>>);
 
 /// The fault of a model without quadratics, where they are needed.
 pub(super) fn want_quadratic(setup: &Setup, what: &str) -> Result<()> {

@@ -10,7 +10,7 @@
 
 use super::super::*;
 use super::complete::ask_everybody;
-use super::fit::{Circle, Fit, centres_of, shared};
+use super::fit::{Fit, ResponseRound, centres_of};
 use super::{Base, Objective, Spread, Strengths, want_quadratic};
 use crate::federation::work::{ResponseParts, Validate};
 use crate::hierarchy::response::Response;
@@ -18,44 +18,38 @@ use crate::hierarchy::variances::{ClusterSums, Design, Estimates, Step, Variance
 use crate::text::significant;
 use crate::training::Pull;
 
-/// Times a logistic model is made linear anew, and the relative change of variances that ends it.
-const MOST_PASSES: usize = 20;
-const STEADY: f64 = 1e-3;
-/// Looks a search for variances takes, about.
-const USUAL_LOOKS: usize = 12;
-
-/// How strengths come about.
+/// Strengths, or how they are being found.
 #[derive(Serialize, Deserialize)]
-pub struct Preparation {
-    strengths: Option<Strengths>,
-    stage: Stage,
+pub enum Preparation {
+    Estimating(Box<Estimating>),
+    Tuning(Tuning),
+    Done(Found),
+}
+
+/// Strengths, and what there is to say about them.
+#[derive(Serialize, Deserialize)]
+pub struct Found {
+    strengths: Strengths,
+    rounds: usize,
+    notes: Vec<String>,
+    numbers: BTreeMap<String, f64>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub struct Estimating {
+    common: bool,
     /// Whether no pull may be infinite, as that of clients that do not differ would be.
     bounded: bool,
-}
-
-#[derive(Serialize, Deserialize)]
-enum Stage {
-    Given,
-    Estimating(Box<Estimating>),
-    Estimated(Estimates),
-    Tuning(Tuning),
-    Tuned(Tuned),
-}
-
-#[derive(Serialize, Deserialize)]
-struct Estimating {
-    common: bool,
     /// Absent before the first round.
-    search: Option<VarianceSearch>,
-    design: Option<Design>,
+    search: Option<(VarianceSearch, Design)>,
     /// Where the clients' losses are expanded.
-    centres: Vec<Params>,
+    centres: Vec<Vec<f64>>,
     passes: usize,
     last: Option<Estimates>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Tuning {
+pub struct Tuning {
     gammas: Vec<f64>,
     lambdas: Vec<f64>,
     folds: u32,
@@ -64,47 +58,34 @@ struct Tuning {
     clients: usize,
 }
 
-#[derive(Serialize, Deserialize)]
-struct Tuned {
-    gamma: f64,
-    lambda: f64,
-    loss: f64,
-    tried: usize,
-    at_the_edge: bool,
-}
-
-/// Whether there are strengths now.
+/// Whether strengths are known now.
 pub enum Prepared<'a> {
-    /// These.
     Ready(&'a Strengths),
-    /// Not yet; with the mean loss of this round.
-    NotYet(Option<f64>),
+    NotYet(Progress),
 }
 
 impl Preparation {
-    /// As the settings say.
-    pub fn new(setup: &Setup, objective: &Objective, base: &Base) -> Result<Self> {
+    /// As the settings say. `bounded` is for steps, which no pull may overwhelm.
+    pub fn new(setup: &Setup, objective: &Objective, base: &Base, bounded: bool) -> Result<Self> {
         if let Some(strengths) = Strengths::given(setup, objective, &base.families)? {
-            return Ok(Self { strengths: Some(strengths), stage: Stage::Given, bounded: false });
+            return Ok(Self::given(strengths));
         }
         if objective.tune {
             return Self::tuning(setup, base, objective.grid.clone(), objective.folds);
         }
         want_quadratic(setup, "estimating strengths").map_err(|error| error.hint("give gamma and lambda"))?;
-        let estimating = Estimating {
+        Ok(Preparation::Estimating(Box::new(Estimating {
             common: objective.client.spread == Spread::Common,
+            bounded,
             search: None,
-            design: None,
-            centres: vec![base.start.clone(); base.families.count()],
+            centres: vec![base.start.to_vec(); base.families.count()],
             passes: 0,
             last: None,
-        };
-        Ok(Self { strengths: None, stage: Stage::Estimating(Box::new(estimating)), bounded: false })
+        })))
     }
 
-    /// Strengths that are known.
     pub fn given(strengths: Strengths) -> Self {
-        Self { strengths: Some(strengths), stage: Stage::Given, bounded: false }
+        Preparation::Done(Found { strengths, rounds: 0, notes: Vec::new(), numbers: BTreeMap::new() })
     }
 
     /// Strengths to be looked for on the grid; with one cluster there is no λ.
@@ -113,205 +94,145 @@ impl Preparation {
         let usual = || (0..17).map(|step| 10f64.powf(-2.0 + 0.25 * f64::from(step))).collect();
         let gammas: Vec<f64> = grid.unwrap_or_else(usual);
         let lambdas = if base.families.count() == 1 { vec![f64::INFINITY] } else { gammas.clone() };
-        let tuning = Tuning { gammas, lambdas, folds, losses: Vec::new(), clients: 0 };
-        Ok(Self { strengths: None, stage: Stage::Tuning(tuning), bounded: false })
+        Ok(Preparation::Tuning(Tuning { gammas, lambdas, folds, losses: Vec::new(), clients: 0 }))
     }
 
-    /// The same for steps, which no pull may overwhelm.
-    pub fn bounded(self) -> Self {
-        Self { bounded: true, ..self }
-    }
-
-    /// The strengths, once they are there.
+    /// The strengths, once they are known.
     pub fn strengths(&self) -> Option<&Strengths> {
-        self.strengths.as_ref()
-    }
-
-    /// Puts together what a checkpoint leaves out.
-    pub fn restored(&mut self, base: &Base) {
-        if let Some(strengths) = &mut self.strengths {
-            strengths.sort_into_classes(&base.families);
+        match self {
+            Preparation::Done(found) => Some(&found.strengths),
+            _ => None,
         }
     }
 
-    /// Rounds it takes, about.
+    /// About how many rounds it takes.
     pub fn planned_rounds(&self) -> usize {
-        match &self.stage {
-            Stage::Given => 0,
-            Stage::Estimating(estimating) => estimating.design.as_ref().map_or(USUAL_LOOKS, |_| USUAL_LOOKS + 1),
-            Stage::Estimated(estimates) => estimates.rounds + 1,
-            Stage::Tuning(tuning) => tuning.gammas.len(),
-            Stage::Tuned(tuned) => tuned.tried,
+        /// Usual number of looks in a search for variances.
+        const LOOKS: usize = 12;
+        match self {
+            Preparation::Estimating(estimating) => LOOKS + usize::from(estimating.search.is_some()),
+            Preparation::Tuning(tuning) => tuning.gammas.len(),
+            Preparation::Done(found) => found.rounds,
         }
     }
 
     /// One round, unless there is nothing left to find out.
     pub fn round(&mut self, base: &Base, room: &mut Room) -> Result<Prepared<'_>> {
-        if self.strengths.is_none() {
-            let (stage, loss) = match &mut self.stage {
-                Stage::Estimating(estimating) => {
-                    let (done, loss) = estimating.round(base, room)?;
-                    let most = if self.bounded { estimating.strongest_pull() } else { f64::INFINITY };
-                    (done.map(|estimates| (strengths_of(&estimates, base, most), Stage::Estimated(estimates))), loss)
-                }
-                Stage::Tuning(tuning) => {
-                    let done = tuning.round(base, room)?;
-                    (done.map(|tuned| (tuned.strengths(base), Stage::Tuned(tuned))), None)
-                }
-                Stage::Given | Stage::Estimated(_) | Stage::Tuned(_) => (None, None),
-            };
-            if let Some((strengths, stage)) = stage {
-                (self.strengths, self.stage) = (Some(strengths), stage);
-            }
-            return Ok(Prepared::NotYet(loss));
+        let (found, loss) = match self {
+            Preparation::Estimating(estimating) => estimating.round(base, room)?,
+            Preparation::Tuning(tuning) => (tuning.round(base, room)?, None),
+            Preparation::Done(found) => return Ok(Prepared::Ready(&found.strengths)),
+        };
+        if let Some(found) = found {
+            *self = Preparation::Done(found);
         }
-        Ok(self.strengths.as_ref().map_or(Prepared::NotYet(None), Prepared::Ready))
+        Ok(Prepared::NotYet(Progress::of(loss, false)))
     }
 
     /// What was found, in words and numbers.
     pub fn describe(&self, notes: &mut Vec<String>, extra: &mut BTreeMap<String, f64>) {
-        let Some(strengths) = &self.strengths else { return };
-        if strengths.are_zero() {
+        let Preparation::Done(found) = self else { return };
+        if found.strengths.are_zero() {
             notes.push("all strengths are zero: every client learns alone".into());
         }
-        match &self.stage {
-            Stage::Estimated(estimates) => {
-                describe_estimates(estimates, notes, extra);
-            }
-            Stage::Tuned(tuned) => {
-                let Tuned { gamma, lambda, loss, tried, at_the_edge } = tuned;
-                let said = |value: f64| significant(value, 4);
-                let pair = match lambda.is_finite() {
-                    true => format!("λ = {}, γ = {}", said(*lambda), said(*gamma)),
-                    false => format!("γ = {}", said(*gamma)),
-                };
-                notes.push(format!("{pair} by cross-validation, held-out loss {}", said(*loss)));
-                if *at_the_edge {
-                    notes.push(
-                        "the best strength lies at the edge of the grid: a wider grid may hold a better one".into(),
-                    );
-                }
-                extra.extend([
-                    ("gamma".into(), *gamma),
-                    ("tuning_loss".into(), *loss),
-                    ("tuning_rounds".into(), *tried as f64),
-                ]);
-                if lambda.is_finite() {
-                    extra.insert("lambda".into(), *lambda);
-                }
-            }
-            Stage::Given | Stage::Estimating(_) | Stage::Tuning(_) => {}
-        }
+        notes.extend(found.notes.iter().cloned());
+        extra.extend(found.numbers.clone());
     }
 }
 
-fn describe_estimates(estimates: &Estimates, notes: &mut Vec<String>, extra: &mut BTreeMap<String, f64>) {
-    let within = estimates.within.iter().sum::<f64>() / estimates.within.len().max(1) as f64;
-    let errors = &estimates.standard_errors;
-    let common = estimates.within.iter().all(|other| *other == estimates.within[0]);
-    let mut number = |name: &str, value: f64, error: Option<f64>| {
-        extra.insert(format!("{name}_variance"), value);
-        if let Some(error) = error {
-            extra.insert(format!("{name}_variance_error"), error);
+impl Found {
+    /// One over the estimated variances, and at most `most`, in units of the noise, where there is no variance.
+    fn estimated(estimates: Estimates, base: &Base, most: f64) -> Self {
+        let Estimates { noise, within, between, standard_errors: errors, rounds, notes } = estimates;
+        let gammas: Vec<f64> = within.iter().map(|variance| (1.0 / variance).min(most / noise)).collect();
+        let lambda = between.map_or(f64::INFINITY, |between| 1.0 / between);
+        let mut numbers = BTreeMap::new();
+        let mut number = |name: &str, value: f64, error: Option<f64>| {
+            numbers.insert(format!("{name}_variance"), value);
+            let said = significant(value, 4);
+            let Some(error) = error else { return said };
+            numbers.insert(format!("{name}_variance_error"), error);
+            format!("{said} ± {}", significant(error, 2))
+        };
+        let common = within.iter().all(|other| *other == within[0]);
+        let mean = within.iter().sum::<f64>() / within.len().max(1) as f64;
+        let of_clients = number("within", mean, errors.within.first().copied().flatten().filter(|_| common));
+        let mut said = format!("estimated variances: clients around their cluster {of_clients}");
+        if let Some(between) = between {
+            said += &format!(", clusters {}", number("between", between, errors.between));
         }
-        match error {
-            Some(error) => format!("{} ± {}", significant(value, 4), significant(error, 2)),
-            None => significant(value, 4),
+        said += &format!(", noise {}", number("noise", noise, errors.noise));
+        if !common {
+            let each: Vec<String> = within.iter().map(|&within| significant(within, 4)).collect();
+            said += &format!(" (clients by cluster: {})", each.join(", "));
         }
-    };
-    let of_clients = number("within", within, errors.within.first().copied().flatten().filter(|_| common));
-    let mut said = format!("estimated variances: clients around their cluster {of_clients}");
-    if let Some(between) = estimates.between {
-        said += &format!(", clusters {}", number("between", between, errors.between));
+        let strengths = Strengths::by_cluster(&base.families, &gammas, lambda, noise);
+        Self { strengths, rounds: rounds + 1, notes: std::iter::once(said).chain(notes).collect(), numbers }
     }
-    said += &format!(", noise {}", number("noise", estimates.noise, errors.noise));
-    if !common {
-        let each: Vec<String> = estimates.within.iter().map(|&within| significant(within, 4)).collect();
-        said += &format!(" (clients by cluster: {})", each.join(", "));
-    }
-    notes.push(said);
-    notes.extend(estimates.notes.iter().cloned());
-}
-
-/// One over the variances, and at most `most`, in units of the noise, where there is no variance.
-fn strengths_of(estimates: &Estimates, base: &Base, most: f64) -> Strengths {
-    let families = &base.families;
-    let gamma = |&cluster: &usize| (1.0 / estimates.within[cluster]).min(most / estimates.noise);
-    let gamma = families.of.iter().map(gamma).collect();
-    let lambda = estimates.between.map_or(f64::INFINITY, |between| 1.0 / between);
-    Strengths::new(families, gamma, vec![lambda; families.count()], estimates.noise)
 }
 
 impl Estimating {
-    /// A pull so much stronger than the losses that nobody can tell it from an infinite one.
-    fn strongest_pull(&self) -> f64 {
-        const STRONGER: f64 = 1e3;
-        let of_one = |design: &Design| design.curvature / design.clients.iter().sum::<usize>().max(1) as f64;
-        self.design.as_ref().map_or(f64::INFINITY, |design| STRONGER * of_one(design))
-    }
-
-    fn round(&mut self, base: &Base, room: &mut Room) -> Result<(Option<Estimates>, Option<f64>)> {
-        let circle = base.circle(Phase::Start, 1.0);
-        let Some(search) = &mut self.search else {
-            let loss = self.begin(base, &circle, room)?;
+    fn round(&mut self, base: &Base, room: &mut Room) -> Result<(Option<Found>, Option<f64>)> {
+        /// Times a logistic model is linearised anew.
+        const MOST_PASSES: usize = 20;
+        let round = base.response_round(Phase::Start, 1.0);
+        let Some((search, design)) = &mut self.search else {
+            let loss = self.begin(base, &round, room)?;
             return Ok((None, loss));
         };
-        let strengths_then = search.wanted().to_vec();
-        let strengths = with_gammas(base, &strengths_then);
-        let told = circle.consult(&self.centres, &strengths, (ResponseParts::ResponseAndSlope, false), room)?;
-        let sums: Vec<ClusterSums> = told
-            .responses
-            .iter()
-            .zip(told.slopes)
-            .map(|(response, slope)| ClusterSums { response: response.clone(), slope })
-            .collect();
-        let Step::Done(mut estimates) = search.told(&sums)? else { return Ok((None, told.loss)) };
+        let gammas = search.wanted().to_vec();
+        let strengths = Strengths::by_cluster(&base.families, &gammas, 0.0, 1.0);
+        let found = round.run(&self.centres, &strengths, (ResponseParts::ResponseAndSlope, false), room)?;
+        let sums = found.responses.iter().cloned().zip(found.slopes);
+        let sums: Vec<ClusterSums> = sums.map(|(response, slope)| ClusterSums { response, slope }).collect();
+        let Step::Done(mut estimates) = search.told(&sums)? else { return Ok((None, found.loss)) };
         self.passes += 1;
         estimates.rounds += self.last.as_ref().map_or(0, |last| last.rounds);
-        let steady = self.last.as_ref().is_some_and(|last| alike(last, &estimates));
-        if circle.exact || steady || self.passes >= MOST_PASSES {
-            if !circle.exact && !steady {
+        let steady = self.last.as_ref().is_some_and(|last| are_alike(last, &estimates));
+        if round.exact || steady || self.passes >= MOST_PASSES {
+            if !round.exact && !steady {
                 estimates.notes.push(format!("the variances still moved after {MOST_PASSES} passes"));
             }
-            return Ok((Some(estimates), told.loss));
+            // So much stronger than the losses that nobody can tell it from an infinite pull.
+            let strongest = 1e3 * design.curvature / design.clients.iter().sum::<usize>().max(1) as f64;
+            let most = if self.bounded { strongest } else { f64::INFINITY };
+            return Ok((Some(Found::estimated(estimates, base, most)), found.loss));
         }
         // The losses are expanded anew, where their clients' best models are by what is known now.
         let lambda = estimates.between.map_or(f64::INFINITY, |between| 1.0 / between);
-        let centres = centres_of(told.responses, &vec![lambda; base.families.count()], &base.families)?;
-        self.centres = shared(centres).0;
+        self.centres = centres_of(found.responses, &vec![lambda; base.families.count()], &base.families)?.clusters;
         self.last = Some(estimates);
-        let search = self.design.clone().map(VarianceSearch::new).transpose()?;
-        self.search = search.map(|search| search.starting_at(&strengths_then));
-        Ok((None, told.loss))
+        *search = VarianceSearch::new(design.clone())?.starting_at(&gammas);
+        Ok((None, found.loss))
     }
 
     /// How much everybody's loss curves, and where one model for all would be.
-    fn begin(&mut self, base: &Base, circle: &Circle, room: &mut Room) -> Result<Option<f64>> {
+    fn begin(&mut self, base: &Base, round: &ResponseRound, room: &mut Room) -> Result<Option<f64>> {
         let families = &base.families;
-        let strengths = with_gammas(base, &vec![1.0; families.count()]);
-        let told = circle.consult(&self.centres, &strengths, (ResponseParts::Quadratic, false), room)?;
+        let strengths = Strengths::by_cluster(families, &vec![1.0; families.count()], 0.0, 1.0);
+        let found = round.run(&self.centres, &strengths, (ResponseParts::Quadratic, false), room)?;
         let dimension = base.start.len();
-        let trace = |response: &Response| (0..dimension).map(|i| response.curvature[i * dimension + i]).sum::<f64>();
+        let trace = |response: &Response| response.curvature.iter().step_by(dimension + 1).sum::<f64>();
         let design = Design {
             dimension,
             rows: base.rows.iter().sum(),
-            clients: base.sizes(),
-            curvature: told.responses.iter().map(trace).sum::<f64>() / dimension as f64,
-            noise: (!circle.exact).then_some(1.0),
+            clients: families.sizes(),
+            curvature: found.responses.iter().map(trace).sum::<f64>() / dimension as f64,
+            noise: (!round.exact).then_some(1.0),
             common: self.common,
         };
-        if !circle.exact {
-            self.centres = shared(centres_of(told.responses, &vec![f64::INFINITY; families.count()], families)?).0;
+        if !round.exact {
+            self.centres = centres_of(found.responses, &vec![f64::INFINITY; families.count()], families)?.clusters;
         }
-        self.search = Some(VarianceSearch::new(design.clone())?);
-        self.design = Some(design);
-        Ok(told.loss)
+        self.search = Some((VarianceSearch::new(design.clone())?, design));
+        Ok(found.loss)
     }
 }
 
 /// Whether two estimates are nearly the same.
-fn alike(before: &Estimates, now: &Estimates) -> bool {
-    let near = |a: f64, b: f64| (a - b).abs() <= STEADY * (a.abs() + b.abs());
+fn are_alike(before: &Estimates, now: &Estimates) -> bool {
+    const TOLERANCE: f64 = 1e-3;
+    let near = |a: f64, b: f64| (a - b).abs() <= TOLERANCE * (a.abs() + b.abs());
     let between = match (before.between, now.between) {
         (Some(before), Some(now)) => near(before, now),
         (before, now) => before == now,
@@ -319,78 +240,86 @@ fn alike(before: &Estimates, now: &Estimates) -> bool {
     between && before.within.iter().zip(&now.within).all(|(&before, &now)| near(before, now))
 }
 
-fn with_gammas(base: &Base, gammas: &[f64]) -> Strengths {
-    let families = &base.families;
-    let gamma = families.of.iter().map(|&cluster| gammas[cluster]).collect();
-    Strengths::new(families, gamma, vec![0.0; families.count()], 1.0)
-}
-
 impl Tuning {
     /// Tries one γ with every λ. The last one brings the answer.
-    fn round(&mut self, base: &Base, room: &mut Room) -> Result<Option<Tuned>> {
+    fn round(&mut self, base: &Base, room: &mut Room) -> Result<Option<Found>> {
         let gamma = self.gammas[self.losses.len()];
         let mut losses = vec![0.0; self.lambdas.len()];
         for fold in 0..self.folds {
-            let mut circle = base.circle(Phase::Start, 1.0);
-            circle.on = Portion::Others { index: fold, of: self.folds };
-            let centres = self.centres(base, &circle, gamma, room)?;
-            self.judge(base, &centres, (gamma, fold), room, &mut losses)?;
+            let on = Portion::Others { index: fold, of: self.folds };
+            let round = ResponseRound { on, ..base.response_round(Phase::Start, 1.0) };
+            let centres = self.centres(base, &round, gamma, room)?;
+            self.validate(base, &centres, (gamma, fold), room, &mut losses)?;
         }
         self.losses.push(losses);
-        if self.losses.len() < self.gammas.len() {
-            return Ok(None);
-        }
-        let pairs = || (0..self.gammas.len()).flat_map(|g| (0..self.lambdas.len()).map(move |l| (g, l)));
-        let clients = self.clients.max(1) as f64;
-        let best = pairs().min_by(|&(g, l), &(h, m)| self.losses[g][l].total_cmp(&self.losses[h][m]));
+        Ok((self.losses.len() == self.gammas.len()).then(|| self.best(base)))
+    }
+
+    /// The pair with the smallest held-out loss.
+    fn best(&self, base: &Base) -> Found {
+        let pairs = (0..self.gammas.len()).flat_map(|g| (0..self.lambdas.len()).map(move |l| (g, l)));
+        let best = pairs.min_by(|&(g, l), &(h, m)| self.losses[g][l].total_cmp(&self.losses[h][m]));
         let (g, l) = best.unwrap_or((0, 0));
-        let edge = |value: f64, grid: &[f64]| {
+        let (gamma, lambda, rounds) = (self.gammas[g], self.lambdas[l], self.gammas.len());
+        let loss = self.losses[g][l] / self.clients.max(1) as f64;
+        let is_at_edge = |value: f64, grid: &[f64]| {
             let (low, high) = grid.iter().fold((f64::INFINITY, 0.0), |(low, high), &v| (v.min(low), v.max(high)));
             low < high && (value == low || value == high)
         };
-        Ok(Some(Tuned {
-            gamma: self.gammas[g],
-            lambda: self.lambdas[l],
-            loss: self.losses[g][l] / clients,
-            tried: self.gammas.len(),
-            at_the_edge: edge(self.gammas[g], &self.gammas) || edge(self.lambdas[l], &self.lambdas),
-        }))
+        let mut numbers = BTreeMap::from([
+            ("gamma".into(), gamma),
+            ("tuning_loss".into(), loss),
+            ("tuning_rounds".into(), rounds as f64),
+        ]);
+        let mut pair = format!("γ = {}", significant(gamma, 4));
+        if lambda.is_finite() {
+            numbers.insert("lambda".into(), lambda);
+            pair = format!("λ = {}, {pair}", significant(lambda, 4));
+        }
+        let mut notes = vec![format!("{pair} by cross-validation, held-out loss {}", significant(loss, 4))];
+        if is_at_edge(gamma, &self.gammas) || is_at_edge(lambda, &self.lambdas) {
+            notes.push("the best strength lies at the edge of the grid: a wider grid may hold a better one".into());
+        }
+        let strengths = Strengths::by_cluster(&base.families, &vec![gamma; base.families.count()], lambda, 1.0);
+        Found { strengths, rounds, notes, numbers }
     }
 
-    /// The centres of every λ, learnt from the rows of the circle.
-    fn centres(&self, base: &Base, circle: &Circle, gamma: f64, room: &mut Room) -> Result<Vec<Vec<Params>>> {
+    /// The clusters' centres for every λ, learnt from the rows of the round.
+    fn centres(&self, base: &Base, round: &ResponseRound, gamma: f64, room: &mut Room) -> Result<Vec<Vec<Vec<f64>>>> {
         let families = &base.families;
-        let mut strengths = with_gammas(base, &vec![gamma; families.count()]);
-        let mut start = vec![base.start.clone(); families.count()];
-        if circle.exact {
-            let told = circle.consult(&start, &strengths, (ResponseParts::Response, false), room)?;
-            let of = |&lambda: &f64| {
+        let gammas = vec![gamma; families.count()];
+        let mut start = vec![base.start.to_vec(); families.count()];
+        if round.exact {
+            let strengths = Strengths::by_cluster(families, &gammas, 0.0, 1.0);
+            let found = round.run(&start, &strengths, (ResponseParts::Response, false), room)?;
+            let centres = |&lambda: &f64| {
                 let lambdas = vec![lambda; families.count()];
-                Ok(shared(centres_of(told.responses.clone(), &lambdas, families)?).0)
+                Ok(centres_of(found.responses.clone(), &lambdas, families)?.clusters)
             };
-            return self.lambdas.iter().map(of).collect();
+            return self.lambdas.iter().map(centres).collect();
         }
         let mut found = Vec::new();
         for &lambda in &self.lambdas {
-            strengths.lambda = vec![lambda; families.count()];
-            let mut fit = Fit::new(base.start.clone(), families).from(start);
-            fit.run_to_the_end(circle, &strengths, room)?;
-            start = fit.clusters;
+            let strengths = Strengths::by_cluster(families, &gammas, lambda, 1.0);
+            let mut fit = Fit::new(start, &base.start, base.rows.len());
+            fit.run_to_the_end(round, &strengths, room)?;
+            start = fit.centres().clusters.clone();
             found.push(start.clone());
         }
         Ok(found)
     }
 
-    fn judge(
+    /// Adds the clients' losses on the rows of the fold.
+    fn validate(
         &mut self,
         base: &Base,
-        centres: &[Vec<Params>],
+        centres: &[Vec<Vec<f64>>],
         (gamma, fold): (f64, u32),
         room: &mut Room,
         losses: &mut [f64],
     ) -> Result<()> {
         let clusters = base.families.count();
-        let models = centres.iter().flatten().cloned().collect();
+        let models = centres.iter().flatten().cloned().map(Arc::new).collect();
         let mut ask = Ask::new(Phase::Start, models, Gather::Each);
         let order = |(cluster, members): (usize, &Vec<u32>)| {
             let trial = |lambda: usize| Pull { centre: lambda * clusters + cluster, strength: gamma };
@@ -401,18 +330,10 @@ impl Tuning {
         let orders: Vec<_> = base.families.members.iter().enumerate().map(order).collect();
         let (answers, _) = ask_everybody(&ask, room)?;
         self.clients = 0;
-        for (_, told) in orders.into_iter().flat_map(|order| answers.of(order).each().collect::<Vec<_>>()) {
-            losses.iter_mut().zip(told).for_each(|(sum, loss)| *sum += loss);
+        for (_, found) in orders.into_iter().flat_map(|order| answers.of(order).each().collect::<Vec<_>>()) {
+            losses.iter_mut().zip(found).for_each(|(sum, loss)| *sum += loss);
             self.clients += 1;
         }
         Ok(())
-    }
-}
-
-impl Tuned {
-    fn strengths(&self, base: &Base) -> Strengths {
-        let mut strengths = with_gammas(base, &vec![self.gamma; base.families.count()]);
-        strengths.lambda = vec![self.lambda; base.families.count()];
-        strengths
     }
 }

@@ -20,7 +20,7 @@ pub struct Families {
 }
 
 /// Clients of one cluster that are pulled alike.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Class {
     /// γ.
     pub gamma: f64,
@@ -37,7 +37,6 @@ pub struct Strengths {
     /// Variance of a linear model's noise.
     pub noise: f64,
     /// For every cluster, its clients by what γ they have.
-    #[serde(skip)]
     pub classes: Vec<Vec<Class>>,
 }
 
@@ -57,10 +56,7 @@ impl Families {
         let mut members = vec![Vec::new(); names.len()];
         (0u32..).zip(&of).for_each(|(client, &cluster)| members[cluster].push(client));
         // A cluster nobody is in has no place in the sums.
-        let mut kept = Vec::new();
-        for cluster in (0..names.len()).filter(|&cluster| !members[cluster].is_empty()) {
-            kept.push(cluster);
-        }
+        let kept: Vec<usize> = (0..names.len()).filter(|&cluster| !members[cluster].is_empty()).collect();
         let number: BTreeMap<usize, usize> = kept.iter().copied().zip(0..).collect();
         Self {
             of: of.iter().map(|cluster| number[cluster]).collect(),
@@ -75,9 +71,14 @@ impl Families {
         Self { of: vec![0; clients], members: vec![(0..clients as u32).collect()], names: vec!["all".into()], alone: 0 }
     }
 
-    /// How many clusters there are.
+    /// Number of clusters.
     pub fn count(&self) -> usize {
         self.members.len()
+    }
+
+    /// Number of clients in every cluster.
+    pub fn sizes(&self) -> Vec<usize> {
+        self.members.iter().map(Vec::len).collect()
     }
 
     /// Said out loud, where there is something to say.
@@ -109,24 +110,28 @@ impl Class {
 }
 
 impl Strengths {
-    /// From γ of every client and λ of every cluster.
     pub fn new(families: &Families, gamma: Vec<f64>, lambda: Vec<f64>, noise: f64) -> Self {
-        let mut strengths = Self { gamma, lambda, noise, classes: Vec::new() };
-        strengths.sort_into_classes(families);
-        strengths
-    }
-
-    /// Brings clients together that are pulled alike; to be done again after a restore.
-    pub fn sort_into_classes(&mut self, families: &Families) {
         let classes = |members: &Vec<u32>| {
             let mut alike: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
             for &client in members {
-                alike.entry(self.gamma[client as usize].to_bits()).or_default().push(client);
+                alike.entry(gamma[client as usize].to_bits()).or_default().push(client);
             }
             let class = |(bits, members)| Class { gamma: f64::from_bits(bits), members: Arc::new(members) };
             alike.into_iter().map(class).collect()
         };
-        self.classes = families.members.iter().map(classes).collect();
+        Self { classes: families.members.iter().map(classes).collect(), gamma, lambda, noise }
+    }
+
+    /// The same γ for all clients of a cluster, and one λ.
+    pub fn by_cluster(families: &Families, gammas: &[f64], lambda: f64, noise: f64) -> Self {
+        let gamma = families.of.iter().map(|&cluster| gammas[cluster]).collect();
+        Self::new(families, gamma, vec![lambda; families.count()], noise)
+    }
+
+    /// Every class with its cluster.
+    pub fn each_class(&self) -> impl Iterator<Item = (usize, &Class)> {
+        let clusters = self.classes.iter().enumerate();
+        clusters.flat_map(|(cluster, classes)| classes.iter().map(move |class| (cluster, class)))
     }
 
     /// Σ_i γ_i of every cluster.

@@ -164,7 +164,7 @@ const REFRESH: f64 = 0.15;
 
 /// Algorithms 1 and 2 with the same coins, written down plainly.
 fn plainly(world: &World, base: &Base, strengths: &Strengths, accelerated: bool, iterations: usize) -> Vec<Vec<f64>> {
-    let constants = &constants(strengths);
+    let constants = &constants();
     let refresh = accelerated.then_some(REFRESH);
     let mut coins = Coins::new(&constants.chances, refresh, base.key.clone().word("coins"), iterations, 0);
     let count = world.clients.len();
@@ -204,13 +204,14 @@ fn strengths(base: &Base, alike: bool) -> Strengths {
     Strengths::new(&base.families, gamma, vec![0.5, 1.5, 1.0, 2.0], 1.0)
 }
 
-fn constants(strengths: &Strengths) -> Constants {
-    let chances = Chances { between: 0.3, within: vec![0.4, 0.2, 0.6, 0.0] };
-    Constants { step: 0.01, chances, alpha: strengths.alpha() }
+fn constants() -> Constants {
+    Constants { step: 0.01, chances: Chances { between: 0.3, within: vec![0.4, 0.2, 0.6, 0.0] } }
 }
 
 fn accelerated() -> Accelerated {
-    Accelerated::new(A, B, REFRESH, None, 0.0)
+    let mut accelerated = Accelerated::default();
+    (accelerated.a, accelerated.b, accelerated.refresh) = (A, B, REFRESH);
+    accelerated
 }
 
 /// All iterations of an algorithm.
@@ -224,7 +225,7 @@ fn run<A: Algorithm>(
     let mut federation = world.federation();
     let mut iterations = Iterations::new(how, count, base.start.clone(), strengths);
     let mut book = Book::new(MissingRule::Fail);
-    while !iterations.round(base, strengths, &mut Room::new(&mut federation, &mut book)).unwrap().1 {}
+    while !iterations.round(base, strengths, &mut Room::new(&mut federation, &mut book)).unwrap().finished {}
     (iterations, federation)
 }
 
@@ -237,7 +238,7 @@ fn ends_as_plainly<A: Algorithm>(algorithm: impl Fn() -> A) {
         let strengths = strengths(&base, alike);
         for count in [1, 2, 3, 10, 97] {
             let wanted = plainly(&world, &base, &strengths, A::ANCHOR.is_some(), count);
-            let how = (constants(&strengths), algorithm());
+            let how = (constants(), algorithm());
             let (iterations, federation) = run(&world, &base, &strengths, how, count);
             for (found, wanted) in federation.host().own_models().zip(&wanted) {
                 let apart = distance(&found.1, wanted);
@@ -303,7 +304,7 @@ fn is_unbiased<A: Algorithm>(algorithm: &A) {
     let anchored = whole_gradient(&world, &base, &strengths, &anchors);
     let (own, all) = means(&points, &base, &strengths);
     let (anchor_own, anchor_all) = means(&anchors, &base, &strengths);
-    let constants = constants(&strengths);
+    let constants = constants();
     for i in 0..7 {
         let cluster = base.families.of[i];
         let gamma = strengths.gamma[i];
@@ -319,7 +320,7 @@ fn is_unbiased<A: Algorithm>(algorithm: &A) {
             let after = match step {
                 Step::Local => local_step(&world, &base, (&constants, algorithm), i, &vectors),
                 step => {
-                    let pull = mean_pull(&constants, cluster, step);
+                    let pull = mean_pull(&constants.chances, cluster, strengths.alpha()[cluster], step);
                     let mut target = pull.target(&own[cluster], &all);
                     if A::ANCHOR.is_some() {
                         add_scaled(&mut target, -1.0, &pull.target(&anchor_own[cluster], &anchor_all));
@@ -342,7 +343,9 @@ fn is_unbiased<A: Algorithm>(algorithm: &A) {
 #[test]
 fn both_gradient_estimators_are_unbiased() {
     is_unbiased(&Plain);
-    is_unbiased(&Accelerated::new([0.2, 0.0], B, REFRESH, None, 0.0));
+    let mut accelerated = accelerated();
+    accelerated.a = [A[0], 0.0];
+    is_unbiased(&accelerated);
 }
 
 #[test]
@@ -353,8 +356,7 @@ fn rounds_are_as_many_as_the_coins_bring_on_average() {
     let chances = Chances { between: 0.2, within: vec![0.4, 0.3] };
     let with = |gamma: Vec<f64>| {
         let strengths = Strengths::new(&base.families, gamma, vec![1.0; 2], 1.0);
-        let alpha = strengths.alpha();
-        let constants = Constants { step: 0.001, chances: chances.clone(), alpha };
+        let constants = Constants { step: 0.001, chances: chances.clone() };
         run(&world, &base, &strengths, (constants, Plain), iterations).0
     };
     // Counts of rounds vary less than those of a Poisson process.
@@ -372,8 +374,7 @@ fn rounds_are_as_many_as_the_coins_bring_on_average() {
     // With one coin everybody answers at every round, and once more at the end.
     let one_coin = Chances { between: 0.2, within: vec![0.0, 0.0] };
     let strengths = Strengths::new(&base.families, vec![1.0; 4], vec![1.0; 2], 1.0);
-    let alpha = strengths.alpha();
-    let constants = Constants { step: 0.001, chances: one_coin, alpha };
+    let constants = Constants { step: 0.001, chances: one_coin };
     let (one, federation) = run(&world, &base, &strengths, (constants, Plain), 500);
     let traffic = federation.meter().total();
     let last = traffic.asks - one.between as u64;
@@ -399,10 +400,10 @@ fn accelerated_steps_arrive_although_answers_get_lost() {
         let federation = world.federation();
         let faults = faults::transforms(&misbehaving, 4, federation.host().clients());
         let mut federation = federation.with_transforms(faults);
-        let how = (constants(&strengths), accelerated());
+        let how = (constants(), accelerated());
         let mut iterations = Iterations::new(how, 60, base.start.clone(), &strengths);
         let mut book = Book::new(MissingRule::Skip);
-        while !iterations.round(&base, &strengths, &mut Room::new(&mut federation, &mut book)).unwrap().1 {}
+        while !iterations.round(&base, &strengths, &mut Room::new(&mut federation, &mut book)).unwrap().finished {}
         for (found, wanted) in federation.host().own_models().zip(&wanted) {
             assert!(distance(&found.1, wanted) < 1e-12, "{alike} client {}: {:?} {wanted:?}", found.0, found.1);
         }
@@ -468,9 +469,9 @@ fn the_exact_minimiser_is_the_best_linear_unbiased_predictor() {
         let wanted = best_linear_unbiased(&world, &base, within, between, noise);
         let strengths = Strengths::new(&base.families, vec![1.0 / within; 7], vec![1.0 / between; 4], noise);
         let mut federation = world.federation();
-        let mut fit = Fit::new(base.start.clone(), &base.families);
-        let circle = base.circle(Phase::Train, noise);
-        fit.run_to_the_end(&circle, &strengths, &mut Room::new(&mut federation, &mut Book::new(MissingRule::Fail)))
+        let mut fit = Fit::new(vec![base.start.to_vec(); 4], &base.start, 7);
+        let round = base.response_round(Phase::Train, noise);
+        fit.run_to_the_end(&round, &strengths, &mut Room::new(&mut federation, &mut Book::new(MissingRule::Fail)))
             .unwrap();
         for (found, wanted) in federation.host().own_models().zip(&wanted) {
             assert!(distance(&found.1, wanted) < 1e-11, "{rows} rows, client {}: {found:?} {wanted:?}", found.0);

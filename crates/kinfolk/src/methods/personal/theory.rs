@@ -34,8 +34,6 @@ pub struct Constants {
     pub step: f64,
     /// p₀ and p_j.
     pub chances: Chances,
-    /// α_j.
-    pub alpha: Vec<f64>,
 }
 
 /// What the settings say of an algorithm's constants.
