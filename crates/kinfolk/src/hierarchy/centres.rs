@@ -34,10 +34,6 @@ impl<'a> Joint<'a> {
     /// Joins the clusters' quadratics, with a strength for every cluster.
     pub fn new(clusters: &'a [Quadratic], strengths: &[f64]) -> Result<Self> {
         let size = clusters.first().map_or(0, Quadratic::dimension);
-        if let Some(fault) = strengths.iter().position(|strength| strength.is_nan() || *strength < 0.0) {
-            let found = strengths[fault];
-            return Err(Error::settings(format!("cluster {fault}: strength {found}; wanted 0 or more")));
-        }
         let responses = clusters.iter().zip(strengths).map(|(cluster, &strength)| cluster.respond(strength));
         let responses = responses.collect::<Option<Vec<_>>>().ok_or_else(diverged)?;
         let mut sum = Response::zero(size).into_quadratic();

@@ -9,6 +9,6 @@
 //! | `centres.rs` | the centres that minimise the sum of these quadratics, and their covariances |
 //! | `variances.rs` | the variances by restricted maximum likelihood, a federation round at a time |
 
-pub mod centres;
+pub(crate) mod centres;
 pub mod response;
-pub mod variances;
+pub(crate) mod variances;

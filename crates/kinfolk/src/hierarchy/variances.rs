@@ -3,8 +3,8 @@
 //!
 //! Everything is computed at noise 1 with the ratios `γ = σ²/σ_w²` and `λ = σ²/σ_b²`. The clients know what they say of
 //! their centres at one `γ` only, so that each new `γ` costs a round of the federation; `λ` and `σ²` are the server's
-//! and cost none. The search is therefore over `γ` alone, of the likelihood at its best `λ` and `σ²`, and turned inside
-//! out: it says which `γ` it wants and is told the sums.
+//! and cost none. The search is therefore over `γ` alone, of the likelihood at its best `λ` and `σ²`, by asking and
+//! telling: it says which `γ` it wants and is told the sums.
 //!
 //! The derivative of the negative log likelihood `V` in the logarithm of a ratio `g` is `½(g·spread − freedom)`, where
 //! the spread is the sum of squared distances in units of the noise, and the freedom the number of those distances that
@@ -19,17 +19,17 @@ use super::centres::Joint;
 use super::response::{Quadratic, Response, trace};
 use crate::linalg::{Matrix, dot, multiply};
 use crate::{Error, Result};
-pub use search::{Estimates, StandardErrors, Step, VarianceSearch};
+pub use search::{Estimates, VarianceSearch};
 use serde::{Deserialize, Serialize};
 
 /// What is known before the first round.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Design {
-    /// The number of parameters.
+    /// Number of parameters.
     pub dimension: usize,
-    /// The number of rows of all clients.
+    /// Number of rows of all clients.
     pub rows: usize,
-    /// The number of clients in every cluster.
+    /// Number of clients in every cluster.
     pub clients: Vec<usize>,
     /// The mean of the diagonals of the clients' curvatures, summed over the clients.
     pub curvature: f64,
@@ -39,7 +39,7 @@ pub struct Design {
     pub common: bool,
 }
 
-/// What the clients of a cluster say of its centre at the wanted strength and at noise 1, summed.
+/// The summed responses of a cluster's clients at the wanted strength and at noise 1.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClusterSums {
     /// The sum of their responses.
@@ -98,7 +98,7 @@ impl Design {
         self.clients.len()
     }
 
-    /// The likelihood of what was told, at this ratio between the noise and the centres and, unless given or known, at
+    /// The likelihood of these sums, at this ratio between the noise and the centres and, unless given or known, at
     /// the best noise.
     fn likelihood<'a>(
         &self,
@@ -144,9 +144,9 @@ impl Likelihood<'_> {
     /// The distances of the clients of each cluster from its centre, with the strengths that were asked.
     fn within(&self, sums: &[ClusterSums], strengths: &[f64]) -> Result<Vec<Component>> {
         let global = self.joint.spectrum.inverse();
-        let of_cluster = |(j, (told, strength)): (usize, (&ClusterSums, &f64))| {
+        let of_cluster = |(j, (cluster, strength)): (usize, (&ClusterSums, &f64))| {
             let (centre, covariance) = (self.joint.centre(j)?, self.joint.covariance(j, &global)?);
-            let slope = &told.slope;
+            let slope = &cluster.slope;
             let rows = slope.curvature.chunks_exact(centre.len()).zip(&centre);
             let bent: f64 = rows.map(|(row, x)| x * dot(row, &centre)).sum();
             let spread = bent - 2.0 * dot(&slope.moment, &centre) + 2.0 * slope.energy;

@@ -26,7 +26,8 @@
 
 use super::l2gd;
 use super::personal::Strengths;
-use super::personal::cluster::{ANCHOR_GRADIENT, Algorithm, Cluster, MODEL, MOMENTUM, Part, Stop};
+use super::personal::algorithm::{ANCHOR_GRADIENT, Algorithm, MODEL, MOMENTUM, Part, Stop};
+use super::personal::cluster::Cluster;
 use super::personal::coins::Coins;
 use super::personal::convexity::convexity;
 use super::personal::theory::{Choice, Constants, Stepping, expected_smoothness};

@@ -25,7 +25,8 @@
 //! - a mean the server can compute is not asked for (`personal/cluster.rs`).
 //! - a client that does not answer stays where it is, and steps on from there when it is asked the next time.
 
-use super::personal::cluster::{Algorithm, Cluster, MeanPull, Stop};
+use super::personal::algorithm::{Algorithm, Stop};
+use super::personal::cluster::{Cluster, MeanPull};
 use super::personal::coins::{Chances, Coins, Step};
 use super::personal::complete::ask_everybody;
 use super::personal::message::Message;

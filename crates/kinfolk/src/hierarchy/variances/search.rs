@@ -4,7 +4,7 @@ use super::{ClusterSums, Component, Design, Likelihood};
 use crate::descent::Descent;
 use crate::hierarchy::response::{Quadratic, trace};
 use crate::linalg::{Spectrum, dot};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 /// Ratios between these multiples of the data's curvature are searched; beyond them a variance is nothing.
@@ -19,12 +19,12 @@ const SILENT: f64 = 1e-10;
 const NEAR: f64 = 0.3;
 /// The distance from the optimum, in standard errors, at which the search for a common strength ends, and for several.
 const LEVEL: (f64, f64) = (1e-4, 1e-3);
-/// The most looks any search takes.
+/// Upper bound on the evaluations in a search.
 const LOOKS: usize = 60;
 /// The step, in logarithms, of the differences that make second derivatives.
 const DIFFERENCE: f64 = 1e-3;
 
-/// What came out.
+/// The estimated variances.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Estimates {
     /// `σ²`, of the noise.
@@ -33,36 +33,24 @@ pub struct Estimates {
     pub within: Vec<f64>,
     /// `σ_b²`, of the centres around the global one; absent where there is one cluster only. Where 0, they are one.
     pub between: Option<f64>,
-    /// How sure these are.
+    /// Their standard errors.
     pub standard_errors: StandardErrors,
-    /// The rounds it took.
+    /// Number of rounds it took.
     pub rounds: usize,
-    /// What should be known about them.
+    /// What a reader should know about them.
     pub notes: Vec<String>,
 }
 
-/// Standard deviations of the estimates; absent where one is known, at a bound, or not to be told from the others.
+/// Standard errors of the estimates; absent where one is known, at a bound, or not identified.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct StandardErrors {
-    /// Of the noise.
     pub noise: Option<f64>,
-    /// Of every cluster's clients.
     pub within: Vec<Option<f64>>,
-    /// Of the centres.
     pub between: Option<f64>,
 }
 
-/// What follows from a round.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Step {
-    /// Another round, at what is wanted now.
-    Again,
-    /// This is it.
-    Done(Estimates),
-}
-
-/// A search for the variances: ask the clients at [`VarianceSearch::wanted`], hand what they say to
-/// [`VarianceSearch::told`].
+/// A search for the variances: ask the clients at [`VarianceSearch::wanted`], and hand the sums of their responses to
+/// [`VarianceSearch::tell`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VarianceSearch {
     design: Design,
@@ -111,12 +99,7 @@ struct Profile<'a> {
 }
 
 impl VarianceSearch {
-    /// A search in this design.
     pub fn new(design: Design) -> Result<Self> {
-        let clusters = design.clusters();
-        if clusters == 0 || design.clients.contains(&0) || design.dimension == 0 {
-            return Err(Error::data("variances need clusters with clients and parameters"));
-        }
         if !(design.curvature > 0.0 && design.curvature.is_finite()) {
             let message = format!("the clients' curvatures sum to {}; wanted a positive number", design.curvature);
             return Err(Error::data(message).hint("are all features zero?"));
@@ -128,7 +111,7 @@ impl VarianceSearch {
         let start = design.curvature / design.rows.max(1) as f64;
         let tolerance = if design.common { TOLERANCE.0 } else { NEAR };
         let root = Root::new(start.ln(), strength_bounds(&design), tolerance);
-        let wanted = vec![root.at.exp(); clusters];
+        let wanted = vec![root.at.exp(); design.clusters()];
         Ok(Self { design, wanted, between: None, phase: Phase::Common(root), rounds: 0 })
     }
 
@@ -146,16 +129,12 @@ impl VarianceSearch {
         &self.wanted
     }
 
-    /// Takes what the clients of every cluster say at [`VarianceSearch::wanted`].
-    pub fn told(&mut self, sums: &[ClusterSums]) -> Result<Step> {
-        if sums.len() != self.design.clusters() {
-            let message = format!("sums of {} clusters; wanted {}", sums.len(), self.design.clusters());
-            return Err(Error::new(ErrorKind::Shape, message));
-        }
+    /// Takes the sums of every cluster at [`VarianceSearch::wanted`]. Returns the estimates at the end of the search.
+    pub fn tell(&mut self, sums: &[ClusterSums]) -> Result<Option<Estimates>> {
         self.rounds += 1;
-        let evidence: Vec<Quadratic> = sums.iter().map(|told| told.response.clone().into_quadratic()).collect();
+        let evidence: Vec<Quadratic> = sums.iter().map(|cluster| cluster.response.clone().into_quadratic()).collect();
         if let Phase::Closing(closing) = &self.phase {
-            return Ok(Step::Done(self.finish(closing.clone(), &evidence, sums)?));
+            return self.finish(closing.clone(), &evidence, sums).map(Some);
         }
         let profile = self.profile(&evidence, sums)?;
         if profile.ratio.is_finite() {
@@ -169,7 +148,7 @@ impl VarianceSearch {
                 if !root.look_at(all, strength) {
                     self.wanted.fill(root.at.exp());
                 } else if self.design.common {
-                    return self.close(profile, &evidence, sums, true);
+                    return self.close(profile, &evidence, sums, true).map(|()| None);
                 } else {
                     let scales: Vec<f64> = sums.iter().map(ClusterSums::scale).collect();
                     let mut descent = Descent::new(scales.iter().map(|scale| strength.ln() * scale).collect());
@@ -184,18 +163,18 @@ impl VarianceSearch {
                 let level = gradient.iter().all(|slope| slope.abs() < LEVEL.1);
                 descent.look(profile.likelihood.value, &gradient);
                 if level || descent.is_stuck() || self.rounds >= LOOKS {
-                    return self.close(profile, &evidence, sums, level);
+                    return self.close(profile, &evidence, sums, level).map(|()| None);
                 }
                 self.wanted = shrunk(&descent.wanted(), scales, bounds);
             }
             Phase::Closing(_) => {}
         }
-        Ok(Step::Again)
+        Ok(None)
     }
 
-    /// Finds the best ratio and noise for what was told.
+    /// Finds the best ratio and noise for these sums.
     fn profile<'a>(&self, evidence: &'a [Quadratic], sums: &[ClusterSums]) -> Result<Profile<'a>> {
-        let volume = sums.iter().map(|told| told.response.volume).sum();
+        let volume = sums.iter().map(|cluster| cluster.response.volume).sum();
         let likelihood = |ratio: f64| self.design.likelihood(evidence, volume, ratio, None);
         let clusters = self.design.clusters() as f64;
         let size = self.design.dimension;
@@ -224,8 +203,8 @@ impl VarianceSearch {
         Ok(Profile { likelihood, ratio, within })
     }
 
-    /// Writes down the optimum, and asks for one more round near it.
-    fn close(&mut self, profile: Profile, evidence: &[Quadratic], sums: &[ClusterSums], settled: bool) -> Result<Step> {
+    /// Keeps the optimum, and asks for one more round near it.
+    fn close(&mut self, profile: Profile, evidence: &[Quadratic], sums: &[ClusterSums], settled: bool) -> Result<()> {
         let Profile { likelihood, ratio, within } = profile;
         let bounds = strength_bounds(&self.design);
         let (noise, strengths) = (likelihood.noise, &self.wanted);
@@ -284,7 +263,7 @@ impl VarianceSearch {
             free,
         };
         if ratio.is_finite() {
-            let volume = sums.iter().map(|told| told.response.volume).sum();
+            let volume = sums.iter().map(|cluster| cluster.response.volume).sum();
             let beside = |step: f64| -> Result<(f64, Vec<f64>)> {
                 let ratio = (ratio.ln() + step).exp();
                 let found = self.design.likelihood(evidence, volume, ratio, Some(noise))?;
@@ -299,7 +278,7 @@ impl VarianceSearch {
         }
         self.wanted.iter_mut().for_each(|strength| *strength *= DIFFERENCE.exp());
         self.phase = Phase::Closing(closing);
-        Ok(Step::Again)
+        Ok(())
     }
 
     fn whose(&self, cluster: usize) -> String {
@@ -325,7 +304,7 @@ impl VarianceSearch {
 
     /// Adds the standard errors, by what a step beside the optimum showed.
     fn finish(&self, closing: Closing, evidence: &[Quadratic], sums: &[ClusterSums]) -> Result<Estimates> {
-        let volume = sums.iter().map(|told| told.response.volume).sum();
+        let volume = sums.iter().map(|cluster| cluster.response.volume).sum();
         let mut estimates = Estimates { rounds: self.rounds, ..closing.estimates };
         let beside = self.design.likelihood(evidence, volume, closing.ratio, Some(estimates.noise))?;
         let within = beside.within(sums, &self.wanted)?;

@@ -1,5 +1,5 @@
-//! FedGrEM: a mixture inside every client, components alike across clients, weights of their own, and some clients that
-//! are like nobody. (Tian, Weng, Feng: Towards the theory of unsupervised federated learning, 2024, algorithm 1.)
+//! FedGrEM: a mixture inside every client, with components that are similar across clients, weights of their own, and
+//! outlier clients. (Tian, Weng, Feng: Towards the theory of unsupervised federated learning, 2024, algorithm 1.)
 //!
 //! ```text
 //!  0  each client k: fit a mixture on its own, send its centres θ^(k); the server puts components into one order
@@ -23,7 +23,7 @@
 //! - Components are ordered by assignments, not by looking through all permutations.
 //! - Before the first round, a client whose rows are likelier under EM from the common centres begins there instead of at
 //!   its own fit, which may have failed; twice, unless `contests` says otherwise.
-//! - It ends when nothing moves any more.
+//! - It ends when no centre moves any more.
 
 mod settings;
 

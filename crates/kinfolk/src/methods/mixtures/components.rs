@@ -41,7 +41,7 @@ impl Components {
     }
 }
 
-/// The most components that so many rows can tell apart: a few rows for each, and enough to see how they scatter.
+/// The most components that this number of rows can tell apart: a few rows for each, and enough to estimate their scatter.
 fn capacity(shape: &Shape, rows: usize) -> usize {
     /// Rows for a component.
     const FEWEST: usize = 5;
@@ -61,8 +61,8 @@ fn capacity(shape: &Shape, rows: usize) -> usize {
 const STARTS_TO_COMPARE: usize = 5;
 const ITERATIONS_TO_COMPARE: usize = 100;
 
-/// The settings of a mixture whose `components` are for the data to say, with that number, and a note on how it was found.
-/// The clients have the model already. `None` for all other models.
+/// The settings of a mixture whose number of components is to be chosen from the data, with that number, and a note on how
+/// it was chosen. The clients have the model already. `None` for all other models.
 pub(crate) fn choose_components(
     federation: &mut dyn Federation,
     model: &dyn Model,
@@ -83,13 +83,13 @@ fn best_number(
     most: usize,
     key: &Key,
 ) -> Result<Components> {
-    // Scatter that is not estimated would be made up for by more components.
+    // Where the scatter is not estimated, more components would make up for it.
     let family = match shape.family {
         Family::Gaussian(Covariance::Identity) => Family::Gaussian(Covariance::Tied),
         Family::Regression { intercept, .. } => Family::Regression { intercept, noise: Noise::Common },
         family => family,
     };
-    // Whatever is tried must be within the means of all that are asked: sums over different clients do not compare.
+    // Every client that is asked must be able to fit every number: sums over different clients do not compare.
     let capacities: Vec<usize> = rows.iter().map(|&rows| capacity(&Shape { family, ..*shape }, rows)).collect();
     let mut sorted = capacities.clone();
     sorted.sort_unstable();

@@ -1,4 +1,4 @@
-//! What methods for mixtures share: fits on every client to begin with, one order of components for everybody, and steps
+//! What methods for mixtures share: a fit on every client to begin with, one order of components for everybody, and steps
 //! from what the clients keep.
 
 mod client_fits;
@@ -263,8 +263,8 @@ impl MixtureTraining {
         Ok(mean_loss(&losses))
     }
 
-    /// One order of components for clients with these centres. Of many clients, some find it among themselves, and the
-    /// others follow their middle.
+    /// One order of components for clients with these centres. Of many clients, some are aligned with each other, and the
+    /// others to their geometric median.
     fn align(&self, fits: &[Vec<f64>], clients: &[u32], room: &Room) -> Vec<Vec<usize>> {
         const AT_ONCE: usize = 200;
         let sequences = self.sequences(clients, room);
@@ -282,15 +282,15 @@ impl MixtureTraining {
             order.iter().flat_map(|&component| &fit[component * width..][..width]).copied().collect::<Vec<f64>>()
         });
         let (points, ones) = (ordered.collect::<Vec<f64>>(), vec![1.0; views.len()]);
-        let middle = Location { points: &points, counts: &ones, reach: &ones }.median();
+        let median = Location { points: &points, counts: &ones, reach: &ones }.median();
         let follow = |it: usize| match place.get(&it) {
             Some(&place) => found.orders[place].clone(),
-            None => align_to(&fits[it], &middle, self.shape.components),
+            None => align_to(&fits[it], &median, self.shape.components),
         };
         (0..fits.len()).map(follow).collect()
     }
 
-    /// Orders of the clients, by lots that each draws by its own name.
+    /// Random orders of the clients, drawn by their ids.
     fn sequences(&self, clients: &[u32], room: &Room) -> Vec<Vec<usize>> {
         let sequence = |number: usize| {
             let lot = |place: usize| {
@@ -346,7 +346,7 @@ impl MixtureTraining {
         Ok((answers, orders))
     }
 
-    /// What a method ends with whose clients keep their own mixtures.
+    /// The outcome of a method whose clients keep their own mixtures.
     pub(super) fn outcome(&self, fits: &ClientFits, models: Vec<Params>, converged: bool) -> Outcome {
         Outcome {
             models,
@@ -368,7 +368,7 @@ pub(super) fn names(ids: &[&str]) -> String {
     }
 }
 
-/// So many clients, in words.
+/// A number of clients, in words.
 pub(super) fn clients(count: usize) -> String {
     format!("{count} {}", if count == 1 { "client" } else { "clients" })
 }
@@ -403,7 +403,7 @@ impl StepRule {
     }
 }
 
-/// The longest way any centre went, centre by centre.
+/// The longest move of any centre.
 pub(super) fn longest_move(before: &[f64], after: &[f64], width: usize) -> f64 {
     let moves = before.chunks_exact(width).zip(after.chunks_exact(width));
     moves.map(|(before, after)| crate::linalg::distance(before, after)).fold(0.0, f64::max)

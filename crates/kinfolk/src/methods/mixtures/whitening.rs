@@ -57,8 +57,8 @@ impl Whitening {
     }
 }
 
-/// One scatter for everybody from those of single clients, each beside its rows: a mean in which odd ones count less, and
-/// those that cannot be the scatter of anything, or come from no rows that count, do not count at all.
+/// One scatter for everybody from those of single clients, each with its number of rows: a robust mean, without those that
+/// are not positive definite or have no rows.
 pub(super) fn common_scatter<'a>(shape: &Shape, scatters: impl Iterator<Item = (&'a [f64], f64)>) -> Result<Vec<f64>> {
     if shape.scatter().is_empty() {
         return Ok(Vec::new());
@@ -79,7 +79,7 @@ pub(super) fn common_scatter<'a>(shape: &Shape, scatters: impl Iterator<Item = (
     Ok(Location { points: &points, counts: &counts, reach: &reach }.centre(Some(&middle), CENTRE_TOLERANCE))
 }
 
-/// What is odd about how rows scatter in the fits, for a model of this shape.
+/// Notes about the scatter in the fits that a model of this shape may not suit.
 pub(super) fn notes(fit: &Shape, scatter: &[f64], model: &Shape) -> Vec<String> {
     let mut notes = Vec::new();
     let variances: Vec<f64> = match fit.family {
@@ -118,13 +118,13 @@ pub(super) fn notes(fit: &Shape, scatter: &[f64], model: &Shape) -> Vec<String> 
     notes
 }
 
-/// A share of what is usual that is as good as nothing.
+/// A share of the usual variance that is practically zero.
 const FLAT: f64 = 1e-5;
 
-/// How exactly the common scatter is found.
+/// Tolerance of the common scatter.
 const CENTRE_TOLERANCE: f64 = 1e-8;
 
-/// Whether rows can scatter like that: variances above 0, covariances that are positive.
+/// Whether variances are above 0, and covariances positive definite.
 fn is_scatter(shape: &Shape, scatter: &[f64]) -> bool {
     let size = shape.columns;
     match shape.family {

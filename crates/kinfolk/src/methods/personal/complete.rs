@@ -20,7 +20,7 @@ pub fn ask_everybody(ask: &Ask, room: &mut Room) -> Result<(Answers, Vec<(u32, u
     let mut all = room.ask_for_any(ask)?;
     let mut stamps: Vec<(u32, u64)> = stamps_after(&all).collect();
     let mut absent = std::mem::take(&mut all.missing);
-    // Those who have done the work and only could not tell.
+    // Clients that have done the work, but whose answer was unusable.
     let mut done: BTreeMap<u32, u64> = BTreeMap::new();
     let mut stamp = all.stamp;
     for _ in 1..ATTEMPTS {
@@ -32,9 +32,9 @@ pub fn ask_everybody(ask: &Ask, room: &mut Room) -> Result<(Answers, Vec<(u32, u
         let mut places = Vec::new();
         for (place, order) in ask.orders.iter().enumerate() {
             let of = |missing: &&Missing| order.to.contains(missing.client);
-            let (told, waiting): (Vec<u32>, Vec<u32>) =
+            let (repeated, waiting): (Vec<u32>, Vec<u32>) =
                 absent.iter().filter(of).map(|missing| missing.client).partition(|client| done.contains_key(client));
-            for client in told {
+            for client in repeated {
                 orders.push(Order { to: Recipients::list(vec![client]), work: repeat(&order.work, done[&client]) });
             }
             if !waiting.is_empty() {

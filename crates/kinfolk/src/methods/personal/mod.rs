@@ -1,4 +1,4 @@
-//! What methods share that give every client of a known cluster a model of its own.
+//! What methods share that give every client of a known cluster a personal model.
 //!
 //! They minimise Σ_j Σ_i f_i(θ_i) + γ_i/2·‖θ_i − w_j‖² + λ_j/2·‖w_j − w̄‖² over the clients' models θ_i, the clusters'
 //! centres w_j and the global centre w̄; or the same without centres, with the share α_j of every γ_i pulling at the mean
@@ -6,16 +6,18 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `strengths.rs` | γ, λ and α as they are given, and who is pulled alike |
+//! | `strengths.rs` | the known clusters; γ, λ and α as they are given, and who is pulled alike |
 //! | `preparation.rs` | strengths that are not given: estimated from the data, or tuned on a grid |
 //! | `fit.rs` | the exact minimiser |
 //! | `coins.rs` | probabilities of local steps and steps towards means, and the coins drawn by them |
 //! | `theory.rs` | step size and probabilities by the paper's theory |
 //! | `convexity.rs` | μ of the whole objective |
+//! | `algorithm.rs` | how a client's vectors move: what tells the asynchronous algorithms apart |
 //! | `cluster.rs` | a cluster's clients as the server follows them between two asks |
 //! | `message.rs` | one ask to the clients of several clusters |
 //! | `complete.rs` | asks that are repeated until everybody has answered |
 
+pub mod algorithm;
 pub mod cluster;
 pub mod coins;
 pub mod complete;
@@ -129,7 +131,6 @@ pub struct Base {
 }
 
 impl Base {
-    /// Of a method whose clients are in these clusters.
     pub fn new(setup: &Setup, families: Families, loss: LossOver) -> Result<Self> {
         let by = match loss {
             LossOver::Sum => Weight::Rows,
@@ -151,7 +152,7 @@ impl Base {
         })
     }
 
-    /// Of a method that is told groups.
+    /// The clusters are the groups that the method was told.
     pub fn with_groups(setup: &Setup, pull: &ClientPull) -> Result<Self> {
         let groups = setup
             .groups
@@ -159,7 +160,7 @@ impl Base {
             .ok_or_else(|| Error::settings(format!("{}.groups: the clients' groups are not known", setup.place)))?;
         let value = |setting: &Setting| format!("{} = {:?}", setting.name, setup.settings.get(setting.name));
         let settings: Vec<String> = Objective::SETTINGS.iter().map(value).collect();
-        Ok(Self { objective: Some(settings.join(", ")), ..Self::new(setup, Families::of(groups), pull.loss)? })
+        Ok(Self { objective: Some(settings.join(", ")), ..Self::new(setup, Families::from_groups(groups), pull.loss)? })
     }
 
     /// What is minimised, and whether the models are its minimiser.

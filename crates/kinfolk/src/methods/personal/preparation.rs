@@ -14,7 +14,7 @@ use super::fit::{Fit, ResponseRound, centres_of};
 use super::{Base, Objective, Spread, Strengths, want_quadratic};
 use crate::federation::work::{ResponseParts, Validate};
 use crate::hierarchy::response::Response;
-use crate::hierarchy::variances::{ClusterSums, Design, Estimates, Step, VarianceSearch};
+use crate::hierarchy::variances::{ClusterSums, Design, Estimates, VarianceSearch};
 use crate::text::significant;
 use crate::training::Pull;
 
@@ -185,7 +185,7 @@ impl Estimating {
         let found = round.run(&self.centres, &strengths, (ResponseParts::ResponseAndSlope, false), room)?;
         let sums = found.responses.iter().cloned().zip(found.slopes);
         let sums: Vec<ClusterSums> = sums.map(|(response, slope)| ClusterSums { response, slope }).collect();
-        let Step::Done(mut estimates) = search.told(&sums)? else { return Ok((None, found.loss)) };
+        let Some(mut estimates) = search.tell(&sums)? else { return Ok((None, found.loss)) };
         self.passes += 1;
         estimates.rounds += self.last.as_ref().map_or(0, |last| last.rounds);
         let steady = self.last.as_ref().is_some_and(|last| are_alike(last, &estimates));

@@ -1,4 +1,4 @@
-//! Who belongs where, and how strongly everybody is pulled.
+//! The known clusters, and how strongly clients and clusters are pulled.
 
 use super::super::*;
 use super::Objective;
@@ -13,7 +13,6 @@ pub struct Families {
     pub of: Vec<usize>,
     /// The clients of every cluster, ascending.
     pub members: Vec<Vec<u32>>,
-    /// What the clusters are called.
     pub names: Vec<String>,
     /// Clients that belong to no cluster, and are one each.
     pub alone: usize,
@@ -36,13 +35,13 @@ pub struct Strengths {
     pub lambda: Vec<f64>,
     /// Variance of a linear model's noise.
     pub noise: f64,
-    /// For every cluster, its clients by what γ they have.
+    /// The clients of every cluster, by their γ.
     pub classes: Vec<Vec<Class>>,
 }
 
 impl Families {
-    /// From groups; whoever has none is a cluster of one, held by the global centre alone.
-    pub fn of(groups: &Groups) -> Self {
+    /// A client without a group is a cluster of one, held by the global centre alone.
+    pub fn from_groups(groups: &Groups) -> Self {
         let mut names = groups.names.clone();
         let mut alone = 0;
         let place = |group: &Option<usize>| {
@@ -55,15 +54,7 @@ impl Families {
         let of: Vec<usize> = groups.of.iter().map(place).collect();
         let mut members = vec![Vec::new(); names.len()];
         (0u32..).zip(&of).for_each(|(client, &cluster)| members[cluster].push(client));
-        // A cluster nobody is in has no place in the sums.
-        let kept: Vec<usize> = (0..names.len()).filter(|&cluster| !members[cluster].is_empty()).collect();
-        let number: BTreeMap<usize, usize> = kept.iter().copied().zip(0..).collect();
-        Self {
-            of: of.iter().map(|cluster| number[cluster]).collect(),
-            members: kept.iter().map(|&cluster| std::mem::take(&mut members[cluster])).collect(),
-            names: kept.iter().map(|&cluster| names[cluster].clone()).collect(),
-            alone,
-        }
+        Self { of, members, names, alone }
     }
 
     /// Everybody in one cluster.
@@ -81,7 +72,7 @@ impl Families {
         self.members.iter().map(Vec::len).collect()
     }
 
-    /// Said out loud, where there is something to say.
+    /// The note about clients in no cluster, where there are any.
     pub fn note(&self) -> Option<String> {
         (self.alone > 0).then(|| match self.alone {
             1 => "1 client is in no cluster and is held by the global centre alone".to_string(),

@@ -1,6 +1,6 @@
 //! The asynchronous steps against the algorithms written down plainly, client by client and step by step.
 
-use super::cluster::Algorithm;
+use super::algorithm::Algorithm;
 use super::coins::{Chances, Coins, Step};
 use super::convexity::convexity;
 use super::fit::Fit;
@@ -79,7 +79,7 @@ impl World {
 
     fn base(&self) -> Base {
         Base {
-            families: Families::of(&self.groups),
+            families: Families::from_groups(&self.groups),
             model: self.model.clone(),
             key: Key::new(5),
             rows: self.clients.iter().map(|client| client.train.len()).collect(),
