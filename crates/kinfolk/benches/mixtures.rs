@@ -8,7 +8,7 @@ use kinfolk::data::{Client, Features, cache, source};
 use kinfolk::error::Result;
 use kinfolk::experiment::Experiment;
 use kinfolk::federation::engines::local::{LocalFederation, threads};
-use kinfolk::methods::room::{Book, MissingRule};
+use kinfolk::methods::room::{MethodLedger, MissingRule};
 use kinfolk::mixture::alignment::Alignment;
 use kinfolk::mixture::{
     Begin, Covariance, Detail, Family, Fitting, Rows, Scratch, Shape, Statistics, expect, fit, maximise,
@@ -90,8 +90,8 @@ impl Writers {
         let mut federation = LocalFederation::new(self.clients.clone(), threads(1)?);
         federation.set_model(self.model.clone())?;
         let mut method = common::first_method(&self.experiment, &self.clients, &self.model)?;
-        let mut book = Book::new(MissingRule::Skip);
-        while !book.play(&mut *method, &mut federation)?.finished {}
+        let mut ledger = MethodLedger::new(MissingRule::Skip);
+        while !ledger.run_round(&mut *method, &mut federation)?.finished {}
         Ok(method.outcome().mixture.map_or_else(Vec::new, |mixture| mixture.common))
     }
 

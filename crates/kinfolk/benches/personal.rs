@@ -7,7 +7,7 @@ use kinfolk::data::{Client, Features, Population, source};
 use kinfolk::error::Result;
 use kinfolk::experiment::Experiment;
 use kinfolk::federation::engines::local::LocalFederation;
-use kinfolk::methods::room::{Book, MissingRule};
+use kinfolk::methods::room::{MethodLedger, MissingRule};
 use kinfolk::models::{Model, kind};
 use serde_json::json;
 use std::path::Path;
@@ -72,8 +72,8 @@ impl World {
     fn run(&self, plain: bool) -> Result<(Vec<f64>, f64)> {
         let mut federation: LocalFederation = common::federation(self.clients(), &self.model, plain)?;
         let mut method = common::first_method(&self.experiment, self.clients(), &self.model)?;
-        let mut book = Book::new(MissingRule::Skip);
-        while !book.play(&mut *method, &mut federation)?.finished {}
+        let mut ledger = MethodLedger::new(MissingRule::Skip);
+        while !ledger.run_round(&mut *method, &mut federation)?.finished {}
         let rounds = method.outcome().extra["rounds_between"];
         Ok((federation.host().own_models().flat_map(|(_, model)| model).collect(), rounds))
     }

@@ -15,7 +15,7 @@ use kinfolk::federation::engines::local::LocalFederation;
 use kinfolk::federation::work::{Choose, Work};
 use kinfolk::federation::{Ask, By, Federation, Gather, Order, Params, Phase, Recipients};
 use kinfolk::methods::Method;
-use kinfolk::methods::room::{Book, MissingRule};
+use kinfolk::methods::room::{MethodLedger, MissingRule};
 use kinfolk::models::Model;
 use kinfolk::rng::Key;
 use kinfolk::training::{Amount, Course, Optimiser, Plan, Portion, Sample, Then};
@@ -82,10 +82,10 @@ fn compare(pools: &Pools, clients: usize, rows: usize, part: usize) -> Result<()
     let held = memory();
     let mut ours = federation(clients, &model, false)?;
     let mut method = begin()?;
-    let mut book = Book::new(MissingRule::Skip);
+    let mut ledger = MethodLedger::new(MissingRule::Skip);
     let first = timed_round(&mut *method, &mut ours)?;
     for _ in 1..ROUNDS_BEFORE {
-        book.play(&mut *method, &mut ours)?;
+        ledger.run_round(&mut *method, &mut ours)?;
     }
     let peak = memory();
     let before = method.outcome().models;
@@ -95,7 +95,7 @@ fn compare(pools: &Pools, clients: usize, rows: usize, part: usize) -> Result<()
         timed_round(&mut *method, &mut ours)
     })?;
     let after = joined(&method.outcome().models);
-    Book::new(MissingRule::Skip).play(&mut *begin()?, &mut ours)?;
+    MethodLedger::new(MissingRule::Skip).run_round(&mut *begin()?, &mut ours)?;
     let unpruned = repeated(3, || timed_round(&mut *begin()?, &mut ours))?;
     drop(ours);
 
@@ -127,8 +127,8 @@ fn compare(pools: &Pools, clients: usize, rows: usize, part: usize) -> Result<()
 }
 
 fn timed_round(method: &mut dyn Method, federation: &mut LocalFederation) -> Result<f64> {
-    let mut book = Book::new(MissingRule::Skip);
-    let (seconds, progress) = time(|| book.play(method, federation));
+    let mut ledger = MethodLedger::new(MissingRule::Skip);
+    let (seconds, progress) = time(|| ledger.run_round(method, federation));
     progress.map(|_| seconds)
 }
 

@@ -8,7 +8,7 @@ use kinfolk::data::{Client, Features};
 use kinfolk::error::Result;
 use kinfolk::experiment::{Experiment, Override};
 use kinfolk::federation::{Federation, Phase};
-use kinfolk::methods::room::{Book, MissingRule};
+use kinfolk::methods::room::{MethodLedger, MissingRule};
 use kinfolk::models::Model;
 use kinfolk::rng::Key;
 use serde_json::json;
@@ -119,16 +119,17 @@ fn run(
 ) -> Result<(f64, Vec<f64>, f64)> {
     let mut federation = federation(clients, model, plain)?;
     for _ in 0..3 {
-        Book::new(MissingRule::Skip).play(&mut *first_method(experiment, clients, model)?, &mut federation)?;
+        MethodLedger::new(MissingRule::Skip)
+            .run_round(&mut *first_method(experiment, clients, model)?, &mut federation)?;
     }
     let (mut times, mut models, mut alive) = (Vec::new(), Vec::new(), 1.0);
     for _ in 0..repetitions {
         let sent = |federation: &dyn Federation| federation.meter().of(Phase::Train).models_up as f64;
         let before = sent(&federation);
         let mut method = first_method(experiment, clients, model)?;
-        let mut book = Book::new(MissingRule::Skip);
+        let mut ledger = MethodLedger::new(MissingRule::Skip);
         let (seconds, done) =
-            time(|| (0..ITERATIONS).try_for_each(|_| book.play(&mut *method, &mut federation).map(drop)));
+            time(|| (0..ITERATIONS).try_for_each(|_| ledger.run_round(&mut *method, &mut federation).map(drop)));
         done?;
         times.push(seconds);
         models = joined(&method.outcome().models);

@@ -4,8 +4,7 @@ use crate::data::schema::Coding;
 use crate::data::{self, Source};
 use crate::error::{Error, Result, option};
 use crate::federation::faults;
-use crate::groups::Origin;
-use crate::methods::{self, MethodKind};
+use crate::methods::{self, MethodKind, Needs};
 use crate::models::{self, Ability, ModelKind};
 use crate::settings::{self, Declared, Setting, Settings, choices, settings};
 use crate::training::Split;
@@ -76,6 +75,13 @@ pub struct MethodEntry {
     pub kind: &'static MethodKind,
     /// Its settings.
     pub settings: Settings,
+}
+
+impl MethodEntry {
+    /// What the method needs of the run.
+    pub(crate) fn needs(&self) -> Needs {
+        (self.kind.needs)(&self.settings)
+    }
 }
 
 /// A setting that overrides the file: a dotted path and a value.
@@ -187,7 +193,8 @@ impl Experiment {
                 faults.extend(sound_model.and_then(|(model, settings)| mismatch(&place, kind, model, settings)));
                 let above = methods.iter().map(|entry| (entry.label.clone(), entry.kind.has_clusters));
                 let above: Vec<(String, bool)> = above.collect();
-                faults.extend(Origin::of(&settings).and_then(|origin| origin.check(&place, &above, &labels)));
+                let groups = (kind.needs)(&settings).groups;
+                faults.extend(groups.and_then(|groups| groups.origin().check(&place, &above, &labels)));
                 methods.push(MethodEntry { label: label.clone(), kind, settings });
             }
         }
@@ -255,8 +262,8 @@ fn mismatch(place: &str, method: &MethodKind, model: &ModelKind, settings: &Sett
     let fault = Error::settings(format!("{place}: {} cannot train model {}, {why}", method.name, model.name));
     // Without those that need groups or the truth from the data.
     let works = |kind: &&&MethodKind| {
-        let defaults = Settings::defaults(kind.settings);
-        ability.suffices(kind.wants) && Origin::of(&defaults).is_none() && !(kind.needs_truth)(&defaults)
+        let needs = (kind.needs)(&Settings::defaults(kind.settings));
+        ability.suffices(kind.wants) && needs.groups.is_none() && !needs.truth
     };
     let names: Vec<&str> = methods::METHODS.iter().filter(works).map(|kind| kind.name).collect();
     Some(fault.hint(format!("methods that can, on any data: {}", names.join(", "))))

@@ -1,19 +1,20 @@
-//! Who is known to belong together before a method begins: by a column of the data, by the truth, or by what another
-//! method found.
+//! Groups of clients that are known before a method begins: by a column of the data, by the truth, or as another method
+//! found them.
 
+use crate::assignment::Assignment;
 use crate::data::schema;
 use crate::error::{Error, Result};
-use crate::settings::{Settings, nearest, settings};
+use crate::settings::{settings, unknown_name};
 use std::collections::{BTreeSet, HashMap};
 
 /// The group of every client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Groups {
-    /// Of every client, in their order; `None` for one that belongs to no group.
-    pub of: Vec<Option<usize>>,
-    /// What the groups are called. None of them is empty.
+    /// The group of every client, if it has one.
+    pub of: Assignment,
+    /// The names of the groups. None of them is empty.
     pub names: Vec<String>,
-    /// Whether they stand in for groups that a method above has yet to find.
+    /// Whether they are a placeholder for groups that a method above has yet to find.
     pub provisional: bool,
 }
 
@@ -23,6 +24,18 @@ settings! {
         /// who belongs together: by "column" (the data's groups; this is auto), by the "truth", in "one" group, or as
         /// found by a method above, by its label
         groups: String = "auto",
+    }
+}
+
+impl Grouping {
+    /// Where the groups come from.
+    pub fn origin(&self) -> Origin<'_> {
+        match &*self.groups {
+            "auto" | "column" => Origin::Column,
+            "truth" => Origin::Truth,
+            "one" => Origin::One,
+            label => Origin::Method(label),
+        }
     }
 }
 
@@ -41,22 +54,8 @@ pub enum Origin<'a> {
     Method(&'a str),
 }
 
-impl<'a> Origin<'a> {
-    /// As the settings say; `None` for a method that is not told groups.
-    pub fn of(settings: &'a Settings) -> Option<Self> {
-        settings.get("groups")?.as_str().map(Self::named)
-    }
-
-    fn named(word: &'a str) -> Self {
-        match word {
-            "auto" | "column" => Origin::Column,
-            "truth" => Origin::Truth,
-            "one" => Origin::One,
-            label => Origin::Method(label),
-        }
-    }
-
-    /// The fault of a label that is not one of those above. `above` are the labels that stand before this method, each
+impl Origin<'_> {
+    /// The fault of a label that is not one of those above. `above` are the labels of the methods before this one, each
     /// with whether it has clusters; `all` are those of the whole experiment.
     pub fn check(self, place: &str, above: &[(String, bool)], all: &[String]) -> Option<Error> {
         let Origin::Method(label) = self else { return None };
@@ -68,23 +67,18 @@ impl<'a> Origin<'a> {
             let message = format!("{place}.groups: method {label} stands below or here, want one that stands above");
             return Some(Error::settings(message).hint("methods run in the order of the file: move it up"));
         }
-        let known = || WORDS.into_iter().chain(above.iter().map(|(label, _)| label.as_str()));
-        let listed = known().collect::<Vec<_>>().join(", ");
-        let fault = Error::settings(format!("{place}.groups: got \"{label}\", want one of {listed}"));
-        Some(match nearest(label, known()) {
-            Some(near) => fault.hint(format!("did you mean \"{near}\"?")),
-            None => fault,
-        })
+        let known = WORDS.into_iter().chain(above.iter().map(|(label, _)| label.as_str()));
+        Some(unknown_name(&format!("{place}.groups"), label, &known.collect::<Vec<_>>()))
     }
 }
 
 impl Groups {
     /// Everybody together.
     pub fn one(clients: usize) -> Self {
-        Self { of: vec![Some(0); clients], names: vec!["everybody".into()], provisional: false }
+        Self { of: Assignment::one(clients), names: vec!["everybody".into()], provisional: false }
     }
 
-    /// Groups by name, numbered by their sorted names; `None` where no client has one.
+    /// Groups by name, numbered in the order of their names; `None` if no client has one.
     pub fn named<'a>(names: impl Iterator<Item = Option<&'a str>> + Clone) -> Option<Self> {
         let sorted = schema::sorted(names.clone().flatten().map(str::to_string).collect::<BTreeSet<_>>());
         let number: HashMap<&str, usize> = sorted.iter().map(String::as_str).zip(0..).collect();
@@ -92,20 +86,14 @@ impl Groups {
         (!sorted.is_empty()).then_some(Self { of, names: sorted, provisional: false })
     }
 
-    /// Groups by number, called by it; `None` where no client has one. Numbers that nobody has are skipped.
-    pub fn numbered(numbers: impl Iterator<Item = Option<usize>> + Clone) -> Option<Self> {
-        let sorted: BTreeSet<usize> = numbers.clone().flatten().collect();
-        let number: HashMap<usize, usize> = sorted.iter().copied().zip(0..).collect();
-        let of = numbers.map(|it| number.get(&it?).copied()).collect();
-        (!sorted.is_empty()).then(|| Self {
-            of,
-            names: sorted.iter().map(usize::to_string).collect(),
-            provisional: false,
-        })
+    /// Groups by number, which is their name; `None` if no client has one. Numbers that no client has are skipped.
+    pub fn numbered(numbers: impl Iterator<Item = Option<usize>>) -> Option<Self> {
+        let names: Vec<Option<String>> = numbers.map(|number| Some(number?.to_string())).collect();
+        Self::named(names.iter().map(Option::as_deref))
     }
 
     /// The clusters that the method of this label ended with.
-    pub fn found_by(label: &str, status: &str, clusters: impl Iterator<Item = Option<usize>> + Clone) -> Result<Self> {
+    pub fn found_by(label: &str, status: &str, clusters: impl Iterator<Item = Option<usize>>) -> Result<Self> {
         if ["diverged", "failed"].contains(&status) {
             return Err(Error::data(format!("its groups come from method {label}, which {status}")));
         }
@@ -127,19 +115,14 @@ mod tests {
     #[test]
     fn groups_are_numbered_by_their_names() {
         let named = Groups::named([Some("south"), None, Some("north"), Some("south")].into_iter()).unwrap();
-        assert_eq!(
-            named,
-            Groups { of: vec![Some(1), None, Some(0), Some(1)], names: labels("north south"), provisional: false }
-        );
+        let of = Assignment::from_iter([Some(1), None, Some(0), Some(1)]);
+        assert_eq!(named, Groups { of, names: labels("north south"), provisional: false });
         let by_value = Groups::named([Some("10"), Some("9")].into_iter()).unwrap();
-        assert_eq!(by_value.of, [Some(1), Some(0)]);
+        assert_eq!(by_value.of.each(), [Some(1), Some(0)]);
         assert_eq!(Groups::named([None, None].into_iter()), None);
         let numbered = Groups::numbered([Some(7), Some(2), None, Some(7)].into_iter()).unwrap();
-        assert_eq!(
-            numbered,
-            Groups { of: vec![Some(1), Some(0), None, Some(1)], names: labels("2 7"), provisional: false }
-        );
-        assert_eq!(Groups::one(3).of, [Some(0); 3]);
+        let of = Assignment::from_iter([Some(1), Some(0), None, Some(1)]);
+        assert_eq!(numbered, Groups { of, names: labels("2 7"), provisional: false });
     }
 
     #[test]

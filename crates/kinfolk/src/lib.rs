@@ -1,6 +1,7 @@
 //! Kinfolk finds which clients of a federation are kin and trains a model for every family.
 
 pub mod aggregate;
+pub mod assignment;
 pub mod clustering;
 pub mod data;
 pub mod descent;

@@ -10,7 +10,7 @@ use kinfolk::evaluate;
 use kinfolk::federation::engines::local::{LocalFederation, threads};
 use kinfolk::federation::faults;
 use kinfolk::federation::{Federation, Phase};
-use kinfolk::methods::room::{Book, MissingRule};
+use kinfolk::methods::room::{MethodLedger, MissingRule};
 use kinfolk::methods::{Method, Outcome, Progress, Serving, Setup, kind};
 use kinfolk::models::{self, Metric, Model};
 use kinfolk::rng::Key;
@@ -46,15 +46,15 @@ fn federation(clients: &[Client]) -> LocalFederation {
 
 /// Runs a method to its end and notes its stages.
 fn run(method: &mut dyn Method, federation: &mut dyn Federation) -> (Outcome, Vec<(String, Progress)>) {
-    let mut book = Book::new(MissingRule::Skip);
+    let mut ledger = MethodLedger::new(MissingRule::Skip);
     let mut stages = Vec::new();
     loop {
-        let progress = book.play(method, federation).unwrap();
+        let progress = ledger.run_round(method, federation).unwrap();
         let finished = progress.finished;
         stages.extend(method.stage().map(|stage| (stage, progress)));
         if finished {
             let mut outcome = method.outcome();
-            outcome.notes.splice(0..0, book.note());
+            outcome.notes.splice(0..0, ledger.note());
             return (outcome, stages);
         }
     }
@@ -62,7 +62,7 @@ fn run(method: &mut dyn Method, federation: &mut dyn Federation) -> (Outcome, Ve
 
 fn given(outcome: &Outcome) -> Vec<Option<usize>> {
     match &outcome.serving {
-        Serving::Given(given) => given.clone(),
+        Serving::Given(given) => given.each().to_vec(),
         other => panic!("{other:?}"),
     }
 }
@@ -77,15 +77,15 @@ fn one_shot_then_a_refinement_by_hand() {
     // A step of ¼ with a curvature of 2 goes half of the way: after two steps from w_0 members stand at (w_0 + 3y)/4.
     let text = "distance = \"l2\"\nrefinements = 1\nrounds = 1\nlocal_steps = 2\nstep = 0.25\ntrim = 0.34\none_shot_steps = 60\nwarm = false";
     let mut method = method("sr-fca", text, &clients);
-    let mut book = Book::new(MissingRule::Skip);
-    let first = book.play(&mut *method, &mut federation).unwrap();
+    let mut ledger = MethodLedger::new(MissingRule::Skip);
+    let first = ledger.run_round(&mut *method, &mut federation).unwrap();
     assert_eq!((first.sizes, method.stage()), (vec![3, 3], Some("one_shot".into())));
     let alone = method.outcome();
     close(&numbers(&alone), &[1.0, 2.0, -4.0, 1.5, -4.5, -3.5], 1e-9);
     assert!(!alone.clustered && given(&alone) == (0..6).map(Some).collect::<Vec<_>>());
     // Distances 0.5, 0.5, 1 and 0.5, 0.5, 1 within, 4.5 to 6.5 between.
     close(&[alone.extra["lambda"]], &[0.5 * (1.0 + 4.5)], 1e-9);
-    let progress = book.play(&mut *method, &mut federation).unwrap();
+    let progress = ledger.run_round(&mut *method, &mut federation).unwrap();
     assert!(progress.finished && progress.switched == Some(0));
     assert_eq!(method.stage().as_deref(), Some("refine_1"));
     let outcome = method.outcome();
@@ -136,8 +136,8 @@ fn a_client_in_the_wrong_place_is_put_right() {
     // Just below both its distances it is alone at first, and joins the nearer family.
     let text = text.replace("5.0", "4.5");
     let mut method = method("sr-fca", &text, &clients);
-    let mut book = Book::new(MissingRule::Skip);
-    let first = book.play(&mut *method, &mut federation).unwrap();
+    let mut ledger = MethodLedger::new(MissingRule::Skip);
+    let first = ledger.run_round(&mut *method, &mut federation).unwrap();
     assert_eq!(first.sizes, [3, 3]);
     let (outcome, _) = run(&mut *method, &mut federation);
     assert_eq!(given(&outcome), [0, 0, 1, 1, 1, 1, 0].map(Some));
@@ -247,8 +247,8 @@ fn a_few_clients_far_from_all_others_do_not_hide_the_families() {
     let clients = clients(&values.iter().map(Vec::as_slice).collect::<Vec<_>>());
     let text = "distance = \"l2\"\nrounds = 20\nlocal_steps = 2\nstep = 0.25\nrefinements = 1";
     let mut method = method("sr-fca", text, &clients);
-    let mut book = Book::new(MissingRule::Skip);
-    let first = book.play(&mut *method, &mut federation(&clients)).unwrap();
+    let mut ledger = MethodLedger::new(MissingRule::Skip);
+    let first = ledger.run_round(&mut *method, &mut federation(&clients)).unwrap();
     assert_eq!(first.sizes, [6, 6], "{:?}", method.outcome().notes);
     let note = method.outcome().notes.into_iter().find(|note| note.contains("left aside")).unwrap();
     assert!(note.contains("2 clients far from all others"), "{note}");
@@ -262,8 +262,8 @@ fn one_client_between_two_families_does_not_make_them_one() {
         places.extend(far);
         let values: Vec<Vec<f64>> = places.iter().map(|&place| vec![place]).collect();
         let clients = clients(&values.iter().map(Vec::as_slice).collect::<Vec<_>>());
-        let first = Book::new(MissingRule::Skip)
-            .play(&mut *method("sr-fca", text, &clients), &mut federation(&clients))
+        let first = MethodLedger::new(MissingRule::Skip)
+            .run_round(&mut *method("sr-fca", text, &clients), &mut federation(&clients))
             .unwrap();
         assert_eq!(first.sizes, [6, 6]);
     }
@@ -292,8 +292,8 @@ fn nobody_answering_is_not_a_matter_of_steps() {
     let clients = clients(&SIX);
     let faults = faults::transforms(&settings(faults::SETTINGS, "silent = 1"), 1, &clients);
     let mut federation = federation(&clients).with_transforms(faults);
-    let error = Book::new(MissingRule::Skip)
-        .play(&mut *method("sr-fca", "rounds = 2\nstep = 0.1", &clients), &mut federation)
+    let error = MethodLedger::new(MissingRule::Skip)
+        .run_round(&mut *method("sr-fca", "rounds = 2\nstep = 0.1", &clients), &mut federation)
         .err()
         .unwrap();
     assert!(error.to_string().starts_with("0 clients answered"), "{error}");
@@ -366,11 +366,11 @@ fn one_shot_ifca_begins_at_the_means_of_its_clusters() {
     let clients = clients(&SIX);
     let mut federation = federation(&clients);
     let mut method = method("one-shot-ifca", "rounds = 1\nlocal_steps = 1\nstep = 0.25", &clients);
-    let mut book = Book::new(MissingRule::Skip);
-    let first = book.play(&mut *method, &mut federation).unwrap();
+    let mut ledger = MethodLedger::new(MissingRule::Skip);
+    let first = ledger.run_round(&mut *method, &mut federation).unwrap();
     assert_eq!((first.sizes, method.stage().as_deref()), (vec![3, 3], Some("one_shot")));
     // Means 1.5 and −4 of the clusters; half a step to each member's own mean changes nothing of their mean.
-    let last = book.play(&mut *method, &mut federation).unwrap();
+    let last = ledger.run_round(&mut *method, &mut federation).unwrap();
     assert!(last.finished);
     close(&numbers(&method.outcome()), &[1.5, -4.0], 1e-9);
     let saved = method.save().unwrap();
@@ -402,10 +402,10 @@ fn cfl_parts_where_clients_pull_apart() {
     let text =
         "rounds = 12\nlocal_steps = 1\nstep = 0.25\nweight = \"uniform\"\nstill = 0.4\npulling = 1.0\npatience = 2";
     let mut cfl = method("cfl", text, &clients);
-    let mut book = Book::new(MissingRule::Skip);
+    let mut ledger = MethodLedger::new(MissingRule::Skip);
     let mut sizes = Vec::new();
     for _ in 0..12 {
-        sizes.push(book.play(&mut *cfl, &mut federation).unwrap().sizes);
+        sizes.push(ledger.run_round(&mut *cfl, &mut federation).unwrap().sizes);
     }
     // Mean of the targets is −0.6; the distance to it halves each round, so the mean update is short soon.
     let split = sizes.iter().position(|sizes| sizes.len() == 2).unwrap();
@@ -439,10 +439,10 @@ fn fedsoft_by_hand() {
     let mut federation = federation(&clients);
     let text = "clusters = 2\nrounds = 1\nlocal_steps = 1\nstep = 0.25\npull = 0.5\nfloor = 0.1\ninterval = 3";
     let mut soft = method("fedsoft", text, &clients);
-    let mut book = Book::new(MissingRule::Skip);
+    let mut ledger = MethodLedger::new(MissingRule::Skip);
     let start = numbers(&soft.outcome());
     let (low, high) = if start[0] < start[1] { (0, 1) } else { (1, 0) };
-    book.play(&mut *soft, &mut federation).unwrap();
+    ledger.run_round(&mut *soft, &mut federation).unwrap();
     let found = numbers(&soft.outcome());
     // u: the centre on a row's side of the middle fits it best.
     let mut shares = [[0.0; 2]; 3];
@@ -504,8 +504,8 @@ fn trimming_withstands_hostile_members() {
         let mut federation = federation(&clients).with_transforms(faults);
         let text = format!("distance = \"l2\"\nlambda = 1\nrounds = 30\nlocal_steps = 1\nstep = 0.25\ntrim = {trim}");
         let mut method = method("sr-fca", &text, &clients);
-        let mut book = Book::new(MissingRule::Skip);
-        while let Ok(progress) = book.play(&mut *method, &mut federation) {
+        let mut ledger = MethodLedger::new(MissingRule::Skip);
+        while let Ok(progress) = ledger.run_round(&mut *method, &mut federation) {
             if progress.finished {
                 break;
             }

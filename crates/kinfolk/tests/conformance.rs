@@ -16,7 +16,7 @@ use kinfolk::federation::faults;
 use kinfolk::federation::wire::DataOrder;
 use kinfolk::federation::{Federation, Phase};
 use kinfolk::groups::Groups;
-use kinfolk::methods::room::{Book, MissingRule};
+use kinfolk::methods::room::{MethodLedger, MissingRule};
 use kinfolk::methods::{METHODS, Method, MethodKind, Outcome, Serving, Setup};
 use kinfolk::mixture::{Covariance, Family};
 use kinfolk::models::{self, Blueprint, Model};
@@ -174,22 +174,22 @@ impl Problem {
 }
 
 fn play(method: &mut dyn Method, federation: &mut dyn Federation, rounds: usize) -> Result<Outcome> {
-    play_on(&mut Book::new(MissingRule::Skip), method, federation, rounds)
+    play_on(&mut MethodLedger::new(MissingRule::Skip), method, federation, rounds)
 }
 
 fn play_on(
-    book: &mut Book,
+    ledger: &mut MethodLedger,
     method: &mut dyn Method,
     federation: &mut dyn Federation,
     rounds: usize,
 ) -> Result<Outcome> {
     for _ in 0..rounds {
-        if book.play(method, federation)?.finished {
+        if ledger.run_round(method, federation)?.finished {
             break;
         }
     }
     let mut outcome = method.outcome();
-    outcome.notes.splice(0..0, book.note());
+    outcome.notes.splice(0..0, ledger.note());
     Ok(outcome)
 }
 
@@ -276,8 +276,8 @@ fn faults_hit_both_federations_alike() {
             assert_eq!(local.meter(), remote.meter(), "{}", kind.name);
         }
         let mut local = problem.single().with_transforms(faults());
-        let mut book = Book::new(MissingRule::Fail);
-        let failure = play_on(&mut book, &mut *problem.method(kind, ""), &mut local, 6).err().unwrap();
+        let mut ledger = MethodLedger::new(MissingRule::Fail);
+        let failure = play_on(&mut ledger, &mut *problem.method(kind, ""), &mut local, 6).err().unwrap();
         assert!(failure.to_string().contains("client"), "{failure}");
     }
 }
@@ -334,14 +334,14 @@ fn a_method_goes_on_from_its_saved_state_bit_for_bit() {
             let mut straight_federation = problem.fused(2);
             let straight = play(&mut *problem.method(kind, options), &mut straight_federation, 9).unwrap();
             let (mut method, mut federation) = (problem.method(kind, options), problem.fused(2));
-            let mut book = Book::new(MissingRule::Skip);
-            play_on(&mut book, &mut *method, &mut federation, 4).unwrap();
+            let mut ledger = MethodLedger::new(MissingRule::Skip);
+            play_on(&mut ledger, &mut *method, &mut federation, 4).unwrap();
             let (saved, state) = (method.save().unwrap(), federation.state().unwrap().unwrap());
             let (mut method, mut federation) = (problem.method(kind, options), problem.fused(1));
             method.restore(&saved).unwrap();
             federation.restore(state).unwrap();
             let left = method.planned_rounds().saturating_sub(4).min(5);
-            let resumed = play_on(&mut book, &mut *method, &mut federation, left).unwrap();
+            let resumed = play_on(&mut ledger, &mut *method, &mut federation, left).unwrap();
             assert_eq!(straight.models, resumed.models, "{}", kind.name);
             assert_eq!(straight.serving, resumed.serving, "{}", kind.name);
             assert_eq!(straight_federation.host().states(), federation.host().states(), "{}", kind.name);

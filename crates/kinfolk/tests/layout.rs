@@ -4,13 +4,15 @@ use kinfolk::data::SOURCES;
 use kinfolk::methods::METHODS;
 use kinfolk::models::MODELS;
 use kinfolk::run::files::FILES;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The modules from the bottom up: each may use those that stand before it in this list, and no others.
-const LAYERS: [&str; 27] = [
+const LAYERS: [&str; 28] = [
     "error",
     "rng",
     "text",
+    "assignment",
     "memory",
     "panics",
     "settings",
@@ -39,6 +41,12 @@ const LAYERS: [&str; 27] = [
 
 /// Files outside the registries that name a model, and which: clients of the user's own have one kind of model.
 const NAMED: [(&str, &str); 2] = [("kinfolk-py/src/clients.rs", "own"), ("kinfolk-py/src/run.rs", "own")];
+
+/// Methods that build on another method's file: Algorithm 2 of a paper on its Algorithm 1, a baseline on the exact minimiser.
+const BUILT_ON: [(&str, &str); 2] = [("al2sgd_plus", "l2gd"), ("single_cluster", "hierarchical")];
+
+/// Folders and files below `methods/` that are no method, but what methods share.
+const SHARED: [&str; 7] = ["mod", "mixtures", "outcome", "parts", "personal", "room", "setup"];
 
 fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the folder of all crates").to_path_buf()
@@ -89,6 +97,29 @@ fn nothing_imports_upwards() {
         upward.extend(above.map(|used| format!("{path} uses {used}")));
     }
     assert!(upward.is_empty(), "{upward:?}");
+}
+
+#[test]
+fn no_method_imports_from_another_methods_file() {
+    let files = sources(&crates().join("kinfolk/src/methods"));
+    let name = |path: &str| path.split(['/', '.']).next().unwrap_or_default().to_string();
+    let methods: BTreeSet<String> =
+        files.iter().map(|(path, _)| name(path)).filter(|name| !SHARED.contains(&&**name)).collect();
+    let names = |text: &str, other: &str| {
+        let path = format!("{other}::");
+        text.match_indices(&path).map(|(place, _)| &text[..place]).any(|before| match before.strip_suffix("::") {
+            Some(path) => path.ends_with("super") || path.ends_with("methods"),
+            None => !before.ends_with(|c: char| c.is_alphanumeric() || c == '_'),
+        })
+    };
+    let mut built_on = BTreeSet::new();
+    for (path, text) in files.iter().filter(|(path, _)| path != "mod.rs") {
+        let own = name(path);
+        let others = methods.iter().filter(|other| **other != own && names(text, other));
+        built_on.extend(others.map(|other| (own.clone(), other.clone())));
+    }
+    let known = BUILT_ON.map(|(method, other)| (method.to_string(), other.to_string()));
+    assert_eq!(built_on, BTreeSet::from(known), "the left are found, the right are listed");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use kinfolk::federation::faults;
 use kinfolk::federation::work::{FitMixture, Parts, StepMixture};
 use kinfolk::federation::work::{Gradient, Subject, Tally, Work};
 use kinfolk::federation::{Ask, Federation, Gather, Order, Phase, Recipients};
-use kinfolk::methods::room::{Book, MissingRule};
+use kinfolk::methods::room::{MethodLedger, MissingRule};
 use kinfolk::methods::{self, Method, Outcome, Setup};
 use kinfolk::mixture::step::{Rule, Step};
 use kinfolk::mixture::{Begin, Fitting, Shape};
@@ -80,10 +80,10 @@ impl Problem {
     }
 
     fn play(&self, name: &str, text: &str, rounds: usize) -> (Outcome, LocalFederation) {
-        let mut book = Book::new(MissingRule::Skip);
+        let mut ledger = MethodLedger::new(MissingRule::Skip);
         let (mut method, mut federation) = (self.method(name, text), self.federation());
         for _ in 0..rounds {
-            if book.play(&mut *method, &mut federation).unwrap().finished {
+            if ledger.run_round(&mut *method, &mut federation).unwrap().finished {
                 break;
             }
         }
@@ -308,9 +308,9 @@ fn clients_that_never_answer_end_in_notes_not_in_panics() {
                 let faults = faults::transforms(&settings(faults::SETTINGS, trouble), 1, &problem.population.clients);
                 let (mut method, mut federation) =
                     (problem.method(kind.name, ""), problem.federation().with_transforms(faults));
-                let mut book = Book::new(MissingRule::Skip);
+                let mut ledger = MethodLedger::new(MissingRule::Skip);
                 for _ in 0..20 {
-                    match book.play(&mut *method, &mut federation) {
+                    match ledger.run_round(&mut *method, &mut federation) {
                         Ok(progress) if !progress.finished => {}
                         Ok(_) => break,
                         Err(error) => {
@@ -322,7 +322,7 @@ fn clients_that_never_answer_end_in_notes_not_in_panics() {
                 let outcome = method.outcome();
                 // What is not sent cannot be garbled, and of one ask everybody may happen to answer.
                 let unscathed = trouble != "silent = 1.0" && kind.name == "local-em" || trouble.starts_with("garbage");
-                assert!(unscathed || book.note().is_some() || !outcome.notes.is_empty(), "{}", kind.name);
+                assert!(unscathed || ledger.note().is_some() || !outcome.notes.is_empty(), "{}", kind.name);
                 evaluate::seen(&outcome, &mut federation, problem.model.metrics()[0], Split::Train, &[]).unwrap();
             }
         }
@@ -340,8 +340,8 @@ fn silence_is_not_convergence() {
                 federation = federation.with_transforms(faults());
             }
             let mut method = problem.method(name, "");
-            let mut book = Book::new(MissingRule::Skip);
-            (1..).find(|_| book.play(&mut *method, &mut federation).unwrap().finished).unwrap()
+            let mut ledger = MethodLedger::new(MissingRule::Skip);
+            (1..).find(|_| ledger.run_round(&mut *method, &mut federation).unwrap().finished).unwrap()
         };
         assert!(
             rounds(true) >= rounds(false),

@@ -9,7 +9,7 @@ use kinfolk::evaluate;
 use kinfolk::federation::engines::local::{LocalFederation, threads};
 use kinfolk::federation::faults;
 use kinfolk::federation::{Federation, Phase};
-use kinfolk::methods::room::{Book, MissingRule};
+use kinfolk::methods::room::{MethodLedger, MissingRule};
 use kinfolk::methods::{Method, Outcome, Serving, Setup, kind};
 use kinfolk::models::{self, Model};
 use kinfolk::rng::Key;
@@ -70,12 +70,12 @@ fn silent(share: f64, clients: &[Client]) -> impl Federation {
 /// Runs a method to its end.
 fn run(method: &mut dyn Method, federation: &mut dyn Federation) -> (Outcome, usize) {
     let mut rounds = 1;
-    let mut book = Book::new(MissingRule::Skip);
-    while !book.play(&mut *method, federation).unwrap().finished {
+    let mut ledger = MethodLedger::new(MissingRule::Skip);
+    while !ledger.run_round(&mut *method, federation).unwrap().finished {
         rounds += 1;
     }
     let mut outcome = method.outcome();
-    outcome.notes.splice(0..0, book.note());
+    outcome.notes.splice(0..0, ledger.note());
     (outcome, rounds)
 }
 
@@ -90,7 +90,7 @@ fn one_round_finds_the_clusters_and_their_plain_means() {
     let text = "clustering = \"kmeans++\"\nclusters = 2";
     let (outcome, rounds) = run(&mut *method("odcl", text, &clients, &TRUTH), &mut federation);
     close(&numbers(&outcome), &[1.5, -4.0], 1e-12);
-    assert_eq!((outcome.serving, rounds), (Serving::Given(TRUTH.map(Some).to_vec()), 1));
+    assert_eq!((outcome.serving, rounds), (Serving::Given(TRUTH.into_iter().collect()), 1));
     let traffic = federation.meter().total();
     // Five minimisers up, with a loss each; then its cluster's mean down to every client: one number of 8 bytes each.
     assert_eq!((traffic.asks, traffic.models_down, traffic.models_up), (2, 5, 5));
@@ -123,7 +123,7 @@ fn the_means_sent_back_are_in_the_bytes_of_every_one_shot_method() {
     let text = "clustering = \"kmeans++\"\nclusters = 2";
     let (outcome, _) = run(&mut *method("odcl", text, &clients, &truth), &mut federation);
     let Serving::Given(given) = &outcome.serving else { panic!("{:?}", outcome.serving) };
-    let unplaced = given.iter().filter(|given| given.is_none()).count() as u64;
+    let unplaced = given.unassigned().len() as u64;
     assert_eq!(federation.meter().total().models_down, (30 - unplaced) + 2 * unplaced);
 }
 
@@ -187,7 +187,7 @@ fn a_client_that_does_not_answer_chooses_by_its_loss() {
     let text = "clustering = \"kmeans++\"\nclusters = 2";
     let (outcome, _) = run(&mut *method("odcl", text, &clients, &truth), &mut federation);
     let Serving::Given(given) = &outcome.serving else { panic!("{:?}", outcome.serving) };
-    let unplaced = given.iter().filter(|given| given.is_none()).count();
+    let unplaced = given.unassigned().len();
     assert!((1..30).contains(&unplaced), "{unplaced}");
     assert!(outcome.notes[1].starts_with(&format!("{unplaced} clients did not answer")), "{:?}", outcome.notes);
     let scored = evaluate::seen(&outcome, &mut federation, line().metrics()[0], Split::Train, &[]).unwrap();
@@ -294,8 +294,8 @@ fn settings_of_other_starts_are_refused() {
     assert!(build("ifca", steps, network(), &clients, &TRUTH).is_ok());
     // The two planted models are the same.
     let text = "clusters = 2\nstart = \"planted\"\nstart_distance = 0.2";
-    let error = Book::new(MissingRule::Skip)
-        .play(&mut *method("ifca", text, &clients, &TRUTH), &mut federation(&clients))
+    let error = MethodLedger::new(MissingRule::Skip)
+        .run_round(&mut *method("ifca", text, &clients, &TRUTH), &mut federation(&clients))
         .unwrap_err()
         .to_string();
     assert!(error.contains("the same model"), "{error}");
@@ -365,8 +365,8 @@ fn an_oracle_start_that_was_not_found_is_not_kept_quiet() {
 fn where_nobody_answers_that_is_what_is_said() {
     let clients = clients(&FIVE);
     let error = |name: &str, text: &str| {
-        Book::new(MissingRule::Skip)
-            .play(&mut *method(name, text, &clients, &TRUTH), &mut silent(1.0, &clients))
+        MethodLedger::new(MissingRule::Skip)
+            .run_round(&mut *method(name, text, &clients, &TRUTH), &mut silent(1.0, &clients))
             .unwrap_err()
             .to_string()
     };

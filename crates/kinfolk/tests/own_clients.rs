@@ -13,7 +13,7 @@ use kinfolk::federation::engines::Engine;
 use kinfolk::federation::engines::local::{LocalFederation, threads};
 use kinfolk::federation::engines::remote::RemoteFederation;
 use kinfolk::federation::wire::DataOrder;
-use kinfolk::methods::room::{Book, MissingRule};
+use kinfolk::methods::room::{MethodLedger, MissingRule};
 use kinfolk::methods::{Method, Outcome, Setup, kind};
 use kinfolk::models::{self, Blueprint, Metric, Model};
 use kinfolk::record::{Record, RoundRecord};
@@ -188,17 +188,17 @@ fn remote(clients: &[Client], model: &Arc<dyn Model>, precision: &str) -> Remote
 }
 
 fn play(method: &mut dyn Method, federation: &mut dyn Federation, rounds: usize) -> Result<Outcome> {
-    play_on(&mut Book::new(MissingRule::Skip), method, federation, rounds)
+    play_on(&mut MethodLedger::new(MissingRule::Skip), method, federation, rounds)
 }
 
 fn play_on(
-    book: &mut Book,
+    ledger: &mut MethodLedger,
     method: &mut dyn Method,
     federation: &mut dyn Federation,
     rounds: usize,
 ) -> Result<Outcome> {
     for _ in 0..rounds {
-        if book.play(&mut *method, federation)?.finished {
+        if ledger.run_round(&mut *method, federation)?.finished {
             break;
         }
     }
@@ -258,8 +258,8 @@ fn a_run_goes_on_from_what_clients_saved() {
     for (name, text) in [METHODS[0], METHODS[4]] {
         let straight = play(&mut *built(name, text, &model).unwrap(), &mut local(sound(), &model, 2), 6).unwrap();
         let (mut method, mut federation) = (built(name, text, &model).unwrap(), local(sound(), &model, 2));
-        let mut book = Book::new(MissingRule::Skip);
-        play_on(&mut book, &mut *method, &mut federation, 2).unwrap();
+        let mut ledger = MethodLedger::new(MissingRule::Skip);
+        play_on(&mut ledger, &mut *method, &mut federation, 2).unwrap();
         let (saved, state) = (method.save().unwrap(), federation.state().unwrap().unwrap());
         let go_on = |restore: bool| {
             let (mut method, mut federation) = (built(name, text, &model).unwrap(), local(sound(), &model, 1));
@@ -267,7 +267,7 @@ fn a_run_goes_on_from_what_clients_saved() {
             if restore {
                 federation.restore(state.clone()).unwrap();
             }
-            play_on(&mut book.clone(), &mut *method, &mut federation, 4).unwrap()
+            play_on(&mut ledger.clone(), &mut *method, &mut federation, 4).unwrap()
         };
         assert_eq!(straight.models, go_on(true).models);
         assert_ne!(straight.models, go_on(false).models, "the clients' state has no say");
@@ -282,8 +282,8 @@ fn a_loss_that_is_not_told_is_asked_for() {
         let progress = |tells: bool| {
             let mut federation = local(bowls(|_, bowl| bowl.tells_loss = tells), &model, 2);
             let mut method = built(name, text, &model).unwrap();
-            let mut book = Book::new(MissingRule::Skip);
-            (0..2).map(|_| book.play(&mut *method, &mut federation).unwrap().loss.unwrap()).collect::<Vec<_>>()
+            let mut ledger = MethodLedger::new(MissingRule::Skip);
+            (0..2).map(|_| ledger.run_round(&mut *method, &mut federation).unwrap().loss.unwrap()).collect::<Vec<_>>()
         };
         assert_eq!(progress(true), progress(false), "{name}");
     }

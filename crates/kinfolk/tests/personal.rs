@@ -2,6 +2,7 @@
 
 mod loopback;
 
+use kinfolk::assignment::Assignment;
 use kinfolk::data::{Client, Features, Population, Shard, Targets, source};
 use kinfolk::experiment::{Experiment, MethodEntry};
 use kinfolk::federation::engines::Engine;
@@ -12,8 +13,8 @@ use kinfolk::federation::work::{Evaluate, Gradient, Minimise, Subject};
 use kinfolk::federation::{Ask, Federation, Gather, Params, Phase, Recipients};
 use kinfolk::groups::Grouping;
 use kinfolk::linalg::distance;
-use kinfolk::methods::room::Room;
-use kinfolk::methods::{Method, MethodKind, Outcome, Progress, Serving};
+use kinfolk::methods::room::{MissingRule, Room};
+use kinfolk::methods::{Method, MethodKind, Needs, Outcome, Progress, Serving};
 use kinfolk::models::Score;
 use kinfolk::models::{self, Ability, Blueprint, Model};
 use kinfolk::record::{ClientRecord, Record, RepeatSummary, RoundRecord};
@@ -32,19 +33,18 @@ static OWN_MINIMISERS: MethodKind = MethodKind {
     summary: "",
     paper: "",
     settings: Grouping::SETTINGS,
-    needs_truth: |_| false,
+    needs: |settings| Needs { groups: Some(Grouping::of(settings)), ..Needs::only(MissingRule::Skip) },
     has_clusters: true,
     wants: Ability::Minimiser,
     check: |_, _, _| {},
     build: |setup| {
         let groups = setup.groups.expect("it has the setting");
-        let clusters = groups.of.iter().map(|group| group.expect("everybody is in a group")).collect();
-        Ok(Box::new(OwnMinimisers { clusters, models: Vec::new(), global: None, stamps: Vec::new() }))
+        Ok(Box::new(OwnMinimisers { clusters: groups.of, models: Vec::new(), global: None, stamps: Vec::new() }))
     },
 };
 
 struct OwnMinimisers {
-    clusters: Vec<usize>,
+    clusters: Assignment,
     models: Vec<Params>,
     global: Option<Params>,
     stamps: Vec<u64>,
@@ -64,17 +64,13 @@ impl Method for OwnMinimisers {
             room.ask(&ask)
         };
         let (sent, kept) = (minimise(false)?, minimise(true)?);
-        let everybody = 0..self.clusters.len();
-        let own = |client: usize| sent.orders[0].vector(client);
-        let of = |cluster: usize| {
-            let members = everybody.clone().filter(|&client| self.clusters[client] == cluster);
-            Arc::new(mean(members.map(own)))
-        };
-        let global = Arc::new(mean(everybody.clone().map(own)));
-        let count = self.clusters.iter().max().map_or(0, |last| last + 1);
-        self.models = (0..count).map(of).chain([global.clone()]).collect();
+        let clients = self.clusters.each().len() as u32;
+        let own = |client: u32| sent.orders[0].vector(client as usize);
+        let of = |cluster: usize| Arc::new(mean(self.clusters.members(cluster).into_iter().map(own)));
+        let global = Arc::new(mean((0..clients).map(own)));
+        self.models = (0..self.clusters.clusters()).map(of).chain([global.clone()]).collect();
         self.global = Some(global);
-        self.stamps = vec![kept.stamp; self.clusters.len()];
+        self.stamps = vec![kept.stamp; clients as usize];
         Ok(Progress { loss: None, switched: None, sizes: Vec::new(), finished: true })
     }
 

@@ -57,6 +57,13 @@ pub struct Request {
     pub key: Key,
 }
 
+impl Request {
+    /// A request with the usual options.
+    pub fn new(algorithm: Algorithm, clusters: Option<usize>, key: Key) -> Self {
+        Self { algorithm, clusters, lambda: None, weights: Weights::Uniform, starts: 10, path_values: 20, key }
+    }
+}
+
 /// How certain the number of clusters is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sureness {

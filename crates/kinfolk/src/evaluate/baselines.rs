@@ -2,6 +2,7 @@
 
 use super::scores::{Evaluation, Served, is_good, score_all};
 use super::{Context, Finding, MethodRecord, OwnModels};
+use crate::assignment::Assignment;
 use crate::error::Result;
 use crate::federation::work::{Evaluate, Subject};
 use crate::federation::{Federation, Params};
@@ -72,7 +73,7 @@ fn baselines(
 fn fill_in(
     clients: &mut [ClientRecord],
     outcome: &Outcome,
-    clusters: &[usize],
+    clusters: &Assignment,
     own: &OwnModels,
     baselines: &Baselines,
 ) {
@@ -80,7 +81,8 @@ fn fill_in(
         let model = own.get(client.client.as_str());
         let apart = |other: Option<&Params>| Some(distance(model?, other?));
         client.model_norm = model.map(|model| norm(model));
-        client.distance_to_cluster = apart(clusters.get(place).and_then(|&cluster| outcome.models.get(cluster)));
+        client.distance_to_cluster =
+            apart(clusters.each().get(place).and_then(|cluster| outcome.models.get((*cluster)?)));
         client.distance_to_global = apart(outcome.global.as_ref());
         client.metric_local = baselines.local.get(place).copied().flatten();
         client.metric_global = baselines.global.get(place).copied().flatten();
@@ -134,7 +136,7 @@ mod tests {
         let baselines = Baselines { local: vec![Some(0.5), None], global: vec![Some(0.25), Some(0.75)] };
         let own = BTreeMap::from([("a", vec![3.0, 0.0])]);
         let mut records = ["a", "b"].map(|id| ClientRecord { client: id.into(), ..ClientRecord::default() });
-        fill_in(&mut records, &outcome(personal(vec![1, 0]), true), &[0, 1], &own, &baselines);
+        fill_in(&mut records, &outcome(personal(vec![1, 0]), true), &Assignment::from_iter([0, 1]), &own, &baselines);
         let first = ClientRecord {
             client: "a".into(),
             model_norm: Some(3.0),

@@ -15,7 +15,6 @@ use crate::models::Metric;
 use crate::record::summary::ClientScore;
 use crate::record::{MetricSummary, RoundRecord};
 use crate::training::{Portion, Split};
-use std::collections::BTreeMap;
 
 /// The scores of a federation's clients.
 #[derive(Debug, Clone, Default)]
@@ -73,14 +72,11 @@ pub fn seen(
         Serving::Choose if everything.is_empty() => {}
         Serving::Choose => score(Recipients::All, Subject::Models(everything)),
         Serving::Given(given) => {
-            let given_to = |cluster: Option<usize>| {
-                Recipients::list((0..count as u32).filter(|&client| given[client as usize] == cluster).collect())
-            };
             for cluster in everything.iter().copied() {
-                score(given_to(Some(cluster)), Subject::Models(vec![cluster]));
+                score(Recipients::list(given.members(cluster)), Subject::Models(vec![cluster]));
             }
             if !everything.is_empty() {
-                score(given_to(None), Subject::Models(everything.clone()));
+                score(Recipients::list(given.unassigned()), Subject::Models(everything.clone()));
             }
             // How much better another cluster's model would be.
             if outcome.clustered && !everything.is_empty() {
@@ -98,7 +94,7 @@ pub fn seen(
     for answer in &scores {
         let free = |client: &u32| match &outcome.serving {
             Serving::Choose => true,
-            Serving::Given(given) => given[*client as usize].is_none(),
+            Serving::Given(given) => given.of(*client).is_none(),
             Serving::Own { .. } => false,
         };
         let chose = outcome.clustered && answer.clients.iter().all(free);
@@ -106,7 +102,7 @@ pub fn seen(
     }
     if let Some((given, order)) = compared {
         for (client, losses) in answers.of(order).each() {
-            if let Some(own) = given[client as usize] {
+            if let Some(own) = given.of(client) {
                 clients[client as usize].margin = margin(&losses, own);
                 clients[client as usize].cluster = Some(own);
             }
@@ -114,17 +110,9 @@ pub fn seen(
     }
     check_counted(&scores, metric, federation.clients(), &clients)?;
     if let Serving::Own { clusters: Some(clusters), .. } = &outcome.serving {
-        clients.iter_mut().zip(clusters).for_each(|(served, &cluster)| served.cluster = Some(cluster));
+        clients.iter_mut().zip(clusters.each()).for_each(|(served, &cluster)| served.cluster = cluster);
     }
     Ok(summarise(clients, metric, outcome, outliers))
-}
-
-fn by_stamp(stamps: &[u64]) -> BTreeMap<u64, Recipients> {
-    let mut ages: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
-    for (client, &stamp) in (0u32..).zip(stamps).filter(|(_, stamp)| **stamp > 0) {
-        ages.entry(stamp).or_default().push(client);
-    }
-    ages.into_iter().map(|(stamp, clients)| (stamp, Recipients::list(clients))).collect()
 }
 
 /// A method's models, followed by the drafts for its clients.
@@ -137,7 +125,9 @@ pub(super) fn with_drafts(outcome: &Outcome) -> Vec<Params> {
 pub(super) fn own_subjects(outcome: &Outcome, stamps: &[u64]) -> Vec<(Recipients, Subject)> {
     let drafts = outcome.mixture.as_ref().map_or(&[][..], |mixture| &mixture.drafts);
     if drafts.is_empty() {
-        return by_stamp(stamps).into_iter().map(|(stamp, to)| (to, Subject::Own { stamp })).collect();
+        let keeping = (0..stamps.len() as u32).filter(|&client| stamps[client as usize] > 0);
+        let by_stamp = Recipients::by_stamp(keeping, stamps).into_iter();
+        return by_stamp.map(|(stamp, to)| (to, Subject::Own { stamp })).collect();
     }
     let numbered = (0u32..).zip(drafts).filter(|(_, draft)| draft.is_some()).zip(outcome.models.len()..);
     let completed = |((client, _), model): ((u32, &Option<Params>), usize)| {

@@ -41,5 +41,5 @@ pub fn served(a: Option<usize>, b: Option<usize>) -> Evaluation {
 }
 
 pub fn personal(stamps: Vec<u64>) -> Serving {
-    Serving::Own { stamps, clusters: Some(vec![0, 1]) }
+    Serving::Own { stamps, clusters: Some([0, 1].into_iter().collect()) }
 }

@@ -30,6 +30,7 @@ use crate::training::Portion;
 use serde::{Deserialize, Serialize};
 use server::meter::Meter;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -125,6 +126,13 @@ impl Recipients {
             Recipients::List(list) => (0..0, &list[..]),
         };
         all.chain(list.iter().copied())
+    }
+
+    /// These clients by the stamp of what each keeps, one list a stamp.
+    pub(crate) fn by_stamp(clients: impl Iterator<Item = u32>, stamps: &[u64]) -> BTreeMap<u64, Self> {
+        let mut lists: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+        clients.for_each(|client| lists.entry(stamps[client as usize]).or_default().push(client));
+        lists.into_iter().map(|(stamp, clients)| (stamp, Self::list(clients))).collect()
     }
 
     /// Whether this client is one of them.

@@ -67,6 +67,10 @@ impl MethodSettings for Al2sgdPlusSettings {
     const PAPER: &str = "Lyu, Hanzely, Kolar 2022, Algorithm 2";
     const HAS_CLUSTERS: bool = true;
 
+    fn needs(&self) -> Needs {
+        self.objective.client.needs(self.missing)
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         if !setup.model.convex().is_some() {
             let wanted = [("smoothness", self.stepping.smoothness), ("convexity", self.convexity)];

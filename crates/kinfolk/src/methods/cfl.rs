@@ -1,43 +1,44 @@
 //! CFL, Clustered Federated Learning (Sattler, Müller, Samek: Clustered federated learning: model-agnostic distributed
-//! multitask optimization under privacy constraints, 2019). From the top down: everybody trains one model until it stands
-//! still although single clients still pull; then the clients are parted by the direction they pull in.
+//! multitask optimization under privacy constraints, 2019). From the top down: all clients train one model until it is
+//! stationary although the gradients of single clients are not small; then they are split by the directions of their updates.
 //!
 //! ```text
 //! 1  one cluster c of all clients, θ_c ← random
 //! 2  for each round, each cluster c:
 //! 3    members train from θ_c and send their updates Δ_i; θ_c ← θ_c + mean of the Δ_i, weighted by rows
-//! 4    if ‖mean Δ‖ < ε_1 and max_i ‖Δ_i‖ > ε_2:             the cluster stands still, its clients do not
+//! 4    if ‖mean Δ‖ < ε_1 and max_i ‖Δ_i‖ > ε_2:             the cluster is stationary, its clients are not
 //! 5      α_ij ← ⟨Δ_i, Δ_j⟩ / (‖Δ_i‖ ‖Δ_j‖)
 //! 6      c_1, c_2 ← the bipartition with the smallest α_max = largest α_ij across
 //! 7      if √((1 − α_max)/2) > γ_max: c_1 and c_2 go on in its place, both from θ_c
 //! ```
 //!
-//! Line 6 is exact: joining the most similar clients first until two groups are left makes the largest similarity across
-//! as small as it can be.
+//! Line 6 is exact: joining the most similar clients first until two groups are left minimises the largest similarity
+//! across.
 //!
 //! Differences from the paper:
 //! - ε_1 and ε_2 can be left out. Then they are shares of the mean length of the clients' updates in the first round: 0.4 and
 //!   0.6. With local steps updates do not vanish at a stationary point, so absolute lengths mean little.
 //! - γ_max, which the paper takes from bounds on the gradient noise, is 0.7 by default: parts whose most similar members
-//!   are at less than a right angle stay together. What noise alone pulls at is about at right angles, a little more in
-//!   small clusters, which may part once too often.
-//! - a cluster does not part while one of its members is missing: it would be left behind in the wrong part. One that
-//!   was missing in five rounds in a row is not waited for any longer.
+//!   are at less than a right angle stay together. Updates that are noise alone are about at right angles, a little more in
+//!   small clusters, which may be split once too often.
+//! - a cluster is not split while one of its members is missing: it would be left behind in the wrong part. A member that
+//!   was missing in five rounds in a row is no longer waited for.
 //! - parts of fewer than `min_size` clients are not split off.
 
+use super::parts::averaging::{absent_from, finite_vectors};
+use super::parts::starts::common_start;
+use super::parts::training::{Trainer, Training};
 use super::*;
 use crate::federation::OrderAnswers;
 use crate::federation::work::Train;
 use crate::linalg::{add_scaled, dot, norm};
 use rayon::prelude::*;
 
-/// In how many rounds in a row a client may be missing before a cluster parts without it.
+/// Number of rounds in a row that a client may be missing before its cluster is split without it.
 const WAITING: usize = 5;
 
 settings! {
     pub(super) struct CflSettings {
-        /// step size; auto is safe on this data for full batches of a linear model, 0.1 for a network, 0.01 for adam
-        step: Auto<f64> [above 0.0] = "auto",
         /// what a client's model counts in the mean
         weight: Weight = "rows",
         /// a cluster stands still when the mean update is shorter than this (default: 0.4 of a client's first update)
@@ -54,7 +55,7 @@ settings! {
     }
 
     fn check(&self, check: &mut Check) {
-        if self.training.participation < 1.0 {
+        if self.training.schedule.participation < 1.0 {
             check.fault("participation", "cfl compares the updates of all clients, want 1");
         }
     }
@@ -66,44 +67,29 @@ impl MethodSettings for CflSettings {
     const PAPER: &str = "Sattler, Müller, Samek 2019";
     const HAS_CLUSTERS: bool = true;
 
+    fn needs(&self) -> Needs {
+        self.training.needs()
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         setup.want_clients("min_size", self.min_size)?;
         // Similarities, and the list of pairs that is sorted by them.
         setup.want_room_for_pairs(16)?;
-        Ok(Box::new(Cfl {
-            step: setup.step(self.step),
-            training: self.training,
-            weight: self.weight,
-            still: self.still,
-            pulling: self.pulling,
-            gap: self.gap,
-            min_size: self.min_size,
-            patience: self.patience,
-            state: State {
-                models: vec![odcl::common_start(&setup)?],
-                ages: vec![0],
-                given: vec![0; setup.rows.len()],
-                away: vec![0; setup.rows.len()],
-                length: None,
-                splits: Vec::new(),
-            },
-            key: setup.key,
-        }))
+        let state = State {
+            models: vec![common_start(&setup)?],
+            ages: vec![0],
+            clusters: Assignment::one(setup.rows.len()),
+            away: vec![0; setup.rows.len()],
+            length: None,
+            splits: Vec::new(),
+        };
+        Ok(Box::new(Cfl { trainer: self.training.clone().trainer(&setup), settings: self, state }))
     }
 }
 
 struct Cfl {
-    training: Training,
-    step: f64,
-    weight: Weight,
-    /// ε_1 and ε_2.
-    still: Option<f64>,
-    pulling: Option<f64>,
-    /// γ_max.
-    gap: f64,
-    min_size: usize,
-    patience: usize,
-    key: Key,
+    settings: CflSettings,
+    trainer: Trainer,
     state: State,
 }
 
@@ -111,17 +97,17 @@ struct Cfl {
 struct State {
     /// θ_c.
     models: Vec<Params>,
-    /// Rounds since each cluster came to be.
+    /// Rounds since each cluster was split off.
     ages: Vec<usize>,
-    given: Vec<usize>,
-    /// In how many rounds up to now each client was missing.
+    clusters: Assignment,
+    /// Number of rounds in a row that each client has been missing.
     away: Vec<usize>,
     /// Mean length of the clients' updates in the first round.
     length: Option<f64>,
     splits: Vec<String>,
 }
 
-/// What members of a cluster sent: who, and how far each moved.
+/// The updates Δ_i that members of a cluster sent.
 struct Updates {
     clients: Vec<u32>,
     moves: Vec<Vec<f64>>,
@@ -130,22 +116,20 @@ struct Updates {
 
 impl Updates {
     fn of(order: &OrderAnswers, model: &[f64], weight: Weight) -> Self {
-        let finite: Vec<usize> = (0..order.clients.len())
-            .filter(|&place| order.vector(place).iter().all(|value| value.is_finite()))
-            .collect();
-        let moved = |&place: &usize| order.vector(place).iter().zip(model).map(|(new, old)| new - old).collect();
-        Self {
-            clients: finite.iter().map(|&place| order.clients[place]).collect(),
-            moves: finite.iter().map(moved).collect(),
-            weights: finite.iter().map(|&place| weight.of(order.rows[place] as usize)).collect(),
+        let mut updates = Self { clients: Vec::new(), moves: Vec::new(), weights: Vec::new() };
+        for (place, vector) in finite_vectors(order) {
+            updates.clients.push(order.clients[place]);
+            updates.moves.push(vector.iter().zip(model).map(|(new, old)| new - old).collect());
+            updates.weights.push(weight.of(order.rows[place] as usize));
         }
+        updates
     }
 
-    /// `standing` clients stand for no move.
-    fn mean(&self, width: usize, standing: usize) -> Vec<f64> {
+    /// The mean, with `unchanged` clients counting as 0.
+    fn mean(&self, width: usize, unchanged: usize) -> Vec<f64> {
         let mut mean = vec![0.0; width];
         let total: f64 = self.weights.iter().sum();
-        let whole = total + standing as f64 * total / self.weights.len().max(1) as f64;
+        let whole = total + unchanged as f64 * total / self.weights.len().max(1) as f64;
         for (moved, weight) in self.moves.iter().zip(&self.weights) {
             add_scaled(&mut mean, weight / whole, moved);
         }
@@ -186,107 +170,99 @@ fn bipartition(similarity: &[f64], count: usize) -> (Vec<bool>, f64) {
 }
 
 impl Cfl {
-    /// Lines 4 to 7: the clients that leave cluster `c`, if it parts.
-    fn part(&self, updates: &Updates, mean: &[f64]) -> Option<(Vec<u32>, f64)> {
+    /// Lines 4 to 7: the clients that leave a cluster, if it is split, and the gap.
+    fn split(&self, updates: &Updates, mean: &[f64]) -> Option<(Vec<u32>, f64)> {
         let length = self.state.length.unwrap_or(0.0);
         let longest = updates.moves.iter().map(|moved| norm(moved)).fold(0.0, f64::max);
-        let still = norm(mean) < self.still.unwrap_or(0.4 * length);
-        let pulling = longest > self.pulling.unwrap_or(0.6 * length);
-        if !still || !pulling || updates.clients.len() < 2 * self.min_size {
+        let CflSettings { still, pulling, gap: least_gap, min_size, .. } = self.settings;
+        let is_still = norm(mean) < still.unwrap_or(0.4 * length);
+        let is_pulled = longest > pulling.unwrap_or(0.6 * length);
+        if !is_still || !is_pulled || updates.clients.len() < 2 * min_size {
             return None;
         }
         let (stays, across) = bipartition(&updates.cosines(), updates.clients.len());
         let staying = stays.iter().filter(|stays| **stays).count();
         let smaller = staying.min(stays.len() - staying);
         let gap = (0.5 * (1.0 - across).max(0.0)).sqrt();
-        (gap > self.gap && smaller >= self.min_size).then(|| {
+        (gap > least_gap && smaller >= min_size).then(|| {
             let leaving = updates.clients.iter().zip(&stays).filter(|(_, stays)| !**stays).map(|(&client, _)| client);
             (leaving.collect(), gap)
         })
-    }
-
-    fn sizes(&self) -> Vec<usize> {
-        sizes_of(self.state.models.len(), self.state.given.iter().copied())
     }
 }
 
 impl Method for Cfl {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
-        let plan = self.training.plan(&self.key, room.round(), self.step);
-        let mut ask = Ask::new(Phase::Train, self.state.models.clone(), Gather::Each);
+        let plan = self.trainer.plan(room.round());
+        let state = &mut self.state;
+        let mut ask = Ask::new(Phase::Train, state.models.clone(), Gather::Each);
         let order = |cluster: usize| {
-            let members = (0u32..).zip(&self.state.given).filter(|(_, c)| **c == cluster).map(|(i, _)| i);
-            ask.order(Recipients::list(members.collect()), Train::from_model(cluster, plan.clone()))
+            ask.order(Recipients::list(state.clusters.members(cluster)), Train::from_model(cluster, plan.clone()))
         };
-        let orders: Vec<_> = (0..self.state.models.len()).map(order).collect();
+        let orders: Vec<_> = (0..state.models.len()).map(order).collect();
         let answers = room.ask(&ask)?;
-        self.state.away.iter_mut().for_each(|away| *away += 1);
+        state.away.iter_mut().for_each(|away| *away += 1);
         let answered = answers.orders.iter().flat_map(|order| &order.clients);
-        answered.for_each(|&client| self.state.away[client as usize] = 0);
+        answered.for_each(|&client| state.away[client as usize] = 0);
         let loss = room.watch(&answers.losses(&orders))?;
         let mut switched = 0;
         for (cluster, order) in answers.orders.iter().enumerate() {
-            let updates = Updates::of(order, &self.state.models[cluster], self.weight);
+            let state = &mut self.state;
+            let updates = Updates::of(order, &state.models[cluster], self.settings.weight);
             if updates.clients.is_empty() {
                 continue;
             }
             if room.round() == 0 {
                 let total: f64 = updates.moves.iter().map(|moved| norm(moved)).sum();
-                self.state.length = Some(total / updates.moves.len() as f64);
+                state.length = Some(total / updates.moves.len() as f64);
             }
-            let absent = answers.missing.iter().filter(|missing| self.state.given[missing.client as usize] == cluster);
-            let missing = absent.count() + order.clients.len() - updates.clients.len();
-            let standing = if self.training.missing == MissingRule::Keep { missing } else { 0 };
-            let mean = updates.mean(self.state.models[cluster].len(), standing);
-            let mut model = self.state.models[cluster].to_vec();
-            add_scaled(&mut model, 1.0, &mean);
-            self.state.models[cluster] = Arc::new(model);
-            self.state.ages[cluster] += 1;
-            let is_waited_for = |(given, away): (&usize, &usize)| *given == cluster && (1..=WAITING).contains(away);
-            let waits = self.state.given.iter().zip(&self.state.away).any(is_waited_for);
-            if self.state.ages[cluster] <= self.patience || waits || updates.clients.len() < order.clients.len() {
+            let unusable = order.clients.len() - updates.clients.len();
+            let missing = absent_from(cluster, &state.clusters, &answers) + unusable;
+            let mean = updates.mean(state.models[cluster].len(), room.unchanged(missing));
+            add_scaled(Arc::make_mut(&mut state.models[cluster]).as_mut_slice(), 1.0, &mean);
+            state.ages[cluster] += 1;
+            let is_awaited = |client: &u32| (1..=WAITING).contains(&state.away[*client as usize]);
+            let waits = state.clusters.members(cluster).iter().any(is_awaited);
+            if state.ages[cluster] <= self.settings.patience || waits || unusable > 0 {
                 continue;
             }
-            if let Some((leaving, gap)) = self.part(&updates, &mean) {
-                let new = self.state.models.len();
+            if let Some((leaving, gap)) = self.split(&updates, &mean) {
+                let state = &mut self.state;
+                let new = state.models.len();
                 switched += leaving.len();
-                leaving.iter().for_each(|&client| self.state.given[client as usize] = new);
-                self.state.models.push(self.state.models[cluster].clone());
-                self.state.ages[cluster] = 0;
-                self.state.ages.push(0);
-                self.state.splits.push(format!(
+                for &client in &leaving {
+                    state.clusters.put(client, new);
+                }
+                state.models.push(state.models[cluster].clone());
+                state.ages[cluster] = 0;
+                state.ages.push(0);
+                state.splits.push(format!(
                     "round {}: {} clients left cluster {cluster} as cluster {new} (gap {gap:.2})",
                     room.round() + 1,
                     leaving.len()
                 ));
             }
         }
-        let finished = room.round() + 1 >= self.training.rounds;
-        Ok(Progress { loss, switched: Some(switched), sizes: self.sizes(), finished })
+        let (sizes, finished) = (self.state.clusters.sizes(), self.trainer.is_last(room));
+        Ok(Progress { loss, switched: Some(switched), sizes, finished })
     }
 
     fn planned_rounds(&self) -> usize {
-        self.training.rounds
+        self.trainer.schedule.rounds
     }
 
     fn outcome(&self) -> Outcome {
         const NAMED: usize = 10;
-        let mut notes: Vec<String> = self.state.splits.iter().take(NAMED).cloned().collect();
-        if self.state.splits.is_empty() {
-            notes.push(
-                "never parted: the mean update stayed long, or no part of min_size clients pulled away far enough"
-                    .into(),
-            );
-        } else if self.state.splits.len() > NAMED {
-            notes.push(format!("and {} more splits", self.state.splits.len() - NAMED));
+        let State { models, clusters, splits, .. } = &self.state;
+        let mut notes: Vec<String> = splits.iter().take(NAMED).cloned().collect();
+        if splits.is_empty() {
+            let still =
+                "never parted: the mean update stayed long, or no part of min_size clients pulled away far enough";
+            notes.push(still.into());
+        } else if splits.len() > NAMED {
+            notes.push(format!("and {} more splits", splits.len() - NAMED));
         }
-        Outcome {
-            models: self.state.models.clone(),
-            clustered: true,
-            serving: Serving::Given(self.state.given.iter().copied().map(Some).collect()),
-            notes,
-            ..Outcome::default()
-        }
+        Outcome { notes, ..Outcome::of_clusters(models.clone(), clusters.clone()) }
     }
 
     keep_state!();

@@ -11,13 +11,14 @@
 //!
 //! Differences from the paper: full batches by default; `weight = "uniform"` gives the plain mean.
 
+use super::parts::averaging::mean_model;
+use super::parts::starts::common_start;
+use super::parts::training::{Trainer, Training};
 use super::*;
 use crate::federation::work::Train;
 
 settings! {
     pub(super) struct FedAvgSettings {
-        /// step size; auto is safe on this data for full batches of a linear model, 0.1 for a network, 0.01 for adam
-        step: Auto<f64> [above 0.0] = "auto",
         /// what a client's model counts in the mean
         weight: Weight = "rows",
         training: Training,
@@ -29,23 +30,20 @@ impl MethodSettings for FedAvgSettings {
     const SUMMARY: &str = "one model for everybody, by averaging";
     const PAPER: &str = "McMahan et al. 2017";
 
+    fn needs(&self) -> Needs {
+        self.training.needs()
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
-        let start = setup.model.common_start(&mut setup.key.clone().word("start").number(0).number(0).rng())?;
-        Ok(Box::new(FedAvg {
-            step: setup.step(self.step),
-            weight: self.weight,
-            training: self.training,
-            key: setup.key,
-            model: Arc::new(start),
-        }))
+        let model = common_start(&setup)?;
+        Ok(Box::new(FedAvg { weight: self.weight, model, trainer: self.training.trainer(&setup) }))
     }
 }
 
 struct FedAvg {
-    training: Training,
-    step: f64,
+    trainer: Trainer,
     weight: Weight,
-    key: Key,
+    /// θ.
     model: Params,
 }
 
@@ -53,16 +51,16 @@ impl Method for FedAvg {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
         let gather = Gather::Sum { by: By::All, weight: self.weight };
         let mut ask = Ask::new(Phase::Train, vec![self.model.clone()], gather);
-        let plan = self.training.plan(&self.key, room.round(), self.step);
-        let order = ask.order(self.training.participants(&self.key, room.round(), room), Train::from_model(0, plan));
+        let train = Train::from_model(0, self.trainer.plan(room.round()));
+        let order = ask.order(self.trainer.participants(room.round(), room), train);
         let answers = room.ask(&ask)?;
         let trained = answers.of(order);
-        self.model = self.training.mean(&self.model, &trained.sums[0], answers.missing.len());
-        Ok(Progress::of(room.watch(&trained.losses())?, room.round() + 1 >= self.training.rounds))
+        self.model = mean_model(&self.model, &trained.sums[0], room.unchanged(answers.missing.len()));
+        Ok(Progress::of(room.watch(&trained.losses())?, self.trainer.is_last(room)))
     }
 
     fn planned_rounds(&self) -> usize {
-        self.training.rounds
+        self.trainer.schedule.rounds
     }
 
     fn outcome(&self) -> Outcome {

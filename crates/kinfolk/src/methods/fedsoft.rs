@@ -17,8 +17,11 @@
 //! - with `participation = 1` everybody takes part, and line 7 is Σ_k v_sk w_k, the mean that line 5 estimates.
 //! - the paper does not say where line 6 begins: at the client's last w_k, and the first time at the c_s that fits it best.
 
+use super::parts::averaging::finite_vectors;
+use super::parts::starts::random_models;
+use super::parts::training::{Trainer, Training};
+use super::room::stamps_after;
 use super::*;
-use crate::federation::Absence;
 use crate::federation::work::{Keep, Shares, Start, Train};
 use crate::linalg::add_scaled;
 use crate::training::Pull;
@@ -26,8 +29,6 @@ use rand::RngExt;
 
 settings! {
     pub(super) struct FedSoftSettings {
-        /// step size; auto is safe on this data for full batches of a linear model, 0.1 for a network, 0.01 for adam
-        step: Auto<f64> [above 0.0] = "auto",
         /// how many clusters to look for
         clusters: usize [1..=1 << 20],
         /// how strongly clusters pull at a client, λ
@@ -46,43 +47,32 @@ impl MethodSettings for FedSoftSettings {
     const PAPER: &str = "Ruan, Joe-Wong 2022";
     const WANTS: Ability = Ability::Rows;
 
+    fn needs(&self) -> Needs {
+        self.training.needs()
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         setup.want_clients("clusters", self.clusters)?;
         setup.want_room_for_models("clusters", self.clusters)?;
-        let start = |cluster: usize| {
-            let key = setup.key.clone().word("start").number(0).number(cluster as u64);
-            setup.model.initialise(&mut key.rng()).map(Arc::new)
-        };
         let clients = setup.rows.len();
         Ok(Box::new(FedSoft {
-            step: setup.step(self.step),
-            training: self.training,
-            pull: self.pull,
-            interval: self.interval,
-            floor: self.floor,
             rows: setup.rows.to_vec(),
             state: State {
-                models: (0..self.clusters).map(start).collect::<Result<_>>()?,
+                models: random_models(&*setup.model, &setup.key, 0, self.clusters)?,
                 shares: vec![Vec::new(); clients],
                 stamps: vec![0; clients],
                 anew: vec![false; clients],
             },
-            key: setup.key,
+            trainer: self.training.clone().trainer(&setup),
+            settings: self,
         }))
     }
 }
 
 struct FedSoft {
-    training: Training,
-    step: f64,
-    /// λ.
-    pull: f64,
-    /// τ.
-    interval: usize,
-    /// σ.
-    floor: f64,
+    settings: FedSoftSettings,
+    trainer: Trainer,
     rows: Vec<usize>,
-    key: Key,
     state: State,
 }
 
@@ -90,11 +80,11 @@ struct FedSoft {
 struct State {
     /// c_s.
     models: Vec<Params>,
-    /// u_ks; empty of a client that never answered.
+    /// u_ks; empty for a client that never answered.
     shares: Vec<Vec<f64>>,
     /// The ask after which each client last kept its model; 0 before the first.
     stamps: Vec<u64>,
-    /// Whose own model cannot be trusted.
+    /// Clients whose own model cannot be trusted, and that begin again at a cluster's.
     anew: Vec<bool>,
 }
 
@@ -105,16 +95,16 @@ fn largest(shares: &[f64]) -> usize {
 
 impl FedSoft {
     /// Line 3.
-    fn look(&mut self, room: &mut Room) -> Result<()> {
+    fn estimate_shares(&mut self, room: &mut Room) -> Result<()> {
         let mut ask = Ask::new(Phase::Train, self.state.models.clone(), Gather::Each);
         let order = ask.order(Recipients::All, Shares { among: (0..self.state.models.len()).collect() });
         for (client, shares) in room.ask_for_any(&ask)?.of(order).each() {
-            self.state.shares[client as usize] = shares.iter().map(|share| share.max(self.floor)).collect();
+            self.state.shares[client as usize] = shares.iter().map(|share| share.max(self.settings.floor)).collect();
         }
         Ok(())
     }
 
-    /// Lines 4 and 5: what each client counts in each cluster this round, cluster by cluster; nothing for most of them.
+    /// Lines 4 and 5: the weight of each client in each cluster this round, cluster by cluster; 0 for most.
     fn weights(&self, room: &Room) -> Vec<Vec<f64>> {
         let count = self.rows.len();
         let importance = |cluster: usize| -> Vec<f64> {
@@ -127,11 +117,11 @@ impl FedSoft {
         };
         let selected = |cluster: usize| -> Vec<f64> {
             let importance = importance(cluster);
-            if self.training.participation >= 1.0 {
+            if self.trainer.schedule.participation >= 1.0 {
                 return importance;
             }
-            let draws = ((self.training.participation * count as f64).round() as usize).max(1);
-            let key = self.key.clone().word("selection").number(room.round() as u64).number(cluster as u64);
+            let draws = ((self.trainer.schedule.participation * count as f64).round() as usize).max(1);
+            let key = self.trainer.key.clone().word("selection").number(room.round() as u64).number(cluster as u64);
             let mut chosen = vec![0.0; count];
             // By the clients' ids, so that their order does not matter.
             let mut order: Vec<usize> = (0..count).collect();
@@ -155,8 +145,8 @@ impl FedSoft {
     /// Line 6 for one client.
     fn work(&self, client: usize, round: usize) -> Train {
         let shares = &self.state.shares[client];
-        let mut plan = self.training.plan(&self.key, round, self.step);
-        let pull = |(centre, share): (usize, &f64)| Pull { centre, strength: self.pull * share };
+        let mut plan = self.trainer.plan(round);
+        let pull = |(centre, share): (usize, &f64)| Pull { centre, strength: self.settings.pull * share };
         plan.pulls = shares.iter().enumerate().map(pull).filter(|pull| pull.strength > 0.0).collect();
         let from = match self.state.stamps[client] {
             stamp if stamp > 0 && !self.state.anew[client] => Start::Own { stamp },
@@ -165,19 +155,22 @@ impl FedSoft {
         Train { from, plan, keep: Keep::Also }
     }
 
-    /// Clients by the cluster that fits most of their rows.
+    /// Number of clients whose rows each cluster fits best.
     fn sizes(&self) -> Vec<usize> {
-        let known = self.state.shares.iter().filter(|shares| !shares.is_empty());
-        sizes_of(self.state.models.len(), known.map(|shares| largest(shares)))
+        let mut clusters = Assignment::none(self.state.models.len(), self.rows.len());
+        for (client, shares) in (0..).zip(&self.state.shares).filter(|(_, shares)| !shares.is_empty()) {
+            clusters.put(client, largest(shares));
+        }
+        clusters.sizes()
     }
 }
 
 impl Method for FedSoft {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
-        if room.round().is_multiple_of(self.interval) {
-            self.look(room)?;
+        if room.round().is_multiple_of(self.settings.interval) {
+            self.estimate_shares(room)?;
         }
-        let finished = room.round() + 1 >= self.training.rounds;
+        let finished = self.trainer.is_last(room);
         let weights = self.weights(room);
         let wanted = |client: usize| weights.iter().any(|weights| weights[client] > 0.0);
         let asked: Vec<usize> = (0..self.rows.len()).filter(|&client| wanted(client)).collect();
@@ -190,30 +183,28 @@ impl Method for FedSoft {
         let answers = room.ask(&ask)?;
         let loss = room.watch(&answers.losses(&orders))?;
         let mut sums = vec![Sum::default(); self.state.models.len()];
-        let mut standing = vec![0.0; self.state.models.len()];
+        let mut absent = vec![0.0; self.state.models.len()];
+        let kept: BTreeMap<u32, u64> = stamps_after(&answers).collect();
         for (&client, order) in asked.iter().zip(&answers.orders) {
-            let answered = !order.clients.is_empty() && order.vectors.iter().all(|value| value.is_finite());
+            let vector = finite_vectors(order).next();
             for (cluster, weights) in weights.iter().enumerate().filter(|(_, weights)| weights[client] > 0.0) {
-                match answered {
-                    true => sums[cluster].add(weights[client], order.vector(0)),
-                    false => standing[cluster] += weights[client],
+                match vector {
+                    Some((_, vector)) => sums[cluster].add(weights[client], vector),
+                    None => absent[cluster] += weights[client],
                 }
             }
             // A client whose answer was garbage has kept what it trained, which may be anything: it begins anew.
-            let garbage = answers.missing.iter().any(|m| m.client == client as u32 && m.reason == Absence::Garbage);
-            let kept = answered || garbage || !order.clients.is_empty();
-            if kept {
-                self.state.stamps[client] = answers.stamp;
-                self.state.anew[client] = !answered;
+            if let Some(&stamp) = kept.get(&(client as u32)) {
+                (self.state.stamps[client], self.state.anew[client]) = (stamp, vector.is_none());
             }
         }
-        for ((model, sum), standing) in self.state.models.iter_mut().zip(&sums).zip(standing) {
+        for ((model, sum), absent) in self.state.models.iter_mut().zip(&sums).zip(absent) {
             if sum.count > 0 {
-                let standing = if self.training.missing == MissingRule::Keep { standing } else { 0.0 };
-                let whole = sum.weight + standing;
+                let unchanged = room.unchanged(1) as f64 * absent;
+                let whole = sum.weight + unchanged;
                 let mut mean = vec![0.0; sum.total.len()];
                 add_scaled(&mut mean, 1.0 / whole, &sum.total);
-                add_scaled(&mut mean, standing / whole, model);
+                add_scaled(&mut mean, unchanged / whole, model);
                 *model = Arc::new(mean);
             }
         }
@@ -221,19 +212,17 @@ impl Method for FedSoft {
     }
 
     fn planned_rounds(&self) -> usize {
-        self.training.rounds
+        self.trainer.schedule.rounds
     }
 
     fn outcome(&self) -> Outcome {
-        let mut notes = Vec::new();
         let untrained = self.state.stamps.iter().filter(|&&stamp| stamp == 0).count();
-        if untrained > 0 {
-            notes.push(format!("{untrained} clients never took part and have no model of their own"));
-        }
+        let note =
+            (untrained > 0).then(|| format!("{untrained} clients never took part and have no model of their own"));
         Outcome {
             models: self.state.models.clone(),
             serving: Serving::Own { stamps: self.state.stamps.clone(), clusters: None },
-            notes,
+            notes: note.into_iter().collect(),
             ..Outcome::default()
         }
     }

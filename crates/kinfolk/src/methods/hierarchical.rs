@@ -31,6 +31,10 @@ impl MethodSettings for HierarchicalSettings {
     const HAS_CLUSTERS: bool = true;
     const WANTS: Ability = Ability::Minimiser;
 
+    fn needs(&self) -> Needs {
+        self.objective.client.needs(self.missing)
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let base = Base::with_groups(&setup, &self.objective.client)?;
         let preparation = Preparation::new(&setup, &self.objective, &base, false)?;

@@ -40,6 +40,10 @@ impl MethodSettings for JamesSteinSettings {
     const HAS_CLUSTERS: bool = true;
     const WANTS: Ability = Ability::Quadratic;
 
+    fn needs(&self) -> Needs {
+        self.client.needs(self.missing)
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let width = setup.model.layout().len();
         if width <= 3 {

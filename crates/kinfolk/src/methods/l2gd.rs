@@ -69,6 +69,10 @@ impl MethodSettings for L2gdSettings {
     const PAPER: &str = "Lyu, Hanzely, Kolar 2022, Algorithm 1";
     const HAS_CLUSTERS: bool = true;
 
+    fn needs(&self) -> Needs {
+        self.objective.client.needs(self.missing)
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let choice = Choice::new(&setup, self.step, self.stepping, self.coins == CoinCount::One)?;
         build(&setup, &self.objective, choice, Plain)

@@ -8,23 +8,19 @@
 //! Models stay with the clients between rounds; only a loss goes up. With `solve = "exact"` there is one round, in which
 //! every client finds the minimiser of its own loss.
 
+use super::parts::solving::{SolveBy, want_minimiser};
+use super::parts::starts::common_start;
+use super::parts::training::{StartModel, Trainer, Training};
 use super::room::stamps_after;
 use super::*;
 use crate::federation::work::{Keep, Minimise, Start, Train};
 
-choices! {
-    /// How clients find their models.
-    pub(super) enum Solve { Steps = "steps", Exact = "exact" }
-}
-
 settings! {
     pub(super) struct LocalSettings {
-        /// step size; auto is safe on this data for full batches of a linear model, 0.1 for a network, 0.01 for adam
-        step: Auto<f64> [above 0.0] = "auto",
         /// begin at a model of its own, or all at one
         start: StartModel = "own",
         /// train by steps, or find the minimiser of the local loss in one round
-        solve: Solve = "steps",
+        solve: SolveBy ["steps", "exact"] = "steps",
         /// strength of ½·ridge·‖θ‖² added to every client's loss; where a client's classes separate, a small one is added anyway
         #[only_with(solve = "exact")]
         ridge: f64 [0.0..=1e18] = 0.0,
@@ -32,11 +28,11 @@ settings! {
     }
 
     fn check(&self, check: &mut Check) {
-        if self.solve == Solve::Exact {
-            for name in check.changed(&STEP_SETTINGS) {
-                let hint = format!("leave {name} out, or set solve = \"steps\"");
-                check.fault_with_hint(name, "solve = \"exact\" takes no steps", hint);
-            }
+        let names = Training::SETTINGS.iter().map(|setting| setting.name).chain(["start"]);
+        let of_steps: Vec<&str> = names.filter(|name| !["participation", "missing"].contains(name)).collect();
+        for name in check.changed(&of_steps).into_iter().filter(|_| self.solve == SolveBy::Exact) {
+            let hint = format!("leave {name} out, or set solve = \"steps\"");
+            check.fault_with_hint(name, "solve = \"exact\" takes no steps", hint);
         }
     }
 }
@@ -44,73 +40,55 @@ settings! {
 impl MethodSettings for LocalSettings {
     const NAME: &str = "local";
     const SUMMARY: &str = "every client on its own";
-    const PAPER: &str = "baseline";
+
+    fn needs(&self) -> Needs {
+        let needs = self.training.needs();
+        Needs { auto_step: needs.auto_step.filter(|_| self.solve == SolveBy::Steps), ..needs }
+    }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
-        let exact = self.solve == Solve::Exact;
+        let exact = self.solve == SolveBy::Exact;
         if exact {
-            odcl::want_minimiser(&setup)?;
+            want_minimiser(&setup)?;
         }
         Ok(Box::new(Local {
-            step: setup.step(self.step),
             ridge: exact.then_some(self.ridge),
-            common: (self.start == StartModel::Common).then(|| odcl::common_start(&setup)).transpose()?,
+            common: (self.start == StartModel::Common).then(|| common_start(&setup)).transpose()?,
             stamps: vec![0; setup.rows.len()],
-            training: self.training,
-            key: setup.key,
+            trainer: self.training.trainer(&setup),
         }))
     }
 }
 
-/// Settings that mean nothing to clients that solve exactly.
-const STEP_SETTINGS: [&str; 10] = [
-    "rounds",
-    "start",
-    "step",
-    "local_steps",
-    "local_epochs",
-    "batch",
-    "decay",
-    "optimiser",
-    "momentum",
-    "weight_decay",
-];
-
 struct Local {
-    training: Training,
-    step: f64,
-    /// Where clients minimise exactly.
+    trainer: Trainer,
+    /// Set if clients minimise exactly.
     ridge: Option<f64>,
     common: Option<Params>,
-    key: Key,
-    /// The ask after which each client last kept its model; 0 before the first.
+    /// The stamp of the model that each client keeps; 0 before the first.
     stamps: Vec<u64>,
 }
 
 impl Method for Local {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
-        let plan = self.training.plan(&self.key, room.round(), self.step);
-        let asked = self.training.participants(&self.key, room.round(), room);
-        // Clients that missed a round hold an older model: one order for every age.
-        let mut ages: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
-        for (client, &stamp) in (0..).zip(&self.stamps).filter(|(client, _)| asked.contains(*client)) {
-            ages.entry(stamp).or_default().push(client);
-        }
+        let plan = self.trainer.plan(room.round());
+        let asked = self.trainer.participants(room.round(), room);
+        let asked = (0..self.stamps.len() as u32).filter(|&client| asked.contains(client));
         let models = self.common.iter().filter(|_| self.ridge.is_none()).cloned().collect();
         let mut ask = Ask::new(Phase::Train, models, Gather::Each);
-        let order = |(stamp, clients): (u64, Vec<u32>)| {
-            let to = Recipients::list(clients);
+        // Clients that missed a round hold an older model: one order for every stamp.
+        let order = |(stamp, to): (u64, Recipients)| {
             if let Some(ridge) = self.ridge {
                 return ask.order(to, Minimise { ridge, keep: true });
             }
             let from = match (stamp, &self.common) {
                 (0, Some(_)) => Start::Model(0),
-                (0, None) => Start::Fresh { seed: self.key.clone().word("start").seed() },
+                (0, None) => Start::Fresh { seed: self.trainer.key.clone().word("start").seed() },
                 (stamp, _) => Start::Own { stamp },
             };
             ask.order(to, Train { from, plan: plan.clone(), keep: Keep::Instead })
         };
-        let orders: Vec<_> = ages.into_iter().map(order).collect();
+        let orders: Vec<_> = Recipients::by_stamp(asked, &self.stamps).into_iter().map(order).collect();
         let answers = room.ask(&ask)?;
         let loss = room.watch(&answers.losses(&orders))?;
         stamps_after(&answers).for_each(|(client, stamp)| self.stamps[client as usize] = stamp);
@@ -118,7 +96,7 @@ impl Method for Local {
     }
 
     fn planned_rounds(&self) -> usize {
-        if self.ridge.is_some() { 1 } else { self.training.rounds }
+        if self.ridge.is_some() { 1 } else { self.trainer.schedule.rounds }
     }
 
     fn outcome(&self) -> Outcome {

@@ -21,6 +21,10 @@ impl MethodSettings for LocalEmSettings {
     const PAPER: &str = "baseline";
     const WANTS: Ability = Ability::Mixture;
 
+    fn needs(&self) -> Needs {
+        Needs::only(self.fits.missing)
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         Ok(Box::new(LocalEm {
             training: MixtureTraining::with_own_scatter(&setup, &self.fits, 1)?,

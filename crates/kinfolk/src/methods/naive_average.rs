@@ -6,8 +6,8 @@
 //! θ ← plain mean of the θ̂_i, sent to everybody
 //! ```
 
-use super::odcl::Solving;
-use super::oracle_average::GroupMeans;
+use super::parts::cluster_means::ClusterMeans;
+use super::parts::solving::Solving;
 use super::*;
 
 settings! {
@@ -19,9 +19,12 @@ settings! {
 impl MethodSettings for NaiveAverageSettings {
     const NAME: &str = "naive-average";
     const SUMMARY: &str = "the clients' minimisers, averaged over everybody";
-    const PAPER: &str = "baseline";
+
+    fn needs(&self) -> Needs {
+        self.solving.needs()
+    }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
-        Ok(Box::new(GroupMeans::new(&setup, &self.solving, None)?))
+        Ok(Box::new(ClusterMeans::of_all(setup.rows.len(), self.solving.solve(&setup)?)))
     }
 }

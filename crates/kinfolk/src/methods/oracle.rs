@@ -8,13 +8,14 @@
 //!   θ_j ← mean of the models of cluster j
 //! ```
 
+use super::parts::averaging::{absent_from, mean_model};
+use super::parts::starts::random_models;
+use super::parts::training::{Trainer, Training};
 use super::*;
 use crate::federation::work::Train;
 
 settings! {
     pub(super) struct OracleSettings {
-        /// step size; auto is safe on this data for full batches of a linear model, 0.1 for a network, 0.01 for adam
-        step: Auto<f64> [above 0.0] = "auto",
         /// what a client's model counts in the mean
         weight: Weight = "rows",
         training: Training,
@@ -24,81 +25,58 @@ settings! {
 impl MethodSettings for OracleSettings {
     const NAME: &str = "oracle";
     const SUMMARY: &str = "averaging inside the true clusters";
-    const PAPER: &str = "baseline";
     const HAS_CLUSTERS: bool = true;
 
-    fn needs_truth(&self) -> bool {
-        true
+    fn needs(&self) -> Needs {
+        Needs { truth: true, ..self.training.needs() }
     }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
-        let truth = setup.true_clusters()?;
-        let clusters = truth.iter().max().map_or(0, |last| last + 1);
-        let start = |cluster: usize| {
-            let key = setup.key.clone().word("start").number(0).number(cluster as u64);
-            setup.model.initialise(&mut key.rng()).map(Arc::new)
-        };
+        let clusters = setup.true_clusters()?;
         Ok(Box::new(Oracle {
-            training: self.training,
-            step: setup.step(self.step),
             weight: self.weight,
-            truth: truth.to_vec(),
-            models: (0..clusters).map(start).collect::<Result<_>>()?,
-            key: setup.key,
+            models: random_models(&*setup.model, &setup.key, 0, clusters.clusters())?,
+            clusters,
+            trainer: self.training.trainer(&setup),
         }))
     }
 }
 
 struct Oracle {
-    training: Training,
-    step: f64,
+    trainer: Trainer,
     weight: Weight,
-    truth: Vec<usize>,
-    key: Key,
+    /// The true clusters.
+    clusters: Assignment,
     models: Vec<Params>,
-}
-
-impl Oracle {
-    fn members(&self, cluster: usize, among: &Recipients) -> Vec<u32> {
-        let member = |client: &u32| self.truth[*client as usize] == cluster && among.contains(*client);
-        (0..self.truth.len() as u32).filter(member).collect()
-    }
 }
 
 impl Method for Oracle {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
-        let plan = self.training.plan(&self.key, room.round(), self.step);
-        let asked = self.training.participants(&self.key, room.round(), room);
-        let gather = Gather::Sum { by: By::All, weight: self.weight };
-        let mut ask = Ask::new(Phase::Train, self.models.clone(), gather);
-        let clusters = 0..self.models.len();
+        let plan = self.trainer.plan(room.round());
+        let asked = self.trainer.participants(room.round(), room);
+        let mut ask = Ask::new(Phase::Train, self.models.clone(), Gather::Sum { by: By::All, weight: self.weight });
         let order = |cluster: usize| {
-            let members = Recipients::list(self.members(cluster, &asked));
-            ask.order(members, Train::from_model(cluster, plan.clone()))
+            let mut members = self.clusters.members(cluster);
+            members.retain(|&client| asked.contains(client));
+            ask.order(Recipients::list(members), Train::from_model(cluster, plan.clone()))
         };
-        let orders: Vec<_> = clusters.clone().map(order).collect();
+        let orders: Vec<_> = (0..self.models.len()).map(order).collect();
         let answers = room.ask(&ask)?;
         let loss = room.watch(&answers.losses(&orders))?;
-        for (cluster, &order) in orders.iter().enumerate() {
-            let absent =
-                answers.missing.iter().filter(|missing| self.truth[missing.client as usize] == cluster).count();
-            self.models[cluster] = self.training.mean(&self.models[cluster], &answers.of(order).sums[0], absent);
+        for (cluster, (model, order)) in self.models.iter_mut().zip(&answers.orders).enumerate() {
+            let unchanged = room.unchanged(absent_from(cluster, &self.clusters, &answers));
+            *model = mean_model(model, &order.sums[0], unchanged);
         }
-        let sizes = clusters.map(|cluster| self.members(cluster, &Recipients::All).len()).collect();
-        Ok(Progress { loss, switched: Some(0), sizes, finished: room.round() + 1 >= self.training.rounds })
+        let sizes = self.clusters.sizes();
+        Ok(Progress { loss, switched: Some(0), sizes, finished: self.trainer.is_last(room) })
     }
 
     fn planned_rounds(&self) -> usize {
-        self.training.rounds
+        self.trainer.schedule.rounds
     }
 
     fn outcome(&self) -> Outcome {
-        Outcome {
-            models: self.models.clone(),
-            clustered: true,
-            serving: Serving::Given(self.truth.iter().copied().map(Some).collect()),
-            ..Outcome::default()
-        }
+        Outcome::of_clusters(self.models.clone(), self.clusters.clone())
     }
 
     keep_state!(models);

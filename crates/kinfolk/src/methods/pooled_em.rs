@@ -23,6 +23,10 @@ impl MethodSettings for PooledEmSettings {
     const PAPER: &str = "baseline";
     const WANTS: Ability = Ability::Mixture;
 
+    fn needs(&self) -> Needs {
+        Needs::only(self.common.fits.missing)
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         Pooled::ready(&setup, self.common, None)
     }

@@ -1,36 +1,38 @@
-//! What a method is handed for a round: its clients, and the books that are kept of them.
+//! What a method is handed for a round: its clients, and the ledger that is kept of them.
 //!
-//! One call asks, checks and books: who is missing and whether that may be, whether a method has diverged, who is not asked
-//! any more. The run keeps the [`Book`] between rounds and in checkpoints.
+//! One call asks, checks and records: which answers are missing and whether that is allowed, whether the method has diverged,
+//! which clients are not asked any more. The run keeps the [`MethodLedger`] between rounds and in checkpoints.
 
 use super::{Method, Progress};
+use crate::assignment::Assignment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::federation::server::ledger::few_of;
-use crate::federation::{Absence, Answers, Ask, ClientInfo, Federation, Missing, Recipients};
-use crate::settings::{Field, Settings, choices};
+use crate::federation::work::Receive;
+use crate::federation::{Absence, Answers, Ask, ClientInfo, Federation, Gather, Missing, Params, Phase, Recipients};
+use crate::settings::choices;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The clients of a method, with its book.
+/// The clients of a method, and its ledger.
 pub struct Room<'a> {
     federation: &'a mut dyn Federation,
-    book: &'a mut Book,
+    ledger: &'a mut MethodLedger,
 }
 
-/// What is remembered of a method's clients between rounds.
+/// A method's rounds so far: how many there were, which answers were missing, which clients are no longer asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Book {
+pub struct MethodLedger {
     /// What a missing answer means.
     rule: MissingRule,
-    /// Rounds that are over.
+    /// Completed rounds.
     round: usize,
-    /// Answers that were missing so far, by why.
+    /// Answers missing so far, by reason.
     silent: usize,
     late: usize,
     garbage: usize,
     /// The median loss of the first round.
     first_loss: Option<f64>,
-    /// Clients that are not asked any more, and their names.
+    /// Clients that are no longer asked, with their names.
     left_out: BTreeMap<u32, String>,
 }
 
@@ -40,22 +42,15 @@ choices! {
     pub enum MissingRule { Skip = "skip", Keep = "keep", Fail = "fail", Again = "again" }
 }
 
-impl MissingRule {
-    /// As a method's settings say.
-    pub fn of(settings: &Settings) -> Self {
-        Self::find(settings, "missing").unwrap_or(MissingRule::Skip)
-    }
-}
-
-impl Book {
-    /// A book of nothing.
+impl MethodLedger {
+    /// The ledger of a method that has not begun.
     pub fn new(rule: MissingRule) -> Self {
         let (silent, late, garbage) = (0, 0, 0);
         Self { rule, round: 0, silent, late, garbage, first_loss: None, left_out: BTreeMap::new() }
     }
 
-    /// One round of a method with the clients of a federation.
-    pub fn play(&mut self, method: &mut dyn Method, federation: &mut dyn Federation) -> Result<Progress> {
+    /// Runs one round of a method with the clients of a federation.
+    pub fn run_round(&mut self, method: &mut dyn Method, federation: &mut dyn Federation) -> Result<Progress> {
         let progress = method.round(&mut Room::new(federation, self));
         self.round += 1;
         progress
@@ -71,7 +66,7 @@ impl Book {
         }
     }
 
-    /// How many answers were missing, where there were any.
+    /// How many answers were missing, if any.
     pub fn note(&self) -> Option<String> {
         let all = self.silent + self.late + self.garbage;
         let names: Vec<&str> = self.left_out.values().map(String::as_str).collect();
@@ -90,36 +85,36 @@ impl Book {
 }
 
 impl<'a> Room<'a> {
-    /// The clients of a federation, with this book.
-    pub fn new(federation: &'a mut dyn Federation, book: &'a mut Book) -> Self {
-        Self { federation, book }
+    /// A room with the clients of a federation.
+    pub fn new(federation: &'a mut dyn Federation, ledger: &'a mut MethodLedger) -> Self {
+        Self { federation, ledger }
     }
 
-    /// Who is there.
+    /// The clients.
     pub fn clients(&self) -> &[ClientInfo] {
         self.federation.clients()
     }
 
-    /// Rounds that are over.
+    /// Completed rounds.
     pub fn round(&self) -> usize {
-        self.book.round
+        self.ledger.round
     }
 
-    /// Asks. Ends the method where answers are missing and must not be, or where every single one is unusable.
+    /// Asks. An error if answers are missing and must not be, or if every single one is unusable.
     pub fn ask(&mut self, ask: &Ask) -> Result<Answers> {
         let answers = self.ask_for_any(ask)?;
         let nobody = answers.orders.iter().all(|order| order.clients.is_empty());
         let garbage = |missing: &Missing| missing.reason == Absence::Garbage;
         if nobody && !answers.missing.is_empty() && answers.missing.iter().all(garbage) {
-            return Err(diverged(self.book.round));
+            return Err(diverged(self.ledger.round));
         }
         Ok(answers)
     }
 
-    /// The same, where it is no divergence if every single answer is unusable.
+    /// The same where every single answer may be unusable.
     pub fn ask_for_any(&mut self, ask: &Ask) -> Result<Answers> {
         let answers = self.federation.ask(ask)?;
-        if let (MissingRule::Fail, Some(missing)) = (self.book.rule, answers.missing.first()) {
+        if let (MissingRule::Fail, Some(missing)) = (self.ledger.rule, answers.missing.first()) {
             let id = &self.clients()[missing.client as usize].id;
             let why = match missing.reason {
                 Absence::Silent => "did not answer",
@@ -129,31 +124,43 @@ impl<'a> Room<'a> {
             return Err(Error::new(ErrorKind::Client, format!("client {id} {why}"))
                 .hint("set missing = \"skip\" to go on without such clients"));
         }
-        self.book.count(&answers);
+        self.ledger.count(&answers);
         Ok(answers)
     }
 
-    /// Hands something over, whoever is there to take it: one that is away now gets it when it is back, and that changes
-    /// nothing for the others.
-    pub fn hand_over(&mut self, ask: &Ask) -> Result<()> {
-        self.federation.ask(ask).map(|_| ())
+    /// Sends every client the model of its cluster, and all models to a client without one. Answers may be missing.
+    pub(super) fn distribute(&mut self, models: &[Params], clusters: &Assignment) -> Result<()> {
+        let mut ask = Ask::new(Phase::Train, models.to_vec(), Gather::Each);
+        let mut send = |to: Vec<u32>, models: Vec<usize>| {
+            if !to.is_empty() {
+                ask.order(Recipients::list(to), Receive { models });
+            }
+        };
+        (0..models.len()).for_each(|cluster| send(clusters.members(cluster), vec![cluster]));
+        send(clusters.unassigned(), (0..models.len()).collect());
+        self.federation.ask(&ask).map(|_| ())
     }
 
-    /// The mean of a round's losses, `None` where nobody answered; an error when they have exploded for most clients.
+    /// How many of these absent clients count as unchanged.
+    pub(super) fn unchanged(&self, absent: usize) -> usize {
+        if self.ledger.rule == MissingRule::Keep { absent } else { 0 }
+    }
+
+    /// The mean of a round's losses, `None` if nobody answered; an error once they have exploded for most clients.
     pub fn watch(&mut self, losses: &[f64]) -> Result<Option<f64>> {
-        watch_loss(losses, &mut self.book.first_loss, self.book.round)
+        watch_loss(losses, &mut self.ledger.first_loss, self.ledger.round)
     }
 
-    /// Asks a client no more.
+    /// Stops asking a client.
     pub(super) fn leave_out(&mut self, client: u32) {
         let id = self.clients()[client as usize].id.clone();
-        self.book.left_out.insert(client, id);
+        self.ledger.left_out.insert(client, id);
     }
 
-    /// The ask without those that are not asked any more.
+    /// The ask without clients that are no longer asked.
     pub(super) fn without_left_out(&self, ask: &Ask) -> Ask {
         let mut ask = ask.clone();
-        let left_out = &self.book.left_out;
+        let left_out = &self.ledger.left_out;
         for order in ask.orders.iter_mut().filter(|_| !left_out.is_empty()) {
             let everybody = 0..self.clients().len() as u32;
             let is_in = |client: &u32| order.to.contains(*client) && !left_out.contains_key(client);
@@ -168,8 +175,8 @@ pub fn mean_loss(losses: &[f64]) -> Option<f64> {
     (!losses.is_empty()).then(|| losses.iter().sum::<f64>() / losses.len() as f64)
 }
 
-/// The mean of a round's losses, or an error when they have exploded for most clients; `first` keeps the first of their
-/// medians.
+/// The mean of a round's losses, or an error once they have exploded for most clients; `first` keeps the first round's
+/// median.
 pub(super) fn watch_loss(losses: &[f64], first: &mut Option<f64>, round: usize) -> Result<Option<f64>> {
     match median_loss(losses) {
         Some(loss) if exploded(*first.get_or_insert(loss), loss) => Err(diverged(round)),
@@ -177,7 +184,7 @@ pub(super) fn watch_loss(losses: &[f64], first: &mut Option<f64>, round: usize) 
     }
 }
 
-/// The middle of the losses, `None` where there are none.
+/// The median of the losses, `None` where there are none.
 pub(crate) fn median_loss(losses: &[f64]) -> Option<f64> {
     let mut losses = losses.to_vec();
     losses.sort_by(f64::total_cmp);

@@ -9,7 +9,7 @@
 
 use super::personal::fit::{ResponseRound, pooled};
 use super::personal::{Base, Families, LossOver};
-use super::room::Book;
+use super::room::MethodLedger;
 use super::*;
 use crate::federation::Federation;
 use crate::training::Scale;
@@ -26,8 +26,11 @@ settings! {
 impl MethodSettings for SingleModelSettings {
     const NAME: &str = "single-model";
     const SUMMARY: &str = "one model for everybody, exactly";
-    const PAPER: &str = "baseline";
     const WANTS: Ability = Ability::Minimiser;
+
+    fn needs(&self) -> Needs {
+        Needs::only(self.missing)
+    }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let base = Base::new(&setup, Families::one(setup.rows.len()), self.loss)?;
@@ -48,8 +51,8 @@ pub(crate) fn pooled_minimiser(federation: &mut dyn Federation, model: &dyn Mode
         tolerance: 1e-8,
     };
     let start = vec![0.0; model.layout().len()];
-    let mut book = Book::new(MissingRule::Skip);
-    let (model, _, found) = pooled(&round, &start, &mut Room::new(federation, &mut book))?;
+    let mut ledger = MethodLedger::new(MissingRule::Skip);
+    let (model, _, found) = pooled(&round, &start, &mut Room::new(federation, &mut ledger))?;
     Ok(found.then_some(model))
 }
 
@@ -70,10 +73,6 @@ impl Method for SingleModel {
         let (model, loss, converged) = pooled(&round, &self.base.start, room)?;
         (self.state.model, self.state.converged) = (model, converged);
         Ok(Progress::of(loss, true))
-    }
-
-    fn planned_rounds(&self) -> usize {
-        1
     }
 
     fn outcome(&self) -> Outcome {

@@ -3,7 +3,7 @@
 //! start: clients that learn alike are a cluster, and clusters are refined and merged.
 //!
 //! ```text
-//!  1  C_0 ← ONE_SHOT(λ, t)                                            `bottom_up/`
+//!  1  C_0 ← ONE_SHOT(λ, t)                                            `parts/one_shot.rs`
 //!  2  for r = 1 … R:                                                  REFINE
 //!  3    each cluster c, from ω_c ← w_0, for T rounds:                 TrimmedMeanGD
 //!  4      members of c train from ω_c and send their models           or gradients
@@ -18,7 +18,7 @@
 //! 1 is remembered for line 6.
 //!
 //! Differences from the paper:
-//! - λ can be left out (`bottom_up/`).
+//! - λ can be left out (`parts/one_shot.rs`).
 //! - line 3 begins at the mean of the members' w_i, and from the second REFINE on at ω_c as it is: what clients have learnt is
 //!   not thrown away, and with the right clusters a fresh start is only another draw. `warm = false` begins at w_0 each time.
 //! - the size in line 8 counts clients after merging; the paper's text would count clusters.
@@ -28,7 +28,10 @@
 //! - `groups_by = "pivots"` is what the authors' program does in place of connected components.
 //! - where no cluster forms at all, every client keeps its own model, and the run ends.
 
-use super::bottom_up::{Alone, BottomUp, Compared, OneShot};
+use super::parts::averaging::{Averaging, absent_from, finite_vectors, mean_model, plain_mean};
+use super::parts::one_shot::{BottomUp, FirstClusters, OneShot};
+use super::parts::starts::common_start;
+use super::parts::training::Trainer;
 use super::room::{diverged, mean_loss};
 use super::*;
 use crate::aggregate::{trimmed, trimmed_mean};
@@ -36,6 +39,7 @@ use crate::clustering::threshold::Distances;
 use crate::federation::OrderAnswers;
 use crate::federation::work::{Gradient, Losses, Train};
 use crate::linalg::{add_scaled, distance};
+use crate::models::first_smallest;
 
 settings! {
     pub(super) struct SrFcaSettings {
@@ -51,7 +55,7 @@ settings! {
     }
 
     fn check(&self, check: &mut Check) {
-        self.bottom_up.training.check_averaging(self.averaging, check);
+        self.averaging.check(check);
     }
 }
 
@@ -61,22 +65,22 @@ impl MethodSettings for SrFcaSettings {
     const PAPER: &str = "Vardhan, Ghosh, Mazumdar 2024";
     const HAS_CLUSTERS: bool = true;
 
+    fn needs(&self) -> Needs {
+        self.bottom_up.training.needs()
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         Ok(Box::new(SrFca {
-            start: odcl::common_start(&setup)?,
-            step: setup.step(self.bottom_up.step),
+            start: common_start(&setup)?,
             refinements: self.refinements,
             trim: self.trim,
             gradients: self.averaging == Averaging::Gradients,
             warm: self.warm,
-            training: self.bottom_up.training.clone(),
             one_shot: OneShot::new(&setup, self.bottom_up)?,
-            key: setup.key,
             state: State {
-                alone: None,
-                compared: None,
+                first: None,
                 models: Vec::new(),
-                given: vec![None; setup.rows.len()],
+                clusters: Assignment::none(0, setup.rows.len()),
                 refined: 0,
                 round: 0,
                 notes: Vec::new(),
@@ -89,72 +93,65 @@ struct SrFca {
     one_shot: OneShot,
     /// w_0.
     start: Params,
-    training: Training,
-    step: f64,
     refinements: usize,
     /// β.
     trim: f64,
     gradients: bool,
     warm: bool,
-    key: Key,
     state: State,
 }
 
 #[derive(Serialize, Deserialize)]
 struct State {
-    /// The clients' own models, while somebody needs them.
-    alone: Option<Alone>,
-    compared: Option<Compared>,
+    /// C_0; without the local models once they are no longer needed.
+    first: Option<FirstClusters>,
     /// ω_c.
     models: Vec<Params>,
-    /// The cluster of each client.
-    given: Vec<Option<usize>>,
-    /// How often all of REFINE is done.
+    clusters: Assignment,
+    /// Completed REFINEs.
     refined: usize,
     /// Rounds of line 3 in this REFINE.
     round: usize,
     notes: Vec<String>,
 }
 
-/// Where everybody is after lines 6 to 8.
+/// The clusters after lines 6 to 8.
 struct Regrouped {
-    given: Vec<Option<usize>>,
+    clusters: Assignment,
     models: Vec<Params>,
-    /// How many clients are with others than before.
+    /// Number of clients that changed cluster.
     switched: usize,
     merged: usize,
     ended: usize,
 }
 
 impl SrFca {
+    fn trainer(&self) -> &Trainer {
+        &self.one_shot.trainer
+    }
+
     /// Line 1.
     fn one_shot(&mut self, room: &mut Room) -> Result<Progress> {
-        let alone = self.one_shot.train(room)?;
-        let compared = self.one_shot.compare(&alone, room)?;
-        self.state.given.clone_from(&compared.given);
+        let first = self.one_shot.run(room)?;
+        self.state.clusters.clone_from(&first.clusters);
         self.state.models = match self.warm {
-            true => alone.means(&compared),
-            false => vec![self.start.clone(); compared.clusters],
+            true => first.means(),
+            false => vec![self.start.clone(); first.clusters.clusters()],
         };
-        let progress =
-            Progress { loss: alone.loss, switched: None, sizes: self.sizes(), finished: compared.clusters == 0 };
-        (self.state.alone, self.state.compared) = (Some(alone), Some(compared));
-        Ok(progress)
+        Ok(self.state.first.insert(first).progress())
     }
 
     /// Lines 3 to 5, once.
     fn train(&mut self, room: &mut Room) -> Result<Option<f64>> {
-        let round = self.state.refined * self.training.rounds + self.state.round;
+        let round = self.state.refined * self.trainer().schedule.rounds + self.state.round;
         if self.state.round == 0 && !self.warm {
             self.state.models.fill(self.start.clone());
         }
-        let asked = self.training.participants(&self.key, round, room);
+        let asked = self.trainer().participants(round, room);
         let members = |cluster: usize| -> Vec<u32> {
-            let member = |client: &u32| {
-                let at = *client as usize;
-                self.state.given[at] == Some(cluster) && asked.contains(*client) && !self.strays(at)
-            };
-            (0..self.state.given.len() as u32).filter(member).collect()
+            let mut members = self.state.clusters.members(cluster);
+            members.retain(|&client| asked.contains(client) && !self.is_astray(client));
+            members
         };
         let members: Vec<Vec<u32>> = (0..self.state.models.len()).map(members).collect();
         let robust = members.iter().any(|members| trimmed(self.trim, members.len()) > 0);
@@ -166,8 +163,8 @@ impl SrFca {
         let order = |(cluster, members): (usize, Vec<u32>)| {
             let to = Recipients::list(members);
             match self.gradients {
-                true => ask.order(to, Gradient { of: cluster, sample: self.training.sample(&self.key, round) }),
-                false => ask.order(to, Train::from_model(cluster, self.training.plan(&self.key, round, self.step))),
+                true => ask.order(to, Gradient { of: cluster, sample: self.trainer().sample(round) }),
+                false => ask.order(to, Train::from_model(cluster, self.trainer().plan(round))),
             }
         };
         let orders: Vec<_> = members.into_iter().enumerate().map(order).collect();
@@ -180,12 +177,11 @@ impl SrFca {
         }
         let loss = room.watch(&finite)?;
         for (cluster, order) in answers.orders.iter().enumerate() {
-            let absent =
-                answers.missing.iter().filter(|missing| self.state.given[missing.client as usize] == Some(cluster));
-            let absent = absent.count();
+            let unchanged = room.unchanged(absent_from(cluster, &self.state.clusters, &answers));
+            let old = &self.state.models[cluster];
             let model = match robust {
-                true => self.trimmed(&self.state.models[cluster], order, absent, round),
-                false => self.plain(&self.state.models[cluster], &order.sums[0], absent, round),
+                true => self.trimmed(old, order, unchanged, round),
+                false => self.plain(old, &order.sums[0], unchanged, round),
             };
             if !model.iter().all(|value| value.is_finite()) {
                 return Err(diverged(room.round()));
@@ -197,28 +193,20 @@ impl SrFca {
     }
 
     /// Line 5 without trimming.
-    fn plain(&self, old: &Params, sum: &Sum, absent: usize, round: usize) -> Params {
-        if !self.gradients {
-            return self.training.mean(old, sum, absent);
+    fn plain(&self, old: &Params, sum: &Sum, unchanged: usize, round: usize) -> Params {
+        if !self.gradients || sum.count == 0 {
+            return mean_model(old, sum, unchanged);
         }
-        let standing = if self.training.missing == MissingRule::Keep { absent } else { 0 };
         let mut model = old.to_vec();
-        if sum.count > 0 {
-            let share = self.training.step_at(round, self.step) / (sum.count + standing) as f64;
-            add_scaled(&mut model, -share, &sum.total);
-        }
+        add_scaled(&mut model, -self.trainer().step_in(round) / (sum.count + unchanged) as f64, &sum.total);
         Arc::new(model)
     }
 
-    /// Line 5. What is not finite counts as missing.
-    fn trimmed(&self, old: &Params, order: &OrderAnswers, absent: usize, round: usize) -> Params {
-        let standing = if self.training.missing == MissingRule::Keep { absent } else { 0 };
+    /// Line 5. Vectors that are not finite count as missing.
+    fn trimmed(&self, old: &Params, order: &OrderAnswers, unchanged: usize, round: usize) -> Params {
         let still = if self.gradients { vec![0.0; old.len()] } else { old.to_vec() };
-        let mut vectors: Vec<&[f64]> = (0..order.clients.len())
-            .map(|place| order.vector(place))
-            .filter(|vector| vector.iter().all(|value| value.is_finite()))
-            .collect();
-        vectors.extend(std::iter::repeat_n(&still[..], standing));
+        let mut vectors: Vec<&[f64]> = finite_vectors(order).map(|(_, vector)| vector).collect();
+        vectors.extend(std::iter::repeat_n(&still[..], unchanged));
         if vectors.is_empty() {
             return old.clone();
         }
@@ -227,90 +215,81 @@ impl SrFca {
             return Arc::new(mean);
         }
         let mut model = old.to_vec();
-        add_scaled(&mut model, -self.training.step_at(round, self.step), &mean);
+        add_scaled(&mut model, -self.trainer().step_in(round), &mean);
         Arc::new(model)
     }
 
     /// Lines 6 to 8.
-    fn regroup(&mut self, room: &mut Room) -> Result<Regrouped> {
-        let tried = self.try_clusters(room)?;
-        let apart = self.distances(&tried);
-        let clusters = self.state.models.len();
-        // Line 6; whoever said nothing stays.
-        let mut given = self.state.given.clone();
-        for (client, row) in apart.iter().enumerate() {
-            if row.iter().any(|distance| distance.is_finite()) {
-                given[client] = Some(crate::models::first_smallest(row.iter().copied()).position);
-            }
+    fn regroup(&self, room: &mut Room) -> Result<Regrouped> {
+        let losses = self.try_clusters(room)?;
+        let apart = self.distances(&losses);
+        let count = self.state.models.len();
+        // Line 6; a client that did not answer stays.
+        let mut nearest = self.state.clusters.clone();
+        for (client, row) in (0..).zip(&apart).filter(|(_, row)| row.iter().any(|distance| distance.is_finite())) {
+            nearest.put(client, first_smallest(row.iter().copied()).position);
         }
-        let populated: Vec<usize> = (0..clusters).filter(|&c| given.contains(&Some(c))).collect();
-        let Some(Compared { lambda, .. }) = self.state.compared else { unreachable!("ONE_SHOT comes first") };
-        let groups = self.one_shot.groups(&self.between(&populated, &given, &tried), lambda);
         // Line 7: the group of every cluster.
-        let mut group_of = vec![None; clusters];
-        populated.iter().zip(&groups).for_each(|(&cluster, &group)| group_of[cluster] = Some(group));
-        let count = groups.iter().max().map_or(0, |last| last + 1);
-        let sizes = sizes_of(count, given.iter().flatten().filter_map(|&cluster| group_of[cluster]));
-        // Line 8; where none is large enough the largest goes on.
-        let largest = sizes.iter().max().copied().unwrap_or(0);
-        let enough = self.one_shot.settings.min_size.min(largest);
-        let survives = |group: usize| sizes[group] >= enough;
-        let place = |client: usize| -> Option<usize> {
-            let group = group_of[given[client]?]?;
-            if survives(group) {
+        let sizes = nearest.sizes();
+        let populated: Vec<usize> = (0..count).filter(|&cluster| sizes[cluster] > 0).collect();
+        let lambda = self.state.first.as_ref().map_or(0.0, |first| first.lambda);
+        let mut groups = Assignment::none(0, count);
+        let labels = self.one_shot.groups(&self.between(&populated, &nearest, &losses), lambda);
+        populated.iter().zip(labels).for_each(|(&cluster, group)| {
+            groups.put(cluster as u32, group);
+        });
+        let group_of = |cluster: usize| groups.of(cluster as u32);
+        let merged: Assignment = nearest.each().iter().map(|cluster| cluster.and_then(group_of)).collect();
+        // Line 8; if no group is large enough the largest goes on.
+        let sizes = merged.sizes();
+        let enough = self.one_shot.settings.min_size.min(sizes.iter().max().copied().unwrap_or(0));
+        let survives = |group: &usize| sizes[*group] >= enough;
+        let place = |(client, group): (usize, &Option<usize>)| -> Option<usize> {
+            let group = (*group)?;
+            if survives(&group) {
                 return Some(group);
             }
-            let alive = |cluster: usize| group_of[cluster].is_some_and(survives);
-            let known = |cluster: usize| apart[client].get(cluster).copied().unwrap_or(f64::INFINITY);
-            let reach = |cluster: usize| if alive(cluster) { known(cluster) } else { f64::INFINITY };
-            group_of[crate::models::first_smallest((0..clusters).map(reach)).position].filter(|&group| survives(group))
+            let reach = |cluster: usize| match group_of(cluster).filter(survives) {
+                Some(_) => apart[client].get(cluster).copied().unwrap_or(f64::INFINITY),
+                None => f64::INFINITY,
+            };
+            group_of(first_smallest((0..count).map(reach)).position).filter(survives)
         };
-        let placed: Vec<Option<usize>> = (0..given.len()).map(place).collect();
-        let mut names: Vec<Option<usize>> = vec![None; count];
-        let mut order = Vec::new();
-        for group in placed.iter().flatten() {
-            if names[*group].is_none() {
-                names[*group] = Some(order.len());
-                order.push(*group);
-            }
-        }
+        let placed: Assignment = merged.each().iter().enumerate().map(place).collect();
+        let (clusters, surviving) = placed.renumbered();
         let model = |group: &usize| {
-            let members: Vec<usize> = (0..clusters).filter(|&cluster| group_of[cluster] == Some(*group)).collect();
-            let mut mean = vec![0.0; self.start.len()];
-            for &cluster in &members {
-                add_scaled(&mut mean, 1.0 / members.len() as f64, &self.state.models[cluster]);
-            }
-            Arc::new(mean)
+            plain_mean(groups.members(*group).iter().map(|&cluster| &self.state.models[cluster as usize]))
         };
-        let new: Vec<Option<usize>> = placed.iter().map(|group| group.and_then(|group| names[group])).collect();
-        let before = |client: usize| self.state.given[client].and_then(|c| group_of[c]).and_then(|g| names[g]);
+        let number = |group: usize| surviving.iter().position(|other| *other == group);
+        let before = self.state.clusters.each().iter().map(|cluster| cluster.and_then(group_of).and_then(number));
         Ok(Regrouped {
-            switched: (0..new.len()).filter(|&client| new[client] != before(client)).count(),
-            merged: populated.len() - count,
-            ended: count - order.len(),
-            models: order.iter().map(model).collect(),
-            given: new,
+            switched: clusters.each().iter().zip(before).filter(|(new, before)| **new != *before).count(),
+            merged: populated.len() - groups.clusters(),
+            ended: groups.clusters() - surviving.len(),
+            models: surviving.iter().map(model).collect(),
+            clusters,
         })
     }
 
-    /// Whether a client's training went astray in ONE_SHOT: it is served, and not asked to train again.
-    fn strays(&self, client: usize) -> bool {
-        self.state.compared.as_ref().is_some_and(|compared| compared.astray[client])
+    /// Whether a client's training went astray in ONE_SHOT: it is served, but no longer trains.
+    fn is_astray(&self, client: u32) -> bool {
+        self.state.first.as_ref().is_some_and(|first| first.astray[client as usize])
     }
 
-    /// f_i(ω_c) of every client that said so, for those whose distances need it.
-    fn try_clusters(&mut self, room: &mut Room) -> Result<Vec<Vec<f64>>> {
-        let everybody = self.state.given.len();
-        let unknown = |client: &u32| match &self.state.alone {
-            Some(alone) => alone.models[*client as usize].is_none(),
-            None => true,
-        };
+    /// A client's model from ONE_SHOT.
+    fn local_model(&self, client: u32) -> Option<&Params> {
+        self.state.first.as_ref().and_then(|first| first.models.get(client as usize)?.as_ref())
+    }
+
+    /// f_i(ω_c) of every client that answered, for those whose distances need it.
+    fn try_clusters(&self, room: &mut Room) -> Result<Vec<Vec<f64>>> {
+        let clients = room.clients().len();
         let to = match self.one_shot.by_losses() {
             true => Recipients::All,
-            false => Recipients::list((0..everybody as u32).filter(unknown).collect()),
+            false => Recipients::list((0..clients as u32).filter(|&i| self.local_model(i).is_none()).collect()),
         };
-        let mut tried = vec![Vec::new(); everybody];
-        if to.among(everybody).count() == 0 {
+        let mut tried = vec![Vec::new(); clients];
+        if to.among(clients).count() == 0 {
             return Ok(tried);
         }
         let mut ask = Ask::new(Phase::Train, self.state.models.clone(), Gather::Each);
@@ -323,20 +302,18 @@ impl SrFca {
 
     /// dist(w_i, ω_c) of every client and cluster; empty for a client of which nothing is known.
     fn distances(&self, tried: &[Vec<f64>]) -> Vec<Vec<f64>> {
-        let clusters = self.state.models.len();
         if !self.one_shot.by_losses() {
-            let own = |client: usize| self.state.alone.as_ref().and_then(|alone| alone.models[client].as_ref());
-            let row = |client: usize| match own(client) {
+            let row = |(client, tried): (u32, &Vec<f64>)| match self.local_model(client) {
                 Some(own) => self.state.models.iter().map(|model| distance(own, model)).collect(),
-                None => tried[client].clone(),
+                None => tried.clone(),
             };
-            return (0..tried.len()).map(row).collect();
+            return (0..).zip(tried).map(row).collect();
         }
         // f_c(w_i): what the members of c lost with i's model in ONE_SHOT.
-        let mut lost = vec![vec![(0.0, 0usize); clusters]; tried.len()];
-        let remembered = self.state.compared.iter().flat_map(|compared| compared.losses.iter().enumerate());
-        for (member, losses) in remembered {
-            let Some(cluster) = self.state.given[member].filter(|_| !self.strays(member)) else { continue };
+        let mut lost = vec![vec![(0.0, 0usize); self.state.models.len()]; tried.len()];
+        let remembered = self.state.first.iter().flat_map(|first| (0..).zip(&first.losses));
+        for (member, losses) in remembered.filter(|(member, _)| !self.is_astray(*member)) {
+            let Some(cluster) = self.state.clusters.of(member) else { continue };
             for &(client, loss) in losses {
                 let (sum, count) = &mut lost[client as usize][cluster];
                 (*sum, *count) = (*sum + loss, *count + 1);
@@ -351,17 +328,16 @@ impl SrFca {
         tried.iter().zip(&lost).map(row).collect()
     }
 
-    /// dist(ω_c, ω_c') of these clusters.
-    fn between(&self, clusters: &[usize], given: &[Option<usize>], tried: &[Vec<f64>]) -> Distances {
-        let mut distances = Distances::unknown(clusters.len());
+    /// dist(ω_c, ω_c') of some of the clusters.
+    fn between(&self, some: &[usize], clusters: &Assignment, tried: &[Vec<f64>]) -> Distances {
+        let mut distances = Distances::unknown(some.len());
         let loss = |of: usize, with: usize| {
-            let speaks = |client: &usize| !tried[*client].is_empty() && !self.strays(*client);
-            let members = (0..given.len()).filter(|client| given[*client] == Some(of) && speaks(client));
-            let losses: Vec<f64> = members.map(|client| tried[client][with]).collect();
+            let members = clusters.members(of).into_iter().filter(|&client| !self.is_astray(client));
+            let losses: Vec<f64> = members.filter_map(|client| tried[client as usize].get(with).copied()).collect();
             mean_loss(&losses).unwrap_or(f64::INFINITY)
         };
-        for (b, &second) in clusters.iter().enumerate() {
-            for (a, &first) in clusters.iter().enumerate().take(b) {
+        for (b, &second) in some.iter().enumerate() {
+            for (a, &first) in some.iter().enumerate().take(b) {
                 let value = match self.one_shot.by_losses() {
                     true => 0.5 * (loss(first, second) + loss(second, first)),
                     false => distance(&self.state.models[first], &self.state.models[second]),
@@ -371,29 +347,24 @@ impl SrFca {
         }
         distances
     }
-
-    fn sizes(&self) -> Vec<usize> {
-        sizes_of(self.state.models.len(), self.state.given.iter().flatten().copied())
-    }
 }
 
 impl Method for SrFca {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
-        if self.state.compared.is_none() {
-            return self.one_shot(room);
-        }
+        let Some(first) = &mut self.state.first else { return self.one_shot(room) };
         if self.one_shot.by_losses() {
-            self.state.alone = None;
+            first.models.clear();
         }
-        if self.state.round == self.training.rounds {
+        let rounds = self.trainer().schedule.rounds;
+        if self.state.round == rounds {
             self.state.round = 0;
         }
         let loss = self.train(room)?;
-        if self.state.round < self.training.rounds {
-            return Ok(Progress { loss, switched: None, sizes: self.sizes(), finished: false });
+        if self.state.round < rounds {
+            return Ok(Progress { loss, switched: None, sizes: self.state.clusters.sizes(), finished: false });
         }
-        let Regrouped { given, models, switched, merged, ended } = self.regroup(room)?;
-        (self.state.given, self.state.models) = (given, models);
+        let Regrouped { clusters, models, switched, merged, ended } = self.regroup(room)?;
+        (self.state.clusters, self.state.models) = (clusters, models);
         self.state.refined += 1;
         for (count, what) in [(merged, "merged with others"), (ended, "ended for lack of clients")] {
             if count > 0 {
@@ -401,34 +372,31 @@ impl Method for SrFca {
             }
         }
         let finished = self.state.refined >= self.refinements;
-        Ok(Progress { loss, switched: Some(switched), sizes: self.sizes(), finished })
+        Ok(Progress { loss, switched: Some(switched), sizes: self.state.clusters.sizes(), finished })
     }
 
     fn planned_rounds(&self) -> usize {
-        1 + self.refinements * self.training.rounds
+        1 + self.refinements * self.trainer().schedule.rounds
     }
 
     fn stage(&self) -> Option<String> {
-        match (&self.state.compared, self.state.refined, self.state.round) {
+        match (&self.state.first, self.state.refined, self.state.round) {
             (Some(_), 0, 0) => Some("one_shot".into()),
-            (_, refined, round) if refined > 0 && round == self.training.rounds => Some(format!("refine_{refined}")),
+            (_, refined, round) if refined > 0 && round == self.trainer().schedule.rounds => {
+                Some(format!("refine_{refined}"))
+            }
             _ => None,
         }
     }
 
     fn outcome(&self) -> Outcome {
-        let untrained = self.state.refined == 0 && self.state.round == 0;
-        let mut outcome = match (&self.state.alone, &self.state.compared) {
-            (Some(alone), Some(compared)) if untrained => alone.outcome(compared.clusters > 0),
-            _ => Outcome {
-                models: self.state.models.clone(),
-                clustered: true,
-                serving: Serving::Given(self.state.given.clone()),
-                ..Outcome::default()
-            },
+        let has_trained = self.state.refined > 0 || self.state.round > 0;
+        let mut outcome = match &self.state.first {
+            Some(first) if !has_trained => first.local_models(),
+            _ => Outcome::of_clusters(self.state.models.clone(), self.state.clusters.clone()),
         };
-        if let Some(compared) = &self.state.compared {
-            compared.describe(&mut outcome);
+        if let Some(first) = &self.state.first {
+            first.describe(&mut outcome);
         }
         outcome.notes.extend(self.state.notes.iter().cloned());
         outcome

@@ -12,7 +12,7 @@ use crate::federation::engines::{Engine, FederationState};
 use crate::federation::faults;
 use crate::federation::server::meter::{Meter, Traffic};
 use crate::federation::transforms::Transforms;
-use crate::methods::room::{Book, MissingRule, diverged, exploded, nobody_answered};
+use crate::methods::room::{MethodLedger, MissingRule, diverged, exploded, nobody_answered};
 use crate::methods::{Method, Outcome, Progress};
 use crate::panics::contained;
 use crate::record::{ClientRecord, MethodRecord, RepeatSummary, RoundRecord};
@@ -34,7 +34,7 @@ pub(super) struct MethodRun<'a> {
 /// The progress of a method, which is recorded even if it fails.
 #[derive(Serialize, Deserialize)]
 struct Course {
-    book: Book,
+    ledger: MethodLedger,
     rounds: Vec<RoundRecord>,
     round: usize,
     seconds: f64,
@@ -52,7 +52,7 @@ type Checkpoint = (Vec<u8>, FederationState, Course);
 impl Course {
     fn new(rule: MissingRule) -> Self {
         Self {
-            book: Book::new(rule),
+            ledger: MethodLedger::new(rule),
             rounds: Vec::new(),
             round: 0,
             seconds: 0.0,
@@ -88,7 +88,7 @@ pub(super) fn questions(method: &dyn Method, experiment: &Experiment) -> usize {
 impl MethodRun<'_> {
     /// Runs the method to its end. A method that fails or panics loses only its own result.
     pub(super) fn to_the_end(&self, watch: &mut dyn Watch) -> Result<MethodRecord> {
-        let mut course = Course::new(MissingRule::of(&self.entry.settings));
+        let mut course = Course::new(self.entry.needs().missing);
         let summary = match contained(|| self.begin(&mut course, watch)?.follow()) {
             Ok(summary) => summary,
             Err(error) if error.ends_run() => return Err(error),
@@ -129,7 +129,8 @@ impl MethodRun<'_> {
 
     fn client_records(&self) -> Vec<ClientRecord> {
         let groups = self.data.groups_for(self.entry, Some(self.groups)).ok().flatten();
-        let name = |place: usize| groups.as_ref().and_then(|groups| Some(groups.names[groups.of[place]?].clone()));
+        let name =
+            |place: usize| groups.as_ref().and_then(|groups| Some(groups.names[groups.of.each()[place]?].clone()));
         let clients = self.data.population.clients.iter().enumerate();
         clients
             .map(|(place, client)| ClientRecord {
@@ -200,7 +201,7 @@ impl OngoingMethod<'_> {
     /// Runs and records one round. `before` is the meter at its start.
     fn round(&mut self, before: &Meter) -> Result<Progress> {
         let began = Instant::now();
-        let progress = self.course.book.play(&mut *self.method, &mut *self.federation);
+        let progress = self.course.ledger.run_round(&mut *self.method, &mut *self.federation);
         self.look_at_federation();
         let progress = progress?;
         self.course.round += 1;
@@ -314,7 +315,7 @@ impl OngoingMethod<'_> {
         if !outcome.converged {
             summary.status = "not-converged".into();
         }
-        let first = self.run.data.notes.iter().cloned().chain(self.course.book.note());
+        let first = self.run.data.notes.iter().cloned().chain(self.course.ledger.note());
         summary.notes.splice(0..0, first.chain(outcome.notes.iter().cloned()));
         Ok(summary)
     }

@@ -45,7 +45,7 @@ pub(super) fn write_models(run: &MethodRun, folder: &Path, outcome: &Outcome, fe
     let mut names = ClientNames::default();
     match &outcome.serving {
         Serving::Given(given) if !outcome.clustered => {
-            let clients = run.data.population.clients.iter().zip(given);
+            let clients = run.data.population.clients.iter().zip(given.each());
             for (client, model) in clients.filter_map(|(client, given)| Some((client, (*given)?))) {
                 write(names.of(&client.id), &outcome.models[model])?;
             }

@@ -10,7 +10,7 @@ use crate::experiment::{Experiment, MethodEntry};
 use crate::federation::ClientInfo;
 use crate::federation::engines::Engine;
 use crate::groups::{Groups, Origin};
-use crate::methods::{Method, Setup, auto_step, choose_components, no_true_clusters, takes_auto_step};
+use crate::methods::{Method, Setup, auto_step, choose_components, no_true_clusters};
 use crate::models::{Blueprint, Metric, Model};
 use crate::rng::Key;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(super) struct SeedData {
 pub(super) type FindGroups<'a> = &'a dyn Fn(&str) -> Result<Groups>;
 
 /// Increased whenever the layout of checkpoints changes.
-const CHECKPOINT_LAYOUT: u32 = 2;
+const CHECKPOINT_LAYOUT: u32 = 3;
 
 impl SeedData {
     pub(super) fn prepare(
@@ -104,18 +104,18 @@ impl SeedData {
     /// is in one group.
     pub(super) fn groups_for(&self, entry: &MethodEntry, found: Option<FindGroups>) -> Result<Option<Groups>> {
         let place = format!("method.{}.groups", entry.label);
-        let groups = match Origin::of(&entry.settings) {
-            None => return Ok(None),
-            Some(Origin::One) => Groups::one(self.rows.len()),
-            Some(Origin::Truth) => {
+        let Some(grouping) = entry.needs().groups else { return Ok(None) };
+        let groups = match grouping.origin() {
+            Origin::One => Groups::one(self.rows.len()),
+            Origin::Truth => {
                 let truth = self.truth.as_ref().and_then(|truth| Groups::numbered(truth.iter().copied().map(Some)));
                 truth.ok_or_else(|| no_true_clusters(&place))?
             }
-            Some(Origin::Column) => self.column.clone().ok_or_else(|| {
+            Origin::Column => self.column.clone().ok_or_else(|| {
                 Error::settings(format!("{place}: the data names no groups"))
                     .hint("set data.group for a table, or groups = \"truth\", \"one\", or the label of a method above")
             })?,
-            Some(Origin::Method(label)) => match found {
+            Origin::Method(label) => match found {
                 Some(found) => found(label)?,
                 None => Groups { provisional: true, ..Groups::one(self.rows.len()) },
             },
@@ -125,7 +125,7 @@ impl SeedData {
 
     pub(super) fn method(&self, entry: &MethodEntry, seed: u64, found: Option<FindGroups>) -> Result<Box<dyn Method>> {
         let groups = self.groups_for(entry, found)?;
-        let needs_truth = (entry.kind.needs_truth)(&entry.settings);
+        let needs_truth = entry.needs().truth;
         (entry.kind.build)(Setup {
             place: format!("method.{}", entry.label),
             settings: &entry.settings,
@@ -141,8 +141,9 @@ impl SeedData {
     }
 
     pub(super) fn auto_step_note(&self, entry: &MethodEntry) -> Option<String> {
-        let curvature = self.curvature.filter(|_| takes_auto_step(&entry.settings, &*self.model))?;
-        Some(format!("step {:.3e}, chosen from the data", auto_step(&entry.settings, Some(curvature))))
+        let step = entry.needs().auto_step.filter(|step| step.is_used(&*self.model))?;
+        self.curvature?;
+        Some(format!("step {:.3e}, chosen from the data", auto_step(step.optimiser, self.curvature)))
     }
 
     /// Refuses to resume where the clients' state is out of reach.
@@ -191,7 +192,8 @@ fn choose_metric(experiment: &Experiment, model: &dyn Model) -> Result<Metric> {
 }
 
 fn find_curvature(experiment: &Experiment, engine: &mut dyn Engine, model: &dyn Model) -> Result<Option<f64>> {
-    let is_wanted = experiment.methods.iter().any(|entry| takes_auto_step(&entry.settings, model));
+    let is_used = |entry: &MethodEntry| entry.needs().auto_step.is_some_and(|step| step.is_used(model));
+    let is_wanted = experiment.methods.iter().any(is_used);
     if model.curvature(0.0).is_none() || !is_wanted {
         return Ok(None);
     }

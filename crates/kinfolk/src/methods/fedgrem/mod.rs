@@ -28,6 +28,7 @@
 mod settings;
 
 use super::mixtures::*;
+use super::parts::training::draw_participants;
 use super::*;
 use crate::aggregate::{Location, pull};
 use crate::federation::Answers;
@@ -344,12 +345,7 @@ impl FedGrEm {
 
     /// Those of them that take part in this round.
     fn participants(&self, round: usize, room: &Room) -> Vec<u32> {
-        if self.participation >= 1.0 {
-            return self.members().collect();
-        }
-        let all = room.clients().len();
-        let count = ((self.participation * all as f64).round() as usize).clamp(1, all);
-        let chosen = draw_clients(&self.key.clone().word("participation").number(round as u64), count, room);
+        let chosen = draw_participants(self.participation, &self.key, round, room);
         self.members().filter(|&client| chosen.contains(client)).collect()
     }
 

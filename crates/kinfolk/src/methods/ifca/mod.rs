@@ -29,23 +29,27 @@
 //! - `resample`: fresh, disjoint rows for every choice and every step, as the paper's theory has it.
 //! - `divisor = "participants"` divides by |M_t| in line 9 instead of by m.
 
+pub(super) mod one_shot_ifca;
 mod settings;
 mod starts;
 #[cfg(test)]
 mod tests;
 
+use super::parts::averaging::{absent_from, mean_model};
+use super::parts::training::Trainer;
 use super::room::{diverged, watch_loss};
 use super::*;
 use crate::federation::work::{Choice, Choose};
-use crate::federation::{Absence, Answered};
-use crate::linalg::distance;
+use crate::federation::{Absence, Answers, Handle};
+use crate::linalg::{add_scaled, distance, norm};
+use crate::models::first_smallest;
 use crate::training::Then;
 pub(super) use settings::IfcaSettings;
 use starts::Beginning;
 use std::ops::Range;
 
-pub(super) struct Ifca {
-    training: Training,
+struct Ifca {
+    trainer: Trainer,
     gradients: bool,
     weight: Weight,
     by_participants: bool,
@@ -55,7 +59,6 @@ pub(super) struct Ifca {
     resample: bool,
     model: Arc<dyn Model>,
     clients: usize,
-    key: Key,
     state: State,
 }
 
@@ -63,7 +66,7 @@ pub(super) struct Ifca {
 struct State {
     round: usize,
     lanes: Vec<Lane>,
-    /// What there is to say about the start, in words and in numbers.
+    /// Notes and numbers about the start.
     notes: Vec<String>,
     extra: BTreeMap<String, f64>,
 }
@@ -76,27 +79,44 @@ struct Lane {
     /// θ_1 … θ_k; empty before line 1.
     models: Vec<Params>,
     /// The cluster each client last chose.
-    choices: Vec<Option<u32>>,
+    choices: Assignment,
     /// Mean loss of the chosen models, in the first round and before the last step.
     first_loss: Option<f64>,
     loss: Option<f64>,
-    going: Going,
+    status: Status,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-enum Going {
-    On,
-    Settled { round: usize },
-    Diverged { round: usize },
+enum Status {
+    Running,
+    Settled,
+    Diverged,
+}
+
+impl Lane {
+    fn new(start: usize, step: f64, clients: usize) -> Self {
+        let choices = Assignment::none(0, clients);
+        Self { step, start, models: Vec::new(), choices, first_loss: None, loss: None, status: Status::Running }
+    }
+
+    /// Line 1.
+    fn begin(&mut self, models: Vec<Params>) {
+        self.choices = Assignment::none(models.len(), self.choices.each().len());
+        self.models = models;
+    }
+
+    fn has_diverged(&self) -> bool {
+        self.status == Status::Diverged
+    }
 }
 
 impl Ifca {
-    /// The plain algorithm, whose first models somebody else will bring.
-    pub(super) fn from_models(setup: &Setup, training: Training, step: f64, weight: Weight) -> Self {
+    /// The plain algorithm; its first models come from elsewhere.
+    fn from_models(setup: &Setup, trainer: Trainer, weight: Weight) -> Self {
         let clients = setup.rows.len();
-        let lane = Lane::new(0, step, clients);
+        let lanes = vec![Lane::new(0, trainer.step, clients)];
         Self {
-            training,
+            trainer,
             gradients: false,
             weight,
             by_participants: false,
@@ -106,109 +126,82 @@ impl Ifca {
             resample: false,
             model: setup.model.clone(),
             clients,
-            key: setup.key.clone(),
-            state: State::new(vec![lane]),
+            state: State { round: 0, lanes, notes: Vec::new(), extra: BTreeMap::new() },
         }
     }
 
-    /// Line 1 with these models.
-    pub(super) fn begin_at(&mut self, models: Vec<Params>) {
-        self.state.lanes.iter_mut().for_each(|lane| lane.models.clone_from(&models));
+    /// How clients train in a lane.
+    fn trainer(&self, lane: &Lane) -> Trainer {
+        Trainer { step: lane.step, ..self.trainer.clone() }
     }
-}
 
-impl State {
-    fn new(lanes: Vec<Lane>) -> Self {
-        Self { round: 0, lanes, notes: Vec::new(), extra: BTreeMap::new() }
-    }
-}
-
-impl Lane {
-    fn new(start: usize, step: f64, clients: usize) -> Self {
-        Self {
-            step,
-            start,
-            models: Vec::new(),
-            choices: vec![None; clients],
-            first_loss: None,
-            loss: None,
-            going: Going::On,
-        }
-    }
-}
-
-impl Ifca {
-    /// How many clusters there are, once there is a start.
+    /// Number of clusters, once there is a start.
     fn clusters(&self) -> usize {
         self.state.lanes[0].models.len()
     }
 
     /// Lines 5 to 8 for a lane whose models begin at `first`.
-    fn work(&self, first: usize, step: f64) -> Choose {
+    fn work(&self, first: usize, lane: &Lane) -> Choose {
         let round = self.state.round;
         let part = |index: usize| match self.resample {
-            true => Portion::Part { index: index as u32, of: 2 * self.training.rounds as u32 },
+            true => Portion::Part { index: index as u32, of: 2 * self.trainer.schedule.rounds as u32 },
             false => Portion::All,
         };
+        let rows = part(2 * round + 1);
         let then = match self.gradients {
-            true => Then::Gradient(Sample { on: part(2 * round + 1), ..self.training.sample(&self.key, round) }),
+            true => Then::Gradient(Sample { on: rows, ..self.trainer.sample(round) }),
             false => {
-                let mut plan = self.training.plan(&self.key, round, step);
-                plan.sample.on = part(2 * round + 1);
-                Then::Train(plan)
+                let plan = self.trainer(lane).plan(round);
+                Then::Train(Plan { sample: Sample { on: rows, ..plan.sample }, ..plan })
             }
         };
         Choose { among: (first..first + self.clusters()).collect(), on: part(2 * round), then }
     }
 
     /// Lines 9 and 10.
-    fn step(&self, lane: &Lane, asked: usize, answer: &Answered<Choice>, missing: &[u32]) -> Vec<Params> {
+    fn step(&self, lane: &Lane, asked: usize, order: Handle<Choice>, answers: &Answers, room: &Room) -> Vec<Params> {
+        let answer = answers.of(order);
+        let mut models = lane.models.clone();
+        // The shared layers are those of everybody's mean.
+        let mut common = lane.models[0].clone();
+        let is_shared = !self.shared.is_empty();
         if self.gradients {
-            let divisor = match (self.by_participants, self.training.missing) {
-                (false, _) => self.clients,
-                (true, MissingRule::Keep) => asked,
-                (true, _) => answer.clients.len().max(1),
+            let answered = answer.clients.len();
+            let divisor = match self.by_participants {
+                true => (answered + room.unchanged(asked - answered)).max(1),
+                false => self.clients,
             };
-            let factor = self.training.step_at(self.state.round, lane.step) / divisor as f64;
-            let mut models = lane.models.clone();
+            let factor = self.trainer(lane).step_in(self.state.round) / divisor as f64;
             for (model, sum) in models.iter_mut().zip(&answer.sums) {
-                let model = Arc::make_mut(model);
-                model.iter_mut().zip(&sum.total).for_each(|(value, total)| *value -= factor * total);
+                add_scaled(Arc::make_mut(model).as_mut_slice(), -factor, &sum.total);
             }
-            for range in &self.shared {
-                let mut common = lane.models[0][range.clone()].to_vec();
-                for sum in answer.sums.iter().filter(|sum| sum.count > 0) {
-                    crate::linalg::add_scaled(&mut common, -factor, &sum.total[range.clone()]);
-                }
-                models.iter_mut().for_each(|model| Arc::make_mut(model)[range.clone()].copy_from_slice(&common));
+            for sum in answer.sums.iter().filter(|_| is_shared) {
+                add_scaled(Arc::make_mut(&mut common).as_mut_slice(), -factor, &sum.total);
             }
-            return models;
+        } else {
+            let absent = |cluster: usize| absent_from(cluster, &lane.choices, answers);
+            for (cluster, (model, sum)) in models.iter_mut().zip(&answer.sums).enumerate() {
+                *model = mean_model(model, sum, room.unchanged(absent(cluster)));
+            }
+            let mut all = Sum::default();
+            answer.sums.iter().filter(|_| is_shared).for_each(|sum| all.merge(sum));
+            common = mean_model(&common, &all, room.unchanged((0..self.clusters()).map(absent).sum()));
         }
-        let absent = |cluster: usize| {
-            missing.iter().filter(|&&client| lane.choices[client as usize] == Some(cluster as u32)).count()
-        };
-        let new = lane.models.iter().zip(&answer.sums).enumerate();
-        let mut models: Vec<Params> = new.map(|(j, (old, sum))| self.training.mean(old, sum, absent(j))).collect();
-        if !self.shared.is_empty() {
-            let mut everybody = Sum::default();
-            answer.sums.iter().for_each(|sum| everybody.merge(sum));
-            let common = self.training.mean(&lane.models[0], &everybody, (0..self.clusters()).map(absent).sum());
-            for range in &self.shared {
-                models.iter_mut().for_each(|m| Arc::make_mut(m)[range.clone()].copy_from_slice(&common[range.clone()]));
-            }
-        }
+        copy_layers(&self.shared, &common, &mut models);
         models
     }
 
     /// The lane with the smallest loss; before the first loss, the first.
     fn best(&self) -> usize {
-        let alive = |lane: &Lane| !matches!(lane.going, Going::Diverged { .. });
-        let loss = |lane: &Lane| if alive(lane) { lane.loss.unwrap_or(f64::MAX) } else { f64::INFINITY };
-        crate::models::first_smallest(self.state.lanes.iter().map(loss)).position
+        let loss = |lane: &Lane| if lane.has_diverged() { f64::INFINITY } else { lane.loss.unwrap_or(f64::MAX) };
+        first_smallest(self.state.lanes.iter().map(loss)).position
     }
+}
 
-    fn sizes(&self, lane: &Lane) -> Vec<usize> {
-        sizes_of(self.clusters(), lane.choices.iter().flatten().map(|&choice| choice as usize))
+/// Copies some layers of a model to others.
+fn copy_layers(layers: &[Range<usize>], from: &[f64], to: &mut [Params]) {
+    for layer in layers {
+        to.iter_mut().for_each(|model| Arc::make_mut(model)[layer.clone()].copy_from_slice(&from[layer.clone()]));
     }
 }
 
@@ -218,88 +211,81 @@ impl Method for Ifca {
         if round == 0 && self.state.lanes[0].models.is_empty() {
             self.begin(room)?;
         }
-        let to = self.training.participants(&self.key, round, room);
+        let to = self.trainer.participants(round, room);
         let asked = to.among(self.clients).count();
         let going: Vec<usize> =
-            (0..self.state.lanes.len()).filter(|&l| self.state.lanes[l].going == Going::On).collect();
+            (0..self.state.lanes.len()).filter(|&l| self.state.lanes[l].status == Status::Running).collect();
         let models = going.iter().flat_map(|&lane| self.state.lanes[lane].models.iter().cloned()).collect();
         let mut ask = Ask::new(Phase::Train, models, Gather::Sum { by: By::Choice, weight: self.weight });
         let order = |(place, &lane): (usize, &usize)| {
-            ask.order(to.clone(), self.work(place * self.clusters(), self.state.lanes[lane].step))
+            ask.order(to.clone(), self.work(place * self.clusters(), &self.state.lanes[lane]))
         };
         let orders: Vec<_> = going.iter().enumerate().map(order).collect();
         let answers = room.ask(&ask)?;
-        let missing: Vec<u32> = answers.missing.iter().map(|missing| missing.client).collect();
-        // Where no answer to a lane can be used, its models have blown up.
+        // If no answer to a lane can be used, its models have blown up.
         let garbage = answers.missing.iter().any(|missing| missing.reason == Absence::Garbage);
 
         let mut switched = vec![0; self.state.lanes.len()];
         for (&index, &order) in going.iter().zip(&orders) {
             let (lane, answer) = (&self.state.lanes[index], answers.of(order));
-            let models = self.step(lane, asked, &answer, &missing);
-            let moved = lane.models.iter().zip(&models).map(|(old, new)| {
-                let norm = new.iter().map(|value| value * value).sum::<f64>().sqrt();
-                distance(old, new) / norm.max(f64::MIN_POSITIVE)
-            });
+            let models = self.step(lane, asked, order, &answers, room);
+            let change = |(old, new): (&Params, &Params)| distance(old, new) / norm(new).max(f64::MIN_POSITIVE);
+            let moved = lane.models.iter().zip(&models).map(change);
             let settled =
                 self.tolerance > 0.0 && !answer.clients.is_empty() && moved.fold(0.0, f64::max) <= self.tolerance;
             let finite = models.iter().all(|model| model.iter().all(|value| value.is_finite()));
             let lane = &mut self.state.lanes[index];
             for (client, Choice { place, .. }) in answer.each() {
-                let last = lane.choices[client as usize].replace(place);
-                switched[index] += usize::from(last.is_some_and(|last| last != place));
+                let last = lane.choices.put(client, place as usize);
+                switched[index] += usize::from(last.is_some_and(|last| last != place as usize));
             }
             match watch_loss(&answer.losses(), &mut lane.first_loss, round) {
                 Ok(loss) if finite && !(garbage && answer.clients.is_empty()) => {
                     lane.loss = loss.or(lane.loss);
                     lane.models = models;
                     if settled {
-                        lane.going = Going::Settled { round: round + 1 };
+                        lane.status = Status::Settled;
                     }
                 }
-                _ => lane.going = Going::Diverged { round: round + 1 },
+                _ => lane.status = Status::Diverged,
             }
         }
-        if self.state.lanes.iter().all(|lane| matches!(lane.going, Going::Diverged { .. })) {
+        if self.state.lanes.iter().all(Lane::has_diverged) {
             return Err(diverged(round));
         }
         self.state.round += 1;
         let best = self.best();
         let lane = &self.state.lanes[best];
-        let nobody_left = self.state.lanes.iter().all(|lane| lane.going != Going::On);
+        let nobody_left = self.state.lanes.iter().all(|lane| lane.status != Status::Running);
         Ok(Progress {
             loss: lane.loss,
             switched: Some(switched[best]),
-            sizes: self.sizes(lane),
-            finished: nobody_left || self.state.round >= self.training.rounds,
+            sizes: lane.choices.sizes(),
+            finished: nobody_left || self.state.round >= self.trainer.schedule.rounds,
         })
     }
 
     fn planned_rounds(&self) -> usize {
-        self.training.rounds
+        self.trainer.schedule.rounds
     }
 
     fn outcome(&self) -> Outcome {
-        let best = self.best();
-        let lane = &self.state.lanes[best];
-        let mut notes = self.state.notes.clone();
+        let lane = &self.state.lanes[self.best()];
         let lanes = self.state.lanes.len();
-        let mut extra = self.state.extra.clone();
+        let (mut notes, mut extra) = (self.state.notes.clone(), self.state.extra.clone());
         if lanes > 1 {
-            let diverged = self.state.lanes.iter().filter(|lane| matches!(lane.going, Going::Diverged { .. })).count();
             notes.push(format!("best of {lanes} starts and steps: start {} with step {}", lane.start + 1, lane.step));
+            let diverged = self.state.lanes.iter().filter(|lane| lane.has_diverged()).count();
             if diverged > 0 {
                 notes.push(format!("{diverged} of {lanes} starts and steps diverged and were dropped"));
             }
             extra.insert("best_step".into(), lane.step);
         }
-        let candidates =
-            if lanes > 1 { self.state.lanes.iter().map(|lane| lane.models.clone()).collect() } else { Vec::new() };
         Outcome {
             models: lane.models.clone(),
             clustered: true,
-            candidates,
-            converged: self.tolerance == 0.0 || matches!(lane.going, Going::Settled { .. }),
+            candidates: self.state.lanes.iter().filter(|_| lanes > 1).map(|lane| lane.models.clone()).collect(),
+            converged: self.tolerance == 0.0 || lane.status == Status::Settled,
             notes,
             extra,
             ..Outcome::default()

@@ -1,10 +1,11 @@
-//! What IFCA can be told.
+//! IFCA's settings.
 
 use super::starts::Beginning;
 use super::*;
+use crate::methods::parts::averaging::Averaging;
+use crate::methods::parts::training::Schedule;
 
 choices! {
-    /// Where the first models come from.
     pub(in crate::methods) enum StartBy {
         Random = "random",
         Farthest = "farthest",
@@ -13,7 +14,6 @@ choices! {
         Oracle = "oracle",
         Planted = "planted",
     }
-    /// What a sum of gradients is divided by.
     pub(in crate::methods) enum Divisor { Clients = "clients", Participants = "participants" }
 }
 
@@ -60,11 +60,11 @@ settings! {
         shared: Vec<String> = [],
         /// fresh rows for every choice and every step
         resample: bool = false,
-        training: Training,
+        schedule: Schedule,
     }
 
     fn check(&self, check: &mut Check) {
-        self.training.check_averaging(self.averaging, check);
+        self.averaging.check(check);
         if self.start == StartBy::Given && self.start_from.is_none() {
             check.fault("start_from", "missing, want the folder for start = \"given\"");
         }
@@ -87,8 +87,9 @@ impl MethodSettings for IfcaSettings {
     const PAPER: &str = "Ghosh, Chung, Yin, Ramchandran 2020";
     const HAS_CLUSTERS: bool = true;
 
-    fn needs_truth(&self) -> bool {
-        matches!(self.start, StartBy::Oracle | StartBy::Planted)
+    fn needs(&self) -> Needs {
+        let truth = matches!(self.start, StartBy::Oracle | StartBy::Planted);
+        Needs { truth, ..self.schedule.needs(&self.step) }
     }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
@@ -104,30 +105,26 @@ impl IfcaSettings {
         if self.resample {
             self.want_rows(&setup)?;
         }
-        let steps = match &self.step {
-            Auto::Given(steps) => steps.clone(),
-            Auto::Auto => vec![setup.step(Auto::Auto)],
-        };
-        let lanes = (0..self.restarts).flat_map(|start| steps.iter().map(move |&step| (start, step)));
-        Ok(Ifca {
+        let optimiser = self.schedule.optimising.optimiser();
+        let steps = self.step.clone().given().unwrap_or_else(|| vec![auto_step(optimiser, setup.curvature)]);
+        let trainer = Trainer { schedule: self.schedule.clone(), step: steps[0], key: setup.key.clone() };
+        let mut ifca = Ifca {
             gradients: self.averaging == Averaging::Gradients,
-            weight: self.weight,
             by_participants: self.divisor == Divisor::Participants,
-            beginning: Beginning::new(&self, &setup)?,
+            beginning: Beginning::new(&self, &trainer, &setup)?,
             tolerance: self.tolerance,
             shared: self.shared_layers(&setup)?,
             resample: self.resample,
-            model: setup.model.clone(),
-            clients,
-            state: State::new(lanes.map(|(start, step)| Lane::new(start, step, clients)).collect()),
-            key: setup.key,
-            training: self.training,
-        })
+            ..Ifca::from_models(&setup, trainer, self.weight)
+        };
+        let lanes = (0..self.restarts).flat_map(|start| steps.iter().map(move |&step| Lane::new(start, step, clients)));
+        ifca.state.lanes = lanes.collect();
+        Ok(ifca)
     }
 
-    /// Refuses clients without rows enough to have fresh ones in every round.
+    /// Refuses clients with too few rows for fresh ones in every round.
     fn want_rows(&self, setup: &Setup) -> Result<()> {
-        let (place, rounds) = (&setup.place, self.training.rounds);
+        let (place, rounds) = (&setup.place, self.schedule.rounds);
         if !setup.model.divides_rows() {
             let message = format!("{place}.resample: clients of your own use all their rows at once");
             return Err(Error::new(ErrorKind::Unsupported, message).hint("leave resample out"));
@@ -141,20 +138,15 @@ impl IfcaSettings {
         Ok(())
     }
 
-    /// The parameters of the layers that all models have in common.
+    /// The parameters of the layers that are the same in all models.
     fn shared_layers(&self, setup: &Setup) -> Result<Vec<Range<usize>>> {
         let tensors = &setup.model.layout().tensors;
-        let layer_of = |name: &str| name.split('.').next().unwrap_or_default().to_string();
-        let mut shared = Vec::new();
-        for layer in &self.shared {
-            let before = shared.len();
-            shared.extend(tensors.iter().filter(|tensor| layer_of(&tensor.name) == *layer).map(|t| t.range()));
-            if shared.len() == before {
-                let known: Vec<String> = tensors.iter().map(|tensor| layer_of(&tensor.name)).collect();
-                let message = format!("got \"{layer}\", want one of {}", known.join(", "));
-                return Err(Error::settings(format!("{}.shared: {message}", setup.place)));
-            }
+        let layers: Vec<&str> =
+            tensors.iter().map(|tensor| tensor.name.split('.').next().unwrap_or_default()).collect();
+        if let Some(unknown) = self.shared.iter().find(|layer| !layers.contains(&layer.as_str())) {
+            return Err(unknown_name(&format!("{}.shared", setup.place), unknown, &layers));
         }
-        Ok(shared)
+        let shared = tensors.iter().zip(&layers).filter(|(_, layer)| self.shared.iter().any(|name| name == *layer));
+        Ok(shared.map(|(tensor, _)| tensor.range()).collect())
     }
 }

@@ -2,7 +2,7 @@ use super::starts::farthest_first;
 use super::*;
 use crate::data::{Client, DataShape, Features, Shard, Targets};
 use crate::federation::engines::local::{LocalFederation, threads};
-use crate::methods::room::Book;
+use crate::methods::room::MethodLedger;
 
 /// Clients with one feature, always 1: a linear model without intercept fits the mean of the targets.
 fn clients(targets: &[&[f64]]) -> Vec<Client> {
@@ -46,16 +46,16 @@ fn step(targets: &[&[f64]], text: &str, start: &[f64]) -> (Ifca, Progress) {
     let line = model("linear", "intercept = false", DataShape::numbers(1, 0));
     let rows: Vec<usize> = targets.iter().map(|values| values.len()).collect();
     let mut method = method(&format!("clusters = {}\n{text}", start.len()), line.clone(), &rows);
-    method.state.lanes[0].models = start.iter().map(|&value| Arc::new(vec![value])).collect();
+    method.state.lanes[0].begin(start.iter().map(|&value| Arc::new(vec![value])).collect());
     let mut federation = LocalFederation::new(clients(targets), threads(1).unwrap());
     federation.set_model(line).unwrap();
-    let progress = Book::new(MissingRule::Skip).play(&mut method, &mut federation).unwrap();
+    let progress = MethodLedger::new(MissingRule::Skip).run_round(&mut method, &mut federation).unwrap();
     (method, progress)
 }
 
 fn run(method: &mut Ifca, federation: &mut LocalFederation) {
-    let mut book = Book::new(MissingRule::Skip);
-    while !book.play(method, federation).unwrap().finished {}
+    let mut ledger = MethodLedger::new(MissingRule::Skip);
+    while !ledger.run_round(method, federation).unwrap().finished {}
 }
 
 fn models(method: &Ifca) -> Vec<f64> {

@@ -31,7 +31,7 @@ mod tests;
 pub mod theory;
 
 use super::*;
-use crate::groups::Grouping;
+use crate::groups::{Grouping, Origin};
 use crate::models::Precision;
 use crate::settings::ForEach;
 use crate::training::Scale;
@@ -116,6 +116,14 @@ settings! {
     }
 }
 
+impl ClientPull {
+    /// What the method needs of the run.
+    pub fn needs(&self, missing: MissingRule) -> Needs {
+        let truth = self.grouping.origin() == Origin::Truth;
+        Needs { truth, groups: Some(self.grouping.clone()), missing, auto_step: None }
+    }
+}
+
 /// What every personal method is made of.
 pub struct Base {
     pub families: Families,
@@ -139,7 +147,7 @@ impl Base {
         // A convex loss has one minimiser wherever one begins; networks need a start at which units differ.
         let start = match setup.model.convex().is_some() {
             true => Arc::new(vec![0.0; setup.model.layout().len()]),
-            false => odcl::common_start(setup)?,
+            false => parts::starts::common_start(setup)?,
         };
         Ok(Self {
             families,
@@ -196,7 +204,10 @@ impl Base {
             models: clusters.into_iter().map(Arc::new).collect(),
             clustered,
             global: global.map(Arc::new),
-            serving: Serving::Own { stamps: stamps.to_vec(), clusters: Some(self.families.of.clone()) },
+            serving: Serving::Own {
+                stamps: stamps.to_vec(),
+                clusters: Some(self.families.of.iter().copied().collect()),
+            },
             notes,
             extra,
             ..Outcome::default()

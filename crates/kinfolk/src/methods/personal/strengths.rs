@@ -51,7 +51,7 @@ impl Families {
                 names.len() - 1
             })
         };
-        let of: Vec<usize> = groups.of.iter().map(place).collect();
+        let of: Vec<usize> = groups.of.each().iter().map(place).collect();
         let mut members = vec![Vec::new(); names.len()];
         (0u32..).zip(&of).for_each(|(client, &cluster)| members[cluster].push(client));
         Self { of, members, names, alone }

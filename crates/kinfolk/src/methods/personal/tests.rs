@@ -15,7 +15,7 @@ use crate::groups::Groups;
 use crate::linalg::{add_scaled, distance, dot};
 use crate::methods::al2sgd_plus::Accelerated;
 use crate::methods::l2gd::{Iterations, Plain, mean_pull};
-use crate::methods::room::{Book, MissingRule, Room};
+use crate::methods::room::{MethodLedger, MissingRule, Room};
 use crate::models::{self, Model};
 use crate::rng::Key;
 use crate::settings::Settings;
@@ -47,7 +47,7 @@ impl World {
             curvatures: Vec::new(),
             moments: Vec::new(),
             groups: Groups {
-                of: groups.to_vec(),
+                of: groups.iter().copied().collect(),
                 names: (0..=groups.iter().flatten().copied().max().unwrap_or(0)).map(|name| name.to_string()).collect(),
                 provisional: false,
             },
@@ -224,8 +224,8 @@ fn run<A: Algorithm>(
 ) -> (Iterations<A>, LocalFederation) {
     let mut federation = world.federation();
     let mut iterations = Iterations::new(how, count, base.start.clone(), strengths);
-    let mut book = Book::new(MissingRule::Fail);
-    while !iterations.round(base, strengths, &mut Room::new(&mut federation, &mut book)).unwrap().finished {}
+    let mut ledger = MethodLedger::new(MissingRule::Fail);
+    while !iterations.round(base, strengths, &mut Room::new(&mut federation, &mut ledger)).unwrap().finished {}
     (iterations, federation)
 }
 
@@ -402,12 +402,12 @@ fn accelerated_steps_arrive_although_answers_get_lost() {
         let mut federation = federation.with_transforms(faults);
         let how = (constants(), accelerated());
         let mut iterations = Iterations::new(how, 60, base.start.clone(), &strengths);
-        let mut book = Book::new(MissingRule::Skip);
-        while !iterations.round(&base, &strengths, &mut Room::new(&mut federation, &mut book)).unwrap().finished {}
+        let mut ledger = MethodLedger::new(MissingRule::Skip);
+        while !iterations.round(&base, &strengths, &mut Room::new(&mut federation, &mut ledger)).unwrap().finished {}
         for (found, wanted) in federation.host().own_models().zip(&wanted) {
             assert!(distance(&found.1, wanted) < 1e-12, "{alike} client {}: {:?} {wanted:?}", found.0, found.1);
         }
-        assert!(book.note().is_some());
+        assert!(ledger.note().is_some());
     }
 }
 
@@ -471,8 +471,12 @@ fn the_exact_minimiser_is_the_best_linear_unbiased_predictor() {
         let mut federation = world.federation();
         let mut fit = Fit::new(vec![base.start.to_vec(); 4], &base.start, 7);
         let round = base.response_round(Phase::Train, noise);
-        fit.run_to_the_end(&round, &strengths, &mut Room::new(&mut federation, &mut Book::new(MissingRule::Fail)))
-            .unwrap();
+        fit.run_to_the_end(
+            &round,
+            &strengths,
+            &mut Room::new(&mut federation, &mut MethodLedger::new(MissingRule::Fail)),
+        )
+        .unwrap();
         for (found, wanted) in federation.host().own_models().zip(&wanted) {
             assert!(distance(&found.1, wanted) < 1e-11, "{rows} rows, client {}: {found:?} {wanted:?}", found.0);
         }
@@ -504,9 +508,13 @@ fn convexity_is_that_of_the_whole_objective() {
         let mut federation = world.federation();
         let alone = world.curvatures.iter().map(|a| crate::linalg::extreme_eigenvalues(a, WIDTH).0.max(0.0));
         let alone = alone.fold(f64::INFINITY, f64::min);
-        let found =
-            convexity(&base, &strengths, alone, &mut Room::new(&mut federation, &mut Book::new(MissingRule::Fail)))
-                .unwrap();
+        let found = convexity(
+            &base,
+            &strengths,
+            alone,
+            &mut Room::new(&mut federation, &mut MethodLedger::new(MissingRule::Fail)),
+        )
+        .unwrap();
         assert!(found <= least * 1.0001 && found > least / 2.5, "{rows} rows: {found}, want {least}");
     }
 }

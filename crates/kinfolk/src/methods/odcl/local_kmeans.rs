@@ -11,11 +11,12 @@
 //! matters: the same function has many parameter vectors, and neither distances nor means of them say anything.
 
 use super::*;
-use crate::clustering::convex::Weights;
-use crate::clustering::{Algorithm, Request};
+use crate::federation::work::Start;
+use crate::methods::parts::solving::one_plan;
+use crate::methods::parts::training::{Optimising, StartModel};
 
 settings! {
-    pub(super) struct LocalKmeansSettings {
+    pub(in crate::methods) struct LocalKmeansSettings {
         /// how many clusters
         clusters: usize [1..=1 << 20],
         /// starts of k-means
@@ -40,33 +41,25 @@ impl MethodSettings for LocalKmeansSettings {
     const PAPER: &str = "Vardhan, Ghosh, Mazumdar 2024";
     const HAS_CLUSTERS: bool = true;
 
+    fn needs(&self) -> Needs {
+        let auto_step = AutoStep::unless_given(&self.step, self.optimising.optimiser());
+        Needs { auto_step, ..Needs::only(self.missing) }
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         setup.want_clients("clusters", self.clusters)?;
-        let plan = Plan {
-            sample: Sample {
-                on: Portion::All,
-                batch: self.batch,
-                seed: setup.key.clone().word("batches").number(0).seed(),
-            },
-            amount: Amount::Steps(self.steps),
-            step: setup.step(self.step),
-            optimiser: self.optimising.optimiser(),
-            pulls: Vec::new(),
-            course: Course::PLAIN,
-        };
+        let optimiser = self.optimising.optimiser();
+        let step = setup.step(self.step, optimiser);
+        let plan = one_plan(&setup, self.batch, Amount::Steps(self.steps), step, optimiser);
         let solve = match self.start {
-            StartModel::Own => odcl::Solve::Apart { seed: setup.key.clone().word("start").seed(), plan },
-            StartModel::Common => odcl::Solve::Steps { from: odcl::common_start(&setup)?, plan },
+            StartModel::Common => Solve::from_common(&setup, plan)?,
+            StartModel::Own => {
+                let from = Start::Fresh { seed: setup.key.clone().word("start").seed() };
+                Solve::Steps { from, sent: Vec::new(), plan }
+            }
         };
-        let request = Request {
-            algorithm: Algorithm::KMeans,
-            clusters: Some(self.clusters),
-            lambda: None,
-            weights: Weights::Uniform,
-            starts: self.starts,
-            path_values: 20,
-            key: setup.key.clone().word("clustering"),
-        };
-        Ok(Box::new(odcl::Odcl::new(solve, request, None, setup.rows.len())))
+        let key = setup.key.clone().word("clustering");
+        let request = Request::new(Algorithm::KMeans, Some(self.clusters), key);
+        Ok(Box::new(Odcl::new(solve, Request { starts: self.starts, ..request }, None)))
     }
 }

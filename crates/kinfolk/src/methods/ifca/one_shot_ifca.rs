@@ -1,0 +1,80 @@
+//! ONE_SHOT-IFCA: IFCA that begins with the clusters ONE_SHOT finds (Vardhan, Ghosh, Mazumdar 2024, a baseline there). It
+//! needs no number of clusters and no luck, but clusters can only swap clients afterwards: none is merged or ended.
+//!
+//! ```text
+//! 1  C_0 ← ONE_SHOT(λ, t)                                            `parts/one_shot.rs`
+//! 2  θ_c ← mean of the w_i of cluster c
+//! 3  IFCA from these models                                          `ifca/mod.rs`
+//! ```
+
+use super::*;
+use crate::methods::parts::one_shot::{BottomUp, FirstClusters, OneShot};
+
+settings! {
+    pub(in crate::methods) struct OneShotIfcaSettings {
+        /// what a client's model counts in the mean
+        weight: Weight = "uniform",
+        bottom_up: BottomUp,
+    }
+}
+
+impl MethodSettings for OneShotIfcaSettings {
+    const NAME: &str = "one-shot-ifca";
+    const SUMMARY: &str = "IFCA that begins with clusters of clients that learn alike";
+    const PAPER: &str = "Vardhan, Ghosh, Mazumdar 2024";
+    const HAS_CLUSTERS: bool = true;
+
+    fn needs(&self) -> Needs {
+        self.bottom_up.training.needs()
+    }
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
+        let one_shot = OneShot::new(&setup, self.bottom_up)?;
+        let ifca = Ifca::from_models(&setup, one_shot.trainer.clone(), self.weight);
+        Ok(Box::new(OneShotIfca { one_shot, ifca, first: None }))
+    }
+}
+
+struct OneShotIfca {
+    one_shot: OneShot,
+    ifca: Ifca,
+    /// C_0; without the local models once IFCA has begun.
+    first: Option<FirstClusters>,
+}
+
+impl Method for OneShotIfca {
+    fn round(&mut self, room: &mut Room) -> Result<Progress> {
+        if let Some(first) = &mut self.first {
+            first.models.clear();
+            return self.ifca.round(room);
+        }
+        let first = self.first.insert(self.one_shot.run(room)?);
+        self.ifca.state.lanes[0].begin(first.means());
+        Ok(first.progress())
+    }
+
+    fn planned_rounds(&self) -> usize {
+        1 + self.ifca.planned_rounds()
+    }
+
+    fn stage(&self) -> Option<String> {
+        self.first.as_ref().filter(|first| !first.models.is_empty()).map(|_| "one_shot".into())
+    }
+
+    fn outcome(&self) -> Outcome {
+        let Some(first) = &self.first else { return self.ifca.outcome() };
+        let mut outcome = if first.models.is_empty() { self.ifca.outcome() } else { first.local_models() };
+        first.describe(&mut outcome);
+        outcome
+    }
+
+    fn save(&self) -> Result<Vec<u8>> {
+        save(&(&self.first, self.ifca.save()?))
+    }
+
+    fn restore(&mut self, bytes: &[u8]) -> Result<()> {
+        let (first, ifca): (Option<FirstClusters>, Vec<u8>) = restore(bytes)?;
+        self.first = first;
+        self.ifca.restore(&ifca)
+    }
+}

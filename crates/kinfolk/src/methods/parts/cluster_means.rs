@@ -1,0 +1,61 @@
+//! The mean of the models that clients find alone, in every cluster known beforehand, in one round.
+
+use super::super::*;
+use super::solving::Solve;
+
+pub struct ClusterMeans {
+    solve: Solve,
+    clusters: Assignment,
+    /// Whether the outcome has clusters; otherwise there is one, of all clients.
+    clustered: bool,
+    models: Vec<Params>,
+}
+
+impl ClusterMeans {
+    /// One mean for every cluster.
+    pub fn inside(clusters: Assignment, solve: Solve) -> Self {
+        Self { solve, clusters, clustered: true, models: Vec::new() }
+    }
+
+    /// One mean of all clients.
+    pub fn of_all(clients: usize, solve: Solve) -> Self {
+        Self { clustered: false, ..Self::inside(Assignment::one(clients), solve) }
+    }
+}
+
+impl Method for ClusterMeans {
+    fn round(&mut self, room: &mut Room) -> Result<Progress> {
+        let mut ask = Ask::new(Phase::Train, self.solve.models(), Gather::Sum { by: By::All, weight: Weight::Uniform });
+        let members = |cluster: usize| match self.clustered {
+            true => Recipients::list(self.clusters.members(cluster)),
+            false => Recipients::All,
+        };
+        let clusters = 0..self.clusters.clusters();
+        let orders: Vec<_> = clusters.map(|cluster| self.solve.order(members(cluster), &mut ask)).collect();
+        let answers = room.ask(&ask)?;
+        let loss = room.watch(&answers.losses(&orders))?;
+        for (cluster, order) in answers.orders.iter().enumerate() {
+            let sum = &order.sums[0];
+            if sum.count == 0 {
+                let message = match self.clustered {
+                    true => format!("cluster {cluster}: none of its clients answered"),
+                    false => "none of the clients answered".into(),
+                };
+                return Err(Error::new(ErrorKind::Client, message).hint("there is only one round to answer in"));
+            }
+            self.models.push(Arc::new(sum.total.iter().map(|total| total / sum.weight).collect()));
+        }
+        room.distribute(&self.models, &self.clusters)?;
+        let sizes = answers.orders.iter().filter(|_| self.clustered).map(|order| order.clients.len()).collect();
+        Ok(Progress { loss, switched: None, sizes, finished: true })
+    }
+
+    fn outcome(&self) -> Outcome {
+        match self.clustered {
+            true => Outcome::of_clusters(self.models.clone(), self.clusters.clone()),
+            false => Outcome { models: self.models.clone(), ..Outcome::default() },
+        }
+    }
+
+    keep_state!(models);
+}

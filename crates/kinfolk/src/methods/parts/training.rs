@@ -1,0 +1,159 @@
+//! How clients train in the rounds of a method.
+
+use super::super::*;
+
+choices! {
+    pub enum OptimiserKind { Descent = "descent", Adam = "adam" }
+    pub enum StartModel { Own = "own", Common = "common" }
+}
+
+choices!(Weight { Uniform = "uniform", Rows = "rows", });
+
+settings! {
+    pub struct Optimising {
+        /// how gradients become steps
+        optimiser: OptimiserKind = "descent",
+        /// momentum of descent
+        momentum: f64 [0.0..=1.0] = 0.0,
+        /// pull of the parameters towards 0
+        weight_decay: f64 [0.0..=1e18] = 0.0,
+    }
+
+    fn check(&self, check: &mut Check) {
+        if self.optimiser == OptimiserKind::Adam && self.momentum > 0.0 {
+            check.fault("momentum", "adam has its own, want 0");
+        }
+    }
+}
+
+impl Optimising {
+    pub fn optimiser(&self) -> Optimiser {
+        match self.optimiser {
+            OptimiserKind::Adam => Optimiser::Adam { weight_decay: self.weight_decay },
+            OptimiserKind::Descent => Optimiser::Descent { momentum: self.momentum, weight_decay: self.weight_decay },
+        }
+    }
+}
+
+settings! {
+    /// The rounds of a method in which clients train, but for the step size.
+    pub struct Schedule {
+        /// rounds to run at most
+        rounds: usize [1..=1 << 40] = 100,
+        /// steps a client takes in a round (default 10)
+        local_steps: Option<u32> [1..=1 << 31],
+        /// passes over its rows instead of steps
+        local_epochs: Option<u32> [1..=1 << 31],
+        /// rows in a step (default all)
+        batch: Option<u32> [1..=1 << 31],
+        /// the step shrinks by this factor every round
+        decay: f64 [0.0..=1.0] = 1.0,
+        optimising: Optimising,
+        /// share of the clients asked in a round
+        participation: f64 [above 0.0..=1.0] = 1.0,
+        /// a missing answer is left out, stands for no change, or ends the run
+        missing: MissingRule ["skip", "keep", "fail"] = "skip",
+    }
+
+    fn check(&self, check: &mut Check) {
+        if self.local_steps.is_some() && self.local_epochs.is_some() {
+            check.fault("local_epochs", "local_steps is given too, want one of them");
+        }
+    }
+}
+
+impl Schedule {
+    pub fn needs<T>(&self, step: &Auto<T>) -> Needs {
+        let auto_step = AutoStep::unless_given(step, self.optimising.optimiser());
+        Needs { auto_step, ..Needs::only(self.missing) }
+    }
+}
+
+settings! {
+    /// The rounds of a method in which clients train.
+    pub struct Training {
+        /// step size; auto is safe on this data for full batches of a linear model, 0.1 for a network, 0.01 for adam
+        step: Auto<f64> [above 0.0] = "auto",
+        schedule: Schedule,
+    }
+}
+
+impl Training {
+    pub fn needs(&self) -> Needs {
+        self.schedule.needs(&self.step)
+    }
+
+    pub fn trainer(self, setup: &Setup) -> Trainer {
+        let step = setup.step(self.step, self.schedule.optimising.optimiser());
+        Trainer { schedule: self.schedule, step, key: setup.key.clone() }
+    }
+}
+
+/// How clients train in the rounds of a method, ready to run.
+#[derive(Clone)]
+pub struct Trainer {
+    pub schedule: Schedule,
+    pub step: f64,
+    pub key: Key,
+}
+
+impl Trainer {
+    /// The same with other random draws.
+    pub fn with_draws(&self, word: &str) -> Self {
+        Self { key: self.key.clone().word(word), ..self.clone() }
+    }
+
+    /// Rows of a step in this round.
+    pub fn sample(&self, round: usize) -> Sample {
+        let seed = self.key.clone().word("batches").number(round as u64).seed();
+        Sample { on: Portion::All, batch: self.schedule.batch, seed }
+    }
+
+    /// A client's training in this round.
+    pub fn plan(&self, round: usize) -> Plan {
+        Plan {
+            sample: self.sample(round),
+            amount: match self.schedule.local_epochs {
+                Some(epochs) => Amount::Epochs(epochs),
+                None => Amount::Steps(self.schedule.local_steps.unwrap_or(10)),
+            },
+            step: self.step_in(round),
+            optimiser: self.schedule.optimising.optimiser(),
+            pulls: Vec::new(),
+            course: Course::PLAIN,
+        }
+    }
+
+    /// The step size in this round, counted from 0.
+    pub fn step_in(&self, round: usize) -> f64 {
+        self.step * self.schedule.decay.powi(round.min(i32::MAX as usize) as i32)
+    }
+
+    /// Whether the method ends with this round.
+    pub fn is_last(&self, room: &Room) -> bool {
+        room.round() + 1 >= self.schedule.rounds
+    }
+
+    /// The clients that take part in this round.
+    pub fn participants(&self, round: usize, room: &Room) -> Recipients {
+        draw_participants(self.schedule.participation, &self.key, round, room)
+    }
+}
+
+/// This share of the clients, drawn for a round.
+pub fn draw_participants(share: f64, key: &Key, round: usize, room: &Room) -> Recipients {
+    if share >= 1.0 {
+        return Recipients::All;
+    }
+    let all = room.clients().len();
+    let count = ((share * all as f64).round() as usize).clamp(1, all);
+    draw_clients(&key.clone().word("participation").number(round as u64), count, room)
+}
+
+/// Random clients. Each draws a lot of its own, so that the order of the clients does not matter.
+pub fn draw_clients(key: &Key, count: usize, room: &Room) -> Recipients {
+    let mut lots: Vec<(u64, u32)> =
+        (0u32..).zip(room.clients()).map(|(index, client)| (key.clone().word(&client.id).seed(), index)).collect();
+    lots.sort_unstable();
+    Recipients::list(lots.into_iter().take(count).map(|(_, index)| index).collect())
+}
