@@ -204,7 +204,7 @@ impl Method for Cfl {
         state.away.iter_mut().for_each(|away| *away += 1);
         let answered = answers.orders.iter().flat_map(|order| &order.clients);
         answered.for_each(|&client| state.away[client as usize] = 0);
-        let loss = room.watch(&answers.losses(&orders))?;
+        let loss = room.check_loss(&answers.losses(&orders))?;
         let mut switched = 0;
         for (cluster, order) in answers.orders.iter().enumerate() {
             let state = &mut self.state;

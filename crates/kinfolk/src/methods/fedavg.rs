@@ -56,7 +56,7 @@ impl Method for FedAvg {
         let answers = room.ask(&ask)?;
         let trained = answers.of(order);
         self.model = mean_model(&self.model, &trained.sums[0], room.unchanged(answers.missing.len()));
-        Ok(Progress::of(room.watch(&trained.losses())?, self.trainer.is_last(room)))
+        Ok(Progress::of(room.check_loss(&trained.losses())?, self.trainer.is_last(room)))
     }
 
     fn planned_rounds(&self) -> usize {

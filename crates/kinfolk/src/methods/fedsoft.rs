@@ -181,7 +181,7 @@ impl Method for FedSoft {
         let order = |&client: &usize| ask.order(Recipients::list(vec![client as u32]), self.work(client, room.round()));
         let orders: Vec<_> = asked.iter().map(order).collect();
         let answers = room.ask(&ask)?;
-        let loss = room.watch(&answers.losses(&orders))?;
+        let loss = room.check_loss(&answers.losses(&orders))?;
         let mut sums = vec![Sum::default(); self.state.models.len()];
         let mut absent = vec![0.0; self.state.models.len()];
         let kept: BTreeMap<u32, u64> = stamps_after(&answers).collect();

@@ -188,7 +188,7 @@ impl<A: Algorithm> Iterations<A> {
         }
         let answers = self.ask(&message.ask, room)?;
         let each = message.answers(&answers);
-        let loss = room.watch(&each.iter().map(|answer| answer.loss).collect::<Vec<_>>())?;
+        let loss = room.check_loss(&each.iter().map(|answer| answer.loss).collect::<Vec<_>>())?;
         for ((j, sends), mean) in asked.into_iter().zip(message.means(&answers)) {
             self.within[j] += usize::from(stops[j] == Stop::Mean(Step::Within));
             self.clusters[j].learn(&sends, mean);

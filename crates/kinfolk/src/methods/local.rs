@@ -90,7 +90,7 @@ impl Method for Local {
         };
         let orders: Vec<_> = Recipients::by_stamp(asked, &self.stamps).into_iter().map(order).collect();
         let answers = room.ask(&ask)?;
-        let loss = room.watch(&answers.losses(&orders))?;
+        let loss = room.check_loss(&answers.losses(&orders))?;
         stamps_after(&answers).for_each(|(client, stamp)| self.stamps[client as usize] = stamp);
         Ok(Progress::of(loss, room.round() + 1 >= self.planned_rounds()))
     }

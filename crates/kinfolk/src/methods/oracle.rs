@@ -62,7 +62,7 @@ impl Method for Oracle {
         };
         let orders: Vec<_> = (0..self.models.len()).map(order).collect();
         let answers = room.ask(&ask)?;
-        let loss = room.watch(&answers.losses(&orders))?;
+        let loss = room.check_loss(&answers.losses(&orders))?;
         for (cluster, (model, order)) in self.models.iter_mut().zip(&answers.orders).enumerate() {
             let unchanged = room.unchanged(absent_from(cluster, &self.clusters, &answers));
             *model = mean_model(model, &order.sums[0], unchanged);

@@ -147,8 +147,8 @@ impl<'a> Room<'a> {
     }
 
     /// The mean of a round's losses, `None` if nobody answered; an error once they have exploded for most clients.
-    pub fn watch(&mut self, losses: &[f64]) -> Result<Option<f64>> {
-        watch_loss(losses, &mut self.ledger.first_loss, self.ledger.round)
+    pub fn check_loss(&mut self, losses: &[f64]) -> Result<Option<f64>> {
+        check_loss(losses, &mut self.ledger.first_loss, self.ledger.round)
     }
 
     /// Stops asking a client.
@@ -177,7 +177,7 @@ pub fn mean_loss(losses: &[f64]) -> Option<f64> {
 
 /// The mean of a round's losses, or an error once they have exploded for most clients; `first` keeps the first round's
 /// median.
-pub(super) fn watch_loss(losses: &[f64], first: &mut Option<f64>, round: usize) -> Result<Option<f64>> {
+pub(super) fn check_loss(losses: &[f64], first: &mut Option<f64>, round: usize) -> Result<Option<f64>> {
     match median_loss(losses) {
         Some(loss) if exploded(*first.get_or_insert(loss), loss) => Err(diverged(round)),
         _ => Ok(mean_loss(losses)),

@@ -175,7 +175,7 @@ impl SrFca {
         if finite.is_empty() && !losses.is_empty() {
             return Err(diverged(room.round()));
         }
-        let loss = room.watch(&finite)?;
+        let loss = room.check_loss(&finite)?;
         for (cluster, order) in answers.orders.iter().enumerate() {
             let unchanged = room.unchanged(absent_from(cluster, &self.state.clusters, &answers));
             let old = &self.state.models[cluster];

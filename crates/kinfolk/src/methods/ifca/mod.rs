@@ -37,7 +37,7 @@ mod tests;
 
 use super::parts::averaging::{absent_from, mean_model};
 use super::parts::training::Trainer;
-use super::room::{diverged, watch_loss};
+use super::room::{check_loss, diverged};
 use super::*;
 use crate::federation::work::{Choice, Choose};
 use crate::federation::{Absence, Answers, Handle};
@@ -239,7 +239,7 @@ impl Method for Ifca {
                 let last = lane.choices.put(client, place as usize);
                 switched[index] += usize::from(last.is_some_and(|last| last != place as usize));
             }
-            match watch_loss(&answer.losses(), &mut lane.first_loss, round) {
+            match check_loss(&answer.losses(), &mut lane.first_loss, round) {
                 Ok(loss) if finite && !(garbage && answer.clients.is_empty()) => {
                     lane.loss = loss.or(lane.loss);
                     lane.models = models;

@@ -150,7 +150,7 @@ impl Method for Odcl {
         // Line 1.
         let (answers, order) = self.solve.ask_all(Phase::Train, room)?;
         let order = answers.of(order);
-        let loss = room.watch(&order.losses())?;
+        let loss = room.check_loss(&order.losses())?;
         let points = points_of(&order, &self.request, "there is only one round to answer in")?;
         if let Some(truth) = &self.truth {
             let labels: Vec<usize> = order.clients.iter().filter_map(|&client| truth.of(client)).collect();

@@ -33,7 +33,7 @@ impl Method for ClusterMeans {
         let clusters = 0..self.clusters.clusters();
         let orders: Vec<_> = clusters.map(|cluster| self.solve.order(members(cluster), &mut ask)).collect();
         let answers = room.ask(&ask)?;
-        let loss = room.watch(&answers.losses(&orders))?;
+        let loss = room.check_loss(&answers.losses(&orders))?;
         for (cluster, order) in answers.orders.iter().enumerate() {
             let sum = &order.sums[0];
             if sum.count == 0 {
