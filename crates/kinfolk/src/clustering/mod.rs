@@ -110,16 +110,15 @@ impl Clustering {
         let labels = renumber(labels);
         let clusters = labels.iter().max().map_or(0, |last| last + 1);
         let dimension = points.dimension();
-        let mut centres = vec![0.0; clusters * dimension];
-        let mut sizes = vec![0usize; clusters];
-        for (point, &label) in labels.iter().enumerate() {
-            sizes[label] += 1;
-            add_scaled(&mut centres[label * dimension..(label + 1) * dimension], 1.0, points.row(point));
+        let mut found = Self { labels, centres: vec![0.0; clusters * dimension], dimension };
+        for (point, &label) in found.labels.iter().enumerate() {
+            add_scaled(&mut found.centres[label * dimension..(label + 1) * dimension], 1.0, points.row(point));
         }
-        for (centre, &size) in centres.chunks_exact_mut(dimension).zip(&sizes) {
+        let sizes = found.sizes();
+        for (centre, size) in found.centres.chunks_exact_mut(dimension).zip(sizes) {
             centre.iter_mut().for_each(|value| *value /= size as f64);
         }
-        Self { labels, centres, dimension }
+        found
     }
 
     /// The clustering of the points that are not set aside, with their means as centres. Those set aside, ascending, are

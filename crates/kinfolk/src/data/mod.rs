@@ -383,43 +383,38 @@ impl Shard {
 
     /// A shard of these rows alone, counted from its own first one.
     pub fn pick(&self, rows: &[usize]) -> Self {
-        fn picked<T: Clone>(values: &[T], width: usize, begin: usize, rows: &[usize]) -> Vec<T> {
-            rows.iter().flat_map(|row| &values[(begin + row) * width..][..width]).cloned().collect()
+        fn pick<T: Clone>(values: &[T], width: usize, rows: &[usize]) -> Vec<T> {
+            rows.iter().flat_map(|row| &values[row * width..][..width]).cloned().collect()
         }
-        let begin = self.rows.start;
-        let features = match &*self.features {
-            Features::Bytes { columns, values } => {
-                Features::Bytes { columns: *columns, values: picked(values, *columns, begin, rows) }
+        let count = rows.len();
+        let rows: &[usize] = &rows.iter().map(|row| self.rows.start + row).collect::<Vec<_>>();
+        let features = match *self.features {
+            Features::Bytes { columns, ref values } => Features::Bytes { columns, values: pick(values, columns, rows) },
+            Features::Symbols { columns, ref values } => {
+                Features::Symbols { columns, values: pick(values, columns, rows) }
             }
-            Features::Symbols { columns, values } => {
-                Features::Symbols { columns: *columns, values: picked(values, *columns, begin, rows) }
-            }
-            Features::F32 { columns, values } => {
-                Features::F32 { columns: *columns, values: picked(values, *columns, begin, rows) }
-            }
-            Features::F64 { columns, values } => {
-                Features::F64 { columns: *columns, values: picked(values, *columns, begin, rows) }
-            }
-            Features::Columns(columns) => {
-                let pick = |column: &Column| Column {
+            Features::F32 { columns, ref values } => Features::F32 { columns, values: pick(values, columns, rows) },
+            Features::F64 { columns, ref values } => Features::F64 { columns, values: pick(values, columns, rows) },
+            Features::Columns(ref columns) => {
+                let picked = |column: &Column| Column {
                     name: column.name.clone(),
                     values: match &column.values {
-                        Cells::Numbers(values) => Cells::Numbers(picked(values, 1, begin, rows)),
-                        Cells::Words(words) => Cells::Words(picked(words, 1, begin, rows)),
+                        Cells::Numbers(values) => Cells::Numbers(pick(values, 1, rows)),
+                        Cells::Words(words) => Cells::Words(pick(words, 1, rows)),
                     },
                 };
-                Features::Columns(columns.iter().map(pick).collect())
+                Features::Columns(columns.iter().map(picked).collect())
             }
             // They cannot be divided; the model refuses a part of them.
-            Features::Own(own) => Features::Own(own.clone()),
+            Features::Own(ref own) => Features::Own(own.clone()),
         };
         let targets = match &*self.targets {
             Targets::None => Targets::None,
-            Targets::Classes(classes) => Targets::Classes(picked(classes, 1, begin, rows)),
-            Targets::Values(values) => Targets::Values(picked(values, 1, begin, rows)),
-            Targets::Words(words) => Targets::Words(picked(words, 1, begin, rows)),
+            Targets::Classes(classes) => Targets::Classes(pick(classes, 1, rows)),
+            Targets::Values(values) => Targets::Values(pick(values, 1, rows)),
+            Targets::Words(words) => Targets::Words(pick(words, 1, rows)),
         };
-        Self { features: Arc::new(features), targets: Arc::new(targets), rows: 0..rows.len() }
+        Self { features: Arc::new(features), targets: Arc::new(targets), rows: 0..count }
     }
 
     /// Part `index` of `of` nearly equal, disjoint, consecutive parts.

@@ -88,7 +88,7 @@ struct Case {
     /// Settings to change, as on the command line.
     changes: Vec<String>,
     /// Further changes that cut it down.
-    small: Vec<&'static str>,
+    small: Vec<String>,
     /// Further changes to try in turn, until every cell of a repeat is at its best.
     attempts: Vec<Vec<String>>,
     /// Repeats when cut down, and in full.
@@ -257,7 +257,7 @@ impl Reproduction {
     fn cases(&self, quick: bool) -> Vec<Case> {
         let mut cases = (self.cases)(quick);
         for case in cases.iter_mut().filter(|_| quick) {
-            case.changes.extend(case.small.iter().map(|change| change.to_string()));
+            case.changes.append(&mut case.small);
             case.long = false;
             case.cells.iter_mut().for_each(|cell| (cell.paper, cell.reference) = (None, None));
         }
@@ -465,8 +465,16 @@ impl Case {
         Self { name: name.into(), changes, small, attempts, repeats, long: false, cells }
     }
 
-    fn small(self, small: &[&'static str]) -> Self {
-        Self { small: small.to_vec(), ..self }
+    /// With further changes that cut it down.
+    fn small(mut self, changes: &[&str]) -> Self {
+        self.small.extend(owned(changes));
+        self
+    }
+
+    /// With a setting of these methods that cuts it down.
+    fn small_methods(mut self, labels: &[&str], setting: &str) -> Self {
+        self.small.extend(labels.iter().map(|label| format!("method.{label}.{setting}")));
+        self
     }
 
     /// With a run folder of its own.

@@ -42,19 +42,14 @@ fn clusters_clients(label: &str) -> bool {
     !matches!(label, "local" | "fedavg" | "fedsoft")
 }
 
-/// Cuts it down to a minute.
-const SMALL_MNIST: [&str; 10] = [
-    "data.clients=12",
-    "data.samples=100",
-    "data.test_samples=30",
-    "method.sr-fca.rounds=4",
-    "method.fedavg.rounds=4",
-    "method.cfl.rounds=4",
-    "method.ifca.rounds=4",
-    "method.fedsoft.rounds=4",
-    "method.one-shot-ifca.rounds=4",
-    "method.sr-fca.one_shot_steps=100",
-];
+const FEW_IMAGES: [&str; 3] = ["data.clients=12", "data.samples=100", "data.test_samples=30"];
+/// Labels of the methods that have rounds.
+const IN_ROUNDS: [&str; 6] = ["sr-fca", "fedavg", "cfl", "ifca", "fedsoft", "one-shot-ifca"];
+
+/// Cuts the methods down to a minute.
+fn small_mnist(case: Case) -> Case {
+    case.small(&FEW_IMAGES).small_methods(&IN_ROUNDS, "rounds=4").small(&["method.sr-fca.one_shot_steps=100"])
+}
 
 /// One column of Tables 2, 3 and 5.
 struct Column {
@@ -135,7 +130,7 @@ fn columns(column: &Column) -> Case {
             cells.push(wrong.paper(column.misclustering[place]));
         }
     }
-    Case::new(name, owned(column.changes), [1, 5], cells).small(&SMALL_MNIST).long()
+    small_mnist(Case::new(name, owned(column.changes), [1, 5], cells)).long()
 }
 
 fn raw_mnist(_: bool) -> Vec<Case> {
@@ -148,10 +143,8 @@ fn raw_mnist(_: bool) -> Vec<Case> {
     let rivals = rivals
         .map(|(&(label, title), (paper, _))| Cell::percent(format!("inverted 0-255 {title}"), label).paper(paper));
     let cells = cells.chain([wrong]).chain(rivals).collect();
-    vec![Case::new("raw", changes, [1, 1], cells).small(&SMALL_MNIST).long()]
+    vec![small_mnist(Case::new("raw", changes, [1, 1], cells)).long()]
 }
-
-const FEW_IMAGES: [&str; 3] = ["data.clients=12", "data.samples=100", "data.test_samples=30"];
 
 fn local_kmeans(_: bool) -> Vec<Case> {
     let labels = [("local-kmeans", "common start", 87.4), ("local-kmeans-apart", "starts of their own", 12.0)];
@@ -168,20 +161,15 @@ fn one_cluster(_: bool) -> Vec<Case> {
         Cell::clusters("clusters", "sr-fca").paper(1.0).judged(Judge::AtMost(0.0)),
         Cell::percent("accuracy", "sr-fca"),
     ];
-    let small = [&FEW_IMAGES[..], &["method.sr-fca.rounds=4"]].concat();
-    vec![Case::new("none", changes, [1, 5], cells).small(&small)]
+    vec![Case::new("none", changes, [1, 5], cells).small(&FEW_IMAGES).small(&["method.sr-fca.rounds=4"])]
 }
 
 fn attack(_: bool) -> Vec<Case> {
     let with = |name: &str, changes: &[&str]| {
         let wrong = Cell::misclustering(format!("{name}, misclustering"), "sr-fca");
-        Case::new(name, owned(changes), [1, 1], vec![Cell::percent(name, "sr-fca"), wrong]).small(&[
-            "data.clients=20",
-            "data.samples=100",
-            "data.test_samples=30",
-            "method.sr-fca.rounds=4",
-            "method.sr-fca.one_shot_steps=100",
-        ])
+        let case = Case::new(name, owned(changes), [1, 1], vec![Cell::percent(name, "sr-fca"), wrong]);
+        let case = case.small(&["data.clients=20", "data.samples=100", "data.test_samples=30"]);
+        case.small(&["method.sr-fca.rounds=4", "method.sr-fca.one_shot_steps=100"])
     };
     vec![
         with("no attack, trim 0.25", &["faults.attackers=0", "method.sr-fca.trim=0.25"]),
@@ -195,7 +183,7 @@ struct Real {
     /// The paper's accuracies of [`REAL_METHODS`].
     paper: [f64; 8],
     repeats: u64,
-    /// What is cut down besides [`SMALL_REAL`].
+    /// Further changes that cut it down.
     smaller: &'static [&'static str],
 }
 
@@ -217,19 +205,6 @@ const SHAKESPEARE: Real = Real {
     repeats: 1,
     smaller: &["data.samples=60", "data.test_samples=20", "model.hidden=16"],
 };
-const SMALL_REAL: [&str; 11] = [
-    "data.clients=6",
-    "method.sr-fca.rounds=2",
-    "method.sr-fca.one_shot_steps=20",
-    "method.sr-fca-quantile.rounds=2",
-    "method.sr-fca-quantile.one_shot_steps=20",
-    "method.local.local_steps=20",
-    "method.fedavg.rounds=2",
-    "method.cfl.rounds=2",
-    "method.ifca.rounds=2",
-    "method.fedsoft.rounds=2",
-    "method.one-shot-ifca.rounds=2",
-];
 
 fn real(real: &Real) -> Vec<Case> {
     let mut cells = Vec::new();
@@ -240,33 +215,13 @@ fn real(real: &Real) -> Vec<Case> {
         }));
         cells.extend(clusters_clients(label).then(|| Cell::clusters(format!("{title}, clusters"), label)));
     }
-    let small = [&SMALL_REAL[..], real.smaller].concat();
-    vec![Case::new("real", Vec::new(), [1, real.repeats], cells).small(&small).long()]
+    let case = Case::new("real", Vec::new(), [1, real.repeats], cells).small(&["data.clients=6"]).small(real.smaller);
+    let case = case.small_methods(&IN_ROUNDS, "rounds=2").small_methods(&["sr-fca-quantile"], "rounds=2");
+    let case = case.small_methods(&["sr-fca", "sr-fca-quantile"], "one_shot_steps=20");
+    vec![case.small(&["method.local.local_steps=20"]).long()]
 }
 
 fn cifar(paper: [f64; 5]) -> Vec<Case> {
-    let small = [
-        "data.clients=4",
-        "data.samples=60",
-        "data.test_samples=30",
-        "model.width=8",
-        "method.sr-fca.rounds=2",
-        "method.sr-fca.one_shot_steps=20",
-        "method.sr-fca.batch=30",
-        "method.sr-fca.step=0.05",
-        "method.local.local_steps=20",
-        "method.local.batch=30",
-        "method.local.step=0.05",
-        "method.fedavg.rounds=2",
-        "method.fedavg.batch=30",
-        "method.fedavg.step=0.05",
-        "method.cfl.rounds=2",
-        "method.cfl.batch=30",
-        "method.cfl.step=0.05",
-        "method.ifca.rounds=2",
-        "method.ifca.batch=30",
-        "method.ifca.step=0.05",
-    ];
     let labels = [("sr-fca", "SR-FCA"), ("local", "local"), ("fedavg", "global"), ("cfl", "CFL"), ("ifca", "IFCA")];
     let mut cells = Vec::new();
     for ((label, title), paper) in labels.into_iter().zip(paper) {
@@ -274,5 +229,10 @@ fn cifar(paper: [f64; 5]) -> Vec<Case> {
         let wrong = Cell::misclustering(format!("{title}, misclustering"), label);
         cells.extend(Some(wrong).filter(|_| clusters_clients(label)));
     }
-    vec![Case::new("cifar", Vec::new(), [1, 5], cells).small(&small).long()]
+    let labels = labels.map(|(label, _)| label);
+    let case = Case::new("cifar", Vec::new(), [1, 5], cells).small_methods(&labels, "batch=30");
+    let case = case.small_methods(&labels, "step=0.05").small_methods(&["sr-fca", "fedavg", "cfl", "ifca"], "rounds=2");
+    let case = case.small(&["method.sr-fca.one_shot_steps=20", "method.local.local_steps=20"]);
+    let data = ["data.clients=4", "data.samples=60", "data.test_samples=30", "model.width=8"];
+    vec![case.small(&data).long()]
 }
