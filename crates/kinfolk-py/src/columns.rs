@@ -5,7 +5,7 @@ use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, RecordBatchIterator, StringArray};
 use kinfolk::record::table::{Cells, Column, TableRow, read_columns};
 use kinfolk::record::{ClientRecord, RoundRecord};
-use numpy::PyArray1;
+use numpy::{Element, PyArray1};
 use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList, PyType};
@@ -36,6 +36,14 @@ pub fn read_clients(py: Python, folder: PathBuf) -> PyResult<Columns> {
 fn read<R: TableRow>(py: Python, folder: PathBuf) -> PyResult<Columns> {
     let columns = py.detach(|| read_columns::<R>(&folder)).map_err(|error| raise(py, &error))?;
     Ok(Columns { columns })
+}
+
+/// An array of the cells, or of floats with NaN where some are missing.
+fn array<'py, T: Element + Copy>(py: Python<'py>, cells: &[Option<T>], to_float: fn(T) -> f64) -> Bound<'py, PyAny> {
+    match cells.iter().copied().collect::<Option<Vec<T>>>() {
+        Some(cells) => PyArray1::from_vec(py, cells).into_any(),
+        None => PyArray1::from_iter(py, cells.iter().map(|cell| cell.map_or(f64::NAN, to_float))).into_any(),
+    }
 }
 
 #[pymethods]
@@ -91,21 +99,12 @@ impl Columns {
     fn values<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
         let column = self.columns.iter().find(|column| column.name == name);
         let column = column.ok_or_else(|| PyKeyError::new_err(name.to_string()))?;
-        let floats = |cells: Vec<f64>| Ok(PyArray1::from_vec(py, cells).into_any());
-        match &column.cells {
-            Cells::Texts(cells) => Ok(PyList::new(py, cells)?.into_any()),
-            Cells::Numbers(cells) => floats(cells.iter().map(|cell| cell.unwrap_or(f64::NAN)).collect()),
-            Cells::Wholes(cells) => match cells.iter().copied().collect::<Option<Vec<i64>>>() {
-                Some(cells) => Ok(PyArray1::from_vec(py, cells).into_any()),
-                None => floats(cells.iter().map(|cell| cell.map_or(f64::NAN, |cell| cell as f64)).collect()),
-            },
-            Cells::Flags(cells) => match cells.iter().copied().collect::<Option<Vec<bool>>>() {
-                Some(cells) => Ok(PyArray1::from_vec(py, cells).into_any()),
-                None => {
-                    floats(cells.iter().map(|cell| cell.map_or(f64::NAN, |cell| f64::from(u8::from(cell)))).collect())
-                }
-            },
-        }
+        Ok(match &column.cells {
+            Cells::Texts(cells) => PyList::new(py, cells)?.into_any(),
+            Cells::Numbers(cells) => array(py, cells, |cell| cell),
+            Cells::Wholes(cells) => array(py, cells, |cell| cell as f64),
+            Cells::Flags(cells) => array(py, cells, |cell| f64::from(u8::from(cell))),
+        })
     }
 
     /// Arrow's C stream of one batch. What is missing is null, and so are empty texts.
