@@ -247,7 +247,7 @@ pub fn get(name: &str, progress: Progress) -> Result<PathBuf> {
 }
 
 /// Downloads what is missing of a dataset, or broken, from these places into this folder.
-pub fn get_from(dataset: &Dataset, places: &[&str], folder: &Path, progress: Progress) -> Result<()> {
+fn get_from(dataset: &Dataset, places: &[&str], folder: &Path, progress: Progress) -> Result<()> {
     fs::create_dir_all(folder).map_err(|error| Error::io("making", folder, error))?;
     let is_sound = |file: &Content| {
         // A broken plain file would be read in place of a sound packed one, so it decides alone.

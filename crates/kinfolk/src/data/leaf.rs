@@ -395,6 +395,18 @@ seed! { OneUser -> (), "`x` and `y`",
     }
 }
 
+/// Reads rows until there is none left, and returns their number.
+fn count_rows<E: serde::de::Error>(
+    key: &str,
+    mut next: impl FnMut() -> std::result::Result<Option<()>, E>,
+) -> std::result::Result<usize, E> {
+    let mut count = 0;
+    while next().map_err(|error| E::custom(format!("row {count} of `{key}`: {error}")))?.is_some() {
+        count += 1;
+    }
+    Ok(count)
+}
+
 struct Columns<'a> {
     user: &'a mut User,
     keep: Keep,
@@ -402,16 +414,7 @@ struct Columns<'a> {
 
 seed! { Columns -> usize, "a list of rows",
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> std::result::Result<usize, A::Error> {
-        let mut count = 0;
-        let at_row = |count: usize, error: A::Error| A::Error::custom(format!("row {count} of `x`: {error}"));
-        while list
-            .next_element_seed(Row { user: &mut *self.user, keep: self.keep })
-            .map_err(|error| at_row(count, error))?
-            .is_some()
-        {
-            count += 1;
-        }
-        Ok(count)
+        count_rows("x", || list.next_element_seed(Row { user: &mut *self.user, keep: self.keep }))
     }
 }
 
@@ -449,12 +452,7 @@ struct Classes<'a> {
 
 seed! { Classes -> usize, "a list of classes",
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> std::result::Result<usize, A::Error> {
-        let mut count = 0;
-        let at_row = |count: usize, error: A::Error| A::Error::custom(format!("row {count} of `y`: {error}"));
-        while list.next_element_seed(Class { user: &mut *self.user }).map_err(|error| at_row(count, error))?.is_some() {
-            count += 1;
-        }
-        Ok(count)
+        count_rows("y", || list.next_element_seed(Class { user: &mut *self.user }))
     }
 }
 

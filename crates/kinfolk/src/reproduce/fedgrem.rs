@@ -2,7 +2,7 @@
 //!
 //! The references are those of an independent implementation in numpy.
 
-use super::{Case, Cell, Judge, Paper, Reproduction, declare_paper, extra, owned};
+use super::{Case, Cell, Judge, Paper, Reproduction, declare_paper, extra};
 use crate::record::Record;
 
 pub(super) static PAPER: Paper = declare_paper! {
@@ -175,7 +175,7 @@ fn contaminated(quick: bool, table: &Contaminated) -> Vec<Case> {
             let name = format!("{name} area under the curve of outlier scores");
             cells.push(Cell::extra(name, "fedgrem", "outlier_auc"));
         }
-        let changes = owned(&[&format!("data.outliers={share:?}")]);
+        let changes = vec![format!("data.outliers={share:?}")];
         cases.push(Case::new(name, changes, [1, table.repeats], cells).small(table.small));
     }
     cases

@@ -26,6 +26,7 @@ use clouds::Mixture;
 use rand::seq::index;
 use rayon::prelude::*;
 use sample::Sample;
+use std::collections::HashSet;
 
 /// Above this number of points a sample is clustered.
 const MOST_POINTS: usize = 600;
@@ -72,11 +73,8 @@ impl Partition {
     }
 
     fn clusters(&self) -> usize {
-        let mut found: Vec<usize> =
-            self.labels.iter().zip(&self.aside).filter(|(_, aside)| !**aside).map(|(label, _)| *label).collect();
-        found.sort_unstable();
-        found.dedup();
-        found.len()
+        let members = self.labels.iter().zip(&self.aside).filter(|(_, aside)| !**aside);
+        members.map(|(label, _)| label).collect::<HashSet<_>>().len()
     }
 
     /// Points set aside count as one more cluster.
