@@ -16,7 +16,10 @@ use crate::data::points::PointTable;
 use crate::disk::{comma_separated, json_text, write_atomically};
 use crate::error::Result;
 use crate::linalg::distance;
+use crate::report::table::Table;
+use crate::text::significant;
 use serde::Serialize;
+use text::MOST_ROWS;
 use tree::FusionTree;
 
 /// The files of a clustering's folder.
@@ -102,9 +105,26 @@ pub struct ClusteringSummary {
 }
 
 impl ClusteringSummary {
-    /// Radii are distances among the points as they were clustered.
-    fn radius_heading(&self) -> &'static str {
-        if self.standardised { "standardised radius" } else { "radius" }
+    /// A row for every cluster after the `first` column, with some coordinates of its centre; `rest` heads a column that
+    /// stands for the others.
+    fn table(&self, first: Table, coordinates: usize, rest: Option<&str>) -> Table {
+        let shown = self.columns.len().min(coordinates);
+        // Radii are distances among the points as they were clustered.
+        let radius = if self.standardised { "standardised radius" } else { "radius" };
+        let mut table = first.numbers("points").numbers(radius);
+        for column in &self.columns[..shown] {
+            table = table.numbers(format!("centre {column}"));
+        }
+        if let Some(rest) = rest.filter(|_| shown < self.columns.len()) {
+            table = table.words(rest);
+        }
+        for cluster in 0..self.clusters.min(MOST_ROWS) {
+            let mut row = vec![cluster.to_string(), self.sizes[cluster].to_string()];
+            row.push(significant(self.radii[cluster], 4));
+            row.extend(self.centres[cluster][..shown].iter().map(|value| significant(*value, 4)));
+            table.push(row);
+        }
+        table
     }
 }
 

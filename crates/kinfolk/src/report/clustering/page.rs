@@ -7,7 +7,6 @@ use super::tree::{FusionTree, Join};
 use super::{ClusteringRecord, PathStep};
 use crate::clustering::convex::Path;
 use crate::clustering::{Plane, Points};
-use crate::text::significant;
 use serde::Serialize;
 
 const SCRIPT: &str = include_str!("page.js");
@@ -20,7 +19,6 @@ const MOST_TRAJECTORIES: usize = 1000;
 const MOST_STEPS: usize = 60;
 /// Upper bound on the leaves of a tree; more cannot be told apart.
 const MOST_LEAVES: usize = 200;
-const MOST_CLUSTERS: usize = 30;
 const MOST_COORDINATES: usize = 8;
 
 /// The report of a clustering as one self-contained page.
@@ -129,28 +127,12 @@ impl<'a> Content<'a> {
             columns: &summary.columns,
             clusters: summary.clusters,
             facts: facts(record),
-            table: clusters(record),
+            table: summary.table(Table::new().words("cluster"), MOST_COORDINATES, None),
             notes: &summary.notes,
             plane: PlanePicture::of(record, points, &plane),
             path: record.found.path.as_ref().map(|path| PathPicture::of(record, points, &plane, path)),
         }
     }
-}
-
-fn clusters(record: &ClusteringRecord) -> Table {
-    let summary = &record.summary;
-    let shown = summary.columns.len().min(MOST_COORDINATES);
-    let mut table = Table::new().words("cluster").numbers("points").numbers(summary.radius_heading());
-    for column in &summary.columns[..shown] {
-        table = table.numbers(format!("centre {column}"));
-    }
-    for cluster in 0..summary.clusters.min(MOST_CLUSTERS) {
-        let mut row = vec![cluster.to_string(), summary.sizes[cluster].to_string()];
-        row.push(significant(summary.radii[cluster], 4));
-        row.extend(summary.centres[cluster][..shown].iter().map(|value| significant(*value, 4)));
-        table.push(row);
-    }
-    table
 }
 
 impl PlanePicture {

@@ -1,19 +1,19 @@
 //! A clustering for the terminal.
 
 use super::super::table::Table;
-use super::{ClusteringRecord, ClusteringSummary};
+use super::ClusteringRecord;
 use crate::clustering::convex::Path;
 use crate::text::significant;
 
 /// Upper bound on the rows of a table, to fit on a screen.
-const MOST_ROWS: usize = 30;
+pub(super) const MOST_ROWS: usize = 30;
 /// Upper bound on the coordinates of a centre, to fit on a line.
 const MOST_COORDINATES: usize = 4;
 
 /// Tables and remarks: the text a command prints.
 pub fn text(record: &ClusteringRecord) -> String {
     let summary = &record.summary;
-    let mut text = clusters(summary).to_string();
+    let mut text = summary.table(Table::new().numbers("cluster"), MOST_COORDINATES, Some("…")).to_string();
     let rest = summary.clusters.saturating_sub(MOST_ROWS);
     if rest > 0 {
         text += &format!("and {rest} more\n");
@@ -87,25 +87,6 @@ pub(super) fn facts(record: &ClusteringRecord) -> Vec<(&'static str, String)> {
         facts.push(("λ proven to recover it", format!("{none}{low} ≤ λ < {high}")));
     }
     facts
-}
-
-fn clusters(summary: &ClusteringSummary) -> Table {
-    let shown = &summary.columns[..summary.columns.len().min(MOST_COORDINATES)];
-    let mut table = Table::new().numbers("cluster").numbers("points").numbers(summary.radius_heading());
-    for column in shown {
-        table = table.numbers(format!("centre {column}"));
-    }
-    if summary.columns.len() > shown.len() {
-        table = table.words("…");
-    }
-    for cluster in 0..summary.clusters.min(MOST_ROWS) {
-        let centre = &summary.centres[cluster][..shown.len()];
-        let mut row =
-            vec![cluster.to_string(), summary.sizes[cluster].to_string(), significant(summary.radii[cluster], 4)];
-        row.extend(centre.iter().map(|value| significant(*value, 4)));
-        table.push(row);
-    }
-    table
 }
 
 /// The levels of a path, or, where they are many, the longest of them, in order.
