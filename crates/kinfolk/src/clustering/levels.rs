@@ -180,7 +180,7 @@ impl Distances {
         let telling = |level: &&Level| parted(level) && level.telling >= 2 && level.told as f64 >= MOST * count as f64;
         let likely = |level: &&Level| telling(level) && level.ratio() >= bar;
         if let Some(apart) = levels.iter().find(|level| clear(level) && level.holds(MOST, count)) {
-            // Families within these, unless they only leave more clients aside.
+            // Clusters within these, unless they only set more clients aside.
             let finer = levels.iter().find(|level| likely(level) && level.gap < apart.gap && level.held >= apart.held);
             return found(finer.unwrap_or(apart));
         }

@@ -45,7 +45,7 @@ pub(super) fn choose_by_silhouette(points: Points, options: &kmeans::Options, ke
 /// The level of a whole path that lasts longest in λ, and the step that stands for it: neither all distinct points apart
 /// nor all together. With `uniform` weights, levels with a λ in the recovery interval (13) of their clusters go before all
 /// others unless some clusters are single points, around which the interval is always wide; with other weights the last
-/// level wins where it has several clusters beside single points: no λ joins what the weights do not connect.
+/// level wins where it has several clusters besides single points: no λ joins what the weights do not connect.
 pub(super) fn choose_by_path(points: Points, path: &Path, uniform: bool) -> Option<(convex::Level, usize)> {
     let distinct = count_distinct(points, points.count());
     let levels = path.levels();

@@ -235,7 +235,7 @@ fn packed(folder: &Path, file: &Content) -> PathBuf {
     folder.join(format!("{}.gz", file.name))
 }
 
-/// Downloads what is missing of a dataset, or broken, and returns its folder.
+/// Downloads missing and broken files of a dataset, and returns its folder.
 pub fn get(name: &str, progress: Progress) -> Result<PathBuf> {
     let (dataset, folder) = (dataset(name)?, path(name)?);
     if dataset.places.is_empty() {
@@ -246,7 +246,7 @@ pub fn get(name: &str, progress: Progress) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Downloads what is missing of a dataset, or broken, from these places into this folder.
+/// Downloads missing and broken files of a dataset from these places into this folder.
 fn get_from(dataset: &Dataset, places: &[&str], folder: &Path, progress: Progress) -> Result<()> {
     fs::create_dir_all(folder).map_err(|error| Error::io("making", folder, error))?;
     let is_sound = |file: &Content| {
@@ -363,7 +363,7 @@ fn attempt(address: &str, (name, most): (&str, u64), part: &Path, have: u64, pro
     };
     let total = response.body().content_length().map(|length| done.saturating_add(length));
     let too_large = |found: u64| {
-        // What is there belongs to something else.
+        // The part belongs to another file.
         let emptied = OpenOptions::new().write(true).truncate(true).open(part);
         emptied.map_err(writing)?;
         Err(Error::data(format!("downloading {address}: got {found} bytes, want at most {most}")))

@@ -1,6 +1,6 @@
 //! The idx format of MNIST and its relatives: a magic number, the sizes, then the values, bytes or integers.
 //!
-//! Plain and gzipped files are told apart by their first bytes, not by their names.
+//! Plain and gzipped files are distinguished by their first bytes, not by their names.
 
 use crate::error::{Error, Result};
 use flate2::read::GzDecoder;

@@ -1,5 +1,5 @@
-//! High School and Beyond: 7185 pupils of 160 schools with their scores in mathematics, a classic example of hierarchical models.
-//! Schools are clients, and their sector (public or Catholic) is the known group.
+//! High School and Beyond: 7185 pupils of 160 schools with their scores in mathematics, a classic example of hierarchical
+//! models. Schools are clients, and their sector (public or Catholic) is the known group.
 
 use super::table::{self, TableSettings};
 use super::{Cells, Column, Population, SourceSettings, cache};
@@ -11,7 +11,7 @@ use std::path::Path;
 pub(super) const FILE: &str = "high-school-and-beyond.csv";
 
 choices! {
-    /// What is to be predicted.
+    /// The target.
     pub(crate) enum SchoolTarget { Score = "score", Pass = "pass" }
 }
 

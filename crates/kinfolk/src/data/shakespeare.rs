@@ -72,7 +72,7 @@ pub(super) static FILES: [Content; 37] = {
 const MOST_BYTES: usize = 1 << 30;
 
 settings! {
-    /// What the plays can be told.
+    /// Settings of the plays.
     pub(crate) struct PlaySettings {
         drawing: Drawing,
         /// characters in a row

@@ -338,7 +338,7 @@ impl Drawn {
     }
 }
 
-/// The inner product, summed from left to right: seeds stand for these bits.
+/// The inner product, summed from left to right, so that a seed keeps giving the same bits.
 fn dot_in_order(row: &[f64], parameters: &[f64]) -> f64 {
     row.iter().zip(parameters).map(|(x, parameter)| x * parameter).sum()
 }

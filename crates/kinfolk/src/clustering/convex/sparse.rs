@@ -280,7 +280,7 @@ impl Sparse {
     /// Whether balanced forces exist, starting from these; with `search` by solving the set's own problem.
     fn judge(&self, inside: &Inside, balance: &[f64], mut pulls: Vec<f64>, lambda: f64, search: bool) -> Verdict {
         let dimension = self.dimension;
-        // What lies inside two groups that fuse was made for another λ and other groups; no pull may be too long.
+        // Forces inside two groups that fuse are for another λ and other groups; none may be too long.
         if self.correct(inside, balance, &mut pulls, lambda) {
             return Verdict::One(pulls);
         }
@@ -421,7 +421,7 @@ impl Solve for Sparse {
 
     fn solve(&mut self, lambda: f64, tolerance: f64) -> Bound {
         if lambda == 0.0 {
-            // Nothing pulls. Equal points are together, whoever is connected.
+            // No forces: equal points are together, connected or not.
             self.regroup(&super::equal_rows(&self.points, self.dimension));
             self.graph.solution.copy_from_slice(&self.graph.centre);
             return Bound { primal: self.scatter, gap: 0.0, undecided: 0 };
