@@ -1,8 +1,8 @@
 //! One ask from its check to its answers, whatever lies between server and clients.
 
-use super::gather::{Expected, Gatherer};
+use super::gather::Gatherer;
 use super::ledger::Ledger;
-use super::meter::{Meter, Payload};
+use super::meter::Meter;
 use crate::error::Result;
 use crate::federation::transforms::{Passage, Transforms};
 use crate::federation::work::Reply;
@@ -29,7 +29,8 @@ pub(in crate::federation) struct Exchange<'a> {
     /// For each order, how many clients sent something.
     pub(in crate::federation) sent: Vec<usize>,
     ask: &'a Ask,
-    payload: Payload,
+    /// Parameters of a model, and bytes of each.
+    payload: (usize, u64),
 }
 
 impl Server {
@@ -60,9 +61,9 @@ impl Server {
             sent: sent.collect(),
             absences,
             models,
-            gatherer: Gatherer::new(ask, Expected::of(model, rows), &self.ledger),
+            gatherer: Gatherer::new(ask, model, rows, &self.ledger),
             ask,
-            payload: Payload::of(model),
+            payload: (model.layout().len(), model.precision().width()),
         })
     }
 

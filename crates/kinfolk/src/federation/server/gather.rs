@@ -20,25 +20,15 @@ const PEERS: usize = 3;
 /// Numbers held back to be compared with those of later clients.
 const WAITING: usize = 1 << 26;
 
-pub(in crate::federation) struct Expected {
-    /// Number of a model's parameters.
-    pub width: usize,
-    /// Lower bound on a loss.
-    pub least_loss: f64,
-    /// Training rows of every client, as described.
-    pub rows: Vec<u32>,
-}
-
-impl Expected {
-    pub(in crate::federation) fn of(model: &dyn Model, rows: Vec<u32>) -> Self {
-        Self { width: model.layout().len(), least_loss: model.least_loss(), rows }
-    }
-}
-
 /// Collects replies, and sums that an engine reduced while computing.
 pub(in crate::federation) struct Gatherer<'a> {
     ask: &'a Ask,
-    expected: Expected,
+    /// Number of a model's parameters.
+    width: usize,
+    /// Lower bound on a loss.
+    least_loss: f64,
+    /// Training rows of every client, as described.
+    rows: Vec<u32>,
     longest_model: f64,
     waiting: Vec<(usize, u32, Reply)>,
     held: usize,
@@ -86,7 +76,7 @@ fn far(work: &Work) -> f64 {
 }
 
 impl<'a> Gatherer<'a> {
-    pub(in crate::federation) fn new(ask: &'a Ask, expected: Expected, ledger: &Ledger) -> Self {
+    pub(in crate::federation) fn new(ask: &'a Ask, model: &dyn Model, rows: Vec<u32>, ledger: &Ledger) -> Self {
         let orders = ask.orders.iter().map(|order| {
             let sums = match ask.gather {
                 Gather::Sum { .. } if order.work.sends(1).length > 0 => slots(ask.gather, &order.work),
@@ -96,7 +86,9 @@ impl<'a> Gatherer<'a> {
         });
         Self {
             ask,
-            expected,
+            width: model.layout().len(),
+            least_loss: model.least_loss(),
+            rows,
             longest_model: longest(ask),
             waiting: Vec::new(),
             held: 0,
@@ -118,7 +110,7 @@ impl<'a> Gatherer<'a> {
     /// Takes one reply, or records it as garbage. The replies to an order come in ascending order of the clients.
     pub(in crate::federation) fn take(&mut self, order: usize, client: u32, reply: Reply) {
         let work = &self.ask.orders[order].work;
-        if let Some(what) = self.expected.fault(work, client, &reply) {
+        if let Some(what) = self.fault(work, client, &reply) {
             return self.refuse(client, what);
         }
         self.sizes[order].push(Size::of(work, &reply));
@@ -132,7 +124,7 @@ impl<'a> Gatherer<'a> {
     /// Takes sums that an engine reduced while computing.
     pub(in crate::federation) fn take_sums(&mut self, order: usize, task: &Task, clients: Vec<u32>, reduced: Reduced) {
         let answers = &mut self.answers.orders[order];
-        let rows = clients.iter().map(|&client| self.expected.rows[client as usize]);
+        let rows = clients.iter().map(|&client| self.rows[client as usize]);
         answers.rows.extend(rows);
         self.ledger.useful += clients.len() as u64;
         answers.clients.extend(clients);
@@ -151,7 +143,7 @@ impl<'a> Gatherer<'a> {
         const FEWEST: (usize, usize) = (5, 20);
         /// Smallest cosine between the median update and the common direction.
         const COMMON: f64 = 0.2;
-        if self.ask.phase != Phase::Train || !self.ledger.opposed.is_open() {
+        if self.ask.phase != Phase::Train || self.ledger.opposed.among > 0 {
             return;
         }
         // By order and choice; gradients have no base.
@@ -189,7 +181,7 @@ impl<'a> Gatherer<'a> {
             }
         }
         if among > 0 {
-            self.ledger.opposed = Opposed::found(among, away);
+            self.ledger.opposed = Opposed { clients: away, among };
         }
     }
 
@@ -281,9 +273,7 @@ impl<'a> Gatherer<'a> {
         self.answers.missing.dedup_by_key(|missing| missing.client);
         (Answers { stamp, ..self.answers }, self.ledger)
     }
-}
 
-impl Expected {
     /// What is wrong with a reply on its own.
     fn fault(&self, work: &Work, client: u32, reply: &Reply) -> Option<String> {
         let told = |what: &str, found: String, want: String| Some(format!("{found} {what}, want {want}"));

@@ -38,22 +38,14 @@ pub(in crate::federation) struct Offence {
 /// updates of honest clients oppose each other too, until they cancel out.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::federation) struct Opposed {
-    clients: BTreeSet<u32>,
+    pub clients: BTreeSet<u32>,
     /// Number of clients compared; 0 before the first round.
-    among: usize,
+    pub among: usize,
 }
 
 impl Opposed {
     /// Smallest share of the clients that is reported.
     const SHARE: f64 = 0.1;
-
-    pub(in crate::federation) fn is_open(&self) -> bool {
-        self.among == 0
-    }
-
-    pub(in crate::federation) fn found(among: usize, clients: BTreeSet<u32>) -> Self {
-        Self { clients, among }
-    }
 
     fn note(&self, name: impl Fn(u32) -> String) -> Option<String> {
         let (count, among) = (self.clients.len(), self.among);

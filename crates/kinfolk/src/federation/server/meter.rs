@@ -9,7 +9,6 @@
 //! those to be scored is part of the evaluation.
 
 use crate::federation::{Ask, OrderIndex, Phase};
-use crate::models::Model;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -71,38 +70,26 @@ impl Meter {
         total
     }
 
-    /// Counts an ask to a federation of `clients` clients, with `answered` of them answering each order.
+    /// Counts an ask to a federation of `clients` clients, with `answered` of them answering each order, and models of `width`
+    /// parameters.
     pub(super) fn count(
         &mut self,
         ask: &Ask,
         index: &OrderIndex,
         clients: usize,
-        payload: Payload,
+        (width, number_bytes): (usize, u64),
         answered: &[usize],
     ) {
         let (models_down, numbers_down) = models_down(ask, index, clients);
-        let bytes_down = numbers_down * payload.number;
+        let bytes_down = numbers_down * number_bytes;
         let mut traffic = Traffic { asks: 1, models_down, bytes_down, ..Traffic::default() };
         for (order, &answered) in ask.orders.iter().zip(answered) {
-            let (answered, sends) = (answered as u64, order.work.sends(payload.width));
+            let (answered, sends) = (answered as u64, order.work.sends(width));
             traffic.models_up += answered * sends.models as u64;
             let beside = COUNT * sends.counts as u64 + NUMBER * sends.numbers as u64;
-            traffic.bytes_up += answered * (sends.length as u64 * payload.number + beside);
+            traffic.bytes_up += answered * (sends.length as u64 * number_bytes + beside);
         }
         self.phases.entry(ask.phase).or_default().add(traffic);
-    }
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Payload {
-    width: usize,
-    /// Bytes of one number on the wire.
-    number: u64,
-}
-
-impl Payload {
-    pub(super) fn of(model: &dyn Model) -> Self {
-        Self { width: model.layout().len(), number: model.precision().width() }
     }
 }
 
@@ -153,7 +140,7 @@ mod tests {
         let models = vec![model; 4];
         let ask = Ask { phase: Phase::Train, models, orders, gather: Gather::Each };
         let mut meter = Meter::default();
-        meter.count(&ask, &OrderIndex::of(&ask, 5), 5, Payload { width: 10, number: 4 }, answered);
+        meter.count(&ask, &OrderIndex::of(&ask, 5), 5, (10, 4), answered);
         meter.total()
     }
 
