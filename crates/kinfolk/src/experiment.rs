@@ -146,9 +146,9 @@ impl Experiment {
             apply(&mut file, change, &labels, &mut faults);
         }
 
-        let data = section(&mut file, "data", &mut faults);
-        let model = section(&mut file, "model", &mut faults);
-        let faulty = section(&mut file, "faults", &mut faults);
+        let data = settings::section("data", file.remove("data"), &mut faults);
+        let model = settings::section("model", file.remove("model"), &mut faults);
+        let faulty = settings::section("faults", file.remove("faults"), &mut faults);
         let entries = match file.remove("method") {
             Some(Value::Array(entries)) => entries,
             _ => Vec::new(),
@@ -390,17 +390,6 @@ fn tune(file: &mut Table, faults: &mut Vec<Error>) {
             Error::settings(format!("{}: no method here has strengths to tune", option("tune")))
                 .hint(format!("these have: {}", names.join(", "))),
         );
-    }
-}
-
-fn section(file: &mut Table, name: &str, faults: &mut Vec<Error>) -> Table {
-    match file.remove(name) {
-        None => Table::new(),
-        Some(Value::Table(table)) => table,
-        Some(other) => {
-            faults.push(Error::settings(format!("{name}: got {other}, want a section [{name}]")));
-            Table::new()
-        }
     }
 }
 

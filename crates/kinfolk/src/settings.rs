@@ -313,6 +313,18 @@ fn edit_distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
+/// The table of a section, which may be left out.
+pub(crate) fn section(place: &str, given: Option<Value>, faults: &mut Vec<Error>) -> toml::Table {
+    match given {
+        None => toml::Table::new(),
+        Some(Value::Table(table)) => table,
+        Some(other) => {
+            faults.push(Error::settings(format!("{place}: got {other}, want a section [{place}]")));
+            toml::Table::new()
+        }
+    }
+}
+
 /// Turns collected faults into a result.
 pub fn finish(faults: Vec<Error>) -> Result<()> {
     if faults.is_empty() { Ok(()) } else { Err(Error::all(faults)) }

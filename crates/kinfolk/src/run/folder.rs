@@ -43,27 +43,22 @@ impl Folder {
             _new,
             _lock,
         };
+        let refuse = |what: &str, hint: String| Err(Error::settings(format!("{}: {what}", path.display())).hint(hint));
+        let (out, go_on) = (option("out"), option("resume"));
         match (before, resume) {
             (None, true) if !path.is_dir() || is_finished => {
-                Err(Error::settings(format!("{}: nothing to resume here", path.display())).hint(format!(
-                    "run without {} first, or name the right folder with {}",
-                    option("resume"),
-                    option("out")
-                )))
+                let hint = format!("run without {go_on} first, or name the right folder with {out}");
+                refuse("nothing to resume here", hint)
             }
             (None, false) => Ok(folder(Some(NewFolder::claim(path, FILES.iter().map(|file| file.name))?), None)),
             (Some(_), false) if is_finished => {
-                Err(Error::settings(format!("{}: holds a finished run", path.display()))
-                    .hint(format!("choose another folder with {}", option("out"))))
+                refuse("holds a finished run", format!("choose another folder with {out}"))
             }
             (Some(_), false) => {
                 // A run in progress cannot be resumed.
                 drop(Lock::take(path)?);
-                Err(Error::settings(format!("{}: holds an unfinished run", path.display())).hint(format!(
-                    "go on with {}, or choose another folder with {}",
-                    option("resume"),
-                    option("out")
-                )))
+                let hint = format!("go on with {go_on}, or choose another folder with {out}");
+                refuse("holds an unfinished run", hint)
             }
             (_, true) => {
                 let is_read = is_finished && !path.join(CHECKPOINT).exists();
@@ -71,14 +66,10 @@ impl Folder {
                 let mut folder = folder(None, lock);
                 // Read again under the lock.
                 let (before, is_finished) = contents(path);
-                let changed = before.filter(|before| *before != folder.experiment);
-                if let Some(before) = changed {
-                    return Err(Error::settings(format!(
-                        "{}: settings have changed\n{}",
-                        path.display(),
-                        differences(&before, &folder.experiment)
-                    ))
-                    .hint("resume with the same settings, or start anew in another folder"));
+                if let Some(before) = before.filter(|before| *before != folder.experiment) {
+                    let changes = differences(&before, &folder.experiment);
+                    let hint = "resume with the same settings, or start anew in another folder";
+                    return refuse(&format!("settings have changed\n{changes}"), hint.into());
                 }
                 if !is_read {
                     remove_partial_files(path)?;

@@ -73,7 +73,7 @@ struct OngoingMethod<'a> {
 }
 
 /// The outcome of a method when it was evaluated, and its clients' scores.
-struct Evaluated {
+struct Assessment {
     outcome: Outcome,
     scored: Evaluation,
     unseen: Option<Evaluation>,
@@ -251,7 +251,7 @@ impl OngoingMethod<'_> {
         written.map(|()| true).map_err(Error::ending_the_run)
     }
 
-    fn evaluate(&mut self, mut round: RoundRecord) -> Result<Evaluated> {
+    fn evaluate(&mut self, mut round: RoundRecord) -> Result<Assessment> {
         let MethodRun { experiment, data, .. } = *self.run;
         let outcome = self.method.outcome();
         let (metric, assign_on) = (data.metric, experiment.top.assign_on);
@@ -262,7 +262,7 @@ impl OngoingMethod<'_> {
         };
         self.course.found = MethodRecord::default();
         self.course.found.numbers(outcome.extra.iter().map(|(name, value)| (name.as_str(), Some(*value))));
-        let mut evaluated = Evaluated { outcome, scored, unseen };
+        let mut evaluated = Assessment { outcome, scored, unseen };
         self.find(&mut evaluated, |finding, context, found| finding.evaluate(context, &mut round, found))?;
         self.watch.round(&round);
         self.course.rounds.push(round);
@@ -277,7 +277,7 @@ impl OngoingMethod<'_> {
 
     fn find(
         &mut self,
-        evaluated: &mut Evaluated,
+        evaluated: &mut Assessment,
         mut act: impl FnMut(&dyn Finding, &mut Context, &mut MethodRecord) -> Result<()>,
     ) -> Result<()> {
         let MethodRun { experiment, entry, seed, data, findings, .. } = *self.run;
@@ -299,7 +299,7 @@ impl OngoingMethod<'_> {
         findings.iter().try_for_each(|finding| act(&**finding, &mut context, &mut self.course.found))
     }
 
-    fn conclude(mut self, mut evaluated: Evaluated) -> Result<RepeatSummary> {
+    fn conclude(mut self, mut evaluated: Assessment) -> Result<RepeatSummary> {
         self.course.found.clients = self.run.client_records();
         self.find(&mut evaluated, |finding, context, found| finding.conclude(context, found))?;
         let outcome = &evaluated.outcome;

@@ -4,7 +4,7 @@
 
 use crate::data::{Client, DataShape};
 use crate::error::{Error, Result};
-use crate::settings::{Declared, Settings, finish, settings};
+use crate::settings::{Declared, Settings, finish, section, settings};
 use std::path::{Path, PathBuf};
 
 settings! {
@@ -154,14 +154,7 @@ impl Node {
             _ => return Err(Error::settings("node: missing, want a table [node]")),
         };
         faults.extend(file.keys().map(|key| Error::settings(format!("{key}: not known here, want [node] alone"))));
-        let limits = match node.remove("limits") {
-            Some(toml::Value::Table(limits)) => limits,
-            None => toml::Table::new(),
-            Some(other) => {
-                faults.push(Error::settings(format!("node.limits: got {other}, want a table")));
-                toml::Table::new()
-            }
-        };
+        let limits = section("node.limits", node.remove("limits"), &mut faults);
         let settings = Settings::check("node", NodeSettings::SETTINGS, node, &mut faults);
         let limits = Settings::check("node.limits", Limits::SETTINGS, limits, &mut faults);
         finish(faults)?;
