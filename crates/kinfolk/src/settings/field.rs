@@ -53,30 +53,21 @@ pub trait Field: Sized {
 }
 
 /// A struct of settings.
-pub trait Declared: Sized {
+pub trait Declared: Field {
     /// Their declarations.
     const SETTINGS: &'static [Setting];
 
     /// Reads them; `None` where a required one is missing.
     fn read(settings: &Settings) -> Option<Self>;
 
-    /// Checks the groups among them.
-    fn check_fields(&self, check: &mut Check);
-
-    /// Checks their combination.
-    fn check(&self, _: &mut Check) {}
-
-    /// Checks the groups, then the combination of all.
-    fn check_all(&self, check: &mut Check) {
-        self.check_fields(check);
-        self.check(check);
-    }
+    /// Checks their combination, once groups among them have been checked.
+    fn check_together(&self, _: &mut Check) {}
 
     /// Checks a section whose settings are valid one by one.
     fn check_section(place: &str, settings: &Settings, faults: &mut Vec<Error>) {
         let declared = Self::SETTINGS;
         faults.extend(declared.iter().filter_map(|setting| settings.misplaced(place, setting, declared)));
-        Self::of(settings).check_all(&mut Check { place, settings, declared, faults });
+        Self::of(settings).check(&mut Check { place, settings, declared, faults });
     }
 
     /// Checks and reads a table.
@@ -322,11 +313,7 @@ macro_rules! settings {
                 Some(Self { $($field: <$type as $crate::settings::Field>::find(settings, stringify!($field))?,)* })
             }
 
-            fn check_fields(&self, check: &mut $crate::settings::Check) {
-                $($crate::settings::Field::check(&self.$field, check);)*
-            }
-
-            $(fn check($($parameters)*) $body)?
+            $(fn check_together($($parameters)*) $body)?
         }
 
         impl $crate::settings::Field for $name {
@@ -342,7 +329,8 @@ macro_rules! settings {
             }
 
             fn check(&self, check: &mut $crate::settings::Check) {
-                $crate::settings::Declared::check_all(self, check);
+                $($crate::settings::Field::check(&self.$field, check);)*
+                $crate::settings::Declared::check_together(self, check);
             }
         }
     };
