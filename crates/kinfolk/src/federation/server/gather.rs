@@ -276,24 +276,20 @@ impl<'a> Gatherer<'a> {
 
     /// What is wrong with a reply on its own.
     fn fault(&self, work: &Work, client: u32, reply: &Reply) -> Option<String> {
-        let told = |what: &str, found: String, want: String| Some(format!("{found} {what}, want {want}"));
         let rows = self.rows[client as usize];
         if reply.rows != rows {
-            return told("rows", reply.rows.to_string(), format!("{rows} as it said of its data"));
+            return Some(format!("{} rows, want {rows} as it said of its data", reply.rows));
         }
         let (found, sends) = (reply.vector.as_ref().map_or(0, Vec::len), work.sends(self.width));
         let is_empty = found == 0 && reply.numbers.is_empty() && reply.counts.is_empty();
         if is_empty && sends.length + sends.numbers + sends.counts > 0 {
             return Some(format!("nothing for {}, which its rows do not allow", work.name()));
         }
-        if found != sends.length {
-            return told("numbers", found.to_string(), sends.length.to_string());
-        }
-        if reply.numbers.len() != sends.numbers {
-            return told("losses", reply.numbers.len().to_string(), sends.numbers.to_string());
-        }
-        if reply.counts.len() != sends.counts {
-            return told("counts", reply.counts.len().to_string(), sends.counts.to_string());
+        let (losses, counts) = (reply.numbers.len(), reply.counts.len());
+        let parts =
+            [("numbers", found, sends.length), ("losses", losses, sends.numbers), ("counts", counts, sends.counts)];
+        if let Some((what, found, want)) = parts.into_iter().find(|(_, found, want)| found != want) {
+            return Some(format!("{found} {what}, want {want}"));
         }
         let size = Size::of(work, reply);
         // Whose fault a diverged model is shows in comparison with the others.
