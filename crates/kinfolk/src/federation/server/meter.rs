@@ -11,6 +11,7 @@
 use crate::federation::{Ask, OrderIndex, Phase};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ops::{Add, Sub};
 
 /// Totals of one phase, or of one ask.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,23 +29,19 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    fn add(&mut self, other: Traffic) {
-        self.asks += other.asks;
-        self.bytes_down += other.bytes_down;
-        self.bytes_up += other.bytes_up;
-        self.models_down += other.models_down;
-        self.models_up += other.models_up;
+    fn combine(self, other: Traffic, with: fn(u64, u64) -> u64) -> Traffic {
+        Traffic {
+            asks: with(self.asks, other.asks),
+            bytes_down: with(self.bytes_down, other.bytes_down),
+            bytes_up: with(self.bytes_up, other.bytes_up),
+            models_down: with(self.models_down, other.models_down),
+            models_up: with(self.models_up, other.models_up),
+        }
     }
 
     /// The difference from an earlier reading.
     pub fn since(&self, earlier: Traffic) -> Traffic {
-        Traffic {
-            asks: self.asks - earlier.asks,
-            bytes_down: self.bytes_down - earlier.bytes_down,
-            bytes_up: self.bytes_up - earlier.bytes_up,
-            models_down: self.models_down - earlier.models_down,
-            models_up: self.models_up - earlier.models_up,
-        }
+        self.combine(earlier, u64::sub)
     }
 }
 
@@ -65,9 +62,7 @@ impl Meter {
 
     /// Totals of the method itself: everything but evaluation.
     pub fn total(&self) -> Traffic {
-        let mut total = self.of(Phase::Start);
-        total.add(self.of(Phase::Train));
-        total
+        self.of(Phase::Start).combine(self.of(Phase::Train), u64::add)
     }
 
     /// Counts an ask to a federation of `clients` clients, with `answered` of them answering each order, and models of `width`
@@ -89,7 +84,7 @@ impl Meter {
             let beside = COUNT * sends.counts as u64 + NUMBER * sends.numbers as u64;
             traffic.bytes_up += answered * (sends.length as u64 * number_bytes + beside);
         }
-        self.phases.entry(ask.phase).or_default().add(traffic);
+        self.phases.insert(ask.phase, self.of(ask.phase).combine(traffic, u64::add));
     }
 }
 
