@@ -11,23 +11,23 @@ use crate::models::Model;
 
 /// The server's side of an engine.
 #[derive(Default)]
-pub(in crate::federation) struct Server {
-    pub(in crate::federation) transforms: Transforms,
-    pub(in crate::federation) meter: Meter,
-    pub(in crate::federation) ledger: Ledger,
+pub struct Server {
+    pub transforms: Transforms,
+    pub meter: Meter,
+    pub ledger: Ledger,
     /// Number of asks so far, not counting evaluation: how often one evaluates must not change the results.
-    pub(in crate::federation) asked: u64,
+    pub asked: u64,
 }
 
-pub(in crate::federation) struct Exchange<'a> {
-    pub(in crate::federation) index: OrderIndex,
+pub struct Exchange<'a> {
+    pub index: OrderIndex,
     /// Why each client gives no answer, where that is decided beforehand.
-    pub(in crate::federation) absences: Vec<Option<Absence>>,
+    pub absences: Vec<Option<Absence>>,
     /// The ask's models at the precision they travel at.
-    pub(in crate::federation) models: Vec<Vec<f64>>,
-    pub(in crate::federation) gatherer: Gatherer<'a>,
+    pub models: Vec<Vec<f64>>,
+    pub gatherer: Gatherer<'a>,
     /// For each order, how many clients sent something.
-    pub(in crate::federation) sent: Vec<usize>,
+    pub sent: Vec<usize>,
     ask: &'a Ask,
     /// Parameters of a model, and bytes of each.
     payload: (usize, u64),
@@ -35,7 +35,7 @@ pub(in crate::federation) struct Exchange<'a> {
 
 impl Server {
     /// Checks an ask, gives it its number, and draws who will be absent. `rows` are those of each client.
-    pub(in crate::federation) fn open<'a>(
+    pub fn open<'a>(
         &mut self,
         ask: &'a Ask,
         infos: &[ClientInfo],
@@ -68,7 +68,7 @@ impl Server {
     }
 
     /// Has the list of transforms act on a reply. `models` are those of the ask.
-    pub(in crate::federation) fn transform(
+    pub fn transform(
         &self,
         (ask, stamp): (&Ask, u64),
         models: &[Vec<f64>],
@@ -81,7 +81,7 @@ impl Server {
     }
 
     /// Records absences and traffic, and returns the answers.
-    pub(in crate::federation) fn close(&mut self, mut exchange: Exchange) -> Answers {
+    pub fn close(&mut self, mut exchange: Exchange) -> Answers {
         for (client, absence) in (0u32..).zip(&exchange.absences) {
             if let Some(reason) = absence
                 && !exchange.index.of_client(client).is_empty()

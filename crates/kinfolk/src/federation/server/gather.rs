@@ -21,7 +21,7 @@ const PEERS: usize = 3;
 const WAITING: usize = 1 << 26;
 
 /// Collects replies, and sums that an engine reduced while computing.
-pub(in crate::federation) struct Gatherer<'a> {
+pub struct Gatherer<'a> {
     ask: &'a Ask,
     /// Number of a model's parameters.
     width: usize,
@@ -47,19 +47,19 @@ struct Peers {
     diverged: bool,
 }
 
-pub(in crate::federation) fn slots(gather: Gather, work: &Work) -> usize {
+pub fn slots(gather: Gather, work: &Work) -> usize {
     match gather {
         Gather::Sum { by: By::Choice, .. } => work.needs().models.len(),
         _ => 1,
     }
 }
 
-pub(in crate::federation) fn longest(ask: &Ask) -> f64 {
+pub fn longest(ask: &Ask) -> f64 {
     ask.models.iter().map(|model| norm(model)).filter(|length| length.is_finite()).fold(0.0, f64::max)
 }
 
 /// Whether one of the clients in these sums may have sent a vector that is not finite or far too long.
-pub(in crate::federation) fn is_suspect(work: &Work, reduced: &Reduced, longest_model: f64) -> bool {
+pub fn is_suspect(work: &Work, reduced: &Reduced, longest_model: f64) -> bool {
     let far = |sum: &Sum| {
         let length = norm(&sum.total) / sum.weight;
         sum.count > 0 && (length.is_nan() || length > far(work) * (1.0 + longest_model))
@@ -76,7 +76,7 @@ fn far(work: &Work) -> f64 {
 }
 
 impl<'a> Gatherer<'a> {
-    pub(in crate::federation) fn new(ask: &'a Ask, model: &dyn Model, rows: Vec<u32>, ledger: &Ledger) -> Self {
+    pub fn new(ask: &'a Ask, model: &dyn Model, rows: Vec<u32>, ledger: &Ledger) -> Self {
         let orders = ask.orders.iter().map(|order| {
             let sums = match ask.gather {
                 Gather::Sum { .. } if order.work.sends(1).length > 0 => slots(ask.gather, &order.work),
@@ -98,17 +98,17 @@ impl<'a> Gatherer<'a> {
         }
     }
 
-    pub(in crate::federation) fn missing(&mut self, client: u32, reason: Absence) {
+    pub fn missing(&mut self, client: u32, reason: Absence) {
         self.answers.missing.push(Missing { client, reason });
     }
 
-    pub(in crate::federation) fn refuse(&mut self, client: u32, what: String) {
+    pub fn refuse(&mut self, client: u32, what: String) {
         self.missing(client, Absence::Garbage);
         self.ledger.blame(client, what);
     }
 
     /// Takes one reply, or records it as garbage. The replies to an order come in ascending order of the clients.
-    pub(in crate::federation) fn take(&mut self, order: usize, client: u32, reply: Reply) {
+    pub fn take(&mut self, order: usize, client: u32, reply: Reply) {
         let work = &self.ask.orders[order].work;
         if let Some(what) = self.fault(work, client, &reply) {
             return self.refuse(client, what);
@@ -122,7 +122,7 @@ impl<'a> Gatherer<'a> {
     }
 
     /// Takes sums that an engine reduced while computing.
-    pub(in crate::federation) fn take_sums(&mut self, order: usize, task: &Task, clients: Vec<u32>, reduced: Reduced) {
+    pub fn take_sums(&mut self, order: usize, task: &Task, clients: Vec<u32>, reduced: Reduced) {
         let answers = &mut self.answers.orders[order];
         let rows = clients.iter().map(|&client| self.rows[client as usize]);
         answers.rows.extend(rows);
@@ -266,7 +266,7 @@ impl<'a> Gatherer<'a> {
     }
 
     /// The answers, and the ledger with them in it.
-    pub(in crate::federation) fn finish(mut self, stamp: u64) -> (Answers, Ledger) {
+    pub fn finish(mut self, stamp: u64) -> (Answers, Ledger) {
         self.settle();
         self.answers.orders.iter_mut().for_each(OrderAnswers::sort_by_client);
         self.answers.missing.sort_by_key(|missing| missing.client);
@@ -340,7 +340,7 @@ impl OrderAnswers {
     }
 }
 
-pub(in crate::federation) fn weight_of(gather: Gather) -> Weight {
+pub fn weight_of(gather: Gather) -> Weight {
     match gather {
         Gather::Sum { weight, .. } => weight,
         Gather::Each => Weight::Uniform,

@@ -13,9 +13,9 @@ const LONGEST_NAME: usize = 256;
 /// How many times the rows of all others together a client may have.
 const MOST_OF_OTHERS: usize = 100;
 
-pub(in crate::federation) type Rolls = BTreeMap<u64, Roll>;
+pub type Rolls = BTreeMap<u64, Roll>;
 
-pub(in crate::federation) struct Admitted {
+pub struct Admitted {
     /// The shape of the rows of most machines.
     pub shape: DataShape,
     /// Whether each client in a machine's roll was left out.
@@ -26,10 +26,7 @@ pub(in crate::federation) struct Admitted {
 
 impl Admitted {
     /// Everybody who may take part, with the machine and the place in its roll.
-    pub(in crate::federation) fn members<'a>(
-        &'a self,
-        rolls: &'a Rolls,
-    ) -> impl Iterator<Item = (u64, usize, &'a Member)> {
+    pub fn members<'a>(&'a self, rolls: &'a Rolls) -> impl Iterator<Item = (u64, usize, &'a Member)> {
         rolls.iter().flat_map(|(&number, roll)| {
             let left_out = self.left_out.get(&number);
             let is_in = move |place: &usize| !left_out.is_some_and(|left_out| left_out[*place]);
@@ -39,11 +36,7 @@ impl Admitted {
 }
 
 /// Moves implausible machines from the rolls to the faults, and finds implausible clients.
-pub(in crate::federation) fn admit(
-    rolls: &mut Rolls,
-    called: &BTreeMap<u64, String>,
-    faults: &mut BTreeMap<u64, Error>,
-) -> Admitted {
+pub fn admit(rolls: &mut Rolls, called: &BTreeMap<u64, String>, faults: &mut BTreeMap<u64, Error>) -> Admitted {
     let shape = usual_shape(rolls);
     let names: Vec<String> = usual_columns(rolls).into_iter().map(String::from).collect();
     rolls.retain(|&number, roll| check_roll(roll, shape).map_err(|error| faults.insert(number, error)).is_ok());
