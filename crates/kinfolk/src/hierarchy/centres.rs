@@ -8,7 +8,6 @@ use crate::linalg::{Matrix, Spectrum, add_scaled, multiply, multiply_add};
 use crate::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
-/// The centres.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Centres {
     /// `w_j` of every cluster.
@@ -47,7 +46,6 @@ impl<'a> Joint<'a> {
         Ok(Self { clusters, strengths: strengths.to_vec(), responses, sum, spectrum, global })
     }
 
-    /// The centre of one cluster.
     pub fn centre(&self, cluster: usize) -> Result<Vec<f64>> {
         self.clusters[cluster].minimiser(self.strengths[cluster], &self.global).ok_or_else(diverged)
     }

@@ -25,7 +25,6 @@ use serde::{Deserialize, Serialize};
 /// What is known before the first round.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Design {
-    /// Number of parameters.
     pub dimension: usize,
     /// Number of rows of all clients.
     pub rows: usize,
@@ -42,7 +41,6 @@ pub struct Design {
 /// The summed responses of a cluster's clients at the wanted strength and at noise 1.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClusterSums {
-    /// The sum of their responses.
     pub response: Response,
     /// The sum of the responses' derivatives in the strength.
     pub slope: Response,

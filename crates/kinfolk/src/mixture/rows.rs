@@ -162,7 +162,6 @@ impl Rows {
         begin * self.width + column * length + row - begin
     }
 
-    /// The rows, block by block.
     pub(super) fn blocks(&self) -> impl Iterator<Item = Block<'_>> {
         (0..self.count).step_by(BLOCK).map(|begin| {
             let end = self.count.min(begin + BLOCK);
@@ -179,7 +178,6 @@ impl Rows {
         &self.origin
     }
 
-    /// The sum of all squares.
     pub(super) fn squares(&self) -> f64 {
         *self.squares.get_or_init(|| dot(&self.values, &self.values))
     }

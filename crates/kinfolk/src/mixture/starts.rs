@@ -8,14 +8,12 @@ use crate::rng::Key;
 use rand::RngExt;
 use rand::seq::index;
 
-/// One start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Start {
     /// From Ward's clusters.
     Ward(Scaling),
     /// From clusters by k-means, drawn by a number.
     KMeans(Scaling, usize),
-    /// At random.
     Random(usize),
     /// Regressions at random, with annealed noise.
     Annealed(usize),

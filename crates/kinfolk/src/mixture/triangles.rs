@@ -8,7 +8,6 @@ pub(super) fn triangle(size: usize) -> usize {
     size * (size + 1) / 2
 }
 
-/// The rows of a lower triangle.
 pub(super) fn triangle_rows(triangle: &mut [f64]) -> impl Iterator<Item = &mut [f64]> {
     let mut rest = triangle;
     (1..).map_while(move |length| rest.split_off_mut(..length))

@@ -24,7 +24,6 @@ pub(super) struct View {
 }
 
 impl View {
-    /// The rows under a scaling.
     pub fn of(rows: &Rows, scaling: Scaling) -> Self {
         let (values, columns) = rows.with_targets();
         let mut view = Self { values, columns };
@@ -61,7 +60,6 @@ impl View {
         }
     }
 
-    /// One row.
     pub fn row(&self, row: usize) -> &[f64] {
         &self.values[row * self.columns..(row + 1) * self.columns]
     }

@@ -33,9 +33,7 @@ pub struct Estimates {
     pub within: Vec<f64>,
     /// `σ_b²`, of the centres around the global one; absent where there is one cluster only. Where 0, they are one.
     pub between: Option<f64>,
-    /// Their standard errors.
     pub standard_errors: StandardErrors,
-    /// Number of rounds it took.
     pub rounds: usize,
     /// What a reader should know about them.
     pub notes: Vec<String>,

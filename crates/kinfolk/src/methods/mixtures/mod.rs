@@ -86,7 +86,6 @@ pub(super) struct ClientModels {
 }
 
 impl ClientModels {
-    /// A model for each client.
     pub(super) fn one_each(models: impl Iterator<Item = (u32, Vec<f64>)>) -> Self {
         let each = models.enumerate().map(|(place, (client, model))| (Arc::new(model), (client, Some(place))));
         let (models, clients) = each.unzip();

@@ -186,7 +186,6 @@ impl Fit {
         Ok(Progress::of(loss, found && is_better && !round.exact))
     }
 
-    /// All rounds at once.
     pub fn run_to_the_end(&mut self, round: &ResponseRound, strengths: &Strengths, room: &mut Room) -> Result<()> {
         while !self.round(round, strengths, room)?.finished {}
         Ok(())

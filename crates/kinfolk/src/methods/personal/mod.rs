@@ -181,7 +181,6 @@ impl Base {
         Scale { factor: self.model.likelihood() / noise, by: self.by }
     }
 
-    /// A round in which every client responds to its centre.
     pub fn response_round(&self, phase: Phase, noise: f64) -> fit::ResponseRound<'_> {
         fit::ResponseRound {
             families: &self.families,

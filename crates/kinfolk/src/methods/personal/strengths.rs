@@ -62,7 +62,6 @@ impl Families {
         Self { of: vec![0; clients], members: vec![(0..clients as u32).collect()], names: vec!["all".into()], alone: 0 }
     }
 
-    /// Number of clusters.
     pub fn count(&self) -> usize {
         self.members.len()
     }
@@ -94,7 +93,6 @@ impl Class {
         ages.into_iter().map(|(stamp, clients)| (stamp, Recipients::List(Arc::new(clients)))).collect()
     }
 
-    /// All its clients.
     pub fn everybody(&self) -> Recipients {
         Recipients::List(self.members.clone())
     }
