@@ -21,7 +21,7 @@ quickstart: need-rust ## Installs Rust where it is missing, builds the program, 
 	@echo 'Now: export PATH="$(TARGET)/release:$$PATH"; kinfolk --help'
 
 check: test deny ## What CI runs beside test-flower: the tests, then dependencies, format, lints and docs, with warnings as errors
-	cargo fmt --all --check
+	git ls-files '*.rs' | xargs rustfmt --check --edition 2024 # all files: cargo fmt does not see modules that a macro declares
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 

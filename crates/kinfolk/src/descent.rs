@@ -1,5 +1,5 @@
-//! L-BFGS turned inside out: it is asked where to look and told what was found there, so that the looking can be a
-//! round of a federation. Its state can be saved between any two looks.
+//! L-BFGS with inverted control: the caller evaluates the objective where it says, so that an evaluation can be a round of a
+//! federation. Its state can be saved between any two evaluations.
 
 use crate::linalg::{add_scaled, norm};
 use serde::{Deserialize, Serialize};
@@ -7,14 +7,14 @@ use std::collections::VecDeque;
 
 /// Pairs of moves and gradient changes that shape a direction.
 const MEMORY: usize = 20;
-/// Of what the slope promises, how much a step must keep.
-const PROMISED: f64 = 1e-4;
-/// Of the slope, how much may be left after a step.
-const LEFT: f64 = 0.9;
-/// Values this close, relatively, are equal but for rounding.
+/// Wolfe conditions: share of the predicted decrease that a step must achieve,
+const SUFFICIENT_DECREASE: f64 = 1e-4;
+/// and share of the directional derivative that may remain after it.
+const CURVATURE: f64 = 0.9;
+/// Relative differences below this are rounding.
 const ROUNDING: f64 = 1e-14;
-/// Looks along one direction before it is given up.
-const LOOKS: usize = 60;
+/// Evaluations along one direction before it is given up.
+const EVALUATIONS: usize = 60;
 
 /// A search for a smallest value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -22,14 +22,14 @@ pub struct Descent {
     point: Vec<f64>,
     value: f64,
     gradient: Vec<f64>,
-    /// The first gradient's length; absent before the first look.
+    /// Norm of the first gradient.
     first: Option<f64>,
     pairs: VecDeque<Pair>,
     direction: Vec<f64>,
     /// The step being tried, and the bounds between which a good one lies.
     step: f64,
     bounds: (f64, f64),
-    looks: usize,
+    evaluations: usize,
     stuck: bool,
 }
 
@@ -54,7 +54,7 @@ impl Descent {
             direction: vec![0.0; size],
             step: 0.0,
             bounds: (0.0, f64::INFINITY),
-            looks: 0,
+            evaluations: 0,
             stuck: false,
         }
     }
@@ -64,14 +64,14 @@ impl Descent {
         &self.point
     }
 
-    /// Where to look next.
+    /// Where to evaluate next.
     pub fn wanted(&self) -> Vec<f64> {
         let mut wanted = self.point.clone();
         add_scaled(&mut wanted, self.step, &self.direction);
         wanted
     }
 
-    /// The gradient's length as a share of the first one's; 1 before the first look, infinite where that went wrong.
+    /// Norm of the gradient relative to the first one; 1 before the first evaluation, infinite where that went wrong.
     pub fn steepness(&self) -> f64 {
         match self.first {
             Some(0.0) => 0.0,
@@ -81,7 +81,7 @@ impl Descent {
         }
     }
 
-    /// Whether the very first look found nothing finite, so that there is nowhere to go from.
+    /// Whether the very first evaluation was not finite.
     pub fn has_diverged(&self) -> bool {
         self.first.is_some_and(|first| !first.is_finite())
     }
@@ -92,35 +92,35 @@ impl Descent {
     }
 
     /// Takes the value and the gradient at [`Descent::wanted`].
-    pub fn look(&mut self, value: f64, gradient: &[f64]) {
+    pub fn report(&mut self, value: f64, gradient: &[f64]) {
         let length = if value.is_finite() { norm(gradient) } else { f64::INFINITY };
         if self.first.is_none() {
             (self.value, self.first) = (value, Some(length));
             self.gradient.copy_from_slice(gradient);
             self.stuck = !length.is_finite();
-            return self.turn();
+            return self.choose_direction();
         }
         let slope = product(&self.direction, &self.gradient);
-        let promised = self.value + PROMISED * self.step * slope + ROUNDING * self.value.abs();
+        let promised = self.value + SUFFICIENT_DECREASE * self.step * slope + ROUNDING * self.value.abs();
         if value > promised || !length.is_finite() {
             self.bounds.1 = self.step;
-        } else if product(&self.direction, gradient) < LEFT * slope {
+        } else if product(&self.direction, gradient) < CURVATURE * slope {
             self.bounds.0 = self.step;
         } else {
-            return self.arrive(value, gradient);
+            return self.accept(value, gradient);
         }
-        self.looks += 1;
+        self.evaluations += 1;
         let (low, high) = self.bounds;
         self.step = if high.is_finite() { 0.5 * (low + high) } else { 2.0 * low };
-        if self.looks >= LOOKS {
+        if self.evaluations >= EVALUATIONS {
             // What the pairs know may be of no use here; without them there is one more direction to try.
             self.stuck = self.pairs.is_empty();
             self.pairs.clear();
-            self.turn();
+            self.choose_direction();
         }
     }
 
-    fn arrive(&mut self, value: f64, gradient: &[f64]) {
+    fn accept(&mut self, value: f64, gradient: &[f64]) {
         let moved: Vec<f64> = self.direction.iter().map(|d| self.step * d).collect();
         let changed: Vec<f64> = gradient.iter().zip(&self.gradient).map(|(new, old)| new - old).collect();
         let along = product(&moved, &changed);
@@ -133,11 +133,11 @@ impl Descent {
         self.point = self.wanted();
         self.value = value;
         self.gradient.copy_from_slice(gradient);
-        self.turn();
+        self.choose_direction();
     }
 
     /// A new direction from here: the gradient, bent by what the pairs know of the curvature.
-    fn turn(&mut self) {
+    fn choose_direction(&mut self) {
         let mut direction: Vec<f64> = self.gradient.iter().map(|g| -g).collect();
         let mut shares = Vec::with_capacity(self.pairs.len());
         for pair in self.pairs.iter().rev() {
@@ -156,7 +156,7 @@ impl Descent {
         self.direction = direction;
         self.step = if self.pairs.is_empty() { 1.0 / norm(&self.gradient).max(1.0) } else { 1.0 };
         self.bounds = (0.0, f64::INFINITY);
-        self.looks = 0;
+        self.evaluations = 0;
     }
 }
 
@@ -175,7 +175,7 @@ mod tests {
                 return (descent, look);
             }
             let (value, gradient) = function(&descent.wanted());
-            descent.look(value, &gradient);
+            descent.report(value, &gradient);
         }
         panic!("not found: {}", descent.steepness());
     }
@@ -184,11 +184,15 @@ mod tests {
     fn a_long_valley_is_followed_to_its_lowest_point() {
         // ½ Σ c_i (x_i − 1)² with curvatures from 1 to 10⁵.
         let curvature = |i: usize| 10f64.powi(i as i32);
-        let (found, looks) = search(vec![0.0; 6], 1e-12, |x| {
+        let (found, evaluations) = search(vec![0.0; 6], 1e-12, |x| {
             let gradient: Vec<f64> = x.iter().enumerate().map(|(i, v)| curvature(i) * (v - 1.0)).collect();
             (0.5 * x.iter().zip(&gradient).map(|(v, g)| (v - 1.0) * g).sum::<f64>(), gradient)
         });
-        assert!(found.point().iter().all(|v| (v - 1.0).abs() < 1e-6) && looks < 150, "{looks} {:?}", found.point());
+        assert!(
+            found.point().iter().all(|v| (v - 1.0).abs() < 1e-6) && evaluations < 150,
+            "{evaluations} {:?}",
+            found.point()
+        );
     }
 
     #[test]
@@ -204,21 +208,21 @@ mod tests {
     #[test]
     fn where_nothing_can_be_had_it_says_so() {
         let mut descent = Descent::new(vec![0.0]);
-        descent.look(1.0, &[1.0]);
-        (0..2 * LOOKS).for_each(|_| descent.look(f64::NAN, &[1.0]));
+        descent.report(1.0, &[1.0]);
+        (0..2 * EVALUATIONS).for_each(|_| descent.report(f64::NAN, &[1.0]));
         assert!(descent.is_stuck());
         let mut blind = Descent::new(vec![0.0]);
-        blind.look(1.0, &[1.0]);
+        blind.report(1.0, &[1.0]);
         let before = blind.point().to_vec();
-        blind.look(0.0, &[f64::NAN]);
+        blind.report(0.0, &[f64::NAN]);
         assert_eq!((blind.point(), blind.steepness()), (&before[..], 1.0));
         for (value, gradient) in [(1.0, f64::NAN), (f64::NAN, 1.0), (f64::INFINITY, 0.0)] {
             let mut lost = Descent::new(vec![0.0]);
-            lost.look(value, &[gradient]);
+            lost.report(value, &[gradient]);
             assert!(lost.has_diverged() && lost.is_stuck() && lost.steepness() > 1.0);
         }
         let mut level = Descent::new(vec![0.0]);
-        level.look(1.0, &[0.0]);
+        level.report(1.0, &[0.0]);
         assert_eq!(level.steepness(), 0.0);
     }
 }

@@ -33,23 +33,23 @@ pub trait Real:
     /// Rounds from `f64`.
     fn of(value: f64) -> Self;
     /// Converts to `f64`.
-    fn wide(self) -> f64;
+    fn to_f64(self) -> f64;
     /// e to this power.
-    fn exponential(self) -> Self;
+    fn exp(self) -> Self;
     /// e to each of these powers, vectorised; within a few units in the last place.
-    fn exponentials(powers: &mut [Self]);
+    fn exp_all(powers: &mut [Self]);
     /// 1/(1 + e^−x), without a branch, so that loops over it vectorise.
     fn logistic(self) -> Self;
     /// The hyperbolic tangent, without a branch.
-    fn hyperbolic_tangent(self) -> Self;
+    fn fast_tanh(self) -> Self;
     /// The natural logarithm of 1 + this.
-    fn log_one_plus(self) -> Self;
+    fn ln_1p(self) -> Self;
     /// The natural logarithm.
-    fn logarithm(self) -> Self;
+    fn ln(self) -> Self;
     /// The square root.
-    fn root(self) -> Self;
+    fn sqrt(self) -> Self;
     /// Fused multiply-add.
-    fn fused(self, factor: Self, term: Self) -> Self;
+    fn mul_add(self, factor: Self, term: Self) -> Self;
 }
 
 /// The precision in which a model computes and is sent.
@@ -90,15 +90,15 @@ macro_rules! real {
                 value as $type
             }
             #[inline]
-            fn wide(self) -> f64 {
+            fn to_f64(self) -> f64 {
                 self as f64
             }
             #[inline]
-            fn exponential(self) -> Self {
+            fn exp(self) -> Self {
                 self.exp()
             }
             #[inline]
-            fn exponentials(powers: &mut [Self]) {
+            fn exp_all(powers: &mut [Self]) {
                 $exponentials(powers)
             }
             #[inline]
@@ -108,26 +108,26 @@ macro_rules! real {
                 (if self < 0.0 { e } else { 1.0 }) / (1.0 + e)
             }
             #[inline]
-            fn hyperbolic_tangent(self) -> Self {
+            fn fast_tanh(self) -> Self {
                 // (1 − e)/(1 + e) with e = e^(−2|x|), through e − 1, which is exact near 0 as well.
                 let (growth, scale) = $growth(-2.0 * self.abs());
                 let less = growth.mul_add(scale, scale - 1.0);
                 (-less / (2.0 + less)).copysign(self)
             }
             #[inline]
-            fn log_one_plus(self) -> Self {
+            fn ln_1p(self) -> Self {
                 self.ln_1p()
             }
             #[inline]
-            fn logarithm(self) -> Self {
+            fn ln(self) -> Self {
                 self.ln()
             }
             #[inline]
-            fn root(self) -> Self {
+            fn sqrt(self) -> Self {
                 self.sqrt()
             }
             #[inline]
-            fn fused(self, factor: Self, term: Self) -> Self {
+            fn mul_add(self, factor: Self, term: Self) -> Self {
                 self.mul_add(factor, term)
             }
         }
@@ -196,24 +196,24 @@ pub struct Matrix<'a, T> {
     values: &'a [T],
     rows: usize,
     columns: usize,
-    turned: bool,
+    transposed: bool,
 }
 
 impl<'a, T: Real> Matrix<'a, T> {
     /// A matrix of `rows` × `columns`.
     pub fn new(values: &'a [T], rows: usize, columns: usize) -> Self {
         debug_assert_eq!(values.len(), rows * columns);
-        Self { values, rows, columns, turned: false }
+        Self { values, rows, columns, transposed: false }
     }
 
     /// Its transpose.
-    pub fn turn(self) -> Self {
-        Self { turned: !self.turned, ..self }
+    pub fn transpose(self) -> Self {
+        Self { transposed: !self.transposed, ..self }
     }
 
     fn view(self) -> MatRef<'a, T> {
         let plain = MatRef::from_row_major_slice(self.values, self.rows, self.columns);
-        if self.turned { plain.transpose() } else { plain }
+        if self.transposed { plain.transpose() } else { plain }
     }
 }
 
@@ -361,7 +361,7 @@ impl Spectrum {
         }
         let mut matrix = vec![0.0; size * size];
         let directions = Matrix::new(&self.directions, rank, size);
-        multiply(&mut matrix, 1.0, directions.turn(), Matrix::new(&stretched, rank, size));
+        multiply(&mut matrix, 1.0, directions.transpose(), Matrix::new(&stretched, rank, size));
         matrix
     }
 
@@ -420,8 +420,8 @@ pub fn least_squares(a: &[f64], b: &[f64], rows: usize, size: usize) -> Option<V
 /// `a` (row-major, `rows` × `size` with `rows` ≤ `size`) as coordinates (`rows` × `rows`) times an orthonormal basis of its
 /// row space (`rows` × `size`).
 pub fn row_space(a: &[f64], rows: usize, size: usize) -> (Vec<f64>, Vec<f64>) {
-    let turned = faer::linalg::solvers::Qr::new(MatRef::from_row_major_slice(a, rows, size).transpose());
-    let (basis, triangle) = (turned.compute_thin_Q(), turned.thin_R());
+    let transposed = faer::linalg::solvers::Qr::new(MatRef::from_row_major_slice(a, rows, size).transpose());
+    let (basis, triangle) = (transposed.compute_thin_Q(), transposed.thin_R());
     let coordinates = (0..rows).flat_map(|i| (0..rows).map(move |j| if j <= i { triangle[(j, i)] } else { 0.0 }));
     let basis = (0..rows).flat_map(|i| (0..size).map(move |j| (i, j))).map(|(i, j)| basis[(j, i)]);
     (coordinates.collect(), basis.collect())
@@ -438,7 +438,7 @@ mod tests {
         let mut out = [0.0; 4];
         multiply(&mut out, 1.0, Matrix::new(&a, 2, 3), Matrix::new(&b, 3, 2));
         assert_eq!(out, [5.0, 11.0, 14.0, 23.0]);
-        multiply_add(&mut out, 2.0, Matrix::new(&a, 2, 3), Matrix::new(&b, 2, 3).turn());
+        multiply_add(&mut out, 2.0, Matrix::new(&a, 2, 3), Matrix::new(&b, 2, 3).transpose());
         assert_eq!(out, [5.0 + 14.0, 11.0 + 20.0, 14.0 + 32.0, 23.0 + 44.0]);
     }
 
@@ -447,11 +447,11 @@ mod tests {
         let mut powers: Vec<f64> =
             (-7000..7000).map(|i| f64::from(i) * 0.1 + 1e-3).chain([0.0, -0.0, 1e-300]).collect();
         let wanted: Vec<f64> = powers.iter().map(|power| power.exp()).collect();
-        f64::exponentials(&mut powers);
+        f64::exp_all(&mut powers);
         let worst = powers.iter().zip(&wanted).map(|(found, wanted)| (found / wanted - 1.0).abs()).fold(0.0, f64::max);
         assert!(worst < 5e-16, "{worst}");
         let mut ends = [f64::NEG_INFINITY, f64::INFINITY, f64::NAN];
-        f64::exponentials(&mut ends);
+        f64::exp_all(&mut ends);
         assert!(ends[0] < 1e-300 && ends[1] > 1e300 && ends[2].is_nan(), "{ends:?}");
     }
 
@@ -468,7 +468,7 @@ mod tests {
         let (coordinates, basis) = row_space(&a, 2, 3);
         let (mut product, mut squares) = ([0.0; 6], [0.0; 4]);
         multiply(&mut product, 1.0, Matrix::new(&coordinates, 2, 2), Matrix::new(&basis, 2, 3));
-        multiply(&mut squares, 1.0, Matrix::new(&basis, 2, 3), Matrix::new(&basis, 2, 3).turn());
+        multiply(&mut squares, 1.0, Matrix::new(&basis, 2, 3), Matrix::new(&basis, 2, 3).transpose());
         assert!(distance(&product, &a) < 1e-14 && distance(&squares, &[1.0, 0.0, 0.0, 1.0]) < 1e-14);
     }
 
@@ -499,18 +499,18 @@ mod tests {
             let (logistic, tangent) = (|x: f64| 1.0 / (1.0 + (-x).exp()), f64::tanh);
             let found = [
                 error(x.logistic(), logistic(x)),
-                error(x.hyperbolic_tangent(), tangent(x)),
+                error(x.fast_tanh(), tangent(x)),
                 // Below e^-87 single precision ends.
                 if x < -87.0 { 0.0 } else { error(f64::from((x as f32).logistic()), logistic(single)) },
-                error(f64::from((x as f32).hyperbolic_tangent()), tangent(single)),
+                error(f64::from((x as f32).fast_tanh()), tangent(single)),
             ];
             worst.iter_mut().zip(found).for_each(|(worst, found)| *worst = found.max(*worst));
         }
         assert!(worst[0] < 1e-15 && worst[1] < 1e-15 && worst[2] < 3e-7 && worst[3] < 3e-7, "{worst:?}");
-        assert!(f32::NAN.logistic().is_nan() && f32::NAN.hyperbolic_tangent().is_nan());
-        assert_eq!([f32::INFINITY.hyperbolic_tangent(), f32::NEG_INFINITY.hyperbolic_tangent()], [1.0, -1.0]);
+        assert!(f32::NAN.logistic().is_nan() && f32::NAN.fast_tanh().is_nan());
+        assert_eq!([f32::INFINITY.fast_tanh(), f32::NEG_INFINITY.fast_tanh()], [1.0, -1.0]);
         assert_eq!(f32::INFINITY.logistic(), 1.0);
-        assert!((-0.0f32).hyperbolic_tangent().is_sign_negative());
+        assert!((-0.0f32).fast_tanh().is_sign_negative());
     }
 
     #[test]

@@ -271,8 +271,8 @@ mod tests {
         let (x, y) = (draw(rows * size), draw(rows));
         let (mut curvature, mut moment) = (vec![0.0; size * size], vec![0.0; size]);
         let matrix = Matrix::new(&x, rows, size);
-        multiply_add(&mut curvature, 1.0, matrix.turn(), matrix);
-        multiply_add(&mut moment, 1.0, matrix.turn(), Matrix::new(&y, rows, 1));
+        multiply_add(&mut curvature, 1.0, matrix.transpose(), matrix);
+        multiply_add(&mut moment, 1.0, matrix.transpose(), Matrix::new(&y, rows, 1));
         Quadratic { curvature, moment, energy: 0.5 * dot(&y, &y) }
     }
 

@@ -25,7 +25,7 @@ pub(super) fn accumulate(
     filled(&mut scratch.sums, components * columns, 0.0);
     filled(&mut scratch.clipped, components, 0.0);
     for block in rows.blocks() {
-        let values = Matrix::new(block.values, columns, block.rows).turn();
+        let values = Matrix::new(block.values, columns, block.rows).transpose();
         out.log_likelihood += posteriors(&block, scratch);
         count(&scratch.posteriors, block.rows, &mut out.members);
         multiply_add(&mut scratch.sums, 1.0, Matrix::new(&scratch.posteriors, components, block.rows), values);

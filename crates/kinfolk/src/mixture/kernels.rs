@@ -85,7 +85,7 @@ pub(super) fn posteriors(logits: &mut [f64], rows: usize, largest: &mut Vec<f64>
             *logit = if less < LEAST { LEAST } else { less };
         }
     }
-    f64::exponentials(logits);
+    f64::exp_all(logits);
     let sums = filled(sums, rows, 0.0);
     for powers in logits.chunks_exact(rows) {
         sums.iter_mut().zip(powers).for_each(|(sum, power)| *sum += power);

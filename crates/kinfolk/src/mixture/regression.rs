@@ -36,7 +36,7 @@ pub(super) fn accumulate(
             clip(&block, limit, scratch);
         }
         let weights = Matrix::new(&scratch.weights, components, block.rows);
-        multiply_add(&mut out.pulls, 1.0, weights, Matrix::new(block.values, width, block.rows).turn());
+        multiply_add(&mut out.pulls, 1.0, weights, Matrix::new(block.values, width, block.rows).transpose());
     }
     for (component, squares) in out.squares.chunks_exact_mut(triangle(width)).take(components).enumerate() {
         let products = scratch.square.iter().skip(component).step_by(components);
@@ -97,7 +97,7 @@ fn add_products(block: &Block, width: usize, scratch: &mut Scratch) {
     let Scratch { posteriors, scaled, square, .. } = scratch;
     let rows = block.rows;
     let components = posteriors.len() / rows;
-    let posteriors = Matrix::new(posteriors, components, rows).turn();
+    let posteriors = Matrix::new(posteriors, components, rows).transpose();
     let mut sums = square.as_mut_slice();
     scaled.clear();
     for (at, column) in block.values.chunks_exact(rows).enumerate() {

@@ -207,7 +207,7 @@ impl Rows {
             let mut products = vec![0.0; self.width * self.width];
             for block in self.blocks() {
                 let values = Matrix::new(block.values, self.width, block.rows);
-                multiply_add(&mut products, 1.0, values, values.turn());
+                multiply_add(&mut products, 1.0, values, values.transpose());
             }
             products
         })

@@ -29,7 +29,7 @@ pub(super) fn add_outer_products(
 ) {
     scale(columns, weights, scaled);
     let (left, right) = (Matrix::new(scaled, width, weights.len()), Matrix::new(columns, width, weights.len()));
-    multiply(filled(square, width * width, 0.0), 1.0, left, right.turn());
+    multiply(filled(square, width * width, 0.0), 1.0, left, right.transpose());
     add_triangle(triangle, square, width);
 }
 

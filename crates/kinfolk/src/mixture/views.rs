@@ -51,7 +51,7 @@ impl View {
         let columns = self.columns;
         let mut correlations = vec![0.0; columns * columns];
         let values = Matrix::new(&self.values, self.values.len() / columns, columns);
-        multiply(&mut correlations, 1.0 / count, values.turn(), values);
+        multiply(&mut correlations, 1.0 / count, values.transpose(), values);
         if let Some(spectrum) = Spectrum::new(&correlations, columns) {
             let factor = spectrum.map(|value| value.powf(-0.25));
             let mut whitened = vec![0.0; self.values.len()];

@@ -82,7 +82,7 @@ fn nearest(points: Points, neighbours: usize) -> Vec<Vec<(f64, usize)>> {
                     products,
                     -2.0,
                     Matrix::new(rows, own, dimension),
-                    Matrix::new(columns, width, dimension).turn(),
+                    Matrix::new(columns, width, dimension).transpose(),
                 );
                 for (row, (line, kept)) in products.chunks_exact(width).zip(&mut kept).enumerate() {
                     let mut worst = kept.worst();

@@ -525,7 +525,7 @@ impl Softened for Uniform {
             let (first, rows) = (block * BLOCK, image.len() / dimension);
             let width = 2 * dimension;
             let own_rows = Matrix::new(&both[first * width..(first + rows) * width], rows, width);
-            multiply(pairs, 1.0, own_rows, Matrix::new(&swapped, groups, width).turn());
+            multiply(pairs, 1.0, own_rows, Matrix::new(&swapped, groups, width).transpose());
             let lines = pairs.chunks_exact_mut(groups).zip(image.chunks_exact_mut(dimension)).enumerate();
             for (row, (line, image)) in lines {
                 let g = first + row;

@@ -151,7 +151,7 @@ impl VarianceSearch {
                     let scales: Vec<f64> = sums.iter().map(ClusterSums::scale).collect();
                     let mut descent = Descent::new(scales.iter().map(|scale| strength.ln() * scale).collect());
                     let gradient = stretched_gradient(&profile, &self.wanted, &scales, bounds);
-                    descent.look(profile.likelihood.value, &gradient);
+                    descent.report(profile.likelihood.value, &gradient);
                     self.wanted = shrunk(&descent.wanted(), &scales, bounds);
                     self.phase = Phase::Together { descent, scales };
                 }
@@ -159,7 +159,7 @@ impl VarianceSearch {
             Phase::Together { descent, scales } => {
                 let gradient = stretched_gradient(&profile, &self.wanted, scales, bounds);
                 let level = gradient.iter().all(|slope| slope.abs() < LEVEL.1);
-                descent.look(profile.likelihood.value, &gradient);
+                descent.report(profile.likelihood.value, &gradient);
                 if level || descent.is_stuck() || self.rounds >= LOOKS {
                     return self.close(profile, &evidence, sums, level).map(|()| None);
                 }

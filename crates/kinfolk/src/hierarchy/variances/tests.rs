@@ -43,8 +43,8 @@ impl World {
         let loss = |(features, targets): &(Vec<f64>, Vec<f64>)| {
             let (mut curvature, mut moment) = (vec![0.0; self.size * self.size], vec![0.0; self.size]);
             let matrix = Matrix::new(features, targets.len(), self.size);
-            multiply_add(&mut curvature, 1.0, matrix.turn(), matrix);
-            multiply_add(&mut moment, 1.0, matrix.turn(), Matrix::new(targets, targets.len(), 1));
+            multiply_add(&mut curvature, 1.0, matrix.transpose(), matrix);
+            multiply_add(&mut moment, 1.0, matrix.transpose(), Matrix::new(targets, targets.len(), 1));
             Quadratic { curvature, moment, energy: 0.5 * dot(targets, targets) }
         };
         self.clusters.iter().map(|clients| clients.iter().map(loss).collect()).collect()
@@ -87,7 +87,7 @@ impl World {
         let inverse = spectrum.inverse();
         let (mut half, mut fixed, mut moment) = (vec![0.0; size * count], vec![0.0; size * size], vec![0.0; size]);
         let x = Matrix::new(&x, count, size);
-        multiply(&mut half, 1.0, x.turn(), Matrix::new(&inverse, count, count));
+        multiply(&mut half, 1.0, x.transpose(), Matrix::new(&inverse, count, count));
         multiply(&mut fixed, 1.0, Matrix::new(&half, size, count), x);
         multiply(&mut moment, 1.0, Matrix::new(&half, size, count), Matrix::new(&y, count, 1));
         let fixed = Spectrum::new(&fixed, size).unwrap();

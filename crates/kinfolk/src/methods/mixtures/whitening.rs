@@ -142,7 +142,7 @@ fn transform(matrix: &[f64], columns: usize, centres: &mut [f64]) {
         centres,
         1.0,
         Matrix::new(&old, old.len() / columns, columns),
-        Matrix::new(matrix, columns, columns).turn(),
+        Matrix::new(matrix, columns, columns).transpose(),
     );
 }
 

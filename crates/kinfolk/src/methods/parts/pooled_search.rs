@@ -54,7 +54,7 @@ impl ClusterSearch {
             let penalty = 0.5 * ridge * point.iter().map(|p| p * p).sum::<f64>();
             let slopes = self.gradients.total.iter().zip(&point).map(|(g, p)| g / weight + ridge * p);
             let gradient: Vec<f64> = slopes.collect();
-            self.descent.look(self.losses / weight + penalty, &gradient);
+            self.descent.report(self.losses / weight + penalty, &gradient);
             self.begin_point();
         } else if self.tries >= TRIES {
             let gone = self.unheard.len();

@@ -78,7 +78,7 @@ impl Convex for Dense {
         let (count, size) = (rows.y.len(), rows.columns);
         let x = Matrix::new(&rows.x, count, size);
         let mut squares = vec![0.0; size * size];
-        multiply(&mut squares, 1.0 / count as f64, x.turn(), x);
+        multiply(&mut squares, 1.0 / count as f64, x.transpose(), x);
         let (smallest, largest) = extreme_eigenvalues(&squares, size);
         let longest = rows.x.chunks_exact(size).map(|row| row.iter().map(|v| v * v).sum()).fold(0.0, f64::max);
         [most * largest, least * smallest.max(0.0), most * longest]
@@ -93,8 +93,8 @@ fn expand(output: Output, rows: &Rows, at: &[f64], scale: f64) -> Quadratic {
     let mut curvature = vec![0.0; size * size];
     let mut moment = vec![0.0; size];
     if output == Output::Squared {
-        multiply(&mut curvature, 2.0 * share, x.turn(), x);
-        multiply(&mut moment, 2.0 * share, x.turn(), Matrix::new(&rows.y, count, 1));
+        multiply(&mut curvature, 2.0 * share, x.transpose(), x);
+        multiply(&mut moment, 2.0 * share, x.transpose(), Matrix::new(&rows.y, count, 1));
         let energy = share * dot(&rows.y, &rows.y);
         return Quadratic { curvature, moment, energy };
     }
@@ -109,7 +109,7 @@ fn expand(output: Output, rows: &Rows, at: &[f64], scale: f64) -> Quadratic {
         add_scaled(&mut moment, share * (y - chance), row);
         out.iter_mut().zip(row).for_each(|(out, x)| *out = share * chance * (1.0 - chance) * x);
     }
-    multiply(&mut curvature, 1.0, Matrix::new(&weighted, count, size).turn(), x);
+    multiply(&mut curvature, 1.0, Matrix::new(&weighted, count, size).transpose(), x);
     let downhill = dot(&moment, at);
     let mut bent = vec![0.0; size];
     multiply(&mut bent, 1.0, Matrix::new(&curvature, size, size), Matrix::new(at, size, 1));

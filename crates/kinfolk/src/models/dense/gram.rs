@@ -72,7 +72,7 @@ impl<T: Real> DenseWorker<'_, T> {
         let (loss, keep) = self
             .with_gram(seat, x, |worker, gram| worker.train_by_gram(upper, gram, Goal::of(rows), plan, &mut change));
         weights.iter_mut().for_each(|w| *w *= keep);
-        let q = Matrix::new(&change, rows.len(), width).turn();
+        let q = Matrix::new(&change, rows.len(), width).transpose();
         multiply_add(weights, T::ONE, q, Matrix::new(x, rows.len(), columns));
         self.change = change;
         self.plain.input = buffer;
@@ -97,7 +97,7 @@ impl<T: Real> DenseWorker<'_, T> {
         let make = || {
             let x = Matrix::new(input, rows, self.shape.widths[0]);
             let mut gram = vec![T::ZERO; rows * rows];
-            multiply(&mut gram, T::ONE, x, x.turn());
+            multiply(&mut gram, T::ONE, x, x.transpose());
             gram
         };
         if !seat.may_prepare {

@@ -45,7 +45,7 @@ fn is_determined(centred: &[f64], columns: &[Moments]) -> bool {
         .collect();
     let mut correlations = vec![0.0; size * size];
     let x = Matrix::new(&unit, count, size);
-    multiply(&mut correlations, 1.0 / count as f64, x.turn(), x);
+    multiply(&mut correlations, 1.0 / count as f64, x.transpose(), x);
     Spectrum::new(&correlations, size).is_some_and(|spectrum| spectrum.rank() == size)
 }
 

@@ -107,7 +107,7 @@ impl Dense {
     /// X·W₀ᵀ.
     fn first_layer<T: Real>(&self, params: &[T], input: &[T], rows: usize, out: &mut [T]) {
         let weight = Matrix::new(&params[self.weight_range(0)], self.widths[1], self.widths[0]);
-        multiply(out, T::ONE, Matrix::new(input, rows, self.widths[0]), weight.turn());
+        multiply(out, T::ONE, Matrix::new(input, rows, self.widths[0]), weight.transpose());
     }
 
     /// From the first layer's products (without bias) to the outputs. `upper` are the parameters above the first weight.
@@ -131,7 +131,7 @@ impl Dense {
                     let weight = self.weight_range(layer);
                     let weight = &upper[weight.start - skip..weight.end - skip];
                     let weight = Matrix::new(weight, width, self.widths[layer]);
-                    multiply(out, T::ONE, Matrix::new(input, rows, self.widths[layer]), weight.turn());
+                    multiply(out, T::ONE, Matrix::new(input, rows, self.widths[layer]), weight.transpose());
                 }
             }
             let bias = self.bias_range(layer);
@@ -176,7 +176,7 @@ impl Dense {
             let weight = self.weight_range(layer);
             let weight = weight.start - skip..weight.end - skip;
             let input = &hidden[layer - 1];
-            multiply(&mut gradient[weight.clone()], T::ONE, slope.turn(), Matrix::new(input, rows, inputs));
+            multiply(&mut gradient[weight.clone()], T::ONE, slope.transpose(), Matrix::new(input, rows, inputs));
             down.resize(rows * inputs, T::ZERO);
             multiply(down, T::ONE, slope, Matrix::new(&upper[weight], width, inputs));
             for (d, &h) in down.iter_mut().zip(input) {
@@ -281,7 +281,7 @@ impl Network for Dense {
         let (first, upper) = gradient.split_at_mut(self.first_weights());
         let slope = self.backward_rest(&params[first.len()..], rows, slopes, memory, upper);
         let slope = Matrix::new(slope, rows, self.widths[1]);
-        multiply(first, T::ONE, slope.turn(), Matrix::new(x, rows, self.widths[0]));
+        multiply(first, T::ONE, slope.transpose(), Matrix::new(x, rows, self.widths[0]));
     }
 
     /// The first weight's gradient goes straight into the weight.
@@ -299,7 +299,7 @@ impl Network for Dense {
         let gradient = &mut gradient[first.len()..];
         let slope = self.backward_rest(upper, rows, slopes, memory, gradient);
         let slope = Matrix::new(slope, rows, self.widths[1]);
-        multiply_add(first, -step, slope.turn(), Matrix::new(x, rows, self.widths[0]));
+        multiply_add(first, -step, slope.transpose(), Matrix::new(x, rows, self.widths[0]));
         add_scaled(upper, -step, gradient);
     }
 }

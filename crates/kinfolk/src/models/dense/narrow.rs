@@ -93,8 +93,8 @@ impl<T: Real> DenseWorker<'_, T> {
             let y: Vec<T> = values.iter().map(|&value| T::of(value)).collect();
             let (mut squares, mut products) = (vec![T::ZERO; width * width], vec![T::ZERO; width]);
             let scale = T::of(2.0 / values.len() as f64);
-            multiply(&mut squares, scale, x.turn(), x);
-            multiply(&mut products, scale, x.turn(), Matrix::new(&y, values.len(), 1));
+            multiply(&mut squares, scale, x.transpose(), x);
+            multiply(&mut products, scale, x.transpose(), Matrix::new(&y, values.len(), 1));
             Moments { squares, products }
         };
         if !seat.may_prepare {
@@ -126,7 +126,7 @@ pub(super) fn slope<T: Real>(
     for row in rows.iter().map(|&row| row as usize) {
         let x = &input[row * columns..(row + 1) * columns];
         let mut slope = [T::ZERO];
-        loss += row_loss(output, &[affine(weights, bias, x)], goal, row, Some((&mut slope, scale))).wide();
+        loss += row_loss(output, &[affine(weights, bias, x)], goal, row, Some((&mut slope, scale))).to_f64();
         add_scaled(slopes, slope[0], x);
         constant += slope[0];
     }
@@ -183,19 +183,19 @@ fn slope_of<T: Real, const COLUMNS: usize, const LOSS: bool>(
                 for (out, &value) in outputs.iter_mut().zip(values) {
                     *out -= T::of(value);
                     if LOSS {
-                        loss += (*out * *out).wide();
+                        loss += (*out * *out).to_f64();
                     }
                 }
             }
             Goal::Classes(classes) => {
                 // e^−|odds|, which neither overflows nor loses digits.
                 let mut powers = outputs.map(|odds| if odds > T::ZERO { -odds } else { odds });
-                T::exponentials(&mut powers);
+                T::exp_all(&mut powers);
                 if LOSS {
                     for ((&odds, &power), &class) in outputs.iter().zip(&powers).zip(classes) {
-                        product *= 1.0 + power.wide();
+                        product *= 1.0 + power.to_f64();
                         let wrong = if class == 1 { -odds } else { odds };
-                        loss += wrong.wide().max(0.0);
+                        loss += wrong.to_f64().max(0.0);
                     }
                     if product > LARGE {
                         loss += product.ln();

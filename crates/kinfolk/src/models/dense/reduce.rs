@@ -38,7 +38,7 @@ impl<T: Real> DenseWorker<'_, T> {
                 if let Some((sum, _)) = &mut sums[run[0].0] {
                     let q = Matrix::new(&changes[begin * width..end * width], end - begin, width);
                     let x = Matrix::new(&input[begin * columns..end * columns], end - begin, columns);
-                    multiply_add(&mut sum[..skip], T::ONE, q.turn(), x);
+                    multiply_add(&mut sum[..skip], T::ONE, q.transpose(), x);
                 }
                 begin = end;
             }
@@ -84,7 +84,7 @@ impl<T: Real> DenseWorker<'_, T> {
             let slot = job.slot(choice.position);
             let (sum, kept) = sums[slot].get_or_insert_with(|| (vec![T::ZERO; shape.layout.len()], 0.0));
             add_scaled(&mut sum[skip..], T::of(client_weight), &upper);
-            *kept += client_weight * keep.wide();
+            *kept += client_weight * keep.to_f64();
             reduced.sums[slot].weight += client_weight;
             reduced.sums[slot].count += 1;
             reduced.reply(choice.position, if job.among.len() == 1 { first_loss } else { choice.loss });
@@ -97,7 +97,7 @@ impl<T: Real> DenseWorker<'_, T> {
             let total = &mut reduced.sums[slot].total;
             total.resize(sum.len(), 0.0);
             for (i, (total, value)) in total.iter_mut().zip(sum).enumerate() {
-                *total += value.wide() + if i < skip { kept * model[i].wide() } else { 0.0 };
+                *total += value.to_f64() + if i < skip { kept * model[i].to_f64() } else { 0.0 };
             }
         }
         reduced
@@ -186,7 +186,7 @@ impl<T: Real> DenseWorker<'_, T> {
         self.plain.input = buffer;
         for (reduced, sums) in reduced.iter_mut().zip(sums) {
             for (slot, sum) in sums.into_iter().enumerate() {
-                reduced.sums[slot].total = sum.into_iter().flatten().map(T::wide).collect();
+                reduced.sums[slot].total = sum.into_iter().flatten().map(T::to_f64).collect();
             }
         }
         reduced
@@ -215,7 +215,7 @@ impl<T: Real> DenseWorker<'_, T> {
                 multiply(out, T::ONE, Matrix::new(x, rows, columns), Matrix::new(line, columns, 1));
             }
         } else {
-            let turned = Matrix::new(x, rows, columns).turn();
+            let turned = Matrix::new(x, rows, columns).transpose();
             multiply(products, T::ONE, Matrix::new(&self.stack, stacked, columns), turned);
         }
         if self.shape.bias {
@@ -234,7 +234,7 @@ impl<T: Real> DenseWorker<'_, T> {
             Goal::Classes(_) => (0..rows)
                 .map(|row| {
                     row_out.iter_mut().enumerate().for_each(|(c, o)| *o = lines[c * rows + row]);
-                    row_loss(self.shape.output, row_out, goal, row, None).wide()
+                    row_loss(self.shape.output, row_out, goal, row, None).to_f64()
                 })
                 .sum(),
         }
@@ -297,6 +297,6 @@ fn squared_distance<T: Real>(a: &[T], b: &[T]) -> f64 {
             lanes[lane] += difference * difference;
         }
     }
-    let rest = a_rest.iter().zip(b_rest).map(|(&a, &b)| ((a - b) * (a - b)).wide());
-    lanes.iter().map(|lane| lane.wide()).chain(rest).sum()
+    let rest = a_rest.iter().zip(b_rest).map(|(&a, &b)| ((a - b) * (a - b)).to_f64());
+    lanes.iter().map(|lane| lane.to_f64()).chain(rest).sum()
 }

@@ -116,9 +116,9 @@ impl CnnSettings {
 
 #[cfg(test)]
 mod tests {
-    use crate::models::trainer::testing::*;
     use super::*;
     use crate::data::{Augment, Form};
+    use crate::models::trainer::testing::*;
     use crate::rng::Key;
 
     const TINY: &str = "filters = [2, 3]\nkernel = 3\nhidden = [5]\nprecision = \"f64\"\n";

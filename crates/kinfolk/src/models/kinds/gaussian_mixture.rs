@@ -2,9 +2,9 @@
 
 use super::super::mixture::{Components, MixtureModel};
 use super::{Ability, DataShape, Model, ModelKind, ModelSettings, Result};
-use crate::settings::{Settings, choices, settings};
-use crate::mixture::{Shape, Covariance, Family};
+use crate::mixture::{Covariance, Family, Shape};
 use crate::settings::Field;
+use crate::settings::{Settings, choices, settings};
 
 pub(super) static KIND: ModelKind = ModelKind::new::<GaussianMixtureSettings>();
 

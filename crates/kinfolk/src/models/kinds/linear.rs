@@ -49,10 +49,10 @@ fn minimise(rows: &Rows, ridge: f64) -> Result<Vec<f64>> {
         let x = Matrix::new(&rows.x, count, size);
         let scale = 2.0 / count as f64;
         let mut normal = vec![0.0; size * size];
-        multiply(&mut normal, scale, x.turn(), x);
+        multiply(&mut normal, scale, x.transpose(), x);
         (0..size).for_each(|i| normal[i * size + i] += ridge);
         let mut moments = vec![0.0; size];
-        multiply(&mut moments, scale, x.turn(), Matrix::new(&rows.y, count, 1));
+        multiply(&mut moments, scale, x.transpose(), Matrix::new(&rows.y, count, 1));
         if let Some(solution) = solve_positive(&normal, &moments, size, 1) {
             return Ok(solution);
         }

@@ -70,7 +70,7 @@ fn minimise(rows: &Rows, ridge: f64) -> Result<Vec<f64>> {
         let chance: Vec<f64> = odds.iter().map(|o| 1.0 / (1.0 + (-o).exp())).collect();
         let residual: Vec<f64> = chance.iter().zip(&rows.y).map(|(p, y)| p - y).collect();
         let mut gradient: Vec<f64> = params.iter().map(|p| ridge * p).collect();
-        crate::linalg::multiply_add(&mut gradient, share, x.turn(), Matrix::new(&residual, count, 1));
+        crate::linalg::multiply_add(&mut gradient, share, x.transpose(), Matrix::new(&residual, count, 1));
         if gradient.iter().map(|g| g * g).sum::<f64>().sqrt() < 1e-12 {
             break;
         }
@@ -81,7 +81,7 @@ fn minimise(rows: &Rows, ridge: f64) -> Result<Vec<f64>> {
             .flat_map(|(row, p)| row.iter().map(move |v| v * p * (1.0 - p)))
             .collect();
         let mut curvature = vec![0.0; size * size];
-        multiply(&mut curvature, share, Matrix::new(&weighted, count, size).turn(), x);
+        multiply(&mut curvature, share, Matrix::new(&weighted, count, size).transpose(), x);
         (0..size).for_each(|i| curvature[i * size + i] += ridge);
         let direction = solve_positive(&curvature, &gradient, size, 1).or_else(|| {
             // Columns that depend on each other leave a direction free; a little damping picks a short step.

@@ -2,8 +2,8 @@
 
 use super::super::mixture::{Components, MixtureModel};
 use super::{Ability, DataShape, Model, ModelKind, ModelSettings, Result};
+use crate::mixture::{Family, Noise, Shape};
 use crate::settings::{choices, settings};
-use crate::mixture::{Shape, Family, Noise};
 
 pub(super) static KIND: ModelKind = ModelKind::new::<RegressionMixtureSettings>();
 

@@ -79,8 +79,8 @@ impl Resnet9Settings {
 
 #[cfg(test)]
 mod tests {
-    use crate::models::trainer::testing::*;
     use super::*;
+    use crate::models::trainer::testing::*;
     use crate::rng::Key;
 
     #[test]

@@ -162,9 +162,9 @@ impl Convolution {
             let count = x.len() / self.input.len() * pixels;
             self.im2col(x, &mut work.patches);
             let slopes = Matrix::new(slopes, count, channels);
-            multiply_add(gradient, T::ONE, Matrix::new(&work.patches, count, self.patch()).turn(), slopes);
+            multiply_add(gradient, T::ONE, Matrix::new(&work.patches, count, self.patch()).transpose(), slopes);
             if let Some(down) = &mut down {
-                multiply(&mut work.patches, T::ONE, slopes, Matrix::new(weight, self.patch(), channels).turn());
+                multiply(&mut work.patches, T::ONE, slopes, Matrix::new(weight, self.patch(), channels).transpose());
                 let begin = g * group * self.input.len();
                 self.col2im(&work.patches, &mut down[begin..begin + x.len()]);
             }

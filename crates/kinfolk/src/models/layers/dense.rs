@@ -18,7 +18,7 @@ pub(super) struct Dense {
 const OUTPUTS_AT_ONCE: usize = 128;
 
 /// A matrix with its columns as rows, one after the other.
-fn turn<T: Real>(values: &[T], columns: usize, out: &mut Vec<T>) {
+fn transpose<T: Real>(values: &[T], columns: usize, out: &mut Vec<T>) {
     let rows = values.len() / columns;
     out.resize(values.len(), T::ZERO);
     for (r, row) in values.chunks_exact(columns).enumerate() {
@@ -34,9 +34,9 @@ impl Dense {
         let weights = params[self.weight.clone()].chunks(OUTPUTS_AT_ONCE * self.inputs);
         for (weight, out) in weights.zip(kept.chunks_mut(OUTPUTS_AT_ONCE * rows)) {
             let weight = Matrix::new(weight, weight.len() / self.inputs, self.inputs);
-            multiply(out, T::ONE, weight, Matrix::new(x, rows, self.inputs).turn());
+            multiply(out, T::ONE, weight, Matrix::new(x, rows, self.inputs).transpose());
         }
-        turn(kept, rows, out);
+        transpose(kept, rows, out);
         for out in out.chunks_exact_mut(self.outputs) {
             add_scaled(out, T::ONE, &params[self.bias.clone()]);
             if self.rectify {
@@ -63,14 +63,14 @@ impl Dense {
             bias.fill(T::ZERO);
             own.chunks_exact(self.outputs).for_each(|slopes| add_scaled(bias, T::ONE, slopes));
         }
-        turn(own, self.outputs, kept);
+        transpose(own, self.outputs, kept);
         let Some(down) = down else { return };
         down.fill(T::ZERO);
         let rows = own.len() / self.outputs;
         let weights = params[self.weight.clone()].chunks(OUTPUTS_AT_ONCE * self.inputs);
         for (weight, slopes) in weights.zip(kept.chunks(OUTPUTS_AT_ONCE * rows)) {
             let count = slopes.len() / rows;
-            let slopes = Matrix::new(slopes, count, rows).turn();
+            let slopes = Matrix::new(slopes, count, rows).transpose();
             multiply_add(down, T::ONE, slopes, Matrix::new(weight, count, self.inputs));
         }
     }

@@ -15,9 +15,9 @@ impl<T: Real> Lanes<T> {
 
     /// This times a factor plus a term.
     #[inline(always)]
-    pub(super) fn fused(self, factor: f64, term: Self) -> Self {
+    pub(super) fn mul_add(self, factor: f64, term: Self) -> Self {
         let factor = T::of(factor);
-        Lanes(from_fn(|i| self.0[i].fused(factor, term.0[i])))
+        Lanes(from_fn(|i| self.0[i].mul_add(factor, term.0[i])))
     }
 }
 

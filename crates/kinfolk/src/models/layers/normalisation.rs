@@ -91,7 +91,7 @@ impl Normalisation {
             self.pool(sums, None);
             inverses.copy_from_slice(sums);
         }
-        inverses.iter_mut().for_each(|value| *value = T::ONE / (*value + T::of(FLOOR)).root());
+        inverses.iter_mut().for_each(|value| *value = T::ONE / (*value + T::of(FLOOR)).sqrt());
         out.resize(x.len(), T::ZERO);
         let (scale, shift) = (&params[self.scale.clone()], &params[self.shift.clone()]);
         let images = x.chunks_exact(size).zip(out.chunks_exact_mut(size));

@@ -37,9 +37,9 @@ impl Response {
         for ((x, out), kept) in pixels.zip(kept.chunks_exact_mut(channels)) {
             Self::around(channels, sums, kept, |c| x[c] * x[c]);
             for ((out, &x), kept) in out.iter_mut().zip(x).zip(kept) {
-                *kept = kept.fused(T::of(STRENGTH), T::ONE);
+                *kept = kept.mul_add(T::of(STRENGTH), T::ONE);
                 // s^(−¾)
-                *out = x / (*kept * kept.root()).root();
+                *out = x / (*kept * kept.sqrt()).sqrt();
             }
         }
     }
@@ -53,8 +53,8 @@ impl Response {
             let (x, slopes, out, kept) = (&x[range.clone()], &slopes[range.clone()], &out[range.clone()], &kept[range]);
             Self::around(channels, sums, down, |c| slopes[c] * out[c] / kept[c]);
             for c in 0..channels {
-                let power = (kept[c] * kept[c].root()).root();
-                down[c] = (twice * x[c]).fused(down[c], slopes[c] / power);
+                let power = (kept[c] * kept[c].sqrt()).sqrt();
+                down[c] = (twice * x[c]).mul_add(down[c], slopes[c] / power);
             }
         }
     }

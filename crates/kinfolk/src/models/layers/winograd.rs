@@ -60,10 +60,10 @@ impl Winograd for Kernel3 {
 
     #[inline(always)]
     fn input<T: Real>(d: &mut [Lanes<T>; 8]) {
-        let (even, odd) = (d[2].fused(-4.0, d[4]), d[1].fused(-4.0, d[3]));
+        let (even, odd) = (d[2].mul_add(-4.0, d[4]), d[1].mul_add(-4.0, d[3]));
         let (far_even, far_odd) = (d[4] - d[2], (d[3] - d[1]) * 2.0);
-        d[0] = d[0].fused(4.0, d[2].fused(-5.0, d[4]));
-        d[5] = d[1].fused(4.0, d[3].fused(-5.0, d[5]));
+        d[0] = d[0].mul_add(4.0, d[2].mul_add(-5.0, d[4]));
+        d[5] = d[1].mul_add(4.0, d[3].mul_add(-5.0, d[5]));
         (d[1], d[2]) = (even + odd, even - odd);
         (d[3], d[4]) = (far_even + far_odd, far_even - far_odd);
     }
@@ -72,8 +72,8 @@ impl Winograd for Kernel3 {
     fn input_adjoint<T: Real>(v: &mut [Lanes<T>; 8]) {
         let (sum, gap) = (v[1] + v[2], v[1] - v[2]);
         let (far_sum, far_gap) = (v[3] + v[4], (v[3] - v[4]) * 2.0);
-        (v[1], v[3]) = (gap.fused(-4.0, v[5].fused(4.0, Lanes::ZERO - far_gap)), v[5].fused(-5.0, gap + far_gap));
-        (v[2], v[4]) = (v[0].fused(-5.0, sum.fused(-4.0, Lanes::ZERO - far_sum)), v[0] + sum + far_sum);
+        (v[1], v[3]) = (gap.mul_add(-4.0, v[5].mul_add(4.0, Lanes::ZERO - far_gap)), v[5].mul_add(-5.0, gap + far_gap));
+        (v[2], v[4]) = (v[0].mul_add(-5.0, sum.mul_add(-4.0, Lanes::ZERO - far_sum)), v[0] + sum + far_sum);
         v[0] = v[0] * 4.0;
     }
 
@@ -82,15 +82,15 @@ impl Winograd for Kernel3 {
         let (sum, gap) = (v[1] + v[2], v[1] - v[2]);
         let (far_sum, far_gap) = (v[3] + v[4], v[3] - v[4]);
         v[0] = v[0] + sum + far_sum;
-        v[1] = far_gap.fused(2.0, gap);
-        v[2] = far_sum.fused(4.0, sum);
-        v[3] = far_gap.fused(8.0, gap) + v[5];
+        v[1] = far_gap.mul_add(2.0, gap);
+        v[2] = far_sum.mul_add(4.0, sum);
+        v[3] = far_gap.mul_add(8.0, gap) + v[5];
     }
 
     #[inline(always)]
     fn output_adjoint<T: Real>(y: &mut [Lanes<T>; 8]) {
         let (even, odd) = (y[0] + y[2], y[1] + y[3]);
-        let (far_even, far_odd) = (y[2].fused(4.0, y[0]), y[3].fused(4.0, y[1]) * 2.0);
+        let (far_even, far_odd) = (y[2].mul_add(4.0, y[0]), y[3].mul_add(4.0, y[1]) * 2.0);
         y[5] = y[3];
         (y[1], y[2]) = (even + odd, even - odd);
         (y[3], y[4]) = (far_even + far_odd, far_even - far_odd);
@@ -113,11 +113,11 @@ impl Winograd for Kernel5 {
 
     #[inline(always)]
     fn input<T: Real>(d: &mut [Lanes<T>; 8]) {
-        let near = (d[4].fused(-4.25, d[2] + d[6]), d[3].fused(-4.25, d[1] + d[5]));
-        let far = (d[4].fused(-1.25, d[2].fused(0.25, d[6])), d[5].fused(2.0, d[3].fused(-2.5, d[1] * 0.5)));
-        let half = (d[4].fused(-5.0, d[2].fused(4.0, d[6])), d[5].fused(0.5, d[3].fused(-2.5, d[1] * 2.0)));
-        d[0] = (d[4] - d[2]).fused(5.25, d[0] - d[6]);
-        d[7] = (d[3] - d[5]).fused(5.25, d[7] - d[1]);
+        let near = (d[4].mul_add(-4.25, d[2] + d[6]), d[3].mul_add(-4.25, d[1] + d[5]));
+        let far = (d[4].mul_add(-1.25, d[2].mul_add(0.25, d[6])), d[5].mul_add(2.0, d[3].mul_add(-2.5, d[1] * 0.5)));
+        let half = (d[4].mul_add(-5.0, d[2].mul_add(4.0, d[6])), d[5].mul_add(0.5, d[3].mul_add(-2.5, d[1] * 2.0)));
+        d[0] = (d[4] - d[2]).mul_add(5.25, d[0] - d[6]);
+        d[7] = (d[3] - d[5]).mul_add(5.25, d[7] - d[1]);
         (d[1], d[2]) = (near.0 + near.1, near.0 - near.1);
         (d[3], d[4]) = (far.0 + far.1, far.0 - far.1);
         (d[5], d[6]) = (half.0 + half.1, half.0 - half.1);
@@ -128,11 +128,11 @@ impl Winograd for Kernel5 {
         let near = (v[1] + v[2], v[1] - v[2]);
         let far = (v[3] + v[4], v[3] - v[4]);
         let half = (v[5] + v[6], v[5] - v[6]);
-        v[1] = far.1.fused(0.5, half.1.fused(2.0, near.1 - v[7]));
-        v[2] = far.0.fused(0.25, half.0.fused(4.0, v[0].fused(-5.25, near.0)));
-        v[3] = near.1.fused(-4.25, (far.1 + half.1).fused(-2.5, v[7] * 5.25));
-        v[4] = near.0.fused(-4.25, far.0.fused(-1.25, half.0.fused(-5.0, v[0] * 5.25)));
-        v[5] = far.1.fused(2.0, half.1.fused(0.5, v[7].fused(-5.25, near.1)));
+        v[1] = far.1.mul_add(0.5, half.1.mul_add(2.0, near.1 - v[7]));
+        v[2] = far.0.mul_add(0.25, half.0.mul_add(4.0, v[0].mul_add(-5.25, near.0)));
+        v[3] = near.1.mul_add(-4.25, (far.1 + half.1).mul_add(-2.5, v[7] * 5.25));
+        v[4] = near.0.mul_add(-4.25, far.0.mul_add(-1.25, half.0.mul_add(-5.0, v[0] * 5.25)));
+        v[5] = far.1.mul_add(2.0, half.1.mul_add(0.5, v[7].mul_add(-5.25, near.1)));
         v[6] = near.0 + far.0 + half.0 - v[0];
     }
 
@@ -142,16 +142,16 @@ impl Winograd for Kernel5 {
         let far = (v[3] + v[4], v[3] - v[4]);
         let half = (v[5] + v[6], v[5] - v[6]);
         v[0] = v[0] + near.0 + far.0 + half.0;
-        v[1] = far.1.fused(2.0, half.1.fused(0.5, near.1));
-        v[2] = far.0.fused(4.0, half.0.fused(0.25, near.0));
-        v[3] = far.1.fused(8.0, half.1.fused(0.125, near.1 + v[7]));
+        v[1] = far.1.mul_add(2.0, half.1.mul_add(0.5, near.1));
+        v[2] = far.0.mul_add(4.0, half.0.mul_add(0.25, near.0));
+        v[3] = far.1.mul_add(8.0, half.1.mul_add(0.125, near.1 + v[7]));
     }
 
     #[inline(always)]
     fn output_adjoint<T: Real>(y: &mut [Lanes<T>; 8]) {
         let near = (y[0] + y[2], y[1] + y[3]);
-        let far = (y[2].fused(4.0, y[0]), y[3].fused(4.0, y[1]) * 2.0);
-        let half = (y[2].fused(0.25, y[0]), y[3].fused(0.25, y[1]) * 0.5);
+        let far = (y[2].mul_add(4.0, y[0]), y[3].mul_add(4.0, y[1]) * 2.0);
+        let half = (y[2].mul_add(0.25, y[0]), y[3].mul_add(0.25, y[1]) * 0.5);
         y[7] = y[3];
         (y[1], y[2]) = (near.0 + near.1, near.0 - near.1);
         (y[3], y[4]) = (far.0 + far.1, far.0 - far.1);
@@ -262,14 +262,14 @@ impl Tiling {
             for (value, line) in half[..F::SPAN].iter_mut().enumerate() {
                 for column in 0..F::KERNEL {
                     line[column] = (0..F::KERNEL).fold(Lanes::ZERO, |sum, k| {
-                        Lanes(weight[(k * F::KERNEL + column) * pairs + pair]).fused(F::KERNELS[value][k], sum)
+                        Lanes(weight[(k * F::KERNEL + column) * pairs + pair]).mul_add(F::KERNELS[value][k], sum)
                     });
                 }
             }
             for (i, line) in half[..F::SPAN].iter().enumerate() {
                 for j in 0..F::SPAN {
                     out[(i * F::SPAN + j) * pairs + pair] =
-                        (0..F::KERNEL).fold(Lanes::ZERO, |sum, k| line[k].fused(F::KERNELS[j][k], sum)).0;
+                        (0..F::KERNEL).fold(Lanes::ZERO, |sum, k| line[k].mul_add(F::KERNELS[j][k], sum)).0;
                 }
             }
         }
@@ -285,14 +285,14 @@ impl Tiling {
                 for j in 0..F::SPAN {
                     let value = Lanes(values[(i * F::SPAN + j) * pairs + pair]);
                     for (sum, &factor) in half[i][..F::KERNEL].iter_mut().zip(&F::KERNELS[j]) {
-                        *sum = value.fused(factor, *sum);
+                        *sum = value.mul_add(factor, *sum);
                     }
                 }
             }
             for line in 0..F::KERNEL {
                 for column in 0..F::KERNEL {
                     weight[(line * F::KERNEL + column) * pairs + pair] =
-                        (0..F::SPAN).fold(Lanes::ZERO, |sum, i| half[i][column].fused(F::KERNELS[i][line], sum)).0;
+                        (0..F::SPAN).fold(Lanes::ZERO, |sum, i| half[i][column].mul_add(F::KERNELS[i][line], sum)).0;
                 }
             }
         }
@@ -483,9 +483,9 @@ impl Tiling {
             for (place, (x, slopes)) in places.enumerate() {
                 let range = place * from * to..(place + 1) * from * to;
                 let (x, slopes) = (&mut x[..tiles * from], Matrix::new(&slopes[..tiles * to], tiles, to));
-                multiply_add(&mut sums[range.clone()], T::ONE, Matrix::new(x, tiles, from).turn(), slopes);
+                multiply_add(&mut sums[range.clone()], T::ONE, Matrix::new(x, tiles, from).transpose(), slopes);
                 if down.is_some() {
-                    multiply(x, T::ONE, slopes, Matrix::new(&kernels[range], from, to).turn());
+                    multiply(x, T::ONE, slopes, Matrix::new(&kernels[range], from, to).transpose());
                 }
             }
             if let Some(down) = &mut down {

@@ -16,7 +16,7 @@ pub(super) fn activate<T: Real>(input: &[T], recurrent: &[T], gates: &mut [T]) {
     for (part, ((input, recurrent), gates)) in parts.enumerate() {
         let sums = input.iter().zip(recurrent).map(|(&input, &recurrent)| input + recurrent);
         match part {
-            2 => gates.iter_mut().zip(sums).for_each(|(gate, sum)| *gate = sum.hyperbolic_tangent()),
+            2 => gates.iter_mut().zip(sums).for_each(|(gate, sum)| *gate = sum.fast_tanh()),
             _ => gates.iter_mut().zip(sums).for_each(|(gate, sum)| *gate = sum.logistic()),
         }
     }
@@ -28,8 +28,8 @@ pub(super) fn advance<T: Real>(gates: &[T], before: &[T], cells: &mut [T], outpu
     let (input, forget, candidate, output) = quarters(gates);
     let gates = input.iter().zip(forget).zip(candidate.iter().zip(output));
     for (((&i, &f), (&g, &o)), ((&before, cell), out)) in gates.zip(before.iter().zip(cells).zip(outputs)) {
-        *cell = f.fused(before, i * g);
-        *out = o * cell.hyperbolic_tangent();
+        *cell = f.mul_add(before, i * g);
+        *out = o * cell.fast_tanh();
     }
 }
 
@@ -62,7 +62,7 @@ fn backward_quarters<T: Real>(
     let gates = input.iter_mut().zip(forget).zip(candidate.iter_mut().zip(output));
     let rest = slopes.iter().zip(before).zip(cells.iter().zip(cell_slopes));
     for (((i, f), (g, o)), ((&slope, &before), (&cell, cell_slope))) in gates.zip(rest) {
-        let bent = cell.hyperbolic_tangent();
+        let bent = cell.fast_tanh();
         let through = slope * *o * (T::ONE - bent * bent) + *cell_slope;
         *cell_slope = through * *f;
         let (open, kept, fresh) = (*i, *f, *g);

@@ -105,7 +105,7 @@ impl Recurrent {
         }
         let embedding = Matrix::new(&params[self.embedding()], self.symbols, self.embedding);
         let weight = Matrix::new(&params[self.part(0, Part::InputWeight)], gates, self.embedding);
-        multiply_add(table, T::ONE, embedding, weight.turn());
+        multiply_add(table, T::ONE, embedding, weight.transpose());
         for (l, layer) in layers.iter_mut().enumerate() {
             layer.recurrent.pack_transposed(&params[self.part(l, Part::RecurrentWeight)], hidden, gates);
             if l > 0 {
@@ -222,7 +222,7 @@ impl Recurrent {
         let slopes_of = Matrix::new(slopes, rows, self.outputs);
         multiply(&mut top.slopes, T::ONE, slopes_of, kept);
         let last = Matrix::new(&top.outputs[steps * rows * hidden..][..rows * hidden], rows, hidden);
-        multiply_add(&mut sum[weight], scale, slopes_of.turn(), last);
+        multiply_add(&mut sum[weight], scale, slopes_of.transpose(), last);
         slopes.chunks_exact(self.outputs).for_each(|slopes| add_scaled(&mut sum[bias.clone()], scale, slopes));
     }
 
@@ -266,7 +266,7 @@ impl Recurrent {
         let (hidden, gates) = (self.hidden, 4 * self.hidden);
         let slopes = |times: &Range<usize>| {
             let slopes = &memory.layers[l].gates[times.start * rows * gates..times.end * rows * gates];
-            Matrix::new(slopes, times.len() * rows, gates).turn()
+            Matrix::new(slopes, times.len() * rows, gates).transpose()
         };
         let outputs = |layer: usize, times: Range<usize>| {
             let outputs = &memory.layers[layer].outputs[times.start * rows * hidden..times.end * rows * hidden];
@@ -296,7 +296,7 @@ impl Recurrent {
         let kept_weight = Matrix::new(&kept[..weight.len()], gates, self.embedding);
         multiply_add(&mut sum[embedding], scale, slopes, kept_weight);
         let kept_embedding = Matrix::new(kept_embedding, self.symbols, self.embedding);
-        multiply_add(&mut sum[weight], scale, slopes.turn(), kept_embedding);
+        multiply_add(&mut sum[weight], scale, slopes.transpose(), kept_embedding);
         for bias in [Part::InputBias, Part::RecurrentBias] {
             let bias = &mut sum[self.part(0, bias)];
             memory.table.chunks_exact(gates).for_each(|slopes| add_scaled(bias, scale, slopes));
@@ -369,7 +369,7 @@ impl Network for Recurrent {
         let (weight, bias) = self.output();
         out.chunks_exact_mut(self.outputs).for_each(|out| out.copy_from_slice(&params[bias.clone()]));
         let weight = Matrix::new(&params[weight], self.outputs, hidden);
-        multiply_add(out, T::ONE, Matrix::new(last, rows, hidden), weight.turn());
+        multiply_add(out, T::ONE, Matrix::new(last, rows, hidden), weight.transpose());
     }
 
     fn backward<T: Real>(
@@ -454,7 +454,7 @@ impl<T: Real> Memory<T> {
 
 /// The number of a symbol, which `fault` has seen to be one.
 fn symbol<T: Real>(value: T) -> usize {
-    value.wide() as usize
+    value.to_f64() as usize
 }
 
 fn refill<T: Real>(buffer: &mut Vec<T>, length: usize, value: T) {

@@ -147,7 +147,7 @@ fn add_products<T: Real, const ROWS: usize>(panel: &[[T; WIDTH]], rows: [&[T]; R
     for k in 0..panel.len() {
         for r in 0..ROWS {
             for c in 0..WIDTH {
-                local[r][c] = rows[r][k].fused(panel[k][c], local[r][c]);
+                local[r][c] = rows[r][k].mul_add(panel[k][c], local[r][c]);
             }
         }
     }

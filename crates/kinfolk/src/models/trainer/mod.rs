@@ -241,7 +241,7 @@ impl<M, T: Real> Passing<M, T> {
 
     /// The sum of the losses of rows with these outputs.
     pub(super) fn total_loss(&self, output: Output, goal: Goal) -> f64 {
-        let losses = self.rows(goal).enumerate().map(|(row, out)| row_loss(output, out, goal, row, None).wide());
+        let losses = self.rows(goal).enumerate().map(|(row, out)| row_loss(output, out, goal, row, None).to_f64());
         losses.fold(0.0, |total, loss| total + loss)
     }
 
@@ -254,12 +254,12 @@ impl<M, T: Real> Passing<M, T> {
         let scale = T::ONE / T::of(of as f64);
         let mut total = 0.0;
         for (row, (out, slope)) in outputs.chunks_exact(width).zip(slopes.chunks_exact_mut(width)).enumerate() {
-            total += row_loss(output, out, goal, row, Some((&mut *slope, scale))).wide();
+            total += row_loss(output, out, goal, row, Some((&mut *slope, scale))).to_f64();
             if let (true, Goal::Classes(classes)) = (smoothing > 0.0, goal) {
                 // The target moves from the class to the mean of all: the loss by ε·(own − mean score).
                 let own = classes[row] as usize;
-                let mean = out.iter().map(|score| score.wide()).sum::<f64>() / width as f64;
-                total += smoothing * (out[own].wide() - mean);
+                let mean = out.iter().map(|score| score.to_f64()).sum::<f64>() / width as f64;
+                total += smoothing * (out[own].to_f64() - mean);
                 slope.iter_mut().for_each(|slope| *slope -= scale * T::of(smoothing / width as f64));
                 slope[own] += scale * T::of(smoothing);
             }
@@ -311,7 +311,7 @@ impl<'a, N: Network, T: Real> NetworkWorker<'a, N, T> {
                 let x = &x[begin * columns..end * columns];
                 network.score(&self.models[model], x, end - begin, pass);
                 for (row, out) in pass.rows(goal).enumerate() {
-                    look(place, row_loss(output, out, goal, row, None).wide(), is_right(output, out, goal, row));
+                    look(place, row_loss(output, out, goal, row, None).to_f64(), is_right(output, out, goal, row));
                 }
             }
         }
@@ -424,7 +424,7 @@ impl<N: Network, T: Real> Candidates for Competition<'_, N, T> {
 /// Copies into `out`; statistics at its end have no gradient.
 pub(super) fn widen<T: Real>(values: &[T], out: &mut [f64]) {
     let (first, rest) = out.split_at_mut(values.len());
-    first.iter_mut().zip(values).for_each(|(out, value)| *out = value.wide());
+    first.iter_mut().zip(values).for_each(|(out, value)| *out = value.to_f64());
     rest.fill(0.0);
 }
 

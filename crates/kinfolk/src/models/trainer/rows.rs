@@ -109,12 +109,12 @@ pub(in crate::models) fn row_loss<T: Real>(
             };
             let sign = if is_one { T::ONE } else { -T::ONE };
             let s = sign * out[0];
-            let e = if s > T::ZERO { (-s).exponential() } else { s.exponential() };
+            let e = if s > T::ZERO { (-s).exp() } else { s.exp() };
             let wrong = if s > T::ZERO { e / (T::ONE + e) } else { T::ONE / (T::ONE + e) };
             if let Some((slope, scale)) = slope {
                 slope[0] = -sign * wrong * scale;
             }
-            let loss = e.log_one_plus();
+            let loss = e.ln_1p();
             if s > T::ZERO { loss } else { loss - s }
         }
         (Output::Softmax, Goal::Classes(classes)) => {
@@ -127,17 +127,17 @@ pub(in crate::models) fn row_loss<T: Real>(
             match slope {
                 Some((slope, scale)) => {
                     for (s, &o) in slope.iter_mut().zip(out) {
-                        *s = (o - largest).exponential();
+                        *s = (o - largest).exp();
                         total += *s;
                     }
                     let share = scale / total;
                     slope.iter_mut().for_each(|s| *s *= share);
                     slope[class] -= scale;
                 }
-                None => out.iter().for_each(|&o| total += (o - largest).exponential()),
+                None => out.iter().for_each(|&o| total += (o - largest).exp()),
             }
             // Never negative: the sum holds e⁰ = 1, and the largest is at least the class's own. Early exit needs that.
-            total.logarithm() + (largest - out[class])
+            total.ln() + (largest - out[class])
         }
         _ => unreachable!("a model's check refuses targets it cannot predict"),
     }

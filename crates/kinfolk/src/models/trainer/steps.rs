@@ -40,7 +40,7 @@ impl<T: Real> Scratch<T> {
             return false;
         }
         let (Optimiser::Descent { weight_decay, .. } | Optimiser::Adam { weight_decay }) = plan.optimiser;
-        let whole = |(&g, &p): (&T, &T)| g.wide() + weight_decay * p.wide();
+        let whole = |(&g, &p): (&T, &T)| g.to_f64() + weight_decay * p.to_f64();
         let square: f64 = self.gradient.iter().zip(params).map(whole).map(|g| g * g).sum();
         square.sqrt() <= plan.course.tolerance
     }
@@ -84,7 +84,7 @@ impl<T: Real> Scratch<T> {
                     let g = g + decay * *p;
                     *m = keep_first * *m + (T::ONE - keep_first) * g;
                     *v = keep_second * *v + (T::ONE - keep_second) * g * g;
-                    *p -= rate * *m / (v.root() + floor);
+                    *p -= rate * *m / (v.sqrt() + floor);
                 }
             }
         }

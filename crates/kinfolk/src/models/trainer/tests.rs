@@ -69,11 +69,11 @@ impl Network for Small {
     ) {
         memory.dropped = false;
         if let Pass::Train(rng) = pass {
-            memory.mean = x.chunks_exact(COLUMNS).map(|row| row[0].wide()).sum::<f64>() / rows as f64;
+            memory.mean = x.chunks_exact(COLUMNS).map(|row| row[0].to_f64()).sum::<f64>() / rows as f64;
             memory.dropped = self.drops && rng.is_some_and(|rng| rng.random::<bool>());
         }
         let weight = Matrix::new(&params[..CLASSES * COLUMNS], CLASSES, COLUMNS);
-        multiply(out, T::ONE, Matrix::new(x, rows, COLUMNS), weight.turn());
+        multiply(out, T::ONE, Matrix::new(x, rows, COLUMNS), weight.transpose());
         if memory.dropped {
             out.fill(T::ZERO);
         }
@@ -89,7 +89,7 @@ impl Network for Small {
         gradient: &mut [T],
     ) {
         let scale = if memory.dropped { T::ZERO } else { T::ONE };
-        multiply(gradient, scale, Matrix::new(slopes, rows, CLASSES).turn(), Matrix::new(x, rows, COLUMNS));
+        multiply(gradient, scale, Matrix::new(slopes, rows, CLASSES).transpose(), Matrix::new(x, rows, COLUMNS));
     }
 
     fn update_statistics<T: Real>(&self, memory: &SmallMemory, statistics: &mut [T]) {
