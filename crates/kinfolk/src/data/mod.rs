@@ -11,25 +11,17 @@ mod contamination;
 pub mod digits;
 pub mod idx;
 pub mod images;
-mod leaf;
 mod letters;
 mod line_counter;
-mod mixtures;
 pub mod moments;
 mod npy;
 pub(crate) mod numbers;
 pub mod own;
 mod pages;
-mod pendigits;
 pub mod plays;
 pub mod points;
 pub mod schema;
-mod schools;
-mod shakespeare;
 mod split;
-mod synthetic;
-pub(crate) mod table;
-mod writers;
 
 use crate::error::{Error, Result};
 use crate::settings::{Declared, Setting, Settings};
@@ -84,44 +76,54 @@ impl Source {
     }
 }
 
-/// Every source.
-pub static SOURCES: &[&Source] = &[
-    &Source::of_images("digits", "1797 handwritten digits of 8x8 pixels; built in", |settings, seed| {
+const DIGITS: Source =
+    Source::of_images("digits", "1797 handwritten digits of 8x8 pixels; built in", |settings, seed| {
         images::build(&digits::load()?, settings, seed)
-    }),
-    &Source::of_images("mnist", "70 000 handwritten digits of 28x28 pixels", |settings, seed| {
-        images::build(&images::Pools::read_idx(&cache::find("mnist")?)?, settings, seed)
-    }),
-    &Source::of_images("fashion-mnist", "70 000 pieces of clothing of 28x28 pixels", |settings, seed| {
+    });
+const MNIST: Source = Source::of_images("mnist", "70 000 handwritten digits of 28x28 pixels", |settings, seed| {
+    images::build(&images::Pools::read_idx(&cache::find("mnist")?)?, settings, seed)
+});
+const FASHION_MNIST: Source =
+    Source::of_images("fashion-mnist", "70 000 pieces of clothing of 28x28 pixels", |settings, seed| {
         images::build(&images::Pools::read_idx(&cache::find("fashion-mnist")?)?, settings, seed)
-    }),
-    &Source::of_images("cifar-10", "60 000 colour photographs of 32x32 pixels", |settings, seed| {
+    });
+const CIFAR_10: Source =
+    Source::of_images("cifar-10", "60 000 colour photographs of 32x32 pixels", |settings, seed| {
         images::build(&cifar::read(&cache::find("cifar-10")?)?, settings, seed)
-    }),
-    &Source::new::<writers::WriterSettings>(),
-    &Source::new::<shakespeare::PlaySettings>(),
-    &Source::new::<leaf::LeafSettings>(),
-    &Source::new::<synthetic::LinearSettings>(),
-    &Source::new::<synthetic::OdclLinearSettings>(),
-    &Source::new::<synthetic::OdclLogisticSettings>(),
-    &Source::new::<synthetic::HierarchicalLinearSettings>(),
-    &Source::new::<synthetic::HierarchicalLogisticSettings>(),
-    &Source::new::<mixtures::GaussianSettings>(),
-    &Source::new::<mixtures::RegressionSettings>(),
-    &Source::new::<pendigits::PenDigitSettings>(),
-    &Source::new::<schools::SchoolSettings>(),
-    &Source::new::<table::TableSettings>(),
-    &Source {
-        name: "own",
-        summary: "clients that are Python objects of your own, given as kinfolk.run(…, clients=…)",
-        settings: &[],
-        check: |_, _, _| {},
-        build: |_, _| {
-            Err(Error::settings("data.source: \"own\" has no clients in a file")
-                .hint("they are Python objects: kinfolk.run(experiment, clients={id: object}, start=…)"))
-        },
+    });
+const OWN: Source = Source {
+    name: "own",
+    summary: "clients that are Python objects of your own, given as kinfolk.run(…, clients=…)",
+    settings: &[],
+    check: |_, _, _| {},
+    build: |_, _| {
+        Err(Error::settings("data.source: \"own\" has no clients in a file")
+            .hint("they are Python objects: kinfolk.run(experiment, clients={id: object}, start=…)"))
     },
-];
+};
+
+/// Declares every source with settings of its own: its file, and the settings it is built from.
+macro_rules! sources {
+    ($($visibility:vis $file:ident::{$($settings:ident),+})*) => {
+        $($visibility mod $file;)*
+
+        /// All sources.
+        pub static SOURCES: &[&Source] = &[
+            &DIGITS, &MNIST, &FASHION_MNIST, &CIFAR_10, $($(&Source::new::<$file::$settings>(),)+)* &OWN,
+        ];
+    };
+}
+
+sources! {
+    writers::{WriterSettings}
+    shakespeare::{PlaySettings}
+    leaf::{LeafSettings}
+    synthetic::{LinearSettings, OdclLinearSettings, OdclLogisticSettings, HierarchicalLinearSettings, HierarchicalLogisticSettings}
+    mixtures::{GaussianSettings, RegressionSettings}
+    pendigits::{PenDigitSettings}
+    schools::{SchoolSettings}
+    pub(crate) table::{TableSettings}
+}
 
 /// The source of this name.
 pub fn source(name: &str) -> Option<&'static Source> {

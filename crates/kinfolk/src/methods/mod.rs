@@ -1,39 +1,14 @@
 //! Methods: server-side code that reads like a paper's pseudocode and talks to clients only through a federation.
 //!
-//! One file a method; adding one is a file and a line in [`METHODS`]. What methods share lies in `parts/`, in `personal/` for
+//! One file a method; adding one is that file and a line in `methods!`. What methods share lies in `parts/`, in `personal/` for
 //! those that give every client a model of its own, and in `mixtures/` for those that fit mixtures.
 
-mod al2sgd_plus;
-mod cfl;
-mod cluster_oracle;
-mod fedavg;
-mod fedgrem;
-mod fedsoft;
-mod hierarchical;
-mod ifca;
-mod james_stein;
-mod l2gd;
-mod local;
-mod local_em;
-mod local_grem;
-mod mixture_fedem;
-mod mixture_fedgmm;
 mod mixtures;
-mod naive_average;
-mod odcl;
-mod oracle;
-mod oracle_average;
 mod outcome;
 mod parts;
 mod personal;
-mod pooled_em;
-mod pooled_grem;
 pub mod room;
 mod setup;
-mod single_cluster;
-mod single_model;
-mod sr_fca;
-mod tgmm;
 
 pub(crate) use mixtures::components::choose_components;
 pub use outcome::{Apart, Comparison, Minimises, MixtureOutcome, Outcome, Serving};
@@ -107,36 +82,43 @@ impl MethodKind {
     }
 }
 
-/// All methods.
-pub static METHODS: &[&MethodKind] = &[
-    &MethodKind::new::<ifca::IfcaSettings>(),
-    &MethodKind::new::<odcl::OdclSettings>(),
-    &MethodKind::new::<sr_fca::SrFcaSettings>(),
-    &MethodKind::new::<cfl::CflSettings>(),
-    &MethodKind::new::<fedsoft::FedSoftSettings>(),
-    &MethodKind::new::<odcl::local_kmeans::LocalKmeansSettings>(),
-    &MethodKind::new::<ifca::one_shot_ifca::OneShotIfcaSettings>(),
-    &MethodKind::new::<fedavg::FedAvgSettings>(),
-    &MethodKind::new::<local::LocalSettings>(),
-    &MethodKind::new::<oracle::OracleSettings>(),
-    &MethodKind::new::<naive_average::NaiveAverageSettings>(),
-    &MethodKind::new::<oracle_average::OracleAverageSettings>(),
-    &MethodKind::new::<cluster_oracle::ClusterOracleSettings>(),
-    &MethodKind::new::<l2gd::L2gdSettings>(),
-    &MethodKind::new::<al2sgd_plus::Al2sgdPlusSettings>(),
-    &MethodKind::new::<hierarchical::HierarchicalSettings>(),
-    &MethodKind::new::<single_cluster::SingleClusterSettings>(),
-    &MethodKind::new::<james_stein::JamesSteinSettings>(),
-    &MethodKind::new::<single_model::SingleModelSettings>(),
-    &MethodKind::new::<fedgrem::FedGrEmSettings>(),
-    &MethodKind::new::<local_em::LocalEmSettings>(),
-    &MethodKind::new::<local_grem::LocalGrEmSettings>(),
-    &MethodKind::new::<pooled_em::PooledEmSettings>(),
-    &MethodKind::new::<pooled_grem::PooledGrEmSettings>(),
-    &MethodKind::new::<mixture_fedem::MixtureFedEmSettings>(),
-    &MethodKind::new::<mixture_fedgmm::MixtureFedGmmSettings>(),
-    &MethodKind::new::<tgmm::TgmmSettings>(),
-];
+/// Declares every method: its file or folder, and the settings it is built from.
+macro_rules! methods {
+    ($($file:ident::{$($($settings:ident)::+),+})*) => {
+        $(mod $file;)*
+
+        /// All methods.
+        pub static METHODS: &[&MethodKind] = &[$($(&MethodKind::new::<$file::$($settings)::+>()),+),*];
+    };
+}
+
+methods! {
+    ifca::{IfcaSettings, one_shot_ifca::OneShotIfcaSettings}
+    odcl::{OdclSettings, local_kmeans::LocalKmeansSettings}
+    sr_fca::{SrFcaSettings}
+    cfl::{CflSettings}
+    fedsoft::{FedSoftSettings}
+    fedavg::{FedAvgSettings}
+    local::{LocalSettings}
+    oracle::{OracleSettings}
+    naive_average::{NaiveAverageSettings}
+    oracle_average::{OracleAverageSettings}
+    cluster_oracle::{ClusterOracleSettings}
+    l2gd::{L2gdSettings}
+    al2sgd_plus::{Al2sgdPlusSettings}
+    hierarchical::{HierarchicalSettings}
+    single_cluster::{SingleClusterSettings}
+    james_stein::{JamesSteinSettings}
+    single_model::{SingleModelSettings}
+    fedgrem::{FedGrEmSettings}
+    local_em::{LocalEmSettings}
+    local_grem::{LocalGrEmSettings}
+    pooled_em::{PooledEmSettings}
+    pooled_grem::{PooledGrEmSettings}
+    mixture_fedem::{MixtureFedEmSettings}
+    mixture_fedgmm::{MixtureFedGmmSettings}
+    tgmm::{TgmmSettings}
+}
 
 /// The method of this name.
 pub fn kind(name: &str) -> Option<&'static MethodKind> {
