@@ -4,6 +4,7 @@ use super::{Context, Finding, MethodRecord};
 use crate::error::Result;
 
 /// The number of non-empty clusters. Empty and one-member clusters are noted.
+#[derive(Default)]
 pub(super) struct Clusters;
 
 impl Finding for Clusters {

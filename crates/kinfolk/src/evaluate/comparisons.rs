@@ -4,6 +4,7 @@ use super::{Context, Finding, MethodRecord};
 use crate::error::Result;
 use crate::record::{ComparisonRecord, RoundRecord};
 
+#[derive(Default)]
 pub(super) struct Comparisons;
 
 impl Finding for Comparisons {

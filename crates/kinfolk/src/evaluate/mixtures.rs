@@ -19,6 +19,7 @@ use crate::record::summary::mean;
 use crate::record::{ClientMixture, MixtureRecord, RowsRecord};
 
 /// Clients' mixtures beside what was planted, and as they are recorded.
+#[derive(Default)]
 pub(super) struct Mixtures;
 
 impl Finding for Mixtures {

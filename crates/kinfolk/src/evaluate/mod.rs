@@ -3,17 +3,8 @@
 //! A finding is one file here and one line in [`findings`]. It gets a [`Context`], asks clients in the evaluation phase if it
 //! has to, and adds to the records: columns of rounds and clients, numbers and notes of the summary.
 
-mod baselines;
-mod clusters;
-mod comparisons;
-mod exact;
-mod mixtures;
-mod outliers;
-mod planted;
-mod scores;
 #[cfg(test)]
 mod testing;
-mod truth;
 
 pub use baselines::single_model;
 pub use scores::{Evaluation, Served, seen, unseen};
@@ -43,19 +34,28 @@ pub trait Finding {
     fn learn(&mut self, _: &mut MethodRecord) {}
 }
 
-/// All findings about the methods of one seed. Notes come in this order.
-pub fn findings() -> Vec<Box<dyn Finding>> {
-    vec![
-        Box::new(mixtures::Mixtures),
-        Box::new(outliers::Outliers),
-        Box::new(scores::Scores),
-        Box::new(truth::Truth),
-        Box::new(planted::PlantedParameters),
-        Box::<exact::DistanceToExact>::default(),
-        Box::<baselines::BesideBaselines>::default(),
-        Box::new(clusters::Clusters),
-        Box::new(comparisons::Comparisons),
-    ]
+/// Declares every finding: its file and its type. Notes come in this order.
+macro_rules! findings {
+    ($($file:ident::$finding:ident)*) => {
+        $(mod $file;)*
+
+        /// All findings about the methods of one seed.
+        pub fn findings() -> Vec<Box<dyn Finding>> {
+            vec![$(Box::<$file::$finding>::default()),*]
+        }
+    };
+}
+
+findings! {
+    mixtures::Mixtures
+    outliers::Outliers
+    scores::Scores
+    truth::Truth
+    planted::PlantedParameters
+    exact::DistanceToExact
+    baselines::BesideBaselines
+    clusters::Clusters
+    comparisons::Comparisons
 }
 
 /// What findings are based on.

@@ -6,6 +6,7 @@ use crate::methods::room::median_loss as median;
 use crate::record::ClientRecord;
 
 /// Who is an outlier by the method's score, who was planted as one, and the area under the ROC curve.
+#[derive(Default)]
 pub(super) struct Outliers;
 
 impl Finding for Outliers {

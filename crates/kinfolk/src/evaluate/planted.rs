@@ -12,6 +12,7 @@ use crate::record::RoundRecord;
 use crate::record::summary::{mean, standard_deviation};
 
 /// Distances of the clusters' models from the planted ones, and of the clients' models from the parameters of their rows.
+#[derive(Default)]
 pub(super) struct PlantedParameters;
 
 impl Finding for PlantedParameters {

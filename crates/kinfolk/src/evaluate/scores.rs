@@ -228,6 +228,7 @@ fn summarise(mut clients: Vec<Served>, metric: Metric, outcome: &Outcome, outlie
     Evaluation { loss, metric, clients }
 }
 
+#[derive(Default)]
 pub(super) struct Scores;
 
 impl Finding for Scores {

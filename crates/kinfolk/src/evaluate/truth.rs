@@ -8,6 +8,7 @@ use crate::methods::Serving;
 use crate::record::RoundRecord;
 
 /// The share of clients outside the best matching of clusters to true ones, and the adjusted Rand index.
+#[derive(Default)]
 pub(super) struct Truth;
 
 impl Finding for Truth {
