@@ -20,8 +20,11 @@ quickstart: need-rust ## Installs Rust where it is missing, builds the program, 
 	$(TARGET)/release/kinfolk run quickstart
 	@echo 'Now: export PATH="$(TARGET)/release:$$PATH"; kinfolk --help'
 
+fmt: ## Formats every file
+	git ls-files '*.rs' | xargs rustfmt --edition 2024 # cargo fmt does not see modules that a macro declares
+
 check: test deny ## What CI runs beside test-flower: the tests, then dependencies, format, lints and docs, with warnings as errors
-	git ls-files '*.rs' | xargs rustfmt --check --edition 2024 # all files: cargo fmt does not see modules that a macro declares
+	git ls-files '*.rs' | xargs rustfmt --check --edition 2024
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 

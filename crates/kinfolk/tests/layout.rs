@@ -6,6 +6,7 @@ use kinfolk::models::MODELS;
 use kinfolk::run::files::FILES;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The modules from the bottom up: each may use those that stand before it in this list, and no others.
 const LAYERS: [&str; 28] = [
@@ -152,4 +153,29 @@ fn methods_and_models_are_named_in_their_own_folders_alone() {
     }
     let known = NAMED.map(|(path, name)| (path.to_string(), name.to_string()));
     assert_eq!(named, known, "the left are found, the right are listed");
+}
+
+/// What CONTRIBUTING says an addition touches: new files, and lines added to code that is there.
+#[test]
+fn additions_touch_what_contributing_counts() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let counted = [
+        ("kind-of-work", 1, 1),
+        ("method", 1, 1),
+        ("data-source", 1, 1),
+        ("finding", 1, 1),
+        ("column", 0, 3),
+        ("run-file", 0, 5),
+    ];
+    for (name, new_files, lines) in counted {
+        let patch = root.join(format!("docs/patches/{name}.patch"));
+        let applied = Command::new("git").args(["apply", "--check"]).arg(&patch).current_dir(&root).output().unwrap();
+        assert!(applied.status.success(), "{name}: {}", String::from_utf8_lossy(&applied.stderr));
+        let text = std::fs::read_to_string(patch).unwrap();
+        let files: Vec<&str> = text.split("diff --git ").skip(1).collect();
+        let (new, existing): (Vec<&str>, Vec<&str>) = files.iter().partition(|file| file.contains("new file mode"));
+        let code = existing.iter().filter(|file| !file.starts_with("a/README.md"));
+        let added = code.flat_map(|file| file.lines()).filter(|line| line.starts_with('+') && !line.starts_with("+++"));
+        assert_eq!((new.len(), added.count()), (new_files, lines), "{name}");
+    }
 }
