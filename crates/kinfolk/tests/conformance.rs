@@ -100,7 +100,7 @@ impl Problem {
             "l2gd" | "al2sgd+" | "james-stein" => {
                 let given = "gamma = 0.2\nlambda = 0.3\niterations = 300\nchance_between = 0.1\nchance_within = 0.2";
                 wishes.extend(toml::from_str::<toml::Table>(given).unwrap());
-                if !self.model.convex().is_some() {
+                if self.model.convex().is_none() {
                     wishes.extend(
                         toml::from_str::<toml::Table>("loss = \"mean\"\nsmoothness = 2\nconvexity = 0.1").unwrap(),
                     );

@@ -72,7 +72,7 @@ impl MethodSettings for Al2sgdPlusSettings {
     }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
-        if !setup.model.convex().is_some() {
+        if setup.model.convex().is_none() {
             let wanted = [("smoothness", self.stepping.smoothness), ("convexity", self.convexity)];
             let fault = |(name, _): &(&str, Option<f64>)| {
                 Error::settings(format!("{}.{name}: missing, networks cannot be asked for it", setup.place))

@@ -9,10 +9,10 @@ pub(super) static PAPER: Paper = declare_paper! {
     "fedgrem", "Towards the theory of unsupervised federated learning (2024)",
     "e1-gaussian": "e1-gaussian.toml",
         "Figure 3: errors of weights and centres of normal components against the heterogeneity",
-        |quick| curves(quick, &GAUSSIAN);
+        |quick| curves(quick, GAUSSIAN);
     "e1-regression": "e1-regression.toml",
         "Figure 3: errors of weights and coefficients of regressions against the heterogeneity",
-        |quick| curves(quick, &REGRESSION);
+        |quick| curves(quick, REGRESSION);
     "e2": "e2.toml", "Tables 4 and 5: errors against the step size, and the authors' version beside ours", step_sizes;
     "e3-pendigits": "e3-pendigits.toml",
         "Table 1: misclustered rows of pen digits, percent, against the share of outliers",

@@ -298,7 +298,7 @@ fn augmentation_is_drawn_from_the_order_and_only_in_training() {
     assert_eq!(first, train(&moving, &client, &[&start], &seeded(1)).0);
     assert_ne!(first, train(&moving, &client, &[&start], &seeded(2)).0);
     assert_ne!(first, train(&still, &client, &[&start], &seeded(1)).0);
-    let score = |model: &NetworkModel<Small>| NetworkWorker::<_, f64>::new(&model, &[&start]).score(0, &client.train);
+    let score = |model: &NetworkModel<Small>| NetworkWorker::<_, f64>::new(model, &[&start]).score(0, &client.train);
     assert_eq!(score(&moving), score(&still));
 }
 
