@@ -25,7 +25,7 @@ pub enum Weight {
 
 impl Weight {
     /// The weight of a client with this many rows.
-    pub fn of(self, rows: usize) -> f64 {
+    pub(crate) fn of(self, rows: usize) -> f64 {
         match self {
             Weight::Uniform => 1.0,
             Weight::Rows => rows as f64,
@@ -46,7 +46,7 @@ pub struct Sum {
 
 impl Sum {
     /// Adds one vector.
-    pub fn add(&mut self, weight: f64, vector: &[f64]) {
+    pub(crate) fn add(&mut self, weight: f64, vector: &[f64]) {
         self.total.resize(vector.len(), 0.0);
         add_scaled(&mut self.total, weight, vector);
         self.weight += weight;
@@ -70,7 +70,7 @@ const MOST_STEPS: usize = 10_000;
 
 /// The location problem of points that are pulled to a common centre.
 #[derive(Debug, Clone, Copy)]
-pub struct Location<'a> {
+pub(crate) struct Location<'a> {
     /// The points x_k, concatenated.
     pub points: &'a [f64],
     /// Their weights n_k > 0.
@@ -90,7 +90,7 @@ impl Location<'_> {
     }
 
     /// Σ n x / Σ n.
-    pub fn mean(&self) -> Vec<f64> {
+    pub(crate) fn mean(&self) -> Vec<f64> {
         let mut mean = vec![0.0; self.dimension()];
         self.members().for_each(|(point, count, _)| add_scaled(&mut mean, count, point));
         let all: f64 = self.counts.iter().sum();
@@ -99,7 +99,7 @@ impl Location<'_> {
     }
 
     /// The coordinatewise median, a robust start.
-    pub fn median(&self) -> Vec<f64> {
+    pub(crate) fn median(&self) -> Vec<f64> {
         let middle = |place: usize| {
             let mut values: Vec<f64> = self.members().map(|(point, _, _)| point[place]).collect();
             values.sort_by(f64::total_cmp);
@@ -111,7 +111,7 @@ impl Location<'_> {
     /// The best centre, up to `tolerance` times the mean distance of the points from it, with distances cut off at the reach.
     /// With τ = 0 every centre is as good as any other, and the mean is taken. Points at a distance that overflows do not
     /// count.
-    pub fn centre(&self, start: Option<&[f64]>, tolerance: f64) -> Vec<f64> {
+    pub(crate) fn centre(&self, start: Option<&[f64]>, tolerance: f64) -> Vec<f64> {
         let everything = self.reach.iter().all(|&reach| reach == f64::INFINITY);
         let nothing = self.reach.iter().all(|&reach| reach == 0.0);
         if everything || nothing || self.dimension() == 0 {
@@ -144,7 +144,7 @@ impl Location<'_> {
     }
 
     /// The authors' two passes: the mean, and once more after moving the points beyond reach.
-    pub fn centre_in_two_passes(&self) -> Vec<f64> {
+    pub(crate) fn centre_in_two_passes(&self) -> Vec<f64> {
         let first = self.mean();
         let mut centre = vec![0.0; first.len()];
         for (point, count, reach) in self.members() {
@@ -230,7 +230,7 @@ struct Slope {
 }
 
 /// Moves a point by `reach` towards the centre, at most to it. Returns its former distance.
-pub fn pull(point: &mut [f64], centre: &[f64], reach: f64) -> f64 {
+pub(crate) fn pull(point: &mut [f64], centre: &[f64], reach: f64) -> f64 {
     let away = distance(point, centre);
     if reach == 0.0 {
         return away;
@@ -245,13 +245,13 @@ pub fn pull(point: &mut [f64], centre: &[f64], reach: f64) -> f64 {
 }
 
 /// Number of members that a trimmed mean leaves out at each end: ⌊βJ⌋, never all of them.
-pub fn trimmed(share: f64, members: usize) -> usize {
+pub(crate) fn trimmed(share: f64, members: usize) -> usize {
     ((share * members as f64).floor() as usize).min(members.saturating_sub(1) / 2)
 }
 
 /// The coordinatewise trimmed mean: of J values, the ⌊βJ⌋ smallest and as many of the largest are left out. NaN counts as
 /// larger than all numbers. Any number of threads gives the same bits.
-pub fn trimmed_mean(members: &[&[f64]], share: f64) -> Vec<f64> {
+pub(crate) fn trimmed_mean(members: &[&[f64]], share: f64) -> Vec<f64> {
     /// Coordinates transposed at a time: they fit into the L1 cache for some hundred members.
     const COORDINATES: usize = 256;
     let (count, cut) = (members.len(), trimmed(share, members.len()));

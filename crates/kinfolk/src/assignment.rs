@@ -11,12 +11,12 @@ pub struct Assignment {
 
 impl Assignment {
     /// No client in any cluster yet.
-    pub fn none(clusters: usize, clients: usize) -> Self {
+    pub(crate) fn none(clusters: usize, clients: usize) -> Self {
         Self { clusters, of: vec![None; clients] }
     }
 
     /// All clients in one cluster.
-    pub fn one(clients: usize) -> Self {
+    pub(crate) fn one(clients: usize) -> Self {
         Self { clusters: 1, of: vec![Some(0); clients] }
     }
 
@@ -26,7 +26,7 @@ impl Assignment {
     }
 
     /// A client's cluster.
-    pub fn of(&self, client: u32) -> Option<usize> {
+    pub(crate) fn of(&self, client: u32) -> Option<usize> {
         self.of[client as usize]
     }
 
@@ -36,7 +36,7 @@ impl Assignment {
     }
 
     /// Moves a client into a cluster. Returns the cluster it was in before.
-    pub fn put(&mut self, client: u32, cluster: usize) -> Option<usize> {
+    pub(crate) fn put(&mut self, client: u32, cluster: usize) -> Option<usize> {
         self.clusters = self.clusters.max(cluster + 1);
         self.of[client as usize].replace(cluster)
     }
@@ -56,7 +56,7 @@ impl Assignment {
     }
 
     /// The same without empty clusters, the others numbered in the order of their first members; and their numbers before.
-    pub fn renumbered(&self) -> (Self, Vec<usize>) {
+    pub(crate) fn renumbered(&self) -> (Self, Vec<usize>) {
         let mut before: Vec<usize> = Vec::new();
         for cluster in self.of.iter().flatten() {
             if !before.contains(cluster) {
@@ -68,7 +68,7 @@ impl Assignment {
     }
 
     /// Number of clients in every cluster.
-    pub fn sizes(&self) -> Vec<usize> {
+    pub(crate) fn sizes(&self) -> Vec<usize> {
         let mut sizes = vec![0; self.clusters];
         self.of.iter().flatten().for_each(|&cluster| sizes[cluster] += 1);
         sizes

@@ -43,7 +43,7 @@ struct Pair {
 
 impl Descent {
     /// A search from this point.
-    pub fn new(start: Vec<f64>) -> Self {
+    pub(crate) fn new(start: Vec<f64>) -> Self {
         let size = start.len();
         Self {
             point: start,
@@ -60,19 +60,19 @@ impl Descent {
     }
 
     /// The best point so far.
-    pub fn point(&self) -> &[f64] {
+    pub(crate) fn point(&self) -> &[f64] {
         &self.point
     }
 
     /// Where to evaluate next.
-    pub fn wanted(&self) -> Vec<f64> {
+    pub(crate) fn wanted(&self) -> Vec<f64> {
         let mut wanted = self.point.clone();
         add_scaled(&mut wanted, self.step, &self.direction);
         wanted
     }
 
     /// Norm of the gradient relative to the first one; 1 before the first evaluation, infinite where that went wrong.
-    pub fn steepness(&self) -> f64 {
+    pub(crate) fn steepness(&self) -> f64 {
         match self.first {
             Some(0.0) => 0.0,
             Some(first) if first.is_finite() => norm(&self.gradient) / first,
@@ -82,17 +82,17 @@ impl Descent {
     }
 
     /// Whether the very first evaluation was not finite.
-    pub fn has_diverged(&self) -> bool {
+    pub(crate) fn has_diverged(&self) -> bool {
         self.first.is_some_and(|first| !first.is_finite())
     }
 
     /// Whether no better point can be found along any direction it knows.
-    pub fn is_stuck(&self) -> bool {
+    pub(crate) fn is_stuck(&self) -> bool {
         self.stuck
     }
 
     /// Takes the value and the gradient at [`Descent::wanted`].
-    pub fn report(&mut self, value: f64, gradient: &[f64]) {
+    pub(crate) fn report(&mut self, value: f64, gradient: &[f64]) {
         let length = if value.is_finite() { norm(gradient) } else { f64::INFINITY };
         if self.first.is_none() {
             (self.value, self.first) = (value, Some(length));

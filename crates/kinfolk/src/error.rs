@@ -113,13 +113,13 @@ impl Error {
     }
 
     /// Other machines may hear it in full: it quotes no cell, no path and no code.
-    pub fn open(mut self) -> Self {
+    pub(crate) fn open(mut self) -> Self {
         self.told = Some(self.to_string());
         self
     }
 
     /// Other machines may hear this instead.
-    pub fn telling(mut self, told: impl Into<String>) -> Self {
+    pub(crate) fn telling(mut self, told: impl Into<String>) -> Self {
         self.told = Some(told.into());
         self
     }

@@ -38,7 +38,7 @@ settings! {
 }
 
 /// The keys at the top of the file.
-pub const SETTINGS: &[Setting] = Top::SETTINGS;
+pub(crate) const SETTINGS: &[Setting] = Top::SETTINGS;
 
 const SECTIONS: [&str; 4] = ["data", "model", "method", "faults"];
 
@@ -213,12 +213,12 @@ impl Experiment {
     }
 
     /// The seeds it runs.
-    pub fn seeds(&self) -> std::ops::Range<u64> {
+    pub(crate) fn seeds(&self) -> std::ops::Range<u64> {
         self.top.seed..self.top.seed + self.top.repeat
     }
 
     /// Whether columns are scaled by their pooled mean and deviation.
-    pub fn standardises(&self) -> bool {
+    pub(crate) fn standardises(&self) -> bool {
         self.data.get("standardise").and_then(Value::as_bool).unwrap_or(false)
     }
 

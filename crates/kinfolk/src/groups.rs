@@ -29,7 +29,7 @@ settings! {
 
 impl Grouping {
     /// Where the groups come from.
-    pub fn origin(&self) -> Origin<'_> {
+    pub(crate) fn origin(&self) -> Origin<'_> {
         match &*self.groups {
             "auto" | "column" => Origin::Column,
             "truth" => Origin::Truth,
@@ -43,7 +43,7 @@ const WORDS: [&str; 4] = ["auto", "column", "truth", "one"];
 
 /// Where a method's groups come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin<'a> {
+pub(crate) enum Origin<'a> {
     /// The groups that clients say they belong to.
     Column,
     /// What was planted.
@@ -57,7 +57,7 @@ pub enum Origin<'a> {
 impl Origin<'_> {
     /// The fault of a label that is not one of those above. `above` are the labels of the methods before this one, each
     /// with whether it has clusters; `all` are those of the whole experiment.
-    pub fn check(self, place: &str, above: &[(String, bool)], all: &[String]) -> Option<Error> {
+    pub(crate) fn check(self, place: &str, above: &[(String, bool)], all: &[String]) -> Option<Error> {
         let Origin::Method(label) = self else { return None };
         if let Some((_, has_clusters)) = above.iter().find(|(known, _)| known == label) {
             let fault = || Error::settings(format!("{place}.groups: method {label} puts no client into a cluster"));
@@ -74,12 +74,12 @@ impl Origin<'_> {
 
 impl Groups {
     /// Everybody together.
-    pub fn one(clients: usize) -> Self {
+    pub(crate) fn one(clients: usize) -> Self {
         Self { of: Assignment::one(clients), names: vec!["everybody".into()], provisional: false }
     }
 
     /// Groups by name, numbered in the order of their names; `None` if no client has one.
-    pub fn named<'a>(names: impl Iterator<Item = Option<&'a str>> + Clone) -> Option<Self> {
+    pub(crate) fn named<'a>(names: impl Iterator<Item = Option<&'a str>> + Clone) -> Option<Self> {
         let sorted = schema::sorted(names.clone().flatten().map(str::to_string).collect::<BTreeSet<_>>());
         let number: HashMap<&str, usize> = sorted.iter().map(String::as_str).zip(0..).collect();
         let of = names.map(|name| number.get(name?).copied()).collect();
@@ -93,7 +93,7 @@ impl Groups {
     }
 
     /// The clusters that the method of this label ended with.
-    pub fn found_by(label: &str, status: &str, clusters: impl Iterator<Item = Option<usize>>) -> Result<Self> {
+    pub(crate) fn found_by(label: &str, status: &str, clusters: impl Iterator<Item = Option<usize>>) -> Result<Self> {
         if ["diverged", "failed"].contains(&status) {
             return Err(Error::data(format!("its groups come from method {label}, which {status}")));
         }

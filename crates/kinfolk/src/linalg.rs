@@ -9,7 +9,7 @@ use faer::{Accum, MatMut, MatRef, Par};
 use serde::{Deserialize, Serialize};
 
 /// The types of numbers a model may compute in. Used inside models only; their interfaces are in `f64`.
-pub trait Real:
+pub(crate) trait Real:
     faer::traits::RealField
     + Copy
     + Default
@@ -63,7 +63,7 @@ pub enum Precision {
 
 impl Precision {
     /// Size of a number in bytes.
-    pub fn width(self) -> u64 {
+    pub(crate) fn width(self) -> u64 {
         match self {
             Precision::F32 => 4,
             Precision::F64 => 8,
@@ -192,7 +192,7 @@ const SERIES_13: [f64; 12] = [
 
 /// A row-major matrix, or its transpose.
 #[derive(Clone, Copy)]
-pub struct Matrix<'a, T> {
+pub(crate) struct Matrix<'a, T> {
     values: &'a [T],
     rows: usize,
     columns: usize,
@@ -201,13 +201,13 @@ pub struct Matrix<'a, T> {
 
 impl<'a, T: Real> Matrix<'a, T> {
     /// A matrix of `rows` × `columns`.
-    pub fn new(values: &'a [T], rows: usize, columns: usize) -> Self {
+    pub(crate) fn new(values: &'a [T], rows: usize, columns: usize) -> Self {
         debug_assert_eq!(values.len(), rows * columns);
         Self { values, rows, columns, transposed: false }
     }
 
     /// Its transpose.
-    pub fn transpose(self) -> Self {
+    pub(crate) fn transpose(self) -> Self {
         Self { transposed: !self.transposed, ..self }
     }
 
@@ -218,12 +218,12 @@ impl<'a, T: Real> Matrix<'a, T> {
 }
 
 /// `out = scale · left · right`, with `out` row-major of the product's shape.
-pub fn multiply<T: Real>(out: &mut [T], scale: T, left: Matrix<T>, right: Matrix<T>) {
+pub(crate) fn multiply<T: Real>(out: &mut [T], scale: T, left: Matrix<T>, right: Matrix<T>) {
     product(out, Accum::Replace, scale, left, right);
 }
 
 /// `out += scale · left · right`.
-pub fn multiply_add<T: Real>(out: &mut [T], scale: T, left: Matrix<T>, right: Matrix<T>) {
+pub(crate) fn multiply_add<T: Real>(out: &mut [T], scale: T, left: Matrix<T>, right: Matrix<T>) {
     product(out, Accum::Add, scale, left, right);
 }
 
@@ -235,14 +235,14 @@ fn product<T: Real>(out: &mut [T], accumulate: Accum, scale: T, left: Matrix<T>,
 
 /// `out += scale · x`.
 #[inline]
-pub fn add_scaled<T: Real>(out: &mut [T], scale: T, x: &[T]) {
+pub(crate) fn add_scaled<T: Real>(out: &mut [T], scale: T, x: &[T]) {
     for (o, &v) in out.iter_mut().zip(x) {
         *o += scale * v;
     }
 }
 
 /// The inner product of two vectors, in eight partial sums.
-pub fn dot(a: &[f64], b: &[f64]) -> f64 {
+pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut sums = [0.0; 8];
     let (eights, others) = (a.chunks_exact(8), b.chunks_exact(8));
     let rest: f64 = eights.remainder().iter().zip(others.remainder()).map(|(x, y)| x * y).sum();
@@ -253,7 +253,7 @@ pub fn dot(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// Squared Euclidean distance of two vectors.
-pub fn squared_distance(a: &[f64], b: &[f64]) -> f64 {
+pub(crate) fn squared_distance(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(x, y)| (x - y) * (x - y)).sum()
 }
 
@@ -263,13 +263,13 @@ pub fn distance(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// Euclidean length of a vector.
-pub fn norm(a: &[f64]) -> f64 {
+pub(crate) fn norm(a: &[f64]) -> f64 {
     a.iter().map(|value| value * value).sum::<f64>().sqrt()
 }
 
 /// Solves the symmetric positive definite system `a x = b` for each of the `columns` columns of `b` (row-major).
 /// `None` when `a` is not positive definite.
-pub fn solve_positive(a: &[f64], b: &[f64], size: usize, columns: usize) -> Option<Vec<f64>> {
+pub(crate) fn solve_positive(a: &[f64], b: &[f64], size: usize, columns: usize) -> Option<Vec<f64>> {
     use faer::linalg::solvers::{Llt, Solve};
     let decomposed = Llt::new(MatRef::from_row_major_slice(a, size, size), faer::Side::Lower).ok()?;
     let solution = decomposed.solve(MatRef::from_row_major_slice(b, size, columns));
@@ -277,18 +277,18 @@ pub fn solve_positive(a: &[f64], b: &[f64], size: usize, columns: usize) -> Opti
 }
 
 /// The Cholesky factor of a symmetric positive definite matrix.
-pub struct Cholesky(faer::linalg::solvers::Llt<f64>);
+pub(crate) struct Cholesky(faer::linalg::solvers::Llt<f64>);
 
 impl Cholesky {
     /// Factors `a`, row-major `size` × `size`; `None` when it is not positive definite.
-    pub fn new(a: &[f64], size: usize) -> Option<Self> {
+    pub(crate) fn new(a: &[f64], size: usize) -> Option<Self> {
         faer::linalg::solvers::Llt::new(MatRef::from_row_major_slice(a, size, size).transpose(), faer::Side::Lower)
             .ok()
             .map(Self)
     }
 
     /// Replaces `b`, row-major with `columns` columns, by the solution of `a x = b`.
-    pub fn solve(&self, b: &mut [f64], columns: usize) {
+    pub(crate) fn solve(&self, b: &mut [f64], columns: usize) {
         use faer::linalg::solvers::Solve;
         let rows = b.len() / columns;
         self.0.solve_in_place(MatMut::from_row_major_slice_mut(b, rows, columns));
@@ -297,7 +297,7 @@ impl Cholesky {
 
 /// Replaces `b`, row-major with `columns` columns, by the solution of `l lᵀ x = b`, `l` row-major and lower triangular
 /// (its upper triangle is not read).
-pub fn solve_factored(l: &[f64], b: &mut [f64], size: usize, columns: usize) {
+pub(crate) fn solve_factored(l: &[f64], b: &mut [f64], size: usize, columns: usize) {
     use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
     let lower = MatRef::from_row_major_slice(l, size, size);
     let mut b = MatMut::from_row_major_slice_mut(b, size, columns);
@@ -307,7 +307,7 @@ pub fn solve_factored(l: &[f64], b: &mut [f64], size: usize, columns: usize) {
 
 /// The eigendecomposition of a positive semidefinite matrix without its null space: inverse and determinant are the
 /// pseudo-inverse and the pseudo-determinant.
-pub struct Spectrum {
+pub(crate) struct Spectrum {
     /// The eigenvalues above rounding, and their eigenvectors, one per row.
     values: Vec<f64>,
     directions: Vec<f64>,
@@ -316,15 +316,15 @@ pub struct Spectrum {
 
 impl Spectrum {
     /// Rounding error per dimension, relative to the largest eigenvalue.
-    pub const ROUNDING: f64 = 1e-14;
+    pub(crate) const ROUNDING: f64 = 1e-14;
 
     /// Decomposes `a`, row-major `size` × `size`; `None` if it is not finite.
-    pub fn new(a: &[f64], size: usize) -> Option<Self> {
+    pub(crate) fn new(a: &[f64], size: usize) -> Option<Self> {
         Self::above(a, size, Self::ROUNDING * size as f64)
     }
 
     /// The same without eigenvalues below this share of the largest.
-    pub fn above(a: &[f64], size: usize, share: f64) -> Option<Self> {
+    pub(crate) fn above(a: &[f64], size: usize, share: f64) -> Option<Self> {
         if a.iter().any(|value| !value.is_finite()) {
             return None;
         }
@@ -344,12 +344,12 @@ impl Spectrum {
     }
 
     /// The rank.
-    pub fn rank(&self) -> usize {
+    pub(crate) fn rank(&self) -> usize {
         self.values.len()
     }
 
     /// The matrix with every eigenvalue replaced, row-major.
-    pub fn map(&self, replace: impl Fn(f64) -> f64) -> Vec<f64> {
+    pub(crate) fn map(&self, replace: impl Fn(f64) -> f64) -> Vec<f64> {
         let (size, rank) = (self.size, self.rank());
         if rank == 0 {
             return vec![0.0; size * size];
@@ -366,7 +366,7 @@ impl Spectrum {
     }
 
     /// The product of [`Spectrum::map`] and a vector.
-    pub fn apply(&self, replace: impl Fn(f64) -> f64, vector: &[f64]) -> Vec<f64> {
+    pub(crate) fn apply(&self, replace: impl Fn(f64) -> f64, vector: &[f64]) -> Vec<f64> {
         let mut product = vec![0.0; self.size];
         for (&value, direction) in self.values.iter().zip(self.directions.chunks_exact(self.size.max(1))) {
             add_scaled(&mut product, replace(value) * dot(direction, vector), direction);
@@ -375,23 +375,23 @@ impl Spectrum {
     }
 
     /// The solution of smallest norm of `a x = b`.
-    pub fn solve(&self, b: &[f64]) -> Vec<f64> {
+    pub(crate) fn solve(&self, b: &[f64]) -> Vec<f64> {
         self.apply(f64::recip, b)
     }
 
     /// The inverse, row-major.
-    pub fn inverse(&self) -> Vec<f64> {
+    pub(crate) fn inverse(&self) -> Vec<f64> {
         self.map(f64::recip)
     }
 
     /// The sum of a function of its eigenvalues; of the logarithm, the log determinant.
-    pub fn sum(&self, function: impl Fn(f64) -> f64) -> f64 {
+    pub(crate) fn sum(&self, function: impl Fn(f64) -> f64) -> f64 {
         self.values.iter().map(|&value| function(value)).sum()
     }
 }
 
 /// The smallest and the largest eigenvalue of a symmetric matrix.
-pub fn extreme_eigenvalues(a: &[f64], size: usize) -> (f64, f64) {
+pub(crate) fn extreme_eigenvalues(a: &[f64], size: usize) -> (f64, f64) {
     let view = MatRef::from_row_major_slice(a, size, size);
     if size == 0 {
         return (f64::INFINITY, f64::NEG_INFINITY);
@@ -401,7 +401,7 @@ pub fn extreme_eigenvalues(a: &[f64], size: usize) -> (f64, f64) {
 }
 
 /// The least-squares solution of smallest norm of `a x = b`, `a` row-major `rows` × `size`.
-pub fn least_squares(a: &[f64], b: &[f64], rows: usize, size: usize) -> Option<Vec<f64>> {
+pub(crate) fn least_squares(a: &[f64], b: &[f64], rows: usize, size: usize) -> Option<Vec<f64>> {
     let svd = faer::linalg::solvers::Svd::new_thin(MatRef::from_row_major_slice(a, rows, size)).ok()?;
     let (left, singular, right) = (svd.U(), svd.S(), svd.V());
     let rank = rows.min(size);
@@ -419,7 +419,7 @@ pub fn least_squares(a: &[f64], b: &[f64], rows: usize, size: usize) -> Option<V
 
 /// `a` (row-major, `rows` × `size` with `rows` ≤ `size`) as coordinates (`rows` × `rows`) times an orthonormal basis of its
 /// row space (`rows` × `size`).
-pub fn row_space(a: &[f64], rows: usize, size: usize) -> (Vec<f64>, Vec<f64>) {
+pub(crate) fn row_space(a: &[f64], rows: usize, size: usize) -> (Vec<f64>, Vec<f64>) {
     let transposed = faer::linalg::solvers::Qr::new(MatRef::from_row_major_slice(a, rows, size).transpose());
     let (basis, triangle) = (transposed.compute_thin_Q(), transposed.thin_R());
     let coordinates = (0..rows).flat_map(|i| (0..rows).map(move |j| if j <= i { triangle[(j, i)] } else { 0.0 }));

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use std::sync::OnceLock;
 
 /// Refuses to make `counts[0] × counts[1] × …` things of so many bytes each where that is more than this machine has.
-pub fn check_room(what: &str, counts: &[usize], each: usize) -> Result<()> {
+pub(crate) fn check_room(what: &str, counts: &[usize], each: usize) -> Result<()> {
     check_within(available(), what, counts, each)
 }
 

@@ -28,7 +28,7 @@ pub fn contained<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
 }
 
 /// Marks this thread as one of a pool: its panics surface where its work was asked for.
-pub fn mark_pool_thread() {
+pub(crate) fn mark_pool_thread() {
     WORKS_FOR_OTHERS.set(true);
 }
 

@@ -154,7 +154,7 @@ pub struct Settings(BTreeMap<String, Value>);
 
 impl Settings {
     /// All defaults; required settings are absent.
-    pub fn defaults(declared: &[Setting]) -> Self {
+    pub(crate) fn defaults(declared: &[Setting]) -> Self {
         Self::check("", declared, toml::Table::new(), &mut Vec::new())
     }
 
@@ -208,7 +208,7 @@ impl Settings {
     }
 
     /// Which of these settings differ from their defaults.
-    pub fn changed<'a>(&self, declared: &[Setting], names: &[&'a str]) -> Vec<&'a str> {
+    pub(crate) fn changed<'a>(&self, declared: &[Setting], names: &[&'a str]) -> Vec<&'a str> {
         let usual = |name: &str| match declared.iter().find(|setting| setting.name == name)?.default {
             Default::Is(literal) => Some(literal_value(literal)),
             Default::Required | Default::Absent => None,
@@ -221,14 +221,14 @@ impl Settings {
     }
 
     /// The same settings with another value of this one.
-    pub fn with(&self, name: &str, value: impl Into<Value>) -> Self {
+    pub(crate) fn with(&self, name: &str, value: impl Into<Value>) -> Self {
         let mut changed = self.clone();
         changed.0.insert(name.to_string(), value.into());
         changed
     }
 
     /// As a TOML table.
-    pub fn to_table(&self) -> toml::Table {
+    pub(crate) fn to_table(&self) -> toml::Table {
         self.0.clone().into_iter().collect()
     }
 }
@@ -253,23 +253,23 @@ pub struct Check<'a> {
 
 impl Check<'_> {
     /// Adds a fault of the setting with this name.
-    pub fn fault(&mut self, name: &str, why: impl std::fmt::Display) {
+    pub(crate) fn fault(&mut self, name: &str, why: impl std::fmt::Display) {
         self.faults.push(Error::settings(format!("{}.{name}: {why}", self.place)));
     }
 
     /// Adds a fault of the setting with this name, and a hint.
-    pub fn fault_with_hint(&mut self, name: &str, why: impl std::fmt::Display, hint: impl Into<String>) {
+    pub(crate) fn fault_with_hint(&mut self, name: &str, why: impl std::fmt::Display, hint: impl Into<String>) {
         self.faults.push(Error::settings(format!("{}.{name}: {why}", self.place)).hint(hint));
     }
 
     /// Which of these settings differ from their defaults.
-    pub fn changed<'a>(&self, names: &[&'a str]) -> Vec<&'a str> {
+    pub(crate) fn changed<'a>(&self, names: &[&'a str]) -> Vec<&'a str> {
         self.settings.changed(self.declared, names)
     }
 }
 
 /// The fault of an undeclared key, with the nearest known one.
-pub fn unknown<'a>(place: &str, key: &str, known: impl Iterator<Item = &'a str>) -> Error {
+pub(crate) fn unknown<'a>(place: &str, key: &str, known: impl Iterator<Item = &'a str>) -> Error {
     let known: Vec<&str> = known.collect();
     let fault = Error::settings(format!("{place}: unknown key `{key}`"));
     match nearest(key, known.iter().copied()) {
@@ -288,7 +288,7 @@ pub fn unknown_name(place: &str, name: &str, known: &[&str]) -> Error {
 }
 
 /// The known word closest to a misspelt one, if any is close. A different number is no misspelling.
-pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let letters = |word: &str| -> String { word.chars().filter(|letter| !letter.is_ascii_digit()).collect() };
     known
         .filter(|candidate| letters(candidate) != letters(word))

@@ -28,7 +28,7 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// Every algorithm with its name.
-    pub const ALL: &'static [(&'static str, Algorithm)] = &[
+    pub(crate) const ALL: &'static [(&'static str, Algorithm)] = &[
         ("kmeans++", Algorithm::KMeans),
         ("spectral", Algorithm::Spectral),
         ("gradient", Algorithm::Gradient),
@@ -59,7 +59,7 @@ pub struct Request {
 
 impl Request {
     /// A request with the usual options.
-    pub fn new(algorithm: Algorithm, clusters: Option<usize>, key: Key) -> Self {
+    pub(crate) fn new(algorithm: Algorithm, clusters: Option<usize>, key: Key) -> Self {
         Self { algorithm, clusters, lambda: None, weights: Weights::Uniform, starts: 10, path_values: 20, key }
     }
 }
@@ -266,7 +266,7 @@ impl Found {
     }
 
     /// The points that are not set aside, row-major, and their clustering.
-    pub fn members(&self, points: Points) -> (Vec<f64>, Clustering) {
+    pub(crate) fn members(&self, points: Points) -> (Vec<f64>, Clustering) {
         let (mut values, mut clustering) = (Vec::with_capacity(points.values().len()), self.clustering.clone());
         clustering.labels.clear();
         for (point, label) in self.labels().into_iter().enumerate() {

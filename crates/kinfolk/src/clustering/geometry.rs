@@ -179,7 +179,7 @@ pub struct RecoveryInterval {
 
 impl RecoveryInterval {
     /// Whether this λ is proven.
-    pub fn contains(&self, lambda: f64) -> bool {
+    pub(crate) fn contains(&self, lambda: f64) -> bool {
         self.lower <= lambda && lambda < self.upper
     }
 }

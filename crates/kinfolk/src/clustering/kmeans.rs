@@ -111,7 +111,7 @@ pub(super) fn finish(points: Points, rest: lloyd::Rest) -> KMeans {
 }
 
 /// Sum of squared distances of the points to their centres.
-pub fn inertia(points: Points, clustering: &Clustering) -> f64 {
+pub(crate) fn inertia(points: Points, clustering: &Clustering) -> f64 {
     let sums: Vec<f64> = (points.values().par_chunks(BLOCK * points.dimension()))
         .zip(clustering.labels.par_chunks(BLOCK))
         .map(|(rows, labels)| {

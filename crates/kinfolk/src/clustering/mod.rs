@@ -69,12 +69,12 @@ impl<'a> Points<'a> {
     }
 
     /// All coordinates, row by row.
-    pub fn values(&self) -> &'a [f64] {
+    pub(crate) fn values(&self) -> &'a [f64] {
         self.values
     }
 
     /// The mean of all points.
-    pub fn mean(&self) -> Vec<f64> {
+    pub(crate) fn mean(&self) -> Vec<f64> {
         let mut mean = vec![0.0; self.dimension];
         let share = 1.0 / self.count() as f64;
         (0..self.count()).for_each(|point| add_scaled(&mut mean, share, self.row(point)));
@@ -147,7 +147,7 @@ impl Clustering {
     }
 
     /// Number of points of every cluster.
-    pub fn sizes(&self) -> Vec<usize> {
+    pub(crate) fn sizes(&self) -> Vec<usize> {
         let mut sizes = vec![0; self.clusters()];
         self.labels.iter().for_each(|&label| sizes[label] += 1);
         sizes

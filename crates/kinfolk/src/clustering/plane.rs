@@ -53,7 +53,7 @@ impl Plane {
     }
 
     /// The squared distance of a point from the mean, in the full space.
-    pub fn squared_distance_from_mean(&self, point: &[f64]) -> f64 {
+    pub(crate) fn squared_distance_from_mean(&self, point: &[f64]) -> f64 {
         point.iter().zip(&self.mean).map(|(value, mean)| (value - mean).powi(2)).sum()
     }
 }

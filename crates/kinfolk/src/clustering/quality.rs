@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// Number of clients that every found cluster shares with every true cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Contingency {
+pub(crate) struct Contingency {
     /// The found clusters that occur, ascending: the rows.
     pub found: Vec<usize>,
     /// The true clusters that occur, ascending: the columns.
@@ -21,7 +21,7 @@ pub struct Contingency {
 
 impl Contingency {
     /// Counts the pairs. Both slices are of the same clients in the same order.
-    pub fn of(found: &[usize], truth: &[usize]) -> Self {
+    pub(crate) fn of(found: &[usize], truth: &[usize]) -> Self {
         debug_assert_eq!(found.len(), truth.len(), "both sides must speak of the same clients");
         let (rows, columns) = (positions(found), positions(truth));
         let mut counts = vec![vec![0; columns.len()]; rows.len()];
@@ -32,7 +32,7 @@ impl Contingency {
     }
 
     /// The one-to-one matching of clusters that agrees on the most clients.
-    pub fn matching(&self) -> Matching {
+    pub(crate) fn matching(&self) -> Matching {
         let cost: Vec<f64> = self.counts.iter().flatten().map(|&count| -(count as f64)).collect();
         let assigned = assign(&cost, self.found.len(), self.truth.len());
         let mut matching = Matching { pairs: Vec::new(), matched: 0, clients: self.counts.iter().flatten().sum() };
@@ -67,12 +67,12 @@ pub struct Matching {
 
 impl Matching {
     /// The true cluster matched to a found one.
-    pub fn truth_of(&self, found: usize) -> Option<usize> {
+    pub(crate) fn truth_of(&self, found: usize) -> Option<usize> {
         self.pairs.iter().find(|pair| pair.0 == found).map(|pair| pair.1)
     }
 
     /// The share of clients outside the matching; 0 when there are none at all.
-    pub fn misclustering(&self) -> f64 {
+    pub(crate) fn misclustering(&self) -> f64 {
         if self.clients == 0 { 0.0 } else { 1.0 - self.matched as f64 / self.clients as f64 }
     }
 }
@@ -105,7 +105,7 @@ pub fn adjusted_rand_index(found: &[usize], truth: &[usize]) -> f64 {
 /// The assignment of rows to columns with the lowest total cost (Hungarian algorithm with potentials, O(n²m)). `cost` is
 /// row-major; the smaller side is assigned completely, so a row gets `None` only when there are more rows than columns. A
 /// cost that is missing, not finite or beyond 1e150 (where sums would overflow) is avoided if another assignment exists.
-pub fn assign(cost: &[f64], rows: usize, columns: usize) -> Vec<Option<usize>> {
+pub(crate) fn assign(cost: &[f64], rows: usize, columns: usize) -> Vec<Option<usize>> {
     let usable = |cost: &f64| cost.abs() < 1e150;
     let largest = cost.iter().copied().filter(usable).map(f64::abs).fold(0.0, f64::max);
     // One forbidden cell must outweigh every sum of allowed ones.

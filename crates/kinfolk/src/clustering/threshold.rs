@@ -28,7 +28,7 @@ pub struct Threshold {
 }
 
 /// A distance for messages: four decimals, or scientific where those would not do.
-pub fn short(value: f64) -> String {
+pub(crate) fn short(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_string(),
         size if (1e-3..1e6).contains(&size) => format!("{value:.4}"),
@@ -43,7 +43,7 @@ impl Distances {
     }
 
     /// Number of items.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.count
     }
 
@@ -66,7 +66,7 @@ impl Distances {
     }
 
     /// The finite distances, ascending.
-    pub fn sorted(&self) -> Vec<f64> {
+    pub(crate) fn sorted(&self) -> Vec<f64> {
         let mut values: Vec<f64> = self.pairs().map(|(_, _, distance)| distance).collect();
         values.sort_by(f64::total_cmp);
         values
@@ -98,7 +98,7 @@ impl Distances {
 
     /// Correlation clustering by pivots: a random item and all free ones within `threshold` of it are a cluster, until none
     /// is left. Unlike components these cannot chain; numbered in the order of their first members.
-    pub fn pivots(&self, threshold: f64, key: &Key) -> Vec<usize> {
+    pub(crate) fn pivots(&self, threshold: f64, key: &Key) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.count).collect();
         order.shuffle(&mut key.rng());
         let mut labels = vec![usize::MAX; self.count];
@@ -116,7 +116,7 @@ impl Distances {
     }
 
     /// The distance below which this share of all distances lies.
-    pub fn quantile(&self, share: f64) -> Result<Threshold> {
+    pub(crate) fn quantile(&self, share: f64) -> Result<Threshold> {
         let values = self.sorted();
         let place = (share * values.len() as f64).ceil() as usize;
         let Some(&value) = values.get(place.clamp(1, values.len().max(1)) - 1) else {

@@ -150,7 +150,7 @@ impl Dataset {
 }
 
 /// The dataset of this name.
-pub fn dataset(name: &str) -> Result<&'static Dataset> {
+pub(crate) fn dataset(name: &str) -> Result<&'static Dataset> {
     DATASETS.iter().find(|dataset| dataset.name == name).ok_or_else(|| {
         let names = || DATASETS.iter().map(|dataset| dataset.name);
         let unknown = Error::settings(format!("no dataset is called `{name}`"));
@@ -162,7 +162,7 @@ pub fn dataset(name: &str) -> Result<&'static Dataset> {
 }
 
 /// The folder all datasets live under.
-pub fn folder() -> Result<PathBuf> {
+pub(crate) fn folder() -> Result<PathBuf> {
     folder_by(|name| std::env::var_os(name))
 }
 

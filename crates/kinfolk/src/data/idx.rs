@@ -30,7 +30,7 @@ pub(super) fn plain_or_packed(folder: &Path, name: &str) -> PathBuf {
 }
 
 /// Reads a file of unsigned bytes with this many dimensions.
-pub fn read(path: &Path, dimensions: usize) -> Result<Idx> {
+pub(crate) fn read(path: &Path, dimensions: usize) -> Result<Idx> {
     let bytes = fs::read(path).map_err(|error| Error::io("reading", path, error))?;
     parse(&path.display().to_string(), bytes, dimensions)
 }

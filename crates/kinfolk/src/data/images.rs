@@ -176,12 +176,12 @@ impl Images {
     }
 
     /// Number of pixels of an image, in all planes.
-    pub fn columns(&self) -> usize {
+    pub(crate) fn columns(&self) -> usize {
         self.channels * self.side * self.side
     }
 
     /// Width of an image in pixels.
-    pub fn side(&self) -> usize {
+    pub(crate) fn side(&self) -> usize {
         self.side
     }
 

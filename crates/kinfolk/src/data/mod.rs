@@ -132,7 +132,7 @@ pub fn source(name: &str) -> Option<&'static Source> {
 
 impl Source {
     /// Whether its rows have a target, by these settings.
-    pub fn has_target(&self, settings: &Settings) -> bool {
+    pub(crate) fn has_target(&self, settings: &Settings) -> bool {
         self.settings.iter().all(|setting| setting.name != "target") || settings.get("target").is_some()
     }
 }
@@ -216,7 +216,7 @@ pub enum Cells {
 }
 
 /// The class of a test row that no training row has: no model predicts it.
-pub const UNKNOWN_CLASS: u32 = u32::MAX;
+pub(crate) const UNKNOWN_CLASS: u32 = u32::MAX;
 
 /// The targets of rows.
 #[derive(Debug, Clone, PartialEq)]
@@ -233,7 +233,7 @@ pub enum Targets {
 
 impl Features {
     /// Number of rows.
-    pub fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         match self {
             Features::Bytes { columns, values } => values.len() / (*columns).max(1),
             Features::Symbols { columns, values } => values.len() / (*columns).max(1),
@@ -245,7 +245,7 @@ impl Features {
     }
 
     /// Number of values in a row.
-    pub fn columns(&self) -> usize {
+    pub(crate) fn columns(&self) -> usize {
         match self {
             Features::Bytes { columns, .. }
             | Features::Symbols { columns, .. }
@@ -259,33 +259,23 @@ impl Features {
 
 impl Cells {
     /// Number of cells.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Cells::Numbers(values) => values.len(),
             Cells::Words(values) => values.len(),
         }
     }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }
 
 impl Targets {
     /// Number of targets.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Targets::None => 0,
             Targets::Classes(classes) => classes.len(),
             Targets::Values(values) => values.len(),
             Targets::Words(words) => words.len(),
         }
-    }
-
-    /// Whether no row has one.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 
@@ -297,7 +287,7 @@ impl Shard {
     }
 
     /// A shard of some rows of shared storage.
-    pub fn of(features: Arc<Features>, targets: Arc<Targets>, rows: Range<usize>) -> Result<Self> {
+    pub(crate) fn of(features: Arc<Features>, targets: Arc<Targets>, rows: Range<usize>) -> Result<Self> {
         let (have, labelled) = (features.rows(), targets.len());
         if rows.end > have || rows.start > rows.end {
             return Err(Error::data(format!("rows {}..{} of a storage of {have} rows", rows.start, rows.end)));
@@ -500,7 +490,7 @@ pub struct Lines {
 
 impl Population {
     /// A digest of all clients and rows.
-    pub fn digest(&self) -> String {
+    pub(crate) fn digest(&self) -> String {
         let mut digest = Sha256::new();
         for client in self.clients.iter().chain(&self.unseen) {
             digest.update(client.id.as_bytes());
@@ -513,7 +503,7 @@ impl Population {
 
     /// Refuses a population without clients, with two of one name, with one without training rows, or with rows of
     /// different widths.
-    pub fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let Some(first) = self.clients.first() else {
             return Err(Error::data("no clients"));
         };

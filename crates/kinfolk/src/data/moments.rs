@@ -26,7 +26,7 @@ impl Moments {
     pub const NONE: Self = Self { count: 0, mean: 0.0, deviation: 0.0, min: f64::INFINITY, max: f64::NEG_INFINITY };
 
     /// Moments of finite numbers.
-    pub fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
+    pub(crate) fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
         let mut moments = Self::NONE;
         for value in values.clone() {
             moments.count += 1;
@@ -60,7 +60,7 @@ impl Moments {
     }
 
     /// Merges the moments of other numbers.
-    pub fn merge(&mut self, other: &Self) {
+    pub(crate) fn merge(&mut self, other: &Self) {
         if self.count == 0 || other.count == 0 {
             *self = if self.count == 0 { *other } else { *self };
             return;
@@ -81,7 +81,7 @@ impl Moments {
     }
 
     /// The scale that standardises these numbers; a constant is only shifted to 0.
-    pub fn scale(&self) -> Scale {
+    pub(crate) fn scale(&self) -> Scale {
         Scale { mean: self.mean, deviation: if self.deviation > 0.0 { self.deviation } else { 1.0 } }
     }
 
@@ -98,7 +98,7 @@ impl Moments {
     }
 
     /// The root mean squared distance from a place.
-    pub fn distance_from(&self, place: f64) -> f64 {
+    pub(crate) fn distance_from(&self, place: f64) -> f64 {
         self.deviation.hypot(self.mean - place)
     }
 }
@@ -110,7 +110,7 @@ const DOMINATED: f64 = 10.0;
 
 /// The numbers of many clients, pooled.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Pooled {
+pub(crate) struct Pooled {
     /// Their moments; without the clients with extreme numbers where those make up nearly all of the variance.
     pub moments: Moments,
     /// The clients with extreme numbers.
@@ -119,7 +119,7 @@ pub struct Pooled {
 
 /// A number that is far from those of the other clients.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Extreme {
+pub(crate) struct Extreme {
     /// Index of its client.
     pub client: usize,
     /// The number.
@@ -130,7 +130,7 @@ pub struct Extreme {
 
 impl Pooled {
     /// Pools the moments of every client. What is usual is the median over clients, which a few of them cannot move.
-    pub fn of(clients: &[Moments]) -> Self {
+    pub(crate) fn of(clients: &[Moments]) -> Self {
         let merge = |chosen: &dyn Fn(usize) -> bool| {
             let mut all = Moments::NONE;
             clients.iter().enumerate().filter(|(client, _)| chosen(*client)).for_each(|(_, own)| all.merge(own));
@@ -176,15 +176,15 @@ pub struct Scale {
 
 impl Scale {
     /// The identity.
-    pub const KEEP: Self = Self { mean: 0.0, deviation: 1.0 };
+    pub(crate) const KEEP: Self = Self { mean: 0.0, deviation: 1.0 };
 
     /// A number on this scale.
-    pub fn apply(&self, value: f64) -> f64 {
+    pub(crate) fn apply(&self, value: f64) -> f64 {
         (value - self.mean) / self.deviation
     }
 
     /// The inverse of [`Scale::apply`].
-    pub fn undo(&self, value: f64) -> f64 {
+    pub(crate) fn undo(&self, value: f64) -> f64 {
         value * self.deviation + self.mean
     }
 }

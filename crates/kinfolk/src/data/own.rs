@@ -77,7 +77,7 @@ pub enum OwnStart {
 }
 
 /// Draws initial parameters for a seed.
-pub type DrawStart = dyn Fn(u64) -> Result<Vec<f64>> + Send + Sync;
+pub(crate) type DrawStart = dyn Fn(u64) -> Result<Vec<f64>> + Send + Sync;
 
 impl OwnStart {
     /// A digest of the initial parameters, for seed 0 where they are drawn.
@@ -123,7 +123,7 @@ impl PartialEq for OwnRows {
 
 impl OwnRows {
     /// The client.
-    pub fn client(&self) -> &dyn OwnClient {
+    pub(crate) fn client(&self) -> &dyn OwnClient {
         &*self.code.client
     }
 
@@ -133,7 +133,7 @@ impl OwnRows {
     }
 
     /// Whether it stands for the held-out rows, not the training rows.
-    pub fn held_out(&self) -> bool {
+    pub(crate) fn held_out(&self) -> bool {
         self.held_out
     }
 

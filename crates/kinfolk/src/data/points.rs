@@ -48,7 +48,7 @@ impl PointTable {
     }
 
     /// The name of a point: its id, or its number from 1.
-    pub fn name(&self, point: usize) -> String {
+    pub(crate) fn name(&self, point: usize) -> String {
         self.ids.as_ref().map_or_else(|| (point + 1).to_string(), |ids| ids[point].clone())
     }
 
@@ -61,7 +61,7 @@ impl PointTable {
     }
 
     /// Whether columns were standardised.
-    pub fn is_standardised(&self) -> bool {
+    pub(crate) fn is_standardised(&self) -> bool {
         self.scales.is_some()
     }
 

@@ -51,7 +51,7 @@ impl Description {
     }
 
     /// The squared length of a row, on average; 0 where moments were not asked for.
-    pub fn mean_square(&self) -> f64 {
+    pub(crate) fn mean_square(&self) -> f64 {
         match &self.features {
             FeaturesDescription::Matrix { moments, .. } => {
                 moments.iter().map(|moments| moments.distance_from(0.0).powi(2)).sum()
@@ -61,7 +61,7 @@ impl Description {
     }
 
     /// What cannot be true of it: moments of more values than there are rows, or that are not finite.
-    pub fn fault(&self) -> Option<String> {
+    pub(crate) fn fault(&self) -> Option<String> {
         if let FeaturesDescription::Matrix { columns, moments } = &self.features
             && !moments.is_empty()
             && moments.len() != *columns
@@ -165,7 +165,7 @@ pub struct Coding {
 
 /// A number that is far from those of all other clients.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ExtremeCell {
+pub(crate) struct ExtremeCell {
     /// Index of its description.
     pub client: usize,
     /// Its column; `None` for the target.
@@ -340,7 +340,7 @@ impl Schema {
     }
 
     /// Classes that some of these clients have in their test rows, and no client had in training.
-    pub fn unknown_classes(&self, descriptions: &[Description]) -> Vec<String> {
+    pub(crate) fn unknown_classes(&self, descriptions: &[Description]) -> Vec<String> {
         let TargetSchema::Names(names) = &self.target else { return Vec::new() };
         let of = |description: &Description| match &description.target {
             TargetDescription::Words { train, test } => train.union(test).cloned().collect(),
@@ -365,7 +365,7 @@ impl Schema {
     }
 
     /// A name for every feature: the header, or `header=category`; `x0` and so on where there are no headers.
-    pub fn feature_names(&self) -> Vec<String> {
+    pub(crate) fn feature_names(&self) -> Vec<String> {
         match &self.features {
             FeaturesSchema::Matrix { columns, .. } => (0..*columns).map(|index| format!("x{index}")).collect(),
             FeaturesSchema::Named(columns) => columns
@@ -381,13 +381,13 @@ impl Schema {
     }
 
     /// Converts the features of one encoded row back to their original units.
-    pub fn decode(&self, row: &mut [f64]) {
+    pub(crate) fn decode(&self, row: &mut [f64]) {
         row.iter_mut().zip(self.scales()).for_each(|(value, scale)| *value = scale.undo(*value));
     }
 
     /// Converts the slopes of a linear function of encoded rows to those for the original rows; returns what is then
     /// added to its intercept.
-    pub fn decode_slopes(&self, slopes: &mut [f64]) -> f64 {
+    pub(crate) fn decode_slopes(&self, slopes: &mut [f64]) -> f64 {
         let mut gained = 0.0;
         for (slope, scale) in slopes.iter_mut().zip(self.scales()) {
             *slope /= scale.deviation;
@@ -397,7 +397,7 @@ impl Schema {
     }
 
     /// Whether encoding shifts any column.
-    pub fn moves_columns(&self) -> bool {
+    pub(crate) fn moves_columns(&self) -> bool {
         self.scales().iter().any(|scale| scale.mean != 0.0)
     }
 
@@ -551,7 +551,7 @@ fn fix_column(descriptions: &[Description], place: usize, name: &str, coding: Co
 }
 
 /// The numbers of these clients that are far from those of all others, as far as they are described.
-pub fn extreme_cells(descriptions: &[Description]) -> Vec<ExtremeCell> {
+pub(crate) fn extreme_cells(descriptions: &[Description]) -> Vec<ExtremeCell> {
     let mut columns: BTreeMap<ColumnKey, (Vec<usize>, Vec<Moments>)> = BTreeMap::new();
     for (client, description) in descriptions.iter().enumerate() {
         for (column, own) in description.moments() {

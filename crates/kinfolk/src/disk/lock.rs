@@ -6,12 +6,12 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// The file that names the process writing to a folder.
-pub const LOCK_FILE: &str = ".kinfolk-lock";
+pub(crate) const LOCK_FILE: &str = ".kinfolk-lock";
 
 /// The exclusive right to write to a folder. The system releases it when the process ends or is killed; a file left behind
 /// means nothing.
 #[derive(Debug)]
-pub struct Lock {
+pub(crate) struct Lock {
     path: PathBuf,
     /// Locked while open.
     _file: File,
@@ -19,7 +19,7 @@ pub struct Lock {
 
 impl Lock {
     /// Locks an existing folder; the error names the process that holds the lock.
-    pub fn take(folder: &Path) -> Result<Self> {
+    pub(crate) fn take(folder: &Path) -> Result<Self> {
         let path = folder.join(LOCK_FILE);
         let failed = |error| Error::io("writing to", folder, error);
         loop {

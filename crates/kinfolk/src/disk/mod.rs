@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Writes a file so that a reader, or a crash, sees the old content or the new, never a part:
 /// a temporary file in the same folder, flushed to the disk, then renamed.
-pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
+pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
     replace(path, bytes)?;
     flush_folder(path.parent().unwrap_or(Path::new("."))).map_err(|error| Error::io("writing", path, error))
 }
 
 /// [`write_atomically`] for many files of one folder, which is flushed once; the files are flushed side by side.
-pub fn write_all_atomically(folder: &Path, files: Vec<(String, Vec<u8>)>) -> Result<()> {
+pub(crate) fn write_all_atomically(folder: &Path, files: Vec<(String, Vec<u8>)>) -> Result<()> {
     let write = |(name, bytes): &(String, Vec<u8>)| replace(&folder.join(name), bytes);
     // More threads than cores: they wait for the disk, which flushes many files at once.
     const WRITERS: usize = 32;
@@ -69,7 +69,7 @@ fn temporary_beside(path: &Path) -> Result<PathBuf> {
 }
 
 /// The file that [`write_atomically`] was writing, if this is the name of its temporary file.
-pub fn partial_of(name: &str) -> Option<&str> {
+pub(crate) fn partial_of(name: &str) -> Option<&str> {
     let (name, numbers) = name.strip_prefix('.')?.strip_suffix(".part")?.rsplit_once('.')?;
     let (process, count) = numbers.split_once('-')?;
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -91,7 +91,7 @@ pub(crate) fn comma_separated<Row: IntoIterator<Item = String>>(
 }
 
 /// Pretty-printed JSON.
-pub fn json_text(value: &impl serde::Serialize) -> Result<String> {
+pub(crate) fn json_text(value: &impl serde::Serialize) -> Result<String> {
     let mut text = serde_json::to_string_pretty(value)
         .map_err(|error| Error::new(ErrorKind::Io, format!("writing json: {error}")))?;
     text.push('\n');

@@ -19,7 +19,7 @@ use crate::record::{MethodRecord, RoundRecord};
 use std::collections::BTreeMap;
 
 /// Something that is measured of a method. It lives as long as a seed, and may remember what it learnt.
-pub trait Finding {
+pub(crate) trait Finding {
     /// Measures at every evaluation, the last included: for the round, and for the record if it is the last.
     fn evaluate(&self, _: &mut Context, _: &mut RoundRecord, _: &mut MethodRecord) -> Result<()> {
         Ok(())
@@ -40,7 +40,7 @@ macro_rules! findings {
         $(mod $file;)*
 
         /// All findings about the methods of one seed.
-        pub fn findings() -> Vec<Box<dyn Finding>> {
+        pub(crate) fn findings() -> Vec<Box<dyn Finding>> {
             vec![$(Box::<$file::$finding>::default()),*]
         }
     };
@@ -59,7 +59,7 @@ findings! {
 }
 
 /// What findings are based on.
-pub struct Context<'a> {
+pub(crate) struct Context<'a> {
     /// The method's label.
     pub label: &'a str,
     /// The seed.
@@ -87,7 +87,7 @@ pub struct Context<'a> {
 }
 
 /// Clients' own models, by the clients' ids.
-pub type OwnModels<'a> = BTreeMap<&'a str, Vec<f64>>;
+pub(crate) type OwnModels<'a> = BTreeMap<&'a str, Vec<f64>>;
 
 impl Context<'_> {
     /// The clients' own models, where these serve them. If they are out of reach, a note says what is `missing` therefore.

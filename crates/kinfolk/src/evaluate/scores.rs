@@ -29,7 +29,7 @@ pub struct Evaluation {
 
 impl Evaluation {
     /// The median of the clients' losses, if any.
-    pub fn median_loss(&self) -> Option<f64> {
+    pub(crate) fn median_loss(&self) -> Option<f64> {
         median_loss(&self.clients.iter().filter_map(|served| served.loss).collect::<Vec<f64>>())
     }
 }
@@ -49,7 +49,7 @@ pub struct Served {
 
 impl Served {
     /// Its metric over its held-out rows.
-    pub fn mean(&self) -> Option<f64> {
+    pub(crate) fn mean(&self) -> Option<f64> {
         self.score.and_then(|score| score.mean())
     }
 }

@@ -84,7 +84,7 @@ pub enum Phase {
 
 impl Phase {
     /// As written in rounds.csv.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Phase::Start => "start",
             Phase::Train => "train",
@@ -136,7 +136,7 @@ impl Recipients {
     }
 
     /// Whether this client is one of them.
-    pub fn contains(&self, client: u32) -> bool {
+    pub(crate) fn contains(&self, client: u32) -> bool {
         match self {
             Recipients::All => true,
             Recipients::List(list) => list.binary_search(&client).is_ok(),
@@ -283,18 +283,18 @@ impl<A> Deref for Answered<'_, A> {
 
 impl<'a, A: Answer> Answered<'a, A> {
     /// The sums, one for every slot.
-    pub fn sums(&self) -> &'a [Sum] {
+    pub(crate) fn sums(&self) -> &'a [Sum] {
         &self.order.sums
     }
 
     /// The answer of the client in this place.
-    pub fn at(&self, place: usize) -> A {
+    pub(crate) fn at(&self, place: usize) -> A {
         let count = self.clients.len();
         A::read(part_of(&self.counts, place, count), part_of(&self.numbers, place, count))
     }
 
     /// The loss of every client.
-    pub fn losses(&self) -> Vec<f64>
+    pub(crate) fn losses(&self) -> Vec<f64>
     where
         A: HasLoss,
     {
@@ -351,7 +351,7 @@ impl OrderIndex {
 
 impl Ask {
     /// Refuses an ask that names models or clients that are not there.
-    pub fn check(&self, clients: usize) -> Result<()> {
+    pub(crate) fn check(&self, clients: usize) -> Result<()> {
         let fault = |message: String| Err(Error::new(ErrorKind::Federation, message));
         for (index, order) in self.orders.iter().enumerate() {
             if let Recipients::List(list) = &order.to

@@ -45,12 +45,12 @@ impl Transforms {
     }
 
     /// Why the reply never arrives.
-    pub fn withhold(&self, passage: &Passage) -> Option<Absence> {
+    pub(crate) fn withhold(&self, passage: &Passage) -> Option<Absence> {
         self.of(passage.phase).iter().find_map(|transform| transform.withhold(passage))
     }
 
     /// Changes a reply that arrives.
-    pub fn alter(&self, passage: &Passage, reply: &mut Reply) {
+    pub(crate) fn alter(&self, passage: &Passage, reply: &mut Reply) {
         self.of(passage.phase).iter().for_each(|transform| transform.alter(passage, reply));
     }
 

@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 /// The version of the messages this code writes and reads.
-pub const VERSION: u16 = 8;
+pub(crate) const VERSION: u16 = 8;
 
 /// Numbers at the precision of the wire and of clients' state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ pub enum Packed {
 
 impl Packed {
     /// Rounds numbers to this precision.
-    pub fn pack(values: &[f64], precision: Precision) -> Self {
+    pub(crate) fn pack(values: &[f64], precision: Precision) -> Self {
         match precision {
             Precision::F32 => Packed::F32(values.iter().map(|&value| value as f32).collect()),
             Precision::F64 => Packed::F64(values.to_vec()),
@@ -37,16 +37,11 @@ impl Packed {
     }
 
     /// Number of numbers.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Packed::F32(values) => values.len(),
             Packed::F64(values) => values.len(),
         }
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// The numbers.
@@ -103,7 +98,7 @@ impl ModelOrder {
     }
 
     /// The blueprint it stands for.
-    pub fn read(&self) -> Result<Blueprint> {
+    pub(crate) fn read(&self) -> Result<Blueprint> {
         let kind = models::kind(&self.kind)
             .ok_or_else(|| Error::new(ErrorKind::Unsupported, format!("model {} is not known here", self.kind)))?;
         let settings = read_settings("model", kind.settings, &self.settings)?;
@@ -112,13 +107,13 @@ impl ModelOrder {
 }
 
 /// Settings as they travel.
-pub fn write_settings(settings: &Settings) -> Result<String> {
+pub(crate) fn write_settings(settings: &Settings) -> Result<String> {
     toml::to_string(&settings.to_table())
         .map_err(|error| Error::new(ErrorKind::Federation, format!("settings could not be written: {error}")))
 }
 
 /// Settings that arrived, checked again.
-pub fn read_settings(place: &str, declared: &[Setting], text: &str) -> Result<Settings> {
+pub(crate) fn read_settings(place: &str, declared: &[Setting], text: &str) -> Result<Settings> {
     let table = toml::from_str(text)
         .map_err(|error| Error::new(ErrorKind::Unsupported, format!("{place}: settings could not be read: {error}")))?;
     let mut faults = Vec::new();

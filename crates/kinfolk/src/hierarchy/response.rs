@@ -43,12 +43,12 @@ pub struct Response {
 
 impl Quadratic {
     /// Number of parameters.
-    pub fn dimension(&self) -> usize {
+    pub(crate) fn dimension(&self) -> usize {
         self.moment.len()
     }
 
     /// Adds another loss, multiplied by a factor.
-    pub fn add_scaled(&mut self, factor: f64, other: &Self) {
+    pub(crate) fn add_scaled(&mut self, factor: f64, other: &Self) {
         add_scaled(&mut self.curvature, factor, &other.curvature);
         add_scaled(&mut self.moment, factor, &other.moment);
         self.energy += factor * other.energy;
@@ -56,7 +56,7 @@ impl Quadratic {
 
     /// What it says of a centre it is held to with this strength: nothing with strength 0, and all it knows, that is
     /// itself, with an infinite one. `None` where the strength is negative, or the curvature is not positive semidefinite.
-    pub fn respond(&self, strength: f64) -> Option<Response> {
+    pub(crate) fn respond(&self, strength: f64) -> Option<Response> {
         let size = self.dimension();
         let mut response = Response::zero(size);
         if strength.is_nan() || strength < 0.0 {
@@ -87,7 +87,7 @@ impl Quadratic {
     }
 
     /// The same, and its derivative in the strength, which must not be 0.
-    pub fn respond_with_slope(&self, strength: f64) -> Option<(Response, Response)> {
+    pub(crate) fn respond_with_slope(&self, strength: f64) -> Option<(Response, Response)> {
         let size = self.dimension();
         let response = self.respond(strength).filter(|_| strength > 0.0)?;
         let mut slope = Response::zero(size);
@@ -104,7 +104,7 @@ impl Quadratic {
 
     /// The parameters of smallest loss when held to `centre` with this strength. With strength 0 the centre does not
     /// matter, and of many minimisers it is the one of smallest norm.
-    pub fn minimiser(&self, strength: f64, centre: &[f64]) -> Option<Vec<f64>> {
+    pub(crate) fn minimiser(&self, strength: f64, centre: &[f64]) -> Option<Vec<f64>> {
         let size = self.dimension();
         if strength == 0.0 {
             return Some(Spectrum::new(&self.curvature, size)?.solve(&self.moment));
@@ -130,7 +130,7 @@ impl Quadratic {
 
     /// The covariance `(A + γI)⁻¹` of the parameters around that minimiser, row-major; with strength 0 over the
     /// directions the quadratic says something of.
-    pub fn covariance(&self, strength: f64) -> Option<Vec<f64>> {
+    pub(crate) fn covariance(&self, strength: f64) -> Option<Vec<f64>> {
         let size = self.dimension();
         if strength == 0.0 {
             return Some(Spectrum::new(&self.curvature, size)?.inverse());
@@ -153,7 +153,7 @@ impl Quadratic {
     }
 
     /// Its value at these parameters.
-    pub fn value(&self, parameters: &[f64]) -> f64 {
+    pub(crate) fn value(&self, parameters: &[f64]) -> f64 {
         let rows = self.curvature.chunks_exact(self.dimension());
         let bent: f64 = rows.zip(parameters).map(|(row, x)| x * dot(row, parameters)).sum();
         0.5 * bent - dot(&self.moment, parameters) + self.energy
@@ -195,27 +195,27 @@ impl Quadratic {
 
 impl Response {
     /// The response of a level without data.
-    pub fn zero(dimension: usize) -> Self {
+    pub(crate) fn zero(dimension: usize) -> Self {
         Self { curvature: vec![0.0; dimension * dimension], moment: vec![0.0; dimension], energy: 0.0, volume: 0.0 }
     }
 
     /// Number of parameters.
-    pub fn dimension(&self) -> usize {
+    pub(crate) fn dimension(&self) -> usize {
         self.moment.len()
     }
 
     /// As a quadratic loss in the centre. The volume does not depend on the centre, and is left behind.
-    pub fn into_quadratic(self) -> Quadratic {
+    pub(crate) fn into_quadratic(self) -> Quadratic {
         Quadratic { curvature: self.curvature, moment: self.moment, energy: self.energy }
     }
 
     /// Number of values that [`Response::pack`] appends.
-    pub fn packed_len(dimension: usize) -> usize {
+    pub(crate) fn packed_len(dimension: usize) -> usize {
         dimension * (dimension + 1) / 2 + dimension + 2
     }
 
     /// Appends its values, the curvature's upper triangle only. Sums of packed responses are packed sums.
-    pub fn pack(&self, out: &mut Vec<f64>) {
+    pub(crate) fn pack(&self, out: &mut Vec<f64>) {
         let rows = self.curvature.chunks_exact(self.dimension()).enumerate();
         rows.for_each(|(i, row)| out.extend_from_slice(&row[i..]));
         out.extend_from_slice(&self.moment);
@@ -223,7 +223,7 @@ impl Response {
     }
 
     /// The response of which these are the packed values.
-    pub fn unpack(packed: &[f64], dimension: usize) -> Self {
+    pub(crate) fn unpack(packed: &[f64], dimension: usize) -> Self {
         debug_assert_eq!(packed.len(), Self::packed_len(dimension));
         let mut response = Self::zero(dimension);
         let (mut triangle, rest) = packed.split_at(dimension * (dimension + 1) / 2);

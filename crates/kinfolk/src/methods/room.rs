@@ -86,17 +86,17 @@ impl MethodLedger {
 
 impl<'a> Room<'a> {
     /// A room with the clients of a federation.
-    pub fn new(federation: &'a mut dyn Federation, ledger: &'a mut MethodLedger) -> Self {
+    pub(crate) fn new(federation: &'a mut dyn Federation, ledger: &'a mut MethodLedger) -> Self {
         Self { federation, ledger }
     }
 
     /// The clients.
-    pub fn clients(&self) -> &[ClientInfo] {
+    pub(crate) fn clients(&self) -> &[ClientInfo] {
         self.federation.clients()
     }
 
     /// Completed rounds.
-    pub fn round(&self) -> usize {
+    pub(crate) fn round(&self) -> usize {
         self.ledger.round
     }
 
@@ -112,7 +112,7 @@ impl<'a> Room<'a> {
     }
 
     /// The same where every single answer may be unusable.
-    pub fn ask_for_any(&mut self, ask: &Ask) -> Result<Answers> {
+    pub(crate) fn ask_for_any(&mut self, ask: &Ask) -> Result<Answers> {
         let answers = self.federation.ask(ask)?;
         if let (MissingRule::Fail, Some(missing)) = (self.ledger.rule, answers.missing.first()) {
             let id = &self.clients()[missing.client as usize].id;
@@ -147,7 +147,7 @@ impl<'a> Room<'a> {
     }
 
     /// The mean of a round's losses, `None` if nobody answered; an error once they have exploded for most clients.
-    pub fn check_loss(&mut self, losses: &[f64]) -> Result<Option<f64>> {
+    pub(crate) fn check_loss(&mut self, losses: &[f64]) -> Result<Option<f64>> {
         check_loss(losses, &mut self.ledger.first_loss, self.ledger.round)
     }
 
@@ -171,7 +171,7 @@ impl<'a> Room<'a> {
 }
 
 /// The mean of the losses, `None` when nobody answered.
-pub fn mean_loss(losses: &[f64]) -> Option<f64> {
+pub(crate) fn mean_loss(losses: &[f64]) -> Option<f64> {
     (!losses.is_empty()).then(|| losses.iter().sum::<f64>() / losses.len() as f64)
 }
 

@@ -92,7 +92,7 @@ impl<'a> Alignment<'a> {
     }
 
     /// The score of these orders.
-    pub fn score(&self, orders: &[Vec<usize>]) -> f64 {
+    pub(crate) fn score(&self, orders: &[Vec<usize>]) -> f64 {
         (0..orders.len()).map(|client| self.cost(client, &orders[client], orders)).sum()
     }
 
@@ -134,7 +134,7 @@ impl<'a> Alignment<'a> {
 }
 
 /// The order of components that fits given centres best: a client that comes later.
-pub fn align_to(centres: &[f64], to: &[f64], components: usize) -> Vec<usize> {
+pub(crate) fn align_to(centres: &[f64], to: &[f64], components: usize) -> Vec<usize> {
     let pair = [to, centres];
     Alignment::new(&pair, components).place(1, &[0], &[(0..components).collect(), Vec::new()])
 }

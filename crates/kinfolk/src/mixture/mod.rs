@@ -92,7 +92,7 @@ impl Shape {
     }
 
     /// Range of the centres in the parameters.
-    pub fn centres(&self) -> Range<usize> {
+    pub(crate) fn centres(&self) -> Range<usize> {
         0..self.components * self.width()
     }
 
@@ -118,13 +118,13 @@ impl Shape {
     }
 
     /// Number of parameters.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.weights().end
     }
 
     /// The fewest rows from which the scatter can be estimated: with fewer, a covariance is rank-deficient and the likelihood
     /// unbounded. 1 where the scatter is given.
-    pub fn least_rows(&self) -> usize {
+    pub(crate) fn least_rows(&self) -> usize {
         match self.family {
             Family::Gaussian(Covariance::Identity) | Family::Regression { noise: Noise::Unit, .. } => 1,
             Family::Gaussian(Covariance::Spherical | Covariance::Diagonal) => 2 * self.components,
@@ -134,13 +134,8 @@ impl Shape {
         }
     }
 
-    /// Whether there are no components.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Number of free parameters: a symmetric matrix counts once, and the weights sum to 1.
-    pub fn free_parameters(&self) -> usize {
+    pub(crate) fn free_parameters(&self) -> usize {
         let scatter = match self.family {
             Family::Gaussian(Covariance::Tied) => triangle(self.columns),
             Family::Gaussian(Covariance::Full) => self.components * triangle(self.columns),
@@ -267,7 +262,7 @@ pub fn maximise(shape: &Shape, statistics: &Statistics, params: &mut [f64]) {
 }
 
 /// The least weight a component has before weights are scaled to sum to 1.
-pub const LEAST_WEIGHT: f64 = 1e-8;
+pub(crate) const LEAST_WEIGHT: f64 = 1e-8;
 
 /// Lifts weights to the smallest allowed one and scales them to sum to 1.
 pub(crate) fn normalise(weights: &mut [f64]) {
@@ -278,7 +273,13 @@ pub(crate) fn normalise(weights: &mut [f64]) {
 
 /// The component of every row, by the largest posterior and the first among equals; returns the log likelihood of all
 /// rows.
-pub fn classify(shape: &Shape, params: &[f64], rows: &Rows, scratch: &mut Scratch, labels: &mut Vec<u32>) -> f64 {
+pub(crate) fn classify(
+    shape: &Shape,
+    params: &[f64],
+    rows: &Rows,
+    scratch: &mut Scratch,
+    labels: &mut Vec<u32>,
+) -> f64 {
     labels.clear();
     let mut log_likelihood = prepare(shape, params, rows, scratch);
     for block in rows.blocks() {

@@ -86,7 +86,7 @@ impl Rows {
     }
 
     /// The same from numbers: row-major features, and for regressions a target a row.
-    pub fn new(shape: &Shape, features: &[f64], targets: &[f64]) -> Self {
+    pub(crate) fn new(shape: &Shape, features: &[f64], targets: &[f64]) -> Self {
         let columns = shape.columns.max(1);
         let count = features.len() / columns;
         let mut origin = vec![0.0; shape.width()];
@@ -123,17 +123,12 @@ impl Rows {
     }
 
     /// Number of rows.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
     /// These rows, in this order; a row may be repeated.
-    pub fn pick(&self, rows: &[u32]) -> Self {
+    pub(crate) fn pick(&self, rows: &[u32]) -> Self {
         let mut picked = Self {
             width: self.width,
             count: rows.len(),

@@ -33,18 +33,18 @@ pub struct Statistics {
 
 impl Statistics {
     /// Number of values that [`Statistics::pack`] appends.
-    pub fn packed_len(shape: &Shape, detail: Detail) -> usize {
+    pub(crate) fn packed_len(shape: &Shape, detail: Detail) -> usize {
         2 + shape.components + shape.centres().len() + squares(shape, detail)
     }
 
     /// Appends them as values.
-    pub fn pack(&self, out: &mut Vec<f64>) {
+    pub(crate) fn pack(&self, out: &mut Vec<f64>) {
         out.extend([self.rows, self.log_likelihood]);
         out.extend(self.members.iter().chain(&self.pulls).chain(&self.squares));
     }
 
     /// Reads what [`Statistics::pack`] wrote.
-    pub fn unpack(shape: &Shape, detail: Detail, packed: &[f64]) -> Self {
+    pub(crate) fn unpack(shape: &Shape, detail: Detail, packed: &[f64]) -> Self {
         let (head, rest) = packed.split_at(2);
         let (members, rest) = rest.split_at(shape.components);
         let (pulls, rest) = rest.split_at(shape.centres().len());

@@ -44,7 +44,7 @@ pub enum Rate {
 
 impl Step {
     /// Moves the parameters; `first` are the weights they began with.
-    pub fn take(&self, shape: &Shape, statistics: &Statistics, rows: &Rows, first: &[f64], params: &mut [f64]) {
+    pub(crate) fn take(&self, shape: &Shape, statistics: &Statistics, rows: &Rows, first: &[f64], params: &mut [f64]) {
         match self.rule {
             Rule::Stay => set_weights(shape, statistics, self.share, params),
             Rule::Ascend(rate) => self.ascend(shape, statistics, rate, rows, first, params),

@@ -250,7 +250,7 @@ pub enum Metric {
 
 impl Metric {
     /// Its name in files.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Metric::Accuracy => "accuracy",
             Metric::SquaredError => "mse",
@@ -261,7 +261,7 @@ impl Metric {
     }
 
     /// The metric summed over rows; `None` where it needs hits and the score has none.
-    pub fn sum(self, score: &Score) -> Option<f64> {
+    pub(crate) fn sum(self, score: &Score) -> Option<f64> {
         match self {
             Metric::Accuracy => score.hits.map(f64::from),
             Metric::SquaredError | Metric::LogLoss | Metric::Loss => Some(score.loss),
@@ -301,7 +301,7 @@ pub struct TensorPlace {
 
 impl TensorPlace {
     /// Its range; saturates where it would not fit any memory.
-    pub fn range(&self) -> std::ops::Range<usize> {
+    pub(crate) fn range(&self) -> std::ops::Range<usize> {
         let length = self.shape.iter().fold(1, |length: usize, &size| length.saturating_mul(size));
         self.offset..self.offset.saturating_add(length)
     }
@@ -426,7 +426,7 @@ impl dyn Model + '_ {
     }
 
     /// Whether its loss is a quadratic everywhere.
-    pub fn is_quadratic(&self) -> bool {
+    pub(crate) fn is_quadratic(&self) -> bool {
         self.convex().is_some_and(Convex::is_quadratic)
     }
 }
@@ -464,7 +464,7 @@ impl Seat<'_> {
     }
 
     /// Some of the client's training rows.
-    pub fn rows(&self, on: Portion) -> Shard {
+    pub(crate) fn rows(&self, on: Portion) -> Shard {
         match on {
             Portion::All => self.client.train.clone(),
             Portion::Part { index, of } if self.secret.is_none() => self.client.train.part(index as usize, of as usize),
@@ -552,7 +552,7 @@ pub trait Worker {
 }
 
 /// The smallest of some losses; one that is not a number counts as infinite, ties go to the first.
-pub fn first_smallest(losses: impl Iterator<Item = f64>) -> Choice {
+pub(crate) fn first_smallest(losses: impl Iterator<Item = f64>) -> Choice {
     let mut best = Choice { position: 0, loss: f64::INFINITY };
     for (position, loss) in losses.enumerate() {
         if loss < best.loss {
@@ -608,7 +608,7 @@ pub struct Job<'a> {
 
 impl Job<'_> {
     /// The slot of a choice.
-    pub fn slot(&self, position: usize) -> usize {
+    pub(crate) fn slot(&self, position: usize) -> usize {
         if self.slots == 1 { 0 } else { position }
     }
 }
@@ -626,18 +626,18 @@ pub struct Reduced {
 
 impl Reduced {
     /// Empty sums.
-    pub fn new(slots: usize) -> Self {
+    pub(crate) fn new(slots: usize) -> Self {
         Self { sums: vec![Sum::default(); slots], ..Self::default() }
     }
 
     /// Records one client's choice and loss.
-    pub fn reply(&mut self, position: usize, loss: f64) {
+    pub(crate) fn reply(&mut self, position: usize, loss: f64) {
         self.choices.push(position as u32);
         self.losses.push(loss);
     }
 
     /// Adds one client's vector.
-    pub fn add(&mut self, slot: usize, weight: f64, vector: &[f64]) {
+    pub(crate) fn add(&mut self, slot: usize, weight: f64, vector: &[f64]) {
         self.sums[slot].add(weight, vector);
     }
 }

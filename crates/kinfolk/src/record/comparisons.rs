@@ -39,7 +39,7 @@ table_row! {
 }
 
 /// The bytes of distances.csv; `None` where no method compared clients.
-pub fn distances_csv(comparisons: &[ComparisonRecord]) -> Result<Option<Vec<u8>>> {
+pub(crate) fn distances_csv(comparisons: &[ComparisonRecord]) -> Result<Option<Vec<u8>>> {
     let rows = comparisons.iter().flat_map(|record| {
         record.found.pairs.iter().map(move |&(a, b, distance)| DistanceRecord {
             label: record.label.clone(),

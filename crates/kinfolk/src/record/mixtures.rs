@@ -74,7 +74,7 @@ table_row! {
 
 impl MixtureRecord {
     /// Number of a centre's coordinates.
-    pub fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         let own = self.clients.iter().map(|client| client.centres.len());
         own.chain([self.common.len()]).max().unwrap_or(0) / self.components.max(1)
     }
@@ -94,7 +94,7 @@ impl ClientMixture {
 
 impl RowsRecord {
     /// Components of rows, with their classes and lines if any.
-    pub fn new(components: &[u32], classes: Option<&[u32]>, lines: Option<&[u64]>) -> Self {
+    pub(crate) fn new(components: &[u32], classes: Option<&[u32]>, lines: Option<&[u64]>) -> Self {
         let (classes, lines) = (classes.unwrap_or_default().to_vec(), lines.unwrap_or_default().to_vec());
         Self { components: components.to_vec(), classes, lines }
     }
@@ -102,7 +102,7 @@ impl RowsRecord {
 
 /// The bytes of components.csv: the common centres first, in rows without a client and without a weight, then every
 /// client's own. `None` where no method found mixtures.
-pub fn components_csv(mixtures: &[MixtureRecord]) -> Result<Option<Vec<u8>>> {
+pub(crate) fn components_csv(mixtures: &[MixtureRecord]) -> Result<Option<Vec<u8>>> {
     let Some(widest) = mixtures.iter().max_by_key(|mixture| mixture.width()) else { return Ok(None) };
     let width = widest.width();
     let name = |column: usize| widest.features.get(column).cloned().unwrap_or_else(|| format!("x{column}"));
@@ -126,7 +126,7 @@ pub fn components_csv(mixtures: &[MixtureRecord]) -> Result<Option<Vec<u8>>> {
 }
 
 /// The bytes of rows.csv; `None` where no method assigned rows.
-pub fn rows_csv(mixtures: &[MixtureRecord]) -> Result<Option<Vec<u8>>> {
+pub(crate) fn rows_csv(mixtures: &[MixtureRecord]) -> Result<Option<Vec<u8>>> {
     let clients = mixtures.iter().flat_map(|mixture| mixture.clients.iter().map(move |client| (mixture, client)));
     let parts = clients.flat_map(|(mixture, client)| {
         [("train", &client.train), ("test", &client.test)].map(|(split, rows)| (mixture, client, split, rows))

@@ -97,7 +97,7 @@ table_row! {
 
 /// The record of one method on one seed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct MethodRecord {
+pub(crate) struct MethodRecord {
     /// Its numbers and notes.
     #[serde(with = "summary::as_json")]
     pub summary: RepeatSummary,
@@ -124,13 +124,13 @@ pub struct Minimiser {
 
 impl MethodRecord {
     /// Adds a number to the summary, if it is finite.
-    pub fn number(&mut self, name: &str, value: f64) {
+    pub(crate) fn number(&mut self, name: &str, value: f64) {
         let number = serde_json::Number::from_f64(value);
         self.summary.extra.extend(number.map(|number| (name.to_string(), number.into())));
     }
 
     /// Adds those that are known.
-    pub fn numbers<'a>(&mut self, numbers: impl IntoIterator<Item = (&'a str, Option<f64>)>) {
+    pub(crate) fn numbers<'a>(&mut self, numbers: impl IntoIterator<Item = (&'a str, Option<f64>)>) {
         numbers.into_iter().for_each(|(name, value)| self.number(name, value.unwrap_or(f64::NAN)));
     }
 }

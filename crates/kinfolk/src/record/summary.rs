@@ -139,7 +139,7 @@ impl ClientScore {
 }
 
 /// Whether more of this metric is better: true for accuracy, false for losses.
-pub fn is_higher_better(metric: &str) -> bool {
+pub(crate) fn is_higher_better(metric: &str) -> bool {
     metric == "accuracy"
 }
 
@@ -178,7 +178,7 @@ impl MetricSummary {
 const STATUSES: [&str; 4] = ["done", "not-converged", "diverged", "failed"];
 
 /// The worst of several statuses; `failed` when there are none or one is unknown.
-pub fn worst_status<'a>(statuses: impl IntoIterator<Item = &'a str>) -> &'static str {
+pub(crate) fn worst_status<'a>(statuses: impl IntoIterator<Item = &'a str>) -> &'static str {
     let rank = |status: &str| STATUSES.iter().position(|known| *known == status).unwrap_or(STATUSES.len() - 1);
     statuses.into_iter().map(rank).max().map_or("failed", |worst| STATUSES[worst])
 }

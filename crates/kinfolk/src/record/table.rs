@@ -121,7 +121,7 @@ impl Cell for Vec<usize> {
 }
 
 /// The bytes of a file of these rows.
-pub fn write<R: TableRow>(rows: impl IntoIterator<Item = impl std::borrow::Borrow<R>>) -> Result<Vec<u8>> {
+pub(crate) fn write<R: TableRow>(rows: impl IntoIterator<Item = impl std::borrow::Borrow<R>>) -> Result<Vec<u8>> {
     let names = R::COLUMNS.iter().map(|column| column.name);
     comma_separated(R::FILE, names, rows.into_iter().map(|row| row.borrow().cells()))
 }
@@ -187,7 +187,7 @@ pub fn read_columns<R: TableRow>(folder: &Path) -> Result<Vec<Column>> {
 }
 
 /// Reads the same row by row; a column that is missing is empty.
-pub fn read_rows<R: TableRow>(folder: &Path) -> Result<Vec<R>> {
+pub(crate) fn read_rows<R: TableRow>(folder: &Path) -> Result<Vec<R>> {
     let mut rows: Vec<R> = Vec::new();
     each_cell::<R>(folder, |row, place, text| {
         rows.resize_with(row + 1, R::default);

@@ -69,7 +69,8 @@ macro_rules! declare_paper {
 use declare_paper;
 
 /// Every paper.
-pub static PAPERS: &[&Paper] = &[&ifca::PAPER, &odcl::PAPER, &known_clusters::PAPER, &fedgrem::PAPER, &sr_fca::PAPER];
+pub(crate) static PAPERS: &[&Paper] =
+    &[&ifca::PAPER, &odcl::PAPER, &known_clusters::PAPER, &fedgrem::PAPER, &sr_fca::PAPER];
 
 /// One experiment of a paper.
 pub struct Reproduction {

@@ -187,7 +187,7 @@ pub enum Auto<T> {
 
 impl<T> Auto<T> {
     /// The value, if given.
-    pub fn given(self) -> Option<T> {
+    pub(crate) fn given(self) -> Option<T> {
         match self {
             Auto::Auto => None,
             Auto::Given(value) => Some(value),

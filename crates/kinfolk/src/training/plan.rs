@@ -100,7 +100,7 @@ pub struct Scale {
 
 impl Scale {
     /// What the mean loss of a client with this many rows is multiplied by.
-    pub fn of(&self, rows: usize) -> f64 {
+    pub(crate) fn of(&self, rows: usize) -> f64 {
         self.factor * self.by.of(rows)
     }
 }

@@ -119,7 +119,7 @@ pub struct Level {
 
 impl Level {
     /// Its length in λ.
-    pub fn life(&self) -> f64 {
+    pub(crate) fn life(&self) -> f64 {
         self.lambda[1] - self.lambda[0]
     }
 }

@@ -48,7 +48,7 @@ pub struct State {
 
 impl Host {
     /// A host of these clients.
-    pub fn new(clients: Vec<Client>) -> Self {
+    pub(crate) fn new(clients: Vec<Client>) -> Self {
         let memories = clients.iter().map(|_| Memory::default()).collect();
         Self { clients, model: None, memories, may_prepare: true, protection: Vec::new() }
     }
@@ -66,12 +66,12 @@ impl Host {
     }
 
     /// The clients.
-    pub fn clients(&self) -> &[Client] {
+    pub(crate) fn clients(&self) -> &[Client] {
         &self.clients
     }
 
     /// Gives the clients a model, after checking that it fits their rows. Clients that are the user's own code are reset.
-    pub fn set_model(&mut self, model: Arc<dyn Model>) -> Result<()> {
+    pub(crate) fn set_model(&mut self, model: Arc<dyn Model>) -> Result<()> {
         const ROOM_FOR_PREPARED: usize = 1 << 30;
         self.clients.iter().try_for_each(|client| model.check(client).and_then(|()| client.begin_anew()))?;
         let wanted: usize = self.clients.iter().map(|client| model.prepared_numbers(client.train.len())).sum();
@@ -81,7 +81,7 @@ impl Host {
     }
 
     /// The clients' model.
-    pub fn model(&self) -> Result<&Arc<dyn Model>> {
+    pub(crate) fn model(&self) -> Result<&Arc<dyn Model>> {
         self.model.as_ref().ok_or_else(|| Error::federation("the clients have no model yet"))
     }
 
@@ -165,12 +165,12 @@ impl Host {
     }
 
     /// Saves clients that are the user's own code; `None` where one of them cannot be saved.
-    pub fn save_own(&self) -> Result<Option<Vec<Vec<u8>>>> {
+    pub(crate) fn save_own(&self) -> Result<Option<Vec<Vec<u8>>>> {
         self.clients.iter().map(Client::save).collect()
     }
 
     /// Loads clients that were [saved](Host::save_own).
-    pub fn load_own(&self, states: &[Vec<u8>]) -> Result<()> {
+    pub(crate) fn load_own(&self, states: &[Vec<u8>]) -> Result<()> {
         self.clients.iter().zip(states).try_for_each(|(client, state)| client.load(state))
     }
 

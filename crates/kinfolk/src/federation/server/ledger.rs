@@ -73,7 +73,7 @@ pub(in crate::federation) struct Size {
 
 impl Ledger {
     /// Number of usable answers, not counting evaluation.
-    pub fn useful_answers(&self) -> u64 {
+    pub(crate) fn useful_answers(&self) -> u64 {
         self.useful
     }
 

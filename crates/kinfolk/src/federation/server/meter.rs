@@ -40,7 +40,7 @@ impl Traffic {
     }
 
     /// The difference from an earlier reading.
-    pub fn since(&self, earlier: Traffic) -> Traffic {
+    pub(crate) fn since(&self, earlier: Traffic) -> Traffic {
         self.combine(earlier, u64::sub)
     }
 }

@@ -99,7 +99,7 @@ impl HasLoss for Advanced {}
 
 impl Advance {
     /// The same order without any update: it asks for what the client holds already.
-    pub fn at_rest(&self, stamp: u64) -> Self {
+    pub(crate) fn at_rest(&self, stamp: u64) -> Self {
         Self { from: Start::Own { stamp }, blend: None, run: None, renewal: None, ..self.clone() }
     }
 

@@ -39,7 +39,7 @@ pub enum Parts {
 
 impl Parts {
     /// How many numbers that is.
-    pub fn count(self, shape: &Shape) -> usize {
+    pub(crate) fn count(self, shape: &Shape) -> usize {
         match self {
             Parts::Nothing => 0,
             Parts::Centres => shape.centres().end,

@@ -61,7 +61,7 @@ pub enum Keep {
 
 impl Train {
     /// From a model of the ask; the result is sent.
-    pub fn from_model(model: usize, plan: Plan) -> Self {
+    pub(crate) fn from_model(model: usize, plan: Plan) -> Self {
         Self { from: Start::Model(model), plan, keep: Keep::No }
     }
 }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 /// A forest whose leaves are ordered such that its lines do not cross.
 #[derive(Debug, Clone, PartialEq)]
-pub struct FusionTree {
+pub(crate) struct FusionTree {
     /// The points of every leaf.
     pub leaves: Vec<Vec<usize>>,
     /// Nodes after the leaves: join `j` is node `leaves.len() + j`. Children come before their parents.
@@ -20,7 +20,7 @@ pub struct FusionTree {
 
 /// Nodes that became one.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Join {
+pub(crate) struct Join {
     /// Leaves or earlier joins, in drawing order.
     pub children: Vec<usize>,
     /// The step of the path at which they were one.
@@ -30,7 +30,7 @@ pub struct Join {
 impl FusionTree {
     /// The tree of a path over this many points. Leaves are points, or, where these are more than `most`, the groups of the
     /// first step with at most `most` groups.
-    pub fn of(path: &Path, points: usize, most: usize) -> Self {
+    pub(crate) fn of(path: &Path, points: usize, most: usize) -> Self {
         let mut node_of: Vec<usize> = (0..points).collect();
         let mut children: Vec<Vec<usize>> = vec![Vec::new(); points];
         let mut step_of: Vec<usize> = vec![0; points];
