@@ -18,7 +18,7 @@ const EVALUATIONS: usize = 60;
 
 /// A search for a smallest value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Descent {
+pub(crate) struct Descent {
     point: Vec<f64>,
     value: f64,
     gradient: Vec<f64>,

@@ -47,7 +47,7 @@ pub struct Content {
 const ATTEMPTS: usize = 50;
 
 /// Called with the file, the bytes downloaded, and the total where it is known.
-pub type Progress<'a> = &'a mut dyn FnMut(&str, u64, Option<u64>);
+pub(crate) type Progress<'a> = &'a mut dyn FnMut(&str, u64, Option<u64>);
 
 /// Names of files in a message before it only counts them.
 const NAMED: usize = 6;

@@ -30,7 +30,7 @@ pub struct Quadratic {
 
 /// What a level says of its centre, up to constants; or the derivative of that in the strength.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Response {
+pub(crate) struct Response {
     /// `S`, row-major.
     pub curvature: Vec<f64>,
     /// `s`.

@@ -115,7 +115,7 @@ pub(crate) struct MethodRecord {
 
 /// The exact minimiser of an objective.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Minimiser {
+pub(crate) struct Minimiser {
     /// The objective.
     pub objective: String,
     /// The clients' models by their ids.
