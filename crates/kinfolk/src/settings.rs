@@ -52,13 +52,13 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     /// The smallest.
-    pub low: f64,
+    pub(crate) low: f64,
     /// Whether it must be above that.
-    pub above: bool,
+    pub(crate) above: bool,
     /// The largest.
-    pub high: f64,
+    pub(crate) high: f64,
     /// Whether it must be below that.
-    pub below: bool,
+    pub(crate) below: bool,
 }
 
 impl Bounds {

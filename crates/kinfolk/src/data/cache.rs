@@ -36,11 +36,11 @@ pub struct Dataset {
 #[derive(Debug, Clone, Copy)]
 pub struct Content {
     /// Its name.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// Its size; 0 where copies differ.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// Its SHA-256 digest in hexadecimal; empty where copies differ.
-    pub sha256: &'static str,
+    pub(crate) sha256: &'static str,
 }
 
 /// Upper bound on the connections of one download.

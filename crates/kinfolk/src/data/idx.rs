@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Idx<T = u8> {
     /// The size of every dimension, the slowest first.
-    pub sizes: Vec<usize>,
+    pub(crate) sizes: Vec<usize>,
     /// The values, the last dimension fastest.
-    pub values: Vec<T>,
+    pub(crate) values: Vec<T>,
 }
 
 /// A type of values: its number in the file, its size in bytes, and its name.

@@ -474,18 +474,18 @@ pub struct Population {
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlantedMixture {
     /// The weight of every component.
-    pub weights: Vec<f64>,
+    pub(crate) weights: Vec<f64>,
     /// The centres of the components, concatenated.
-    pub centres: Vec<f64>,
+    pub(crate) centres: Vec<f64>,
 }
 
 /// Positions of one client's rows in a file: lines of a text, or rows of a parquet file, both from 1.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Lines {
     /// Of the training rows.
-    pub train: Vec<u64>,
+    pub(crate) train: Vec<u64>,
     /// Of the test rows.
-    pub test: Vec<u64>,
+    pub(crate) test: Vec<u64>,
 }
 
 impl Population {
@@ -570,9 +570,9 @@ pub enum Form {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Augment {
     /// Mirrors it horizontally, with probability ½.
-    pub flip: bool,
+    pub(crate) flip: bool,
     /// Shifts it by up to this many pixels in both directions, padded with black.
-    pub crop: usize,
+    pub(crate) crop: usize,
 }
 
 impl DataShape {

@@ -169,9 +169,9 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Scale {
     /// Subtracted first.
-    pub mean: f64,
+    pub(crate) mean: f64,
     /// The divisor.
-    pub deviation: f64,
+    pub(crate) deviation: f64,
 }
 
 impl Scale {

@@ -22,9 +22,9 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Role {
     /// Its name, in lower case with hyphens.
-    pub name: String,
+    pub(crate) name: String,
     /// Its text.
-    pub text: String,
+    pub(crate) text: String,
 }
 
 const LONGEST_NAME: usize = 40;

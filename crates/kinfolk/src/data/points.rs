@@ -29,9 +29,9 @@ pub struct Choice {
 #[derive(Debug, Clone, PartialEq)]
 pub struct PointTable {
     /// The names of the coordinates.
-    pub columns: Vec<String>,
+    pub(crate) columns: Vec<String>,
     /// The names of the points, where a column has them.
-    pub ids: Option<Vec<String>>,
+    pub(crate) ids: Option<Vec<String>>,
     values: Vec<f64>,
     scales: Option<Vec<Scale>>,
 }

@@ -180,9 +180,9 @@ pub(crate) struct ExtremeCell {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Schema {
     /// The features.
-    pub features: FeaturesSchema,
+    pub(crate) features: FeaturesSchema,
     /// The target.
-    pub target: TargetSchema,
+    pub(crate) target: TargetSchema,
 }
 
 /// The agreed meaning of the features.
@@ -203,9 +203,9 @@ pub enum FeaturesSchema {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ColumnSchema {
     /// The header.
-    pub name: String,
+    pub(crate) name: String,
     /// How a cell becomes features.
-    pub encoding: Encoding,
+    pub(crate) encoding: Encoding,
 }
 
 /// How a cell becomes features.

@@ -180,9 +180,9 @@ pub enum SiteReply {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KeptModels {
     /// Number of clients.
-    pub clients: u64,
+    pub(crate) clients: u64,
     /// Where in the machine's folder of models; `None` for a machine that has no such folder.
-    pub place: Option<String>,
+    pub(crate) place: Option<String>,
 }
 
 /// The clients of a machine.

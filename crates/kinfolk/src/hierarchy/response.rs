@@ -21,11 +21,11 @@ const FAINT: f64 = 1e-12;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Quadratic {
     /// `A`, symmetric positive semidefinite, row-major.
-    pub curvature: Vec<f64>,
+    pub(crate) curvature: Vec<f64>,
     /// `b`.
-    pub moment: Vec<f64>,
+    pub(crate) moment: Vec<f64>,
     /// `e`, its value at zero.
-    pub energy: f64,
+    pub(crate) energy: f64,
 }
 
 /// What a level says of its centre, up to constants; or the derivative of that in the strength.

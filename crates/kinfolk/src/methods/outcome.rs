@@ -36,9 +36,9 @@ pub struct Outcome {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Minimises {
     /// Identifies the objective: equal texts are the same objective.
-    pub objective: String,
+    pub(crate) objective: String,
     /// Whether they are its minimiser, or only approach it.
-    pub exactly: bool,
+    pub(crate) exactly: bool,
 }
 
 impl Outcome {

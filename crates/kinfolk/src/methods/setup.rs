@@ -34,9 +34,9 @@ impl Needs {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AutoStep {
     /// How gradients become steps.
-    pub optimiser: Optimiser,
+    pub(crate) optimiser: Optimiser,
     /// Whether no steps are taken with a model that has an exact minimiser.
-    pub only_without_minimiser: bool,
+    pub(crate) only_without_minimiser: bool,
 }
 
 impl AutoStep {

@@ -45,11 +45,11 @@ pub struct ClientMixture {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RowsRecord {
     /// The most likely component.
-    pub components: Vec<u32>,
+    pub(crate) components: Vec<u32>,
     /// The class; empty where rows have none.
-    pub classes: Vec<u32>,
+    pub(crate) classes: Vec<u32>,
     /// The row's line in its file; empty where there is none.
-    pub lines: Vec<u64>,
+    pub(crate) lines: Vec<u64>,
 }
 
 table_row! {

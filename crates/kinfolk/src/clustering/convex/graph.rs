@@ -10,11 +10,11 @@ const BLOCK: usize = 256;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Edge {
     /// One end.
-    pub from: usize,
+    pub(crate) from: usize,
     /// The other end.
-    pub to: usize,
+    pub(crate) to: usize,
     /// The weight.
-    pub weight: f64,
+    pub(crate) weight: f64,
 }
 
 /// min ½ Σ n_g‖a_g − u_g‖² + λ Σ w_gh ‖u_g − u_h‖ over the edges of a graph.

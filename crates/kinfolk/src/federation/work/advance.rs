@@ -79,9 +79,9 @@ pub struct Renewal {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Advanced {
     /// The loss at the first point that was evaluated.
-    pub loss: f64,
+    pub(crate) loss: f64,
     /// The squared length of the measured vector.
-    pub squared_length: Option<f64>,
+    pub(crate) squared_length: Option<f64>,
 }
 
 impl Answer for Advanced {

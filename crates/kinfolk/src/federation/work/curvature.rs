@@ -11,11 +11,11 @@ pub struct Curvature;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Curvatures {
     /// At most.
-    pub most: f64,
+    pub(crate) most: f64,
     /// At least.
-    pub least: f64,
+    pub(crate) least: f64,
     /// At most on a single row.
-    pub single: f64,
+    pub(crate) single: f64,
 }
 
 impl Answer for Curvatures {

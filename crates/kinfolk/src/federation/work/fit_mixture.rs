@@ -62,11 +62,11 @@ impl Parts {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fitted {
     /// Mean negative log likelihood at the last step; 0 without steps.
-    pub loss: f64,
+    pub(crate) loss: f64,
     /// The smallest weight of a component.
-    pub smallest_weight: f64,
+    pub(crate) smallest_weight: f64,
     /// Whether the fit converged.
-    pub converged: bool,
+    pub(crate) converged: bool,
 }
 
 impl Answer for Fitted {

@@ -6,7 +6,7 @@ use super::*;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Receive {
     /// One model, or several to choose from by their loss.
-    pub models: Vec<usize>,
+    pub(crate) models: Vec<usize>,
 }
 
 impl Kind for Receive {

@@ -38,9 +38,9 @@ pub enum ResponseParts {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Responded {
     /// Its mean loss.
-    pub loss: f64,
+    pub(crate) loss: f64,
     /// Squared distance from the centre.
-    pub squared_distance: f64,
+    pub(crate) squared_distance: f64,
 }
 
 impl Answer for Responded {

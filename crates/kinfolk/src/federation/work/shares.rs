@@ -7,7 +7,7 @@ use crate::models::first_smallest;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Shares {
     /// The models.
-    pub among: Vec<usize>,
+    pub(crate) among: Vec<usize>,
 }
 
 impl Kind for Shares {

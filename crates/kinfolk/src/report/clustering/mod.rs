@@ -132,9 +132,9 @@ impl ClusteringSummary {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct PathStep {
     /// The λ.
-    pub lambda: f64,
+    pub(crate) lambda: f64,
     /// Its number of clusters.
-    pub clusters: usize,
+    pub(crate) clusters: usize,
 }
 
 impl<'a> ClusteringRecord<'a> {
