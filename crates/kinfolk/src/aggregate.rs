@@ -24,7 +24,6 @@ pub enum Weight {
 }
 
 impl Weight {
-    /// The weight of a client with this many rows.
     pub(crate) fn of(self, rows: usize) -> f64 {
         match self {
             Weight::Uniform => 1.0,
@@ -45,7 +44,6 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Adds one vector.
     pub(crate) fn add(&mut self, weight: f64, vector: &[f64]) {
         self.total.resize(vector.len(), 0.0);
         add_scaled(&mut self.total, weight, vector);

@@ -10,12 +10,10 @@ pub struct Assignment {
 }
 
 impl Assignment {
-    /// No client in any cluster yet.
     pub(crate) fn none(clusters: usize, clients: usize) -> Self {
         Self { clusters, of: vec![None; clients] }
     }
 
-    /// All clients in one cluster.
     pub(crate) fn one(clients: usize) -> Self {
         Self { clusters: 1, of: vec![Some(0); clients] }
     }
@@ -25,7 +23,6 @@ impl Assignment {
         self.clusters
     }
 
-    /// A client's cluster.
     pub(crate) fn of(&self, client: u32) -> Option<usize> {
         self.of[client as usize]
     }
@@ -67,7 +64,6 @@ impl Assignment {
         (self.of.iter().map(|cluster| cluster.and_then(number)).collect(), before)
     }
 
-    /// Number of clients in every cluster.
     pub(crate) fn sizes(&self) -> Vec<usize> {
         let mut sizes = vec![0; self.clusters];
         self.of.iter().flatten().for_each(|&cluster| sizes[cluster] += 1);

@@ -16,7 +16,6 @@ const ROUNDING: f64 = 1e-14;
 /// Evaluations along one direction before it is given up.
 const EVALUATIONS: usize = 60;
 
-/// A search for a smallest value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Descent {
     point: Vec<f64>,
@@ -42,7 +41,6 @@ struct Pair {
 }
 
 impl Descent {
-    /// A search from this point.
     pub(crate) fn new(start: Vec<f64>) -> Self {
         let size = start.len();
         Self {

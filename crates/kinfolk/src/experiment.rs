@@ -78,7 +78,6 @@ pub struct MethodEntry {
 }
 
 impl MethodEntry {
-    /// What the method needs of the run.
     pub(crate) fn needs(&self) -> Needs {
         (self.kind.needs)(&self.settings)
     }
@@ -212,7 +211,6 @@ impl Experiment {
         &self.top.name
     }
 
-    /// The seeds it runs.
     pub(crate) fn seeds(&self) -> std::ops::Range<u64> {
         self.top.seed..self.top.seed + self.top.repeat
     }

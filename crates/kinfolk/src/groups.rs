@@ -28,7 +28,6 @@ settings! {
 }
 
 impl Grouping {
-    /// Where the groups come from.
     pub(crate) fn origin(&self) -> Origin<'_> {
         match &*self.groups {
             "auto" | "column" => Origin::Column,
@@ -41,7 +40,6 @@ impl Grouping {
 
 const WORDS: [&str; 4] = ["auto", "column", "truth", "one"];
 
-/// Where a method's groups come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin<'a> {
     /// The groups that clients say they belong to.
@@ -73,7 +71,6 @@ impl Origin<'_> {
 }
 
 impl Groups {
-    /// Everybody together.
     pub(crate) fn one(clients: usize) -> Self {
         Self { of: Assignment::one(clients), names: vec!["everybody".into()], provisional: false }
     }

@@ -26,15 +26,11 @@ pub(crate) trait Real:
     + std::ops::MulAssign
     + 'static
 {
-    /// 0.
     const ZERO: Self;
-    /// 1.
     const ONE: Self;
     /// Rounds from `f64`.
     fn of(value: f64) -> Self;
-    /// Converts to `f64`.
     fn to_f64(self) -> f64;
-    /// e to this power.
     fn exp(self) -> Self;
     /// e to each of these powers, vectorised; within a few units in the last place.
     fn exp_all(powers: &mut [Self]);
@@ -42,13 +38,9 @@ pub(crate) trait Real:
     fn logistic(self) -> Self;
     /// The hyperbolic tangent, without a branch.
     fn fast_tanh(self) -> Self;
-    /// The natural logarithm of 1 + this.
     fn ln_1p(self) -> Self;
-    /// The natural logarithm.
     fn ln(self) -> Self;
-    /// The square root.
     fn sqrt(self) -> Self;
-    /// Fused multiply-add.
     fn mul_add(self, factor: Self, term: Self) -> Self;
 }
 
@@ -200,13 +192,11 @@ pub(crate) struct Matrix<'a, T> {
 }
 
 impl<'a, T: Real> Matrix<'a, T> {
-    /// A matrix of `rows` × `columns`.
     pub(crate) fn new(values: &'a [T], rows: usize, columns: usize) -> Self {
         debug_assert_eq!(values.len(), rows * columns);
         Self { values, rows, columns, transposed: false }
     }
 
-    /// Its transpose.
     pub(crate) fn transpose(self) -> Self {
         Self { transposed: !self.transposed, ..self }
     }
@@ -252,7 +242,6 @@ pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     sums.iter().sum::<f64>() + rest
 }
 
-/// Squared Euclidean distance of two vectors.
 pub(crate) fn squared_distance(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(x, y)| (x - y) * (x - y)).sum()
 }
@@ -276,7 +265,6 @@ pub(crate) fn solve_positive(a: &[f64], b: &[f64], size: usize, columns: usize) 
     Some((0..size).flat_map(|i| (0..columns).map(move |j| (i, j))).map(|(i, j)| solution[(i, j)]).collect())
 }
 
-/// The Cholesky factor of a symmetric positive definite matrix.
 pub(crate) struct Cholesky(faer::linalg::solvers::Llt<f64>);
 
 impl Cholesky {
@@ -343,7 +331,6 @@ impl Spectrum {
         Some(Self { values, directions, size })
     }
 
-    /// The rank.
     pub(crate) fn rank(&self) -> usize {
         self.values.len()
     }

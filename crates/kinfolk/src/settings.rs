@@ -51,11 +51,9 @@ pub enum Kind {
 /// Bounds of a number.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// The smallest.
     pub(crate) low: f64,
     /// Whether it must be above that.
     pub(crate) above: bool,
-    /// The largest.
     pub(crate) high: f64,
     /// Whether it must be below that.
     pub(crate) below: bool,
@@ -227,7 +225,6 @@ impl Settings {
         changed
     }
 
-    /// As a TOML table.
     pub(crate) fn to_table(&self) -> toml::Table {
         self.0.clone().into_iter().collect()
     }
@@ -252,17 +249,14 @@ pub struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Adds a fault of the setting with this name.
     pub(crate) fn fault(&mut self, name: &str, why: impl std::fmt::Display) {
         self.faults.push(Error::settings(format!("{}.{name}: {why}", self.place)));
     }
 
-    /// Adds a fault of the setting with this name, and a hint.
     pub(crate) fn fault_with_hint(&mut self, name: &str, why: impl std::fmt::Display, hint: impl Into<String>) {
         self.faults.push(Error::settings(format!("{}.{name}: {why}", self.place)).hint(hint));
     }
 
-    /// Which of these settings differ from their defaults.
     pub(crate) fn changed<'a>(&self, names: &[&'a str]) -> Vec<&'a str> {
         self.settings.changed(self.declared, names)
     }

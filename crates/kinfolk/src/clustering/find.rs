@@ -27,7 +27,6 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// Every algorithm with its name.
     pub(crate) const ALL: &'static [(&'static str, Algorithm)] = &[
         ("kmeans++", Algorithm::KMeans),
         ("spectral", Algorithm::Spectral),
@@ -58,7 +57,6 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request with the usual options.
     pub(crate) fn new(algorithm: Algorithm, clusters: Option<usize>, key: Key) -> Self {
         Self { algorithm, clusters, lambda: None, weights: Weights::Uniform, starts: 10, path_values: 20, key }
     }
@@ -238,7 +236,6 @@ fn find_on_path(points: Points, request: &Request, weights: &Weights, progress: 
 /// The relative gap beyond which a solution does not count as proved.
 const LOOSE: f64 = 1e-6;
 
-/// Whether a certificate proves little, or is not a number.
 fn is_loose(certificate: &Certificate) -> bool {
     let most = LOOSE * certificate.primal.abs();
     certificate.gap.is_nan() || most.is_nan() || certificate.gap > most

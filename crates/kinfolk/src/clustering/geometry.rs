@@ -178,7 +178,6 @@ pub struct RecoveryInterval {
 }
 
 impl RecoveryInterval {
-    /// Whether this λ is proven.
     pub(crate) fn contains(&self, lambda: f64) -> bool {
         self.lower <= lambda && lambda < self.upper
     }
@@ -196,7 +195,6 @@ pub fn recovery_interval(points: Points, clustering: &Clustering) -> RecoveryInt
     RecoveryInterval { lower: wide.fold(0.0, f64::max), upper: far.fold(f64::INFINITY, f64::min) }
 }
 
-/// The largest distance between two of these points.
 fn diameter(points: Points, members: &[usize]) -> f64 {
     let rows: Vec<f64> = members.iter().flat_map(|&point| points.row(point)).copied().collect();
     let panels = Panels::pack(&rows, points.dimension());

@@ -110,7 +110,6 @@ pub(super) fn finish(points: Points, rest: lloyd::Rest) -> KMeans {
     KMeans { clustering, inertia, iterations: rest.iterations, converged: rest.converged }
 }
 
-/// Sum of squared distances of the points to their centres.
 pub(crate) fn inertia(points: Points, clustering: &Clustering) -> f64 {
     let sums: Vec<f64> = (points.values().par_chunks(BLOCK * points.dimension()))
         .zip(clustering.labels.par_chunks(BLOCK))

@@ -68,12 +68,10 @@ impl<'a> Points<'a> {
         self.dimension
     }
 
-    /// All coordinates, row by row.
     pub(crate) fn values(&self) -> &'a [f64] {
         self.values
     }
 
-    /// The mean of all points.
     pub(crate) fn mean(&self) -> Vec<f64> {
         let mut mean = vec![0.0; self.dimension];
         let share = 1.0 / self.count() as f64;
@@ -81,7 +79,6 @@ impl<'a> Points<'a> {
         mean
     }
 
-    /// All coordinates minus the mean of their columns.
     pub(crate) fn centred(&self) -> Vec<f64> {
         let mean = self.mean();
         let rows = self.values.chunks_exact(self.dimension);
@@ -146,7 +143,6 @@ impl Clustering {
         &self.centres[cluster * self.dimension..(cluster + 1) * self.dimension]
     }
 
-    /// Number of points of every cluster.
     pub(crate) fn sizes(&self) -> Vec<usize> {
         let mut sizes = vec![0; self.clusters()];
         self.labels.iter().for_each(|&label| sizes[label] += 1);

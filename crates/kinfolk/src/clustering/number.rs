@@ -14,7 +14,6 @@ const MOST: usize = 20;
 #[derive(Debug, Clone)]
 pub(super) struct Choice {
     pub kmeans: KMeans,
-    /// Its mean silhouette.
     pub silhouette: f64,
     /// Every number of clusters tried, ascending, with its mean silhouette.
     pub curve: Vec<(usize, f64)>,

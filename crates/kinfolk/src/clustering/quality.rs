@@ -66,7 +66,6 @@ pub struct Matching {
 }
 
 impl Matching {
-    /// The true cluster matched to a found one.
     pub(crate) fn truth_of(&self, found: usize) -> Option<usize> {
         self.pairs.iter().find(|pair| pair.0 == found).map(|pair| pair.1)
     }

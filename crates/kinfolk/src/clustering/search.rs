@@ -12,7 +12,6 @@ const STARTS: usize = 10;
 const PATH_VALUES: usize = 50;
 /// Upper bound on starts and on values of λ.
 const MOST_TRIED: usize = 1 << 16;
-/// Upper bound on the neighbours of a point.
 const MOST_NEIGHBOURS: usize = 1 << 20;
 
 /// Unchecked options of a search.

@@ -42,7 +42,6 @@ impl Distances {
         Self { count, values: vec![f64::INFINITY; count * count] }
     }
 
-    /// Number of items.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
@@ -115,7 +114,6 @@ impl Distances {
         super::renumber(&labels)
     }
 
-    /// The distance below which this share of all distances lies.
     pub(crate) fn quantile(&self, share: f64) -> Result<Threshold> {
         let values = self.sorted();
         let place = (share * values.len() as f64).ceil() as usize;

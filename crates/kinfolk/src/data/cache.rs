@@ -35,7 +35,6 @@ pub struct Dataset {
 /// One file of a dataset, uncompressed.
 #[derive(Debug, Clone, Copy)]
 pub struct Content {
-    /// Its name.
     pub(crate) name: &'static str,
     /// Its size; 0 where copies differ.
     pub(crate) bytes: u64,
@@ -149,7 +148,6 @@ impl Dataset {
     }
 }
 
-/// The dataset of this name.
 pub(crate) fn dataset(name: &str) -> Result<&'static Dataset> {
     DATASETS.iter().find(|dataset| dataset.name == name).ok_or_else(|| {
         let names = || DATASETS.iter().map(|dataset| dataset.name);

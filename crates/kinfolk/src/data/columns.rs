@@ -27,7 +27,6 @@ pub(super) enum Header {
     IfWords,
 }
 
-/// The format of a file, by its extension.
 enum Format {
     Text(u8),
     Parquet,

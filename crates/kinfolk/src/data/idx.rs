@@ -48,7 +48,6 @@ pub fn parse(place: &str, bytes: Vec<u8>, dimensions: usize) -> Result<Idx> {
     parse_as(place, bytes, dimensions, BYTES)
 }
 
-/// The sizes and the bytes of the values.
 fn parse_as(place: &str, bytes: Vec<u8>, dimensions: usize, Stored(number, width, name): Stored) -> Result<Idx> {
     let mut bytes = decompress(place, bytes)?;
     let header = 4 + 4 * dimensions;

@@ -180,7 +180,6 @@ impl Images {
         self.channels * self.side * self.side
     }
 
-    /// Width of an image in pixels.
     pub(crate) fn side(&self) -> usize {
         self.side
     }

@@ -143,7 +143,6 @@ impl fmt::Display for RowShape {
     }
 }
 
-/// The users, and the shape of their rows.
 #[derive(Default)]
 struct Overview {
     rows: BTreeMap<String, usize>,
@@ -224,7 +223,6 @@ fn shards(files: &[PathBuf], drawn: &HashSet<&str>, columns: usize, form: Form) 
     Ok(shards)
 }
 
-/// How much of a user's rows is kept.
 #[derive(Clone, Copy, PartialEq)]
 enum Keep {
     Nothing,

@@ -18,7 +18,6 @@ static NUMBERS: [u8; 128] = {
     numbers
 };
 
-/// The number of a character.
 pub fn number(letter: char) -> u8 {
     NUMBERS.get(letter as usize).copied().unwrap_or(UNKNOWN)
 }

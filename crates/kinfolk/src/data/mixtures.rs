@@ -137,7 +137,6 @@ impl PlantedMixture {
     }
 }
 
-/// Draws a component by its weight.
 fn draw(weights: &[f64], rng: &mut Rng) -> usize {
     let mut left: f64 = rng.random();
     let found = weights.iter().position(|weight| {

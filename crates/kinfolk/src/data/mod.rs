@@ -48,7 +48,6 @@ pub struct Source {
     pub build: fn(&Settings, u64) -> Result<Population>,
 }
 
-/// A source's settings, and the clients that come from it.
 trait SourceSettings: Declared {
     const NAME: &str;
     const SUMMARY: &str;
@@ -131,7 +130,6 @@ pub fn source(name: &str) -> Option<&'static Source> {
 }
 
 impl Source {
-    /// Whether its rows have a target, by these settings.
     pub(crate) fn has_target(&self, settings: &Settings) -> bool {
         self.settings.iter().all(|setting| setting.name != "target") || settings.get("target").is_some()
     }
@@ -232,7 +230,6 @@ pub enum Targets {
 }
 
 impl Features {
-    /// Number of rows.
     pub(crate) fn rows(&self) -> usize {
         match self {
             Features::Bytes { columns, values } => values.len() / (*columns).max(1),
@@ -244,7 +241,6 @@ impl Features {
         }
     }
 
-    /// Number of values in a row.
     pub(crate) fn columns(&self) -> usize {
         match self {
             Features::Bytes { columns, .. }
@@ -258,7 +254,6 @@ impl Features {
 }
 
 impl Cells {
-    /// Number of cells.
     pub(crate) fn len(&self) -> usize {
         match self {
             Cells::Numbers(values) => values.len(),
@@ -268,7 +263,6 @@ impl Cells {
 }
 
 impl Targets {
-    /// Number of targets.
     pub(crate) fn len(&self) -> usize {
         match self {
             Targets::None => 0,
@@ -286,7 +280,6 @@ impl Shard {
         Self::of(Arc::new(features), Arc::new(targets), 0..rows)
     }
 
-    /// A shard of some rows of shared storage.
     pub(crate) fn of(features: Arc<Features>, targets: Arc<Targets>, rows: Range<usize>) -> Result<Self> {
         let (have, labelled) = (features.rows(), targets.len());
         if rows.end > have || rows.start > rows.end {
@@ -473,7 +466,6 @@ pub struct Population {
 /// The mixture that one client's rows were drawn from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlantedMixture {
-    /// The weight of every component.
     pub(crate) weights: Vec<f64>,
     /// The centres of the components, concatenated.
     pub(crate) centres: Vec<f64>,
@@ -482,14 +474,11 @@ pub struct PlantedMixture {
 /// Positions of one client's rows in a file: lines of a text, or rows of a parquet file, both from 1.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Lines {
-    /// Of the training rows.
     pub(crate) train: Vec<u64>,
-    /// Of the test rows.
     pub(crate) test: Vec<u64>,
 }
 
 impl Population {
-    /// A digest of all clients and rows.
     pub(crate) fn digest(&self) -> String {
         let mut digest = Sha256::new();
         for client in self.clients.iter().chain(&self.unseen) {

@@ -59,7 +59,6 @@ impl Moments {
         (!sound || !inside).then(|| "moments that no values have".into())
     }
 
-    /// Merges the moments of other numbers.
     pub(crate) fn merge(&mut self, other: &Self) {
         if self.count == 0 || other.count == 0 {
             *self = if self.count == 0 { *other } else { *self };
@@ -108,21 +107,17 @@ const EXTREME: f64 = 1000.0;
 /// Where extreme numbers multiply the deviation by this, they make up 99 % of the variance, and scale nobody else.
 const DOMINATED: f64 = 10.0;
 
-/// The numbers of many clients, pooled.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Pooled {
     /// Their moments; without the clients with extreme numbers where those make up nearly all of the variance.
     pub moments: Moments,
-    /// The clients with extreme numbers.
     pub extremes: Vec<Extreme>,
 }
 
 /// A number that is far from those of the other clients.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Extreme {
-    /// Index of its client.
     pub client: usize,
-    /// The number.
     pub value: f64,
     /// Distance from the mean of the others, in their deviations.
     pub ratio: f64,
@@ -178,12 +173,10 @@ impl Scale {
     /// The identity.
     pub(crate) const KEEP: Self = Self { mean: 0.0, deviation: 1.0 };
 
-    /// A number on this scale.
     pub(crate) fn apply(&self, value: f64) -> f64 {
         (value - self.mean) / self.deviation
     }
 
-    /// The inverse of [`Scale::apply`].
     pub(crate) fn undo(&self, value: f64) -> f64 {
         value * self.deviation + self.mean
     }

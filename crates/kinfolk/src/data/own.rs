@@ -76,7 +76,6 @@ pub enum OwnStart {
     Drawn(Arc<DrawStart>),
 }
 
-/// Draws initial parameters for a seed.
 pub(crate) type DrawStart = dyn Fn(u64) -> Result<Vec<f64>> + Send + Sync;
 
 impl OwnStart {
@@ -105,7 +104,6 @@ impl fmt::Debug for OwnStart {
 #[derive(Debug, Clone)]
 pub struct OwnRows {
     code: Arc<OwnCode>,
-    /// Whether it stands for the held-out rows.
     held_out: bool,
 }
 
@@ -122,7 +120,6 @@ impl PartialEq for OwnRows {
 }
 
 impl OwnRows {
-    /// The client.
     pub(crate) fn client(&self) -> &dyn OwnClient {
         &*self.code.client
     }

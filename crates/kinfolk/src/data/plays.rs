@@ -23,7 +23,6 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Role {
     /// Its name, in lower case with hyphens.
     pub(crate) name: String,
-    /// Its text.
     pub(crate) text: String,
 }
 
@@ -188,7 +187,6 @@ fn numbered(paragraphs: &[Vec<String>]) -> impl Iterator<Item = (&[String], usiz
     })
 }
 
-/// How the speakers of a play are named.
 enum Style {
     /// In capitals; these are the names.
     Capitals(BTreeSet<String>),

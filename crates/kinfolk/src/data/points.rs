@@ -60,7 +60,6 @@ impl PointTable {
         }
     }
 
-    /// Whether columns were standardised.
     pub(crate) fn is_standardised(&self) -> bool {
         self.scales.is_some()
     }
@@ -205,7 +204,6 @@ fn separator(cell: &str) -> Option<&'static str> {
     Some(name)
 }
 
-/// A text cut to fit into a message.
 fn shortened(text: &str) -> String {
     const LONGEST: usize = 200;
     match text.char_indices().nth(LONGEST) {

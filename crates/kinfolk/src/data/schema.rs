@@ -170,7 +170,6 @@ pub(crate) struct ExtremeCell {
     pub client: usize,
     /// Its column; `None` for the target.
     pub column: Option<String>,
-    /// The number.
     pub value: f64,
     /// Distance from the mean of the others, in their deviations.
     pub ratio: f64,
@@ -179,9 +178,7 @@ pub(crate) struct ExtremeCell {
 /// The agreed meaning of every feature and of the target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Schema {
-    /// The features.
     pub(crate) features: FeaturesSchema,
-    /// The target.
     pub(crate) target: TargetSchema,
 }
 
@@ -202,9 +199,7 @@ pub enum FeaturesSchema {
 /// The agreed meaning of one column.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ColumnSchema {
-    /// The header.
     pub(crate) name: String,
-    /// How a cell becomes features.
     pub(crate) encoding: Encoding,
 }
 

@@ -350,7 +350,6 @@ pub(super) fn normal(rng: &mut Rng) -> f64 {
 /// Memory of a client besides its rows.
 const CLIENT_BYTES: usize = 512;
 
-/// Refuses data that does not fit into memory.
 pub(super) fn check_size(clients: usize, rows: usize, dimension: usize) -> Result<()> {
     let bytes = CLIENT_BYTES.saturating_add(rows.saturating_mul(dimension + 1).saturating_mul(size_of::<f64>()));
     check_room("data", &[clients], bytes).map_err(|error| error.hint("use fewer clients, samples or dimensions"))

@@ -95,7 +95,6 @@ pub(crate) fn build_only(settings: &TableSettings, seed: u64, only: &[String]) -
     build_with(settings, seed, Some(only), |target| target)
 }
 
-/// The key of all draws of a table.
 pub(super) fn key(seed: u64) -> Key {
     Key::new(seed).word("table")
 }
@@ -217,7 +216,6 @@ fn roles(path: &Path, names: &[String], only: Option<&[String]>, settings: &Tabl
     Ok(roles.into_iter().zip(names).map(|(role, name)| role.unwrap_or_else(|| usual(name))).collect())
 }
 
-/// A client and its rows, in file order.
 struct Member<'a> {
     id: &'a str,
     rows: Vec<usize>,

@@ -16,7 +16,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The labels of the training images.
 pub(super) const TRAIN: &str = "qmnist-train-labels-idx2-int";
 /// The labels of the test images, and of further ones.
 pub(super) const TEST: &str = "qmnist-test-labels-idx2-int";
@@ -72,7 +71,6 @@ fn build_from(images: &Path, labels: &Path, settings: &WriterSettings, seed: u64
     })
 }
 
-/// One writer, and the indices of its images.
 struct Writer {
     id: String,
     series: i32,

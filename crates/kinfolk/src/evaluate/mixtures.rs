@@ -43,7 +43,6 @@ impl Finding for Mixtures {
     }
 }
 
-/// The parameters of the mixture that serves a client.
 fn params_of<'a>(outcome: &'a Outcome, own: &'a OwnModels, client: &Client) -> Option<&'a [f64]> {
     match outcome.serving {
         Serving::Own { .. } => own.get(client.id.as_str()).map(Vec::as_slice),

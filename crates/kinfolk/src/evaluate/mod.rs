@@ -25,7 +25,6 @@ pub(crate) trait Finding {
         Ok(())
     }
 
-    /// Measures once the method has ended.
     fn conclude(&self, _: &mut Context, _: &mut MethodRecord) -> Result<()> {
         Ok(())
     }
@@ -58,21 +57,13 @@ findings! {
     comparisons::Comparisons
 }
 
-/// What findings are based on.
 pub(crate) struct Context<'a> {
-    /// The method's label.
     pub label: &'a str,
-    /// The seed.
     pub seed: u64,
-    /// The data of the clients.
     pub population: &'a Population,
-    /// How their columns are encoded.
     pub schema: &'a Schema,
-    /// The model.
     pub model: &'a dyn Model,
-    /// The metric.
     pub metric: Metric,
-    /// The method's outcome.
     pub outcome: &'a mut Outcome,
     /// Scores of the clients that took part.
     pub scored: &'a Evaluation,

@@ -28,7 +28,6 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// The median of the clients' losses, if any.
     pub(crate) fn median_loss(&self) -> Option<f64> {
         median_loss(&self.clients.iter().filter_map(|served| served.loss).collect::<Vec<f64>>())
     }
@@ -115,7 +114,6 @@ pub fn seen(
     Ok(summarise(clients, metric, outcome, outliers))
 }
 
-/// A method's models, followed by the drafts for its clients.
 pub(super) fn with_drafts(outcome: &Outcome) -> Vec<Params> {
     let drafts = outcome.mixture.iter().flat_map(|mixture| mixture.drafts.iter().flatten());
     outcome.models.iter().chain(drafts).cloned().collect()

@@ -135,7 +135,6 @@ impl Recipients {
         lists.into_iter().map(|(stamp, clients)| (stamp, Self::list(clients))).collect()
     }
 
-    /// Whether this client is one of them.
     pub(crate) fn contains(&self, client: u32) -> bool {
         match self {
             Recipients::All => true,
@@ -287,13 +286,11 @@ impl<'a, A: Answer> Answered<'a, A> {
         &self.order.sums
     }
 
-    /// The answer of the client in this place.
     pub(crate) fn at(&self, place: usize) -> A {
         let count = self.clients.len();
         A::read(part_of(&self.counts, place, count), part_of(&self.numbers, place, count))
     }
 
-    /// The loss of every client.
     pub(crate) fn losses(&self) -> Vec<f64>
     where
         A: HasLoss,

@@ -49,7 +49,6 @@ impl Transforms {
         self.of(passage.phase).iter().find_map(|transform| transform.withhold(passage))
     }
 
-    /// Changes a reply that arrives.
     pub(crate) fn alter(&self, passage: &Passage, reply: &mut Reply) {
         self.of(passage.phase).iter().for_each(|transform| transform.alter(passage, reply));
     }

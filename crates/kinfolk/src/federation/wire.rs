@@ -36,7 +36,6 @@ impl Packed {
         }
     }
 
-    /// Number of numbers.
     pub(crate) fn len(&self) -> usize {
         match self {
             Packed::F32(values) => values.len(),
@@ -97,7 +96,6 @@ impl ModelOrder {
         Ok(Self { kind: blueprint.kind.name.into(), settings, shape: blueprint.shape })
     }
 
-    /// The blueprint it stands for.
     pub(crate) fn read(&self) -> Result<Blueprint> {
         let kind = models::kind(&self.kind)
             .ok_or_else(|| Error::new(ErrorKind::Unsupported, format!("model {} is not known here", self.kind)))?;
@@ -106,7 +104,6 @@ impl ModelOrder {
     }
 }
 
-/// Settings as they travel.
 pub(crate) fn write_settings(settings: &Settings) -> Result<String> {
     toml::to_string(&settings.to_table())
         .map_err(|error| Error::new(ErrorKind::Federation, format!("settings could not be written: {error}")))
@@ -179,7 +176,6 @@ pub enum SiteReply {
 /// Clients' own models on their machine's disk.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KeptModels {
-    /// Number of clients.
     pub(crate) clients: u64,
     /// Where in the machine's folder of models; `None` for a machine that has no such folder.
     pub(crate) place: Option<String>,

@@ -42,12 +42,10 @@ pub(crate) struct Response {
 }
 
 impl Quadratic {
-    /// Number of parameters.
     pub(crate) fn dimension(&self) -> usize {
         self.moment.len()
     }
 
-    /// Adds another loss, multiplied by a factor.
     pub(crate) fn add_scaled(&mut self, factor: f64, other: &Self) {
         add_scaled(&mut self.curvature, factor, &other.curvature);
         add_scaled(&mut self.moment, factor, &other.moment);
@@ -152,7 +150,6 @@ impl Quadratic {
         Some(covariance)
     }
 
-    /// Its value at these parameters.
     pub(crate) fn value(&self, parameters: &[f64]) -> f64 {
         let rows = self.curvature.chunks_exact(self.dimension());
         let bent: f64 = rows.zip(parameters).map(|(row, x)| x * dot(row, parameters)).sum();
@@ -199,7 +196,6 @@ impl Response {
         Self { curvature: vec![0.0; dimension * dimension], moment: vec![0.0; dimension], energy: 0.0, volume: 0.0 }
     }
 
-    /// Number of parameters.
     pub(crate) fn dimension(&self) -> usize {
         self.moment.len()
     }
@@ -222,7 +218,6 @@ impl Response {
         out.extend([self.energy, self.volume]);
     }
 
-    /// The response of which these are the packed values.
     pub(crate) fn unpack(packed: &[f64], dimension: usize) -> Self {
         debug_assert_eq!(packed.len(), Self::packed_len(dimension));
         let mut response = Self::zero(dimension);
@@ -241,12 +236,10 @@ impl Response {
     }
 }
 
-/// The sum of the diagonal of a square matrix.
 pub(super) fn trace(matrix: &[f64], size: usize) -> f64 {
     (0..size).map(|i| matrix[i * (size + 1)]).sum()
 }
 
-/// Replaces a matrix by the mean of itself and its transpose.
 fn make_symmetric(matrix: &mut [f64], size: usize) {
     for i in 0..size {
         for j in 0..i {

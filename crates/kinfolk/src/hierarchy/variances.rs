@@ -42,7 +42,6 @@ pub struct Design {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClusterSums {
     pub response: Response,
-    /// The sum of the responses' derivatives in the strength.
     pub slope: Response,
 }
 
@@ -87,7 +86,6 @@ struct Likelihood<'a> {
     noise: f64,
     /// The weighted squares: half of what the noise has to explain.
     misfit: f64,
-    /// The distances of the centres.
     between: Component,
 }
 
@@ -121,7 +119,6 @@ impl Design {
     }
 }
 
-/// The distances of the centres from the global one.
 fn centres_apart(joint: &Joint, ratio: f64, noise: f64) -> Component {
     let size = joint.global.len();
     let global = joint.spectrum.inverse();

@@ -303,7 +303,6 @@ impl<A: Algorithm> Iterations<A> {
         (means.iter().zip(strengths.alpha()).map(centre).collect(), global.clone())
     }
 
-    /// Its numbers for the summary.
     fn describe(&self, extra: &mut BTreeMap<String, f64>) {
         let mean = |numbers: &[f64]| numbers.iter().sum::<f64>() / numbers.len() as f64;
         let Constants { step, chances, .. } = &self.constants;

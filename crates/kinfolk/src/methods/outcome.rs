@@ -42,7 +42,6 @@ pub struct Minimises {
 }
 
 impl Outcome {
-    /// One model for every cluster.
     pub(super) fn of_clusters(models: Vec<Params>, clusters: Assignment) -> Self {
         Self { models, clustered: true, serving: Serving::Given(clusters), ..Self::default() }
     }

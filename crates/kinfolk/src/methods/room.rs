@@ -85,17 +85,14 @@ impl MethodLedger {
 }
 
 impl<'a> Room<'a> {
-    /// A room with the clients of a federation.
     pub(crate) fn new(federation: &'a mut dyn Federation, ledger: &'a mut MethodLedger) -> Self {
         Self { federation, ledger }
     }
 
-    /// The clients.
     pub(crate) fn clients(&self) -> &[ClientInfo] {
         self.federation.clients()
     }
 
-    /// Completed rounds.
     pub(crate) fn round(&self) -> usize {
         self.ledger.round
     }
@@ -157,7 +154,6 @@ impl<'a> Room<'a> {
         self.ledger.left_out.insert(client, id);
     }
 
-    /// The ask without clients that are no longer asked.
     pub(super) fn without_left_out(&self, ask: &Ask) -> Ask {
         let mut ask = ask.clone();
         let left_out = &self.ledger.left_out;
@@ -202,7 +198,6 @@ pub(crate) fn diverged(round: usize) -> Error {
         .hint("use a smaller step")
 }
 
-/// The error of a method without a single answer.
 pub(crate) fn nobody_answered() -> Error {
     Error::new(ErrorKind::Client, "no client gave a usable answer, so nothing was trained")
 }

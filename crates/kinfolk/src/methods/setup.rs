@@ -33,7 +33,6 @@ impl Needs {
 /// A step size chosen from the data.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AutoStep {
-    /// How gradients become steps.
     pub(crate) optimiser: Optimiser,
     /// Whether no steps are taken with a model that has an exact minimiser.
     pub(crate) only_without_minimiser: bool,
@@ -85,19 +84,16 @@ pub struct Setup<'a> {
 }
 
 impl Setup<'_> {
-    /// The true clusters, or an error if there are none.
     pub(super) fn true_clusters(&self) -> Result<Assignment> {
         let truth = self.truth.ok_or_else(|| no_true_clusters(&self.place))?;
         Ok(truth.iter().copied().collect())
     }
 
-    /// An error if there is not enough memory for all pairs of clients.
     pub(super) fn want_room_for_pairs(&self, bytes: usize) -> Result<()> {
         let clients = self.rows.len();
         check_room(&format!("{}: pairs of {clients} clients", self.place), &[clients, clients], bytes)
     }
 
-    /// An error if there is not enough memory for so many models.
     pub(super) fn want_room_for_models(&self, setting: &str, count: usize) -> Result<()> {
         check_room(&format!("{}.{setting}", self.place), &[count, self.model.layout().len()], size_of::<f64>())
     }

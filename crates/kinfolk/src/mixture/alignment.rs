@@ -91,7 +91,6 @@ impl<'a> Alignment<'a> {
         others.map(beside).sum()
     }
 
-    /// The score of these orders.
     pub(crate) fn score(&self, orders: &[Vec<usize>]) -> f64 {
         (0..orders.len()).map(|client| self.cost(client, &orders[client], orders)).sum()
     }

@@ -53,7 +53,6 @@ pub(super) fn accumulate(
     }
 }
 
-/// See [`super::prepare`].
 pub(super) fn prepare(
     shape: &Shape,
     covariance: Covariance,
@@ -123,7 +122,6 @@ pub(super) fn prepare(
     }
 }
 
-/// See [`super::score`].
 pub(super) fn score(shape: &Shape, covariance: Covariance, block: &Block, scratch: &mut Scratch) {
     let (components, columns, rows) = (shape.components, shape.columns, block.rows);
     let Scratch { centres, constants, coefficients, whiteners, posteriors, differences, scaled, .. } = scratch;

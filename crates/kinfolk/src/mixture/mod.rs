@@ -91,7 +91,6 @@ impl Shape {
         }
     }
 
-    /// Range of the centres in the parameters.
     pub(crate) fn centres(&self) -> Range<usize> {
         0..self.components * self.width()
     }
@@ -117,7 +116,6 @@ impl Shape {
         begin..begin + self.components
     }
 
-    /// Number of parameters.
     pub(crate) fn len(&self) -> usize {
         self.weights().end
     }

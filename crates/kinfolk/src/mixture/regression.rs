@@ -7,7 +7,6 @@ use super::{HALF_LOG_TWO_PI, LEAST_VARIANCE, NOBODY, Noise, Rows, Scratch, Shape
 use crate::linalg::triangular::{factorise, solve};
 use crate::linalg::{Matrix, add_scaled, dot, multiply_add};
 
-/// See [`super::accumulate`].
 pub(super) fn accumulate(
     shape: &Shape,
     noise: Noise,
@@ -44,7 +43,6 @@ pub(super) fn accumulate(
     }
 }
 
-/// See [`super::prepare`].
 pub(super) fn prepare(shape: &Shape, noise: Noise, params: &[f64], scratch: &mut Scratch) -> f64 {
     let variance = match noise {
         Noise::Unit => 1.0,

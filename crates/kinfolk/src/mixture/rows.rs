@@ -62,7 +62,6 @@ impl Fault {
     }
 }
 
-/// Some consecutive rows.
 pub(super) struct Block<'a> {
     pub values: &'a [f64],
     pub targets: &'a [f64],
@@ -122,7 +121,6 @@ impl Rows {
         rows
     }
 
-    /// Number of rows.
     pub(crate) fn len(&self) -> usize {
         self.count
     }

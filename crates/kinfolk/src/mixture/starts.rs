@@ -20,7 +20,6 @@ pub(super) enum Start {
 }
 
 impl Start {
-    /// All starts that are asked for.
     pub fn all(shape: &Shape, fitting: &Fitting) -> Vec<Self> {
         let starts = 0..fitting.starts.max(1);
         let wards = SCALINGS.into_iter().map(Self::Ward);
@@ -37,7 +36,6 @@ impl Start {
     }
 }
 
-/// The parameters of starts.
 pub(super) struct Starts<'a> {
     shape: &'a Shape,
     rows: &'a Rows,

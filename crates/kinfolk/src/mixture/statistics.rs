@@ -37,13 +37,11 @@ impl Statistics {
         2 + shape.components + shape.centres().len() + squares(shape, detail)
     }
 
-    /// Appends them as values.
     pub(crate) fn pack(&self, out: &mut Vec<f64>) {
         out.extend([self.rows, self.log_likelihood]);
         out.extend(self.members.iter().chain(&self.pulls).chain(&self.squares));
     }
 
-    /// Reads what [`Statistics::pack`] wrote.
     pub(crate) fn unpack(shape: &Shape, detail: Detail, packed: &[f64]) -> Self {
         let (head, rest) = packed.split_at(2);
         let (members, rest) = rest.split_at(shape.components);

@@ -13,7 +13,6 @@ pub(super) fn triangle_rows(triangle: &mut [f64]) -> impl Iterator<Item = &mut [
     (1..).map_while(move |length| rest.split_off_mut(..length))
 }
 
-/// Adds the lower triangle of a square matrix.
 pub(super) fn add_triangle(triangle: &mut [f64], square: &[f64], size: usize) {
     triangle_rows(triangle).zip(square.chunks_exact(size)).for_each(|(row, square)| add_scaled(row, 1.0, square));
 }

@@ -32,7 +32,6 @@ pub(crate) fn most_components(settings: &Settings) -> Option<usize> {
     (components == Auto::Auto).then_some(most_components)
 }
 
-/// A mixture as a model.
 pub(super) struct MixtureModel {
     shape: Shape,
     layout: Layout,

@@ -115,7 +115,6 @@ pub enum Reads {
 }
 
 impl ModelKind {
-    /// The kind that is made from these settings.
     pub(crate) const fn new<S: ModelSettings>() -> Self {
         Self {
             name: S::NAME,
@@ -463,7 +462,6 @@ impl Seat<'_> {
         self.client.train.pick(&rows)
     }
 
-    /// Some of the client's training rows.
     pub(crate) fn rows(&self, on: Portion) -> Shard {
         match on {
             Portion::All => self.client.train.clone(),
@@ -607,7 +605,6 @@ pub struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// The slot of a choice.
     pub(crate) fn slot(&self, position: usize) -> usize {
         if self.slots == 1 { 0 } else { position }
     }
@@ -625,18 +622,15 @@ pub struct Reduced {
 }
 
 impl Reduced {
-    /// Empty sums.
     pub(crate) fn new(slots: usize) -> Self {
         Self { sums: vec![Sum::default(); slots], ..Self::default() }
     }
 
-    /// Records one client's choice and loss.
     pub(crate) fn reply(&mut self, position: usize, loss: f64) {
         self.choices.push(position as u32);
         self.losses.push(loss);
     }
 
-    /// Adds one client's vector.
     pub(crate) fn add(&mut self, slot: usize, weight: f64, vector: &[f64]) {
         self.sums[slot].add(weight, vector);
     }

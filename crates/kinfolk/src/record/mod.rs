@@ -95,19 +95,13 @@ table_row! {
     }
 }
 
-/// The record of one method on one seed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct MethodRecord {
-    /// Its numbers and notes.
     #[serde(with = "summary::as_json")]
     pub summary: RepeatSummary,
-    /// Its rounds.
     pub rounds: Vec<RoundRecord>,
-    /// How every client ended.
     pub clients: Vec<ClientRecord>,
-    /// The clients' mixtures.
     pub mixture: Option<MixtureRecord>,
-    /// Distances between clients.
     pub comparison: Option<ComparisonRecord>,
     /// The exact minimiser it found, for iterative methods with the same objective.
     pub minimiser: Option<Minimiser>,
@@ -116,7 +110,6 @@ pub(crate) struct MethodRecord {
 /// The exact minimiser of an objective.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Minimiser {
-    /// The objective.
     pub objective: String,
     /// The clients' models by their ids.
     pub models: BTreeMap<String, Vec<f64>>,

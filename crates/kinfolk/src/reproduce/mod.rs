@@ -68,7 +68,6 @@ macro_rules! declare_paper {
 }
 use declare_paper;
 
-/// Every paper.
 pub(crate) static PAPERS: &[&Paper] =
     &[&ifca::PAPER, &odcl::PAPER, &known_clusters::PAPER, &fedgrem::PAPER, &sr_fca::PAPER];
 
@@ -375,7 +374,6 @@ impl Cell {
         Self::new(name, move |record| read(repeat(record, label)?))
     }
 
-    /// A number that a method or a finding added to the summary.
     fn extra(name: impl Into<String>, label: &'static str, field: &'static str) -> Self {
         Self::new(name, move |record| extra(record, label, field))
     }
@@ -484,7 +482,6 @@ impl Case {
     }
 }
 
-/// Settings as a case changes them.
 fn owned(changes: &[&str]) -> Vec<String> {
     changes.iter().map(|change| change.to_string()).collect()
 }

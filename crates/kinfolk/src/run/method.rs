@@ -145,7 +145,6 @@ impl MethodRun<'_> {
             .collect()
     }
 
-    /// Adds traffic, time and notes to the findings.
     fn summary(&self, course: &Course, found: RepeatSummary) -> RepeatSummary {
         let mut extra = stages(&course.rounds);
         extra.extend(found.extra);

@@ -186,7 +186,6 @@ pub enum Auto<T> {
 }
 
 impl<T> Auto<T> {
-    /// The value, if given.
     pub(crate) fn given(self) -> Option<T> {
         match self {
             Auto::Auto => None,

@@ -53,7 +53,6 @@ pub(super) struct Posteriors {
 }
 
 impl Posteriors {
-    /// Certain membership by labels.
     pub fn of_labels(labels: &[u32]) -> Self {
         let clouds = labels.iter().max().map_or(1, |last| *last as usize + 1);
         let mut shares = vec![0.0; labels.len() * (clouds + 1)];
@@ -110,7 +109,6 @@ fn subtract(out: &mut [f64], left: &[f64], right: &[f64]) {
 }
 
 impl Mixture {
-    /// The mixture that fits best for these posteriors.
     pub fn of(sample: &Sample, posteriors: &Posteriors, form: Form, degrees: Option<u32>) -> Self {
         let mut mixture = Self { form, degrees, clouds: Vec::new(), noise: 0.0, log_likelihood: f64::NEG_INFINITY };
         mixture.maximise(sample, posteriors);
@@ -118,7 +116,6 @@ impl Mixture {
         mixture
     }
 
-    /// The penalty of Schwarz's criterion for the free parameters.
     pub fn cost(&self, sample: &Sample) -> f64 {
         let common = self.form.parameters(sample.dimension).1;
         let tails = usize::from(self.degrees.is_some()) + usize::from(self.noise > NO_NOISE);

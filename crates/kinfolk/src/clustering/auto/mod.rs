@@ -48,7 +48,6 @@ const MOST_PARTS: usize = 8;
 const LEAST_FOR_CERTAIN: usize = 20;
 const LEAST_FOR_LIKELY: usize = 10;
 
-/// The result.
 pub(super) struct Decision {
     /// The cluster of every point; the nearest one for those set aside.
     pub clustering: Clustering,
@@ -88,7 +87,6 @@ impl Partition {
     }
 }
 
-/// Finds clusters.
 pub(super) fn find(points: Points, key: &Key, progress: Progress) -> Result<Decision> {
     let count = points.count();
     let together = |word, reason: String| Decision {

@@ -41,12 +41,10 @@ impl Form {
         dimension > 1 || matches!(self, Self::Round | Self::Rounds)
     }
 
-    /// Lower bound on the members of a cloud.
     pub fn least_members(self, count: usize) -> f64 {
         if self == Self::Round && count <= FEW_POINTS { 1.5 } else { 2.5 }
     }
 
-    /// Lower bound on the members of all clouds together.
     pub fn least_points(self, clouds: usize, dimension: usize) -> f64 {
         (match self {
             Self::Round | Self::Rounds => clouds,
@@ -75,12 +73,19 @@ impl Form {
 
 #[derive(Debug, Clone)]
 pub(super) enum Scatter {
-    /// The same variance in all directions.
     Sphere(f64),
     /// One variance along an axis, another across it.
-    Spike { along: f64, across: f64, axis: Vec<f64> },
+    Spike {
+        along: f64,
+        across: f64,
+        axis: Vec<f64>,
+    },
     /// Any covariance, with its whitening lower triangle, both row-major.
-    Matrix { covariance: Vec<f64>, whitener: Vec<f64>, log_determinant: f64 },
+    Matrix {
+        covariance: Vec<f64>,
+        whitener: Vec<f64>,
+        log_determinant: f64,
+    },
 }
 
 impl Scatter {
@@ -289,7 +294,6 @@ impl Common {
         Self { form, floor, dimension, shared }
     }
 
-    /// The scatter of a cloud with this common part.
     pub fn scatter(&self, moments: &Moments) -> Scatter {
         self.give(moments.members, Extent::of(self.form, moments, None))
     }
@@ -311,7 +315,6 @@ impl Common {
     }
 }
 
-/// A matrix with the floor added to its diagonal.
 fn with_floor(mut matrix: Vec<f64>, size: usize, floor: f64) -> Vec<f64> {
     matrix.iter_mut().step_by(size + 1).for_each(|value| *value += floor);
     matrix

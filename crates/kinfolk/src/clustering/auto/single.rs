@@ -19,7 +19,6 @@ const FEW: usize = 40;
 /// Upper bound on the clouds fitted to simulations: enough to see that there is more than one.
 const MOST_CLOUDS: usize = 4;
 
-/// Number of simulations for this number of points.
 pub(super) fn simulations(count: usize) -> usize {
     if count <= FEW { FOR_FEW } else { SIMULATIONS }
 }

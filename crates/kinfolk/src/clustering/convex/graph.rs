@@ -9,11 +9,8 @@ const BLOCK: usize = 256;
 /// A weighted pair of nodes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Edge {
-    /// One end.
     pub(crate) from: usize,
-    /// The other end.
     pub(crate) to: usize,
-    /// The weight.
     pub(crate) weight: f64,
 }
 

@@ -246,13 +246,11 @@ trait Solve {
     /// Solves at this λ, which must not be smaller than any before, to a gap of `tolerance` times the objective.
     fn solve(&mut self, lambda: f64, tolerance: f64) -> Bound;
 
-    /// The group of every point.
     fn labels(&self) -> &[usize];
 
     /// Solutions of the groups, row-major.
     fn places(&self) -> &[f64];
 
-    /// Number of groups.
     fn groups(&self) -> usize;
 
     /// Lower bound on the number of groups at any λ.
@@ -308,7 +306,6 @@ impl<'a> Solver<'a> {
         Certificate { primal, dual: primal - gap, gap, undecided: bound.undecided }
     }
 
-    /// u of every point.
     fn solution(&self) -> Vec<f64> {
         let groups = self.inner.places();
         let dimension = self.points.dimension();

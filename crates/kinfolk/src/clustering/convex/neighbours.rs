@@ -9,7 +9,6 @@ use rayon::prelude::*;
 const ROWS: usize = 128;
 const COLUMNS: usize = 1024;
 
-/// The candidates of one point, the nearest first.
 struct Nearest {
     wanted: usize,
     found: Vec<(f64, usize)>,

@@ -40,7 +40,6 @@ pub(super) struct Sparse {
     all_together: OnceLock<f64>,
 }
 
-/// The result of the search for a group's proof.
 enum Verdict {
     /// Forces along the inner edges that prove it.
     One(Vec<f64>),
@@ -50,7 +49,6 @@ enum Verdict {
     Unclear(f64),
 }
 
-/// A set of points with the edges inside it.
 struct Inside<'a> {
     members: &'a [usize],
     edges: Vec<usize>,
@@ -466,7 +464,6 @@ impl Solve for Sparse {
     }
 }
 
-/// The imbalance of the forces inside a set.
 fn lacking_of(inside: &Inside, balance: &[f64], pulls: &[f64], dimension: usize) -> Vec<f64> {
     let mut lacking = balance.to_vec();
     for (edge, pull) in inside.local.iter().zip(pulls.chunks_exact(dimension)) {

@@ -1,6 +1,5 @@
 //! Distances of one point to all, the innermost loop of the dense solver.
 
-/// The transpose of `values`: a row for every coordinate instead of every point.
 pub(super) fn transpose(out: &mut Vec<f64>, values: &[f64], dimension: usize) {
     let rows = values.len() / dimension;
     out.resize(values.len(), 0.0);

@@ -44,7 +44,6 @@ pub(super) struct Uniform {
     space: Space,
 }
 
-/// The previous solution, to continue from.
 struct Last {
     lambda: f64,
     nearest: f64,
@@ -53,14 +52,12 @@ struct Last {
     speed: Option<Vec<f64>>,
 }
 
-/// Reused matrices of a Newton step.
 #[derive(Default)]
 struct Space {
     /// λ n_g n_h / s_gh.
     weight: Vec<f64>,
     /// The same over s².
     bend: Vec<f64>,
-    /// Sums of the rows of `weight`.
     degree: Vec<f64>,
     gradient: Vec<f64>,
     transposed: Vec<f64>,
@@ -137,7 +134,6 @@ impl Uniform {
         (Bound { primal: self.scatter + off + lambda * length, gap, undecided: 0 }, nearest)
     }
 
-    /// Pairs of points in different groups nearer to each other than this.
     fn pairs_nearer(&self, than: f64) -> usize {
         let rows: Vec<&[f64]> = self.solution.chunks_exact(self.dimension).collect();
         let pairs = (0..rows.len()).flat_map(|g| (0..g).map(move |h| (g, h)));
@@ -299,7 +295,6 @@ impl Uniform {
         &self.solution[g * self.dimension..(g + 1) * self.dimension]
     }
 
-    /// The mean of the points in these groups, and their number.
     fn mean(&self, members: &[usize]) -> (Vec<f64>, f64) {
         let mass: f64 = members.iter().map(|&g| self.mass[g]).sum();
         let mut mean = vec![0.0; self.dimension];

@@ -140,7 +140,6 @@ impl<'a> ClientContext<'a> {
         shape.copied().ok_or_else(|| Error::federation("the clients' model is not a mixture"))
     }
 
-    /// The client's training rows in the form a mixture of this shape needs.
     pub(crate) fn mixture_rows<'s>(&self, seat: &'s Seat, shape: &Shape) -> Cow<'s, Rows> {
         let rows = || Rows::of(shape, &seat.client.train);
         let prepared = seat.may_prepare.then(|| seat.prepared.get_or_init(|| Box::new(rows())));

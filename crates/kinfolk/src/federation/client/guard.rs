@@ -82,10 +82,8 @@ impl Guard {
     }
 }
 
-/// What an order costs a client.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Cost {
-    /// Steps.
     pub steps: f64,
     /// Rows looked at times parameters.
     pub work: f64,

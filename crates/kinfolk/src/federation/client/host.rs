@@ -47,7 +47,6 @@ pub struct State {
 }
 
 impl Host {
-    /// A host of these clients.
     pub(crate) fn new(clients: Vec<Client>) -> Self {
         let memories = clients.iter().map(|_| Memory::default()).collect();
         Self { clients, model: None, memories, may_prepare: true, protection: Vec::new() }
@@ -65,7 +64,6 @@ impl Host {
         Guard { rows: self.clients[client as usize].train.len(), protection }
     }
 
-    /// The clients.
     pub(crate) fn clients(&self) -> &[Client] {
         &self.clients
     }
@@ -80,7 +78,6 @@ impl Host {
         Ok(())
     }
 
-    /// The clients' model.
     pub(crate) fn model(&self) -> Result<&Arc<dyn Model>> {
         self.model.as_ref().ok_or_else(|| Error::federation("the clients have no model yet"))
     }

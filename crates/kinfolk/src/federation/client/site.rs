@@ -28,7 +28,6 @@ use std::sync::Arc;
 use toml::Value;
 
 impl Node {
-    /// The clients here that belong to an experiment's data.
     fn load(&self, order: &DataOrder) -> Result<Here> {
         let source = data::source(&order.source).ok_or_else(|| {
             Error::new(ErrorKind::Unsupported, format!("data source {} is not known here", order.source))
@@ -61,7 +60,6 @@ impl Node {
 }
 
 impl Limits {
-    /// Refuses a public dataset that is larger than the machine allows.
     fn check_dataset(&self, settings: &Settings) -> Result<()> {
         let given = |name: &str| settings.get(name).and_then(number);
         let rows = given("samples").unwrap_or(0.0) + given("test_samples").unwrap_or(0.0);

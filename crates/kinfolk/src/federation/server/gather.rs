@@ -25,7 +25,6 @@ pub struct Gatherer<'a> {
     ask: &'a Ask,
     /// Number of a model's parameters.
     width: usize,
-    /// Lower bound on a loss.
     least_loss: f64,
     /// Training rows of every client, as described.
     rows: Vec<u32>,

@@ -62,7 +62,6 @@ impl Opposed {
     }
 }
 
-/// How large an answer is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::federation) struct Size {
     /// The length of its vector.

@@ -39,7 +39,6 @@ impl Traffic {
         }
     }
 
-    /// The difference from an earlier reading.
     pub(crate) fn since(&self, earlier: Traffic) -> Traffic {
         self.combine(earlier, u64::sub)
     }

@@ -104,7 +104,6 @@ fn most_common<T>(all: impl Iterator<Item = T>, alike: impl Fn(&T, &T) -> bool) 
     votes.into_iter().find(|(_, count)| *count == most).map(|(one, _)| one)
 }
 
-/// Refuses a machine for what it claims about all its clients.
 fn check_roll(roll: &Roll, shape: DataShape) -> Result<()> {
     let (members, clusters) = (roll.members.len(), roll.true_clusters.unwrap_or(0));
     if members > MOST_MEMBERS {

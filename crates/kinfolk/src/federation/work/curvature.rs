@@ -10,9 +10,7 @@ pub struct Curvature;
 /// How much a mean loss curves.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Curvatures {
-    /// At most.
     pub(crate) most: f64,
-    /// At least.
     pub(crate) least: f64,
     /// At most on a single row.
     pub(crate) single: f64,

@@ -38,7 +38,6 @@ pub enum Parts {
 }
 
 impl Parts {
-    /// How many numbers that is.
     pub(crate) fn count(self, shape: &Shape) -> usize {
         match self {
             Parts::Nothing => 0,
@@ -63,9 +62,7 @@ impl Parts {
 pub struct Fitted {
     /// Mean negative log likelihood at the last step; 0 without steps.
     pub(crate) loss: f64,
-    /// The smallest weight of a component.
     pub(crate) smallest_weight: f64,
-    /// Whether the fit converged.
     pub(crate) converged: bool,
 }
 

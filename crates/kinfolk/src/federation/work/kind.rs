@@ -47,7 +47,6 @@ pub trait Kind: Debug + Send + Sync {
     }
 }
 
-/// What some work needs.
 #[derive(Debug, Clone)]
 pub struct Needs<'a> {
     /// Indices in the ask.
@@ -109,10 +108,8 @@ pub struct Sends {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
     Nothing,
-    /// A trained model.
     Trained,
     Gradient,
-    /// An exact minimiser.
     Minimiser,
     /// Sums over the rows, or several vectors.
     Statistics,

@@ -6,7 +6,6 @@ use crate::models::first_smallest;
 /// The share of the training rows that each of these models fits best, ties to the first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Shares {
-    /// The models.
     pub(crate) among: Vec<usize>,
 }
 

@@ -24,7 +24,6 @@ const LOOKS: usize = 60;
 /// The step, in logarithms, of the differences that make second derivatives.
 const DIFFERENCE: f64 = 1e-3;
 
-/// The estimated variances.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Estimates {
     /// `σ²`, of the noise.
@@ -35,7 +34,6 @@ pub struct Estimates {
     pub between: Option<f64>,
     pub standard_errors: StandardErrors,
     pub rounds: usize,
-    /// What a reader should know about them.
     pub notes: Vec<String>,
 }
 

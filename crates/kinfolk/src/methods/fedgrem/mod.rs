@@ -219,7 +219,6 @@ impl FedGrEm {
         Ok((loss, self.state.rounds.fits.is_complete(&answers)))
     }
 
-    /// Takes in θ̃ of the clients that answered.
     fn receive(&mut self, answers: &Answers) {
         let whitening = self.whitening();
         for order in &answers.orders {

@@ -130,7 +130,6 @@ impl Ifca {
         }
     }
 
-    /// How clients train in a lane.
     fn trainer(&self, lane: &Lane) -> Trainer {
         Trainer { step: lane.step, ..self.trainer.clone() }
     }
@@ -198,7 +197,6 @@ impl Ifca {
     }
 }
 
-/// Copies some layers of a model to others.
 fn copy_layers(layers: &[Range<usize>], from: &[f64], to: &mut [Params]) {
     for layer in layers {
         to.iter_mut().for_each(|model| Arc::make_mut(model)[layer.clone()].copy_from_slice(&from[layer.clone()]));

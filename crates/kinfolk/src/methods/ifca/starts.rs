@@ -15,7 +15,6 @@ use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
 use std::path::Path;
 
-/// Where the models of line 1 come from.
 pub(super) enum Beginning {
     Random { clusters: usize },
     Given(Vec<Params>),

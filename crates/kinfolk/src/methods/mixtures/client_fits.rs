@@ -65,7 +65,6 @@ impl ClientFits {
         answers.missing.is_empty() && self.stamps.iter().zip(&self.few_rows).all(has)
     }
 
-    /// What a reader must know of the clients' mixtures.
     pub(super) fn notes(&self, training: &MixtureTraining) -> Vec<String> {
         let mut notes = Vec::new();
         let few: Vec<&str> = self.few_rows.iter().map(String::as_str).filter(|id| !id.is_empty()).collect();

@@ -18,7 +18,6 @@ struct Components {
 }
 
 impl Components {
-    /// What a reader must know of the choice.
     fn note(&self) -> String {
         let tried = self.criteria.len();
         let best = self.criteria[self.count - 1];

@@ -318,7 +318,6 @@ impl MixtureTraining {
         }
     }
 
-    /// Has clients take a step from what they keep, each from its model.
     pub(super) fn step(
         &self,
         fits: &mut ClientFits,
@@ -345,7 +344,6 @@ impl MixtureTraining {
         Ok((answers, orders))
     }
 
-    /// The outcome of a method whose clients keep their own mixtures.
     pub(super) fn outcome(&self, fits: &ClientFits, models: Vec<Params>, converged: bool) -> Outcome {
         Outcome {
             models,
@@ -393,7 +391,6 @@ choices! {
 }
 
 impl StepRule {
-    /// The step sizes that follow from this factor.
     pub(super) fn rate(self, factor: f64) -> Rate {
         match self {
             StepRule::Fixed => Rate::Fixed(factor),

@@ -47,7 +47,6 @@ impl Whitening {
         }
     }
 
-    /// Undoes [`Whitening::apply`].
     pub(in crate::methods) fn invert(&self, centres: &mut [f64]) {
         match self {
             Whitening::None => {}

@@ -31,7 +31,6 @@ pub fn mean_model(old: &Params, sum: &Sum, unchanged: usize) -> Params {
     Arc::new(sum.total.iter().zip(old.iter()).map(|(total, old)| (total + unchanged * old) / whole).collect())
 }
 
-/// The plain mean of models.
 pub fn plain_mean<'a>(models: impl Iterator<Item = &'a Params>) -> Params {
     let models: Vec<&Params> = models.collect();
     let mut mean = vec![0.0; models.first().map_or(0, |model| model.len())];

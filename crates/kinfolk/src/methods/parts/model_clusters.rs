@@ -5,7 +5,6 @@ use super::solving::Solve;
 use crate::clustering::{Found, Points, Request, Sureness, find};
 use crate::federation::OrderAnswers;
 
-/// Clusters of the models that clients sent.
 pub struct ModelClusters<'a> {
     pub points: Points<'a>,
     pub found: Found,
@@ -37,7 +36,6 @@ impl<'a> ModelClusters<'a> {
         Ok(Self { points, found, clients })
     }
 
-    /// The mean of every cluster's models.
     pub fn means(&self) -> Vec<Params> {
         let clustering = &self.found.clustering;
         (0..clustering.clusters()).map(|cluster| Arc::new(clustering.centre(cluster).to_vec())).collect()

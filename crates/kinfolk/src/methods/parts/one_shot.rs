@@ -113,7 +113,6 @@ impl FirstClusters {
         (0..self.clusters.clusters()).map(mean).collect()
     }
 
-    /// Adds what was found to an outcome.
     pub fn describe(&self, outcome: &mut Outcome) {
         outcome.notes.extend(self.notes.iter().cloned());
         outcome.extra.extend(self.extra.clone());

@@ -133,7 +133,6 @@ impl PooledSearch {
         self.steepness() <= self.tolerance
     }
 
-    /// Notes for the reader of the result.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.left_out > 0 {

@@ -131,7 +131,6 @@ impl Solve {
         }
     }
 
-    /// Adds the order to these clients.
     pub fn order(&self, to: Recipients, ask: &mut Ask) -> Handle<Loss> {
         match self {
             Solve::Exact { ridge } => ask.order(to, Minimise { ridge: *ridge, keep: false }),
@@ -141,7 +140,6 @@ impl Solve {
         }
     }
 
-    /// Asks all clients for their models.
     pub fn ask_all(&self, phase: Phase, room: &mut Room) -> Result<(Answers, Handle<Loss>)> {
         let mut ask = Ask::new(phase, self.models(), Gather::Each);
         let order = self.order(Recipients::All, &mut ask);

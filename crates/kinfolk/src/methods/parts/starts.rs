@@ -2,7 +2,6 @@
 
 use super::super::*;
 
-/// The key of the model that a cluster begins with, in one of several starts.
 pub fn start_key(key: &Key, start: usize, cluster: usize) -> Key {
     key.clone().word("start").number(start as u64).number(cluster as u64)
 }

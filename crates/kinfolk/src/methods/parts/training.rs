@@ -103,13 +103,11 @@ impl Trainer {
         Self { key: self.key.clone().word(word), ..self.clone() }
     }
 
-    /// Rows of a step in this round.
     pub fn sample(&self, round: usize) -> Sample {
         let seed = self.key.clone().word("batches").number(round as u64).seed();
         Sample { on: Portion::All, batch: self.schedule.batch, seed }
     }
 
-    /// A client's training in this round.
     pub fn plan(&self, round: usize) -> Plan {
         Plan {
             sample: self.sample(round),
@@ -129,12 +127,10 @@ impl Trainer {
         self.step * self.schedule.decay.powi(round.min(i32::MAX as usize) as i32)
     }
 
-    /// Whether the method ends with this round.
     pub fn is_last(&self, room: &Room) -> bool {
         room.round() + 1 >= self.schedule.rounds
     }
 
-    /// The clients that take part in this round.
     pub fn participants(&self, round: usize, room: &Room) -> Recipients {
         draw_participants(self.schedule.participation, &self.key, round, room)
     }

@@ -64,7 +64,6 @@ pub trait Algorithm: Clone + Send + Serialize + DeserializeOwned {
 pub enum Part {
     /// θ, where gradients are taken.
     Point,
-    /// The vector of this number.
     Vector(usize),
 }
 
@@ -78,11 +77,9 @@ impl Part {
     }
 }
 
-/// The client's model.
 pub const MODEL: Part = Part::Vector(0);
 /// The accelerated sequence z.
 pub const MOMENTUM: Part = Part::Vector(1);
-/// The gradient of the client's loss at the anchor.
 pub const ANCHOR_GRADIENT: Part = Part::Vector(3);
 
 /// Why a cluster cannot go on by itself.

@@ -76,12 +76,10 @@ impl Cluster {
         }
     }
 
-    /// Whether the mean of θ is known.
     pub fn knows_mean(&self) -> bool {
         self.local == 0 && self.means != Means::Unknown
     }
 
-    /// Whether the means of all vectors are known.
     pub fn knows_vectors(&self) -> bool {
         self.local == 0 && matches!(self.means, Means::Vectors(_))
     }
@@ -105,7 +103,6 @@ impl Cluster {
         }
     }
 
-    /// Every client takes a local step.
     pub fn step_locally(&mut self) {
         self.local += 1;
         self.pass_iteration();

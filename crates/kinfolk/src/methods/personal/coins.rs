@@ -5,7 +5,6 @@ use rand::RngExt;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// How likely the kinds of steps are.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Chances {
     /// p₀: a step of everybody towards the means of the clusters and of all.

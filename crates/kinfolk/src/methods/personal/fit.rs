@@ -23,7 +23,6 @@ pub struct ResponseRound<'a> {
     pub families: &'a Families,
     pub scale: Scale,
     pub phase: Phase,
-    /// Which rows count.
     pub on: Portion,
     /// Whether the model's quadratics are exact.
     pub exact: bool,

@@ -117,7 +117,6 @@ settings! {
 }
 
 impl ClientPull {
-    /// What the method needs of the run.
     pub fn needs(&self, missing: MissingRule) -> Needs {
         let truth = self.grouping.origin() == Origin::Truth;
         Needs { truth, groups: Some(self.grouping.clone()), missing, auto_step: None }

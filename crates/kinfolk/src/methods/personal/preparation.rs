@@ -97,7 +97,6 @@ impl Preparation {
         Ok(Preparation::Tuning(Tuning { gammas, lambdas, folds, losses: Vec::new(), clients: 0 }))
     }
 
-    /// The strengths, once they are known.
     pub fn strengths(&self) -> Option<&Strengths> {
         match self {
             Preparation::Done(found) => Some(&found.strengths),
@@ -105,7 +104,6 @@ impl Preparation {
         }
     }
 
-    /// About how many rounds it takes.
     pub fn planned_rounds(&self) -> usize {
         /// Usual number of looks in a search for variances.
         const LOOKS: usize = 12;
@@ -229,7 +227,6 @@ impl Estimating {
     }
 }
 
-/// Whether two estimates are nearly the same.
 fn are_alike(before: &Estimates, now: &Estimates) -> bool {
     const TOLERANCE: f64 = 1e-3;
     let near = |a: f64, b: f64| (a - b).abs() <= TOLERANCE * (a.abs() + b.abs());

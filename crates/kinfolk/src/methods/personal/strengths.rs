@@ -66,7 +66,6 @@ impl Families {
         self.members.len()
     }
 
-    /// Number of clients in every cluster.
     pub fn sizes(&self) -> Vec<usize> {
         self.members.iter().map(Vec::len).collect()
     }
@@ -117,7 +116,6 @@ impl Strengths {
         Self::new(families, gamma, vec![lambda; families.count()], noise)
     }
 
-    /// Every class with its cluster.
     pub fn each_class(&self) -> impl Iterator<Item = (usize, &Class)> {
         let clusters = self.classes.iter().enumerate();
         clusters.flat_map(|(cluster, classes)| classes.iter().map(move |class| (cluster, class)))
@@ -129,7 +127,6 @@ impl Strengths {
         self.classes.iter().map(total).collect()
     }
 
-    /// The largest γ_i of every cluster.
     pub fn largest_gammas(&self) -> Vec<f64> {
         let largest = |classes: &Vec<Class>| classes.iter().map(|class| class.gamma).fold(0.0, f64::max);
         self.classes.iter().map(largest).collect()

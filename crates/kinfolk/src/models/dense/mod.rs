@@ -52,7 +52,6 @@ pub(super) enum Initial {
     Uniform,
     /// 0 or 1 with equal chance.
     Coins,
-    /// 0.
     Zero,
 }
 

@@ -23,7 +23,6 @@ fn image_size(model: &str, data: DataShape) -> Result<Size> {
     Ok(Size { height, width, channels })
 }
 
-/// Refuses data that has no classes to tell apart.
 fn must_have_classes(model: &str, data: DataShape) -> Result<()> {
     let refused = |found: &str| Error::settings(format!("model.kind: {model} tells classes apart, but {found}"));
     match data.classes {

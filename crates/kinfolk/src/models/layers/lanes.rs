@@ -4,7 +4,6 @@ use crate::linalg::Real;
 use std::array::from_fn;
 use std::ops::{Add, Mul, Sub};
 
-/// How many numbers.
 pub(super) const LANES: usize = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -13,7 +12,6 @@ pub(super) struct Lanes<T>(pub(super) [T; LANES]);
 impl<T: Real> Lanes<T> {
     pub(super) const ZERO: Self = Lanes([T::ZERO; LANES]);
 
-    /// This times a factor plus a term.
     #[inline(always)]
     pub(super) fn mul_add(self, factor: f64, term: Self) -> Self {
         let factor = T::of(factor);
@@ -46,12 +44,10 @@ impl<T: Real> Mul<f64> for Lanes<T> {
     }
 }
 
-/// Numbers in blocks of lanes.
 pub(super) fn lanes<T>(values: &[T]) -> &[[T; LANES]] {
     values.as_chunks().0
 }
 
-/// Numbers in blocks of lanes, to be written.
 pub(super) fn lanes_mut<T>(values: &mut [T]) -> &mut [[T; LANES]] {
     values.as_chunks_mut().0
 }

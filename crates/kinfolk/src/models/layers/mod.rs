@@ -30,7 +30,6 @@ use winograd::Buffers;
 /// Where a tensor lies among the parameters.
 type Place = std::ops::Range<usize>;
 
-/// The size of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Size {
     pub(super) height: usize,
@@ -222,7 +221,6 @@ enum Start {
     Value(f64),
 }
 
-/// Memory of a sequence.
 #[derive(Default)]
 pub(super) struct SequenceMemory<T> {
     /// The images, channels last.

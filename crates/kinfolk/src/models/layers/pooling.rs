@@ -7,11 +7,9 @@ use crate::linalg::Real;
 /// What becomes of the pixels of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::models) enum Kind {
-    /// The largest.
     Largest,
     /// The largest, and at least 0: a rectifier and a pool in one.
     Rectified,
-    /// The mean.
     Mean,
 }
 

@@ -22,7 +22,6 @@ fn stride(tiles: usize, channels: usize) -> usize {
 
 /// The transforms of one kernel size along one axis.
 pub(super) trait Winograd {
-    /// Size of the kernel.
     const KERNEL: usize;
     /// Inputs under a tile: `KERNEL` + 3.
     const SPAN: usize;
@@ -215,7 +214,6 @@ pub(super) struct Tiling {
     pub(super) padding: usize,
 }
 
-/// Reused buffers.
 #[derive(Default)]
 pub(super) struct Buffers<T> {
     /// One image with its zero padding.
@@ -237,7 +235,6 @@ impl Tiling {
         self.tiles().iter().product()
     }
 
-    /// Images processed together.
     fn images_at_once(&self) -> usize {
         (TILES_AT_ONCE / self.tiles_of_image()).max(1)
     }

@@ -418,7 +418,6 @@ pub(super) struct Memory<T> {
     kept: Vec<T>,
 }
 
-/// What a layer remembers.
 #[derive(Default)]
 struct LayerMemory<T> {
     recurrent: Panels<T>,

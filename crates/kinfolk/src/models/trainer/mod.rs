@@ -30,7 +30,6 @@ use rows::{Goal, Output, PickedRows, is_right, row_loss};
 use std::ops::Range;
 use steps::{Batches, Scratch, steps_of};
 
-/// What a network computes.
 pub(super) trait Network: Sized + Send + Sync {
     /// Buffers of one thread, reused from batch to batch.
     type Memory<T: Real>: Default + Send;
@@ -38,7 +37,6 @@ pub(super) trait Network: Sized + Send + Sync {
     /// Rows that are scored together.
     const SCORED_AT_ONCE: usize = 64;
 
-    /// Where each tensor lies.
     fn layout(&self) -> &Layout;
 
     /// Number of parameters learned by descent; statistics follow them.
@@ -46,13 +44,10 @@ pub(super) trait Network: Sized + Send + Sync {
         self.layout().len()
     }
 
-    /// Random initial parameters.
     fn initialise(&self, rng: &mut Rng) -> Vec<f64>;
 
-    /// Number of outputs of a row.
     fn outputs(&self) -> usize;
 
-    /// What the outputs mean.
     fn output(&self) -> Output {
         Output::Softmax
     }
@@ -139,7 +134,6 @@ pub(super) enum Pass<'a> {
     Train(Option<&'a mut Rng>),
 }
 
-/// A network as a model.
 pub(super) struct NetworkModel<N> {
     pub(super) network: N,
     pub(super) wanted: DataShape,
@@ -215,7 +209,6 @@ pub(super) struct NetworkWorker<'a, N: Network, T: Real> {
     pub(super) buffers: Buffers<N::Memory<T>, T>,
 }
 
-/// Buffers of a batch.
 #[derive(Default)]
 pub(super) struct Buffers<M, T> {
     picked: PickedRows<T>,
@@ -223,7 +216,6 @@ pub(super) struct Buffers<M, T> {
     pub(super) pass: Passing<M, T>,
 }
 
-/// Buffers of a pass through the network.
 #[derive(Default)]
 pub(super) struct Passing<M, T> {
     pub(super) memory: M,
@@ -239,7 +231,6 @@ impl<M, T: Real> Passing<M, T> {
         self.outputs.chunks_exact(self.outputs.len() / goal.len().max(1))
     }
 
-    /// The sum of the losses of rows with these outputs.
     pub(super) fn total_loss(&self, output: Output, goal: Goal) -> f64 {
         let losses = self.rows(goal).enumerate().map(|(row, out)| row_loss(output, out, goal, row, None).to_f64());
         losses.fold(0.0, |total, loss| total + loss)
@@ -277,7 +268,6 @@ struct Batch<'a, T> {
 }
 
 impl<T> Batch<'_, T> {
-    /// Some of its rows.
     fn part(&self, rows: Range<usize>) -> Self {
         let columns = self.x.len() / self.rows.max(1);
         let x = &self.x[rows.start * columns..rows.end * columns];

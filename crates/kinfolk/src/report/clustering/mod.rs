@@ -131,9 +131,7 @@ impl ClusteringSummary {
 /// One λ of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct PathStep {
-    /// The λ.
     pub(crate) lambda: f64,
-    /// Its number of clusters.
     pub(crate) clusters: usize,
 }
 

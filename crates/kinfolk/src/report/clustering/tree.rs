@@ -10,7 +10,6 @@ use std::collections::HashMap;
 /// A forest whose leaves are ordered such that its lines do not cross.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FusionTree {
-    /// The points of every leaf.
     pub leaves: Vec<Vec<usize>>,
     /// Nodes after the leaves: join `j` is node `leaves.len() + j`. Children come before their parents.
     pub joins: Vec<Join>,
