@@ -1,7 +1,7 @@
 //! Files and folders: each file is written whole or not at all, and each folder by one process at a time.
 
 pub mod folder;
-pub mod lock;
+pub(crate) mod lock;
 
 use crate::error::{Error, ErrorKind, Result};
 use std::fs::{self, File, OpenOptions};

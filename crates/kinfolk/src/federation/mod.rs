@@ -18,8 +18,8 @@
 pub mod client;
 pub mod engines;
 pub mod faults;
-pub mod server;
-pub mod transforms;
+pub(crate) mod server;
+pub(crate) mod transforms;
 pub mod wire;
 pub mod work;
 

@@ -1,9 +1,9 @@
 //! The record of a run: its rounds, its clients, its summary, and the files they are written to.
 
-pub mod comparisons;
+pub(crate) mod comparisons;
 #[cfg(test)]
 pub(crate) mod fabricated;
-pub mod mixtures;
+pub(crate) mod mixtures;
 pub mod summary;
 pub mod table;
 

@@ -10,6 +10,6 @@
 
 pub(super) mod context;
 pub(super) mod guard;
-pub mod host;
+pub(crate) mod host;
 pub mod node;
 pub mod site;

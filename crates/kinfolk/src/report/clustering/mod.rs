@@ -2,7 +2,7 @@
 
 mod page;
 mod text;
-pub mod tree;
+pub(crate) mod tree;
 
 #[cfg(test)]
 mod fabricated;
