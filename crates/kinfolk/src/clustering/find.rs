@@ -275,7 +275,6 @@ impl Found {
         (values, clustering)
     }
 
-    /// Remarks on what a reader might overlook.
     fn note_oddities(&mut self) {
         let sizes = self.sizes();
         let (clusters, points) = (sizes.len(), self.clustering.labels.len());

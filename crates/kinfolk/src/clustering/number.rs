@@ -7,7 +7,6 @@ use super::{Clustering, Points};
 use crate::error::{Error, Result};
 use crate::rng::Key;
 
-/// Upper bound on the number of clusters tried.
 const MOST: usize = 20;
 
 /// The k-means clustering with the largest mean silhouette.

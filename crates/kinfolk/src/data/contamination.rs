@@ -32,7 +32,6 @@ settings! {
 /// Distance of noise from the mean, in standard deviations.
 const FAR: f64 = 3.0;
 
-/// Contaminates the rows of the wanted share of clients, and records which.
 pub(super) fn contaminate(population: &mut Population, settings: &Spoiling, key: &Key) -> Result<()> {
     let clients = population.clients.len();
     let count = ((settings.outliers * clients as f64).round() as usize).min(clients - 1);
@@ -105,7 +104,6 @@ fn numbers(shard: &Shard) -> Result<Table> {
     columns.iter().map(of).collect()
 }
 
-/// The shard with other numbers, in storage of its own.
 fn with_numbers(shard: &Shard, table: Table) -> Result<Shard> {
     let own = shard.pick(&(0..shard.len()).collect::<Vec<_>>());
     let Features::Columns(columns) = &**own.features() else { return Ok(own) };

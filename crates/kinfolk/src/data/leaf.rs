@@ -54,7 +54,6 @@ impl SourceSettings for LeafSettings {
 
 const MOST_CLASSES: u32 = 1 << 16;
 
-/// Reads the files and makes a client of every user that is drawn.
 fn build(settings: &LeafSettings, seed: u64) -> Result<Population> {
     let key = Key::new(seed).word("leaf");
     let (share, least) = (settings.test_fraction, settings.min_rows);

@@ -78,7 +78,6 @@ impl Description {
         })
     }
 
-    /// All moments, each with the column they are of.
     fn moments(&self) -> Vec<(ColumnKey<'_>, &Moments)> {
         let target = match &self.target {
             TargetDescription::Values(moments) => Some((TARGET, moments)),

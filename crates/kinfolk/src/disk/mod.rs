@@ -90,7 +90,6 @@ pub(crate) fn comma_separated<Row: IntoIterator<Item = String>>(
     writer.into_inner().map_err(|error| fault(&error))
 }
 
-/// Pretty-printed JSON.
 pub(crate) fn json_text(value: &impl serde::Serialize) -> Result<String> {
     let mut text = serde_json::to_string_pretty(value)
         .map_err(|error| Error::new(ErrorKind::Io, format!("writing json: {error}")))?;

@@ -65,7 +65,6 @@ pub(crate) struct Context<'a> {
     pub model: &'a dyn Model,
     pub metric: Metric,
     pub outcome: &'a mut Outcome,
-    /// Scores of the clients that took part.
     pub scored: &'a Evaluation,
     /// Scores of clients met only after training, if any.
     pub unseen: Option<&'a Evaluation>,

@@ -6,11 +6,8 @@ use super::{Absence, Phase};
 
 /// One reply on its way to the server.
 pub struct Passage<'a> {
-    /// The number of the ask.
     pub stamp: u64,
-    /// What the ask is for.
     pub phase: Phase,
-    /// The client's id.
     pub client: &'a str,
     /// The model that the reply's vector is an update of; gradients have none.
     pub base: Option<&'a [f64]>,
@@ -44,7 +41,6 @@ impl Transforms {
         if phase == Phase::Evaluate { &[] } else { &self.0 }
     }
 
-    /// Why the reply never arrives.
     pub(crate) fn withhold(&self, passage: &Passage) -> Option<Absence> {
         self.of(passage.phase).iter().find_map(|transform| transform.withhold(passage))
     }

@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
-/// The version of the messages this code writes and reads.
 pub(crate) const VERSION: u16 = 8;
 
 /// Numbers at the precision of the wire and of clients' state.

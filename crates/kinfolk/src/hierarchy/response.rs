@@ -191,7 +191,6 @@ impl Quadratic {
 }
 
 impl Response {
-    /// The response of a level without data.
     pub(crate) fn zero(dimension: usize) -> Self {
         Self { curvature: vec![0.0; dimension * dimension], moment: vec![0.0; dimension], energy: 0.0, volume: 0.0 }
     }

@@ -59,7 +59,6 @@ impl Form {
         !matches!(self, Self::Round | Self::Rounds)
     }
 
-    /// Its name in messages.
     pub fn describe(self) -> &'static str {
         match self {
             Self::Round => "round clusters of one size",

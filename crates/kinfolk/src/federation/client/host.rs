@@ -38,7 +38,6 @@ pub(super) struct Notes {
 /// A client's own model, stamped with the ask that wrote it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct State {
-    /// The number of the ask that wrote it.
     pub stamp: u64,
     /// The model, followed by any further vectors.
     pub vectors: Packed,
@@ -156,7 +155,6 @@ impl Host {
         self.clients.iter().zip(models).filter_map(|(client, model)| Some((client.id.as_str(), model?)))
     }
 
-    /// Every client's state, for a checkpoint.
     pub fn states(&self) -> Vec<Option<State>> {
         (0..self.clients.len() as u32).map(|client| self.notes(client).state.clone()).collect()
     }
@@ -171,7 +169,6 @@ impl Host {
         self.clients.iter().zip(states).try_for_each(|(client, state)| client.load(state))
     }
 
-    /// Restores every client's state.
     pub fn restore(&self, states: Vec<Option<State>>) {
         for (client, state) in states.into_iter().enumerate().take(self.clients.len()) {
             self.notes(client as u32).state = state;

@@ -292,7 +292,6 @@ impl RemoteFederation {
         self.encode(request).map(Some)
     }
 
-    /// A request with everything a machine needs to answer it.
     fn encode(&self, request: Request) -> Result<Vec<u8>> {
         let model = self.model.as_ref().map(|(_, order)| order.clone());
         let (data, label, schema) = (self.shared.data.clone(), self.label.clone(), self.schema.clone());

@@ -120,7 +120,6 @@ impl<'a> Gatherer<'a> {
         }
     }
 
-    /// Takes sums that an engine reduced while computing.
     pub fn take_sums(&mut self, order: usize, task: &Task, clients: Vec<u32>, reduced: Reduced) {
         let answers = &mut self.answers.orders[order];
         let rows = clients.iter().map(|&client| self.rows[client as usize]);
@@ -264,7 +263,6 @@ impl<'a> Gatherer<'a> {
         }
     }
 
-    /// The answers, and the ledger with them in it.
     pub fn finish(mut self, stamp: u64) -> (Answers, Ledger) {
         self.settle();
         self.answers.orders.iter_mut().for_each(OrderAnswers::sort_by_client);

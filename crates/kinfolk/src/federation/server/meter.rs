@@ -44,7 +44,6 @@ impl Traffic {
     }
 }
 
-/// Traffic by phase.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meter {
     phases: BTreeMap<Phase, Traffic>,
@@ -54,7 +53,6 @@ const COUNT: u64 = 4;
 const NUMBER: u64 = 8;
 
 impl Meter {
-    /// Totals of one phase.
     pub fn of(&self, phase: Phase) -> Traffic {
         self.phases.get(&phase).copied().unwrap_or_default()
     }

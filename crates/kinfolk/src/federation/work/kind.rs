@@ -55,7 +55,6 @@ pub struct Needs<'a> {
     pub stamp: Option<u64>,
     pub portions: Vec<Portion>,
     pub capability: Capability,
-    /// Whether it writes the client's state.
     pub keeps: bool,
 }
 
