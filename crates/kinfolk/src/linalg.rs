@@ -256,8 +256,7 @@ pub(crate) fn norm(a: &[f64]) -> f64 {
     a.iter().map(|value| value * value).sum::<f64>().sqrt()
 }
 
-/// Solves the symmetric positive definite system `a x = b` for each of the `columns` columns of `b` (row-major).
-/// `None` when `a` is not positive definite.
+/// Solves the symmetric `a x = b` for each column of the row-major `b`; `None` when `a` is not positive definite.
 pub(crate) fn solve_positive(a: &[f64], b: &[f64], size: usize, columns: usize) -> Option<Vec<f64>> {
     use faer::linalg::solvers::{Llt, Solve};
     let decomposed = Llt::new(MatRef::from_row_major_slice(a, size, size), faer::Side::Lower).ok()?;
@@ -283,8 +282,7 @@ impl Cholesky {
     }
 }
 
-/// Replaces `b`, row-major with `columns` columns, by the solution of `l lᵀ x = b`, `l` row-major and lower triangular
-/// (its upper triangle is not read).
+/// Replaces the row-major `b` by the solution of `l lᵀ x = b`, `l` row-major; its upper triangle is not read.
 pub(crate) fn solve_factored(l: &[f64], b: &mut [f64], size: usize, columns: usize) {
     use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
     let lower = MatRef::from_row_major_slice(l, size, size);
@@ -293,8 +291,7 @@ pub(crate) fn solve_factored(l: &[f64], b: &mut [f64], size: usize, columns: usi
     solve_upper_triangular_in_place(lower.transpose(), b, Par::Seq);
 }
 
-/// The eigendecomposition of a positive semidefinite matrix without its null space: inverse and determinant are the
-/// pseudo-inverse and the pseudo-determinant.
+/// The eigendecomposition of a positive semidefinite matrix without its null space: its inverse is the pseudo-inverse.
 pub(crate) struct Spectrum {
     /// The eigenvalues above rounding, and their eigenvectors, one per row.
     values: Vec<f64>,
@@ -404,8 +401,7 @@ pub(crate) fn least_squares(a: &[f64], b: &[f64], rows: usize, size: usize) -> O
     Some(x)
 }
 
-/// `a` (row-major, `rows` × `size` with `rows` ≤ `size`) as coordinates (`rows` × `rows`) times an orthonormal basis of its
-/// row space (`rows` × `size`).
+/// `a` (row-major, `rows` ≤ `size`) as coordinates (`rows` × `rows`) times an orthonormal basis of its row space.
 pub(crate) fn row_space(a: &[f64], rows: usize, size: usize) -> (Vec<f64>, Vec<f64>) {
     let transposed = faer::linalg::solvers::Qr::new(MatRef::from_row_major_slice(a, rows, size).transpose());
     let (basis, triangle) = (transposed.compute_thin_Q(), transposed.thin_R());

@@ -23,8 +23,7 @@ fn gigabytes(bytes: f64) -> String {
     if size < 10.0 { format!("{size:.1}") } else { format!("{size:.0}") }
 }
 
-/// The bytes of memory that this process may have: of the machine, or of the container it runs in. Where nobody says,
-/// as much as a large workstation has.
+/// The bytes of memory of the machine or the container; where nobody says, as much as a large workstation has.
 fn available() -> u64 {
     static FOUND: OnceLock<u64> = OnceLock::new();
     *FOUND.get_or_init(|| {

@@ -21,8 +21,7 @@ const MOST: f64 = 0.8;
 const LEAST: f64 = 2.0 / 3.0;
 /// Among more clients than this a pair may be likely separated by chance, and a group has at least three.
 const FEW: usize = 12;
-/// The share of the variance that touching groups must explain: distances spread evenly over an interval reach ¾, and few
-/// clients more by chance.
+/// The share of the variance that touching groups must explain: evenly spread distances reach ¾, few clients more.
 const HUMPS: (f64, f64) = (0.8, 2.0);
 
 /// The groups for every λ from `joined` up to `gap`.

@@ -176,8 +176,7 @@ impl<'a> Lloyd<'a> {
         }
     }
 
-    /// Gives an empty cluster the point farthest from its mean, the first among equals. It is not alone in its cluster:
-    /// otherwise it would be the mean.
+    /// Gives an empty cluster the point farthest from its mean, which is never alone in its cluster.
     fn fill(&mut self, means: &mut [f64], empty: usize) -> Result<()> {
         let dimension = self.points.dimension();
         let farthest: Vec<(f64, usize)> = self.parts.par_iter().map(|part| part.farthest(means)).collect();

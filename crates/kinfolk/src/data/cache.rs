@@ -275,8 +275,7 @@ fn get_from(dataset: &Dataset, places: &[&str], folder: &Path, progress: Progres
     })
 }
 
-/// Downloads the file of this name, with an upper bound on its bytes, from the first place that delivers all of it;
-/// `accept` checks it and puts it in place.
+/// Downloads a file of limited size from the first place that delivers it; `accept` checks it and puts it in place.
 fn fetch(
     places: &[&str],
     (name, most): (&str, u64),

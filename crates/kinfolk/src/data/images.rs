@@ -415,8 +415,7 @@ impl<'a> Allocation<'a> {
         decks
     }
 
-    /// Appends new permutations of a cluster's deck, until there are rows for this many clients. Each is cut so that no
-    /// client reaches from one into the next.
+    /// Appends permutations of a cluster's deck until there are rows for these clients; no client spans two of them.
     fn repeat(&self, cluster: usize, clients: usize, deck: &mut Vec<u32>) {
         let served = deck.len() / self.settings.samples;
         if served == 0 {

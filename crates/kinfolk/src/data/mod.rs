@@ -490,8 +490,7 @@ impl Population {
         digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Refuses a population without clients, with two of one name, with one without training rows, or with rows of
-    /// different widths.
+    /// Refuses a population without clients, with equal names, without training rows, or with rows of different widths.
     pub(crate) fn check(&self) -> Result<()> {
         let Some(first) = self.clients.first() else {
             return Err(Error::data("no clients"));

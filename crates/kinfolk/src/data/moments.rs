@@ -84,8 +84,7 @@ impl Moments {
         Scale { mean: self.mean, deviation: if self.deviation > 0.0 { self.deviation } else { 1.0 } }
     }
 
-    /// The same with the smallest and the largest rounded outwards, to powers of two of the deviation from the mean: that
-    /// tells the range, and none of the numbers.
+    /// The same with the extremes rounded outwards, to powers of two of the deviation, so that no number is revealed.
     pub(crate) fn coarse(&self) -> Self {
         if self.deviation == 0.0 {
             return *self;

@@ -379,8 +379,7 @@ impl Schema {
         row.iter_mut().zip(self.scales()).for_each(|(value, scale)| *value = scale.undo(*value));
     }
 
-    /// Converts the slopes of a linear function of encoded rows to those for the original rows; returns what is then
-    /// added to its intercept.
+    /// Converts slopes for encoded rows to those for the original rows; returns what is then added to the intercept.
     pub(crate) fn decode_slopes(&self, slopes: &mut [f64]) -> f64 {
         let mut gained = 0.0;
         for (slope, scale) in slopes.iter_mut().zip(self.scales()) {

@@ -59,8 +59,7 @@ pub(super) fn apportion(counts: &[usize], total: usize) -> Vec<usize> {
     parts
 }
 
-/// Which ids are drawn: each has a lot by the key, and the `count` lowest are taken. A lot does not depend on the other
-/// ids.
+/// Which ids are drawn: the `count` lowest lots. A lot depends on the key and the id alone.
 pub(super) fn draw_lots<'a>(ids: impl Iterator<Item = &'a str>, count: usize, key: &Key) -> Vec<bool> {
     let mut lots: Vec<(u64, usize)> = ids.zip(0..).map(|(id, place)| (key.clone().word(id).seed(), place)).collect();
     let mut drawn = vec![false; lots.len()];

@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 /// The file that names the process writing to a folder.
 pub(crate) const LOCK_FILE: &str = ".kinfolk-lock";
 
-/// The exclusive right to write to a folder. The system releases it when the process ends or is killed; a file left behind
-/// means nothing.
+/// The exclusive right to write to a folder, released when the process ends; a file left behind means nothing.
 #[derive(Debug)]
 pub(crate) struct Lock {
     path: PathBuf,

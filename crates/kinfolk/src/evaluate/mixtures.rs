@@ -50,8 +50,7 @@ fn params_of<'a>(outcome: &'a Outcome, own: &'a OwnModels, client: &Client) -> O
     }
 }
 
-/// Whether components have an intercept in the units of the data: regressions without one gain it where encoding shifts
-/// columns.
+/// Whether components have an intercept in the units of the data: where encoding shifts columns, regressions gain one.
 fn has_intercept(schema: &Schema, shape: &Shape) -> bool {
     matches!(shape.family, Family::Regression { intercept, .. } if intercept || schema.moves_columns())
 }
@@ -151,8 +150,7 @@ struct MixtureError {
 }
 
 impl MixtureError {
-    /// Compares weights and centres (end to end) with the planted ones; `None` for another number of components or
-    /// another width.
+    /// Compares weights and concatenated centres with the planted ones; `None` where the shapes differ.
     fn of(weights: &[f64], centres: &[f64], planted: &PlantedMixture) -> Option<Self> {
         let count = weights.len();
         if count == 0 || planted.weights.len() != count || planted.centres.len() != centres.len() {
@@ -193,8 +191,7 @@ fn mixture_errors(found: &[Option<Mixture>], planted: &[Option<PlantedMixture>])
     ]
 }
 
-/// The share of rows outside the best one-to-one matching of components to classes, of counts that lie component by
-/// component. `None` where there are no rows.
+/// The share of rows outside the best matching of components to classes, with counts by component; `None` without rows.
 fn outside_matching(counts: &[f64], classes: usize) -> Option<f64> {
     let cost: Vec<f64> = counts.iter().map(|count| -count).collect();
     let matching = assign(&cost, counts.len() / classes.max(1), classes);

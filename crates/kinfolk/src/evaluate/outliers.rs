@@ -68,8 +68,7 @@ fn highest_usual(scores: &[f64]) -> f64 {
     (centre + largest * deviation).max(WITHIN_REACH)
 }
 
-/// The area under the ROC curve: the probability that an outlier has a higher score than another client, ties counting
-/// half. `None` without both kinds of clients.
+/// The area under the ROC curve, ties counting half; `None` without both kinds of clients.
 fn area_under_curve(scores: &[f64], outliers: &[bool]) -> Option<f64> {
     let mut ranked: Vec<(f64, bool)> = scores.iter().copied().zip(outliers.iter().copied()).collect();
     ranked.sort_by(|a, b| a.0.total_cmp(&b.0));

@@ -86,8 +86,7 @@ fn normalised_mse(distances: &[(f64, f64)]) -> Option<f64> {
     Some(distances.iter().map(|(error, size)| (error / size).powi(2)).sum::<f64>() / distances.len() as f64)
 }
 
-/// Where every client has parameters of its own: mean, standard deviation and maximum of the distances, and mean and
-/// maximum of the squared ones.
+/// With parameters per client: mean, deviation and maximum of the distances, mean and maximum of the squared ones.
 fn personal_errors(distances: &[(f64, f64)]) -> [(&'static str, Option<f64>); 5] {
     let errors: Vec<f64> = distances.iter().map(|(error, _)| *error).collect();
     let squares: Vec<f64> = errors.iter().map(|error| error * error).collect();

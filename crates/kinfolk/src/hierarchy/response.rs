@@ -16,8 +16,7 @@ const ROUNDING: f64 = 1e-10;
 /// Of the largest diagonal entry, a strength that rounding can hide in directions without data.
 const FAINT: f64 = 1e-12;
 
-/// A quadratic loss: `½θᵀAθ − bᵀθ + e`. For rows `X`, `y` of a linear regression with noise of variance 1 these are
-/// `XᵀX`, `Xᵀy` and `½yᵀy`.
+/// A quadratic loss `½θᵀAθ − bᵀθ + e`; for linear regression with noise of variance 1, `XᵀX`, `Xᵀy` and `½yᵀy`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Quadratic {
     /// `A`, symmetric positive semidefinite, row-major.
@@ -126,8 +125,7 @@ impl Quadratic {
         Some(minimiser)
     }
 
-    /// The covariance `(A + γI)⁻¹` of the parameters around that minimiser, row-major; with strength 0 over the
-    /// directions the quadratic says something of.
+    /// The covariance `(A + γI)⁻¹` around that minimiser, row-major; with strength 0, in the determined directions.
     pub(crate) fn covariance(&self, strength: f64) -> Option<Vec<f64>> {
         let size = self.dimension();
         if strength == 0.0 {

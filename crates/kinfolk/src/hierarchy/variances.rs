@@ -67,8 +67,7 @@ impl Component {
         0.5 * (ratio * self.spread - self.freedom)
     }
 
-    /// How far, in logarithms, the ratio is from what it would be if spread and freedom stayed: positive where it
-    /// should grow.
+    /// Logarithm of what the ratio would be for this spread and freedom over what it is: positive where it should grow.
     fn pull(self, ratio: f64) -> f64 {
         (self.freedom / (ratio * self.spread)).ln()
     }
@@ -94,8 +93,7 @@ impl Design {
         self.clients.len()
     }
 
-    /// The likelihood of these sums, at this ratio between the noise and the centres and, unless given or known, at
-    /// the best noise.
+    /// The likelihood of these sums at this ratio of noise and centres and, unless given or known, at the best noise.
     fn likelihood<'a>(
         &self,
         evidence: &'a [Quadratic],

@@ -125,8 +125,7 @@ impl Algorithm for Accelerated {
 
     /// Theorem 4.3, with Corollary 4.4's probabilities.
     fn constants(&mut self, choice: &Choice, base: &Base, strengths: &Strengths, room: &mut Room) -> Result<Constants> {
-        /// μ is taken to be at least this share of L: losses that do not curve everywhere are still descended, only without
-        /// an end in sight.
+        /// Lower bound on μ as a share of L: losses that do not curve everywhere are still descended, only slowly.
         const FLATTEST: f64 = 1e-6;
         let curvatures = choice.curvatures(base, strengths.noise, room)?;
         let most = if self.batch.is_some() { curvatures.single } else { curvatures.most };

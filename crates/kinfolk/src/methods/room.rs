@@ -171,8 +171,7 @@ pub(crate) fn mean_loss(losses: &[f64]) -> Option<f64> {
     (!losses.is_empty()).then(|| losses.iter().sum::<f64>() / losses.len() as f64)
 }
 
-/// The mean of a round's losses, or an error once they have exploded for most clients; `first` keeps the first round's
-/// median.
+/// The mean of a round's losses, or an error once most have exploded; `first` keeps the first round's median.
 pub(super) fn check_loss(losses: &[f64], first: &mut Option<f64>, round: usize) -> Result<Option<f64>> {
     match median_loss(losses) {
         Some(loss) if exploded(*first.get_or_insert(loss), loss) => Err(diverged(round)),

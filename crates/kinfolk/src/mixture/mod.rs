@@ -120,8 +120,7 @@ impl Shape {
         self.weights().end
     }
 
-    /// The fewest rows from which the scatter can be estimated: with fewer, a covariance is rank-deficient and the likelihood
-    /// unbounded. 1 where the scatter is given.
+    /// The fewest rows to estimate the scatter from: with fewer the likelihood is unbounded. 1 for a given scatter.
     pub(crate) fn least_rows(&self) -> usize {
         match self.family {
             Family::Gaussian(Covariance::Identity) | Family::Regression { noise: Noise::Unit, .. } => 1,
@@ -269,8 +268,7 @@ pub(crate) fn normalise(weights: &mut [f64]) {
     weights.iter_mut().for_each(|weight| *weight /= sum);
 }
 
-/// The component of every row, by the largest posterior and the first among equals; returns the log likelihood of all
-/// rows.
+/// The component with the largest posterior of every row, the first among equals; returns the log likelihood.
 pub(crate) fn classify(
     shape: &Shape,
     params: &[f64],

@@ -89,8 +89,7 @@ fn clip(block: &Block, limit: f64, scratch: &mut Scratch) {
 /// Pairs of columns whose products are formed together, at least: few enough for a near cache.
 const BAND: usize = 64;
 
-/// Adds Σ γ x xᵀ of a block to `square`, for all components at once: the products of every pair of columns, and within, the
-/// components.
+/// Adds Σ γ x xᵀ of a block to `square`, by pairs of columns, and within these by components.
 fn add_products(block: &Block, width: usize, scratch: &mut Scratch) {
     let Scratch { posteriors, scaled, square, .. } = scratch;
     let rows = block.rows;

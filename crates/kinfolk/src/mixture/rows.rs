@@ -211,8 +211,7 @@ impl Rows {
         self.values[self.place(row, column)]
     }
 
-    /// The rows without a regression's constant, each followed by its target where there are targets, row-major; and how
-    /// many numbers a row has.
+    /// The rows without a regression's constant, each followed by its target if any, row-major; and the width of a row.
     pub(super) fn with_targets(&self) -> (Vec<f64>, usize) {
         let columns = self.width - usize::from(self.constant);
         let mut values = Vec::with_capacity(self.count * (columns + 1));

@@ -34,8 +34,7 @@ pub(crate) fn quadratic_everywhere(model: &dyn Model, rows: &Shard, scale: Scale
     model.is_quadratic().then(|| quadratic(model, rows, &zero(), scale)).transpose()
 }
 
-/// The minimiser of a client's loss under the pull of a centre: at once where the loss is a `known` quadratic, else by
-/// Newton's method, halved where it overshoots.
+/// The minimiser of a client's loss under a pull: at once for a `known` quadratic, else by damped Newton steps.
 pub(crate) fn minimise_near(
     model: &dyn Model,
     worker: &mut dyn Worker,

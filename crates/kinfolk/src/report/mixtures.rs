@@ -145,8 +145,7 @@ impl<'a> MixturePicture<'a> {
     }
 }
 
-/// The clients that are drawn, in their order: all while they are few, otherwise evenly picked among the outliers and
-/// among the others.
+/// The clients drawn, in order: all while they are few, else evenly picked among the outliers and the others.
 fn chosen(outliers: &[bool]) -> Vec<usize> {
     let (odd, others): (Vec<usize>, Vec<usize>) = (0..outliers.len()).partition(|place| outliers[*place]);
     let evenly = |places: &[usize], most: usize| -> Vec<usize> {

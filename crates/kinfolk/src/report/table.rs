@@ -109,8 +109,7 @@ fn one_line(text: &str) -> String {
     printable(&text.replace(['\n', '\t', '\r'], " ")).into_owned()
 }
 
-/// Width of a text in terminal cells: none for combining marks, two for East Asian wide characters and pictographs, one
-/// for the rest.
+/// Width of a text in terminal cells: 0 for combining marks, 2 for East Asian wide characters and pictographs, else 1.
 fn width(text: &str) -> usize {
     text.chars()
         .map(|character| match u32::from(character) {

@@ -163,8 +163,7 @@ fn matched(record: &Record, label: &str) -> Option<usize> {
     record.rounds.iter().find(|round| round.label == label && reached(round.normalised_mse)).map(|round| round.round)
 }
 
-/// Rounds until the error of ODCL is reached. A repeat in which it never is, because it settled elsewhere or diverged,
-/// counts with the largest possible number of rounds.
+/// Rounds until the error of ODCL is reached; the largest possible number for a repeat in which it never is.
 fn rounds_to_match(name: &str, label: &'static str) -> Cell {
     Cell::new(format!("{name}, rounds"), move |record| {
         matched(record, label).or_else(|| planned_rounds(record, label)).map(|rounds| rounds as f64)

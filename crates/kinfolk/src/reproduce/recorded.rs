@@ -90,8 +90,7 @@ fn json(value: &impl Serialize) -> Result<String> {
 }
 
 impl Closeness {
-    /// Whether a number agrees with the recorded one; `None` where they cannot be compared, because a cut-down run with
-    /// another number of repeats is another run.
+    /// Whether a number agrees with the recorded one; `None` for cut-down runs with different numbers of repeats.
     pub(super) fn holds(self, recorded: &CellResult, now: &CellResult, judge: Judge) -> Option<bool> {
         let Some(before) = recorded.ours else { return Some(true) };
         if self != Closeness::Chance && now.repeats != recorded.repeats {

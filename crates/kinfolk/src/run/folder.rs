@@ -108,8 +108,7 @@ impl Folder {
         self.checkpoint().join(format!("{label}-{seed}.done"))
     }
 
-    /// Digest of a checkpoint's name, the experiment and the content: a file that was altered, or belongs to another method,
-    /// seed or run, is refused.
+    /// Digest of a checkpoint's name, experiment and content: altered files, and those of other runs, are refused.
     fn digest(&self, path: &Path, content: &[u8]) -> [u8; DIGEST] {
         let name = path.file_name().unwrap_or_default().as_encoded_bytes();
         let mut hash = Sha256::new();

@@ -100,8 +100,7 @@ impl SeedData {
         Ok(Self { population, engine, unseen, rows, truth, column, model, metric, schema, notes, curvature, origin })
     }
 
-    /// The groups given to a method, if any. `found` looks up those of an earlier method; while they are not known, everybody
-    /// is in one group.
+    /// The groups given to a method, if any. `found` looks up an earlier method's; before that all are in one group.
     pub(super) fn groups_for(&self, entry: &MethodEntry, found: Option<FindGroups>) -> Result<Option<Groups>> {
         let place = format!("method.{}.groups", entry.label);
         let Some(grouping) = entry.needs().groups else { return Ok(None) };

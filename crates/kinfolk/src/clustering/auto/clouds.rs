@@ -249,8 +249,7 @@ impl Mixture {
         .collect()
     }
 
-    /// Whether there are enough points for the parameters of the form: with too few, clouds degenerate and the likelihood is
-    /// unbounded.
+    /// Whether there are enough points for the form: with too few, clouds degenerate and the likelihood is unbounded.
     pub fn is_sound(&self, sample: &Sample) -> bool {
         let members = || self.clouds.iter().map(|cloud| cloud.members);
         let belonging: f64 = members().sum();

@@ -27,8 +27,7 @@ impl Nearest {
     }
 }
 
-/// Lower bound on a weight, relative to the largest. Points with smaller weights would be joined only at a λ so large that
-/// no digit of the rest is left.
+/// Lower bound on a weight, relative to the largest; smaller ones would need a λ that leaves no digit of the rest.
 const LEAST_SHARE: f64 = 1e-8;
 
 /// Pairs of points one of which is among the `neighbours` nearest of the other, with weight exp(−decay · distance²), without

@@ -149,8 +149,7 @@ impl Sparse {
         any
     }
 
-    /// Sets of groups connected by edges not longer than this and well separated from all others, as sets that fuse are
-    /// once the softness is small.
+    /// Sets of groups connected by edges up to this length and well separated from the others, as sets that fuse are.
     fn near_sets(&self, reach: f64) -> Vec<Vec<usize>> {
         let between: Vec<(usize, usize, f64)> = self.graph.edges().collect();
         let near = between.iter().filter(|edge| edge.2 <= reach).map(|edge| (edge.0, edge.1));

@@ -10,8 +10,7 @@ pub(super) fn transpose(out: &mut Vec<f64>, values: &[f64], dimension: usize) {
     }
 }
 
-/// Squared distances of all points to point `to`, by differences, so that close points keep their digits.
-/// `transposed` has a row for every coordinate.
+/// Squared distances of all points to point `to`, by differences for accuracy; `transposed` has a row per coordinate.
 pub(super) fn squared_distances(out: &mut [f64], transposed: &[f64], to: usize) {
     let count = out.len();
     out.fill(0.0);

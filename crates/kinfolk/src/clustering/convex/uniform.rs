@@ -166,8 +166,7 @@ impl Uniform {
             && (2.0 * radius <= reach || candidate.members.iter().enumerate().all(narrow))
     }
 
-    /// Fuses the sets of close solutions that are proved to be one. Candidates are well separated from all others, as sets
-    /// that fuse are once the softness is small.
+    /// Fuses the sets of close solutions, well separated from all others, that are proved to be one.
     fn fuse_proved(&mut self, lambda: f64, softness: f64, refuted: &mut HashSet<Vec<usize>>) -> bool {
         let tree = Tree::over(&self.solution, self.dimension);
         let names = |members: &[usize]| {

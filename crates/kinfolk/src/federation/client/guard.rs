@@ -53,8 +53,7 @@ impl Guard {
         Ok(if matches!(on, Portion::Others { .. }) { others } else { inside })
     }
 
-    /// The sample that is drawn instead of the one asked for. In `passes` over the rows, a batch grows until the rest is
-    /// enough for a batch of its own.
+    /// The sample drawn instead of the one asked for: in `passes`, a batch grows until the rest is enough for another.
     pub(crate) fn sample(&self, sample: &Sample, passes: bool) -> Result<Sample> {
         let Some((minimum, secret)) = self.protection else { return Ok(sample.clone()) };
         let least = self.portion(sample.on)?;

@@ -147,8 +147,7 @@ impl LocalFederation {
         }
     }
 
-    /// Sums without single answers: orders to the same clients are handed to the model together. Where a model diverged,
-    /// the clients of its block answer one by one.
+    /// Sums without single answers, orders to the same clients together; where a model diverged, clients answer singly.
     fn reduce(&self, ask: &Ask, exchange: &mut Exchange) -> Result<()> {
         let Exchange { models, absences, gatherer, .. } = exchange;
         let longest_model = longest(ask);
@@ -219,8 +218,7 @@ impl LocalFederation {
         Ok(reply)
     }
 
-    /// Single replies, block by block. Where `patient`, `take` gets the errors of clients too; otherwise the first ends the
-    /// ask.
+    /// Single replies, block by block. Where `patient`, `take` gets clients' errors too; else the first ends the ask.
     fn reply(
         &self,
         (ask, stamp, patient): (&Ask, u64, bool),

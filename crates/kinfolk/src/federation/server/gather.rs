@@ -12,8 +12,7 @@ use crate::linalg::{add_scaled, distance, dot, norm};
 use crate::models::{Model, Reduced};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many times longer than the others' a model may be: it scales with the data. Everything else, losses included, may
-/// scale with its square.
+/// How many times longer than the others' a model may be: it scales with the data, everything else with its square.
 const FAR: f64 = 1e6;
 /// Fewest answers among which one can be called an outlier.
 const PEERS: usize = 3;
@@ -197,8 +196,7 @@ impl<'a> Gatherer<'a> {
         self.held = 0;
     }
 
-    /// The typical answer to each order: among its own where there are enough, else among those to the same kind of work,
-    /// else as in earlier asks.
+    /// The typical answer to each order: among its own if enough, else to the same kind of work, else in earlier asks.
     fn peers(&mut self) -> Vec<Peers> {
         let mut kinds: BTreeMap<&'static str, Vec<usize>> = BTreeMap::new();
         for (order, of) in self.ask.orders.iter().enumerate() {

@@ -62,8 +62,7 @@ impl Meter {
         self.of(Phase::Start).combine(self.of(Phase::Train), u64::add)
     }
 
-    /// Counts an ask to a federation of `clients` clients, with `answered` of them answering each order, and models of `width`
-    /// parameters.
+    /// Counts an ask to `clients` clients, of which `answered` answer each order, with models of `width` parameters.
     pub(super) fn count(
         &mut self,
         ask: &Ask,
@@ -85,8 +84,7 @@ impl Meter {
     }
 }
 
-/// Number of models sent to clients, and of the numbers in them. A client gets each model it needs once, however many of
-/// its orders name it.
+/// Number of models sent to clients, and of the numbers in them. A client gets each model it needs once.
 fn models_down(ask: &Ask, index: &OrderIndex, clients: usize) -> (u64, u64) {
     let needs: Vec<Vec<usize>> =
         ask.orders.iter().map(|order| distinct(order.work.needs().models.into_owned())).collect();

@@ -21,8 +21,7 @@ pub trait TypedWork: Into<Work> {
     type Answer: Answer;
 }
 
-/// Declares every kind of work: its number on the wire, which never changes, its name in messages, and the type of its
-/// answers.
+/// Declares every kind of work: its permanent number on the wire, its name in messages, and the type of its answers.
 macro_rules! kinds {
     ($($number:literal $name:literal $file:ident::$kind:ident -> $answer:ty;)*) => {
         $(mod $file;

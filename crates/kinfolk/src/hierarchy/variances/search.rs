@@ -45,8 +45,7 @@ pub struct StandardErrors {
     pub between: Option<f64>,
 }
 
-/// A search for the variances: ask the clients at [`VarianceSearch::wanted`], and hand the sums of their responses to
-/// [`VarianceSearch::tell`].
+/// A search for variances: ask clients at [`VarianceSearch::wanted`], and hand the sums to [`VarianceSearch::tell`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VarianceSearch {
     design: Design,
@@ -408,8 +407,7 @@ impl Root {
         self.look(component.pull(ratio), LEVEL.0 * LEVEL.0 / component.gradient(ratio).abs())
     }
 
-    /// Takes the function's value here; whether the search ends here, else it has moved on. It ends where the step
-    /// would be below the tolerance or below `enough`.
+    /// Takes the value here; returns whether the search ends: the step would be below the tolerance or `enough`.
     fn look(&mut self, value: f64, enough: f64) -> bool {
         self.looks += 1;
         let at_bound = if value > 0.0 { self.at >= self.bounds.1 } else { self.at <= self.bounds.0 };

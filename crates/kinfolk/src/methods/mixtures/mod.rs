@@ -262,8 +262,7 @@ impl MixtureTraining {
         Ok(mean_loss(&losses))
     }
 
-    /// One order of components for clients with these centres. Of many clients, some are aligned with each other, and the
-    /// others to their geometric median.
+    /// One order of components for clients with these centres; of many clients, most are aligned to a geometric median.
     fn align(&self, fits: &[Vec<f64>], clients: &[u32], room: &Room) -> Vec<Vec<usize>> {
         const AT_ONCE: usize = 200;
         let sequences = self.sequences(clients, room);

@@ -40,8 +40,7 @@ impl Rounds {
         Progress::of(None, self.end_round(until, f64::INFINITY, false))
     }
 
-    /// Has clients take over these models, and with a `look` at all rows find weights for them. Those that do not answer
-    /// are asked again.
+    /// Has clients take over these models, with a `look` at all rows find weights for them, and asks silent ones again.
     pub(in crate::methods) fn deliver(
         &mut self,
         training: &MixtureTraining,

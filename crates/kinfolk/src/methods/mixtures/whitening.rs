@@ -56,8 +56,7 @@ impl Whitening {
     }
 }
 
-/// One scatter for everybody from those of single clients, each with its number of rows: a robust mean, without those that
-/// are not positive definite or have no rows.
+/// One scatter for everybody: a robust mean by rows of the clients' scatters that are positive definite.
 pub(super) fn common_scatter<'a>(shape: &Shape, scatters: impl Iterator<Item = (&'a [f64], f64)>) -> Result<Vec<f64>> {
     if shape.scatter().is_empty() {
         return Ok(Vec::new());

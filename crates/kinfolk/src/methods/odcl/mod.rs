@@ -180,8 +180,7 @@ impl Method for Odcl {
     keep_state!();
 }
 
-/// λ as in the paper's experiments: uniform in the recovery interval of the true clusters, or its upper end where the
-/// interval is empty.
+/// λ as in the paper: uniform in the recovery interval of the true clusters, or its upper end where it is empty.
 fn exact_lambda(points: Points, labels: &[usize], key: &Key) -> f64 {
     let RecoveryInterval { lower, upper } = recovery_interval(points, &Clustering::of(points, labels));
     match lower < upper {

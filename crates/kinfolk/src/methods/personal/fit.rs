@@ -102,8 +102,7 @@ impl LineSearch {
         Self { best: start.clone(), value: f64::INFINITY, target: start.clone(), share: 1.0, tried: start }
     }
 
-    /// Takes the objective's value at the centres that were tried, where `target` is the minimiser of its quadratic. Returns
-    /// whether they are the best so far.
+    /// Takes the value at the centres tried; `target` minimises its quadratic. Returns whether they are the best yet.
     fn look(&mut self, value: f64, target: impl FnOnce() -> Result<Centres>) -> Result<bool> {
         /// Values this close, relatively, are equal but for rounding.
         const ROUNDING: f64 = 1e-13;
@@ -191,8 +190,7 @@ impl Fit {
     }
 }
 
-/// One model for everybody: Newton's method on the sum of all losses. Returns the model, the clients' mean loss, and whether
-/// it was found.
+/// One model for everybody by Newton's method: the model, the clients' mean loss, and whether it was found.
 pub fn pooled(round: &ResponseRound, start: &[f64], room: &mut Room) -> Result<(Params, Option<f64>, bool)> {
     let families = round.families;
     let strengths = Strengths::by_cluster(families, &vec![0.0; families.count()], f64::INFINITY, 1.0);

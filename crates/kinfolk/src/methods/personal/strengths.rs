@@ -211,8 +211,7 @@ impl Strengths {
     }
 }
 
-/// One number for every cluster, or what was found instead of that. Clients in no cluster, which are one each, get the
-/// mean of what is given for the others.
+/// One number for every cluster, or what was found instead; clients in no cluster get the mean of the others.
 fn per_cluster(given: &ForEach, families: &Families) -> std::result::Result<Vec<f64>, String> {
     let named = families.count() - families.alone;
     let of_all = |mut numbers: Vec<f64>| {

@@ -146,8 +146,7 @@ impl Dense {
         }
     }
 
-    /// From the slopes of the outputs to those of the first layer's outputs, which are returned, with the gradient of
-    /// everything above the first weight.
+    /// Returns the slopes of the first layer's outputs; finds the gradient of everything above the first weight.
     fn backward_rest<'m, T: Real>(
         &self,
         upper: &[T],

@@ -202,8 +202,7 @@ impl<T: Real> DenseWorker<'_, T> {
         }
     }
 
-    /// The products of the stacked models' weights, biases added, with these rows: line by line, the outputs of one row
-    /// after another.
+    /// The outputs of the stacked models for these rows, biases added, one row after another.
     fn stacked_products(&mut self, x: &[T], rows: usize, products: &mut Vec<T>) {
         const FEW_LINES: usize = 4;
         let (columns, outputs, skip) = (self.shape.widths[0], self.shape.widths[1], self.shape.first_weights());

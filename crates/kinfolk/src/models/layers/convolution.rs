@@ -210,8 +210,7 @@ impl Convolution {
         }
     }
 
-    /// Visits the rows of every patch of an image: the first pixel inside the image, and the part of the kernel's row that
-    /// is inside.
+    /// Visits the rows of every patch: the first pixel inside the image, and the part of the kernel's row inside.
     #[inline(always)]
     fn lines(&self, mut each: impl FnMut(usize, std::ops::Range<usize>)) {
         let Size { height, width, .. } = self.input;

@@ -20,8 +20,7 @@ pub(super) trait Trainable<T: Real> {
     fn update_statistics(&mut self, _params: &mut [T]) {}
 }
 
-/// Takes the steps of a plan. The first parameters are learned, as many as `scratch` has been begun with. Returns the loss
-/// before the first step.
+/// Takes the steps of a plan on the first parameters, as many as `scratch` has; returns the loss before the first.
 pub(super) fn train<T: Real>(
     trained: &mut impl Trainable<T>,
     plan: &Plan,

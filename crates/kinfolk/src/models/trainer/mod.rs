@@ -236,8 +236,7 @@ impl<M, T: Real> Passing<M, T> {
         losses.fold(0.0, |total, loss| total + loss)
     }
 
-    /// The part of these rows in a mean loss over `of` rows, and its slopes in the outputs. A share of each target may be
-    /// spread evenly over all classes.
+    /// The part of these rows in a mean loss over `of` rows, and its slopes in the outputs, with label smoothing.
     pub(super) fn judge(&mut self, output: Output, smoothing: f64, goal: Goal, of: usize) -> f64 {
         let Self { outputs, slopes, .. } = self;
         let width = outputs.len() / goal.len().max(1);
@@ -452,8 +451,7 @@ impl<N: Network> NetworkModel<N> {
         loss
     }
 
-    /// Takes some rows of a batch of `of` through the network. Returns their part of its mean loss, and leaves its slopes
-    /// in the outputs behind.
+    /// Takes some rows of a batch of `of` through the network: returns their part of its mean loss, leaves its slopes.
     fn judge<T: Real>(
         &self,
         params: &[T],

@@ -105,8 +105,7 @@ pub struct ClusteringSummary {
 }
 
 impl ClusteringSummary {
-    /// A row for every cluster after the `first` column, with some coordinates of its centre; `rest` heads a column that
-    /// stands for the others.
+    /// A row per cluster after the `first` column, with some coordinates of its centre; `rest` heads the others.
     fn table(&self, first: Table, coordinates: usize, rest: Option<&str>) -> Table {
         let shown = self.columns.len().min(coordinates);
         // Radii are distances among the points as they were clustered.

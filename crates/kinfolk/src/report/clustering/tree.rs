@@ -27,8 +27,7 @@ pub(crate) struct Join {
 }
 
 impl FusionTree {
-    /// The tree of a path over this many points. Leaves are points, or, where these are more than `most`, the groups of the
-    /// first step with at most `most` groups.
+    /// The tree of a path. Leaves are points or, beyond `most`, the groups of the first step with at most `most`.
     pub(crate) fn of(path: &Path, points: usize, most: usize) -> Self {
         let mut node_of: Vec<usize> = (0..points).collect();
         let mut children: Vec<Vec<usize>> = vec![Vec::new(); points];
