@@ -156,8 +156,7 @@ impl Settings {
         Self::check("", declared, toml::Table::new(), &mut Vec::new())
     }
 
-    /// Checks a table against its declaration, adding every fault to `faults`. The `place` of keys at the top of the file is
-    /// empty.
+    /// Checks a table against its declaration, adding every fault to `faults`. `place` is empty at the top of the file.
     pub fn check(place: &str, declared: &[Setting], mut given: toml::Table, faults: &mut Vec<Error>) -> Self {
         let mut checked = BTreeMap::new();
         for setting in declared {

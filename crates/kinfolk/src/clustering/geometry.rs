@@ -92,8 +92,7 @@ pub fn separability_for_kmeans(clustering: &Clustering) -> f64 {
     2.0 + 2.0 * THRESHOLD_CONSTANT * (points / smallest).sqrt()
 }
 
-/// α_cc = 4(m − |C_min|) / |C_min|: separability from which some λ lets uniform convex clustering recover the clusters
-/// (Lemma 1).
+/// α_cc = 4(m − |C_min|) / |C_min|: separability from which uniform convex clustering can recover clusters (Lemma 1).
 pub fn separability_for_convex(clustering: &Clustering) -> f64 {
     let (points, smallest) = points_and_smallest(clustering);
     4.0 * (points - smallest) / smallest
@@ -167,8 +166,7 @@ pub fn proximity(points: Points, clustering: &Clustering, constant: f64) -> Opti
     })
 }
 
-/// Values of λ, from `lower` on and below `upper`, for which uniform convex clustering is proven to recover a
-/// clustering.
+/// Values of λ, from `lower` to below `upper`, for which uniform convex clustering provably recovers a clustering.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RecoveryInterval {
     /// The largest of the clusters' diameters over their sizes.

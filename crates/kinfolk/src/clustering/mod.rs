@@ -118,8 +118,7 @@ impl Clustering {
         found
     }
 
-    /// The clustering of the points that are not set aside, with their means as centres. Those set aside, ascending, are
-    /// labelled with the nearest cluster.
+    /// The clustering of the points not set aside; those set aside, ascending, are labelled with the nearest cluster.
     pub(crate) fn without(points: Points, labels: &[usize], aside: &[usize]) -> Self {
         let kept: Vec<usize> = (0..points.count()).filter(|point| aside.binary_search(point).is_err()).collect();
         let values: Vec<f64> = kept.iter().flat_map(|&point| points.row(point)).copied().collect();

@@ -71,8 +71,7 @@ impl Distances {
         values
     }
 
-    /// The connected components of the graph with an edge wherever two are at most `threshold` apart, numbered in the order
-    /// of their first members.
+    /// The connected components of the graph of pairs at most `threshold` apart, in the order of their first members.
     pub fn components(&self, threshold: f64) -> Vec<usize> {
         let mut labels = vec![usize::MAX; self.count];
         let mut next = 0;

@@ -41,8 +41,7 @@ impl SourceSettings for SchoolSettings {
 }
 
 impl SchoolSettings {
-    /// The schools of this file. The median that divides pass from fail is over the pupils of all schools: it is part of
-    /// the task, and no school could compute it.
+    /// The schools of this file. The median that divides pass from fail is over all schools: it is part of the task.
     fn build_from(self, path: &Path, seed: u64) -> Result<Population> {
         let as_table = TableSettings {
             group: Some("sector".into()),

@@ -43,8 +43,7 @@ settings! {
 /// The keys of `[faults]`.
 pub const SETTINGS: &[Setting] = Rates::SETTINGS;
 
-/// The faults that these settings ask for, with attackers drawn from these clients: exactly their share of each true
-/// cluster, up to rounding.
+/// The faults that these settings ask for; attackers are exactly their share of each true cluster, up to rounding.
 pub fn transforms(settings: &Settings, seed: u64, clients: &[Client]) -> Transforms {
     let rates = Rates::of(settings);
     let mut list: Vec<Box<dyn Transform>> = Vec::new();

@@ -248,8 +248,7 @@ impl<A: Algorithm> Iterations<A> {
         self.clusters[j].step_towards_means(how, &strengths.classes[j], pull, all);
     }
 
-    /// Asks, and notes what everybody holds afterwards. Plain steps go on without clients that did not answer; those from
-    /// an anchor need everybody.
+    /// Asks, and notes what everybody holds then. Plain steps go on without silent clients; those from anchors do not.
     fn ask(&mut self, ask: &Ask, room: &mut Room) -> Result<Answers> {
         let (answers, stamps) = match A::ANCHOR {
             Some(_) => ask_everybody(ask, room)?,

@@ -83,8 +83,7 @@ pub struct MixtureOutcome {
     pub common: Vec<f64>,
     /// How far each client is from them; empty where nobody measures it.
     pub apart: Vec<Option<Apart>>,
-    /// What clients would be handed if this were the end, in place of the first parameters they keep; empty where they
-    /// have it already.
+    /// What clients would now be handed in place of the first parameters they keep; empty where they have it already.
     pub drafts: Vec<Option<Params>>,
 }
 

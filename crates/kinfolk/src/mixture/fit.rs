@@ -29,8 +29,7 @@ pub struct Fitting {
     pub starts: usize,
     /// Upper bound on the steps of EM.
     pub iterations: usize,
-    /// Gain of the log likelihood in one step below which EM has converged, relative to the log likelihood plus one for each
-    /// row.
+    /// Gain of the log likelihood in one step, relative to itself plus the rows, below which EM has converged.
     pub tolerance: f64,
 }
 

@@ -227,8 +227,7 @@ pub fn expect(
     });
 }
 
-/// The statistics of rows whose components are known, taken around the rows' origin, or around regressions that are 0;
-/// [`maximise`] needs parameters with such centres.
+/// The statistics of rows with known components, around the origin or regressions that are 0, as [`maximise`] expects.
 fn assigned(shape: &Shape, rows: &Rows, labels: &[u32], scratch: &mut Scratch, out: &mut Statistics) {
     out.clear(shape, Detail::Full, rows.len());
     kernels::filled(&mut scratch.centres, shape.centres().len(), 0.0);

@@ -8,8 +8,7 @@ use crate::error::Error;
 use crate::linalg::{Matrix, add_scaled, dot, multiply_add, norm};
 use std::sync::OnceLock;
 
-/// The rows of one client, transposed block by block. Those of a Gaussian shape serve Gaussians of every covariance, those of a
-/// regression regressions with every noise.
+/// The rows of one client, transposed block by block, for Gaussians of every covariance or regressions of every noise.
 #[derive(Debug, Clone, Default)]
 pub struct Rows {
     width: usize,

@@ -510,8 +510,7 @@ pub trait Worker {
     /// The trained parameters into `out`; returns the loss before the first step.
     fn train(&mut self, model: usize, seat: &Seat, plan: &Plan, out: &mut [f64]) -> f64;
 
-    /// The gradient, at these parameters, of the mean loss over the client's training rows or over some of them, into
-    /// `out`; returns that loss.
+    /// The gradient of the mean loss over the client's training rows, or some of them, into `out`; returns that loss.
     fn slope(&mut self, params: &[f64], seat: &Seat, rows: Option<&[u32]>, out: &mut [f64]) -> f64;
 
     /// The error raised by a custom client since the last call; whatever was computed after it is void.

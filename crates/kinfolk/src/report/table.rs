@@ -183,8 +183,7 @@ impl Unit {
     }
 }
 
-/// The result table of a run: one row per method, in the order of the run. Columns that apply to no method are left out,
-/// cells that do not apply are empty.
+/// The result table of a run, one row per method in order, without columns that apply to no method.
 pub fn results(summary: &Summary) -> Table {
     let methods = &summary.methods;
     let metrics: Vec<Option<&str>> = methods.iter().map(metric_name).collect();

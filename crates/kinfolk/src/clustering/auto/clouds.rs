@@ -41,8 +41,7 @@ pub(super) struct Mixture {
     pub log_likelihood: f64,
 }
 
-/// Posteriors of the components, and the weight of every point in the moments: under a t distribution, distant points count
-/// little.
+/// Posteriors of the components, and every point's weight in the moments: t distributions discount distant ones.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Posteriors {
     /// For every point one number per cloud, and the last for noise.

@@ -31,8 +31,7 @@ use uniform::Uniform;
 const TOLERANCE: f64 = 1e-8;
 /// The smallest relative gap, for points too close to each other to separate with a larger one.
 const FINEST: f64 = 1e-20;
-/// Initial softness, its lower bound when starting from a nearby solution, and softness that counts as none, in units of the
-/// data's radius.
+/// Softness in units of the data's radius: initial, lower bound near a known solution, and what counts as none.
 const SOFT: f64 = 0.05;
 const SOFT_AGAIN: f64 = 1e-3;
 const SHARP: f64 = 1e-12;
@@ -44,8 +43,7 @@ const SCOUTS: usize = 8;
 pub enum Weights {
     /// Every pair with weight 1.
     Uniform,
-    /// Each point and its nearest neighbours, with weight exp(−decay · distance²). Weights below 1e-8 of the largest are
-    /// dropped.
+    /// Each point and its nearest neighbours, with weight exp(−decay · distance²), if above 1e-8 of the largest.
     Neighbours {
         /// Number of neighbours of a point.
         neighbours: usize,

@@ -19,12 +19,10 @@ use std::sync::atomic::AtomicBool;
 
 /// A federation that can carry a run.
 pub trait Engine: Federation {
-    /// Every client's description of its data, with moments of the columns if wanted; `None` for a client that gives none
-    /// or an implausible one.
+    /// Every client's description of its data, with moments if wanted; `None` for one that is missing or implausible.
     fn describe(&mut self, moments: bool) -> Result<Vec<Option<Description>>>;
 
-    /// Has every client encode its rows by one schema. Returns the clients with their encoded rows, where they are in this
-    /// process.
+    /// Has every client encode its rows by one schema. Returns the clients in this process with their encoded rows.
     fn adopt(&mut self, schema: &Schema) -> Result<Option<Vec<Client>>>;
 
     /// Gives the clients a model; those elsewhere build it from the blueprint.

@@ -48,8 +48,7 @@ impl Parts {
         }
     }
 
-    /// Beside what a mixture answers. However much of it is sent, it counts as one model: what stays with a client is
-    /// not sent anywhere.
+    /// Besides a mixture's answer. Counts as one model, however much is sent: what stays with a client does not count.
     pub(super) fn sends(self, shape: &Shape) -> Sends {
         let length = self.count(shape);
         let content = if length > 0 { Content::Statistics } else { Content::Nothing };

@@ -268,8 +268,7 @@ impl FedGrEm {
         moved.max(common)
     }
 
-    /// Line 3 for some coordinates, which scatter with this deviation. Moves `positions`; returns the common centre and how
-    /// far everybody was from it, over its reach.
+    /// Line 3 for coordinates of this deviation. Moves `positions`; returns the centre, and distances over its reach.
     fn pull(
         &self,
         members: &[usize],

@@ -27,8 +27,7 @@ impl Rounds {
         Self { done: 0, fits: ClientFits::new(clients), converged: false, delivered: false }
     }
 
-    /// Counts a round, in which centres moved this far; where not everybody answered, that nothing moves means nothing.
-    /// Returns whether it was the last.
+    /// Counts a round with this move, meaningless unless `complete`; returns whether it was the last.
     pub(in crate::methods) fn end_round(&mut self, until: &Until, moved: f64, complete: bool) -> bool {
         self.converged = complete && moved <= until.tolerance;
         self.done += 1;

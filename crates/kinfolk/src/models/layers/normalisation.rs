@@ -27,8 +27,7 @@ pub(super) struct Normalisation {
 }
 
 impl Normalisation {
-    /// Sums over a set of pixels and channels, given those of each image and channel: every one of them is replaced by
-    /// the mean over its set, weighted by `scale`.
+    /// Replaces the sums of each image and channel by the mean over their set, weighted by `scale`.
     fn pool<T: Real>(&self, sums: &mut [T], scale: Option<&[T]>) {
         let channels = self.size.channels;
         let pixels = self.size.height * self.size.width;
