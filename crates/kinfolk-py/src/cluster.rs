@@ -27,10 +27,8 @@ fn floats<'py>(
 ) -> PyResult<Bound<'py, PyArrayDyn<f64>>> {
     let py = given.py();
     let numpy = PyModule::import(py, "numpy")?;
-    let refuse = |kind, found: String, wanted| {
-        let message = format!("{name}: got {found}, want {wanted}");
-        raise(py, &Error::new(kind, message))
-    };
+    let refuse =
+        |kind, found: String, wanted| raise(py, &Error::new(kind, format!("{name}: got {found}, want {wanted}")));
     let numbers = "an array of numbers";
     let array = numpy.call_method1("asarray", (given,));
     let array = array.map_err(|exception| refuse(ErrorKind::Data, exception.value(py).to_string(), numbers))?;

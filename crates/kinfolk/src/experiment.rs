@@ -202,8 +202,7 @@ impl Experiment {
         let (Some((source, data)), Some((model_kind, model))) = (data, model) else {
             return Err(Error::settings(format!("{place}: incomplete")));
         };
-        let top = Top::of(&settings);
-        Ok(Self { top, settings, source, data, model_kind, model, methods, faults: misbehaving })
+        Ok(Self { top: Top::of(&settings), settings, source, data, model_kind, model, methods, faults: misbehaving })
     }
 
     /// Its name.

@@ -318,8 +318,7 @@ impl Spectrum {
         }
         let matrix = MatRef::from_row_major_slice(a, size, size);
         let parts = faer::linalg::solvers::SelfAdjointEigen::new(matrix, faer::Side::Lower).ok()?;
-        let largest = (0..size).map(|r| parts.S()[r]).fold(0.0, f64::max);
-        let cutoff = largest * share;
+        let cutoff = (0..size).map(|r| parts.S()[r]).fold(0.0, f64::max) * share;
         let (mut values, mut directions) = (Vec::with_capacity(size), Vec::with_capacity(size * size));
         for r in (0..size).filter(|&r| parts.S()[r] > cutoff) {
             values.push(parts.S()[r]);
@@ -389,8 +388,7 @@ pub(crate) fn least_squares(a: &[f64], b: &[f64], rows: usize, size: usize) -> O
     let svd = faer::linalg::solvers::Svd::new_thin(MatRef::from_row_major_slice(a, rows, size)).ok()?;
     let (left, singular, right) = (svd.U(), svd.S(), svd.V());
     let rank = rows.min(size);
-    let largest = (0..rank).map(|r| singular[r]).fold(0.0, f64::max);
-    let cutoff = largest * f64::EPSILON * rows.max(size) as f64;
+    let cutoff = (0..rank).map(|r| singular[r]).fold(0.0, f64::max) * f64::EPSILON * rows.max(size) as f64;
     let mut x = vec![0.0; size];
     for r in (0..rank).filter(|&r| singular[r] > cutoff) {
         let along: f64 = (0..rows).map(|i| left[(i, r)] * b[i]).sum::<f64>() / singular[r];

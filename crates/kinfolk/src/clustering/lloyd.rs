@@ -33,8 +33,7 @@ const TOLERANCE: f64 = 1e-8;
 pub(super) fn run(points: Points, start: &[f64], pace: Pace, iterations: usize) -> Result<Rest> {
     let mut lloyd = Lloyd::new(points, start, pace);
     for iteration in 1..=iterations {
-        let changed = lloyd.assign();
-        if !changed && lloyd.is_close() {
+        if !lloyd.assign() && lloyd.is_close() {
             return Ok(lloyd.rest(iteration, true));
         }
         lloyd.move_centres()?;

@@ -361,8 +361,7 @@ fn attempt(address: &str, (name, most): (&str, u64), part: &Path, have: u64, pro
     let total = response.body().content_length().map(|length| done.saturating_add(length));
     let too_large = |found: u64| {
         // The part belongs to another file.
-        let emptied = OpenOptions::new().write(true).truncate(true).open(part);
-        emptied.map_err(writing)?;
+        OpenOptions::new().write(true).truncate(true).open(part).map_err(writing)?;
         Err(Error::data(format!("downloading {address}: got {found} bytes, want at most {most}")))
     };
     if let Some(total) = total.filter(|total| *total > most) {

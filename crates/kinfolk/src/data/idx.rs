@@ -39,8 +39,7 @@ pub(crate) fn read(path: &Path, dimensions: usize) -> Result<Idx> {
 pub fn read_integers(path: &Path, dimensions: usize) -> Result<Idx<i32>> {
     let bytes = fs::read(path).map_err(|error| Error::io("reading", path, error))?;
     let idx = parse_as(&path.display().to_string(), bytes, dimensions, INTEGERS)?;
-    let values = idx.values.chunks_exact(4).map(|four| big_endian(four) as i32).collect();
-    Ok(Idx { sizes: idx.sizes, values })
+    Ok(Idx { sizes: idx.sizes, values: idx.values.chunks_exact(4).map(|four| big_endian(four) as i32).collect() })
 }
 
 /// Reads an array from memory; `place` names it in errors.

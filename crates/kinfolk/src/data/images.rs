@@ -685,8 +685,7 @@ impl<'a> Allocation<'a> {
         for (member, classes) in seen.iter().zip(classes.chunks_exact_mut(self.settings.samples)) {
             let mut rng = self.key.clone().word("flips").word(&member.id).rng();
             for row in index::sample(&mut rng, self.settings.samples, wrong) {
-                let step = rng.random_range(1..self.classes as u32);
-                classes[row] = (classes[row] + step) % self.classes as u32;
+                classes[row] = (classes[row] + rng.random_range(1..self.classes as u32)) % self.classes as u32;
             }
         }
     }

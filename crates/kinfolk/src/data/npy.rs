@@ -74,8 +74,7 @@ fn parse(file: &[u8]) -> Result<Array> {
         return fault(format!("goes on after its array of {rows} × {columns} numbers"));
     }
     let values: Vec<f64> = data.chunks_exact(number.size).map(|bytes| number.decode(bytes)).collect();
-    let values = if fortran_order { transposed(&values, rows, columns) } else { values };
-    Ok(Array { values, columns })
+    Ok(Array { values: if fortran_order { transposed(&values, rows, columns) } else { values }, columns })
 }
 
 /// Row-major values of a column-major matrix.

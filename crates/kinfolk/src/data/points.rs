@@ -167,8 +167,7 @@ fn read_array(source: &Source, choice: &Choice) -> Result<PointTable> {
     } else {
         values.chunks_exact(width.max(1)).flat_map(|row| kept.iter().map(|&index| row[index])).collect()
     };
-    let columns = kept.iter().map(|&index| names[index].clone()).collect();
-    Ok(PointTable { ids, ..PointTable::new(columns, values) })
+    Ok(PointTable { ids, ..PointTable::new(kept.iter().map(|&index| names[index].clone()).collect(), values) })
 }
 
 /// The role of every column; reports all faults of the choice together.

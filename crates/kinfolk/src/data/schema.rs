@@ -239,8 +239,7 @@ pub fn describe(client: &Client, moments: bool) -> Description {
         }
         features => {
             let columns = features.columns();
-            let moments = if moments { matrix_moments(train) } else { Vec::new() };
-            FeaturesDescription::Matrix { columns, moments }
+            FeaturesDescription::Matrix { columns, moments: if moments { matrix_moments(train) } else { Vec::new() } }
         }
     };
     let target = match &**train.targets() {

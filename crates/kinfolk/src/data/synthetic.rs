@@ -227,8 +227,7 @@ impl SourceSettings for OdclLinearSettings {
             let targets = values.chunks_exact_mut(dimension).map(|row| {
                 let mut clean = 0.0;
                 for place in 0..active {
-                    let other = rng.random_range(place..dimension);
-                    order.swap(place, other);
+                    order.swap(place, rng.random_range(place..dimension));
                     let (coordinate, value) = (order[place], normal(rng));
                     row[coordinate] = value;
                     clean += value * parameters[cluster][coordinate];
@@ -261,8 +260,7 @@ impl SourceSettings for OdclLogisticSettings {
             for _ in 0..rows {
                 let (first, second) = (normal(rng), normal(rng));
                 let point = [variance.sqrt() * first, below * first + rest * second];
-                let score = point[0] * parameters[cluster][0] + point[1] * parameters[cluster][1];
-                classes.push(class(score, rng));
+                classes.push(class(point[0] * parameters[cluster][0] + point[1] * parameters[cluster][1], rng));
                 values.extend(point);
             }
             Drawn::of(Features::F64 { columns: 2, values }, Targets::Classes(classes))
@@ -314,8 +312,7 @@ fn hierarchical(
         let parameters: Vec<f64> = centres[cluster].iter().map(|centre| centre + within * normal(rng)).collect();
         let values: Vec<f64> = (0..rows * columns).map(|_| normal(rng)).collect();
         let scores: Vec<f64> = values.chunks_exact(columns).map(|row| dot_in_order(row, &parameters)).collect();
-        let targets = answer(&scores, rng);
-        Drawn { features: Features::F64 { columns, values }, targets, parameters }
+        Drawn { features: Features::F64 { columns, values }, targets: answer(&scores, rng), parameters }
     })
 }
 

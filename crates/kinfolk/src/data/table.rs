@@ -173,8 +173,7 @@ pub(super) fn build_with(
     let (unseen, seen): (Vec<usize>, Vec<usize>) = (0..members.len()).partition(|index| is_unseen[*index]);
     let classes = match &*targets {
         Targets::Words(words) => {
-            let trained_on = seen.iter().flat_map(|index| &words[order.train[*index].clone()]);
-            trained_on.collect::<BTreeSet<_>>().len()
+            seen.iter().flat_map(|index| &words[order.train[*index].clone()]).collect::<BTreeSet<_>>().len()
         }
         _ => 0,
     };

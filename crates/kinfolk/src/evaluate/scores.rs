@@ -144,8 +144,7 @@ pub fn unseen(
     if outcome.models.is_empty() {
         return Ok(None);
     }
-    let with = Subject::Models((0..outcome.models.len()).collect());
-    let evaluate = Evaluate { with, assign_on };
+    let evaluate = Evaluate { with: Subject::Models((0..outcome.models.len()).collect()), assign_on };
     let clients = score_all(federation, outcome.models.clone(), evaluate, metric, outcome.clustered)?;
     Ok(Some(summarise(clients, metric, outcome, &[])))
 }
@@ -196,8 +195,7 @@ fn check_counted(
     clients: &[Served],
 ) -> Result<()> {
     let mut scores = answers.iter().flat_map(|answer| answer.each());
-    let uncounted = scores.find(|(_, told)| told.score.rows > 0 && metric.sum(&told.score).is_none());
-    match uncounted {
+    match scores.find(|(_, told)| told.score.rows > 0 && metric.sum(&told.score).is_none()) {
         Some((client, _)) if clients.iter().all(|served| served.score.is_none()) => {
             let (id, name) = (&infos[client as usize].id, metric.name());
             let message = format!("client {id}: score: no hits, which metric = \"{name}\" counts");
@@ -222,8 +220,7 @@ fn summarise(mut clients: Vec<Served>, metric: Metric, outcome: &Outcome, outlie
     let clusters = if outcome.clustered { outcome.models.len() } else { 0 };
     let losses: Vec<f64> = clients.iter().filter_map(|served| served.loss).collect();
     let loss = (!losses.is_empty()).then(|| losses.iter().sum::<f64>() / losses.len() as f64);
-    let metric = MetricSummary::of(metric.name(), &scores, clusters);
-    Evaluation { loss, metric, clients }
+    Evaluation { loss, metric: MetricSummary::of(metric.name(), &scores, clusters), clients }
 }
 
 #[derive(Default)]

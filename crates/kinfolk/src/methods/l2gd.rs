@@ -422,8 +422,7 @@ impl<A: Algorithm> Method for L2gd<A> {
         let State { preparation, iterations } = &self.state;
         let minimises = self.base.minimises(false);
         let (Some(iterations), Some(strengths)) = (iterations, preparation.strengths()) else {
-            let untrained = vec![0; self.base.rows.len()];
-            let outcome = self.base.outcome(preparation, &untrained, (Vec::new(), None));
+            let outcome = self.base.outcome(preparation, &vec![0; self.base.rows.len()], (Vec::new(), None));
             return Outcome { clustered: true, minimises, ..outcome };
         };
         let (clusters, global) = iterations.centres(strengths);

@@ -67,8 +67,7 @@ impl Method for Oracle {
             let unchanged = room.unchanged(absent_from(cluster, &self.clusters, &answers));
             *model = mean_model(model, &order.sums[0], unchanged);
         }
-        let sizes = self.clusters.sizes();
-        Ok(Progress { loss, switched: Some(0), sizes, finished: self.trainer.is_last(room) })
+        Ok(Progress { loss, switched: Some(0), sizes: self.clusters.sizes(), finished: self.trainer.is_last(room) })
     }
 
     fn planned_rounds(&self) -> usize {

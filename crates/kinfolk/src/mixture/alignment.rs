@@ -134,8 +134,7 @@ impl<'a> Alignment<'a> {
 
 /// The order of components that fits given centres best: a client that comes later.
 pub(crate) fn align_to(centres: &[f64], to: &[f64], components: usize) -> Vec<usize> {
-    let pair = [to, centres];
-    Alignment::new(&pair, components).place(1, &[0], &[(0..components).collect(), Vec::new()])
+    Alignment::new(&[to, centres], components).place(1, &[0], &[(0..components).collect(), Vec::new()])
 }
 
 #[cfg(test)]

@@ -17,8 +17,7 @@ fn scatter(from: &Shape, scatter: &[f64], weights: &[f64], to: &Shape) -> Vec<f6
     let (count, columns) = (to.components, to.columns);
     let (Family::Gaussian(old), Family::Gaussian(new)) = (from.family, to.family) else {
         // Regressions: a variance, or 1.
-        let wanted = to.scatter().len();
-        return scatter.iter().copied().chain(std::iter::repeat(1.0)).take(wanted).collect();
+        return scatter.iter().copied().chain(std::iter::repeat(1.0)).take(to.scatter().len()).collect();
     };
     // Every component's covariance, whatever was known of it.
     let of = |component: usize| -> Vec<f64> {

@@ -76,8 +76,7 @@ impl Step {
                         if capped { size.min(longest_step(shape, rows) / weight) } else { size }
                     }
                 };
-            let pulls = &statistics.pulls[r * width..][..width];
-            for (value, pull) in centre.iter_mut().zip(pulls) {
+            for (value, pull) in centre.iter_mut().zip(&statistics.pulls[r * width..][..width]) {
                 *value += size * pull / statistics.rows;
                 if self.sparsity > 0.0 {
                     *value = value.signum() * (value.abs() - size * self.sparsity * weights[r]).max(0.0);

@@ -38,8 +38,7 @@ impl ModelSettings for OwnSettings {
 
     fn build(self, _: DataShape) -> Result<Box<dyn Model>> {
         let parameters = TensorPlace { name: "parameters".into(), shape: vec![self.parameters], offset: 0 };
-        let layout = Layout { tensors: vec![parameters] };
-        Ok(Box::new(OwnModel { layout, precision: self.precision, start: None }))
+        Ok(Box::new(OwnModel { layout: Layout { tensors: vec![parameters] }, precision: self.precision, start: None }))
     }
 }
 
@@ -286,8 +285,7 @@ impl Worker for OwnWorker {
             if !plan.pulls.is_empty() {
                 return Err(Error::new(ErrorKind::Unsupported, "the method wants models that pull at the training"));
             }
-            let plan = Plan { sample: own_sample(&plan.sample, client), ..plan.clone() };
-            client.train(from, &plan, out)
+            client.train(from, &Plan { sample: own_sample(&plan.sample, client), ..plan.clone() }, out)
         });
         // Training may change the client, and with it what it says of a model.
         self.told.clear();

@@ -83,8 +83,7 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let widths: Vec<usize> = (self.columns.iter().enumerate())
             .map(|(index, column)| {
-                let cells = self.rows.iter().map(|row| width(&row[index]));
-                cells.chain([width(&column.title)]).max().unwrap_or(0)
+                self.rows.iter().map(|row| width(&row[index])).chain([width(&column.title)]).max().unwrap_or(0)
             })
             .collect();
         let titles: Vec<String> = self.columns.iter().map(|column| column.title.clone()).collect();

@@ -326,8 +326,7 @@ impl Reproduction {
             let options = Options { folder, threads: plan.threads, resume, stop, ..Options::default() };
             let record = run(&experiment, &options, &mut *watch())?;
             for (value, cell) in values.iter_mut().zip(&case.cells) {
-                let found = (cell.read)(&record);
-                *value = match (*value, found) {
+                *value = match (*value, (cell.read)(&record)) {
                     (Some(before), Some(now)) => Some(before.max(now)),
                     (before, now) => before.or(now),
                 };

@@ -129,8 +129,7 @@ fn raw_mnist(_: bool) -> Vec<Case> {
     let rivals = RIVALS.iter().zip(INVERTED.rivals);
     let rivals =
         rivals.map(|(&(label, title), paper)| Cell::percent(format!("inverted 0-255 {title}"), label).paper(paper));
-    let cells = cells.chain([wrong]).chain(rivals).collect();
-    vec![small_mnist(Case::new("raw", changes, [1, 1], cells)).long()]
+    vec![small_mnist(Case::new("raw", changes, [1, 1], cells.chain([wrong]).chain(rivals).collect())).long()]
 }
 
 fn local_kmeans(_: bool) -> Vec<Case> {

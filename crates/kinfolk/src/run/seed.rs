@@ -52,8 +52,7 @@ impl SeedData {
         let origin = format!("{} {CHECKPOINT_LAYOUT} {digest}{begins}", env!("CARGO_PKG_VERSION"));
 
         // The server asks for descriptions of the data, and fixes one schema for everybody.
-        let scale = experiment.standardises();
-        let described = engine.describe(scale)?;
+        let described = engine.describe(experiment.standardises())?;
         let silent = |(_, description): &(&ClientInfo, &Option<Description>)| description.is_none();
         if let Some((client, _)) = engine.clients().iter().zip(&described).find(silent) {
             let message = format!("client {} does not say what its data looks like", client.id);

@@ -24,8 +24,7 @@ pub(super) fn beyond_noise(points: Points) -> Result<Option<Projection>> {
         return Ok(None);
     }
     let mut projection = Projection::new(points, FEW)?;
-    let wanted = beyond_edge(&projection.singular, count, dimension);
-    projection.keep(wanted.min(projection.directions));
+    projection.keep(beyond_edge(&projection.singular, count, dimension).min(projection.directions));
     Ok(Some(projection))
 }
 

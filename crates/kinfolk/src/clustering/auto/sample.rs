@@ -33,8 +33,7 @@ impl Sample {
         let typical = Some(median(squares)).filter(|square| *square > 0.0).unwrap_or(mean) / dimension as f64;
         let floor = if typical > 0.0 { FLOOR * typical } else { 1.0 };
         let width = |(low, high): (&f64, &f64)| (high - low).max(floor.sqrt()).ln();
-        let log_volume = lowest.iter().zip(&highest).map(width).sum();
-        Self { values, dimension, log_volume, floor, lowest, highest }
+        Self { values, dimension, log_volume: lowest.iter().zip(&highest).map(width).sum(), floor, lowest, highest }
     }
 
     pub fn count(&self) -> usize {

@@ -182,8 +182,7 @@ impl Sparse {
             .map(|&g| {
                 let inside = self.inside(&self.members[g]);
                 let pulls = inside.edges.iter().flat_map(|&edge| self.pull(edge).iter().copied()).collect();
-                let balance = self.balance(&inside, &[g], lambda);
-                let verdict = self.judge(&inside, &balance, pulls, lambda, true);
+                let verdict = self.judge(&inside, &self.balance(&inside, &[g], lambda), pulls, lambda, true);
                 (inside.edges, verdict)
             })
             .collect();
@@ -498,8 +497,7 @@ fn components(nodes: usize, pairs: impl Iterator<Item = (usize, usize)>) -> Vec<
     }
     let mut sets: Vec<Vec<usize>> = vec![Vec::new(); nodes];
     for node in 0..nodes {
-        let root = root(&mut above, node);
-        sets[root].push(node);
+        sets[root(&mut above, node)].push(node);
     }
     sets.retain(|set| !set.is_empty());
     sets

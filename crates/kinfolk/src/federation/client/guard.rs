@@ -67,8 +67,7 @@ impl Guard {
         let leaves_enough =
             |batch: &usize| (least..=most).all(|rows| rows % batch == 0 || rows % batch >= minimum || *batch >= rows);
         let batch = if passes { (asked..most).find(leaves_enough).unwrap_or(most) } else { asked };
-        let seed = Key::new(sample.seed).number(secret).seed();
-        Ok(Sample { batch: Some(batch as u32), seed, on: sample.on })
+        Ok(Sample { batch: Some(batch as u32), seed: Key::new(sample.seed).number(secret).seed(), on: sample.on })
     }
 
     pub(crate) fn plan(&self, plan: &Plan) -> Result<Plan> {

@@ -59,8 +59,10 @@ impl Host {
     }
 
     fn guard(&self, client: u32) -> Guard {
-        let protection = self.protection.get(client as usize).copied();
-        Guard { rows: self.clients[client as usize].train.len(), protection }
+        Guard {
+            rows: self.clients[client as usize].train.len(),
+            protection: self.protection.get(client as usize).copied(),
+        }
     }
 
     pub(crate) fn clients(&self) -> &[Client] {

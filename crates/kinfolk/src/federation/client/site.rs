@@ -177,8 +177,7 @@ impl Here {
         if !population.outliers.is_empty() {
             population.outliers = population.outliers[cut(index)..cut(index + 1)].to_vec();
         }
-        let places = (cut(index) as u64..cut(index + 1) as u64).collect();
-        Ok(Self { places, ..Self::all(population) })
+        Ok(Self { places: (cut(index) as u64..cut(index + 1) as u64).collect(), ..Self::all(population) })
     }
 
     /// Leaves out clients with fewer training rows than the minimum, and held-out rows where there are fewer.
@@ -466,8 +465,7 @@ impl Prepared {
         };
         let each = (ask.orders.iter())
             .flat_map(|order| order.to.among(clients.len()).map(|client| (&order.work, rows(client))));
-        let width = self.federation.host.model().map_or(0, |model| model.layout().len());
-        guard::afford(each, width, limits)?;
+        guard::afford(each, self.federation.host.model().map_or(0, |model| model.layout().len()), limits)?;
         Ok(ask)
     }
 

@@ -210,8 +210,7 @@ impl LocalFederation {
         order: usize,
         client: u32,
     ) -> Result<Reply> {
-        let work = &ask.orders[order].work;
-        let mut reply = self.host.answer(worker, models, stamp, order, work, client)?;
+        let mut reply = self.host.answer(worker, models, stamp, order, &ask.orders[order].work, client)?;
         let precision = self.host.model()?.precision();
         reply.vector.iter_mut().for_each(|vector| precision.round(vector));
         self.server.transform((ask, stamp), models, order, &self.infos[client as usize].id, &mut reply);

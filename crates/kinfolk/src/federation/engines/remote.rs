@@ -309,8 +309,7 @@ impl RemoteFederation {
         }
         let kind = if ask.phase == Phase::Evaluate { MessageKind::Evaluate } else { MessageKind::Train };
         let mut replies: BTreeMap<u32, Vec<(usize, Reply)>> = BTreeMap::new();
-        let shared = self.shared.clone();
-        for (machine, reply) in shared.exchange(messages, kind)? {
+        for (machine, reply) in self.shared.clone().exchange(messages, kind)? {
             match reply {
                 Ok(SiteReply::Replies(found)) => self.sort(ask, machine, found, &mut replies),
                 other => self.lose(machine, unwanted(other)),

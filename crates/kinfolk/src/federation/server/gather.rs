@@ -187,8 +187,7 @@ impl<'a> Gatherer<'a> {
         self.look_for_opposed();
         let peers = self.peers();
         for (order, client, reply) in std::mem::take(&mut self.waiting) {
-            let work = &self.ask.orders[order].work;
-            match self.out_of_place(work, &reply, peers[order]) {
+            match self.out_of_place(&self.ask.orders[order].work, &reply, peers[order]) {
                 Some(what) => self.refuse(client, what),
                 None => self.add(order, client, reply),
             }
@@ -212,8 +211,7 @@ impl<'a> Gatherer<'a> {
                 }
                 found
             } else {
-                let usual = self.ledger.usual.get(kind).copied().unwrap_or_default();
-                Peers { usual, diverged: false }
+                Peers { usual: self.ledger.usual.get(kind).copied().unwrap_or_default(), diverged: false }
             };
             for order in orders {
                 peers[order] = if self.sizes[order].len() >= PEERS { Peers::of(&self.sizes[order]) } else { together };

@@ -72,8 +72,8 @@ impl Meter {
         answered: &[usize],
     ) {
         let (models_down, numbers_down) = models_down(ask, index, clients);
-        let bytes_down = numbers_down * number_bytes;
-        let mut traffic = Traffic { asks: 1, models_down, bytes_down, ..Traffic::default() };
+        let mut traffic =
+            Traffic { asks: 1, models_down, bytes_down: numbers_down * number_bytes, ..Traffic::default() };
         for (order, &answered) in ask.orders.iter().zip(answered) {
             let (answered, sends) = (answered as u64, order.work.sends(width));
             traffic.models_up += answered * sends.models as u64;

@@ -135,8 +135,7 @@ impl Advance {
         let loss = match run {
             Some(run) => match &run.acceleration {
                 Some(pace) => {
-                    let size = (run.steps, run.step, scale);
-                    accelerate(context.worker, &seat, &run.sample, size, pace, vectors)
+                    accelerate(context.worker, &seat, &run.sample, (run.steps, run.step, scale), pace, vectors)
                 }
                 None => descend(context.worker, &seat, run, scale, &mut vectors[..width]),
             },

@@ -112,7 +112,6 @@ impl Kind for Train {
 
     fn task(&self) -> Option<Task> {
         let model = self.from.model().filter(|_| self.keep == Keep::No)?;
-        let then = Then::Train(self.plan.clone());
-        Some(Task { among: vec![model], on: Portion::All, then, tells_choice: false })
+        Some(Task { among: vec![model], on: Portion::All, then: Then::Train(self.plan.clone()), tells_choice: false })
     }
 }

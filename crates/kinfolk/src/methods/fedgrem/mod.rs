@@ -146,8 +146,7 @@ impl Method for FedGrEm {
         let measured = self.penalty > 0.0 && matches!(self.central, Central::Converged | Central::TwoPasses);
         let each = distances.chunks_exact(shape.components).zip(sent).filter(|_| measured);
         let apart = each.map(|(distances, sent)| (!sent.is_empty()).then(|| outlier_score(distances))).collect();
-        let drafts = rounds.drafts(|| self.models(self.members()));
-        outcome.mixture = Some(MixtureOutcome { common, apart, drafts });
+        outcome.mixture = Some(MixtureOutcome { common, apart, drafts: rounds.drafts(|| self.models(self.members())) });
         outcome
     }
 
@@ -194,8 +193,7 @@ impl FedGrEm {
         common.extend(self.common_scatter());
         let models = ClientModels::shared(common, self.members());
         let step = StepMixture { steps: STEPS, ..self.training.plain_step(Rule::Contest, Parts::Centres) };
-        let fits = &mut self.state.rounds.fits;
-        let (answers, _) = self.training.step(fits, &models, &step, Gather::Each, room)?;
+        let (answers, _) = self.training.step(&mut self.state.rounds.fits, &models, &step, Gather::Each, room)?;
         self.receive(&answers);
         self.state.positions.clone_from(&self.state.sent);
         Ok(())

@@ -88,8 +88,7 @@ impl MethodSettings for IfcaSettings {
     const HAS_CLUSTERS: bool = true;
 
     fn needs(&self) -> Needs {
-        let truth = matches!(self.start, StartBy::Oracle | StartBy::Planted);
-        Needs { truth, ..self.schedule.needs(&self.step) }
+        Needs { truth: matches!(self.start, StartBy::Oracle | StartBy::Planted), ..self.schedule.needs(&self.step) }
     }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {

@@ -63,8 +63,7 @@ impl Beginning {
             StartBy::Oracle => {
                 let truth = setup.true_clusters()?;
                 as_many(truth.clusters())?;
-                let ridge = settings.start_ridge.unwrap_or(0.0);
-                Beginning::Oracle { truth, ridge, shift: Shift::new(settings) }
+                Beginning::Oracle { truth, ridge: settings.start_ridge.unwrap_or(0.0), shift: Shift::new(settings) }
             }
             StartBy::Planted => {
                 let (planted, width) = (setup.planted.unwrap_or_default(), setup.model.layout().len());

@@ -107,8 +107,7 @@ fn best_number(
     let mut ask = Ask::new(Phase::Start, Vec::new(), Gather::Each);
     let order = |shape: &Shape| {
         let seed = key.clone().word("components").number(shape.components as u64).seed();
-        let fit = FitMixture { shape: *shape, fitting, seed, keep: false, send: Parts::Nothing };
-        ask.order(to.clone(), fit)
+        ask.order(to.clone(), FitMixture { shape: *shape, fitting, seed, keep: false, send: Parts::Nothing })
     };
     let orders: Vec<_> = tried.iter().map(order).collect();
     let answers = federation.ask(&ask)?;

@@ -144,8 +144,7 @@ impl MixtureTraining {
     /// For a method after which each client has a scatter of its own: those with too few rows to tell it are left out.
     pub(super) fn with_own_scatter(setup: &Setup, fits: &OwnFits, orders: usize) -> Result<Self> {
         let training = Self::new(setup, fits, orders)?;
-        let least_rows = training.shape.least_rows().max(training.shape.components);
-        Ok(Self { least_rows, ..training })
+        Ok(Self { least_rows: training.shape.least_rows().max(training.shape.components), ..training })
     }
 
     /// Whether a client has rows enough to tell how they scatter.

@@ -66,8 +66,7 @@ impl Method for SharedComponents {
         }
         let Common { rounds, params } = &mut self.state;
         let moved = self.training.longest_move(&rounds.fits, &before, &params[shape.centres()]);
-        let complete = rounds.fits.is_complete(&answers);
-        let finished = rounds.end_round(&self.until, moved, complete);
+        let finished = rounds.end_round(&self.until, moved, rounds.fits.is_complete(&answers));
         if finished {
             let models = self.models();
             self.state.rounds.deliver(&self.training, models, false, room)?;

@@ -64,8 +64,7 @@ settings! {
 
 impl Schedule {
     pub fn needs<T>(&self, step: &Auto<T>) -> Needs {
-        let auto_step = AutoStep::unless_given(step, self.optimising.optimiser());
-        Needs { auto_step, ..Needs::only(self.missing) }
+        Needs { auto_step: AutoStep::unless_given(step, self.optimising.optimiser()), ..Needs::only(self.missing) }
     }
 }
 

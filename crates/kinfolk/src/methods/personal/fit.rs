@@ -144,8 +144,7 @@ pub struct Fit {
 impl Fit {
     /// A fit that begins with these centres of the clusters and this global one.
     pub fn new(clusters: Vec<Vec<f64>>, global: &[f64], clients: usize) -> Self {
-        let search = LineSearch::new(clusters, global.to_vec());
-        Self { search, rounds: 0, last: false, stamps: vec![0; clients] }
+        Self { search: LineSearch::new(clusters, global.to_vec()), rounds: 0, last: false, stamps: vec![0; clients] }
     }
 
     /// The best centres so far.

@@ -20,8 +20,7 @@ pub struct Message {
 impl Message {
     /// An ask of clients that begin at `start`.
     pub fn new(start: &Params) -> Self {
-        let gather = Gather::Sum { by: By::All, weight: Weight::Uniform };
-        let ask = Ask::new(Phase::Train, Vec::new(), gather);
+        let ask = Ask::new(Phase::Train, Vec::new(), Gather::Sum { by: By::All, weight: Weight::Uniform });
         Self { ask, start: start.clone(), start_place: None, orders: Vec::new() }
     }
 

@@ -95,8 +95,7 @@ fn expand(output: Output, rows: &Rows, at: &[f64], scale: f64) -> Quadratic {
     if output == Output::Squared {
         multiply(&mut curvature, 2.0 * share, x.transpose(), x);
         multiply(&mut moment, 2.0 * share, x.transpose(), Matrix::new(&rows.y, count, 1));
-        let energy = share * dot(&rows.y, &rows.y);
-        return Quadratic { curvature, moment, energy };
+        return Quadratic { curvature, moment, energy: share * dot(&rows.y, &rows.y) };
     }
     let mut loss = 0.0;
     let mut weighted = vec![0.0; rows.x.len()];

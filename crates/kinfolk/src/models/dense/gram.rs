@@ -104,8 +104,7 @@ impl<T: Real> DenseWorker<'_, T> {
             let gram = make();
             return then(self, &gram);
         }
-        let kept = seat.prepared.get_or_init(|| Box::new(make()));
-        match kept.downcast_ref::<Vec<T>>() {
+        match seat.prepared.get_or_init(|| Box::new(make())).downcast_ref::<Vec<T>>() {
             Some(gram) => then(self, gram),
             None => then(self, &make()),
         }

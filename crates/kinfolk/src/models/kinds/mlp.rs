@@ -28,7 +28,6 @@ impl ModelSettings for MlpSettings {
         widths.extend(self.hidden);
         widths.push(data.classes.max(1));
         let output = if data.classes > 0 { Output::Softmax } else { Output::Squared };
-        let dense = Dense::new(widths, true, output);
-        Ok(Box::new(NetworkModel::new(dense, data, self.precision)))
+        Ok(Box::new(NetworkModel::new(Dense::new(widths, true, output), data, self.precision)))
     }
 }

@@ -102,8 +102,7 @@ impl Nodes {
             (0..points).map(|point| (self.place.get(point).copied().unwrap_or(0.0), 1)).collect();
         for node in points..self.children.len() {
             let of = |child: &usize| sums[*child];
-            let total = self.children[node].iter().map(of).fold((0.0, 0), |(a, n), (b, k)| (a + b, n + k));
-            sums.push(total);
+            sums.push(self.children[node].iter().map(of).fold((0.0, 0), |(a, n), (b, k)| (a + b, n + k)));
         }
         let key = |node: &usize| sums[*node].0 / sums[*node].1 as f64;
         let mut roots = std::mem::take(&mut self.roots);
