@@ -34,8 +34,7 @@ pub fn read_clients(py: Python, folder: PathBuf) -> PyResult<Columns> {
 }
 
 fn read<R: TableRow>(py: Python, folder: PathBuf) -> PyResult<Columns> {
-    let columns = py.detach(|| read_columns::<R>(&folder)).map_err(|error| raise(py, &error))?;
-    Ok(Columns { columns })
+    Ok(Columns { columns: py.detach(|| read_columns::<R>(&folder)).map_err(|error| raise(py, &error))? })
 }
 
 /// An array of the cells, or of floats with NaN where some are missing.

@@ -18,8 +18,7 @@ pub(crate) fn cluster(points: &[f64], dimension: usize, clusters: usize) -> Vec<
         (parents[step.cluster1], parents[step.cluster2]) = (count + merge, count + merge);
     }
     let roots: Vec<usize> = (0..count).map(|point| super::root(&mut parents, point)).collect();
-    let labels = super::renumber(&roots);
-    labels.into_iter().map(|label| label as u32).collect()
+    super::renumber(&roots).into_iter().map(|label| label as u32).collect()
 }
 
 #[cfg(test)]

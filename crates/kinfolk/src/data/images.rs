@@ -462,8 +462,7 @@ impl<'a> Allocation<'a> {
             let mut taken = vec![0; decks.len()];
             for member in seen {
                 let deck = deck_of(&decks, member);
-                let chunk = &decks[deck][taken[deck]..][..samples];
-                rows.extend(chunk.iter().map(|image| member.row(*image)));
+                rows.extend(decks[deck][taken[deck]..][..samples].iter().map(|image| member.row(*image)));
                 taken[deck] += samples;
             }
             return Ok((rows, counts));

@@ -169,8 +169,7 @@ impl SourceSettings for LinearSettings {
         });
         let noise = self.noise;
         let single = self.precision == Stored::F32;
-        let shape = DataShape::numbers(generator.dimension, 0);
-        generator.population(parameters.clone(), shape, |cluster, rows, rng| {
+        generator.population(parameters.clone(), DataShape::numbers(generator.dimension, 0), |cluster, rows, rng| {
             let columns = generator.dimension;
             let mut values = vec![0.0; rows * columns];
             let targets = values.chunks_exact_mut(columns).map(|row| {
@@ -220,8 +219,7 @@ impl SourceSettings for OdclLinearSettings {
             (0..dimension).map(|_| low + (high - low) * rng.random::<f64>()).collect()
         });
         let noise = self.noise;
-        let shape = DataShape::numbers(dimension, 0);
-        generator.population(parameters.clone(), shape, |cluster, rows, rng| {
+        generator.population(parameters.clone(), DataShape::numbers(dimension, 0), |cluster, rows, rng| {
             let mut values = vec![0f64; rows * dimension];
             let mut order: Vec<usize> = (0..dimension).collect();
             let targets = values.chunks_exact_mut(dimension).map(|row| {
@@ -251,8 +249,7 @@ impl SourceSettings for OdclLogisticSettings {
         let parameters: Vec<Vec<f64>> =
             LOGISTIC_PARAMETERS[..generator.clusters].iter().map(|two| two.to_vec()).collect();
         let with_intercept = parameters.iter().map(|two| [two.as_slice(), &[0.0]].concat()).collect();
-        let shape = DataShape::numbers(2, 2);
-        generator.population(with_intercept, shape, |cluster, rows, rng| {
+        generator.population(with_intercept, DataShape::numbers(2, 2), |cluster, rows, rng| {
             let (variance, covariance) = LOGISTIC_COVARIANCES[cluster];
             let below = covariance / variance.sqrt();
             let rest = (variance - below * below).sqrt();

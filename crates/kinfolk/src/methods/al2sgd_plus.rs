@@ -91,8 +91,7 @@ impl MethodSettings for Al2sgdPlusSettings {
             tolerance: self.tolerance.max(least),
             ..Accelerated::default()
         };
-        let choice = Choice::new(&setup, self.step, self.stepping, false)?;
-        l2gd::build(&setup, &self.objective, choice, accelerated)
+        l2gd::build(&setup, &self.objective, Choice::new(&setup, self.step, self.stepping, false)?, accelerated)
     }
 }
 

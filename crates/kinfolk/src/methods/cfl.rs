@@ -202,8 +202,7 @@ impl Method for Cfl {
         let orders: Vec<_> = (0..state.models.len()).map(order).collect();
         let answers = room.ask(&ask)?;
         state.away.iter_mut().for_each(|away| *away += 1);
-        let answered = answers.orders.iter().flat_map(|order| &order.clients);
-        answered.for_each(|&client| state.away[client as usize] = 0);
+        answers.orders.iter().flat_map(|order| &order.clients).for_each(|&client| state.away[client as usize] = 0);
         let loss = room.check_loss(&answers.losses(&orders))?;
         let mut switched = 0;
         for (cluster, order) in answers.orders.iter().enumerate() {

@@ -365,8 +365,7 @@ impl Algorithm for Plain {
     const VECTORS: usize = 1;
 
     fn constants(&mut self, choice: &Choice, base: &Base, strengths: &Strengths, room: &mut Room) -> Result<Constants> {
-        let smoothness = choice.curvatures(base, strengths.noise, room)?.most;
-        Ok(theorem_3_5(choice, strengths, smoothness))
+        Ok(theorem_3_5(choice, strengths, choice.curvatures(base, strengths.noise, room)?.most))
     }
 
     fn point(&self) -> Vec<f64> {

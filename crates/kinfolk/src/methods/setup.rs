@@ -85,8 +85,7 @@ pub struct Setup<'a> {
 
 impl Setup<'_> {
     pub(super) fn true_clusters(&self) -> Result<Assignment> {
-        let truth = self.truth.ok_or_else(|| no_true_clusters(&self.place))?;
-        Ok(truth.iter().copied().collect())
+        Ok(self.truth.ok_or_else(|| no_true_clusters(&self.place))?.iter().copied().collect())
     }
 
     pub(super) fn want_room_for_pairs(&self, bytes: usize) -> Result<()> {

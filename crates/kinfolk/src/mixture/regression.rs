@@ -74,8 +74,7 @@ pub(super) fn score(shape: &Shape, block: &Block, scratch: &mut Scratch) {
 /// Lowers posterior times residual where its product with the row's length is beyond the limit.
 fn clip(block: &Block, limit: f64, scratch: &mut Scratch) {
     let squares = filled(&mut scratch.row_sums, block.rows, 0.0);
-    let columns = block.values.chunks_exact(block.rows);
-    columns.for_each(|column| add_squared_differences(squares, column, 0.0, 1.0));
+    block.values.chunks_exact(block.rows).for_each(|column| add_squared_differences(squares, column, 0.0, 1.0));
     for weights in scratch.weights.chunks_exact_mut(block.rows) {
         for (weight, square) in weights.iter_mut().zip(&*squares) {
             let length = weight.abs() * square.sqrt();

@@ -54,8 +54,7 @@ pub(super) fn candidates_with(sample: &Sample, degrees: Option<u32>, most: usize
 
 /// The best mixture of the same form and tails, from at most `most` clouds.
 pub(super) fn best_alike(sample: &Sample, like: &Mixture, most: usize) -> Option<Mixture> {
-    let joined = ranked(join(sample, &start(sample, most), like.form, like.degrees));
-    joined.into_iter().next().map(|best| best.mixture)
+    ranked(join(sample, &start(sample, most), like.form, like.degrees)).into_iter().next().map(|best| best.mixture)
 }
 
 fn of_all_forms(

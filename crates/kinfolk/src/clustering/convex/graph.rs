@@ -173,8 +173,7 @@ impl Softened for Graph {
     }
 
     fn slope(&self) -> f64 {
-        let rows = self.gradient.chunks_exact(self.dimension);
-        rows.zip(&self.mass).map(|(row, n)| 0.5 * dot(row, row) / n).sum()
+        self.gradient.chunks_exact(self.dimension).zip(&self.mass).map(|(row, n)| 0.5 * dot(row, row) / n).sum()
     }
 
     fn stiffness(&self) -> f64 {

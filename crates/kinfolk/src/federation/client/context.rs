@@ -136,8 +136,7 @@ impl<'a> ClientContext<'a> {
     }
 
     pub(crate) fn shape(&self) -> Result<Shape> {
-        let shape = self.model()?.mixture();
-        shape.copied().ok_or_else(|| Error::federation("the clients' model is not a mixture"))
+        self.model()?.mixture().copied().ok_or_else(|| Error::federation("the clients' model is not a mixture"))
     }
 
     pub(crate) fn mixture_rows<'s>(&self, seat: &'s Seat, shape: &Shape) -> Cow<'s, Rows> {

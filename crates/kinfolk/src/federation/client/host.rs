@@ -59,10 +59,8 @@ impl Host {
     }
 
     fn guard(&self, client: u32) -> Guard {
-        Guard {
-            rows: self.clients[client as usize].train.len(),
-            protection: self.protection.get(client as usize).copied(),
-        }
+        let protection = self.protection.get(client as usize).copied();
+        Guard { rows: self.clients[client as usize].train.len(), protection }
     }
 
     pub(crate) fn clients(&self) -> &[Client] {

@@ -141,8 +141,7 @@ impl Node {
     /// relative to the file's folder.
     pub fn read(path: &Path, given: Option<Rows>) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(|error| Error::io("reading", path, error))?;
-        let place = path.parent().unwrap_or(Path::new(""));
-        Self::parse(&text, place, given).map_err(|error| error.at(path.display()))
+        Self::parse(&text, path.parent().unwrap_or(Path::new("")), given).map_err(|error| error.at(path.display()))
     }
 
     fn parse(text: &str, place: &Path, given: Option<Rows>) -> Result<Self> {

@@ -267,8 +267,7 @@ impl Site {
     /// Answers a message: the reply, and the clients' state. `state` is that of the previous answer in the same run, and empty
     /// at first. No message ends the program. The server may hear [`Error::told`] of an error.
     pub fn answer(&mut self, message: &[u8], state: &[u8]) -> Result<(Vec<u8>, Vec<u8>)> {
-        let answered = catch_unwind(AssertUnwindSafe(|| self.try_to_answer(message, state)));
-        answered.unwrap_or_else(|_| {
+        catch_unwind(AssertUnwindSafe(|| self.try_to_answer(message, state))).unwrap_or_else(|_| {
             self.prepared = None;
             Err(Error::federation("this machine panicked over a message; its log says where"))
         })

@@ -183,8 +183,7 @@ impl Kind for Advance {
         let width = context.worker.width();
         let run = match &self.run {
             Some(run) => {
-                let sample = context.guard.sample(&run.sample, run.acceleration.is_none())?;
-                Some(Run { sample, ..run.clone() })
+                Some(Run { sample: context.guard.sample(&run.sample, run.acceleration.is_none())?, ..run.clone() })
             }
             None => None,
         };

@@ -42,10 +42,8 @@ impl MethodSettings for LocalKmeansSettings {
     const HAS_CLUSTERS: bool = true;
 
     fn needs(&self) -> Needs {
-        Needs {
-            auto_step: AutoStep::unless_given(&self.step, self.optimising.optimiser()),
-            ..Needs::only(self.missing)
-        }
+        let auto_step = AutoStep::unless_given(&self.step, self.optimising.optimiser());
+        Needs { auto_step, ..Needs::only(self.missing) }
     }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {

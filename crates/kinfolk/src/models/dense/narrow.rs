@@ -223,6 +223,5 @@ fn slope_of<T: Real, const COLUMNS: usize, const LOSS: bool>(
 
 #[inline]
 fn affine<T: Real>(weights: &[T], bias: &[T], x: &[T]) -> T {
-    let start = bias.first().copied().unwrap_or(T::ZERO);
-    weights.iter().zip(x).fold(start, |sum, (&w, &x)| sum + w * x)
+    weights.iter().zip(x).fold(bias.first().copied().unwrap_or(T::ZERO), |sum, (&w, &x)| sum + w * x)
 }

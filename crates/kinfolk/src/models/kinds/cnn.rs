@@ -60,8 +60,7 @@ impl ModelSettings for CnnSettings {
     const ABILITY: Ability = Ability::Rows;
 
     fn build(self, data: DataShape) -> Result<Box<dyn Model>> {
-        let network = self.network(data)?;
-        Ok(Box::new(NetworkModel::new(network, data, self.precision)))
+        Ok(Box::new(NetworkModel::new(self.network(data)?, data, self.precision)))
     }
 }
 
