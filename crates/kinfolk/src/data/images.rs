@@ -38,7 +38,7 @@ use std::path::Path;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Images {
     channels: usize,
-    side: usize,
+    pub(super) side: usize,
     pixels: Vec<u8>,
     labels: Vec<u8>,
 }
@@ -178,10 +178,6 @@ impl Images {
     /// Number of pixels of an image, in all planes.
     pub(crate) fn columns(&self) -> usize {
         self.channels * self.side * self.side
-    }
-
-    pub(crate) fn side(&self) -> usize {
-        self.side
     }
 
     pub(super) fn form(&self, augment: Augment) -> Form {

@@ -103,7 +103,8 @@ impl fmt::Debug for OwnStart {
 #[derive(Debug, Clone)]
 pub struct OwnRows {
     code: Arc<OwnCode>,
-    held_out: bool,
+    /// Whether it stands for the held-out rows, not the training rows.
+    pub(crate) held_out: bool,
 }
 
 #[derive(Debug)]
@@ -126,11 +127,6 @@ impl OwnRows {
     /// The initial state of the client, as it saved it.
     pub(super) fn beginning(&self) -> &[u8] {
         self.code.beginning.as_deref().unwrap_or_default()
-    }
-
-    /// Whether it stands for the held-out rows, not the training rows.
-    pub(crate) fn held_out(&self) -> bool {
-        self.held_out
     }
 
     /// Number of rows. The number of held-out rows is known only from a score: any count as one.

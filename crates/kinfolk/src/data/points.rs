@@ -33,7 +33,7 @@ pub struct PointTable {
     /// The names of the points, where a column has them.
     pub(crate) ids: Option<Vec<String>>,
     values: Vec<f64>,
-    scales: Option<Vec<Scale>>,
+    pub(crate) scales: Option<Vec<Scale>>,
 }
 
 impl PointTable {
@@ -58,10 +58,6 @@ impl PointTable {
             None => place.to_vec(),
             Some(scales) => place.iter().zip(scales).map(|(value, scale)| scale.undo(*value)).collect(),
         }
-    }
-
-    pub(crate) fn is_standardised(&self) -> bool {
-        self.scales.is_some()
     }
 
     /// Standardises every column. There must be points.

@@ -9,7 +9,7 @@
 //! not be compared or averaged. Where the model has no constant, the first column of words keeps its base.
 //!
 //! All of it comes from training rows. A category that is in none of them is encoded as the base, a class as
-//! [`UNKNOWN_CLASS`], which no model predicts.
+//! `UNKNOWN_CLASS`, which no model predicts.
 
 use super::moments::{Extreme, Moments, Pooled, Scale};
 use super::{Cells, Client, Column, DataShape, Features, Shard, Targets, UNKNOWN_CLASS};

@@ -49,7 +49,7 @@ fn build_from(images: &Path, labels: &Path, settings: &WriterSettings, seed: u64
     let key = Key::new(seed).word("writers");
     let (share, least) = (settings.drawing.test_fraction, settings.min_rows);
     let pools = Pools::read_idx(images)?;
-    let augment = images::augment(&settings.augmenting, pools.train.side())?;
+    let augment = images::augment(&settings.augmenting, pools.train.side)?;
     let mut writers = read(labels, TRAIN, &pools.train, least)?;
     let drawn = draw_clients(writers.iter().map(|writer| writer.id.as_str()), settings.drawing.clients, &key)?;
     keep(&mut writers, drawn);

@@ -1,6 +1,6 @@
 //! Findings about a method's result, between its rounds and after the last.
 //!
-//! A finding is one file here and one line in [`findings`]. It gets a [`Context`], asks clients in the evaluation phase if it
+//! A finding is one file here and one line in `findings`. It gets a `Context`, asks clients in the evaluation phase if it
 //! has to, and adds to the records: columns of rounds and clients, numbers and notes of the summary.
 
 #[cfg(test)]

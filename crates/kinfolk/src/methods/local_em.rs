@@ -49,7 +49,7 @@ impl Method for LocalEm {
         for _ in 0..ATTEMPTS {
             loss = self.training.fit(fits, Parts::Nothing, room)?.or(loss);
         }
-        if !self.training.fits_are_models() {
+        if self.training.fit.shape != self.training.shape {
             let models = ClientModels::none(fits.clients());
             let steps = self.iterations as u32;
             let step = StepMixture { steps, ..self.training.plain_step(Rule::Maximise, Parts::Nothing) };

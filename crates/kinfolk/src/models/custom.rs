@@ -245,7 +245,7 @@ impl Worker for OwnWorker {
     fn losses(&mut self, of: &[usize], rows: &Shard) -> Vec<f64> {
         let unknown = || vec![f64::NAN; of.len()];
         let Features::Own(own) = &**rows.features() else { return unknown() };
-        if own.held_out() {
+        if own.held_out {
             let scores = self.at("score", of, rows, |client, at| at.iter().map(|&at| client.score(at)).collect());
             return scores.map_or_else(unknown, |scores: Vec<OwnScore>| scores.iter().map(|it| it.loss).collect());
         }

@@ -191,7 +191,7 @@ impl OngoingMethod<'_> {
                 saved = Instant::now();
             }
         };
-        if self.federation.ledger().useful_answers() == 0 {
+        if self.federation.ledger().useful == 0 {
             return Err(nobody_answered());
         }
         self.conclude(evaluated)

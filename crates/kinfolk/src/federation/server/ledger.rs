@@ -20,7 +20,7 @@ pub(crate) fn few_of(names: &[&str]) -> String {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
     /// Usable answers, not counting evaluation.
-    pub(in crate::federation) useful: u64,
+    pub(crate) useful: u64,
     pub(in crate::federation) offences: BTreeMap<u32, Offence>,
     /// The median size of answers, by the kind of work.
     pub(in crate::federation) usual: BTreeMap<String, Size>,
@@ -71,11 +71,6 @@ pub(in crate::federation) struct Size {
 }
 
 impl Ledger {
-    /// Number of usable answers, not counting evaluation.
-    pub(crate) fn useful_answers(&self) -> u64 {
-        self.useful
-    }
-
     pub(in crate::federation) fn blame(&mut self, client: u32, what: String) {
         let offence = self.offences.entry(client).or_default();
         if offence.count == 0 {

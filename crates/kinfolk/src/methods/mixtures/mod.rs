@@ -71,7 +71,7 @@ pub(super) struct MixtureTraining {
     pub(super) shape: Shape,
     /// Training rows of every client.
     pub(super) rows: Vec<f64>,
-    fit: FitMixture,
+    pub(super) fit: FitMixture,
     /// The fewest rows of a client that fits a mixture of its own.
     least_rows: usize,
     orders: usize,
@@ -157,11 +157,6 @@ impl MixtureTraining {
         centres.extend_from_slice(scatter);
         centres.resize(centres.len() + self.shape.components, 1.0 / self.shape.components as f64);
         recast(&self.fit.shape, &centres, &self.shape)
-    }
-
-    /// Whether a client's own fit has the form of the model already.
-    pub(super) fn fits_are_models(&self) -> bool {
-        self.fit.shape == self.shape
     }
 
     /// That of the fits, as far as they know the scatter.

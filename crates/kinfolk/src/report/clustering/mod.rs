@@ -166,7 +166,7 @@ impl<'a> ClusteringRecord<'a> {
             sureness: found.sureness.as_ref().map(|sureness| sureness.word.to_string()),
             sureness_reason: found.sureness.as_ref().map(|sureness| sureness.reason.clone()),
             notes: found.notes.clone(),
-            standardised: table.is_standardised(),
+            standardised: table.scales.is_some(),
             version: env!("CARGO_PKG_VERSION").to_string(),
         };
         Ok(Self { source, table, points, found, summary })
