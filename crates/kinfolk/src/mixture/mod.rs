@@ -91,7 +91,8 @@ impl Shape {
         }
     }
 
-    pub(crate) fn centres(&self) -> Range<usize> {
+    /// Range of the centres in the parameters.
+    pub fn centres(&self) -> Range<usize> {
         0..self.components * self.width()
     }
 

@@ -84,7 +84,7 @@ impl Rows {
     }
 
     /// The same from numbers: row-major features, and for regressions a target a row.
-    pub(crate) fn new(shape: &Shape, features: &[f64], targets: &[f64]) -> Self {
+    pub fn new(shape: &Shape, features: &[f64], targets: &[f64]) -> Self {
         let columns = shape.columns.max(1);
         let count = features.len() / columns;
         let mut origin = vec![0.0; shape.width()];
