@@ -1,5 +1,4 @@
-//! Groups of clients that are known before a method begins: by a column of the data, by the truth, or as another method
-//! found them.
+//! Groups of clients that are known before a method begins: by a column, by the truth, or as another method found them.
 
 use crate::assignment::Assignment;
 use crate::data::schema;

@@ -1,5 +1,4 @@
-//! How much memory there is: work that cannot fit is refused before it begins, because a program that runs out of memory
-//! is ended without a word.
+//! Work that cannot fit into memory is refused before it begins: a program that runs out of it is ended without a word.
 
 use crate::error::{Error, Result};
 use std::sync::OnceLock;

@@ -1,5 +1,4 @@
-//! Every random draw is keyed by what it is for, so that no draw depends on another,
-//! on the number of threads, or on what ran before.
+//! Every random draw is keyed by what it is for, and so independent of other draws, of threads, and of what ran before.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;

@@ -1,5 +1,4 @@
-//! What happens to answers between the clients and the server: a list of transforms, applied in order to each reply before
-//! it is gathered.
+//! What happens to answers on their way to the server: transforms, applied in order to each reply.
 
 use super::work::Reply;
 use super::{Absence, Phase};

@@ -1,5 +1,4 @@
-//! The report page: one self-contained html file, drawn by its own script without access to a network. Rust does the
-//! counting, the script the drawing.
+//! The report page: one self-contained html file. Rust does the counting, the page's own script the drawing.
 
 use super::comparisons::Histogram;
 use super::mixtures::MixturePicture;
@@ -28,8 +27,7 @@ pub fn page(record: &Record) -> String {
 /// One self-contained page: the content, and the script that draws it with the shared charts.
 pub(super) fn assemble(content: &impl Serialize, script: &str) -> String {
     let content = serde_json::to_string(content).unwrap_or_else(|_| "null".to_string());
-    // Inside a script element only `<` can end the data or open a comment. The content goes in last, so that nothing in
-    // it is taken for a placeholder.
+    // In a script element only `<` can end the data or open a comment. Content goes in last: it holds no placeholders.
     PAGE.replacen("/*style*/", STYLE, 1).replacen("/*charts*/", CHARTS, 1).replacen("/*script*/", script, 1).replacen(
         "/*record*/",
         &content.replace('<', "\\u003c"),

@@ -1,5 +1,4 @@
-//! Mixtures of clouds, fitted by EM: normal or Student's t distributions of a common form, and a uniform component for
-//! points that fit none of them.
+//! Mixtures fitted by EM: normal or Student's t clouds of a common form, and a uniform component for the rest.
 
 use super::sample::Sample;
 use super::scatter::{Form, Moments, Scatter, scatters};

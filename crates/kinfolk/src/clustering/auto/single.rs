@@ -1,5 +1,4 @@
-//! Tests for more than one cloud, against single clouds simulated with the covariance, the tails and the noise of the best
-//! single cloud.
+//! Tests for more than one cloud, against single clouds simulated like the best single one.
 
 use super::agglomerate::{Candidate, candidates_with};
 use super::clouds::Mixture;

@@ -1,5 +1,4 @@
-//! What a federation remembers of its clients' answers over all asks of a method: how many were usable, who sent garbage,
-//! and how large an answer usually is.
+//! Over all asks of a method: how many answers were usable, who sent garbage, and how large an answer usually is.
 
 use crate::federation::ClientInfo;
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,4 @@
-//! What methods for mixtures share: a fit on every client to begin with, one order of components for everybody, and steps
-//! from what the clients keep.
+//! What methods for mixtures share: a fit on every client, one order of components, and steps from what clients keep.
 
 mod client_fits;
 pub(super) mod components;
