@@ -249,10 +249,7 @@ impl User {
         if self.shape.width == 0 {
             self.shape = shape;
         }
-        match self.shape == shape {
-            true => Ok(()),
-            false => Err(format!("{shape}, want {} as in the first row", self.shape)),
-        }
+        if self.shape == shape { Ok(()) } else { Err(format!("{shape}, want {} as in the first row", self.shape)) }
     }
 }
 

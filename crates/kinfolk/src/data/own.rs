@@ -169,10 +169,7 @@ impl Client {
 
     /// Restores its initial state, where it can.
     pub(crate) fn begin_anew(&self) -> Result<()> {
-        match self.own_code().and_then(|own| own.beginning.as_deref()) {
-            Some(beginning) => self.load(beginning),
-            None => Ok(()),
-        }
+        self.own_code().and_then(|own| own.beginning.as_deref()).map_or(Ok(()), |beginning| self.load(beginning))
     }
 
     /// Refuses a client whose state cannot be restored after an interruption.

@@ -201,10 +201,7 @@ fn separator(cell: &str) -> Option<&'static str> {
 
 fn shortened(text: &str) -> String {
     const LONGEST: usize = 200;
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_string(),
-    }
+    text.char_indices().nth(LONGEST).map_or_else(|| text.to_string(), |(end, _)| format!("{}…", &text[..end]))
 }
 
 #[cfg(test)]

@@ -134,10 +134,7 @@ impl SrFca {
     fn one_shot(&mut self, room: &mut Room) -> Result<Progress> {
         let first = self.one_shot.run(room)?;
         self.state.clusters.clone_from(&first.clusters);
-        self.state.models = match self.warm {
-            true => first.means(),
-            false => vec![self.start.clone(); first.clusters.clusters()],
-        };
+        self.state.models = if self.warm { first.means() } else { vec![self.start.clone(); first.clusters.clusters()] };
         Ok(self.state.first.insert(first).progress())
     }
 
@@ -155,10 +152,7 @@ impl SrFca {
         };
         let members: Vec<Vec<u32>> = (0..self.state.models.len()).map(members).collect();
         let robust = members.iter().any(|members| trimmed(self.trim, members.len()) > 0);
-        let gather = match robust {
-            true => Gather::Each,
-            false => Gather::Sum { by: By::All, weight: Weight::Uniform },
-        };
+        let gather = if robust { Gather::Each } else { Gather::Sum { by: By::All, weight: Weight::Uniform } };
         let mut ask = Ask::new(Phase::Train, self.state.models.clone(), gather);
         let order = |(cluster, members): (usize, Vec<u32>)| {
             let to = Recipients::list(members);

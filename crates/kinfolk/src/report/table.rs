@@ -175,10 +175,7 @@ impl Unit {
             Unit::Millions | Unit::Seconds => (2 - size.max(1e-4).log10().floor() as i32).clamp(0, 4) as usize,
         };
         let one = |value: f64| if scientific { format!("{value:.2e}") } else { format!("{value:.decimals$}") };
-        match sd {
-            Some(sd) => format!("{} ± {}", one(mean), one(sd)),
-            None => one(mean),
-        }
+        sd.map_or_else(|| one(mean), |sd| format!("{} ± {}", one(mean), one(sd)))
     }
 }
 

@@ -28,10 +28,7 @@ fn trial(quick: bool, clusters: usize, clients: usize, rows: usize, noise: f64, 
             let summary = repeat(record, "ifca")?;
             // With a single start its own error is the best one.
             let own = summary.extra.get(field.trim_end_matches("_best")).and_then(|error| error.as_f64());
-            let error = match summary.extra.get(field) {
-                Some(best) => best.as_f64(),
-                None => own.or(summary.parameter_error),
-            };
+            let error = summary.extra.get(field).map_or(own.or(summary.parameter_error), |best| best.as_f64());
             Some(error.is_some_and(|error| error <= limit))
         });
         Cell { best: Some(1.0), ..within }

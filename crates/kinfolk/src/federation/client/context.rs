@@ -142,10 +142,7 @@ impl<'a> ClientContext<'a> {
     pub(crate) fn mixture_rows<'s>(&self, seat: &'s Seat, shape: &Shape) -> Cow<'s, Rows> {
         let rows = || Rows::of(shape, &seat.client.train);
         let prepared = seat.may_prepare.then(|| seat.prepared.get_or_init(|| Box::new(rows())));
-        match prepared.and_then(|prepared| prepared.downcast_ref::<Rows>()) {
-            Some(rows) => Cow::Borrowed(rows),
-            None => Cow::Owned(rows()),
-        }
+        prepared.and_then(|prepared| prepared.downcast_ref::<Rows>()).map_or_else(|| Cow::Owned(rows()), Cow::Borrowed)
     }
 
     pub(crate) fn unsound(&self, what: &str) -> Error {
