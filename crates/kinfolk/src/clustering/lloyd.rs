@@ -175,7 +175,7 @@ impl<'a> Lloyd<'a> {
         }
     }
 
-    /// Gives an empty cluster the point farthest from its mean, which is never alone in its cluster.
+    /// Gives an empty cluster the point farthest from its mean, the first among equals; it is never alone.
     fn fill(&mut self, means: &mut [f64], empty: usize) -> Result<()> {
         let dimension = self.points.dimension();
         let farthest: Vec<(f64, usize)> = self.parts.par_iter().map(|part| part.farthest(means)).collect();

@@ -118,7 +118,7 @@ impl Clustering {
         found
     }
 
-    /// The clustering of the points not set aside; those set aside, ascending, are labelled with the nearest cluster.
+    /// The clustering of points not set aside, by their means; the others, ascending, get the nearest cluster's label.
     pub(crate) fn without(points: Points, labels: &[usize], aside: &[usize]) -> Self {
         let kept: Vec<usize> = (0..points.count()).filter(|point| aside.binary_search(point).is_err()).collect();
         let values: Vec<f64> = kept.iter().flat_map(|&point| points.row(point)).copied().collect();

@@ -29,7 +29,8 @@ pub trait OwnClient: Send + Sync + fmt::Debug {
         at.iter().map(|&at| self.loss(at)).collect()
     }
 
-    /// Writes trained parameters into `out`; returns the first loss, if known. The plan's seed is the client's own.
+    /// Writes trained parameters into `out`; returns the loss before the first step, if known.
+    /// The plan's seed is specific to the client.
     fn train(&self, from: Point, plan: &Plan, out: &mut [f64]) -> Result<Option<f64>>;
 
     /// Writes the gradient of the mean loss into `out`; returns the loss, if known. The sample's seed is specific to the

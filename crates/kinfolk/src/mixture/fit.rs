@@ -29,7 +29,7 @@ pub struct Fitting {
     pub starts: usize,
     /// Upper bound on the steps of EM.
     pub iterations: usize,
-    /// Gain of the log likelihood in one step, relative to itself plus the rows, below which EM has converged.
+    /// Gain of the log likelihood in a step, relative to it plus one per row, below which EM has converged.
     pub tolerance: f64,
 }
 

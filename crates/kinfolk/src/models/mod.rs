@@ -443,7 +443,7 @@ pub struct Seat<'a> {
 }
 
 impl Seat<'_> {
-    /// The rows inside or outside one of `of` nearly equal folds, shuffled with the client's own key.
+    /// The rows inside or outside one of `of` folds, shuffled by the client's key: the order of its rows is irrelevant.
     fn fold(&self, index: u32, of: u32, inside: bool) -> Shard {
         // Another number of folds is another shuffle: folds of the same one would together reveal single rows.
         let key = match self.secret {

@@ -100,7 +100,7 @@ impl RowsRecord {
     }
 }
 
-/// The bytes of components.csv: common centres first, without client and weight, then the clients'. `None` for none.
+/// The bytes of components.csv: common centres first, without client and weight, then the clients'. `None` without any.
 pub(crate) fn components_csv(mixtures: &[MixtureRecord]) -> Result<Option<Vec<u8>>> {
     let Some(widest) = mixtures.iter().max_by_key(|mixture| mixture.width()) else { return Ok(None) };
     let width = widest.width();

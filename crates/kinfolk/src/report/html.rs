@@ -27,7 +27,7 @@ pub fn page(record: &Record) -> String {
 /// One self-contained page: the content, and the script that draws it with the shared charts.
 pub(super) fn assemble(content: &impl Serialize, script: &str) -> String {
     let content = serde_json::to_string(content).unwrap_or_else(|_| "null".to_string());
-    // In a script element only `<` can end the data or open a comment. Content goes in last: it holds no placeholders.
+    // In a script only `<` can end the data or open a comment. Content goes in last, so no placeholder in it counts.
     PAGE.replacen("/*style*/", STYLE, 1).replacen("/*charts*/", CHARTS, 1).replacen("/*script*/", script, 1).replacen(
         "/*record*/",
         &content.replace('<', "\\u003c"),

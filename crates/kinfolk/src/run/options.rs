@@ -44,7 +44,8 @@ impl Default for Options {
 pub trait Watch {
     /// Something slow begins: making the data, evaluating.
     fn doing(&mut self, _what: &str) {}
-    /// About this many asks on each of this many seeds are to come. Called before any method, and on new estimates.
+    /// A method will make about this many asks on each of this many seeds. Called before any method runs, and again
+    /// when the estimate changes.
     fn planned(&mut self, _label: &str, _questions: usize, _seeds: usize) {}
     /// A method begins, or resumes from a round.
     fn method(&mut self, _label: &str, _seed: u64, _from: usize, _rounds: usize) {}

@@ -37,7 +37,7 @@ const PART: f64 = 0.8;
 const SAME: f64 = 0.9;
 /// Candidates among which the next best clustering is sought.
 const RUNNERS_UP: usize = 60;
-/// Lead over the next best clustering for a certain, and a likely result; also as a share of the cost of a cluster.
+/// Lead over the next best clustering for a certain result, for a likely one, and that as a share of a cluster's cost.
 const CERTAIN: f64 = 20.0;
 const LIKELY: f64 = 12.0;
 const SHARE_OF_COST: f64 = 0.5;

@@ -418,7 +418,8 @@ pub(super) fn widen<T: Real>(values: &[T], out: &mut [f64]) {
 }
 
 impl<N: Network> NetworkModel<N> {
-    /// Rows of a step that go through together: all under batch normalisation, else equal chunks by the number of rows.
+    /// Rows of a step that go through the network together. All of them under batch normalisation; else chunks of equal
+    /// size, a function of the number of rows alone.
     fn rows_at_once(&self, rows: usize) -> usize {
         if self.keeps_statistics() { rows } else { rows.div_ceil(rows.div_ceil(self.network.most_rows()).max(1)) }
     }
