@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help quickstart check test test-python test-flower test-torch deny extension python wheel bench bless bless-quick fuzz kills
+.PHONY: help quickstart check fmt test test-python test-flower test-torch deny extension python wheel bench bless bless-quick fuzz kills
 .PHONY: need-rust need-python need-chromium
 
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
