@@ -350,6 +350,23 @@ fn no_kind_of_work_shows_few_rows() {
     }
 }
 
+/// A batch larger than its portion passes as all of it, and would be drawn from all rows by the server's own seed.
+#[test]
+fn no_batch_can_be_predicted_by_asking_for_a_portion() {
+    let half = sample(Portion::Part { index: 0, of: 2 }, Some(ROWS as u32 / 2 + 1));
+    let pace = Acceleration { vectors: [0, 1, 2, 3], a: [0.3, 0.2], b: [0.9, 0.1], chance: 0.5 };
+    let mut machine = Machine::linear(10);
+    assert!(machine.ask(advance(half.clone(), Some(pace))).is_err());
+    machine.ask(advance(half.clone(), None)).expect("plain steps keep to their portion");
+    let Work::StepMixture(step) = mixture_step(1, None) else { unreachable!() };
+    let mut mixture = Machine::new("gaussian-mixture", "components = 1\ncovariance = \"spherical\"", 10);
+    mixture.ask(Work::StepMixture(step.clone())).expect("a step on all rows");
+    assert!(mixture.ask(Work::StepMixture(StepMixture { sample: half, ..step })).is_err());
+    // A fold of none is no fold.
+    assert!(machine.ask(advance(sample(Portion::Fold { index: 0, of: 0 }, None), None)).is_err());
+    machine.ask(Work::Minimise(Minimise { ridge: 0.1, keep: false })).expect("the machine goes on");
+}
+
 #[test]
 fn curvature_does_not_show_the_longest_row() {
     let curvatures = |minimum: usize| Machine::linear(minimum).ask(Work::Curvature(Curvature)).unwrap().numbers;

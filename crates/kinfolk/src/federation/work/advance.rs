@@ -8,7 +8,7 @@ use super::*;
 use crate::linalg::{add_scaled, dot};
 use crate::models::accelerated::{Acceleration, accelerate};
 use crate::models::{Seat, Worker};
-use crate::training::{Amount, Course, Optimiser, Plan, Sample, Scale};
+use crate::training::{Amount, Course, Optimiser, Plan, Portion, Sample, Scale};
 
 const MOST_VECTORS: usize = 4;
 
@@ -117,6 +117,8 @@ impl Advance {
         (1..=MOST_VECTORS).contains(&count)
             && named.into_iter().all(|place| place < self.vectors)
             && acceleration.is_none_or(|acceleration| distinct(&acceleration.vectors))
+            // Accelerated steps draw from all rows: a portion would be checked by the guard and then not be kept to.
+            && self.run.iter().all(|run| run.acceleration.is_none() || run.sample.on == Portion::All)
             && self.renewal.is_none_or(|renewal| distinct(&[0, renewal.copy, renewal.gradient]))
             && self.send.iter().all(|shares| shares.len() == count)
             && self.blend.as_ref().is_none_or(|blend| {
@@ -164,7 +166,8 @@ impl Kind for Advance {
     fn needs(&self) -> Needs<'_> {
         let added = self.blend.iter().flat_map(|blend| &blend.add).map(|addend| addend.model);
         let models: Vec<usize> = self.from.model().into_iter().chain(added).collect();
-        Needs::new(models, Capability::Gradients).stamp(self.from.stamp()).keeping(true)
+        let needs = Needs::new(models, Capability::Gradients).stamp(self.from.stamp()).keeping(true);
+        self.run.iter().fold(needs, |needs, run| needs.on(run.sample.on))
     }
 
     fn sends(&self, width: usize) -> Sends {

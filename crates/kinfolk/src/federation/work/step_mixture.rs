@@ -9,7 +9,7 @@ use crate::data::Client;
 use crate::mixture::step::{Rule, Step};
 use crate::mixture::{Detail, Shape, Statistics, expect, maximise, relabel};
 use crate::rng::Key;
-use crate::training::Sample;
+use crate::training::{Portion, Sample};
 use rand::seq::index;
 
 /// Take steps of EM, or of gradient EM, on the client's own rows.
@@ -47,7 +47,9 @@ impl StepMixture {
             (Some(_), Some(length)) => [own.centres().end, own.scatter().end, own.len()].contains(&length),
             (Some(_), None) => self.step.rule != Rule::Contest,
         };
-        self.shape == *own && permutation && begins && self.sample.batch != Some(0) && self.step.share.is_finite()
+        // Batches are drawn from all rows: a portion would be checked by the guard and then not be kept to.
+        let rows = self.sample.batch != Some(0) && self.sample.on == Portion::All;
+        self.shape == *own && permutation && begins && rows && self.step.share.is_finite()
     }
 }
 

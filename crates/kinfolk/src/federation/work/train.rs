@@ -84,6 +84,7 @@ impl Kind for Train {
     }
 
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
+        let plan = context.guard.plan(&self.plan)?;
         if let (true, Some(numbers)) = (self.keep != Keep::No, context.numbers_of(context.stamp)) {
             // This order has been carried out, and its answer got lost.
             let sent = self.keep == Keep::Also;
@@ -98,7 +99,6 @@ impl Kind for Train {
                 context.worker.load(&context.model()?.initialise(&mut key.rng())?)
             }
         };
-        let plan = context.guard.plan(&self.plan)?;
         let mut vector = vec![0.0; context.worker.width()];
         let loss = context.worker.train(model, &context.seat(), &plan, &mut vector);
         // A failed training must leave the client's state alone.
