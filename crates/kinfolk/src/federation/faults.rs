@@ -29,7 +29,7 @@ settings! {
         late: f64 [0.0..=1.0] = 0.0,
         /// chance that an answer is of wrong length or not finite
         garbage: f64 [0.0..=1.0] = 0.0,
-        /// what attackers do: turn their update round, or add large noise to it
+        /// what attackers do: flip the sign of their update, or add large noise to it
         attack: Attack = "none",
         /// share of the clients that attack, of each true cluster where those are known; always the same ones
         attackers: f64 [0.0..=1.0] = 0.0,

@@ -31,7 +31,7 @@ use super::personal::cluster::Cluster;
 use super::personal::coins::Coins;
 use super::personal::convexity::convexity;
 use super::personal::theory::{Choice, Constants, Stepping, expected_smoothness};
-use super::personal::{Base, Objective};
+use super::personal::{Objective, Problem};
 use super::*;
 use crate::federation::work::{Acceleration, Advanced, Renewal, Run};
 use crate::linalg::add_scaled;
@@ -123,14 +123,20 @@ impl Algorithm for Accelerated {
     const ANCHOR: Option<Renewal> = Some(Renewal { copy: X, gradient: H });
 
     /// Theorem 4.3, with Corollary 4.4's probabilities.
-    fn constants(&mut self, choice: &Choice, base: &Base, strengths: &Strengths, room: &mut Room) -> Result<Constants> {
+    fn constants(
+        &mut self,
+        choice: &Choice,
+        problem: &Problem,
+        strengths: &Strengths,
+        room: &mut Room,
+    ) -> Result<Constants> {
         /// Lower bound on μ as a share of L: losses that do not curve everywhere are still descended, only slowly.
         const FLATTEST: f64 = 1e-6;
-        let curvatures = choice.curvatures(base, strengths.noise, room)?;
+        let curvatures = choice.curvatures(problem, strengths.noise, room)?;
         let most = if self.batch.is_some() { curvatures.single } else { curvatures.most };
         let least = match self.convexity {
             Some(given) => given,
-            None => convexity(base, strengths, curvatures.least, room)?,
+            None => convexity(problem, strengths, curvatures.least, room)?,
         };
         let least = least.max(FLATTEST * most);
         let chances = choice.chances(strengths, most);

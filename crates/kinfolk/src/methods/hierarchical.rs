@@ -12,7 +12,7 @@
 
 use super::personal::fit::Fit;
 use super::personal::preparation::{Preparation, Prepared};
-use super::personal::{Base, Objective};
+use super::personal::{Objective, Problem};
 use super::*;
 use crate::federation::Phase;
 
@@ -36,20 +36,20 @@ impl MethodSettings for HierarchicalSettings {
     }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
-        let base = Base::with_groups(&setup, &self.objective.client)?;
-        let preparation = Preparation::new(&setup, &self.objective, &base, false)?;
-        Ok(exactly(base, preparation))
+        let problem = Problem::with_groups(&setup, &self.objective.client)?;
+        let preparation = Preparation::new(&setup, &self.objective, &problem, false)?;
+        Ok(exactly(problem, preparation))
     }
 }
 
 /// The exact minimiser once strengths are there.
-pub(super) fn exactly(base: Base, preparation: Preparation) -> Box<dyn Method> {
-    let fit = Fit::new(vec![base.start.to_vec(); base.families.count()], &base.start, base.rows.len());
-    Box::new(Exact { state: State { preparation, fit, finished: false }, base })
+pub(super) fn exactly(problem: Problem, preparation: Preparation) -> Box<dyn Method> {
+    let fit = Fit::new(vec![problem.start.to_vec(); problem.families.count()], &problem.start, problem.rows.len());
+    Box::new(Exact { state: State { preparation, fit, finished: false }, problem })
 }
 
 struct Exact {
-    base: Base,
+    problem: Problem,
     state: State,
 }
 
@@ -63,23 +63,23 @@ struct State {
 impl Method for Exact {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
         let State { preparation, fit, finished } = &mut self.state;
-        let strengths = match preparation.round(&self.base, room)? {
+        let strengths = match preparation.round(&self.problem, room)? {
             Prepared::Ready(strengths) => strengths,
             Prepared::NotYet(progress) => return Ok(progress),
         };
-        let progress = fit.round(&self.base.response_round(Phase::Train, strengths.noise), strengths, room)?;
+        let progress = fit.round(&self.problem.response_round(Phase::Train, strengths.noise), strengths, room)?;
         *finished = progress.finished;
         Ok(progress)
     }
 
     fn planned_rounds(&self) -> usize {
-        self.state.preparation.planned_rounds() + if self.base.model.is_quadratic() { 2 } else { 6 }
+        self.state.preparation.planned_rounds() + if self.problem.model.is_quadratic() { 2 } else { 6 }
     }
 
     fn outcome(&self) -> Outcome {
         let State { preparation, fit, finished } = &self.state;
         let centres = fit.centres().clone();
-        let mut outcome = self.base.outcome(preparation, &fit.stamps, (centres.clusters, Some(centres.global)));
+        let mut outcome = self.problem.outcome(preparation, &fit.stamps, (centres.clusters, Some(centres.global)));
         if fit.gave_up() {
             outcome.notes.push("the centres still moved when the rounds were used up".into());
         }
@@ -92,7 +92,7 @@ impl Method for Exact {
             ));
         }
         let converged = *finished && !fit.gave_up();
-        Outcome { converged, minimises: self.base.minimises(true).filter(|_| converged), ..outcome }
+        Outcome { converged, minimises: self.problem.minimises(true).filter(|_| converged), ..outcome }
     }
 
     keep_state!();

@@ -17,7 +17,7 @@
 
 use super::personal::complete::ask_everybody;
 use super::personal::preparation::{Preparation, Prepared};
-use super::personal::{Base, ClientPull, Objective, Strengths};
+use super::personal::{ClientPull, Objective, Problem, Strengths};
 use super::room::mean_loss;
 use super::*;
 use crate::federation::work::{Respond, ResponseParts};
@@ -53,22 +53,22 @@ impl MethodSettings for JamesSteinSettings {
             ))
             .hint("shrinkage does not pay below; use \"hierarchical\""));
         }
-        let base = Base::with_groups(&setup, &self.client)?;
+        let problem = Problem::with_groups(&setup, &self.client)?;
         // Centres are the clusters' own: there is no pull between them.
         let objective = Objective { client: self.client, lambda: None, alpha: None, tune: false, grid: None, folds: 5 };
-        let preparation = Preparation::new(&setup, &objective, &base, false)?;
+        let preparation = Preparation::new(&setup, &objective, &problem, false)?;
         let state = State {
             preparation,
-            centres: vec![base.start.to_vec(); base.families.count()],
-            stamps: vec![0; base.rows.len()],
+            centres: vec![problem.start.to_vec(); problem.families.count()],
+            stamps: vec![0; problem.rows.len()],
             shrinkage: 1.0,
         };
-        Ok(Box::new(JamesStein { base, state }))
+        Ok(Box::new(JamesStein { problem, state }))
     }
 }
 
 struct JamesStein {
-    base: Base,
+    problem: Problem,
     state: State,
 }
 
@@ -98,20 +98,20 @@ fn shrunken_centre(all: &Quadratic, own: &Quadratic) -> Option<(Vec<f64>, f64)> 
 impl JamesStein {
     /// Every client's own centre, from what everybody in its cluster says.
     fn shrink(&mut self, strengths: &Strengths, room: &mut Room) -> Result<Option<f64>> {
-        let base = &self.base;
-        let width = base.start.len();
+        let problem = &self.problem;
+        let width = problem.start.len();
         let respond = |centre: usize, strength: f64, (send, keep): (ResponseParts, bool)| {
             let pull = Pull { centre, strength };
-            Respond { pull, on: Portion::All, send, keep, scale: base.scale(strengths.noise) }
+            Respond { pull, on: Portion::All, send, keep, scale: problem.scale(strengths.noise) }
         };
-        let mut ask = Ask::new(Phase::Train, vec![base.start.clone()], Gather::Each);
+        let mut ask = Ask::new(Phase::Train, vec![problem.start.clone()], Gather::Each);
         let mut orders = Vec::new();
         for (cluster, class) in strengths.each_class() {
             let work = respond(0, class.gamma, (ResponseParts::Response, false));
             orders.push((cluster, ask.order(class.everybody(), work)));
         }
         let (answers, _) = ask_everybody(&ask, room)?;
-        let mut clusters: Vec<Vec<(u32, Quadratic)>> = vec![Vec::new(); base.families.count()];
+        let mut clusters: Vec<Vec<(u32, Quadratic)>> = vec![Vec::new(); problem.families.count()];
         for (cluster, order) in orders {
             let answer = answers.of(order);
             for (place, &client) in answer.clients.iter().enumerate() {
@@ -143,7 +143,7 @@ impl JamesStein {
 
 impl Method for JamesStein {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
-        let strengths = match self.state.preparation.round(&self.base, room)? {
+        let strengths = match self.state.preparation.round(&self.problem, room)? {
             Prepared::Ready(strengths) => strengths.clone(),
             Prepared::NotYet(progress) => return Ok(progress),
         };
@@ -156,7 +156,7 @@ impl Method for JamesStein {
 
     fn outcome(&self) -> Outcome {
         let state = &self.state;
-        let mut outcome = self.base.outcome(&state.preparation, &state.stamps, (state.centres.clone(), None));
+        let mut outcome = self.problem.outcome(&state.preparation, &state.stamps, (state.centres.clone(), None));
         outcome.extra.insert("shrinkage".into(), state.shrinkage);
         outcome
     }

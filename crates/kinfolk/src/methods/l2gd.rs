@@ -32,7 +32,7 @@ use super::personal::complete::ask_everybody;
 use super::personal::message::Message;
 use super::personal::preparation::{Preparation, Prepared};
 use super::personal::theory::{Choice, Constants, Stepping, expected_smoothness};
-use super::personal::{Base, Objective, Strengths};
+use super::personal::{Objective, Problem, Strengths};
 use super::room::stamps_after;
 use super::*;
 use crate::federation::Answers;
@@ -86,14 +86,14 @@ pub(super) fn build(
     choice: Choice,
     algorithm: impl Algorithm + 'static,
 ) -> Result<Box<dyn Method>> {
-    let base = Base::with_groups(setup, &objective.client)?;
-    let preparation = Preparation::new(setup, objective, &base, true)?;
+    let problem = Problem::with_groups(setup, &objective.client)?;
+    let preparation = Preparation::new(setup, objective, &problem, true)?;
     choice.check(&setup.place, preparation.strengths())?;
-    Ok(Box::new(L2gd { base, choice, algorithm, state: State { preparation, iterations: None } }))
+    Ok(Box::new(L2gd { problem, choice, algorithm, state: State { preparation, iterations: None } }))
 }
 
 struct L2gd<A> {
-    base: Base,
+    problem: Problem,
     choice: Choice,
     algorithm: A,
     state: State<A>,
@@ -149,8 +149,8 @@ impl<A: Algorithm> Iterations<A> {
     }
 
     /// Lines 2 to 15 for all clusters, until only clients can tell a mean; then asks them.
-    pub(super) fn round(&mut self, base: &Base, strengths: &Strengths, room: &mut Room) -> Result<Progress> {
-        let mut coins = self.take_coins(&base.key);
+    pub(super) fn round(&mut self, problem: &Problem, strengths: &Strengths, room: &mut Room) -> Result<Progress> {
+        let mut coins = self.take_coins(&problem.key);
         let stops = loop {
             let stops: Vec<Stop> = (0..self.clusters.len()).map(|j| self.advance(j, strengths, &mut coins)).collect();
             if stops.iter().any(|stop| *stop != Stop::Together) {
@@ -166,7 +166,7 @@ impl<A: Algorithm> Iterations<A> {
         for j in (0..stops.len()).filter(is_asked) {
             let cluster = &self.clusters[j];
             let sends = self.algorithm.sends(cluster, stops[j], &mut coins);
-            let seed = base.key.clone().word("rows").number(cluster.time as u64).number(j as u64).seed();
+            let seed = problem.key.clone().word("rows").number(cluster.time as u64).number(j as u64).seed();
             let Constants { step, chances, .. } = &self.constants;
             let run = || self.algorithm.local_steps(*step, cluster.local, chances.local(j), seed);
             let order = Advance {
@@ -177,7 +177,7 @@ impl<A: Algorithm> Iterations<A> {
                 renewal: A::ANCHOR.filter(|_| renews),
                 measured: A::ANCHOR.map(|anchor| anchor.gradient),
                 send: sends.iter().map(|part| part.shares(&self.algorithm)).collect(),
-                scale: base.scale(strengths.noise),
+                scale: problem.scale(strengths.noise),
             };
             message.add(cluster, &order, &strengths.classes[j], &self.stamps);
             asked.push((j, sends));
@@ -364,8 +364,14 @@ pub(super) struct Plain;
 impl Algorithm for Plain {
     const VECTORS: usize = 1;
 
-    fn constants(&mut self, choice: &Choice, base: &Base, strengths: &Strengths, room: &mut Room) -> Result<Constants> {
-        Ok(theorem_3_5(choice, strengths, choice.curvatures(base, strengths.noise, room)?.most))
+    fn constants(
+        &mut self,
+        choice: &Choice,
+        problem: &Problem,
+        strengths: &Strengths,
+        room: &mut Room,
+    ) -> Result<Constants> {
+        Ok(theorem_3_5(choice, strengths, choice.curvatures(problem, strengths.noise, room)?.most))
     }
 
     fn point(&self) -> Vec<f64> {
@@ -394,8 +400,8 @@ fn theorem_3_5(choice: &Choice, strengths: &Strengths, smoothness: f64) -> Const
 impl<A: Algorithm> Method for L2gd<A> {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
         let State { preparation, iterations } = &mut self.state;
-        let base = &self.base;
-        let strengths = match preparation.round(base, room)? {
+        let problem = &self.problem;
+        let strengths = match preparation.round(problem, room)? {
             Prepared::Ready(strengths) => strengths,
             Prepared::NotYet(progress) => return Ok(progress),
         };
@@ -403,12 +409,12 @@ impl<A: Algorithm> Method for L2gd<A> {
             Some(iterations) => iterations,
             None => {
                 let mut algorithm = self.algorithm.clone();
-                let constants = algorithm.constants(&self.choice, base, strengths, room)?;
+                let constants = algorithm.constants(&self.choice, problem, strengths, room)?;
                 let count = self.choice.stepping.iterations;
-                iterations.insert(Iterations::new((constants, algorithm), count, base.start.clone(), strengths))
+                iterations.insert(Iterations::new((constants, algorithm), count, problem.start.clone(), strengths))
             }
         };
-        iterations.round(base, strengths, room)
+        iterations.round(problem, strengths, room)
     }
 
     fn planned_rounds(&self) -> usize {
@@ -419,13 +425,13 @@ impl<A: Algorithm> Method for L2gd<A> {
 
     fn outcome(&self) -> Outcome {
         let State { preparation, iterations } = &self.state;
-        let minimises = self.base.minimises(false);
+        let minimises = self.problem.minimises(false);
         let (Some(iterations), Some(strengths)) = (iterations, preparation.strengths()) else {
-            let outcome = self.base.outcome(preparation, &vec![0; self.base.rows.len()], (Vec::new(), None));
+            let outcome = self.problem.outcome(preparation, &vec![0; self.problem.rows.len()], (Vec::new(), None));
             return Outcome { clustered: true, minimises, ..outcome };
         };
         let (clusters, global) = iterations.centres(strengths);
-        let mut outcome = self.base.outcome(preparation, &iterations.stamps, (clusters, Some(global)));
+        let mut outcome = self.problem.outcome(preparation, &iterations.stamps, (clusters, Some(global)));
         iterations.describe(&mut outcome.extra);
         outcome.notes.extend(iterations.notes());
         Outcome { converged: iterations.algorithm.has_converged() != Some(false), minimises, ..outcome }

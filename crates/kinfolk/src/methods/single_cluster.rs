@@ -9,7 +9,7 @@
 
 use super::hierarchical::exactly;
 use super::personal::preparation::Preparation;
-use super::personal::{Base, Families, LossOver, Strengths};
+use super::personal::{Families, LossOver, Problem, Strengths};
 use super::*;
 
 settings! {
@@ -45,13 +45,13 @@ impl MethodSettings for SingleClusterSettings {
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let clients = setup.rows.len();
-        let base = Base::new(&setup, Families::one(clients), self.loss)?;
+        let problem = Problem::new(&setup, Families::one(clients), self.loss)?;
         let preparation = match self.strength {
             Some(strength) => {
-                Preparation::given(Strengths::new(&base.families, vec![strength; clients], vec![f64::INFINITY], 1.0))
+                Preparation::given(Strengths::new(&problem.families, vec![strength; clients], vec![f64::INFINITY], 1.0))
             }
-            None => Preparation::tuning(&setup, &base, self.grid, self.folds)?,
+            None => Preparation::tuning(&setup, &problem, self.grid, self.folds)?,
         };
-        Ok(exactly(base, preparation))
+        Ok(exactly(problem, preparation))
     }
 }

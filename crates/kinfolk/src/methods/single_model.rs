@@ -8,7 +8,7 @@
 //! The baseline that shows what clusters and personal models are worth. Rows count alike, whoever has them.
 
 use super::personal::fit::{ResponseRound, pooled};
-use super::personal::{Base, Families, LossOver};
+use super::personal::{Families, LossOver, Problem};
 use super::room::MethodLedger;
 use super::*;
 use crate::federation::Federation;
@@ -33,9 +33,9 @@ impl MethodSettings for SingleModelSettings {
     }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
-        let base = Base::new(&setup, Families::one(setup.rows.len()), self.loss)?;
-        let state = State { model: base.start.clone(), converged: false };
-        Ok(Box::new(SingleModel { base, state }))
+        let problem = Problem::new(&setup, Families::one(setup.rows.len()), self.loss)?;
+        let state = State { model: problem.start.clone(), converged: false };
+        Ok(Box::new(SingleModel { problem, state }))
     }
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn pooled_minimiser(federation: &mut dyn Federation, model: &dyn Mode
 }
 
 struct SingleModel {
-    base: Base,
+    problem: Problem,
     state: State,
 }
 
@@ -69,8 +69,8 @@ struct State {
 
 impl Method for SingleModel {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
-        let round = self.base.response_round(Phase::Train, 1.0);
-        let (model, loss, converged) = pooled(&round, &self.base.start, room)?;
+        let round = self.problem.response_round(Phase::Train, 1.0);
+        let (model, loss, converged) = pooled(&round, &self.problem.start, room)?;
         (self.state.model, self.state.converged) = (model, converged);
         Ok(Progress::of(loss, true))
     }

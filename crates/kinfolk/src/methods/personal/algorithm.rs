@@ -3,7 +3,7 @@
 use super::cluster::Cluster;
 use super::coins::{Coins, Step};
 use super::theory::{Choice, Constants};
-use super::{Base, Strengths};
+use super::{Problem, Strengths};
 use crate::error::Result;
 use crate::federation::work::{Advanced, Renewal, Run};
 use crate::methods::Room;
@@ -18,7 +18,13 @@ pub trait Algorithm: Clone + Send + Serialize + DeserializeOwned {
     const ANCHOR: Option<Renewal> = None;
 
     /// Step size and probabilities by the algorithm's theorem, for which clients may be asked.
-    fn constants(&mut self, choice: &Choice, base: &Base, strengths: &Strengths, room: &mut Room) -> Result<Constants>;
+    fn constants(
+        &mut self,
+        choice: &Choice,
+        problem: &Problem,
+        strengths: &Strengths,
+        room: &mut Room,
+    ) -> Result<Constants>;
 
     /// θ, where gradients are taken, as a combination of the vectors.
     fn point(&self) -> Vec<f64>;

@@ -1,17 +1,17 @@
 //! μ, the strong convexity of the whole objective, pulls included.
 
 use super::super::*;
-use super::{Base, Class, Strengths};
+use super::{Class, Problem, Strengths};
 use crate::federation::work::ResponseParts;
 use crate::hierarchy::response::Response;
 use crate::linalg::{Matrix, Spectrum, add_scaled, extreme_eigenvalues, multiply, solve_positive};
 
 /// μ within a fifth: at least that of the losses by themselves, which is `least`, and beyond that as much curvature as can be
 /// taken from every client before the objective stops being convex.
-pub fn convexity(base: &Base, strengths: &Strengths, least: f64, room: &mut Room) -> Result<f64> {
+pub fn convexity(problem: &Problem, strengths: &Strengths, least: f64, room: &mut Room) -> Result<f64> {
     const NEAR: f64 = 1.2;
     const NOTHING: f64 = 1e-6;
-    let families = &base.families;
+    let families = &problem.families;
     // Clients that are pulled more only make it curve more.
     let weakest = |classes: &Vec<Class>| classes.iter().map(|class| class.gamma).fold(f64::INFINITY, f64::min);
     let weakest: Vec<f64> = strengths.classes.iter().map(weakest).collect();
@@ -19,9 +19,9 @@ pub fn convexity(base: &Base, strengths: &Strengths, least: f64, room: &mut Room
     if least >= bound || bound == 0.0 {
         return Ok(least.max(NOTHING * strengths.gamma.iter().copied().fold(0.0, f64::max)));
     }
-    let round = base.response_round(Phase::Start, strengths.noise);
-    let centres = vec![base.start.to_vec(); families.count()];
-    let size = base.start.len();
+    let round = problem.response_round(Phase::Start, strengths.noise);
+    let centres = vec![problem.start.to_vec(); families.count()];
+    let size = problem.start.len();
     let mut respond = |left: &[f64]| -> Result<Vec<Response>> {
         let asked = Strengths::by_cluster(families, left, 0.0, strengths.noise);
         Ok(round.run(&centres, &asked, (ResponseParts::Response, false), room)?.responses)

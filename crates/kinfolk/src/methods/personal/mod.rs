@@ -123,8 +123,8 @@ impl ClientPull {
     }
 }
 
-/// What every personal method is made of.
-pub struct Base {
+/// What every personal method solves: the clients in their clusters, their model and losses.
+pub struct Problem {
     pub families: Families,
     pub model: Arc<dyn Model>,
     pub key: Key,
@@ -137,7 +137,7 @@ pub struct Base {
     objective: Option<String>,
 }
 
-impl Base {
+impl Problem {
     pub fn new(setup: &Setup, families: Families, loss: LossOver) -> Result<Self> {
         let by = match loss {
             LossOver::Sum => Weight::Rows,

@@ -11,7 +11,7 @@
 use super::super::*;
 use super::complete::ask_everybody;
 use super::fit::{Fit, ResponseRound, centres_of};
-use super::{Base, Objective, Spread, Strengths, want_quadratic};
+use super::{Objective, Problem, Spread, Strengths, want_quadratic};
 use crate::federation::work::{ResponseParts, Validate};
 use crate::hierarchy::response::Response;
 use crate::hierarchy::variances::{ClusterSums, Design, Estimates, VarianceSearch};
@@ -66,19 +66,19 @@ pub enum Prepared<'a> {
 
 impl Preparation {
     /// As the settings say. `bounded` is for steps, which no pull may overwhelm.
-    pub fn new(setup: &Setup, objective: &Objective, base: &Base, bounded: bool) -> Result<Self> {
-        if let Some(strengths) = Strengths::given(setup, objective, &base.families)? {
+    pub fn new(setup: &Setup, objective: &Objective, problem: &Problem, bounded: bool) -> Result<Self> {
+        if let Some(strengths) = Strengths::given(setup, objective, &problem.families)? {
             return Ok(Self::given(strengths));
         }
         if objective.tune {
-            return Self::tuning(setup, base, objective.grid.clone(), objective.folds);
+            return Self::tuning(setup, problem, objective.grid.clone(), objective.folds);
         }
         want_quadratic(setup, "estimating strengths").map_err(|error| error.hint("give gamma and lambda"))?;
         Ok(Preparation::Estimating(Box::new(Estimating {
             common: objective.client.spread == Spread::Common,
             bounded,
             search: None,
-            centres: vec![base.start.to_vec(); base.families.count()],
+            centres: vec![problem.start.to_vec(); problem.families.count()],
             passes: 0,
             last: None,
         })))
@@ -89,11 +89,11 @@ impl Preparation {
     }
 
     /// Strengths to be looked for on the grid; with one cluster there is no λ.
-    pub fn tuning(setup: &Setup, base: &Base, grid: Option<Vec<f64>>, folds: u32) -> Result<Self> {
+    pub fn tuning(setup: &Setup, problem: &Problem, grid: Option<Vec<f64>>, folds: u32) -> Result<Self> {
         want_quadratic(setup, "tuning strengths").map_err(|error| error.hint("give gamma and lambda"))?;
         let usual = || (0..17).map(|step| 10f64.powf(-2.0 + 0.25 * f64::from(step))).collect();
         let gammas: Vec<f64> = grid.unwrap_or_else(usual);
-        let lambdas = if base.families.count() == 1 { vec![f64::INFINITY] } else { gammas.clone() };
+        let lambdas = if problem.families.count() == 1 { vec![f64::INFINITY] } else { gammas.clone() };
         Ok(Preparation::Tuning(Tuning { gammas, lambdas, folds, losses: Vec::new(), clients: 0 }))
     }
 
@@ -115,10 +115,10 @@ impl Preparation {
     }
 
     /// One round, unless there is nothing left to find out.
-    pub fn round(&mut self, base: &Base, room: &mut Room) -> Result<Prepared<'_>> {
+    pub fn round(&mut self, problem: &Problem, room: &mut Room) -> Result<Prepared<'_>> {
         let (found, loss) = match self {
-            Preparation::Estimating(estimating) => estimating.round(base, room)?,
-            Preparation::Tuning(tuning) => (tuning.round(base, room)?, None),
+            Preparation::Estimating(estimating) => estimating.round(problem, room)?,
+            Preparation::Tuning(tuning) => (tuning.round(problem, room)?, None),
             Preparation::Done(found) => return Ok(Prepared::Ready(&found.strengths)),
         };
         if let Some(found) = found {
@@ -140,7 +140,7 @@ impl Preparation {
 
 impl Found {
     /// One over the estimated variances, and at most `most`, in units of the noise, where there is no variance.
-    fn estimated(estimates: Estimates, base: &Base, most: f64) -> Self {
+    fn estimated(estimates: Estimates, problem: &Problem, most: f64) -> Self {
         let Estimates { noise, within, between, standard_errors: errors, rounds, notes } = estimates;
         let gammas: Vec<f64> = within.iter().map(|variance| (1.0 / variance).min(most / noise)).collect();
         let lambda = between.map_or(f64::INFINITY, |between| 1.0 / between);
@@ -164,22 +164,22 @@ impl Found {
             let each: Vec<String> = within.iter().map(|&within| significant(within, 4)).collect();
             said += &format!(" (clients by cluster: {})", each.join(", "));
         }
-        let strengths = Strengths::by_cluster(&base.families, &gammas, lambda, noise);
+        let strengths = Strengths::by_cluster(&problem.families, &gammas, lambda, noise);
         Self { strengths, rounds: rounds + 1, notes: std::iter::once(said).chain(notes).collect(), numbers }
     }
 }
 
 impl Estimating {
-    fn round(&mut self, base: &Base, room: &mut Room) -> Result<(Option<Found>, Option<f64>)> {
+    fn round(&mut self, problem: &Problem, room: &mut Room) -> Result<(Option<Found>, Option<f64>)> {
         /// Times a logistic model is linearised anew.
         const MOST_PASSES: usize = 20;
-        let round = base.response_round(Phase::Start, 1.0);
+        let round = problem.response_round(Phase::Start, 1.0);
         let Some((search, design)) = &mut self.search else {
-            let loss = self.begin(base, &round, room)?;
+            let loss = self.begin(problem, &round, room)?;
             return Ok((None, loss));
         };
         let gammas = search.wanted().to_vec();
-        let strengths = Strengths::by_cluster(&base.families, &gammas, 0.0, 1.0);
+        let strengths = Strengths::by_cluster(&problem.families, &gammas, 0.0, 1.0);
         let found = round.run(&self.centres, &strengths, (ResponseParts::ResponseAndSlope, false), room)?;
         let sums = found.responses.iter().cloned().zip(found.slopes);
         let sums: Vec<ClusterSums> = sums.map(|(response, slope)| ClusterSums { response, slope }).collect();
@@ -194,26 +194,27 @@ impl Estimating {
             // So much stronger than the losses that nobody can tell it from an infinite pull.
             let strongest = 1e3 * design.curvature / design.clients.iter().sum::<usize>().max(1) as f64;
             let most = if self.bounded { strongest } else { f64::INFINITY };
-            return Ok((Some(Found::estimated(estimates, base, most)), found.loss));
+            return Ok((Some(Found::estimated(estimates, problem, most)), found.loss));
         }
         // The losses are expanded anew, where their clients' best models are by what is known now.
         let lambda = estimates.between.map_or(f64::INFINITY, |between| 1.0 / between);
-        self.centres = centres_of(found.responses, &vec![lambda; base.families.count()], &base.families)?.clusters;
+        self.centres =
+            centres_of(found.responses, &vec![lambda; problem.families.count()], &problem.families)?.clusters;
         self.last = Some(estimates);
         *search = VarianceSearch::new(design.clone())?.starting_at(&gammas);
         Ok((None, found.loss))
     }
 
     /// How much everybody's loss curves, and where one model for all would be.
-    fn begin(&mut self, base: &Base, round: &ResponseRound, room: &mut Room) -> Result<Option<f64>> {
-        let families = &base.families;
+    fn begin(&mut self, problem: &Problem, round: &ResponseRound, room: &mut Room) -> Result<Option<f64>> {
+        let families = &problem.families;
         let strengths = Strengths::by_cluster(families, &vec![1.0; families.count()], 0.0, 1.0);
         let found = round.run(&self.centres, &strengths, (ResponseParts::Quadratic, false), room)?;
-        let dimension = base.start.len();
+        let dimension = problem.start.len();
         let trace = |response: &Response| response.curvature.iter().step_by(dimension + 1).sum::<f64>();
         let design = Design {
             dimension,
-            rows: base.rows.iter().sum(),
+            rows: problem.rows.iter().sum(),
             clients: families.sizes(),
             curvature: found.responses.iter().map(trace).sum::<f64>() / dimension as f64,
             noise: (!round.exact).then_some(1.0),
@@ -239,21 +240,21 @@ fn are_alike(before: &Estimates, now: &Estimates) -> bool {
 
 impl Tuning {
     /// Tries one γ with every λ. The last one brings the answer.
-    fn round(&mut self, base: &Base, room: &mut Room) -> Result<Option<Found>> {
+    fn round(&mut self, problem: &Problem, room: &mut Room) -> Result<Option<Found>> {
         let gamma = self.gammas[self.losses.len()];
         let mut losses = vec![0.0; self.lambdas.len()];
         for fold in 0..self.folds {
             let on = Portion::Others { index: fold, of: self.folds };
-            let round = ResponseRound { on, ..base.response_round(Phase::Start, 1.0) };
-            let centres = self.centres(base, &round, gamma, room)?;
-            self.validate(base, &centres, (gamma, fold), room, &mut losses)?;
+            let round = ResponseRound { on, ..problem.response_round(Phase::Start, 1.0) };
+            let centres = self.centres(problem, &round, gamma, room)?;
+            self.validate(problem, &centres, (gamma, fold), room, &mut losses)?;
         }
         self.losses.push(losses);
-        Ok((self.losses.len() == self.gammas.len()).then(|| self.best(base)))
+        Ok((self.losses.len() == self.gammas.len()).then(|| self.best(problem)))
     }
 
     /// The pair with the smallest held-out loss.
-    fn best(&self, base: &Base) -> Found {
+    fn best(&self, problem: &Problem) -> Found {
         let pairs = (0..self.gammas.len()).flat_map(|g| (0..self.lambdas.len()).map(move |l| (g, l)));
         let best = pairs.min_by(|&(g, l), &(h, m)| self.losses[g][l].total_cmp(&self.losses[h][m]));
         let (g, l) = best.unwrap_or((0, 0));
@@ -277,15 +278,21 @@ impl Tuning {
         if is_at_edge(gamma, &self.gammas) || is_at_edge(lambda, &self.lambdas) {
             notes.push("the best strength lies at the edge of the grid: a wider grid may hold a better one".into());
         }
-        let strengths = Strengths::by_cluster(&base.families, &vec![gamma; base.families.count()], lambda, 1.0);
+        let strengths = Strengths::by_cluster(&problem.families, &vec![gamma; problem.families.count()], lambda, 1.0);
         Found { strengths, rounds, notes, numbers }
     }
 
     /// The clusters' centres for every λ, learnt from the rows of the round.
-    fn centres(&self, base: &Base, round: &ResponseRound, gamma: f64, room: &mut Room) -> Result<Vec<Vec<Vec<f64>>>> {
-        let families = &base.families;
+    fn centres(
+        &self,
+        problem: &Problem,
+        round: &ResponseRound,
+        gamma: f64,
+        room: &mut Room,
+    ) -> Result<Vec<Vec<Vec<f64>>>> {
+        let families = &problem.families;
         let gammas = vec![gamma; families.count()];
-        let mut start = vec![base.start.to_vec(); families.count()];
+        let mut start = vec![problem.start.to_vec(); families.count()];
         if round.exact {
             let strengths = Strengths::by_cluster(families, &gammas, 0.0, 1.0);
             let found = round.run(&start, &strengths, (ResponseParts::Response, false), room)?;
@@ -298,7 +305,7 @@ impl Tuning {
         let mut found = Vec::new();
         for &lambda in &self.lambdas {
             let strengths = Strengths::by_cluster(families, &gammas, lambda, 1.0);
-            let mut fit = Fit::new(start, &base.start, base.rows.len());
+            let mut fit = Fit::new(start, &problem.start, problem.rows.len());
             fit.run_to_the_end(round, &strengths, room)?;
             start = fit.centres().clusters.clone();
             found.push(start.clone());
@@ -309,22 +316,22 @@ impl Tuning {
     /// Adds the clients' losses on the rows of the fold.
     fn validate(
         &mut self,
-        base: &Base,
+        problem: &Problem,
         centres: &[Vec<Vec<f64>>],
         (gamma, fold): (f64, u32),
         room: &mut Room,
         losses: &mut [f64],
     ) -> Result<()> {
-        let clusters = base.families.count();
+        let clusters = problem.families.count();
         let models = centres.iter().flatten().cloned().map(Arc::new).collect();
         let mut ask = Ask::new(Phase::Start, models, Gather::Each);
         let order = |(cluster, members): (usize, &Vec<u32>)| {
             let trial = |lambda: usize| Pull { centre: lambda * clusters + cluster, strength: gamma };
             let trials = (0..centres.len()).map(trial).collect();
-            let validate = Validate { trials, fold, of: self.folds, scale: base.scale(1.0) };
+            let validate = Validate { trials, fold, of: self.folds, scale: problem.scale(1.0) };
             ask.order(Recipients::list(members.clone()), validate)
         };
-        let orders: Vec<_> = base.families.members.iter().enumerate().map(order).collect();
+        let orders: Vec<_> = problem.families.members.iter().enumerate().map(order).collect();
         let (answers, _) = ask_everybody(&ask, room)?;
         self.clients = 0;
         for (_, found) in orders.into_iter().flat_map(|order| answers.of(order).each().collect::<Vec<_>>()) {

@@ -5,7 +5,7 @@ use super::coins::{Chances, Coins, Step};
 use super::convexity::convexity;
 use super::fit::Fit;
 use super::theory::Constants;
-use super::{Base, Families, Strengths};
+use super::{Families, Problem, Strengths};
 use crate::data::{Client, DataShape, Features, Shard, Targets};
 use crate::federation::engines::local::{LocalFederation, threads};
 use crate::federation::faults;
@@ -77,8 +77,8 @@ impl World {
         federation
     }
 
-    fn base(&self) -> Base {
-        Base {
+    fn problem(&self) -> Problem {
+        Problem {
             families: Families::from_groups(&self.groups),
             model: self.model.clone(),
             key: Key::new(5),
@@ -97,10 +97,10 @@ impl World {
 }
 
 /// θ̄_j of every cluster, and θ̄.
-fn means(points: &[Vec<f64>], base: &Base, strengths: &Strengths) -> (Vec<Vec<f64>>, Vec<f64>) {
+fn means(points: &[Vec<f64>], problem: &Problem, strengths: &Strengths) -> (Vec<Vec<f64>>, Vec<f64>) {
     let alpha = strengths.alpha();
     let (mut own, mut all, mut whole) = (Vec::new(), vec![0.0; WIDTH], 0.0);
-    for (cluster, members) in base.families.members.iter().enumerate() {
+    for (cluster, members) in problem.families.members.iter().enumerate() {
         let total: f64 = members.iter().map(|&i| strengths.gamma[i as usize]).sum();
         let mut mean = vec![0.0; WIDTH];
         for &i in members {
@@ -117,18 +117,18 @@ fn means(points: &[Vec<f64>], base: &Base, strengths: &Strengths) -> (Vec<Vec<f6
 /// The gradient of one coin's outcome at some points: (3.2).
 fn coin_gradient(
     world: &World,
-    base: &Base,
+    problem: &Problem,
     strengths: &Strengths,
     constants: &Constants,
     step: Step,
     points: &[Vec<f64>],
     client: usize,
 ) -> Vec<f64> {
-    let cluster = base.families.of[client];
+    let cluster = problem.families.of[client];
     let (p0, pj) = (constants.chances.between, constants.chances.within[cluster]);
     let (alpha, gamma) = (strengths.alpha()[cluster], strengths.gamma[client]);
     let tau = p0 / (p0 + 2.0 * (1.0 - p0) * pj);
-    let (own, all) = means(points, base, strengths);
+    let (own, all) = means(points, problem, strengths);
     let point = &points[client];
     let pull = |place: usize| match step {
         Step::Between => {
@@ -142,10 +142,10 @@ fn coin_gradient(
 }
 
 /// ∇F, all clients.
-fn whole_gradient(world: &World, base: &Base, strengths: &Strengths, points: &[Vec<f64>]) -> Vec<Vec<f64>> {
-    let (own, all) = means(points, base, strengths);
+fn whole_gradient(world: &World, problem: &Problem, strengths: &Strengths, points: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    let (own, all) = means(points, problem, strengths);
     let of = |client: usize| {
-        let cluster = base.families.of[client];
+        let cluster = problem.families.of[client];
         let (alpha, gamma) = (strengths.alpha()[cluster], strengths.gamma[client]);
         let mut gradient = world.slope(client, &points[client]);
         for (place, value) in gradient.iter_mut().enumerate() {
@@ -163,10 +163,16 @@ const B: [f64; 2] = [0.9, 0.02];
 const REFRESH: f64 = 0.15;
 
 /// Algorithms 1 and 2 with the same coins, written down plainly.
-fn plainly(world: &World, base: &Base, strengths: &Strengths, accelerated: bool, iterations: usize) -> Vec<Vec<f64>> {
+fn plainly(
+    world: &World,
+    problem: &Problem,
+    strengths: &Strengths,
+    accelerated: bool,
+    iterations: usize,
+) -> Vec<Vec<f64>> {
     let constants = &constants();
     let refresh = accelerated.then_some(REFRESH);
-    let mut coins = Coins::new(&constants.chances, refresh, base.key.clone().word("coins"), iterations, 0);
+    let mut coins = Coins::new(&constants.chances, refresh, problem.key.clone().word("coins"), iterations, 0);
     let count = world.clients.len();
     let mut y = vec![vec![0.0; WIDTH]; count];
     let (mut z, mut x) = (y.clone(), y.clone());
@@ -178,13 +184,13 @@ fn plainly(world: &World, base: &Base, strengths: &Strengths, accelerated: bool,
         let theta: Vec<Vec<f64>> = (0..count)
             .map(|i| (0..WIDTH).map(|c| a1 * z[i][c] + a2 * x[i][c] + (1.0 - a1 - a2) * y[i][c]).collect())
             .collect();
-        let anchored = whole_gradient(world, base, strengths, &x);
+        let anchored = whole_gradient(world, problem, strengths, &x);
         for i in 0..count {
-            let step = coins.step(base.families.of[i], t);
-            let mut g = coin_gradient(world, base, strengths, constants, step, &theta, i);
+            let step = coins.step(problem.families.of[i], t);
+            let mut g = coin_gradient(world, problem, strengths, constants, step, &theta, i);
             if accelerated {
                 let [b1, b2] = B;
-                add_scaled(&mut g, -1.0, &coin_gradient(world, base, strengths, constants, step, &x, i));
+                add_scaled(&mut g, -1.0, &coin_gradient(world, problem, strengths, constants, step, &x, i));
                 add_scaled(&mut g, 1.0, &anchored[i]);
                 for c in 0..WIDTH {
                     z[i][c] = b1 * z[i][c] + (1.0 - b1) * theta[i][c] - b2 * g[c];
@@ -199,9 +205,9 @@ fn plainly(world: &World, base: &Base, strengths: &Strengths, accelerated: bool,
 
 const GROUPS: [Option<usize>; 7] = [Some(0), Some(0), Some(0), Some(1), Some(1), Some(2), None];
 
-fn strengths(base: &Base, alike: bool) -> Strengths {
-    let gamma = (0..base.rows.len()).map(|i| if alike { 0.7 } else { 0.4 + 0.3 * i as f64 }).collect();
-    Strengths::new(&base.families, gamma, vec![0.5, 1.5, 1.0, 2.0], 1.0)
+fn strengths(problem: &Problem, alike: bool) -> Strengths {
+    let gamma = (0..problem.rows.len()).map(|i| if alike { 0.7 } else { 0.4 + 0.3 * i as f64 }).collect();
+    Strengths::new(&problem.families, gamma, vec![0.5, 1.5, 1.0, 2.0], 1.0)
 }
 
 fn constants() -> Constants {
@@ -217,34 +223,34 @@ fn accelerated() -> Accelerated {
 /// All iterations of an algorithm.
 fn run<A: Algorithm>(
     world: &World,
-    base: &Base,
+    problem: &Problem,
     strengths: &Strengths,
     how: (Constants, A),
     count: usize,
 ) -> (Iterations<A>, LocalFederation) {
     let mut federation = world.federation();
-    let mut iterations = Iterations::new(how, count, base.start.clone(), strengths);
+    let mut iterations = Iterations::new(how, count, problem.start.clone(), strengths);
     let mut ledger = MethodLedger::new(MissingRule::Fail);
-    while !iterations.round(base, strengths, &mut Room::new(&mut federation, &mut ledger)).unwrap().finished {}
+    while !iterations.round(problem, strengths, &mut Room::new(&mut federation, &mut ledger)).unwrap().finished {}
     (iterations, federation)
 }
 
 /// Whether an algorithm ends where its plain version does.
 fn ends_as_plainly<A: Algorithm>(algorithm: impl Fn() -> A) {
     let world = World::new(&GROUPS, 6);
-    let base = world.base();
-    assert_eq!((base.families.count(), base.families.alone), (4, 1));
+    let problem = world.problem();
+    assert_eq!((problem.families.count(), problem.families.alone), (4, 1));
     for alike in [true, false] {
-        let strengths = strengths(&base, alike);
+        let strengths = strengths(&problem, alike);
         for count in [1, 2, 3, 10, 97] {
-            let wanted = plainly(&world, &base, &strengths, A::ANCHOR.is_some(), count);
+            let wanted = plainly(&world, &problem, &strengths, A::ANCHOR.is_some(), count);
             let how = (constants(), algorithm());
-            let (iterations, federation) = run(&world, &base, &strengths, how, count);
+            let (iterations, federation) = run(&world, &problem, &strengths, how, count);
             for (found, wanted) in federation.host().own_models().zip(&wanted) {
                 let apart = distance(&found.1, wanted);
                 assert!(apart < 1e-12, "{alike} {count} client {}: {apart}", found.0);
             }
-            let (own, all) = means(&wanted, &base, &strengths);
+            let (own, all) = means(&wanted, &problem, &strengths);
             let (clusters, global) = iterations.centres(&strengths);
             assert!(distance(&global, &all) < 1e-12);
             for ((cluster, mean), alpha) in clusters.iter().zip(&own).zip(strengths.alpha()) {
@@ -265,13 +271,13 @@ fn runs_sent_in_one_message_end_where_single_steps_do() {
 /// One local step that a client takes from these vectors; returns its model.
 fn local_step<A: Algorithm>(
     world: &World,
-    base: &Base,
+    problem: &Problem,
     (constants, algorithm): (&Constants, &A),
     client: usize,
     vectors: &[Vec<f64>],
 ) -> Vec<f64> {
     let count = vectors.len();
-    let chance = constants.chances.local(base.families.of[client]);
+    let chance = constants.chances.local(problem.families.of[client]);
     let add = (0..count).map(|place| Addend { to: place as u32, model: place + 1, times: 1.0 }).collect();
     let advance = Advance {
         from: Start::Model(0),
@@ -281,7 +287,7 @@ fn local_step<A: Algorithm>(
         renewal: None,
         measured: None,
         send: Vec::new(),
-        scale: base.scale(1.0),
+        scale: problem.scale(1.0),
     };
     let models = std::iter::once(&vec![0.0; WIDTH]).chain(vectors).map(|model| Arc::new(model.clone())).collect();
     let order = Order { to: Recipients::list(vec![client as u32]), work: Work::Advance(advance) };
@@ -294,19 +300,19 @@ fn local_step<A: Algorithm>(
 /// gradients of single rows average to the whole is tested with the models.
 fn is_unbiased<A: Algorithm>(algorithm: &A) {
     let world = World::new(&GROUPS, 6);
-    let base = world.base();
-    let strengths = strengths(&base, false);
+    let problem = world.problem();
+    let strengths = strengths(&problem, false);
     let mut rng = Key::new(9).rng();
     let mut draw =
         || -> Vec<Vec<f64>> { (0..7).map(|_| (0..WIDTH).map(|_| rng.random_range(-1.0..1.0)).collect()).collect() };
     let (points, anchors) = (draw(), draw());
-    let wanted = whole_gradient(&world, &base, &strengths, &points);
-    let anchored = whole_gradient(&world, &base, &strengths, &anchors);
-    let (own, all) = means(&points, &base, &strengths);
-    let (anchor_own, anchor_all) = means(&anchors, &base, &strengths);
+    let wanted = whole_gradient(&world, &problem, &strengths, &points);
+    let anchored = whole_gradient(&world, &problem, &strengths, &anchors);
+    let (own, all) = means(&points, &problem, &strengths);
+    let (anchor_own, anchor_all) = means(&anchors, &problem, &strengths);
     let constants = constants();
     for i in 0..7 {
-        let cluster = base.families.of[i];
+        let cluster = problem.families.of[i];
         let gamma = strengths.gamma[i];
         let chances = [
             (Step::Between, constants.chances.between),
@@ -318,7 +324,7 @@ fn is_unbiased<A: Algorithm>(algorithm: &A) {
         let mut average = vec![0.0; WIDTH];
         for (step, chance) in chances.into_iter().filter(|(_, chance)| *chance > 0.0) {
             let after = match step {
-                Step::Local => local_step(&world, &base, (&constants, algorithm), i, &vectors),
+                Step::Local => local_step(&world, &problem, (&constants, algorithm), i, &vectors),
                 step => {
                     let pull = mean_pull(&constants.chances, cluster, strengths.alpha()[cluster], step);
                     let mut target = pull.target(&own[cluster], &all);
@@ -351,13 +357,13 @@ fn both_gradient_estimators_are_unbiased() {
 #[test]
 fn rounds_are_as_many_as_the_coins_bring_on_average() {
     let world = World::new(&[Some(0), Some(0), Some(1), Some(1)], 4);
-    let base = world.base();
+    let problem = world.problem();
     let iterations = 6000;
     let chances = Chances { between: 0.2, within: vec![0.4, 0.3] };
     let with = |gamma: Vec<f64>| {
-        let strengths = Strengths::new(&base.families, gamma, vec![1.0; 2], 1.0);
+        let strengths = Strengths::new(&problem.families, gamma, vec![1.0; 2], 1.0);
         let constants = Constants { step: 0.001, chances: chances.clone() };
-        run(&world, &base, &strengths, (constants, Plain), iterations).0
+        run(&world, &problem, &strengths, (constants, Plain), iterations).0
     };
     // Counts of rounds vary less than those of a Poisson process.
     let near = |found: usize, wanted: f64| (found as f64 - wanted).abs() < 3.0 * wanted.sqrt();
@@ -373,9 +379,9 @@ fn rounds_are_as_many_as_the_coins_bring_on_average() {
     );
     // With one coin everybody answers at every round, and once more at the end.
     let one_coin = Chances { between: 0.2, within: vec![0.0, 0.0] };
-    let strengths = Strengths::new(&base.families, vec![1.0; 4], vec![1.0; 2], 1.0);
+    let strengths = Strengths::new(&problem.families, vec![1.0; 4], vec![1.0; 2], 1.0);
     let constants = Constants { step: 0.001, chances: one_coin };
-    let (one, federation) = run(&world, &base, &strengths, (constants, Plain), 500);
+    let (one, federation) = run(&world, &problem, &strengths, (constants, Plain), 500);
     let traffic = federation.meter().total();
     let last = traffic.asks - one.between as u64;
     assert!(last <= 1 && traffic.models_up == 4 * traffic.asks, "{traffic:?}, {} rounds", one.between);
@@ -391,19 +397,19 @@ fn rounds_are_as_many_as_the_coins_bring_on_average() {
 #[test]
 fn accelerated_steps_arrive_although_answers_get_lost() {
     let world = World::new(&GROUPS, 6);
-    let base = world.base();
+    let problem = world.problem();
     let text = toml::from_str("silent = 0.2\nlate = 0.1\ngarbage = 0.1").unwrap();
     let misbehaving = Settings::check("faults", faults::SETTINGS, text, &mut Vec::new());
     for alike in [true, false] {
-        let strengths = strengths(&base, alike);
-        let wanted = plainly(&world, &base, &strengths, true, 60);
+        let strengths = strengths(&problem, alike);
+        let wanted = plainly(&world, &problem, &strengths, true, 60);
         let federation = world.federation();
         let faults = faults::transforms(&misbehaving, 4, federation.host().clients());
         let mut federation = federation.with_transforms(faults);
         let how = (constants(), accelerated());
-        let mut iterations = Iterations::new(how, 60, base.start.clone(), &strengths);
+        let mut iterations = Iterations::new(how, 60, problem.start.clone(), &strengths);
         let mut ledger = MethodLedger::new(MissingRule::Skip);
-        while !iterations.round(&base, &strengths, &mut Room::new(&mut federation, &mut ledger)).unwrap().finished {}
+        while !iterations.round(&problem, &strengths, &mut Room::new(&mut federation, &mut ledger)).unwrap().finished {}
         for (found, wanted) in federation.host().own_models().zip(&wanted) {
             assert!(distance(&found.1, wanted) < 1e-12, "{alike} client {}: {:?} {wanted:?}", found.0, found.1);
         }
@@ -413,7 +419,7 @@ fn accelerated_steps_arrive_although_answers_get_lost() {
 
 /// The best linear unbiased predictor, by generalised least squares on all rows: y = Xw̄ + noise of covariance V, and the
 /// client's model has the covariance C with y.
-fn best_linear_unbiased(world: &World, base: &Base, within: f64, between: f64, noise: f64) -> Vec<Vec<f64>> {
+fn best_linear_unbiased(world: &World, problem: &Problem, within: f64, between: f64, noise: f64) -> Vec<Vec<f64>> {
     let rows: Vec<(usize, &[f64], f64)> = world
         .clients
         .iter()
@@ -425,7 +431,7 @@ fn best_linear_unbiased(world: &World, base: &Base, within: f64, between: f64, n
         .collect();
     let count = rows.len();
     let together = |i: usize, k: usize| {
-        let same = base.families.of[i] == base.families.of[k];
+        let same = problem.families.of[i] == problem.families.of[k];
         f64::from(u8::from(i == k)) * within + f64::from(u8::from(same)) * between
     };
     let covariance: Vec<f64> = (0..count * count)
@@ -464,13 +470,13 @@ fn best_linear_unbiased(world: &World, base: &Base, within: f64, between: f64, n
 fn the_exact_minimiser_is_the_best_linear_unbiased_predictor() {
     for rows in [2, 6] {
         let world = World::new(&GROUPS, rows);
-        let base = world.base();
+        let problem = world.problem();
         let (within, between, noise) = (0.4, 2.0, 0.3);
-        let wanted = best_linear_unbiased(&world, &base, within, between, noise);
-        let strengths = Strengths::new(&base.families, vec![1.0 / within; 7], vec![1.0 / between; 4], noise);
+        let wanted = best_linear_unbiased(&world, &problem, within, between, noise);
+        let strengths = Strengths::new(&problem.families, vec![1.0 / within; 7], vec![1.0 / between; 4], noise);
         let mut federation = world.federation();
-        let mut fit = Fit::new(vec![base.start.to_vec(); 4], &base.start, 7);
-        let round = base.response_round(Phase::Train, noise);
+        let mut fit = Fit::new(vec![problem.start.to_vec(); 4], &problem.start, 7);
+        let round = problem.response_round(Phase::Train, noise);
         fit.run_to_the_end(
             &round,
             &strengths,
@@ -489,8 +495,8 @@ fn convexity_is_that_of_the_whole_objective() {
     // Few rows: the losses by themselves do not curve in every direction, the objective does.
     for rows in [2, 6] {
         let world = World::new(&GROUPS, rows);
-        let base = world.base();
-        let strengths = strengths(&base, true);
+        let problem = world.problem();
+        let strengths = strengths(&problem, true);
         // The Hessian, column by column, from the gradient: F is quadratic.
         let size = 7 * WIDTH;
         let at = |place: Option<usize>| -> Vec<f64> {
@@ -498,7 +504,7 @@ fn convexity_is_that_of_the_whole_objective() {
             if let Some(place) = place {
                 points[place / WIDTH][place % WIDTH] = 1.0;
             }
-            whole_gradient(&world, &base, &strengths, &points).concat()
+            whole_gradient(&world, &problem, &strengths, &points).concat()
         };
         let zero = at(None);
         let hessian: Vec<f64> = (0..size)
@@ -509,7 +515,7 @@ fn convexity_is_that_of_the_whole_objective() {
         let alone = world.curvatures.iter().map(|a| crate::linalg::extreme_eigenvalues(a, WIDTH).0.max(0.0));
         let alone = alone.fold(f64::INFINITY, f64::min);
         let found = convexity(
-            &base,
+            &problem,
             &strengths,
             alone,
             &mut Room::new(&mut federation, &mut MethodLedger::new(MissingRule::Fail)),

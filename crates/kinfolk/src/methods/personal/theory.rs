@@ -3,7 +3,7 @@
 use super::super::*;
 use super::coins::Chances;
 use super::complete::ask_everybody;
-use super::{Base, Strengths, want_quadratic};
+use super::{Problem, Strengths, want_quadratic};
 use crate::federation::work::{Curvature, Curvatures};
 
 choices! {
@@ -71,14 +71,14 @@ impl Choice {
     }
 
     /// How much losses curve: as given, or as the clients say.
-    pub fn curvatures(&self, base: &Base, noise: f64, room: &mut Room) -> Result<Curvatures> {
+    pub fn curvatures(&self, problem: &Problem, noise: f64, room: &mut Room) -> Result<Curvatures> {
         if let Some(most) = self.stepping.smoothness {
             return Ok(Curvatures { most, least: 0.0, single: most });
         }
         let mut ask = Ask::new(Phase::Start, Vec::new(), Gather::Each);
         let order = ask.order(Recipients::All, Curvature);
         let (answers, _) = ask_everybody(&ask, room)?;
-        let scale = base.scale(noise);
+        let scale = problem.scale(noise);
         let mut found = Curvatures { most: 0.0, least: f64::INFINITY, single: 0.0 };
         let order = answers.of(order);
         for ((_, client), &rows) in order.each().zip(&order.rows) {

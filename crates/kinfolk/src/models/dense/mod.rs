@@ -377,7 +377,8 @@ impl<T: Real> Worker for DenseWorker<'_, T> {
     }
 
     fn train(&mut self, model: usize, seat: &Seat, plan: &Plan, out: &mut [f64]) -> f64 {
-        let rows = seat.rows(plan.sample.on);
+        // The fast paths are for all rows; the trainer draws what else is asked for.
+        let rows = &seat.client.train;
         let by_gram = self.gram_pays(rows.len(), plan);
         let narrow = self.shape.single_output().filter(|_| self.narrow_pays(rows.len(), plan));
         if !by_gram && narrow.is_none() {
@@ -385,8 +386,8 @@ impl<T: Real> Worker for DenseWorker<'_, T> {
         }
         let mut params = self.plain.models[model].clone();
         let loss = match narrow {
-            Some(output) if !by_gram => self.train_narrowly(output, &mut params, &rows, seat, plan),
-            _ => self.train_one_by_gram(&mut params, &rows, seat, plan),
+            Some(output) if !by_gram => self.train_narrowly(output, &mut params, rows, seat, plan),
+            _ => self.train_one_by_gram(&mut params, rows, seat, plan),
         };
         widen(&params, out);
         loss
