@@ -6,7 +6,7 @@ use common::{Company, Line, THREADS, forget_peak, median, memory, time};
 use kinfolk::clustering::Points;
 use kinfolk::clustering::convex::{self, Weights};
 use kinfolk::error::Result;
-use kinfolk::linalg::distance;
+use kinfolk::num::distance;
 use kinfolk::rng::Key;
 use rand::RngExt;
 use rand_distr::StandardNormal;

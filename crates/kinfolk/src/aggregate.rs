@@ -10,7 +10,7 @@
 //! moved by τ_k towards it. What remains is a location problem in the centre with Huber's loss of the distances, quadratic
 //! within reach and linear beyond. It is convex, and solved by Newton's method with reweighted means as the fallback.
 
-use crate::linalg::{Cholesky, add_scaled, distance, dot, norm, squared_distance};
+use crate::num::{Cholesky, add_scaled, distance, dot, norm, squared_distance};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 

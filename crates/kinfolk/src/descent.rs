@@ -1,7 +1,7 @@
 //! L-BFGS with inverted control: the caller evaluates the objective where it says, so that an evaluation can be a round of a
 //! federation. Its state can be saved between any two evaluations.
 
-use crate::linalg::{add_scaled, norm};
+use crate::num::{add_scaled, norm};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 

@@ -197,7 +197,7 @@ fn relative_distance(a: &[f64], b: &[f64]) -> f64 {
     if a == b {
         return 0.0;
     }
-    kinfolk::linalg::distance(a, b) / b.iter().map(|value| value * value).sum::<f64>().sqrt()
+    kinfolk::num::distance(a, b) / b.iter().map(|value| value * value).sum::<f64>().sqrt()
 }
 
 fn scores(outcome: &Outcome, federation: &mut dyn Federation, problem: &Problem) -> evaluate::Evaluation {

@@ -18,7 +18,7 @@ const LAYERS: [&str; 28] = [
     "panics",
     "settings",
     "disk",
-    "linalg",
+    "num",
     "descent",
     "aggregate",
     "training",

@@ -3,7 +3,7 @@
 
 use super::distances::{LANES, Panels, TILE, square};
 use super::{Clustering, Points};
-use crate::linalg::distance;
+use crate::num::distance;
 use crate::rng::Key;
 use rand::RngExt;
 use rayon::prelude::*;

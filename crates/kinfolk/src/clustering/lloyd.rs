@@ -6,7 +6,7 @@
 use super::Points;
 use super::distances::{LANES, Panels, TILE, square, tiles};
 use crate::error::{Error, Result};
-use crate::linalg::distance;
+use crate::num::distance;
 use rayon::prelude::*;
 
 /// The state in which an iteration ends.
@@ -97,7 +97,7 @@ impl<'a> Lloyd<'a> {
         let dimension = points.dimension();
         let clusters = start.len() / dimension;
         let mut origin = vec![0.0; dimension];
-        start.chunks_exact(dimension).for_each(|centre| crate::linalg::add_scaled(&mut origin, 1.0, centre));
+        start.chunks_exact(dimension).for_each(|centre| crate::num::add_scaled(&mut origin, 1.0, centre));
         origin.iter_mut().for_each(|value| *value /= clusters as f64);
         let length = points.count().div_ceil(parts(points.count(), clusters));
         Self {
@@ -119,7 +119,7 @@ impl<'a> Lloyd<'a> {
         let Self { parts, centres, sums, counts, .. } = self;
         parts.par_iter_mut().for_each(|part| part.assign(centres));
         for part in parts.iter().filter(|part| part.changed) {
-            crate::linalg::add_scaled(sums, 1.0, &part.sums);
+            crate::num::add_scaled(sums, 1.0, &part.sums);
             counts.iter_mut().zip(&part.counts).for_each(|(count, change)| *count += change);
         }
         parts.iter().any(|part| part.changed)

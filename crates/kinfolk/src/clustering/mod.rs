@@ -22,7 +22,7 @@ pub use plane::Plane;
 pub use search::Search;
 
 use crate::error::{Error, Result};
-use crate::linalg::{add_scaled, squared_distance};
+use crate::num::{add_scaled, squared_distance};
 
 /// Points to be clustered: finite numbers, row-major, one row per point.
 #[derive(Debug, Clone, Copy)]

@@ -2,7 +2,7 @@
 
 use super::Points;
 use super::spectral::Projection;
-use crate::linalg::add_scaled;
+use crate::num::add_scaled;
 
 /// More rows do not change a direction visibly.
 const MOST_ROWS: usize = 10_000;

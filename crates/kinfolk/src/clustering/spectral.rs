@@ -19,7 +19,7 @@ use super::Points;
 use super::distances::square;
 use super::kmeans::{self, KMeans, Options, check_clusters};
 use crate::error::{Error, ErrorKind, Result};
-use crate::linalg::{self, Matrix};
+use crate::num::{self, Matrix};
 use crate::rng::Key;
 use faer::MatRef;
 use faer::linalg::solvers::{Qr, Svd};
@@ -48,7 +48,7 @@ fn refine(points: Points, projection: &Projection, initial: &KMeans) -> Vec<f64>
         let others = (0..clustering.clusters()).filter(|&other| other != own);
         if others.into_iter().all(|other| reach <= square(projected, clustering.centre(other))) {
             cores[own] += 1;
-            linalg::add_scaled(&mut centres[own * dimension..(own + 1) * dimension], 1.0, points.row(point));
+            num::add_scaled(&mut centres[own * dimension..(own + 1) * dimension], 1.0, points.row(point));
         }
     }
     for (cluster, (centre, &core)) in centres.chunks_exact_mut(dimension).zip(&cores).enumerate() {
@@ -98,7 +98,7 @@ impl Projection {
         (coordinates.par_chunks_mut(BLOCK * directions)).zip(points.values().par_chunks(BLOCK * dimension)).for_each(
             |(out, rows)| {
                 let rows = Matrix::new(rows, rows.len() / dimension, dimension);
-                linalg::multiply(out, 1.0, rows, Matrix::new(&self.vectors, dimension, directions));
+                num::multiply(out, 1.0, rows, Matrix::new(&self.vectors, dimension, directions));
             },
         );
         coordinates

@@ -1,7 +1,7 @@
 //! Hierarchical clustering by Ward's criterion: the two clusters whose union raises the sum of squared distances to the
 //! cluster means the least are merged, again and again.
 
-use crate::linalg::distance;
+use crate::num::distance;
 use kodama::{Method, linkage};
 
 /// The cluster of every point when `clusters` are left, numbered in the order of their first points. `points` are

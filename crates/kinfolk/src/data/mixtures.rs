@@ -8,7 +8,7 @@ use super::split::dirichlet;
 use super::synthetic::{check_size, normal};
 use super::{Client, DataShape, Features, PlantedMixture, Population, SourceSettings, Targets};
 use crate::error::{Error, Result};
-use crate::linalg::norm;
+use crate::num::norm;
 use crate::rng::{Key, Rng};
 use crate::settings::{choices, settings};
 use rand::RngExt;
@@ -182,7 +182,7 @@ fn population(
 mod tests {
     use super::*;
     use crate::data::tests::make;
-    use crate::linalg::distance;
+    use crate::num::distance;
 
     fn rows(client: &Client) -> Vec<&[f64]> {
         let Features::F64 { columns, values } = &**client.train.features() else { panic!() };

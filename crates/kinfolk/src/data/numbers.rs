@@ -1,7 +1,7 @@
 //! Features as the numbers that models compute with.
 
 use super::{Features, Shard};
-use crate::linalg::Real;
+use crate::num::Real;
 use std::any::Any;
 
 /// The rows of a shard as `T`, converted into `buffer` unless they are stored as `T`.

@@ -4,7 +4,7 @@
 
 use super::{Client, Features, Shard, Targets};
 use crate::error::{Error, Result};
-use crate::linalg::Precision;
+use crate::num::Precision;
 use crate::training::{Plan, Sample};
 use sha2::{Digest, Sha256};
 use std::fmt;

@@ -2,8 +2,8 @@
 
 use super::{Context, Finding, MethodRecord, OwnModels};
 use crate::error::Result;
-use crate::linalg::{norm, squared_distance};
 use crate::methods::Minimises;
+use crate::num::{norm, squared_distance};
 use crate::record::{Minimiser, RoundRecord};
 
 /// The distance to the minimiser that an earlier method found exactly.

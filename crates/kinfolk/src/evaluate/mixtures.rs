@@ -12,9 +12,9 @@ use crate::data::{Client, PlantedMixture, Shard};
 use crate::error::Result;
 use crate::federation::work::{Subject, Tally};
 use crate::federation::{Ask, By, Federation, Gather, Phase, Recipients};
-use crate::linalg::{add_scaled, distance};
 use crate::methods::{Outcome, Serving};
 use crate::mixture::{Family, Rows, Scratch, Shape, classify};
+use crate::num::{add_scaled, distance};
 use crate::record::summary::mean;
 use crate::record::{ClientMixture, MixtureRecord, RowsRecord};
 

@@ -6,8 +6,8 @@ use crate::clustering::quality::assign;
 use crate::data::Population;
 use crate::error::Result;
 use crate::federation::Params;
-use crate::linalg::{distance, norm};
 use crate::methods::{Outcome, Serving};
+use crate::num::{distance, norm};
 use crate::record::RoundRecord;
 use crate::record::summary::{mean, standard_deviation};
 

@@ -4,7 +4,7 @@
 //! stands alone; or infinite: its centre is the global one.
 
 use super::response::{Quadratic, Response};
-use crate::linalg::{Matrix, Spectrum, add_scaled, multiply, multiply_add};
+use crate::num::{Matrix, Spectrum, add_scaled, multiply, multiply_add};
 use crate::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
@@ -93,7 +93,7 @@ fn diverged() -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::linalg::{distance, dot, squared_distance};
+    use crate::num::{distance, dot, squared_distance};
 
     /// Losses around planted points, with data in the first `rank` directions of a rotated basis only.
     fn cluster(seed: u64, size: usize, rank: usize) -> Quadratic {

@@ -8,7 +8,7 @@
 //! This is a quadratic in `w`, so that the next level up can do the same with a sum of them. Everything is computed
 //! from `A/γ`, with `S` as a product and not as a difference: small `A` keep their digits, singular ones do no harm.
 
-use crate::linalg::{Matrix, Spectrum, add_scaled, dot, multiply, solve_factored};
+use crate::num::{Matrix, Spectrum, add_scaled, dot, multiply, solve_factored};
 use serde::{Deserialize, Serialize};
 
 /// Of a diagonal entry, how far below zero rounding may push what is left of it.
@@ -249,7 +249,7 @@ fn make_symmetric(matrix: &mut [f64], size: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::linalg::{distance, multiply_add};
+    use crate::num::{distance, multiply_add};
     use crate::rng::Key;
     use rand::RngExt;
     use rand_distr::StandardNormal;

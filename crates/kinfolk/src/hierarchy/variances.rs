@@ -17,7 +17,7 @@ mod tests;
 
 use super::centres::Joint;
 use super::response::{Quadratic, Response, trace};
-use crate::linalg::{Matrix, dot, multiply};
+use crate::num::{Matrix, dot, multiply};
 use crate::{Error, Result};
 pub use search::{Estimates, VarianceSearch};
 use serde::{Deserialize, Serialize};

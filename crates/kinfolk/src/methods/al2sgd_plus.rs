@@ -34,8 +34,8 @@ use super::personal::theory::{Choice, Constants, Stepping, expected_smoothness};
 use super::personal::{Objective, Problem};
 use super::*;
 use crate::federation::work::{Acceleration, Advanced, Renewal, Run};
-use crate::linalg::add_scaled;
 use crate::models::Precision;
+use crate::num::add_scaled;
 
 choices! {
     /// Rows in the gradient of a local step.

@@ -31,7 +31,7 @@ use super::parts::training::{Trainer, Training};
 use super::*;
 use crate::federation::OrderAnswers;
 use crate::federation::work::Train;
-use crate::linalg::{add_scaled, dot, norm};
+use crate::num::{add_scaled, dot, norm};
 use rayon::prelude::*;
 
 /// Number of rounds in a row that a client may be missing before its cluster is split without it.

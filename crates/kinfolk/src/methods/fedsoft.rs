@@ -23,7 +23,7 @@ use super::parts::training::{Trainer, Training};
 use super::room::stamps_after;
 use super::*;
 use crate::federation::work::{Keep, Shares, Start, Train};
-use crate::linalg::add_scaled;
+use crate::num::add_scaled;
 use crate::training::Pull;
 use rand::RngExt;
 

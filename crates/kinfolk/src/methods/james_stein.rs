@@ -22,7 +22,7 @@ use super::room::mean_loss;
 use super::*;
 use crate::federation::work::{Respond, ResponseParts};
 use crate::hierarchy::response::{Quadratic, Response};
-use crate::linalg::{Spectrum, add_scaled, dot};
+use crate::num::{Spectrum, add_scaled, dot};
 use crate::training::Pull;
 
 settings! {

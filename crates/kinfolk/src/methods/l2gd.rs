@@ -37,7 +37,7 @@ use super::room::stamps_after;
 use super::*;
 use crate::federation::Answers;
 use crate::federation::work::{Advance, Run, Start};
-use crate::linalg::add_scaled;
+use crate::num::add_scaled;
 
 choices! {
     /// One coin for everybody and one for each cluster, or one alone.

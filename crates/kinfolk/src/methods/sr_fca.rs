@@ -38,8 +38,8 @@ use crate::aggregate::{trimmed, trimmed_mean};
 use crate::clustering::threshold::Distances;
 use crate::federation::OrderAnswers;
 use crate::federation::work::{Gradient, Losses, Train};
-use crate::linalg::{add_scaled, distance};
 use crate::models::first_smallest;
+use crate::num::{add_scaled, distance};
 
 settings! {
     pub(super) struct SrFcaSettings {

@@ -13,8 +13,8 @@
 use super::mixtures::*;
 use super::*;
 use crate::federation::work::Parts;
-use crate::linalg::add_scaled;
 use crate::mixture::step::Rule;
+use crate::num::add_scaled;
 
 settings! {
     pub(super) struct TgmmSettings {

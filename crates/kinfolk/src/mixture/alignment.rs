@@ -9,7 +9,7 @@
 //! kept.
 
 use crate::clustering::quality::assign;
-use crate::linalg::{add_scaled, distance};
+use crate::num::{add_scaled, distance};
 
 /// Most distances between components that are kept in a table.
 const ROOM: usize = 1 << 24;

@@ -179,7 +179,7 @@ impl<'a> Em<'a> {
 mod tests {
     use super::super::Noise;
     use super::*;
-    use crate::linalg::{distance, dot};
+    use crate::num::{distance, dot};
     use rand::RngExt;
     use rand_distr::StandardNormal;
 

@@ -8,8 +8,8 @@ use super::kernels::{add_squared_differences, count, filled, weighted_square};
 use super::rows::Block;
 use super::triangles::{add_outer_products, add_triangle, triangle, triangle_rows, write_square};
 use super::{Covariance, HALF_LOG_TWO_PI, LEAST_VARIANCE, NOBODY, Rows, Scratch, Shape, Statistics};
-use crate::linalg::triangular::{factorise, invert, log_determinant};
-use crate::linalg::{Matrix, add_scaled, dot, multiply, multiply_add};
+use crate::num::triangular::{factorise, invert, log_determinant};
+use crate::num::{Matrix, add_scaled, dot, multiply, multiply_add};
 
 /// See [`super::accumulate`]. Sums are taken around the centres in `scratch`.
 pub(super) fn accumulate(

@@ -1,7 +1,7 @@
 //! The inner loops of all mixtures, over a block of rows. Blocks are transposed, columns or components one after the other
 //! and the rows of each side by side, so that everything runs along the rows.
 
-use crate::linalg::Real;
+use crate::num::Real;
 
 /// Rows that go through the formulas together: few enough to stay in a near cache.
 pub(super) const BLOCK: usize = 256;

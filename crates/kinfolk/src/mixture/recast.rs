@@ -48,7 +48,7 @@ fn scatter(from: &Shape, scatter: &[f64], weights: &[f64], to: &Shape) -> Vec<f6
         Covariance::Tied => {
             let mut mean = vec![0.0; columns * columns];
             for (component, &weight) in weights.iter().enumerate() {
-                crate::linalg::add_scaled(&mut mean, weight, &of(component));
+                crate::num::add_scaled(&mut mean, weight, &of(component));
             }
             mean
         }

@@ -4,8 +4,8 @@ use super::kernels::{add_squared_differences, count, filled, fused, weighted_squ
 use super::rows::Block;
 use super::triangles::{triangle, write_square};
 use super::{HALF_LOG_TWO_PI, LEAST_VARIANCE, NOBODY, Noise, Rows, Scratch, Shape, Statistics};
-use crate::linalg::triangular::{factorise, solve};
-use crate::linalg::{Matrix, add_scaled, dot, multiply_add};
+use crate::num::triangular::{factorise, solve};
+use crate::num::{Matrix, add_scaled, dot, multiply_add};
 
 pub(super) fn accumulate(
     shape: &Shape,

@@ -5,7 +5,7 @@ use super::{Family, Shape};
 use crate::data::Shard;
 use crate::data::numbers::convert;
 use crate::error::Error;
-use crate::linalg::{Matrix, add_scaled, dot, multiply_add, norm};
+use crate::num::{Matrix, add_scaled, dot, multiply_add, norm};
 use std::sync::OnceLock;
 
 /// The rows of one client, transposed block by block, for Gaussians of every covariance or regressions of every noise.

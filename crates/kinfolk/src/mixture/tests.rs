@@ -1,7 +1,7 @@
 //! The fast formulas against plain ones.
 
 use super::*;
-use crate::linalg::{Spectrum, dot, solve_positive};
+use crate::num::{Spectrum, dot, solve_positive};
 use crate::rng::{Key, Rng};
 use rand::RngExt;
 use rand_distr::StandardNormal;
@@ -133,9 +133,9 @@ impl Case {
                     Family::Gaussian(_) => difference.iter().map(|value| posterior * value).collect(),
                     Family::Regression { .. } => row.iter().map(|value| posterior * difference[0] * value).collect(),
                 };
-                let length = crate::linalg::norm(&pull);
+                let length = crate::num::norm(&pull);
                 let scale = limit.map_or(1.0, |limit| (limit / length).min(1.0));
-                crate::linalg::add_scaled(&mut out.pulls[component * width..][..width], scale, &pull);
+                crate::num::add_scaled(&mut out.pulls[component * width..][..width], scale, &pull);
                 let squared = if matches!(family, Family::Gaussian(_)) { difference } else { &row };
                 let products = || {
                     let pairs = (0..width).flat_map(|one| (0..=one).map(move |other| (one, other)));
@@ -333,7 +333,7 @@ fn statistics_of_clients_add_up_and_travel() {
                 packed
             });
             rest[0] = 0.0;
-            crate::linalg::add_scaled(&mut packed, 1.0, &rest);
+            crate::num::add_scaled(&mut packed, 1.0, &rest);
             let mut wanted = vec![7.0];
             whole.pack(&mut wanted);
             assert_close(&packed, &wanted, 1e-12, "sums");

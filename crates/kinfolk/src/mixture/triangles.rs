@@ -1,7 +1,7 @@
 //! Symmetric matrices, stored as lower triangles, row by row.
 
 use super::kernels::{filled, scale};
-use crate::linalg::{Matrix, add_scaled, multiply};
+use crate::num::{Matrix, add_scaled, multiply};
 
 /// Number of distinct values in a symmetric matrix.
 pub(super) fn triangle(size: usize) -> usize {

@@ -1,7 +1,7 @@
 //! Rows as they are clustered before EM begins.
 
 use super::Rows;
-use crate::linalg::{Matrix, Spectrum, add_scaled, multiply, squared_distance};
+use crate::num::{Matrix, Spectrum, add_scaled, multiply, squared_distance};
 
 /// How rows are scaled. Which scaling shows the components best depends on how they differ; the likelihood tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,7 +14,7 @@ mod mixture;
 pub(crate) mod pulled;
 mod trainer;
 
-pub use crate::linalg::Precision;
+pub use crate::num::Precision;
 
 use crate::aggregate::{Sum, Weight};
 use crate::data::own::OwnStart;

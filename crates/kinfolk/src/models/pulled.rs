@@ -4,7 +4,7 @@ use super::{Model, Precision, Worker};
 use crate::data::Shard;
 use crate::error::{Error, Result};
 use crate::hierarchy::response::Quadratic;
-use crate::linalg::squared_distance;
+use crate::num::squared_distance;
 use crate::training::Scale;
 
 /// Steps of Newton's method, and halvings of one of them.

@@ -2,7 +2,7 @@
 
 use super::sample::Sample;
 use super::scatter::{Form, Moments, Scatter, scatters};
-use crate::linalg::add_scaled;
+use crate::num::add_scaled;
 use std::f64::consts::PI;
 
 /// Upper bound on the share of noise. More would describe the clouds themselves.

@@ -1,7 +1,7 @@
 //! The points that mixtures are fitted to.
 
 use crate::clustering::median;
-use crate::linalg::squared_distance;
+use crate::num::squared_distance;
 
 /// Lower bound on a variance, relative to the typical squared distance from the median.
 const FLOOR: f64 = 1e-9;

@@ -1,7 +1,7 @@
 //! Covariances of clouds.
 
-use crate::linalg::triangular::{factorise, invert, log_determinant};
-use crate::linalg::{add_scaled, dot};
+use crate::num::triangular::{factorise, invert, log_determinant};
+use crate::num::{add_scaled, dot};
 
 /// What the clouds of a mixture have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

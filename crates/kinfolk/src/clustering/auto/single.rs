@@ -3,8 +3,8 @@
 use super::agglomerate::{Candidate, candidates_with};
 use super::clouds::Mixture;
 use super::sample::Sample;
-use crate::linalg::dot;
-use crate::linalg::triangular::factorise;
+use crate::num::dot;
+use crate::num::triangular::factorise;
 use crate::rng::Key;
 use rand::RngExt;
 use rand_distr::{ChiSquared, Distribution, StandardNormal};

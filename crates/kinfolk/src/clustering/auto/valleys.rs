@@ -5,8 +5,8 @@
 
 use super::clouds::Mixture;
 use super::scatter::Scatter;
-use crate::linalg::dot;
-use crate::linalg::triangular::{factorise, solve};
+use crate::num::dot;
+use crate::num::triangular::{factorise, solve};
 
 /// Depth of a valley, relative to the lower peak, below which two clusters are distinct.
 const SHALLOW: f64 = 0.5;

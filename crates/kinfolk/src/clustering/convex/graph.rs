@@ -1,7 +1,7 @@
 //! The softened objective on a sparse graph of weighted points.
 
 use super::newton::Softened;
-use crate::linalg::{distance, dot};
+use crate::num::{distance, dot};
 use rayon::prelude::*;
 
 const BLOCK: usize = 256;

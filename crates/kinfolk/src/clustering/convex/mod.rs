@@ -22,7 +22,7 @@ use super::plane::Plane;
 use super::spectral::Projection;
 use super::{Clustering, Points, Progress, Stage, renumber};
 use crate::error::{Error, Result};
-use crate::linalg::dot;
+use crate::num::dot;
 use sparse::Sparse;
 use std::collections::HashMap;
 use uniform::Uniform;

@@ -2,7 +2,7 @@
 
 use super::super::{Points, median};
 use super::Edge;
-use crate::linalg::{Matrix, multiply, squared_distance};
+use crate::num::{Matrix, multiply, squared_distance};
 use rayon::prelude::*;
 
 /// Points whose neighbours are searched together, and points compared with them together.

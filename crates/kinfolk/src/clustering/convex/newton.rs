@@ -1,7 +1,7 @@
 //! Newton's method for the softened objective, the same for all weights.
 
 use super::SHARP;
-use crate::linalg::{add_scaled, dot};
+use crate::num::{add_scaled, dot};
 
 /// A softened objective ½ Σ n‖u − a‖² + λ Σ w √(‖u_g − u_h‖² + ε²) at a current solution.
 pub(super) trait Softened {

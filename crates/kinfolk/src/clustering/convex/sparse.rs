@@ -10,7 +10,7 @@ use super::graph::{Edge, Graph, merge_sorted};
 use super::newton::{MOST_STEPS, conjugate_gradients, descend};
 use super::{Bound, FINEST, SHARP, SOFT, SOFT_AGAIN, Solve};
 use crate::clustering::{renumber, root};
-use crate::linalg::{add_scaled, distance, dot};
+use crate::num::{add_scaled, distance, dot};
 use rayon::prelude::*;
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;

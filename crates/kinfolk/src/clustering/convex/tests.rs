@@ -1,7 +1,7 @@
 //! Closed forms, a general solver's values, properties, and input at the edges.
 
 use super::*;
-use crate::linalg::distance;
+use crate::num::distance;
 use crate::rng::Key;
 use rand_distr::{Distribution, StandardNormal};
 

@@ -18,7 +18,7 @@ use super::squares::{squared_distances, transpose};
 use super::tree::{Candidate, Tree};
 use super::{Bound, FINEST, SHARP, SOFT, SOFT_AGAIN, Solve};
 use crate::clustering::renumber;
-use crate::linalg::{Cholesky, Matrix, add_scaled, distance, dot, multiply, multiply_add};
+use crate::num::{Cholesky, Matrix, add_scaled, distance, dot, multiply, multiply_add};
 use rayon::prelude::*;
 use std::collections::{HashMap, HashSet};
 

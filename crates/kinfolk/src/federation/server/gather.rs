@@ -8,8 +8,8 @@ use super::ledger::{Ledger, Opposed, Size};
 use crate::aggregate::{Sum, Weight};
 use crate::federation::work::{Content, Reply, Task, Work};
 use crate::federation::{Absence, Answers, Ask, By, Gather, Missing, OrderAnswers, Phase, part_of};
-use crate::linalg::{add_scaled, distance, dot, norm};
 use crate::models::{Model, Reduced};
+use crate::num::{add_scaled, distance, dot, norm};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How many times longer than the others' a model may be: it scales with the data, everything else with its square.

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::hierarchy::response::Response;
-use crate::linalg::{add_scaled, dot, norm, squared_distance};
 use crate::models::pulled::{mean_loss, minimise_near, no_minimiser, quadratic, quadratic_everywhere};
+use crate::num::{add_scaled, dot, norm, squared_distance};
 use crate::training::{Portion, Pull, Scale};
 
 /// The best model of a client under the pull of a centre, and how it responds to other centres.

@@ -3,7 +3,7 @@
 use super::{ClusterSums, Component, Design, Likelihood};
 use crate::descent::Descent;
 use crate::hierarchy::response::{Quadratic, trace};
-use crate::linalg::{Spectrum, dot};
+use crate::num::{Spectrum, dot};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 

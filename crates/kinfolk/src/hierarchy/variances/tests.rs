@@ -1,5 +1,5 @@
 use super::*;
-use crate::linalg::{Spectrum, multiply_add};
+use crate::num::{Spectrum, multiply_add};
 use crate::rng::Key;
 use rand::RngExt;
 use rand_distr::StandardNormal;
@@ -106,7 +106,7 @@ fn ask(losses: &[Vec<Quadratic>], strengths: &[f64]) -> Vec<ClusterSums> {
             for (sum, one) in packed.iter_mut().zip([response, slope]) {
                 let mut numbers = Vec::new();
                 one.pack(&mut numbers);
-                crate::linalg::add_scaled(sum, 1.0, &numbers);
+                crate::num::add_scaled(sum, 1.0, &numbers);
             }
         }
         let [response, slope] = packed.map(|sum| Response::unpack(&sum, size));

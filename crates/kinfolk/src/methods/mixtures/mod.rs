@@ -20,11 +20,11 @@ use super::*;
 use crate::aggregate::Location;
 use crate::federation::work::{FitMixture, Fitted, Parts, StepMixture};
 use crate::federation::{Answers, Handle};
-use crate::linalg::add_scaled;
 use crate::methods::room::{mean_loss, stamps_after};
 use crate::mixture::alignment::{Alignment, align_to};
 use crate::mixture::step::{Rate, Rule, Step};
 use crate::mixture::{Begin, Covariance, Family, Fitting, Noise, Shape, recast, relabel};
+use crate::num::add_scaled;
 use std::cell::OnceCell;
 
 choices!(Begin {
@@ -394,5 +394,5 @@ impl StepRule {
 /// The longest move of any centre.
 pub(super) fn longest_move(before: &[f64], after: &[f64], width: usize) -> f64 {
     let moves = before.chunks_exact(width).zip(after.chunks_exact(width));
-    moves.map(|(before, after)| crate::linalg::distance(before, after)).fold(0.0, f64::max)
+    moves.map(|(before, after)| crate::num::distance(before, after)).fold(0.0, f64::max)
 }

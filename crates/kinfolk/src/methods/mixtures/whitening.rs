@@ -2,8 +2,8 @@
 
 use crate::aggregate::Location;
 use crate::error::{Error, ErrorKind, Result};
-use crate::linalg::{Cholesky, Matrix, Spectrum, distance, extreme_eigenvalues, multiply, norm};
 use crate::mixture::{Covariance, Family, Shape};
+use crate::num::{Cholesky, Matrix, Spectrum, distance, extreme_eigenvalues, multiply, norm};
 
 /// A change of coordinates after which rows scatter around their centres with variance 1 in every direction.
 pub(in crate::methods) enum Whitening {

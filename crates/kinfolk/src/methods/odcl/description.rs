@@ -4,7 +4,7 @@ use super::*;
 use crate::clustering::convex;
 use crate::clustering::quality::{separability, separability_for_convex, separability_for_kmeans};
 use crate::clustering::threshold::Distances;
-use crate::linalg::distance;
+use crate::num::distance;
 
 /// Notes and numbers about the clusters.
 pub(super) fn describe(clusters: &ModelClusters) -> Result<(Vec<String>, BTreeMap<String, f64>)> {

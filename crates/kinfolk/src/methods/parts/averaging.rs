@@ -2,7 +2,7 @@
 
 use super::super::*;
 use crate::federation::{Answers, OrderAnswers};
-use crate::linalg::add_scaled;
+use crate::num::add_scaled;
 
 choices! {
     pub enum Averaging { Models = "models", Gradients = "gradients" }

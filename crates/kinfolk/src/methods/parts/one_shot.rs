@@ -18,8 +18,8 @@ use super::training::{Trainer, Training};
 use crate::clustering::threshold::{Distances, Threshold, short};
 use crate::federation::Absence;
 use crate::federation::work::Losses;
-use crate::linalg::distance;
 use crate::methods::room::{diverged, exploded, mean_loss, median_loss};
+use crate::num::distance;
 use rand::seq::index;
 use rayon::prelude::*;
 

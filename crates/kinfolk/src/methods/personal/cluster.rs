@@ -6,7 +6,7 @@
 
 use super::Class;
 use super::algorithm::{ANCHOR_GRADIENT, Algorithm, MODEL, MOMENTUM, Part, unit};
-use crate::linalg::add_scaled;
+use crate::num::add_scaled;
 use serde::{Deserialize, Serialize};
 
 /// What the server knows of the means over a cluster's clients.

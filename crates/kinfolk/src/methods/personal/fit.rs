@@ -11,8 +11,8 @@ use super::{Families, Strengths};
 use crate::federation::work::{Respond, Responded, ResponseParts};
 use crate::hierarchy::centres::{Centres, Joint};
 use crate::hierarchy::response::{Quadratic, Response};
-use crate::linalg::{Spectrum, add_scaled, distance, norm, squared_distance};
 use crate::methods::room::{diverged, mean_loss};
+use crate::num::{Spectrum, add_scaled, distance, norm, squared_distance};
 use crate::training::{Pull, Scale};
 
 /// Rounds after which Newton's method is given up.

@@ -5,7 +5,7 @@ use super::Class;
 use super::cluster::Cluster;
 use crate::federation::work::{Addend, Advance, Advanced, Blend, Start};
 use crate::federation::{Answers, Handle};
-use crate::linalg::add_scaled;
+use crate::num::add_scaled;
 
 /// An ask in the making.
 pub struct Message {

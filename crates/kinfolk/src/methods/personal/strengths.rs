@@ -2,7 +2,7 @@
 
 use super::super::*;
 use super::Objective;
-use crate::linalg::add_scaled;
+use crate::num::add_scaled;
 use crate::settings::ForEach;
 use std::collections::BTreeMap;
 

@@ -12,11 +12,11 @@ use crate::federation::faults;
 use crate::federation::work::{Addend, Advance, Blend, Start, Work};
 use crate::federation::{Ask, Federation, Gather, Order, Phase, Recipients};
 use crate::groups::Groups;
-use crate::linalg::{add_scaled, distance, dot};
 use crate::methods::al2sgd_plus::Accelerated;
 use crate::methods::l2gd::{Iterations, Plain, mean_pull};
 use crate::methods::room::{MethodLedger, MissingRule, Room};
 use crate::models::{self, Model};
+use crate::num::{add_scaled, distance, dot};
 use crate::rng::Key;
 use crate::settings::Settings;
 use rand::RngExt;
@@ -440,7 +440,7 @@ fn best_linear_unbiased(world: &World, problem: &Problem, within: f64, between: 
             together(i, k) * dot(x, u) + if place / count == place % count { noise } else { 0.0 }
         })
         .collect();
-    let solve = |b: &[f64], columns: usize| crate::linalg::solve_positive(&covariance, b, count, columns).unwrap();
+    let solve = |b: &[f64], columns: usize| crate::num::solve_positive(&covariance, b, count, columns).unwrap();
     let x: Vec<f64> = rows.iter().flat_map(|(_, x, _)| x.iter().copied()).collect();
     let y: Vec<f64> = rows.iter().map(|(_, _, y)| *y).collect();
     let (weighted_x, weighted_y) = (solve(&x, WIDTH), solve(&y, 1));
@@ -455,7 +455,7 @@ fn best_linear_unbiased(world: &World, problem: &Problem, within: f64, between: 
             product[a] += x[row * WIDTH + a] * weighted_y[row];
         }
     }
-    let global = crate::linalg::solve_positive(&square, &product, WIDTH, 1).unwrap();
+    let global = crate::num::solve_positive(&square, &product, WIDTH, 1).unwrap();
     let residual: Vec<f64> = rows.iter().map(|(_, x, y)| y - dot(x, &global)).collect();
     let weighted = solve(&residual, 1);
     let predict = |i: usize| {
@@ -510,9 +510,9 @@ fn convexity_is_that_of_the_whole_objective() {
         let hessian: Vec<f64> = (0..size)
             .flat_map(|place| at(Some(place)).iter().zip(&zero).map(|(a, b)| a - b).collect::<Vec<_>>())
             .collect();
-        let (least, _) = crate::linalg::extreme_eigenvalues(&hessian, size);
+        let (least, _) = crate::num::extreme_eigenvalues(&hessian, size);
         let mut federation = world.federation();
-        let alone = world.curvatures.iter().map(|a| crate::linalg::extreme_eigenvalues(a, WIDTH).0.max(0.0));
+        let alone = world.curvatures.iter().map(|a| crate::num::extreme_eigenvalues(a, WIDTH).0.max(0.0));
         let alone = alone.fold(f64::INFINITY, f64::min);
         let found = convexity(
             &problem,

@@ -6,7 +6,7 @@ use crate::data::Shard;
 use crate::data::numbers::convert_into;
 use crate::error::{Error, Result};
 use crate::hierarchy::response::Quadratic;
-use crate::linalg::{Matrix, add_scaled, dot, extreme_eigenvalues, multiply};
+use crate::num::{Matrix, add_scaled, dot, extreme_eigenvalues, multiply};
 
 /// Finds the exact minimiser of the mean loss plus a ridge.
 pub(in crate::models) type Minimiser = fn(&Rows, f64) -> Result<Vec<f64>>;

@@ -7,7 +7,7 @@
 
 use super::Rows;
 use crate::data::moments::Moments;
-use crate::linalg::{Matrix, Spectrum, dot, least_squares, multiply};
+use crate::num::{Matrix, Spectrum, dot, least_squares, multiply};
 
 /// Replaces parameters (slopes, then the intercept) by those that give the same on all rows and have the shortest slopes.
 pub(super) fn identify(rows: &Rows, params: &mut [f64]) {

@@ -25,7 +25,7 @@ use super::{Choice, Convex, Job, Layout, Reduced, Score, Seat, TensorPlace, Work
 use crate::aggregate::Weight;
 use crate::data::Shard;
 use crate::data::numbers::{convert, convert_into};
-use crate::linalg::{Matrix, Real, add_scaled, multiply, multiply_add};
+use crate::num::{Matrix, Real, add_scaled, multiply, multiply_add};
 use crate::rng::Rng;
 use crate::training::{Plan, Portion, Sample, Then};
 pub(super) use convex::{Minimiser, Rows};

@@ -5,7 +5,7 @@
 use super::{DenseWorker, Output, Seat};
 use super::{Goal, convert, row_loss, steps_of};
 use crate::data::Shard;
-use crate::linalg::{Matrix, Real, add_scaled, multiply};
+use crate::num::{Matrix, Real, add_scaled, multiply};
 use crate::training::{Amount, Course, Optimiser, Plan, Portion};
 
 /// Rows longer than this go through the matrix library.

@@ -4,8 +4,8 @@ use super::{Choice, DenseWorker, Job, Reduced, Seat, Worker};
 use super::{Goal, convert, convert_into, row_loss};
 use crate::aggregate::Weight;
 use crate::data::Shard;
-use crate::linalg::{Matrix, Real, add_scaled, multiply, multiply_add};
 use crate::models::first_smallest;
+use crate::num::{Matrix, Real, add_scaled, multiply, multiply_add};
 use crate::training::{Plan, Portion, Sample, Then};
 
 impl<T: Real> DenseWorker<'_, T> {

@@ -1,8 +1,8 @@
 use super::*;
 use crate::data::{Client, DataShape, Features, Targets};
-use crate::linalg::{dot, extreme_eigenvalues};
 use crate::models::Precision;
 use crate::models::trainer::steps::{Batches, Scratch};
+use crate::num::{dot, extreme_eigenvalues};
 use crate::rng::Key;
 use crate::training::{Amount, Course, Optimiser};
 use rand_distr::{Distribution, StandardNormal};
@@ -98,7 +98,7 @@ fn plan(optimiser: Optimiser, steps: u32, batch: Option<u32>) -> Plan {
 
 fn close(a: &[f64], b: &[f64], tolerance: f64) {
     let size = b.iter().map(|v| v * v).sum::<f64>().sqrt().max(1e-300);
-    let gap = crate::linalg::distance(a, b) / size;
+    let gap = crate::num::distance(a, b) / size;
     assert!(a.len() == b.len() && gap <= tolerance, "relative distance {gap}");
 }
 

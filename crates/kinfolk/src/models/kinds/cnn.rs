@@ -219,7 +219,7 @@ mod tests {
         let (_, gradient) = slope(&*model, &start, &client);
         let found = trained(&*model, &start, &client, 1, 0.25);
         let wanted: Vec<f64> = start.iter().zip(&gradient).map(|(p, g)| p - 0.25 * g).collect();
-        assert!(crate::linalg::distance(&found, &wanted) < 1e-14);
+        assert!(crate::num::distance(&found, &wanted) < 1e-14);
     }
 
     #[test]

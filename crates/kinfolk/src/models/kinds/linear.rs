@@ -5,7 +5,7 @@ use super::super::trainer::{NetworkModel, rows::Output};
 use super::{Ability, Model, ModelKind, ModelSettings, Precision};
 use crate::data::DataShape;
 use crate::error::{Error, Result};
-use crate::linalg::{Matrix, least_squares, multiply, solve_positive};
+use crate::num::{Matrix, least_squares, multiply, solve_positive};
 use crate::settings::{choices, settings};
 
 pub(super) static KIND: ModelKind = ModelKind::new::<LinearSettings>();

@@ -5,7 +5,7 @@ use super::super::trainer::{NetworkModel, rows::Output};
 use super::{Ability, Model, ModelKind, ModelSettings, Precision};
 use crate::data::DataShape;
 use crate::error::{Error, Result};
-use crate::linalg::{Matrix, multiply, row_space, solve_positive};
+use crate::num::{Matrix, multiply, row_space, solve_positive};
 use crate::settings::settings;
 
 pub(super) static KIND: ModelKind = ModelKind::new::<LogisticSettings>();
@@ -70,7 +70,7 @@ fn minimise(rows: &Rows, ridge: f64) -> Result<Vec<f64>> {
         let chance: Vec<f64> = odds.iter().map(|o| 1.0 / (1.0 + (-o).exp())).collect();
         let residual: Vec<f64> = chance.iter().zip(&rows.y).map(|(p, y)| p - y).collect();
         let mut gradient: Vec<f64> = params.iter().map(|p| ridge * p).collect();
-        crate::linalg::multiply_add(&mut gradient, share, x.transpose(), Matrix::new(&residual, count, 1));
+        crate::num::multiply_add(&mut gradient, share, x.transpose(), Matrix::new(&residual, count, 1));
         if gradient.iter().map(|g| g * g).sum::<f64>().sqrt() < 1e-12 {
             break;
         }

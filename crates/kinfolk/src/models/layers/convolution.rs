@@ -6,7 +6,7 @@
 use super::lanes::LANES;
 use super::winograd::{Kernel3, Kernel5, Tiling, Winograd};
 use super::{Memory, Place, Size, Work};
-use crate::linalg::{Matrix, Real, add_scaled, multiply, multiply_add};
+use crate::num::{Matrix, Real, add_scaled, multiply, multiply_add};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::models) enum Padding {

@@ -1,7 +1,7 @@
 //! A dense layer, with a rectifier where one is wanted.
 
 use super::{Memory, Place};
-use crate::linalg::{Matrix, Real, add_scaled, multiply, multiply_add};
+use crate::num::{Matrix, Real, add_scaled, multiply, multiply_add};
 
 #[derive(Debug, Clone)]
 pub(super) struct Dense {

@@ -1,7 +1,7 @@
 //! Dropout: in training some numbers become 0, the others grow to keep the mean.
 
 use super::Memory;
-use crate::linalg::Real;
+use crate::num::Real;
 use crate::rng::Rng;
 use rand::RngExt;
 

@@ -1,6 +1,6 @@
 //! Eight numbers side by side: the channels of a pixel are worked on in such blocks.
 
-use crate::linalg::Real;
+use crate::num::Real;
 use std::array::from_fn;
 use std::ops::{Add, Mul, Sub};
 

@@ -14,7 +14,7 @@ mod winograd;
 use super::trainer::{Network, Pass};
 use super::{Layout, TensorPlace};
 use crate::error::{Error, Result};
-use crate::linalg::{Real, add_scaled};
+use crate::num::{Real, add_scaled};
 use crate::rng::Rng;
 use convolution::Convolution;
 pub(super) use convolution::Padding;

@@ -7,7 +7,7 @@
 //!   groups are the default.
 
 use super::{Memory, Place, Size, Work};
-use crate::linalg::Real;
+use crate::num::Real;
 
 /// Added to every variance.
 const FLOOR: f64 = 1e-5;
@@ -191,7 +191,7 @@ mod tests {
     }
 
     fn assert_close(found: &[f64], wanted: &[f64]) {
-        assert!(crate::linalg::distance(found, wanted) < 1e-12, "{found:?} and {wanted:?}");
+        assert!(crate::num::distance(found, wanted) < 1e-12, "{found:?} and {wanted:?}");
     }
 
     #[test]

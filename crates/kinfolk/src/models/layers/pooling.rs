@@ -2,7 +2,7 @@
 
 use super::convolution::Padding;
 use super::{Memory, Size};
-use crate::linalg::Real;
+use crate::num::Real;
 
 /// What becomes of the pixels of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

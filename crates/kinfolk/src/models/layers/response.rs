@@ -3,7 +3,7 @@
 //! y = x·s^(−¾) with s = 1 + α·Σ x² over the channel and up to four neighbours on either side, α = 0.001/9.
 
 use super::{Memory, Size};
-use crate::linalg::Real;
+use crate::num::Real;
 
 const REACH: usize = 4;
 const STRENGTH: f64 = 0.001 / 9.0;
@@ -73,7 +73,7 @@ mod tests {
         Response { size }.forward(&x, &mut memory);
         // The first and the last channel are five apart and do not see each other.
         let wanted = [3.0 * (1.001f64).powf(-0.75), 0.0, 0.0, 0.0, 0.0, 30.0 * (1.1f64).powf(-0.75)];
-        assert!(crate::linalg::distance(&memory.out, &wanted) < 1e-12, "{:?}", memory.out);
+        assert!(crate::num::distance(&memory.out, &wanted) < 1e-12, "{:?}", memory.out);
     }
 
     #[test]

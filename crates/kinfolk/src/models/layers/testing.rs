@@ -20,7 +20,7 @@ pub(super) fn assert_slopes(layer: &Layer, inputs: usize, rows: usize) {
     };
     let mut memory = outputs(&params, &x);
     let weights = numbers("weights", memory.out.len());
-    let objective = |params: &[f64], x: &[f64]| crate::linalg::dot(&outputs(params, x).out, &weights);
+    let objective = |params: &[f64], x: &[f64]| crate::num::dot(&outputs(params, x).out, &weights);
     let (mut gradient, mut down) = (vec![9.0; width], vec![9.0; x.len()]);
     layer.backward(&params, &x, &weights, &mut memory, &mut Work::default(), &mut gradient, Some(&mut down));
     if let Layer::Dense(layer) = layer {

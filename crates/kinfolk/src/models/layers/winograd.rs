@@ -7,7 +7,7 @@
 //! The gradients are the adjoints of the same steps, each as cheap as the step.
 
 use super::lanes::{LANES, Lanes, lanes, lanes_mut};
-use crate::linalg::{Matrix, Real, multiply, multiply_add};
+use crate::num::{Matrix, Real, multiply, multiply_add};
 
 /// Outputs of a tile in each direction.
 pub(super) const TILE: usize = 4;

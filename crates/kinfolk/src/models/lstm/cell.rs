@@ -6,7 +6,7 @@
 //! c = f·c₋ + i·g      h = o·tanh c
 //! ```
 
-use crate::linalg::Real;
+use crate::num::Real;
 
 /// The gates of a row from the two parts of their input.
 #[inline(never)] // so that the compiler knows that nothing overlaps, and vectorises

@@ -20,7 +20,7 @@ mod tests;
 use super::trainer::{Network, Pass};
 use super::{Layout, TensorPlace};
 use crate::data::{Features, Shard};
-use crate::linalg::{Matrix, Real, add_scaled, multiply, multiply_add};
+use crate::num::{Matrix, Real, add_scaled, multiply, multiply_add};
 use crate::rng::Rng;
 use panels::Panels;
 use rand::RngExt;

@@ -4,7 +4,7 @@
 //! [`DEPTH`] rows and those into panels of [`WIDTH`] columns, each in one run of memory that fits the first cache; a tile
 //! of a few rows by one panel is summed up in registers. That is as fast as the processor multiplies, from five rows on.
 
-use crate::linalg::Real;
+use crate::num::Real;
 
 const WIDTH: usize = 16;
 const DEPTH: usize = 256;
@@ -157,7 +157,7 @@ fn add_products<T: Real, const ROWS: usize>(panel: &[[T; WIDTH]], rows: [&[T]; R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::linalg::{Matrix, multiply};
+    use crate::num::{Matrix, multiply};
     use crate::rng::Key;
     use rand::RngExt;
 

@@ -1,7 +1,7 @@
 //! What training does to images: mirrors and moves them, drawn anew each time.
 
 use crate::data::{Augment, Form};
-use crate::linalg::Real;
+use crate::num::Real;
 use crate::rng::Rng;
 use rand::RngExt;
 

@@ -1,7 +1,7 @@
 //! The steps of one training.
 
 use super::steps::Scratch;
-use crate::linalg::{Real, add_scaled};
+use crate::num::{Real, add_scaled};
 use crate::training::{Optimiser, Plan};
 
 /// Something with gradients on one batch after another.

@@ -19,7 +19,7 @@ use super::{Choice, Convex, Layout, Metric, Model, Precision, Score, Seat, Worke
 use crate::data::numbers::convert;
 use crate::data::{Client, DataShape, Shard};
 use crate::error::Result;
-use crate::linalg::{Real, add_scaled};
+use crate::num::{Real, add_scaled};
 use crate::rng::{Key, Rng};
 use crate::training::{Plan, Portion, Sample};
 use augment::augment;

@@ -1,7 +1,7 @@
 //! Rows as every trained model sees them: as numbers, with their targets, in batches, and with the loss of a row.
 
 use crate::data::{Shard, UNKNOWN_CLASS};
-use crate::linalg::Real;
+use crate::num::Real;
 
 /// What the outputs mean and how they are judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Steps as every trained model takes them: how many, on which rows, and what the optimiser makes of a gradient.
 
-use crate::linalg::{Real, add_scaled};
+use crate::num::{Real, add_scaled};
 use crate::rng::{Key, Rng};
 use crate::training::{Amount, Optimiser, Plan, Sample};
 use rand::seq::SliceRandom;

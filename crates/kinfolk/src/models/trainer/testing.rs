@@ -132,6 +132,6 @@ pub(in crate::models) fn assert_training(kind: &ModelKind, settings: &str, steps
     assert!(end < 0.5 * before, "{settings}: {before} to {end}");
     let rounded = trained(&*single, &start, &client, steps, 0.1);
     let wanted = trained(&*double, &start, &client, steps, 0.1);
-    let gap = crate::linalg::distance(&rounded, &wanted) / crate::linalg::distance(&wanted, &start);
+    let gap = crate::num::distance(&rounded, &wanted) / crate::num::distance(&wanted, &start);
     assert!(gap > 0.0 && gap < share, "{settings}: {gap}");
 }

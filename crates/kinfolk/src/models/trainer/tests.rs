@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::data::{Augment, Features, Form, Targets};
-use crate::linalg::{Matrix, multiply};
 use crate::models::TensorPlace;
 use crate::models::dense::Dense;
 use crate::models::first_smallest;
 use crate::models::layers::{Builder, Sequence, Size};
+use crate::num::{Matrix, multiply};
 use crate::training::Pull;
 use crate::training::{Amount, Course, Optimiser, Portion};
 use rand::RngExt;
@@ -149,7 +149,7 @@ fn begin(model: &dyn Model) -> Vec<f64> {
 }
 
 fn assert_close(a: &[f64], b: &[f64]) {
-    let gap = crate::linalg::distance(a, b);
+    let gap = crate::num::distance(a, b);
     assert!(a.len() == b.len() && gap < 1e-12, "{gap}: {a:?} and {b:?}");
 }
 
@@ -230,7 +230,7 @@ fn chunks_of_a_large_batch_give_its_gradient() {
 
         let sample = Sample { seed: 9, ..Sample::FULL };
         worker.gradient(0, &seat, &sample, &mut whole);
-        assert_eq!(chance > 0.0, crate::linalg::distance(&whole, &sum) > 1e-3);
+        assert_eq!(chance > 0.0, crate::num::distance(&whole, &sum) > 1e-3);
         let wanted: Vec<f64> = start.iter().zip(&whole).map(|(p, g)| p - 0.2 * g).collect();
         let plan = Plan { amount: Amount::Steps(1), ..plan(PLAIN, None) };
         assert_close(&train(&model, &client, &[&start], &plan).0, &wanted);

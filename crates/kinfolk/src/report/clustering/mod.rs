@@ -15,7 +15,7 @@ use crate::clustering::{Clustering, Found, Points, quality};
 use crate::data::points::PointTable;
 use crate::disk::{comma_separated, json_text, write_atomically};
 use crate::error::Result;
-use crate::linalg::distance;
+use crate::num::distance;
 use crate::report::table::Table;
 use crate::text::significant;
 use serde::Serialize;

@@ -60,7 +60,7 @@ pub(crate) fn solve(factor: &[f64], size: usize, vector: &mut [f64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::linalg::distance;
+    use crate::num::distance;
 
     #[test]
     fn factors_by_hand() {
