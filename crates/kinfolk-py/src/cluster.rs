@@ -6,7 +6,7 @@ use crate::run::check_threads;
 use kinfolk::clustering::convex::{Certificate, Path};
 use kinfolk::clustering::{Clustering, Found, Points, Search, quality};
 use kinfolk::data::points::PointTable;
-use kinfolk::federation::engines::local::threads;
+use kinfolk::compute::threads;
 use kinfolk::rng::Key;
 use kinfolk::settings::finish;
 use kinfolk::{Error, ErrorKind, Result};

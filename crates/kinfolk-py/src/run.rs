@@ -6,7 +6,7 @@ use crate::errors::raise;
 use crate::values::Settings;
 use kinfolk::disk::folder::run_folder;
 use kinfolk::experiment::{Experiment, Override};
-use kinfolk::federation::engines::local::MOST_THREADS;
+use kinfolk::compute::MOST_THREADS;
 use kinfolk::record::{RepeatSummary, RoundRecord};
 use kinfolk::run::venue::{InProcess, Venue};
 use kinfolk::run::{Options, Watch, checkpoint_every, run_at};

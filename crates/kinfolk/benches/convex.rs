@@ -26,7 +26,7 @@ fn main() -> Result<()> {
     println!("convex clustering: ten clouds in {DIMENSION} dimensions, double precision");
     common::print_machine();
     let folder = tempfile::tempdir().map_err(|error| kinfolk::Error::io("making", std::env::temp_dir(), error))?;
-    let pool = kinfolk::federation::engines::local::threads(THREADS)?;
+    let pool = kinfolk::compute::threads(THREADS)?;
     let company = Company::watch();
     pool.install(|| {
         for (count, strengths) in [(100, &STRENGTHS[..]), (400, &STRENGTHS[..])] {

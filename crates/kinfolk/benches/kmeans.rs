@@ -25,7 +25,7 @@ fn main() -> Result<()> {
     println!("k-means: Lloyd's iteration, {COUNT} points, {DIMENSION} columns, K = {CLUSTERS}, double precision");
     common::print_machine();
     let folder = tempfile::tempdir().map_err(|error| kinfolk::Error::io("making", std::env::temp_dir(), error))?;
-    let pool = kinfolk::federation::engines::local::threads(THREADS)?;
+    let pool = kinfolk::compute::threads(THREADS)?;
     let company = Company::watch();
     pool.install(|| {
         // Ten iterations: the bounds have nothing to say yet, every point is measured every time.

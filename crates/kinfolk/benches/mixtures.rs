@@ -7,7 +7,8 @@ use common::{Company, Line, median, time};
 use kinfolk::data::{Client, Features, cache, source};
 use kinfolk::error::Result;
 use kinfolk::experiment::Experiment;
-use kinfolk::federation::engines::local::{LocalFederation, threads};
+use kinfolk::compute::threads;
+use kinfolk::federation::engines::local::LocalFederation;
 use kinfolk::methods::room::{MethodLedger, MissingRule};
 use kinfolk::mixture::alignment::Alignment;
 use kinfolk::mixture::{

@@ -32,6 +32,15 @@ impl Weight {
     }
 }
 
+/// What the slots of a sum are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// One slot for all clients of an order.
+    All,
+    /// One slot for every candidate of a choice.
+    Choice,
+}
+
 /// A sum of models or gradients over the clients of a slot.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sum {

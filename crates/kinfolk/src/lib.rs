@@ -3,6 +3,7 @@
 pub mod aggregate;
 pub mod assignment;
 pub mod clustering;
+pub mod compute;
 pub mod data;
 pub(crate) mod descent;
 pub mod disk;

@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_panic_on_a_thread_of_a_pool_is_contained_where_the_work_was_asked_for() {
-        let pool = crate::federation::engines::local::threads(2).unwrap();
+        let pool = crate::compute::threads(2).unwrap();
         let error = contained::<()>(|| {
             pool.scope(|scope| scope.spawn(|_| panic!("on another thread")));
             Ok(())

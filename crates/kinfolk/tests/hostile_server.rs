@@ -8,7 +8,7 @@ use kinfolk::federation::Phase;
 use kinfolk::federation::client::node::{Node, Rows, TableRows};
 use kinfolk::federation::client::site::Site;
 use kinfolk::federation::wire::{
-    self, DataOrder, ModelOrder, Packed, Request, Roll, SiteMessage, SiteOrder, SiteReply, roll_of,
+    self, DataOrder, ModelOrder, Request, Roll, SiteMessage, SiteOrder, SiteReply, roll_of,
 };
 use kinfolk::federation::work::{Acceleration, Answer, Evaluated, Reply};
 use kinfolk::federation::work::{Advance, Respond, ResponseParts, Run};
@@ -19,7 +19,7 @@ use kinfolk::federation::work::{FitMixture, Parts, StepMixture};
 use kinfolk::mixture::step::{Rule, Step};
 use kinfolk::mixture::{Covariance, Detail, Family, Fitting, Shape};
 use kinfolk::models::Score;
-use kinfolk::models::{self, Blueprint};
+use kinfolk::models::{self, Blueprint, Packed};
 use kinfolk::settings::Settings;
 use kinfolk::training::{Amount, Course, Optimiser, Plan, Portion, Sample, Then};
 use kinfolk::training::{Pull, Scale};
@@ -594,7 +594,7 @@ fn what_a_clients_own_code_says_of_its_error_stays_on_its_machine() {
 
 #[test]
 fn clients_of_the_users_own_answer_for_enough_rows_or_not_at_all() {
-    let score = Work::Evaluate(Evaluate { with: Subject::Models(vec![0]), assign_on: kinfolk::training::Split::Train });
+    let score = Work::Evaluate(Evaluate { with: Subject::Models(vec![0]), assign_on: kinfolk::training::Split::Train, compare: false });
     let said = own_machine(3).ask_own(score.clone()).unwrap_err();
     assert!(said.starts_with("a score of 3 rows, this machine wants at least 10"), "{said}");
     let scored = own_machine(20).ask_own(score).unwrap();

@@ -3,7 +3,8 @@
 use kinfolk::data::{Client, Features, Population, Shard, Targets, source};
 use kinfolk::evaluate;
 use kinfolk::experiment::Experiment;
-use kinfolk::federation::engines::local::{LocalFederation, threads};
+use kinfolk::compute::threads;
+use kinfolk::federation::engines::local::LocalFederation;
 use kinfolk::federation::faults;
 use kinfolk::federation::work::{FitMixture, Parts, StepMixture};
 use kinfolk::federation::work::{Gradient, Subject, Tally, Work};

@@ -6,7 +6,8 @@ use kinfolk::assignment::Assignment;
 use kinfolk::data::{Client, Features, Population, Shard, Targets, source};
 use kinfolk::experiment::{Experiment, MethodEntry};
 use kinfolk::federation::engines::Engine;
-use kinfolk::federation::engines::local::{LocalFederation, threads};
+use kinfolk::compute::threads;
+use kinfolk::federation::engines::local::LocalFederation;
 use kinfolk::federation::engines::remote::RemoteFederation;
 use kinfolk::federation::wire::DataOrder;
 use kinfolk::federation::work::{Evaluate, Gradient, Minimise, Subject};
@@ -235,7 +236,7 @@ fn clients_alone_are_scored_with_their_own_minimiser() {
     local.equip(&model, &blueprint).unwrap();
     remote.equip(&model, &blueprint).unwrap();
     let mut ask = Ask::new(Phase::Evaluate, vec![], Gather::Each);
-    let order = ask.order(Recipients::All, Evaluate { with: Subject::Alone, assign_on: Split::Train });
+    let order = ask.order(Recipients::All, Evaluate { with: Subject::Alone, assign_on: Split::Train, compare: false });
     let found = local.ask(&ask).unwrap();
     assert_eq!(found.orders, remote.ask(&ask).unwrap().orders);
     let mut separated = 0;

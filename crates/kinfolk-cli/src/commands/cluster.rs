@@ -6,7 +6,7 @@ use crate::progress::Wait;
 use kinfolk::clustering::{Request, Search};
 use kinfolk::data::points::{self, Choice};
 use kinfolk::disk::folder::NewFolder;
-use kinfolk::federation::engines::local::threads;
+use kinfolk::compute::threads;
 use kinfolk::report::clustering::{ClusteringRecord, FILES, text};
 use kinfolk::settings::finish;
 use kinfolk::{Error, Result};

@@ -6,7 +6,7 @@ pub mod list;
 pub mod reproduce;
 pub mod run;
 
-use kinfolk::federation::engines::local::MOST_THREADS;
+use kinfolk::compute::MOST_THREADS;
 use kinfolk::text::{escaped_json, printable};
 use kinfolk::{Error, ErrorKind, Result};
 use std::io::Write;

@@ -48,7 +48,7 @@ impl Model for Plain {
         self.0.check(client)
     }
 
-    fn worker<'a>(&'a self, models: &[&[f64]]) -> Box<dyn Worker + 'a> {
+    fn worker(&self, models: &[&[f64]]) -> Box<dyn Worker> {
         Box::new(PlainWorker(self.0.worker(models)))
     }
 
@@ -62,9 +62,13 @@ impl Model for Plain {
 }
 
 /// Leaves `choose` and `reduce` as the trait has them: the plain loops.
-struct PlainWorker<'a>(Box<dyn Worker + 'a>);
+struct PlainWorker(Box<dyn Worker>);
 
-impl Worker for PlainWorker<'_> {
+impl Worker for PlainWorker {
+    fn begin(&mut self, models: &[&[f64]]) {
+        self.0.begin(models);
+    }
+
     fn load(&mut self, params: &[f64]) -> usize {
         self.0.load(params)
     }
@@ -102,7 +106,7 @@ impl Worker for PlainWorker<'_> {
 
 /// A federation of these clients, with all fast paths or with none.
 pub fn federation(clients: &[Client], model: &Arc<dyn Model>, plain: bool) -> Result<LocalFederation> {
-    let pool = kinfolk::federation::engines::local::threads(THREADS)?;
+    let pool = kinfolk::compute::threads(THREADS)?;
     let federation = LocalFederation::new(clients.to_vec(), pool);
     let (mut federation, model): (_, Arc<dyn Model>) = match plain {
         true => (federation.from_single_answers(), Arc::new(Plain(model.clone()))),

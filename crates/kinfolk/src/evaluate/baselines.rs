@@ -61,7 +61,7 @@ fn baselines(
     single: Option<Params>,
 ) -> Result<Baselines> {
     let mut metrics = |with: Subject, models: Vec<Params>| -> Result<Vec<Option<f64>>> {
-        let evaluate = Evaluate { with, assign_on: Split::Train };
+        let evaluate = Evaluate { with, assign_on: Split::Train, compare: false };
         Ok(score_all(federation, models, evaluate, metric, false)?.iter().map(Served::mean).collect())
     };
     Ok(Baselines {

@@ -38,8 +38,6 @@ impl Evaluation {
 pub struct Served {
     /// Which model serves it.
     pub cluster: Option<usize>,
-    /// Loss of the best other model minus the loss of its own, on the rows that assign it.
-    pub margin: Option<f64>,
     /// Loss of its model on the rows that assign it.
     pub loss: Option<f64>,
     /// Its metric on held-out rows.
@@ -65,8 +63,7 @@ pub fn seen(
     let everything: Vec<usize> = (0..outcome.models.len()).collect();
     let mut ask = Ask::new(Phase::Evaluate, with_drafts(outcome), Gather::Each);
     let mut scores = Vec::new();
-    let mut score = |to: Recipients, with: Subject| scores.push(ask.order(to, Evaluate { with, assign_on }));
-    let mut compared = None;
+    let mut score = |to: Recipients, with: Subject| scores.push(ask.order(to, Evaluate { with, assign_on, compare: false }));
     match &outcome.serving {
         Serving::Choose if everything.is_empty() => {}
         Serving::Choose => score(Recipients::All, Subject::Models(everything)),
@@ -75,12 +72,7 @@ pub fn seen(
                 score(Recipients::list(given.members(cluster)), Subject::Models(vec![cluster]));
             }
             if !everything.is_empty() {
-                score(Recipients::list(given.unassigned()), Subject::Models(everything.clone()));
-            }
-            // How much better another cluster's model would be.
-            if outcome.clustered && !everything.is_empty() {
-                let of_all = Losses { of: everything, on: Portion::All };
-                compared = Some((given, ask.order(Recipients::All, of_all)));
+                score(Recipients::list(given.unassigned()), Subject::Models(everything));
             }
         }
         Serving::Own { stamps, .. } => {
@@ -99,13 +91,11 @@ pub fn seen(
         let chose = outcome.clustered && answer.clients.iter().all(free);
         take_scores(answer, metric, chose, &mut clients);
     }
-    if let Some((given, order)) = compared {
-        for (client, losses) in answers.of(order).each() {
-            if let Some(own) = given.of(client) {
-                clients[client as usize].margin = margin(&losses, own);
-                clients[client as usize].cluster = Some(own);
-            }
-        }
+    if let Serving::Given(given) = &outcome.serving
+        && outcome.clustered
+    {
+        let assigned = clients.iter_mut().zip(given.each()).filter(|(served, _)| served.loss.is_some());
+        assigned.for_each(|(served, &cluster)| served.cluster = cluster.or(served.cluster));
     }
     check_counted(&scores, metric, federation.clients(), &clients)?;
     if let Serving::Own { clusters: Some(clusters), .. } = &outcome.serving {
@@ -144,7 +134,7 @@ pub fn unseen(
     if outcome.models.is_empty() {
         return Ok(None);
     }
-    let evaluate = Evaluate { with: Subject::Models((0..outcome.models.len()).collect()), assign_on };
+    let evaluate = Evaluate { with: Subject::Models((0..outcome.models.len()).collect()), assign_on, compare: false };
     let clients = score_all(federation, outcome.models.clone(), evaluate, metric, outcome.clustered)?;
     Ok(Some(summarise(clients, metric, outcome, &[])))
 }
@@ -167,6 +157,41 @@ pub(super) fn score_all(
     Ok(clients)
 }
 
+/// Of every client, the loss of the best other cluster's model minus that of its own, on the rows that assign it.
+fn margins(outcome: &Outcome, federation: &mut dyn Federation, assign_on: Split) -> Result<Vec<Option<f64>>> {
+    let mut margins = vec![None; federation.clients().len()];
+    let everything: Vec<usize> = (0..outcome.models.len()).collect();
+    if !outcome.clustered || everything.is_empty() {
+        return Ok(margins);
+    }
+    let mut ask = Ask::new(Phase::Evaluate, outcome.models.clone(), Gather::Each);
+    let mut choose = |to: Recipients| {
+        let with = Subject::Models(everything.clone());
+        ask.order(to, Evaluate { with, assign_on, compare: true })
+    };
+    match &outcome.serving {
+        Serving::Choose => {
+            let order = choose(Recipients::All);
+            for (client, evaluated) in federation.ask(&ask)?.of(order).each() {
+                margins[client as usize] = margin(&evaluated.losses, evaluated.choice as usize);
+            }
+        }
+        Serving::Given(given) => {
+            let free = choose(Recipients::list(given.unassigned()));
+            let order = ask.order(Recipients::All, Losses { of: everything, on: Portion::All });
+            let answers = federation.ask(&ask)?;
+            for (client, losses) in answers.of(order).each() {
+                margins[client as usize] = given.of(client).and_then(|own| margin(&losses, own));
+            }
+            for (client, evaluated) in answers.of(free).each() {
+                margins[client as usize] = margin(&evaluated.losses, evaluated.choice as usize);
+            }
+        }
+        Serving::Own { .. } => {}
+    }
+    Ok(margins)
+}
+
 fn margin(losses: &[f64], own: usize) -> Option<f64> {
     let other = losses.iter().enumerate().filter(|(model, _)| *model != own).map(|(_, &loss)| loss).reduce(f64::min)?;
     let margin = other - losses[own];
@@ -174,14 +199,13 @@ fn margin(losses: &[f64], own: usize) -> Option<f64> {
 }
 
 fn take_scores(answer: &Answered<Evaluated>, metric: Metric, chose: bool, clients: &mut [Served]) {
-    for (client, Evaluated { choice, losses, score }) in answer.each() {
+    for (client, evaluated) in answer.each() {
         let served = &mut clients[client as usize];
-        let choice = choice as usize;
-        served.loss = Some(losses[choice]);
+        served.loss = Some(evaluated.loss());
         if chose {
-            served.cluster = Some(choice);
-            served.margin = margin(&losses, choice);
+            served.cluster = Some(evaluated.choice as usize);
         }
+        let score = evaluated.score;
         let sum = metric.sum(&score).filter(|_| score.rows > 0);
         served.score = sum.map(|sum| ClientScore { sum, rows: score.rows as usize, cluster: served.cluster });
     }
@@ -236,10 +260,11 @@ impl Finding for Scores {
     }
 
     fn conclude(&self, context: &mut Context, found: &mut MethodRecord) -> Result<()> {
+        let margins = margins(context.outcome, context.federation, context.assign_on)?;
         let Context { scored, population, .. } = context;
-        for (client, served) in found.clients.iter_mut().zip(&scored.clients) {
+        for ((client, served), margin) in found.clients.iter_mut().zip(&scored.clients).zip(margins) {
             client.cluster = served.cluster;
-            client.margin = served.margin;
+            client.margin = margin;
             client.metric = served.mean();
         }
         let infinite = without_finite_metric(&population.clients, scored);

@@ -23,6 +23,7 @@ pub(crate) mod transforms;
 pub mod wire;
 pub mod work;
 
+pub use crate::aggregate::By;
 use crate::aggregate::{Sum, Weight};
 use crate::error::{Error, ErrorKind, Result};
 use crate::models::Model;
@@ -155,15 +156,6 @@ pub enum Gather {
         /// What each answer counts.
         weight: Weight,
     },
-}
-
-/// What the slots of a sum are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum By {
-    /// One slot for all clients of an order.
-    All,
-    /// One slot for every candidate of a choice.
-    Choice,
 }
 
 /// The answers to an ask.

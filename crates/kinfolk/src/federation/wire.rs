@@ -8,48 +8,14 @@ use super::work::{PackedReply, Work};
 use crate::data::DataShape;
 use crate::data::schema::{Description, Schema};
 use crate::error::{Error, ErrorKind, Result};
-use crate::models::{self, Blueprint, Precision};
+use crate::models::{self, Blueprint, Packed};
 use crate::settings::{self, Setting, Settings};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
-pub(crate) const VERSION: u16 = 8;
-
-/// Numbers at the precision of the wire and of clients' state.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum Packed {
-    /// 4 bytes each.
-    F32(Vec<f32>),
-    /// 8 bytes each.
-    F64(Vec<f64>),
-}
-
-impl Packed {
-    /// Rounds numbers to this precision.
-    pub(crate) fn pack(values: &[f64], precision: Precision) -> Self {
-        match precision {
-            Precision::F32 => Packed::F32(values.iter().map(|&value| value as f32).collect()),
-            Precision::F64 => Packed::F64(values.to_vec()),
-        }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Packed::F32(values) => values.len(),
-            Packed::F64(values) => values.len(),
-        }
-    }
-
-    /// The numbers.
-    pub fn unpack(&self) -> Vec<f64> {
-        match self {
-            Packed::F32(values) => values.iter().map(|&value| f64::from(value)).collect(),
-            Packed::F64(values) => values.clone(),
-        }
-    }
-}
+pub(crate) const VERSION: u16 = 9;
 
 /// A message to a machine. It carries everything needed to answer it, so that each may be answered by another process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -251,6 +217,7 @@ pub fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Result<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::models::Precision;
     use crate::federation::work::{Choose, Minimise, Train};
     use crate::training::{Amount, Course, Optimiser, Plan, Portion, Sample, Then};
 
@@ -311,6 +278,6 @@ mod tests {
         assert_eq!(decode::<SiteMessage>(&bytes[..1]).unwrap_err().kind(), ErrorKind::Federation);
         assert_eq!(decode::<SiteMessage>(&bytes[..bytes.len() - 1]).unwrap_err().kind(), ErrorKind::Unsupported);
         bytes[0] = 99;
-        assert!(decode::<SiteMessage>(&bytes).unwrap_err().to_string().starts_with("message version 99, want 8"));
+        assert!(decode::<SiteMessage>(&bytes).unwrap_err().to_string().starts_with("message version 99, want 9"));
     }
 }

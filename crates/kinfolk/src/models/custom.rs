@@ -4,8 +4,7 @@
 //! minimisers, curvature, some of the rows) is refused.
 
 use super::{
-    Ability, Choice, Layout, Metric, Model, ModelKind, ModelSettings, Precision, Reads, Seat, TensorPlace, Worker,
-    first_smallest,
+    Ability, Layout, Metric, Model, ModelKind, ModelSettings, Precision, Reads, Seat, TensorPlace, Worker,
 };
 use crate::data::moments::Moments;
 use crate::data::own::{self, OwnClient, OwnScore, OwnStart, Point};
@@ -134,10 +133,9 @@ impl Model for OwnModel {
         }
     }
 
-    fn worker<'a>(&'a self, models: &[&[f64]]) -> Box<dyn Worker + 'a> {
-        let models = models.iter().map(|model| model.to_vec()).collect();
+    fn worker(&self, models: &[&[f64]]) -> Box<dyn Worker> {
         Box::new(OwnWorker {
-            models,
+            models: models.iter().map(|model| model.to_vec()).collect(),
             loaded: Vec::new(),
             width: self.layout.len(),
             precision: self.precision,
@@ -227,6 +225,12 @@ fn own_sample(sample: &Sample, client: &dyn OwnClient) -> Sample {
 }
 
 impl Worker for OwnWorker {
+    fn begin(&mut self, models: &[&[f64]]) {
+        self.models = models.iter().map(|model| model.to_vec()).collect();
+        self.told.clear();
+        self.failure = None;
+    }
+
     fn load(&mut self, params: &[f64]) -> usize {
         self.loaded.clear();
         self.loaded.extend_from_slice(params);
@@ -256,10 +260,6 @@ impl Worker for OwnWorker {
         }
         self.told.extend(of.iter().copied().zip(losses.iter().copied()));
         losses
-    }
-
-    fn choose(&mut self, among: &[usize], _: usize, seat: &Seat, on: Portion) -> Choice {
-        first_smallest(self.losses(among, &seat.rows(on)).into_iter())
     }
 
     fn score(&mut self, model: usize, rows: &Shard) -> Score {

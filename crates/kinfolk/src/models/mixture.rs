@@ -1,12 +1,13 @@
 //! What both kinds of mixtures are as models: parameters in a row, a likelihood, and components to tell rows apart by.
 
-use super::{Layout, Metric, Model, Plan, Precision, Sample, Score, Seat, TensorPlace, Worker};
+use super::{Layout, Metric, Model, Precision, Score, Seat, TensorPlace, Worker};
 use crate::clustering::quality::match_clusters;
 use crate::data::{Client, Features, Shard, UNKNOWN_CLASS};
 use crate::error::{Error, Result};
 use crate::mixture::{Covariance, Family, Noise, Rows, Scratch, Shape, classify};
 use crate::rng::Rng;
 use crate::settings::{Auto, Declared, Settings, settings};
+use crate::training::{Plan, Sample};
 
 settings! {
     /// How many components there are.
@@ -100,9 +101,9 @@ impl Model for MixtureModel {
         Ok(())
     }
 
-    fn worker<'a>(&'a self, models: &[&[f64]]) -> Box<dyn Worker + 'a> {
+    fn worker(&self, models: &[&[f64]]) -> Box<dyn Worker> {
         let models = models.iter().map(|model| model.to_vec()).collect();
-        Box::new(MixtureWorker { shape: &self.shape, models, loaded: Vec::new(), scratch: Scratch::default() })
+        Box::new(MixtureWorker { shape: self.shape, models, loaded: Vec::new(), scratch: Scratch::default() })
     }
 
     fn mixture(&self) -> Option<&Shape> {
@@ -133,25 +134,29 @@ fn odd_row(shard: &Shard) -> Option<usize> {
     features.map(|place| place / columns).or(target)
 }
 
-struct MixtureWorker<'a> {
-    shape: &'a Shape,
+struct MixtureWorker {
+    shape: Shape,
     models: Vec<Vec<f64>>,
     loaded: Vec<f64>,
     scratch: Scratch,
 }
 
-impl MixtureWorker<'_> {
+impl MixtureWorker {
     /// The component of every row, and the sum of their log likelihoods; `None` for a model that is only in part here.
     fn classify(&mut self, model: usize, rows: &Shard) -> Option<(Vec<u32>, f64)> {
         let params = self.models.get(model).unwrap_or(&self.loaded);
         let mut labels = Vec::new();
-        let rows = (params.len() == self.shape.len()).then(|| Rows::of(self.shape, rows))?;
-        let likelihood = classify(self.shape, params, &rows, &mut self.scratch, &mut labels);
+        let rows = (params.len() == self.shape.len()).then(|| Rows::of(&self.shape, rows))?;
+        let likelihood = classify(&self.shape, params, &rows, &mut self.scratch, &mut labels);
         Some((labels, likelihood))
     }
 }
 
-impl Worker for MixtureWorker<'_> {
+impl Worker for MixtureWorker {
+    fn begin(&mut self, models: &[&[f64]]) {
+        self.models = models.iter().map(|model| model.to_vec()).collect();
+    }
+
     fn load(&mut self, params: &[f64]) -> usize {
         self.loaded.clear();
         self.loaded.extend_from_slice(params);

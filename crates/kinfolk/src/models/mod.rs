@@ -11,27 +11,27 @@ mod kinds;
 mod layers;
 mod lstm;
 mod mixture;
+mod packed;
 pub(crate) mod pulled;
 mod trainer;
+mod worker;
 
 pub use crate::num::Precision;
 
-use crate::aggregate::{Sum, Weight};
 use crate::data::own::OwnStart;
 use crate::data::{Augment, Client, DataShape, Form, Shard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hierarchy::response::Quadratic;
 use crate::memory::check_room;
-use crate::mixture::{Scratch, Shape};
-use crate::rng::{Key, Rng};
+use crate::mixture::Shape;
+use crate::rng::Rng;
 use crate::settings::{Declared, Setting, Settings, choices};
-use crate::training::{Plan, Portion, Sample, Then};
 pub(crate) use mixture::most_components;
-use rand::RngExt;
-use rand::seq::SliceRandom;
+pub use packed::Packed;
 use serde::{Deserialize, Serialize};
-use std::any::Any;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+pub(crate) use worker::first_smallest;
+pub use worker::{Choice, Choosing, Found, Reduced, Seat, Step, Summing, Worker};
 
 /// A registered kind of model.
 #[derive(Debug)]
@@ -369,7 +369,7 @@ pub trait Model: Send + Sync {
     fn check(&self, client: &Client) -> Result<()>;
 
     /// A worker for one thread that computes with these models.
-    fn worker<'a>(&'a self, models: &[&[f64]]) -> Box<dyn Worker + 'a>;
+    fn worker(&self, models: &[&[f64]]) -> Box<dyn Worker>;
 
     /// Exact solutions and second derivatives, of a convex loss.
     fn convex(&self) -> Option<&dyn Convex> {
@@ -427,210 +427,6 @@ impl dyn Model + '_ {
     /// Whether its loss is a quadratic everywhere.
     pub(crate) fn is_quadratic(&self) -> bool {
         self.convex().is_some_and(Convex::is_quadratic)
-    }
-}
-
-/// A client with what is cached about its data.
-pub struct Seat<'a> {
-    /// The client.
-    pub client: &'a Client,
-    /// What a model computed once from the training rows; never changes an answer.
-    pub prepared: &'a OnceLock<Box<dyn Any + Send + Sync>>,
-    /// Whether there is memory to cache it.
-    pub may_prepare: bool,
-    /// The seed of its parts and folds, where nobody else may know it.
-    pub secret: Option<u64>,
-}
-
-impl Seat<'_> {
-    /// The rows inside or outside one of `of` folds, shuffled by the client's key: the order of its rows is irrelevant.
-    fn fold(&self, index: u32, of: u32, inside: bool) -> Shard {
-        // Another number of folds is another shuffle: folds of the same one would together reveal single rows.
-        let key = match self.secret {
-            Some(secret) => Key::new(secret).word("folds").number(u64::from(of)),
-            None => Key::new(0).word("folds").word(&self.client.id),
-        };
-        let mut rng = key.rng();
-        let first = rng.random_range(0..of);
-        let mut order: Vec<usize> = (0..self.client.train.len()).collect();
-        order.shuffle(&mut rng);
-        let folds = (0..of).cycle().skip(first as usize);
-        let mut rows: Vec<usize> =
-            order.into_iter().zip(folds).filter(|(_, fold)| (*fold == index) == inside).map(|(row, _)| row).collect();
-        rows.sort_unstable();
-        self.client.train.pick(&rows)
-    }
-
-    pub(crate) fn rows(&self, on: Portion) -> Shard {
-        match on {
-            Portion::All => self.client.train.clone(),
-            Portion::Part { index, of } if self.secret.is_none() => self.client.train.part(index as usize, of as usize),
-            Portion::Part { index, of } | Portion::Fold { index, of } => self.fold(index, of, true),
-            Portion::Others { index, of } => self.fold(index, of, false),
-        }
-    }
-}
-
-/// The chosen candidate.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Choice {
-    /// Position among the candidates.
-    pub position: usize,
-    /// Mean loss over the rows.
-    pub loss: f64,
-}
-
-/// Computes with the models of one ask on one thread. Models are named by their index in the ask.
-pub trait Worker {
-    /// Loads parameters as one more model, behind those of the ask, and returns its index.
-    fn load(&mut self, params: &[f64]) -> usize;
-
-    /// Number of parameters of a model.
-    fn width(&self) -> usize;
-
-    /// The mean loss of one model over some rows.
-    fn loss(&mut self, model: usize, rows: &Shard) -> f64;
-
-    /// The mean loss of each of these models over some rows.
-    fn losses(&mut self, of: &[usize], rows: &Shard) -> Vec<f64> {
-        of.iter().map(|&model| self.loss(model, rows)).collect()
-    }
-
-    /// The loss of one model on each of some rows.
-    fn row_losses(&mut self, model: usize, rows: &Shard) -> Vec<f64> {
-        (0..rows.len()).map(|row| self.loss(model, &rows.pick(&[row]))).collect()
-    }
-
-    /// The score of one model on some rows.
-    fn score(&mut self, model: usize, rows: &Shard) -> Score;
-
-    /// The gradient of the mean loss into `out`; returns the loss.
-    fn gradient(&mut self, model: usize, seat: &Seat, sample: &Sample, out: &mut [f64]) -> f64;
-
-    /// The trained parameters into `out`; returns the loss before the first step.
-    fn train(&mut self, model: usize, seat: &Seat, plan: &Plan, out: &mut [f64]) -> f64;
-
-    /// The gradient of the mean loss over the client's training rows, or some of them, into `out`; returns that loss.
-    fn slope(&mut self, params: &[f64], seat: &Seat, rows: Option<&[u32]>, out: &mut [f64]) -> f64;
-
-    /// The error raised by a custom client since the last call; whatever was computed after it is void.
-    fn failure(&mut self) -> Option<Error> {
-        None
-    }
-
-    /// Scratch memory for mixtures, where the model is one.
-    fn scratch(&mut self) -> Option<&mut Scratch> {
-        None
-    }
-
-    /// The candidate with the smallest loss, ties to the first. `hint` is evaluated first, which only affects speed.
-    fn choose(&mut self, among: &[usize], hint: usize, seat: &Seat, on: Portion) -> Choice {
-        let _ = hint;
-        let rows = seat.rows(on);
-        first_smallest(among.iter().map(|&model| self.loss(model, &rows)))
-    }
-
-    /// Choices and sums over a block of clients, for orders that all go to the same clients.
-    /// `hints` holds the previous choice of every seat and job, and is updated.
-    ///
-    /// This loop is the plain path; a model may compute the same sums without forming single vectors.
-    fn reduce(&mut self, jobs: &[Job], seats: &[Seat], hints: &mut [u32], weight: Weight) -> Vec<Reduced> {
-        reduce_plainly(self, jobs, seats, hints, weight)
-    }
-
-    /// The choice of a job; a single candidate needs no evaluation.
-    fn choose_for(&mut self, job: &Job, hint: usize, seat: &Seat) -> Choice {
-        match job.among {
-            [_] if !matches!(job.then, Then::Nothing) => Choice { position: 0, loss: f64::NAN },
-            among => self.choose(among, hint, seat, job.on),
-        }
-    }
-}
-
-/// The smallest of some losses; one that is not a number counts as infinite, ties go to the first.
-pub(crate) fn first_smallest(losses: impl Iterator<Item = f64>) -> Choice {
-    let mut best = Choice { position: 0, loss: f64::INFINITY };
-    for (position, loss) in losses.enumerate() {
-        if loss < best.loss {
-            best = Choice { position, loss };
-        }
-    }
-    best
-}
-
-/// [`Worker::reduce`] client by client, job by job.
-fn reduce_plainly<W: Worker + ?Sized>(
-    worker: &mut W,
-    jobs: &[Job],
-    seats: &[Seat],
-    hints: &mut [u32],
-    weight: Weight,
-) -> Vec<Reduced> {
-    let mut vector = vec![0.0; worker.width()];
-    let mut reduced: Vec<Reduced> = jobs.iter().map(|job| Reduced::new(job.slots)).collect();
-    for (s, seat) in seats.iter().enumerate() {
-        for (j, job) in jobs.iter().enumerate() {
-            let hint = &mut hints[s * jobs.len() + j];
-            let choice = worker.choose_for(job, *hint as usize, seat);
-            *hint = choice.position as u32;
-            let model = job.among[choice.position];
-            let first_loss = match job.then {
-                Then::Nothing => choice.loss,
-                Then::Gradient(sample) => worker.gradient(model, seat, sample, &mut vector),
-                Then::Train(plan) => worker.train(model, seat, plan, &mut vector),
-            };
-            let weight = weight.of(seat.client.train.len());
-            reduced[j].reply(choice.position, if job.among.len() == 1 { first_loss } else { choice.loss });
-            if !matches!(job.then, Then::Nothing) {
-                reduced[j].add(job.slot(choice.position), weight, &vector);
-            }
-        }
-    }
-    reduced
-}
-
-/// One order as a worker sees it.
-#[derive(Clone, Copy)]
-pub struct Job<'a> {
-    /// Candidates, by index in the ask.
-    pub among: &'a [usize],
-    /// The rows they compete on.
-    pub on: Portion,
-    /// What follows.
-    pub then: &'a Then,
-    /// Number of sums: 1, or one per candidate.
-    pub slots: usize,
-}
-
-impl Job<'_> {
-    pub(crate) fn slot(&self, position: usize) -> usize {
-        if self.slots == 1 { 0 } else { position }
-    }
-}
-
-/// What a block of clients answered to one job.
-#[derive(Debug, Default)]
-pub struct Reduced {
-    /// Chosen positions, one per client.
-    pub choices: Vec<u32>,
-    /// Losses of the chosen models, one per client.
-    pub losses: Vec<f64>,
-    /// One sum per slot; `total` stays empty until a client is added.
-    pub sums: Vec<Sum>,
-}
-
-impl Reduced {
-    pub(crate) fn new(slots: usize) -> Self {
-        Self { sums: vec![Sum::default(); slots], ..Self::default() }
-    }
-
-    pub(crate) fn reply(&mut self, position: usize, loss: f64) {
-        self.choices.push(position as u32);
-        self.losses.push(loss);
-    }
-
-    pub(crate) fn add(&mut self, slot: usize, weight: f64, vector: &[f64]) {
-        self.sums[slot].add(weight, vector);
     }
 }
 

@@ -287,6 +287,7 @@ impl OngoingMethod<'_> {
             schema: &data.schema,
             model: &*data.model,
             metric: data.metric,
+            assign_on: experiment.top.assign_on,
             outcome: &mut evaluated.outcome,
             scored: &evaluated.scored,
             unseen: evaluated.unseen.as_ref(),

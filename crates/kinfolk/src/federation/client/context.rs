@@ -3,19 +3,19 @@
 //! Kinds of work take parts and samples of the rows as the [`Guard`] allows.
 
 use super::guard::Guard;
-use super::host::{Host, State};
+use super::host::{Equipment, Head, Host};
 use crate::data::{Client, Shard};
 use crate::error::{Error, Result};
-use crate::federation::wire::Packed;
-use crate::federation::work::{Answer, Keep, Loss, Reply};
+use crate::federation::work::{Answer, Keep, Kind, Loss, Reply};
 use crate::mixture::{Rows, Shape};
-use crate::models::{Model, Precision, Seat, Worker};
+use crate::models::{Found, Model, Packed, Precision, Seat, Step, Worker};
 use crate::training::Portion;
 use std::borrow::Cow;
 
 /// What one client works with to carry out one order.
 pub struct ClientContext<'a> {
     pub(super) host: &'a Host,
+    pub(super) equipment: &'a Equipment,
     pub(super) order: usize,
     pub(super) client: u32,
     /// Protects the client's rows: what is drawn from them goes through it.
@@ -32,11 +32,23 @@ impl<'a> ClientContext<'a> {
 
     /// The client, with what was precomputed from its rows.
     pub(crate) fn seat(&self) -> Seat<'a> {
-        self.host.seat(self.client)
+        self.equipment.threads.seat(self.client, self.guard.secret())
     }
 
-    pub(crate) fn model(&self) -> Result<&'a dyn Model> {
-        self.host.model().map(|model| &**model)
+    /// What a step finds, as the guard allows it.
+    pub(crate) fn find(&mut self, step: Step) -> Result<Found> {
+        let (step, seat) = (self.guard.step(step)?, self.seat());
+        Ok(self.equipment.threads.take(self.worker, &step, self.order, self.client, &seat))
+    }
+
+    pub(crate) fn model(&self) -> &'a dyn Model {
+        &**self.equipment.threads.model()
+    }
+
+    /// Carries out an order that is a single step.
+    pub(crate) fn carry_step(&mut self, work: &dyn Kind, step: Step) -> Result<Reply> {
+        let found = self.find(step)?;
+        Ok(Reply::of(self.client().train.len() as u32, found, work.tells_choice()))
     }
 
     /// Some of the training rows, unless an answer about them would reveal single ones.
@@ -54,47 +66,45 @@ impl<'a> ClientContext<'a> {
         move |error| error.at(format!("client {}", client.id))
     }
 
-    /// The candidate that a choice among models tries first.
-    pub(crate) fn hint(&self) -> u32 {
-        self.host.hint(self.client, self.order)
-    }
-
-    pub(crate) fn set_hint(&self, hint: u32) {
-        self.host.set_hint(self.client, self.order, hint);
-    }
-
     pub(crate) fn own_model(&self, stamp: u64) -> Result<Vec<f64>> {
         let mut vectors = self.own_vectors(stamp)?;
-        vectors.truncate(self.model()?.layout().len());
+        vectors.truncate(self.model().layout().len());
         Ok(vectors)
     }
 
     /// A copy of the client's vectors with this stamp.
     pub(crate) fn own_vectors(&self, stamp: u64) -> Result<Vec<f64>> {
-        match &self.host.notes(self.client).state {
-            Some(state) if state.stamp == stamp => Ok(state.vectors.unpack()),
+        match &*self.host.kept(self.client) {
+            Some(head) if head.stamp == stamp => {
+                Ok(self.equipment.roster.export(self.client).map_or_else(Vec::new, |vectors| vectors.unpack()))
+            }
             found => Err(self.wrong_state(stamp, found.as_ref())),
         }
     }
 
     /// The client's `count` vectors with this stamp, moved out of its state.
     pub(crate) fn take_vectors(&self, stamp: u64, count: u32) -> Result<Vec<f64>> {
-        let width = self.model()?.layout().len();
-        let state = &mut self.host.notes(self.client).state;
-        let taken = state.take_if(|found| found.stamp == stamp && found.vectors.len() == width * count as usize);
-        match (taken.map(|taken| taken.vectors), state) {
-            (Some(Packed::F64(vectors)), _) => Ok(vectors),
-            (Some(packed), _) => Ok(packed.unpack()),
-            (None, Some(found)) if found.stamp == stamp => {
-                let found = found.vectors.len() / width.max(1);
+        let width = self.model().layout().len();
+        let mut kept = self.host.kept(self.client);
+        match &*kept {
+            Some(found) if found.stamp != stamp => Err(self.wrong_state(stamp, Some(found))),
+            None => Err(self.wrong_state(stamp, None)),
+            Some(found) if found.length != width * count as usize => {
+                let found = found.length / width.max(1);
                 Err(self.naming()(Error::federation(format!("{count} vectors wanted, found {found}"))))
             }
-            (None, found) => Err(self.wrong_state(stamp, found.as_ref())),
+            Some(_) => {
+                *kept = None;
+                match self.equipment.roster.take(self.client) {
+                    Some(Packed::F64(vectors)) => Ok(vectors),
+                    packed => Ok(packed.map_or_else(Vec::new, |packed| packed.unpack())),
+                }
+            }
         }
     }
 
-    fn wrong_state(&self, wanted: u64, found: Option<&State>) -> Error {
-        let found = found.map_or("none".to_string(), |state| format!("one of ask {}", state.stamp));
+    fn wrong_state(&self, wanted: u64, found: Option<&Head>) -> Error {
+        let found = found.map_or("none".to_string(), |head| format!("one of ask {}", head.stamp));
         self.naming()(Error::federation(format!("own model of ask {wanted} wanted, found {found}")))
     }
 
@@ -110,18 +120,18 @@ impl<'a> ClientContext<'a> {
     /// The numbers answered when the state with this stamp was written. With the stamp of the ask itself: the order has been
     /// carried out already, and its answer got lost.
     pub(crate) fn numbers_of(&self, stamp: u64) -> Option<Vec<f64>> {
-        let state = &self.host.notes(self.client).state;
-        state.as_ref().filter(|state| state.stamp == stamp).map(|state| state.numbers.clone())
+        self.host.kept(self.client).as_ref().filter(|head| head.stamp == stamp).map(|head| head.numbers.clone())
     }
 
     /// Writes the client's state: vectors, its own model first, and the numbers it answers.
     pub(crate) fn keep(&self, numbers: &[f64], vectors: Vec<f64>) -> Result<()> {
-        let vectors = match self.model()?.precision() {
+        let vectors = match self.model().precision() {
             Precision::F64 => Packed::F64(vectors),
             precision => Packed::pack(&vectors, precision),
         };
-        let state = State { stamp: self.stamp, vectors, numbers: numbers.to_vec() };
-        self.host.notes(self.client).state = Some(state);
+        let head = Head { stamp: self.stamp, numbers: numbers.to_vec(), length: vectors.len() };
+        self.equipment.roster.import(self.client, vectors);
+        *self.host.kept(self.client) = Some(head);
         Ok(())
     }
 
@@ -136,7 +146,7 @@ impl<'a> ClientContext<'a> {
     }
 
     pub(crate) fn shape(&self) -> Result<Shape> {
-        self.model()?.mixture().copied().ok_or_else(|| Error::federation("the clients' model is not a mixture"))
+        self.model().mixture().copied().ok_or_else(|| Error::federation("the clients' model is not a mixture"))
     }
 
     pub(crate) fn mixture_rows<'s>(&self, seat: &'s Seat, shape: &Shape) -> Cow<'s, Rows> {

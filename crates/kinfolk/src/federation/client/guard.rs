@@ -9,9 +9,11 @@
 use super::node::Limits;
 use crate::error::{Error, Result};
 use crate::federation::work::Work;
+use crate::models::{Choosing, Step};
 use crate::mixture::Shape;
 use crate::rng::Key;
-use crate::training::{Amount, Plan, Portion, Sample};
+use crate::training::{Amount, Plan, Portion, Sample, Then};
+use std::borrow::Cow;
 
 /// Protects one client's rows, where they are to be protected.
 pub struct Guard {
@@ -72,6 +74,29 @@ impl Guard {
 
     pub(crate) fn plan(&self, plan: &Plan) -> Result<Plan> {
         Ok(Plan { sample: self.sample(&plan.sample, true)?, ..plan.clone() })
+    }
+
+    /// The step taken instead of the one asked for.
+    pub(super) fn step<'s>(&self, step: Step<'s>) -> Result<Step<'s>> {
+        match step {
+            Step::Losses { on, .. } => self.portion(on).map(|_| step),
+            Step::Choose(Choosing { among, on, then }) => {
+                self.portion(on)?;
+                let then = match &*then {
+                    _ if self.protection.is_none() => then,
+                    Then::Nothing => Cow::Owned(Then::Nothing),
+                    Then::Gradient(sample) => Cow::Owned(Then::Gradient(self.sample(sample, false)?)),
+                    Then::Train(plan) => Cow::Owned(Then::Train(self.plan(plan)?)),
+                };
+                Ok(Step::Choose(Choosing { among, on, then }))
+            }
+            Step::Score { .. } => Ok(step),
+        }
+    }
+
+    /// The seed of the client's parts and folds, where nobody else may know it.
+    pub(super) fn secret(&self) -> Option<u64> {
+        self.protection.map(|(_, secret)| secret)
     }
 
     /// Refuses so many components that they would be a list of the rows.

@@ -2,37 +2,38 @@
 
 use super::context::ClientContext;
 use super::guard::Guard;
+use crate::compute::{Backend, Batch, Computed, Roster, Threads};
 use crate::data::Client;
 use crate::data::schema::{Description, Schema, describe};
 use crate::error::{Error, ErrorKind, Result};
-use crate::federation::wire::Packed;
 use crate::federation::work::{Reply, Work};
-use crate::models::{Model, Seat, Worker};
+use crate::models::{Model, Packed, Step, Worker};
 use serde::{Deserialize, Serialize};
-use std::any::Any;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Clients with their data and their state between asks.
 pub struct Host {
-    clients: Vec<Client>,
-    model: Option<Arc<dyn Model>>,
-    memories: Vec<Memory>,
-    may_prepare: bool,
+    clients: Arc<Vec<Client>>,
+    equipment: Option<Equipment>,
+    /// What each client keeps, without the vectors, which the roster holds.
+    kept: Vec<Mutex<Option<Head>>>,
     /// Of each client, the fewest rows that an answer may be about, and the seed of its batches and folds; may be empty.
     protection: Vec<(usize, u64)>,
 }
 
-#[derive(Default)]
-struct Memory {
-    prepared: OnceLock<Box<dyn Any + Send + Sync>>,
-    notes: Mutex<Notes>,
+/// The clients' model, and what computes with it.
+pub(super) struct Equipment {
+    pub(super) threads: Arc<Threads>,
+    pub(super) roster: Box<dyn Roster>,
 }
 
-#[derive(Default)]
-pub(super) struct Notes {
-    /// Last choice per order, which the next tries first. Never changes an answer.
-    hints: Vec<u32>,
-    pub(super) state: Option<State>,
+/// What a client's state is, apart from its vectors.
+pub(super) struct Head {
+    pub(super) stamp: u64,
+    /// The numbers answered then, in case the order is repeated.
+    pub(super) numbers: Vec<f64>,
+    /// Length of the vectors together.
+    pub(super) length: usize,
 }
 
 /// A client's own model, stamped with the ask that wrote it.
@@ -46,9 +47,19 @@ pub struct State {
 }
 
 impl Host {
-    pub(crate) fn new(clients: Vec<Client>) -> Self {
-        let memories = clients.iter().map(|_| Memory::default()).collect();
-        Self { clients, model: None, memories, may_prepare: true, protection: Vec::new() }
+    pub(crate) fn new(clients: Arc<Vec<Client>>) -> Self {
+        let kept = clients.iter().map(|_| Mutex::default()).collect();
+        Self { clients, equipment: None, kept, protection: Vec::new() }
+    }
+
+    /// The same clients with the same model, without any state.
+    pub(crate) fn afresh(&self) -> Result<Self> {
+        let mut fresh = Self { protection: self.protection.clone(), ..Self::new(self.clients.clone()) };
+        if let Some(Equipment { threads, roster }) = &self.equipment {
+            self.clients.iter().try_for_each(Client::begin_anew)?;
+            fresh.equipment = Some(Equipment { threads: threads.clone(), roster: roster.afresh() });
+        }
+        Ok(fresh)
     }
 
     /// Has clients refuse work on fewer rows than this, and draw batches and folds from seeds that only they know.
@@ -68,47 +79,54 @@ impl Host {
     }
 
     /// Gives the clients a model, after checking that it fits their rows. Clients that are the user's own code are reset.
-    pub(crate) fn set_model(&mut self, model: Arc<dyn Model>) -> Result<()> {
-        const ROOM_FOR_PREPARED: usize = 1 << 30;
+    pub(crate) fn set_model(
+        &mut self,
+        model: Arc<dyn Model>,
+        pool: &Arc<rayon::ThreadPool>,
+        backend: &dyn Backend,
+    ) -> Result<()> {
         self.clients.iter().try_for_each(|client| model.check(client).and_then(|()| client.begin_anew()))?;
-        let wanted: usize = self.clients.iter().map(|client| model.prepared_numbers(client.train.len())).sum();
-        self.may_prepare = wanted * (model.precision().width() as usize) < ROOM_FOR_PREPARED;
-        self.model = Some(model);
+        let threads = Arc::new(Threads::new(self.clients.clone(), model, pool.clone()));
+        let roster = backend.admit(threads.clone())?;
+        self.equipment = Some(Equipment { threads, roster });
         Ok(())
     }
 
+    fn equipment(&self) -> Result<&Equipment> {
+        self.equipment.as_ref().ok_or_else(|| Error::federation("the clients have no model yet"))
+    }
+
     pub(crate) fn model(&self) -> Result<&Arc<dyn Model>> {
-        self.model.as_ref().ok_or_else(|| Error::federation("the clients have no model yet"))
+        self.threads().map(|threads| threads.model())
     }
 
-    pub(crate) fn seat(&self, client: u32) -> Seat<'_> {
-        let index = client as usize;
-        Seat {
-            client: &self.clients[index],
-            prepared: &self.memories[index].prepared,
-            may_prepare: self.may_prepare,
-            secret: self.guard(client).protection.map(|(_, secret)| secret),
+    pub(crate) fn threads(&self) -> Result<&Threads> {
+        self.equipment().map(|equipment| &*equipment.threads)
+    }
+
+    fn roster(&self) -> Result<&dyn Roster> {
+        self.equipment().map(|equipment| &*equipment.roster)
+    }
+
+    /// Whether the clients' backend takes this step. It does not know of protected rows.
+    pub(crate) fn takes(&self, step: &Step) -> bool {
+        self.protection.is_empty() && self.roster().is_ok_and(|roster| roster.takes(step))
+    }
+
+    /// Has the clients' backend carry out what it [takes](Host::takes).
+    pub(crate) fn run(&mut self, batch: &Batch, take: &mut (dyn FnMut(usize, Computed) + Send)) -> Result<()> {
+        match &mut self.equipment {
+            Some(equipment) => equipment.roster.run(batch, take),
+            None => self.equipment().map(|_| ()),
         }
     }
 
-    pub(super) fn notes(&self, client: u32) -> MutexGuard<'_, Notes> {
-        self.memories[client as usize].notes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn hint(&self, client: u32, order: usize) -> u32 {
-        self.notes(client).hints.get(order).copied().unwrap_or(0)
-    }
-
-    pub(crate) fn set_hint(&self, client: u32, order: usize, hint: u32) {
-        let mut notes = self.notes(client);
-        if notes.hints.len() <= order {
-            notes.hints.resize(order + 1, 0);
-        }
-        notes.hints[order] = hint;
+    pub(super) fn kept(&self, client: u32) -> MutexGuard<'_, Option<Head>> {
+        self.kept[client as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn adopt(&mut self, schema: &Schema) -> Result<()> {
-        for client in &mut self.clients {
+        for client in Arc::make_mut(&mut self.clients) {
             let at = |error: Error| error.at(format!("client {}", client.id));
             client.train = schema.encode(&client.train).map_err(at)?;
             client.test = schema.encode(&client.test).map_err(at)?;
@@ -131,8 +149,8 @@ impl Host {
         work: &Work,
         client: u32,
     ) -> Result<Reply> {
-        let guard = self.guard(client);
-        let mut context = ClientContext { host: self, guard, order, client, stamp, worker, models };
+        let (guard, equipment) = (self.guard(client), self.equipment()?);
+        let mut context = ClientContext { host: self, equipment, guard, order, client, stamp, worker, models };
         let reply = work.carry_out(&mut context);
         match context.worker.failure().map_or(reply, Err) {
             // A client whose rows do not allow the work sends nothing, and the others go on.
@@ -156,7 +174,13 @@ impl Host {
     }
 
     pub fn states(&self) -> Vec<Option<State>> {
-        (0..self.clients.len() as u32).map(|client| self.notes(client).state.clone()).collect()
+        let state = |client: u32| {
+            let kept = self.kept(client);
+            let Head { stamp, numbers, .. } = kept.as_ref()?;
+            let vectors = self.roster().ok()?.export(client)?;
+            Some(State { stamp: *stamp, vectors, numbers: numbers.clone() })
+        };
+        (0..self.clients.len() as u32).map(state).collect()
     }
 
     /// Saves clients that are the user's own code; `None` where one of them cannot be saved.
@@ -170,8 +194,14 @@ impl Host {
     }
 
     pub fn restore(&self, states: Vec<Option<State>>) {
-        for (client, state) in states.into_iter().enumerate().take(self.clients.len()) {
-            self.notes(client as u32).state = state;
+        for (client, state) in (0u32..).zip(states).take(self.clients.len()) {
+            let Ok(roster) = self.roster() else { return };
+            roster.take(client);
+            *self.kept(client) = state.map(|State { stamp, vectors, numbers }| {
+                let length = vectors.len();
+                roster.import(client, vectors);
+                Head { stamp, numbers, length }
+            });
         }
     }
 }

@@ -12,14 +12,15 @@ use crate::data::table::{Small, TableSettings};
 use crate::data::{self, Cells, Client, Features, Population, Source, Targets, table};
 use crate::error::{Error, ErrorKind, Result};
 use crate::federation::engines::Engine;
-use crate::federation::engines::local::{LocalFederation, threads};
+use crate::compute::threads;
+use crate::federation::engines::local::LocalFederation;
 use crate::federation::wire::{
     self, ClientReply, DataOrder, KeptModels, Member, ModelOrder, Request, Roll, SiteMessage, SiteOrder, SiteReply,
     read_settings, roll_of,
 };
 use crate::federation::{Ask, Gather, Order, Params, Phase, Recipients};
 use crate::modelfile;
-use crate::models::Precision;
+use crate::models::{Packed, Precision};
 use crate::settings::{Declared, Settings, finish, number};
 use serde::{Deserialize, Serialize};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -442,7 +443,7 @@ impl Prepared {
     fn ask(
         &self,
         phase: Phase,
-        models: &[(u32, Arc<wire::Packed>)],
+        models: &[(u32, Arc<Packed>)],
         orders: &[SiteOrder],
         limits: &Limits,
     ) -> Result<Ask> {
@@ -469,11 +470,12 @@ impl Prepared {
     }
 
     /// Has clients do what is asked. The server hears of their errors what it may; the machine's own log has them in full.
-    fn work(&self, stamp: u64, ask: &Ask, orders: &[SiteOrder], log: &mut Vec<String>) -> Result<SiteReply> {
+    fn work(&mut self, stamp: u64, ask: &Ask, orders: &[SiteOrder], log: &mut Vec<String>) -> Result<SiteReply> {
         let precision = self.federation.host.model().map_or(Precision::F64, |model| model.precision());
+        let found = self.federation.replies(ask, stamp)?;
         let clients = self.federation.host.clients();
         let mut replies = Vec::new();
-        for (order, client, reply) in self.federation.replies(ask, stamp)? {
+        for (order, client, reply) in found {
             let reply = reply.map(|reply| reply.pack(precision)).map_err(|error| {
                 log.push(format!("client {}: {error}", clients[client as usize].id));
                 error.told()

@@ -14,12 +14,12 @@ use crate::federation::server::meter::Meter;
 use crate::federation::server::rolls::{Admitted, Rolls, admit};
 use crate::federation::transforms::Transforms;
 use crate::federation::wire::{
-    self, ClientReply, DataOrder, KeptModels, ModelOrder, Packed, Request, Roll, SiteMessage, SiteOrder, SiteReply,
+    self, ClientReply, DataOrder, KeptModels, ModelOrder, Request, Roll, SiteMessage, SiteOrder, SiteReply,
     roll_of,
 };
 use crate::federation::work::Reply;
 use crate::federation::{Absence, Answers, Ask, ClientInfo, Federation, Phase};
-use crate::models::{Blueprint, Model};
+use crate::models::{Blueprint, Model, Packed};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -5,8 +5,8 @@
 //! sound; where most are not finite, the method has diverged, and sees it.
 
 use super::ledger::{Ledger, Opposed, Size};
-use crate::aggregate::{Sum, Weight};
-use crate::federation::work::{Content, Reply, Task, Work};
+use crate::aggregate::Sum;
+use crate::federation::work::{Content, Reply, Work};
 use crate::federation::{Absence, Answers, Ask, By, Gather, Missing, OrderAnswers, Phase, part_of};
 use crate::models::{Model, Reduced};
 use crate::num::{add_scaled, distance, dot, norm};
@@ -119,13 +119,14 @@ impl<'a> Gatherer<'a> {
         }
     }
 
-    pub fn take_sums(&mut self, order: usize, task: &Task, clients: Vec<u32>, reduced: Reduced) {
+    pub fn take_sums(&mut self, order: usize, clients: Vec<u32>, reduced: Reduced) {
+        let tells_choice = self.ask.orders[order].work.tells_choice();
         let answers = &mut self.answers.orders[order];
         let rows = clients.iter().map(|&client| self.rows[client as usize]);
         answers.rows.extend(rows);
         self.ledger.useful += clients.len() as u64;
         answers.clients.extend(clients);
-        answers.counts.extend(reduced.choices.into_iter().filter(|_| task.tells_choice));
+        answers.counts.extend(reduced.choices.into_iter().filter(|_| tells_choice));
         // A mean is about as long as its terms.
         let means = reduced.sums.iter().filter(|sum| sum.count > 0).map(|sum| norm(&sum.total) / sum.weight);
         self.sizes[order].extend(means.map(|length| Size { length: Some(length), loss: None }));
@@ -330,12 +331,5 @@ impl OrderAnswers {
         let sorted = |list: &[u32]| places.iter().flat_map(|&place| part_of(list, place, count)).copied().collect();
         (self.rows, self.counts, self.numbers) = (sorted(&self.rows), sorted(&self.counts), numbers);
         self.clients = sorted(&self.clients);
-    }
-}
-
-pub fn weight_of(gather: Gather) -> Weight {
-    match gather {
-        Gather::Sum { weight, .. } => weight,
-        Gather::Each => Weight::Uniform,
     }
 }

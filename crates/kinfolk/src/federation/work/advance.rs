@@ -157,7 +157,7 @@ impl Advance {
             }
         }
         // At the precision of the state: a repeated order must get the same answer.
-        context.model()?.precision().round(vectors);
+        context.model().precision().round(vectors);
         Ok(Advanced { loss, squared_length })
     }
 }

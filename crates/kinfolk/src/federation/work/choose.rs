@@ -1,8 +1,9 @@
 //! A choice among models, and what follows from it, in one pass over a client's rows.
 
 use super::*;
-use crate::models::Job;
+use crate::models::{Choosing, Step};
 use crate::training::{Portion, Then};
+use std::borrow::Cow;
 
 /// Find the model with the smallest loss (ties to the first), and go on from it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -13,6 +14,12 @@ pub struct Choose {
     pub on: Portion,
     /// What to do with the winner.
     pub then: Then,
+}
+
+impl Choose {
+    fn as_step(&self) -> Step<'_> {
+        Step::Choose(Choosing { among: &self.among, on: self.on, then: Cow::Borrowed(&self.then) })
+    }
 }
 
 impl Kind for Choose {
@@ -48,26 +55,15 @@ impl Kind for Choose {
     }
 
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
-        context.guard.portion(self.on)?;
-        let then = match &self.then {
-            Then::Nothing => Then::Nothing,
-            Then::Gradient(sample) => Then::Gradient(context.guard.sample(sample, false)?),
-            Then::Train(plan) => Then::Train(context.guard.plan(plan)?),
-        };
-        let job = Job { among: &self.among, on: self.on, then: &then, slots: 1 };
-        let seat = context.seat();
-        let choice = context.worker.choose_for(&job, context.hint() as usize, &seat);
-        context.set_hint(choice.position as u32);
-        let model = self.among[choice.position];
-        let mut vector = vec![0.0; if self.then == Then::Nothing { 0 } else { context.worker.width() }];
-        let first_loss = match &then {
-            Then::Nothing => choice.loss,
-            Then::Gradient(sample) => context.worker.gradient(model, &seat, sample, &mut vector),
-            Then::Train(plan) => context.worker.train(model, &seat, plan, &mut vector),
-        };
-        let loss = if self.among.len() == 1 { first_loss } else { choice.loss };
-        let answer = Choice { place: choice.position as u32, loss };
-        Ok(context.reply(answer, (self.then != Then::Nothing).then_some(vector)))
+        context.carry_step(self, self.as_step())
+    }
+
+    fn step(&self) -> Option<Step<'_>> {
+        Some(self.as_step())
+    }
+
+    fn tells_choice(&self) -> bool {
+        true
     }
 
     fn fault(&self) -> Option<&'static str> {
@@ -83,9 +79,5 @@ impl Kind for Choose {
     fn base(&self, reply: &Reply) -> Option<usize> {
         let trained = matches!(self.then, Then::Train(_));
         reply.counts.first().and_then(|&place| self.among.get(place as usize)).copied().filter(|_| trained)
-    }
-
-    fn task(&self) -> Option<Task> {
-        Some(Task { among: self.among.clone(), on: self.on, then: self.then.clone(), tells_choice: true })
     }
 }

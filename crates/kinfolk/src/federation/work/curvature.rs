@@ -40,7 +40,7 @@ impl Kind for Curvature {
     }
 
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
-        let model = context.model()?.convex().ok_or_else(|| {
+        let model = context.model().convex().ok_or_else(|| {
             Error::new(ErrorKind::Unsupported, "there is no bound on the curvature of this model's loss")
                 .hint("give a step and a smoothness, or use a linear or logistic model")
         })?;

@@ -1,7 +1,7 @@
 //! How well a client is served, on held-out rows.
 
 use super::*;
-use crate::models::{Score, first_smallest};
+use crate::models::{Found, Score, Step};
 use crate::training::Split;
 
 /// The metric on held-out rows of the model with the smallest loss.
@@ -11,6 +11,19 @@ pub struct Evaluate {
     pub with: Subject,
     /// Which rows decide between candidates.
     pub assign_on: Split,
+    /// Whether the loss of every candidate is wanted, not only that of the best.
+    pub compare: bool,
+}
+
+impl Evaluate {
+    fn as_step<'s>(&self, among: &'s [usize]) -> Step<'s> {
+        Step::Score { among, assign_on: self.assign_on, compare: self.compare }
+    }
+
+    /// Number of losses in the answer.
+    fn losses(&self) -> usize {
+        if self.compare { self.with.count() } else { 1 }
+    }
 }
 
 /// What is evaluated.
@@ -60,10 +73,17 @@ impl Subject {
 pub struct Evaluated {
     /// The place of the best candidate.
     pub choice: u32,
-    /// The loss of every candidate on the rows that decide.
+    /// The loss of every candidate on the rows that decide, or that of the best alone.
     pub losses: Vec<f64>,
     /// The best candidate's score on held-out rows.
     pub score: Score,
+}
+
+impl Evaluated {
+    /// The loss of the best candidate.
+    pub(crate) fn loss(&self) -> f64 {
+        if let [best] = self.losses[..] { best } else { self.losses[self.choice as usize] }
+    }
 }
 
 impl Answer for Evaluated {
@@ -86,13 +106,13 @@ impl Kind for Evaluate {
     }
 
     fn sends(&self, _: usize) -> Sends {
-        Sends::numbers(self.with.count() + 1).with_counts(3)
+        Sends::numbers(self.losses() + 1).with_counts(3)
     }
 
     fn cost(&self, load: &Load) -> Cost {
         match &self.with {
             Subject::Alone => load.solves(1.0),
-            _ => load.looks(self.with.count() as f64, self.with.count()),
+            _ => load.looks(self.with.count() as f64, self.losses()),
         }
     }
 
@@ -103,22 +123,23 @@ impl Kind for Evaluate {
             Subject::Own { stamp } => vec![context.worker.load(&context.own_model(*stamp)?)],
             Subject::Completed { model, stamp } => vec![context.worker.load(&context.completed_model(*model, *stamp)?)],
             Subject::Alone => {
-                let alone = context.model()?.want_convex()?.minimise(&client.train, 0.0).map_err(context.naming())?;
+                let alone = context.model().want_convex()?.minimise(&client.train, 0.0).map_err(context.naming())?;
                 vec![context.worker.load(&alone)]
             }
         };
-        let deciding = match self.assign_on {
-            Split::Test if !client.test.is_empty() => &client.test,
-            _ => &client.train,
-        };
-        let losses: Vec<f64> = candidates.iter().map(|&model| context.worker.loss(model, deciding)).collect();
-        let choice = first_smallest(losses.iter().copied()).position;
-        let score = context.worker.score(candidates[choice], &client.test);
+        let found = context.find(self.as_step(&candidates))?;
         // Code of the user's own may hold out fewer rows than it says.
-        if score.rows > 0 {
+        if let Found::Score(_, _, score) = &found
+            && score.rows > 0
+        {
             context.guard.enough("a score", f64::from(score.rows))?;
         }
-        Ok(context.reply(Evaluated { choice: choice as u32, losses, score }, None))
+        Ok(Reply::of(client.train.len() as u32, found, false))
+    }
+
+    fn step(&self) -> Option<Step<'_>> {
+        let Subject::Models(models) = &self.with else { return None };
+        Some(self.as_step(models))
     }
 
     fn fault(&self) -> Option<&'static str> {

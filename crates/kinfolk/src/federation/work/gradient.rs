@@ -1,7 +1,9 @@
 //! The gradient of a model on a client's rows.
 
 use super::*;
+use crate::models::{Choosing, Step};
 use crate::training::{Portion, Sample, Then};
+use std::borrow::Cow;
 
 /// The gradient of the mean loss of one model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -10,6 +12,13 @@ pub struct Gradient {
     pub of: usize,
     /// On which rows.
     pub sample: Sample,
+}
+
+impl Gradient {
+    fn as_step(&self) -> Step<'_> {
+        let then = Cow::Owned(Then::Gradient(self.sample.clone()));
+        Step::Choose(Choosing { among: std::slice::from_ref(&self.of), on: Portion::All, then })
+    }
 }
 
 impl Kind for Gradient {
@@ -26,14 +35,10 @@ impl Kind for Gradient {
     }
 
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
-        let sample = context.guard.sample(&self.sample, false)?;
-        let mut vector = vec![0.0; context.worker.width()];
-        let loss = context.worker.gradient(self.of, &context.seat(), &sample, &mut vector);
-        Ok(context.reply(Loss(loss), Some(vector)))
+        context.carry_step(self, self.as_step())
     }
 
-    fn task(&self) -> Option<Task> {
-        let then = Then::Gradient(self.sample.clone());
-        Some(Task { among: vec![self.of], on: Portion::All, then, tells_choice: false })
+    fn step(&self) -> Option<Step<'_>> {
+        Some(self.as_step())
     }
 }

@@ -4,8 +4,8 @@ use super::{Reply, reply};
 use crate::error::Result;
 use crate::federation::client::context::ClientContext;
 use crate::federation::client::guard::{Cost, Load};
-use crate::models::Job;
-use crate::training::{Portion, Then};
+use crate::models::Step;
+use crate::training::Portion;
 use std::borrow::Cow;
 use std::fmt::Debug;
 
@@ -41,9 +41,14 @@ pub trait Kind: Debug + Send + Sync {
         None
     }
 
-    /// The form in which models do the same for whole blocks of clients, where there is one.
-    fn task(&self) -> Option<Task> {
+    /// The step that does the same for whole blocks of clients, where there is one.
+    fn step(&self) -> Option<Step<'_>> {
         None
+    }
+
+    /// Whether the choice is part of the answer.
+    fn tells_choice(&self) -> bool {
+        false
     }
 }
 
@@ -126,21 +131,5 @@ impl Sends {
     /// Adds a model or a gradient, if it is `sent`.
     pub(super) fn model(self, content: Content, width: usize, sent: bool) -> Self {
         if sent { Self { content, length: width, models: 1, ..self } } else { self }
-    }
-}
-
-/// Work in the form in which models do it for whole blocks of clients.
-#[derive(Debug, Clone)]
-pub struct Task {
-    pub among: Vec<usize>,
-    pub on: Portion,
-    pub then: Then,
-    /// Whether the choice is part of the answer.
-    pub tells_choice: bool,
-}
-
-impl Task {
-    pub fn job(&self, slots: usize) -> Job<'_> {
-        Job { among: &self.among, on: self.on, then: &self.then, slots }
     }
 }

@@ -1,6 +1,7 @@
 //! The mean loss of models on a client's rows.
 
 use super::*;
+use crate::models::Step;
 use crate::training::Portion;
 
 /// The mean loss of each of these models.
@@ -10,6 +11,12 @@ pub struct Losses {
     pub of: Vec<usize>,
     /// On which rows.
     pub on: Portion,
+}
+
+impl Losses {
+    fn as_step(&self) -> Step<'_> {
+        Step::Losses { of: &self.of, on: self.on }
+    }
 }
 
 impl Kind for Losses {
@@ -26,9 +33,11 @@ impl Kind for Losses {
     }
 
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
-        let rows = context.rows(self.on)?;
-        let losses = context.worker.losses(&self.of, &rows);
-        Ok(context.reply(losses, None))
+        context.carry_step(self, self.as_step())
+    }
+
+    fn step(&self) -> Option<Step<'_>> {
+        Some(self.as_step())
     }
 
     fn fault(&self) -> Option<&'static str> {

@@ -30,7 +30,7 @@ impl Kind for Minimise {
             return Ok(context.reply(numbers, None));
         }
         let rows = &context.client().train;
-        let vector = context.model()?.want_convex()?.minimise(rows, self.ridge).map_err(context.naming())?;
+        let vector = context.model().want_convex()?.minimise(rows, self.ridge).map_err(context.naming())?;
         let own = context.worker.load(&vector);
         let loss = context.worker.loss(own, rows);
         context.keep_or_send(if self.keep { Keep::Instead } else { Keep::No }, loss, vector)

@@ -10,7 +10,7 @@ mod reply;
 use super::client::context::ClientContext;
 use super::client::guard::{Cost, Load};
 use crate::error::{Error, Result};
-pub(super) use kind::{Capability, Content, Kind, Needs, Sends, Task};
+pub(super) use kind::{Capability, Content, Kind, Needs, Sends};
 pub use reply::{Answer, Choice, HasLoss, Loss, PackedReply, Reply};
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

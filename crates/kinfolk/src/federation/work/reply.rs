@@ -1,8 +1,8 @@
 //! What a client answers to an order: counts, numbers, and a vector at the model's precision. Meter, checks, sums and
 //! transforms act on these parts; a kind of work gives them their types.
 
-use crate::federation::wire::Packed;
-use crate::models::Precision;
+use super::Evaluated;
+use crate::models::{Found, Packed, Precision};
 use serde::{Deserialize, Serialize};
 
 /// One client's reply to one order.
@@ -35,6 +35,20 @@ impl Reply {
         let (mut counts, mut numbers) = (Vec::new(), Vec::new());
         answer.write(&mut counts, &mut numbers);
         Self { rows, counts, numbers, vector }
+    }
+
+    /// From what a step found.
+    pub(crate) fn of(rows: u32, found: Found, tells_choice: bool) -> Self {
+        match found {
+            Found::Losses(losses) => Self::new(rows, losses, None),
+            Found::Choice(choice, vector) if tells_choice => {
+                Self::new(rows, Choice { place: choice.position as u32, loss: choice.loss }, vector)
+            }
+            Found::Choice(choice, vector) => Self::new(rows, Loss(choice.loss), vector),
+            Found::Score(choice, losses, score) => {
+                Self::new(rows, Evaluated { choice: choice as u32, losses, score }, None)
+            }
+        }
     }
 
     /// As it travels.

@@ -75,7 +75,7 @@ impl Kind for Respond {
 
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
         let rows = context.rows(self.on)?;
-        let model = context.model()?;
+        let model = context.model();
         let at = context.naming();
         let Respond { pull, send, scale, .. } = *self;
         let centre = context.models[pull.centre].as_slice();

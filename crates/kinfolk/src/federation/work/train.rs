@@ -1,8 +1,10 @@
 //! Training on a client's rows.
 
 use super::*;
+use crate::models::{Choosing, Step};
 use crate::rng::Key;
 use crate::training::{Plan, Portion, Then};
+use std::borrow::Cow;
 
 /// Training from one model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -96,7 +98,7 @@ impl Kind for Train {
             Start::Own { stamp } => context.worker.load(&context.own_model(stamp)?),
             Start::Fresh { seed } => {
                 let key = Key::new(seed).word("fresh").word(&context.client().id);
-                context.worker.load(&context.model()?.initialise(&mut key.rng())?)
+                context.worker.load(&context.model().initialise(&mut key.rng())?)
             }
         };
         let mut vector = vec![0.0; context.worker.width()];
@@ -110,8 +112,10 @@ impl Kind for Train {
         self.from.model()
     }
 
-    fn task(&self) -> Option<Task> {
-        let model = self.from.model().filter(|_| self.keep == Keep::No)?;
-        Some(Task { among: vec![model], on: Portion::All, then: Then::Train(self.plan.clone()), tells_choice: false })
+    fn step(&self) -> Option<Step<'_>> {
+        let Start::Model(model) = &self.from else { return None };
+        let then = Cow::Owned(Then::Train(self.plan.clone()));
+        let among = std::slice::from_ref(model);
+        (self.keep == Keep::No).then_some(Step::Choose(Choosing { among, on: Portion::All, then }))
     }
 }

@@ -42,7 +42,7 @@ impl Kind for Validate {
         let held_out = context.rows(Portion::Fold { index: self.fold, of: self.of })?;
         let learnt = context.rows(self.learnt())?;
         let share = held_out.len() as f64 / context.client().train.len() as f64;
-        let model = context.model()?;
+        let model = context.model();
         let at = context.naming();
         let known = quadratic_everywhere(model, &learnt, self.scale).map_err(&at)?;
         let mut losses = Vec::with_capacity(self.trials.len());

@@ -1,7 +1,8 @@
 use super::starts::farthest_first;
 use super::*;
 use crate::data::{Client, DataShape, Features, Shard, Targets};
-use crate::federation::engines::local::{LocalFederation, threads};
+use crate::compute::threads;
+use crate::federation::engines::local::LocalFederation;
 use crate::methods::room::MethodLedger;
 
 /// Clients with one feature, always 1: a linear model without intercept fits the mean of the targets.

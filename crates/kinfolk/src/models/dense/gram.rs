@@ -4,7 +4,7 @@ use super::{DenseWorker, Goal, Matrix, Real, Seat, add_scaled, convert, multiply
 use crate::data::Shard;
 use crate::training::{Course, Optimiser, Plan, Portion};
 
-impl<T: Real> DenseWorker<'_, T> {
+impl<T: Real> DenseWorker<T> {
     /// Full-batch descent in the space of the rows: `self.first` holds X·W₀ᵀ, `upper` everything above the first
     /// weight. Leaves Q in `change` and returns the loss before the first step and the factor a of W₀.
     pub(super) fn train_by_gram(
@@ -15,7 +15,7 @@ impl<T: Real> DenseWorker<'_, T> {
         plan: &Plan,
         change: &mut [T],
     ) -> (f64, T) {
-        let (shape, rows) = (self.shape, change.len() / self.shape.widths[1]);
+        let (shape, rows) = (self.shape.clone(), change.len() / self.shape.widths[1]);
         let (momentum, decay) = match plan.optimiser {
             Optimiser::Descent { momentum, weight_decay } => (T::of(momentum), T::of(weight_decay)),
             Optimiser::Adam { .. } => unreachable!("the Gram form is for descent"),

@@ -21,17 +21,18 @@ use super::trainer::choose::{Candidates, compete};
 use super::trainer::rows::{Goal, Output, row_loss};
 use super::trainer::steps::steps_of;
 use super::trainer::{Network, NetworkModel, NetworkWorker, Pass, widen};
-use super::{Choice, Convex, Job, Layout, Reduced, Score, Seat, TensorPlace, Worker, reduce_plainly};
-use crate::aggregate::Weight;
+use super::worker::reduce_plainly;
+use super::{Choice, Choosing, Convex, Layout, Reduced, Score, Seat, Summing, TensorPlace, Worker};
 use crate::data::Shard;
 use crate::data::numbers::{convert, convert_into};
 use crate::num::{Matrix, Real, add_scaled, multiply, multiply_add};
 use crate::rng::Rng;
-use crate::training::{Plan, Portion, Sample, Then};
+use crate::training::{Plan, Sample, Then};
 pub(super) use convex::{Minimiser, Rows};
 use rand::RngExt;
 use reduce::Hints;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A stack of dense layers with rectifiers in between.
 #[derive(Debug, Clone)]
@@ -249,7 +250,7 @@ impl Network for Dense {
         self.minimiser.is_some().then_some(self)
     }
 
-    fn worker<'a, T: Real>(model: &'a NetworkModel<Self>, models: &[&[f64]]) -> Box<dyn Worker + 'a> {
+    fn worker<T: Real>(model: &NetworkModel<Self>, models: &[&[f64]]) -> Box<dyn Worker> {
         Box::new(DenseWorker::<T>::new(model, models))
     }
 
@@ -302,10 +303,10 @@ impl Network for Dense {
     }
 }
 
-/// The trainer's worker with the fast paths. All buffers are reused between clients.
-struct DenseWorker<'a, T: Real> {
-    plain: NetworkWorker<'a, Dense, T>,
-    shape: &'a Dense,
+/// The trainer's worker with the fast paths. All buffers are reused, between clients and between asks.
+struct DenseWorker<T: Real> {
+    plain: NetworkWorker<Dense, T>,
+    shape: Arc<Dense>,
     /// X·W₀ᵀ of the chosen model, and of a candidate.
     first: Vec<T>,
     candidate: Vec<T>,
@@ -318,11 +319,11 @@ struct DenseWorker<'a, T: Real> {
     fast: bool,
 }
 
-impl<'a, T: Real> DenseWorker<'a, T> {
-    fn new(model: &'a NetworkModel<Dense>, models: &[&[f64]]) -> Self {
+impl<T: Real> DenseWorker<T> {
+    fn new(model: &NetworkModel<Dense>, models: &[&[f64]]) -> Self {
         Self {
             plain: NetworkWorker::new(model, models),
-            shape: &model.network,
+            shape: model.network.clone(),
             first: Vec::new(),
             candidate: Vec::new(),
             stack: Vec::new(),
@@ -333,7 +334,12 @@ impl<'a, T: Real> DenseWorker<'a, T> {
     }
 }
 
-impl<T: Real> Worker for DenseWorker<'_, T> {
+impl<T: Real> Worker for DenseWorker<T> {
+    fn begin(&mut self, models: &[&[f64]]) {
+        self.plain.begin(models);
+        self.stacked.clear();
+    }
+
     fn load(&mut self, params: &[f64]) -> usize {
         self.plain.load(params)
     }
@@ -393,34 +399,33 @@ impl<T: Real> Worker for DenseWorker<'_, T> {
         loss
     }
 
-    fn choose(&mut self, among: &[usize], hint: usize, seat: &Seat, on: Portion) -> Choice {
-        let rows = seat.rows(on);
+    fn choose(&mut self, among: &[usize], hint: usize, rows: &Shard) -> Choice {
         let mut buffer = std::mem::take(&mut self.plain.input);
-        let choice = self.compete(among, hint, convert(&rows, &mut buffer), Goal::of(&rows));
+        let choice = self.compete(among, hint, convert(rows, &mut buffer), Goal::of(rows));
         self.plain.input = buffer;
         choice
     }
 
-    fn reduce(&mut self, jobs: &[Job], seats: &[Seat], hints: &mut [u32], weight: Weight) -> Vec<Reduced> {
-        if self.stacks(jobs) {
-            return self.reduce_stacked(jobs, seats, weight);
+    fn reduce(&mut self, steps: &[&Choosing], seats: &[Seat], hints: &mut [u32], summing: Summing) -> Vec<Reduced> {
+        if self.stacks(steps) {
+            return self.reduce_stacked(steps, seats, summing);
         }
-        let gram = |job: &Job| matches!(job.then, Then::Train(_)) && job.slots == job.among.len();
-        if !(self.fast && jobs.iter().all(gram)) {
-            return reduce_plainly(self, jobs, seats, hints, weight);
+        let trains = |step: &&Choosing| matches!(*step.then, Then::Train(_)) && summing.slots(step) == step.among.len();
+        if !(self.fast && steps.iter().all(trains)) {
+            return reduce_plainly(self, steps, seats, hints, summing);
         }
-        let reduce = |(j, job): (usize, &Job)| match job.then {
+        let reduce = |(place, step): (usize, &&Choosing)| match &*step.then {
             Then::Train(plan) => {
-                let hints = Hints { table: &mut *hints, jobs: jobs.len(), job: j };
-                self.reduce_by_gram(job, plan, seats, hints, weight)
+                let hints = Hints { table: &mut *hints, steps: steps.len(), place };
+                self.reduce_by_gram(step, plan, seats, hints, summing)
             }
-            _ => unreachable!("only training jobs come here"),
+            _ => unreachable!("only steps of training come here"),
         };
-        jobs.iter().enumerate().map(reduce).collect()
+        steps.iter().enumerate().map(reduce).collect()
     }
 }
 
-impl<T: Real> DenseWorker<'_, T> {
+impl<T: Real> DenseWorker<T> {
     /// The candidate with the smallest loss on these rows, leaving its X·W₀ᵀ in `first`.
     fn compete(&mut self, among: &[usize], hint: usize, x: &[T], goal: Goal) -> Choice {
         let early_exit = self.fast;
@@ -429,14 +434,14 @@ impl<T: Real> DenseWorker<'_, T> {
 }
 
 /// Candidates whose products with the rows are kept for the training that follows.
-struct Competition<'w, 'a, 'i, T: Real> {
-    worker: &'w mut DenseWorker<'a, T>,
+struct Competition<'w, 'i, T: Real> {
+    worker: &'w mut DenseWorker<T>,
     among: &'i [usize],
     x: &'i [T],
     goal: Goal<'i>,
 }
 
-impl<T: Real> Candidates for Competition<'_, '_, '_, T> {
+impl<T: Real> Candidates for Competition<'_, '_, T> {
     fn loss(&mut self, position: usize, rows: Range<usize>) -> f64 {
         let DenseWorker { plain, shape, candidate, .. } = &mut *self.worker;
         let (columns, width) = (shape.widths[0], shape.widths[1]);

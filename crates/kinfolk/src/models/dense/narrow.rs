@@ -17,7 +17,7 @@ struct Moments<T> {
     products: Vec<T>,
 }
 
-impl<T: Real> DenseWorker<'_, T> {
+impl<T: Real> DenseWorker<T> {
     /// Whether this training can go row by row, or by moments.
     pub(super) fn narrow_pays(&self, rows: usize, plan: &Plan) -> bool {
         self.fast

@@ -1,28 +1,28 @@
 //! Sums over a block of clients without forming single answers.
 
-use super::{Choice, DenseWorker, Job, Reduced, Seat, Worker};
+use super::{Choice, Choosing, DenseWorker, Reduced, Seat, Summing, Worker};
 use super::{Goal, convert, convert_into, row_loss};
-use crate::aggregate::Weight;
 use crate::data::Shard;
 use crate::models::first_smallest;
 use crate::num::{Matrix, Real, add_scaled, multiply, multiply_add};
 use crate::training::{Plan, Portion, Sample, Then};
 
-impl<T: Real> DenseWorker<'_, T> {
+impl<T: Real> DenseWorker<T> {
     /// Sums of trained models without forming any single one: Σ(a·W₀ + Qᵀ·X) over concatenated rows.
     pub(super) fn reduce_by_gram(
         &mut self,
-        job: &Job,
+        step: &Choosing,
         plan: &Plan,
         seats: &[Seat],
         hints: Hints,
-        weight: Weight,
+        summing: Summing,
     ) -> Reduced {
         const ROWS_AT_ONCE: usize = 256;
-        let shape = self.shape;
+        let shape = self.shape.clone();
         let (columns, width, skip) = (shape.widths[0], shape.widths[1], shape.first_weights());
-        let mut reduced = Reduced::new(job.slots);
-        let mut sums: Vec<Option<(Vec<T>, f64)>> = vec![None; job.slots];
+        let slots = summing.slots(step);
+        let mut reduced = Reduced::new(slots);
+        let mut sums: Vec<Option<(Vec<T>, f64)>> = vec![None; slots];
         let (mut input, mut changes) = (Vec::new(), Vec::new());
         let mut waiting: Vec<(usize, usize)> = Vec::new();
         let mut upper: Vec<T> = Vec::new();
@@ -49,15 +49,15 @@ impl<T: Real> DenseWorker<'_, T> {
 
         for (s, seat) in seats.iter().enumerate() {
             let rows = &seat.client.train;
-            let hint = &mut hints.table[s * hints.jobs + hints.job];
-            let client_weight = weight.of(rows.len());
+            let hint = &mut hints.table[s * hints.steps + hints.place];
+            let client_weight = summing.weight.of(rows.len());
             if !self.gram_pays(rows.len(), plan) {
-                let choice = self.choose_for(job, *hint as usize, seat);
+                let choice = self.choose_for(step, *hint as usize, seat);
                 *hint = choice.position as u32;
                 vector.resize(shape.layout.len(), 0.0);
-                let first_loss = self.train(job.among[choice.position], seat, plan, &mut vector);
-                reduced.reply(choice.position, if job.among.len() == 1 { first_loss } else { choice.loss });
-                reduced.add(job.slot(choice.position), client_weight, &vector);
+                let first_loss = self.train(step.among[choice.position], seat, plan, &mut vector);
+                reduced.reply(choice.position, if step.among.len() == 1 { first_loss } else { choice.loss });
+                reduced.add(summing.slot(choice.position), client_weight, &vector);
                 continue;
             }
             let before = input.len() / columns;
@@ -69,9 +69,9 @@ impl<T: Real> DenseWorker<'_, T> {
             convert_into(rows, &mut input[begin * columns..]);
             let x = &input[begin * columns..];
             let goal = Goal::of(rows);
-            let choice = self.first_products(job, *hint as usize, seat, x, goal);
+            let choice = self.first_products(step, *hint as usize, seat, x, goal);
             *hint = choice.position as u32;
-            let model = job.among[choice.position];
+            let model = step.among[choice.position];
             upper.clear();
             upper.extend_from_slice(&self.plain.models[model][skip..]);
             changes.resize((begin + rows.len()) * width, T::ZERO);
@@ -81,19 +81,19 @@ impl<T: Real> DenseWorker<'_, T> {
             if client_weight != 1.0 {
                 change.iter_mut().for_each(|q| *q *= T::of(client_weight));
             }
-            let slot = job.slot(choice.position);
+            let slot = summing.slot(choice.position);
             let (sum, kept) = sums[slot].get_or_insert_with(|| (vec![T::ZERO; shape.layout.len()], 0.0));
             add_scaled(&mut sum[skip..], T::of(client_weight), &upper);
             *kept += client_weight * keep.to_f64();
             reduced.sums[slot].weight += client_weight;
             reduced.sums[slot].count += 1;
-            reduced.reply(choice.position, if job.among.len() == 1 { first_loss } else { choice.loss });
+            reduced.reply(choice.position, if step.among.len() == 1 { first_loss } else { choice.loss });
             waiting.push((slot, rows.len()));
         }
         flush(&mut waiting, &mut input, &mut changes, &mut sums);
         for (slot, sum) in sums.into_iter().enumerate() {
             let Some((sum, kept)) = sum else { continue };
-            let model = &self.plain.models[job.among[slot]];
+            let model = &self.plain.models[step.among[slot]];
             let total = &mut reduced.sums[slot].total;
             total.resize(sum.len(), 0.0);
             for (i, (total, value)) in total.iter_mut().zip(sum).enumerate() {
@@ -104,30 +104,30 @@ impl<T: Real> DenseWorker<'_, T> {
     }
 
     /// The choice, leaving X·W₀ᵀ of the chosen model in `self.first`.
-    fn first_products(&mut self, job: &Job, hint: usize, seat: &Seat, x: &[T], goal: Goal) -> Choice {
+    fn first_products(&mut self, step: &Choosing, hint: usize, seat: &Seat, x: &[T], goal: Goal) -> Choice {
         let rows = seat.client.train.len();
-        if job.among.len() > 1 && job.on == Portion::All {
-            return self.compete(job.among, hint, x, goal);
+        if step.among.len() > 1 && step.on == Portion::All {
+            return self.compete(step.among, hint, x, goal);
         }
-        let choice = self.choose_for(job, hint, seat);
+        let choice = self.choose_for(step, hint, seat);
         let mut first = std::mem::take(&mut self.first);
         first.resize(rows * self.shape.widths[1], T::ZERO);
-        self.shape.first_layer(&self.plain.models[job.among[choice.position]], x, rows, &mut first);
+        self.shape.first_layer(&self.plain.models[step.among[choice.position]], x, rows, &mut first);
         self.first = first;
         choice
     }
 
-    /// Choices and gradients of many jobs at once, for stacks without hidden layers: all models are rows of one
+    /// Choices and gradients of many steps at once, for stacks without hidden layers: all models are rows of one
     /// product with the client's rows, all slopes rows of another.
-    pub(super) fn reduce_stacked(&mut self, jobs: &[Job], seats: &[Seat], weight: Weight) -> Vec<Reduced> {
-        let shape = self.shape;
+    pub(super) fn reduce_stacked(&mut self, steps: &[&Choosing], seats: &[Seat], summing: Summing) -> Vec<Reduced> {
+        let shape = self.shape.clone();
         let (columns, outputs, skip) = (shape.widths[0], shape.widths[1], shape.first_weights());
         self.stack(&(0..self.plain.given).collect::<Vec<_>>());
-        let mut reduced: Vec<Reduced> = jobs.iter().map(|job| Reduced::new(job.slots)).collect();
-        let mut sums: Vec<Vec<Option<Vec<T>>>> = jobs.iter().map(|job| vec![None; job.slots]).collect();
+        let mut reduced: Vec<Reduced> = steps.iter().map(|step| Reduced::new(summing.slots(step))).collect();
+        let mut sums: Vec<Vec<Option<Vec<T>>>> = steps.iter().map(|step| vec![None; summing.slots(step)]).collect();
         let mut products: Vec<T> = Vec::new();
         let mut slopes: Vec<T> = Vec::new();
-        let mut gradients = vec![T::ZERO; jobs.len() * outputs * columns];
+        let mut gradients = vec![T::ZERO; steps.len() * outputs * columns];
         let mut buffer = std::mem::take(&mut self.plain.input);
         let mut wanted: Vec<T> = Vec::new();
         let mut row_out = vec![T::ZERO; outputs];
@@ -143,13 +143,13 @@ impl<T: Real> DenseWorker<'_, T> {
                 wanted.extend(values.iter().map(|&value| T::of(value)));
             }
             let scale = T::ONE / T::of(rows as f64);
-            slopes.resize(jobs.len() * outputs * rows, T::ZERO);
-            let client_weight = weight.of(rows);
-            for (j, job) in jobs.iter().enumerate() {
+            slopes.resize(steps.len() * outputs * rows, T::ZERO);
+            let client_weight = summing.weight.of(rows);
+            for (j, step) in steps.iter().enumerate() {
                 let lines = |model: usize| &products[model * outputs * rows..(model + 1) * outputs * rows];
-                let losses = job.among.iter().map(|&model| self.line_loss(lines(model), goal, &wanted, &mut row_out));
+                let losses = step.among.iter().map(|&model| self.line_loss(lines(model), goal, &wanted, &mut row_out));
                 let choice = first_smallest(losses);
-                let chosen = lines(job.among[choice.position]);
+                let chosen = lines(step.among[choice.position]);
                 let slope = &mut slopes[j * outputs * rows..(j + 1) * outputs * rows];
                 match goal {
                     Goal::Values(_) => {
@@ -168,19 +168,19 @@ impl<T: Real> DenseWorker<'_, T> {
                 }
                 reduced[j].reply(choice.position, choice.loss / rows as f64);
             }
-            let lines = jobs.len() * outputs;
+            let lines = steps.len() * outputs;
             multiply(&mut gradients, T::ONE, Matrix::new(&slopes, lines, rows), Matrix::new(x, rows, columns));
-            for (j, job) in jobs.iter().enumerate() {
-                let slot = job.slot(reduced[j].choices[reduced[j].choices.len() - 1] as usize);
-                let sum = sums[j][slot].get_or_insert_with(|| vec![T::ZERO; shape.layout.len()]);
+            for (j, (reduced, sums)) in reduced.iter_mut().zip(&mut sums).enumerate() {
+                let slot = summing.slot(reduced.choices[reduced.choices.len() - 1] as usize);
+                let sum = sums[slot].get_or_insert_with(|| vec![T::ZERO; shape.layout.len()]);
                 let share = T::of(client_weight);
                 add_scaled(&mut sum[..skip], share, &gradients[j * skip..(j + 1) * skip]);
                 for (c, bias) in sum[skip..].iter_mut().enumerate() {
                     let slope = &slopes[(j * outputs + c) * rows..(j * outputs + c + 1) * rows];
                     *bias += share * slope.iter().fold(T::ZERO, |total, &s| total + s);
                 }
-                reduced[j].sums[slot].weight += client_weight;
-                reduced[j].sums[slot].count += 1;
+                reduced.sums[slot].weight += client_weight;
+                reduced.sums[slot].count += 1;
             }
         }
         self.plain.input = buffer;
@@ -272,17 +272,17 @@ impl<T: Real> DenseWorker<'_, T> {
         totals.iter().map(|total| total / rows.len() as f64).collect()
     }
 
-    pub(super) fn stacks(&self, jobs: &[Job]) -> bool {
+    pub(super) fn stacks(&self, steps: &[&Choosing]) -> bool {
         let full = |then: &Then| matches!(then, Then::Gradient(Sample { on: Portion::All, batch: None, .. }));
-        self.fast && self.shape.layers() == 1 && jobs.iter().all(|job| full(job.then) && job.on == Portion::All)
+        self.fast && self.shape.layers() == 1 && steps.iter().all(|step| full(&step.then) && step.on == Portion::All)
     }
 }
 
-/// Last time's choices of all seats and jobs, and which job is meant.
+/// Last time's choices of all seats and steps, and which step is meant.
 pub(super) struct Hints<'h> {
     pub(super) table: &'h mut [u32],
-    pub(super) jobs: usize,
-    pub(super) job: usize,
+    pub(super) steps: usize,
+    pub(super) place: usize,
 }
 
 /// Σ (a − b)² in lanes of fixed order.

@@ -1,11 +1,13 @@
 use super::*;
+use crate::aggregate::{By, Weight};
 use crate::data::{Client, DataShape, Features, Targets};
 use crate::models::Precision;
 use crate::models::trainer::steps::{Batches, Scratch};
 use crate::num::{dot, extreme_eigenvalues};
 use crate::rng::Key;
-use crate::training::{Amount, Course, Optimiser};
+use crate::training::{Amount, Course, Optimiser, Portion};
 use rand_distr::{Distribution, StandardNormal};
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 const PLAIN: Optimiser = Optimiser::Descent { momentum: 0.0, weight_decay: 0.0 };
@@ -37,12 +39,12 @@ fn stack(widths: Vec<usize>, bias: bool, output: Output) -> NetworkModel<Dense> 
 }
 
 impl NetworkModel<Dense> {
-    fn working<T: Real>(&self, models: &[&[f64]]) -> DenseWorker<'_, T> {
+    fn working<T: Real>(&self, models: &[&[f64]]) -> DenseWorker<T> {
         DenseWorker::new(self, models)
     }
 }
 
-impl<T: Real> DenseWorker<'_, T> {
+impl<T: Real> DenseWorker<T> {
     fn plain(mut self) -> Self {
         self.fast = false;
         self
@@ -210,12 +212,16 @@ fn sums_while_computing_are_sums_of_answers() {
         let params = models(&dense, 4);
         for then in &then {
             let among = [[0usize, 1], [2, 3]];
-            let jobs: Vec<Job> = among.iter().map(|among| Job { among, on: Portion::All, then, slots: 2 }).collect();
+            let choose = |among| Choosing { among, on: Portion::All, then: Cow::Borrowed(then) };
+            let steps = [choose(&among[0]), choose(&among[1])];
+            let steps: Vec<&Choosing> = steps.iter().collect();
             for weight in [Weight::Uniform, Weight::Rows] {
-                let mut hints = vec![1; seats.len() * jobs.len()];
-                let fast = dense.working::<f64>(&views(&params)).reduce(&jobs, &seats, &mut hints, weight);
-                let mut untouched = vec![0; seats.len() * jobs.len()];
-                let plain = dense.working::<f64>(&views(&params)).plain().reduce(&jobs, &seats, &mut untouched, weight);
+                let summing = Summing { by: By::Choice, weight };
+                let mut hints = vec![1; seats.len() * steps.len()];
+                let fast = dense.working::<f64>(&views(&params)).reduce(&steps, &seats, &mut hints, summing);
+                let mut untouched = vec![0; seats.len() * steps.len()];
+                let mut plain = dense.working::<f64>(&views(&params)).plain();
+                let plain = plain.reduce(&steps, &seats, &mut untouched, summing);
                 for (fast, plain) in fast.iter().zip(&plain) {
                     assert_eq!(fast.choices, plain.choices);
                     close(&fast.losses, &plain.losses, 1e-13);
@@ -238,9 +244,9 @@ fn a_choice_does_not_depend_on_where_it_looks_first() {
     params[3][0] = f64::NAN; // Never chosen.
     for seat in bench.seats() {
         let choices: Vec<Choice> = (0..5)
-            .map(|hint| dense.working::<f32>(&views(&params)).choose(&[0, 1, 2, 3, 4], hint, &seat, Portion::All))
+            .map(|hint| dense.working::<f32>(&views(&params)).choose(&[0, 1, 2, 3, 4], hint, &seat.client.train))
             .collect();
-        let plain = dense.working::<f32>(&views(&params)).plain().choose(&[0, 1, 2, 3, 4], 0, &seat, Portion::All);
+        let plain = dense.working::<f32>(&views(&params)).plain().choose(&[0, 1, 2, 3, 4], 0, &seat.client.train);
         assert!(choices.iter().all(|choice| *choice == plain), "{choices:?} {plain:?}");
         assert!(plain.position < 3);
     }

@@ -40,7 +40,7 @@ impl ModelSettings for Resnet9Settings {
     fn build(self, data: DataShape) -> Result<Box<dyn Model>> {
         let network = self.network(data)?;
         let (precision, smoothing) = (self.precision, self.label_smoothing);
-        Ok(Box::new(NetworkModel { network, wanted: data, precision, smoothing }))
+        Ok(Box::new(NetworkModel { smoothing, ..NetworkModel::new(network, data, precision) }))
     }
 }
 

@@ -21,16 +21,17 @@ use crate::data::{Client, DataShape, Shard};
 use crate::error::Result;
 use crate::num::{Real, add_scaled};
 use crate::rng::{Key, Rng};
-use crate::training::{Plan, Portion, Sample};
+use crate::training::{Plan, Sample};
 use augment::augment;
 use check::check;
 use choose::{Candidates, compete};
 use course::Trainable;
 use rows::{Goal, Output, PickedRows, is_right, row_loss};
 use std::ops::Range;
+use std::sync::Arc;
 use steps::{Batches, Scratch, steps_of};
 
-pub(super) trait Network: Sized + Send + Sync {
+pub(super) trait Network: Sized + Send + Sync + 'static {
     /// Buffers of one thread, reused from batch to batch.
     type Memory<T: Real>: Default + Send;
 
@@ -68,7 +69,7 @@ pub(super) trait Network: Sized + Send + Sync {
     }
 
     /// Computes with these models on one thread; a network with faster ways overrides it.
-    fn worker<'a, T: Real>(model: &'a NetworkModel<Self>, models: &[&[f64]]) -> Box<dyn Worker + 'a> {
+    fn worker<T: Real>(model: &NetworkModel<Self>, models: &[&[f64]]) -> Box<dyn Worker> {
         Box::new(NetworkWorker::<Self, T>::new(model, models))
     }
 
@@ -135,7 +136,7 @@ pub(super) enum Pass<'a> {
 }
 
 pub(super) struct NetworkModel<N> {
-    pub(super) network: N,
+    pub(super) network: Arc<N>,
     pub(super) wanted: DataShape,
     pub(super) precision: Precision,
     /// Share of each row's target that is spread evenly over all classes in training.
@@ -144,7 +145,13 @@ pub(super) struct NetworkModel<N> {
 
 impl<N> NetworkModel<N> {
     pub(super) fn new(network: N, wanted: DataShape, precision: Precision) -> Self {
-        Self { network, wanted, precision, smoothing: 0.0 }
+        Self { network: Arc::new(network), wanted, precision, smoothing: 0.0 }
+    }
+}
+
+impl<N> Clone for NetworkModel<N> {
+    fn clone(&self) -> Self {
+        Self { network: self.network.clone(), ..*self }
     }
 }
 
@@ -172,7 +179,7 @@ impl<N: Network> Model for NetworkModel<N> {
         check(self.network.output(), client, self.wanted, |rows| self.network.fault(rows))
     }
 
-    fn worker<'a>(&'a self, models: &[&[f64]]) -> Box<dyn Worker + 'a> {
+    fn worker(&self, models: &[&[f64]]) -> Box<dyn Worker> {
         match self.precision {
             Precision::F32 => N::worker::<f32>(self, models),
             Precision::F64 => N::worker::<f64>(self, models),
@@ -196,9 +203,9 @@ impl<N: Network> Model for NetworkModel<N> {
     }
 }
 
-/// Computes with a network on one thread. All buffers are reused between clients.
-pub(super) struct NetworkWorker<'a, N: Network, T: Real> {
-    model: &'a NetworkModel<N>,
+/// Computes with a network on one thread. All buffers are reused, between clients and between asks.
+pub(super) struct NetworkWorker<N: Network, T: Real> {
+    model: NetworkModel<N>,
     /// Number of models in the ask; one more place behind them is for `load`.
     pub(super) given: usize,
     pub(super) models: Vec<Vec<T>>,
@@ -274,17 +281,18 @@ impl<T> Batch<'_, T> {
     }
 }
 
-impl<'a, N: Network, T: Real> NetworkWorker<'a, N, T> {
-    pub(super) fn new(model: &'a NetworkModel<N>, models: &[&[f64]]) -> Self {
-        let round = |model: &&[f64]| model.iter().map(|&value| T::of(value)).collect();
-        Self {
-            model,
-            given: models.len(),
-            models: models.iter().map(round).collect(),
+impl<N: Network, T: Real> NetworkWorker<N, T> {
+    pub(super) fn new(model: &NetworkModel<N>, models: &[&[f64]]) -> Self {
+        let mut worker = Self {
+            model: model.clone(),
+            given: 0,
+            models: Vec::new(),
             input: Vec::new(),
             scratch: Scratch::default(),
             buffers: Buffers::default(),
-        }
+        };
+        worker.begin(models);
+        worker
     }
 
     /// Scores rows with some models; `look` sees a model's place in `of`, a row's loss, and whether its class is right.
@@ -307,12 +315,16 @@ impl<'a, N: Network, T: Real> NetworkWorker<'a, N, T> {
     }
 }
 
-impl<N: Network, T: Real> Worker for NetworkWorker<'_, N, T> {
+impl<N: Network, T: Real> Worker for NetworkWorker<N, T> {
+    fn begin(&mut self, models: &[&[f64]]) {
+        self.given = models.len();
+        self.models.resize(models.len().max(self.models.len()), Vec::new());
+        self.models.iter_mut().zip(models).for_each(|(own, model)| round_into(model, own));
+    }
+
     fn load(&mut self, params: &[f64]) -> usize {
-        self.models.resize(self.given + 1, Vec::new());
-        let own = &mut self.models[self.given];
-        own.clear();
-        own.extend(params.iter().map(|&value| T::of(value)));
+        self.models.resize(self.models.len().max(self.given + 1), Vec::new());
+        round_into(params, &mut self.models[self.given]);
         self.given
     }
 
@@ -350,7 +362,7 @@ impl<N: Network, T: Real> Worker for NetworkWorker<'_, N, T> {
         self.scratch.begin(self.model.network.learned());
         let input = convert(&rows, &mut self.input);
         let source = Source::new(input, &rows, sample, &seat.client.id);
-        let mut training = Training { model: self.model, source, buffers: &mut self.buffers };
+        let mut training = Training { model: &self.model, source, buffers: &mut self.buffers };
         let loss = training.slope(&self.models[model], &mut self.scratch.gradient);
         widen(&self.scratch.gradient, out);
         loss
@@ -376,17 +388,16 @@ impl<N: Network, T: Real> Worker for NetworkWorker<'_, N, T> {
         let input = convert(&rows, &mut self.input);
         let source = Source::new(input, &rows, &plan.sample, &seat.client.id);
         let steps = steps_of(plan, rows.len(), source.batches.size);
-        let mut training = Training { model: self.model, source, buffers: &mut self.buffers };
+        let mut training = Training { model: &self.model, source, buffers: &mut self.buffers };
         let loss = course::train(&mut training, plan, steps, &self.models, &mut params, &mut self.scratch);
         widen(&params, out);
         loss
     }
 
-    fn choose(&mut self, among: &[usize], hint: usize, seat: &Seat, on: Portion) -> Choice {
-        let rows = seat.rows(on);
+    fn choose(&mut self, among: &[usize], hint: usize, rows: &Shard) -> Choice {
         let Self { model, models, input, buffers, .. } = self;
-        let (x, goal) = (convert(&rows, input), Goal::of(&rows));
-        let mut competition = Competition { network: &model.network, models, among, x, goal, pass: &mut buffers.pass };
+        let (x, goal) = (convert(rows, input), Goal::of(rows));
+        let mut competition = Competition { network: &*model.network, models, among, x, goal, pass: &mut buffers.pass };
         compete(&mut competition, (among.len(), rows.len()), hint, true)
     }
 }
@@ -408,6 +419,11 @@ impl<N: Network, T: Real> Candidates for Competition<'_, N, T> {
         self.network.score(&self.models[self.among[position]], x, rows.len(), self.pass);
         self.pass.total_loss(self.network.output(), self.goal.part(rows))
     }
+}
+
+fn round_into<T: Real>(params: &[f64], own: &mut Vec<T>) {
+    own.clear();
+    own.extend(params.iter().map(|&value| T::of(value)));
 }
 
 /// Copies into `out`; statistics at its end have no gradient.

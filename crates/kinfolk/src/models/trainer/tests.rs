@@ -100,7 +100,7 @@ impl Network for Small {
 fn model(drops: bool, smoothing: f64, augment: Augment) -> NetworkModel<Small> {
     let form = Form::Image { channels: 1, height: 2, width: 2, augment };
     let wanted = DataShape { columns: COLUMNS, classes: CLASSES, form };
-    NetworkModel { network: Small::new(drops), wanted, precision: Precision::F64, smoothing }
+    NetworkModel { smoothing, ..NetworkModel::new(Small::new(drops), wanted, Precision::F64) }
 }
 
 fn plain() -> NetworkModel<Small> {
@@ -205,7 +205,7 @@ fn large(chance: f64) -> NetworkModel<Sequence> {
     builder.drop_out(chance);
     builder.dense("second", CLASSES, true, false);
     let NetworkModel { wanted, precision, .. } = plain();
-    NetworkModel { network: builder.build(), wanted, precision, smoothing: 0.2 }
+    NetworkModel { smoothing: 0.2, ..NetworkModel::new(builder.build(), wanted, precision) }
 }
 
 #[test]
@@ -342,13 +342,11 @@ fn a_choice_with_early_exit_is_that_by_all_losses() {
         // A tie, which goes to the first, and a model that gives no numbers.
         let candidates = [scaled(3.0), scaled(-2.0), start.clone(), scaled(f64::NAN), start.clone(), scaled(0.0)];
         let models: Vec<&[f64]> = candidates.iter().map(Vec::as_slice).collect();
-        let prepared = OnceLock::new();
-        let seat = Seat { client: &client, prepared: &prepared, may_prepare: false, secret: None };
         let mut worker = NetworkWorker::<_, f64>::new(&model, &models);
         let among = [0, 1, 2, 3, 4, 5];
         let wanted = first_smallest(worker.losses(&among, &client.train).into_iter());
         for hint in 0..7 {
-            let found = worker.choose(&among, hint, &seat, Portion::All);
+            let found = worker.choose(&among, hint, &client.train);
             assert_eq!(found.position, wanted.position, "{rows} rows, hint {hint}");
             assert!((found.loss - wanted.loss).abs() < 1e-14 * wanted.loss);
         }
