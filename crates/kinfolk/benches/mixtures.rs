@@ -4,10 +4,10 @@
 mod common;
 
 use common::{Company, Line, median, time};
+use kinfolk::compute::threads;
 use kinfolk::data::{Client, Features, cache, source};
 use kinfolk::error::Result;
 use kinfolk::experiment::Experiment;
-use kinfolk::compute::threads;
 use kinfolk::federation::engines::local::LocalFederation;
 use kinfolk::methods::room::{MethodLedger, MissingRule};
 use kinfolk::mixture::alignment::Alignment;

@@ -4,13 +4,14 @@
 mod loopback;
 
 use kinfolk::Result;
+use kinfolk::aggregate::{By, Sum, Weight};
 use kinfolk::clustering::quality::misclustering;
+use kinfolk::compute::{Backend, Batch, Computed, Cpu, Roster, Threads, threads};
 use kinfolk::data::{Client, DataShape, Features, Population, Shard, Targets, source};
 use kinfolk::evaluate;
 use kinfolk::federation::client::node::{Node, Rows};
 use kinfolk::federation::client::site::Site;
 use kinfolk::federation::engines::Engine;
-use kinfolk::compute::threads;
 use kinfolk::federation::engines::local::LocalFederation;
 use kinfolk::federation::engines::remote::{Line, RemoteFederation};
 use kinfolk::federation::faults;
@@ -20,12 +21,13 @@ use kinfolk::groups::Groups;
 use kinfolk::methods::room::{MethodLedger, MissingRule};
 use kinfolk::methods::{METHODS, Method, MethodKind, Outcome, Serving, Setup};
 use kinfolk::mixture::{Covariance, Family};
-use kinfolk::models::{self, Blueprint, Model};
+use kinfolk::models::{self, Blueprint, Choice, Found, Model, Packed, Reduced, Seat, Step};
 use kinfolk::rng::Key;
 use kinfolk::settings::Settings;
 use kinfolk::training::Split;
 use loopback::{Loopback, MakeSite};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 
 fn settings(declared: &'static [kinfolk::settings::Setting], text: &str) -> Settings {
     let mut faults = Vec::new();
@@ -217,6 +219,112 @@ fn single_answers_give_the_same_bits_in_threads_and_on_other_machines() {
             let (here, there) = (scores(&here, &mut local, &problem), scores(&there, &mut remote, &problem));
             assert_eq!(here.clients, there.clients, "{}", kind.name);
             assert_eq!(local.meter(), remote.meter(), "{}", kind.name);
+        }
+    }
+}
+
+/// A backend that does everything in the simplest way, one client after another in a single block.
+#[derive(Clone, Default)]
+struct OneByOne {
+    steps: Arc<AtomicUsize>,
+}
+
+struct OneByOneRoster {
+    clients: Arc<Threads>,
+    kept: Mutex<Vec<Option<Packed>>>,
+    steps: Arc<AtomicUsize>,
+}
+
+impl Backend for OneByOne {
+    fn admit(&self, clients: Arc<Threads>) -> Result<Box<dyn Roster>> {
+        let kept = Mutex::new(vec![None; clients.clients().len()]);
+        Ok(Box::new(OneByOneRoster { clients, kept, steps: self.steps.clone() }))
+    }
+}
+
+impl OneByOneRoster {
+    fn find(&self, models: &[&[f64]], step: &Step, client: u32) -> Found {
+        let (client, prepared) = (&self.clients.clients()[client as usize], OnceLock::new());
+        let seat = Seat { client, prepared: &prepared, may_prepare: false, secret: None };
+        self.steps.fetch_add(1, Ordering::Relaxed);
+        self.clients.model().worker(models).take(step, &seat, &mut 0)
+    }
+}
+
+impl Roster for OneByOneRoster {
+    fn takes(&self, _: &Step) -> bool {
+        true
+    }
+
+    fn run(&mut self, batch: &Batch, take: &mut (dyn FnMut(usize, Computed) + Send)) -> Result<()> {
+        for (index, job) in batch.jobs.iter().enumerate() {
+            let found = job.to.iter().map(|&client| (client, self.find(batch.models, &job.step, client)));
+            let Some(sums) = &batch.sums else {
+                found.for_each(|(client, found)| take(index, Computed::Single(client, found)));
+                continue;
+            };
+            let Step::Choose(step) = &job.step else { panic!("{:?} has no sum", job.step) };
+            let slots = if sums.summing.by == By::Choice { step.among.len() } else { 1 };
+            let mut reduced = Reduced { sums: vec![Sum::default(); slots], ..Reduced::default() };
+            for (client, found) in found {
+                let Found::Choice(Choice { position, loss }, Some(vector)) = found else { panic!("{found:?}") };
+                reduced.choices.push(position as u32);
+                reduced.losses.push(loss);
+                let weight = match sums.summing.weight {
+                    Weight::Uniform => 1.0,
+                    Weight::Rows => self.clients.clients()[client as usize].train.len() as f64,
+                };
+                let Sum { total, weight: weights, count } = &mut reduced.sums[position.min(slots - 1)];
+                total.resize(vector.len(), 0.0);
+                total.iter_mut().zip(vector).for_each(|(total, value)| *total += weight * value);
+                (*weights, *count) = (*weights + weight, *count + 1);
+            }
+            take(index, Computed::Sums(job.to.clone(), reduced));
+        }
+        Ok(())
+    }
+
+    fn export(&self, client: u32) -> Option<Packed> {
+        self.kept.lock().unwrap()[client as usize].clone()
+    }
+
+    fn take(&self, client: u32) -> Option<Packed> {
+        self.kept.lock().unwrap()[client as usize].take()
+    }
+
+    fn import(&self, client: u32, vectors: Packed) {
+        self.kept.lock().unwrap()[client as usize] = Some(vectors);
+    }
+
+    fn afresh(&self) -> Box<dyn Roster> {
+        OneByOne { steps: self.steps.clone() }.admit(self.clients.clone()).unwrap()
+    }
+}
+
+/// Single answers are the same bits on any backend; sums differ by their order alone.
+#[test]
+fn every_method_runs_on_another_backend() {
+    for problem in Problem::all() {
+        for kind in problem.methods() {
+            let on = |backend: Arc<dyn Backend>, single: bool| {
+                let federation = LocalFederation::new(problem.population.clients.clone(), threads(2).unwrap());
+                let federation = federation.with_backend(backend);
+                let mut federation = if single { federation.from_single_answers() } else { federation };
+                federation.set_model(problem.model.clone()).unwrap();
+                let outcome = play(&mut *problem.method(kind, ""), &mut federation, 3).unwrap();
+                let scored = scores(&outcome, &mut federation, &problem);
+                (outcome, scored.clients, federation.host().states())
+            };
+            let mock = OneByOne::default();
+            let (wanted, found) = (on(Arc::new(Cpu), true), on(Arc::new(mock.clone()), true));
+            assert_eq!((wanted.0.models, wanted.1, wanted.2), (found.0.models, found.1, found.2), "{}", kind.name);
+            assert!(mock.steps.load(Ordering::Relaxed) > 0, "{} took no step", kind.name);
+            let (wanted, found) = (on(Arc::new(Cpu), false).0, on(Arc::new(mock), false).0);
+            assert_eq!(wanted.serving, found.serving, "{}", kind.name);
+            for (wanted, found) in wanted.models.iter().zip(&found.models) {
+                let distance = relative_distance(found, wanted);
+                assert!(distance <= 30.0 * problem.tolerance, "{}: {distance}", kind.name);
+            }
         }
     }
 }

@@ -594,7 +594,11 @@ fn what_a_clients_own_code_says_of_its_error_stays_on_its_machine() {
 
 #[test]
 fn clients_of_the_users_own_answer_for_enough_rows_or_not_at_all() {
-    let score = Work::Evaluate(Evaluate { with: Subject::Models(vec![0]), assign_on: kinfolk::training::Split::Train, compare: false });
+    let score = Work::Evaluate(Evaluate {
+        with: Subject::Models(vec![0]),
+        assign_on: kinfolk::training::Split::Train,
+        compare: false,
+    });
     let said = own_machine(3).ask_own(score.clone()).unwrap_err();
     assert!(said.starts_with("a score of 3 rows, this machine wants at least 10"), "{said}");
     let scored = own_machine(20).ask_own(score).unwrap();

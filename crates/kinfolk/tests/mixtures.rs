@@ -1,9 +1,9 @@
 //! Methods for mixtures: FedGrEM against a plain version of itself, what travels, what its options do, and odd data.
 
+use kinfolk::compute::threads;
 use kinfolk::data::{Client, Features, Population, Shard, Targets, source};
 use kinfolk::evaluate;
 use kinfolk::experiment::Experiment;
-use kinfolk::compute::threads;
 use kinfolk::federation::engines::local::LocalFederation;
 use kinfolk::federation::faults;
 use kinfolk::federation::work::{FitMixture, Parts, StepMixture};

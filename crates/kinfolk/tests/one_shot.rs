@@ -4,9 +4,9 @@ mod by_hand;
 
 use by_hand::{clients, close, faults_of, line, numbers, settings};
 use kinfolk::Result;
+use kinfolk::compute::threads;
 use kinfolk::data::{Client, DataShape};
 use kinfolk::evaluate;
-use kinfolk::compute::threads;
 use kinfolk::federation::engines::local::LocalFederation;
 use kinfolk::federation::faults;
 use kinfolk::federation::{Federation, Phase};
@@ -194,7 +194,7 @@ fn a_client_that_does_not_answer_chooses_by_its_loss() {
     let scored = evaluate::seen(&outcome, &mut federation, line().metrics()[0], Split::Train, &[]).unwrap();
     let found: Vec<usize> = scored.clients.iter().map(|served| served.cluster.unwrap()).collect();
     assert_eq!(kinfolk::clustering::quality::misclustering(&found, &truth), 0.0);
-    assert!(scored.clients.iter().all(|served| served.score.is_some() && served.margin.is_some()));
+    assert!(scored.clients.iter().all(|served| served.score.is_some() && served.loss.is_some()));
 }
 
 #[test]

@@ -4,13 +4,13 @@
 mod loopback;
 
 use kinfolk::clustering::quality::misclustering;
+use kinfolk::compute::threads;
 use kinfolk::data::own::{OwnClient, OwnScore, OwnStart, Point};
 use kinfolk::data::{Client, DataShape, Form, Population};
 use kinfolk::evaluate;
 use kinfolk::experiment::{Experiment, Override};
 use kinfolk::federation::Federation;
 use kinfolk::federation::engines::Engine;
-use kinfolk::compute::threads;
 use kinfolk::federation::engines::local::LocalFederation;
 use kinfolk::federation::engines::remote::RemoteFederation;
 use kinfolk::federation::wire::DataOrder;

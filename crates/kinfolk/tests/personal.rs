@@ -3,10 +3,10 @@
 mod loopback;
 
 use kinfolk::assignment::Assignment;
+use kinfolk::compute::threads;
 use kinfolk::data::{Client, Features, Population, Shard, Targets, source};
 use kinfolk::experiment::{Experiment, MethodEntry};
 use kinfolk::federation::engines::Engine;
-use kinfolk::compute::threads;
 use kinfolk::federation::engines::local::LocalFederation;
 use kinfolk::federation::engines::remote::RemoteFederation;
 use kinfolk::federation::wire::DataOrder;

@@ -4,7 +4,7 @@
 //! the same for any number of threads while only a few partial sums exist at a time. Workers, with their buffers and what
 //! they cache about rows, are kept from ask to ask and from method to method.
 
-use super::{Backend, Batch, Job, Computed, Roster, Sums};
+use super::{Backend, Batch, Computed, Job, Roster, Sums};
 use crate::data::{Client, Features};
 use crate::error::{Error, ErrorKind, Result};
 use crate::models::{Choosing, Found, Model, Packed, Seat, Step, Worker};

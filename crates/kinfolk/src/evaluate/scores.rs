@@ -63,7 +63,8 @@ pub fn seen(
     let everything: Vec<usize> = (0..outcome.models.len()).collect();
     let mut ask = Ask::new(Phase::Evaluate, with_drafts(outcome), Gather::Each);
     let mut scores = Vec::new();
-    let mut score = |to: Recipients, with: Subject| scores.push(ask.order(to, Evaluate { with, assign_on, compare: false }));
+    let mut score =
+        |to: Recipients, with: Subject| scores.push(ask.order(to, Evaluate { with, assign_on, compare: false }));
     match &outcome.serving {
         Serving::Choose if everything.is_empty() => {}
         Serving::Choose => score(Recipients::All, Subject::Models(everything)),

@@ -217,8 +217,8 @@ pub fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Result<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::models::Precision;
     use crate::federation::work::{Choose, Minimise, Train};
+    use crate::models::Precision;
     use crate::training::{Amount, Course, Optimiser, Plan, Portion, Sample, Then};
 
     fn message() -> SiteMessage {

@@ -3,9 +3,7 @@
 //! Losses, training, gradients and scores are asked of the clients ([`OwnClient`]). What needs more than that (exact
 //! minimisers, curvature, some of the rows) is refused.
 
-use super::{
-    Ability, Layout, Metric, Model, ModelKind, ModelSettings, Precision, Reads, Seat, TensorPlace, Worker,
-};
+use super::{Ability, Layout, Metric, Model, ModelKind, ModelSettings, Precision, Reads, Seat, TensorPlace, Worker};
 use crate::data::moments::Moments;
 use crate::data::own::{self, OwnClient, OwnScore, OwnStart, Point};
 use crate::data::{Client, DataShape, Features, Shard};

@@ -1,11 +1,11 @@
 //! Where the clients of a run are: in this process, or on other machines.
 
 use super::Options;
+use crate::compute::threads;
 use crate::data::Population;
 use crate::error::{Error, ErrorKind, Result};
 use crate::experiment::Experiment;
 use crate::federation::engines::Engine;
-use crate::compute::threads;
 use crate::federation::engines::local::LocalFederation;
 use crate::federation::engines::remote::{Line, RemoteFederation};
 use crate::federation::wire::{DataOrder, write_settings};

@@ -9,8 +9,8 @@
 use super::node::Limits;
 use crate::error::{Error, Result};
 use crate::federation::work::Work;
-use crate::models::{Choosing, Step};
 use crate::mixture::Shape;
+use crate::models::{Choosing, Step};
 use crate::rng::Key;
 use crate::training::{Amount, Plan, Portion, Sample, Then};
 use std::borrow::Cow;

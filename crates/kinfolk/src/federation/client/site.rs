@@ -7,12 +7,12 @@
 use super::guard;
 use super::host::State;
 use super::node::{Limits, Node, Rows, TableRows};
+use crate::compute::threads;
 use crate::data::schema::{FeaturesSchema, Schema};
 use crate::data::table::{Small, TableSettings};
 use crate::data::{self, Cells, Client, Features, Population, Source, Targets, table};
 use crate::error::{Error, ErrorKind, Result};
 use crate::federation::engines::Engine;
-use crate::compute::threads;
 use crate::federation::engines::local::LocalFederation;
 use crate::federation::wire::{
     self, ClientReply, DataOrder, KeptModels, Member, ModelOrder, Request, Roll, SiteMessage, SiteOrder, SiteReply,
@@ -440,13 +440,7 @@ impl Prepared {
     }
 
     /// The ask in a message, if it is within this machine's limits.
-    fn ask(
-        &self,
-        phase: Phase,
-        models: &[(u32, Arc<Packed>)],
-        orders: &[SiteOrder],
-        limits: &Limits,
-    ) -> Result<Ask> {
+    fn ask(&self, phase: Phase, models: &[(u32, Arc<Packed>)], orders: &[SiteOrder], limits: &Limits) -> Result<Ask> {
         let count = models.iter().map(|(index, _)| *index as usize + 1).max().unwrap_or(0);
         Limits::check("models in an ask", count as f64, "models", limits.models)?;
         Limits::check("orders", orders.len() as f64, "orders", limits.orders)?;

@@ -108,9 +108,8 @@ impl LocalFederation {
             return Ok(left);
         }
         let longest_model = longest(ask);
-        let plausible = |job: usize, reduced: &Reduced| {
-            !is_suspect(&ask.orders[jobs[job].place].work, reduced, longest_model)
-        };
+        let plausible =
+            |job: usize, reduced: &Reduced| !is_suspect(&ask.orders[jobs[job].place].work, reduced, longest_model);
         let models: Vec<&[f64]> = models.iter().map(Vec::as_slice).collect();
         let sums = summing.map(|summing| Sums { summing, plausible: &plausible });
         let batch = Batch { models: &models, jobs: &jobs, sums, stop };
@@ -161,12 +160,13 @@ impl LocalFederation {
         let (index, absences) = (OrderIndex::of(ask, count), vec![None; count]);
         let models: Vec<Vec<f64>> = ask.models.iter().map(|model| model.to_vec()).collect();
         let (rows, mut replies) = (self.rows(), Vec::new());
-        let left = Self::compute(&mut self.host, &self.stop, (ask, &models, &absences), None, &mut |order, computed| {
-            if let Computed::Single(client, found) = computed {
-                let tells_choice = ask.orders[order].work.tells_choice();
-                replies.push((order, client, Ok(Reply::of(rows[client as usize], found, tells_choice))));
-            }
-        })?;
+        let left =
+            Self::compute(&mut self.host, &self.stop, (ask, &models, &absences), None, &mut |order, computed| {
+                if let Computed::Single(client, found) = computed {
+                    let tells_choice = ask.orders[order].work.tells_choice();
+                    replies.push((order, client, Ok(Reply::of(rows[client as usize], found, tells_choice))));
+                }
+            })?;
         self.answer((ask, stamp, true), &models, (&index, &absences, &left), |order, client, reply| {
             replies.push((order, client, reply));
         })?;
@@ -198,14 +198,15 @@ impl Federation for LocalFederation {
         };
         let Self { host, server, infos, stop, .. } = self;
         let stamp = server.asked;
-        let left = Self::compute(host, stop, (ask, models, absences), summing, &mut |order, computed| match computed {
-            Computed::Sums(clients, reduced) => gatherer.take_sums(order, clients, reduced),
-            Computed::Single(client, found) => {
-                let mut reply = Reply::of(rows[client as usize], found, ask.orders[order].work.tells_choice());
-                server.transform((ask, stamp), models, order, &infos[client as usize].id, &mut reply);
-                gatherer.take(order, client, reply);
-            }
-        })?;
+        let left =
+            Self::compute(host, stop, (ask, models, absences), summing, &mut |order, computed| match computed {
+                Computed::Sums(clients, reduced) => gatherer.take_sums(order, clients, reduced),
+                Computed::Single(client, found) => {
+                    let mut reply = Reply::of(rows[client as usize], found, ask.orders[order].work.tells_choice());
+                    server.transform((ask, stamp), models, order, &infos[client as usize].id, &mut reply);
+                    gatherer.take(order, client, reply);
+                }
+            })?;
         self.answer((ask, stamp, false), models, (index, absences, &left), |order, client, reply| {
             if let Ok(reply) = reply {
                 gatherer.take(order, client, reply);

@@ -14,8 +14,7 @@ use crate::federation::server::meter::Meter;
 use crate::federation::server::rolls::{Admitted, Rolls, admit};
 use crate::federation::transforms::Transforms;
 use crate::federation::wire::{
-    self, ClientReply, DataOrder, KeptModels, ModelOrder, Request, Roll, SiteMessage, SiteOrder, SiteReply,
-    roll_of,
+    self, ClientReply, DataOrder, KeptModels, ModelOrder, Request, Roll, SiteMessage, SiteOrder, SiteReply, roll_of,
 };
 use crate::federation::work::Reply;
 use crate::federation::{Absence, Answers, Ask, ClientInfo, Federation, Phase};

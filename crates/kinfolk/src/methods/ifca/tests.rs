@@ -1,7 +1,7 @@
 use super::starts::farthest_first;
 use super::*;
-use crate::data::{Client, DataShape, Features, Shard, Targets};
 use crate::compute::threads;
+use crate::data::{Client, DataShape, Features, Shard, Targets};
 use crate::federation::engines::local::LocalFederation;
 use crate::methods::room::MethodLedger;
 
