@@ -328,7 +328,7 @@ fn what_a_machine_makes_up_counts_for_nothing() {
     }
 }
 
-fn first_model(request: &mut Request) -> &mut (u32, Arc<wire::Packed>) {
+fn first_model(request: &mut Request) -> &mut (u32, Arc<kinfolk::models::Packed>) {
     match request {
         Request::Work { models, .. } => &mut models[0],
         other => panic!("{other:?}"),
@@ -357,7 +357,7 @@ fn no_message_ends_a_machine() {
         site.answer(&wire::encode(&changed).unwrap(), b"").unwrap_err().to_string()
     };
     assert!(refuse(&|request| first_model(request).0 = u32::MAX).contains("models in an ask: got 4294967296"));
-    let short = Arc::new(wire::Packed::F32(vec![0.0; 3]));
+    let short = Arc::new(kinfolk::models::Packed::F32(vec![0.0; 3]));
     assert!(refuse(&|request| first_model(request).1 = short.clone()).contains("a model of 3 numbers"));
     let elsewhere = |request: &mut Request| {
         if let Request::Work { orders, .. } = request {

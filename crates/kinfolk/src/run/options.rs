@@ -1,5 +1,6 @@
 //! How to run an experiment, and who watches.
 
+use crate::compute::{Backend, Cpu};
 use crate::data::own::OwnStart;
 use crate::error::{Error, Result};
 use crate::record::{RepeatSummary, RoundRecord};
@@ -14,6 +15,8 @@ pub struct Options {
     pub folder: Option<PathBuf>,
     /// Number of threads; 0 for one per core.
     pub threads: usize,
+    /// Where clients compute.
+    pub backend: Arc<dyn Backend>,
     /// Resume the run in the folder.
     pub resume: bool,
     /// Raise it to stop the run, which can then be resumed from its checkpoint.
@@ -31,6 +34,7 @@ impl Default for Options {
         Self {
             folder: None,
             threads: 0,
+            backend: Arc::new(Cpu),
             resume: false,
             stop: Arc::new(AtomicBool::new(false)),
             checkpoint_every: Duration::from_secs(10),

@@ -1,7 +1,7 @@
 //! Where the clients of a run are: in this process, or on other machines.
 
 use super::Options;
-use crate::compute::threads;
+use crate::compute::{Backend, threads};
 use crate::data::Population;
 use crate::error::{Error, ErrorKind, Result};
 use crate::experiment::Experiment;
@@ -35,6 +35,7 @@ type Populate = Box<dyn Fn(&Experiment, u64) -> Result<Population> + Send + Sync
 /// Clients in this process.
 pub struct InProcess {
     pool: Arc<rayon::ThreadPool>,
+    backend: Arc<dyn Backend>,
     populate: Populate,
     single_answers: bool,
 }
@@ -51,7 +52,8 @@ impl InProcess {
         populate: impl Fn(&Experiment, u64) -> Result<Population> + Send + Sync + 'static,
     ) -> Result<Self> {
         let pool = threads(options.threads)?;
-        Ok(Self { pool, populate: Box::new(populate), single_answers: options.single_answers })
+        let (backend, single_answers) = (options.backend.clone(), options.single_answers);
+        Ok(Self { pool, backend, populate: Box::new(populate), single_answers })
     }
 }
 
@@ -59,14 +61,15 @@ impl Venue for InProcess {
     fn open(&mut self, experiment: &Experiment, seed: u64) -> Result<Meeting> {
         let population = self.pool.install(|| (self.populate)(experiment, seed))?;
         population.check()?;
-        let mut engine = LocalFederation::new(population.clients.clone(), self.pool.clone());
+        let engine = |clients| LocalFederation::new(clients, self.pool.clone()).with_backend(self.backend.clone());
+        let unseen = match population.unseen.as_slice() {
+            [] => None,
+            clients => Some(Box::new(engine(clients.to_vec())) as Box<dyn Engine>),
+        };
+        let mut engine = engine(population.clients.clone());
         if self.single_answers {
             engine = engine.from_single_answers();
         }
-        let unseen = match population.unseen.as_slice() {
-            [] => None,
-            clients => Some(Box::new(LocalFederation::new(clients.to_vec(), self.pool.clone())) as Box<dyn Engine>),
-        };
         let digest = population.digest();
         Ok(Meeting { population, engine: Box::new(engine), unseen, digest })
     }
