@@ -23,7 +23,7 @@ use rand::RngExt;
 use serde_json::json;
 use std::sync::Arc;
 
-const EXPERIMENT: &str = include_str!("../../../experiments/ifca/e2-1200x200.toml");
+const EXPERIMENT: &str = include_str!("../../kinfolk-papers/experiments/ifca/e2-1200x200.toml");
 const ROUNDS_BEFORE: usize = 5;
 const WIDTHS: [usize; 3] = [784, 200, 10];
 

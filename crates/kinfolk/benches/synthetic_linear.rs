@@ -15,7 +15,7 @@ use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
 
-const EXPERIMENT: &str = include_str!("../../../experiments/ifca/e1.toml");
+const EXPERIMENT: &str = include_str!("../../kinfolk-papers/experiments/ifca/e1.toml");
 const ITERATIONS: usize = 300;
 const STEPS: [f64; 3] = [0.01, 0.1, 1.0];
 

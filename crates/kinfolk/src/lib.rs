@@ -23,7 +23,6 @@ pub mod panics;
 pub mod presets;
 pub mod record;
 pub mod report;
-pub mod reproduce;
 pub mod rng;
 pub mod run;
 pub mod settings;

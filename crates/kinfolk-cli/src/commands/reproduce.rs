@@ -4,10 +4,10 @@ use super::{parse_threads, print, print_json, say, stop_on_interrupt};
 use crate::Ending;
 use crate::progress::Bars;
 use kinfolk::report::table::Table;
-use kinfolk::reproduce::{self, CellResult, Plan, Recorded, WatchCases, cpu};
 use kinfolk::run::Watch;
 use kinfolk::text::significant;
 use kinfolk::{Error, ErrorKind, Result};
+use kinfolk_papers::{CellResult, Plan, Recorded, WatchCases, cpu};
 use std::path::PathBuf;
 
 /// Run a paper's experiments and print its numbers beside ours.
@@ -50,17 +50,16 @@ impl WatchCases for Cases {
 }
 
 pub fn run(arguments: Arguments) -> Result<Ending> {
-    let paper = reproduce::paper(&arguments.paper)?;
+    let paper = kinfolk_papers::paper(&arguments.paper, arguments.quick)?;
     let folder = arguments.out.unwrap_or_else(|| PathBuf::from("runs").join(format!("reproduce-{}", paper.name)));
     let plan = Plan {
         experiment: arguments.experiment.as_deref(),
-        quick: arguments.quick,
         repeats: arguments.repeat,
         folder: &folder,
         threads: arguments.threads.unwrap_or(0),
         stop: stop_on_interrupt(),
     };
-    let results = reproduce::reproduce(paper, &plan, &mut Cases).map_err(|error| match error.kind() {
+    let results = kinfolk_papers::reproduce(&paper, &plan, &mut Cases).map_err(|error| match error.kind() {
         ErrorKind::Stopped => error.hint("the same command goes on where this stopped"),
         _ => error,
     })?;
@@ -75,7 +74,7 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
     } else {
         let mut text = format!("{}\n", paper.title);
         for result in &results {
-            let title = paper.experiments.iter().find(|e| e.name == result.experiment).map_or("", |e| e.title);
+            let title = paper.experiments.iter().find(|e| e.name == result.experiment).map_or("", |e| &e.title);
             let referred = result.cells.iter().any(|cell| cell.reference.is_some());
             let recorded = result.cells.iter().any(|cell| cell.recorded.is_some());
             let mut table = Table::new().words("cell").numbers("paper");

@@ -10,7 +10,7 @@ pub(crate) const LOCK_FILE: &str = ".kinfolk-lock";
 
 /// The exclusive right to write to a folder, released when the process ends; a file left behind means nothing.
 #[derive(Debug)]
-pub(crate) struct Lock {
+pub struct Lock {
     path: PathBuf,
     /// Locked while open.
     _file: File,
@@ -18,7 +18,7 @@ pub(crate) struct Lock {
 
 impl Lock {
     /// Locks an existing folder; the error names the process that holds the lock.
-    pub(crate) fn take(folder: &Path) -> Result<Self> {
+    pub fn take(folder: &Path) -> Result<Self> {
         let path = folder.join(LOCK_FILE);
         let failed = |error| Error::io("writing to", folder, error);
         loop {

@@ -1,7 +1,7 @@
 //! Files and folders: each file is written whole or not at all, and each folder by one process at a time.
 
 pub mod folder;
-pub(crate) mod lock;
+pub mod lock;
 
 use crate::error::{Error, ErrorKind, Result};
 use std::fs::{self, File, OpenOptions};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Writes a file so that a reader, or a crash, sees the old content or the new, never a part:
 /// a temporary file in the same folder, flushed to the disk, then renamed.
-pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
     replace(path, bytes)?;
     flush_folder(path.parent().unwrap_or(Path::new("."))).map_err(|error| Error::io("writing", path, error))
 }

@@ -133,6 +133,7 @@ pub struct ClientScore {
 
 impl ClientScore {
     /// The client's own average; `None` without rows.
+    /// The mean; not a number when there are none.
     pub fn mean(&self) -> Option<f64> {
         (self.rows > 0).then(|| self.sum / self.rows as f64)
     }
@@ -254,12 +255,13 @@ pub struct Remark {
     pub text: String,
 }
 
-pub(crate) fn mean(numbers: &[f64]) -> f64 {
+/// The mean; not a number when there are none.
+pub fn mean(numbers: &[f64]) -> f64 {
     numbers.iter().sum::<f64>() / numbers.len() as f64
 }
 
 /// The standard deviation (n − 1); `None` for fewer than two numbers.
-pub(crate) fn standard_deviation(numbers: &[f64]) -> Option<f64> {
+pub fn standard_deviation(numbers: &[f64]) -> Option<f64> {
     if numbers.len() < 2 {
         return None;
     }

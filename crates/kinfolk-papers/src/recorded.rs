@@ -2,11 +2,12 @@
 //! cut-down ones, in the folder of every paper.
 
 use super::{CellResult, ExperimentResult, Judge};
-use crate::error::{Error, ErrorKind, Result};
+use kinfolk::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
 /// What was measured for one paper.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Recorded {
     paper: String,
     /// The type of CPU, where every bit counts.
@@ -18,7 +19,7 @@ pub struct Recorded {
 
 /// How close a number must come to the recorded one.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Closeness {
+pub(crate) enum Closeness {
     /// Within sampling error, and no worse where the cell says what is worse.
     Chance,
     /// Cut down, on the same type of CPU: the same seeds give the same numbers.
@@ -37,7 +38,7 @@ const ROUNDING: f64 = 1e-6;
 const DRIFT: f64 = 0.1;
 
 impl Recorded {
-    pub(super) fn read(text: &str) -> Result<Self> {
+    pub(crate) fn read(text: &str) -> Result<Self> {
         serde_json::from_str(text).map_err(|error| Error::data(format!("recorded numbers: {error}")))
     }
 
@@ -63,12 +64,12 @@ impl Recorded {
         Ok(format!("{{\n\"paper\": {paper},\n\"cpu\": {cpu},\n\"experiments\": [\n{experiments}\n]\n}}"))
     }
 
-    pub(super) fn find(&self, experiment: &str, cell: &str) -> Option<&CellResult> {
+    pub(crate) fn find(&self, experiment: &str, cell: &str) -> Option<&CellResult> {
         let experiment = self.experiments.iter().find(|recorded| recorded.experiment == experiment)?;
         experiment.cells.iter().find(|recorded| recorded.cell == cell)
     }
 
-    pub(super) fn closeness(&self, quick: bool) -> Closeness {
+    pub(crate) fn closeness(&self, quick: bool) -> Closeness {
         match (quick, self.cpu.as_deref()) {
             (false, _) => Closeness::Chance,
             (true, recorded) if recorded == Some(cpu()) => Closeness::SameBits,
@@ -78,7 +79,7 @@ impl Recorded {
 
     /// The names of all cells, each with its experiment's.
     #[cfg(test)]
-    pub(super) fn names(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = (&str, &str)> {
         self.experiments
             .iter()
             .flat_map(|experiment| experiment.cells.iter().map(|cell| (&*experiment.experiment, &*cell.cell)))
@@ -91,7 +92,7 @@ fn json(value: &impl Serialize) -> Result<String> {
 
 impl Closeness {
     /// Whether a number agrees with the recorded one; `None` for cut-down runs with different numbers of repeats.
-    pub(super) fn holds(self, recorded: &CellResult, now: &CellResult, judge: Judge) -> Option<bool> {
+    pub(crate) fn holds(self, recorded: &CellResult, now: &CellResult, judge: Option<(Judge, f64)>) -> Option<bool> {
         let Some(before) = recorded.ours else { return Some(true) };
         if self != Closeness::Chance && now.repeats != recorded.repeats {
             return None;
@@ -109,8 +110,8 @@ impl Closeness {
         };
         let (too_low, too_high) = (ours < before - tolerance, ours > before + tolerance);
         Some(match (self, judge) {
-            (Closeness::Chance, Judge::AtLeast(_)) => !too_low,
-            (Closeness::Chance, Judge::AtMost(_) | Judge::AtMostReference(_)) => !too_high,
+            (Closeness::Chance, Some((Judge::AtLeast, _))) => !too_low,
+            (Closeness::Chance, Some((Judge::AtMost | Judge::AtMostReference, _))) => !too_high,
             _ => !too_low && !too_high,
         })
     }
@@ -142,17 +143,18 @@ mod tests {
     fn harm_well_below_the_papers_limit_is_seen() {
         // FedGrEM on pen digits: the paper's error is 9.62, ours was 4.43 ± 0.42 over 50 seeds.
         let recorded = cell(4.43, Some(0.42), 50);
-        let holds = |ours: f64| Closeness::Chance.holds(&recorded, &cell(ours, Some(0.4), 50), Judge::AtMost(0.0));
+        let holds =
+            |ours: f64| Closeness::Chance.holds(&recorded, &cell(ours, Some(0.4), 50), Some((Judge::AtMost, 0.0)));
         // 4 · 0.42 · √(2/50) = 0.336.
         assert_eq!([4.0, 4.43, 4.76, 4.77, 9.0].map(holds), [true, true, true, false, false].map(Some));
         let better = cell(95.0, Some(0.1), 5);
-        let holds = |ours: f64| Closeness::Chance.holds(&better, &cell(ours, None, 5), Judge::AtLeast(0.3));
+        let holds = |ours: f64| Closeness::Chance.holds(&better, &cell(ours, None, 5), Some((Judge::AtLeast, 0.3)));
         assert_eq!([94.7, 94.8, 99.0].map(holds), [false, true, true].map(Some));
     }
 
     #[test]
     fn without_a_deviation_the_same_seeds_are_near_and_others_may_differ() {
-        let holds = |now: CellResult| Closeness::Chance.holds(&cell(100.0, None, 1), &now, Judge::Shown);
+        let holds = |now: CellResult| Closeness::Chance.holds(&cell(100.0, None, 1), &now, None);
         assert_eq!([97.9, 98.1, 102.1].map(|ours| holds(cell(ours, None, 1))), [false, true, false].map(Some));
         assert_eq!(holds(cell(85.0, None, 3)), Some(true));
         assert_eq!(holds(cell(None, None, 1)), Some(false));
@@ -161,11 +163,12 @@ mod tests {
     #[test]
     fn a_cut_down_run_gives_the_same_numbers_again() {
         let recorded = cell(0.5, None, 2);
-        let holds =
-            |ours: f64, closeness: Closeness| closeness.holds(&recorded, &cell(ours, None, 2), Judge::AtLeast(9.0));
+        let holds = |ours: f64, closeness: Closeness| {
+            closeness.holds(&recorded, &cell(ours, None, 2), Some((Judge::AtLeast, 9.0)))
+        };
         assert_eq!(holds(0.5 + 4e-7, Closeness::SameBits), Some(true));
         assert_eq!(holds(0.5 + 1e-6, Closeness::SameBits), Some(false));
         assert_eq!([holds(0.54, Closeness::OtherCpu), holds(0.56, Closeness::OtherCpu)], [Some(true), Some(false)]);
-        assert_eq!(Closeness::SameBits.holds(&recorded, &cell(3.0, None, 5), Judge::Shown), None);
+        assert_eq!(Closeness::SameBits.holds(&recorded, &cell(3.0, None, 5), None), None);
     }
 }
