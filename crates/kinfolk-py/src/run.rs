@@ -87,7 +87,7 @@ pub fn carry_out(
 ) -> PyResult<PathBuf> {
     let (folder, new) = run_folder(out, experiment.name()).map_err(|error| raise(py, &error))?;
     let checkpoint_every = checkpoint_every().map_err(|error| raise(py, &error))?;
-    let options = Options { folder: Some(folder.clone()), checkpoint_every, ..options };
+    let options = Options { folder: Some(folder.clone()), checkpoint_every, keep_models: false, ..options };
     let (stop, watched) = (options.stop.clone(), progress.is_some());
     let work = move |tell: &dyn Fn(Event)| {
         let mut watch = Reporter { tell: watched.then_some(tell) };

@@ -1,13 +1,20 @@
 //! The experiment file: TOML in, checked settings out, every fault reported at once.
 
+mod draft;
+mod registry;
+
+pub use draft::{Chosen, Data, Draft};
+pub use registry::Registry;
+
 use crate::data::schema::Coding;
-use crate::data::{self, Source};
+use crate::data::{Population, Source};
 use crate::error::{Error, Result, option};
 use crate::federation::faults;
 use crate::methods::{self, MethodKind, Needs};
-use crate::models::{self, Ability, ModelKind};
+use crate::models::{Ability, ModelKind};
 use crate::settings::{self, Declared, Setting, Settings, choices, settings};
 use crate::training::Split;
+use std::sync::Arc;
 use toml::{Table, Value};
 
 choices! {
@@ -64,6 +71,8 @@ pub struct Experiment {
     pub methods: Vec<MethodEntry>,
     /// `[faults]`.
     pub faults: Settings,
+    /// The clients, where they come with the experiment and not from its source.
+    pub(crate) clients: Option<Arc<Population>>,
 }
 
 /// One `[[method]]`.
@@ -126,7 +135,7 @@ const TUNE: &str = "tune every method";
 impl Experiment {
     /// Reads and checks an experiment. `place` names the file in messages.
     pub fn parse(place: &str, text: &str, overrides: &[Override]) -> Result<Self> {
-        Self::from_table(place, Self::read_table(place, text)?, overrides)
+        Registry::default().parse(place, text, overrides)
     }
 
     /// Reads an experiment without checking its settings. `place` names the file in messages.
@@ -138,11 +147,15 @@ impl Experiment {
     }
 
     /// Checks an experiment. `place` names it in messages.
-    pub fn from_table(place: &str, mut file: Table, overrides: &[Override]) -> Result<Self> {
+    pub fn from_table(place: &str, file: Table, overrides: &[Override]) -> Result<Self> {
+        Registry::default().check(place, file, overrides)
+    }
+
+    fn check(place: &str, mut file: Table, overrides: &[Override], known: &Registry) -> Result<Self> {
         let mut faults = Vec::new();
         let labels = label_methods(&mut file, &mut faults);
         for change in overrides {
-            apply(&mut file, change, &labels, &mut faults);
+            apply(&mut file, change, &labels, known, &mut faults);
         }
 
         let data = settings::section("data", file.remove("data"), &mut faults);
@@ -160,10 +173,10 @@ impl Experiment {
         let settings = Settings::check("", SETTINGS, file, &mut faults);
 
         let of_source = |source: &Source| (source.name, source.settings, source.check);
-        let data = registered(("data", "source"), data, data::SOURCES, of_source, settings::unknown_name, &mut faults);
+        let data = registered(("data", "source"), data, &known.sources, of_source, settings::unknown_name, &mut faults);
         let before = faults.len();
         let of_model = |kind: &ModelKind| (kind.name, kind.settings, kind.check);
-        let model = registered(("model", "kind"), model, models::MODELS, of_model, settings::unknown_name, &mut faults);
+        let model = registered(("model", "kind"), model, &known.models, of_model, settings::unknown_name, &mut faults);
         // The abilities of a model depend on its settings.
         let sound_model = model.as_ref().filter(|_| faults.len() == before);
         if let (Some((source, data)), Some((kind, _))) = (&data, &model)
@@ -187,9 +200,9 @@ impl Experiment {
             entry.remove("label");
             let place = format!("method.{label}");
             let of_method = |kind: &MethodKind| (kind.name, kind.settings, kind.check);
-            let found = registered((&place, "name"), entry, methods::METHODS, of_method, methods::unknown, &mut faults);
+            let found = registered((&place, "name"), entry, &known.methods, of_method, methods::unknown, &mut faults);
             if let Some((kind, settings)) = found {
-                faults.extend(sound_model.and_then(|(model, settings)| mismatch(&place, kind, model, settings)));
+                faults.extend(sound_model.and_then(|(model, settings)| mismatch(&place, kind, model, settings, known)));
                 let above = methods.iter().map(|entry| (entry.label.clone(), entry.kind.has_clusters));
                 let above: Vec<(String, bool)> = above.collect();
                 let groups = (kind.needs)(&settings).groups;
@@ -202,7 +215,16 @@ impl Experiment {
         let (Some((source, data)), Some((model_kind, model))) = (data, model) else {
             return Err(Error::settings(format!("{place}: incomplete")));
         };
-        Ok(Self { top: Top::of(&settings), settings, source, data, model_kind, model, methods, faults: misbehaving })
+        let top = Top::of(&settings);
+        Ok(Self { settings, top, source, data, model_kind, model, methods, faults: misbehaving, clients: None })
+    }
+
+    /// The clients of a seed.
+    pub(crate) fn population(&self, seed: u64) -> Result<Population> {
+        match &self.clients {
+            Some(clients) => Ok((**clients).clone()),
+            None => (self.source.build)(&self.data, seed),
+        }
     }
 
     /// Its name.
@@ -243,7 +265,13 @@ impl Experiment {
 }
 
 /// The fault of a method that cannot train this model, with a hint at those that can.
-fn mismatch(place: &str, method: &MethodKind, model: &ModelKind, settings: &Settings) -> Option<Error> {
+fn mismatch(
+    place: &str,
+    method: &MethodKind,
+    model: &ModelKind,
+    settings: &Settings,
+    known: &Registry,
+) -> Option<Error> {
     let ability = (model.ability)(settings);
     if ability.suffices(method.wants) {
         return None;
@@ -262,7 +290,7 @@ fn mismatch(place: &str, method: &MethodKind, model: &ModelKind, settings: &Sett
         let needs = (kind.needs)(&Settings::defaults(kind.settings));
         ability.suffices(kind.wants) && needs.groups.is_none() && !needs.truth
     };
-    let names: Vec<&str> = methods::METHODS.iter().filter(works).map(|kind| kind.name).collect();
+    let names: Vec<&str> = known.methods.iter().filter(works).map(|kind| kind.name).collect();
     Some(fault.hint(format!("methods that can, on any data: {}", names.join(", "))))
 }
 
@@ -324,7 +352,7 @@ fn label_methods(file: &mut Table, faults: &mut Vec<Error>) -> Vec<String> {
     labels
 }
 
-fn apply(file: &mut Table, change: &Override, labels: &[String], faults: &mut Vec<Error>) {
+fn apply(file: &mut Table, change: &Override, labels: &[String], known: &Registry, faults: &mut Vec<Error>) {
     let path: Vec<&str> = change.path.iter().map(String::as_str).collect();
     let (place, set) = (path.join("."), option("set "));
     match path.as_slice() {
@@ -353,7 +381,7 @@ fn apply(file: &mut Table, change: &Override, labels: &[String], faults: &mut Ve
                 table.insert(key.to_string(), change.value.clone());
             }
         }
-        [TUNE] => tune(file, faults),
+        [TUNE] => tune(file, known, faults),
         [key] if SETTINGS.iter().any(|setting| setting.name == *key) => {
             file.insert(key.to_string(), change.value.clone());
         }
@@ -367,12 +395,12 @@ fn apply(file: &mut Table, change: &Override, labels: &[String], faults: &mut Ve
 }
 
 /// Removes the given strengths, so that they are tuned.
-fn tune(file: &mut Table, faults: &mut Vec<Error>) {
+fn tune(file: &mut Table, known: &Registry, faults: &mut Vec<Error>) {
     let has = |kind: &MethodKind, name: &str| kind.settings.iter().any(|setting| setting.name == name);
     let mut any = false;
     let entries = file.get_mut("method").and_then(Value::as_array_mut).into_iter().flatten();
     for entry in entries.filter_map(Value::as_table_mut) {
-        let kind = entry.get("name").and_then(Value::as_str).and_then(methods::kind);
+        let kind = entry.get("name").and_then(Value::as_str).and_then(|name| known.method(name));
         let Some(kind) = kind.filter(|kind| has(kind, "folds")) else { continue };
         any = true;
         ["gamma", "lambda", "alpha", "noise", "spread", "strength"].iter().for_each(|name| drop(entry.remove(*name)));
@@ -381,7 +409,7 @@ fn tune(file: &mut Table, faults: &mut Vec<Error>) {
         }
     }
     if !any {
-        let tunable = methods::METHODS.iter().filter(|kind| has(kind, "folds"));
+        let tunable = known.methods.iter().filter(|kind| has(kind, "folds"));
         let names: Vec<&str> = tunable.map(|kind| kind.name).collect();
         faults.push(
             Error::settings(format!("{}: no method here has strengths to tune", option("tune")))

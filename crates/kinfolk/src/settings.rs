@@ -161,7 +161,8 @@ impl Settings {
         let mut checked = BTreeMap::new();
         for setting in declared {
             let path = if place.is_empty() { setting.name.into() } else { format!("{place}.{}", setting.name) };
-            match (given.remove(setting.name), setting.default) {
+            let unset = |value: &Value| matches!(setting.default, Default::Required) && value.as_str() == Some("");
+            match (given.remove(setting.name).filter(|value| !unset(value)), setting.default) {
                 (Some(value), _) if setting.kind.accepts(&value) => {
                     checked.insert(setting.name.to_string(), value);
                 }
@@ -392,6 +393,17 @@ mod tests {
             "2 faults\n- method.it.participation: got 0, want a number above 0 and up to 1\n- method.it.tests: got 0.5, \
              want \"auto\", or a number from 0 to below 0.5"
         );
+    }
+
+    #[test]
+    fn settings_in_code_are_checked_and_written_like_those_of_a_file() {
+        let code = |settings: Declaration| Declaration::from_table("method.it", settings.to_table());
+        let shares = Shares { tests: 0.25.into(), ..Shares::default() };
+        let given = code(Declaration { clusters: 2, shares, ..Declaration::default() }).unwrap();
+        assert_eq!((given.clusters, given.start, given.lookers, given.step), (2, Start::Random, None, vec![0.1]));
+        assert_eq!((given.shares.participation, given.shares.tests), (1.0, Auto::Given(0.25)));
+        let fault = code(Declaration::default()).unwrap_err().to_string();
+        assert_eq!(fault, "method.it.clusters: got 0, want a whole number of at least 1");
     }
 
     #[test]

@@ -53,7 +53,7 @@ fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the folder of all crates").to_path_buf()
 }
 
-/// Every source file below a folder that is no test, by its path from there, with its text without tests.
+/// Every source file below a folder that is no test, by its path from there, with its text without tests and comments.
 fn sources(folder: &Path) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut open = vec![folder.to_path_buf()];
@@ -66,7 +66,7 @@ fn sources(folder: &Path) -> Vec<(String, String)> {
             } else if name.ends_with(".rs") && !["tests.rs", "testing.rs", "fabricated.rs"].contains(&name.as_str()) {
                 let text = std::fs::read_to_string(&path).expect("a text");
                 let path = path.strip_prefix(folder).expect("below it").to_string_lossy().replace('\\', "/");
-                found.push((path, without_tests(&text)));
+                found.push((path, without_tests_and_comments(&text)));
             }
         }
     }
@@ -74,8 +74,9 @@ fn sources(folder: &Path) -> Vec<(String, String)> {
     found
 }
 
-fn without_tests(text: &str) -> String {
-    let Some((before, tests)) = text.split_once("\n#[cfg(test)]\nmod tests {") else { return text.to_string() };
+fn without_tests_and_comments(text: &str) -> String {
+    let text: String = text.split_inclusive('\n').filter(|line| !line.trim_start().starts_with("//")).collect();
+    let Some((before, tests)) = text.split_once("\n#[cfg(test)]\nmod tests {") else { return text };
     let after = tests.split_once("\n}\n").map_or("", |(_, after)| after);
     before.to_string() + after
 }

@@ -67,6 +67,7 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         threads: arguments.threads.unwrap_or(0),
         resume: arguments.resume,
         checkpoint_every: checkpoint_every()?,
+        keep_models: false,
         stop: stop_on_interrupt(),
         ..Options::default()
     };

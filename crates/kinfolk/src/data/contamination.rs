@@ -16,12 +16,12 @@ use std::sync::Arc;
 
 choices! {
     /// How rows are spoiled.
-    pub(crate) enum Contamination { Shuffle = "shuffle", Permute = "permute", Noise = "noise" }
+    pub enum Contamination { Shuffle = "shuffle", Permute = "permute", Noise = "noise" }
 }
 
 settings! {
     /// Outliers among the clients.
-    pub(crate) struct Spoiling {
+    pub struct Spoiling {
         /// share of the clients whose rows are spoiled; for trying out methods
         outliers: f64 [0.0..1.0] = 0.0,
         /// how: every column shuffled over the client's rows, its columns in another order, or numbers far away

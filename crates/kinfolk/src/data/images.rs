@@ -56,17 +56,17 @@ pub struct Pools {
 
 choices! {
     /// Rows an unseen client chooses its cluster by.
-    pub(crate) enum UnseenTrain { Own = "own", Test = "test" }
+    pub enum UnseenTrain { Own = "own", Test = "test" }
     /// Classes of a client.
-    pub(crate) enum SplitKind { Equal = "equal", Balanced = "balanced", Dirichlet = "dirichlet" }
+    pub enum SplitKind { Equal = "equal", Balanced = "balanced", Dirichlet = "dirichlet" }
     /// Who owns an image.
-    pub(crate) enum Owners { Disjoint = "disjoint", Shared = "shared", Repeated = "repeated" }
+    pub enum Owners { Disjoint = "disjoint", Shared = "shared", Repeated = "repeated" }
     /// The order of the clients.
-    pub(crate) enum Arrange { Blocks = "blocks", Alternate = "alternate" }
+    pub enum Arrange { Blocks = "blocks", Alternate = "alternate" }
     /// The numbers a pixel is read as.
-    pub(crate) enum Pixels { Unit = "unit", Raw = "raw" }
+    pub enum Pixels { Unit = "unit", Raw = "raw" }
     /// How the true clusters differ.
-    pub(crate) enum Clusters {
+    pub enum Clusters {
         Rotate = "rotate",
         Invert = "invert",
         SwapLabels = "swap-labels",
@@ -77,7 +77,7 @@ choices! {
 
 settings! {
     /// Augmentation of training images.
-    pub(crate) struct Augmenting {
+    pub struct Augmenting {
         /// mirror images from left to right in training, every other time; only models that see images do
         flip: bool = false,
         /// move images by up to so many pixels in training, in both directions; only models that see images do
@@ -87,7 +87,7 @@ settings! {
 
 settings! {
     /// Settings of all image sources.
-    pub(crate) struct ImageSettings {
+    pub struct ImageSettings {
         /// how many clients
         clients: usize [1..=10_000_000] = 100,
         /// training rows per client
@@ -116,6 +116,7 @@ settings! {
         label_flips: f64 [0.0..=1.0] = 0.0,
         /// the numbers a pixel is read as: from 0 to 1, or from 0 to 255 as in the file
         pixels: Pixels = "unit",
+        /// augmentation of training images
         augmenting: Augmenting,
     }
 }

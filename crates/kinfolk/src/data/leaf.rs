@@ -23,12 +23,12 @@ use std::path::{Path, PathBuf};
 
 choices! {
     /// What the rows are.
-    pub(crate) enum Content { Auto = "auto", Images = "images", Text = "text" }
+    pub enum Content { Auto = "auto", Images = "images", Text = "text" }
 }
 
 settings! {
     /// Settings of the files.
-    pub(crate) struct LeafSettings {
+    pub struct LeafSettings {
         /// a folder with train and test, a folder of files, or one file
         path: String,
         /// what the rows are: as they look, square images, or texts
@@ -39,6 +39,7 @@ settings! {
         min_rows: usize [1..=i64::MAX] = 1,
         /// share of a user's rows kept for testing; not for a folder with train and test, which is divided already
         test_fraction: f64 [0.0..1.0] = 0.2,
+        /// augmentation of training images
         augmenting: Augmenting,
     }
 }

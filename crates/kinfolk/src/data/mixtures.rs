@@ -16,12 +16,12 @@ use rayon::prelude::*;
 
 choices! {
     /// Outliers as in the paper, or as in the authors' code.
-    pub(crate) enum Outlier { Paper = "paper", Code = "code" }
+    pub enum Outlier { Paper = "paper", Code = "code" }
 }
 
 settings! {
     /// Settings of both kinds of mixtures.
-    pub(crate) struct Mixing {
+    pub struct Mixing {
         /// how many clients
         clients: usize [1..=10_000_000] = 10,
         /// test rows per client
@@ -37,7 +37,8 @@ settings! {
 
 settings! {
     /// Points around centres.
-    pub(crate) struct GaussianSettings {
+    pub struct GaussianSettings {
+        /// what both kinds of mixtures have
         mixing: Mixing,
         /// training rows per client
         samples: usize [1..=100_000_000] = 150,
@@ -48,7 +49,8 @@ settings! {
 
 settings! {
     /// Several regressions.
-    pub(crate) struct RegressionSettings {
+    pub struct RegressionSettings {
+        /// what both kinds of mixtures have
         mixing: Mixing,
         /// training rows per client
         samples: usize [1..=100_000_000] = 200,

@@ -23,7 +23,7 @@ pub mod points;
 pub mod schema;
 mod split;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::settings::{Declared, Setting, Settings};
 use images::ImageSettings;
 use own::OwnRows;
@@ -48,10 +48,16 @@ pub struct Source {
     pub build: fn(&Settings, u64) -> Result<Population>,
 }
 
-trait SourceSettings: Declared {
+/// The settings of a source, from which populations are made.
+pub trait SourceSettings: Declared {
+    /// The name in the experiment file's `data.source`.
     const NAME: &str;
+    /// A line for lists.
     const SUMMARY: &str;
+    /// The source.
+    const SOURCE: &'static Source = &Source::new::<Self>();
 
+    /// Makes the population for a seed.
     fn build(self, seed: u64) -> Result<Population>;
 }
 
@@ -104,11 +110,11 @@ const OWN: Source = Source {
 /// Declares every source with settings of its own: its file, and the settings it is built from.
 macro_rules! sources {
     ($($visibility:vis $file:ident::{$($settings:ident),+})*) => {
-        $($visibility mod $file;)*
+        $($visibility mod $file; pub use $file::{$($settings),+};)*
 
         /// All sources.
         pub static SOURCES: &[&Source] = &[
-            &DIGITS, &MNIST, &FASHION_MNIST, &CIFAR_10, $($(&Source::new::<$file::$settings>(),)+)* &OWN,
+            &DIGITS, &MNIST, &FASHION_MNIST, &CIFAR_10, $($($file::$settings::SOURCE,)+)* &OWN,
         ];
     };
 }
@@ -123,6 +129,29 @@ sources! {
     schools::{SchoolSettings}
     pub(crate) table::{TableSettings}
 }
+
+/// What the settings of sources are made of.
+pub mod options {
+    pub use super::contamination::{Contamination, Spoiling};
+    pub use super::images::{Arrange, Augmenting, Clusters, Owners, Pixels, SplitKind, UnseenTrain};
+    pub use super::leaf::Content;
+    pub use super::mixtures::{Mixing, Outlier};
+    pub use super::schools::SchoolTarget;
+    pub use super::split::Drawing;
+    pub use super::synthetic::{Hierarchy, Intervals, ParameterScaling, Sizes, Stored};
+    pub use super::table::{Small, Task};
+}
+
+/// Clients that come with the experiment, not from a source.
+pub(crate) static GIVEN: Source = Source {
+    name: "given",
+    summary: "",
+    settings: &[],
+    check: |_, _, _| {},
+    build: |_, _| {
+        Err(Error::settings("data.source: \"given\" are clients that a program brings along, and has none here"))
+    },
+};
 
 /// The source of this name.
 pub fn source(name: &str) -> Option<&'static Source> {
@@ -273,7 +302,28 @@ impl Targets {
     }
 }
 
+impl From<Vec<f64>> for Targets {
+    fn from(values: Vec<f64>) -> Self {
+        Targets::Values(values)
+    }
+}
+
+impl From<Vec<u32>> for Targets {
+    fn from(classes: Vec<u32>) -> Self {
+        Targets::Classes(classes)
+    }
+}
+
 impl Shard {
+    /// Rows of so many numbers, one after the other, and their targets: numbers, classes from 0, or [`Targets::None`].
+    pub fn of_numbers(columns: usize, values: Vec<f64>, targets: impl Into<Targets>) -> Result<Self> {
+        if columns == 0 || values.len() % columns != 0 {
+            let message = format!("got {} numbers, want rows of {columns}", values.len());
+            return Err(Error::new(ErrorKind::Shape, message));
+        }
+        Self::new(Features::F64 { columns, values }, targets.into())
+    }
+
     /// A shard of all these rows.
     pub fn new(features: Features, targets: Targets) -> Result<Self> {
         let rows = features.rows();
@@ -410,6 +460,12 @@ impl Shard {
 }
 
 impl Client {
+    /// A client that trains on these rows and is not scored; rows to score it on are its field `test`.
+    pub fn new(id: impl Into<String>, train: Shard) -> Self {
+        let test = train.pick(&[]);
+        Self { id: id.into(), train, test, group: None, truth: None }
+    }
+
     /// A client whose first rows are for training and the others for testing.
     fn divided(id: String, features: Features, targets: Targets, train: usize) -> Result<Self> {
         let rows = features.rows();

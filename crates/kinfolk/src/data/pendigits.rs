@@ -13,13 +13,14 @@ pub(super) const FILE: &str = "pendigits_writer.csv";
 
 settings! {
     /// Settings of the pen digits.
-    pub(crate) struct PenDigitSettings {
+    pub struct PenDigitSettings {
         /// use only the first so many writers
         clients: Option<usize> [1..=44],
         /// share of a client's rows kept for testing
         test_fraction: f64 [0.0..1.0] = 0.2,
         /// give every column of numbers mean 0 and deviation 1 over all clients
         standardise: bool = false,
+        /// outliers among the clients
         spoiling: Spoiling,
     }
 }
@@ -39,7 +40,7 @@ impl PenDigitSettings {
         let as_table = TableSettings {
             task: Task::Classification,
             test_fraction: self.test_fraction,
-            ..TableSettings::new(path, "writer", "digit")?
+            ..TableSettings::new(path, "writer", "digit")
         };
         let mut population = table::build_with(&as_table, seed, None, |digit| digit)?;
         let mut writers: Vec<_> = population.clients.into_iter().zip(population.lines).collect();

@@ -407,9 +407,25 @@ impl Schema {
         }
     }
 
+    /// Features in a row before it is encoded.
+    pub(crate) fn columns(&self) -> usize {
+        match &self.features {
+            FeaturesSchema::Matrix { columns, .. } => *columns,
+            FeaturesSchema::Named(columns) => columns.len(),
+        }
+    }
+
     /// Encodes a shard's rows. A matrix that is not scaled keeps its storage.
     pub fn encode(&self, shard: &Shard) -> Result<Shard> {
-        let targets = || self.encode_targets(shard);
+        self.encode_with(shard, || self.encode_targets(shard))
+    }
+
+    /// Encodes rows without their targets.
+    pub(crate) fn encode_features(&self, shard: &Shard) -> Result<Shard> {
+        self.encode_with(shard, || Ok(Targets::None))
+    }
+
+    fn encode_with(&self, shard: &Shard, targets: impl Fn() -> Result<Targets>) -> Result<Shard> {
         let features = match (&self.features, &**shard.features()) {
             (FeaturesSchema::Named(schema), Features::Columns(columns)) => encode_columns(schema, columns, shard)?,
             (FeaturesSchema::Named(_), _) => return Err(Error::data("rows without column names, want a table")),

@@ -12,12 +12,12 @@ pub(super) const FILE: &str = "high-school-and-beyond.csv";
 
 choices! {
     /// The target.
-    pub(crate) enum SchoolTarget { Score = "score", Pass = "pass" }
+    pub enum SchoolTarget { Score = "score", Pass = "pass" }
 }
 
 settings! {
     /// Settings of the schools.
-    pub(crate) struct SchoolSettings {
+    pub struct SchoolSettings {
         /// the score in mathematics, or whether it is at least the median of all pupils
         target: SchoolTarget = "score",
         /// columns to leave out
@@ -48,7 +48,7 @@ impl SchoolSettings {
             drop: self.drop,
             test_fraction: self.test_fraction,
             unseen_clients: self.unseen_clients,
-            ..TableSettings::new(path, "school", "math_achievement")?
+            ..TableSettings::new(path, "school", "math_achievement")
         };
         let pass = self.target == SchoolTarget::Pass;
         table::build_with(&as_table, seed, None, |score| if pass { passed(score) } else { score })

@@ -73,7 +73,8 @@ const MOST_BYTES: usize = 1 << 30;
 
 settings! {
     /// Settings of the plays.
-    pub(crate) struct PlaySettings {
+    pub struct PlaySettings {
+        /// which clients are drawn
         drawing: Drawing,
         /// characters in a row
         length: usize [1..=100_000] = 80,

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 settings! {
     /// Which clients of many take part, and which of their rows are for testing.
-    pub(crate) struct Drawing {
+    pub struct Drawing {
         /// how many clients, drawn from the seed; left out: all of them
         clients: Option<usize> [1..=10_000_000],
         /// share of a client's rows kept for testing

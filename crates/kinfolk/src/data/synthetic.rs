@@ -15,16 +15,16 @@ use rayon::prelude::*;
 
 choices! {
     /// Whether drawn zeros and ones are multiplied by the scale or rescaled to it as their norm.
-    pub(crate) enum ParameterScaling { Multiply = "multiply", Norm = "norm" }
+    pub enum ParameterScaling { Multiply = "multiply", Norm = "norm" }
     /// Intervals of the clusters' parameters.
-    pub(crate) enum Intervals { E1 = "e1", E5 = "e5" }
+    pub enum Intervals { E1 = "e1", E5 = "e5" }
     /// Type in which features are stored.
-    pub(crate) enum Stored { F32 = "f32", F64 = "f64" }
+    pub enum Stored { F32 = "f32", F64 = "f64" }
 }
 
 settings! {
     /// Numbers of clients and of their rows.
-    pub(crate) struct Sizes {
+    pub struct Sizes {
         /// how many clients
         clients: usize [1..=10_000_000] = 100,
         /// training rows per client
@@ -38,7 +38,8 @@ settings! {
 
 settings! {
     /// IFCA's linear regression.
-    pub(crate) struct LinearSettings {
+    pub struct LinearSettings {
+        /// numbers of clients and of their rows
         sizes: Sizes,
         /// how many true clusters
         true_clusters: usize [1..=1_000_000] = 2,
@@ -57,7 +58,8 @@ settings! {
 
 settings! {
     /// ODCL's linear regression.
-    pub(crate) struct OdclLinearSettings {
+    pub struct OdclLinearSettings {
+        /// numbers of clients and of their rows
         sizes: Sizes,
         /// where a cluster's parameters lie: [1,2], [4,5] to [13,14] and their negatives, or [0,1], [1,2], [-1,0], [-2,-1]
         intervals: Intervals = "e1",
@@ -74,7 +76,8 @@ settings! {
 
 settings! {
     /// ODCL's logistic regression.
-    pub(crate) struct OdclLogisticSettings {
+    pub struct OdclLogisticSettings {
+        /// numbers of clients and of their rows
         sizes: Sizes,
         /// use only the first so many clusters
         true_clusters: usize [1..=4] = 4,
@@ -83,7 +86,7 @@ settings! {
 
 settings! {
     /// Clients around their clusters.
-    pub(crate) struct Hierarchy {
+    pub struct Hierarchy {
         /// how many clients
         clients: usize [1..=10_000_000] = 400,
         /// training rows per client
@@ -103,7 +106,8 @@ settings! {
 
 settings! {
     /// The known-clusters paper's linear regression.
-    pub(crate) struct HierarchicalLinearSettings {
+    pub struct HierarchicalLinearSettings {
+        /// clients around their clusters
         hierarchy: Hierarchy,
         /// how many true clusters
         true_clusters: usize [1..=1_000_000] = 20,
@@ -116,7 +120,8 @@ settings! {
 
 settings! {
     /// The known-clusters paper's logistic regression.
-    pub(crate) struct HierarchicalLogisticSettings {
+    pub struct HierarchicalLogisticSettings {
+        /// clients around their clusters
         hierarchy: Hierarchy,
         /// how many true clusters
         true_clusters: usize [1..=1_000_000] = 5,

@@ -15,7 +15,7 @@ use super::split::{divide, draw_lots};
 use super::{Cells, Client, Column, DataShape, Features, Lines, Population, Shard, SourceSettings, Targets, schema};
 use crate::error::{Error, Result};
 use crate::rng::Key;
-use crate::settings::{Check, Declared, choices, finish, settings};
+use crate::settings::{Check, choices, finish, settings};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::path::Path;
@@ -23,14 +23,14 @@ use std::sync::Arc;
 
 choices! {
     /// What the target is.
-    pub(crate) enum Task { Auto = "auto", Regression = "regression", Classification = "classification" }
+    pub enum Task { Auto = "auto", Regression = "regression", Classification = "classification" }
     /// What to do about small clients.
-    pub(crate) enum Small { Error = "error", Drop = "drop" }
+    pub enum Small { Error = "error", Drop = "drop" }
 }
 
 settings! {
     /// Settings of a table.
-    pub(crate) struct TableSettings {
+    pub struct TableSettings {
         /// the csv, tsv or parquet file
         path: String,
         /// the column that names the client
@@ -55,6 +55,7 @@ settings! {
         small: Small = "error",
         /// share of clients met only after training
         unseen_clients: f64 [0.0..1.0] = 0.0,
+        /// outliers among the clients
         spoiling: Spoiling,
     }
 
@@ -67,10 +68,9 @@ settings! {
 
 impl TableSettings {
     /// A table whose columns are known, with the defaults of all other settings.
-    pub(super) fn new(path: &Path, client: &str, target: &str) -> Result<Self> {
-        let given = [("path", path.display().to_string()), ("client", client.into()), ("target", target.into())];
-        let given = given.map(|(name, value)| (name.to_string(), toml::Value::String(value)));
-        Self::from_table("data", given.into_iter().collect())
+    pub(super) fn new(path: &Path, client: &str, target: &str) -> Self {
+        let (path, client, target) = (path.display().to_string(), client.into(), Some(target.into()));
+        Self { path, client, target, ..Self::default() }
     }
 }
 
@@ -333,6 +333,7 @@ fn pick<T: Default>(mut values: Vec<T>, rows: &[usize]) -> Vec<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::Declared;
     use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
     use parquet::file::writer::SerializedFileWriter;
     use parquet::schema::parser::parse_message_type;

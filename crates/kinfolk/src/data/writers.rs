@@ -26,12 +26,14 @@ const WRITER: usize = 2;
 
 settings! {
     /// Settings of the writers.
-    pub(crate) struct WriterSettings {
+    pub struct WriterSettings {
+        /// which clients are drawn
         drawing: Drawing,
         /// fewest rows a client must have
         min_rows: usize [1..=i64::MAX] = 1,
         /// how many writers of the test images are met after training, drawn from the seed
         unseen_clients: usize [0..=10_000_000] = 0,
+        /// augmentation of training images
         augmenting: Augmenting,
     }
 }

@@ -39,11 +39,12 @@ use crate::num::add_scaled;
 
 choices! {
     /// Rows in the gradient of a local step.
-    pub(super) enum RowsInStep { All = "all", One = "one" }
+    pub enum RowsInStep { All = "all", One = "one" }
 }
 
 settings! {
-    pub(super) struct Al2sgdPlusSettings {
+    /// The settings of the method `al2sgd+`.
+    pub struct Al2sgdPlusSettings {
         /// the length of the objective's gradient, as a share of that at the start, at which it ends
         tolerance: f64 [0.0..=1.0] = 1e-10,
         /// step size η (default: that of Theorem 4.3)
@@ -54,9 +55,11 @@ settings! {
         refresh: Option<f64> [above 0.0..=1.0],
         /// μ, how much the whole objective curves at least (default: found by asking)
         convexity: Option<f64> [above 0.0],
+        /// how many steps there are, and how likely those towards the means
         stepping: Stepping,
         /// a missing answer is asked for again, or ends the run
         missing: MissingRule ["again", "fail"] = "again",
+        /// what is minimised
         objective: Objective,
     }
 }

@@ -38,7 +38,8 @@ use rayon::prelude::*;
 const WAITING: usize = 5;
 
 settings! {
-    pub(super) struct CflSettings {
+    /// The settings of the method `cfl`.
+    pub struct CflSettings {
         /// what a client's model counts in the mean
         weight: Weight = "rows",
         /// a cluster stands still when the mean update is shorter than this (default: 0.4 of a client's first update)
@@ -51,6 +52,7 @@ settings! {
         min_size: usize [1..=1 << 31] = 2,
         /// rounds before a cluster may be split
         patience: usize [0..=1 << 31] = 5,
+        /// how clients train
         training: Training,
     }
 

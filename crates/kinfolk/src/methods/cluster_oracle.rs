@@ -13,7 +13,8 @@ use super::room::mean_loss;
 use super::*;
 
 settings! {
-    pub(super) struct ClusterOracleSettings {
+    /// The settings of the method `cluster-oracle`.
+    pub struct ClusterOracleSettings {
         /// rounds to run at most
         rounds: usize [1..=1 << 40] = 1000,
         /// how short a gradient must be in the end, as a share of the first one

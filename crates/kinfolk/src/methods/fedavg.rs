@@ -18,9 +18,11 @@ use super::*;
 use crate::federation::work::Train;
 
 settings! {
-    pub(super) struct FedAvgSettings {
+    /// The settings of the method `fedavg`.
+    pub struct FedAvgSettings {
         /// what a client's model counts in the mean
         weight: Weight = "rows",
+        /// how clients train
         training: Training,
     }
 }

@@ -28,7 +28,8 @@ use crate::training::Pull;
 use rand::RngExt;
 
 settings! {
-    pub(super) struct FedSoftSettings {
+    /// The settings of the method `fedsoft`.
+    pub struct FedSoftSettings {
         /// how many clusters to look for
         clusters: usize [1..=1 << 20],
         /// how strongly clusters pull at a client, λ
@@ -37,6 +38,7 @@ settings! {
         interval: usize [1..=1 << 31] = 2,
         /// least weight of a cluster for a client, σ
         floor: f64 [0.0..=1.0] = 0.0001,
+        /// how clients train
         training: Training,
     }
 }

@@ -17,9 +17,11 @@ use super::*;
 use crate::federation::Phase;
 
 settings! {
-    pub(super) struct HierarchicalSettings {
+    /// The settings of the method `hierarchical`.
+    pub struct HierarchicalSettings {
         /// a missing answer is asked for again, or ends the run
         missing: MissingRule ["again", "fail"] = "again",
+        /// what is minimised
         objective: Objective,
     }
 }

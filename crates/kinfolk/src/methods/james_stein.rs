@@ -26,7 +26,9 @@ use crate::num::{Spectrum, add_scaled, dot};
 use crate::training::Pull;
 
 settings! {
-    pub(super) struct JamesSteinSettings {
+    /// The settings of the method `james-stein`.
+    pub struct JamesSteinSettings {
+        /// how a client is pulled to its cluster
         client: ClientPull,
         /// a missing answer is asked for again, or ends the run
         missing: MissingRule ["again", "fail"] = "again",

@@ -41,18 +41,21 @@ use crate::num::add_scaled;
 
 choices! {
     /// One coin for everybody and one for each cluster, or one alone.
-    pub(super) enum CoinCount { Two = "two", One = "one" }
+    pub enum CoinCount { Two = "two", One = "one" }
 }
 
 settings! {
-    pub(super) struct L2gdSettings {
+    /// The settings of the method `l2gd`.
+    pub struct L2gdSettings {
         /// step size η (default: as large as Theorem 3.5 allows)
         step: Option<f64> [above 0.0],
         /// one for everybody and one for each cluster, or one alone, as in the paper's experiments
         coins: CoinCount = "two",
+        /// how many steps there are, and how likely those towards the means
         stepping: Stepping,
         /// a missing answer is left out: the client stays where it is; or it ends the run
         missing: MissingRule ["skip", "fail"] = "skip",
+        /// what is minimised
         objective: Objective,
     }
 

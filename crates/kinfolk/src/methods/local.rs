@@ -16,7 +16,8 @@ use super::*;
 use crate::federation::work::{Keep, Minimise, Start, Train};
 
 settings! {
-    pub(super) struct LocalSettings {
+    /// The settings of the method `local`.
+    pub struct LocalSettings {
         /// begin at a model of its own, or all at one
         start: StartModel = "own",
         /// train by steps, or find the minimiser of the local loss in one round
@@ -24,6 +25,7 @@ settings! {
         /// strength of ½·ridge·‖θ‖² added to every client's loss; where a client's classes separate, a small one is added anyway
         #[only_with(solve = "exact")]
         ridge: f64 [0.0..=1e18] = 0.0,
+        /// how clients train
         training: Training,
     }
 

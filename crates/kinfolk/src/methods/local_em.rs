@@ -10,7 +10,9 @@ use crate::federation::work::{Parts, StepMixture};
 use crate::mixture::step::Rule;
 
 settings! {
-    pub(super) struct LocalEmSettings {
+    /// The settings of the method `local-em`.
+    pub struct LocalEmSettings {
+        /// how clients fit mixtures of their own to begin with
         fits: OwnFits,
     }
 }

@@ -10,7 +10,8 @@ use crate::federation::work::Parts;
 use crate::mixture::step::{Rate, Rule};
 
 settings! {
-    pub(super) struct LocalGrEmSettings {
+    /// The settings of the method `local-grem`.
+    pub struct LocalGrEmSettings {
         /// rounds of one step each, at most
         rounds: usize [1..=1 << 40] = 1000,
         /// the step size
@@ -18,6 +19,7 @@ settings! {
         /// what the step is: over the weight a component began with, but never beyond its mean; the same without that
         /// bound; or as it is
         step_rule: StepRule = "fixed",
+        /// how clients fit mixtures of their own to begin with
         fits: OwnFits,
     }
 }

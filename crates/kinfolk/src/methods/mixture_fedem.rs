@@ -14,7 +14,9 @@ use super::mixtures::*;
 use super::*;
 
 settings! {
-    pub(super) struct MixtureFedEmSettings {
+    /// The settings of the method `mixture-fedem`.
+    pub struct MixtureFedEmSettings {
+        /// the rounds, and how components are put into one order for everybody
         common: CommonOrder,
     }
 }

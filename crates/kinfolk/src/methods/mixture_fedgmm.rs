@@ -14,7 +14,9 @@ use super::mixtures::*;
 use super::*;
 
 settings! {
-    pub(super) struct MixtureFedGmmSettings {
+    /// The settings of the method `mixture-fedgmm`.
+    pub struct MixtureFedGmmSettings {
+        /// the rounds, and how components are put into one order for everybody
         common: CommonOrder,
     }
 }

@@ -54,15 +54,24 @@ pub struct MethodKind {
 }
 
 /// A method's settings, and with them all that [`MethodKind`] has.
-trait MethodSettings: Declared {
+pub trait MethodSettings: Declared {
+    /// Its `method.name`.
     const NAME: &str;
+    /// One line for users.
     const SUMMARY: &str;
+    /// Where it comes from.
     const PAPER: &str = "baseline";
+    /// Whether it puts clients into clusters, which a later method may start from.
     const HAS_CLUSTERS: bool = false;
+    /// What a model must be able to do for it.
     const WANTS: Ability = Ability::Descent;
+    /// The method as users name it.
+    const METHOD: &'static MethodKind = &MethodKind::new::<Self>();
 
+    /// What it needs of the run.
     fn needs(&self) -> Needs;
 
+    /// Makes a method that is ready to run.
     fn build(self, setup: Setup) -> Result<Box<dyn Method>>;
 }
 
@@ -85,10 +94,10 @@ impl MethodKind {
 /// Declares every method: its file or folder, and the settings it is built from.
 macro_rules! methods {
     ($($file:ident::{$($($settings:ident)::+),+})*) => {
-        $(mod $file;)*
+        $(mod $file; pub use $file::{$($($settings)::+),+};)*
 
         /// All methods.
-        pub static METHODS: &[&MethodKind] = &[$($(&MethodKind::new::<$file::$($settings)::+>()),+),*];
+        pub static METHODS: &[&MethodKind] = &[$($(<$file::$($settings)::+>::METHOD),+),*];
     };
 }
 
@@ -118,6 +127,28 @@ methods! {
     mixture_fedem::{MixtureFedEmSettings}
     mixture_fedgmm::{MixtureFedGmmSettings}
     tgmm::{TgmmSettings}
+}
+
+/// What the settings of methods are made of: groups that several methods share, and words to choose from.
+pub mod options {
+    pub use super::al2sgd_plus::RowsInStep;
+    pub use super::fedgrem::{Central, Scatter, Weights};
+    pub use super::ifca::{Divisor, StartBy};
+    pub use super::l2gd::CoinCount;
+    pub use super::mixtures::{CommonOrder, OwnFits, StartCovariance, StepRule, Until};
+    pub use super::odcl::{Lambda, Pulling};
+    pub use super::parts::averaging::Averaging;
+    pub use super::parts::one_shot::{BottomUp, Compare, DistanceBy, GroupsBy, LambdaRule};
+    pub use super::parts::solving::{Iterate, Pace, SolveBy, Solving};
+    pub use super::parts::training::{OptimiserKind, Optimising, Schedule, StartModel, Training};
+    pub use super::personal::theory::{Aim, Stepping};
+    pub use super::personal::{ClientPull, LossOver, Objective, Spread};
+    pub use super::room::MissingRule;
+    pub use crate::aggregate::Weight;
+    pub use crate::clustering::Algorithm;
+    pub use crate::groups::Grouping;
+    pub use crate::mixture::Begin;
+    pub use crate::settings::{Auto, ForEach};
 }
 
 /// The method of this name.

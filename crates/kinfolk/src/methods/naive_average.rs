@@ -11,7 +11,9 @@ use super::parts::solving::Solving;
 use super::*;
 
 settings! {
-    pub(super) struct NaiveAverageSettings {
+    /// The settings of the method `naive-average`.
+    pub struct NaiveAverageSettings {
+        /// how a client finds a model of its own
         solving: Solving,
     }
 }

@@ -15,9 +15,11 @@ use super::*;
 use crate::federation::work::Train;
 
 settings! {
-    pub(super) struct OracleSettings {
+    /// The settings of the method `oracle`.
+    pub struct OracleSettings {
         /// what a client's model counts in the mean
         weight: Weight = "rows",
+        /// how clients train
         training: Training,
     }
 }

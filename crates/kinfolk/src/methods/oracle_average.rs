@@ -11,7 +11,9 @@ use super::parts::solving::Solving;
 use super::*;
 
 settings! {
-    pub(super) struct OracleAverageSettings {
+    /// The settings of the method `oracle-average`.
+    pub struct OracleAverageSettings {
+        /// how a client finds a model of its own
         solving: Solving,
     }
 }

@@ -12,7 +12,9 @@ use super::mixtures::*;
 use super::*;
 
 settings! {
-    pub(super) struct PooledEmSettings {
+    /// The settings of the method `pooled-em`.
+    pub struct PooledEmSettings {
+        /// the rounds, and how components are put into one order for everybody
         common: CommonOrder,
     }
 }

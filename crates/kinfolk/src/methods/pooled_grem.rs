@@ -5,9 +5,11 @@ use super::mixtures::*;
 use super::*;
 
 settings! {
-    pub(super) struct PooledGrEmSettings {
+    /// The settings of the method `pooled-grem`.
+    pub struct PooledGrEmSettings {
         /// the step size
         step: f64 [above 0.0] = 0.1,
+        /// the rounds, and how components are put into one order for everybody
         common: CommonOrder,
     }
 }

@@ -13,7 +13,8 @@ use super::personal::{Families, LossOver, Problem, Strengths};
 use super::*;
 
 settings! {
-    pub(super) struct SingleClusterSettings {
+    /// The settings of the method `single-cluster`.
+    pub struct SingleClusterSettings {
         /// the pull to the common centre (default: tuned)
         strength: Option<f64> [0.0..=1e18],
         /// values to try when tuning (default: 17 from 0.01 to 100)

@@ -15,7 +15,8 @@ use crate::federation::Federation;
 use crate::training::Scale;
 
 settings! {
-    pub(super) struct SingleModelSettings {
+    /// The settings of the method `single-model`.
+    pub struct SingleModelSettings {
         /// what counts alike: rows (sum), or clients (mean)
         loss: LossOver = "sum",
         /// a missing answer is asked for again, or ends the run

@@ -42,7 +42,8 @@ use crate::models::first_smallest;
 use crate::num::{add_scaled, distance};
 
 settings! {
-    pub(super) struct SrFcaSettings {
+    /// The settings of the method `sr-fca`.
+    pub struct SrFcaSettings {
         /// how often to refine, each time for all rounds
         refinements: usize [1..=1 << 16] = 2,
         /// share of the members left out at each end of every coordinate
@@ -51,6 +52,7 @@ settings! {
         averaging: Averaging = "models",
         /// begin with the mean of what members learnt alone, and go on from there, instead of beginning anew each time
         warm: bool = true,
+        /// how clusters are built from single clients
         bottom_up: BottomUp,
     }
 

@@ -17,9 +17,11 @@ use crate::mixture::step::Rule;
 use crate::num::add_scaled;
 
 settings! {
-    pub(super) struct TgmmSettings {
+    /// The settings of the method `tgmm`.
+    pub struct TgmmSettings {
         /// the share of the others' mean
         strength: f64 [0.0..=1.0] = 0.4,
+        /// the rounds, and how components are put into one order for everybody
         common: CommonOrder,
     }
 }

@@ -3,7 +3,7 @@
 //! Losses, training, gradients and scores are asked of the clients ([`OwnClient`]). What needs more than that (exact
 //! minimisers, curvature, some of the rows) is refused.
 
-use super::{Ability, Layout, Metric, Model, ModelKind, ModelSettings, Precision, Reads, Seat, TensorPlace, Worker};
+use super::{Ability, Layout, Metric, Model, ModelSettings, Precision, Reads, Seat, TensorPlace, Worker};
 use crate::data::moments::Moments;
 use crate::data::own::{self, OwnClient, OwnScore, OwnStart, Point};
 use crate::data::{Client, DataShape, Features, Shard};
@@ -15,10 +15,9 @@ use crate::training::{Plan, Portion, Sample};
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
 
-pub(super) static KIND: ModelKind = ModelKind::new::<OwnSettings>();
-
 settings! {
-    struct OwnSettings {
+    /// The settings of the model `own`.
+    pub struct OwnSettings {
         /// how many numbers it has (Python takes them from the start)
         parameters: usize [1..=super::MOST_PARAMETERS as i64],
         /// numbers to compute in and to send

@@ -11,7 +11,7 @@ use crate::training::{Plan, Sample};
 
 settings! {
     /// How many components there are.
-    pub(super) struct Components {
+    pub struct Components {
         /// components of the mixture; auto finds the number with the best BIC over all clients
         components: Auto<usize> [1..=10_000],
         /// how many components auto tries

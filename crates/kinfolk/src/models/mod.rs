@@ -26,8 +26,22 @@ use crate::memory::check_room;
 use crate::mixture::Shape;
 use crate::rng::Rng;
 use crate::settings::{Declared, Setting, Settings, choices};
+pub use kinds::{
+    CnnSettings, GaussianMixtureSettings, LinearSettings, LogisticSettings, LstmSettings, MlpSettings,
+    RegressionMixtureSettings, Resnet9Settings, SoftmaxSettings,
+};
 pub(crate) use mixture::most_components;
 pub use packed::Packed;
+
+/// What the settings of models are made of.
+pub mod options {
+    pub use super::Precision;
+    pub use super::dense::Initial;
+    pub use super::kinds::options::*;
+    pub use super::mixture::Components;
+    pub use crate::mixture::{Covariance, Noise};
+}
+
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 pub(crate) use worker::first_smallest;
@@ -54,13 +68,21 @@ pub struct ModelKind {
 }
 
 /// The settings of a kind of model, from which models are built.
-pub(crate) trait ModelSettings: Declared {
+pub trait ModelSettings: Declared {
+    /// Its name in `model.kind`.
     const NAME: &str;
+    /// One line for people.
     const SUMMARY: &str;
+    /// Whether rows must have a target to learn from.
     const NEEDS_TARGET: bool = true;
+    /// The rows it reads.
     const READS: Reads = Reads::Numbers;
+    /// What methods can do with it, whatever its settings.
     const ABILITY: Ability;
+    /// The kind of model.
+    const MODEL: &'static ModelKind = &ModelKind::new::<Self>();
 
+    /// What methods can do with it, given its settings.
     fn ability(_: &Settings) -> Ability {
         Self::ABILITY
     }
@@ -370,6 +392,12 @@ pub trait Model: Send + Sync {
 
     /// A worker for one thread that computes with these models.
     fn worker(&self, models: &[&[f64]]) -> Box<dyn Worker>;
+
+    /// The number or the class that it predicts for each row, whatever the rows' targets.
+    fn predict(&self, params: &[f64], rows: &Shard) -> Result<Vec<f64>> {
+        let _ = (params, rows);
+        Err(Error::new(ErrorKind::Unsupported, "this model predicts no target"))
+    }
 
     /// Exact solutions and second derivatives, of a convex loss.
     fn convex(&self) -> Option<&dyn Convex> {

@@ -19,7 +19,8 @@
 //! }
 //! ```
 //!
-//! A function `fn check(&self, check: &mut Check)` after the struct checks combinations of settings. A setting without a
+//! The struct has public fields and a [`Default`](std::default::Default), in which a required setting is still unset (0, or
+//! empty) and so refused when it is checked. A function `fn check(&self, check: &mut Check)` after the struct checks combinations of settings. A setting without a
 //! default is required, unless its type is an `Option`. A field whose type is another such struct stands for all settings of
 //! that struct. Bounds are `low..=high`, `low..high`, `above low`, or the allowed words.
 
@@ -43,9 +44,20 @@ pub trait Field: Sized {
     /// Reads a checked value.
     fn parse(value: &Value) -> Option<Self>;
 
+    /// Its value in TOML; `None` where it is absent.
+    fn value(&self) -> Option<Value>;
+
+    /// What a required setting is before it is given. Its check refuses that.
+    fn unset() -> Self;
+
     /// Reads the setting of this name; `None` where a required one is missing.
     fn find(settings: &Settings, name: &str) -> Option<Self> {
         settings.get(name).and_then(Self::parse)
+    }
+
+    /// Adds it to a table under this name.
+    fn put(&self, name: &str, table: &mut toml::Table) {
+        table.extend(self.value().map(|value| (name.to_string(), value)));
     }
 
     /// Checks the combination of settings in a group.
@@ -59,6 +71,13 @@ pub trait Declared: Field {
 
     /// Reads them; `None` where a required one is missing.
     fn read(settings: &Settings) -> Option<Self>;
+
+    /// All of them in TOML, as a section of an experiment has them.
+    fn to_table(&self) -> toml::Table {
+        let mut table = toml::Table::new();
+        self.put("", &mut table);
+        table
+    }
 
     /// Checks their combination, once groups among them have been checked.
     fn check_together(&self, _: &mut Check) {}
@@ -99,6 +118,14 @@ macro_rules! integer_fields {
             fn parse(value: &Value) -> Option<Self> {
                 value.as_integer()?.try_into().ok()
             }
+
+            fn value(&self) -> Option<Value> {
+                Some(Value::Integer(i64::try_from(*self).unwrap_or(i64::MAX)))
+            }
+
+            fn unset() -> Self {
+                0
+            }
         }
     )*};
 }
@@ -111,6 +138,14 @@ impl Field for f64 {
     fn parse(value: &Value) -> Option<Self> {
         number(value)
     }
+
+    fn value(&self) -> Option<Value> {
+        Some(Value::Float(*self))
+    }
+
+    fn unset() -> Self {
+        f64::NAN
+    }
 }
 
 impl Field for bool {
@@ -120,6 +155,14 @@ impl Field for bool {
     fn parse(value: &Value) -> Option<Self> {
         value.as_bool()
     }
+
+    fn value(&self) -> Option<Value> {
+        Some(Value::Boolean(*self))
+    }
+
+    fn unset() -> Self {
+        false
+    }
 }
 
 impl Field for String {
@@ -127,6 +170,14 @@ impl Field for String {
 
     fn parse(value: &Value) -> Option<Self> {
         value.as_str().map(str::to_string)
+    }
+
+    fn value(&self) -> Option<Value> {
+        Some(Value::String(self.clone()))
+    }
+
+    fn unset() -> Self {
+        String::new()
     }
 }
 
@@ -137,6 +188,14 @@ impl Field for Vec<String> {
     fn parse(value: &Value) -> Option<Self> {
         value.as_array()?.iter().map(String::parse).collect()
     }
+
+    fn value(&self) -> Option<Value> {
+        Some(Value::Array(self.iter().filter_map(Field::value).collect()))
+    }
+
+    fn unset() -> Self {
+        Vec::new()
+    }
 }
 
 impl Field for Vec<usize> {
@@ -145,6 +204,14 @@ impl Field for Vec<usize> {
 
     fn parse(value: &Value) -> Option<Self> {
         value.as_array()?.iter().map(usize::parse).collect()
+    }
+
+    fn value(&self) -> Option<Value> {
+        Some(Value::Array(self.iter().filter_map(Field::value).collect()))
+    }
+
+    fn unset() -> Self {
+        Vec::new()
     }
 }
 
@@ -159,6 +226,17 @@ impl Field for Vec<f64> {
             one => number(one).map(|one| vec![one]),
         }
     }
+
+    fn value(&self) -> Option<Value> {
+        match self.as_slice() {
+            [one] => one.value(),
+            list => Some(Value::Array(list.iter().filter_map(Field::value).collect())),
+        }
+    }
+
+    fn unset() -> Self {
+        Vec::new()
+    }
 }
 
 impl<T: Field> Field for Option<T> {
@@ -169,6 +247,14 @@ impl<T: Field> Field for Option<T> {
 
     fn parse(value: &Value) -> Option<Self> {
         T::parse(value).map(Some)
+    }
+
+    fn value(&self) -> Option<Value> {
+        self.as_ref().and_then(T::value)
+    }
+
+    fn unset() -> Self {
+        None
     }
 
     fn find(settings: &Settings, name: &str) -> Option<Self> {
@@ -194,6 +280,18 @@ impl<T> Auto<T> {
     }
 }
 
+impl<T> From<T> for Auto<T> {
+    fn from(value: T) -> Self {
+        Auto::Given(value)
+    }
+}
+
+impl From<f64> for Auto<Vec<f64>> {
+    fn from(value: f64) -> Self {
+        Auto::Given(vec![value])
+    }
+}
+
 impl<T: Field> Field for Auto<T> {
     type Bound = T::Bound;
     const KIND: Kind = T::KIND;
@@ -201,6 +299,17 @@ impl<T: Field> Field for Auto<T> {
 
     fn parse(value: &Value) -> Option<Self> {
         if value.as_str() == Some("auto") { Some(Auto::Auto) } else { T::parse(value).map(Auto::Given) }
+    }
+
+    fn value(&self) -> Option<Value> {
+        match self {
+            Auto::Auto => Some("auto".into()),
+            Auto::Given(value) => value.value(),
+        }
+    }
+
+    fn unset() -> Self {
+        Auto::Given(T::unset())
     }
 }
 
@@ -228,6 +337,20 @@ impl Field for ForEach {
             }
             one => ForEach::One(number(one)?),
         })
+    }
+
+    fn value(&self) -> Option<Value> {
+        match self {
+            ForEach::One(one) => one.value(),
+            ForEach::List(list) => Some(Value::Array(list.iter().filter_map(Field::value).collect())),
+            ForEach::Named(named) => {
+                Some(Value::Table(named.iter().map(|(name, one)| (name.clone(), Value::Float(*one))).collect()))
+            }
+        }
+    }
+
+    fn unset() -> Self {
+        ForEach::List(Vec::new())
     }
 }
 
@@ -315,6 +438,14 @@ macro_rules! settings {
             $(fn check_together($($parameters)*) $body)?
         }
 
+        impl ::std::default::Default for $name {
+            fn default() -> Self {
+                use $crate::settings::{Declared, Field, Settings};
+                let usual = Settings::defaults(Self::SETTINGS);
+                Self { $($field: Field::find(&usual, stringify!($field)).unwrap_or_else(Field::unset),)* }
+            }
+        }
+
         impl $crate::settings::Field for $name {
             type Bound = ();
             const GROUP: &'static [$crate::settings::Setting] = <Self as $crate::settings::Declared>::SETTINGS;
@@ -325,6 +456,18 @@ macro_rules! settings {
 
             fn find(settings: &$crate::settings::Settings, _: &str) -> Option<Self> {
                 <Self as $crate::settings::Declared>::read(settings)
+            }
+
+            fn value(&self) -> Option<toml::Value> {
+                None
+            }
+
+            fn unset() -> Self {
+                Self::default()
+            }
+
+            fn put(&self, _: &str, table: &mut toml::Table) {
+                $($crate::settings::Field::put(&self.$field, stringify!($field), table);)*
             }
 
             fn check(&self, check: &mut $crate::settings::Check) {
@@ -410,6 +553,14 @@ macro_rules! choices {
                     $($word => Some(Self::$variant),)+
                     _ => None,
                 }
+            }
+
+            fn value(&self) -> Option<toml::Value> {
+                Some(self.to_string().into())
+            }
+
+            fn unset() -> Self {
+                [$(Self::$variant),+][0]
             }
         }
 

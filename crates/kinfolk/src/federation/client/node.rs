@@ -118,12 +118,6 @@ impl Limits {
     }
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self::of(&Settings::defaults(Self::SETTINGS))
-    }
-}
-
 impl Node {
     /// A machine with these rows and default limits.
     pub fn new(rows: Rows) -> Self {

@@ -34,8 +34,7 @@ use crate::aggregate::{Location, pull};
 use crate::federation::Answers;
 use crate::federation::work::{Parts, StepMixture};
 use crate::mixture::step::{Rule, Step};
-use settings::Central;
-pub(super) use settings::FedGrEmSettings;
+pub use settings::{Central, FedGrEmSettings, Scatter, Weights};
 use std::cell::OnceCell;
 use std::ops::Range;
 

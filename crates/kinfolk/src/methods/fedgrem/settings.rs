@@ -9,15 +9,16 @@ use std::cell::OnceCell;
 
 choices! {
     /// How centres become common.
-    pub(in crate::methods) enum Central { Converged = "converged", TwoPasses = "two-passes", Mean = "mean", None = "none" }
+    pub enum Central { Converged = "converged", TwoPasses = "two-passes", Mean = "mean", None = "none" }
     /// Whose scatter a client has.
-    pub(in crate::methods) enum Scatter { Own = "own", Common = "common" }
+    pub enum Scatter { Own = "own", Common = "common" }
     /// What becomes of a client's weights.
-    pub(in crate::methods) enum Weights { Own = "own", Pulled = "pulled" }
+    pub enum Weights { Own = "own", Pulled = "pulled" }
 }
 
 settings! {
-    pub(in crate::methods) struct FedGrEmSettings {
+    /// The settings of the method `fedgrem`.
+    pub struct FedGrEmSettings {
         /// the step size C_η; 0.55 to 1.35 are good
         step: f64 [above 0.0] = 0.95,
         /// what the step is: over the weight a component began with, but never beyond its mean; the same without that
@@ -48,6 +49,7 @@ settings! {
         sparsity: f64 [0.0..=1e18] = 0.0,
         /// how often, before the first round, clients compare their fit with one from the common centres
         contests: usize [0..=1000] = 2,
+        /// the rounds, and how components are put into one order for everybody
         common: CommonOrder,
     }
 }

@@ -44,7 +44,7 @@ use crate::federation::{Absence, Answers, Handle};
 use crate::models::first_smallest;
 use crate::num::{add_scaled, distance, norm};
 use crate::training::Then;
-pub(super) use settings::IfcaSettings;
+pub use settings::{Divisor, IfcaSettings, StartBy};
 use starts::Beginning;
 use std::ops::Range;
 

@@ -11,9 +11,11 @@ use super::*;
 use crate::methods::parts::one_shot::{BottomUp, FirstClusters, OneShot};
 
 settings! {
-    pub(in crate::methods) struct OneShotIfcaSettings {
+    /// The settings of the method `one-shot-ifca`.
+    pub struct OneShotIfcaSettings {
         /// what a client's model counts in the mean
         weight: Weight = "uniform",
+        /// how clusters are built from single clients
         bottom_up: BottomUp,
     }
 }

@@ -6,7 +6,8 @@ use crate::methods::parts::averaging::Averaging;
 use crate::methods::parts::training::Schedule;
 
 choices! {
-    pub(in crate::methods) enum StartBy {
+    /// Where the first models come from.
+    pub enum StartBy {
         Random = "random",
         Farthest = "farthest",
         Odcl = "odcl",
@@ -14,11 +15,13 @@ choices! {
         Oracle = "oracle",
         Planted = "planted",
     }
-    pub(in crate::methods) enum Divisor { Clients = "clients", Participants = "participants" }
+    /// What a sum of gradients is divided by.
+    pub enum Divisor { Clients = "clients", Participants = "participants" }
 }
 
 settings! {
-    pub(in crate::methods) struct IfcaSettings {
+    /// The settings of the method `ifca`.
+    pub struct IfcaSettings {
         /// how many clusters to look for; auto lets start = "odcl" find the number
         clusters: Auto<usize> [1..=1 << 20],
         /// step size, or several to try side by side; auto is safe on this data for a linear model, else 0.1 (adam 0.01)
@@ -60,6 +63,7 @@ settings! {
         shared: Vec<String> = [],
         /// fresh rows for every choice and every step
         resample: bool = false,
+        /// the rounds, and how clients train in them
         schedule: Schedule,
     }
 

@@ -12,7 +12,8 @@ use rounds::Common;
 
 pub(super) use client_fits::ClientFits;
 pub(super) use pooled::Pooled;
-pub(super) use rounds::{Rounds, Until};
+pub(super) use rounds::Rounds;
+pub use rounds::Until;
 pub(super) use shared::{Place, SharedComponents};
 pub(super) use whitening::Whitening;
 
@@ -36,12 +37,12 @@ choices!(Begin {
 
 choices! {
     /// How rows scatter in a client's own fit.
-    pub(super) enum StartCovariance { Tied = "tied", Same = "same" }
+    pub enum StartCovariance { Tied = "tied", Same = "same" }
 }
 
 settings! {
     /// What all methods for mixtures can be told: how clients fit mixtures of their own to begin with.
-    pub(super) struct OwnFits {
+    pub struct OwnFits {
         /// where each client's own fit begins; auto tries a hierarchical clustering and k-means++
         begin: Begin = "auto",
         /// fits each client tries, of which it keeps the best
@@ -57,10 +58,12 @@ settings! {
 
 settings! {
     /// What methods with one order of components for everybody can be told beside that.
-    pub(super) struct CommonOrder {
+    pub struct CommonOrder {
+        /// when rounds end
         until: Until,
         /// orders of the clients tried to find one order of components for all
         orders: usize [1..=100_000] = 20,
+        /// how clients fit mixtures of their own to begin with
         fits: OwnFits,
     }
 }
@@ -379,7 +382,7 @@ pub(super) fn finite_loss(losses: &[f64], room: &Room) -> Result<Option<f64>> {
 
 choices! {
     /// What the step of gradient EM is.
-    pub(super) enum StepRule { Capped = "capped", Relative = "relative", Fixed = "fixed" }
+    pub enum StepRule { Capped = "capped", Relative = "relative", Fixed = "fixed" }
 }
 
 impl StepRule {

@@ -4,7 +4,7 @@ use super::*;
 
 settings! {
     /// When rounds end.
-    pub(in crate::methods) struct Until {
+    pub struct Until {
         /// rounds of one step each, at most
         rounds: usize [1..=1 << 40] = 1000,
         /// it ends when no centre moves by more than this, in deviations of the rows around their centres

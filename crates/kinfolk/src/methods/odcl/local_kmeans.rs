@@ -16,7 +16,8 @@ use crate::methods::parts::solving::one_plan;
 use crate::methods::parts::training::{Optimising, StartModel};
 
 settings! {
-    pub(in crate::methods) struct LocalKmeansSettings {
+    /// The settings of the method `local-kmeans`.
+    pub struct LocalKmeansSettings {
         /// how many clusters
         clusters: usize [1..=1 << 20],
         /// starts of k-means
@@ -29,6 +30,7 @@ settings! {
         step: Auto<f64> [above 0.0] = "auto",
         /// rows in a step (default all)
         batch: Option<u32> [1..=1 << 31],
+        /// how gradients become steps
         optimising: Optimising,
         /// a missing answer is left out, or ends the run
         missing: MissingRule ["skip", "fail"] = "skip",

@@ -37,13 +37,16 @@ choices!(Algorithm {
 });
 
 choices! {
-    pub(super) enum Pulling { Uniform = "uniform", Neighbours = "neighbours" }
+    /// Which models pull at each other.
+    pub enum Pulling { Uniform = "uniform", Neighbours = "neighbours" }
 }
 
-/// λ of convex clustering: given, or from the true clusters.
+/// λ of convex clustering.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Lambda {
+pub enum Lambda {
+    /// From the true clusters.
     Exact,
+    /// This number.
     Given(f64),
 }
 
@@ -55,10 +58,22 @@ impl Field for Lambda {
     fn parse(value: &toml::Value) -> Option<Self> {
         if value.is_str() { Some(Lambda::Exact) } else { f64::parse(value).map(Lambda::Given) }
     }
+
+    fn value(&self) -> Option<toml::Value> {
+        match self {
+            Lambda::Exact => Some("exact".into()),
+            Lambda::Given(lambda) => lambda.value(),
+        }
+    }
+
+    fn unset() -> Self {
+        Lambda::Given(f64::unset())
+    }
 }
 
 settings! {
-    pub(super) struct OdclSettings {
+    /// The settings of the method `odcl`.
+    pub struct OdclSettings {
         /// how models are clustered; auto finds the number of clusters and says how sure it is
         clustering: Algorithm = "auto",
         /// how many clusters, for kmeans++, spectral and gradient (default: by silhouette)
@@ -77,6 +92,7 @@ settings! {
         neighbours: Option<usize> [1..=1 << 20],
         /// values of λ on a path
         path_values: usize [3..=1 << 16] = 20,
+        /// how a client finds a model of its own
         solving: Solving,
     }
 

@@ -5,12 +5,13 @@ use crate::federation::{Answers, OrderAnswers};
 use crate::num::add_scaled;
 
 choices! {
+    /// What clients send.
     pub enum Averaging { Models = "models", Gradients = "gradients" }
 }
 
 impl Averaging {
     /// Adds faults of settings that mean nothing to clients that send gradients.
-    pub fn check(self, check: &mut Check) {
+    pub(in crate::methods) fn check(self, check: &mut Check) {
         if self == Averaging::Models {
             return;
         }

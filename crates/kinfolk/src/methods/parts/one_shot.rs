@@ -24,9 +24,13 @@ use rand::seq::index;
 use rayon::prelude::*;
 
 choices! {
+    /// How far apart two models are.
     pub enum DistanceBy { CrossLoss = "cross-loss", L2 = "l2" }
+    /// How λ is found.
     pub enum LambdaRule { Gap = "gap", Quantile = "quantile" }
+    /// Which clients are a group.
     pub enum GroupsBy { Components = "components", Pivots = "pivots" }
+    /// Whom a client is compared with.
     pub enum Compare { All = "all", Sample = "sample", Neighbours = "neighbours" }
 }
 
@@ -54,6 +58,7 @@ settings! {
         peers: usize [2..=1 << 31] = 30,
         /// steps a client trains alone at first (default: exactly where the model can, otherwise 250)
         one_shot_steps: Option<u32> [1..=1 << 31],
+        /// how clients train
         training: Training,
     }
 }

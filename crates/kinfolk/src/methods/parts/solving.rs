@@ -6,12 +6,16 @@ use crate::federation::work::{Keep, Loss, Minimise, Start, Train};
 use crate::federation::{Answers, Handle};
 
 choices! {
+    /// How a client finds its minimiser.
     pub enum SolveBy { Auto = "auto", Exact = "exact", Steps = "steps" }
+    /// How the step size changes.
     pub enum Pace { Constant = "constant", Inverse = "inverse" }
+    /// What a client sends of its steps.
     pub enum Iterate { Last = "last", Average = "average" }
 }
 
 settings! {
+    /// How a client finds a model of its own.
     pub struct Solving {
         /// clients find their minimiser exactly, or by steps; auto is exactly where the model can
         solve: SolveBy = "auto",
@@ -75,7 +79,7 @@ pub fn want_minimiser(setup: &Setup) -> Result<()> {
 }
 
 impl Solving {
-    pub fn needs(&self) -> Needs {
+    pub(in crate::methods) fn needs(&self) -> Needs {
         let step = AutoStep { optimiser: self.optimiser(), only_without_minimiser: self.solve == SolveBy::Auto };
         let takes_steps = self.solve != SolveBy::Exact && self.step == Auto::Auto;
         Needs { auto_step: takes_steps.then_some(step), ..Needs::only(self.missing) }
@@ -85,7 +89,7 @@ impl Solving {
         Optimiser::Descent { momentum: 0.0, weight_decay: self.ridge }
     }
 
-    pub fn solve(&self, setup: &Setup) -> Result<Solve> {
+    pub(in crate::methods) fn solve(&self, setup: &Setup) -> Result<Solve> {
         if self.solve == SolveBy::Exact {
             want_minimiser(setup)?;
         }

@@ -3,13 +3,16 @@
 use super::super::*;
 
 choices! {
+    /// How gradients become steps.
     pub enum OptimiserKind { Descent = "descent", Adam = "adam" }
+    /// Where a client begins.
     pub enum StartModel { Own = "own", Common = "common" }
 }
 
 choices!(Weight { Uniform = "uniform", Rows = "rows", });
 
 settings! {
+    /// How gradients become steps.
     pub struct Optimising {
         /// how gradients become steps
         optimiser: OptimiserKind = "descent",
@@ -27,7 +30,7 @@ settings! {
 }
 
 impl Optimising {
-    pub fn optimiser(&self) -> Optimiser {
+    pub(in crate::methods) fn optimiser(&self) -> Optimiser {
         match self.optimiser {
             OptimiserKind::Adam => Optimiser::Adam { weight_decay: self.weight_decay },
             OptimiserKind::Descent => Optimiser::Descent { momentum: self.momentum, weight_decay: self.weight_decay },
@@ -48,6 +51,7 @@ settings! {
         batch: Option<u32> [1..=1 << 31],
         /// the step shrinks by this factor every round
         decay: f64 [0.0..=1.0] = 1.0,
+        /// how gradients become steps
         optimising: Optimising,
         /// share of the clients asked in a round
         participation: f64 [above 0.0..=1.0] = 1.0,
@@ -63,7 +67,12 @@ settings! {
 }
 
 impl Schedule {
-    pub fn needs<T>(&self, step: &Auto<T>) -> Needs {
+    /// So many rounds, all else by default.
+    pub fn rounds(rounds: usize) -> Self {
+        Self { rounds, ..Self::default() }
+    }
+
+    pub(in crate::methods) fn needs<T>(&self, step: &Auto<T>) -> Needs {
         Needs { auto_step: AutoStep::unless_given(step, self.optimising.optimiser()), ..Needs::only(self.missing) }
     }
 }
@@ -73,16 +82,22 @@ settings! {
     pub struct Training {
         /// step size; auto is safe on this data for full batches of a linear model, 0.1 for a network, 0.01 for adam
         step: Auto<f64> [above 0.0] = "auto",
+        /// the rounds, and how clients train in them
         schedule: Schedule,
     }
 }
 
 impl Training {
-    pub fn needs(&self) -> Needs {
+    /// So many rounds, all else by default.
+    pub fn rounds(rounds: usize) -> Self {
+        Self { schedule: Schedule::rounds(rounds), ..Self::default() }
+    }
+
+    pub(in crate::methods) fn needs(&self) -> Needs {
         self.schedule.needs(&self.step)
     }
 
-    pub fn trainer(self, setup: &Setup) -> Trainer {
+    pub(in crate::methods) fn trainer(self, setup: &Setup) -> Trainer {
         let step = setup.step(self.step, self.schedule.optimising.optimiser());
         Trainer { schedule: self.schedule, step, key: setup.key.clone() }
     }

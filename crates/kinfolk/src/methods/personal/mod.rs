@@ -48,6 +48,7 @@ choices! {
 settings! {
     /// How a client is pulled to its cluster.
     pub struct ClientPull {
+        /// who belongs together
         grouping: Grouping,
         /// γ, the pull of a client to its cluster: a number; one for every cluster (a list in the order of their names, or a
         /// table by name); or a list with one for every client
@@ -74,6 +75,7 @@ settings! {
 settings! {
     /// What personal methods minimise.
     pub struct Objective {
+        /// how a client is pulled to its cluster
         client: ClientPull,
         /// λ, the pull of a cluster to the global centre: a number, or one for every cluster
         lambda: Option<ForEach>,
@@ -117,7 +119,7 @@ settings! {
 }
 
 impl ClientPull {
-    pub fn needs(&self, missing: MissingRule) -> Needs {
+    pub(in crate::methods) fn needs(&self, missing: MissingRule) -> Needs {
         let truth = self.grouping.origin() == Origin::Truth;
         Needs { truth, groups: Some(self.grouping.clone()), missing, auto_step: None }
     }

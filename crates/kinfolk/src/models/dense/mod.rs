@@ -48,11 +48,12 @@ pub(super) struct Dense {
 
 /// Distribution of the initial parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Initial {
+pub enum Initial {
     /// Uniform on ±1/√inputs, weights and biases alike.
     Uniform,
     /// 0 or 1 with equal chance.
     Coins,
+    /// All 0.
     Zero,
 }
 

@@ -10,24 +10,23 @@
 
 use super::super::layers::{Builder, Norm, Padding, Pooled, Sequence};
 use super::super::trainer::NetworkModel;
-use super::{Ability, Model, ModelKind, ModelSettings, Precision, Reads};
+use super::{Ability, Model, ModelSettings, Precision, Reads};
 use crate::data::DataShape;
 use crate::error::Result;
 use crate::settings::{choices, settings};
-
-pub(super) static KIND: ModelKind = ModelKind::new::<CnnSettings>();
 
 choices!(Padding { Same = "same", Valid = "valid" });
 
 choices! {
     /// What becomes of the pixels of a pool.
-    enum Pooling { Max = "max", Mean = "mean" }
+    pub enum Pooling { Max = "max", Mean = "mean" }
     /// Normalisation of channels.
-    enum NormKind { None = "none", Group = "group", Batch = "batch", Response = "response" }
+    pub enum CnnNorm { None = "none", Group = "group", Batch = "batch", Response = "response" }
 }
 
 settings! {
-    struct CnnSettings {
+    /// The settings of the model `cnn`.
+    pub struct CnnSettings {
         /// filters of each convolution
         filters: Vec<usize> [1..=1 << 16] = [32, 64],
         /// height and width of every filter
@@ -41,7 +40,7 @@ settings! {
         /// what becomes of the pixels of a pool: the largest, or their mean
         pooling: Pooling = "max",
         /// normalisation of channels; batch averages running statistics, which fit no client where clients differ
-        norm: NormKind = "none",
+        norm: CnnNorm = "none",
         /// groups of channels for norm = "group"; where channels do not divide so, the most that divide both
         groups: usize [1..=1 << 16] = 32,
         /// widths of the hidden dense layers
@@ -70,16 +69,16 @@ impl CnnSettings {
             Padding::Same => "use larger images or fewer filters",
             Padding::Valid => "use larger images, a smaller kernel or pool, fewer filters, or padding = \"same\"",
         };
-        let mut builder = Builder::new(super::image_size(KIND.name, data)?, remedy);
+        let mut builder = Builder::new(super::image_size(Self::NAME, data)?, remedy);
         let (kernel, stride, padding) = (self.kernel, self.stride, self.padding);
         let (pool, mean) = (self.pool, self.pooling == Pooling::Mean);
         let pooled = if mean { Pooled::Mean } else { Pooled::Largest };
         let norm = match self.norm {
-            NormKind::Group => Some(Norm::Group(self.groups)),
-            NormKind::Batch => Some(Norm::Batch),
-            NormKind::None | NormKind::Response => None,
+            CnnNorm::Group => Some(Norm::Group(self.groups)),
+            CnnNorm::Batch => Some(Norm::Batch),
+            CnnNorm::None | CnnNorm::Response => None,
         };
-        let responds = self.norm == NormKind::Response;
+        let responds = self.norm == CnnNorm::Response;
         for (i, &filters) in self.filters.iter().enumerate() {
             let number = i + 1;
             builder.convolve(&format!("convolution{number}"), filters, [kernel, stride], padding, norm.is_none())?;
@@ -129,13 +128,13 @@ mod tests {
         for more in ["", "norm = \"group\"", "norm = \"batch\"", "norm = \"response\"\npool = 3"] {
             for pooling in ["max", "mean"] {
                 let settings = format!("{TINY}pooling = \"{pooling}\"\n{more}");
-                assert_gradient(&*build(&KIND, &settings, images(shape, 3)).unwrap(), &client);
+                assert_gradient(&*build(CnnSettings::MODEL, &settings, images(shape, 3)).unwrap(), &client);
             }
         }
         let valid = format!("{TINY}padding = \"valid\"").replace("kernel = 3", "kernel = 2");
-        assert_gradient(&*build(&KIND, &valid, images([1, 12, 7], 3)).unwrap(), &client);
+        assert_gradient(&*build(CnnSettings::MODEL, &valid, images([1, 12, 7], 3)).unwrap(), &client);
         let blocks = TINY.replace("[2, 3]", "[8, 8]");
-        assert_gradient(&*build(&KIND, &blocks, images(shape, 3)).unwrap(), &client);
+        assert_gradient(&*build(CnnSettings::MODEL, &blocks, images(shape, 3)).unwrap(), &client);
     }
 
     /// Numbers computed once with PyTorch 2.15 in f64.
@@ -154,7 +153,7 @@ mod tests {
             1.006345401395728e-01,
             2.184722576427919e-01,
         ];
-        let model = build(&KIND, settings, images([2, 8, 8], 3)).unwrap();
+        let model = build(CnnSettings::MODEL, settings, images([2, 8, 8], 3)).unwrap();
         assert_known(&*model, 128, &[2, 0], 1.07207555375862, &sums);
     }
 
@@ -172,18 +171,18 @@ mod tests {
             -6.16445180695035e-02,
             -1.079357758903549e-01,
         ];
-        let model = build(&KIND, settings, images([3, 8, 8], 3)).unwrap();
+        let model = build(CnnSettings::MODEL, settings, images([3, 8, 8], 3)).unwrap();
         assert_known(&*model, 192, &[2, 0], 1.09631390571026, &sums);
     }
 
     #[test]
     fn the_defaults_are_femnists_network() {
-        let model = build(&KIND, "", images([1, 28, 28], 62)).unwrap();
+        let model = build(CnnSettings::MODEL, "", images([1, 28, 28], 62)).unwrap();
         let sizes = [25 * 32, 32, 25 * 32 * 64, 64, 2048 * 3136, 2048, 62 * 2048, 62];
         let found: Vec<usize> = model.layout().tensors.iter().map(|tensor| tensor.range().len()).collect();
         assert_eq!(found, sizes);
         let cifar = "filters = [64, 64]\npool = 3\nnorm = \"response\"\nhidden = [384, 192]";
-        let model = build(&KIND, cifar, images([3, 24, 24], 10)).unwrap();
+        let model = build(CnnSettings::MODEL, cifar, images([3, 24, 24], 10)).unwrap();
         let dense: Vec<&[usize]> = model.layout().tensors[4..].iter().map(|tensor| &tensor.shape[..]).collect();
         assert_eq!(dense, [&[384, 2304][..], &[384], &[192, 384], &[192], &[10, 192], &[10]]);
     }
@@ -192,7 +191,7 @@ mod tests {
     fn training_lowers_the_loss_alike_in_both_precisions() {
         for norm in ["none", "group", "batch", "response"] {
             let settings = format!("{}norm = \"{norm}\"", TINY.replace("[2, 3]", "[8, 8]"));
-            assert_training(&KIND, &settings, 4, 1e-4);
+            assert_training(CnnSettings::MODEL, &settings, 4, 1e-4);
         }
     }
 
@@ -202,7 +201,7 @@ mod tests {
         let score = |pooling: &str| {
             let settings =
                 format!("filters = [1]\nkernel = 1\nhidden = []\nprecision = \"f64\"\npooling = \"{pooling}\"");
-            let model = build(&KIND, &settings, images([1, 2, 2], 2)).unwrap();
+            let model = build(CnnSettings::MODEL, &settings, images([1, 2, 2], 2)).unwrap();
             // Filter, its bias, two weights, two biases: the second class always has a score of 0.
             let params = [1.0, 0.0, 1.0, 0.0, 0.0, 0.0];
             loss(&*model, &params, &client(4, vec![-4.0, 1.0, 2.0, 0.0], &[1]))
@@ -214,7 +213,7 @@ mod tests {
     #[test]
     fn a_plain_step_is_the_step_along_the_gradient() {
         let client = client(84, numbers("images", 3 * 84), &[2, 0, 1]);
-        let model = build(&KIND, TINY, images([2, 6, 7], 3)).unwrap();
+        let model = build(CnnSettings::MODEL, TINY, images([2, 6, 7], 3)).unwrap();
         let start = model.initialise(&mut Key::new(1).rng()).unwrap();
         let (_, gradient) = slope(&*model, &start, &client);
         let found = trained(&*model, &start, &client, 1, 0.25);
@@ -225,8 +224,8 @@ mod tests {
     #[test]
     fn dropout_changes_training_and_no_score() {
         let client = stripes([1, 8, 8]);
-        let plain = build(&KIND, TINY, images([1, 8, 8], 3)).unwrap();
-        let dropping = build(&KIND, &format!("{TINY}dropout = 0.5"), images([1, 8, 8], 3)).unwrap();
+        let plain = build(CnnSettings::MODEL, TINY, images([1, 8, 8], 3)).unwrap();
+        let dropping = build(CnnSettings::MODEL, &format!("{TINY}dropout = 0.5"), images([1, 8, 8], 3)).unwrap();
         let start = plain.initialise(&mut Key::new(1).rng()).unwrap();
         assert_eq!(loss(&*plain, &start, &client), loss(&*dropping, &start, &client));
         let found = trained(&*dropping, &start, &client, 3, 0.1);
@@ -239,9 +238,9 @@ mod tests {
         let client = stripes([1, 8, 8]);
         let augment = Augment { flip: true, crop: 1 };
         let mut shape = images([1, 8, 8], 3);
-        let plain = build(&KIND, TINY, shape).unwrap();
+        let plain = build(CnnSettings::MODEL, TINY, shape).unwrap();
         shape.form = Form::Image { channels: 1, height: 8, width: 8, augment };
-        let moving = build(&KIND, TINY, shape).unwrap();
+        let moving = build(CnnSettings::MODEL, TINY, shape).unwrap();
         let start = plain.initialise(&mut Key::new(1).rng()).unwrap();
         assert_eq!(loss(&*plain, &start, &client), loss(&*moving, &start, &client));
         let found = trained(&*moving, &start, &client, 3, 0.1);
@@ -251,7 +250,7 @@ mod tests {
 
     #[test]
     fn images_that_are_too_small_are_refused() {
-        let refused = |settings: &str, shape| build(&KIND, settings, shape).err().unwrap().to_string();
+        let refused = |settings: &str, shape| build(CnnSettings::MODEL, settings, shape).err().unwrap().to_string();
         let small = refused("padding = \"valid\"", images([1, 8, 8], 3));
         assert!(small.contains("images of 8 × 8 are too small: 2 × 2 are left where a kernel of 5 × 5"), "{small}");
         assert!(small.contains("padding = \"same\""), "{small}");
@@ -262,7 +261,7 @@ mod tests {
 
     #[test]
     fn fewer_than_two_classes_are_refused() {
-        let refused = |classes| build(&KIND, "", images([1, 8, 8], classes)).err().unwrap().to_string();
+        let refused = |classes| build(CnnSettings::MODEL, "", images([1, 8, 8], classes)).err().unwrap().to_string();
         assert!(refused(0).contains("the target of this data is a number"), "{}", refused(0));
         assert!(refused(1).contains("this data has only one"), "{}", refused(1));
     }

@@ -1,12 +1,10 @@
 //! A mixture of normal distributions: rows fall into components, each around a centre of its own.
 
 use super::super::mixture::{Components, MixtureModel};
-use super::{Ability, DataShape, Model, ModelKind, ModelSettings, Result};
+use super::{Ability, DataShape, Model, ModelSettings, Result};
 use crate::mixture::{Covariance, Family, Shape};
 use crate::settings::Field;
 use crate::settings::{Settings, choices, settings};
-
-pub(super) static KIND: ModelKind = ModelKind::new::<GaussianMixtureSettings>();
 
 choices!(Covariance {
     Identity = "identity",
@@ -17,7 +15,9 @@ choices!(Covariance {
 });
 
 settings! {
-    struct GaussianMixtureSettings {
+    /// The settings of the model `gaussian-mixture`.
+    pub struct GaussianMixtureSettings {
+        /// the components
         components: Components,
         /// how rows scatter around their centre: by 1 in every direction, or as estimated: one variance a component,
         /// one for each column, one covariance for all components, or one for each

@@ -2,18 +2,17 @@
 
 use super::super::dense::{Dense, Initial, Rows};
 use super::super::trainer::{NetworkModel, rows::Output};
-use super::{Ability, Model, ModelKind, ModelSettings, Precision};
+use super::{Ability, Model, ModelSettings, Precision};
 use crate::data::DataShape;
 use crate::error::{Error, Result};
 use crate::num::{Matrix, least_squares, multiply, solve_positive};
 use crate::settings::{choices, settings};
 
-pub(super) static KIND: ModelKind = ModelKind::new::<LinearSettings>();
-
 choices!(Initial { Uniform = "uniform", Coins = "bernoulli", Zero = "zero" });
 
 settings! {
-    struct LinearSettings {
+    /// The settings of the model `linear`.
+    pub struct LinearSettings {
         /// add a constant term
         intercept: bool = true,
         /// numbers to compute in and to send

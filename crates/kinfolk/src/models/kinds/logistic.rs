@@ -2,16 +2,15 @@
 
 use super::super::dense::{Dense, Rows};
 use super::super::trainer::{NetworkModel, rows::Output};
-use super::{Ability, Model, ModelKind, ModelSettings, Precision};
+use super::{Ability, Model, ModelSettings, Precision};
 use crate::data::DataShape;
 use crate::error::{Error, Result};
 use crate::num::{Matrix, multiply, row_space, solve_positive};
 use crate::settings::settings;
 
-pub(super) static KIND: ModelKind = ModelKind::new::<LogisticSettings>();
-
 settings! {
-    struct LogisticSettings {
+    /// The settings of the model `logistic`.
+    pub struct LogisticSettings {
         /// add a constant term
         intercept: bool = true,
         /// numbers to compute in and to send

@@ -2,15 +2,14 @@
 
 use super::super::lstm::Recurrent;
 use super::super::trainer::NetworkModel;
-use super::{Ability, Model, ModelKind, ModelSettings, Precision, Reads, must_have_classes};
+use super::{Ability, Model, ModelSettings, Precision, Reads, must_have_classes};
 use crate::data::{DataShape, Form};
 use crate::error::{Error, Result};
 use crate::settings::settings;
 
-pub(super) static KIND: ModelKind = ModelKind::new::<LstmSettings>();
-
 settings! {
-    struct LstmSettings {
+    /// The settings of the model `lstm`.
+    pub struct LstmSettings {
         /// numbers that stand for a symbol
         embedding: usize [1..=4096] = 8,
         /// units of each layer
@@ -30,7 +29,7 @@ impl ModelSettings for LstmSettings {
 
     fn build(self, data: DataShape) -> Result<Box<dyn Model>> {
         let Form::Text { symbols } = data.form else { unreachable!("`make` refuses other rows") };
-        must_have_classes(KIND.name, data)?;
+        must_have_classes(Self::NAME, data)?;
         if data.columns == 0 {
             return Err(Error::settings("model.kind: lstm wants one symbol a row or more, the data has none"));
         }

@@ -2,15 +2,14 @@
 
 use super::super::dense::Dense;
 use super::super::trainer::{NetworkModel, rows::Output};
-use super::{Ability, Model, ModelKind, ModelSettings, Precision};
+use super::{Ability, Model, ModelSettings, Precision};
 use crate::data::DataShape;
 use crate::error::Result;
 use crate::settings::settings;
 
-pub(super) static KIND: ModelKind = ModelKind::new::<MlpSettings>();
-
 settings! {
-    struct MlpSettings {
+    /// The settings of the model `mlp`.
+    pub struct MlpSettings {
         /// widths of the hidden layers
         hidden: Vec<usize> [1..=1 << 20] = [200],
         /// numbers to compute in and to send

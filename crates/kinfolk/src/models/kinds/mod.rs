@@ -5,16 +5,32 @@ use super::{Ability, Model, ModelKind, ModelSettings, Precision, Reads};
 use crate::data::{DataShape, Form};
 use crate::error::{Error, Result};
 
-/// A file here and its name in this list make a kind of model.
+/// A file here, and its name and settings in this list, make a kind of model.
 macro_rules! kinds {
-    ($($kind:ident)*) => {
-        $(mod $kind;)*
+    ($($kind:ident::$settings:ident)*) => {
+        $(mod $kind; pub use $kind::$settings;)*
 
-        pub(super) const KINDS: &[&ModelKind] = &[$(&$kind::KIND,)* &super::custom::KIND];
+        pub(super) const KINDS: &[&ModelKind] = &[$($settings::MODEL,)* super::custom::OwnSettings::MODEL];
     };
 }
 
-kinds! { linear logistic softmax mlp cnn resnet9 lstm gaussian_mixture regression_mixture }
+kinds! {
+    linear::LinearSettings
+    logistic::LogisticSettings
+    softmax::SoftmaxSettings
+    mlp::MlpSettings
+    cnn::CnnSettings
+    resnet9::Resnet9Settings
+    lstm::LstmSettings
+    gaussian_mixture::GaussianMixtureSettings
+    regression_mixture::RegressionMixtureSettings
+}
+
+pub(super) mod options {
+    pub use super::super::layers::Padding;
+    pub use super::cnn::{CnnNorm, Pooling};
+    pub use super::resnet9::ResnetNorm;
+}
 
 /// The size of the images a model reads, where it can tell classes apart.
 fn image_size(model: &str, data: DataShape) -> Result<Size> {

@@ -1,16 +1,16 @@
 //! A mixture of linear regressions: rows fall into components, each with coefficients of its own.
 
 use super::super::mixture::{Components, MixtureModel};
-use super::{Ability, DataShape, Model, ModelKind, ModelSettings, Result};
+use super::{Ability, DataShape, Model, ModelSettings, Result};
 use crate::mixture::{Family, Noise, Shape};
 use crate::settings::{choices, settings};
-
-pub(super) static KIND: ModelKind = ModelKind::new::<RegressionMixtureSettings>();
 
 choices!(Noise { Unit = "unit", Common = "common" });
 
 settings! {
-    struct RegressionMixtureSettings {
+    /// The settings of the model `regression-mixture`.
+    pub struct RegressionMixtureSettings {
+        /// the components
         components: Components,
         /// add a constant term
         intercept: bool = true,

@@ -4,24 +4,23 @@
 
 use super::super::layers::{Builder, Norm, Padding, Pooled, Sequence};
 use super::super::trainer::NetworkModel;
-use super::{Ability, Model, ModelKind, ModelSettings, Precision, Reads};
+use super::{Ability, Model, ModelSettings, Precision, Reads};
 use crate::data::DataShape;
 use crate::error::Result;
 use crate::settings::{choices, settings};
 
-pub(super) static KIND: ModelKind = ModelKind::new::<Resnet9Settings>();
-
 choices! {
     /// Normalisation of channels.
-    enum NormKind { Group = "group", Batch = "batch" }
+    pub enum ResnetNorm { Group = "group", Batch = "batch" }
 }
 
 settings! {
-    struct Resnet9Settings {
+    /// The settings of the model `resnet9`.
+    pub struct Resnet9Settings {
         /// filters of the first convolution
         width: usize [1..=1 << 12] = 64,
         /// normalisation of channels; batch averages running statistics, which fit no client where clients differ
-        norm: NormKind = "group",
+        norm: ResnetNorm = "group",
         /// groups of channels for norm = "group"; where channels do not divide so, the most that divide both
         groups: usize [1..=1 << 16] = 32,
         /// share of each training target that is spread evenly over all classes
@@ -46,11 +45,11 @@ impl ModelSettings for Resnet9Settings {
 
 impl Resnet9Settings {
     fn network(&self, data: DataShape) -> Result<Sequence> {
-        let mut builder = Builder::new(super::image_size(KIND.name, data)?, "use images of at least 8 × 8, or cnn");
+        let mut builder = Builder::new(super::image_size(Self::NAME, data)?, "use images of at least 8 × 8, or cnn");
         let width = self.width;
         let norm = match self.norm {
-            NormKind::Batch => Norm::Batch,
-            NormKind::Group => Norm::Group(self.groups),
+            ResnetNorm::Batch => Norm::Batch,
+            ResnetNorm::Group => Norm::Group(self.groups),
         };
         let block = |builder: &mut Builder, name: &str, filters: usize| {
             builder.convolve(&format!("{name}.convolution"), filters, [3, 1], Padding::Same, false)?;
@@ -88,7 +87,7 @@ mod tests {
         let client = client(128, numbers("images", 3 * 128), &[2, 0, 1]);
         for (width, norm) in [(2, "group"), (2, "batch"), (8, "group"), (8, "batch")] {
             let settings = format!("width = {width}\nnorm = \"{norm}\"\nlabel_smoothing = 0.2\nprecision = \"f64\"");
-            assert_gradient(&*build(&KIND, &settings, images([2, 8, 8], 3)).unwrap(), &client);
+            assert_gradient(&*build(Resnet9Settings::MODEL, &settings, images([2, 8, 8], 3)).unwrap(), &client);
         }
     }
 
@@ -123,13 +122,15 @@ mod tests {
             4.172840699083389e-02,
             -1.571693247420191e-02,
         ];
-        let model = build(&KIND, settings, images([1, 8, 8], 3)).unwrap();
+        let model = build(Resnet9Settings::MODEL, settings, images([1, 8, 8], 3)).unwrap();
         assert_known(&*model, 64, &[2, 0, 1], 1.09196094607471, &sums);
     }
 
     #[test]
     fn running_statistics_are_those_of_pytorch() {
-        let model = build(&KIND, "width = 2\nnorm = \"batch\"\nprecision = \"f64\"", images([1, 8, 8], 3)).unwrap();
+        let model =
+            build(Resnet9Settings::MODEL, "width = 2\nnorm = \"batch\"\nprecision = \"f64\"", images([1, 8, 8], 3))
+                .unwrap();
         let tensors = &model.layout().tensors;
         let learned = tensors.iter().find(|tensor| tensor.name == "begin.norm.mean").unwrap().offset;
         let mut params: Vec<f64> = (0..learned).map(|i| 0.4 * (1.0 + i as f64).sin()).collect();
@@ -153,13 +154,18 @@ mod tests {
     #[test]
     fn training_lowers_the_loss_alike_in_both_precisions() {
         for norm in ["group", "batch"] {
-            assert_training(&KIND, &format!("width = 8\nnorm = \"{norm}\"\nprecision = \"f64\""), 2, 1e-3);
+            assert_training(
+                Resnet9Settings::MODEL,
+                &format!("width = 8\nnorm = \"{norm}\"\nprecision = \"f64\""),
+                2,
+                1e-3,
+            );
         }
     }
 
     #[test]
     fn images_that_are_too_small_are_refused() {
-        let small = build(&KIND, "width = 2", images([3, 7, 9], 3)).err().unwrap().to_string();
+        let small = build(Resnet9Settings::MODEL, "width = 2", images([3, 7, 9], 3)).err().unwrap().to_string();
         assert!(small.contains("images of 7 × 9 are too small: 1 × 2 are left where a pool"), "{small}");
         assert!(!small.contains("padding") && !small.contains("kernel"), "{small}");
     }

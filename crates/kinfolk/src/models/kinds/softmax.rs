@@ -2,15 +2,14 @@
 
 use super::super::dense::Dense;
 use super::super::trainer::{NetworkModel, rows::Output};
-use super::{Ability, Model, ModelKind, ModelSettings, Precision};
+use super::{Ability, Model, ModelSettings, Precision};
 use crate::data::DataShape;
 use crate::error::{Error, Result};
 use crate::settings::settings;
 
-pub(super) static KIND: ModelKind = ModelKind::new::<SoftmaxSettings>();
-
 settings! {
-    struct SoftmaxSettings {
+    /// The settings of the model `softmax`.
+    pub struct SoftmaxSettings {
         /// add a constant term
         intercept: bool = true,
         /// numbers to compute in and to send

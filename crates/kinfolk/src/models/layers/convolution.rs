@@ -8,8 +8,9 @@ use super::winograd::{Kernel3, Kernel5, Tiling, Winograd};
 use super::{Memory, Place, Size, Work};
 use crate::num::{Matrix, Real, add_scaled, multiply, multiply_add};
 
+/// What is around an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::models) enum Padding {
+pub enum Padding {
     /// Zero padding, for ⌈inputs / stride⌉ outputs; an odd row or column goes below or to the right.
     Same,
     /// No padding.

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::num::{Real, add_scaled};
 use crate::rng::Rng;
 use convolution::Convolution;
-pub(super) use convolution::Padding;
+pub use convolution::Padding;
 use dense::Dense;
 use dropout::Dropout;
 use normalisation::Normalisation;
