@@ -84,6 +84,7 @@ pub fn record() -> Record {
     only.metric = Some(accuracy(0.75));
     only.clusters = Some(2);
     Record {
+        models: Vec::new(),
         summary: Summary {
             schema: 1,
             name: "small".into(),

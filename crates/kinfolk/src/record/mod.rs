@@ -4,13 +4,17 @@ pub(crate) mod comparisons;
 #[cfg(test)]
 pub(crate) mod fabricated;
 pub(crate) mod mixtures;
+mod models;
 pub mod summary;
 pub mod table;
 
 pub use comparisons::ComparisonRecord;
 pub use mixtures::{ClientMixture, MixtureRecord, RowsRecord};
+pub use models::{FoundModels, TrainedModel};
 pub use summary::{MethodSummary, MetricSummary, RepeatSummary, Summary};
 
+use crate::error::{Error, Result};
+use crate::settings::unknown_name;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use table::table_row;
@@ -105,6 +109,8 @@ pub(crate) struct MethodRecord {
     pub comparison: Option<ComparisonRecord>,
     /// The exact minimiser it found, for iterative methods with the same objective.
     pub minimiser: Option<Minimiser>,
+    #[serde(skip)]
+    pub models: Option<FoundModels>,
 }
 
 /// The exact minimiser of an objective.
@@ -141,6 +147,23 @@ pub struct Record {
     pub mixtures: Vec<MixtureRecord>,
     /// distances.csv.
     pub comparisons: Vec<ComparisonRecord>,
+    /// The models, where the run was to keep them. A method that had ended before the run was resumed has its own in the folder.
+    pub models: Vec<FoundModels>,
+}
+
+impl Record {
+    /// The models that a method found on the first seed that it did not fail on.
+    pub fn models_of(&self, label: &str) -> Result<&FoundModels> {
+        if let Some(found) = self.models.iter().find(|found| found.label == label) {
+            return Ok(found);
+        }
+        let labels: Vec<&str> = self.summary.methods.iter().map(|method| method.label.as_str()).collect();
+        let method = self.summary.methods.iter().find(|method| method.label == label);
+        let Some(method) = method else { return Err(unknown_name("label", label, &labels)) };
+        let reason = method.repeats.iter().find_map(|repeat| repeat.reason.as_deref());
+        let why = reason.unwrap_or("the run did not keep its models");
+        Err(Error::data(format!("method {label}: no models; {why}")))
+    }
 }
 
 #[cfg(test)]

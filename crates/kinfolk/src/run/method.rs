@@ -1,7 +1,7 @@
 //! One method on one seed: its rounds, its evaluations, its end.
 
 use super::folder::Folder;
-use super::models::{keep_models, write_models};
+use super::models::{found_models, keep_models, write_models};
 use super::options::{Options, Watch};
 use super::seed::{FindGroups, SeedData};
 use crate::error::{Error, ErrorKind, Result};
@@ -307,6 +307,9 @@ impl OngoingMethod<'_> {
             keep_models(self.run, outcome, &mut *self.federation)?;
             self.look_at_federation();
             write_models(self.run, &folder.path, outcome, &*self.federation)?;
+        }
+        if self.run.options.keep_models {
+            self.course.found.models = Some(found_models(self.run, outcome, &evaluated.scored, &*self.federation));
         }
         self.look_at_federation();
         let mut found = std::mem::take(&mut self.course.found.summary);

@@ -22,7 +22,7 @@ pub use options::{Options, Unwatched, Watch, checkpoint_every};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::evaluate;
-use crate::experiment::{Experiment, MethodEntry};
+use crate::experiment::{Draft, Experiment, MethodEntry};
 use crate::groups::Groups;
 use crate::panics::contained;
 use crate::record::{MethodRecord, MethodSummary, Record, RepeatSummary, Summary};
@@ -38,6 +38,13 @@ type Records = BTreeMap<(usize, u64), MethodRecord>;
 /// means that the input was at fault or a file could not be written.
 pub fn run(experiment: &Experiment, options: &Options, watch: &mut dyn Watch) -> Result<Record> {
     run_at(&mut InProcess::new(options)?, experiment, options, watch)
+}
+
+impl Draft {
+    /// Runs the experiment on all cores, in memory.
+    pub fn run(self) -> Result<Record> {
+        run(&self.check()?, &Options::default(), &mut Unwatched)
+    }
 }
 
 /// The same, with the clients of a venue.
@@ -125,6 +132,7 @@ fn gather(experiment: &Experiment, data: serde_json::Value, records: Records) ->
         all.clients.extend(record.clients);
         all.mixtures.extend(record.mixture);
         all.comparisons.extend(record.comparison);
+        all.models.extend(record.models);
     }
     let summarise = |(entry, repeats): (&MethodEntry, Vec<RepeatSummary>)| {
         let settings = serde_json::to_value(&entry.settings).unwrap_or_default();

@@ -4,10 +4,13 @@ use super::files::MODELS;
 use super::method::MethodRun;
 use crate::disk::write_all_atomically;
 use crate::error::{Error, Result};
+use crate::evaluate::{Evaluation, Served};
 use crate::experiment::SaveModels;
+use crate::federation::Params;
 use crate::federation::engines::Engine;
 use crate::methods::{Outcome, Serving};
 use crate::modelfile::{self, CLIENT_FILES, ClientNames};
+use crate::record::FoundModels;
 use std::path::Path;
 
 /// Has clients elsewhere save their own models, if such models are to be written.
@@ -68,6 +71,37 @@ pub(super) fn write_models(run: &MethodRun, folder: &Path, outcome: &Outcome, fe
     }
     waiting.extend(names.table()?.map(|table| (CLIENT_FILES.to_string(), table)));
     write_together(&place, waiting)
+}
+
+/// The models themselves, with what is needed to predict by them.
+pub(super) fn found_models(
+    run: &MethodRun,
+    outcome: &Outcome,
+    scored: &Evaluation,
+    federation: &dyn Engine,
+) -> FoundModels {
+    let data = run.data;
+    let own = match &outcome.serving {
+        Serving::Own { .. } => federation.own_models().unwrap_or_default(),
+        _ => Vec::new(),
+    };
+    let only = (outcome.models.len() == 1).then_some(0);
+    let given = match &outcome.serving {
+        Serving::Given(given) => Some(given),
+        _ => None,
+    };
+    let served =
+        |(place, served): (usize, &Served)| given.and_then(|given| given.each()[place]).or(served.cluster).or(only);
+    FoundModels {
+        label: run.entry.label.clone(),
+        seed: run.seed,
+        clients: data.population.clients.iter().map(|client| client.id.clone()).collect(),
+        assignment: scored.clients.iter().enumerate().map(served).collect(),
+        models: outcome.models.clone(),
+        own: own.into_iter().map(|(id, params)| (id.to_string(), Params::new(params))).collect(),
+        model: data.model.clone(),
+        schema: data.schema.clone(),
+    }
 }
 
 /// Writes files, if any, into a folder, which is created.

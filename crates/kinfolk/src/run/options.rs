@@ -25,6 +25,8 @@ pub struct Options {
     pub checkpoint_every: Duration,
     /// Sum single answers instead of reducing while computing: the bits that clients on other machines give.
     pub single_answers: bool,
+    /// Return the models with the record; a run that writes them to its folder need not hold them too.
+    pub keep_models: bool,
     /// The initial model of the user's own code.
     pub start: Option<OwnStart>,
 }
@@ -39,6 +41,7 @@ impl Default for Options {
             stop: Arc::new(AtomicBool::new(false)),
             checkpoint_every: Duration::from_secs(10),
             single_answers: false,
+            keep_models: true,
             start: None,
         }
     }

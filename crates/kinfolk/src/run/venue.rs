@@ -43,7 +43,7 @@ pub struct InProcess {
 impl InProcess {
     /// Clients made from the experiment's data.
     pub fn new(options: &Options) -> Result<Self> {
-        Self::of(options, |experiment, seed| (experiment.source.build)(&experiment.data, seed))
+        Self::of(options, Experiment::population)
     }
 
     /// Clients made in another way.

@@ -8,6 +8,7 @@ mod augment;
 mod check;
 pub(super) mod choose;
 mod course;
+mod predict;
 pub(super) mod rows;
 pub(super) mod steps;
 #[cfg(test)]
@@ -18,7 +19,7 @@ mod tests;
 use super::{Choice, Convex, Layout, Metric, Model, Precision, Score, Seat, Worker};
 use crate::data::numbers::convert;
 use crate::data::{Client, DataShape, Shard};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::num::{Real, add_scaled};
 use crate::rng::{Key, Rng};
 use crate::training::{Plan, Sample};
@@ -184,6 +185,16 @@ impl<N: Network> Model for NetworkModel<N> {
             Precision::F32 => N::worker::<f32>(self, models),
             Precision::F64 => N::worker::<f64>(self, models),
         }
+    }
+
+    fn predict(&self, params: &[f64], rows: &Shard) -> Result<Vec<f64>> {
+        if let Some(fault) = self.network.fault(rows) {
+            return Err(Error::data(format!("rows {fault}")));
+        }
+        Ok(match self.precision {
+            Precision::F32 => self.predictions::<f32>(params, rows),
+            Precision::F64 => self.predictions::<f64>(params, rows),
+        })
     }
 
     fn curvature(&self, mean_square: f64) -> Option<f64> {

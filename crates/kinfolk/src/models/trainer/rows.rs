@@ -149,6 +149,18 @@ fn least<T: Real>(scores: &[T]) -> usize {
     (1..scores.len()).fold(0, smaller)
 }
 
+/// The number that these outputs predict, or the class; of equal scores the first one's.
+pub(super) fn predicted<T: Real>(output: Output, out: &[T]) -> f64 {
+    match output {
+        Output::Squared => out[0].to_f64(),
+        Output::Logistic => f64::from(u8::from(out[0] > T::ZERO)),
+        Output::Softmax => {
+            let larger = |best: usize, place: usize| if out[place] > out[best] { place } else { best };
+            (1..out.len()).fold(0, larger) as f64
+        }
+    }
+}
+
 /// Whether a row's class is the predicted one; never, where rows have no classes.
 pub(in crate::models) fn is_right<T: Real>(output: Output, out: &[T], goal: Goal, row: usize) -> bool {
     match (output, goal) {

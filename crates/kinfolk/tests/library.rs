@@ -1,0 +1,153 @@
+//! The library as a Rust program uses it: experiments in code, and records with the models in them.
+
+use kinfolk::data::{LinearSettings as LinearData, Targets, options::Sizes};
+use kinfolk::experiment::{Draft, Top};
+use kinfolk::methods::options::{Schedule, Training};
+use kinfolk::methods::{FedAvgSettings, IfcaSettings, LocalSettings, OdclSettings, SrFcaSettings};
+use kinfolk::models::{LinearSettings, LogisticSettings, MlpSettings, SoftmaxSettings};
+use kinfolk::run::{Options, Unwatched, run};
+use kinfolk::{Client, Experiment, Shard};
+
+const ROWS: usize = 24;
+
+/// A client of ids a to h whose rows follow the line of its kind; the first rows are for training.
+fn client(number: u8) -> Client {
+    let slope = if number % 2 == 0 { 1.0 } else { -2.0 };
+    let x: Vec<f64> = (0..ROWS).map(|row| (row * 7 % ROWS) as f64 / 12.0 - 1.0).collect();
+    let y: Vec<f64> = x.iter().map(|x| slope * x + 0.5).collect();
+    let rows = Shard::of_numbers(1, x, y).unwrap();
+    let id = char::from(b'a' + number).to_string();
+    Client { test: rows.part(1, 2), truth: Some(usize::from(number % 2)), ..Client::new(id, rows.part(0, 2)) }
+}
+
+fn on_lines() -> Draft {
+    Experiment::on((0..8).map(client).collect::<Vec<_>>())
+}
+
+fn ifca() -> IfcaSettings {
+    IfcaSettings { clusters: 2.into(), restarts: 5, schedule: Schedule::rounds(60), ..IfcaSettings::default() }
+}
+
+#[test]
+fn an_experiment_in_code_is_the_one_in_a_file() {
+    let sizes = Sizes { clients: 6, ..Sizes::default() };
+    let code = Experiment::on(LinearData { sizes, dimension: 3, ..LinearData::default() })
+        .model(LinearSettings { intercept: false, ..LinearSettings::default() })
+        .method(ifca())
+        .method(IfcaSettings { clusters: 3.into(), step: 0.25.into(), ..IfcaSettings::default() })
+        .method_called("steps", LocalSettings { training: Training::rounds(7), ..LocalSettings::default() })
+        .method(OdclSettings::default())
+        .method(SrFcaSettings::default())
+        .with(Top { name: "same".into(), repeat: 2, ..Top::default() })
+        .check()
+        .unwrap();
+    let file = "name = \"same\"\nrepeat = 2\ndata = { source = \"linear\", clients = 6, dimension = 3 }\n\
+        model = { kind = \"linear\", intercept = false }\n\
+        [[method]]\nname = \"ifca\"\nclusters = 2\nrestarts = 5\nrounds = 60\n\
+        [[method]]\nname = \"ifca\"\nclusters = 3\nstep = 0.25\n\
+        [[method]]\nlabel = \"steps\"\nname = \"local\"\nrounds = 7\n\
+        [[method]]\nname = \"odcl\"\n[[method]]\nname = \"sr-fca\"\n";
+    assert_eq!(code.to_toml(), Experiment::parse("file", file, &[]).unwrap().to_toml());
+}
+
+#[test]
+fn what_must_be_given_is_asked_for_in_code_too() {
+    let fault = |draft: Draft| draft.check().err().unwrap().to_string();
+    let said = fault(on_lines().model(LinearSettings::default()).method(IfcaSettings::default()));
+    assert!(said.starts_with("method.ifca.clusters: got 0, want"), "{said}");
+    let said = fault(on_lines().method(ifca()));
+    assert!(said.starts_with("model.kind: missing, want one of linear, "), "{said}");
+    let said = fault(on_lines().model(LinearSettings::default()));
+    assert!(said.starts_with("experiment: no [[method]]"), "{said}");
+    let table = kinfolk::data::TableSettings::default();
+    let said = fault(Experiment::on(table).model(LinearSettings::default()).method(ifca()));
+    assert!(said.contains("data.path: missing") && said.contains("data.client: missing"), "{said}");
+}
+
+#[test]
+fn a_record_has_the_models_of_every_method_and_they_predict() {
+    let record = on_lines()
+        .model(LinearSettings::default())
+        .method(ifca())
+        .method(FedAvgSettings { training: Training::rounds(60), ..FedAvgSettings::default() })
+        .method(LocalSettings { training: Training::rounds(60), ..LocalSettings::default() })
+        .method(OdclSettings::default())
+        .run()
+        .unwrap();
+    assert_eq!(record.models.len(), 4);
+    for (label, expected) in [("ifca", [0.75, 0.0]), ("local", [0.75, 0.0]), ("odcl", [0.75, 0.0])] {
+        let found = record.models_of(label).unwrap();
+        for (id, expected) in ["a", "b"].into_iter().zip(expected) {
+            let said = found.of_client(id).unwrap().predict(&[0.25, 0.25]).unwrap();
+            assert!(said.len() == 2 && said.iter().all(|said| (said - expected).abs() < 1e-3), "{label} {id} {said:?}");
+        }
+    }
+    let ifca = record.models_of("ifca").unwrap();
+    assert_eq!((ifca.models.len(), ifca.own.len(), ifca.assignment.clusters()), (2, 0, 2));
+    let first = ifca.of_client("a").unwrap();
+    let clusters: Vec<Option<usize>> = record.clients[..8].iter().map(|client| client.cluster).collect();
+    assert_eq!(ifca.assignment.each(), clusters);
+    assert_eq!(ifca.of_cluster(clusters[0].unwrap()).unwrap().parameters, first.parameters);
+    assert_eq!(first.layout().len(), first.parameters.len());
+    let global = record.models_of("fedavg").unwrap();
+    assert_eq!(global.of_client("a").unwrap().parameters, global.of_cluster(0).unwrap().parameters);
+    assert_eq!(record.models_of("local").unwrap().own.len(), 8);
+    let refused = |said: kinfolk::Error| said.to_string();
+    assert_eq!(refused(ifca.of_client("z").err().unwrap()), "client z: did not take part");
+    assert_eq!(refused(ifca.of_cluster(2).err().unwrap()), "cluster 2: method ifca found 2 models");
+    assert_eq!(
+        refused(record.models_of("ifcb").unwrap_err()).lines().next(),
+        Some("label: got \"ifcb\", want one of ifca, fedavg, local, odcl")
+    );
+    assert_eq!(
+        refused(
+            first
+                .predict(&[])
+                .map(drop)
+                .and_then(|()| Shard::of_numbers(2, vec![1.0], vec![1.0]).map(drop))
+                .unwrap_err()
+        ),
+        "got 1 numbers, want rows of 2"
+    );
+}
+
+#[test]
+fn classes_are_predicted_as_they_score() {
+    let rows: Vec<f64> = (0..60).map(|row| f64::from(row % 20) / 10.0 - 1.0).collect();
+    let classes: Vec<u32> = rows.iter().map(|x| u32::from(*x > 0.05)).collect();
+    let client = |id: &str| {
+        let shard = Shard::of_numbers(1, rows.clone(), classes.clone()).unwrap();
+        Client { test: shard.clone(), ..Client::new(id, shard) }
+    };
+    let draft = || Experiment::on(vec![client("a"), client("b")]);
+    let fedavg = || FedAvgSettings {
+        training: Training { step: 0.5.into(), ..Training::rounds(40) },
+        ..FedAvgSettings::default()
+    };
+    let accuracies = [
+        draft().model(LogisticSettings::default()).method(fedavg()).run(),
+        draft().model(SoftmaxSettings::default()).method(fedavg()).run(),
+        draft().model(MlpSettings { hidden: vec![4], ..MlpSettings::default() }).method(fedavg()).run(),
+    ];
+    for record in accuracies {
+        let record = record.unwrap();
+        let model = record.models_of("fedavg").unwrap().of_client("b").unwrap();
+        let unlabelled = Shard::of_numbers(1, rows.clone(), Targets::None).unwrap();
+        let said = model.predict_rows(&unlabelled).unwrap();
+        assert_eq!(said, model.predict(&rows).unwrap());
+        let right = said.iter().zip(&classes).filter(|(said, class)| **said == f64::from(**class)).count();
+        let accuracy = record.summary.methods[0].repeats[0].metric.as_ref().unwrap().mean;
+        assert_eq!(right as f64 / rows.len() as f64, accuracy);
+        assert!(accuracy > 0.9);
+    }
+}
+
+#[test]
+fn models_are_kept_only_where_they_are_wanted() {
+    let experiment = on_lines().model(LinearSettings::default()).method(ifca()).check().unwrap();
+    let options = Options { keep_models: false, ..Options::default() };
+    let record = run(&experiment, &options, &mut Unwatched).unwrap();
+    assert!(record.models.is_empty());
+    let said = record.models_of("ifca").unwrap_err().to_string();
+    assert_eq!(said, "method ifca: no models; the run did not keep its models");
+}
