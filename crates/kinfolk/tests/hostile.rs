@@ -5,7 +5,6 @@
 mod loopback;
 
 use kinfolk::Result;
-use kinfolk::data::moments::Moments;
 use kinfolk::data::schema::{Description, TargetDescription};
 use kinfolk::data::{Client, Features, Population, Shard, source};
 use kinfolk::experiment::{Experiment, Override};
@@ -16,6 +15,7 @@ use kinfolk::federation::wire::{self, Member, Roll, SiteMessage, SiteReply};
 use kinfolk::federation::work::Reply;
 use kinfolk::methods::{METHODS, MethodKind};
 use kinfolk::models::{Ability, Precision};
+use kinfolk::num::Moments;
 use kinfolk::presets::PRESETS;
 use kinfolk::record::{Record, RepeatSummary};
 use kinfolk::run::venue::{Elsewhere, InProcess};

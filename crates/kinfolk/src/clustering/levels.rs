@@ -11,6 +11,7 @@
 
 use super::threshold::{Distances, Threshold, short};
 use crate::error::{Error, Result};
+use crate::num::Moments;
 
 /// Groups are clearly separated when the gap is this many times their width, whatever their number.
 const CLEAR: f64 = 3.0;
@@ -57,40 +58,16 @@ impl Level {
     }
 }
 
-/// Number, sum and sum of squares of distances minus a common shift.
-#[derive(Debug, Clone, Copy, Default)]
-struct Moments {
-    count: f64,
-    sum: f64,
-    squares: f64,
-}
-
-impl Moments {
-    fn add(&mut self, value: f64) {
-        self.count += 1.0;
-        self.sum += value;
-        self.squares += value * value;
-    }
-
-    fn scatter(&self) -> f64 {
-        if self.count > 0.0 { self.squares - self.sum * self.sum / self.count } else { 0.0 }
-    }
-}
-
 impl Distances {
     /// The levels of single linkage with at least one group, the finest first.
     fn levels(&self) -> Vec<Level> {
         let mut edges: Vec<(usize, usize, f64)> = self.pairs().collect();
         edges.sort_by(|a, b| a.2.total_cmp(&b.2));
-        let (Some(least), Some(most)) = (edges.first(), edges.last()) else { return Vec::new() };
-        // In units of the largest distance and about the middle of the range nothing overflows or cancels.
-        let unit = most.2.max(f64::MIN_POSITIVE);
-        let shift = 0.5 * (least.2 / unit) + 0.5;
-        let shifted = |a: usize, b: usize| Some(self.get(a, b)).filter(|d| d.is_finite()).map(|d| d / unit - shift);
+        let finite = |a: usize, b: usize| Some(self.get(a, b)).filter(|distance| distance.is_finite());
         let mut members: Vec<Vec<usize>> = (0..self.count()).map(|client| vec![client]).collect();
         let mut group: Vec<usize> = (0..self.count()).collect();
         let mut grouped: Vec<usize> = Vec::new();
-        let (mut all, mut within) = (Moments::default(), Moments::default());
+        let (mut all, mut within) = (Moments::NONE, Moments::NONE);
         let (mut width, mut joined) = (0.0_f64, 0.0_f64);
         let telling = if self.count() > FEW { 3 } else { 2 };
         let mut levels = Vec::new();
@@ -105,27 +82,24 @@ impl Distances {
                     sizes.fold((0, 0), |(groups, held), size| (groups + 1, held + size))
                 };
                 let ((groups, held), (telling, told)) = (count(2), count(telling));
-                let between = Moments {
-                    count: all.count - within.count,
-                    sum: all.sum - within.sum,
-                    squares: all.squares - within.squares,
-                };
-                let explained = match all.scatter() > 0.0 {
-                    true => 1.0 - (within.scatter() + between.scatter()) / all.scatter(),
+                // The share of the scatter that is between the means, of distances within groups and of the others.
+                let apart = (within.mean - all.mean) / all.deviation;
+                let explained = match all.deviation > 0.0 && all.count > within.count {
+                    true => within.count as f64 / (all.count - within.count) as f64 * apart * apart,
                     false => 0.0,
                 };
                 levels.push(Level { joined, width, gap, groups, held, telling, told, explained });
             }
             for client in [into, from].into_iter().filter(|&side| members[side].len() == 1).map(|side| members[side][0])
             {
-                grouped.iter().filter_map(|&other| shifted(client, other)).for_each(|value| all.add(value));
+                grouped.iter().filter_map(|&other| finite(client, other)).for_each(|distance| all.add(distance));
                 grouped.push(client);
             }
             let joining = std::mem::take(&mut members[from]);
             for (&a, &b) in members[into].iter().flat_map(|a| joining.iter().map(move |b| (a, b))) {
-                if let Some(value) = shifted(a, b) {
-                    within.add(value);
-                    width = width.max(self.get(a, b));
+                if let Some(distance) = finite(a, b) {
+                    within.add(distance);
+                    width = width.max(distance);
                 }
             }
             joining.iter().for_each(|&client| group[client] = into);

@@ -13,13 +13,13 @@ pub mod idx;
 pub mod images;
 mod letters;
 mod line_counter;
-pub mod moments;
 mod npy;
 pub(crate) mod numbers;
 pub mod own;
 mod pages;
 pub mod plays;
 pub mod points;
+pub mod scaling;
 pub mod schema;
 mod split;
 

@@ -4,10 +4,11 @@
 //! Every coordinate must be a finite number.
 
 use super::columns::{Header, Role, Source, find_roles, is_number};
-use super::moments::{Moments, Scale};
+use super::scaling::Scale;
 use super::{Cells, npy};
 use crate::clustering::Points;
 use crate::error::{Error, Result, option};
+use crate::num::Moments;
 use crate::settings::finish;
 use std::collections::HashMap;
 use std::path::Path;
@@ -64,7 +65,7 @@ impl PointTable {
     pub fn standardise(&mut self) {
         let width = self.columns.len();
         let cells = |column: usize| self.values.iter().skip(column).step_by(width).copied();
-        let scales: Vec<Scale> = (0..width).map(|column| Moments::of(cells(column)).scale()).collect();
+        let scales: Vec<Scale> = (0..width).map(|column| Scale::of(&Moments::of(cells(column)))).collect();
         for row in self.values.chunks_exact_mut(width) {
             for (value, scale) in row.iter_mut().zip(&scales) {
                 *value = scale.apply(*value);

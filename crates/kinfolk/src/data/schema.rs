@@ -11,9 +11,10 @@
 //! All of it comes from training rows. A category that is in none of them is encoded as the base, a class as
 //! `UNKNOWN_CLASS`, which no model predicts.
 
-use super::moments::{Extreme, Moments, Pooled, Scale};
+use super::scaling::{Extreme, Pooled, Scale};
 use super::{Cells, Client, Column, DataShape, Features, Shard, Targets, UNKNOWN_CLASS};
 use crate::error::{Error, ErrorKind, Result};
+use crate::num::Moments;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -510,7 +511,7 @@ fn fix_matrix(descriptions: &[Description], columns: usize, scale: bool) -> Resu
     let pooled = |column: usize| {
         Pooled::of(&descriptions.iter().map(|description| of(description, column)).collect::<Vec<_>>()).moments
     };
-    let scales = (0..if scale { columns } else { 0 }).map(|column| pooled(column).scale()).collect();
+    let scales = (0..if scale { columns } else { 0 }).map(|column| Scale::of(&pooled(column))).collect();
     Ok(FeaturesSchema::Matrix { columns, scales })
 }
 
@@ -545,7 +546,7 @@ fn fix_column(descriptions: &[Description], place: usize, name: &str, coding: Co
         return Err(Error::data(format!("column `{name}`: numbers at some clients, words at others")));
     }
     let encoding = match moments.is_empty() {
-        false if coding.standardise => Encoding::Number(Pooled::of(&moments).moments.scale()),
+        false if coding.standardise => Encoding::Number(Scale::of(&Pooled::of(&moments).moments)),
         false => Encoding::Number(Scale::KEEP),
         true => {
             let mut categories = sorted(clients_with.keys().map(|word| word.to_string()).collect());

@@ -4,11 +4,12 @@
 //! minimisers, curvature, some of the rows) is refused.
 
 use super::{Ability, Layout, Metric, Model, ModelSettings, Precision, Reads, Seat, TensorPlace, Worker};
-use crate::data::moments::Moments;
 use crate::data::own::{self, OwnClient, OwnScore, OwnStart, Point};
+use crate::data::scaling::Scale;
 use crate::data::{Client, DataShape, Features, Shard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::models::Score;
+use crate::num::Moments;
 use crate::rng::{Key, Rng};
 use crate::settings::settings;
 use crate::training::{Plan, Portion, Sample};
@@ -73,7 +74,7 @@ impl OwnModel {
 
 /// Parameters beside those given: noise of a tenth of the spread of their numbers, and of 0.1 where all are the same.
 fn moved(start: &[f64], rng: &mut Rng) -> Vec<f64> {
-    let spread = Moments::of(start.iter().copied()).scale().deviation;
+    let spread = Scale::of(&Moments::of(start.iter().copied())).deviation;
     let noise = |value: &f64| -> f64 {
         let drawn: f64 = StandardNormal.sample(rng);
         value + SHIFT * spread * drawn

@@ -4,6 +4,7 @@
 
 pub(crate) mod lanes;
 pub(crate) mod matrix;
+pub(crate) mod moments;
 pub(crate) mod solve;
 pub(crate) mod triangular;
 
@@ -11,6 +12,7 @@ pub use lanes::distance;
 pub(crate) use lanes::{add_scaled, dot, norm, squared_distance};
 pub use matrix::Precision;
 pub(crate) use matrix::{Matrix, Real, multiply, multiply_add};
+pub use moments::Moments;
 pub(crate) use solve::{
     Cholesky, Spectrum, extreme_eigenvalues, least_squares, row_space, solve_factored, solve_positive,
 };

@@ -2,7 +2,8 @@
 
 use super::html::shortened;
 use crate::clustering::{Plane, Points};
-use crate::data::moments::Moments;
+use crate::data::scaling::Scale;
+use crate::num::Moments;
 use crate::record::{ClientRecord, MixtureRecord};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -54,7 +55,7 @@ fn deviations(record: &MixtureRecord) -> Vec<f64> {
     let column = |column: usize| {
         let values =
             || all().flat_map(move |centres| centres.iter().skip(column).step_by(width)).filter(|v| v.is_finite());
-        Moments::of(values().copied()).scale().deviation
+        Scale::of(&Moments::of(values().copied())).deviation
     };
     (0..width).map(column).collect()
 }

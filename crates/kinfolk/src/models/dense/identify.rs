@@ -6,7 +6,7 @@
 //! worse than no model. Here slopes say only what the client's rows show, and the intercept has the rest.
 
 use super::Rows;
-use crate::data::moments::Moments;
+use crate::num::Moments;
 use crate::num::{Matrix, Spectrum, dot, least_squares, multiply};
 
 /// Replaces parameters (slopes, then the intercept) by those that give the same on all rows and have the shortest slopes.
