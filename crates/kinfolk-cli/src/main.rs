@@ -3,13 +3,11 @@
 //! stdout carries the result and nothing else; progress and messages go to stderr.
 
 mod commands;
-mod processor;
 mod progress;
 
 use clap::{Parser, Subcommand};
 use commands::{cluster, data, list, reproduce, run, say};
 use kinfolk::panics::contained;
-use std::io::Write;
 use std::process::ExitCode;
 
 /// Finds which clients of a federation are kin, and trains a model for every family.
@@ -38,22 +36,6 @@ pub(crate) enum Ending {
 }
 
 fn main() -> ExitCode {
-    let lacking = processor::lacking();
-    if !lacking.is_empty() {
-        let lacking = lacking.join(" and ");
-        // Nothing of ours may run here, not even to say this.
-        let _ = writeln!(
-            std::io::stderr(),
-            "error: processor: lacks {lacking}, want x86-64 from 2013 or later (x86-64-v3)"
-        );
-        return ExitCode::from(2);
-    }
-    run_command()
-}
-
-/// Apart from `main`, so that nothing of it runs on a processor that lacks what it is compiled for.
-#[inline(never)]
-fn run_command() -> ExitCode {
     let command = match Cli::try_parse() {
         Ok(Cli { command }) => command,
         Err(help_or_fault) => {

@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 from conftest import ROOT
 
-from kinfolk.processor import refuse_old_processor
-
 RUST = next(line.split('"')[1] for line in (ROOT / "Cargo.toml").read_text().splitlines() if "rust-version" in line)
 
 
@@ -107,55 +105,13 @@ def test_a_wheel_has_licences_and_a_description() -> None:
 
 def test_a_source_distribution_has_all_that_the_build_reads() -> None:
     settings: dict[str, Any] = pytest.importorskip("tomllib").loads((ROOT / "pyproject.toml").read_text())
-    # The whole repository, as git lists it: with cargo's flags, the lock file of all crates, and what is compiled in.
+    # The whole repository, as git lists it: with the lock file of all crates, and what is compiled in.
     assert settings["tool"]["maturin"]["sdist-generator"] == "git"
     if (ROOT / ".git").exists():
         listed = subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True, text=True, timeout=30, check=True)
-        assert {".cargo/config.toml", "Cargo.lock", "pyproject.toml"} <= set(listed.stdout.splitlines())
+        assert {"Cargo.lock", "pyproject.toml"} <= set(listed.stdout.splitlines())
     crate = (ROOT / settings["tool"]["maturin"]["manifest-path"]).parent
     assert crate / "python" == ROOT / settings["tool"]["maturin"]["python-source"]
-
-
-NEHALEM = "processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: fpu vme sse sse2 ssse3 sse4_1 sse4_2 popcnt\n"
-
-
-def test_a_processor_without_avx2_is_refused_instead_of_killed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    listing = folder / "cpuinfo"
-    monkeypatch.setattr("platform.machine", lambda: "x86_64")
-    listing.write_text(NEHALEM)
-    with pytest.raises(ImportError, match="^processor: lacks AVX2 and FMA, want x86-64 from 2013 or later") as caught:
-        refuse_old_processor(listing)
-    assert caught.value.name == "kinfolk"
-    listing.write_text(NEHALEM.replace("popcnt", "popcnt avx avx2"))
-    with pytest.raises(ImportError, match="^processor: lacks FMA, want"):
-        refuse_old_processor(listing)
-    listing.write_text(NEHALEM.replace("popcnt", "popcnt fma avx avx2"))
-    refuse_old_processor(listing)
-    # Nobody says what there is.
-    listing.write_text("processor\t: 0\n")
-    refuse_old_processor(listing)
-    refuse_old_processor(folder / "nowhere")
-    listing.write_text(NEHALEM)
-    monkeypatch.setattr("platform.machine", lambda: "aarch64")
-    refuse_old_processor(listing)
-
-
-def test_the_processor_is_looked_at_before_the_compiled_part_is_loaded() -> None:
-    script = (
-        "import sys, platform, pathlib\n"
-        "pathlib.Path.open = lambda *_: iter_lines()\n"
-        "import contextlib\n"
-        "@contextlib.contextmanager\n"
-        "def iter_lines():\n"
-        "    yield iter(['flags : sse2'])\n"
-        "platform.machine = lambda: 'x86_64'\n"
-        "try:\n"
-        "    import kinfolk\n"
-        "except ImportError as error:\n"
-        "    print(error, 'kinfolk._kinfolk' in sys.modules)\n"
-    )
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
-    assert ended.stdout.startswith("processor: lacks AVX2 and FMA") and ended.stdout.endswith("False\n"), ended.stderr
 
 
 def test_a_search_is_left_at_once_where_ctrl_c_was_ignored() -> None:

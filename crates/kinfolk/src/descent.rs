@@ -1,7 +1,7 @@
 //! L-BFGS with inverted control: the caller evaluates the objective where it says, so that an evaluation can be a round of a
 //! federation. Its state can be saved between any two evaluations.
 
-use crate::num::{add_scaled, norm};
+use crate::num::{add_scaled, dot, norm};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
@@ -98,11 +98,11 @@ impl Descent {
             self.stuck = !length.is_finite();
             return self.choose_direction();
         }
-        let slope = product(&self.direction, &self.gradient);
+        let slope = dot(&self.direction, &self.gradient);
         let promised = self.value + SUFFICIENT_DECREASE * self.step * slope + ROUNDING * self.value.abs();
         if value > promised || !length.is_finite() {
             self.bounds.1 = self.step;
-        } else if product(&self.direction, gradient) < CURVATURE * slope {
+        } else if dot(&self.direction, gradient) < CURVATURE * slope {
             self.bounds.0 = self.step;
         } else {
             return self.accept(value, gradient);
@@ -121,7 +121,7 @@ impl Descent {
     fn accept(&mut self, value: f64, gradient: &[f64]) {
         let moved: Vec<f64> = self.direction.iter().map(|d| self.step * d).collect();
         let changed: Vec<f64> = gradient.iter().zip(&self.gradient).map(|(new, old)| new - old).collect();
-        let along = product(&moved, &changed);
+        let along = dot(&moved, &changed);
         if along > f64::EPSILON * norm(&moved) * norm(&changed) {
             self.pairs.push_back(Pair { moved, changed, product: along });
             if self.pairs.len() > MEMORY {
@@ -139,16 +139,16 @@ impl Descent {
         let mut direction: Vec<f64> = self.gradient.iter().map(|g| -g).collect();
         let mut shares = Vec::with_capacity(self.pairs.len());
         for pair in self.pairs.iter().rev() {
-            let share = product(&pair.moved, &direction) / pair.product;
+            let share = dot(&pair.moved, &direction) / pair.product;
             add_scaled(&mut direction, -share, &pair.changed);
             shares.push(share);
         }
         if let Some(last) = self.pairs.back() {
-            let scale = last.product / product(&last.changed, &last.changed);
+            let scale = last.product / dot(&last.changed, &last.changed);
             direction.iter_mut().for_each(|d| *d *= scale);
         }
         for (pair, share) in self.pairs.iter().zip(shares.into_iter().rev()) {
-            let back = product(&pair.changed, &direction) / pair.product;
+            let back = dot(&pair.changed, &direction) / pair.product;
             add_scaled(&mut direction, share - back, &pair.moved);
         }
         self.direction = direction;
@@ -156,10 +156,6 @@ impl Descent {
         self.bounds = (0.0, f64::INFINITY);
         self.evaluations = 0;
     }
-}
-
-fn product(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(x, y)| x * y).sum()
 }
 
 #[cfg(test)]

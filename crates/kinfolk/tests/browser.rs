@@ -123,6 +123,7 @@ fn comparison(behaviours: &[Behaviour], seeds: u64, rounds: usize) -> Record {
         name: "rotated-mnist".into(),
         seed: 0,
         version: "0.1.0".into(),
+        cpu: "baseline".into(),
         data,
         methods: Vec::new(),
     };

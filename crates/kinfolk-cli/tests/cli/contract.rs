@@ -72,7 +72,7 @@ fn the_json_document_has_the_fields_of_the_contract() {
     assert_eq!(printed, bench.json("out/summary.json"));
     assert_no_null(&printed);
 
-    assert_eq!(keys(&printed), sorted(["schema", "name", "seed", "version", "data", "methods"]));
+    assert_eq!(keys(&printed), sorted(["schema", "name", "seed", "version", "cpu", "data", "methods"]));
     assert_eq!(printed["schema"], 1);
     assert_eq!(printed["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(

@@ -1,6 +1,8 @@
 //! The same bytes on any number of threads, and after any number of kills.
 
 use crate::bench::Bench;
+use serde_json::Value;
+use std::process::Stdio;
 use std::time::Duration;
 
 /// The quickstart with clients that stay away and small batches, so that every kind of draw takes part.
@@ -77,7 +79,7 @@ fn a_killed_run_goes_on_as_if_nothing_had_happened() {
         let resume = bench.path("killed").exists();
         let mut command = bench.command(&arguments);
         command.args(resume.then_some("--resume")).env("KINFOLK_CHECKPOINT_SECONDS", "0");
-        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         std::thread::sleep(Duration::from_millis(15 * attempt));
         if child.try_wait().expect("a child").is_none() {
@@ -102,7 +104,7 @@ fn an_interrupted_run_says_how_to_go_on() {
     let arguments = ["run", "lively.toml", "--out", "stopped", "--set", "method.ifca.rounds=100000"];
     let mut command = bench.command(&arguments);
     command.env("KINFOLK_CHECKPOINT_SECONDS", "0");
-    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().expect("the program starts");
     while !bench.path("stopped/checkpoint/ifca-0.current").exists() {
         std::thread::sleep(Duration::from_millis(5));
@@ -114,6 +116,68 @@ fn an_interrupted_run_says_how_to_go_on() {
     insta::assert_snapshot!("interrupted", ended.stderr);
     assert!(!bench.path("stopped/summary.json").exists());
     assert!(bench.path("stopped/checkpoint/ifca-0.current").exists());
+}
+
+/// All numbers of two documents, which must be alike but for them.
+fn numbers<'a>(a: &'a Value, b: &'a Value, found: &mut Vec<(f64, f64)>) {
+    match (a, b) {
+        (Value::Object(a), Value::Object(b)) => {
+            assert!(a.keys().eq(b.keys()));
+            a.iter().filter(|(name, _)| *name != "seconds").for_each(|(name, a)| numbers(a, &b[name], found));
+        }
+        (Value::Array(a), Value::Array(b)) => a.iter().zip(b).for_each(|(a, b)| numbers(a, b, found)),
+        _ => found.extend(a.as_f64().zip(b.as_f64())),
+    }
+}
+
+#[test]
+fn what_loops_are_compiled_for_changes_last_digits_alone() {
+    const TOLERANCE: f64 = 1e-6;
+    let bench = Bench::new();
+    let run = |preset: &str, cpu: &str| {
+        let out = format!("{preset}-{cpu}");
+        let ended = bench.command(&["run", preset, "--out", &out]).env("KINFOLK_CPU", cpu).output();
+        assert!(ended.expect("the program starts").status.success());
+        bench.json(&format!("{out}/summary.json"))
+    };
+    for preset in ["quickstart", "mixtures"] {
+        let (found, baseline) = (run(preset, "auto"), run(preset, "baseline"));
+        assert_eq!(baseline["cpu"], "baseline");
+        for (one, other) in
+            found["methods"].as_array().into_iter().flatten().zip(baseline["methods"].as_array().unwrap())
+        {
+            let mut pairs = Vec::new();
+            numbers(&one["mean"], &other["mean"], &mut pairs);
+            assert!(pairs.len() > 5);
+            for (a, b) in pairs {
+                assert!((a - b).abs() <= TOLERANCE * a.abs().max(1.0), "{preset}, {}: {a} and {b}", one["label"]);
+            }
+        }
+    }
+    let refused =
+        bench.command(&["run", "tiny.toml"]).env("KINFOLK_CPU", "abacus").output().expect("the program starts");
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(text.contains("KINFOLK_CPU: got \"abacus\", want auto or baseline"), "{text}");
+}
+
+#[test]
+fn a_run_that_goes_on_with_other_instructions_says_so() {
+    let bench = Bench::new();
+    bench.write("lively.toml", LIVELY);
+    let arguments = ["run", "lively.toml", "--out", "moved", "--set", "method.ifca.rounds=2000"];
+    let mut command = bench.command(&arguments);
+    command.env("KINFOLK_CHECKPOINT_SECONDS", "0").env("KINFOLK_CPU", "baseline");
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program starts");
+    while !bench.path("moved/checkpoint/ifca-0.current").exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().and_then(|()| child.wait()).expect("a child of ours");
+    bench.well(&[&arguments[..], &["--resume"]].concat());
+    let summary = bench.json("moved/summary.json");
+    let cpu = summary["cpu"].as_str().unwrap_or_default();
+    let notes = summary["methods"][0]["repeats"][0]["notes"].to_string();
+    let said = notes.contains(&format!("begun with baseline, resumed with {cpu}: last digits may differ"));
+    assert_eq!(said, cpu != "baseline", "{notes}");
 }
 
 #[test]

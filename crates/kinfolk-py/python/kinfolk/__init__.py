@@ -1,9 +1,5 @@
 """Finds which clients of a federation are kin, and trains a model for every family."""
 
-from .processor import refuse_old_processor
-
-refuse_old_processor()  # before anything of the compiled part is loaded
-
 from . import cluster
 from ._kinfolk import Error, __version__
 from .clients import Client, Plan, Score

@@ -3,6 +3,8 @@
 //! Centres are packed in panels, so that one pass over a point's coordinates gives its distances to a whole panel in
 //! registers. A distance has the same bits in whatever tile it is computed.
 
+use crate::num::Cpu;
+
 /// Points processed together.
 pub(super) const TILE: usize = 3;
 /// Centres of a panel: with `TILE`, as many sums as fit into the registers of AVX2.
@@ -46,13 +48,14 @@ impl Panels {
     }
 
     /// Squared distances of a tile of points to the centres of a panel; infinite in lanes without a centre.
-    pub fn squares(&self, panel: usize, tile: [&[f64]; TILE]) -> [[f64; LANES]; TILE] {
+    #[inline(always)]
+    pub fn squares(&self, cpu: Cpu, panel: usize, tile: [&[f64]; TILE]) -> [[f64; LANES]; TILE] {
         let width = self.width(panel);
         let packed = &self.values[panel * LANES * self.dimension..][..width * self.dimension];
-        match width {
-            4 => squares::<4>(packed, tile),
-            8 => squares::<8>(packed, tile),
-            _ => squares::<LANES>(packed, tile),
+        match width / REGISTER {
+            1 => squares::<1>(cpu, packed, tile),
+            2 => squares::<2>(cpu, packed, tile),
+            _ => squares::<3>(cpu, packed, tile),
         }
     }
 
@@ -61,20 +64,23 @@ impl Panels {
     }
 }
 
-fn squares<const WIDTH: usize>(packed: &[f64], tile: [&[f64]; TILE]) -> [[f64; LANES]; TILE] {
-    let mut sums = [[0.0; WIDTH]; TILE];
-    let [first, second, third] = tile;
-    for (((column, &first), &second), &third) in packed.as_chunks::<WIDTH>().0.iter().zip(first).zip(second).zip(third)
-    {
-        for (sums, value) in sums.iter_mut().zip([first, second, third]) {
-            for (sum, centre) in sums.iter_mut().zip(column) {
-                *sum = add_square(*sum, value - centre);
+/// With so many registers of centres.
+#[inline(always)]
+fn squares<const REGISTERS: usize>(cpu: Cpu, packed: &[f64], tile: [&[f64]; TILE]) -> [[f64; LANES]; TILE] {
+    let columns = packed.as_chunks::<REGISTER>().0.as_chunks::<REGISTERS>().0;
+    let rows = tile.map(|row| &row[..columns.len()]);
+    let mut sums = [[[0.0; REGISTER]; REGISTERS]; TILE];
+    for (at, column) in columns.iter().enumerate() {
+        for (sums, row) in sums.iter_mut().zip(rows) {
+            for (sums, centres) in sums.iter_mut().zip(column) {
+                let gaps: [f64; REGISTER] = std::array::from_fn(|lane| row[at] - centres[lane]);
+                *sums = std::array::from_fn(|lane| cpu.mul_add(gaps[lane], gaps[lane], sums[lane]));
             }
         }
     }
     let mut out = [[f64::INFINITY; LANES]; TILE];
     for (out, sums) in out.iter_mut().zip(&sums) {
-        out[..WIDTH].copy_from_slice(sums);
+        out[..REGISTERS * REGISTER].copy_from_slice(sums.as_flattened());
     }
     out
 }
@@ -89,38 +95,16 @@ pub(super) fn tiles(count: usize) -> impl Iterator<Item = ([usize; TILE], usize)
     })
 }
 
-pub(super) fn square(a: &[f64], b: &[f64]) -> f64 {
-    const WIDTH: usize = 2 * REGISTER;
-    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<WIDTH>(), b.as_chunks::<WIDTH>());
-    let mut sums = [0.0; WIDTH];
-    for (a, b) in a.iter().zip(b) {
-        for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
-            *sum = add_square(*sum, a - b);
-        }
-    }
-    let rest = a_rest.iter().zip(b_rest).fold(0.0, |sum, (a, b)| add_square(sum, a - b));
-    sums.iter().sum::<f64>() + rest
-}
-
-/// `sum + value²`, fused where the processor has an instruction for it.
-#[inline(always)]
-fn add_square(sum: f64, value: f64) -> f64 {
-    if cfg!(any(target_feature = "fma", target_arch = "aarch64")) {
-        value.mul_add(value, sum)
-    } else {
-        sum + value * value
-    }
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::num::{dispatch, squared_distance};
     use crate::rng::Key;
     use rand::RngExt;
 
     /// The bits of a panel's lane.
-    pub fn square_in_order(a: &[f64], b: &[f64]) -> f64 {
-        a.iter().zip(b).fold(0.0, |sum, (a, b)| add_square(sum, a - b))
+    pub fn square_in_order(cpu: Cpu, a: &[f64], b: &[f64]) -> f64 {
+        a.iter().zip(b).fold(0.0, |sum, (a, b)| cpu.mul_add(a - b, a - b, sum))
     }
 
     #[test]
@@ -136,6 +120,7 @@ pub(super) mod tests {
 
     #[test]
     fn panels_agree_with_single_distances() {
+        let cpu = dispatch!(|cpu| cpu);
         let mut random = Key::new(0).word("panels").rng();
         for centres in [1, 4, 5, 8, 11, 12, 13, 24, 30] {
             for dimension in [1, 2, 7, 33] {
@@ -145,14 +130,14 @@ pub(super) mod tests {
                 let tile = std::array::from_fn(|row| &points[row * dimension..(row + 1) * dimension]);
                 let mut seen = 0;
                 for panel in 0..panels.count() {
-                    let squares = panels.squares(panel, tile);
+                    let squares = panels.squares(cpu, panel, tile);
                     for (lane, centre) in panels.members(panel).enumerate() {
                         let vector = &vectors[centre * dimension..(centre + 1) * dimension];
                         for (row, squares) in squares.iter().enumerate() {
-                            assert!((squares[lane] - square(tile[row], vector)).abs() < 1e-13);
+                            assert!((squares[lane] - squared_distance(tile[row], vector)).abs() < 1e-13);
                             assert_eq!(
                                 squares[lane],
-                                square_in_order(tile[row], vector),
+                                square_in_order(cpu, tile[row], vector),
                                 "{centres} {dimension} {panel} {lane}"
                             );
                         }
@@ -162,6 +147,5 @@ pub(super) mod tests {
                 assert_eq!(seen, centres);
             }
         }
-        assert_eq!(square(&[1.0, 2.0], &[4.0, 6.0]), 25.0);
     }
 }

@@ -1,9 +1,9 @@
 //! Quality of a clustering without a known truth: silhouette, and the conditions under which methods are proven to recover
 //! clusters ("A One-shot Framework for Distributed Clustered Learning").
 
-use super::distances::{LANES, Panels, TILE, square};
+use super::distances::{LANES, Panels, TILE};
 use super::{Clustering, Points};
-use crate::num::distance;
+use crate::num::{dispatch, distance, squared_distance};
 use crate::rng::Key;
 use rand::RngExt;
 use rayon::prelude::*;
@@ -50,7 +50,7 @@ pub fn silhouettes(points: Points, clustering: &Clustering, which: &[usize]) -> 
             let labels = &clustering.labels[panels.members(panel)];
             for (tile, sums) in block.chunks(TILE).zip(sums.chunks_mut(TILE * clusters)) {
                 let rows = std::array::from_fn(|slot| points.row(tile[slot.min(tile.len() - 1)]));
-                let distances = panels.squares(panel, rows).map(|squares| squares.map(f64::sqrt));
+                let distances = dispatch!(|cpu| panels.squares(cpu, panel, rows)).map(|squares| squares.map(f64::sqrt));
                 for (sums, distances) in sums.chunks_exact_mut(clusters).zip(&distances) {
                     labels.iter().zip(distances).for_each(|(&label, distance)| sums[label] += distance);
                 }
@@ -77,7 +77,7 @@ pub fn separability(points: Points, clustering: &Clustering) -> Option<f64> {
     let closest = pairs(clustering).map(|(k, l)| distance(clustering.centre(k), clustering.centre(l)));
     let closest = closest.reduce(f64::min)?;
     let radius = (points.values().par_chunks(points.dimension()).zip(&clustering.labels))
-        .map(|(row, &label)| square(row, clustering.centre(label)))
+        .map(|(row, &label)| squared_distance(row, clustering.centre(label)))
         .reduce(|| 0.0, f64::max)
         .sqrt();
     Some(if closest == 0.0 { 0.0 } else { closest / radius })
@@ -197,17 +197,19 @@ fn diameter(points: Points, members: &[usize]) -> f64 {
     let rows: Vec<f64> = members.iter().flat_map(|&point| points.row(point)).copied().collect();
     let panels = Panels::pack(&rows, points.dimension());
     let blocks = members.par_chunks(BLOCK).enumerate().map(|(block, members)| {
-        let mut widest = 0.0;
-        // Earlier panels have been compared with this block already.
-        for panel in block * BLOCK / LANES..panels.count() {
-            for tile in members.chunks(TILE) {
-                let rows = std::array::from_fn(|slot| points.row(tile[slot.min(tile.len() - 1)]));
-                for squares in panels.squares(panel, rows) {
-                    widest = squares[..panels.members(panel).len()].iter().copied().fold(widest, f64::max);
+        dispatch!(|cpu| {
+            let mut widest = 0.0;
+            // Earlier panels have been compared with this block already.
+            for panel in block * BLOCK / LANES..panels.count() {
+                for tile in members.chunks(TILE) {
+                    let rows = std::array::from_fn(|slot| points.row(tile[slot.min(tile.len() - 1)]));
+                    for squares in panels.squares(cpu, panel, rows) {
+                        widest = squares[..panels.members(panel).len()].iter().copied().fold(widest, f64::max);
+                    }
                 }
             }
-        }
-        widest
+            widest
+        })
     });
     blocks.reduce(|| 0.0, f64::max).sqrt()
 }

@@ -1,8 +1,9 @@
 //! k-means by Lloyd's iteration from several k-means++ starts.
 
-use super::distances::{Panels, square, tiles};
+use super::distances::{Panels, tiles};
 use super::{Clustering, Points, lloyd};
 use crate::error::{Error, Result};
+use crate::num::{dispatch, squared_distance};
 use crate::rng::{Key, Rng};
 use rand::RngExt;
 use rayon::prelude::*;
@@ -115,7 +116,7 @@ pub(crate) fn inertia(points: Points, clustering: &Clustering) -> f64 {
         .zip(clustering.labels.par_chunks(BLOCK))
         .map(|(rows, labels)| {
             let rows = rows.chunks_exact(points.dimension());
-            rows.zip(labels).map(|(row, &label)| square(row, clustering.centre(label))).sum()
+            rows.zip(labels).map(|(row, &label)| squared_distance(row, clustering.centre(label))).sum()
         })
         .collect();
     sums.iter().sum()
@@ -194,19 +195,21 @@ fn lower_to(points: Points, candidates: &[f64], closest: &[f64]) -> (Vec<f64>, V
         .zip(potentials.par_chunks_mut(trials))
         .zip(points.values().par_chunks(BLOCK * dimension).zip(closest.par_chunks(BLOCK)))
         .for_each(|((closer, potentials), (rows, closest))| {
-            for (tile, filled) in tiles(closest.len()) {
-                let tile_rows = tile.map(|point| &rows[point * dimension..(point + 1) * dimension]);
-                for panel in 0..panels.count() {
-                    let squares = panels.squares(panel, tile_rows);
-                    for (squares, point) in squares.iter().zip(tile).take(filled) {
-                        for (trial, square) in panels.members(panel).zip(squares) {
-                            let lowered = square.min(closest[point]);
-                            closer[point * trials + trial] = lowered;
-                            potentials[trial] += lowered;
+            dispatch!(|cpu| {
+                for (tile, filled) in tiles(closest.len()) {
+                    let tile_rows = tile.map(|point| &rows[point * dimension..(point + 1) * dimension]);
+                    for panel in 0..panels.count() {
+                        let squares = panels.squares(cpu, panel, tile_rows);
+                        for (squares, point) in squares.iter().zip(tile).take(filled) {
+                            for (trial, square) in panels.members(panel).zip(squares) {
+                                let lowered = square.min(closest[point]);
+                                closer[point * trials + trial] = lowered;
+                                potentials[trial] += lowered;
+                            }
                         }
                     }
                 }
-            }
+            });
         });
     (closer, potentials)
 }

@@ -4,9 +4,9 @@
 //! every assignment is that of a plain loop from the same centres, including ties.
 
 use super::Points;
-use super::distances::{LANES, Panels, TILE, square, tiles};
+use super::distances::{LANES, Panels, TILE, tiles};
 use crate::error::{Error, Result};
-use crate::num::distance;
+use crate::num::{Cpu, add_scaled, dispatch, distance, squared_distance};
 use rayon::prelude::*;
 
 /// The state in which an iteration ends.
@@ -97,7 +97,7 @@ impl<'a> Lloyd<'a> {
         let dimension = points.dimension();
         let clusters = start.len() / dimension;
         let mut origin = vec![0.0; dimension];
-        start.chunks_exact(dimension).for_each(|centre| crate::num::add_scaled(&mut origin, 1.0, centre));
+        start.chunks_exact(dimension).for_each(|centre| add_scaled(&mut origin, 1.0, centre));
         origin.iter_mut().for_each(|value| *value /= clusters as f64);
         let length = points.count().div_ceil(parts(points.count(), clusters));
         Self {
@@ -117,9 +117,9 @@ impl<'a> Lloyd<'a> {
     /// Assigns every point; returns whether any changed.
     fn assign(&mut self) -> bool {
         let Self { parts, centres, sums, counts, .. } = self;
-        parts.par_iter_mut().for_each(|part| part.assign(centres));
+        parts.par_iter_mut().for_each(|part| dispatch!(|cpu| part.assign(cpu, centres)));
         for part in parts.iter().filter(|part| part.changed) {
-            crate::num::add_scaled(sums, 1.0, &part.sums);
+            add_scaled(sums, 1.0, &part.sums);
             counts.iter_mut().zip(&part.counts).for_each(|(count, change)| *count += change);
         }
         parts.iter().any(|part| part.changed)
@@ -254,7 +254,8 @@ impl Centres {
         self.clearance.fill(f64::INFINITY);
         for (tile, _) in tiles(clusters) {
             for panel in 0..self.panels.count() {
-                let squares = self.panels.squares(panel, tile.map(|centre| self.row(centre)));
+                let rows = tile.map(|centre| self.row(centre));
+                let squares = dispatch!(|cpu| self.panels.squares(cpu, panel, rows));
                 for (&centre, squares) in tile.iter().zip(&squares) {
                     for (other, &square) in self.panels.members(panel).zip(squares) {
                         if other != centre {
@@ -306,7 +307,8 @@ impl<'a> Part<'a> {
         &self.rows[point * self.dimension..(point + 1) * self.dimension]
     }
 
-    fn assign(&mut self, centres: &Centres) {
+    #[inline(always)]
+    fn assign(&mut self, cpu: Cpu, centres: &Centres) {
         if self.changed {
             self.sums.fill(0.0);
             self.counts.fill(0);
@@ -328,7 +330,7 @@ impl<'a> Part<'a> {
                 waiting.retain(|&point| self.bounds_overlap(point, centres));
             }
             for (tile, filled) in tiles(waiting.len()) {
-                self.place(tile.map(|at| waiting[at]), filled, centres);
+                self.place(cpu, tile.map(|at| waiting[at]), filled, centres);
             }
         }
         self.waiting = waiting;
@@ -336,6 +338,7 @@ impl<'a> Part<'a> {
     }
 
     /// Loosens the bounds of a point by the moves of the centres; returns whether they overlap.
+    #[inline(always)]
     fn loosen(&mut self, point: usize, centres: &Centres) -> bool {
         let label = self.labels[point] as usize;
         self.upper[point] = (self.upper[point] + centres.moves[label]) * (1.0 + ROUNDING);
@@ -348,12 +351,14 @@ impl<'a> Part<'a> {
     }
 
     /// Tightens the upper bound to the distance itself.
+    #[inline(always)]
     fn tighten(&mut self, point: usize, centres: &Centres) {
         let centre = centres.row(self.labels[point] as usize);
-        self.upper[point] = square(self.row(point), centre).sqrt() * (1.0 + centres.accuracy);
+        self.upper[point] = squared_distance(self.row(point), centre).sqrt() * (1.0 + centres.accuracy);
     }
 
     /// Whether another centre may be as near as the own one.
+    #[inline(always)]
     fn bounds_overlap(&self, point: usize, centres: &Centres) -> bool {
         let panels = centres.largest.len();
         let lower = &self.lower[point * panels..(point + 1) * panels];
@@ -362,7 +367,8 @@ impl<'a> Part<'a> {
     }
 
     /// Assigns the first `filled` points of a tile to their nearest centres.
-    fn place(&mut self, tile: [usize; TILE], filled: usize, centres: &Centres) {
+    #[inline(always)]
+    fn place(&mut self, cpu: Cpu, tile: [usize; TILE], filled: usize, centres: &Centres) {
         let panels = centres.panels.count();
         let rows = tile.map(|point| self.row(point));
         let mut nearest = [Nearest::NONE; TILE];
@@ -375,7 +381,7 @@ impl<'a> Part<'a> {
                 if own.contains(&panel) != own_panel || !own_panel && !(0..filled).any(in_reach) {
                     continue;
                 }
-                let squares = centres.panels.squares(panel, rows);
+                let squares = centres.panels.squares(cpu, panel, rows);
                 for slot in 0..filled {
                     let first = nearest[slot].update(&squares[slot], panel * LANES);
                     if panels > 1 {
@@ -406,7 +412,7 @@ impl<'a> Part<'a> {
         let mut farthest = (0.0, 0);
         for (point, &label) in self.labels.iter().enumerate() {
             let mean = &means[label as usize * self.dimension..(label as usize + 1) * self.dimension];
-            let square = square(self.row(point), mean);
+            let square = squared_distance(self.row(point), mean);
             if square > farthest.0 {
                 farthest = (square, point);
             }
@@ -436,6 +442,7 @@ impl Nearest {
     const NONE: Self = Self { square: f64::INFINITY, centre: usize::MAX, second: f64::INFINITY };
 
     /// Updates it with the squared distances to a panel of centres from `offset` on; returns the smallest.
+    #[inline(always)]
     fn update(&mut self, squares: &[f64; LANES], offset: usize) -> f64 {
         let smaller = |a: f64, b: f64| if a < b { a } else { b };
         let (mut first, mut second) = (f64::INFINITY, f64::INFINITY);
@@ -451,6 +458,7 @@ impl Nearest {
     }
 }
 
+#[inline(always)]
 fn move_point(sums: &mut [f64], row: &[f64], origin: &[f64], from: Option<usize>, to: usize) {
     let dimension = row.len();
     let mut add = |cluster: usize, sign: f64| {
@@ -475,6 +483,7 @@ mod tests {
 
     /// Lloyd's iteration as it is written down; also how often an empty cluster was filled.
     fn run_plainly(points: Points, start: &[f64], iterations: usize) -> (Rest, usize) {
+        let cpu = dispatch!(|cpu| cpu);
         let dimension = points.dimension();
         let clusters = start.len() / dimension;
         let mut centres = start.to_vec();
@@ -483,8 +492,10 @@ mod tests {
         for iteration in 1..=iterations {
             let before = labels.clone();
             for (point, label) in labels.iter_mut().enumerate() {
-                let squares: Vec<f64> =
-                    centres.chunks_exact(dimension).map(|centre| square_in_order(points.row(point), centre)).collect();
+                let squares: Vec<f64> = centres
+                    .chunks_exact(dimension)
+                    .map(|centre| square_in_order(cpu, points.row(point), centre))
+                    .collect();
                 *label = (0..clusters).fold(0, |best, other| if squares[other] < squares[best] { other } else { best });
             }
             if labels == before {
@@ -501,7 +512,7 @@ mod tests {
                     centres = means.into_iter().flatten().flatten().collect();
                     break;
                 };
-                let reach = |point: usize| square(points.row(point), means[labels[point]].as_ref().unwrap());
+                let reach = |point: usize| squared_distance(points.row(point), means[labels[point]].as_ref().unwrap());
                 let farthest =
                     (0..points.count()).fold(0, |best, other| if reach(other) > reach(best) { other } else { best });
                 labels[farthest] = empty;

@@ -16,10 +16,9 @@
 //! out; then the projection preserves all distances.
 
 use super::Points;
-use super::distances::square;
 use super::kmeans::{self, KMeans, Options, check_clusters};
 use crate::error::{Error, ErrorKind, Result};
-use crate::num::{self, Matrix};
+use crate::num::{self, Matrix, squared_distance};
 use crate::rng::Key;
 use faer::MatRef;
 use faer::linalg::solvers::{Qr, Svd};
@@ -44,9 +43,9 @@ fn refine(points: Points, projection: &Projection, initial: &KMeans) -> Vec<f64>
     let mut cores = vec![0_usize; clustering.clusters()];
     for (point, projected) in projection.coordinates.chunks_exact(projection.directions).enumerate() {
         let own = clustering.labels[point];
-        let reach = 9.0 * square(projected, clustering.centre(own));
+        let reach = 9.0 * squared_distance(projected, clustering.centre(own));
         let others = (0..clustering.clusters()).filter(|&other| other != own);
-        if others.into_iter().all(|other| reach <= square(projected, clustering.centre(other))) {
+        if others.into_iter().all(|other| reach <= squared_distance(projected, clustering.centre(other))) {
             cores[own] += 1;
             num::add_scaled(&mut centres[own * dimension..(own + 1) * dimension], 1.0, points.row(point));
         }

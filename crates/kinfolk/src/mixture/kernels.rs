@@ -1,19 +1,13 @@
 //! The inner loops of all mixtures, over a block of rows. Blocks are transposed, columns or components one after the other
 //! and the rows of each side by side, so that everything runs along the rows.
 
-use crate::num::Real;
+use crate::num::{Cpu, Real, dispatch, sum};
 
 /// Rows that go through the formulas together: few enough to stay in a near cache.
 pub(super) const BLOCK: usize = 256;
 
 /// Sums and products side by side.
 const LANES: usize = 8;
-
-/// `a·b + c`, in one rounding where the processor has an instruction for it (in software it would crawl).
-#[inline(always)]
-pub(super) fn fused(a: f64, b: f64, c: f64) -> f64 {
-    if cfg!(any(target_feature = "fma", target_arch = "aarch64")) { a.mul_add(b, c) } else { a * b + c }
-}
 
 /// Refills a vector, reusing its memory.
 pub(super) fn filled(values: &mut Vec<f64>, length: usize, value: f64) -> &mut [f64] {
@@ -22,42 +16,34 @@ pub(super) fn filled(values: &mut Vec<f64>, length: usize, value: f64) -> &mut [
     values
 }
 
-/// The sum, in eight sums side by side.
-pub(super) fn sum(values: &[f64]) -> f64 {
-    fold(values, 0.0, |sum, value| sum + value).iter().sum()
-}
-
-fn fold(values: &[f64], start: f64, join: impl Fn(f64, f64) -> f64) -> [f64; LANES] {
-    let mut folded = [start; LANES];
-    let (eights, rest) = values.as_chunks::<LANES>();
-    for eight in eights {
-        folded.iter_mut().zip(eight).for_each(|(folded, &value)| *folded = join(*folded, value));
-    }
-    folded.iter_mut().zip(rest).for_each(|(folded, &value)| *folded = join(*folded, value));
-    folded
-}
-
 /// Adds the squared differences of a column from a value, times a factor, to the sum of every row.
 pub(super) fn add_squared_differences(sums: &mut [f64], column: &[f64], from: f64, factor: f64) {
-    for (sum, value) in sums.iter_mut().zip(column) {
-        let difference = value - from;
-        *sum = fused(difference * factor, difference, *sum);
+    #[inline(always)]
+    fn add(cpu: Cpu, sums: &mut [f64], column: &[f64], from: f64, factor: f64) {
+        for (sum, value) in sums.iter_mut().zip(column) {
+            let difference = value - from;
+            *sum = cpu.mul_add(difference * factor, difference, *sum);
+        }
     }
+    dispatch!(|cpu| add(cpu, sums, column, from, factor));
 }
 
 /// The sum over rows of weight times squared difference from a value.
 pub(super) fn weighted_square(column: &[f64], from: f64, weights: &[f64]) -> f64 {
-    let mut sums = [0.0; LANES];
-    let ((eights, rest), (weights, last)) = (column.as_chunks::<LANES>(), weights.as_chunks::<LANES>());
-    let add = |sums: &mut [f64; LANES], values: &[f64], weights: &[f64]| {
-        for ((sum, value), weight) in sums.iter_mut().zip(values).zip(weights) {
-            let difference = value - from;
-            *sum = fused(difference * weight, difference, *sum);
-        }
-    };
-    eights.iter().zip(weights).for_each(|(values, weights)| add(&mut sums, values, weights));
-    add(&mut sums, rest, last);
-    sums.iter().sum()
+    dispatch!(|cpu| {
+        let (eights, rest) = column.as_chunks::<LANES>();
+        let (weights, last) = weights.as_chunks::<LANES>();
+        let mut sums = [0.0; LANES];
+        let add = |sums: &mut [f64; LANES], values: &[f64], weights: &[f64]| {
+            for ((sum, value), weight) in sums.iter_mut().zip(values).zip(weights) {
+                let difference = value - from;
+                *sum = cpu.mul_add(difference * weight, difference, *sum);
+            }
+        };
+        eights.iter().zip(weights).for_each(|(values, weights)| add(&mut sums, values, weights));
+        add(&mut sums, rest, last);
+        sums.iter().sum()
+    })
 }
 
 /// Every column's values times the weights of their rows.
@@ -73,7 +59,15 @@ const LEAST: f64 = -600.0;
 
 /// Turns logits into posteriors, in place, and returns the sum over rows of the logarithm of the sum over components.
 pub(super) fn posteriors(logits: &mut [f64], rows: usize, largest: &mut Vec<f64>, sums: &mut Vec<f64>) -> f64 {
-    let largest = filled(largest, rows, f64::NEG_INFINITY);
+    let (largest, sums) = (filled(largest, rows, f64::NEG_INFINITY), filled(sums, rows, 0.0));
+    let products = dispatch!(|cpu| normalise(cpu, logits, largest, sums));
+    sum(largest) + products.iter().map(|product| product.ln()).sum::<f64>()
+}
+
+/// Leaves every row's largest logit in `largest`; returns the product over rows of the sums over components of what is left.
+#[inline(always)]
+fn normalise(cpu: Cpu, logits: &mut [f64], largest: &mut [f64], sums: &mut [f64]) -> [f64; LANES] {
+    let rows = sums.len();
     for logits in logits.chunks_exact(rows) {
         for (largest, &logit) in largest.iter_mut().zip(logits) {
             *largest = if logit > *largest { logit } else { *largest };
@@ -85,18 +79,21 @@ pub(super) fn posteriors(logits: &mut [f64], rows: usize, largest: &mut Vec<f64>
             *logit = if less < LEAST { LEAST } else { less };
         }
     }
-    f64::exp_all(logits);
-    let sums = filled(sums, rows, 0.0);
+    f64::exp_all(cpu, logits);
     for powers in logits.chunks_exact(rows) {
         sums.iter_mut().zip(powers).for_each(|(sum, power)| *sum += power);
     }
     // Each is between 1 and the number of components: products of a block's are far from overflow.
-    let products = fold(sums, 1.0, |product, sum| product * sum);
+    let mut products = [1.0; LANES];
+    let (eights, rest) = sums.as_chunks::<LANES>();
+    let mut multiply = |sums: &[f64]| products.iter_mut().zip(sums).for_each(|(product, sum)| *product *= sum);
+    eights.iter().for_each(|sums| multiply(sums));
+    multiply(rest);
     sums.iter_mut().for_each(|sum| *sum = sum.recip());
     for powers in logits.chunks_exact_mut(rows) {
         powers.iter_mut().zip(&*sums).for_each(|(power, share)| *power *= share);
     }
-    sum(largest) + products.iter().map(|product| product.ln()).sum::<f64>()
+    products
 }
 
 /// Posteriors of rows whose component is known.

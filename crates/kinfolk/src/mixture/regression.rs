@@ -1,6 +1,6 @@
 //! Mixtures of linear regressions.
 
-use super::kernels::{add_squared_differences, count, filled, fused, weighted_square};
+use super::kernels::{add_squared_differences, count, filled, weighted_square};
 use super::rows::Block;
 use super::triangles::{triangle, write_square};
 use super::{HALF_LOG_TWO_PI, LEAST_VARIANCE, NOBODY, Noise, Rows, Scratch, Shape, Statistics};
@@ -67,7 +67,9 @@ pub(super) fn score(shape: &Shape, block: &Block, scratch: &mut Scratch) {
     posteriors.clear();
     let precision = coefficients[0];
     for (residuals, &constant) in weights.chunks_exact(rows).zip(&*constants) {
-        posteriors.extend(residuals.iter().map(|&residual| fused(-0.5 * precision * residual, residual, constant)));
+        posteriors.extend(std::iter::repeat_n(constant, rows));
+        let logits = posteriors.len() - rows;
+        add_squared_differences(&mut posteriors[logits..], residuals, 0.0, -0.5 * precision);
     }
 }
 

@@ -5,7 +5,7 @@ use super::{Family, Shape};
 use crate::data::Shard;
 use crate::data::numbers::convert;
 use crate::error::Error;
-use crate::num::{Matrix, add_scaled, dot, multiply_add, norm};
+use crate::num::{Matrix, add_scaled, extreme_eigenvalues, multiply_add, sum_of_squares};
 use std::sync::OnceLock;
 
 /// The rows of one client, transposed block by block, for Gaussians of every covariance or regressions of every noise.
@@ -171,25 +171,14 @@ impl Rows {
     }
 
     pub(super) fn squares(&self) -> f64 {
-        *self.squares.get_or_init(|| dot(&self.values, &self.values))
+        *self.squares.get_or_init(|| sum_of_squares(&self.values))
     }
 
-    /// The largest eigenvalue of the rows' mean outer product, by power iteration.
+    /// The largest eigenvalue of the rows' mean outer product.
     pub(super) fn largest_eigenvalue(&self) -> f64 {
-        const STEPS: usize = 50;
         *self.largest_eigenvalue.get_or_init(|| {
-            let mut direction = vec![1.0; self.width];
-            let mut eigenvalue = 0.0;
-            for _ in 0..STEPS {
-                let longer: Vec<f64> =
-                    self.products().chunks_exact(self.width).map(|row| dot(row, &direction)).collect();
-                eigenvalue = norm(&longer) / norm(&direction);
-                if eigenvalue == 0.0 || !eigenvalue.is_finite() {
-                    break;
-                }
-                direction = longer.iter().map(|value| value / eigenvalue).collect();
-            }
-            eigenvalue / self.count.max(1) as f64
+            let (_, largest) = extreme_eigenvalues(self.products(), self.width);
+            largest.max(0.0) / self.count.max(1) as f64
         })
     }
 

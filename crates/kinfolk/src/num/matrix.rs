@@ -2,6 +2,7 @@
 //!
 //! Products run on the calling thread: parallelism is over clients.
 
+use super::cpu::Cpu;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 use serde::{Deserialize, Serialize};
@@ -31,14 +32,15 @@ pub(crate) trait Real:
     fn to_f64(self) -> f64;
     fn exp(self) -> Self;
     /// e to each of these powers, vectorised; within a few units in the last place.
-    fn exp_all(powers: &mut [Self]);
+    fn exp_all(cpu: Cpu, powers: &mut [Self]);
     /// 1/(1 + e^−x), without a branch, so that loops over it vectorise.
-    fn logistic(self) -> Self;
+    fn logistic(self, cpu: Cpu) -> Self;
     /// The hyperbolic tangent, without a branch.
-    fn fast_tanh(self) -> Self;
+    fn fast_tanh(self, cpu: Cpu) -> Self;
     fn ln_1p(self) -> Self;
     fn ln(self) -> Self;
     fn sqrt(self) -> Self;
+    /// In one rounding, which takes long without an instruction for it: see [`Cpu::mul_add`].
     fn mul_add(self, factor: Self, term: Self) -> Self;
 }
 
@@ -87,21 +89,21 @@ macro_rules! real {
             fn exp(self) -> Self {
                 self.exp()
             }
-            #[inline]
-            fn exp_all(powers: &mut [Self]) {
-                $exponentials(powers)
+            #[inline(always)]
+            fn exp_all(cpu: Cpu, powers: &mut [Self]) {
+                $exponentials(cpu, powers)
             }
-            #[inline]
-            fn logistic(self) -> Self {
-                let (growth, scale) = $growth(-self.abs());
+            #[inline(always)]
+            fn logistic(self, cpu: Cpu) -> Self {
+                let (growth, scale) = $growth(cpu, -self.abs());
                 let e = (growth + 1.0) * scale;
                 (if self < 0.0 { e } else { 1.0 }) / (1.0 + e)
             }
-            #[inline]
-            fn fast_tanh(self) -> Self {
+            #[inline(always)]
+            fn fast_tanh(self, cpu: Cpu) -> Self {
                 // (1 − e)/(1 + e) with e = e^(−2|x|), through e − 1, which is exact near 0 as well.
-                let (growth, scale) = $growth(-2.0 * self.abs());
-                let less = growth.mul_add(scale, scale - 1.0);
+                let (growth, scale) = $growth(cpu, -2.0 * self.abs());
+                let less = cpu.mul_add(growth, scale, scale - 1.0);
                 (-less / (2.0 + less)).copysign(self)
             }
             #[inline]
@@ -123,29 +125,34 @@ macro_rules! real {
         }
     };
 }
-real!(f32, single_growth, |powers: &mut [f32]| powers.iter_mut().for_each(|power| *power = power.exp()));
-real!(f64, double_growth, |powers: &mut [f64]| for power in powers {
-    let (growth, scale) = double_growth(*power);
-    *power = (growth + 1.0) * scale;
-});
+real!(f32, single_growth, |_, powers: &mut [f32]| powers.iter_mut().for_each(|power| *power = power.exp()));
+real!(f64, double_growth, double_exponentials);
+
+#[inline(always)]
+fn double_exponentials(cpu: Cpu, powers: &mut [f64]) {
+    for power in powers {
+        let (growth, scale) = double_growth(cpu, *power);
+        *power = (growth + 1.0) * scale;
+    }
+}
 
 /// e to a power without a branch, so that loops over it vectorise: e^r − 1 and 2^k with |r| ≤ ½·log 2, of which
 /// e^power = 2^k·e^r, and e^r by its series.
 macro_rules! growth {
     ($name:ident, $type:ident, $least:expr, $most:expr, $round:expr, $log_2:expr, $series:expr, $digits:expr, $bias:expr) => {
-        #[inline]
-        fn $name(power: $type) -> ($type, $type) {
+        #[inline(always)]
+        fn $name(cpu: Cpu, power: $type) -> ($type, $type) {
             // Adding this leaves the nearest integer in the lowest bits.
             const ROUND: $type = $round;
             // log 2 in two parts, the first one short enough for integer multiples of it to be exact.
             const LOG_2: ($type, $type) = $log_2;
             let power = power.clamp($least, $most);
-            let rounded = power.mul_add(std::$type::consts::LOG2_E, ROUND);
+            let rounded = cpu.mul_add(power, std::$type::consts::LOG2_E, ROUND);
             let whole = rounded - ROUND;
-            let rest = whole.mul_add(-LOG_2.1, whole.mul_add(-LOG_2.0, power));
-            let series = $series.iter().fold(0.0, |sum: $type, &term| sum.mul_add(rest, term));
+            let rest = cpu.mul_add(whole, -LOG_2.1, cpu.mul_add(whole, -LOG_2.0, power));
+            let series = $series.iter().fold(0.0, |sum: $type, &term| cpu.mul_add(sum, rest, term));
             let scale = $type::from_bits((rounded.to_bits() << $digits).wrapping_add($bias << $digits));
-            ((series * rest).mul_add(rest, rest), scale)
+            (cpu.mul_add(series * rest, rest, rest), scale)
         }
     };
 }
@@ -224,6 +231,7 @@ fn product<T: Real>(out: &mut [T], accumulate: Accum, scale: T, left: Matrix<T>,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::num::dispatch;
 
     #[test]
     fn products_by_hand() {
@@ -241,16 +249,17 @@ mod tests {
         let mut powers: Vec<f64> =
             (-7000..7000).map(|i| f64::from(i) * 0.1 + 1e-3).chain([0.0, -0.0, 1e-300]).collect();
         let wanted: Vec<f64> = powers.iter().map(|power| power.exp()).collect();
-        f64::exp_all(&mut powers);
+        dispatch!(|cpu| f64::exp_all(cpu, &mut powers));
         let worst = powers.iter().zip(&wanted).map(|(found, wanted)| (found / wanted - 1.0).abs()).fold(0.0, f64::max);
         assert!(worst < 5e-16, "{worst}");
         let mut ends = [f64::NEG_INFINITY, f64::INFINITY, f64::NAN];
-        f64::exp_all(&mut ends);
+        dispatch!(|cpu| f64::exp_all(cpu, &mut ends));
         assert!(ends[0] < 1e-300 && ends[1] > 1e300 && ends[2].is_nan(), "{ends:?}");
     }
 
     #[test]
     fn squashing_functions_are_right_to_the_last_digits() {
+        let cpu = dispatch!(|cpu| cpu);
         let points = (-4000..=4000).map(|i| f64::from(i) * 0.025).chain((-30..0).map(|e| 10f64.powi(e)));
         let mut worst = [0.0; 4];
         for x in points {
@@ -258,18 +267,18 @@ mod tests {
             let error = |found: f64, wanted: f64| if found == wanted { 0.0 } else { (found / wanted - 1.0).abs() };
             let (logistic, tangent) = (|x: f64| 1.0 / (1.0 + (-x).exp()), f64::tanh);
             let found = [
-                error(x.logistic(), logistic(x)),
-                error(x.fast_tanh(), tangent(x)),
+                error(x.logistic(cpu), logistic(x)),
+                error(x.fast_tanh(cpu), tangent(x)),
                 // Below e^-87 single precision ends.
-                if x < -87.0 { 0.0 } else { error(f64::from((x as f32).logistic()), logistic(single)) },
-                error(f64::from((x as f32).fast_tanh()), tangent(single)),
+                if x < -87.0 { 0.0 } else { error(f64::from((x as f32).logistic(cpu)), logistic(single)) },
+                error(f64::from((x as f32).fast_tanh(cpu)), tangent(single)),
             ];
             worst.iter_mut().zip(found).for_each(|(worst, found)| *worst = found.max(*worst));
         }
         assert!(worst[0] < 1e-15 && worst[1] < 1e-15 && worst[2] < 3e-7 && worst[3] < 3e-7, "{worst:?}");
-        assert!(f32::NAN.logistic().is_nan() && f32::NAN.fast_tanh().is_nan());
-        assert_eq!([f32::INFINITY.fast_tanh(), f32::NEG_INFINITY.fast_tanh()], [1.0, -1.0]);
-        assert_eq!(f32::INFINITY.logistic(), 1.0);
-        assert!((-0.0f32).fast_tanh().is_sign_negative());
+        assert!(f32::NAN.logistic(cpu).is_nan() && f32::NAN.fast_tanh(cpu).is_nan());
+        assert_eq!([f32::INFINITY.fast_tanh(cpu), f32::NEG_INFINITY.fast_tanh(cpu)], [1.0, -1.0]);
+        assert_eq!(f32::INFINITY.logistic(cpu), 1.0);
+        assert!((-0.0f32).fast_tanh(cpu).is_sign_negative());
     }
 }

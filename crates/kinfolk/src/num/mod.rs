@@ -2,14 +2,18 @@
 //!
 //! Matrices are row-major slices. All of it runs on the calling thread: parallelism is over clients.
 
+pub(crate) mod cpu;
 pub(crate) mod lanes;
+pub(crate) mod logistic;
 pub(crate) mod matrix;
 pub(crate) mod moments;
 pub(crate) mod solve;
 pub(crate) mod triangular;
 
-pub use lanes::distance;
-pub(crate) use lanes::{add_scaled, dot, norm, squared_distance};
+pub use cpu::instructions;
+pub(crate) use cpu::{Cpu, dispatch};
+pub(crate) use lanes::{add_scaled, dot, squared_distance, sum, sum_of_squares};
+pub use lanes::{distance, norm};
 pub use matrix::Precision;
 pub(crate) use matrix::{Matrix, Real, multiply, multiply_add};
 pub use moments::Moments;

@@ -90,6 +90,7 @@ pub fn record() -> Record {
             name: "small".into(),
             seed: 0,
             version: "0.1.0".into(),
+            cpu: "baseline".into(),
             data: json!({ "clients": 2 }),
             methods: vec![MethodSummary::of(&label, "ifca", json!({ "clusters": 2 }), vec![only])],
         },

@@ -114,6 +114,9 @@ pub struct Summary {
     pub seed: u64,
     /// The version of Kinfolk that wrote it.
     pub version: String,
+    /// What its loops were compiled for: `avx2+fma`, `neon` or `baseline`. Last digits depend on it.
+    #[serde(default)]
+    pub cpu: String,
     /// The data: clients, samples, true_clusters and so on.
     pub data: Value,
     /// Every method.

@@ -8,6 +8,7 @@ use crate::disk::{partial_of, write_atomically};
 use crate::error::{Error, ErrorKind, Result, option};
 use crate::experiment::{Experiment, SaveModels};
 use crate::modelfile::CLIENT_FILES;
+use crate::num::instructions;
 use crate::record::Record;
 use crate::record::table::read_rows;
 use serde::Serialize;
@@ -19,6 +20,12 @@ use std::path::{Path, PathBuf};
 
 /// Bytes of the digest at the start of every checkpoint.
 const DIGEST: usize = 32;
+
+/// What a checkpoint held, and what there is to say of going on from it.
+pub(super) struct Resumed<S> {
+    pub(super) value: S,
+    pub(super) note: Option<String>,
+}
 
 /// The run folder, held by this process alone.
 pub(super) struct Folder {
@@ -121,7 +128,7 @@ impl Folder {
 
     /// Writes a checkpoint. `origin` identifies the data and the program.
     pub(super) fn write(&self, path: &Path, origin: &str, value: &impl Serialize) -> Result<()> {
-        let mut bytes = postcard::to_extend(&(origin, value), vec![0; DIGEST])
+        let mut bytes = postcard::to_extend(&(origin, instructions()?, value), vec![0; DIGEST])
             .map_err(|error| Error::io("writing", path, error))?;
         let digest = self.digest(path, &bytes[DIGEST..]);
         bytes[..DIGEST].copy_from_slice(&digest);
@@ -129,7 +136,7 @@ impl Folder {
     }
 
     /// Reads a checkpoint, if any, which must be of the same origin.
-    pub(super) fn read<S: DeserializeOwned>(&self, path: &Path, origin: &str) -> Result<Option<S>> {
+    pub(super) fn read<S: DeserializeOwned>(&self, path: &Path, origin: &str) -> Result<Option<Resumed<S>>> {
         let bytes = match std::fs::read(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == NotFound => return Ok(None),
@@ -140,12 +147,14 @@ impl Folder {
             _ => return Err(broken(path, "its content does not match its digest")),
         };
         let fault = |error: postcard::Error| broken(path, &error.to_string());
-        let (before, value) = postcard::take_from_bytes::<String>(content).map_err(fault)?;
+        let ((before, cpu), value) = postcard::take_from_bytes::<(String, String)>(content).map_err(fault)?;
         if before != origin {
             let message = format!("{}: the data or the program has changed since this run began", self.path.display());
             return Err(Error::settings(message).hint("start anew in another folder"));
         }
-        postcard::from_bytes(value).map(Some).map_err(fault)
+        let now = instructions()?;
+        let note = (cpu != now).then(|| format!("begun with {cpu}, resumed with {now}: last digits may differ"));
+        Ok(Some(Resumed { value: postcard::from_bytes(value).map_err(fault)?, note }))
     }
 
     pub(super) fn finish(&self, record: &Record) -> Result<()> {

@@ -1,6 +1,6 @@
 //! One method on one seed: its rounds, its evaluations, its end.
 
-use super::folder::Folder;
+use super::folder::{Folder, Resumed};
 use super::models::{found_models, keep_models, write_models};
 use super::options::{Options, Watch};
 use super::seed::{FindGroups, SeedData};
@@ -38,6 +38,8 @@ struct Course {
     rounds: Vec<RoundRecord>,
     round: usize,
     seconds: f64,
+    /// Notes of having gone on from a checkpoint.
+    resumed: Vec<String>,
     #[serde(skip)]
     traffic: Traffic,
     #[serde(skip)]
@@ -56,6 +58,7 @@ impl Course {
             rounds: Vec::new(),
             round: 0,
             seconds: 0.0,
+            resumed: Vec::new(),
             traffic: Traffic::default(),
             notes: Vec::new(),
             found: MethodRecord::default(),
@@ -117,11 +120,12 @@ impl MethodRun<'_> {
         let unseen = data.unseen.as_ref().map(|unseen| unseen.afresh(label, Transforms::default(), stop.clone()));
         let unseen = unseen.transpose()?;
         let checkpoint = self.folder.map(|folder| folder.read(&folder.current(label, self.seed), &data.origin));
-        let checkpoint: Option<Checkpoint> = checkpoint.transpose().map_err(Error::ending_the_run)?.flatten();
-        if let Some((own, clients, before)) = checkpoint {
+        let checkpoint: Option<Resumed<Checkpoint>> = checkpoint.transpose().map_err(Error::ending_the_run)?.flatten();
+        if let Some(Resumed { value: (own, clients, before), note }) = checkpoint {
             method.restore(&own).map_err(Error::ending_the_run)?;
             federation.restore(clients).map_err(Error::ending_the_run)?;
             *course = before;
+            course.resumed.extend(note);
         }
         watch.method(label, self.seed, course.round, method.planned_rounds());
         Ok(OngoingMethod { run: self, method, federation, unseen, course, watch })
@@ -157,7 +161,7 @@ impl MethodRun<'_> {
             models_down: course.traffic.models_down,
             models_up: course.traffic.models_up,
             seconds: course.seconds,
-            notes: course.notes.iter().cloned().chain(found.notes).collect(),
+            notes: course.resumed.iter().chain(&course.notes).cloned().chain(found.notes).collect(),
             extra,
             ..found
         }

@@ -24,9 +24,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::evaluate;
 use crate::experiment::{Draft, Experiment, MethodEntry};
 use crate::groups::Groups;
+use crate::num::instructions;
 use crate::panics::contained;
 use crate::record::{MethodRecord, MethodSummary, Record, RepeatSummary, Summary};
-use folder::Folder;
+use folder::{Folder, Resumed};
 use method::{MethodRun, questions};
 use seed::SeedData;
 use std::collections::BTreeMap;
@@ -54,6 +55,7 @@ pub fn run_at(
     options: &Options,
     watch: &mut dyn Watch,
 ) -> Result<Record> {
+    instructions()?;
     let mut folder =
         options.folder.as_deref().map(|path| Folder::open(path, experiment, options.resume)).transpose()?;
     if let Some(record) = folder.as_mut().and_then(|folder| folder.finished.take()) {
@@ -76,9 +78,12 @@ pub fn run_at(
         let mut findings = evaluate::findings();
         for (place, entry) in experiment.methods.iter().enumerate() {
             let done = folder.map(|folder| folder.read(&folder.done(&entry.label, seed), &data.origin));
-            let done = done.transpose()?.flatten();
+            let done: Option<Resumed<MethodRecord>> = done.transpose()?.flatten();
             let mut record = match done {
-                Some(done) => done,
+                Some(Resumed { value: mut record, note }) => {
+                    record.summary.notes.extend(note);
+                    record
+                }
                 None => {
                     let (data, findings) = (&data, &findings[..]);
                     let groups = &|label: &str| found_groups(experiment, &records, label, seed);
@@ -92,7 +97,7 @@ pub fn run_at(
             records.insert((place, seed), record);
         }
     }
-    let record = gather(experiment, about_data, records);
+    let record = gather(experiment, about_data, records)?;
     folder.map_or(Ok(()), |folder| folder.finish(&record))?;
     Ok(record)
 }
@@ -123,7 +128,7 @@ fn found_groups(experiment: &Experiment, records: &Records, label: &str, seed: u
     Groups::found_by(label, &record.summary.status, record.clients.iter().map(|client| client.cluster))
 }
 
-fn gather(experiment: &Experiment, data: serde_json::Value, records: Records) -> Record {
+fn gather(experiment: &Experiment, data: serde_json::Value, records: Records) -> Result<Record> {
     let mut all = Record::default();
     let mut repeats: Vec<Vec<RepeatSummary>> = vec![Vec::new(); experiment.methods.len()];
     for ((place, _), record) in records {
@@ -143,8 +148,9 @@ fn gather(experiment: &Experiment, data: serde_json::Value, records: Records) ->
         name: experiment.name().to_string(),
         seed: experiment.seeds().start,
         version: env!("CARGO_PKG_VERSION").to_string(),
+        cpu: instructions()?.to_string(),
         data,
         methods: experiment.methods.iter().zip(repeats).map(summarise).collect(),
     };
-    all
+    Ok(all)
 }

@@ -18,7 +18,7 @@ use super::squares::{squared_distances, transpose};
 use super::tree::{Candidate, Tree};
 use super::{Bound, FINEST, SHARP, SOFT, SOFT_AGAIN, Solve};
 use crate::clustering::renumber;
-use crate::num::{Cholesky, Matrix, add_scaled, distance, dot, multiply, multiply_add};
+use crate::num::{Cholesky, Matrix, add_scaled, distance, dot, multiply, multiply_add, sum};
 use rayon::prelude::*;
 use std::collections::{HashMap, HashSet};
 
@@ -537,14 +537,4 @@ impl Softened for Uniform {
             multiply_add(image, 1.0, Matrix::new(pairs, rows, groups), Matrix::new(solution, groups, dimension));
         });
     }
-}
-
-fn sum(values: &[f64]) -> f64 {
-    let mut sums = [0.0; 8];
-    let eights = values.chunks_exact(8);
-    let rest: f64 = eights.remainder().iter().sum();
-    for eight in eights {
-        sums.iter_mut().zip(eight).for_each(|(sum, value)| *sum += value);
-    }
-    sums.iter().sum::<f64>() + rest
 }

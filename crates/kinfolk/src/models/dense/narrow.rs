@@ -5,7 +5,8 @@
 use super::{DenseWorker, Output, Seat};
 use super::{Goal, convert, row_loss, steps_of};
 use crate::data::Shard;
-use crate::num::{Matrix, Real, add_scaled, multiply};
+use crate::num::logistic::Odds;
+use crate::num::{Cpu, Matrix, Real, add_scaled, dispatch, multiply};
 use crate::training::{Amount, Course, Optimiser, Plan, Portion};
 
 /// Rows longer than this go through the matrix library.
@@ -143,13 +144,13 @@ fn whole_slope<T: Real, const LOSS: bool>(
     gradient: &mut [T],
 ) -> f64 {
     // Few columns are common, and their loops are unrolled when the compiler knows how many there are.
-    match input.len() / goal.len() {
-        1 => slope_of::<T, 1, LOSS>(output, params, input, goal, gradient),
-        2 => slope_of::<T, 2, LOSS>(output, params, input, goal, gradient),
-        3 => slope_of::<T, 3, LOSS>(output, params, input, goal, gradient),
-        4 => slope_of::<T, 4, LOSS>(output, params, input, goal, gradient),
-        _ => slope_of::<T, 0, LOSS>(output, params, input, goal, gradient),
-    }
+    dispatch!(|cpu| match input.len() / goal.len() {
+        1 => slope_of::<T, 1, LOSS>(cpu, output, params, input, goal, gradient),
+        2 => slope_of::<T, 2, LOSS>(cpu, output, params, input, goal, gradient),
+        3 => slope_of::<T, 3, LOSS>(cpu, output, params, input, goal, gradient),
+        4 => slope_of::<T, 4, LOSS>(cpu, output, params, input, goal, gradient),
+        _ => slope_of::<T, 0, LOSS>(cpu, output, params, input, goal, gradient),
+    })
 }
 
 /// Rows whose outputs are found side by side.
@@ -158,7 +159,9 @@ const LANES: usize = 16;
 const LARGE: f64 = 1e200;
 
 /// `COLUMNS` is 0 where it is not known beforehand.
+#[inline(always)]
 fn slope_of<T: Real, const COLUMNS: usize, const LOSS: bool>(
+    cpu: Cpu,
     output: Output,
     params: &[T],
     input: &[T],
@@ -188,9 +191,8 @@ fn slope_of<T: Real, const COLUMNS: usize, const LOSS: bool>(
                 }
             }
             Goal::Classes(classes) => {
-                // e^−|odds|, which neither overflows nor loses digits.
-                let mut powers = outputs.map(|odds| if odds > T::ZERO { -odds } else { odds });
-                T::exp_all(&mut powers);
+                let mut powers = outputs.map(Odds::exponent);
+                T::exp_all(cpu, &mut powers);
                 if LOSS {
                     for ((&odds, &power), &class) in outputs.iter().zip(&powers).zip(classes) {
                         product *= 1.0 + power.to_f64();
@@ -203,8 +205,7 @@ fn slope_of<T: Real, const COLUMNS: usize, const LOSS: bool>(
                     }
                 }
                 for (out, &power) in outputs.iter_mut().zip(&powers) {
-                    let likely = if *out > T::ZERO { T::ONE } else { power };
-                    *out = likely / (T::ONE + power);
+                    *out = Odds::with_power(*out, power).chance();
                 }
                 outputs.iter_mut().zip(classes).for_each(|(out, &class)| *out -= T::of(f64::from(class)));
             }
@@ -221,7 +222,7 @@ fn slope_of<T: Real, const COLUMNS: usize, const LOSS: bool>(
     (loss + product.ln()) / goal.len() as f64
 }
 
-#[inline]
+#[inline(always)]
 fn affine<T: Real>(weights: &[T], bias: &[T], x: &[T]) -> T {
     weights.iter().zip(x).fold(bias.first().copied().unwrap_or(T::ZERO), |sum, (&w, &x)| sum + w * x)
 }

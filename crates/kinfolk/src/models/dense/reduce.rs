@@ -4,7 +4,7 @@ use super::{Choice, Choosing, DenseWorker, Reduced, Seat, Summing, Worker};
 use super::{Goal, convert, convert_into, row_loss};
 use crate::data::Shard;
 use crate::models::first_smallest;
-use crate::num::{Matrix, Real, add_scaled, multiply, multiply_add};
+use crate::num::{Matrix, Real, add_scaled, multiply, multiply_add, squared_distance};
 use crate::training::{Plan, Portion, Sample, Then};
 
 impl<T: Real> DenseWorker<T> {
@@ -229,7 +229,7 @@ impl<T: Real> DenseWorker<T> {
     fn line_loss(&self, lines: &[T], goal: Goal, wanted: &[T], row_out: &mut [T]) -> f64 {
         let rows = goal.len();
         match goal {
-            Goal::Values(_) => squared_distance(lines, wanted),
+            Goal::Values(_) => squared_distance(lines, wanted).to_f64(),
             Goal::Classes(_) => (0..rows)
                 .map(|row| {
                     row_out.iter_mut().enumerate().for_each(|(c, o)| *o = lines[c * rows + row]);
@@ -283,19 +283,4 @@ pub(super) struct Hints<'h> {
     pub(super) table: &'h mut [u32],
     pub(super) steps: usize,
     pub(super) place: usize,
-}
-
-/// Σ (a − b)² in lanes of fixed order.
-fn squared_distance<T: Real>(a: &[T], b: &[T]) -> f64 {
-    let mut lanes = [T::ZERO; 8];
-    let (a, a_rest) = a.as_chunks::<8>();
-    let (b, b_rest) = b.as_chunks::<8>();
-    for (a, b) in a.iter().zip(b) {
-        for lane in 0..8 {
-            let difference = a[lane] - b[lane];
-            lanes[lane] += difference * difference;
-        }
-    }
-    let rest = a_rest.iter().zip(b_rest).map(|(&a, &b)| ((a - b) * (a - b)).to_f64());
-    lanes.iter().map(|lane| lane.to_f64()).chain(rest).sum()
 }

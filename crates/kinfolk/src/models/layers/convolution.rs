@@ -6,7 +6,7 @@
 use super::lanes::LANES;
 use super::winograd::{Kernel3, Kernel5, Tiling, Winograd};
 use super::{Memory, Place, Size, Work};
-use crate::num::{Matrix, Real, add_scaled, multiply, multiply_add};
+use crate::num::{Matrix, Real, add_scaled, dispatch, multiply, multiply_add};
 
 /// What is around an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +114,7 @@ impl Convolution {
     ) {
         let tiling = self.tiling();
         kernels.resize(tiling.kernel_values::<F>(), T::ZERO);
-        tiling.transform_kernels::<F, T>(weight, kernels);
+        dispatch!(|cpu| tiling.transform_kernels::<F, T>(cpu, weight, kernels));
         tiling.forward::<F, T>(kernels, bias, x, &mut work.winograd, out);
     }
 
@@ -167,7 +167,7 @@ impl Convolution {
             if let Some(down) = &mut down {
                 multiply(&mut work.patches, T::ONE, slopes, Matrix::new(weight, self.patch(), channels).transpose());
                 let begin = g * group * self.input.len();
-                self.col2im(&work.patches, &mut down[begin..begin + x.len()]);
+                dispatch!(|_| self.col2im(&work.patches, &mut down[begin..begin + x.len()]));
             }
         }
     }
@@ -197,6 +197,7 @@ impl Convolution {
     }
 
     /// Adds patches up where they came from: the adjoint of [`Convolution::im2col`].
+    #[inline(always)]
     fn col2im<T: Real>(&self, patches: &[T], x: &mut [T]) {
         let channels = self.input.channels;
         let mut lines = patches.chunks_exact(self.kernel * channels);

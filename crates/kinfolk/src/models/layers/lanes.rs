@@ -1,6 +1,6 @@
 //! Eight numbers side by side: the channels of a pixel are worked on in such blocks.
 
-use crate::num::Real;
+use crate::num::{Cpu, Real};
 use std::array::from_fn;
 use std::ops::{Add, Mul, Sub};
 
@@ -13,9 +13,9 @@ impl<T: Real> Lanes<T> {
     pub(super) const ZERO: Self = Lanes([T::ZERO; LANES]);
 
     #[inline(always)]
-    pub(super) fn mul_add(self, factor: f64, term: Self) -> Self {
+    pub(super) fn mul_add(self, cpu: Cpu, factor: f64, term: Self) -> Self {
         let factor = T::of(factor);
-        Lanes(from_fn(|i| self.0[i].mul_add(factor, term.0[i])))
+        Lanes(from_fn(|i| cpu.mul_add(self.0[i], factor, term.0[i])))
     }
 }
 

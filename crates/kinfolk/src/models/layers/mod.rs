@@ -14,7 +14,7 @@ mod winograd;
 use super::trainer::{Network, Pass};
 use super::{Layout, TensorPlace};
 use crate::error::{Error, Result};
-use crate::num::{Real, add_scaled};
+use crate::num::{Real, add_scaled, dispatch};
 use crate::rng::Rng;
 use convolution::Convolution;
 pub use convolution::Padding;
@@ -90,9 +90,12 @@ impl Layer {
     fn forward<T: Real>(&self, params: &[T], x: &[T], pass: &mut Pass, memory: &mut Memory<T>, work: &mut Work<T>) {
         match self {
             Layer::Convolution(layer) => layer.forward(params, x, memory, work),
-            Layer::Normalisation(layer) => layer.forward(params, x, matches!(pass, Pass::Train(_)), memory),
-            Layer::Response(layer) => layer.forward(x, memory),
-            Layer::Pool(layer) => layer.forward(x, memory),
+            Layer::Normalisation(layer) => {
+                let trains = matches!(pass, Pass::Train(_));
+                dispatch!(|_| layer.forward(params, x, trains, memory));
+            }
+            Layer::Response(layer) => dispatch!(|cpu| layer.forward(cpu, x, memory)),
+            Layer::Pool(layer) => dispatch!(|_| layer.forward(x, memory)),
             Layer::Dense(layer) => layer.forward(params, x, memory),
             Layer::Dropout(layer) => match pass {
                 Pass::Train(Some(rng)) => layer.forward(x, Some(rng), memory),
@@ -131,10 +134,10 @@ impl Layer {
             (Layer::Convolution(layer), down) => layer.backward(params, x, slopes, memory, work, gradient, down),
             (Layer::Dense(layer), down) => layer.backward(params, slopes, memory, gradient, down),
             (Layer::Normalisation(layer), Some(down)) => {
-                layer.backward(params, x, slopes, memory, work, gradient, down);
+                dispatch!(|_| layer.backward(params, x, slopes, memory, work, gradient, down));
             }
-            (Layer::Response(layer), Some(down)) => layer.backward(x, slopes, memory, down),
-            (Layer::Pool(layer), Some(down)) => layer.backward(slopes, memory, down),
+            (Layer::Response(layer), Some(down)) => dispatch!(|cpu| layer.backward(cpu, x, slopes, memory, down)),
+            (Layer::Pool(layer), Some(down)) => dispatch!(|_| layer.backward(slopes, memory, down)),
             (Layer::Dropout(layer), Some(down)) => layer.backward(slopes, memory, down),
             (Layer::Rectifier, Some(down)) => {
                 for ((down, &slope), &x) in down.iter_mut().zip(slopes).zip(x) {

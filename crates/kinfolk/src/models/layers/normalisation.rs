@@ -28,6 +28,7 @@ pub(super) struct Normalisation {
 
 impl Normalisation {
     /// Replaces the sums of each image and channel by the mean over their set, weighted by `scale`.
+    #[inline(always)]
     fn pool<T: Real>(&self, sums: &mut [T], scale: Option<&[T]>) {
         let channels = self.size.channels;
         let pixels = self.size.height * self.size.width;
@@ -57,6 +58,7 @@ impl Normalisation {
     }
 
     /// Sums over the pixels of each image.
+    #[inline(always)]
     fn sums<T: Real>(&self, values: &[T], out: &mut Vec<T>, each: impl Fn(usize, usize, T) -> T) {
         let (size, channels) = (self.size.len(), self.size.channels);
         out.clear();
@@ -71,6 +73,7 @@ impl Normalisation {
     }
 
     /// With `trains` batches use their own statistics, else the running ones.
+    #[inline(always)]
     pub(super) fn forward<T: Real>(&self, params: &[T], x: &[T], trains: bool, memory: &mut Memory<T>) {
         let (size, channels) = (self.size.len(), self.size.channels);
         let cells = x.len() / size * channels;
@@ -106,6 +109,7 @@ impl Normalisation {
     }
 
     #[expect(clippy::too_many_arguments, reason = "as of every layer")]
+    #[inline(always)]
     pub(super) fn backward<T: Real>(
         &self,
         params: &[T],

@@ -43,6 +43,7 @@ impl Pool {
     }
 
     /// Lines or columns of a window inside the image, and how many of the window are before the first.
+    #[inline(always)]
     fn range(&self, axis: usize, index: usize) -> std::ops::Range<usize> {
         let size = [self.input.height, self.input.width][axis];
         let begin = (index * self.stride[axis]).saturating_sub(self.padding[axis]);
@@ -50,6 +51,7 @@ impl Pool {
     }
 
     /// Goes through the windows of an image: the pixel of the output, and the pixels under it.
+    #[inline(always)]
     fn windows(&self) -> impl Iterator<Item = (usize, impl Iterator<Item = usize> + use<'_>, usize)> {
         let (height, width) = (self.output.height, self.output.width);
         (0..height).flat_map(move |i| (0..width).map(move |j| (i, j))).map(move |(i, j)| {
@@ -60,6 +62,7 @@ impl Pool {
         })
     }
 
+    #[inline(always)]
     pub(super) fn forward<T: Real>(&self, x: &[T], memory: &mut Memory<T>) {
         let channels = self.input.channels;
         let Memory { out, places, .. } = memory;
@@ -94,6 +97,7 @@ impl Pool {
         }
     }
 
+    #[inline(always)]
     pub(super) fn backward<T: Real>(&self, slopes: &[T], memory: &Memory<T>, down: &mut [T]) {
         let channels = self.input.channels;
         down.fill(T::ZERO);

@@ -3,7 +3,7 @@
 //! y = x·s^(−¾) with s = 1 + α·Σ x² over the channel and up to four neighbours on either side, α = 0.001/9.
 
 use super::{Memory, Size};
-use crate::num::Real;
+use crate::num::{Cpu, Real};
 
 const REACH: usize = 4;
 const STRENGTH: f64 = 0.001 / 9.0;
@@ -16,6 +16,7 @@ pub(super) struct Response {
 
 impl Response {
     /// For every channel of a pixel the sum of what `each` says of it and its neighbours.
+    #[inline(always)]
     fn around<T: Real>(channels: usize, framed: &mut Vec<T>, out: &mut [T], each: impl Fn(usize) -> T) {
         framed.clear();
         framed.resize(channels + 2 * REACH, T::ZERO);
@@ -28,7 +29,8 @@ impl Response {
         }
     }
 
-    pub(super) fn forward<T: Real>(&self, x: &[T], memory: &mut Memory<T>) {
+    #[inline(always)]
+    pub(super) fn forward<T: Real>(&self, cpu: Cpu, x: &[T], memory: &mut Memory<T>) {
         let channels = self.size.channels;
         let Memory { out, kept, sums, .. } = memory;
         out.resize(x.len(), T::ZERO);
@@ -37,14 +39,15 @@ impl Response {
         for ((x, out), kept) in pixels.zip(kept.chunks_exact_mut(channels)) {
             Self::around(channels, sums, kept, |c| x[c] * x[c]);
             for ((out, &x), kept) in out.iter_mut().zip(x).zip(kept) {
-                *kept = kept.mul_add(T::of(STRENGTH), T::ONE);
+                *kept = cpu.mul_add(*kept, T::of(STRENGTH), T::ONE);
                 // s^(−¾)
                 *out = x / (*kept * kept.sqrt()).sqrt();
             }
         }
     }
 
-    pub(super) fn backward<T: Real>(&self, x: &[T], slopes: &[T], memory: &mut Memory<T>, down: &mut [T]) {
+    #[inline(always)]
+    pub(super) fn backward<T: Real>(&self, cpu: Cpu, x: &[T], slopes: &[T], memory: &mut Memory<T>, down: &mut [T]) {
         let channels = self.size.channels;
         let Memory { out, kept, sums, .. } = memory;
         let twice = T::of(-2.0 * STRENGTH * POWER);
@@ -54,7 +57,7 @@ impl Response {
             Self::around(channels, sums, down, |c| slopes[c] * out[c] / kept[c]);
             for c in 0..channels {
                 let power = (kept[c] * kept[c].sqrt()).sqrt();
-                down[c] = (twice * x[c]).mul_add(down[c], slopes[c] / power);
+                down[c] = cpu.mul_add(twice * x[c], down[c], slopes[c] / power);
             }
         }
     }
@@ -64,13 +67,14 @@ impl Response {
 mod tests {
     use super::super::{Layer, testing};
     use super::*;
+    use crate::num::dispatch;
 
     #[test]
     fn six_channels_by_hand() {
         let size = Size { height: 1, width: 1, channels: 6 };
         let x = [3.0, 0.0, 0.0, 0.0, 0.0, 30.0];
         let mut memory = Memory::default();
-        Response { size }.forward(&x, &mut memory);
+        dispatch!(|cpu| Response { size }.forward(cpu, &x, &mut memory));
         // The first and the last channel are five apart and do not see each other.
         let wanted = [3.0 * (1.001f64).powf(-0.75), 0.0, 0.0, 0.0, 0.0, 30.0 * (1.1f64).powf(-0.75)];
         assert!(crate::num::distance(&memory.out, &wanted) < 1e-12, "{:?}", memory.out);

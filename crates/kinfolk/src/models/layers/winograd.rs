@@ -7,7 +7,7 @@
 //! The gradients are the adjoints of the same steps, each as cheap as the step.
 
 use super::lanes::{LANES, Lanes, lanes, lanes_mut};
-use crate::num::{Matrix, Real, multiply, multiply_add};
+use crate::num::{Cpu, Matrix, Real, dispatch, multiply, multiply_add};
 
 /// Outputs of a tile in each direction.
 pub(super) const TILE: usize = 4;
@@ -26,13 +26,13 @@ pub(super) trait Winograd {
     /// Inputs under a tile: `KERNEL` + 3.
     const SPAN: usize;
     /// Bᵀ.
-    fn input<T: Real>(inputs: &mut [Lanes<T>; 8]);
+    fn input<T: Real>(cpu: Cpu, inputs: &mut [Lanes<T>; 8]);
     /// B.
-    fn input_adjoint<T: Real>(values: &mut [Lanes<T>; 8]);
+    fn input_adjoint<T: Real>(cpu: Cpu, values: &mut [Lanes<T>; 8]);
     /// Aᵀ: the first four are the outputs.
-    fn output<T: Real>(values: &mut [Lanes<T>; 8]);
+    fn output<T: Real>(cpu: Cpu, values: &mut [Lanes<T>; 8]);
     /// A.
-    fn output_adjoint<T: Real>(outputs: &mut [Lanes<T>; 8]);
+    fn output_adjoint<T: Real>(cpu: Cpu, outputs: &mut [Lanes<T>; 8]);
     /// G: a row for every value, a column for every weight of the kernel.
     const KERNELS: [[f64; 5]; 8];
 }
@@ -58,38 +58,41 @@ impl Winograd for Kernel3 {
     ];
 
     #[inline(always)]
-    fn input<T: Real>(d: &mut [Lanes<T>; 8]) {
-        let (even, odd) = (d[2].mul_add(-4.0, d[4]), d[1].mul_add(-4.0, d[3]));
+    fn input<T: Real>(cpu: Cpu, d: &mut [Lanes<T>; 8]) {
+        let (even, odd) = (d[2].mul_add(cpu, -4.0, d[4]), d[1].mul_add(cpu, -4.0, d[3]));
         let (far_even, far_odd) = (d[4] - d[2], (d[3] - d[1]) * 2.0);
-        d[0] = d[0].mul_add(4.0, d[2].mul_add(-5.0, d[4]));
-        d[5] = d[1].mul_add(4.0, d[3].mul_add(-5.0, d[5]));
+        d[0] = d[0].mul_add(cpu, 4.0, d[2].mul_add(cpu, -5.0, d[4]));
+        d[5] = d[1].mul_add(cpu, 4.0, d[3].mul_add(cpu, -5.0, d[5]));
         (d[1], d[2]) = (even + odd, even - odd);
         (d[3], d[4]) = (far_even + far_odd, far_even - far_odd);
     }
 
     #[inline(always)]
-    fn input_adjoint<T: Real>(v: &mut [Lanes<T>; 8]) {
+    fn input_adjoint<T: Real>(cpu: Cpu, v: &mut [Lanes<T>; 8]) {
         let (sum, gap) = (v[1] + v[2], v[1] - v[2]);
         let (far_sum, far_gap) = (v[3] + v[4], (v[3] - v[4]) * 2.0);
-        (v[1], v[3]) = (gap.mul_add(-4.0, v[5].mul_add(4.0, Lanes::ZERO - far_gap)), v[5].mul_add(-5.0, gap + far_gap));
-        (v[2], v[4]) = (v[0].mul_add(-5.0, sum.mul_add(-4.0, Lanes::ZERO - far_sum)), v[0] + sum + far_sum);
+        (v[1], v[3]) = (
+            gap.mul_add(cpu, -4.0, v[5].mul_add(cpu, 4.0, Lanes::ZERO - far_gap)),
+            v[5].mul_add(cpu, -5.0, gap + far_gap),
+        );
+        (v[2], v[4]) = (v[0].mul_add(cpu, -5.0, sum.mul_add(cpu, -4.0, Lanes::ZERO - far_sum)), v[0] + sum + far_sum);
         v[0] = v[0] * 4.0;
     }
 
     #[inline(always)]
-    fn output<T: Real>(v: &mut [Lanes<T>; 8]) {
+    fn output<T: Real>(cpu: Cpu, v: &mut [Lanes<T>; 8]) {
         let (sum, gap) = (v[1] + v[2], v[1] - v[2]);
         let (far_sum, far_gap) = (v[3] + v[4], v[3] - v[4]);
         v[0] = v[0] + sum + far_sum;
-        v[1] = far_gap.mul_add(2.0, gap);
-        v[2] = far_sum.mul_add(4.0, sum);
-        v[3] = far_gap.mul_add(8.0, gap) + v[5];
+        v[1] = far_gap.mul_add(cpu, 2.0, gap);
+        v[2] = far_sum.mul_add(cpu, 4.0, sum);
+        v[3] = far_gap.mul_add(cpu, 8.0, gap) + v[5];
     }
 
     #[inline(always)]
-    fn output_adjoint<T: Real>(y: &mut [Lanes<T>; 8]) {
+    fn output_adjoint<T: Real>(cpu: Cpu, y: &mut [Lanes<T>; 8]) {
         let (even, odd) = (y[0] + y[2], y[1] + y[3]);
-        let (far_even, far_odd) = (y[2].mul_add(4.0, y[0]), y[3].mul_add(4.0, y[1]) * 2.0);
+        let (far_even, far_odd) = (y[2].mul_add(cpu, 4.0, y[0]), y[3].mul_add(cpu, 4.0, y[1]) * 2.0);
         y[5] = y[3];
         (y[1], y[2]) = (even + odd, even - odd);
         (y[3], y[4]) = (far_even + far_odd, far_even - far_odd);
@@ -111,46 +114,52 @@ impl Winograd for Kernel5 {
     ];
 
     #[inline(always)]
-    fn input<T: Real>(d: &mut [Lanes<T>; 8]) {
-        let near = (d[4].mul_add(-4.25, d[2] + d[6]), d[3].mul_add(-4.25, d[1] + d[5]));
-        let far = (d[4].mul_add(-1.25, d[2].mul_add(0.25, d[6])), d[5].mul_add(2.0, d[3].mul_add(-2.5, d[1] * 0.5)));
-        let half = (d[4].mul_add(-5.0, d[2].mul_add(4.0, d[6])), d[5].mul_add(0.5, d[3].mul_add(-2.5, d[1] * 2.0)));
-        d[0] = (d[4] - d[2]).mul_add(5.25, d[0] - d[6]);
-        d[7] = (d[3] - d[5]).mul_add(5.25, d[7] - d[1]);
+    fn input<T: Real>(cpu: Cpu, d: &mut [Lanes<T>; 8]) {
+        let near = (d[4].mul_add(cpu, -4.25, d[2] + d[6]), d[3].mul_add(cpu, -4.25, d[1] + d[5]));
+        let far = (
+            d[4].mul_add(cpu, -1.25, d[2].mul_add(cpu, 0.25, d[6])),
+            d[5].mul_add(cpu, 2.0, d[3].mul_add(cpu, -2.5, d[1] * 0.5)),
+        );
+        let half = (
+            d[4].mul_add(cpu, -5.0, d[2].mul_add(cpu, 4.0, d[6])),
+            d[5].mul_add(cpu, 0.5, d[3].mul_add(cpu, -2.5, d[1] * 2.0)),
+        );
+        d[0] = (d[4] - d[2]).mul_add(cpu, 5.25, d[0] - d[6]);
+        d[7] = (d[3] - d[5]).mul_add(cpu, 5.25, d[7] - d[1]);
         (d[1], d[2]) = (near.0 + near.1, near.0 - near.1);
         (d[3], d[4]) = (far.0 + far.1, far.0 - far.1);
         (d[5], d[6]) = (half.0 + half.1, half.0 - half.1);
     }
 
     #[inline(always)]
-    fn input_adjoint<T: Real>(v: &mut [Lanes<T>; 8]) {
+    fn input_adjoint<T: Real>(cpu: Cpu, v: &mut [Lanes<T>; 8]) {
         let near = (v[1] + v[2], v[1] - v[2]);
         let far = (v[3] + v[4], v[3] - v[4]);
         let half = (v[5] + v[6], v[5] - v[6]);
-        v[1] = far.1.mul_add(0.5, half.1.mul_add(2.0, near.1 - v[7]));
-        v[2] = far.0.mul_add(0.25, half.0.mul_add(4.0, v[0].mul_add(-5.25, near.0)));
-        v[3] = near.1.mul_add(-4.25, (far.1 + half.1).mul_add(-2.5, v[7] * 5.25));
-        v[4] = near.0.mul_add(-4.25, far.0.mul_add(-1.25, half.0.mul_add(-5.0, v[0] * 5.25)));
-        v[5] = far.1.mul_add(2.0, half.1.mul_add(0.5, v[7].mul_add(-5.25, near.1)));
+        v[1] = far.1.mul_add(cpu, 0.5, half.1.mul_add(cpu, 2.0, near.1 - v[7]));
+        v[2] = far.0.mul_add(cpu, 0.25, half.0.mul_add(cpu, 4.0, v[0].mul_add(cpu, -5.25, near.0)));
+        v[3] = near.1.mul_add(cpu, -4.25, (far.1 + half.1).mul_add(cpu, -2.5, v[7] * 5.25));
+        v[4] = near.0.mul_add(cpu, -4.25, far.0.mul_add(cpu, -1.25, half.0.mul_add(cpu, -5.0, v[0] * 5.25)));
+        v[5] = far.1.mul_add(cpu, 2.0, half.1.mul_add(cpu, 0.5, v[7].mul_add(cpu, -5.25, near.1)));
         v[6] = near.0 + far.0 + half.0 - v[0];
     }
 
     #[inline(always)]
-    fn output<T: Real>(v: &mut [Lanes<T>; 8]) {
+    fn output<T: Real>(cpu: Cpu, v: &mut [Lanes<T>; 8]) {
         let near = (v[1] + v[2], v[1] - v[2]);
         let far = (v[3] + v[4], v[3] - v[4]);
         let half = (v[5] + v[6], v[5] - v[6]);
         v[0] = v[0] + near.0 + far.0 + half.0;
-        v[1] = far.1.mul_add(2.0, half.1.mul_add(0.5, near.1));
-        v[2] = far.0.mul_add(4.0, half.0.mul_add(0.25, near.0));
-        v[3] = far.1.mul_add(8.0, half.1.mul_add(0.125, near.1 + v[7]));
+        v[1] = far.1.mul_add(cpu, 2.0, half.1.mul_add(cpu, 0.5, near.1));
+        v[2] = far.0.mul_add(cpu, 4.0, half.0.mul_add(cpu, 0.25, near.0));
+        v[3] = far.1.mul_add(cpu, 8.0, half.1.mul_add(cpu, 0.125, near.1 + v[7]));
     }
 
     #[inline(always)]
-    fn output_adjoint<T: Real>(y: &mut [Lanes<T>; 8]) {
+    fn output_adjoint<T: Real>(cpu: Cpu, y: &mut [Lanes<T>; 8]) {
         let near = (y[0] + y[2], y[1] + y[3]);
-        let far = (y[2].mul_add(4.0, y[0]), y[3].mul_add(4.0, y[1]) * 2.0);
-        let half = (y[2].mul_add(0.25, y[0]), y[3].mul_add(0.25, y[1]) * 0.5);
+        let far = (y[2].mul_add(cpu, 4.0, y[0]), y[3].mul_add(cpu, 4.0, y[1]) * 2.0);
+        let half = (y[2].mul_add(cpu, 0.25, y[0]), y[3].mul_add(cpu, 0.25, y[1]) * 0.5);
         y[7] = y[3];
         (y[1], y[2]) = (near.0 + near.1, near.0 - near.1);
         (y[3], y[4]) = (far.0 + far.1, far.0 - far.1);
@@ -169,18 +178,19 @@ const OUTPUT_ADJOINT: u8 = 3;
 
 /// One of the transforms along one axis, chosen by a constant, because a function passed as an argument would not be inlined.
 #[inline(always)]
-fn transform_axis<F: Winograd, const TRANSFORM: u8, T: Real>(values: &mut [Lanes<T>; 8]) {
+fn transform_axis<F: Winograd, const TRANSFORM: u8, T: Real>(cpu: Cpu, values: &mut [Lanes<T>; 8]) {
     match TRANSFORM {
-        INPUT => F::input(values),
-        INPUT_ADJOINT => F::input_adjoint(values),
-        OUTPUT => F::output(values),
-        _ => F::output_adjoint(values),
+        INPUT => F::input(cpu, values),
+        INPUT_ADJOINT => F::input_adjoint(cpu, values),
+        OUTPUT => F::output(cpu, values),
+        _ => F::output_adjoint(cpu, values),
     }
 }
 
 /// One of the transforms along both axes, from a square of one size to one of another. `square` holds the intermediate.
 #[inline(always)]
 fn both_axes<F: Winograd, const TRANSFORM: u8, T: Real>(
+    cpu: Cpu,
     square: &mut Square<T>,
     [from, to]: [usize; 2],
     load: impl Fn(usize, usize) -> Lanes<T>,
@@ -188,13 +198,13 @@ fn both_axes<F: Winograd, const TRANSFORM: u8, T: Real>(
 ) {
     for (i, line) in square[..from].iter_mut().enumerate() {
         let mut values = std::array::from_fn(|j| if j < from { load(i, j) } else { Lanes::ZERO });
-        transform_axis::<F, TRANSFORM, T>(&mut values);
+        transform_axis::<F, TRANSFORM, T>(cpu, &mut values);
         *line = values;
     }
     #[expect(clippy::needless_range_loop, reason = "the square is read column by column")]
     for column in 0..to {
         let mut values: [Lanes<T>; 8] = std::array::from_fn(|line| square[line][column]);
-        transform_axis::<F, TRANSFORM, T>(&mut values);
+        transform_axis::<F, TRANSFORM, T>(cpu, &mut values);
         for (line, value) in values[..to].iter().enumerate() {
             store(line, column, *value);
         }
@@ -250,30 +260,38 @@ impl Tiling {
         F::SPAN * F::SPAN * self.channels[0] * self.channels[1]
     }
 
+    // Plain loops here and below: `fold` would not be inlined, and so not compiled for the CPU.
+
     /// The transformed kernels, G·g·Gᵀ, for weights ordered row, column, input, output.
-    pub(super) fn transform_kernels<F: Winograd, T: Real>(&self, weight: &[T], out: &mut [T]) {
+    #[inline(always)]
+    pub(super) fn transform_kernels<F: Winograd, T: Real>(&self, cpu: Cpu, weight: &[T], out: &mut [T]) {
         let pairs = self.channels[0] * self.channels[1] / LANES;
         let (weight, out) = (lanes(weight), lanes_mut(out));
         for pair in 0..pairs {
             let mut half = [[Lanes::ZERO; 8]; 8];
             for (value, line) in half[..F::SPAN].iter_mut().enumerate() {
                 for column in 0..F::KERNEL {
-                    line[column] = (0..F::KERNEL).fold(Lanes::ZERO, |sum, k| {
-                        Lanes(weight[(k * F::KERNEL + column) * pairs + pair]).mul_add(F::KERNELS[value][k], sum)
-                    });
+                    for k in 0..F::KERNEL {
+                        let weight = Lanes(weight[(k * F::KERNEL + column) * pairs + pair]);
+                        line[column] = weight.mul_add(cpu, F::KERNELS[value][k], line[column]);
+                    }
                 }
             }
             for (i, line) in half[..F::SPAN].iter().enumerate() {
                 for j in 0..F::SPAN {
-                    out[(i * F::SPAN + j) * pairs + pair] =
-                        (0..F::KERNEL).fold(Lanes::ZERO, |sum, k| line[k].mul_add(F::KERNELS[j][k], sum)).0;
+                    let mut sum = Lanes::ZERO;
+                    for k in 0..F::KERNEL {
+                        sum = line[k].mul_add(cpu, F::KERNELS[j][k], sum);
+                    }
+                    out[(i * F::SPAN + j) * pairs + pair] = sum.0;
                 }
             }
         }
     }
 
     /// The gradient of the weights from that of the transformed kernels: the adjoint of [`Tiling::transform_kernels`].
-    fn adjoint_of_kernels<F: Winograd, T: Real>(&self, values: &[T], weight: &mut [T]) {
+    #[inline(always)]
+    fn adjoint_of_kernels<F: Winograd, T: Real>(&self, cpu: Cpu, values: &[T], weight: &mut [T]) {
         let pairs = self.channels[0] * self.channels[1] / LANES;
         let (values, weight) = (lanes(values), lanes_mut(weight));
         for pair in 0..pairs {
@@ -282,21 +300,25 @@ impl Tiling {
                 for j in 0..F::SPAN {
                     let value = Lanes(values[(i * F::SPAN + j) * pairs + pair]);
                     for (sum, &factor) in half[i][..F::KERNEL].iter_mut().zip(&F::KERNELS[j]) {
-                        *sum = value.mul_add(factor, *sum);
+                        *sum = value.mul_add(cpu, factor, *sum);
                     }
                 }
             }
             for line in 0..F::KERNEL {
                 for column in 0..F::KERNEL {
-                    weight[(line * F::KERNEL + column) * pairs + pair] =
-                        (0..F::SPAN).fold(Lanes::ZERO, |sum, i| half[i][column].mul_add(F::KERNELS[i][line], sum)).0;
+                    let mut sum = Lanes::ZERO;
+                    for i in 0..F::SPAN {
+                        sum = half[i][column].mul_add(cpu, F::KERNELS[i][line], sum);
+                    }
+                    weight[(line * F::KERNEL + column) * pairs + pair] = sum.0;
                 }
             }
         }
     }
 
     /// Bᵀ·d·B of every tile of some images.
-    fn transform_inputs<F: Winograd, T: Real>(&self, x: &[T], padded: &mut Vec<T>, out: &mut Vec<T>) {
+    #[inline(always)]
+    fn transform_inputs<F: Winograd, T: Real>(&self, cpu: Cpu, x: &[T], padded: &mut Vec<T>, out: &mut Vec<T>) {
         let mut square = [[Lanes::ZERO; 8]; 8];
         let channels = self.channels[0];
         let [height, width] = self.padded_size::<F>();
@@ -318,6 +340,7 @@ impl Tiling {
             for [down, right] in self.origins() {
                 for block in 0..blocks {
                     both_axes::<F, INPUT, T>(
+                        cpu,
                         &mut square,
                         [F::SPAN, F::SPAN],
                         |i, j| Lanes(padded[((down + i) * width + right + j) * blocks + block]),
@@ -330,7 +353,8 @@ impl Tiling {
     }
 
     /// Adds up B·v·Bᵀ of every tile: the adjoint of [`Tiling::transform_inputs`].
-    fn adjoint_of_inputs<F: Winograd, T: Real>(&self, values: &[T], padded: &mut Vec<T>, x: &mut [T]) {
+    #[inline(always)]
+    fn adjoint_of_inputs<F: Winograd, T: Real>(&self, cpu: Cpu, values: &[T], padded: &mut Vec<T>, x: &mut [T]) {
         let mut square = [[Lanes::ZERO; 8]; 8];
         let channels = self.channels[0];
         let [height, width] = self.padded_size::<F>();
@@ -345,6 +369,7 @@ impl Tiling {
             for [down, right] in self.origins() {
                 for block in 0..blocks {
                     both_axes::<F, INPUT_ADJOINT, T>(
+                        cpu,
                         &mut square,
                         [F::SPAN, F::SPAN],
                         |i, j| Lanes(values[(i * F::SPAN + j) * stride + from]),
@@ -370,7 +395,8 @@ impl Tiling {
     }
 
     /// Aᵀ·v·A of every tile, with a bias.
-    fn transform_outputs<F: Winograd, T: Real>(&self, values: &[T], bias: &[T], out: &mut [T]) {
+    #[inline(always)]
+    fn transform_outputs<F: Winograd, T: Real>(&self, cpu: Cpu, values: &[T], bias: &[T], out: &mut [T]) {
         let mut square = [[Lanes::ZERO; 8]; 8];
         let channels = self.channels[1];
         let [height, width] = self.output;
@@ -384,6 +410,7 @@ impl Tiling {
                 for block in 0..blocks {
                     let shift = bias.get(block).map_or(Lanes::ZERO, |&bias| Lanes(bias));
                     both_axes::<F, OUTPUT, T>(
+                        cpu,
                         &mut square,
                         [F::SPAN, TILE],
                         |i, j| Lanes(values[(i * F::SPAN + j) * stride + from]),
@@ -400,7 +427,8 @@ impl Tiling {
     }
 
     /// A·y·Aᵀ of every tile: the adjoint of [`Tiling::transform_outputs`].
-    fn adjoint_of_outputs<F: Winograd, T: Real>(&self, slopes: &[T], out: &mut Vec<T>) {
+    #[inline(always)]
+    fn adjoint_of_outputs<F: Winograd, T: Real>(&self, cpu: Cpu, slopes: &[T], out: &mut Vec<T>) {
         let mut square = [[Lanes::ZERO; 8]; 8];
         let channels = self.channels[1];
         let [height, width] = self.output;
@@ -416,6 +444,7 @@ impl Tiling {
             for [down, right] in self.origins() {
                 for block in 0..blocks {
                     both_axes::<F, OUTPUT_ADJOINT, T>(
+                        cpu,
                         &mut square,
                         [TILE, F::SPAN],
                         |i, j| {
@@ -445,14 +474,14 @@ impl Tiling {
         let group = self.images_at_once();
         for (x, out) in x.chunks(group * in_size).zip(out.chunks_mut(group * out_size)) {
             let tiles = x.len() / in_size * self.tiles_of_image();
-            self.transform_inputs::<F, T>(x, &mut buffers.padded, &mut buffers.inputs);
+            dispatch!(|cpu| self.transform_inputs::<F, T>(cpu, x, &mut buffers.padded, &mut buffers.inputs));
             buffers.outputs.resize(F::SPAN * F::SPAN * stride(tiles, to), T::ZERO);
             let places = buffers.inputs.chunks_exact(stride(tiles, from)).zip(kernels.chunks_exact(from * to));
             for ((x, kernel), out) in places.zip(buffers.outputs.chunks_exact_mut(stride(tiles, to))) {
                 let x = Matrix::new(&x[..tiles * from], tiles, from);
                 multiply(&mut out[..tiles * to], T::ONE, x, Matrix::new(kernel, from, to));
             }
-            self.transform_outputs::<F, T>(&buffers.outputs, bias, out);
+            dispatch!(|cpu| self.transform_outputs::<F, T>(cpu, &buffers.outputs, bias, out));
         }
     }
 
@@ -474,8 +503,8 @@ impl Tiling {
         sums.resize(kernels.len(), T::ZERO);
         for (g, (x, slopes)) in x.chunks(group * in_size).zip(slopes.chunks(group * out_size)).enumerate() {
             let tiles = x.len() / in_size * self.tiles_of_image();
-            self.transform_inputs::<F, T>(x, padded, inputs);
-            self.adjoint_of_outputs::<F, T>(slopes, outputs);
+            dispatch!(|cpu| self.transform_inputs::<F, T>(cpu, x, padded, inputs));
+            dispatch!(|cpu| self.adjoint_of_outputs::<F, T>(cpu, slopes, outputs));
             let places = inputs.chunks_exact_mut(stride(tiles, from)).zip(outputs.chunks_exact(stride(tiles, to)));
             for (place, (x, slopes)) in places.enumerate() {
                 let range = place * from * to..(place + 1) * from * to;
@@ -487,9 +516,9 @@ impl Tiling {
             }
             if let Some(down) = &mut down {
                 let begin = g * group * in_size;
-                self.adjoint_of_inputs::<F, T>(inputs, padded, &mut down[begin..begin + x.len()]);
+                dispatch!(|cpu| self.adjoint_of_inputs::<F, T>(cpu, inputs, padded, &mut down[begin..begin + x.len()]));
             }
         }
-        self.adjoint_of_kernels::<F, T>(sums, gradient);
+        dispatch!(|cpu| self.adjoint_of_kernels::<F, T>(cpu, sums, gradient));
     }
 }

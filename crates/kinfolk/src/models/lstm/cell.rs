@@ -6,33 +6,42 @@
 //! c = f·c₋ + i·g      h = o·tanh c
 //! ```
 
-use crate::num::Real;
+use crate::num::{Cpu, Real, dispatch};
 
 /// The gates of a row from the two parts of their input.
-#[inline(never)] // so that the compiler knows that nothing overlaps, and vectorises
 pub(super) fn activate<T: Real>(input: &[T], recurrent: &[T], gates: &mut [T]) {
+    dispatch!(|cpu| activate_units(cpu, input, recurrent, gates));
+}
+
+#[inline(always)]
+fn activate_units<T: Real>(cpu: Cpu, input: &[T], recurrent: &[T], gates: &mut [T]) {
     let units = gates.len() / 4;
     let parts = input.chunks_exact(units).zip(recurrent.chunks_exact(units)).zip(gates.chunks_exact_mut(units));
     for (part, ((input, recurrent), gates)) in parts.enumerate() {
         let sums = input.iter().zip(recurrent).map(|(&input, &recurrent)| input + recurrent);
         match part {
-            2 => gates.iter_mut().zip(sums).for_each(|(gate, sum)| *gate = sum.fast_tanh()),
-            _ => gates.iter_mut().zip(sums).for_each(|(gate, sum)| *gate = sum.logistic()),
+            2 => gates.iter_mut().zip(sums).for_each(|(gate, sum)| *gate = sum.fast_tanh(cpu)),
+            _ => gates.iter_mut().zip(sums).for_each(|(gate, sum)| *gate = sum.logistic(cpu)),
         }
     }
 }
 
 /// The cells and the outputs of a row from its gates and the cells before.
-#[inline(never)]
 pub(super) fn advance<T: Real>(gates: &[T], before: &[T], cells: &mut [T], outputs: &mut [T]) {
+    dispatch!(|cpu| advance_units(cpu, gates, before, cells, outputs));
+}
+
+#[inline(always)]
+fn advance_units<T: Real>(cpu: Cpu, gates: &[T], before: &[T], cells: &mut [T], outputs: &mut [T]) {
     let (input, forget, candidate, output) = quarters(gates);
     let gates = input.iter().zip(forget).zip(candidate.iter().zip(output));
     for (((&i, &f), (&g, &o)), ((&before, cell), out)) in gates.zip(before.iter().zip(cells).zip(outputs)) {
-        *cell = f.mul_add(before, i * g);
-        *out = o * cell.fast_tanh();
+        *cell = cpu.mul_add(f, before, i * g);
+        *out = o * cell.fast_tanh(cpu);
     }
 }
 
+#[inline(always)]
 fn quarters<T>(gates: &[T]) -> (&[T], &[T], &[T], &[T]) {
     let (first, second) = gates.split_at(gates.len() / 2);
     let ((i, f), (g, o)) = (first.split_at(first.len() / 2), second.split_at(second.len() / 2));
@@ -44,12 +53,13 @@ fn quarters<T>(gates: &[T]) -> (&[T], &[T], &[T], &[T]) {
 pub(super) fn backward<T: Real>(slopes: &[T], before: &[T], cells: &[T], cell_slopes: &mut [T], gates: &mut [T]) {
     let (first, second) = gates.split_at_mut(gates.len() / 2);
     let ((i, f), (g, o)) = (first.split_at_mut(first.len() / 2), second.split_at_mut(second.len() / 2));
-    backward_quarters(slopes, before, cells, cell_slopes, i, f, g, o);
+    dispatch!(|cpu| backward_quarters(cpu, slopes, before, cells, cell_slopes, i, f, g, o));
 }
 
-#[inline(never)]
+#[inline(always)]
 #[expect(clippy::too_many_arguments, reason = "the compiler must know that the gates lie apart")]
 fn backward_quarters<T: Real>(
+    cpu: Cpu,
     slopes: &[T],
     before: &[T],
     cells: &[T],
@@ -62,7 +72,7 @@ fn backward_quarters<T: Real>(
     let gates = input.iter_mut().zip(forget).zip(candidate.iter_mut().zip(output));
     let rest = slopes.iter().zip(before).zip(cells.iter().zip(cell_slopes));
     for (((i, f), (g, o)), ((&slope, &before), (&cell, cell_slope))) in gates.zip(rest) {
-        let bent = cell.fast_tanh();
+        let bent = cell.fast_tanh(cpu);
         let through = slope * *o * (T::ONE - bent * bent) + *cell_slope;
         *cell_slope = through * *f;
         let (open, kept, fresh) = (*i, *f, *g);

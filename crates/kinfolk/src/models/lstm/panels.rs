@@ -4,7 +4,7 @@
 //! [`DEPTH`] rows and those into panels of [`WIDTH`] columns, each in one run of memory that fits the first cache; a tile
 //! of a few rows by one panel is summed up in registers. That is as fast as the processor multiplies, from five rows on.
 
-use crate::num::Real;
+use crate::num::{Cpu, Real, dispatch};
 
 const WIDTH: usize = 16;
 const DEPTH: usize = 256;
@@ -124,7 +124,7 @@ fn multiply_tile<T: Real, const ROWS: usize>(panel: &[T], x: &[T], place: Place<
             Begin::Out => copy(&out[r * columns..r * columns + width], sums),
         }
     }
-    add_products(panel, rows, &mut sums);
+    dispatch!(|cpu| add_products(cpu, panel, rows, &mut sums));
     for (r, sums) in sums.iter().enumerate() {
         copy(&sums[..width], &mut out[r * columns..]);
     }
@@ -140,14 +140,19 @@ fn copy<T: Real>(from: &[T], to: &mut [T]) {
 }
 
 /// Set apart, and by index, so that the compiler keeps all sums in registers and checks nothing in the loop.
-#[inline(never)]
-fn add_products<T: Real, const ROWS: usize>(panel: &[[T; WIDTH]], rows: [&[T]; ROWS], sums: &mut [[T; WIDTH]; ROWS]) {
+#[inline(always)]
+fn add_products<T: Real, const ROWS: usize>(
+    cpu: Cpu,
+    panel: &[[T; WIDTH]],
+    rows: [&[T]; ROWS],
+    sums: &mut [[T; WIDTH]; ROWS],
+) {
     let rows: [&[T]; ROWS] = std::array::from_fn(|r| &rows[r][..panel.len()]);
     let mut local = *sums;
     for k in 0..panel.len() {
         for r in 0..ROWS {
             for c in 0..WIDTH {
-                local[r][c] = rows[r][k].mul_add(panel[k][c], local[r][c]);
+                local[r][c] = cpu.mul_add(rows[r][k], panel[k][c], local[r][c]);
             }
         }
     }

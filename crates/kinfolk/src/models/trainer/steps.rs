@@ -1,6 +1,6 @@
 //! Steps as every trained model takes them: how many, on which rows, and what the optimiser makes of a gradient.
 
-use crate::num::{Real, add_scaled};
+use crate::num::{Real, add_scaled, dispatch};
 use crate::rng::{Key, Rng};
 use crate::training::{Amount, Optimiser, Plan, Sample};
 use rand::seq::SliceRandom;
@@ -64,10 +64,10 @@ impl<T: Real> Scratch<T> {
             Optimiser::Descent { momentum, weight_decay } => {
                 self.first.resize(params.len(), T::ZERO);
                 let (momentum, decay) = (T::of(momentum), T::of(weight_decay));
-                for ((p, &g), v) in params.iter_mut().zip(&self.gradient).zip(&mut self.first) {
+                dispatch!(|_| for ((p, &g), v) in params.iter_mut().zip(&self.gradient).zip(&mut self.first) {
                     *v = momentum * *v + g + decay * *p;
                     *p -= step * *v;
-                }
+                });
             }
             Optimiser::Adam { weight_decay } => {
                 const FORGET_FIRST: f64 = 0.9;
@@ -80,12 +80,12 @@ impl<T: Real> Scratch<T> {
                 let floor = T::of(1e-8 * root);
                 let decay = T::of(weight_decay);
                 let moments = self.first.iter_mut().zip(&mut self.second);
-                for ((p, &g), (m, v)) in params.iter_mut().zip(&self.gradient).zip(moments) {
+                dispatch!(|_| for ((p, &g), (m, v)) in params.iter_mut().zip(&self.gradient).zip(moments) {
                     let g = g + decay * *p;
                     *m = keep_first * *m + (T::ONE - keep_first) * g;
                     *v = keep_second * *v + (T::ONE - keep_second) * g * g;
                     *p -= rate * *m / (v.sqrt() + floor);
-                }
+                });
             }
         }
     }
