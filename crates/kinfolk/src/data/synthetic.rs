@@ -7,6 +7,7 @@ use super::split::block;
 use super::{Client, DataShape, Features, Population, SourceSettings, Targets};
 use crate::error::{Error, Result};
 use crate::memory::check_room;
+use crate::num::logistic::Odds;
 use crate::rng::{Key, Rng};
 use crate::settings::{choices, finish, settings};
 use rand::RngExt;
@@ -320,7 +321,7 @@ fn hierarchical(
 
 /// Class 1 with chance `1 / (1 + exp(-score))`.
 fn class(score: f64, rng: &mut Rng) -> u32 {
-    u32::from(rng.random::<f64>() < 1.0 / (1.0 + (-score).exp()))
+    u32::from(rng.random::<f64>() < Odds::of(score).chance())
 }
 
 struct Drawn {

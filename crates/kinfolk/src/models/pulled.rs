@@ -4,12 +4,9 @@ use super::{Model, Precision, Worker};
 use crate::data::Shard;
 use crate::error::{Error, Result};
 use crate::hierarchy::response::Quadratic;
+use crate::num::newton::{self, Step};
 use crate::num::squared_distance;
 use crate::training::Scale;
-
-/// Steps of Newton's method, and halvings of one of them.
-const NEWTON_STEPS: usize = 100;
-const HALVINGS: usize = 40;
 
 /// The mean loss on some rows, 0 on none.
 pub(crate) fn mean_loss(worker: &mut dyn Worker, params: &[f64], rows: &Shard) -> f64 {
@@ -54,31 +51,14 @@ pub(crate) fn minimise_near(
     }
     // A gain this small, relatively, is lost in rounding.
     let below_rounding = if model.precision() == Precision::F32 { 1e-6 } else { 1e-12 };
-    let mut own = centre.to_vec();
     let pull = |own: &[f64]| 0.5 * strength * squared_distance(own, centre);
-    let mut objective = |own: &[f64]| scale.of(rows.len()) * mean_loss(worker, own, rows) + pull(own);
-    let mut value = objective(&own);
-    for _ in 0..NEWTON_STEPS {
-        let quadratic = quadratic(model, rows, &own, scale)?;
+    let objective = |own: &[f64]| scale.of(rows.len()) * mean_loss(worker, own, rows) + pull(own);
+    newton::minimise(centre.to_vec(), below_rounding, objective, |own, value| {
+        let quadratic = quadratic(model, rows, own, scale)?;
         let target = quadratic.minimiser(strength, centre).ok_or_else(no_minimiser)?;
         let promised = value - quadratic.value(&target) - pull(&target);
-        // What is promised below rounding cannot be seen to come true, but it is true all the same.
-        if promised <= below_rounding * value.abs() {
-            return Ok(target);
-        }
-        let mut share = 1.0;
-        let lower = (0..HALVINGS).find_map(|_| {
-            let next: Vec<f64> = own.iter().zip(&target).map(|(own, target)| own + share * (target - own)).collect();
-            share *= 0.5;
-            let now = objective(&next);
-            (now < value).then_some((next, now))
-        });
-        match lower {
-            Some(lower) => (own, value) = lower,
-            None => break,
-        }
-    }
-    Ok(own)
+        Ok(Some(Step { target, promised }))
+    })
 }
 
 pub(crate) fn no_minimiser() -> Error {

@@ -7,6 +7,7 @@ pub(crate) mod lanes;
 pub(crate) mod logistic;
 pub(crate) mod matrix;
 pub(crate) mod moments;
+pub(crate) mod newton;
 pub(crate) mod solve;
 pub(crate) mod triangular;
 

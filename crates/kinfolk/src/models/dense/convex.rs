@@ -6,7 +6,8 @@ use crate::data::Shard;
 use crate::data::numbers::convert_into;
 use crate::error::{Error, Result};
 use crate::hierarchy::response::Quadratic;
-use crate::num::{Matrix, add_scaled, dot, extreme_eigenvalues, multiply};
+use crate::num::logistic::Odds;
+use crate::num::{Matrix, add_scaled, dot, extreme_eigenvalues, multiply, sum_of_squares};
 
 /// Finds the exact minimiser of the mean loss plus a ridge.
 pub(in crate::models) type Minimiser = fn(&Rows, f64) -> Result<Vec<f64>>;
@@ -63,10 +64,8 @@ impl Convex for Dense {
         let rows = self.rows(shard);
         let share = scale / shard.len() as f64;
         for row in rows.x.chunks_exact(rows.columns) {
-            let chance = 1.0 / (1.0 + (-dot(row, at)).exp());
             let weighted: f64 = weights.chunks_exact(at.len()).zip(row).map(|(w, x)| x * dot(w, row)).sum();
-            let change = chance * (1.0 - chance) * (1.0 - 2.0 * chance) * weighted;
-            add_scaled(&mut gradient, share * change, row);
+            add_scaled(&mut gradient, share * Odds::of(dot(row, at)).skew() * weighted, row);
         }
         gradient
     }
@@ -80,7 +79,7 @@ impl Convex for Dense {
         let mut squares = vec![0.0; size * size];
         multiply(&mut squares, 1.0 / count as f64, x.transpose(), x);
         let (smallest, largest) = extreme_eigenvalues(&squares, size);
-        let longest = rows.x.chunks_exact(size).map(|row| row.iter().map(|v| v * v).sum()).fold(0.0, f64::max);
+        let longest = rows.x.chunks_exact(size).map(sum_of_squares).fold(0.0, f64::max);
         [most * largest, least * smallest.max(0.0), most * longest]
     }
 }
@@ -100,13 +99,11 @@ fn expand(output: Output, rows: &Rows, at: &[f64], scale: f64) -> Quadratic {
     let mut loss = 0.0;
     let mut weighted = vec![0.0; rows.x.len()];
     for ((row, out), &y) in rows.x.chunks_exact(size).zip(weighted.chunks_exact_mut(size)).zip(&rows.y) {
-        let odds = dot(row, at);
-        let towards = if y > 0.5 { odds } else { -odds };
-        let chance = 1.0 / (1.0 + (-odds).exp());
-        loss += share * ((-towards.abs()).exp().ln_1p() + (-towards).max(0.0));
+        let odds = Odds::of(dot(row, at));
+        loss += share * (if y > 0.5 { odds } else { -odds }).loss();
         // −gradient goes into the moment; the curvature's part of it follows below.
-        add_scaled(&mut moment, share * (y - chance), row);
-        out.iter_mut().zip(row).for_each(|(out, x)| *out = share * chance * (1.0 - chance) * x);
+        add_scaled(&mut moment, share * (y - odds.chance()), row);
+        out.iter_mut().zip(row).for_each(|(out, x)| *out = share * odds.curvature() * x);
     }
     multiply(&mut curvature, 1.0, Matrix::new(&weighted, count, size).transpose(), x);
     let downhill = dot(&moment, at);

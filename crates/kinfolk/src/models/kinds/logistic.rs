@@ -5,8 +5,11 @@ use super::super::trainer::{NetworkModel, rows::Output};
 use super::{Ability, Model, ModelSettings, Precision};
 use crate::data::DataShape;
 use crate::error::{Error, Result};
-use crate::num::{Matrix, multiply, row_space, solve_positive};
+use crate::num::logistic::Odds;
+use crate::num::newton::{self, Step};
+use crate::num::{Matrix, dot, multiply, multiply_add, row_space, solve_positive, sum_of_squares};
 use crate::settings::settings;
+use std::f64::consts::LN_2;
 
 settings! {
     /// The settings of the model `logistic`.
@@ -39,7 +42,10 @@ impl ModelSettings for LogisticSettings {
 /// Where the classes separate and nothing holds the model back, a ridge of this share of the columns' mean square does.
 const RIDGE_WHERE_SEPARATED: f64 = 1e-4;
 
-/// Newton's method with halved steps, to a gradient of 1e-12. Where there is no minimiser, because the classes separate, it
+/// A gain this small, relatively, is lost in rounding.
+const BELOW_ROUNDING: f64 = 1e-14;
+
+/// By Newton's method. Where there is no minimiser, because the classes separate, it
 /// is that with a small ridge, which scales with the columns. A ridge keeps the minimiser in the span of the rows; where
 /// there are fewer of them than columns, that is the smaller problem with the same solution.
 fn minimise(rows: &Rows, ridge: f64) -> Result<Vec<f64>> {
@@ -53,32 +59,30 @@ fn minimise(rows: &Rows, ridge: f64) -> Result<Vec<f64>> {
     }
     let share = 1.0 / count as f64;
     let x = Matrix::new(&rows.x, count, size);
-    let mut params = vec![0.0; size];
-    let mut odds = vec![0.0; count];
-    let objective = |params: &[f64], odds: &mut [f64]| -> f64 {
-        multiply(odds, 1.0, x, Matrix::new(params, size, 1));
-        let loss = |(&o, &y): (&f64, &f64)| {
-            let s = if y > 0.5 { o } else { -o };
-            (-s.abs()).exp().ln_1p() + (-s).max(0.0)
-        };
-        let penalty = 0.5 * ridge * params.iter().map(|p| p * p).sum::<f64>();
-        odds.iter().zip(&rows.y).map(loss).sum::<f64>() * share + penalty
+    let odds = |params: &[f64]| {
+        let mut odds = vec![0.0; count];
+        multiply(&mut odds, 1.0, x, Matrix::new(params, size, 1));
+        odds
     };
-    let mut value = objective(&params, &mut odds);
-    for _ in 0..100 {
-        let chance: Vec<f64> = odds.iter().map(|o| 1.0 / (1.0 + (-o).exp())).collect();
-        let residual: Vec<f64> = chance.iter().zip(&rows.y).map(|(p, y)| p - y).collect();
-        let mut gradient: Vec<f64> = params.iter().map(|p| ridge * p).collect();
-        crate::num::multiply_add(&mut gradient, share, x.transpose(), Matrix::new(&residual, count, 1));
-        if gradient.iter().map(|g| g * g).sum::<f64>().sqrt() < 1e-12 {
-            break;
+    let objective = |params: &[f64]| -> f64 {
+        let loss = |(odds, &y): (f64, &f64)| Odds::of(if y > 0.5 { odds } else { -odds }).loss();
+        let loss: f64 = odds(params).into_iter().zip(&rows.y).map(loss).sum();
+        loss * share + 0.5 * ridge * sum_of_squares(params)
+    };
+    // Below this no row is on its wrong side: the model gets better without end when nothing holds it back.
+    let separated = LN_2 * share;
+    let params = newton::minimise(vec![0.0; size], BELOW_ROUNDING, objective, |params, value| {
+        if ridge == 0.0 && value < separated {
+            return Ok(None);
         }
-        let weighted: Vec<f64> = rows
-            .x
-            .chunks_exact(size)
-            .zip(&chance)
-            .flat_map(|(row, p)| row.iter().map(move |v| v * p * (1.0 - p)))
-            .collect();
+        let mut gradient: Vec<f64> = params.iter().map(|p| ridge * p).collect();
+        let (mut residual, mut weighted) = (Vec::with_capacity(count), Vec::with_capacity(rows.x.len()));
+        for ((row, y), odds) in rows.x.chunks_exact(size).zip(&rows.y).zip(odds(params)) {
+            let odds = Odds::of(odds);
+            residual.push(odds.chance() - y);
+            weighted.extend(row.iter().map(|value| value * odds.curvature()));
+        }
+        multiply_add(&mut gradient, share, x.transpose(), Matrix::new(&residual, count, 1));
         let mut curvature = vec![0.0; size * size];
         multiply(&mut curvature, share, Matrix::new(&weighted, count, size).transpose(), x);
         (0..size).for_each(|i| curvature[i * size + i] += ridge);
@@ -88,32 +92,13 @@ fn minimise(rows: &Rows, ridge: f64) -> Result<Vec<f64>> {
             (0..size).for_each(|i| curvature[i * size + i] += 1e-10 * largest);
             solve_positive(&curvature, &gradient, size, 1)
         });
-        let Some(direction) = direction else { break };
-        let mut length = 1.0;
-        let moved = loop {
-            let next: Vec<f64> = params.iter().zip(&direction).map(|(p, d)| p - length * d).collect();
-            let next_value = objective(&next, &mut odds);
-            if next_value <= value {
-                params = next;
-                break value - next_value;
-            }
-            length *= 0.5;
-            if length < 1e-10 {
-                break 0.0;
-            }
-        };
-        if moved == 0.0 {
-            // No smaller value within rounding: this is the minimum.
-            objective(&params, &mut odds);
-            break;
-        }
-        value -= moved;
-    }
-    // A model that puts every row on its right side gets better without end when nothing holds it back.
-    let separated = odds.iter().zip(&rows.y).all(|(&odds, &y)| (odds > 0.0) == (y > 0.5));
-    let mean_square = rows.x.iter().map(|value| value * value).sum::<f64>() / rows.x.len() as f64;
-    let small_ridge = RIDGE_WHERE_SEPARATED * mean_square;
-    if separated && ridge == 0.0 && small_ridge > 0.0 {
+        Ok(direction.map(|direction| Step {
+            target: params.iter().zip(&direction).map(|(p, d)| p - d).collect(),
+            promised: 0.5 * dot(&gradient, &direction),
+        }))
+    })?;
+    let small_ridge = RIDGE_WHERE_SEPARATED * sum_of_squares(&rows.x) / rows.x.len() as f64;
+    if ridge == 0.0 && small_ridge > 0.0 && objective(&params) < separated {
         return minimise(rows, small_ridge);
     }
     match params.iter().all(|value| value.is_finite()) {

@@ -2,6 +2,7 @@
 
 use crate::data::{Shard, UNKNOWN_CLASS};
 use crate::num::Real;
+use crate::num::logistic::Odds;
 
 /// What the outputs mean and how they are judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,20 +103,16 @@ pub(in crate::models) fn row_loss<T: Real>(
             residual * residual
         }
         (Output::Logistic, Goal::Classes(classes)) => {
-            // log(1 + e^{-s}) with s = ±log odds, and its slope, without overflow either way.
             let is_one = match classes[row] {
                 UNKNOWN_CLASS => out[0] < T::ZERO,
                 class => class == 1,
             };
             let sign = if is_one { T::ONE } else { -T::ONE };
-            let s = sign * out[0];
-            let e = if s > T::ZERO { (-s).exp() } else { s.exp() };
-            let wrong = if s > T::ZERO { e / (T::ONE + e) } else { T::ONE / (T::ONE + e) };
+            let odds = Odds::of(sign * out[0]);
             if let Some((slope, scale)) = slope {
-                slope[0] = -sign * wrong * scale;
+                slope[0] = -sign * (-odds).chance() * scale;
             }
-            let loss = e.ln_1p();
-            if s > T::ZERO { loss } else { loss - s }
+            odds.loss()
         }
         (Output::Softmax, Goal::Classes(classes)) => {
             let largest = out.iter().copied().fold(out[0], |a, b| if b > a { b } else { a });
