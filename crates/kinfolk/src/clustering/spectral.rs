@@ -13,7 +13,8 @@
 //! The singular vectors come from a thin singular value decomposition rather than from a Gram matrix: squaring would
 //! lose all directions 10⁸ times weaker than the first one, as in data far from 0. Tall data is first reduced, block by
 //! block, to a triangular matrix with the same singular values and right vectors. Directions without variance are left
-//! out; then the projection preserves all distances.
+//! out; then the projection preserves all distances. The decomposition is a whole one: the rank, and all singular
+//! values, are wanted besides the few vectors, and a partial decomposition does not have them.
 
 use super::Points;
 use super::kmeans::{self, KMeans, Options, check_clusters};

@@ -448,3 +448,12 @@ fn shapes_by_hand() {
     assert_eq!((tied.centres(), tied.scatter(), tied.weights()), (0..12, 12..28, 28..31));
     assert_eq!(Statistics::packed_len(&tied, Detail::Full), 2 + 3 + 12 + 10);
 }
+
+#[test]
+fn the_largest_eigenvalue_is_found_where_ones_belong_to_the_smallest() {
+    // 3² + 3² along (1, −1) and ½² + ½² along (1, 1), over two rows.
+    let shape =
+        Shape { family: Family::Regression { intercept: false, noise: Noise::Unit }, components: 1, columns: 2 };
+    let rows = Rows::new(&shape, &[3.0, -3.0, 0.5, 0.5], &[0.0, 0.0]);
+    assert!((rows.largest_eigenvalue() - 9.0).abs() < 1e-14);
+}

@@ -1,4 +1,7 @@
 //! Cholesky factors of small matrices, which may be singular up to rounding.
+//!
+//! Of our own because faer's `Llt` refuses singular matrices, and takes longer for small ones: 6.4 times as long for 2 columns, 1.7
+//! times for 10, as long for 32 and 50. From 64 on it is the faster one (5 times for 200).
 
 use super::{add_scaled, dot};
 

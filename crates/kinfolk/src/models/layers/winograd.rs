@@ -270,18 +270,17 @@ impl Tiling {
         for pair in 0..pairs {
             let mut half = [[Lanes::ZERO; 8]; 8];
             for (value, line) in half[..F::SPAN].iter_mut().enumerate() {
-                for column in 0..F::KERNEL {
-                    for k in 0..F::KERNEL {
-                        let weight = Lanes(weight[(k * F::KERNEL + column) * pairs + pair]);
-                        line[column] = weight.mul_add(cpu, F::KERNELS[value][k], line[column]);
+                for (column, sum) in line[..F::KERNEL].iter_mut().enumerate() {
+                    for (k, &factor) in F::KERNELS[value][..F::KERNEL].iter().enumerate() {
+                        *sum = Lanes(weight[(k * F::KERNEL + column) * pairs + pair]).mul_add(cpu, factor, *sum);
                     }
                 }
             }
             for (i, line) in half[..F::SPAN].iter().enumerate() {
                 for j in 0..F::SPAN {
                     let mut sum = Lanes::ZERO;
-                    for k in 0..F::KERNEL {
-                        sum = line[k].mul_add(cpu, F::KERNELS[j][k], sum);
+                    for (value, &factor) in line[..F::KERNEL].iter().zip(&F::KERNELS[j]) {
+                        sum = value.mul_add(cpu, factor, sum);
                     }
                     out[(i * F::SPAN + j) * pairs + pair] = sum.0;
                 }
@@ -307,8 +306,8 @@ impl Tiling {
             for line in 0..F::KERNEL {
                 for column in 0..F::KERNEL {
                     let mut sum = Lanes::ZERO;
-                    for i in 0..F::SPAN {
-                        sum = half[i][column].mul_add(cpu, F::KERNELS[i][line], sum);
+                    for (half, factors) in half[..F::SPAN].iter().zip(&F::KERNELS) {
+                        sum = half[column].mul_add(cpu, factors[line], sum);
                     }
                     weight[(line * F::KERNEL + column) * pairs + pair] = sum.0;
                 }
