@@ -1,5 +1,6 @@
 //! The softened objective on a sparse graph of weighted points.
 
+use super::aggregates::{Aggregates, Link};
 use super::newton::Softened;
 use crate::num::{distance, dot};
 use rayon::prelude::*;
@@ -29,6 +30,7 @@ pub(super) struct Graph {
     /// λ w / s and λ w / s³ of every arc.
     pull: Vec<[f64; 2]>,
     degree: Vec<f64>,
+    softness: f64,
     gradient: Vec<f64>,
     both: Vec<f64>,
 }
@@ -63,6 +65,7 @@ impl Graph {
             solution: centre.clone(),
             pull: vec![[0.0; 2]; arcs.len()],
             degree: vec![0.0; nodes],
+            softness: 0.0,
             gradient: vec![0.0; centre.len()],
             both: Vec::new(),
             mass,
@@ -80,12 +83,17 @@ impl Graph {
         &values[node * self.dimension..(node + 1) * self.dimension]
     }
 
-    /// Both ends and the length of every edge.
-    pub(super) fn edges(&self) -> impl Iterator<Item = (usize, usize, f64)> + '_ {
-        (0..self.nodes()).flat_map(move |g| {
-            let arcs = self.arcs[self.start[g]..self.start[g + 1]].iter().filter(move |arc| arc.to < g);
-            arcs.map(move |arc| (arc.to, g, distance(self.row(&self.solution, g), self.row(&self.solution, arc.to))))
-        })
+    /// The other ends and the lengths of a node's edges.
+    pub(super) fn edges_of(&self, node: usize) -> impl Iterator<Item = (usize, f64)> + '_ {
+        let place = self.row(&self.solution, node);
+        let arcs = self.arcs[self.start[node]..self.start[node + 1]].iter();
+        arcs.map(move |arc| (arc.to, distance(place, self.row(&self.solution, arc.to))))
+    }
+
+    /// The length and both ends of every edge.
+    pub(super) fn edges(&self) -> impl Iterator<Item = (f64, usize, usize)> + '_ {
+        let below = |g: usize| self.edges_of(g).filter(move |&(to, _)| to < g).map(move |(to, length)| (length, to, g));
+        (0..self.nodes()).flat_map(below)
     }
 
     /// The objective without softness, the gap of the softened forces, and the shortest edge.
@@ -115,13 +123,14 @@ impl Graph {
 }
 
 impl Softened for Graph {
-    type Preconditioner = Vec<f64>;
+    type Preconditioner = Aggregates;
 
     fn solution(&mut self) -> &mut Vec<f64> {
         &mut self.solution
     }
 
     fn evaluate(&mut self, lambda: f64, softness: f64) -> f64 {
+        self.softness = softness;
         let dimension = self.dimension;
         let (solution, centre, mass) = (&self.solution[..], &self.centre[..], &self.mass[..]);
         let (start, arcs) = (&self.start[..], &self.arcs[..]);
@@ -180,15 +189,22 @@ impl Softened for Graph {
         self.degree.iter().sum()
     }
 
-    /// The Hessian's diagonal, without the coupling of coordinates.
-    fn preconditioner(&mut self) -> Option<Vec<f64>> {
-        Some(self.mass.iter().zip(&self.degree).map(|(n, d)| 1.0 / (n + d)).collect())
+    fn preconditioner(&mut self) -> Option<Aggregates> {
+        let mut links = Vec::with_capacity(self.arcs.len() / 2);
+        for g in 0..self.nodes() {
+            for at in (self.start[g]..self.start[g + 1]).filter(|&at| self.arcs[at].to < g) {
+                let [strength, bend] = self.pull[at];
+                // ε² / s² of the strength, times s² − ε².
+                let soft = self.softness * self.softness;
+                let stretch = soft * (strength - soft * bend);
+                links.push(Link { ends: [self.arcs[at].to, g], strength, stretch });
+            }
+        }
+        Some(Aggregates::new(self.dimension, &self.mass, &self.solution, links))
     }
 
-    fn precondition(&self, with: &Vec<f64>, vector: &mut [f64]) {
-        for (row, scale) in vector.chunks_exact_mut(self.dimension).zip(with) {
-            row.iter_mut().for_each(|value| *value *= scale);
-        }
+    fn precondition(&self, with: &Aggregates, vector: &mut [f64]) {
+        with.solve(vector);
     }
 
     fn curve(&mut self, along: &[f64], image: &mut [f64]) {

@@ -6,6 +6,7 @@
 //! close to the optimum as the gap. Uniform and sparse weights have different solvers; both replace points that are
 //! proved to be together by one heavier point, so that the work shrinks as λ grows.
 
+mod aggregates;
 mod graph;
 mod neighbours;
 mod newton;

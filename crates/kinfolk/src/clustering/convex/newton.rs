@@ -34,12 +34,23 @@ pub(super) trait Softened {
 /// Upper bound on the steps; rounding usually ends them before.
 pub(super) const MOST_STEPS: usize = 100;
 
-/// Descends until the slope adds little to the gap due to softness, or for `steps` steps; returns whether it converged.
-pub(super) fn descend<S: Softened>(problem: &mut S, lambda: f64, softness: f64, tolerance: f64, steps: usize) -> bool {
+/// What the slope may add to the gap due to softness, as a share of it: enough to go on, and for forces that have to balance.
+pub(super) const ROUGHLY: f64 = 0.03;
+pub(super) const CLOSELY: f64 = 1e-6;
+
+/// Descends until the slope adds no more than `share` to the gap due to softness, or for `steps` steps; returns whether it
+/// converged. Without softness the slope is held against the objective, by `tolerance`.
+pub(super) fn descend<S: Softened>(
+    problem: &mut S,
+    lambda: f64,
+    softness: f64,
+    (share, tolerance): (f64, f64),
+    steps: usize,
+) -> bool {
     let sharp = softness <= SHARP;
     let mut objective = problem.evaluate(lambda, softness);
     for step in 0..=steps {
-        let goal = if sharp { 0.01 * tolerance * objective } else { 0.03 * softness * softness * problem.stiffness() };
+        let goal = if sharp { 0.01 * tolerance * objective } else { share * softness * softness * problem.stiffness() };
         if problem.slope() <= goal {
             return true;
         }

@@ -7,7 +7,8 @@
 //! for which that search finds a better solution than being together is split.
 
 use super::graph::{Edge, Graph, merge_sorted};
-use super::newton::{MOST_STEPS, conjugate_gradients, descend};
+use super::newton::{CLOSELY, MOST_STEPS, ROUGHLY, conjugate_gradients, descend};
+use super::tree::Tree;
 use super::{Bound, FINEST, SHARP, SOFT, SOFT_AGAIN, Solve};
 use crate::clustering::{renumber, root};
 use crate::num::{add_scaled, distance, dot};
@@ -17,10 +18,18 @@ use std::sync::OnceLock;
 
 /// Upper bound on the splits at one λ, before the rest is undecided.
 const REPAIRS: usize = 30;
-/// Upper bounds on the reductions of the softness in the search for a proof, each by a factor of 8, and on the Newton steps
-/// of each. Beyond, a set is too close to its fusion to decide.
-const SEARCHES: usize = 8;
+/// Upper bounds on the softnesses, each an eighth of the one before, at which a set's own problem is solved in the search for
+/// a proof, from the beginning and from a solution at hand, and on the Newton steps at each. Beyond, a set is too close
+/// to its fusion to decide.
+const SEARCHES: usize = 12;
+const SEARCHES_ON: usize = 4;
 const SEARCH_STEPS: usize = 20;
+/// Upper bound on the strain of forces for which a search is worth its time, and what share of the excess must be left before a
+/// search of the same set is repeated.
+const NEARLY: f64 = 1.005;
+const CLOSER: f64 = 0.25;
+/// How much longer than its own edges those are that leave a set which may fuse.
+const SEPARATE: f64 = 3.0;
 
 /// The problem, its groups and their proofs. The data's radius should be about 1.
 pub(super) struct Sparse {
@@ -47,6 +56,13 @@ enum Verdict {
     Apart(Vec<usize>, f64),
     /// Neither was found; the squared imbalance of the forces.
     Unclear(f64),
+}
+
+/// Where a search begins.
+struct Start {
+    places: Vec<f64>,
+    softness: f64,
+    searches: usize,
 }
 
 struct Inside<'a> {
@@ -92,7 +108,7 @@ impl Sparse {
             let row = |&point: &usize| self.points[point * self.dimension..(point + 1) * self.dimension].iter();
             let values: Vec<f64> = members.iter().flat_map(row).copied().collect();
             let mut pulls = vec![0.0; inside.edges.len() * self.dimension];
-            if self.correct(&inside, &without_mean(&values, self.dimension), &mut pulls, f64::INFINITY) {
+            if self.correct(&inside, &without_mean(&values, self.dimension), &mut pulls, f64::INFINITY).is_finite() {
                 let pulls = inside.local.iter().zip(pulls.chunks_exact(self.dimension));
                 high = pulls.map(|(edge, pull)| dot(pull, pull).sqrt() / edge.weight).fold(high, f64::max);
             } else {
@@ -110,68 +126,81 @@ impl Sparse {
         between.filter(|edge| distance(row(edge.from), row(edge.to)) <= than).count()
     }
 
-    /// Fuses connected groups with close solutions for which a proof is found; returns whether there were any. A set offered
-    /// for the second time, at another softness, is searched with more effort.
-    fn fuse(&mut self, lambda: f64, softness: f64, refused: &mut HashMap<Vec<usize>, usize>) -> bool {
+    /// Fuses connected groups with close solutions, not farther apart than `reach`, for which a proof is found; returns
+    /// whether there were any. Sets are searched below a strain of `worth`, and once searched, below the one in `searched`.
+    fn fuse(
+        &mut self,
+        lambda: f64,
+        softness: f64,
+        [reach, worth]: [f64; 2],
+        searched: &mut HashMap<Vec<usize>, f64>,
+    ) -> bool {
+        let tree = Tree::linking(self.groups(), self.graph.edges().collect());
         let mut labels = self.labels.clone();
-        let mut fused = vec![false; self.groups()];
-        let mut tried = HashSet::new();
-        for reach in [100.0, 10.0, 2.0] {
-            let mut sets = self.near_sets(reach * softness);
-            sets.retain(|set| !fused[set[0]] && tried.insert(set.clone()));
-            let judged: Vec<(Vec<usize>, Vec<usize>, Verdict)> = sets
+        let mut fused: HashMap<Vec<usize>, bool> = HashMap::new();
+        loop {
+            // The largest sets that the gap does not hold apart and that are well separated from the others, as sets that
+            // fuse are; where one is refused, those inside it.
+            let mut sets = tree.select(|set| {
+                set.inside <= reach
+                    && set.outside > SEPARATE * set.inside
+                    && fused.get(set.members) != Some(&false)
+                    && set.outside > SEPARATE * self.longest(set.members)
+            });
+            sets.retain(|set| !fused.contains_key(set));
+            if sets.is_empty() {
+                break;
+            }
+            let judged: Vec<(Vec<usize>, Vec<usize>, Option<f64>, Verdict)> = sets
                 .par_iter()
                 .map(|set| {
                     let mut members: Vec<usize> = set.iter().flat_map(|&g| self.members[g].iter().copied()).collect();
                     members.sort_unstable();
                     let inside = self.inside(&members);
-                    let pulls = self.softened_pulls(&inside, lambda, softness);
+                    let mut pulls = self.softened_pulls(&inside, lambda, softness);
                     let balance = self.balance(&inside, set, lambda);
-                    let verdict = self.judge(&inside, &balance, pulls, lambda, refused.get(&members) == Some(&1));
+                    let strain = self.correct(&inside, &balance, &mut pulls, lambda);
+                    let search = strain < searched.get(&members).copied().unwrap_or(worth);
+                    let verdict = match (strain <= 1.0, search) {
+                        (true, _) => Verdict::One(pulls),
+                        (false, true) => {
+                            let place = |&point: &usize| self.graph.row(&self.graph.solution, self.labels[point]);
+                            let places: Vec<f64> = members.iter().flat_map(place).copied().collect();
+                            let places = without_mean(&places, self.dimension);
+                            let start = Start { places, softness, searches: SEARCHES_ON };
+                            self.search(&inside, &balance, pulls, lambda, start)
+                        }
+                        (false, false) => Verdict::Unclear(f64::INFINITY),
+                    };
+                    let again = search.then_some(1.0 + CLOSER * (strain - 1.0));
                     let edges = inside.edges;
-                    (members, edges, verdict)
+                    (members, edges, again, verdict)
                 })
                 .collect();
-            for (set, (members, edges, verdict)) in sets.iter().zip(judged) {
-                if let Verdict::One(pulls) = verdict {
+            for (set, (members, edges, again, verdict)) in sets.into_iter().zip(judged) {
+                let one = if let Verdict::One(pulls) = verdict {
                     self.keep(&edges, &pulls);
-                    set.iter().for_each(|&g| fused[g] = true);
                     members.iter().for_each(|&point| labels[point] = set[0]);
+                    true
                 } else {
-                    *refused.entry(members).or_insert(0) += 1;
-                }
+                    again.map(|strain| searched.insert(members, strain));
+                    false
+                };
+                fused.insert(set, one);
             }
         }
-        let any = fused.contains(&true);
+        let any = fused.values().any(|&one| one);
         if any {
             self.regroup(&labels);
         }
         any
     }
 
-    /// Sets of groups connected by edges up to this length and well separated from the others, as sets that fuse are.
-    fn near_sets(&self, reach: f64) -> Vec<Vec<usize>> {
-        let between: Vec<(usize, usize, f64)> = self.graph.edges().collect();
-        let near = between.iter().filter(|edge| edge.2 <= reach).map(|edge| (edge.0, edge.1));
-        let mut sets = components(self.groups(), near);
-        let mut name = vec![0; self.groups()];
-        for (at, set) in sets.iter().enumerate() {
-            set.iter().for_each(|&g| name[g] = at);
-        }
-        let mut inside = vec![0.0f64; sets.len()];
-        let mut outside = vec![f64::INFINITY; sets.len()];
-        for (g, h, length) in between {
-            let (g, h) = (name[g], name[h]);
-            if g == h {
-                inside[g] = length.max(inside[g]);
-            } else {
-                outside[g] = length.min(outside[g]);
-                outside[h] = length.min(outside[h]);
-            }
-        }
-        let mut at = 0..;
-        sets.retain(|set| at.next().is_some_and(|at| set.len() > 1 && outside[at] > 3.0 * inside[at]));
-        sets
+    /// The longest edge between two of these groups.
+    fn longest(&self, groups: &[usize]) -> f64 {
+        let own: HashSet<usize> = groups.iter().copied().collect();
+        let edges = groups.iter().flat_map(|&g| self.graph.edges_of(g)).filter(|(to, _)| own.contains(to));
+        edges.map(|(_, length)| length).fold(0.0, f64::max)
     }
 
     /// Proves every group at the final solution. Returns `false` where groups are better apart, which are then split.
@@ -181,8 +210,18 @@ impl Sparse {
             .par_iter()
             .map(|&g| {
                 let inside = self.inside(&self.members[g]);
-                let pulls = inside.edges.iter().flat_map(|&edge| self.pull(edge).iter().copied()).collect();
-                let verdict = self.judge(&inside, &self.balance(&inside, &[g], lambda), pulls, lambda, true);
+                let pull = |&edge: &usize| self.pull(edge).iter().copied();
+                let mut pulls: Vec<f64> = inside.edges.iter().flat_map(pull).collect();
+                let balance = self.balance(&inside, &[g], lambda);
+                let verdict = match self.correct(&inside, &balance, &mut pulls, lambda) <= 1.0 {
+                    true => Verdict::One(pulls),
+                    false => {
+                        let largest = balance.chunks_exact(self.dimension).map(|row| dot(row, row)).fold(0.0, f64::max);
+                        let places = vec![0.0; balance.len()];
+                        let start = Start { places, softness: 0.1 * largest.sqrt(), searches: SEARCHES };
+                        self.search(&inside, &balance, pulls, lambda, start)
+                    }
+                };
                 (inside.edges, verdict)
             })
             .collect();
@@ -273,28 +312,21 @@ impl Sparse {
         without_mean(&balance, dimension)
     }
 
-    /// Whether balanced forces exist, starting from these; with `search` by solving the set's own problem.
-    fn judge(&self, inside: &Inside, balance: &[f64], mut pulls: Vec<f64>, lambda: f64, search: bool) -> Verdict {
+    /// Whether balanced forces exist, by solving the set's own problem from this softened solution.
+    fn search(&self, inside: &Inside, balance: &[f64], mut pulls: Vec<f64>, lambda: f64, start: Start) -> Verdict {
         let dimension = self.dimension;
-        // Forces inside two groups that fuse are for another λ and other groups; none may be too long.
-        if self.correct(inside, balance, &mut pulls, lambda) {
-            return Verdict::One(pulls);
-        }
-        if !search {
-            return Verdict::Unclear(f64::INFINITY);
-        }
         let mut alone = Graph::new(dimension, vec![1.0; inside.members.len()], balance.to_vec(), &inside.local);
-        alone.solution.fill(0.0);
         let apart: f64 = 0.5 * dot(balance, balance);
-        let mut softness = 0.1 * balance.chunks_exact(dimension).map(|row| dot(row, row).sqrt()).fold(0.0, f64::max);
-        for _ in 0..SEARCHES {
-            descend(&mut alone, lambda, softness, 1e-12, SEARCH_STEPS);
+        alone.solution = start.places;
+        let mut softness = start.softness;
+        for _ in 0..start.searches {
+            descend(&mut alone, lambda, softness, (CLOSELY, 1e-12), SEARCH_STEPS);
             for (edge, pull) in inside.local.iter().zip(pulls.chunks_exact_mut(dimension)) {
                 let (u, v) = (alone.row(&alone.solution, edge.from), alone.row(&alone.solution, edge.to));
                 let scale = lambda * edge.weight / distance(u, v).hypot(softness);
                 pull.iter_mut().zip(u.iter().zip(v)).for_each(|(z, (u, v))| *z = scale * (u - v));
             }
-            if self.correct(inside, balance, &mut pulls, lambda) {
+            if self.correct(inside, balance, &mut pulls, lambda) <= 1.0 {
                 return Verdict::One(pulls);
             }
             if alone.bound(lambda, softness).0 < apart * (1.0 - 1e-10) {
@@ -306,23 +338,24 @@ impl Sparse {
         Verdict::Unclear(dot(&alone.solution, &alone.solution))
     }
 
-    /// Balances the forces by solving with the set's Laplacian; returns whether none is then too long.
-    fn correct(&self, inside: &Inside, balance: &[f64], pulls: &mut [f64], lambda: f64) -> bool {
+    /// Balances the forces by solving with the set's Laplacian. Returns the strain, the largest squared force relative to
+    /// its limit: balanced forces with a strain of at most 1 are a proof.
+    fn correct(&self, inside: &Inside, balance: &[f64], pulls: &mut [f64], lambda: f64) -> f64 {
         let dimension = self.dimension;
         let lacking = lacking_of(inside, balance, pulls, dimension);
         let potential = solve_laplacian(&inside.local, &lacking, dimension);
         let row = |node: usize| &potential[node * dimension..(node + 1) * dimension];
-        let mut short = true;
+        let mut strain = 0.0f64;
         for (edge, pull) in inside.local.iter().zip(pulls.chunks_exact_mut(dimension)) {
             for ((z, p), q) in pull.iter_mut().zip(row(edge.from)).zip(row(edge.to)) {
                 *z += edge.weight * (p - q);
             }
             let limit = lambda * edge.weight;
-            short &= dot(pull, pull) <= limit * limit;
+            strain = strain.max(dot(pull, pull) / (limit * limit));
         }
         // The pulls must really add up: the solve may have ended early, or the set may be in pieces.
         let left = lacking_of(inside, balance, pulls, dimension);
-        short && dot(&left, &left) <= 1e-18 * dot(balance, balance)
+        if dot(&left, &left) <= 1e-18 * dot(balance, balance) { strain } else { f64::INFINITY }
     }
 
     fn regroup_connected(&mut self) {
@@ -429,19 +462,22 @@ impl Solve for Sparse {
         let mut softness = self.softness;
         let mut accuracy = tolerance;
         let mut repairs = 0;
-        let mut refused = HashMap::new();
+        let mut searched = HashMap::new();
         loop {
-            descend(&mut self.graph, lambda, softness, accuracy, MOST_STEPS);
+            descend(&mut self.graph, lambda, softness, (ROUGHLY, accuracy), MOST_STEPS);
             let (primal, gap, nearest) = self.graph.bound(lambda, softness);
             let mut bound = Bound { primal: self.scatter + primal, gap, undecided: 0 };
             let decided = nearest > 2.0 * gap.sqrt();
             let clear = decided && nearest > 100.0 * softness;
-            if !clear && self.fuse(lambda, softness, &mut refused) {
+            // Once the gap is closed only the open decisions are left.
+            let closed = bound.gap <= tolerance * bound.primal;
+            let worth = if closed { f64::INFINITY } else { NEARLY };
+            if !clear && self.fuse(lambda, softness, [2.0 * gap.sqrt(), worth], &mut searched) {
                 continue;
             }
             if softness > SHARP {
                 // Only without softness is the gap that of the pulls with which groups are proved.
-                let done = decided && bound.gap <= tolerance * bound.primal;
+                let done = decided && closed;
                 softness = if done || nearest > 30.0 * softness { SHARP } else { (softness / 8.0).max(SHARP) };
                 continue;
             }

@@ -32,14 +32,26 @@ impl Tree {
         Self::join(spanning_tree(values, dimension), values.len() / dimension)
     }
 
+    /// Over the nodes of a graph with these edges (length, one end, other end). Parts without a connection are joined last, at
+    /// an infinite length.
+    pub(super) fn linking(count: usize, mut edges: Vec<(f64, usize, usize)>) -> Self {
+        edges.extend((1..count).map(|node| (f64::INFINITY, node - 1, node)));
+        edges.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Self::join(edges, count)
+    }
+
+    /// Edges in a cycle of shorter ones are left out.
     fn join(edges: Vec<(f64, usize, usize)>, count: usize) -> Self {
         // First the shape, with a set named by its node, or by its only point.
         let mut above: Vec<usize> = (0..count).collect();
         let mut set: Vec<Option<usize>> = vec![None; count];
-        let mut nodes: Vec<Node> = Vec::with_capacity(edges.len());
-        let mut leaves: Vec<[usize; 2]> = Vec::with_capacity(edges.len());
+        let mut nodes: Vec<Node> = Vec::with_capacity(count);
+        let mut leaves: Vec<[usize; 2]> = Vec::with_capacity(count);
         for (length, g, h) in edges {
             let (g, h) = (root(&mut above, g), root(&mut above, h));
+            if g == h {
+                continue;
+            }
             nodes.push(Node { first: 0, last: 0, length, children: [set[g], set[h]] });
             leaves.push([g, h]);
             above[h] = g;
@@ -135,5 +147,22 @@ mod tests {
         assert!(seen.contains(&(vec![0, 2], 1.0, 9.0)) && seen.contains(&(vec![1, 3], 1.5, 9.0)));
         assert_eq!(tree.select(|candidate| candidate.inside < 5.0).len(), 2);
         assert!(Tree::over(&[3.0, 4.0], 2).select(|_| true).is_empty());
+    }
+
+    #[test]
+    fn sets_of_a_graph_in_two_parts() {
+        let edges = vec![(2.0, 0, 2), (1.0, 0, 1), (1.5, 1, 2), (3.0, 3, 4)];
+        let mut seen = Vec::new();
+        Tree::linking(5, edges).select(|candidate| {
+            let mut members = candidate.members.to_vec();
+            members.sort();
+            seen.push((members, candidate.inside, candidate.outside));
+            false
+        });
+        seen.sort_by_key(|entry| entry.0.clone());
+        let whole = (vec![0, 1, 2, 3, 4], f64::INFINITY, f64::INFINITY);
+        let expected =
+            [(vec![0, 1], 1.0, 1.5), (vec![0, 1, 2], 1.5, f64::INFINITY), whole, (vec![3, 4], 3.0, f64::INFINITY)];
+        assert_eq!(seen, expected);
     }
 }

@@ -13,7 +13,7 @@
 //! A Newton step costs one factorisation of a G × G matrix for G groups and a few products G × G × d: the part of the
 //! Hessian that couples coordinates is left to conjugate gradients, which need a handful of steps.
 
-use super::newton::{MOST_STEPS, Softened, descend};
+use super::newton::{MOST_STEPS, ROUGHLY, Softened, descend};
 use super::squares::{squared_distances, transpose};
 use super::tree::{Candidate, Tree};
 use super::{Bound, FINEST, SHARP, SOFT, SOFT_AGAIN, Solve};
@@ -229,7 +229,7 @@ impl Uniform {
         let scatter: f64 = members.iter().map(|&g| 0.5 * self.mass[g] * distance(self.centre(g), &mean).powi(2)).sum();
         let mut softness = softness;
         for _ in 0..10 {
-            descend(&mut alone, lambda, softness, 1e-12, MOST_STEPS);
+            descend(&mut alone, lambda, softness, (ROUGHLY, 1e-12), MOST_STEPS);
             if alone.is_one(lambda, softness) {
                 return Some(true);
             }
@@ -384,13 +384,13 @@ impl Solve for Uniform {
             }
             if begun_sharp {
                 begun_sharp = false;
-                if !descend(self, lambda, softness, accuracy, FEW_STEPS) {
+                if !descend(self, lambda, softness, (ROUGHLY, accuracy), FEW_STEPS) {
                     // The prediction passed a fusion.
                     softness = SOFT_AGAIN;
                     continue;
                 }
             } else {
-                descend(self, lambda, softness, accuracy, MOST_STEPS);
+                descend(self, lambda, softness, (ROUGHLY, accuracy), MOST_STEPS);
             }
             let (mut bound, nearest) = self.bound(lambda, softness);
             // Solutions are within √(2 gap) of the optimum, so differences of two are within 2 √gap.
