@@ -89,7 +89,7 @@ fn compare(pools: &Pools, clients: usize, rows: usize, part: usize) -> Result<()
     }
     let peak = memory();
     let before = method.outcome().models;
-    let state = method.save()?;
+    let state = method.save()?.unwrap_or_default();
     let later = repeated(5, || {
         method.restore(&state)?;
         timed_round(&mut *method, &mut ours)

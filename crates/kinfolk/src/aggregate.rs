@@ -53,6 +53,11 @@ pub struct Sum {
 }
 
 impl Sum {
+    /// The weighted mean; `None` when nobody is in the slot.
+    pub fn mean(&self) -> Option<Vec<f64>> {
+        (self.count > 0).then(|| self.total.iter().map(|total| total / self.weight).collect())
+    }
+
     pub(crate) fn add(&mut self, weight: f64, vector: &[f64]) {
         self.total.resize(vector.len(), 0.0);
         add_scaled(&mut self.total, weight, vector);

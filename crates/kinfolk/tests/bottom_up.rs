@@ -374,7 +374,7 @@ fn one_shot_ifca_begins_at_the_means_of_its_clusters() {
     let last = ledger.run_round(&mut *method, &mut federation).unwrap();
     assert!(last.finished);
     close(&numbers(&method.outcome()), &[1.5, -4.0], 1e-9);
-    let saved = method.save().unwrap();
+    let saved = method.save().unwrap().unwrap();
     let mut again = self::method("one-shot-ifca", "rounds = 1\nlocal_steps = 1\nstep = 0.25", &clients);
     again.restore(&saved).unwrap();
     assert_eq!(numbers(&again.outcome()), numbers(&method.outcome()));

@@ -447,7 +447,7 @@ fn a_method_goes_on_from_its_saved_state_bit_for_bit() {
             let (mut method, mut federation) = (problem.method(kind, options), problem.fused(2));
             let mut ledger = MethodLedger::new(MissingRule::Skip);
             play_on(&mut ledger, &mut *method, &mut federation, 4).unwrap();
-            let (saved, state) = (method.save().unwrap(), federation.state().unwrap().unwrap());
+            let (saved, state) = (method.save().unwrap().unwrap(), federation.state().unwrap().unwrap());
             let (mut method, mut federation) = (problem.method(kind, options), problem.fused(1));
             method.restore(&saved).unwrap();
             federation.restore(state).unwrap();

@@ -1,12 +1,16 @@
 //! The library as a Rust program uses it: experiments in code, and records with the models in them.
 
-use kinfolk::data::{LinearSettings as LinearData, Targets, options::Sizes};
-use kinfolk::experiment::{Draft, Top};
-use kinfolk::methods::options::{Schedule, Training};
+use kinfolk::data::{DataShape, LinearSettings as LinearData, Targets, options::Sizes};
+use kinfolk::experiment::{Draft, Registry, Top};
+use kinfolk::methods::options::{Schedule, SolveBy, Solving, Training};
+use kinfolk::methods::prelude::*;
 use kinfolk::methods::{FedAvgSettings, IfcaSettings, LocalSettings, OdclSettings, SrFcaSettings};
-use kinfolk::models::{LinearSettings, LogisticSettings, MlpSettings, SoftmaxSettings};
+use kinfolk::models::{Layout, LinearSettings, LogisticSettings, MlpSettings, OwnNetwork, SoftmaxSettings};
+use kinfolk::rng::Rng;
 use kinfolk::run::{Options, Unwatched, run};
+use kinfolk::settings::Settings;
 use kinfolk::{Client, Experiment, Shard};
+use std::time::Duration;
 
 const ROWS: usize = 24;
 
@@ -92,7 +96,7 @@ fn a_record_has_the_models_of_every_method_and_they_predict() {
     let global = record.models_of("fedavg").unwrap();
     assert_eq!(global.of_client("a").unwrap().parameters, global.of_cluster(0).unwrap().parameters);
     assert_eq!(record.models_of("local").unwrap().own.len(), 8);
-    let refused = |said: kinfolk::Error| said.to_string();
+    let refused = |said: Error| said.to_string();
     assert_eq!(refused(ifca.of_client("z").err().unwrap()), "client z: did not take part");
     assert_eq!(refused(ifca.of_cluster(2).err().unwrap()), "cluster 2: method ifca found 2 models");
     assert_eq!(
@@ -150,4 +154,191 @@ fn models_are_kept_only_where_they_are_wanted() {
     assert!(record.models.is_empty());
     let said = record.models_of("ifca").unwrap_err().to_string();
     assert_eq!(said, "method ifca: no models; the run did not keep its models");
+}
+
+/// Linear regression as a user would write it; the library's own model is what it must agree with.
+struct Line(usize);
+
+impl OwnNetwork for Line {
+    const NAME: &'static str = "line";
+
+    fn build(_: &Settings, shape: DataShape) -> Result<Self> {
+        Ok(Self(shape.columns))
+    }
+
+    fn layout(&self) -> Layout {
+        Layout::of([("weight", &[1, self.0]), ("bias", &[1])])
+    }
+
+    fn initialise(&self, _: &mut Rng) -> Vec<f64> {
+        vec![0.0; self.0 + 1]
+    }
+
+    fn forward(&self, parameters: &[f64], rows: &[f64], memory: &mut Vec<f64>, outputs: &mut [f64]) {
+        *memory = rows.to_vec();
+        for (row, output) in rows.chunks(self.0).zip(outputs) {
+            *output = row.iter().zip(parameters).map(|(x, weight)| x * weight).sum::<f64>() + parameters[self.0];
+        }
+    }
+
+    fn backward(&self, _: &[f64], _: &[f64], memory: &[f64], slopes: &[f64], gradient: &mut [f64]) {
+        for (row, slope) in memory.chunks(self.0).zip(slopes) {
+            row.iter().chain(&[1.0]).zip(&mut *gradient).for_each(|(x, gradient)| *gradient += slope * x);
+        }
+    }
+}
+
+/// Every way of training, from 0, where two models would tie (so one for FedSoft, which pulls): full batches, batches in epochs with momentum, Adam, pulls, choices, clusters from the bottom up.
+const WAYS: &str = "
+evaluate_every = 5
+data = { source = \"linear\", clients = 10, samples = 40, dimension = 3 }
+[[method]]
+name = \"fedavg\"
+rounds = 12
+step = 0.05
+[[method]]
+name = \"fedavg\"
+label = \"momentum\"
+rounds = 12
+step = 0.02
+momentum = 0.5
+weight_decay = 0.01
+batch = 7
+local_epochs = 2
+[[method]]
+name = \"fedavg\"
+label = \"adam\"
+optimiser = \"adam\"
+rounds = 12
+batch = 16
+step = 0.05
+[[method]]
+name = \"ifca\"
+clusters = 2
+start = \"farthest\"
+rounds = 12
+step = 0.05
+[[method]]
+name = \"sr-fca\"
+rounds = 6
+one_shot_steps = 40
+step = 0.05
+lambda = 0.5
+[[method]]
+name = \"local\"
+rounds = 12
+step = 0.05
+[[method]]
+name = \"fedsoft\"
+clusters = 1
+rounds = 12
+step = 0.05
+";
+
+#[test]
+fn a_network_of_ones_own_is_trained_like_those_of_the_library() {
+    let of = |kind: &str, registry: Registry| {
+        let text = format!("model = {{ kind = {kind} }}\n{WAYS}");
+        let experiment = registry.parse("ways.toml", &text, &[]).unwrap();
+        run(&experiment, &Options { threads: 2, ..Options::default() }, &mut Unwatched).unwrap()
+    };
+    let own = of("\"line\"", Registry::default().with_model(Line::MODEL));
+    let usual = of("\"linear\", initial = \"zero\"", Registry::default());
+    assert_eq!(
+        own.models.len(),
+        7,
+        "{:?}",
+        own.summary.methods.iter().map(|it| &it.repeats[0].reason).collect::<Vec<_>>()
+    );
+    for (own, usual) in own.models.iter().zip(&usual.models) {
+        assert_eq!((&own.label, own.assignment.each()), (&usual.label, usual.assignment.each()));
+        let each = own.models.iter().chain(own.own.values()).zip(usual.models.iter().chain(usual.own.values()));
+        let each: Vec<_> = each.collect();
+        assert!(!each.is_empty());
+        for (own_model, usual) in each {
+            let apart = own_model.iter().zip(usual.iter()).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+            assert!(apart < 1e-9, "{}: {apart}", own.label);
+        }
+    }
+    for (own, usual) in own.rounds.iter().zip(&usual.rounds) {
+        assert_eq!((&own.label, own.round, &own.phase), (&usual.label, usual.round, &usual.phase));
+        assert_eq!((own.bytes_down, own.bytes_up, &own.sizes), (usual.bytes_down, usual.bytes_up, &usual.sizes));
+    }
+}
+
+/// One weight too few.
+struct Short;
+
+impl OwnNetwork for Short {
+    const NAME: &'static str = "short";
+
+    fn build(_: &Settings, _: DataShape) -> Result<Self> {
+        Ok(Self)
+    }
+
+    fn layout(&self) -> Layout {
+        Layout::of([("weight", &[2])])
+    }
+
+    fn initialise(&self, _: &mut Rng) -> Vec<f64> {
+        vec![0.0]
+    }
+
+    fn forward(&self, _: &[f64], _: &[f64], _: &mut Vec<f64>, _: &mut [f64]) {}
+
+    fn backward(&self, _: &[f64], _: &[f64], _: &[f64], _: &[f64], _: &mut [f64]) {}
+}
+
+#[test]
+fn a_network_that_contradicts_itself_is_refused() {
+    let said = on_lines().model(Short::MODEL).method(ifca()).run().unwrap_err().to_string();
+    assert_eq!(said, "model: short begins with 1 numbers, its layout has 2");
+    let said = on_lines()
+        .model(Line::MODEL)
+        .method(OdclSettings {
+            solving: Solving { solve: SolveBy::Exact, ..Solving::default() },
+            ..OdclSettings::default()
+        })
+        .run()
+        .unwrap_err();
+    assert!(said.to_string().contains("exact"), "{said}");
+}
+
+/// FedAvg's round, from outside; it keeps no checkpoint.
+struct Mean(Params);
+
+impl Method for Mean {
+    fn round(&mut self, room: &mut Room) -> Result<Progress> {
+        let mut ask = Ask::new(Phase::Train, vec![self.0.clone()], Gather::Sum { by: By::All, weight: Weight::Rows });
+        let order = ask.order(Recipients::All, Train::from_model(0, Plan::steps(10, 0.05)));
+        let answers = room.ask(&ask)?;
+        self.0 = answers.of(order).sums[0].mean().map_or_else(|| self.0.clone(), Params::new);
+        Ok(Progress::of(room.check_loss(&answers.of(order).losses())?, room.round() == 11))
+    }
+
+    fn outcome(&self) -> Outcome {
+        Outcome::of_model(self.0.clone())
+    }
+}
+
+static MEAN: MethodKind = MethodKind::own("mean", |setup| Ok(Box::new(Mean(setup.common_start()?))));
+
+#[test]
+fn a_method_of_ones_own_runs_beside_those_of_the_library() {
+    let text = "data = { source = \"linear\", clients = 6, dimension = 3 }\nmodel = { kind = \"linear\", initial = \"zero\" }\n\
+        [[method]]\nname = \"mean\"\n[[method]]\nname = \"fedavg\"\nrounds = 12\nstep = 0.05\n";
+    let unknown = Experiment::parse("file", text, &[]).err().unwrap().to_string();
+    assert!(unknown.starts_with("method.mean.name: got \"mean\", want one of ifca, "), "{unknown}");
+    let experiment = Registry::default().with_method(&MEAN).parse("file", text, &[]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let options =
+        Options { folder: Some(folder.path().join("run")), checkpoint_every: Duration::ZERO, ..Options::default() };
+    let record = run(&experiment, &options, &mut Unwatched).unwrap();
+    assert_eq!(record.models[0].models, record.models[1].models);
+    let numbers = |label: &str| -> Vec<(usize, Option<f64>, u64)> {
+        let rounds = record.rounds.iter().filter(|round| round.label == label);
+        rounds.map(|round| (round.round, round.loss, round.bytes_up)).collect()
+    };
+    assert_eq!(numbers("mean"), numbers("fedavg"));
+    assert!(folder.path().join("run/models/mean/0/global.safetensors").exists());
 }

@@ -261,7 +261,7 @@ fn a_run_goes_on_from_what_clients_saved() {
         let (mut method, mut federation) = (built(name, text, &model).unwrap(), local(sound(), &model, 2));
         let mut ledger = MethodLedger::new(MissingRule::Skip);
         play_on(&mut ledger, &mut *method, &mut federation, 2).unwrap();
-        let (saved, state) = (method.save().unwrap(), federation.state().unwrap().unwrap());
+        let (saved, state) = (method.save().unwrap().unwrap(), federation.state().unwrap().unwrap());
         let go_on = |restore: bool| {
             let (mut method, mut federation) = (built(name, text, &model).unwrap(), local(sound(), &model, 1));
             method.restore(&saved).unwrap();

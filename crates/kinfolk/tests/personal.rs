@@ -88,14 +88,6 @@ impl Method for OwnMinimisers {
             ..Outcome::default()
         }
     }
-
-    fn save(&self) -> Result<Vec<u8>> {
-        Ok(Vec::new())
-    }
-
-    fn restore(&mut self, _: &[u8]) -> Result<()> {
-        Ok(())
-    }
 }
 
 const EXPERIMENT: &str = "

@@ -252,7 +252,7 @@ impl Method for Panicking {
             _ => outcome,
         }
     }
-    fn save(&self) -> Result<Vec<u8>> {
+    fn save(&self) -> Result<Option<Vec<u8>>> {
         self.inner.save()
     }
     fn restore(&mut self, bytes: &[u8]) -> Result<()> {

@@ -62,6 +62,12 @@ impl Request {
     }
 }
 
+impl Default for Request {
+    fn default() -> Self {
+        Self::new(Algorithm::Auto, None, Key::new(0))
+    }
+}
+
 /// How certain the number of clusters is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sureness {

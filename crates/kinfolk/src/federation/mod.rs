@@ -283,7 +283,8 @@ impl<'a, A: Answer> Answered<'a, A> {
         A::read(part_of(&self.counts, place, count), part_of(&self.numbers, place, count))
     }
 
-    pub(crate) fn losses(&self) -> Vec<f64>
+    /// The loss of each client that answered, at the model it began from.
+    pub fn losses(&self) -> Vec<f64>
     where
         A: HasLoss,
     {

@@ -91,6 +91,23 @@ impl MethodKind {
     }
 }
 
+impl MethodKind {
+    /// A method of one's own, without settings, for models that are trained by descent. `build` makes it ready to run.
+    pub const fn own(name: &'static str, build: fn(Setup) -> Result<Box<dyn Method>>) -> Self {
+        Self {
+            name,
+            summary: "a method of one's own",
+            paper: "own",
+            settings: &[],
+            needs: |_| Needs::only(MissingRule::Skip),
+            has_clusters: false,
+            wants: Ability::Descent,
+            check: |_, _, _| {},
+            build,
+        }
+    }
+}
+
 /// Declares every method: its file or folder, and the settings it is built from.
 macro_rules! methods {
     ($($file:ident::{$($($settings:ident)::+),+})*) => {
@@ -127,6 +144,19 @@ methods! {
     mixture_fedem::{MixtureFedEmSettings}
     mixture_fedgmm::{MixtureFedGmmSettings}
     tgmm::{TgmmSettings}
+}
+
+/// All that the author of a method needs: what it is handed, what it may ask, and what it returns.
+pub mod prelude {
+    pub use super::room::{MissingRule, Room};
+    pub use super::{Method, MethodKind, Needs, Outcome, Progress, Serving, Setup};
+    pub use crate::aggregate::{Sum, Weight};
+    pub use crate::assignment::Assignment;
+    pub use crate::error::{Error, ErrorKind, Result};
+    pub use crate::federation::work::{Choose, Evaluate, Gradient, Losses, Train};
+    pub use crate::federation::{Answers, Ask, By, Gather, Params, Phase, Recipients};
+    pub use crate::rng::Key;
+    pub use crate::training::{Amount, Optimiser, Plan, Portion, Sample, Then};
 }
 
 /// What the settings of methods are made of: groups that several methods share, and words to choose from.
@@ -187,11 +217,16 @@ pub trait Method: Send {
     /// What it has found so far.
     fn outcome(&self) -> Outcome;
 
-    /// Its state as bytes, for a checkpoint.
-    fn save(&self) -> Result<Vec<u8>>;
+    /// Its state as bytes, for a checkpoint; `None` for a method that begins anew where a run is resumed.
+    fn save(&self) -> Result<Option<Vec<u8>>> {
+        Ok(None)
+    }
 
-    /// Its state from bytes.
-    fn restore(&mut self, bytes: &[u8]) -> Result<()>;
+    /// Its state from the bytes that it saved.
+    fn restore(&mut self, bytes: &[u8]) -> Result<()> {
+        let _ = bytes;
+        Ok(())
+    }
 }
 
 /// How a round went.
@@ -209,7 +244,7 @@ pub struct Progress {
 
 impl Progress {
     /// The progress of a method without clusters.
-    fn of(loss: Option<f64>, finished: bool) -> Self {
+    pub fn of(loss: Option<f64>, finished: bool) -> Self {
         Self { loss, switched: None, sizes: Vec::new(), finished }
     }
 }

@@ -42,7 +42,13 @@ pub struct Minimises {
 }
 
 impl Outcome {
-    pub(super) fn of_clusters(models: Vec<Params>, clusters: Assignment) -> Self {
+    /// One model for everybody.
+    pub fn of_model(model: Params) -> Self {
+        Self { models: vec![model], ..Self::default() }
+    }
+
+    /// A model for every cluster, and who is in which.
+    pub fn of_clusters(models: Vec<Params>, clusters: Assignment) -> Self {
         Self { models, clustered: true, serving: Serving::Given(clusters), ..Self::default() }
     }
 }

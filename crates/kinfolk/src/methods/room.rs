@@ -89,11 +89,13 @@ impl<'a> Room<'a> {
         Self { federation, ledger }
     }
 
-    pub(crate) fn clients(&self) -> &[ClientInfo] {
+    /// The clients, in a fixed order.
+    pub fn clients(&self) -> &[ClientInfo] {
         self.federation.clients()
     }
 
-    pub(crate) fn round(&self) -> usize {
+    /// Completed rounds.
+    pub fn round(&self) -> usize {
         self.ledger.round
     }
 
@@ -144,7 +146,7 @@ impl<'a> Room<'a> {
     }
 
     /// The mean of a round's losses, `None` if nobody answered; an error once they have exploded for most clients.
-    pub(crate) fn check_loss(&mut self, losses: &[f64]) -> Result<Option<f64>> {
+    pub fn check_loss(&mut self, losses: &[f64]) -> Result<Option<f64>> {
         check_loss(losses, &mut self.ledger.first_loss, self.ledger.round)
     }
 

@@ -1,8 +1,10 @@
 //! What a method needs of a run, and what it is made from.
 
+use super::parts::starts::{common_start, random_models};
 use super::room::MissingRule;
 use crate::assignment::Assignment;
 use crate::error::{Error, Result};
+use crate::federation::Params;
 use crate::groups::{Grouping, Groups};
 use crate::memory::check_room;
 use crate::models::Model;
@@ -84,6 +86,16 @@ pub struct Setup<'a> {
 }
 
 impl Setup<'_> {
+    /// The model that all clients begin with.
+    pub fn common_start(&self) -> Result<Params> {
+        common_start(self)
+    }
+
+    /// Random models that differ.
+    pub fn random_models(&self, count: usize) -> Result<Vec<Params>> {
+        random_models(&*self.model, &self.key, 0, count)
+    }
+
     pub(super) fn true_clusters(&self) -> Result<Assignment> {
         Ok(self.truth.ok_or_else(|| no_true_clusters(&self.place))?.iter().copied().collect())
     }

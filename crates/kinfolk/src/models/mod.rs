@@ -11,6 +11,7 @@ mod kinds;
 mod layers;
 mod lstm;
 mod mixture;
+mod own;
 mod packed;
 pub(crate) mod pulled;
 mod trainer;
@@ -31,6 +32,7 @@ pub use kinds::{
     RegressionMixtureSettings, Resnet9Settings, SoftmaxSettings,
 };
 pub(crate) use mixture::most_components;
+pub use own::OwnNetwork;
 pub use packed::Packed;
 
 /// What the settings of models are made of.

@@ -249,7 +249,8 @@ impl OngoingMethod<'_> {
     fn save(&self) -> Result<bool> {
         let MethodRun { entry, seed, data, folder: Some(folder), .. } = *self.run else { return Ok(false) };
         let Some(federation) = self.federation.state()? else { return Ok(false) };
-        let checkpoint = (self.method.save()?, federation, &*self.course);
+        let Some(method) = self.method.save()? else { return Ok(false) };
+        let checkpoint = (method, federation, &*self.course);
         let written = folder.write(&folder.current(&entry.label, seed), &data.origin, &checkpoint);
         written.map(|()| true).map_err(Error::ending_the_run)
     }

@@ -22,6 +22,13 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// So many plain steps of descent on all rows.
+    pub fn steps(count: u32, step: f64) -> Self {
+        let optimiser = Optimiser::Descent { momentum: 0.0, weight_decay: 0.0 };
+        let amount = Amount::Steps(count);
+        Self { sample: Sample::FULL, amount, step, optimiser, pulls: Vec::new(), course: Course::PLAIN }
+    }
+
     pub(crate) fn centres(&self) -> impl Iterator<Item = usize> {
         self.pulls.iter().map(|pull| pull.centre)
     }

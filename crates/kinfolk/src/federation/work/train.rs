@@ -63,7 +63,7 @@ pub enum Keep {
 
 impl Train {
     /// From a model of the ask; the result is sent.
-    pub(crate) fn from_model(model: usize, plan: Plan) -> Self {
+    pub fn from_model(model: usize, plan: Plan) -> Self {
         Self { from: Start::Model(model), plan, keep: Keep::No }
     }
 }

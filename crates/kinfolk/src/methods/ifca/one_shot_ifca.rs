@@ -70,8 +70,8 @@ impl Method for OneShotIfca {
         outcome
     }
 
-    fn save(&self) -> Result<Vec<u8>> {
-        save(&(&self.first, self.ifca.save()?))
+    fn save(&self) -> Result<Option<Vec<u8>>> {
+        save(&(&self.first, self.ifca.save()?.unwrap_or_default())).map(Some)
     }
 
     fn restore(&mut self, bytes: &[u8]) -> Result<()> {

@@ -17,8 +17,8 @@ pub fn save<S: Serialize>(state: &S) -> Result<Vec<u8>> {
 /// `save` and `restore` of a method whose variables are all in one field, `state` unless another is named.
 macro_rules! keep_state {
     ($field:ident) => {
-        fn save(&self) -> Result<Vec<u8>> {
-            save(&self.$field)
+        fn save(&self) -> Result<Option<Vec<u8>>> {
+            save(&self.$field).map(Some)
         }
 
         fn restore(&mut self, bytes: &[u8]) -> Result<()> {
