@@ -36,6 +36,7 @@ impl ErrorKind {
     }
 
     /// The kind in one lower-case word.
+    #[doc(hidden)]
     pub fn word(self) -> String {
         format!("{self:?}").to_lowercase()
     }
@@ -80,11 +81,13 @@ impl Error {
     }
 
     /// A fault between server and clients.
+    #[doc(hidden)]
     pub fn federation(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Federation, message)
     }
 
     /// A file operation that failed, with the path it failed on.
+    #[doc(hidden)]
     pub fn io(doing: &str, path: impl AsRef<std::path::Path>, error: impl fmt::Display) -> Self {
         Self::new(ErrorKind::Io, format!("{doing} {}: {error}", path.as_ref().display()))
     }
@@ -96,18 +99,21 @@ impl Error {
     }
 
     /// Puts a place in front of the message.
+    #[doc(hidden)]
     pub fn at(mut self, place: impl fmt::Display) -> Self {
         self.message = format!("{place}: {}", self.message);
         self
     }
 
     /// Ends the whole run, rather than one method.
+    #[doc(hidden)]
     pub fn ending_the_run(mut self) -> Self {
         self.ends_run = true;
         self
     }
 
     /// Whether the whole run ends, as when the user stops it or the user's own code fails.
+    #[doc(hidden)]
     pub fn ends_run(&self) -> bool {
         self.ends_run
     }
@@ -126,6 +132,7 @@ impl Error {
 
     /// What other machines may hear of it. Errors between server and clients are about messages, not data; all others may
     /// quote what must not leave a machine, and are reduced to their kind.
+    #[doc(hidden)]
     pub fn told(&self) -> String {
         match (&self.told, self.kind) {
             (Some(told), _) => told.clone(),
@@ -137,6 +144,7 @@ impl Error {
     }
 
     /// The message and the hint, with options spelt by this function: `out`, `path_values`, or `set ` before an override.
+    #[doc(hidden)]
     pub fn spelling(&self, spell: impl Fn(&str) -> String) -> String {
         let text = self.with_marks();
         let pieces = text.split(OPTION).enumerate();
@@ -156,6 +164,7 @@ impl Error {
     }
 
     /// Several faults as one error, each on its own line.
+    #[doc(hidden)]
     pub fn all(faults: Vec<Error>) -> Self {
         if let [only] = faults.as_slice() {
             return only.clone();

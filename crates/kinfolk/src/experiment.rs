@@ -3,6 +3,7 @@
 mod draft;
 mod registry;
 
+pub use crate::federation::faults::{Attack, AttackFrom, Rates};
 pub use draft::{Chosen, Data, Draft};
 pub use registry::Registry;
 
@@ -119,11 +120,13 @@ impl Override {
     }
 
     /// Sets a key at the top.
+    #[doc(hidden)]
     pub fn top(key: &str, value: impl Into<Value>) -> Self {
         Self::new(vec![key.to_string()], value.into())
     }
 
     /// Has every method that can do so tune its strengths, whatever the file says.
+    #[doc(hidden)]
     pub fn tune() -> Self {
         Self::top(TUNE, true)
     }
@@ -139,6 +142,7 @@ impl Experiment {
     }
 
     /// Reads an experiment without checking its settings. `place` names the file in messages.
+    #[doc(hidden)]
     pub fn read_table(place: &str, text: &str) -> Result<Table> {
         toml::from_str(text).map_err(|error| {
             Error::settings(format!("{place}: not a TOML file\n{}", error.to_string().trim_end()))
@@ -242,6 +246,7 @@ impl Experiment {
     }
 
     /// How columns are to be encoded.
+    #[doc(hidden)]
     pub fn coding(&self) -> Coding {
         let intercept = self.model.get("intercept").and_then(Value::as_bool);
         Coding { standardise: self.standardises(), constant: intercept.unwrap_or(true) }

@@ -102,26 +102,35 @@ pub mod clustering;
 pub mod compute;
 pub mod data;
 pub(crate) mod descent;
+#[doc(hidden)]
 pub mod disk;
 pub mod error;
+#[doc(hidden)]
 pub mod evaluate;
 pub mod experiment;
 pub mod federation;
+#[doc(hidden)]
 pub mod groups;
 pub(crate) mod hierarchy;
 pub(crate) mod memory;
 pub mod methods;
 pub mod mixture;
+#[doc(hidden)]
 pub mod modelfile;
 pub mod models;
+#[doc(hidden)]
 pub mod num;
+#[doc(hidden)]
 pub mod panics;
+#[doc(hidden)]
 pub mod presets;
 pub mod record;
+#[doc(hidden)]
 pub mod report;
 pub mod rng;
 pub mod run;
 pub mod settings;
+#[doc(hidden)]
 pub mod text;
 pub mod training;
 

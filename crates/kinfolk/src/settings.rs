@@ -25,6 +25,7 @@ pub struct Setting {
 
 /// The allowed values of a setting.
 #[derive(Debug, Clone, Copy)]
+#[doc(hidden)]
 pub enum Kind {
     /// A whole number within bounds.
     Integer(Bounds),
@@ -50,6 +51,7 @@ pub enum Kind {
 
 /// Bounds of a number.
 #[derive(Debug, Clone, Copy)]
+#[doc(hidden)]
 pub struct Bounds {
     pub(crate) low: f64,
     /// Whether it must be above that.
@@ -87,6 +89,7 @@ impl Bounds {
 
 /// The default of a setting.
 #[derive(Debug, Clone, Copy)]
+#[doc(hidden)]
 pub enum Default {
     /// It must be given.
     Required,
@@ -157,6 +160,7 @@ impl Settings {
     }
 
     /// Checks a table against its declaration, adding every fault to `faults`. `place` is empty at the top of the file.
+    #[doc(hidden)]
     pub fn check(place: &str, declared: &[Setting], mut given: toml::Table, faults: &mut Vec<Error>) -> Self {
         let mut checked = BTreeMap::new();
         for setting in declared {
@@ -237,6 +241,7 @@ fn literal_value(literal: &str) -> Value {
 }
 
 /// A section whose settings are valid one by one, to check combinations of them.
+#[doc(hidden)]
 pub struct Check<'a> {
     /// The section's path.
     pub place: &'a str,
@@ -273,6 +278,7 @@ pub(crate) fn unknown<'a>(place: &str, key: &str, known: impl Iterator<Item = &'
 }
 
 /// The fault of a name that is not among the known ones, with the nearest of them.
+#[doc(hidden)]
 pub fn unknown_name(place: &str, name: &str, known: &[&str]) -> Error {
     let fault = Error::settings(format!("{place}: got \"{name}\", want one of {}", known.join(", ")));
     match nearest(name, known.iter().copied()) {
@@ -320,6 +326,7 @@ pub(crate) fn section(place: &str, given: Option<Value>, faults: &mut Vec<Error>
 }
 
 /// Turns collected faults into a result.
+#[doc(hidden)]
 pub fn finish(faults: Vec<Error>) -> Result<()> {
     if faults.is_empty() { Ok(()) } else { Err(Error::all(faults)) }
 }

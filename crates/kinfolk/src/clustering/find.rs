@@ -117,6 +117,7 @@ pub type Progress<'a> = &'a mut dyn FnMut(Stage) -> Result<()>;
 /// Above this number of points the path drawn beside `auto` has neighbour weights instead of uniform ones.
 pub(super) const MOST_FOR_ALL_PAIRS: usize = 500;
 /// Default number of neighbours of a point.
+#[doc(hidden)]
 pub const NEIGHBOURS: usize = 10;
 /// A mean silhouette above this indicates clear clusters; below it, nested clusters can mislead.
 const CLEAR: f64 = 0.7;

@@ -11,14 +11,19 @@ mod levels;
 mod lloyd;
 mod number;
 mod plane;
+#[doc(hidden)]
 pub mod quality;
 mod search;
 mod spectral;
+#[doc(hidden)]
 pub mod threshold;
 pub(crate) mod ward;
 
 pub use find::{Algorithm, Found, NEIGHBOURS, Progress, Request, Stage, Sureness, find};
+#[doc(hidden)]
 pub use plane::Plane;
+pub use quality::{adjusted_rand_index, misclustering};
+#[doc(hidden)]
 pub use search::Search;
 
 use crate::error::{Error, Result};
@@ -150,6 +155,7 @@ impl Clustering {
 }
 
 /// The same partition with clusters numbered 0, 1, … in the order of their first members.
+#[doc(hidden)]
 pub fn renumber(labels: &[usize]) -> Vec<usize> {
     let mut names = std::collections::HashMap::new();
     labels

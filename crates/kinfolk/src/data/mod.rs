@@ -4,12 +4,17 @@
 //! storage, so that many clients can look at one test set without copies, and pixels stay bytes.
 //! A [`Source`] makes a [`Population`] of clients from its settings and a seed; [`SOURCES`] lists them all.
 
+#[doc(hidden)]
 pub mod cache;
+#[doc(hidden)]
 pub mod cifar;
 mod columns;
 mod contamination;
+#[doc(hidden)]
 pub mod digits;
+#[doc(hidden)]
 pub mod idx;
+#[doc(hidden)]
 pub mod images;
 mod letters;
 mod line_counter;
@@ -17,9 +22,13 @@ mod npy;
 pub(crate) mod numbers;
 pub mod own;
 mod pages;
+#[doc(hidden)]
 pub mod plays;
+#[doc(hidden)]
 pub mod points;
+#[doc(hidden)]
 pub mod scaling;
+#[doc(hidden)]
 pub mod schema;
 mod split;
 
@@ -58,6 +67,7 @@ pub trait SourceSettings: Declared {
     const SOURCE: &'static Source = &Source::new::<Self>();
 
     /// Makes the population for a seed.
+    #[doc(hidden)]
     fn build(self, seed: u64) -> Result<Population>;
 }
 
@@ -154,6 +164,7 @@ pub(crate) static GIVEN: Source = Source {
 };
 
 /// The source of this name.
+#[doc(hidden)]
 pub fn source(name: &str) -> Option<&'static Source> {
     SOURCES.iter().copied().find(|source| source.name == name)
 }
@@ -357,16 +368,19 @@ impl Shard {
     }
 
     /// The storage of its rows.
+    #[doc(hidden)]
     pub fn features(&self) -> &Arc<Features> {
         &self.features
     }
 
     /// The storage of its targets.
+    #[doc(hidden)]
     pub fn targets(&self) -> &Arc<Targets> {
         &self.targets
     }
 
     /// Its rows within the storage.
+    #[doc(hidden)]
     pub fn rows(&self) -> Range<usize> {
         self.rows.clone()
     }
@@ -521,6 +535,7 @@ pub struct Population {
 
 /// The mixture that one client's rows were drawn from.
 #[derive(Debug, Clone, PartialEq)]
+#[doc(hidden)]
 pub struct PlantedMixture {
     pub(crate) weights: Vec<f64>,
     /// The centres of the components, concatenated.
@@ -529,6 +544,7 @@ pub struct PlantedMixture {
 
 /// Positions of one client's rows in a file: lines of a text, or rows of a parquet file, both from 1.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[doc(hidden)]
 pub struct Lines {
     pub(crate) train: Vec<u64>,
     pub(crate) test: Vec<u64>,
@@ -612,6 +628,7 @@ pub enum Form {
 
 /// Augmentation of an image, drawn anew for every step of training, and never for scoring.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[doc(hidden)]
 pub struct Augment {
     /// Mirrors it horizontally, with probability ½.
     pub(crate) flip: bool,

@@ -15,12 +15,17 @@
 //! | `transforms.rs` | what happens to answers on their way, as a list |
 //! | `faults.rs` | clients that are silent, late, broken or hostile, as such a list |
 
+#[doc(hidden)]
 pub mod client;
+#[doc(hidden)]
 pub mod engines;
+#[doc(hidden)]
 pub mod faults;
 pub(crate) mod server;
 pub(crate) mod transforms;
+#[doc(hidden)]
 pub mod wire;
+#[doc(hidden)]
 pub mod work;
 
 pub use crate::aggregate::By;

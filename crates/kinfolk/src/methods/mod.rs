@@ -7,6 +7,7 @@ mod mixtures;
 mod outcome;
 mod parts;
 mod personal;
+#[doc(hidden)]
 pub mod room;
 mod setup;
 
@@ -182,11 +183,13 @@ pub mod options {
 }
 
 /// The method of this name.
+#[doc(hidden)]
 pub fn kind(name: &str) -> Option<&'static MethodKind> {
     METHODS.iter().copied().find(|kind| kind.name == name)
 }
 
 /// The fault of a name that no method has, with its new name or the nearest known one.
+#[doc(hidden)]
 pub fn unknown(place: &str, name: &str, known: &[&str]) -> Error {
     let renamed = |published: &str| {
         Error::settings(format!("{place}: got \"{name}\", want \"mixture-{name}\""))

@@ -34,6 +34,7 @@ pub struct Outcome {
 
 /// What the clients' models minimise.
 #[derive(Debug, Clone, PartialEq)]
+#[doc(hidden)]
 pub struct Minimises {
     /// Identifies the objective: equal texts are the same objective.
     pub(crate) objective: String,
@@ -84,6 +85,7 @@ pub struct Comparison {
 
 /// What a method for mixtures found beside the clients' own ones.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[doc(hidden)]
 pub struct MixtureOutcome {
     /// The centres that all clients have in common, end to end; empty where there are none.
     pub common: Vec<f64>,
@@ -95,6 +97,7 @@ pub struct MixtureOutcome {
 
 /// How far a client's centres are from the common ones.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[doc(hidden)]
 pub struct Apart {
     /// The outlier score: the mean distance of its centres, in units of how far the common centre reaches.
     pub score: f64,

@@ -34,6 +34,7 @@ impl Needs {
 
 /// A step size chosen from the data.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[doc(hidden)]
 pub struct AutoStep {
     pub(crate) optimiser: Optimiser,
     /// Whether no steps are taken with a model that has an exact minimiser.

@@ -4,6 +4,7 @@
 //! over rows, so those of several clients at the same parameters add up. [`maximise`] is the full M-step from them, and
 //! their `pulls`, divided by the rows, are the gradient. [`fit()`] runs EM from several starts.
 
+#[doc(hidden)]
 pub mod alignment;
 mod fit;
 mod gaussian;
@@ -13,6 +14,7 @@ mod regression;
 mod rows;
 mod starts;
 mod statistics;
+#[doc(hidden)]
 pub mod step;
 #[cfg(test)]
 mod tests;
@@ -20,6 +22,7 @@ mod triangles;
 mod views;
 
 pub use fit::{Begin, Fitted, Fitting, fit};
+#[doc(hidden)]
 pub use recast::{recast, relabel};
 pub use rows::Rows;
 pub use statistics::{Detail, Statistics};
@@ -145,6 +148,7 @@ impl Shape {
 
 /// Working memory, reused from step to step.
 #[derive(Debug, Default)]
+#[doc(hidden)]
 pub struct Scratch {
     /// Centres relative to the rows' origin.
     centres: Vec<f64>,
@@ -211,6 +215,7 @@ fn accumulate(
 ///
 /// Under a `limit` no row pulls at a component by more than this length (against contaminated rows); members and squares
 /// are those without.
+#[doc(hidden)]
 pub fn expect(
     shape: &Shape,
     params: &[f64],
@@ -245,6 +250,7 @@ fn assigned(shape: &Shape, rows: &Rows, labels: &[u32], scratch: &mut Scratch, o
 ///
 /// Weights are at least 1e-8 before they are scaled to sum to 1. A component to which nobody belongs stays where it is.
 /// Variances are kept a little above 0, and regressions have a ridge of 1e-5.
+#[doc(hidden)]
 pub fn maximise(shape: &Shape, statistics: &Statistics, params: &mut [f64]) {
     match shape.family {
         Family::Gaussian(covariance) => gaussian::maximise(shape, covariance, statistics, params),

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// How much of an E-step is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[doc(hidden)]
 pub enum Detail {
     /// What a step along the gradient needs.
     Gradient,
@@ -15,6 +16,7 @@ pub enum Detail {
 
 /// Sums over rows of one E-step. Those of several clients at the same parameters add up.
 #[derive(Debug, Clone, PartialEq, Default)]
+#[doc(hidden)]
 pub struct Statistics {
     /// Number of rows.
     pub rows: f64,

@@ -85,11 +85,13 @@ pub trait ModelSettings: Declared {
     const MODEL: &'static ModelKind = &ModelKind::new::<Self>();
 
     /// What methods can do with it, given its settings.
+    #[doc(hidden)]
     fn ability(_: &Settings) -> Ability {
         Self::ABILITY
     }
 
     /// Builds a model for data of this shape, which [`ModelKind::make`] has checked.
+    #[doc(hidden)]
     fn build(self, data: DataShape) -> Result<Box<dyn Model>>;
 }
 
@@ -112,11 +114,13 @@ pub enum Ability {
 
 impl Ability {
     /// Whether it is that of a mixture.
+    #[doc(hidden)]
     pub fn of_mixture(self) -> bool {
         self >= Self::Mixture
     }
 
     /// Whether it satisfies a method that wants this much.
+    #[doc(hidden)]
     pub fn suffices(self, wanted: Self) -> bool {
         self.of_mixture() == wanted.of_mixture() && self >= wanted
     }
@@ -127,6 +131,7 @@ const MOST_PARAMETERS: usize = 1 << 31;
 
 /// The kind of rows a model reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[doc(hidden)]
 pub enum Reads {
     /// Numbers, including the pixels of images.
     Numbers,
@@ -153,6 +158,7 @@ impl ModelKind {
     }
 
     /// Builds a model for data of this shape.
+    #[doc(hidden)]
     pub fn make(&self, settings: &Settings, shape: DataShape) -> Result<Box<dyn Model>> {
         let found = match shape.form {
             Form::Numbers => "numbers in no order",
@@ -223,6 +229,7 @@ impl ModelKind {
 
 /// What another machine needs to build the same model.
 #[derive(Debug, Clone)]
+#[doc(hidden)]
 pub struct Blueprint {
     /// The kind of model.
     pub kind: &'static ModelKind,
@@ -250,6 +257,7 @@ impl Blueprint {
 pub static MODELS: &[&ModelKind] = kinds::KINDS;
 
 /// The kind of this name.
+#[doc(hidden)]
 pub fn kind(name: &str) -> Option<&'static ModelKind> {
     MODELS.iter().copied().find(|kind| kind.name == name)
 }
@@ -258,6 +266,7 @@ choices!(Precision { F32 = "f32", F64 = "f64" });
 
 /// Evaluation metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[doc(hidden)]
 pub enum Metric {
     /// Share of rows classified correctly.
     Accuracy,
@@ -295,6 +304,7 @@ impl Metric {
 
 /// Sums over a client's rows of what metrics are made from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[doc(hidden)]
 pub struct Score {
     /// Number of rows.
     pub rows: u32,
@@ -343,6 +353,7 @@ impl Layout {
 }
 
 /// A model: a layout, initial parameters, and workers that compute with it.
+#[doc(hidden)]
 pub trait Model: Send + Sync {
     /// Its tensors.
     fn layout(&self) -> &Layout;
@@ -428,6 +439,7 @@ pub trait Model: Send + Sync {
 }
 
 /// A model whose loss is convex and twice differentiable, with an exact minimiser.
+#[doc(hidden)]
 pub trait Convex {
     /// Parameters with the smallest mean loss plus ½·ridge·‖θ‖².
     fn minimise(&self, rows: &Shard, ridge: f64) -> Result<Vec<f64>>;

@@ -5,7 +5,9 @@ pub(crate) mod comparisons;
 pub(crate) mod fabricated;
 pub(crate) mod mixtures;
 mod models;
+#[doc(hidden)]
 pub mod summary;
+#[doc(hidden)]
 pub mod table;
 
 pub use comparisons::ComparisonRecord;

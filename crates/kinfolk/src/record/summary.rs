@@ -125,6 +125,7 @@ pub struct Summary {
 
 /// One client's score on its own held-out rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[doc(hidden)]
 pub struct ClientScore {
     /// The metric summed over the rows.
     pub sum: f64,
@@ -152,6 +153,7 @@ impl MetricSummary {
     /// (rounded down, at least one client), and the mean over the clients of each of `clusters`
     /// clusters (0 for a method without). A client whose own average is not finite is left out. `None` when
     /// nobody is left, so that an absent field, not a null, reaches summary.json.
+    #[doc(hidden)]
     pub fn of(name: &str, scores: &[ClientScore], clusters: usize) -> Option<Self> {
         let scores = || scores.iter().filter_map(|score| Some((score, score.mean().filter(|mean| mean.is_finite())?)));
         let mut means: Vec<f64> = scores().map(|(_, mean)| mean).collect();
@@ -195,6 +197,7 @@ impl MethodSummary {
     /// where all repeats agree on the length and left out otherwise. A field that only some repeats
     /// have (a diverged one has no metric) is averaged over those that have it. `sd` divides by
     /// n − 1 and needs two values; it is absent altogether for one repeat.
+    #[doc(hidden)]
     pub fn of(label: &str, name: &str, settings: Value, repeats: Vec<RepeatSummary>) -> Self {
         let fields: Vec<Value> = repeats
             .iter()
@@ -220,6 +223,7 @@ impl MethodSummary {
     }
 
     /// The notes of all seeds, and how a seed ended if not well. The same words from several seeds become one remark.
+    #[doc(hidden)]
     pub fn remarks(&self) -> Vec<Remark> {
         let mut said: Vec<(bool, String, Vec<u64>)> = Vec::new();
         for repeat in &self.repeats {
@@ -251,6 +255,7 @@ impl MethodSummary {
 
 /// A remark about a method.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[doc(hidden)]
 pub struct Remark {
     /// Whether a repeat did not end well.
     pub warning: bool,

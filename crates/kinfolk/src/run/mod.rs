@@ -10,12 +10,14 @@
 //! | `options.rs` | how to run, and who watches |
 
 mod columns;
+#[doc(hidden)]
 pub mod files;
 mod folder;
 mod method;
 mod models;
 mod options;
 mod seed;
+#[doc(hidden)]
 pub mod venue;
 
 pub use options::{Options, Unwatched, Watch, checkpoint_every};

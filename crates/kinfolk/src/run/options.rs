@@ -68,6 +68,7 @@ pub struct Unwatched;
 impl Watch for Unwatched {}
 
 /// The least time between two checkpoints, from KINFOLK_CHECKPOINT_SECONDS if set.
+#[doc(hidden)]
 pub fn checkpoint_every() -> Result<Duration> {
     let Some(text) = std::env::var_os("KINFOLK_CHECKPOINT_SECONDS") else {
         return Ok(Options::default().checkpoint_every);

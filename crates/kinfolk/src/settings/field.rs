@@ -29,6 +29,7 @@ use crate::error::{Error, Result};
 use toml::Value;
 
 /// The type of a field: one setting, or a group of settings.
+#[doc(hidden)]
 pub trait Field: Sized {
     /// The type of its bounds.
     type Bound;
@@ -65,6 +66,7 @@ pub trait Field: Sized {
 }
 
 /// A struct of settings.
+#[doc(hidden)]
 pub trait Declared: Field {
     /// Their declarations.
     const SETTINGS: &'static [Setting];
@@ -405,6 +407,8 @@ macro_rules! settings {
         $(fn check($($parameters:tt)*) $body:block)?
     ) => {
         $(#[$about])*
+        // Help is for people, who write intervals in brackets.
+        #[allow(rustdoc::broken_intra_doc_links)]
         #[derive(Debug, Clone)]
         $access struct $name {
             $($(#[doc = $help])* $access $field: $type,)*

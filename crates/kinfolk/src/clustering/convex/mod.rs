@@ -17,6 +17,7 @@ mod tests;
 mod tree;
 mod uniform;
 
+#[doc(hidden)]
 pub use graph::Edge;
 
 use super::plane::Plane;
