@@ -3,7 +3,7 @@
 
 use super::distances::{LANES, Panels, TILE};
 use super::{Clustering, Points};
-use crate::num::{dispatch, distance, squared_distance};
+use crate::num::{dispatch, distance, norm, squared_distance};
 use crate::rng::Key;
 use rand::RngExt;
 use rayon::prelude::*;
@@ -109,8 +109,7 @@ fn points_and_smallest(clustering: &Clustering) -> (f64, f64) {
 pub fn centre_separation(points: Points, clustering: &Clustering) -> Option<f64> {
     let residuals = residuals(points, clustering);
     let spectral = super::spectral::spectral_norm(&residuals, points.dimension())?;
-    let frobenius = residuals.iter().map(|value| value * value).sum::<f64>().sqrt();
-    let size = frobenius.min((clustering.clusters() as f64).sqrt() * spectral);
+    let size = norm(&residuals).min((clustering.clusters() as f64).sqrt() * spectral);
     let shares = inverse_roots(clustering);
     pairs(clustering)
         .map(|(k, l)| {

@@ -2,7 +2,7 @@
 
 use super::Points;
 use super::spectral::Projection;
-use crate::num::add_scaled;
+use crate::num::{add_scaled, squared_distance};
 
 /// More rows do not change a direction visibly.
 const MOST_ROWS: usize = 10_000;
@@ -54,7 +54,7 @@ impl Plane {
 
     /// The squared distance of a point from the mean, in the full space.
     pub(crate) fn squared_distance_from_mean(&self, point: &[f64]) -> f64 {
-        point.iter().zip(&self.mean).map(|(value, mean)| (value - mean).powi(2)).sum()
+        squared_distance(point, &self.mean)
     }
 }
 

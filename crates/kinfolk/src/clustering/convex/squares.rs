@@ -1,5 +1,7 @@
 //! Distances of one point to all, the innermost loop of the dense solver.
 
+use crate::num::dispatch;
+
 pub(super) fn transpose(out: &mut Vec<f64>, values: &[f64], dimension: usize) {
     let rows = values.len() / dimension;
     out.resize(values.len(), 0.0);
@@ -12,6 +14,11 @@ pub(super) fn transpose(out: &mut Vec<f64>, values: &[f64], dimension: usize) {
 
 /// Squared distances of all points to point `to`, by differences for accuracy; `transposed` has a row per coordinate.
 pub(super) fn squared_distances(out: &mut [f64], transposed: &[f64], to: usize) {
+    dispatch!(|_| differences(out, transposed, to));
+}
+
+#[inline(always)]
+fn differences(out: &mut [f64], transposed: &[f64], to: usize) {
     let count = out.len();
     out.fill(0.0);
     let mut fours = transposed.chunks_exact(4 * count);

@@ -9,6 +9,7 @@ use crate::descent::Descent;
 use crate::federation::Answered;
 use crate::federation::work::{Gradient, Loss};
 use crate::methods::room::diverged;
+use crate::num::sum_of_squares;
 
 /// How often a client is asked at one point before it is left out.
 const TRIES: usize = 30;
@@ -51,7 +52,7 @@ impl ClusterSearch {
         self.tries += 1;
         if self.unheard.is_empty() {
             let (point, weight) = (self.descent.wanted(), self.gradients.weight);
-            let penalty = 0.5 * ridge * point.iter().map(|p| p * p).sum::<f64>();
+            let penalty = 0.5 * ridge * sum_of_squares(&point);
             let slopes = self.gradients.total.iter().zip(&point).map(|(g, p)| g / weight + ridge * p);
             let gradient: Vec<f64> = slopes.collect();
             self.descent.report(self.losses / weight + penalty, &gradient);
