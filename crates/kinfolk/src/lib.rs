@@ -99,6 +99,7 @@
 pub mod aggregate;
 pub mod assignment;
 pub mod clustering;
+#[doc(hidden)]
 pub mod compute;
 pub mod data;
 pub(crate) mod descent;

@@ -33,6 +33,7 @@ pub use kinds::{
 };
 pub(crate) use mixture::most_components;
 pub use own::OwnNetwork;
+#[doc(hidden)]
 pub use packed::Packed;
 
 /// What the settings of models are made of.
@@ -47,6 +48,7 @@ pub mod options {
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 pub(crate) use worker::first_smallest;
+#[doc(hidden)]
 pub use worker::{Choice, Choosing, Found, Reduced, Seat, Step, Summing, Worker};
 
 /// A registered kind of model.
