@@ -26,8 +26,10 @@ fmt: ## Formats every file
 check: test deny ## What CI runs beside test-flower: the tests, then dependencies, format, lints and docs, with warnings as errors
 	git ls-files '*.rs' | xargs rustfmt --check --edition 2024
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy -p kinfolk --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 	$(PYTHON) .ci/public.py $(TARGET)/doc/kinfolk
+	cargo package --workspace --no-verify --allow-dirty --quiet
 
 test: need-rust need-python need-chromium ## Installs what the tests need, and runs them all
 	if cargo nextest --version >/dev/null 2>&1; then cargo nextest run --workspace; else cargo test --workspace --lib --bins --tests; fi

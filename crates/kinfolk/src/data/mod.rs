@@ -12,6 +12,8 @@ mod columns;
 mod contamination;
 #[doc(hidden)]
 pub mod digits;
+#[cfg(feature = "download")]
+mod download;
 #[doc(hidden)]
 pub mod idx;
 #[doc(hidden)]
@@ -21,7 +23,10 @@ mod line_counter;
 mod npy;
 pub(crate) mod numbers;
 pub mod own;
+#[cfg(feature = "parquet")]
 mod pages;
+#[cfg(feature = "parquet")]
+mod parquet;
 #[doc(hidden)]
 pub mod plays;
 #[doc(hidden)]

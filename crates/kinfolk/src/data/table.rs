@@ -334,11 +334,7 @@ fn pick<T: Default>(mut values: Vec<T>, rows: &[usize]) -> Vec<T> {
 mod tests {
     use super::*;
     use crate::settings::Declared;
-    use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
-    use parquet::file::writer::SerializedFileWriter;
-    use parquet::schema::parser::parse_message_type;
-    use rand::RngExt;
-    use std::fs::{self, File};
+    use std::fs;
     use std::path::MAIN_SEPARATOR;
     use tempfile::TempDir;
 
@@ -547,75 +543,86 @@ mod tests {
         assert_eq!(make(&path, USUAL).unwrap().clients.len(), 2);
     }
 
-    #[test]
-    fn malformed_parquet_files_are_faults_of_the_data_and_no_panics() {
-        let scores: Vec<Option<f64>> = (0..40).map(|row| (row % 7 > 0).then(|| f64::from(row) * 0.5)).collect();
-        let (_folder, path) = parquet_file(&scores);
-        let sound = fs::read(&path).unwrap();
-        let mut rng = Key::new(5).word("malformed").rng();
-        for _ in 0..600 {
-            let mut bytes = sound.clone();
-            for _ in 0..rng.random_range(1..4) {
-                let place = rng.random_range(0..bytes.len());
-                bytes[place] = if rng.random() { rng.random() } else { bytes[place] ^ (1 << rng.random_range(0..8)) };
-            }
-            fs::write(&path, bytes).unwrap();
-            if let Err(error) = make(&path, USUAL) {
-                assert!(error.kind().is_input(), "{error}");
+    #[cfg(feature = "parquet")]
+    mod parquet {
+        use super::*;
+        use ::parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
+        use ::parquet::file::writer::SerializedFileWriter;
+        use ::parquet::schema::parser::parse_message_type;
+        use rand::RngExt;
+        use std::fs::File;
+
+        #[test]
+        fn malformed_parquet_files_are_faults_of_the_data_and_no_panics() {
+            let scores: Vec<Option<f64>> = (0..40).map(|row| (row % 7 > 0).then(|| f64::from(row) * 0.5)).collect();
+            let (_folder, path) = parquet_file(&scores);
+            let sound = fs::read(&path).unwrap();
+            let mut rng = Key::new(5).word("malformed").rng();
+            for _ in 0..600 {
+                let mut bytes = sound.clone();
+                for _ in 0..rng.random_range(1..4) {
+                    let place = rng.random_range(0..bytes.len());
+                    bytes[place] =
+                        if rng.random() { rng.random() } else { bytes[place] ^ (1 << rng.random_range(0..8)) };
+                }
+                fs::write(&path, bytes).unwrap();
+                if let Err(error) = make(&path, USUAL) {
+                    assert!(error.kind().is_input(), "{error}");
+                }
             }
         }
-    }
 
-    fn parquet_file(scores: &[Option<f64>]) -> (TempDir, String) {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("t.parquet");
-        let message = "message t { required int64 school; required binary sex (UTF8); optional double score; \
-            required int32 day (DATE); }";
-        let schema = Arc::new(parse_message_type(message).unwrap());
-        let file = File::create(&path).unwrap();
-        let mut writer = SerializedFileWriter::new(file, schema, Default::default()).unwrap();
-        let mut group = writer.next_row_group().unwrap();
-        let count = scores.len();
-        let mut index = 0;
-        while let Some(mut column) = group.next_column().unwrap() {
-            match index {
-                0 => {
-                    let ids: Vec<i64> = (0..count as i64).map(|row| row % 2 + 1).collect();
-                    column.typed::<Int64Type>().write_batch(&ids, None, None).unwrap();
+        fn parquet_file(scores: &[Option<f64>]) -> (TempDir, String) {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("t.parquet");
+            let message = "message t { required int64 school; required binary sex (UTF8); optional double score; \
+                required int32 day (DATE); }";
+            let schema = Arc::new(parse_message_type(message).unwrap());
+            let file = File::create(&path).unwrap();
+            let mut writer = SerializedFileWriter::new(file, schema, Default::default()).unwrap();
+            let mut group = writer.next_row_group().unwrap();
+            let count = scores.len();
+            let mut index = 0;
+            while let Some(mut column) = group.next_column().unwrap() {
+                match index {
+                    0 => {
+                        let ids: Vec<i64> = (0..count as i64).map(|row| row % 2 + 1).collect();
+                        column.typed::<Int64Type>().write_batch(&ids, None, None).unwrap();
+                    }
+                    1 => {
+                        let words: Vec<ByteArray> = (0..count).map(|row| ["f", "m"][row % 2].into()).collect();
+                        column.typed::<ByteArrayType>().write_batch(&words, None, None).unwrap();
+                    }
+                    2 => {
+                        let levels: Vec<i16> = scores.iter().map(|score| i16::from(score.is_some())).collect();
+                        let values: Vec<f64> = scores.iter().flatten().copied().collect();
+                        column.typed::<DoubleType>().write_batch(&values, Some(&levels), None).unwrap();
+                    }
+                    _ => {
+                        let days = vec![18000; count];
+                        column.typed::<Int32Type>().write_batch(&days, None, None).unwrap();
+                    }
                 }
-                1 => {
-                    let words: Vec<ByteArray> = (0..count).map(|row| ["f", "m"][row % 2].into()).collect();
-                    column.typed::<ByteArrayType>().write_batch(&words, None, None).unwrap();
-                }
-                2 => {
-                    let levels: Vec<i16> = scores.iter().map(|score| i16::from(score.is_some())).collect();
-                    let values: Vec<f64> = scores.iter().flatten().copied().collect();
-                    column.typed::<DoubleType>().write_batch(&values, Some(&levels), None).unwrap();
-                }
-                _ => {
-                    let days = vec![18000; count];
-                    column.typed::<parquet::data_type::Int32Type>().write_batch(&days, None, None).unwrap();
-                }
+                column.close().unwrap();
+                index += 1;
             }
-            column.close().unwrap();
-            index += 1;
+            group.close().unwrap();
+            writer.close().unwrap();
+            let path = path.display().to_string();
+            (folder, path)
         }
-        group.close().unwrap();
-        writer.close().unwrap();
-        let path = path.display().to_string();
-        (folder, path)
-    }
 
-    #[test]
-    fn parquet_files_are_read_with_their_types() {
-        let (_folder, path) = parquet_file(&[Some(0.5), Some(1.5), Some(2.5), Some(3.5)]);
-        let population = make(&path, &format!("{USUAL}\ndrop = [\"day\"]\ntest_fraction = 0")).unwrap();
-        assert_eq!(population.clients.iter().map(|c| c.id.as_str()).collect::<Vec<_>>(), ["1", "2"]);
-        assert_eq!(population.clients[1].train.values(), Some(&[1.5, 3.5][..]));
-        let text = make(&path, USUAL).unwrap_err().to_string();
-        assert!(text.contains("row 1: column `day` holds 2019-04-14"), "{text}");
-        let (_folder, path) = parquet_file(&[Some(0.5), None]);
-        let text = make(&path, &format!("{USUAL}\ndrop = [\"day\"]")).unwrap_err().to_string();
-        assert!(text.contains("t.parquet row 2: column `score` has no value"), "{text}");
+        #[test]
+        fn parquet_files_are_read_with_their_types() {
+            let (_folder, path) = parquet_file(&[Some(0.5), Some(1.5), Some(2.5), Some(3.5)]);
+            let population = make(&path, &format!("{USUAL}\ndrop = [\"day\"]\ntest_fraction = 0")).unwrap();
+            assert_eq!(population.clients.iter().map(|c| c.id.as_str()).collect::<Vec<_>>(), ["1", "2"]);
+            assert_eq!(population.clients[1].train.values(), Some(&[1.5, 3.5][..]));
+            let text = make(&path, USUAL).unwrap_err().to_string();
+            assert!(text.contains("row 1: column `day` holds 2019-04-14"), "{text}");
+            let (_folder, path) = parquet_file(&[Some(0.5), None]);
+            let text = make(&path, &format!("{USUAL}\ndrop = [\"day\"]")).unwrap_err().to_string();
+            assert!(text.contains("t.parquet row 2: column `score` has no value"), "{text}");
+        }
     }
 }
