@@ -74,6 +74,7 @@ python: need-rust .venv ## Builds the Python package, and installs it into .venv
 wheel: need-rust .venv ## Builds the Python package for others, as a wheel and from source, into target/wheels
 	.venv/bin/python -m pip install --quiet "maturin[zig]>=1.9,<2"
 	rm -f $(TARGET)/wheels/kinfolk-*
+	.venv/bin/python crates/kinfolk-py/licences.py THIRD-PARTY-LICENSES.txt
 	.venv/bin/python -m maturin sdist --out $(TARGET)/wheels
 	.venv/bin/python -m maturin build --release --zig --compatibility manylinux_2_28 --out $(TARGET)/wheels
 
@@ -102,7 +103,7 @@ fuzz: | need-rust ## Spoils the inputs of every reader: SEED, CASES of each, BIN
 # Two kinds of expected results are kept: the texts of the command line in crates/kinfolk-cli/tests/cli/snapshots, which
 # must agree to the letter, and the numbers of the quickstart in crates/kinfolk/tests/golden, compared with a tolerance.
 bless: ## Accepts today's texts and numbers as the expected ones; look at `git diff` afterwards
-	INSTA_UPDATE=always KINFOLK_BLESS=1 cargo test --workspace --test cli --test experiments
+	INSTA_UPDATE=always KINFOLK_BLESS=1 cargo test --workspace --test cli --test integration
 
 # `kinfolk reproduce PAPER --quick` compares with the numbers of experiments/PAPER/quick.json. They are compiled in, so they are
 # measured anew with the program as it is, which says what changed, and count from the next build on.

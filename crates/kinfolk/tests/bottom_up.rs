@@ -1,8 +1,6 @@
 //! SR-FCA and its rivals, on clients whose steps can be worked by hand, and on clients that misbehave.
 
-mod by_hand;
-
-use by_hand::{clients, close, faults_of, line, numbers, settings};
+use crate::by_hand::{clients, close, faults_of, line, numbers, settings};
 use kinfolk::Result;
 use kinfolk::clustering::quality::misclustering;
 use kinfolk::compute::threads;

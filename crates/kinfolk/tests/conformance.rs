@@ -1,8 +1,7 @@
 //! Every registered method through every federation: the same bits where answers are reduced in the same place,
 //! a stated tolerance where an engine reduces while it computes.
 
-mod loopback;
-
+use crate::loopback::{Loopback, MakeSite};
 use kinfolk::Result;
 use kinfolk::aggregate::{By, Sum, Weight};
 use kinfolk::clustering::quality::misclustering;
@@ -25,7 +24,6 @@ use kinfolk::models::{self, Blueprint, Choice, Found, Model, Packed, Reduced, Se
 use kinfolk::rng::Key;
 use kinfolk::settings::Settings;
 use kinfolk::training::Split;
-use loopback::{Loopback, MakeSite};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 

@@ -1,7 +1,6 @@
 //! Whole runs with clients on other machines: the same bits as here, and honest about what gets lost.
 
-mod loopback;
-
+use crate::loopback::{Loopback, MakeSite};
 use kinfolk::experiment::Experiment;
 use kinfolk::federation::client::node::{Node, Rows, TableRows};
 use kinfolk::federation::client::site::Site;
@@ -12,7 +11,6 @@ use kinfolk::record::{Record, RoundRecord};
 use kinfolk::run::venue::Elsewhere;
 use kinfolk::run::{Options, Unwatched, Watch, run, run_at};
 use kinfolk::{ErrorKind, Result};
-use loopback::{Loopback, MakeSite};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 

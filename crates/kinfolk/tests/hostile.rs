@@ -1,9 +1,8 @@
 //! One bad client among good ones, through every method: it costs nobody but itself, and is named.
 //!
-//! `cargo test -p kinfolk --test hostile -- --nocapture` prints the table of docs/hostile-clients.md.
+//! `cargo test -p kinfolk --test integration hostile:: -- --nocapture` prints the table of docs/hostile-clients.md.
 
-mod loopback;
-
+use crate::loopback::{Loopback, MakeSite};
 use kinfolk::Result;
 use kinfolk::data::schema::{Description, TargetDescription};
 use kinfolk::data::{Client, Features, Population, Shard, source};
@@ -21,7 +20,6 @@ use kinfolk::record::{Record, RepeatSummary};
 use kinfolk::run::venue::{Elsewhere, InProcess};
 use kinfolk::run::{Options, Unwatched, run, run_at};
 use kinfolk::settings::Settings;
-use loopback::{Loopback, MakeSite};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
@@ -464,7 +462,7 @@ fn honest_clients_of_the_presets_are_not_suspected() {
     }
 }
 
-/// `cargo test -p kinfolk --test hostile -- --ignored --nocapture` prints what docs/hostile-clients.md says of sign flips.
+/// `cargo test -p kinfolk --test integration hostile:: -- --ignored --nocapture` prints what docs/hostile-clients.md says of sign flips.
 #[test]
 #[ignore = "prints measurements; asserts nothing that the others do not"]
 fn sign_flips_in_the_presets() {

@@ -1,6 +1,6 @@
 //! λ from distances alone, on simulated families whose smallest distance between them is more than three times the
 //! largest within, and on clients that are one cluster. The table of experiments/sr-fca/lambda.md is printed by
-//! `cargo test --release -p kinfolk --test lambda -- --ignored --nocapture`.
+//! `cargo test --release -p kinfolk --test integration lambda:: -- --ignored --nocapture`.
 
 use kinfolk::clustering::threshold::Distances;
 use kinfolk::rng::{Key, Rng};

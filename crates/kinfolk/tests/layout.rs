@@ -82,6 +82,19 @@ fn without_tests_and_comments(text: &str) -> String {
 }
 
 #[test]
+fn no_file_of_tests_is_left_out() {
+    let folder = crates().join("kinfolk/tests");
+    let program = std::fs::read_to_string(folder.join("main.rs")).expect("a text");
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_stem().and_then(|name| name.to_str()).expect("a name").to_string();
+        if path.extension().is_some_and(|extension| extension == "rs") && name != "main" {
+            assert!(program.contains(&format!("\nmod {name};\n")), "{name}.rs is not in main.rs");
+        }
+    }
+}
+
+#[test]
 fn nothing_imports_upwards() {
     let layer = |module: &str| LAYERS.iter().position(|layer| *layer == module);
     let mut upward = Vec::new();

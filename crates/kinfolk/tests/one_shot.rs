@@ -1,8 +1,6 @@
 //! Methods that ask once, and their baselines, on clients whose minimisers are known by hand.
 
-mod by_hand;
-
-use by_hand::{clients, close, faults_of, line, numbers, settings};
+use crate::by_hand::{clients, close, faults_of, line, numbers, settings};
 use kinfolk::Result;
 use kinfolk::compute::threads;
 use kinfolk::data::{Client, DataShape};
@@ -119,7 +117,7 @@ fn the_means_sent_back_are_in_the_bytes_of_every_one_shot_method() {
     // A client that did not answer is sent both means to choose from.
     let many: Vec<&[f64]> = (0..30).map(|client| FIVE[client % 5]).collect();
     let (clients, truth): (_, Vec<usize>) =
-        (by_hand::clients(&many), (0..30).map(|client| TRUTH[client % 5]).collect());
+        (crate::by_hand::clients(&many), (0..30).map(|client| TRUTH[client % 5]).collect());
     let mut federation = silent(0.3, &clients);
     let text = "clustering = \"kmeans++\"\nclusters = 2";
     let (outcome, _) = run(&mut *method("odcl", text, &clients, &truth), &mut federation);

@@ -1,8 +1,7 @@
 //! Clients that are code of the user's own, here in Rust: every method that needs no more than their verbs finds what was
 //! planted, and what goes wrong inside them is told with their name.
 
-mod loopback;
-
+use crate::loopback::Loopback;
 use kinfolk::clustering::quality::misclustering;
 use kinfolk::compute::threads;
 use kinfolk::data::own::{OwnClient, OwnScore, OwnStart, Point};
@@ -24,7 +23,6 @@ use kinfolk::run::{Options, Unwatched, Watch, run, run_at};
 use kinfolk::settings::{Setting, Settings};
 use kinfolk::training::{Amount, Optimiser, Plan, Sample, Split};
 use kinfolk::{Error, ErrorKind, Result};
-use loopback::Loopback;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;

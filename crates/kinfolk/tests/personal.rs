@@ -1,7 +1,6 @@
 //! Methods that give every client a model of its own inside known clusters: how a run serves, scores and files them.
 
-mod loopback;
-
+use crate::loopback::Loopback;
 use kinfolk::assignment::Assignment;
 use kinfolk::compute::threads;
 use kinfolk::data::{Client, Features, Population, Shard, Targets, source};
@@ -24,7 +23,6 @@ use kinfolk::settings::Declared;
 use kinfolk::settings::Settings;
 use kinfolk::training::Split;
 use kinfolk::{Result, evaluate, modelfile};
-use loopback::Loopback;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

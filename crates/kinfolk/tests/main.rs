@@ -1,0 +1,21 @@
+//! The tests of the library from outside, in one program: compiling and linking many takes far longer than running them.
+
+mod bottom_up;
+mod browser;
+mod by_hand;
+mod conformance;
+mod elsewhere;
+mod experiments;
+mod hostile;
+mod hostile_server;
+mod known_clusters;
+mod lambda;
+mod layout;
+mod library;
+mod loopback;
+mod mixtures;
+mod one_shot;
+mod own_clients;
+mod personal;
+mod runs;
+mod tables;
