@@ -1,8 +1,8 @@
-# `make` lists the commands. CI runs `make check` and `make test-flower`.
+# `make` lists the commands. CI runs `make check` and `make test-flower` (.ci/run).
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help quickstart check fmt test test-python test-flower test-torch deny extension python wheel bench bless bless-quick fuzz kills
+.PHONY: help quickstart check lint fmt test test-python test-flower test-torch deny extension python wheel bench bless bless-quick fuzz kills
 .PHONY: need-rust need-python need-chromium
 
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
@@ -23,7 +23,9 @@ quickstart: need-rust ## Installs Rust where it is missing, builds the program, 
 fmt: ## Formats every file
 	git ls-files '*.rs' | xargs rustfmt --edition 2024 # cargo fmt does not see modules that a macro declares
 
-check: test deny ## What CI runs beside test-flower: the tests, then dependencies, format, lints and docs, with warnings as errors
+check: test lint ## What CI runs beside test-flower: the tests, then all that lint does
+
+lint: deny ## Checks dependencies, format, lints, docs and packages, with warnings as errors
 	git ls-files '*.rs' | xargs rustfmt --check --edition 2024
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy -p kinfolk --no-default-features -- -D warnings
