@@ -315,10 +315,10 @@ fn every_method_runs_on_another_backend() {
             };
             let mock = OneByOne::default();
             let (wanted, found) = (on(Arc::new(Cpu), true), on(Arc::new(mock.clone()), true));
-            let keeps = found.2.iter().any(Option::is_some);
             assert_eq!((wanted.0.models, wanted.1, wanted.2), (found.0.models, found.1, found.2), "{}", kind.name);
-            // What clients do with vectors they keep is done by the threads.
-            assert!(keeps || mock.steps.load(Ordering::Relaxed) > 0, "{} took no step", kind.name);
+            // Other kinds of work are done by the threads.
+            let steps = mock.steps.load(Ordering::Relaxed);
+            assert!(steps > 0 || !["cfl", "fedavg", "ifca", "odcl", "sr-fca"].contains(&kind.name), "{}", kind.name);
             let (wanted, found) = (on(Arc::new(Cpu), false).0, on(Arc::new(mock), false).0);
             assert_eq!(wanted.serving, found.serving, "{}", kind.name);
             for (wanted, found) in wanted.models.iter().zip(&found.models) {
