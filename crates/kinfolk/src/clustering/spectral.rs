@@ -19,6 +19,7 @@
 use super::Points;
 use super::kmeans::{self, KMeans, Options, check_clusters};
 use crate::error::{Error, ErrorKind, Result};
+use crate::num::cpu::clearing;
 use crate::num::{self, Matrix, squared_distance};
 use crate::rng::Key;
 use faer::MatRef;
@@ -77,7 +78,7 @@ impl Projection {
         let (rows, values) = reduce(points.values(), dimension);
         let matrix = MatRef::from_row_major_slice(&values, rows, dimension);
         let failed = |_| Error::new(ErrorKind::Diverged, "points: the singular value decomposition did not converge");
-        let svd = Svd::new_thin(matrix).map_err(failed)?;
+        let svd = clearing(|| Svd::new_thin(matrix)).map_err(failed)?;
         let singular = |direction: usize| svd.S()[direction];
         let cutoff = singular(0) * f64::EPSILON * points.count().max(dimension) as f64;
         let rank = (0..rows.min(dimension)).take_while(|&direction| singular(direction) > cutoff).count();
@@ -138,7 +139,7 @@ fn reduce(values: &[f64], dimension: usize) -> (usize, Vec<f64>) {
     let triangles: Vec<Vec<f64>> = (values.par_chunks(block * dimension))
         .map(|block| {
             let rows = block.len() / dimension;
-            let triangle = Qr::new(MatRef::from_row_major_slice(block, rows, dimension));
+            let triangle = clearing(|| Qr::new(MatRef::from_row_major_slice(block, rows, dimension)));
             let triangle = triangle.thin_R();
             let positions = (0..triangle.nrows()).flat_map(|row| (0..dimension).map(move |column| (row, column)));
             positions.map(|at| triangle[at]).collect()
@@ -149,7 +150,8 @@ fn reduce(values: &[f64], dimension: usize) -> (usize, Vec<f64>) {
 
 pub(super) fn spectral_norm(values: &[f64], dimension: usize) -> Option<f64> {
     let (rows, values) = reduce(values, dimension);
-    let singular = MatRef::from_row_major_slice(&values, rows, dimension).singular_values().ok()?;
+    let matrix = MatRef::from_row_major_slice(&values, rows, dimension);
+    let singular = clearing(|| matrix.singular_values()).ok()?;
     Some(singular.into_iter().fold(0.0, f64::max))
 }
 

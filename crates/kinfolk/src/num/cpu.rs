@@ -26,10 +26,15 @@ impl Cpu {
     }
 }
 
+/// What this CPU has.
+#[cfg(target_arch = "x86_64")]
+static FOUND: std::sync::LazyLock<Option<pulp::x86::V3>> = std::sync::LazyLock::new(pulp::x86::V3::try_new);
+
+/// What loops use of it.
 #[cfg(target_arch = "x86_64")]
 static AVX2: std::sync::LazyLock<Option<pulp::x86::V3>> = std::sync::LazyLock::new(|| match wanted().as_deref() {
     Some("baseline") => None,
-    _ => pulp::x86::V3::try_new(),
+    _ => *FOUND,
 });
 
 /// Runs a closure, `dispatch!(|cpu| …)`, as it is compiled for this CPU.
@@ -54,6 +59,18 @@ pub(crate) fn run<R>(kernel: impl FnOnce(Cpu) -> R) -> R {
         );
     }
     kernel(Cpu { fma: cfg!(target_arch = "aarch64") })
+}
+
+/// Runs work of the matrix library, whose products leave the upper halves of registers in use, and clears them: whatever is
+/// compiled without AVX, which is most of the program, would wait for them at every instruction.
+#[inline(always)]
+pub(crate) fn clearing<R>(work: impl FnOnce() -> R) -> R {
+    let result = work();
+    #[cfg(target_arch = "x86_64")]
+    if let Some(found) = *FOUND {
+        found.avx._mm256_zeroupper();
+    }
+    result
 }
 
 fn wanted() -> Option<String> {

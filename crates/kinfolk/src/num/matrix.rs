@@ -2,7 +2,7 @@
 //!
 //! Products run on the calling thread: parallelism is over clients.
 
-use super::cpu::Cpu;
+use super::cpu::{Cpu, clearing};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 use serde::{Deserialize, Serialize};
@@ -225,7 +225,7 @@ pub(crate) fn multiply_add<T: Real>(out: &mut [T], scale: T, left: Matrix<T>, ri
 fn product<T: Real>(out: &mut [T], accumulate: Accum, scale: T, left: Matrix<T>, right: Matrix<T>) {
     let (left, right) = (left.view(), right.view());
     let out = MatMut::from_row_major_slice_mut(out, left.nrows(), right.ncols());
-    matmul(out, accumulate, left, right, scale, Par::Seq);
+    clearing(|| matmul(out, accumulate, left, right, scale, Par::Seq));
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Linear systems, least squares and eigenvalues.
 
+use super::cpu::clearing;
 use super::lanes::{add_scaled, dot};
 use super::matrix::{Matrix, multiply};
 use faer::{MatMut, MatRef, Par};
@@ -7,8 +8,8 @@ use faer::{MatMut, MatRef, Par};
 /// Solves the symmetric `a x = b` for each column of the row-major `b`; `None` when `a` is not positive definite.
 pub(crate) fn solve_positive(a: &[f64], b: &[f64], size: usize, columns: usize) -> Option<Vec<f64>> {
     use faer::linalg::solvers::{Llt, Solve};
-    let decomposed = Llt::new(MatRef::from_row_major_slice(a, size, size), faer::Side::Lower).ok()?;
-    let solution = decomposed.solve(MatRef::from_row_major_slice(b, size, columns));
+    let (a, b) = (MatRef::from_row_major_slice(a, size, size), MatRef::from_row_major_slice(b, size, columns));
+    let solution = clearing(|| Some(Llt::new(a, faer::Side::Lower).ok()?.solve(b)))?;
     Some((0..size).flat_map(|i| (0..columns).map(move |j| (i, j))).map(|(i, j)| solution[(i, j)]).collect())
 }
 
@@ -17,16 +18,15 @@ pub(crate) struct Cholesky(faer::linalg::solvers::Llt<f64>);
 impl Cholesky {
     /// Factors `a`, row-major `size` × `size`; `None` when it is not positive definite.
     pub(crate) fn new(a: &[f64], size: usize) -> Option<Self> {
-        faer::linalg::solvers::Llt::new(MatRef::from_row_major_slice(a, size, size).transpose(), faer::Side::Lower)
-            .ok()
-            .map(Self)
+        let matrix = MatRef::from_row_major_slice(a, size, size).transpose();
+        clearing(|| faer::linalg::solvers::Llt::new(matrix, faer::Side::Lower)).ok().map(Self)
     }
 
     /// Replaces `b`, row-major with `columns` columns, by the solution of `a x = b`.
     pub(crate) fn solve(&self, b: &mut [f64], columns: usize) {
         use faer::linalg::solvers::Solve;
         let rows = b.len() / columns;
-        self.0.solve_in_place(MatMut::from_row_major_slice_mut(b, rows, columns));
+        clearing(|| self.0.solve_in_place(MatMut::from_row_major_slice_mut(b, rows, columns)));
     }
 }
 
@@ -35,8 +35,10 @@ pub(crate) fn solve_factored(l: &[f64], b: &mut [f64], size: usize, columns: usi
     use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
     let lower = MatRef::from_row_major_slice(l, size, size);
     let mut b = MatMut::from_row_major_slice_mut(b, size, columns);
-    solve_lower_triangular_in_place(lower, b.as_mut(), Par::Seq);
-    solve_upper_triangular_in_place(lower.transpose(), b, Par::Seq);
+    clearing(|| {
+        solve_lower_triangular_in_place(lower, b.as_mut(), Par::Seq);
+        solve_upper_triangular_in_place(lower.transpose(), b, Par::Seq);
+    });
 }
 
 /// The eigendecomposition of a positive semidefinite matrix without its null space: its inverse is the pseudo-inverse.
@@ -65,7 +67,7 @@ impl Spectrum {
             return Some(Self { values: Vec::new(), directions: Vec::new(), size });
         }
         let matrix = MatRef::from_row_major_slice(a, size, size);
-        let parts = faer::linalg::solvers::SelfAdjointEigen::new(matrix, faer::Side::Lower).ok()?;
+        let parts = clearing(|| faer::linalg::solvers::SelfAdjointEigen::new(matrix, faer::Side::Lower)).ok()?;
         let cutoff = (0..size).map(|r| parts.S()[r]).fold(0.0, f64::max) * share;
         let (mut values, mut directions) = (Vec::with_capacity(size), Vec::with_capacity(size * size));
         for r in (0..size).filter(|&r| parts.S()[r] > cutoff) {
@@ -127,13 +129,13 @@ pub(crate) fn extreme_eigenvalues(a: &[f64], size: usize) -> (f64, f64) {
     if size == 0 {
         return (f64::INFINITY, f64::NEG_INFINITY);
     }
-    let values = view.self_adjoint_eigenvalues(faer::Side::Lower).unwrap_or_else(|_| vec![f64::NAN; size]);
+    let values = clearing(|| view.self_adjoint_eigenvalues(faer::Side::Lower)).unwrap_or_else(|_| vec![f64::NAN; size]);
     values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &value| (low.min(value), high.max(value)))
 }
 
 /// The least-squares solution of smallest norm of `a x = b`, `a` row-major `rows` × `size`.
 pub(crate) fn least_squares(a: &[f64], b: &[f64], rows: usize, size: usize) -> Option<Vec<f64>> {
-    let svd = faer::linalg::solvers::Svd::new_thin(MatRef::from_row_major_slice(a, rows, size)).ok()?;
+    let svd = clearing(|| faer::linalg::solvers::Svd::new_thin(MatRef::from_row_major_slice(a, rows, size))).ok()?;
     let (left, singular, right) = (svd.U(), svd.S(), svd.V());
     let rank = rows.min(size);
     let cutoff = (0..rank).map(|r| singular[r]).fold(0.0, f64::max) * f64::EPSILON * rows.max(size) as f64;
@@ -149,8 +151,9 @@ pub(crate) fn least_squares(a: &[f64], b: &[f64], rows: usize, size: usize) -> O
 
 /// `a` (row-major, `rows` ≤ `size`) as coordinates (`rows` × `rows`) times an orthonormal basis of its row space.
 pub(crate) fn row_space(a: &[f64], rows: usize, size: usize) -> (Vec<f64>, Vec<f64>) {
-    let transposed = faer::linalg::solvers::Qr::new(MatRef::from_row_major_slice(a, rows, size).transpose());
-    let (basis, triangle) = (transposed.compute_thin_Q(), transposed.thin_R());
+    let matrix = MatRef::from_row_major_slice(a, rows, size).transpose();
+    let transposed = clearing(|| faer::linalg::solvers::Qr::new(matrix));
+    let (basis, triangle) = (clearing(|| transposed.compute_thin_Q()), transposed.thin_R());
     let coordinates = (0..rows).flat_map(|i| (0..rows).map(move |j| if j <= i { triangle[(j, i)] } else { 0.0 }));
     let basis = (0..rows).flat_map(|i| (0..size).map(move |j| (i, j))).map(|(i, j)| basis[(j, i)]);
     (coordinates.collect(), basis.collect())
