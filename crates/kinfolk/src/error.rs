@@ -177,7 +177,13 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.spelling(str::to_string))
+        // A Rust program finds the option among the fields of `run::Options`; a setting needs no prefix.
+        f.write_str(&self.spelling(|option| match option {
+            "out" => "Options::folder".into(),
+            "resume" => "Options::resume".into(),
+            "set " => String::new(),
+            option => option.into(),
+        }))
     }
 }
 

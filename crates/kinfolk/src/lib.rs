@@ -31,11 +31,11 @@
 //!
 //! # A model of one's own
 //!
-//! is forward and backward ([`OwnNetwork`]). Batches, optimisers, choices among models and scores come with the trainer. This one
-//! says that something grows by e<sup>θ·x</sup>:
+//! A network is forward and backward ([`OwnNetwork`]); batches, optimisers, choices among models and scores come with the trainer.
+//! This one says that something grows like e<sup>θ·x</sup>:
 //!
 //! ```
-//! use kinfolk::{Client, DataShape, Experiment, Layout, OwnNetwork, Result, Settings, Shard, methods::FedAvgSettings};
+//! use kinfolk::{methods::FedAvgSettings, *};
 //! struct Growth;
 //! impl OwnNetwork for Growth {
 //!     fn build(_: &Settings, _: DataShape) -> Result<Self> { Ok(Self) }
@@ -43,20 +43,20 @@
 //!     fn forward(&self, rate: &[f64], x: &[f64], _: &mut Vec<f64>, out: &mut [f64]) {
 //!         out.iter_mut().zip(x).for_each(|(out, x)| *out = (rate[0] * x).exp());
 //!     }
-//!     fn backward(&self, rate: &[f64], x: &[f64], _: &[f64], slopes: &[f64], gradient: &mut [f64]) {
-//!         gradient[0] = x.iter().zip(slopes).map(|(x, slope)| slope * x * (rate[0] * x).exp()).sum();
+//!     fn backward(&self, rate: &[f64], x: &[f64], _: &[f64], slopes: &[f64], out: &mut [f64]) {
+//!         out[0] = x.iter().zip(slopes).map(|(x, slope)| slope * x * (rate[0] * x).exp()).sum();
 //!     }
 //! }
 //! let rows = Shard::of_numbers(1, vec![0.0, 1.0, 2.0], vec![1.0, 1.5, 2.25])?; // grows by half
-//! let record = Experiment::on(vec![Client::new("a", rows)]).model(Growth::MODEL).method(FedAvgSettings::default()).run()?;
-//! assert!((record.models_of("fedavg")?.of_client("a")?.parameters[0] - 1.5_f64.ln()).abs() < 1e-6);
+//! let draft = Experiment::on(vec![Client::new("a", rows)]).model(Growth::MODEL).method(FedAvgSettings::default());
+//! assert!((draft.run()?.models_of("fedavg")?.of_client("a")?.parameters[0] - 1.5_f64.ln()).abs() < 1e-6);
 //! # Ok::<(), kinfolk::Error>(())
 //! ```
 //!
 //! # A method of one's own
 //!
-//! reads like pseudocode: it asks clients for work, a round at a time, and says in the end what it found. Who is missing, what was
-//! sent and whether it diverged is kept for it. This is federated averaging:
+//! A method reads like pseudocode: round by round it asks clients for work, and in the end it says what it found. Who is missing,
+//! what was sent and whether it diverged is recorded for it. This is federated averaging:
 //!
 //! ```
 //! use kinfolk::{Experiment, data, methods::prelude::*, models};
@@ -77,7 +77,8 @@
 //! # Ok::<(), kinfolk::Error>(())
 //! ```
 //!
-//! A [`Registry`] with one's own models and methods reads experiment files that name them.
+//! Settings of its own are declared once, with [`settings!`](crate::settings!). A [`Registry`] with one's own models and methods reads
+//! experiment files that name them.
 //!
 //! # Points to cluster
 //!

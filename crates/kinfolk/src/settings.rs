@@ -1,12 +1,15 @@
 //! Settings, each declared once: checks, defaults, help and docs follow from the declaration.
 
-pub(crate) mod field;
+#[doc(hidden)]
+pub mod field;
 
 use crate::error::{Error, Result};
 pub use field::{Auto, Declared, Field, ForEach};
-pub(crate) use field::{bounded, choices, default, only_with, settings};
+#[doc(hidden)]
+pub use field::{bounded, choices, default, only_with, settings};
 use std::collections::BTreeMap;
-use toml::Value;
+#[doc(hidden)]
+pub use toml::{Table, Value};
 
 /// The declaration of a setting.
 #[derive(Debug, Clone, Copy)]
@@ -53,12 +56,14 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy)]
 #[doc(hidden)]
 pub struct Bounds {
-    pub(crate) low: f64,
+    /// The least value.
+    pub low: f64,
     /// Whether it must be above that.
-    pub(crate) above: bool,
-    pub(crate) high: f64,
+    pub above: bool,
+    /// The largest value.
+    pub high: f64,
     /// Whether it must be below that.
-    pub(crate) below: bool,
+    pub below: bool,
 }
 
 impl Bounds {
@@ -155,13 +160,14 @@ pub struct Settings(BTreeMap<String, Value>);
 
 impl Settings {
     /// All defaults; required settings are absent.
-    pub(crate) fn defaults(declared: &[Setting]) -> Self {
-        Self::check("", declared, toml::Table::new(), &mut Vec::new())
+    #[doc(hidden)]
+    pub fn defaults(declared: &[Setting]) -> Self {
+        Self::check("", declared, Table::new(), &mut Vec::new())
     }
 
     /// Checks a table against its declaration, adding every fault to `faults`. `place` is empty at the top of the file.
     #[doc(hidden)]
-    pub fn check(place: &str, declared: &[Setting], mut given: toml::Table, faults: &mut Vec<Error>) -> Self {
+    pub fn check(place: &str, declared: &[Setting], mut given: Table, faults: &mut Vec<Error>) -> Self {
         let mut checked = BTreeMap::new();
         for setting in declared {
             let path = if place.is_empty() { setting.name.into() } else { format!("{place}.{}", setting.name) };
@@ -229,19 +235,18 @@ impl Settings {
         changed
     }
 
-    pub(crate) fn to_table(&self) -> toml::Table {
+    pub(crate) fn to_table(&self) -> Table {
         self.0.clone().into_iter().collect()
     }
 }
 
 fn literal_value(literal: &str) -> Value {
-    let table: toml::Table = toml::from_str(&format!("v = {literal}"))
+    let table: Table = toml::from_str(&format!("v = {literal}"))
         .unwrap_or_else(|error| panic!("default {literal} is not TOML: {error}"));
     table["v"].clone()
 }
 
 /// A section whose settings are valid one by one, to check combinations of them.
-#[doc(hidden)]
 pub struct Check<'a> {
     /// The section's path.
     pub place: &'a str,
@@ -254,11 +259,13 @@ pub struct Check<'a> {
 }
 
 impl Check<'_> {
-    pub(crate) fn fault(&mut self, name: &str, why: impl std::fmt::Display) {
+    /// Adds a fault of a setting.
+    pub fn fault(&mut self, name: &str, why: impl std::fmt::Display) {
         self.faults.push(Error::settings(format!("{}.{name}: {why}", self.place)));
     }
 
-    pub(crate) fn fault_with_hint(&mut self, name: &str, why: impl std::fmt::Display, hint: impl Into<String>) {
+    /// The same, with a hint.
+    pub fn fault_with_hint(&mut self, name: &str, why: impl std::fmt::Display, hint: impl Into<String>) {
         self.faults.push(Error::settings(format!("{}.{name}: {why}", self.place)).hint(hint));
     }
 
@@ -314,13 +321,13 @@ fn edit_distance(a: &str, b: &str) -> usize {
 }
 
 /// The table of a section, which may be left out.
-pub(crate) fn section(place: &str, given: Option<Value>, faults: &mut Vec<Error>) -> toml::Table {
+pub(crate) fn section(place: &str, given: Option<Value>, faults: &mut Vec<Error>) -> Table {
     match given {
-        None => toml::Table::new(),
+        None => Table::new(),
         Some(Value::Table(table)) => table,
         Some(other) => {
             faults.push(Error::settings(format!("{place}: got {other}, want a section [{place}]")));
-            toml::Table::new()
+            Table::new()
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The library as a Rust program uses it: experiments in code, and records with the models in them.
 
-use kinfolk::data::{DataShape, LinearSettings as LinearData, Targets, options::Sizes};
+use kinfolk::data::{DataShape, ImageSet, ImageSettings, LinearSettings as LinearData, Targets, options::Sizes};
 use kinfolk::experiment::{Draft, Registry, Top};
 use kinfolk::methods::options::{Schedule, SolveBy, Solving, Training};
 use kinfolk::methods::prelude::*;
@@ -305,23 +305,65 @@ fn a_network_that_contradicts_itself_is_refused() {
 }
 
 /// FedAvg's round, from outside; it keeps no checkpoint.
-struct Mean(Params);
+struct Mean {
+    model: Params,
+    rounds: usize,
+}
 
 impl Method for Mean {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
-        let mut ask = Ask::new(Phase::Train, vec![self.0.clone()], Gather::Sum { by: By::All, weight: Weight::Rows });
+        let mut ask =
+            Ask::new(Phase::Train, vec![self.model.clone()], Gather::Sum { by: By::All, weight: Weight::Rows });
         let order = ask.order(Recipients::All, Train::from_model(0, Plan::steps(10, 0.05)));
         let answers = room.ask(&ask)?;
-        self.0 = answers.of(order).sums[0].mean().map_or_else(|| self.0.clone(), Params::new);
-        Ok(Progress::of(room.check_loss(&answers.of(order).losses())?, room.round() == 11))
+        self.model = answers.of(order).sums[0].mean().map_or_else(|| self.model.clone(), Params::new);
+        Ok(Progress::of(room.check_loss(&answers.of(order).losses())?, room.round() + 1 == self.rounds))
     }
 
     fn outcome(&self) -> Outcome {
-        Outcome::of_model(self.0.clone())
+        Outcome::of_model(self.model.clone())
     }
 }
 
-static MEAN: MethodKind = MethodKind::own("mean", |setup| Ok(Box::new(Mean(setup.common_start()?))));
+static MEAN: MethodKind =
+    MethodKind::own("mean", |setup| Ok(Box::new(Mean { model: setup.common_start()?, rounds: 12 })));
+
+kinfolk::settings! {
+    /// The same, for as many rounds as one likes.
+    struct MeanSettings {
+        /// rounds to run
+        rounds: usize [1..=1000] = 20,
+    }
+}
+
+impl MethodSettings for MeanSettings {
+    const NAME: &str = "long-mean";
+    const SUMMARY: &str = "the mean of all models";
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
+        Ok(Box::new(Mean { model: setup.common_start()?, rounds: self.rounds }))
+    }
+}
+
+#[test]
+fn a_method_of_ones_own_has_settings_like_any_other() {
+    let draft = |rounds| on_lines().model(LinearSettings::default()).method(MeanSettings { rounds });
+    assert_eq!(draft(3).run().unwrap().summary.methods[0].repeats[0].rounds, 3);
+    let refused = draft(0).run().unwrap_err().to_string();
+    assert_eq!(refused, "method.long-mean.rounds: got 0, want a whole number from 1 to 1000");
+    let registry = Registry::default().with_method(MeanSettings::METHOD);
+    let text = "data.source = \"linear\"
+model.kind = \"linear\"
+[[method]]
+name = \"long-mean\"
+ruonds = 3";
+    let refused = registry.parse("file", text, &[]).err().unwrap().to_string();
+    assert_eq!(
+        refused,
+        "method.long-mean: unknown key `ruonds`
+  hint: did you mean `rounds`?"
+    );
+}
 
 #[test]
 fn a_method_of_ones_own_runs_beside_those_of_the_library() {
@@ -341,4 +383,13 @@ fn a_method_of_ones_own_runs_beside_those_of_the_library() {
     };
     assert_eq!(numbers("mean"), numbers("fedavg"));
     assert!(folder.path().join("run/models/mean/0/global.safetensors").exists());
+}
+
+#[test]
+fn images_are_dealt_out_in_code_too() {
+    let settings = ImageSettings { clients: 8, samples: 20, ..ImageSettings::default() };
+    let code = Experiment::on((ImageSet::Digits, settings)).model(SoftmaxSettings::default()).method(ifca()).check();
+    let file = "data = { source = \"digits\", clients = 8, samples = 20 }\nmodel.kind = \"softmax\"\n\
+        [[method]]\nname = \"ifca\"\nclusters = 2\nrestarts = 5\nrounds = 60\n";
+    assert_eq!(code.unwrap().to_toml(), Experiment::parse("file", file, &[]).unwrap().to_toml());
 }

@@ -39,7 +39,7 @@ mod split;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::settings::{Declared, Setting, Settings};
-use images::ImageSettings;
+pub use images::ImageSettings;
 use own::OwnRows;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -111,6 +111,30 @@ const CIFAR_10: Source =
     Source::of_images("cifar-10", "60 000 colour photographs of 32x32 pixels", |settings, seed| {
         images::build(&cifar::read(&cache::find("cifar-10")?)?, settings, seed)
     });
+/// A set of images, which [`ImageSettings`] deal out to clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImageSet {
+    /// 1797 handwritten digits of 8x8 pixels; built in.
+    Digits,
+    /// 70 000 handwritten digits of 28x28 pixels.
+    Mnist,
+    /// 70 000 pieces of clothing of 28x28 pixels.
+    FashionMnist,
+    /// 60 000 colour photographs of 32x32 pixels.
+    Cifar10,
+}
+
+impl ImageSet {
+    pub(crate) fn source(self) -> &'static Source {
+        match self {
+            ImageSet::Digits => &DIGITS,
+            ImageSet::Mnist => &MNIST,
+            ImageSet::FashionMnist => &FASHION_MNIST,
+            ImageSet::Cifar10 => &CIFAR_10,
+        }
+    }
+}
+
 const OWN: Source = Source {
     name: "own",
     summary: "clients that are Python objects of your own, given as kinfolk.run(…, clients=…)",

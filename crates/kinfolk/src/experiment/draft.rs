@@ -1,7 +1,7 @@
 //! An experiment put together in code: the same sections as in a file, each from a struct of settings.
 
 use super::{Experiment, Registry, Top};
-use crate::data::{Client, GIVEN, Population, Source, SourceSettings};
+use crate::data::{Client, GIVEN, ImageSet, ImageSettings, Population, Source, SourceSettings};
 use crate::error::Result;
 use crate::federation::faults::Rates;
 use crate::methods::{MethodKind, MethodSettings};
@@ -35,6 +35,12 @@ pub struct Chosen<K: 'static> {
 impl<S: SourceSettings> From<S> for Data {
     fn from(settings: S) -> Self {
         Self { source: Chosen { kind: S::SOURCE, settings: settings.to_table() }, clients: None }
+    }
+}
+
+impl From<(ImageSet, ImageSettings)> for Data {
+    fn from((set, settings): (ImageSet, ImageSettings)) -> Self {
+        Self { source: Chosen { kind: set.source(), settings: settings.to_table() }, clients: None }
     }
 }
 

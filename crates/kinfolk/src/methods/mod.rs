@@ -70,7 +70,9 @@ pub trait MethodSettings: Declared {
     const METHOD: &'static MethodKind = &MethodKind::new::<Self>();
 
     /// What it needs of the run.
-    fn needs(&self) -> Needs;
+    fn needs(&self) -> Needs {
+        Needs::only(MissingRule::Skip)
+    }
 
     /// Makes a method that is ready to run.
     fn build(self, setup: Setup) -> Result<Box<dyn Method>>;
@@ -150,7 +152,7 @@ methods! {
 /// All that the author of a method needs: what it is handed, what it may ask, and what it returns.
 pub mod prelude {
     pub use super::room::{MissingRule, Room};
-    pub use super::{Method, MethodKind, Needs, Outcome, Progress, Serving, Setup};
+    pub use super::{Method, MethodKind, MethodSettings, Needs, Outcome, Progress, Serving, Setup};
     pub use crate::aggregate::{Sum, Weight};
     pub use crate::assignment::Assignment;
     pub use crate::error::{Error, ErrorKind, Result};

@@ -66,7 +66,6 @@ pub trait Field: Sized {
 }
 
 /// A struct of settings.
-#[doc(hidden)]
 pub trait Declared: Field {
     /// Their declarations.
     const SETTINGS: &'static [Setting];
@@ -356,7 +355,7 @@ impl Field for ForEach {
     }
 }
 
-pub(crate) const fn count(parts: &[&[Setting]]) -> usize {
+pub const fn count(parts: &[&[Setting]]) -> usize {
     let (mut part, mut count) = (0, 0);
     while part < parts.len() {
         count += parts[part].len();
@@ -365,7 +364,7 @@ pub(crate) const fn count(parts: &[&[Setting]]) -> usize {
     count
 }
 
-pub(crate) const fn concatenate<const COUNT: usize>(parts: &[&[Setting]]) -> [Setting; COUNT] {
+pub const fn concatenate<const COUNT: usize>(parts: &[&[Setting]]) -> [Setting; COUNT] {
     const EMPTY: Setting = Setting { name: "", kind: Kind::Flag, default: Default::Absent, only_with: None, help: "" };
     let mut all = [EMPTY; COUNT];
     let (mut part, mut place, mut filled) = (0, 0, 0);
@@ -383,7 +382,7 @@ pub(crate) const fn concatenate<const COUNT: usize>(parts: &[&[Setting]]) -> [Se
 const ANY: Bounds = Bounds::from(f64::MIN, f64::MAX);
 
 impl Kind {
-    pub(crate) const fn within(self, bounds: Bounds) -> Self {
+    pub const fn within(self, bounds: Bounds) -> Self {
         match self {
             Kind::Integer(_) => Kind::Integer(bounds),
             Kind::Integers(_) => Kind::Integers(bounds),
@@ -393,7 +392,27 @@ impl Kind {
     }
 }
 
-/// Declares a struct of settings, as described at the top of this file.
+/// Declares a struct of settings: for each its name, type, bounds, default and help. Reading, checks, help and
+/// [`Default`](std::default::Default) follow. A setting without a default must be given, unless it is an `Option`.
+///
+/// ```
+/// use kinfolk::settings::Declared;
+///
+/// kinfolk::settings! {
+///     /// How long to train.
+///     pub struct Length {
+///         /// rounds of training
+///         rounds: usize [1..=1000] = 20,
+///         /// stop at this loss
+///         goal: Option<f64> [above 0.0],
+///     }
+/// }
+///
+/// let long = Length { rounds: 0, ..Length::default() };
+/// let refused = Length::from_table("method.mine", long.to_table()).unwrap_err();
+/// assert_eq!(refused.to_string(), "method.mine.rounds: got 0, want a whole number from 1 to 1000");
+/// ```
+#[macro_export]
 macro_rules! settings {
     (
         $(#[$about:meta])*
@@ -454,7 +473,7 @@ macro_rules! settings {
             type Bound = ();
             const GROUP: &'static [$crate::settings::Setting] = <Self as $crate::settings::Declared>::SETTINGS;
 
-            fn parse(_: &toml::Value) -> Option<Self> {
+            fn parse(_: &$crate::settings::Value) -> Option<Self> {
                 None
             }
 
@@ -462,7 +481,7 @@ macro_rules! settings {
                 <Self as $crate::settings::Declared>::read(settings)
             }
 
-            fn value(&self) -> Option<toml::Value> {
+            fn value(&self) -> Option<$crate::settings::Value> {
                 None
             }
 
@@ -470,7 +489,7 @@ macro_rules! settings {
                 Self::default()
             }
 
-            fn put(&self, _: &str, table: &mut toml::Table) {
+            fn put(&self, _: &str, table: &mut $crate::settings::Table) {
                 $($crate::settings::Field::put(&self.$field, stringify!($field), table);)*
             }
 
@@ -482,6 +501,8 @@ macro_rules! settings {
     };
 }
 
+#[doc(hidden)]
+#[macro_export]
 macro_rules! bounded {
     ($type:ty) => {
         <$type as $crate::settings::Field>::KIND
@@ -512,6 +533,8 @@ macro_rules! bounded {
     }};
 }
 
+#[doc(hidden)]
+#[macro_export]
 macro_rules! default {
     ($type:ty) => {
         match <$type as $crate::settings::Field>::OPTIONAL {
@@ -524,6 +547,8 @@ macro_rules! default {
     };
 }
 
+#[doc(hidden)]
+#[macro_export]
 macro_rules! only_with {
     () => {
         None
@@ -533,7 +558,8 @@ macro_rules! only_with {
     };
 }
 
-/// Declares enums whose variants are words, or the words of an existing enum.
+/// Declares enums whose variants are words, for [`settings!`](crate::settings!), or the words of an existing enum.
+#[macro_export]
 macro_rules! choices {
     ($(
         $(#[$about:meta])*
@@ -552,14 +578,14 @@ macro_rules! choices {
             type Bound = ();
             const KIND: $crate::settings::Kind = $crate::settings::Kind::OneOf(&[$($word),+]);
 
-            fn parse(value: &toml::Value) -> Option<Self> {
+            fn parse(value: &$crate::settings::Value) -> Option<Self> {
                 match value.as_str()? {
                     $($word => Some(Self::$variant),)+
                     _ => None,
                 }
             }
 
-            fn value(&self) -> Option<toml::Value> {
+            fn value(&self) -> Option<$crate::settings::Value> {
                 Some(self.to_string().into())
             }
 
@@ -578,4 +604,4 @@ macro_rules! choices {
     };
 }
 
-pub(crate) use {bounded, choices, default, only_with, settings};
+pub use {bounded, choices, default, only_with, settings};
