@@ -11,6 +11,7 @@ use kinfolk::federation::{Federation, Phase};
 use kinfolk::methods::room::{MethodLedger, MissingRule};
 use kinfolk::models::Model;
 use kinfolk::rng::Key;
+use rayon::prelude::*;
 use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
@@ -52,7 +53,12 @@ fn main() -> Result<()> {
         Err(why) => Err(why),
     };
 
-    let mut lines = vec![Line::new("ours", one, ""), Line::new("plain path", plain, apart(&plain_models, &models))];
+    let reading = median((0..5).map(|_| time(|| read_features(clients)).0).collect());
+    let mut lines = vec![
+        Line::new("ours", one, ""),
+        Line::new("reading the features", reading, format!("{ITERATIONS} times: the least where no cache holds them")),
+        Line::new("plain path", plain, apart(&plain_models, &models)),
+    ];
     match &numpy {
         Ok(numpy) => lines.extend(numpy.single.iter().map(|(what, seconds, note)| Line::new(what, *seconds, note))),
         Err(why) => lines.push(Line::absent("numpy", why)),
@@ -95,14 +101,29 @@ fn write_start(folder: &Path, model: &dyn Model) -> Result<Vec<f64>> {
     Ok(start)
 }
 
-fn write_data(folder: &Path, clients: &[Client], start: Vec<f64>) -> Result<()> {
-    let features = clients.iter().flat_map(|client| match &**client.train.features() {
+fn features(client: &Client) -> &[f32] {
+    match &**client.train.features() {
         Features::F32 { columns, values } => {
             let rows = client.train.rows();
             &values[rows.start * columns..rows.end * columns]
         }
         _ => &[],
-    });
+    }
+}
+
+/// Reads all features once in every iteration, as fast as memory gives them.
+fn read_features(clients: &[Client]) -> Result<f32> {
+    let read = |client: &Client| {
+        let lines = features(client).as_chunks::<64>().0;
+        let sums = lines.iter().fold([0.0_f32; 64], |sums, line| std::array::from_fn(|at| sums[at] + line[at]));
+        sums.iter().sum::<f32>()
+    };
+    let pool = kinfolk::compute::threads(THREADS)?;
+    Ok(pool.install(|| (0..ITERATIONS).map(|_| clients.par_iter().map(read).sum::<f32>()).sum()))
+}
+
+fn write_data(folder: &Path, clients: &[Client], start: Vec<f64>) -> Result<()> {
+    let features = clients.iter().flat_map(features);
     common::write_floats(&folder.join("features"), features.map(|&value| f64::from(value)))?;
     let targets = clients.iter().flat_map(|client| client.train.values().unwrap_or_default().iter().copied());
     common::write_floats(&folder.join("targets"), targets)?;

@@ -52,6 +52,9 @@ const STRETCH: usize = 512;
 /// A stretch is processed as a whole where more than one in this many of its points is needed.
 const SCATTERED: usize = 8;
 
+/// The distance to the own centre is computed before all others where that settles one in this many of the points asked.
+const WORTH: usize = 8;
+
 /// Number of parts of the work, a function of the data alone. Every part keeps sums for all clusters, so parts are not
 /// small relative to the number of clusters.
 pub(super) fn parts(points: usize, clusters: usize) -> usize {
@@ -282,6 +285,10 @@ struct Part<'a> {
     counts: Vec<i64>,
     /// Points whose distances must be computed anew.
     waiting: Vec<usize>,
+    /// Number of points in this assignment that the distance to their own centre settles, and whether there were enough of
+    /// them in the last one to compute it first.
+    settled: usize,
+    tightens: bool,
     placed: bool,
     changed: bool,
 }
@@ -298,6 +305,8 @@ impl<'a> Part<'a> {
             sums: vec![0.0; clusters * dimension],
             counts: vec![0; clusters],
             waiting: Vec::with_capacity(STRETCH),
+            settled: 0,
+            tightens: true,
             placed: false,
             changed: false,
         }
@@ -315,25 +324,31 @@ impl<'a> Part<'a> {
             self.changed = false;
         }
         let mut waiting = std::mem::take(&mut self.waiting);
+        let mut asked = 0;
+        self.settled = 0;
         for first in (0..self.labels.len()).step_by(STRETCH) {
             let stretch = first..self.labels.len().min(first + STRETCH);
             waiting.clear();
             waiting.extend(stretch.clone().filter(|&point| self.loosen(point, centres)));
-            if self.placed {
-                // The distance to the own centre alone separates most bounds that overlap. It is computed for all of them
+            asked += waiting.len();
+            if self.placed && self.tightens {
+                // The distance to the own centre alone often separates bounds that overlap. It is computed for all of them
                 // before any is tested, and for the others too where they are few: sequential reads are fastest.
                 if waiting.len() * SCATTERED > stretch.len() {
                     stretch.for_each(|point| self.tighten(point, centres));
                 } else {
                     waiting.iter().for_each(|&point| self.tighten(point, centres));
                 }
+                self.settled += waiting.len();
                 waiting.retain(|&point| self.bounds_overlap(point, centres));
+                self.settled -= waiting.len();
             }
             for (tile, filled) in tiles(waiting.len()) {
                 self.place(cpu, tile.map(|at| waiting[at]), filled, centres);
             }
         }
         self.waiting = waiting;
+        self.tightens = !self.placed || self.settled * WORTH >= asked;
         self.placed = true;
     }
 
@@ -360,10 +375,15 @@ impl<'a> Part<'a> {
     /// Whether another centre may be as near as the own one.
     #[inline(always)]
     fn bounds_overlap(&self, point: usize, centres: &Centres) -> bool {
+        self.upper[point] >= self.limit(point, centres)
+    }
+
+    /// The distance to its centre up to which a point is certain to belong there.
+    fn limit(&self, point: usize, centres: &Centres) -> f64 {
         let panels = centres.largest.len();
         let lower = &self.lower[point * panels..(point + 1) * panels];
         let nearest = lower.iter().copied().fold(f64::INFINITY, f64::min);
-        self.upper[point] >= nearest.max(centres.clearance[self.labels[point] as usize])
+        nearest.max(centres.clearance[self.labels[point] as usize])
     }
 
     /// Assigns the first `filled` points of a tile to their nearest centres.
@@ -373,6 +393,7 @@ impl<'a> Part<'a> {
         let rows = tile.map(|point| self.row(point));
         let mut nearest = [Nearest::NONE; TILE];
         let own = tile.map(|point| self.labels[point] as usize / LANES);
+        let limits = tile.map(|point| self.limit(point, centres));
         for own_panel in [true, false] {
             for panel in 0..panels {
                 let in_reach = |slot: usize| {
@@ -393,6 +414,7 @@ impl<'a> Part<'a> {
         for (slot, nearest) in nearest.into_iter().enumerate().take(filled) {
             let (point, from) = (tile[slot], self.labels[tile[slot]] as usize);
             self.upper[point] = nearest.square.sqrt() * (1.0 + centres.accuracy);
+            self.settled += usize::from(from == nearest.centre && self.upper[point] < limits[slot]);
             self.lower[point * panels + nearest.centre / LANES] = nearest.second.sqrt() * (1.0 - centres.accuracy);
             if !self.placed || from != nearest.centre {
                 self.labels[point] = nearest.centre as u32;
