@@ -379,6 +379,7 @@ impl<'a> Part<'a> {
     }
 
     /// The distance to its centre up to which a point is certain to belong there.
+    #[inline(always)]
     fn limit(&self, point: usize, centres: &Centres) -> f64 {
         let panels = centres.largest.len();
         let lower = &self.lower[point * panels..(point + 1) * panels];
