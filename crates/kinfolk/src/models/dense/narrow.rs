@@ -172,6 +172,9 @@ fn slope_of<T: Real, const COLUMNS: usize, const LOSS: bool>(
     let (weights, bias) = params.split_at(columns);
     let (slopes, bias_slope) = gradient.split_at_mut(columns);
     slopes.fill(T::ZERO);
+    // Few sums stay in registers.
+    let mut few = [T::ZERO; COLUMNS];
+    let sums = if COLUMNS > 0 { &mut few[..] } else { &mut *slopes };
     let mut constant = T::ZERO;
     // Of logistic losses log(1 + e), the logarithms are taken of products.
     let (mut loss, mut product) = (0.0, 1.0);
@@ -211,10 +214,11 @@ fn slope_of<T: Real, const COLUMNS: usize, const LOSS: bool>(
             }
         }
         for (&residual, x) in outputs.iter().zip(x.chunks_exact(columns)) {
-            add_scaled(&mut slopes[..columns], residual, &x[..columns]);
+            add_scaled(&mut sums[..columns], residual, &x[..columns]);
             constant += residual;
         }
     }
+    slopes[..COLUMNS].copy_from_slice(&few);
     // The slope of a squared error is twice the residual.
     let scale = T::of(if output == Output::Squared { 2.0 } else { 1.0 } / goal.len() as f64);
     slopes.iter_mut().for_each(|slope| *slope *= scale);
