@@ -338,7 +338,7 @@ fn one_true_cluster_is_one_cluster_and_few_peers_find_the_same() {
         let (outcome, _) = run(&mut *method, &mut federation);
         let truth: Vec<usize> = population.clients.iter().map(|client| client.truth.unwrap_or(0)).collect();
         let labels: Vec<usize> = given(&outcome).iter().map(|given| given.unwrap()).collect();
-        let scored = evaluate::seen(&outcome, &mut federation, Metric::Accuracy, Split::Train, &[]).unwrap();
+        let scored = evaluate::seen(&outcome, &mut federation, Metric::Accuracy, Split::Train, &[], true).unwrap();
         (misclustering(&labels, &truth), outcome.models.len(), scored.metric.unwrap().mean, outcome.comparison.unwrap())
     };
     let rotated = "clients = 16\nsamples = 80\ntest_samples = 20\ntrue_clusters = 2\narrange = \"alternate\"";
@@ -467,7 +467,8 @@ fn fedsoft_by_hand() {
     };
     close(&found, &[centre(0), centre(1)], 1e-12);
     // Everybody is served by its own model.
-    let scored = evaluate::seen(&soft.outcome(), &mut federation, Metric::SquaredError, Split::Train, &[]).unwrap();
+    let scored =
+        evaluate::seen(&soft.outcome(), &mut federation, Metric::SquaredError, Split::Train, &[], true).unwrap();
     let wanted: Vec<f64> = (0..3)
         .map(|k| targets[k].iter().map(|y| (y - model(k)).powi(2)).sum::<f64>() / targets[k].len() as f64)
         .collect();

@@ -202,7 +202,7 @@ fn relative_distance(a: &[f64], b: &[f64]) -> f64 {
 }
 
 fn scores(outcome: &Outcome, federation: &mut dyn Federation, problem: &Problem) -> evaluate::Evaluation {
-    evaluate::seen(outcome, federation, problem.model.metrics()[0], Split::Train, &[]).unwrap()
+    evaluate::seen(outcome, federation, problem.model.metrics()[0], Split::Train, &[], true).unwrap()
 }
 
 #[test]
@@ -514,7 +514,7 @@ fn one_client_with_too_few_rows_ends_no_method_and_spoils_no_mean() {
             let outcome = play(&mut *problem.method(kind, ""), &mut federation, 400);
             let outcome = outcome.unwrap_or_else(|error| panic!("{}: {error}", kind.name));
             let metric = problem.model.metrics()[0];
-            let scored = evaluate::seen(&outcome, &mut federation, metric, Split::Test, &[]).unwrap();
+            let scored = evaluate::seen(&outcome, &mut federation, metric, Split::Test, &[], true).unwrap();
             (scored.metric.unwrap().mean, outcome)
         };
         let has_scatter = problem.model.mixture().is_some_and(|shape| !shape.scatter().is_empty());

@@ -324,7 +324,7 @@ fn clients_that_never_answer_end_in_notes_not_in_panics() {
                 // What is not sent cannot be garbled, and of one ask everybody may happen to answer.
                 let unscathed = trouble != "silent = 1.0" && kind.name == "local-em" || trouble.starts_with("garbage");
                 assert!(unscathed || ledger.note().is_some() || !outcome.notes.is_empty(), "{}", kind.name);
-                evaluate::seen(&outcome, &mut federation, problem.model.metrics()[0], Split::Train, &[]).unwrap();
+                evaluate::seen(&outcome, &mut federation, problem.model.metrics()[0], Split::Train, &[], true).unwrap();
             }
         }
     }
@@ -471,7 +471,7 @@ fn odd_data_ends_in_numbers() {
             assert!(outcome.models.iter().all(|model| finite(model)), "{} on {:?}", kind.name, names());
             assert!(kept(&federation).iter().all(|model| finite(model)), "{} on {:?}", kind.name, names());
             let scored =
-                evaluate::seen(&outcome, &mut federation, problem.model.metrics()[0], Split::Train, &[]).unwrap();
+                evaluate::seen(&outcome, &mut federation, problem.model.metrics()[0], Split::Train, &[], true).unwrap();
             assert!(scored.loss.unwrap().is_finite(), "{} on {:?}", kind.name, names());
         }
     }

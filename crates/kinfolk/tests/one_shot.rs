@@ -189,10 +189,10 @@ fn a_client_that_does_not_answer_chooses_by_its_loss() {
     let unplaced = given.unassigned().len();
     assert!((1..30).contains(&unplaced), "{unplaced}");
     assert!(outcome.notes[1].starts_with(&format!("{unplaced} clients did not answer")), "{:?}", outcome.notes);
-    let scored = evaluate::seen(&outcome, &mut federation, line().metrics()[0], Split::Train, &[]).unwrap();
+    let scored = evaluate::seen(&outcome, &mut federation, line().metrics()[0], Split::Train, &[], true).unwrap();
     let found: Vec<usize> = scored.clients.iter().map(|served| served.cluster.unwrap()).collect();
     assert_eq!(kinfolk::clustering::quality::misclustering(&found, &truth), 0.0);
-    assert!(scored.clients.iter().all(|served| served.score.is_some() && served.loss.is_some()));
+    assert!(scored.clients.iter().all(|served| served.score.is_some() && served.margin.is_some()));
 }
 
 #[test]

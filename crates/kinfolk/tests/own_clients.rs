@@ -219,7 +219,7 @@ fn planted_clusters_are_found() {
         let model = model("f64");
         let mut federation = local(sound(), &model, 2);
         let outcome = play(&mut *built(name, text, &model).unwrap(), &mut federation, 100).unwrap();
-        let scored = evaluate::seen(&outcome, &mut federation, Metric::Loss, Split::Train, &[]).unwrap();
+        let scored = evaluate::seen(&outcome, &mut federation, Metric::Loss, Split::Train, &[], true).unwrap();
         let metric = scored.metric.unwrap();
         if name == "fedavg" {
             assert!(!outcome.clustered && metric.mean > 4.0, "{metric:?}");
@@ -228,7 +228,7 @@ fn planted_clusters_are_found() {
         let found: Vec<usize> = scored.clients.iter().map(|served| served.cluster.unwrap()).collect();
         assert_eq!(misclustering(&found, &truth), 0.0, "{name} {text}");
         assert!(metric.mean < 0.7 && metric.name == "loss", "{name}: {metric:?}");
-        let accuracy = evaluate::seen(&outcome, &mut federation, Metric::Accuracy, Split::Test, &[]).unwrap();
+        let accuracy = evaluate::seen(&outcome, &mut federation, Metric::Accuracy, Split::Test, &[], true).unwrap();
         assert_eq!(accuracy.metric.unwrap().mean, 0.75);
     }
 }
@@ -320,11 +320,11 @@ fn failures_name_client_and_verb_and_end_the_run() {
     }
     let mut federation = local(broken("score"), &model, 2);
     let outcome = play(&mut *built("fedavg", METHODS[4].1, &model).unwrap(), &mut federation, 6).unwrap();
-    let error = evaluate::seen(&outcome, &mut federation, Metric::Loss, Split::Train, &[]).unwrap_err();
+    let error = evaluate::seen(&outcome, &mut federation, Metric::Loss, Split::Train, &[], true).unwrap_err();
     assert_eq!(error.to_string(), "client bowl-07: score: out of order");
 
     let mut federation = local(bowls(|_, bowl| bowl.no_hits = true), &model, 2);
-    let error = evaluate::seen(&outcome, &mut federation, Metric::Accuracy, Split::Train, &[]).unwrap_err();
+    let error = evaluate::seen(&outcome, &mut federation, Metric::Accuracy, Split::Train, &[], true).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Client);
     assert!(
         error.to_string().starts_with("client bowl-00: score: no hits, which metric = \"accuracy\" counts"),

@@ -16,7 +16,6 @@ use crate::federation::engines::Engine;
 use crate::methods::{Outcome, Serving};
 use crate::models::{Metric, Model};
 use crate::record::{MethodRecord, RoundRecord};
-use crate::training::Split;
 use std::collections::BTreeMap;
 
 /// Something that is measured of a method. It lives as long as a seed, and may remember what it learnt.
@@ -65,8 +64,6 @@ pub(crate) struct Context<'a> {
     pub schema: &'a Schema,
     pub model: &'a dyn Model,
     pub metric: Metric,
-    /// The rows by which clients without a given cluster choose one.
-    pub assign_on: Split,
     pub outcome: &'a mut Outcome,
     pub scored: &'a Evaluation,
     /// Scores of clients met only after training, if any.

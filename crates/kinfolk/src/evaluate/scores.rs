@@ -38,6 +38,8 @@ impl Evaluation {
 pub struct Served {
     /// Which model serves it.
     pub cluster: Option<usize>,
+    /// Loss of the best other model minus the loss of its own, on the rows that assign it, where models are compared.
+    pub margin: Option<f64>,
     /// Loss of its model on the rows that assign it.
     pub loss: Option<f64>,
     /// Its metric on held-out rows.
@@ -51,20 +53,21 @@ impl Served {
     }
 }
 
-/// Scores the clients that took part. Those marked in `outliers` (empty: nobody) are left out of the metric's averages.
+/// Scores the clients that took part; where models are to be `compare`d, with margins, which takes the losses of all. Those marked in `outliers` (empty: nobody) are left out of the metric's averages.
 pub fn seen(
     outcome: &Outcome,
     federation: &mut dyn Federation,
     metric: Metric,
     assign_on: Split,
     outliers: &[bool],
+    compare: bool,
 ) -> Result<Evaluation> {
     let count = federation.clients().len();
     let everything: Vec<usize> = (0..outcome.models.len()).collect();
     let mut ask = Ask::new(Phase::Evaluate, with_drafts(outcome), Gather::Each);
     let mut scores = Vec::new();
-    let mut score =
-        |to: Recipients, with: Subject| scores.push(ask.order(to, Evaluate { with, assign_on, compare: false }));
+    let mut score = |to: Recipients, with: Subject| scores.push(ask.order(to, Evaluate { with, assign_on, compare }));
+    let mut compared = None;
     match &outcome.serving {
         Serving::Choose if everything.is_empty() => {}
         Serving::Choose => score(Recipients::All, Subject::Models(everything)),
@@ -73,7 +76,11 @@ pub fn seen(
                 score(Recipients::list(given.members(cluster)), Subject::Models(vec![cluster]));
             }
             if !everything.is_empty() {
-                score(Recipients::list(given.unassigned()), Subject::Models(everything));
+                score(Recipients::list(given.unassigned()), Subject::Models(everything.clone()));
+            }
+            if compare && outcome.clustered && !everything.is_empty() {
+                let of_all = Losses { of: everything, on: Portion::All };
+                compared = Some((given, ask.order(Recipients::All, of_all)));
             }
         }
         Serving::Own { stamps, .. } => {
@@ -97,6 +104,13 @@ pub fn seen(
     {
         let assigned = clients.iter_mut().zip(given.each()).filter(|(served, _)| served.loss.is_some());
         assigned.for_each(|(served, &cluster)| served.cluster = cluster.or(served.cluster));
+    }
+    if let Some((given, order)) = compared {
+        for (client, losses) in answers.of(order).each() {
+            if let Some(own) = given.of(client) {
+                clients[client as usize].margin = margin(&losses, own);
+            }
+        }
     }
     check_counted(&scores, metric, federation.clients(), &clients)?;
     if let Serving::Own { clusters: Some(clusters), .. } = &outcome.serving {
@@ -158,44 +172,9 @@ pub(super) fn score_all(
     Ok(clients)
 }
 
-/// Of every client, the loss of the best other cluster's model minus that of its own, on the rows that assign it.
-fn margins(outcome: &Outcome, federation: &mut dyn Federation, assign_on: Split) -> Result<Vec<Option<f64>>> {
-    let mut margins = vec![None; federation.clients().len()];
-    let everything: Vec<usize> = (0..outcome.models.len()).collect();
-    if !outcome.clustered || everything.is_empty() {
-        return Ok(margins);
-    }
-    let mut ask = Ask::new(Phase::Evaluate, outcome.models.clone(), Gather::Each);
-    let mut choose = |to: Recipients| {
-        let with = Subject::Models(everything.clone());
-        ask.order(to, Evaluate { with, assign_on, compare: true })
-    };
-    match &outcome.serving {
-        Serving::Choose => {
-            let order = choose(Recipients::All);
-            for (client, evaluated) in federation.ask(&ask)?.of(order).each() {
-                margins[client as usize] = margin(&evaluated.losses, evaluated.choice as usize);
-            }
-        }
-        Serving::Given(given) => {
-            let free = choose(Recipients::list(given.unassigned()));
-            let order = ask.order(Recipients::All, Losses { of: everything, on: Portion::All });
-            let answers = federation.ask(&ask)?;
-            for (client, losses) in answers.of(order).each() {
-                margins[client as usize] = given.of(client).and_then(|own| margin(&losses, own));
-            }
-            for (client, evaluated) in answers.of(free).each() {
-                margins[client as usize] = margin(&evaluated.losses, evaluated.choice as usize);
-            }
-        }
-        Serving::Own { .. } => {}
-    }
-    Ok(margins)
-}
-
 fn margin(losses: &[f64], own: usize) -> Option<f64> {
     let other = losses.iter().enumerate().filter(|(model, _)| *model != own).map(|(_, &loss)| loss).reduce(f64::min)?;
-    let margin = other - losses[own];
+    let margin = other - losses.get(own)?;
     margin.is_finite().then_some(margin)
 }
 
@@ -205,6 +184,7 @@ fn take_scores(answer: &Answered<Evaluated>, metric: Metric, chose: bool, client
         served.loss = Some(evaluated.loss());
         if chose {
             served.cluster = Some(evaluated.choice as usize);
+            served.margin = margin(&evaluated.losses, evaluated.choice as usize);
         }
         let score = evaluated.score;
         let sum = metric.sum(&score).filter(|_| score.rows > 0);
@@ -261,11 +241,10 @@ impl Finding for Scores {
     }
 
     fn conclude(&self, context: &mut Context, found: &mut MethodRecord) -> Result<()> {
-        let margins = margins(context.outcome, context.federation, context.assign_on)?;
         let Context { scored, population, .. } = context;
-        for ((client, served), margin) in found.clients.iter_mut().zip(&scored.clients).zip(margins) {
+        for (client, served) in found.clients.iter_mut().zip(&scored.clients) {
             client.cluster = served.cluster;
-            client.margin = margin;
+            client.margin = served.margin;
             client.metric = served.mean();
         }
         let infinite = without_finite_metric(&population.clients, scored);

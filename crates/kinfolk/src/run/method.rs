@@ -186,7 +186,8 @@ impl OngoingMethod<'_> {
             let stage = self.method.stage();
             if progress.finished || self.course.round.is_multiple_of(every) || stage.is_some() {
                 let spent = self.spent(Phase::Evaluate, &before);
-                let evaluated = self.evaluate(RoundRecord { stage, sizes: progress.sizes, ..spent })?;
+                let evaluated =
+                    self.evaluate(RoundRecord { stage, sizes: progress.sizes, ..spent }, progress.finished)?;
                 if progress.finished {
                     break evaluated;
                 }
@@ -255,11 +256,13 @@ impl OngoingMethod<'_> {
         written.map(|()| true).map_err(Error::ending_the_run)
     }
 
-    fn evaluate(&mut self, mut round: RoundRecord) -> Result<Assessment> {
+    /// The `last` evaluation also compares the models on every client's rows.
+    fn evaluate(&mut self, mut round: RoundRecord, last: bool) -> Result<Assessment> {
         let MethodRun { experiment, data, .. } = *self.run;
         let outcome = self.method.outcome();
         let (metric, assign_on) = (data.metric, experiment.top.assign_on);
-        let scored = evaluate::seen(&outcome, &mut *self.federation, metric, assign_on, &data.population.outliers)?;
+        let outliers = &data.population.outliers;
+        let scored = evaluate::seen(&outcome, &mut *self.federation, metric, assign_on, outliers, last)?;
         let unseen = match &mut self.unseen {
             Some(unseen) => evaluate::unseen(&outcome, &mut **unseen, metric, assign_on)?,
             None => None,
@@ -292,7 +295,6 @@ impl OngoingMethod<'_> {
             schema: &data.schema,
             model: &*data.model,
             metric: data.metric,
-            assign_on: experiment.top.assign_on,
             outcome: &mut evaluated.outcome,
             scored: &evaluated.scored,
             unseen: evaluated.unseen.as_ref(),
