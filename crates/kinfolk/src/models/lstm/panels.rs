@@ -60,6 +60,11 @@ impl<T: Real> Panels<T> {
 
     /// `out` = x · this, plus `bias` in every row. How rows are cut into tiles does not change a row's result.
     pub(super) fn multiply(&self, x: &[T], bias: Option<&[T]>, out: &mut [T]) {
+        dispatch!(|cpu| self.multiply_tiles(cpu, x, bias, out));
+    }
+
+    #[inline(always)]
+    fn multiply_tiles(&self, cpu: Cpu, x: &[T], bias: Option<&[T]>, out: &mut [T]) {
         // As many sums as fit into 16 registers of 32 bytes, beside what is multiplied.
         let tallest = if size_of::<T>() == 8 { 3 } else { 6 };
         let (rows, columns) = (x.len() / self.depth, self.columns);
@@ -78,12 +83,12 @@ impl<T: Real> Panels<T> {
                     let place = Place { depth: self.depth, columns, width, begin };
                     let out = &mut out[row * columns + left..];
                     match end - row {
-                        6 => multiply_tile::<T, 6>(panel, x, place, out),
-                        5 => multiply_tile::<T, 5>(panel, x, place, out),
-                        4 => multiply_tile::<T, 4>(panel, x, place, out),
-                        3 => multiply_tile::<T, 3>(panel, x, place, out),
-                        2 => multiply_tile::<T, 2>(panel, x, place, out),
-                        _ => multiply_tile::<T, 1>(panel, x, place, out),
+                        6 => multiply_tile::<T, 6>(cpu, panel, x, place, out),
+                        5 => multiply_tile::<T, 5>(cpu, panel, x, place, out),
+                        4 => multiply_tile::<T, 4>(cpu, panel, x, place, out),
+                        3 => multiply_tile::<T, 3>(cpu, panel, x, place, out),
+                        2 => multiply_tile::<T, 2>(cpu, panel, x, place, out),
+                        _ => multiply_tile::<T, 1>(cpu, panel, x, place, out),
                     }
                     row = end;
                 }
@@ -112,7 +117,8 @@ struct Place<'a, T> {
     begin: Begin<'a, T>,
 }
 
-fn multiply_tile<T: Real, const ROWS: usize>(panel: &[T], x: &[T], place: Place<T>, out: &mut [T]) {
+#[inline(always)]
+fn multiply_tile<T: Real, const ROWS: usize>(cpu: Cpu, panel: &[T], x: &[T], place: Place<T>, out: &mut [T]) {
     let Place { depth, columns, width, begin } = place;
     let panel = panel.as_chunks::<WIDTH>().0;
     let rows = std::array::from_fn(|r| &x[r * depth..]);
@@ -124,7 +130,7 @@ fn multiply_tile<T: Real, const ROWS: usize>(panel: &[T], x: &[T], place: Place<
             Begin::Out => copy(&out[r * columns..r * columns + width], sums),
         }
     }
-    dispatch!(|cpu| add_products(cpu, panel, rows, &mut sums));
+    add_products(cpu, panel, rows, &mut sums);
     for (r, sums) in sums.iter().enumerate() {
         copy(&sums[..width], &mut out[r * columns..]);
     }
