@@ -97,7 +97,9 @@ def test_only_the_tests_want_a_browser() -> None:
 def test_a_wheel_has_licences_and_a_description() -> None:
     settings: dict[str, Any] = pytest.importorskip("tomllib").loads((ROOT / "pyproject.toml").read_text())
     project = settings["project"]
-    texts = [(ROOT / name).read_text() for name in [*project["license-files"], project["readme"]]]
+    licences = {path.name for pattern in project["license-files"] for path in ROOT.glob(pattern)}
+    assert {"LICENSE-MIT", "LICENSE-APACHE"} <= licences
+    texts = [(ROOT / name).read_text() for name in [*licences, project["readme"]]]
     assert "Permission is hereby granted" in texts[0] and "Apache License" in texts[1]
     assert "import kinfolk" in texts[2]
     assert all(line in project["classifiers"] for line in ("Typing :: Typed", "Operating System :: POSIX :: Linux"))
