@@ -243,7 +243,8 @@ impl CpuRoster {
     /// Jobs for the same clients together.
     fn run_summed(&self, batch: &Batch, sums: &Sums, take: &mut (dyn FnMut(usize, Computed) + Send)) -> Result<()> {
         let threads = &*self.threads;
-        let mut stacks: Vec<(&[u32], Vec<(usize, &Choosing)>)> = Vec::new();
+        type Stack<'s> = (&'s [u32], Vec<(usize, &'s Choosing<'s>)>);
+        let mut stacks: Vec<Stack> = Vec::new();
         for (index, job) in batch.jobs.iter().enumerate() {
             let Step::Choose(step) = &job.step else { continue };
             match stacks.iter_mut().find(|(to, _)| *to == &job.to[..]) {

@@ -357,7 +357,7 @@ impl From<Vec<u32>> for Targets {
 impl Shard {
     /// Rows of so many numbers, one after the other, and their targets: numbers, classes from 0, or [`Targets::None`].
     pub fn of_numbers(columns: usize, values: Vec<f64>, targets: impl Into<Targets>) -> Result<Self> {
-        if columns == 0 || values.len() % columns != 0 {
+        if columns == 0 || !values.len().is_multiple_of(columns) {
             let message = format!("got {} numbers, want rows of {columns}", values.len());
             return Err(Error::new(ErrorKind::Shape, message));
         }

@@ -81,7 +81,7 @@ impl TrainedModel<'_> {
     /// What it predicts for rows of numbers, one after the other: for each the number, or the number of its class.
     pub fn predict(&self, rows: &[f64]) -> Result<Vec<f64>> {
         let columns = self.found.schema.columns();
-        if columns == 0 || rows.len() % columns != 0 {
+        if columns == 0 || !rows.len().is_multiple_of(columns) {
             let message = format!("got {} numbers, want rows of {columns}", rows.len());
             return Err(Error::new(ErrorKind::Shape, message));
         }

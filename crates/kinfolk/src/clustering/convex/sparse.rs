@@ -151,7 +151,7 @@ impl Sparse {
             if sets.is_empty() {
                 break;
             }
-            let judged: Vec<(Vec<usize>, Vec<usize>, Option<f64>, Verdict)> = sets
+            let judged: Vec<_> = sets
                 .par_iter()
                 .map(|set| {
                     let mut members: Vec<usize> = set.iter().flat_map(|&g| self.members[g].iter().copied()).collect();
