@@ -16,7 +16,7 @@ const ROWS: usize = 24;
 
 /// A client of ids a to h whose rows follow the line of its kind; the first rows are for training.
 fn client(number: u8) -> Client {
-    let slope = if number % 2 == 0 { 1.0 } else { -2.0 };
+    let slope = if number.is_multiple_of(2) { 1.0 } else { -2.0 };
     let x: Vec<f64> = (0..ROWS).map(|row| (row * 7 % ROWS) as f64 / 12.0 - 1.0).collect();
     let y: Vec<f64> = x.iter().map(|x| slope * x + 0.5).collect();
     let rows = Shard::of_numbers(1, x, y).unwrap();
