@@ -188,7 +188,8 @@ impl OwnNetwork for Line {
     }
 }
 
-/// Every way of training, from 0, where two models would tie (so one for FedSoft, which pulls): full batches, batches in epochs with momentum, Adam, pulls, choices, clusters from the bottom up.
+/// Every way of training: full batches, batches in epochs with momentum, Adam, pulls, choices, clusters from the bottom up.
+/// All begin at 0, where two models would tie, so FedSoft, which pulls, has one.
 const WAYS: &str = "
 evaluate_every = 5
 data = { source = \"linear\", clients = 10, samples = 40, dimension = 3 }

@@ -40,6 +40,8 @@ pub struct Threads {
     model: Arc<dyn Model>,
     memories: Vec<Memory>,
     may_prepare: bool,
+    /// Whether some clients are the user's own code.
+    has_custom: bool,
     blocks: Vec<Range<u32>>,
     pool: Arc<rayon::ThreadPool>,
     workers: Mutex<Vec<Box<dyn Worker>>>,
@@ -61,6 +63,7 @@ impl Threads {
         Self {
             memories: clients.iter().map(|_| Memory::default()).collect(),
             may_prepare: wanted * (model.precision().width() as usize) < ROOM_FOR_PREPARED,
+            has_custom: clients.iter().any(is_custom),
             blocks: blocks(&clients),
             clients,
             model,
@@ -300,7 +303,7 @@ fn within<'l, T>(list: &'l [T], block: &Range<u32>, client: impl Fn(&T) -> u32) 
 impl Roster for CpuRoster {
     /// Code of the user's own may fail for one client alone, which is for the plain path to tell.
     fn takes(&self, _: &Step) -> bool {
-        !self.threads.clients.iter().any(is_custom)
+        !self.threads.has_custom
     }
 
     fn run(&mut self, batch: &Batch, take: &mut (dyn FnMut(usize, Computed) + Send)) -> Result<()> {

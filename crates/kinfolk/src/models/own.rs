@@ -139,17 +139,8 @@ impl<N: OwnNetwork> Network for Adapted<N> {
         copy_back(&memory.found, out);
     }
 
-    fn backward<T: Real>(
-        &self,
-        params: &[T],
-        x: &[T],
-        _: usize,
-        slopes: &[T],
-        memory: &mut Doubles,
-        gradient: &mut [T],
-    ) {
-        copy(params, &mut memory.parameters);
-        copy(x, &mut memory.rows);
+    fn backward<T: Real>(&self, _: &[T], _: &[T], _: usize, slopes: &[T], memory: &mut Doubles, gradient: &mut [T]) {
+        // Parameters and rows are those of the forward pass before.
         copy(slopes, &mut memory.given);
         zeros(gradient.len(), &mut memory.found);
         let Doubles { parameters, rows, own, given, found } = memory;
