@@ -12,10 +12,17 @@ pub(in crate::models) trait Candidates {
     fn lead(&mut self, _position: usize) {}
 }
 
-/// Rows that are looked at together: enough for the matrix product to be worth it, few enough to give up early. A function
-/// of the number of rows alone, so that sums always run alike.
-fn rows_at_once(rows: usize) -> usize {
-    rows.div_ceil(4).next_multiple_of(8).clamp(16, 64)
+/// Rows that are looked at together: few at first, to give up early, then more and more, for the matrix product to be
+/// worth it. The same for every candidate, so that sums always run alike.
+fn pieces(rows: usize) -> impl Iterator<Item = Range<usize>> {
+    const FIRST: usize = 16;
+    const MOST: usize = 64;
+    let piece = move |begin: usize| {
+        let size = (begin + FIRST).min(MOST);
+        // A short last piece joins the one before.
+        if begin + size + size / 2 > rows { begin..rows } else { begin..begin + size }
+    };
+    std::iter::successors(Some(piece(0)), move |last| Some(piece(last.end))).take_while(|piece| !piece.is_empty())
 }
 
 /// The candidate with the smallest mean loss, ties to the first; a loss that is not a number counts as infinite. A
@@ -26,15 +33,14 @@ pub(in crate::models) fn compete(
     hint: usize,
     early_exit: bool,
 ) -> Choice {
-    let at_once = rows_at_once(rows);
     let hint = if hint < count { hint } else { 0 };
     let mut best = Choice { position: usize::MAX, loss: f64::INFINITY };
     let others = (0..count).filter(|&position| position != hint);
     for position in std::iter::once(hint).chain(others) {
         let mut total = 0.0;
         let mut beaten = false;
-        for begin in (0..rows).step_by(at_once) {
-            total += candidates.loss(position, begin..(begin + at_once).min(rows));
+        for piece in pieces(rows) {
+            total += candidates.loss(position, piece);
             if total.is_nan() {
                 total = f64::INFINITY;
             }
@@ -49,4 +55,20 @@ pub(in crate::models) fn compete(
         }
     }
     Choice { loss: best.loss / rows as f64, ..best }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_grow_and_cover_every_row_once() {
+        let sizes = |rows: usize| pieces(rows).map(|piece| piece.len()).collect::<Vec<_>>();
+        assert_eq!(sizes(50), [16, 34]);
+        assert_eq!(sizes(200), [16, 32, 64, 88]);
+        assert_eq!((sizes(0), sizes(1), sizes(23)), (vec![], vec![1], vec![23]));
+        for rows in 0..500 {
+            assert_eq!(pieces(rows).flatten().collect::<Vec<_>>(), (0..rows).collect::<Vec<_>>());
+        }
+    }
 }
