@@ -12,6 +12,9 @@ use rayon::prelude::*;
 use std::collections::HashSet;
 use std::ops::Range;
 
+/// Rows that a thread takes together.
+const BLOCK: usize = 256;
+
 /// How much weaker the edges may be that connect the next level's aggregates.
 const WEAKER: f64 = 0.1;
 
@@ -21,6 +24,8 @@ pub(super) struct Aggregates {
     /// One over the resistance of every single node.
     inverse: Vec<f64>,
     families: Vec<Family>,
+    /// The family of every node that has one, and its place among the members.
+    member_of: Vec<Option<(usize, usize)>>,
 }
 
 /// An edge.
@@ -71,21 +76,25 @@ impl Aggregates {
         let largest = |a: &usize, b: &usize| levels.last().is_some_and(|level| level.of[*a] == level.of[*b]);
         let sets: Vec<&[usize]> = order.chunk_by(largest).filter(|set| set.len() > 1).collect();
         let family = |set: &&[usize]| Family::new(dimension, mass, places, &levels, set);
-        Self { dimension, inverse, families: sets.par_iter().map(family).collect() }
+        let mut member_of = vec![None; mass.len()];
+        for (family, set) in sets.iter().enumerate() {
+            set.iter().enumerate().for_each(|(member, &node)| member_of[node] = Some((family, member)));
+        }
+        Self { dimension, inverse, families: sets.par_iter().map(family).collect(), member_of }
     }
 
     /// Replaces a vector, with a row for every node, by the approximate solution.
     pub(super) fn solve(&self, vector: &mut [f64]) {
         let dimension = self.dimension;
         let answers: Vec<Vec<f64>> = self.families.par_iter().map(|family| family.solve(vector, dimension)).collect();
-        for (row, inverse) in vector.chunks_exact_mut(dimension).zip(&self.inverse) {
-            row.iter_mut().for_each(|value| *value *= inverse);
-        }
-        for (family, answer) in self.families.iter().zip(answers) {
-            for (&node, answer) in family.members.iter().zip(answer.chunks_exact(dimension)) {
-                add_scaled(&mut vector[node * dimension..(node + 1) * dimension], 1.0, answer);
+        let rows = vector.par_chunks_mut(dimension).with_min_len(BLOCK);
+        rows.zip(&self.inverse).zip(&self.member_of).for_each(|((row, inverse), member)| match *member {
+            Some((family, member)) => {
+                let answer = &answers[family][member * dimension..(member + 1) * dimension];
+                row.iter_mut().zip(answer).for_each(|(value, answer)| *value = *value * inverse + answer);
             }
-        }
+            None => row.iter_mut().for_each(|value| *value *= inverse),
+        });
     }
 }
 

@@ -2,8 +2,9 @@
 
 use super::aggregates::{Aggregates, Link};
 use super::newton::Softened;
-use crate::num::{distance, dot};
+use crate::num::{dispatch, distance, dot};
 use rayon::prelude::*;
+use std::ops::Range;
 
 const BLOCK: usize = 256;
 
@@ -122,6 +123,26 @@ impl Graph {
     }
 }
 
+impl Graph {
+    /// The rows of the Hessian times a vector for nodes from `first` on; `both` has the solution and the vector.
+    #[inline(always)]
+    fn curve_block(&self, first: usize, both: &[f64], image: &mut [f64]) {
+        let dimension = self.dimension;
+        for (g, image) in (first..).zip(image.chunks_exact_mut(dimension)) {
+            let (u, v) = both[2 * g * dimension..2 * (g + 1) * dimension].split_at(dimension);
+            image.iter_mut().zip(v).for_each(|(out, v)| *out = self.mass[g] * v);
+            let arcs = self.start[g]..self.start[g + 1];
+            for (arc, [strength, bend]) in self.arcs[arcs.clone()].iter().zip(&self.pull[arcs]) {
+                let (p, q) = both[2 * arc.to * dimension..2 * (arc.to + 1) * dimension].split_at(dimension);
+                let turn = bend * dot_of_differences(u, p, v, q);
+                for ((out, (u, p)), (v, q)) in image.iter_mut().zip(u.iter().zip(p)).zip(v.iter().zip(q)) {
+                    *out += strength * (v - q) - turn * (u - p);
+                }
+            }
+        }
+    }
+}
+
 impl Softened for Graph {
     type Preconditioner = Aggregates;
 
@@ -146,32 +167,10 @@ impl Softened for Graph {
         let objectives: Vec<f64> = blocks
             .enumerate()
             .map(|(block, ((pulls, degree), gradient))| {
-                let mut objective = 0.0;
-                let mut pulls = pulls.iter_mut();
-                for (row, (degree, gradient)) in degree.iter_mut().zip(gradient.chunks_exact_mut(dimension)).enumerate()
-                {
-                    let g = block * BLOCK + row;
-                    let u = &solution[g * dimension..(g + 1) * dimension];
-                    let a = &centre[g * dimension..(g + 1) * dimension];
-                    for ((out, u), a) in gradient.iter_mut().zip(u).zip(a) {
-                        *out = mass[g] * (u - a);
-                        objective += 0.5 * *out * (u - a);
-                    }
-                    *degree = 0.0;
-                    for (arc, pull) in arcs[start[g]..start[g + 1]].iter().zip(&mut pulls) {
-                        let v = &solution[arc.to * dimension..(arc.to + 1) * dimension];
-                        let square = dot_of_differences(u, v, u, v) + softness * softness;
-                        let inverse = 1.0 / square.sqrt();
-                        let strength = lambda * arc.weight * inverse;
-                        *pull = [strength, strength * inverse * inverse];
-                        *degree += strength;
-                        objective += 0.5 * strength * square;
-                        for ((out, u), v) in gradient.iter_mut().zip(u).zip(v) {
-                            *out += strength * (u - v);
-                        }
-                    }
-                }
-                objective
+                let first = block * BLOCK;
+                let nodes = first..first + degree.len();
+                let graph = Fixed { dimension, lambda, softness, mass, centre, solution, start, arcs };
+                dispatch!(|_| graph.evaluate_block(nodes, pulls, degree, gradient))
             })
             .collect();
         objectives.iter().sum()
@@ -211,27 +210,67 @@ impl Softened for Graph {
         let dimension = self.dimension;
         // Both rows of a node adjacent, so that an arc reads one contiguous range.
         let mut both = std::mem::take(&mut self.both);
-        both.clear();
-        for (u, v) in self.solution.chunks_exact(dimension).zip(along.chunks_exact(dimension)) {
-            both.extend_from_slice(u);
-            both.extend_from_slice(v);
-        }
+        both.resize(2 * along.len(), 0.0);
+        let rows = both.par_chunks_mut(2 * dimension).with_min_len(BLOCK);
+        let rows = rows.zip(self.solution.par_chunks(dimension)).zip(along.par_chunks(dimension));
+        rows.for_each(|((both, u), v)| {
+            both[..dimension].copy_from_slice(u);
+            both[dimension..].copy_from_slice(v);
+        });
         image.par_chunks_mut(BLOCK * dimension).enumerate().for_each(|(block, image)| {
-            for (row, image) in image.chunks_exact_mut(dimension).enumerate() {
-                let g = block * BLOCK + row;
-                let (u, v) = both[2 * g * dimension..2 * (g + 1) * dimension].split_at(dimension);
-                image.iter_mut().zip(v).for_each(|(out, v)| *out = self.mass[g] * v);
-                let arcs = self.start[g]..self.start[g + 1];
-                for (arc, [strength, bend]) in self.arcs[arcs.clone()].iter().zip(&self.pull[arcs]) {
-                    let (p, q) = both[2 * arc.to * dimension..2 * (arc.to + 1) * dimension].split_at(dimension);
-                    let turn = bend * dot_of_differences(u, p, v, q);
-                    for ((out, (u, p)), (v, q)) in image.iter_mut().zip(u.iter().zip(p)).zip(v.iter().zip(q)) {
-                        *out += strength * (v - q) - turn * (u - p);
-                    }
-                }
-            }
+            dispatch!(|_| self.curve_block(block * BLOCK, &both, image));
         });
         self.both = both;
+    }
+}
+
+/// What does not change in an evaluation.
+struct Fixed<'a> {
+    dimension: usize,
+    lambda: f64,
+    softness: f64,
+    mass: &'a [f64],
+    centre: &'a [f64],
+    solution: &'a [f64],
+    start: &'a [usize],
+    arcs: &'a [Arc],
+}
+
+impl Fixed<'_> {
+    /// The part of some nodes in the softened objective, with their pulls, degrees and gradients.
+    #[inline(always)]
+    fn evaluate_block(
+        &self,
+        nodes: Range<usize>,
+        pulls: &mut [[f64; 2]],
+        degree: &mut [f64],
+        gradient: &mut [f64],
+    ) -> f64 {
+        let Self { dimension, lambda, softness, mass, centre, solution, start, arcs } = *self;
+        let mut objective = 0.0;
+        let mut pulls = pulls.iter_mut();
+        for (g, (degree, gradient)) in nodes.zip(degree.iter_mut().zip(gradient.chunks_exact_mut(dimension))) {
+            let u = &solution[g * dimension..(g + 1) * dimension];
+            let a = &centre[g * dimension..(g + 1) * dimension];
+            for ((out, u), a) in gradient.iter_mut().zip(u).zip(a) {
+                *out = mass[g] * (u - a);
+                objective += 0.5 * *out * (u - a);
+            }
+            *degree = 0.0;
+            for (arc, pull) in arcs[start[g]..start[g + 1]].iter().zip(&mut pulls) {
+                let v = &solution[arc.to * dimension..(arc.to + 1) * dimension];
+                let square = dot_of_differences(u, v, u, v) + softness * softness;
+                let inverse = 1.0 / square.sqrt();
+                let strength = lambda * arc.weight * inverse;
+                *pull = [strength, strength * inverse * inverse];
+                *degree += strength;
+                objective += 0.5 * strength * square;
+                for ((out, u), v) in gradient.iter_mut().zip(u).zip(v) {
+                    *out += strength * (u - v);
+                }
+            }
+        }
+        objective
     }
 }
 
@@ -247,7 +286,7 @@ pub(super) fn merge_sorted(edges: &mut Vec<Edge>) {
 }
 
 /// ⟨u − p, v − q⟩, in four partial sums.
-#[inline]
+#[inline(always)]
 fn dot_of_differences(u: &[f64], p: &[f64], v: &[f64], q: &[f64]) -> f64 {
     let mut sums = [0.0; 4];
     let (us, ps, vs, qs) = (u.chunks_exact(4), p.chunks_exact(4), v.chunks_exact(4), q.chunks_exact(4));

@@ -1,7 +1,8 @@
 //! Newton's method for the softened objective, the same for all weights.
 
 use super::SHARP;
-use crate::num::{add_scaled, dot};
+use crate::num::{add_scaled, dispatch, dot};
+use rayon::prelude::*;
 
 /// A softened objective ½ Σ n‖u − a‖² + λ Σ w √(‖u_g − u_h‖² + ε²) at a current solution.
 pub(super) trait Softened {
@@ -33,6 +34,9 @@ pub(super) trait Softened {
 
 /// Upper bound on the steps; rounding usually ends them before.
 pub(super) const MOST_STEPS: usize = 100;
+
+/// Numbers of a vector that a thread takes together.
+const PART: usize = 1 << 13;
 
 /// What the slope may add to the gap due to softness, as a share of it: enough to go on, and for forces that have to balance.
 pub(super) const ROUGHLY: f64 = 0.03;
@@ -106,26 +110,44 @@ pub(super) fn conjugate_gradients<P>(
     let mut ahead = residual.clone();
     precondition(problem, &mut ahead);
     let mut along = ahead.clone();
-    let mut size = dot(&residual, &ahead);
+    let mut size = product(&residual, &ahead);
     let goal = share * size;
     for _ in 0..steps {
         if size <= goal {
             break;
         }
         apply(problem, &along, &mut image);
-        let curvature = dot(&along, &image);
+        let curvature = product(&along, &image);
         let length = size / curvature;
         if curvature <= 0.0 || !length.is_finite() {
             break;
         }
-        add_scaled(&mut solution, length, &along);
-        add_scaled(&mut residual, -length, &image);
-        ahead.copy_from_slice(&residual);
+        let parts = solution.par_chunks_mut(PART).zip(along.par_chunks(PART));
+        let parts =
+            parts.zip(residual.par_chunks_mut(PART).zip(image.par_chunks(PART)).zip(ahead.par_chunks_mut(PART)));
+        parts.for_each(|((solution, along), ((residual, image), ahead))| {
+            add_scaled(solution, length, along);
+            add_scaled(residual, -length, image);
+            ahead.copy_from_slice(residual);
+        });
         precondition(problem, &mut ahead);
-        let next = dot(&residual, &ahead);
+        let next = product(&residual, &ahead);
         let keep = next / size;
         size = next;
-        along.iter_mut().zip(&ahead).for_each(|(a, z)| *a = z + keep * *a);
+        let parts = along.par_chunks_mut(PART).zip(ahead.par_chunks(PART));
+        parts.for_each(|(along, ahead)| dispatch!(|_| go_on(along, keep, ahead)));
     }
     solution
+}
+
+/// The inner product, part by part.
+fn product(a: &[f64], b: &[f64]) -> f64 {
+    let parts: Vec<f64> = a.par_chunks(PART).zip(b.par_chunks(PART)).map(|(a, b)| dot(a, b)).collect();
+    parts.iter().sum()
+}
+
+/// The next direction: ahead, and on along the last one.
+#[inline(always)]
+fn go_on(along: &mut [f64], keep: f64, ahead: &[f64]) {
+    along.iter_mut().zip(ahead).for_each(|(a, z)| *a = z + keep * *a);
 }
