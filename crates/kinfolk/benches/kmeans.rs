@@ -16,6 +16,8 @@ use std::path::Path;
 const COUNT: usize = 100_000;
 const DIMENSION: usize = 100;
 const CLUSTERS: usize = 10;
+/// Iterations in which the bounds have nothing to say yet, so that every point is measured every time.
+const FIRST: usize = 10;
 const REPETITIONS: usize = 5;
 
 fn main() -> Result<()> {
@@ -28,9 +30,8 @@ fn main() -> Result<()> {
     let pool = kinfolk::compute::threads(THREADS)?;
     let company = Company::watch();
     pool.install(|| {
-        // Ten iterations: the bounds have nothing to say yet, every point is measured every time.
         let noise = draw(COUNT, 0.0);
-        compare(folder.path(), "one normal cloud, 10 iterations", &noise, 10)?;
+        compare(folder.path(), "one normal cloud, 10 iterations", &noise, FIRST)?;
         compare(folder.path(), "one normal cloud, 300 iterations", &noise, 300)?;
         compare(folder.path(), "ten clouds that touch, to the end", &draw(COUNT, 0.2), 1000)?;
         compare(folder.path(), "ten clouds apart, to the end", &draw(COUNT, 2.0), 1000)?;
@@ -57,6 +58,10 @@ fn compare(folder: &Path, title: &str, values: &[f64], iterations: usize) -> Res
     let times = (0..REPETITIONS).map(|_| time(|| kmeans::lloyd(points, &start, iterations)).0);
     let seconds = median(times.collect());
     let mut lines = vec![Line::new("ours", seconds, told(ours.iterations, ours.inertia))];
+    if iterations == FIRST {
+        let reading = common::reading(&values.chunks(100 * DIMENSION).collect::<Vec<_>>(), iterations);
+        lines.push(Line::new("reading the points", reading, format!("{iterations} times")));
+    }
 
     write_doubles(&folder.join("points"), values)?;
     write_doubles(&folder.join("start"), &start)?;

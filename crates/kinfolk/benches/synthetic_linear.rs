@@ -11,7 +11,6 @@ use kinfolk::federation::{Federation, Phase};
 use kinfolk::methods::room::{MethodLedger, MissingRule};
 use kinfolk::models::Model;
 use kinfolk::rng::Key;
-use rayon::prelude::*;
 use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
@@ -53,7 +52,8 @@ fn main() -> Result<()> {
         Err(why) => Err(why),
     };
 
-    let reading = median((0..5).map(|_| time(|| read_features(clients)).0).collect());
+    let rows: Vec<&[f32]> = clients.iter().map(features).collect();
+    let reading = kinfolk::compute::threads(THREADS)?.install(|| common::reading(&rows, ITERATIONS));
     let mut lines = vec![
         Line::new("ours", one, ""),
         Line::new("reading the features", reading, format!("{ITERATIONS} times: the least where no cache holds them")),
@@ -109,17 +109,6 @@ fn features(client: &Client) -> &[f32] {
         }
         _ => &[],
     }
-}
-
-/// Reads all features once in every iteration, as fast as memory gives them.
-fn read_features(clients: &[Client]) -> Result<f32> {
-    let read = |client: &Client| {
-        let lines = features(client).as_chunks::<64>().0;
-        let sums = lines.iter().fold([0.0_f32; 64], |sums, line| std::array::from_fn(|at| sums[at] + line[at]));
-        sums.iter().sum::<f32>()
-    };
-    let pool = kinfolk::compute::threads(THREADS)?;
-    Ok(pool.install(|| (0..ITERATIONS).map(|_| clients.par_iter().map(read).sum::<f32>()).sum()))
 }
 
 fn write_data(folder: &Path, clients: &[Client], start: Vec<f64>) -> Result<()> {

@@ -14,6 +14,10 @@ use kinfolk::models::{Convex, Layout, Metric, Model, Precision, Seat, Worker};
 use kinfolk::num::distance;
 use kinfolk::rng::{Key, Rng};
 use kinfolk::training::{Amount, Course, Optimiser, Plan, Portion, Sample};
+use rayon::prelude::*;
+use std::hint::black_box;
+use std::iter::Sum;
+use std::ops::Add;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
@@ -358,6 +362,18 @@ pub fn write_bytes(path: &Path, bytes: &[u8]) -> Result<()> {
 pub fn read_floats(path: &Path) -> Result<Vec<f64>> {
     let bytes = std::fs::read(path).map_err(|error| Error::io("reading", path, error))?;
     Ok(bytes.as_chunks::<4>().0.iter().map(|four| f64::from(f32::from_le_bytes(*four))).collect())
+}
+
+/// Seconds to look at every number of all parts this many times, with the threads of the pool: the least that work on them
+/// takes where no cache holds them.
+pub fn reading<T: Copy + Default + Add<Output = T> + Sum + Send + Sync>(parts: &[&[T]], times: usize) -> f64 {
+    let read = |part: &&[T]| {
+        let lines = part.as_chunks::<64>().0;
+        let sums = lines.iter().fold([T::default(); 64], |sums, line| std::array::from_fn(|at| sums[at] + line[at]));
+        sums.into_iter().sum::<T>()
+    };
+    let look = || (0..times).map(|_| parts.par_iter().map(read).sum::<T>()).sum::<T>();
+    median((0..5).map(|_| time(|| black_box(look())).0).collect())
 }
 
 /// Memory of this process, in MiB: what it holds now, and the most it held since [`forget_peak`].
