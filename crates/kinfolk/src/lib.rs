@@ -110,6 +110,8 @@ pub mod error;
 #[doc(hidden)]
 pub mod evaluate;
 pub mod experiment;
+#[doc(hidden)]
+pub mod families;
 pub mod federation;
 #[doc(hidden)]
 pub mod groups;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The modules from the bottom up: each may use those that stand before it in this list, and no others.
-const LAYERS: [&str; 28] = [
+const LAYERS: [&str; 29] = [
     "error",
     "rng",
     "text",
@@ -24,6 +24,7 @@ const LAYERS: [&str; 28] = [
     "training",
     "clustering",
     "hierarchy",
+    "families",
     "data",
     "mixture",
     "models",

@@ -9,6 +9,7 @@ pub(crate) mod matrix;
 pub(crate) mod moments;
 pub(crate) mod newton;
 pub(crate) mod solve;
+pub(crate) mod tails;
 pub(crate) mod triangular;
 
 pub use cpu::instructions;

@@ -1,0 +1,155 @@
+//! Step 1: do clients differ at all?
+//!
+//! An F statistic compares one model for everybody with a model in which random columns have coefficients of each client's own. Its
+//! p-value comes from a restricted wild bootstrap: targets are made anew from the common model and its residuals, each fold of each client
+//! with a random sign. (One sign for a whole client would leave what the client's own model explains as it is, and the statistic with it.)
+//! Only products enter: with `g` the products of columns and residuals, a sign turns `g` of its fold over, and sums of squares stay.
+
+use super::evidence::Working;
+use crate::num::triangular::{factorise, solve};
+use crate::num::{Spectrum, add_scaled, dot};
+use crate::rng::Key;
+use rand::RngExt;
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+/// Tables of signs that are drawn.
+const DRAWS: usize = 199;
+/// Residual degrees of freedom below which nothing is said.
+const LEAST_FREEDOM: f64 = 20.0;
+/// Of a sum of squares, what rounding may leave of it.
+const ROUNDING: f64 = 1e-9;
+
+/// Whether clients differ.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Difference {
+    /// The F statistic, and its degrees of freedom.
+    pub statistic: f64,
+    /// Degrees of freedom of the difference between clients, and of what is left.
+    pub freedom: [f64; 2],
+    /// Its p-value; absent where too few rows are left to tell.
+    pub p: Option<f64>,
+    /// The share of the variance beyond the common model that lies between clients, by restricted maximum likelihood.
+    pub between: f64,
+}
+
+impl Difference {
+    /// Whether clients differ at the level of five per cent.
+    pub fn found(&self) -> bool {
+        self.p.is_some_and(|p| p <= 0.05)
+    }
+}
+
+/// One client's part: rows that turn products with residuals into what its own model explains, and products by fold.
+struct Part {
+    /// `W` with `W G Wᵀ = I`, as many rows as the client's random columns have rank.
+    rank: usize,
+    /// `W A[random, common]`, rank × common.
+    common: Vec<f64>,
+    /// By fold: `W g[random]`, then all of `g`.
+    explained: Vec<f64>,
+    products: Vec<f64>,
+}
+
+/// Rows `w` with `w G wᵀ = 1`, orthogonal in `G` to each other, for as many directions as `G` has. `stride` is the length of its rows.
+fn whiten(gram: &[f64], size: usize, stride: usize) -> Vec<f64> {
+    let mut rows: Vec<f64> = Vec::new();
+    let mut image = vec![0.0; size];
+    for j in 0..size {
+        let mut row = vec![0.0; size];
+        row[j] = 1.0;
+        let column = |w: &[f64]| (0..size).map(|i| w[i] * gram[i * stride + j]).sum::<f64>();
+        for other in rows.chunks_exact(size) {
+            add_scaled(&mut row, -column(other), other);
+        }
+        for (value, line) in image.iter_mut().zip(gram.chunks_exact(stride)) {
+            *value = dot(&line[..size], &row);
+        }
+        let square = dot(&row, &image);
+        if square > ROUNDING * gram[j * stride + j] && square > 0.0 {
+            rows.extend(row.iter().map(|value| value / square.sqrt()));
+        }
+    }
+    rows
+}
+
+/// Tests it, and adds the share of variance between clients, which the caller knows.
+pub(crate) fn test(working: &Working, between: f64, key: &Key) -> Difference {
+    let panel = working.panel(None);
+    let (p, q, folds) = (panel.columns, panel.random, working.folds);
+    let (total, energy) = (panel.total_moment(), panel.energies.iter().sum::<f64>());
+    let mut pooled = Vec::new();
+    factorise(&panel.curvature, p, &mut pooled);
+    let mut centre = total.clone();
+    solve(&pooled, p, &mut centre);
+    let residual = (energy - dot(&total, &centre)).max(0.0);
+
+    let part = |client: usize| {
+        let slab = panel.slab(client);
+        let rows = whiten(slab, q, p);
+        let rank = rows.len() / q.max(1);
+        let mut common = vec![0.0; rank * (p - q)];
+        for (row, out) in rows.chunks_exact(q.max(1)).zip(common.chunks_exact_mut((p - q).max(1))) {
+            row.iter().zip(slab.chunks_exact(p)).for_each(|(value, line)| add_scaled(out, *value, &line[q..]));
+        }
+        let (mut explained, mut products) = (vec![0.0; folds * rank], vec![0.0; folds * p]);
+        for (fold, products) in products.chunks_exact_mut(p).enumerate() {
+            working.fold(client, fold).residual(&centre, products);
+            for (value, row) in explained[fold * rank..].iter_mut().zip(rows.chunks_exact(q.max(1))) {
+                *value = dot(row, &products[..q]);
+            }
+        }
+        Part { rank, common, explained, products }
+    };
+    let parts: Vec<Part> = (0..panel.clients()).into_par_iter().map(part).collect();
+
+    // What common columns still explain when random ones are each client's own.
+    let r = p - q;
+    let mut within = vec![0.0; r * r];
+    for (row, out) in panel.curvature.chunks_exact(p).skip(q).zip(within.chunks_exact_mut(r.max(1))) {
+        out.copy_from_slice(&row[q..]);
+    }
+    for row in parts.iter().flat_map(|part| part.common.chunks_exact(r.max(1))) {
+        for j in 0..r {
+            add_scaled(&mut within[j * r..(j + 1) * r], -row[j], row);
+        }
+    }
+    let spectrum = Spectrum::above(&within, r, ROUNDING);
+    let own_rank = parts.iter().map(|part| part.rank).sum::<usize>() + spectrum.as_ref().map_or(0, Spectrum::rank);
+    let freedom = [own_rank as f64 - p as f64, panel.total_rows() - own_rank as f64];
+
+    // Sums of squares that remain with the common model and with clients' own, when folds have these signs.
+    let statistic = |signs: &[f64]| {
+        let (mut all, mut common, mut explained) = (vec![0.0; p], vec![0.0; r], 0.0);
+        let mut own = vec![0.0; q];
+        for (part, signs) in parts.iter().zip(signs.chunks_exact(folds)) {
+            let own = &mut own[..part.rank];
+            own.fill(0.0);
+            for (fold, &sign) in signs.iter().enumerate() {
+                add_scaled(own, sign, &part.explained[fold * part.rank..(fold + 1) * part.rank]);
+                add_scaled(&mut all, sign, &part.products[fold * p..(fold + 1) * p]);
+            }
+            explained += dot(own, own);
+            for (value, row) in own.iter().zip(part.common.chunks_exact(r.max(1))) {
+                add_scaled(&mut common, -value, row);
+            }
+        }
+        add_scaled(&mut common, 1.0, &all[q..]);
+        explained += spectrum.as_ref().map_or(0.0, |spectrum| dot(&common, &spectrum.solve(&common)));
+        let mut solved = all.clone();
+        solve(&pooled, p, &mut solved);
+        let (one, own) = (residual - dot(&all, &solved), (residual - explained).max(ROUNDING * ROUNDING * energy));
+        ((one - own).max(0.0) / freedom[0].max(1.0)) / (own / freedom[1]).max(f64::MIN_POSITIVE)
+    };
+    let found = statistic(&vec![1.0; parts.len() * folds]);
+    let tells = freedom[1] >= LEAST_FREEDOM && freedom[0] >= 1.0 && residual > ROUNDING * ROUNDING * energy;
+    let p = tells.then(|| {
+        let draw = |draw: usize| {
+            let mut random = key.clone().number(draw as u64).rng();
+            let signs: Vec<f64> = (0..parts.len() * folds).map(|_| if random.random() { 1.0 } else { -1.0 }).collect();
+            usize::from(statistic(&signs) >= found * (1.0 - ROUNDING))
+        };
+        (1 + (0..DRAWS).into_par_iter().map(draw).sum::<usize>()) as f64 / (DRAWS + 1) as f64
+    });
+    Difference { statistic: if tells { found } else { 0.0 }, freedom, p, between }
+}

@@ -1,0 +1,512 @@
+//! What clients send, fold by fold, and the coordinates in which it is computed with.
+//!
+//! A fold of a client's rows enters through the cross-products of its columns and its target, `[X y]ᵀ[X y]`. They add up over folds and
+//! clients, so that every training set of a cross-validation is a sum of them, and so are the errors of a model on a fold.
+
+use crate::error::{Error, Result};
+use crate::num::{add_scaled, dot};
+use serde::{Deserialize, Serialize};
+
+/// Of a column's sum of squares, what may be left of it by rounding after what other columns explain is taken out.
+const ROUNDING: f64 = 1e-9;
+
+/// What a column of the model is to the clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// The column of ones.
+    Intercept,
+    /// A column whose coefficient may differ between clients.
+    Linear,
+    /// A column with one coefficient for everybody, such as the marker of a missing value.
+    Common,
+    /// A column of this group of bends or interactions: common to everybody, and penalised with a strength of the group's own.
+    Curve(usize),
+}
+
+/// The cross-products of some rows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Products {
+    /// How many rows they are of.
+    pub rows: usize,
+    /// The upper triangle of `[X y]ᵀ[X y]`, row by row; with weights, of `[X y]ᵀW[X y]`.
+    pub values: Vec<f64>,
+}
+
+/// What all clients sent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Evidence {
+    /// What each column is.
+    pub columns: Vec<Role>,
+    /// Each client's folds, as many for everybody; some may be without rows.
+    pub clients: Vec<Vec<Products>>,
+    /// Whether folds are in the order of time: then a fold is predicted from those before it only.
+    pub rolling: bool,
+}
+
+impl Products {
+    /// Of no rows yet.
+    pub fn none(columns: usize) -> Self {
+        Self { rows: 0, values: vec![0.0; (columns + 1) * (columns + 2) / 2] }
+    }
+
+    /// Adds a row of this weight.
+    pub fn add_row(&mut self, row: &[f64], target: f64, weight: f64) {
+        self.rows += 1;
+        let size = row.len() + 1;
+        let mut at = 0;
+        for (j, &value) in row.iter().enumerate() {
+            add_scaled(&mut self.values[at..at + size - 1 - j], weight * value, &row[j..]);
+            at += size - j;
+            self.values[at - 1] += weight * value * target;
+        }
+        self.values[at] += weight * target * target;
+    }
+
+    /// Adds those of other rows.
+    pub fn add(&mut self, other: &Self) {
+        self.rows += other.rows;
+        add_scaled(&mut self.values, 1.0, &other.values);
+    }
+
+    fn at(&self, size: usize, i: usize, j: usize) -> f64 {
+        let (i, j) = (i.min(j), i.max(j));
+        self.values[i * size - i * (i + 1) / 2 + j]
+    }
+}
+
+impl Evidence {
+    fn check(&self) -> Result<usize> {
+        let size = self.columns.len() + 1;
+        let want = size * (size + 1) / 2;
+        let folds = self.clients.first().map_or(0, Vec::len);
+        if folds < 2 {
+            return Err(Error::data(format!("evidence: got {folds} folds, want at least one client and two folds")));
+        }
+        if self.columns.iter().filter(|role| **role == Role::Intercept).count() > 1 {
+            return Err(Error::data("evidence: got two intercepts, want at most one"));
+        }
+        for (number, client) in self.clients.iter().enumerate() {
+            if client.len() != folds || client.iter().any(|fold| fold.values.len() != want) {
+                return Err(Error::data(format!(
+                    "evidence: client {number}: want {folds} folds of {want} products each, as {} columns have",
+                    self.columns.len()
+                )));
+            }
+            if client.iter().any(|fold| fold.values.iter().any(|value| !value.is_finite())) {
+                return Err(Error::data(format!("evidence: client {number}: got products that are not finite"))
+                    .hint("a column or the target has values too large to be squared"));
+            }
+            if client.iter().all(|fold| fold.rows == 0) {
+                return Err(Error::data(format!("evidence: client {number}: got no rows, want at least one")));
+            }
+        }
+        Ok(folds)
+    }
+}
+
+/// A linear change of coordinates: the columns that are kept, the random ones first, each centred at its grand mean and scaled within
+/// clients, so that one variance can serve several columns.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Basis {
+    /// How many columns were given.
+    pub(crate) given: usize,
+    /// Which of them is the intercept.
+    pub(crate) intercept: Option<usize>,
+    /// Those that are kept, in their new order; the others are combinations of these.
+    pub(crate) kept: Vec<usize>,
+    /// What is subtracted from each kept column,
+    pub(crate) means: Vec<f64>,
+    /// and what it is divided by then.
+    pub(crate) scales: Vec<f64>,
+    /// Number of columns at the beginning whose coefficients differ between clients.
+    pub(crate) random: usize,
+    /// The penalised group of each kept column.
+    pub(crate) curves: Vec<Option<usize>>,
+}
+
+impl Basis {
+    /// Chooses it for all rows of all clients. `takes` says which columns take part, `varies` which of them may differ between clients,
+    /// as far as they vary in at least half of the clients.
+    pub(crate) fn of(evidence: &Evidence, takes: impl Fn(Role) -> bool, varies: impl Fn(Role) -> bool) -> Self {
+        let given = evidence.columns.len();
+        let size = given + 1;
+        let intercept = evidence.columns.iter().position(|role| *role == Role::Intercept);
+        let (mut total, mut within, mut varying, mut several) = (Products::none(given), vec![0.0; given], vec![0; given], 0);
+        let (mut sum, mut rows) = (Products::none(given), 0.0);
+        for client in &evidence.clients {
+            sum.rows = 0;
+            sum.values.fill(0.0);
+            client.iter().for_each(|fold| sum.add(fold));
+            total.add(&sum);
+            several += usize::from(sum.rows > 1);
+            rows += sum.rows as f64 - 1.0;
+            let weight = intercept.map_or(0.0, |at| sum.at(size, at, at));
+            for (j, role) in evidence.columns.iter().enumerate() {
+                let square = sum.at(size, j, j);
+                let mean = intercept.filter(|_| weight > 0.0).map_or(0.0, |at| sum.at(size, at, j));
+                let left = square - if weight > 0.0 { mean * mean / weight } else { 0.0 };
+                if left > ROUNDING * square || *role == Role::Intercept {
+                    varying[j] += usize::from(sum.rows > 1);
+                    within[j] += left.max(0.0);
+                }
+            }
+        }
+        let weight = intercept.map_or(0.0, |at| total.at(size, at, at));
+        let mean = |j: usize| match intercept {
+            Some(at) if at != j && weight > 0.0 => total.at(size, at, j) / weight,
+            _ => 0.0,
+        };
+        let scale = |j: usize| {
+            if intercept == Some(j) {
+                return 1.0;
+            }
+            let all = (total.at(size, j, j) - weight * mean(j) * mean(j)) / (total.rows as f64).max(1.0);
+            let inside = within[j] / rows.max(1.0);
+            let square = if inside > ROUNDING * all { inside } else { all };
+            if square > 0.0 { square.sqrt() } else { 1.0 }
+        };
+        let (random, common): (Vec<usize>, Vec<usize>) =
+            (0..given).filter(|&j| takes(evidence.columns[j])).partition(|&j| {
+                let role = evidence.columns[j];
+                role == Role::Intercept || varies(role) && 2 * varying[j] >= several && several > 0
+            });
+        // Intercept, linear, common, curves: where columns depend on each other, the later ones go.
+        let rank = |j: &usize| match evidence.columns[*j] {
+            Role::Intercept => 0,
+            Role::Linear => 1,
+            Role::Common => 2,
+            Role::Curve(_) => 3,
+        };
+        let (mut random, mut common) = (random, common);
+        random.sort_by_key(rank);
+        common.sort_by_key(rank);
+        let candidates: Vec<usize> = random.iter().chain(&common).copied().collect();
+        let mut basis = Self {
+            given,
+            intercept,
+            means: candidates.iter().map(|&j| mean(j)).collect(),
+            scales: candidates.iter().map(|&j| scale(j)).collect(),
+            curves: candidates
+                .iter()
+                .map(|&j| match evidence.columns[j] {
+                    Role::Curve(group) if !random.contains(&j) => Some(group),
+                    _ => None,
+                })
+                .collect(),
+            kept: candidates,
+            random: random.len(),
+        };
+        let independent = basis.independent(&total);
+        basis.random = independent.iter().filter(|&&at| at < basis.random).count();
+        basis.means = independent.iter().map(|&at| basis.means[at]).collect();
+        basis.scales = independent.iter().map(|&at| basis.scales[at]).collect();
+        basis.curves = independent.iter().map(|&at| basis.curves[at]).collect();
+        basis.kept = independent.iter().map(|&at| basis.kept[at]).collect();
+        // Groups that are left are numbered from 0.
+        let mut groups: Vec<usize> = basis.curves.iter().flatten().copied().collect();
+        groups.sort_unstable();
+        groups.dedup();
+        for group in basis.curves.iter_mut().flatten() {
+            *group = groups.binary_search(group).unwrap_or(0);
+        }
+        basis
+    }
+
+    /// Positions of columns that are no combination of earlier ones.
+    fn independent(&self, total: &Products) -> Vec<usize> {
+        let size = self.kept.len();
+        let mut full = vec![0.0; (size + 1) * (size + 1)];
+        self.change(total, &mut full);
+        let mut rows: Vec<Vec<f64>> = Vec::new();
+        let mut kept: Vec<usize> = Vec::new();
+        for j in 0..size {
+            let square = full[j * (size + 1) + j];
+            let mut row: Vec<f64> = full[j * (size + 1)..j * (size + 1) + size].to_vec();
+            for (other, &at) in rows.iter().zip(&kept) {
+                let share = other[j];
+                debug_assert!(at < j);
+                add_scaled(&mut row, -share, other);
+            }
+            if row[j] > ROUNDING * square && square > 0.0 {
+                let root = row[j].sqrt().recip();
+                row.iter_mut().for_each(|value| *value *= root);
+                rows.push(row);
+                kept.push(j);
+            }
+        }
+        kept
+    }
+
+    /// Number of columns in the new coordinates.
+    pub(crate) fn columns(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Writes the products in the new coordinates, all of the symmetric matrix, the target last.
+    pub(crate) fn change(&self, products: &Products, full: &mut [f64]) {
+        let (size, new) = (self.given + 1, self.kept.len() + 1);
+        let weight = self.intercept.map_or(0.0, |at| products.at(size, at, at));
+        let along = |j: usize| self.intercept.map_or(0.0, |at| products.at(size, at, j));
+        for (a, (&i, (&mean, &scale))) in self.kept.iter().zip(self.means.iter().zip(&self.scales)).enumerate() {
+            for (b, (&j, (&other_mean, &other_scale))) in
+                self.kept.iter().zip(self.means.iter().zip(&self.scales)).enumerate().skip(a)
+            {
+                let centred = products.at(size, i, j) - mean * along(j) - other_mean * along(i) + mean * other_mean * weight;
+                let value = centred / (scale * other_scale);
+                full[a * new + b] = value;
+                full[b * new + a] = value;
+            }
+            let value = (products.at(size, i, size - 1) - mean * along(size - 1)) / scale;
+            full[a * new + new - 1] = value;
+            full[(new - 1) * new + a] = value;
+        }
+        full[new * new - 1] = products.at(size, size - 1, size - 1);
+    }
+
+    /// Parameters of the new coordinates in the given columns.
+    pub(crate) fn back(&self, parameters: &[f64]) -> Vec<f64> {
+        let mut given = vec![0.0; self.given];
+        let scaled = parameters.iter().zip(&self.scales).map(|(value, scale)| value / scale);
+        for ((&at, value), mean) in self.kept.iter().zip(scaled).zip(&self.means) {
+            given[at] += value;
+            if let Some(intercept) = self.intercept {
+                given[intercept] -= mean * value;
+            }
+        }
+        given
+    }
+
+    /// A covariance of the first parameters of the new coordinates, as one of all given columns, row-major.
+    pub(crate) fn back_covariance(&self, covariance: &[f64], size: usize) -> Vec<f64> {
+        let mut unit = vec![0.0; self.kept.len()];
+        let images: Vec<Vec<f64>> = (0..size)
+            .map(|at| {
+                unit.fill(0.0);
+                unit[at] = 1.0;
+                self.back(&unit)
+            })
+            .collect();
+        let mut given = vec![0.0; self.given * self.given];
+        for (row, left) in covariance.chunks_exact(size).zip(&images) {
+            let mut combined = vec![0.0; self.given];
+            row.iter().zip(&images).for_each(|(value, right)| add_scaled(&mut combined, *value, right));
+            for (out, factor) in given.chunks_exact_mut(self.given).zip(left) {
+                add_scaled(out, *factor, &combined);
+            }
+        }
+        given
+    }
+}
+
+/// All evidence in the coordinates of a basis.
+pub(crate) struct Working {
+    pub basis: Basis,
+    pub clients: usize,
+    pub folds: usize,
+    pub rolling: bool,
+    rows: Vec<f64>,
+    /// Symmetric matrices of products, by client and fold.
+    products: Vec<f64>,
+}
+
+impl Working {
+    pub(crate) fn new(evidence: &Evidence, takes: impl Fn(Role) -> bool, varies: impl Fn(Role) -> bool) -> Result<Self> {
+        let folds = evidence.check()?;
+        let basis = Basis::of(evidence, takes, varies);
+        if basis.columns() == 0 {
+            return Err(Error::data("evidence: got no column that varies, want at least an intercept"));
+        }
+        let square = (basis.columns() + 1).pow(2);
+        let mut products = vec![0.0; evidence.clients.len() * folds * square];
+        for (fold, full) in evidence.clients.iter().flatten().zip(products.chunks_exact_mut(square)) {
+            basis.change(fold, full);
+        }
+        Ok(Self {
+            clients: evidence.clients.len(),
+            folds,
+            rolling: evidence.rolling,
+            rows: evidence.clients.iter().flatten().map(|fold| fold.rows as f64).collect(),
+            products,
+            basis,
+        })
+    }
+
+    pub(crate) fn fold(&self, client: usize, fold: usize) -> Fold<'_> {
+        let size = self.basis.columns() + 1;
+        let at = client * self.folds + fold;
+        Fold { rows: self.rows[at], products: &self.products[at * size * size..(at + 1) * size * size], size }
+    }
+
+    /// The folds that are predicted in a cross-validation.
+    pub(crate) fn tests(&self) -> std::ops::Range<usize> {
+        usize::from(self.rolling)..self.folds
+    }
+
+    /// Whether a fold may be learned from when another is predicted.
+    fn trains(&self, fold: usize, test: Option<usize>) -> bool {
+        test.is_none_or(|test| if self.rolling { fold < test } else { fold != test })
+    }
+
+    /// What is learned from when a fold is predicted; with none, everything.
+    pub(crate) fn panel(&self, test: Option<usize>) -> Panel {
+        let (p, q) = (self.basis.columns(), self.basis.random);
+        let size = p + 1;
+        let mut panel = Panel {
+            columns: p,
+            random: q,
+            curves: self.basis.curves.clone(),
+            rows: vec![0.0; self.clients],
+            slabs: vec![0.0; self.clients * q * p],
+            moments: vec![0.0; self.clients * p],
+            energies: vec![0.0; self.clients],
+            curvature: vec![0.0; p * p],
+        };
+        for client in 0..self.clients {
+            for fold in (0..self.folds).filter(|&fold| self.trains(fold, test)) {
+                let fold = self.fold(client, fold);
+                if fold.rows == 0.0 {
+                    continue;
+                }
+                panel.rows[client] += fold.rows;
+                panel.energies[client] += fold.products[size * size - 1];
+                for (j, row) in fold.products.chunks_exact(size).take(p).enumerate() {
+                    add_scaled(&mut panel.curvature[j * p..(j + 1) * p], 1.0, &row[..p]);
+                    panel.moments[client * p + j] += row[p];
+                    if j < q {
+                        add_scaled(&mut panel.slabs[(client * q + j) * p..(client * q + j + 1) * p], 1.0, &row[..p]);
+                    }
+                }
+            }
+        }
+        panel
+    }
+
+    /// The same with what common columns explain taken out of the target; only random columns are left.
+    pub(crate) fn without_common(&self, test: Option<usize>, panel: &Panel, parameters: &[f64]) -> Panel {
+        let (p, q) = (panel.columns, panel.random);
+        let mut common = parameters.to_vec();
+        common[..q].fill(0.0);
+        let mut left = Panel {
+            columns: q,
+            random: q,
+            curves: vec![None; q],
+            rows: panel.rows.clone(),
+            slabs: vec![0.0; self.clients * q * q],
+            moments: vec![0.0; self.clients * q],
+            energies: panel.energies.clone(),
+            curvature: vec![0.0; q * q],
+        };
+        for client in 0..self.clients {
+            for (j, row) in panel.slab(client).chunks_exact(p).enumerate() {
+                left.slabs[(client * q + j) * q..(client * q + j + 1) * q].copy_from_slice(&row[..q]);
+                left.moments[client * q + j] = panel.moment(client)[j] - dot(row, &common);
+                add_scaled(&mut left.curvature[j * q..(j + 1) * q], 1.0, &row[..q]);
+            }
+            if p > q {
+                let folds = (0..self.folds).filter(|&fold| self.trains(fold, test)).map(|fold| self.fold(client, fold));
+                left.energies[client] = folds.map(|fold| fold.error(&common)).sum();
+            }
+        }
+        left
+    }
+}
+
+/// The products of one fold of one client.
+#[derive(Clone, Copy)]
+pub(crate) struct Fold<'a> {
+    pub rows: f64,
+    products: &'a [f64],
+    size: usize,
+}
+
+impl Fold<'_> {
+    /// `xᵀA z`, of which the sums of squares of predictions are made.
+    pub(crate) fn bilinear(&self, x: &[f64], z: &[f64]) -> f64 {
+        let rows = self.products.chunks_exact(self.size).zip(x);
+        rows.filter(|(_, value)| **value != 0.0).map(|(row, value)| value * dot(&row[..z.len()], z)).sum()
+    }
+
+    /// `bᵀx`.
+    pub(crate) fn moment(&self, x: &[f64]) -> f64 {
+        let last = &self.products[(self.size - 1) * self.size..];
+        dot(&last[..x.len()], x)
+    }
+
+    /// `Xᵀ(y − Xβ)`.
+    pub(crate) fn residual(&self, parameters: &[f64], out: &mut [f64]) {
+        for (value, row) in out.iter_mut().zip(self.products.chunks_exact(self.size)) {
+            *value = row[self.size - 1] - dot(&row[..self.size - 1], parameters);
+        }
+    }
+
+    pub(crate) fn energy(&self) -> f64 {
+        self.products[self.size * self.size - 1]
+    }
+
+    /// The sum of squared errors of a model.
+    pub(crate) fn error(&self, parameters: &[f64]) -> f64 {
+        (self.energy() - 2.0 * self.moment(parameters) + self.bilinear(parameters, parameters)).max(0.0)
+    }
+}
+
+/// What is learned from, laid out for one pass over the clients: of each, the rows of `A` that belong to random columns, and `b`.
+#[derive(Clone)]
+pub(crate) struct Panel {
+    /// Number of columns, and how many of the first are random.
+    pub columns: usize,
+    pub random: usize,
+    /// The penalised group of each column.
+    pub curves: Vec<Option<usize>>,
+    pub rows: Vec<f64>,
+    /// Of each client `random` × `columns` numbers.
+    pub slabs: Vec<f64>,
+    pub moments: Vec<f64>,
+    pub energies: Vec<f64>,
+    /// The sum of all `A`.
+    pub curvature: Vec<f64>,
+}
+
+impl Panel {
+    pub(crate) fn clients(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub(crate) fn slab(&self, client: usize) -> &[f64] {
+        let size = self.random * self.columns;
+        &self.slabs[client * size..(client + 1) * size]
+    }
+
+    pub(crate) fn moment(&self, client: usize) -> &[f64] {
+        &self.moments[client * self.columns..(client + 1) * self.columns]
+    }
+
+    pub(crate) fn total_rows(&self) -> f64 {
+        self.rows.iter().sum()
+    }
+
+    /// These clients alone, which may be named several times.
+    pub(crate) fn subset(&self, clients: &[usize]) -> Self {
+        debug_assert_eq!(self.columns, self.random, "only random columns have a sum of their own");
+        let size = self.random * self.columns;
+        let mut curvature = vec![0.0; size];
+        clients.iter().for_each(|&client| add_scaled(&mut curvature, 1.0, self.slab(client)));
+        Self {
+            columns: self.columns,
+            random: self.random,
+            curves: self.curves.clone(),
+            rows: clients.iter().map(|&client| self.rows[client]).collect(),
+            slabs: clients.iter().flat_map(|&client| self.slab(client).to_vec()).collect(),
+            moments: clients.iter().flat_map(|&client| self.moment(client).to_vec()).collect(),
+            energies: clients.iter().map(|&client| self.energies[client]).collect(),
+            curvature,
+        }
+    }
+
+    /// The sum of all `b`.
+    pub(crate) fn total_moment(&self) -> Vec<f64> {
+        let mut sum = vec![0.0; self.columns];
+        self.moments.chunks_exact(self.columns).for_each(|moment| add_scaled(&mut sum, 1.0, moment));
+        sum
+    }
+}

@@ -1,0 +1,451 @@
+//! Steps 4 and 5: the four models that may serve a client, compared by cross-validation inside the training rows.
+//!
+//! Everybody is served by a stack of the four with common weights, unless cross-validation says of a client that one of them alone
+//! serves it better.
+
+use super::evidence::{Panel, Working};
+use super::mixed::{self, Covariance, Integrated};
+use super::mixture;
+use super::population::Population;
+use crate::error::Result;
+use crate::num::tails::normal_tail;
+use crate::num::triangular::{factorise, solve};
+use crate::num::{add_scaled, dot};
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+/// Strengths of the ridge of clients' own models that are tried, in rows.
+const STRENGTHS: [f64; 8] = [1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0, 10000.0];
+/// Rows below which a client is served like everybody.
+const LEAST_ROWS: f64 = 30.0;
+/// Probability of a gain above which a client is served otherwise than everybody.
+const SURE: f64 = 0.95;
+/// Rows' worth of trust in the pooled variance over folds, beside each client's own.
+const POOLED_FREEDOM: f64 = 4.0;
+
+/// A model that may serve a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rung {
+    /// One model for everybody.
+    Global,
+    /// Its family's.
+    Family,
+    /// Its own, leaning on the family.
+    Personal,
+    /// Its own alone.
+    Alone,
+}
+
+impl Rung {
+    /// All, from the most common to the most own.
+    pub const ALL: [Self; 4] = [Self::Global, Self::Family, Self::Personal, Self::Alone];
+}
+
+/// An expected gain in mean squared error, and its standard error.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Gain {
+    /// The gain; negative where it is a loss.
+    pub mean: f64,
+    /// Its standard error.
+    pub error: f64,
+}
+
+impl Gain {
+    /// The probability that it is one.
+    pub fn probability(&self) -> f64 {
+        match self.error > 0.0 {
+            true => normal_tail(-self.mean / self.error),
+            false => f64::from(u8::from(self.mean > 0.0)),
+        }
+    }
+}
+
+/// How a population is fitted to a part of the rows.
+#[derive(Clone, Copy)]
+pub(crate) struct Recipe<'a> {
+    pub covariance: Covariance,
+    /// Parameters of an earlier fit, to begin with.
+    pub start: Option<&'a [f64]>,
+    /// More than one family: the centres to begin with, and known families of clients.
+    pub families: Option<&'a Population>,
+    pub known: Option<&'a [usize]>,
+}
+
+/// A population fitted to what is learned from when a fold is predicted, and that panel without what common columns explain.
+pub(crate) fn fit(working: &Working, test: Option<usize>, recipe: Recipe) -> Result<(Population, Panel, Panel, Vec<f64>)> {
+    let panel = working.panel(test);
+    let intercept = working.basis.intercept.is_some();
+    let mixed = mixed::fit(&panel, recipe.covariance, intercept, recipe.start)?;
+    let left = working.without_common(test, &panel, &mixed.centre);
+    let one = Population::one(&mixed);
+    match recipe.families {
+        None => Ok((one, panel, left, mixed.parameters)),
+        Some(families) => {
+            let (population, left) = mixture::refine(working, test, &panel, &one, families, recipe)?;
+            Ok((population, panel, left, mixed.parameters))
+        }
+    }
+}
+
+/// The model for everybody: least squares, with the penalties of the population.
+fn global(panel: &Panel, population: &Population) -> Vec<f64> {
+    let p = panel.columns;
+    let mut curvature = panel.curvature.clone();
+    for (j, group) in panel.curves.iter().enumerate() {
+        if let Some(group) = group {
+            curvature[j * (p + 1)] += population.bends[*group].powi(2).max(1e-12).recip();
+        }
+    }
+    let mut factor = Vec::new();
+    factorise(&curvature, p, &mut factor);
+    let mut solution = panel.total_moment();
+    solve(&factor, p, &mut solution);
+    solution
+}
+
+/// A client's own model: ridge in the random columns, the intercept free. `None` where it has no rows.
+fn alone(panel: &Panel, client: usize, intercept: bool, strength: f64) -> Option<Vec<f64>> {
+    let (p, q) = (panel.columns, panel.random);
+    if panel.rows[client] == 0.0 {
+        return None;
+    }
+    let mut curvature: Vec<f64> = panel.slab(client).chunks_exact(p).flat_map(|row| row[..q].to_vec()).collect();
+    (usize::from(intercept)..q).for_each(|j| curvature[j * (q + 1)] += strength);
+    let mut factor = Vec::new();
+    factorise(&curvature, q, &mut factor);
+    let mut solution = panel.moment(client)[..q].to_vec();
+    solve(&factor, q, &mut solution);
+    solution.resize(p, 0.0);
+    Some(solution)
+}
+
+/// The four models of all clients, from one part of the rows.
+pub(crate) struct Models {
+    columns: usize,
+    /// By client and rung.
+    values: Vec<f64>,
+    /// What a client without rows is predicted with.
+    pub newcomer: Vec<f64>,
+}
+
+impl Models {
+    pub(crate) fn of(&self, client: usize, rung: Rung) -> &[f64] {
+        let at = client * Rung::ALL.len() + rung as usize;
+        &self.values[at * self.columns..(at + 1) * self.columns]
+    }
+
+    pub(crate) fn new(panel: &Panel, left: &Panel, population: &Population, intercept: bool, strength: f64, known: Option<&[usize]>) -> Self {
+        let p = panel.columns;
+        let everybody = global(panel, population);
+        let client = |client: usize| {
+            let posterior = population.posterior(left, client, known.map(|known| known[client]), &mut Integrated::new(left.random, left.random));
+            let own = alone(panel, client, intercept, strength).unwrap_or_else(|| everybody.clone());
+            [everybody.clone(), posterior.centre, posterior.mean, own].concat()
+        };
+        let values = (0..panel.clients()).into_par_iter().map(client).collect::<Vec<_>>().concat();
+        let mut newcomer = vec![0.0; p];
+        population.centres.iter().zip(&population.shares).for_each(|(centre, share)| add_scaled(&mut newcomer, *share, centre));
+        Self { columns: p, values, newcomer }
+    }
+}
+
+/// A cross-validation of the four models.
+pub(crate) struct Trials {
+    pub strength: f64,
+    /// The folds that were predicted, and the models they were predicted with.
+    pub folds: Vec<(usize, Models)>,
+}
+
+impl Trials {
+    pub(crate) fn new(working: &Working, recipe: Recipe) -> Self {
+        let intercept = working.basis.intercept.is_some();
+        // A fold is left out where the others have too few rows.
+        let fits: Vec<_> = working.tests().filter_map(|test| Some((test, fit(working, Some(test), recipe).ok()?))).collect();
+        // One strength of ridge for everybody: the best in the mean over clients.
+        let cost = |strength: f64| {
+            let of = |client: usize| {
+                let (mut sum, mut rows) = (0.0, 0.0);
+                for (test, (_, panel, ..)) in &fits {
+                    let fold = working.fold(client, *test);
+                    if let Some(model) = alone(panel, client, intercept, strength) {
+                        sum += fold.error(&model);
+                        rows += fold.rows;
+                    }
+                }
+                if rows > 0.0 { sum / rows } else { 0.0 }
+            };
+            (0..working.clients).into_par_iter().map(of).collect::<Vec<f64>>().iter().sum::<f64>()
+        };
+        let costs = STRENGTHS.map(cost);
+        let best = (0..STRENGTHS.len()).fold(0, |best, at| if costs[at] < costs[best] { at } else { best });
+        let strength = STRENGTHS[best];
+        let models = |(test, (population, panel, left, _)): (usize, (Population, Panel, Panel, Vec<f64>))| {
+            (test, Models::new(&panel, &left, &population, intercept, strength, recipe.known))
+        };
+        Self { strength, folds: fits.into_iter().map(models).collect() }
+    }
+
+    /// A client's mean squared error over all folds that were predicted, with one of the models.
+    pub(crate) fn error(&self, working: &Working, client: usize, rung: Rung) -> Option<f64> {
+        let (mut sum, mut rows) = (0.0, 0.0);
+        for (test, models) in &self.folds {
+            let fold = working.fold(client, *test);
+            if fold.rows > 0.0 {
+                sum += fold.error(models.of(client, rung));
+                rows += fold.rows;
+            }
+        }
+        (rows > 0.0).then(|| sum / rows)
+    }
+
+    /// The non-negative weights with sum 1 by which the four models together have the smallest error in the mean over clients.
+    /// Without any fold, the personal model.
+    pub(crate) fn stack(&self, working: &Working) -> [f64; 4] {
+        if self.folds.is_empty() {
+            return Rung::ALL.map(|rung| f64::from(u8::from(rung == Rung::Personal)));
+        }
+        let client = |client: usize| {
+            let (mut cross, mut moment, mut rows) = ([0.0; 16], [0.0; 4], 0.0);
+            for (test, models) in &self.folds {
+                let fold = working.fold(client, *test);
+                if fold.rows == 0.0 {
+                    continue;
+                }
+                rows += fold.rows;
+                for (i, &one) in Rung::ALL.iter().enumerate() {
+                    moment[i] += fold.moment(models.of(client, one));
+                    for (j, &other) in Rung::ALL.iter().enumerate().skip(i) {
+                        let value = fold.bilinear(models.of(client, one), models.of(client, other));
+                        cross[i * 4 + j] += value;
+                        cross[j * 4 + i] += if i == j { 0.0 } else { value };
+                    }
+                }
+            }
+            let share = if rows > 0.0 { 1.0 / rows } else { 0.0 };
+            (cross.map(|value| value * share), moment.map(|value| value * share))
+        };
+        let (mut cross, mut moment) = ([0.0; 16], [0.0; 4]);
+        for (one, two) in (0..working.clients).into_par_iter().map(client).collect::<Vec<_>>() {
+            add_scaled(&mut cross, 1.0, &one);
+            add_scaled(&mut moment, 1.0, &two);
+        }
+        simplex(&cross, &moment)
+    }
+}
+
+/// The point of the simplex where `½xᵀAx − bᵀx` is smallest, by trying all its faces. Of equal ones the face with fewer corners is taken.
+fn simplex(a: &[f64; 16], b: &[f64; 4]) -> [f64; 4] {
+    let mut best = ([0.0; 4], f64::INFINITY);
+    let mut faces: Vec<u32> = (1..16).collect();
+    faces.sort_by_key(|face| face.count_ones());
+    for face in faces {
+        let members: Vec<usize> = (0..4).filter(|i| face >> i & 1 == 1).collect();
+        let (first, rest) = (members[0], &members[1..]);
+        // x = e_first + Σ t_i (e_i − e_first).
+        let size = rest.len();
+        let mut curvature = vec![0.0; size * size];
+        let mut moment = vec![0.0; size];
+        for (s, &i) in rest.iter().enumerate() {
+            moment[s] = b[i] - b[first] - a[i * 4 + first] + a[first * 5];
+            for (t, &j) in rest.iter().enumerate() {
+                curvature[s * size + t] = a[i * 4 + j] - a[i * 4 + first] - a[first * 4 + j] + a[first * 5];
+            }
+        }
+        // Models that hardly differ are not told apart by large weights of opposite sign.
+        (0..size).for_each(|s| curvature[s * (size + 1)] *= 1.0 + 1e-9);
+        let mut factor = Vec::new();
+        factorise(&curvature, size, &mut factor);
+        solve(&factor, size, &mut moment);
+        let mut point = [0.0; 4];
+        rest.iter().zip(&moment).for_each(|(&i, &value)| point[i] = value);
+        point[first] = 1.0 - moment.iter().sum::<f64>();
+        if point.iter().any(|value| !(0.0..=1.0).contains(value)) {
+            continue;
+        }
+        let bent: f64 = (0..4).map(|i| point[i] * dot(&a[i * 4..i * 4 + 4], &point)).sum();
+        let value = 0.5 * bent - dot(b, &point);
+        if value < best.1 - 1e-12 * best.1.abs().min(f64::MAX) || best.1 == f64::INFINITY {
+            best = (point, value);
+        }
+    }
+    best.0
+}
+
+/// What serves a client.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Service {
+    /// One of the four models, where it serves this client better than the stack that serves everybody.
+    pub own_choice: Option<Rung>,
+    /// The best of the four models that is not what serves it.
+    pub runner_up: Rung,
+    /// The gain over the runner-up.
+    pub gain: Gain,
+    /// The gain over its own model alone: whether joining is worth it.
+    pub joining: Gain,
+    /// Cross-validated mean squared errors of the four models, from global to alone; absent without rows to predict.
+    pub errors: Option<[f64; 4]>,
+    /// The cross-validated mean squared error of what serves it.
+    pub error: Option<f64>,
+}
+
+impl Service {
+    /// "helps", "is neutral" or "hurts".
+    pub fn verdict(&self) -> &'static str {
+        match self.joining.probability() {
+            p if p >= SURE => "helps",
+            p if p <= 1.0 - SURE => "hurts",
+            _ => "is neutral",
+        }
+    }
+}
+
+/// Differences of errors between two ways to serve each client, per row and over the noise's variance, shrunk towards each other.
+struct Gains {
+    mean: Vec<f64>,
+    error: Vec<f64>,
+}
+
+impl Gains {
+    /// From each client's differences by fold with their rows.
+    fn new(differences: &[Vec<(f64, f64)>], share: f64) -> Self {
+        let summary = |folds: &Vec<(f64, f64)>| {
+            let rows: f64 = folds.iter().map(|(_, rows)| rows).sum();
+            let mean = if rows > 0.0 { folds.iter().map(|(value, _)| value).sum::<f64>() / rows } else { 0.0 };
+            // Per row: the variance of a fold's mean is this over its rows.
+            let squares: f64 = folds.iter().map(|(value, rows)| (value - rows * mean).powi(2) / rows).sum();
+            (rows, mean, squares, folds.len() as f64 - 1.0)
+        };
+        let summaries: Vec<(f64, f64, f64, f64)> = differences.iter().map(summary).collect();
+        let (squares, freedom) = summaries.iter().fold((0.0, 0.0), |(a, b), s| (a + s.2, b + s.3.max(0.0)));
+        let pooled = squares / freedom.max(1.0);
+        let variance = |&(rows, _, squares, freedom): &(f64, f64, f64, f64)| {
+            let own = (squares + POOLED_FREEDOM * pooled) / (freedom.max(0.0) + POOLED_FREEDOM);
+            // Folds share training rows: fold variance × (1/J + n_test/n_train).
+            if rows > 0.0 { own / rows * (1.0 + (freedom + 1.0) * share) } else { f64::INFINITY }
+        };
+        let variances: Vec<f64> = summaries.iter().map(variance).collect();
+        let means: Vec<f64> = summaries.iter().map(|s| s.1).collect();
+        let (centre, spread, uncertain) = shrinkage(&means, &variances);
+        let (mut mean, mut error) = (Vec::new(), Vec::new());
+        for (value, variance) in means.iter().zip(&variances) {
+            let trust = if variance.is_finite() && spread + variance > 0.0 { spread / (spread + variance) } else { 0.0 };
+            mean.push(centre + trust * (value - centre));
+            let left = if variance.is_finite() { trust * variance } else { spread };
+            error.push((left + (1.0 - trust).powi(2) * uncertain).sqrt());
+        }
+        Self { mean, error }
+    }
+}
+
+/// Mean and variance of a normal population of which each member is seen with its own variance (by moments), and the mean's variance.
+fn shrinkage(values: &[f64], variances: &[f64]) -> (f64, f64, f64) {
+    let seen: Vec<(f64, f64)> = values.iter().copied().zip(variances.iter().copied()).filter(|(_, v)| v.is_finite()).collect();
+    let weighted = |spread: f64| {
+        let least = seen.iter().map(|(_, v)| *v).fold(0.0, f64::max).max(f64::MIN_POSITIVE) * 1e-12;
+        let weight = |v: f64| 1.0 / (v + spread).max(least);
+        let (sum, total) = seen.iter().fold((0.0, 0.0), |(sum, total), (x, v)| (sum + weight(*v) * x, total + weight(*v)));
+        let mean = if total > 0.0 { sum / total } else { 0.0 };
+        (mean, seen.iter().map(|(x, v)| weight(*v) * (x - mean).powi(2)).sum::<f64>(), if total > 0.0 { 1.0 / total } else { 0.0 })
+    };
+    // The spread at which squares over their variances sum to their number (Paule and Mandel), by bisection.
+    let wanted = seen.len() as f64 - 1.0;
+    let (mut low, mut high) = (0.0, seen.iter().map(|(value, _)| value * value).sum::<f64>() + f64::MIN_POSITIVE);
+    if weighted(0.0).1 > wanted {
+        for _ in 0..60 {
+            let middle = 0.5 * (low + high);
+            if weighted(middle).1 > wanted { low = middle } else { high = middle }
+        }
+    } else {
+        high = 0.0;
+    }
+    let (mean, _, uncertain) = weighted(high);
+    (mean, high, uncertain)
+}
+
+/// Decides for every client what serves it. `noise` are the variances of clients' own noise.
+pub(crate) fn serve(working: &Working, trials: &Trials, stack: &[f64; 4], rows: &[f64], noise: &[f64]) -> Vec<Service> {
+    // By client and fold: rows, errors of the stack and of the four models.
+    let of = |client: usize| {
+        let fold = |(test, models): &(usize, Models)| {
+            let fold = working.fold(client, *test);
+            let mut stacked = vec![0.0; working.basis.columns()];
+            Rung::ALL.iter().zip(stack).for_each(|(rung, weight)| add_scaled(&mut stacked, *weight, models.of(client, *rung)));
+            (fold.rows, fold.error(&stacked), Rung::ALL.map(|rung| fold.error(models.of(client, rung))))
+        };
+        trials.folds.iter().map(fold).filter(|(rows, ..)| *rows > 0.0).collect::<Vec<_>>()
+    };
+    let cells: Vec<Vec<(f64, f64, [f64; 4])>> = (0..working.clients).into_par_iter().map(of).collect();
+    let tests = trials.folds.len() as f64;
+    // n_test / n_train; with folds in the order of time, in the mean.
+    let share = if working.rolling { 2.0 / working.folds as f64 } else { 1.0 / (tests - 1.0).max(1.0) };
+    let gains = |difference: &dyn Fn(usize, &(f64, f64, [f64; 4])) -> f64| {
+        let client = |(client, folds): (usize, &Vec<(f64, f64, [f64; 4])>)| {
+            folds.iter().map(|cell| (difference(client, cell) / noise[client], cell.0)).collect()
+        };
+        Gains::new(&cells.iter().enumerate().map(client).collect::<Vec<Vec<(f64, f64)>>>(), share)
+    };
+    let against_stack = Rung::ALL.map(|rung| gains(&|_, cell| cell.1 - cell.2[rung as usize]));
+    let choice = |client: usize| {
+        if rows[client] < LEAST_ROWS || cells[client].len() < 2 {
+            return None;
+        }
+        let gain = |rung: &Rung| {
+            let gains = &against_stack[*rung as usize];
+            Gain { mean: gains.mean[client], error: gains.error[client] }
+        };
+        let sure = Rung::ALL.iter().filter(|rung| gain(rung).probability() >= SURE);
+        sure.max_by(|a, b| gain(a).mean.total_cmp(&gain(b).mean)).copied()
+    };
+    let choices: Vec<Option<Rung>> = (0..working.clients).map(choice).collect();
+    let served = |client: usize, cell: &(f64, f64, [f64; 4])| choices[client].map_or(cell.1, |rung| cell.2[rung as usize]);
+    let over = Rung::ALL.map(|rung| gains(&|client, cell| cell.2[rung as usize] - served(client, cell)));
+    (0..working.clients)
+        .map(|client| {
+            let total: f64 = cells[client].iter().map(|cell| cell.0).sum();
+            let mean = |value: &dyn Fn(&(f64, f64, [f64; 4])) -> f64| cells[client].iter().map(value).sum::<f64>() / total;
+            let errors = (total > 0.0).then(|| Rung::ALL.map(|rung| mean(&|cell| cell.2[rung as usize])));
+            let gain = |rung: Rung| {
+                let gains = &over[rung as usize];
+                Gain { mean: gains.mean[client] * noise[client], error: gains.error[client] * noise[client] }
+            };
+            let others = Rung::ALL.iter().filter(|rung| Some(**rung) != choices[client]);
+            let runner_up = *others.min_by(|a, b| gain(**a).mean.total_cmp(&gain(**b).mean)).unwrap_or(&Rung::Global);
+            Service {
+                own_choice: choices[client],
+                runner_up,
+                gain: gain(runner_up),
+                joining: gain(Rung::Alone),
+                error: errors.map(|_| mean(&|cell| served(client, cell))),
+                errors,
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_corner_edge_and_inside_of_the_simplex() {
+        // Independent errors of variances 1, 1, 2, 4: weights are as their inverses.
+        let mut a = [0.0; 16];
+        [1.0, 1.0, 2.0, 4.0].iter().enumerate().for_each(|(i, value)| a[i * 5] = *value);
+        let found = simplex(&a, &[0.0; 4]);
+        for (value, wanted) in found.iter().zip([4.0, 4.0, 2.0, 1.0]) {
+            assert!((value - wanted / 11.0).abs() < 1e-8, "{found:?}");
+        }
+        assert_eq!(simplex(&a, &[0.0, 9.0, 0.0, 0.0]), [0.0, 1.0, 0.0, 0.0]);
+        // Four times the same model: the first alone.
+        assert_eq!(simplex(&[1.0; 16], &[1.0; 4]), [1.0, 0.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn a_population_seen_with_noise_by_hand() {
+        // Values ±2 with variance 1 each: Σ x²/(1 + s) = 1 for two values is s = 7.
+        let (mean, spread, uncertain) = shrinkage(&[-2.0, 2.0], &[1.0, 1.0]);
+        assert!(mean.abs() < 1e-12 && (spread - 7.0).abs() < 1e-9 && (uncertain - 4.0).abs() < 1e-9, "{mean} {spread} {uncertain}");
+        assert_eq!(shrinkage(&[0.1, -0.1], &[1.0, 1.0]), (0.0, 0.0, 0.5));
+    }
+}

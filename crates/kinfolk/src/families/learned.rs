@@ -1,0 +1,377 @@
+//! All steps in order, and what comes out of them.
+
+use super::difference::{self, Difference};
+use super::evidence::{Basis, Evidence, Role, Working};
+use super::ladder::{self, Models, Recipe, Rung, Service, Trials};
+use super::mixed::{Covariance, Integrated};
+use super::population::Population;
+use super::search::{self, Search};
+use super::sentences;
+use crate::error::{Error, Result};
+use crate::num::{add_scaled, dot};
+use crate::rng::Key;
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+/// Rows of a client's own that the common variance of noise counts for at most, and at least.
+const NOISE_FREEDOM: [f64; 2] = [4.0, 1e6];
+
+/// How many families there shall be.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub enum Wanted {
+    /// As many as are found.
+    #[default]
+    Auto,
+    /// One.
+    One,
+    /// This many.
+    Exactly(usize),
+    /// Those that are known, by client.
+    Known(Vec<usize>),
+}
+
+/// What may be asked of [`learn`].
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Options {
+    /// The seed of all draws.
+    pub seed: u64,
+    /// How many families.
+    pub families: Wanted,
+    /// The covariance of clients' coefficients; without, intercept and slopes, or what cross-validation finds better.
+    pub covariance: Option<Covariance>,
+    /// Fewer draws, and no search among covariances.
+    pub quick: bool,
+}
+
+/// A family of clients.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Family {
+    /// Its share of the clients.
+    pub share: f64,
+    /// How many clients are most probably in it.
+    pub clients: usize,
+    /// The coefficients of its centre.
+    pub centre: Vec<f64>,
+    /// Their covariance, row-major.
+    pub covariance: Vec<f64>,
+}
+
+/// What was learned of a client.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LearnedClient {
+    /// How many rows it has.
+    pub rows: usize,
+    /// Its most probable family.
+    pub family: usize,
+    /// The probabilities of all families.
+    pub responsibilities: Vec<f64>,
+    /// In how many resamples of the clients it stayed in its family, as a share.
+    pub stability: Option<f64>,
+    /// The coefficients of its personal model,
+    pub personal: Vec<f64>,
+    /// of its own alone,
+    pub alone: Vec<f64>,
+    /// and of what serves it.
+    pub served: Vec<f64>,
+    /// What serves it, and what that gains.
+    pub service: Service,
+    /// The variance of its noise.
+    pub noise: f64,
+    /// The covariance of its personal model's coefficients, in the coordinates of the basis: the upper triangle, row by row.
+    pub(crate) covariance: Vec<f64>,
+}
+
+/// The models that folds were predicted with, learned without them: of these are errors, intervals and their coverage.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HeldOut {
+    /// The fold.
+    pub fold: usize,
+    /// What serves each client.
+    pub served: Vec<Vec<f64>>,
+    /// What serves a client of which nothing is known.
+    pub newcomer: Vec<f64>,
+}
+
+/// What was learned.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Learned {
+    /// Whether clients differ at all.
+    pub difference: Difference,
+    /// How the number of families was found.
+    pub search: Search,
+    /// The families.
+    pub families: Vec<Family>,
+    /// The model for everybody.
+    pub global: Vec<f64>,
+    /// The covariance of clients around their family's centre, row-major; 0 in columns that have one coefficient for everybody.
+    pub spread: Vec<f64>,
+    /// Its structure,
+    pub covariance: Covariance,
+    /// whether curves are in the model,
+    pub curves: bool,
+    /// and whether they differ between clients.
+    pub random_curves: bool,
+    /// The variance of noise in a typical client,
+    pub noise: f64,
+    /// and how many rows of a client's own it counts for.
+    pub noise_freedom: f64,
+    /// Weights of the four models in what serves everybody, from global to alone.
+    pub stack: [f64; 4],
+    /// Cross-validated mean squared errors of the four models, and of what serves clients, in the mean over clients.
+    pub errors: [f64; 5],
+    /// Every client.
+    pub clients: Vec<LearnedClient>,
+    /// Each decision in a sentence.
+    pub sentences: Vec<String>,
+    /// The coordinates of the population.
+    pub basis: Basis,
+    pub(crate) population: Population,
+    /// Not kept: what the folds were predicted with.
+    #[serde(skip)]
+    pub held_out: Vec<HeldOut>,
+}
+
+/// A choice of columns and covariance that cross-validation compares.
+#[derive(Clone, Copy)]
+struct Shape {
+    curves: bool,
+    random_curves: bool,
+    covariance: Covariance,
+}
+
+impl Shape {
+    fn working(self, evidence: &Evidence) -> Result<Working> {
+        let curve = |role: Role| matches!(role, Role::Curve(_));
+        Working::new(
+            evidence,
+            |role| self.curves || !curve(role),
+            |role| role == Role::Linear || self.random_curves && curve(role),
+        )
+    }
+}
+
+/// Learns everything from what clients sent.
+pub fn learn(evidence: &Evidence, options: &Options) -> Result<Learned> {
+    let key = Key::new(options.seed).word("families");
+    let (shape, working) = choose(evidence, options)?;
+    let recipe = Recipe { covariance: shape.covariance, start: None, families: None, known: None };
+    let (one, panel, left, parameters) = ladder::fit(&working, None, recipe)?;
+    let recipe = Recipe { start: Some(&parameters), ..recipe };
+    let difference = difference::test(&working, share_between(&one, &left), &key.clone().word("difference"));
+
+    let (search, start) = search::search(&working, &left, &one, shape.covariance, &difference, options, &key)?;
+    let known = match &options.families {
+        Wanted::Known(labels) => Some(labels.as_slice()),
+        _ => None,
+    };
+    let recipe = Recipe { families: start.as_ref(), known, ..recipe };
+    let (population, left) = match start {
+        None => (one, left),
+        Some(_) => {
+            let (population, _, left, _) = ladder::fit(&working, None, recipe)?;
+            (population, left)
+        }
+    };
+    let recipe = Recipe { families: start.as_ref().map(|_| &population), ..recipe };
+    let trials = Trials::new(&working, recipe);
+    let stack = trials.stack(&working);
+
+    let intercept = working.basis.intercept.is_some();
+    let models = Models::new(&panel, &left, &population, intercept, trials.strength, known);
+    let (noise_freedom, noises) = noises(&working, &left, &population, &models);
+    let services = ladder::serve(&working, &trials, &stack, &panel.rows, &noises);
+    let weights = |service: &Service| service.own_choice.map_or(stack, |rung| Rung::ALL.map(|other| f64::from(u8::from(other == rung))));
+    let served = |models: &Models, client: usize| {
+        let mut served = vec![0.0; working.basis.columns()];
+        let weights = weights(&services[client]);
+        Rung::ALL.iter().zip(weights).for_each(|(rung, weight)| add_scaled(&mut served, weight, models.of(client, *rung)));
+        working.basis.back(&served)
+    };
+    let client = |client: usize| {
+        let q = working.basis.random;
+        let posterior = population.posterior(&left, client, known.map(|known| known[client]), &mut Integrated::new(q, q));
+        LearnedClient {
+            rows: panel.rows[client] as usize,
+            family: most_probable(&posterior.responsibilities),
+            stability: search.stability.as_ref().map(|stability| stability.clients[client]),
+            responsibilities: posterior.responsibilities,
+            personal: working.basis.back(&posterior.mean),
+            alone: working.basis.back(models.of(client, Rung::Alone)),
+            served: served(&models, client),
+            service: services[client].clone(),
+            noise: noises[client],
+            covariance: (0..q).flat_map(|i| posterior.covariance[i * q + i..(i + 1) * q].to_vec()).collect(),
+        }
+    };
+    let clients: Vec<LearnedClient> = (0..working.clients).into_par_iter().map(client).collect();
+    let held_out = trials.folds.iter().map(|(fold, models)| HeldOut {
+        fold: *fold,
+        served: (0..working.clients).map(|client| served(models, client)).collect(),
+        newcomer: working.basis.back(&models.newcomer),
+    });
+    let columns = working.basis.columns();
+    let families = population.centres.iter().zip(&population.covariances).zip(&population.shares).enumerate();
+    let family = |(family, ((centre, covariance), share)): (usize, ((&Vec<f64>, &Vec<f64>), &f64))| Family {
+        share: *share,
+        clients: clients.iter().filter(|client| client.family == family).count(),
+        centre: working.basis.back(centre),
+        covariance: working.basis.back_covariance(covariance, columns),
+    };
+    let mut learned = Learned {
+        families: families.map(family).collect(),
+        global: working.basis.back(models.of(0, Rung::Global)),
+        spread: working.basis.back_covariance(&population.spread(), working.basis.random),
+        covariance: shape.covariance,
+        curves: shape.curves,
+        random_curves: shape.random_curves,
+        noise: population.noise,
+        noise_freedom,
+        stack,
+        errors: mean_errors(&clients),
+        held_out: held_out.collect(),
+        sentences: Vec::new(),
+        difference,
+        search,
+        clients,
+        basis: working.basis.clone(),
+        population,
+    };
+    learned.sentences = sentences::of(&learned);
+    Ok(learned)
+}
+
+pub(super) fn most_probable(responsibilities: &[f64]) -> usize {
+    (0..responsibilities.len()).fold(0, |best, k| if responsibilities[k] > responsibilities[best] { k } else { best })
+}
+
+fn mean_errors(clients: &[LearnedClient]) -> [f64; 5] {
+    let (mut sums, mut count) = ([0.0; 5], 0.0);
+    for service in clients.iter().map(|client| &client.service) {
+        if let (Some(errors), Some(error)) = (service.errors, service.error) {
+            add_scaled(&mut sums[..4], 1.0, &errors);
+            sums[4] += error;
+            count += 1.0;
+        }
+    }
+    sums.map(|sum| if count > 0.0 { sum / count } else { 0.0 })
+}
+
+/// Columns and covariance: what is asked for, or what cross-validation finds better.
+fn choose(evidence: &Evidence, options: &Options) -> Result<(Shape, Working)> {
+    if let Wanted::Known(labels) = &options.families {
+        if labels.len() != evidence.clients.len() {
+            return Err(Error::data(format!(
+                "families: got {} known families for {} clients, want one for each",
+                labels.len(),
+                evidence.clients.len()
+            )));
+        }
+    }
+    let has_curves = evidence.columns.iter().any(|role| matches!(role, Role::Curve(_)));
+    let covariance = options.covariance.unwrap_or(Covariance::InterceptSlopes);
+    let mut shape = Shape { curves: false, random_curves: false, covariance };
+    let mut working = shape.working(evidence)?;
+    let (clients, q) = (working.clients, working.basis.random);
+    let mean_rows = (0..clients).flat_map(|client| (0..working.folds).map(move |fold| (client, fold)));
+    let mean_rows = mean_rows.map(|(client, fold)| working.fold(client, fold).rows).sum::<f64>() / clients as f64;
+    let free = options.covariance.is_none() && !options.quick;
+    // Each is a change to what was best so far, with how many standard errors it has to gain.
+    let mut changes: Vec<(f64, Box<dyn Fn(Shape) -> Shape>)> = Vec::new();
+    if has_curves {
+        changes.push((0.0, Box::new(|shape| Shape { curves: true, ..shape })));
+        let curved = evidence.columns.iter().filter(|role| matches!(role, Role::Curve(_))).count();
+        if !options.quick && mean_rows >= 2.0 * (q + curved) as f64 {
+            changes.push((1.0, Box::new(|shape| Shape { random_curves: shape.curves, ..shape })));
+        }
+    }
+    if free && q > 1 && q <= 10 && clients >= 10 * q {
+        changes.push((1.0, Box::new(|shape| Shape { covariance: Covariance::Diagonal, ..shape })));
+    }
+    if free && q > 1 && q <= 10 && 2 * clients >= 5 * q * (q + 1) {
+        changes.push((1.0, Box::new(|shape| Shape { covariance: Covariance::Full, ..shape })));
+    }
+    if changes.is_empty() {
+        return Ok((shape, working));
+    }
+    let errors = |working: &Working, shape: Shape| -> Result<Vec<Option<f64>>> {
+        let (.., parameters) = ladder::fit(working, None, Recipe { covariance: shape.covariance, start: None, families: None, known: None })?;
+        let recipe = Recipe { covariance: shape.covariance, start: Some(&parameters), families: None, known: None };
+        let trials = Trials::new(working, recipe);
+        Ok((0..clients).map(|client| trials.error(working, client, Rung::Personal)).collect())
+    };
+    let mut best = errors(&working, shape)?;
+    for (wanted, change) in changes {
+        let next = change(shape);
+        let tried = next.working(evidence)?;
+        let Ok(found) = errors(&tried, next) else { continue };
+        let gains: Vec<f64> = best.iter().zip(&found).filter_map(|(old, new)| Some((*old)? - (*new)?)).collect();
+        let count = gains.len() as f64;
+        let mean = gains.iter().sum::<f64>() / count.max(1.0);
+        let error = (gains.iter().map(|gain| (gain - mean).powi(2)).sum::<f64>() / (count * (count - 1.0)).max(1.0)).sqrt();
+        if mean > wanted * error && mean > 0.0 {
+            (shape, working, best) = (next, tried, found);
+        }
+    }
+    Ok((shape, working))
+}
+
+/// The share of the variance beyond the centre that lies between clients, in the mean over rows.
+fn share_between(population: &Population, panel: &super::evidence::Panel) -> f64 {
+    let spread = population.spread();
+    let between = dot(&spread, &panel.curvature) / panel.total_rows().max(1.0);
+    if between + population.noise > 0.0 { between / (between + population.noise) } else { 0.0 }
+}
+
+/// Variances of noise: each client's own, and the common one, which counts for as many rows as clients' variances are alike (by moments).
+fn noises(working: &Working, left: &super::evidence::Panel, population: &Population, models: &Models) -> (f64, Vec<f64>) {
+    let q = left.random;
+    let client = |client: usize| {
+        let mut integrated = Integrated::new(q, q);
+        integrated.set(&population.root, left.slab(client), left.moment(client));
+        // The trace of the client's hat matrix.
+        let used = dot(&integrated.covariance(&population.root), left.slab(client));
+        let error: f64 = (0..working.folds).map(|fold| working.fold(client, fold).error(models.of(client, Rung::Personal))).sum();
+        (error, (left.rows[client] - used).max(0.0))
+    };
+    let parts: Vec<(f64, f64)> = (0..working.clients).into_par_iter().map(client).collect();
+    // Var(s²/σ²) = 2/f + (1 + 2/f)·v, with v the variance of the clients' own σ_i²/σ², 2/v rows' worth.
+    let (mut beyond, mut weight) = (0.0, 0.0);
+    for &(error, freedom) in parts.iter().filter(|(_, freedom)| *freedom >= 2.0) {
+        beyond += freedom * ((error / freedom / population.noise - 1.0).powi(2) - 2.0 / freedom);
+        weight += freedom + 2.0;
+    }
+    let relative = if weight > 0.0 { beyond / weight } else { 0.0 };
+    let common = if relative > 0.0 { (2.0 / relative + 4.0).clamp(NOISE_FREEDOM[0], NOISE_FREEDOM[1]) } else { NOISE_FREEDOM[1] };
+    let own = |&(error, freedom): &(f64, f64)| (error + common * population.noise) / (freedom + common);
+    (common, parts.iter().map(own).collect())
+}
+
+impl Learned {
+    /// A row in the coordinates of the population.
+    pub(super) fn place(&self, row: &[f64]) -> Vec<f64> {
+        let basis = &self.basis;
+        let one = basis.intercept.map_or(0.0, |at| row[at]);
+        basis.kept.iter().zip(&basis.means).zip(&basis.scales).map(|((&at, mean), scale)| (row[at] - mean * one) / scale).collect()
+    }
+
+    /// The variance of what is predicted for a row of a client: its noise, and the uncertainty of its model.
+    pub fn variance(&self, client: usize, row: &[f64]) -> f64 {
+        let client = &self.clients[client];
+        let (place, q) = (self.place(row), self.basis.random);
+        let mut variance = client.noise;
+        let mut triangle = client.covariance.as_slice();
+        for i in 0..q {
+            let (line, rest) = triangle.split_at(q - i);
+            variance += place[i] * (2.0 * dot(line, &place[i..q]) - line[0] * place[i]);
+            triangle = rest;
+        }
+        variance + self.common_variance(client.family, &place)
+    }
+
+    /// The part of the coefficients that are everybody's.
+    pub(super) fn common_variance(&self, family: usize, place: &[f64]) -> f64 {
+        let (p, q) = (self.basis.columns(), self.basis.random);
+        let covariance = &self.population.covariances[family];
+        (q..p).map(|i| place[i] * dot(&covariance[i * p + q..(i + 1) * p], &place[q..])).sum()
+    }
+}

@@ -1,0 +1,379 @@
+//! Step 2: families of clients, by EM on what is left of clients once their own coefficients are integrated out.
+//!
+//! Maximises `Σ_i log Σ_k π_k N(y_i; Z_iμ_k, σ²(I + Z_iΛΛᵀZ_iᵀ))`. Centres, shares and noise take EM's steps, `Λ` one of Fisher scoring,
+//! which is taken back where the likelihood would fall.
+
+use super::evidence::{Panel, Working};
+use super::ladder::Recipe;
+use super::mixed::{Information, Integrated, damped_step, over_blocks, root};
+use super::population::Population;
+use crate::error::Result;
+use crate::num::triangular::{factorise, solve};
+use crate::num::{add_scaled, dot};
+
+/// Of all clients' information, how much holds a centre where it is: families whose members do not determine it keep it.
+const HOLD: f64 = 1e-8;
+/// Of the target's mean square, the least variance of noise that is told from none.
+const LEAST_NOISE: f64 = 1e-14;
+
+/// Families of clients whose target has nothing of common columns in it any more.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Mixture {
+    pub shares: Vec<f64>,
+    /// One centre per row.
+    pub centres: Vec<f64>,
+    /// The parameters that `Λ` is made of.
+    pub parameters: Vec<f64>,
+    pub noise: f64,
+    pub log_likelihood: f64,
+    /// One row per client.
+    pub responsibilities: Vec<f64>,
+}
+
+impl Mixture {
+    pub(crate) fn families(&self) -> usize {
+        self.shares.len()
+    }
+
+    /// The most probable family of every client.
+    pub(crate) fn labels(&self) -> Vec<usize> {
+        let best = |row: &[f64]| (0..row.len()).fold(0, |best, k| if row[k] > row[best] { k } else { best });
+        self.responsibilities.chunks_exact(self.families()).map(best).collect()
+    }
+}
+
+/// How EM is run.
+pub(crate) struct Em<'a> {
+    pub panel: &'a Panel,
+    pub entries: Vec<Vec<(usize, usize)>>,
+    /// Families that are known, by client.
+    pub known: Option<&'a [usize]>,
+    /// Number of coefficients that the noise's variance is corrected for, or none: maximum likelihood. With it, the variances of clients
+    /// are corrected for the centres as well.
+    pub restricted: Option<f64>,
+    pub iterations: usize,
+    /// Gain of log-likelihood below which it ends.
+    pub tolerance: f64,
+}
+
+/// Sums of one pass over the clients.
+struct Pass {
+    /// By client.
+    log_likelihoods: Vec<f64>,
+    /// `Σ yᵀH⁻¹y`.
+    energy: f64,
+    /// By family: number of clients, `Σ ZᵀH⁻¹Z`, `Σ ZᵀH⁻¹y`.
+    counts: Vec<f64>,
+    curvatures: Vec<f64>,
+    moments: Vec<f64>,
+    information: Information,
+    responsibilities: Vec<f64>,
+}
+
+impl Em<'_> {
+    fn pass(&self, state: &Mixture, inverses: Option<&[f64]>) -> Pass {
+        let (q, k) = (self.panel.random, state.families());
+        let root = root(&state.parameters, q, &self.entries);
+        let block = |clients: std::ops::Range<usize>| {
+            let mut sums = Pass::none(q, k);
+            let mut integrated = Integrated::new(q, q);
+            let (mut curvature, mut moment, mut residual) = (vec![0.0; q * q], vec![0.0; q], vec![0.0; q * k]);
+            let (mut logs, mut solved) = (vec![0.0; k], vec![0.0; q]);
+            for client in clients {
+                let (slab, given) = (self.panel.slab(client), self.panel.moment(client));
+                integrated.set(&root, slab, given);
+                integrated.curvature(slab, &mut curvature);
+                integrated.random_moment(given, &mut moment);
+                let energy = self.panel.energies[client] - dot(&integrated.moment, &integrated.moment);
+                sums.energy += energy;
+                let constant =
+                    self.panel.rows[client] * (2.0 * std::f64::consts::PI * state.noise).ln() + integrated.log_determinant;
+                for (family, residual) in residual.chunks_exact_mut(q).enumerate() {
+                    let centre = &state.centres[family * q..(family + 1) * q];
+                    for ((left, row), value) in residual.iter_mut().zip(curvature.chunks_exact(q)).zip(&moment) {
+                        *left = value - dot(row, centre);
+                    }
+                    // (y − Zμ)ᵀH⁻¹(y − Zμ) = yᵀH⁻¹y − μᵀ(ZᵀH⁻¹y + ZᵀH⁻¹(y − Zμ)).
+                    let square = (energy - dot(centre, &moment) - dot(centre, residual)).max(0.0);
+                    logs[family] = state.shares[family].ln() - 0.5 * (constant + square / state.noise);
+                }
+                if let Some(known) = self.known {
+                    let own = logs[known[client]];
+                    logs.fill(f64::NEG_INFINITY);
+                    logs[known[client]] = own;
+                }
+                let largest = logs.iter().fold(f64::NEG_INFINITY, |largest, &value| value.max(largest));
+                let total: f64 = logs.iter().map(|value| (value - largest).exp()).sum();
+                sums.log_likelihoods.push(largest + total.ln());
+                for (at, &value) in curvature.iter().enumerate() {
+                    sums.information.gradient[at] += value;
+                    sums.information.sums[at] += value;
+                    sums.information.squares[at] += value * value;
+                }
+                for family in 0..k {
+                    let share = (logs[family] - largest).exp() / total;
+                    sums.responsibilities.push(share);
+                    if share < 1e-12 {
+                        continue;
+                    }
+                    sums.counts[family] += share;
+                    add_scaled(&mut sums.curvatures[family * q * q..(family + 1) * q * q], share, &curvature);
+                    add_scaled(&mut sums.moments[family * q..(family + 1) * q], share, &moment);
+                    let residual = &residual[family * q..(family + 1) * q];
+                    for (i, value) in residual.iter().enumerate() {
+                        let row = &mut sums.information.gradient[i * q..(i + 1) * q];
+                        add_scaled(row, -share * value / state.noise, residual);
+                    }
+                    if let Some(inverses) = inverses {
+                        let inverse = &inverses[family * q * q..(family + 1) * q * q];
+                        for (i, row) in curvature.chunks_exact(q).enumerate() {
+                            for (value, line) in solved.iter_mut().zip(inverse.chunks_exact(q)) {
+                                *value = dot(line, row);
+                            }
+                            for (j, other) in curvature.chunks_exact(q).enumerate() {
+                                sums.information.gradient[i * q + j] -= share * dot(&solved, other);
+                            }
+                        }
+                    }
+                }
+            }
+            sums
+        };
+        let mut total = Pass::none(q, k);
+        over_blocks(self.panel.clients(), block, |part| total.add(part));
+        total
+    }
+
+    /// The log-likelihood of every client in a fit to others.
+    pub(crate) fn log_likelihoods(&self, fit: &Mixture) -> Vec<f64> {
+        self.pass(fit, None).log_likelihoods
+    }
+
+    /// The most probable family of every client in a fit to others.
+    pub(crate) fn labels(&self, fit: &Mixture) -> Vec<usize> {
+        Mixture { responsibilities: self.pass(fit, None).responsibilities, ..fit.clone() }.labels()
+    }
+
+    /// Runs from a start to where the likelihood hardly grows.
+    pub(crate) fn run(&self, start: Mixture) -> Mixture {
+        let (q, k, clients) = (self.panel.random, start.families(), self.panel.clients() as f64);
+        let rows = self.panel.total_rows();
+        let freedom = (rows - self.restricted.unwrap_or(0.0)).max(1.0);
+        let least = LEAST_NOISE * self.panel.energies.iter().sum::<f64>() / rows.max(1.0) + f64::MIN_POSITIVE;
+        let (mut state, mut inverses, mut damping) = (start, None::<Vec<f64>>, 0.1);
+        let mut before = f64::NEG_INFINITY;
+        let mut last_parameters = state.parameters.clone();
+        let mut calm = 0;
+        for _ in 0..self.iterations {
+            let pass = self.pass(&state, inverses.as_deref());
+            let likelihood: f64 = pass.log_likelihoods.iter().sum();
+            let fell = likelihood < before - self.tolerance.max(1e-9 * before.abs()) && state.parameters != last_parameters;
+            if fell && damping < 1e6 {
+                state.parameters.clone_from(&last_parameters);
+                damping *= 10.0;
+                before = f64::NEG_INFINITY;
+                continue;
+            }
+            calm = if (likelihood - before).abs() < self.tolerance { calm + 1 } else { 0 };
+            before = likelihood;
+            state.log_likelihood = likelihood;
+            state.responsibilities = pass.responsibilities;
+            if calm == 2 {
+                break;
+            }
+
+            let mut left = pass.energy;
+            let mut fresh = vec![0.0; k * q * q];
+            for family in 0..k {
+                let centre = &mut state.centres[family * q..(family + 1) * q];
+                let mut curvature = pass.curvatures[family * q * q..(family + 1) * q * q].to_vec();
+                let given = &pass.moments[family * q..(family + 1) * q];
+                let mut moment = given.to_vec();
+                for j in 0..q {
+                    let hold = HOLD * pass.information.sums[j * (q + 1)] + f64::MIN_POSITIVE;
+                    moment[j] += hold * centre[j];
+                    curvature[j * (q + 1)] += hold;
+                }
+                let mut factor = Vec::new();
+                factorise(&curvature, q, &mut factor);
+                solve(&factor, q, &mut moment);
+                centre.copy_from_slice(&moment);
+                let rows = pass.curvatures[family * q * q..(family + 1) * q * q].chunks_exact(q);
+                left += rows.zip(&moment).map(|(row, value)| value * dot(row, &moment)).sum::<f64>() - 2.0 * dot(given, &moment);
+                if self.restricted.is_some() {
+                    for j in 0..q {
+                        let column = &mut fresh[family * q * q + j * q..family * q * q + (j + 1) * q];
+                        column[j] = 1.0;
+                        solve(&factor, q, column);
+                    }
+                }
+                if self.known.is_none() {
+                    state.shares[family] = (pass.counts[family] / clients).max(1e-12);
+                }
+            }
+            state.noise = (left / freedom).max(least);
+            inverses = self.restricted.is_some().then_some(fresh);
+            let values = root(&state.parameters, q, &self.entries);
+            let count = self.entries.len();
+            let (slope, mut metric, traces) = pass.information.slopes(&values, q, &self.entries, count);
+            for (t, row) in metric.chunks_exact_mut(count.max(1)).enumerate() {
+                add_scaled(row, -traces[t] / freedom, &traces);
+            }
+            let step = damped_step(&slope, &metric, damping);
+            last_parameters.clone_from(&state.parameters);
+            // Diagonals no further than to a tenth or the threefold at once: centres have yet to follow.
+            let largest = last_parameters.iter().fold(0.0, |largest: f64, value| value.abs().max(largest));
+            for ((value, step), entries) in state.parameters.iter_mut().zip(&step).zip(&self.entries) {
+                let bounds = if entries[0].0 == entries[0].1 { [2.0 * value.abs(), 0.9 * value.abs()] } else { [largest; 2] };
+                *value -= step.clamp(-bounds[0], bounds[1]);
+            }
+            damping = (damping * 0.3).max(1e-6);
+        }
+        state
+    }
+}
+
+impl Pass {
+    fn none(q: usize, k: usize) -> Self {
+        Self {
+            log_likelihoods: Vec::new(),
+            energy: 0.0,
+            counts: vec![0.0; k],
+            curvatures: vec![0.0; k * q * q],
+            moments: vec![0.0; k * q],
+            information: Information { gradient: vec![0.0; q * q], sums: vec![0.0; q * q], squares: vec![0.0; q * q] },
+            responsibilities: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.log_likelihoods.extend(other.log_likelihoods);
+        self.energy += other.energy;
+        let sums = [
+            (&mut self.counts, &other.counts),
+            (&mut self.curvatures, &other.curvatures),
+            (&mut self.moments, &other.moments),
+            (&mut self.information.gradient, &other.information.gradient),
+            (&mut self.information.sums, &other.information.sums),
+            (&mut self.information.squares, &other.information.squares),
+        ];
+        sums.into_iter().for_each(|(sum, part)| add_scaled(sum, 1.0, part));
+        self.responsibilities.extend(other.responsibilities);
+    }
+}
+
+/// Families fitted to a panel, from given ones on, with the common columns' coefficients along with them; and the panel without these.
+pub(crate) fn refine(
+    working: &Working,
+    test: Option<usize>,
+    panel: &Panel,
+    one: &Population,
+    families: &Population,
+    recipe: Recipe,
+) -> Result<(Population, Panel)> {
+    let (p, q) = (panel.columns, panel.random);
+    let entries = recipe.covariance.entries(q, working.basis.intercept.is_some());
+    let mut common = one.centres[0].clone();
+    common[..q].fill(0.0);
+    let mut left = working.without_common(test, panel, &common);
+    let mut state = Mixture {
+        shares: families.shares.clone(),
+        centres: families.centres.iter().flat_map(|centre| centre[..q].to_vec()).collect(),
+        parameters: entries.iter().map(|entries| families.root[entries[0].0 * q + entries[0].1]).collect(),
+        noise: families.noise,
+        log_likelihood: 0.0,
+        responsibilities: Vec::new(),
+    };
+    let unpenalised = panel.curves.iter().filter(|group| group.is_none()).count() + (families.shares.len() - 1) * q;
+    let mut centres = (Vec::new(), Vec::new());
+    for _ in 0..if p > q { 3 } else { 1 } {
+        let em = Em {
+            panel: &left,
+            entries: entries.clone(),
+            known: recipe.known,
+            restricted: Some(unpenalised as f64),
+            iterations: 300,
+            tolerance: 1e-6,
+        };
+        state = em.run(state);
+        centres = joint_centres(panel, &state, &root(&state.parameters, q, &entries), &one.bends);
+        common[q..].copy_from_slice(&centres.0[0][q..]);
+        if p > q {
+            left = working.without_common(test, panel, &common);
+        }
+        state.centres = centres.0.iter().flat_map(|centre| centre[..q].to_vec()).collect();
+    }
+    let population = Population {
+        shares: state.shares.clone(),
+        centres: centres.0,
+        covariances: centres.1.into_iter().map(|values| values.into_iter().map(|value| value * state.noise).collect()).collect(),
+        root: root(&state.parameters, q, &entries),
+        bends: one.bends.clone(),
+        noise: state.noise,
+    };
+    Ok((population, left))
+}
+
+/// All centres and the common coefficients together, by generalised least squares, and their covariances over `σ²`.
+fn joint_centres(panel: &Panel, state: &Mixture, root: &[f64], bends: &[f64]) -> (Vec<Vec<f64>>, Vec<Vec<f64>>) {
+    let (p, q, k) = (panel.columns, panel.random, state.families());
+    let (r, size) = (p - q, p - q + k * q);
+    // Families first, common columns last.
+    let (mut curvature, mut moment) = (vec![0.0; size * size], vec![0.0; size]);
+    for (i, row) in panel.curvature.chunks_exact(p).enumerate().skip(q) {
+        let at = k * q + i - q;
+        curvature[at * size + k * q..(at + 1) * size].copy_from_slice(&row[q..]);
+        if let Some(group) = panel.curves[i] {
+            curvature[at * (size + 1)] += bends[group].powi(2).max(1e-12).recip();
+        }
+    }
+    moment[k * q..].copy_from_slice(&panel.total_moment()[q..]);
+    let mut integrated = Integrated::new(q, p);
+    let (mut own, mut target) = (vec![0.0; q * p], vec![0.0; q]);
+    for client in 0..panel.clients() {
+        let (slab, given) = (panel.slab(client), panel.moment(client));
+        integrated.set(root, slab, given);
+        integrated.curvature(slab, &mut own);
+        integrated.random_moment(given, &mut target);
+        for (row, value) in integrated.pulled.chunks_exact(p).zip(&integrated.moment) {
+            for i in 0..r {
+                let at = k * q + i;
+                add_scaled(&mut curvature[at * size + k * q..(at + 1) * size], -row[q + i], &row[q..]);
+                moment[at] -= row[q + i] * value;
+            }
+        }
+        for (family, &share) in state.responsibilities[client * k..(client + 1) * k].iter().enumerate() {
+            for (i, row) in own.chunks_exact(p).enumerate() {
+                let at = family * q + i;
+                add_scaled(&mut curvature[at * size + family * q..at * size + (family + 1) * q], share, &row[..q]);
+                add_scaled(&mut curvature[at * size + k * q..(at + 1) * size], share, &row[q..]);
+                moment[at] += share * target[i];
+            }
+        }
+    }
+    for i in 0..size {
+        for j in 0..i {
+            curvature[i * size + j] = curvature[j * size + i];
+        }
+    }
+    let largest = curvature.iter().step_by(size + 1).fold(0.0, |largest: f64, &value| value.max(largest));
+    for at in 0..k * q {
+        let hold = HOLD * largest;
+        moment[at] += hold * state.centres[at];
+        curvature[at * (size + 1)] += hold;
+    }
+    let mut factor = Vec::new();
+    factorise(&curvature, size, &mut factor);
+    solve(&factor, size, &mut moment);
+    let mut inverse = vec![0.0; size * size];
+    for (at, row) in inverse.chunks_exact_mut(size).enumerate() {
+        row[at] = 1.0;
+        solve(&factor, size, row);
+    }
+    let places = |family: usize| (family * q..(family + 1) * q).chain(k * q..size);
+    let centres = (0..k).map(|family| places(family).map(|at| moment[at]).collect()).collect();
+    let covariance = |family: usize| {
+        places(family).flat_map(|i| places(family).map(move |j| (i, j))).map(|(i, j)| inverse[i * size + j]).collect()
+    };
+    (centres, (0..k).map(covariance).collect())
+}

@@ -1,0 +1,37 @@
+//! What `auto` decides for linear models: a pure function of the products that clients send, fold by fold.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `evidence.rs` | clients' products by fold, and the coordinates in which they are computed with |
+//! | `difference.rs` | do clients differ at all? |
+//! | `mixed.rs` | one family: the mixed model, by restricted maximum likelihood |
+//! | `mixture.rs` | several families with a common spread, by EM |
+//! | `search.rs` | families or a continuum, and how many |
+//! | `population.rs` | the fitted model of all clients, and what a client's rows say in it |
+//! | `ladder.rs` | global, family, personal, alone: cross-validation, stack, who deviates |
+//! | `newcomer.rs` | a client that was not there |
+//! | `learned.rs` | all of it in order, and what comes out |
+//! | `sentences.rs` | each decision in a sentence |
+//!
+//! A model that is not linear enters by the quadratic it has at its current parameters: who iterates does so outside.
+
+mod difference;
+mod evidence;
+mod ladder;
+mod learned;
+mod mixed;
+mod mixture;
+mod newcomer;
+mod population;
+mod search;
+mod sentences;
+#[cfg(test)]
+mod tests;
+
+pub use difference::Difference;
+pub use evidence::{Basis, Evidence, Products, Role};
+pub use ladder::{Gain, Rung, Service};
+pub use learned::{Family, HeldOut, Learned, LearnedClient, Options, Wanted, learn};
+pub use mixed::Covariance;
+pub use newcomer::Newcomer;
+pub use search::{Search, Stability, Step};

@@ -1,0 +1,261 @@
+//! The steps against each other, against rows, against closed forms and against lme4; recovery and calibration in small.
+
+use super::evidence::Working;
+use super::mixed::{self, Covariance};
+use super::*;
+use crate::num::distance;
+use crate::rng::Key;
+use rand::RngExt;
+use rand_distr::StandardNormal;
+
+const FOLDS: usize = 5;
+
+/// Rows of a client: columns and target.
+type Rows = Vec<(Vec<f64>, f64)>;
+
+fn evidence(columns: Vec<Role>, clients: &[Rows]) -> Evidence {
+    let client = |rows: &Rows| {
+        let mut folds = vec![Products::none(columns.len()); FOLDS];
+        rows.iter().enumerate().for_each(|(at, (row, target))| folds[at % FOLDS].add_row(row, *target, 1.0));
+        folds
+    };
+    Evidence { clients: clients.iter().map(client).collect(), columns, rolling: false }
+}
+
+/// An intercept and slopes.
+fn linear(slopes: usize) -> Vec<Role> {
+    [vec![Role::Intercept], vec![Role::Linear; slopes]].concat()
+}
+
+fn normal(random: &mut crate::rng::Rng) -> f64 {
+    random.sample(StandardNormal)
+}
+
+/// Clients whose coefficients are given, with standard normal columns beside the intercept and this noise.
+fn draw(coefficients: &[Vec<f64>], rows: usize, noise: f64, seed: u64) -> Vec<Rows> {
+    let mut random = Key::new(seed).rng();
+    let mut row = |model: &Vec<f64>| {
+        let mut x = vec![1.0];
+        x.extend((1..model.len()).map(|_| normal(&mut random)));
+        let mean: f64 = x.iter().zip(model).map(|(x, b)| x * b).sum();
+        (x, mean + noise * normal(&mut random))
+    };
+    coefficients.iter().map(|model| (0..rows).map(|_| row(model)).collect()).collect()
+}
+
+/// Coefficients of clients around centres that take turns.
+fn around(centres: &[Vec<f64>], clients: usize, spread: f64, seed: u64) -> Vec<Vec<f64>> {
+    let mut random = Key::new(seed).word("clients").rng();
+    let mut one = |client: usize| centres[client % centres.len()].iter().map(|c| c + spread * normal(&mut random)).collect();
+    (0..clients).map(&mut one).collect()
+}
+
+fn fit(evidence: &Evidence, covariance: Covariance) -> mixed::Mixed {
+    let working = Working::new(evidence, |_| true, |role| role == Role::Linear).unwrap();
+    mixed::fit(&working.panel(None), covariance, working.basis.intercept.is_some(), None).unwrap()
+}
+
+#[test]
+fn balanced_clients_have_the_variances_of_the_analysis_of_variance() {
+    // Means 1, 3, 8 of rows m − 1, m, m + 1: within 1, between 3·13 = 39, so that τ² = (39 − 1)/3.
+    let rows = |mean: f64| [-1.0, 0.0, 1.0].iter().map(|e| (vec![1.0], mean + e)).collect::<Rows>();
+    let found = fit(&evidence(linear(0), &[rows(1.0), rows(3.0), rows(8.0)]), Covariance::InterceptSlopes);
+    assert!((found.noise - 1.0).abs() < 1e-6 && (found.centre[0] - 4.0).abs() < 1e-9, "{found:?}");
+    assert!((found.root[0].powi(2) * found.noise - 38.0 / 3.0).abs() < 1e-4, "{}", found.root[0].powi(2) * found.noise);
+    // −2 log of the restricted likelihood: (N − 1)(1 + log 2πσ²) is not its form here, but the plain one is.
+    let (n, m) = (3.0_f64, 3.0_f64);
+    let between = 39.0_f64;
+    let plain = 8.0 * (2.0 * std::f64::consts::PI).ln() + (m - 1.0) * between.ln() + (n * m).ln() + 8.0;
+    assert!((found.deviance - plain).abs() < 1e-6, "{} {plain}", found.deviance);
+}
+
+#[test]
+fn clients_that_are_alike_have_no_variance() {
+    let rows = |shift: f64| [-1.0, 0.0, 1.0].iter().map(|e| (vec![1.0], 2.0 + e + shift)).collect::<Rows>();
+    let found = fit(&evidence(linear(0), &[rows(0.0), rows(0.01), rows(-0.01)]), Covariance::Scalar);
+    assert!(found.root[0].powi(2) < 1e-4 && (found.centre[0] - 2.0).abs() < 1e-12, "{found:?}");
+}
+
+#[test]
+fn products_are_those_of_rows() {
+    let mut products = Products::none(2);
+    products.add_row(&[1.0, 2.0], 3.0, 1.0);
+    products.add_row(&[1.0, -1.0], 1.0, 2.0);
+    assert_eq!((products.rows, products.values.as_slice()), (2, [3.0, 0.0, 5.0, 6.0, 4.0, 11.0].as_slice()));
+}
+
+#[test]
+fn errors_of_a_fold_are_those_of_its_rows() {
+    let clients = draw(&around(&[vec![1.0, 2.0, -1.0]], 4, 0.5, 1), 13, 1.0, 2);
+    let evidence = evidence(linear(2), &clients);
+    let working = Working::new(&evidence, |_| true, |role| role == Role::Linear).unwrap();
+    let model = [0.3, -0.7, 0.2];
+    let given = working.basis.back(&model);
+    let squares = |rows: &Rows, fold: usize| -> f64 {
+        let of_fold = rows.iter().skip(fold).step_by(FOLDS);
+        of_fold.map(|(x, y)| (y - x.iter().zip(&given).map(|(x, b)| x * b).sum::<f64>()).powi(2)).sum()
+    };
+    for (client, rows) in clients.iter().enumerate() {
+        let wanted = squares(rows, 3);
+        assert!((working.fold(client, 3).error(&model) - wanted).abs() < 1e-10 * (1.0 + wanted));
+    }
+}
+
+/// What lme4 1.1-31 says of rows made by a formula. The R program, `lmer` with `REML = TRUE`:
+///
+/// ```r
+/// i <- 0:239; g <- i %/% 12; j <- i %% 12; x <- (j * 37 + g * 11) %% 29 / 10; z <- (i * 17) %% 13 / 5
+/// u <- ((g * 7) %% 20 - 9.5) / 6; v <- ((g * 13) %% 20 - 9.5) / 12
+/// y <- 2 + 1.5 * x - z + u + v * x + ((i * i * 31 + i * 7) %% 97 - 48) / 30
+/// x <- x - mean(x); z <- z - mean(z)
+/// lmer(y ~ x + z + (1 | g)); lmer(y ~ x + z + (1 + x | g)); lmer(y ~ x + z + (1 + x + z | g))
+/// lmer(y ~ x + z + (1 | g) + (0 + x | g)); lmer(y ~ x + z + (1 | g) + (0 + x | g) + (0 + z | g))
+/// ```
+/// with `lmerControl(optimizer = "bobyqa", optCtrl = list(rhoend = 1e-10))`; then `VarCorr`, and `predict` for rows 40 and 210.
+fn formula() -> Vec<Rows> {
+    let row = |g: i64, j: i64| {
+        let i = 12 * g + j;
+        let (x, z) = (((j * 37 + g * 11) % 29) as f64 / 10.0, ((i * 17) % 13) as f64 / 5.0);
+        let (u, v) = (((g * 7) % 20) as f64 - 9.5, ((g * 13) % 20) as f64 - 9.5);
+        let e = ((i * i * 31 + i * 7) % 97 - 48) as f64 / 30.0;
+        (vec![1.0, x, z], 2.0 + 1.5 * x - z + u / 6.0 + v / 12.0 * x + e)
+    };
+    (0..20).map(|g| (0..12).map(|j| row(g, j)).collect()).collect()
+}
+
+/// The variances of `u` in the order of columns, that of noise, and predictions for rows 40 and 210.
+fn by_lme4(columns: [Role; 3], covariance: Covariance, variances: &[f64], noise: f64, predictions: [f64; 2]) {
+    let clients = formula();
+    let evidence = evidence(columns.to_vec(), &clients);
+    let options = Options { families: Wanted::One, covariance: Some(covariance), ..Options::default() };
+    let learned = learn(&evidence, &options).unwrap();
+    let close = |found: f64, wanted: f64| assert!((found / wanted - 1.0).abs() < 5e-5, "{found} {wanted} {columns:?} {covariance:?}");
+    close(learned.noise, noise);
+    let q = learned.basis.random;
+    let spread = learned.population.spread();
+    for (at, wanted) in variances.iter().enumerate() {
+        let scale = learned.basis.scales[at];
+        close(spread[at * (q + 1)] / (scale * scale), *wanted);
+    }
+    for (row, wanted) in [39, 209].into_iter().zip(predictions) {
+        let x = &clients[row / 12][row % 12].0;
+        close(learned.clients[row / 12].personal.iter().zip(x).map(|(b, x)| b * x).sum(), wanted);
+    }
+}
+
+#[test]
+fn variances_and_predictions_are_those_of_lme4() {
+    use Role::{Common, Intercept, Linear};
+    by_lme4([Intercept, Common, Common], Covariance::Scalar, &[0.6930958701], 1.0090305719, [5.691393424, 5.910834942]);
+    by_lme4([Intercept, Linear, Common], Covariance::Full, &[0.732904917350, 0.260838386586], 0.822452633236, [7.043192738, 5.446463612]);
+    let variances = [0.736031003607, 0.258380520816, 0.048949310799];
+    by_lme4([Intercept, Linear, Linear], Covariance::Full, &variances, 0.795361460315, [6.630523735, 5.495862630]);
+    by_lme4([Intercept, Linear, Common], Covariance::Diagonal, &[0.7327329787, 0.2608940134], 0.8224573416, [7.043406016, 5.445493981]);
+    let variances = [0.73659675257, 0.25866060775, 0.04410033965];
+    by_lme4([Intercept, Linear, Linear], Covariance::Diagonal, &variances, 0.79781872486, [7.121715425, 5.442137113]);
+}
+
+#[test]
+fn permuting_clients_changes_nothing() {
+    let clients = draw(&around(&[vec![1.0, 2.0]], 12, 0.5, 3), 20, 1.0, 4);
+    let mut turned = clients.clone();
+    turned.reverse();
+    let (one, other) = (learn(&evidence(linear(1), &clients), &Options::default()), learn(&evidence(linear(1), &turned), &Options::default()));
+    let (one, mut other) = (one.unwrap(), other.unwrap());
+    other.clients.reverse();
+    assert!((one.noise - other.noise).abs() < 1e-9 && distance(&one.stack, &other.stack) < 1e-6);
+    for (a, b) in one.clients.iter().zip(&other.clients) {
+        assert!(distance(&a.personal, &b.personal) < 1e-6 && distance(&a.served, &b.served) < 1e-6);
+        assert_eq!(a.service.verdict(), b.service.verdict());
+    }
+}
+
+#[test]
+fn clients_with_one_row_and_columns_that_do_not_vary_do_no_harm() {
+    let mut clients = draw(&around(&[vec![1.0, 2.0, 0.5]], 24, 0.4, 5), 9, 0.5, 6);
+    clients[3].truncate(1);
+    clients[7].truncate(2);
+    clients[9].iter_mut().for_each(|(x, _)| x[2] = 0.25);
+    // A fourth column that is the sum of two others.
+    for (x, _) in clients.iter_mut().flatten() {
+        x.push(x[1] + x[2]);
+    }
+    let learned = learn(&evidence(linear(3), &clients), &Options::default()).unwrap();
+    assert!(learned.difference.found(), "{:?}", learned.difference);
+    assert!(learned.clients.iter().all(|client| client.served.iter().all(|value| value.is_finite() && value.abs() < 10.0)));
+    assert!(learned.clients.iter().all(|client| client.personal[3] == 0.0));
+    assert!(learned.variance(3, &[1.0, 0.0, 0.0, 0.0]) > learned.variance(0, &[1.0, 0.0, 0.0, 0.0]));
+}
+
+#[test]
+fn a_personal_model_is_between_the_centre_and_what_rows_say() {
+    let truth = around(&[vec![0.0, 1.0]], 60, 1.0, 7);
+    let clients = draw(&truth, 15, 1.0, 8);
+    let learned = learn(&evidence(linear(1), &clients), &Options::default()).unwrap();
+    let error = |of: &dyn Fn(&LearnedClient) -> Vec<f64>| -> f64 {
+        learned.clients.iter().zip(&truth).map(|(client, truth)| distance(&of(client), truth).powi(2)).sum()
+    };
+    let (personal, alone) = (error(&|client| client.personal.clone()), error(&|client| client.alone.clone()));
+    let family = error(&|client| learned.families[client.family].centre.clone());
+    assert!(personal < alone && alone < family, "{personal} {alone} {family}");
+    assert!((learned.spread[0] - 1.0).abs() < 0.5 && (learned.noise - 1.0).abs() < 0.2, "{:?} {}", learned.spread, learned.noise);
+}
+
+#[test]
+fn noise_free_rows_are_learned_exactly() {
+    let clients = draw(&around(&[vec![1.0, -2.0]], 8, 1.0, 9), 10, 0.0, 10);
+    let learned = learn(&evidence(linear(1), &clients), &Options::default()).unwrap();
+    for (client, rows) in learned.clients.iter().zip(&clients) {
+        for (x, y) in rows {
+            assert!((client.served[0] * x[0] + client.served[1] * x[1] - y).abs() < 1e-2, "{:?}", client.served);
+        }
+    }
+}
+
+#[test]
+fn what_is_learned_is_read_back() {
+    let clients = draw(&around(&[vec![1.0, 2.0]], 6, 0.5, 11), 12, 1.0, 12);
+    let mut learned = learn(&evidence(linear(1), &clients), &Options::default()).unwrap();
+    let text = serde_json::to_string(&learned).unwrap();
+    learned.held_out.clear();
+    assert_eq!(serde_json::from_str::<Learned>(&text).unwrap(), learned);
+}
+
+#[test]
+fn a_newcomer_with_a_clients_rows_is_that_client() {
+    let clients = draw(&around(&[vec![1.0, 2.0]], 30, 0.5, 13), 12, 1.0, 14);
+    let evidence = evidence(linear(1), &clients);
+    let learned = learn(&evidence, &Options::default()).unwrap();
+    let mut products = Products::none(2);
+    evidence.clients[4].iter().for_each(|fold| products.add(fold));
+    let newcomer = learned.newcomer(&products).unwrap();
+    assert!(distance(&newcomer.personal, &learned.clients[4].personal) < 1e-9);
+    assert!((newcomer.noise - learned.clients[4].noise).abs() < 1e-9);
+    let row = [1.0, 0.7];
+    assert!((learned.newcomer_variance(&newcomer, &row) - learned.variance(4, &row)).abs() < 1e-9);
+    assert!(newcomer.p > 0.01);
+    // One that is nothing like the others fits none.
+    let mut strange = Products::none(2);
+    (0..12).for_each(|i| strange.add_row(&[1.0, f64::from(i) / 6.0 - 1.0], 30.0, 1.0));
+    assert!(learned.newcomer(&strange).unwrap().p < 1e-6);
+    // Without rows, it is the centre.
+    let nobody = learned.newcomer(&Products::none(2)).unwrap();
+    assert!(distance(&nobody.personal, &learned.unknown()) < 1e-9 && nobody.p == 1.0);
+    assert!((learned.newcomer_variance(&nobody, &row) - learned.unknown_variance(&row)).abs() < 1e-9);
+}
+
+#[test]
+fn wrong_evidence_is_refused() {
+    let good = evidence(linear(1), &draw(&around(&[vec![1.0, 2.0]], 3, 0.5, 1), 8, 1.0, 1));
+    let mut short = good.clone();
+    short.clients[1].pop();
+    let mut odd = good.clone();
+    odd.clients[2][0].values[1] = f64::NAN;
+    let empty = Evidence { clients: Vec::new(), ..good.clone() };
+    let mut silent = good.clone();
+    silent.clients[0] = vec![Products::none(2); FOLDS];
+    let few = evidence(linear(1), &[vec![(vec![1.0, 2.0], 3.0)]]);
+    for wrong in [short, odd, empty, silent, few] {
+        assert!(learn(&wrong, &Options::default()).is_err());
+    }
+}
