@@ -118,7 +118,7 @@ fn continuum(seeds: u64) {
             for seed in 0..seeds {
                 let mut random = Key::new(seed).word("continuum").rng();
                 let heavy = StudentT::new(3.0).expect("three degrees of freedom");
-                let mut deviation = |random: &mut Rng| match kind {
+                let deviation = |random: &mut Rng| match kind {
                     "normal" => normal(random),
                     "skewed" => -(1.0 - random.random::<f64>()).ln() - 1.0,
                     _ => random.sample(heavy) / 3f64.sqrt(),

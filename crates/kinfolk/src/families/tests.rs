@@ -62,10 +62,8 @@ fn balanced_clients_have_the_variances_of_the_analysis_of_variance() {
     let found = fit(&evidence(linear(0), &[rows(1.0), rows(3.0), rows(8.0)]), Covariance::InterceptSlopes);
     assert!((found.noise - 1.0).abs() < 1e-6 && (found.centre[0] - 4.0).abs() < 1e-9, "{found:?}");
     assert!((found.root[0].powi(2) * found.noise - 38.0 / 3.0).abs() < 1e-4, "{}", found.root[0].powi(2) * found.noise);
-    // −2 log of the restricted likelihood: (N − 1)(1 + log 2πσ²) is not its form here, but the plain one is.
-    let (n, m) = (3.0_f64, 3.0_f64);
-    let between = 39.0_f64;
-    let plain = 8.0 * (2.0 * std::f64::consts::PI).ln() + (m - 1.0) * between.ln() + (n * m).ln() + 8.0;
+    // −2 log of the restricted likelihood: three times log|H| = log 39, log XᵀH⁻¹X = log 9/39, and 8 (1 + log 2π).
+    let plain = 2.0 * 39f64.ln() + 9f64.ln() + 8.0 * (1.0 + (2.0 * std::f64::consts::PI).ln());
     assert!((found.deviance - plain).abs() < 1e-6, "{} {plain}", found.deviance);
 }
 
