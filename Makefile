@@ -79,7 +79,7 @@ wheel: need-rust .venv ## Builds the Python package for others, as a wheel and f
 	rm -f $(TARGET)/wheels/kinfolk-*
 	.venv/bin/python crates/kinfolk-py/licences.py THIRD-PARTY-LICENSES.txt
 	.venv/bin/python -m maturin sdist --out $(TARGET)/wheels
-	.venv/bin/python -m maturin build --release --zig --compatibility manylinux_2_28 --out $(TARGET)/wheels
+	PATH=$(abspath .venv/bin):$$PATH .venv/bin/python -m maturin build --release --zig --compatibility manylinux_2_28 --out $(TARGET)/wheels
 
 .venv: | need-python
 	$(PYTHON) -m venv .venv

@@ -48,7 +48,8 @@ fn evidence(clients: &[Rows], columns: usize) -> Evidence {
 }
 
 fn learned(clients: &[Rows], columns: usize, seed: u64) -> Learned {
-    learn(&evidence(clients, columns), &Options { seed, ..Options::default() }).expect("simulated rows can be learned from")
+    learn(&evidence(clients, columns), &Options { seed, ..Options::default() })
+        .expect("simulated rows can be learned from")
 }
 
 /// The solution of `a x = b` by elimination, `a` positive definite.
@@ -94,8 +95,12 @@ struct Counts {
 
 /// How often one family was found, and how often p was at most .01, .05, .1.
 fn count(outcomes: &[Learned]) -> Counts {
-    let below = |level: f64| outcomes.iter().filter(|learned| learned.difference.p.is_some_and(|p| p <= level + 1e-12)).count();
-    Counts { one: outcomes.iter().filter(|learned| learned.families.len() == 1).count(), levels: [0.01, 0.05, 0.1].map(below) }
+    let below =
+        |level: f64| outcomes.iter().filter(|learned| learned.difference.p.is_some_and(|p| p <= level + 1e-12)).count();
+    Counts {
+        one: outcomes.iter().filter(|learned| learned.families.len() == 1).count(),
+        levels: [0.01, 0.05, 0.1].map(below),
+    }
 }
 
 fn same(seeds: u64) {
@@ -107,7 +112,10 @@ fn same(seeds: u64) {
         };
         let counts = count(&(0..seeds).map(of).collect::<Vec<_>>());
         let [a, b, c] = counts.levels;
-        println!("same, {clients} clients of {rows} rows, {columns} columns: one family {} of {seeds}; p ≤ .01 {a}, .05 {b}, .1 {c}", counts.one);
+        println!(
+            "same, {clients} clients of {rows} rows, {columns} columns: one family {} of {seeds}; p ≤ .01 {a}, .05 {b}, .1 {c}",
+            counts.one
+        );
     }
 }
 
@@ -134,30 +142,43 @@ fn continuum(seeds: u64) {
                 }
             }
             let excess = 100.0 * (ours / known - 1.0);
-            println!("continuum, {kind}, {clients} clients of {rows} rows: one family {one} of {seeds}; error {excess:+.2} % of that with known centre and variances");
+            println!(
+                "continuum, {kind}, {clients} clients of {rows} rows: one family {one} of {seeds}; error {excess:+.2} % of that with known centre and variances"
+            );
         }
     }
 }
 
 /// Families of unequal sizes with random centres; some rows a client.
 fn families(seeds: u64) {
-    for (families, clients, rows, apart) in
-        [(2, 60, [5, 12], 3.0), (2, 60, [20, 40], 1.5), (3, 90, [10, 40], 2.0), (4, 120, [30, 100], 1.2), (8, 200, [20, 60], 2.0), (8, 240, [100, 200], 1.0)]
-    {
+    for (families, clients, rows, apart) in [
+        (2, 60, [5, 12], 3.0),
+        (2, 60, [20, 40], 1.5),
+        (3, 90, [10, 40], 2.0),
+        (4, 120, [30, 100], 1.2),
+        (8, 200, [20, 60], 2.0),
+        (8, 240, [100, 200], 1.0),
+    ] {
         let (mut ours, mut told, mut best, mut right, mut counted, mut seconds) = (0.0, 0.0, 0.0, 0, 0, 0.0);
         for seed in 0..seeds {
             let mut random = Key::new(seed).word("families").rng();
-            let centres: Vec<Vec<f64>> = (0..families).map(|_| (0..4).map(|_| apart * normal(&mut random)).collect()).collect();
+            let centres: Vec<Vec<f64>> =
+                (0..families).map(|_| (0..4).map(|_| apart * normal(&mut random)).collect()).collect();
             // Shares as 1 : 2 : 1 : 2 …
-            let truth: Vec<usize> = (0..clients).map(|_| {
-                let at = random.random_range(0..3 * families / 2 + families % 2);
-                if at < families { at } else { (2 * (at - families) + 1).min(families - 1) }
-            }).collect();
+            let truth: Vec<usize> = (0..clients)
+                .map(|_| {
+                    let at = random.random_range(0..3 * families / 2 + families % 2);
+                    if at < families { at } else { (2 * (at - families) + 1).min(families - 1) }
+                })
+                .collect();
             let models: Vec<Vec<f64>> = truth.iter().map(|&family| centres[family].clone()).collect();
             let sizes: Vec<usize> = truth.iter().map(|_| random.random_range(rows[0]..=rows[1])).collect();
             let data = rows_of(&models, &sizes, &mut random);
-            let loss = |rows: &Rows, model: &Vec<f64>| rows.iter().map(|(x, y)| (y - dot(x, model)).powi(2)).sum::<f64>();
-            let nearest = |rows: &Rows| (0..families).min_by(|&a, &b| loss(rows, &centres[a]).total_cmp(&loss(rows, &centres[b]))).unwrap_or(0);
+            let loss =
+                |rows: &Rows, model: &Vec<f64>| rows.iter().map(|(x, y)| (y - dot(x, model)).powi(2)).sum::<f64>();
+            let nearest = |rows: &Rows| {
+                (0..families).min_by(|&a, &b| loss(rows, &centres[a]).total_cmp(&loss(rows, &centres[b]))).unwrap_or(0)
+            };
             let classified: Vec<usize> = data.iter().map(nearest).collect();
             let reach = adjusted_rand_index(&classified, &truth);
             if reach < 0.9 {
@@ -171,16 +192,28 @@ fn families(seeds: u64) {
             let found: Vec<usize> = learned.clients.iter().map(|client| client.family).collect();
             right += usize::from(learned.families.len() == families);
             ours += adjusted_rand_index(&found, &truth);
-            if learned.families.len() != families { eprintln!("  seed {seed}: {} of {families} families, {:?}", learned.families.len(), learned.search.steps); }
+            if learned.families.len() != families {
+                eprintln!(
+                    "  seed {seed}: {} of {families} families, {:?}",
+                    learned.families.len(),
+                    learned.search.steps
+                );
+            }
             let points: Vec<f64> = data.iter().flat_map(|rows| shrunk(rows, &[0.0; 4], 1e3)).collect();
             let points = Points::new(&points, 4).expect("finite estimates");
-            let clustered = kmeans::cluster(points, families, &kmeans::Options::default(), &Key::new(seed)).expect("enough points");
+            let clustered =
+                kmeans::cluster(points, families, &kmeans::Options::default(), &Key::new(seed)).expect("enough points");
             told += adjusted_rand_index(&clustered.clustering.labels, &truth);
         }
         let mean = |sum: f64| sum / f64::from(counted.max(1));
         println!(
             "families, {families} in {clients} clients of {}-{} rows: number right {right} of {counted}; mean ARI {:.3}, one-shot k-means told the number {:.3}, true centres {:.3}; {:.2} s",
-            rows[0], rows[1], mean(ours), mean(told), mean(best), mean(seconds)
+            rows[0],
+            rows[1],
+            mean(ours),
+            mean(told),
+            mean(best),
+            mean(seconds)
         );
     }
 }
@@ -195,7 +228,10 @@ fn permuted(seeds: u64) {
             learned(&all.chunks(rows).map(<[_]>::to_vec).collect::<Vec<_>>(), 3, seed)
         };
         let counts = count(&(0..seeds).map(of).collect::<Vec<_>>());
-        println!("permuted, {clients} clients of {rows} rows: no difference in {} of {seeds}", seeds as usize - counts.levels[1]);
+        println!(
+            "permuted, {clients} clients of {rows} rows: no difference in {} of {seeds}",
+            seeds as usize - counts.levels[1]
+        );
     }
 }
 
@@ -205,19 +241,26 @@ fn joining(seeds: u64) {
         let (mut within, mut total, mut verdicts, mut wrong) = (0, 0, 0, 0);
         for seed in 0..seeds {
             let mut random = Key::new(seed).word("joining").rng();
-            let models: Vec<Vec<f64>> = (0..60).map(|_| (0..3).map(|_| spread * normal(&mut random)).collect()).collect();
+            let models: Vec<Vec<f64>> =
+                (0..60).map(|_| (0..3).map(|_| spread * normal(&mut random)).collect()).collect();
             let learned = learned(&rows_of(&models, &vec![50; 60], &mut random), 3, seed);
             for (client, model) in learned.clients.iter().zip(&models) {
                 let gain = squared_distance(&client.alone, model) - squared_distance(&client.served, model);
                 let said = client.service.joining;
                 within += usize::from((gain - said.mean).abs() <= 1.96 * said.error);
                 total += 1;
-                let sign = match client.service.verdict() { "helps" => 1.0, "hurts" => -1.0, _ => 0.0 };
+                let sign = match client.service.verdict() {
+                    "helps" => 1.0,
+                    "hurts" => -1.0,
+                    _ => 0.0,
+                };
                 verdicts += usize::from(sign != 0.0);
                 wrong += usize::from(sign * gain < 0.0);
             }
         }
-        println!("joining, spread {spread}: {within} of {total} gains within 1.96 standard errors; {verdicts} verdicts, {wrong} wrong");
+        println!(
+            "joining, spread {spread}: {within} of {total} gains within 1.96 standard errors; {verdicts} verdicts, {wrong} wrong"
+        );
     }
 }
 
@@ -226,12 +269,14 @@ fn coverage(seeds: u64) {
         let (mut known, mut unknown, mut total) = (0, 0, 0);
         for seed in 0..seeds {
             let mut random = Key::new(seed).word("coverage").rng();
-            let models: Vec<Vec<f64>> = (0..clients).map(|_| (0..3).map(|_| 0.7 * normal(&mut random)).collect()).collect();
+            let models: Vec<Vec<f64>> =
+                (0..clients).map(|_| (0..3).map(|_| 0.7 * normal(&mut random)).collect()).collect();
             let learned = learned(&rows_of(&models, &vec![rows; clients], &mut random), 3, seed);
             let centre = learned.unknown();
             for (number, model) in models.iter().enumerate() {
                 let (x, y) = row(model, &mut random);
-                let inside = |prediction: f64, variance: f64| usize::from((y - prediction).abs() <= 1.644_85 * variance.sqrt());
+                let inside =
+                    |prediction: f64, variance: f64| usize::from((y - prediction).abs() <= 1.644_85 * variance.sqrt());
                 known += inside(dot(&x, &learned.clients[number].served), learned.variance(number, &x));
                 let stranger: Vec<f64> = (0..3).map(|_| 0.7 * normal(&mut random)).collect();
                 let (x, y) = row(&stranger, &mut random);
@@ -240,7 +285,11 @@ fn coverage(seeds: u64) {
             }
         }
         let share = |count: usize| 100.0 * count as f64 / total as f64;
-        println!("coverage at 90 %, {clients} clients of {rows} rows: {:.1} % for clients, {:.1} % for newcomers", share(known), share(unknown));
+        println!(
+            "coverage at 90 %, {clients} clients of {rows} rows: {:.1} % for clients, {:.1} % for newcomers",
+            share(known),
+            share(unknown)
+        );
     }
 }
 
@@ -251,8 +300,15 @@ fn speed(_: u64) {
     let mut evidence = evidence(&data, 2);
     evidence.columns[1] = Role::Common;
     let begun = Instant::now();
-    let learned = learn(&evidence, &Options { families: kinfolk::families::Wanted::One, quick: true, ..Options::default() }).expect("rows");
-    println!("speed, 125000 clients with a random intercept: all steps {:.2} s; noise {:.4}, spread {:.4}", begun.elapsed().as_secs_f64(), learned.noise, learned.spread[0]);
+    let learned =
+        learn(&evidence, &Options { families: kinfolk::families::Wanted::One, quick: true, ..Options::default() })
+            .expect("rows");
+    println!(
+        "speed, 125000 clients with a random intercept: all steps {:.2} s; noise {:.4}, spread {:.4}",
+        begun.elapsed().as_secs_f64(),
+        learned.noise,
+        learned.spread[0]
+    );
 }
 
 fn main() {

@@ -129,6 +129,7 @@ impl Problem {
             truth: Some(&truth),
             planted: Some(&self.population.true_parameters),
             groups: has_groups.then(|| Groups::numbered(truth.iter().copied().map(Some)).unwrap()),
+            facts: Default::default(),
             seed: 5,
             key: Key::new(5).word(kind.name),
         })
@@ -604,6 +605,7 @@ fn the_order_of_the_clients_changes_nothing_but_rounding() {
             truth: None,
             planted: None,
             groups: None,
+            facts: Default::default(),
             seed: 1,
             key: Key::new(1),
         })
@@ -633,6 +635,7 @@ fn one_cluster_is_fedavg() {
             truth: None,
             planted: None,
             groups: None,
+            facts: Default::default(),
             seed: 2,
             key: Key::new(2),
         })

@@ -133,6 +133,7 @@ pub fn first_method(experiment: &Experiment, clients: &[Client], model: &Arc<dyn
         truth: None,
         planted: None,
         groups: Groups::numbered(clients.iter().map(|client| client.truth)),
+        facts: Default::default(),
         seed: 0,
         key: Key::new(0).word(&entry.label),
     })

@@ -69,6 +69,12 @@ impl Products {
         add_scaled(&mut self.values, 1.0, &other.values);
     }
 
+    /// The sums of squares of the columns, and of the target.
+    pub fn squares(&self) -> impl Iterator<Item = f64> {
+        let size = (2 * self.values.len()).isqrt();
+        (0..size).map(move |i| self.at(size, i, i))
+    }
+
     fn at(&self, size: usize, i: usize, j: usize) -> f64 {
         let (i, j) = (i.min(j), i.max(j));
         self.values[i * size - i * (i + 1) / 2 + j]
@@ -132,7 +138,8 @@ impl Basis {
         let given = evidence.columns.len();
         let size = given + 1;
         let intercept = evidence.columns.iter().position(|role| *role == Role::Intercept);
-        let (mut total, mut within, mut varying, mut several) = (Products::none(given), vec![0.0; given], vec![0; given], 0);
+        let (mut total, mut within, mut varying, mut several) =
+            (Products::none(given), vec![0.0; given], vec![0; given], 0);
         let (mut sum, mut rows) = (Products::none(given), 0.0);
         for client in &evidence.clients {
             sum.rows = 0;
@@ -252,7 +259,8 @@ impl Basis {
             for (b, (&j, (&other_mean, &other_scale))) in
                 self.kept.iter().zip(self.means.iter().zip(&self.scales)).enumerate().skip(a)
             {
-                let centred = products.at(size, i, j) - mean * along(j) - other_mean * along(i) + mean * other_mean * weight;
+                let centred =
+                    products.at(size, i, j) - mean * along(j) - other_mean * along(i) + mean * other_mean * weight;
                 let value = centred / (scale * other_scale);
                 full[a * new + b] = value;
                 full[b * new + a] = value;
@@ -311,7 +319,11 @@ pub(crate) struct Working {
 }
 
 impl Working {
-    pub(crate) fn new(evidence: &Evidence, takes: impl Fn(Role) -> bool, varies: impl Fn(Role) -> bool) -> Result<Self> {
+    pub(crate) fn new(
+        evidence: &Evidence,
+        takes: impl Fn(Role) -> bool,
+        varies: impl Fn(Role) -> bool,
+    ) -> Result<Self> {
         let folds = evidence.check()?;
         let basis = Basis::of(evidence, takes, varies);
         if basis.columns() == 0 {

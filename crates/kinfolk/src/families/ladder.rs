@@ -73,7 +73,11 @@ pub(crate) struct Recipe<'a> {
 }
 
 /// A population fitted to what is learned from when a fold is predicted, and that panel without what common columns explain.
-pub(crate) fn fit(working: &Working, test: Option<usize>, recipe: Recipe) -> Result<(Population, Panel, Panel, Vec<f64>)> {
+pub(crate) fn fit(
+    working: &Working,
+    test: Option<usize>,
+    recipe: Recipe,
+) -> Result<(Population, Panel, Panel, Vec<f64>)> {
     let panel = working.panel(test);
     let intercept = working.basis.intercept.is_some();
     let mixed = mixed::fit(&panel, recipe.covariance, intercept, recipe.start)?;
@@ -135,17 +139,33 @@ impl Models {
         &self.values[at * self.columns..(at + 1) * self.columns]
     }
 
-    pub(crate) fn new(panel: &Panel, left: &Panel, population: &Population, intercept: bool, strength: f64, known: Option<&[usize]>) -> Self {
+    pub(crate) fn new(
+        panel: &Panel,
+        left: &Panel,
+        population: &Population,
+        intercept: bool,
+        strength: f64,
+        known: Option<&[usize]>,
+    ) -> Self {
         let p = panel.columns;
         let everybody = global(panel, population);
         let client = |client: usize| {
-            let posterior = population.posterior(left, client, known.map(|known| known[client]), &mut Integrated::new(left.random, left.random));
+            let posterior = population.posterior(
+                left,
+                client,
+                known.map(|known| known[client]),
+                &mut Integrated::new(left.random, left.random),
+            );
             let own = alone(panel, client, intercept, strength).unwrap_or_else(|| everybody.clone());
             [everybody.clone(), posterior.centre, posterior.mean, own].concat()
         };
         let values = (0..panel.clients()).into_par_iter().map(client).collect::<Vec<_>>().concat();
         let mut newcomer = vec![0.0; p];
-        population.centres.iter().zip(&population.shares).for_each(|(centre, share)| add_scaled(&mut newcomer, *share, centre));
+        population
+            .centres
+            .iter()
+            .zip(&population.shares)
+            .for_each(|(centre, share)| add_scaled(&mut newcomer, *share, centre));
         Self { columns: p, values, newcomer }
     }
 }
@@ -161,7 +181,8 @@ impl Trials {
     pub(crate) fn new(working: &Working, recipe: Recipe) -> Self {
         let intercept = working.basis.intercept.is_some();
         // A fold is left out where the others have too few rows.
-        let fits: Vec<_> = working.tests().filter_map(|test| Some((test, fit(working, Some(test), recipe).ok()?))).collect();
+        let fits: Vec<_> =
+            working.tests().filter_map(|test| Some((test, fit(working, Some(test), recipe).ok()?))).collect();
         // One strength of ridge for everybody: the best in the mean over clients.
         let cost = |strength: f64| {
             let of = |client: usize| {
@@ -329,7 +350,8 @@ impl Gains {
         let (centre, spread, uncertain) = shrinkage(&means, &variances);
         let (mut mean, mut error) = (Vec::new(), Vec::new());
         for (value, variance) in means.iter().zip(&variances) {
-            let trust = if variance.is_finite() && spread + variance > 0.0 { spread / (spread + variance) } else { 0.0 };
+            let trust =
+                if variance.is_finite() && spread + variance > 0.0 { spread / (spread + variance) } else { 0.0 };
             mean.push(centre + trust * (value - centre));
             let left = if variance.is_finite() { trust * variance } else { spread };
             error.push((left + (1.0 - trust).powi(2) * uncertain).sqrt());
@@ -340,13 +362,19 @@ impl Gains {
 
 /// Mean and variance of a normal population of which each member is seen with its own variance (by moments), and the mean's variance.
 fn shrinkage(values: &[f64], variances: &[f64]) -> (f64, f64, f64) {
-    let seen: Vec<(f64, f64)> = values.iter().copied().zip(variances.iter().copied()).filter(|(_, v)| v.is_finite()).collect();
+    let seen: Vec<(f64, f64)> =
+        values.iter().copied().zip(variances.iter().copied()).filter(|(_, v)| v.is_finite()).collect();
     let weighted = |spread: f64| {
         let least = seen.iter().map(|(_, v)| *v).fold(0.0, f64::max).max(f64::MIN_POSITIVE) * 1e-12;
         let weight = |v: f64| 1.0 / (v + spread).max(least);
-        let (sum, total) = seen.iter().fold((0.0, 0.0), |(sum, total), (x, v)| (sum + weight(*v) * x, total + weight(*v)));
+        let (sum, total) =
+            seen.iter().fold((0.0, 0.0), |(sum, total), (x, v)| (sum + weight(*v) * x, total + weight(*v)));
         let mean = if total > 0.0 { sum / total } else { 0.0 };
-        (mean, seen.iter().map(|(x, v)| weight(*v) * (x - mean).powi(2)).sum::<f64>(), if total > 0.0 { 1.0 / total } else { 0.0 })
+        (
+            mean,
+            seen.iter().map(|(x, v)| weight(*v) * (x - mean).powi(2)).sum::<f64>(),
+            if total > 0.0 { 1.0 / total } else { 0.0 },
+        )
     };
     // The spread at which squares over their variances sum to their number (Paule and Mandel), by bisection.
     let wanted = seen.len() as f64 - 1.0;
@@ -370,7 +398,10 @@ pub(crate) fn serve(working: &Working, trials: &Trials, stack: &[f64; 4], rows: 
         let fold = |(test, models): &(usize, Models)| {
             let fold = working.fold(client, *test);
             let mut stacked = vec![0.0; working.basis.columns()];
-            Rung::ALL.iter().zip(stack).for_each(|(rung, weight)| add_scaled(&mut stacked, *weight, models.of(client, *rung)));
+            Rung::ALL
+                .iter()
+                .zip(stack)
+                .for_each(|(rung, weight)| add_scaled(&mut stacked, *weight, models.of(client, *rung)));
             (fold.rows, fold.error(&stacked), Rung::ALL.map(|rung| fold.error(models.of(client, rung))))
         };
         trials.folds.iter().map(fold).filter(|(rows, ..)| *rows > 0.0).collect::<Vec<_>>()
@@ -398,12 +429,14 @@ pub(crate) fn serve(working: &Working, trials: &Trials, stack: &[f64; 4], rows: 
         sure.max_by(|a, b| gain(a).mean.total_cmp(&gain(b).mean)).copied()
     };
     let choices: Vec<Option<Rung>> = (0..working.clients).map(choice).collect();
-    let served = |client: usize, cell: &(f64, f64, [f64; 4])| choices[client].map_or(cell.1, |rung| cell.2[rung as usize]);
+    let served =
+        |client: usize, cell: &(f64, f64, [f64; 4])| choices[client].map_or(cell.1, |rung| cell.2[rung as usize]);
     let over = Rung::ALL.map(|rung| gains(&|client, cell| cell.2[rung as usize] - served(client, cell)));
     (0..working.clients)
         .map(|client| {
             let total: f64 = cells[client].iter().map(|cell| cell.0).sum();
-            let mean = |value: &dyn Fn(&(f64, f64, [f64; 4])) -> f64| cells[client].iter().map(value).sum::<f64>() / total;
+            let mean =
+                |value: &dyn Fn(&(f64, f64, [f64; 4])) -> f64| cells[client].iter().map(value).sum::<f64>() / total;
             let errors = (total > 0.0).then(|| Rung::ALL.map(|rung| mean(&|cell| cell.2[rung as usize])));
             let gain = |rung: Rung| {
                 let gains = &over[rung as usize];
@@ -445,7 +478,10 @@ mod tests {
     fn a_population_seen_with_noise_by_hand() {
         // Values ±2 with variance 1 each: Σ x²/(1 + s) = 1 for two values is s = 7.
         let (mean, spread, uncertain) = shrinkage(&[-2.0, 2.0], &[1.0, 1.0]);
-        assert!(mean.abs() < 1e-12 && (spread - 7.0).abs() < 1e-9 && (uncertain - 4.0).abs() < 1e-9, "{mean} {spread} {uncertain}");
+        assert!(
+            mean.abs() < 1e-12 && (spread - 7.0).abs() < 1e-9 && (uncertain - 4.0).abs() < 1e-9,
+            "{mean} {spread} {uncertain}"
+        );
         assert_eq!(shrinkage(&[0.1, -0.1], &[1.0, 1.0]), (0.0, 0.0, 0.5));
     }
 }

@@ -180,16 +180,22 @@ pub fn learn(evidence: &Evidence, options: &Options) -> Result<Learned> {
     let models = Models::new(&panel, &left, &population, intercept, trials.strength, known);
     let (noise_freedom, noises) = noises(&working, &left, &population, &models);
     let services = ladder::serve(&working, &trials, &stack, &panel.rows, &noises);
-    let weights = |service: &Service| service.own_choice.map_or(stack, |rung| Rung::ALL.map(|other| f64::from(u8::from(other == rung))));
+    let weights = |service: &Service| {
+        service.own_choice.map_or(stack, |rung| Rung::ALL.map(|other| f64::from(u8::from(other == rung))))
+    };
     let served = |models: &Models, client: usize| {
         let mut served = vec![0.0; working.basis.columns()];
         let weights = weights(&services[client]);
-        Rung::ALL.iter().zip(weights).for_each(|(rung, weight)| add_scaled(&mut served, weight, models.of(client, *rung)));
+        Rung::ALL
+            .iter()
+            .zip(weights)
+            .for_each(|(rung, weight)| add_scaled(&mut served, weight, models.of(client, *rung)));
         working.basis.back(&served)
     };
     let client = |client: usize| {
         let q = working.basis.random;
-        let posterior = population.posterior(&left, client, known.map(|known| known[client]), &mut Integrated::new(q, q));
+        let posterior =
+            population.posterior(&left, client, known.map(|known| known[client]), &mut Integrated::new(q, q));
         LearnedClient {
             rows: panel.rows[client] as usize,
             family: most_probable(&posterior.responsibilities),
@@ -294,7 +300,11 @@ fn choose(evidence: &Evidence, options: &Options) -> Result<(Shape, Working)> {
         return Ok((shape, working));
     }
     let errors = |working: &Working, shape: Shape| -> Result<Vec<Option<f64>>> {
-        let (.., parameters) = ladder::fit(working, None, Recipe { covariance: shape.covariance, start: None, families: None, known: None })?;
+        let (.., parameters) = ladder::fit(
+            working,
+            None,
+            Recipe { covariance: shape.covariance, start: None, families: None, known: None },
+        )?;
         let recipe = Recipe { covariance: shape.covariance, start: Some(&parameters), families: None, known: None };
         let trials = Trials::new(working, recipe);
         Ok((0..clients).map(|client| trials.error(working, client, Rung::Personal)).collect())
@@ -307,7 +317,8 @@ fn choose(evidence: &Evidence, options: &Options) -> Result<(Shape, Working)> {
         let gains: Vec<f64> = best.iter().zip(&found).filter_map(|(old, new)| Some((*old)? - (*new)?)).collect();
         let count = gains.len() as f64;
         let mean = gains.iter().sum::<f64>() / count.max(1.0);
-        let error = (gains.iter().map(|gain| (gain - mean).powi(2)).sum::<f64>() / (count * (count - 1.0)).max(1.0)).sqrt();
+        let error =
+            (gains.iter().map(|gain| (gain - mean).powi(2)).sum::<f64>() / (count * (count - 1.0)).max(1.0)).sqrt();
         if mean > wanted * error && mean > 0.0 {
             (shape, working, best) = (next, tried, found);
         }
@@ -323,14 +334,20 @@ fn share_between(population: &Population, panel: &super::evidence::Panel) -> f64
 }
 
 /// Variances of noise: each client's own, and the common one, which counts for as many rows as clients' variances are alike (by moments).
-fn noises(working: &Working, left: &super::evidence::Panel, population: &Population, models: &Models) -> (f64, Vec<f64>) {
+fn noises(
+    working: &Working,
+    left: &super::evidence::Panel,
+    population: &Population,
+    models: &Models,
+) -> (f64, Vec<f64>) {
     let q = left.random;
     let client = |client: usize| {
         let mut integrated = Integrated::new(q, q);
         integrated.set(&population.root, left.slab(client), left.moment(client));
         // The trace of the client's hat matrix.
         let used = dot(&integrated.covariance(&population.root), left.slab(client));
-        let error: f64 = (0..working.folds).map(|fold| working.fold(client, fold).error(models.of(client, Rung::Personal))).sum();
+        let error: f64 =
+            (0..working.folds).map(|fold| working.fold(client, fold).error(models.of(client, Rung::Personal))).sum();
         (error, (left.rows[client] - used).max(0.0))
     };
     let parts: Vec<(f64, f64)> = (0..working.clients).into_par_iter().map(client).collect();
@@ -341,7 +358,11 @@ fn noises(working: &Working, left: &super::evidence::Panel, population: &Populat
         weight += freedom + 2.0;
     }
     let relative = if weight > 0.0 { beyond / weight } else { 0.0 };
-    let common = if relative > 0.0 { (2.0 / relative + 4.0).clamp(NOISE_FREEDOM[0], NOISE_FREEDOM[1]) } else { NOISE_FREEDOM[1] };
+    let common = if relative > 0.0 {
+        (2.0 / relative + 4.0).clamp(NOISE_FREEDOM[0], NOISE_FREEDOM[1])
+    } else {
+        NOISE_FREEDOM[1]
+    };
     let own = |&(error, freedom): &(f64, f64)| (error + common * population.noise) / (freedom + common);
     (common, parts.iter().map(own).collect())
 }
@@ -351,7 +372,13 @@ impl Learned {
     pub(super) fn place(&self, row: &[f64]) -> Vec<f64> {
         let basis = &self.basis;
         let one = basis.intercept.map_or(0.0, |at| row[at]);
-        basis.kept.iter().zip(&basis.means).zip(&basis.scales).map(|((&at, mean), scale)| (row[at] - mean * one) / scale).collect()
+        basis
+            .kept
+            .iter()
+            .zip(&basis.means)
+            .zip(&basis.scales)
+            .map(|((&at, mean), scale)| (row[at] - mean * one) / scale)
+            .collect()
     }
 
     /// The variance of what is predicted for a row of a client: its noise, and the uncertainty of its model.

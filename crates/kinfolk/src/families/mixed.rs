@@ -188,7 +188,11 @@ struct Fit<'a> {
 }
 
 /// Sums of a block of clients, folded in order.
-pub(super) fn over_blocks<S: Send>(clients: usize, sum: impl Fn(std::ops::Range<usize>) -> S + Sync, mut fold: impl FnMut(S)) {
+pub(super) fn over_blocks<S: Send>(
+    clients: usize,
+    sum: impl Fn(std::ops::Range<usize>) -> S + Sync,
+    mut fold: impl FnMut(S),
+) {
     let blocks = clients.div_ceil(BLOCK);
     let block = |at: usize| sum(at * BLOCK..clients.min((at + 1) * BLOCK));
     if blocks < 2 {
@@ -207,7 +211,8 @@ impl Fit<'_> {
         let panel = self.panel;
         let (p, q) = (panel.columns, panel.random);
         let root = self.root(parameters);
-        let (mut curvature, mut moment, mut energy) = (panel.curvature.clone(), self.total_moment.clone(), self.total_energy);
+        let (mut curvature, mut moment, mut energy) =
+            (panel.curvature.clone(), self.total_moment.clone(), self.total_energy);
         let mut log_determinants = 0.0;
         let block = |clients: std::ops::Range<usize>| {
             let mut integrated = Integrated::new(q, p);
@@ -237,7 +242,9 @@ impl Fit<'_> {
             }
         }
         // Penalised columns are scaled by their λ, and their coefficients then have variance σ².
-        let scales: Vec<f64> = (panel.curves.iter()).map(|group| group.map_or(1.0, |group| parameters[self.entries.len() + group])).collect();
+        let scales: Vec<f64> = (panel.curves.iter())
+            .map(|group| group.map_or(1.0, |group| parameters[self.entries.len() + group]))
+            .collect();
         let mut scaled = curvature.clone();
         for (i, row) in scaled.chunks_exact_mut(p).enumerate() {
             row.iter_mut().zip(&scales).for_each(|(value, scale)| *value *= scales[i] * scale);
@@ -290,7 +297,8 @@ impl Fit<'_> {
                     }
                     for (j, other) in curvature.chunks_exact(p).enumerate() {
                         let information = row[j];
-                        gradient[i * q + j] += information - residual[i] * residual[j] / profile.noise - dot(&solved, other);
+                        gradient[i * q + j] +=
+                            information - residual[i] * residual[j] / profile.noise - dot(&solved, other);
                         sums[i * q + j] += information;
                         squares[i * q + j] += information * information;
                     }
@@ -314,7 +322,14 @@ impl Fit<'_> {
         (slope, metric)
     }
 
-    fn bend_slopes(&self, parameters: &[f64], profile: &Profile, slope: &mut [f64], metric: &mut [f64], traces: &mut [f64]) {
+    fn bend_slopes(
+        &self,
+        parameters: &[f64],
+        profile: &Profile,
+        slope: &mut [f64],
+        metric: &mut [f64],
+        traces: &mut [f64],
+    ) {
         let p = self.panel.columns;
         let first = self.entries.len();
         let count = first + self.bends;
@@ -358,7 +373,8 @@ impl Information {
         count: usize,
     ) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
         // Clients stand for one whose information has the mean square of theirs, entry by entry.
-        let typical: Vec<f64> = self.sums.iter().zip(&self.squares).map(|(sum, square)| sum.signum() * square.sqrt()).collect();
+        let typical: Vec<f64> =
+            self.sums.iter().zip(&self.squares).map(|(sum, square)| sum.signum() * square.sqrt()).collect();
         let (mut slope, mut metric, mut traces) = (vec![0.0; count], vec![0.0; count * count], vec![0.0; count]);
         let directions: Vec<Vec<f64>> = entries.iter().map(|entries| direction(root, size, entries)).collect();
         let products: Vec<Vec<f64>> = directions.iter().map(|direction| product(&typical, direction, size)).collect();
@@ -441,12 +457,15 @@ pub(crate) fn fit(panel: &Panel, covariance: Covariance, intercept: bool, start:
         entries,
     };
     let mut parameters = match start {
-        Some(start) if start.len() == fit.entries.len() + bends => start.iter().map(|value| value.abs().max(1e-3)).collect(),
+        Some(start) if start.len() == fit.entries.len() + bends => {
+            start.iter().map(|value| value.abs().max(1e-3)).collect()
+        }
         _ => {
             // Where clients' coefficients vary as much as they are uncertain.
             let mean = |j: usize| panel.curvature[j * p + j] / clients as f64;
             let of_entries = |entries: &Vec<(usize, usize)>| {
-                let (total, diagonal) = entries.iter().fold((0.0, true), |(sum, on), &(i, j)| (sum + mean(i), on && i == j));
+                let (total, diagonal) =
+                    entries.iter().fold((0.0, true), |(sum, on), &(i, j)| (sum + mean(i), on && i == j));
                 if diagonal && total > 0.0 { (entries.len() as f64 / total).sqrt() } else { 0.0 }
             };
             let mut start: Vec<f64> = fit.entries.iter().map(of_entries).collect();
@@ -484,7 +503,8 @@ pub(crate) fn fit(panel: &Panel, covariance: Covariance, intercept: bool, start:
         }
     }
     if !profile.deviance.is_finite() || profile.centre.iter().any(|value| !value.is_finite()) {
-        return Err(Error::data("the mixed model has no finite fit").hint("a column or the target has values too large to be squared"));
+        return Err(Error::data("the mixed model has no finite fit")
+            .hint("a column or the target has values too large to be squared"));
     }
     Ok(Mixed {
         root: fit.root(&parameters),

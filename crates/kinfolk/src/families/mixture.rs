@@ -86,8 +86,8 @@ impl Em<'_> {
                 integrated.random_moment(given, &mut moment);
                 let energy = self.panel.energies[client] - dot(&integrated.moment, &integrated.moment);
                 sums.energy += energy;
-                let constant =
-                    self.panel.rows[client] * (2.0 * std::f64::consts::PI * state.noise).ln() + integrated.log_determinant;
+                let constant = self.panel.rows[client] * (2.0 * std::f64::consts::PI * state.noise).ln()
+                    + integrated.log_determinant;
                 for (family, residual) in residual.chunks_exact_mut(q).enumerate() {
                     let centre = &state.centres[family * q..(family + 1) * q];
                     for ((left, row), value) in residual.iter_mut().zip(curvature.chunks_exact(q)).zip(&moment) {
@@ -167,7 +167,8 @@ impl Em<'_> {
         for _ in 0..self.iterations {
             let pass = self.pass(&state, inverses.as_deref());
             let likelihood: f64 = pass.log_likelihoods.iter().sum();
-            let fell = likelihood < before - self.tolerance.max(1e-9 * before.abs()) && state.parameters != last_parameters;
+            let fell =
+                likelihood < before - self.tolerance.max(1e-9 * before.abs()) && state.parameters != last_parameters;
             if fell && damping < 1e6 {
                 state.parameters.clone_from(&last_parameters);
                 damping *= 10.0;
@@ -199,7 +200,8 @@ impl Em<'_> {
                 solve(&factor, q, &mut moment);
                 centre.copy_from_slice(&moment);
                 let rows = pass.curvatures[family * q * q..(family + 1) * q * q].chunks_exact(q);
-                left += rows.zip(&moment).map(|(row, value)| value * dot(row, &moment)).sum::<f64>() - 2.0 * dot(given, &moment);
+                left += rows.zip(&moment).map(|(row, value)| value * dot(row, &moment)).sum::<f64>()
+                    - 2.0 * dot(given, &moment);
                 if self.restricted.is_some() {
                     for j in 0..q {
                         let column = &mut fresh[family * q * q + j * q..family * q * q + (j + 1) * q];
@@ -224,7 +226,8 @@ impl Em<'_> {
             // Diagonals no further than to a tenth or the threefold at once: centres have yet to follow.
             let largest = last_parameters.iter().fold(0.0, |largest: f64, value| value.abs().max(largest));
             for ((value, step), entries) in state.parameters.iter_mut().zip(&step).zip(&self.entries) {
-                let bounds = if entries[0].0 == entries[0].1 { [2.0 * value.abs(), 0.9 * value.abs()] } else { [largest; 2] };
+                let bounds =
+                    if entries[0].0 == entries[0].1 { [2.0 * value.abs(), 0.9 * value.abs()] } else { [largest; 2] };
                 *value -= step.clamp(-bounds[0], bounds[1]);
             }
             damping = (damping * 0.3).max(1e-6);
@@ -306,7 +309,11 @@ pub(crate) fn refine(
     let population = Population {
         shares: state.shares.clone(),
         centres: centres.0,
-        covariances: centres.1.into_iter().map(|values| values.into_iter().map(|value| value * state.noise).collect()).collect(),
+        covariances: centres
+            .1
+            .into_iter()
+            .map(|values| values.into_iter().map(|value| value * state.noise).collect())
+            .collect(),
         root: root(&state.parameters, q, &entries),
         bends: one.bends.clone(),
         noise: state.noise,

@@ -10,6 +10,7 @@
 //! | `population.rs` | the fitted model of all clients, and what a client's rows say in it |
 //! | `ladder.rs` | global, family, personal, alone: cross-validation, stack, who deviates |
 //! | `newcomer.rs` | a client that was not there |
+//! | `intervals.rs` | predictions with their variances, and how large residuals are beside those |
 //! | `learned.rs` | all of it in order, and what comes out |
 //! | `sentences.rs` | each decision in a sentence |
 //!
@@ -17,6 +18,7 @@
 
 mod difference;
 mod evidence;
+mod intervals;
 mod ladder;
 mod learned;
 mod mixed;
@@ -30,6 +32,7 @@ mod tests;
 
 pub use difference::Difference;
 pub use evidence::{Basis, Evidence, Products, Role};
+pub use intervals::{Histogram, Predictor};
 pub use ladder::{Gain, Rung, Service};
 pub use learned::{Family, HeldOut, Learned, LearnedClient, Options, Wanted, learn};
 pub use mixed::Covariance;

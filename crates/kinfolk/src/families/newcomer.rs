@@ -33,10 +33,15 @@ impl Learned {
         let given = self.basis.given;
         let want = (given + 1) * (given + 2) / 2;
         if products.values.len() != want {
-            return Err(Error::data(format!("newcomer: got {} products, want {want} for {given} columns", products.values.len())));
+            return Err(Error::data(format!(
+                "newcomer: got {} products, want {want} for {given} columns",
+                products.values.len()
+            )));
         }
         if products.values.iter().any(|value| !value.is_finite()) {
-            return Err(Error::data("newcomer: got products that are not finite").hint("a value is too large to be squared"));
+            return Err(
+                Error::data("newcomer: got products that are not finite").hint("a value is too large to be squared")
+            );
         }
         let (p, q) = (self.basis.columns(), self.basis.random);
         let mut full = vec![0.0; (p + 1) * (p + 1)];
@@ -116,9 +121,13 @@ impl Learned {
         let (place, mean) = (self.place(row), dot(&self.unknown(), row));
         let (p, q) = (self.basis.columns(), self.basis.random);
         let spread = self.population.spread();
-        let around = |values: &[f64], size: usize| (0..size).map(|i| place[i] * dot(&values[i * size..(i + 1) * size], &place[..size])).sum::<f64>();
+        let around = |values: &[f64], size: usize| {
+            (0..size).map(|i| place[i] * dot(&values[i * size..(i + 1) * size], &place[..size])).sum::<f64>()
+        };
         let families: f64 = (self.families.iter().zip(&self.population.covariances))
-            .map(|(family, covariance)| family.share * ((dot(&family.centre, row) - mean).powi(2) + around(covariance, p)))
+            .map(|(family, covariance)| {
+                family.share * ((dot(&family.centre, row) - mean).powi(2) + around(covariance, p))
+            })
             .sum();
         self.noise + around(&spread, q) + families
     }
@@ -133,6 +142,7 @@ impl Learned {
 
 /// The sum of squared errors of a model of random columns.
 fn panel_error(panel: &Panel, model: &[f64]) -> f64 {
-    let bent: f64 = panel.slab(0).chunks_exact(model.len().max(1)).zip(model).map(|(row, value)| value * dot(row, model)).sum();
+    let bent: f64 =
+        panel.slab(0).chunks_exact(model.len().max(1)).zip(model).map(|(row, value)| value * dot(row, model)).sum();
     (panel.energies[0] - 2.0 * dot(panel.moment(0), model) + bent).max(0.0)
 }

@@ -55,12 +55,19 @@ impl Population {
     /// The covariance of clients around their centre, `σ²ΛΛᵀ`.
     pub(crate) fn spread(&self) -> Vec<f64> {
         let q = self.random();
-        let entry = |i: usize, j: usize| self.noise * dot(&self.root[i * q..(i + 1) * q], &self.root[j * q..(j + 1) * q]);
+        let entry =
+            |i: usize, j: usize| self.noise * dot(&self.root[i * q..(i + 1) * q], &self.root[j * q..(j + 1) * q]);
         (0..q * q).map(|at| entry(at / q, at % q)).collect()
     }
 
     /// What a client's rows say, whose family may be known; of the panel, only random columns are left (`Working::without_common`).
-    pub(crate) fn posterior(&self, panel: &Panel, client: usize, known: Option<usize>, integrated: &mut Integrated) -> Posterior {
+    pub(crate) fn posterior(
+        &self,
+        panel: &Panel,
+        client: usize,
+        known: Option<usize>,
+        integrated: &mut Integrated,
+    ) -> Posterior {
         let q = panel.random;
         let (slab, moment, rows) = (panel.slab(client), panel.moment(client), panel.rows[client]);
         integrated.set(&self.root, slab, moment);
@@ -87,7 +94,10 @@ impl Population {
         // I − Λ(I + ΛᵀGΛ)⁻¹Λᵀ G: the share of the centre in the client's coefficients.
         let mut kept = vec![0.0; q * q];
         for (i, row) in kept.chunks_exact_mut(q.max(1)).enumerate() {
-            own[i * q..(i + 1) * q].iter().zip(slab.chunks_exact(q)).for_each(|(value, line)| add_scaled(row, -value, line));
+            own[i * q..(i + 1) * q]
+                .iter()
+                .zip(slab.chunks_exact(q))
+                .for_each(|(value, line)| add_scaled(row, -value, line));
             row[i] += 1.0;
         }
         for ((expected, &share), uncertain) in means.iter().zip(&responsibilities).zip(&self.covariances) {
@@ -106,7 +116,14 @@ impl Population {
     }
 
     /// The logarithms of the families' shares times the density of a client's target in each.
-    pub(crate) fn log_likelihoods(&self, integrated: &Integrated, slab: &[f64], moment: &[f64], energy: f64, rows: f64) -> Vec<f64> {
+    pub(crate) fn log_likelihoods(
+        &self,
+        integrated: &Integrated,
+        slab: &[f64],
+        moment: &[f64],
+        energy: f64,
+        rows: f64,
+    ) -> Vec<f64> {
         let q = self.random();
         let constant = rows * (2.0 * std::f64::consts::PI * self.noise).ln() + integrated.log_determinant;
         let family = |(centre, share): (&Vec<f64>, &f64)| {

@@ -103,13 +103,17 @@ pub(crate) fn search(
             let families = labels.iter().map(|label| label + 1).max().unwrap_or(1);
             let alike = |_| one.centres[0].clone();
             let start = Population {
-                shares: (0..families).map(|k| labels.iter().filter(|label| **label == k).count() as f64 / clients as f64).collect(),
+                shares: (0..families)
+                    .map(|k| labels.iter().filter(|label| **label == k).count() as f64 / clients as f64)
+                    .collect(),
                 centres: (0..families).map(alike).collect(),
                 covariances: Vec::new(),
                 ..one.clone()
             };
             if start.shares.contains(&0.0) {
-                return Err(Error::data("families: got a family without clients, want the numbers from 0 on, each with a client"));
+                return Err(Error::data(
+                    "families: got a family without clients, want the numbers from 0 on, each with a client",
+                ));
             }
             Ok((given(families), (families > 1).then_some(start)))
         }
@@ -133,7 +137,10 @@ pub(crate) fn search(
             let (steps, found) = climb(&seeker, key)?;
             let Some(found) = found else { return Ok((Search { steps, ..none }, None)) };
             let stability = stability(&seeker, &found, key)?;
-            Ok((Search { families: found.families(), searched: true, steps, stability }, Some(seeker.population(&found, one))))
+            Ok((
+                Search { families: found.families(), searched: true, steps, stability },
+                Some(seeker.population(&found, one)),
+            ))
         }
     }
 }
@@ -147,7 +154,10 @@ fn climb(seeker: &Seeker, key: &Key) -> Result<(Vec<Step>, Option<Mixture>)> {
     let parts: Vec<(Panel, Vec<usize>, Panel)> = (0..PARTS)
         .map(|part| {
             let (mut inside, mut outside): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
-            order.iter().enumerate().for_each(|(at, &client)| if at % PARTS == part { &mut outside } else { &mut inside }.push(client));
+            order
+                .iter()
+                .enumerate()
+                .for_each(|(at, &client)| if at % PARTS == part { &mut outside } else { &mut inside }.push(client));
             (seeker.panel.subset(&inside), outside.clone(), seeker.panel.subset(&outside))
         })
         .collect();
@@ -175,7 +185,9 @@ fn climb(seeker: &Seeker, key: &Key) -> Result<(Vec<Step>, Option<Mixture>)> {
     }
     let mut steps = Vec::new();
     for families in (2..=best).rev() {
-        let gains: Vec<f64> = (likelihoods[families - 1].iter().zip(&likelihoods[families - 2])).map(|(more, less)| more - less).collect();
+        let gains: Vec<f64> = (likelihoods[families - 1].iter().zip(&likelihoods[families - 2]))
+            .map(|(more, less)| more - less)
+            .collect();
         let (sum, count) = (total(&gains), clients as f64);
         let variance = gains.iter().map(|gain| (gain - sum / count).powi(2)).sum::<f64>() / (count - 1.0);
         let gain = Gain { mean: sum, error: (variance * count).sqrt() };
@@ -183,7 +195,8 @@ fn climb(seeker: &Seeker, key: &Key) -> Result<(Vec<Step>, Option<Mixture>)> {
         let valley = seeker.valley(&more);
         let mut step = Step { families, p: None, held_out: gain, valley, taken: false };
         if gain.mean > gain.error && valley <= VALLEY {
-            let less = seeker.fit(seeker.panel, families - 1, &key.clone().word("start").number(families as u64 - 1))?;
+            let less =
+                seeker.fit(seeker.panel, families - 1, &key.clone().word("start").number(families as u64 - 1))?;
             let p = seeker.likelihood_ratio(&less, &more, &key.clone().word("simulate").number(families as u64))?;
             step = Step { p: Some(p), taken: p < LEVEL, ..step };
         }
@@ -220,7 +233,8 @@ impl<'a> Seeker<'a> {
     fn new(panel: &'a Panel, one: &Population, entries: Vec<Vec<(usize, usize)>>) -> Self {
         let q = panel.random;
         let root_of = |entries: &Vec<(usize, usize)>| {
-            let squares = entries.iter().map(|&(i, _)| dot(&one.root[i * q..(i + 1) * q], &one.root[i * q..(i + 1) * q]));
+            let squares =
+                entries.iter().map(|&(i, _)| dot(&one.root[i * q..(i + 1) * q], &one.root[i * q..(i + 1) * q]));
             (squares.sum::<f64>() / entries.len() as f64).sqrt()
         };
         let parameters: Vec<f64> = entries.iter().map(root_of).collect();
@@ -262,7 +276,11 @@ impl<'a> Seeker<'a> {
                 shares: counts.iter().map(|count| count / total).collect(),
                 centres,
                 // Families are narrower than all clients together.
-                parameters: self.parameters.iter().map(|value| value.abs() / if families > 1 { 2.0 } else { 1.0 }).collect(),
+                parameters: self
+                    .parameters
+                    .iter()
+                    .map(|value| value.abs() / if families > 1 { 2.0 } else { 1.0 })
+                    .collect(),
                 noise: self.noise,
                 log_likelihood: f64::NEG_INFINITY,
                 responsibilities: Vec::new(),
@@ -335,14 +353,18 @@ impl<'a> Seeker<'a> {
     fn valley(&self, fit: &Mixture) -> f64 {
         let (q, labels) = (self.panel.random, fit.labels());
         let estimates = self.estimates(self.panel);
-        let centres: Vec<Vec<f64>> = fit.centres.chunks_exact(q).map(|centre| whitened(&estimates.factor, centre)).collect();
+        let centres: Vec<Vec<f64>> =
+            fit.centres.chunks_exact(q).map(|centre| whitened(&estimates.factor, centre)).collect();
         let mut worst: f64 = 0.0;
         for a in 0..centres.len() {
             for b in a + 1..centres.len() {
                 let across: Vec<f64> = centres[b].iter().zip(&centres[a]).map(|(b, a)| b - a).collect();
                 let on = |family: usize| {
                     let members = estimates.clients.iter().zip(estimates.points.chunks_exact(q));
-                    members.filter(|(client, _)| labels[**client] == family).map(|(_, point)| dot(point, &across)).collect::<Vec<f64>>()
+                    members
+                        .filter(|(client, _)| labels[**client] == family)
+                        .map(|(_, point)| dot(point, &across))
+                        .collect::<Vec<f64>>()
                 };
                 worst = worst.max(valley_between(&on(a), &on(b)));
             }
@@ -465,7 +487,11 @@ fn valley_between(low: &[f64], high: &[f64]) -> f64 {
     let between: Vec<f64> = (0..=GRID).map(|step| density(from + (to - from) * step as f64 / GRID as f64)).collect();
     let deepest = (0..=GRID).fold(0, |deepest, at| if between[at] < between[deepest] { at } else { deepest });
     // Modes may lie beyond the means.
-    let outside = |mean: f64, sign: f64| (1..=GRID / 2).map(|step| density(mean + sign * 2.0 * within * step as f64 / (GRID / 2) as f64)).fold(0.0, f64::max);
+    let outside = |mean: f64, sign: f64| {
+        (1..=GRID / 2)
+            .map(|step| density(mean + sign * 2.0 * within * step as f64 / (GRID / 2) as f64))
+            .fold(0.0, f64::max)
+    };
     let left = between[..=deepest].iter().fold(outside(from, -1.0), |mode, &value| value.max(mode));
     let right = between[deepest..].iter().fold(outside(to, 1.0), |mode, &value| value.max(mode));
     between[deepest] / left.min(right)

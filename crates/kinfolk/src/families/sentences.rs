@@ -25,8 +25,13 @@ fn difference(learned: &Learned) -> String {
     let difference = &learned.difference;
     let share = percent(difference.between);
     match difference.p {
-        None => "Whether clients differ cannot be told: hardly any rows are left once each client has a model of its own.".into(),
-        Some(p) if p <= 0.05 => format!("Clients differ ({}): {share} of what the columns leave unexplained lies between them.", p_value(p)),
+        None => {
+            "Whether clients differ cannot be told: hardly any rows are left once each client has a model of its own."
+                .into()
+        }
+        Some(p) if p <= 0.05 => {
+            format!("Clients differ ({}): {share} of what the columns leave unexplained lies between them.", p_value(p))
+        }
         Some(p) => format!("No difference between clients is seen ({}).", p_value(p)),
     }
 }
@@ -43,7 +48,11 @@ fn families(learned: &Learned) -> String {
         let sizes: Vec<String> = learned.families.iter().map(|family| family.clients.to_string()).collect();
         let mut sentence = format!("There are {count} families, of {} clients.", sizes.join(", "));
         if let Some(stability) = &learned.search.stability {
-            let firm = if stability.agreement >= stability.expected { "as stable as such families are" } else { "less stable than such families would be" };
+            let firm = if stability.agreement >= stability.expected {
+                "as stable as such families are"
+            } else {
+                "less stable than such families would be"
+            };
             sentence.push_str(&format!(
                 " Drawn anew, they agree with an adjusted Rand index of {:.2}, {firm} ({:.2} or more).",
                 stability.agreement, stability.expected

@@ -13,7 +13,7 @@ mod setup;
 
 pub(crate) use mixtures::components::choose_components;
 pub use outcome::{Apart, Comparison, Minimises, MixtureOutcome, Outcome, Serving};
-pub use setup::{AutoStep, Needs, Setup};
+pub use setup::{AutoStep, DataFacts, Needs, Setup};
 pub(crate) use setup::{auto_step, no_true_clusters};
 pub(crate) use single_model::pooled_minimiser;
 
@@ -122,6 +122,7 @@ macro_rules! methods {
 }
 
 methods! {
+    auto::{AutoSettings}
     ifca::{IfcaSettings, one_shot_ifca::OneShotIfcaSettings}
     odcl::{OdclSettings, local_kmeans::LocalKmeansSettings}
     sr_fca::{SrFcaSettings}

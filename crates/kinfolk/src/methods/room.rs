@@ -132,7 +132,7 @@ impl<'a> Room<'a> {
         let mut ask = Ask::new(Phase::Train, models.to_vec(), Gather::Each);
         let mut send = |to: Vec<u32>, models: Vec<usize>| {
             if !to.is_empty() {
-                ask.order(Recipients::list(to), Receive { models });
+                ask.order(Recipients::list(to), Receive { models, keep: false });
             }
         };
         (0..models.len()).for_each(|cluster| send(clusters.members(cluster), vec![cluster]));

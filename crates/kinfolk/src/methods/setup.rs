@@ -5,6 +5,7 @@ use super::room::MissingRule;
 use crate::assignment::Assignment;
 use crate::error::{Error, Result};
 use crate::federation::Params;
+use crate::federation::work::TargetScale;
 use crate::groups::{Grouping, Groups};
 use crate::memory::check_room;
 use crate::models::Model;
@@ -62,6 +63,18 @@ pub(crate) fn auto_step(optimiser: Optimiser, curvature: Option<f64>) -> f64 {
     }
 }
 
+/// What clients said of their columns and targets.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[doc(hidden)]
+pub struct DataFacts {
+    /// Which columns of the model only mark missing values: they can be a client's name in disguise.
+    pub(crate) markers: Vec<bool>,
+    /// The target's mean and deviation over all clients, where it is a number.
+    pub(crate) target: Option<TargetScale>,
+    /// Whether rows are in the order of time.
+    pub(crate) ordered: bool,
+}
+
 /// What a method is made from.
 pub struct Setup<'a> {
     /// The path of its settings, for messages: `method.LABEL`.
@@ -80,6 +93,8 @@ pub struct Setup<'a> {
     pub planted: Option<&'a [Vec<f64>]>,
     /// The groups of the clients, for methods that are told groups.
     pub groups: Option<Groups>,
+    /// What clients said of their columns and targets.
+    pub facts: DataFacts,
     /// The seed of this repeat, for draws that all methods share.
     pub seed: u64,
     /// The key of this method's draws: seed and label.

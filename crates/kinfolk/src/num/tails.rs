@@ -68,7 +68,9 @@ mod tests {
 
     #[test]
     fn tails_by_tables() {
-        for (value, wanted) in [(0.0, 0.5), (1.0, 0.158_655_253_931_457), (1.959_963_984_540_054, 0.025), (-1.0, 0.841_344_746_068_543)] {
+        for (value, wanted) in
+            [(0.0, 0.5), (1.0, 0.158_655_253_931_457), (1.959_963_984_540_054, 0.025), (-1.0, 0.841_344_746_068_543)]
+        {
             assert!((normal_tail(value) - wanted).abs() < 1e-14, "{value}");
         }
         // Two degrees of freedom: e^(−x/2); one: twice the normal tail; ten at its 95 % point.

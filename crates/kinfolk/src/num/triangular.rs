@@ -39,7 +39,7 @@ pub(crate) fn invert(factor: &[f64], size: usize, inverse: &mut [f64]) {
     for row in 0..size {
         let (done, later) = inverse.split_at_mut(row * size);
         let solved = &mut later[..=row];
-        for (earlier, values) in done.chunks_exact(size).enumerate() {
+        for (earlier, values) in done.chunks_exact(size.max(1)).enumerate() {
             add_scaled(&mut solved[..=earlier], -factor[earlier * size + row], values);
         }
         solved[row] = 1.0;
@@ -50,12 +50,12 @@ pub(crate) fn invert(factor: &[f64], size: usize, inverse: &mut [f64]) {
 
 /// Replaces a vector by the solution of the factored system.
 pub(crate) fn solve(factor: &[f64], size: usize, vector: &mut [f64]) {
-    for (at, row) in factor.chunks_exact(size).enumerate() {
+    for (at, row) in factor.chunks_exact(size.max(1)).enumerate() {
         let value = vector[at] / row[at];
         vector[at] = value;
         add_scaled(&mut vector[at + 1..], -value, &row[at + 1..]);
     }
-    for (at, row) in factor.chunks_exact(size).enumerate().rev() {
+    for (at, row) in factor.chunks_exact(size.max(1)).enumerate().rev() {
         vector[at] = (vector[at] - dot(&row[at + 1..], &vector[at + 1..])) / row[at];
     }
 }

@@ -3,15 +3,17 @@
 use super::columns;
 use super::venue::{Meeting, Venue};
 use crate::data::own::OwnStart;
-use crate::data::schema::{Description, Schema, extreme_cells};
+use crate::data::schema::{Description, Schema, TargetDescription, extreme_cells};
 use crate::data::{Client, Population};
 use crate::error::{Error, ErrorKind, Result};
 use crate::experiment::{Experiment, MethodEntry};
 use crate::federation::ClientInfo;
 use crate::federation::engines::Engine;
+use crate::federation::work::TargetScale;
 use crate::groups::{Groups, Origin};
-use crate::methods::{Method, Setup, auto_step, choose_components, no_true_clusters};
+use crate::methods::{DataFacts, Method, Setup, auto_step, choose_components, no_true_clusters};
 use crate::models::{Blueprint, Metric, Model};
+use crate::num::Moments;
 use crate::rng::Key;
 use std::sync::Arc;
 
@@ -30,6 +32,7 @@ pub(super) struct SeedData {
     pub(super) notes: Vec<String>,
     /// Upper bound on the curvature of the clients' losses, where a method needs it.
     curvature: Option<f64>,
+    facts: DataFacts,
     /// Identifies the program and the data.
     pub(super) origin: String,
 }
@@ -62,6 +65,7 @@ impl SeedData {
         let rows: Vec<usize> = described.iter().map(|description| description.rows).collect();
         let column = Groups::named(described.iter().map(|description| description.group.as_deref()));
         let schema = Schema::fix(&described, experiment.coding())?;
+        let facts = facts(&described);
         let mut notes = columns::extreme_cell_notes(engine.clients(), &extreme_cells(&described));
         let mut unknown = schema.unknown_classes(&described);
         if let Some(encoded) = engine.adopt(&schema)? {
@@ -96,7 +100,21 @@ impl SeedData {
         let metric = choose_metric(experiment, &*model)?;
         let curvature = find_curvature(experiment, &mut *engine, &*model)?;
         let truth = population.clients.iter().map(|client| client.truth).collect();
-        Ok(Self { population, engine, unseen, rows, truth, column, model, metric, schema, notes, curvature, origin })
+        Ok(Self {
+            population,
+            engine,
+            unseen,
+            rows,
+            truth,
+            column,
+            model,
+            metric,
+            schema,
+            notes,
+            curvature,
+            facts,
+            origin,
+        })
     }
 
     /// The groups given to a method, if any. `found` looks up an earlier method's; before that all are in one group.
@@ -133,6 +151,7 @@ impl SeedData {
             truth: self.truth.as_deref().filter(|_| needs_truth),
             planted: Some(&*self.population.true_parameters).filter(|planted| needs_truth && !planted.is_empty()),
             groups,
+            facts: self.facts.clone(),
             seed,
             key: Key::new(seed).word(&entry.label),
         })
@@ -177,6 +196,18 @@ impl SeedData {
         }
         about
     }
+}
+
+fn facts(described: &[Description]) -> DataFacts {
+    let mut target = Moments::of(std::iter::empty());
+    for description in described {
+        if let TargetDescription::Values(own) = &description.target {
+            target.merge(own);
+        }
+    }
+    let target = Some(target).filter(|target| target.count > 0);
+    let target = target.map(|target| TargetScale { mean: target.mean, deviation: target.deviation });
+    DataFacts { target, ..DataFacts::default() }
 }
 
 fn choose_metric(experiment: &Experiment, model: &dyn Model) -> Result<Metric> {

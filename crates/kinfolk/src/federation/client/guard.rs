@@ -95,7 +95,7 @@ impl Guard {
     }
 
     /// The seed of the client's parts and folds, where nobody else may know it.
-    pub(super) fn secret(&self) -> Option<u64> {
+    pub(crate) fn secret(&self) -> Option<u64> {
         self.protection.map(|(_, secret)| secret)
     }
 

@@ -10,6 +10,7 @@ mod reply;
 use super::client::context::ClientContext;
 use super::client::guard::{Cost, Load};
 use crate::error::{Error, Result};
+use crate::families::Histogram;
 pub(super) use kind::{Capability, Content, Kind, Needs, Sends};
 pub use reply::{Answer, Choice, HasLoss, Loss, PackedReply, Reply};
 use serde::de::{Error as _, SeqAccess, Visitor};
@@ -115,6 +116,8 @@ kinds! {
     13 "step-mixture" step_mixture::StepMixture -> Fitted;
     14 "tally" tally::Tally -> ();
     15 "receive" receive::Receive -> ();
+    16 "fold-products" fold_products::FoldProducts -> ByFold;
+    17 "residuals" residuals::Residuals -> Histogram;
 }
 
 pub use crate::models::accelerated::Acceleration;
@@ -122,6 +125,7 @@ pub use advance::{Addend, Advanced, Blend, Renewal, Run};
 pub use curvature::Curvatures;
 pub use evaluate::{Evaluated, Subject};
 pub use fit_mixture::{Fitted, Parts};
+pub use fold_products::{ByFold, Folds, TargetScale};
 pub use respond::{Responded, ResponseParts};
 pub use train::{Keep, Start};
 
@@ -175,7 +179,7 @@ mod tests {
             (6, Minimise { ridge: 0.0, keep: false }.into()),
             (8, Curvature.into()),
             (11, advance().into()),
-            (15, Receive { models: vec![0] }.into()),
+            (15, Receive { models: vec![0], keep: false }.into()),
         ];
         for (number, work) in kinds {
             let bytes = postcard::to_stdvec(&work).unwrap();

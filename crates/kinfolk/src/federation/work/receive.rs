@@ -7,11 +7,13 @@ use super::*;
 pub struct Receive {
     /// One model, or several to choose from by their loss.
     pub(crate) models: Vec<usize>,
+    /// Keep the first as the client's own model.
+    pub(crate) keep: bool,
 }
 
 impl Kind for Receive {
     fn needs(&self) -> Needs<'_> {
-        Needs::new(&self.models, Capability::Any)
+        Needs::new(&self.models, Capability::Any).keeping(self.keep)
     }
 
     fn sends(&self, _: usize) -> Sends {
@@ -23,6 +25,9 @@ impl Kind for Receive {
     }
 
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
+        if let Some(&first) = self.models.first().filter(|_| self.keep) {
+            context.keep(&[], context.models[first].clone())?;
+        }
         Ok(context.reply((), None))
     }
 }

@@ -1,0 +1,171 @@
+//! How wide an interval is: a prediction with its variance, and how large residuals are beside it.
+
+use super::learned::Learned;
+use crate::num::dot;
+use serde::{Deserialize, Serialize};
+
+/// A linear prediction with its variance.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Predictor {
+    /// Of the given columns.
+    pub coefficients: Vec<f64>,
+    /// Of the coefficients, row-major.
+    pub covariance: Vec<f64>,
+    /// The variance of noise.
+    pub noise: f64,
+}
+
+impl Predictor {
+    /// Whether it is for this many columns.
+    pub fn fits(&self, columns: usize) -> bool {
+        self.coefficients.len() == columns && self.covariance.len() == columns * columns
+    }
+
+    /// What it predicts for a row.
+    pub fn mean(&self, row: &[f64]) -> f64 {
+        dot(&self.coefficients, row)
+    }
+
+    /// The variance of that: noise, and the uncertainty of the coefficients.
+    pub fn variance(&self, row: &[f64]) -> f64 {
+        let lines = self.covariance.chunks_exact(row.len()).zip(row);
+        self.noise + lines.map(|(line, value)| value * dot(line, row)).sum::<f64>().max(0.0)
+    }
+}
+
+impl Learned {
+    /// What serves a client.
+    pub fn predictor(&self, client: usize) -> Predictor {
+        let (client, q, p) = (&self.clients[client], self.basis.random, self.basis.columns());
+        let mut covariance = self.common_covariance(client.family);
+        let mut triangle = client.covariance.as_slice();
+        for i in 0..q {
+            let (line, rest) = triangle.split_at(q - i);
+            for (j, value) in (i..q).zip(line) {
+                covariance[i * p + j] = *value;
+                covariance[j * p + i] = *value;
+            }
+            triangle = rest;
+        }
+        let covariance = self.basis.back_covariance(&covariance, p);
+        Predictor { coefficients: client.served.clone(), covariance, noise: client.noise }
+    }
+
+    /// What serves a client of which nothing is known: the families by their shares.
+    pub fn unknown_predictor(&self) -> Predictor {
+        let p = self.basis.columns();
+        let coefficients = self.unknown();
+        let mut covariance = self.spread.clone();
+        for (family, own) in self.families.iter().zip(&self.population.covariances) {
+            let own = self.basis.back_covariance(own, p);
+            let apart: Vec<f64> = family.centre.iter().zip(&coefficients).map(|(centre, mean)| centre - mean).collect();
+            for (i, line) in covariance.chunks_exact_mut(apart.len().max(1)).enumerate() {
+                for (j, value) in line.iter_mut().enumerate() {
+                    *value += family.share * (own[i * apart.len() + j] + apart[i] * apart[j]);
+                }
+            }
+        }
+        Predictor { coefficients, covariance, noise: self.noise }
+    }
+
+    /// The covariance of the coefficients that are everybody's, in the coordinates of the basis.
+    fn common_covariance(&self, family: usize) -> Vec<f64> {
+        let (q, p) = (self.basis.random, self.basis.columns());
+        let mut covariance = self.population.covariances[family].clone();
+        for (i, line) in covariance.chunks_exact_mut(p.max(1)).enumerate() {
+            line.iter_mut().enumerate().filter(|(j, _)| i < q || *j < q).for_each(|(_, value)| *value = 0.0);
+        }
+        covariance
+    }
+}
+
+/// How often residuals were how large, in units of their expected deviation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Histogram {
+    /// The first below [`Histogram::LOW`], each next one larger by the same ratio, the last without an end.
+    pub counts: Vec<u64>,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { counts: vec![0; Self::BINS] }
+    }
+}
+
+impl Histogram {
+    /// How many bins there are.
+    pub const BINS: usize = 300;
+    const LOW: f64 = 0.05;
+    const RATIO: f64 = 1.02;
+
+    /// Counts a value.
+    pub fn add(&mut self, value: f64) {
+        let bin = if value < Self::LOW { 0.0 } else { ((value / Self::LOW).ln() / Self::RATIO.ln()).floor() + 1.0 };
+        self.counts[(bin as usize).min(Self::BINS - 1)] += 1;
+    }
+
+    /// Adds those of others.
+    pub fn merge(&mut self, other: &Self) {
+        self.counts.iter_mut().zip(&other.counts).for_each(|(own, other)| *own += other);
+    }
+
+    /// How many values there are.
+    pub fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// The value below which this share lies; `None` without values.
+    pub fn quantile(&self, share: f64) -> Option<f64> {
+        let wanted = share * self.total() as f64;
+        let mut below = 0.0;
+        for (bin, &count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let count = count as f64;
+            if below + count >= wanted {
+                let (low, high) = (Self::edge(bin), Self::edge(bin + 1));
+                return Some(low + (high - low) * ((wanted - below) / count).clamp(0.0, 1.0));
+            }
+            below += count;
+        }
+        None
+    }
+
+    /// The share of the values below this one.
+    pub fn share_below(&self, value: f64) -> f64 {
+        let below = |(bin, &count): (usize, &u64)| {
+            let (low, high) = (Self::edge(bin), Self::edge(bin + 1));
+            count as f64 * ((value - low) / (high - low)).clamp(0.0, 1.0)
+        };
+        self.counts.iter().enumerate().map(below).sum::<f64>() / self.total().max(1) as f64
+    }
+
+    fn edge(bin: usize) -> f64 {
+        if bin == 0 { 0.0 } else { Self::LOW * Self::RATIO.powi(bin as i32 - 1) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_of_evenly_spread_values() {
+        let mut histogram = Histogram::default();
+        (0..10_000).for_each(|i| histogram.add(f64::from(i) * 2e-4));
+        for share in [0.1, 0.5, 0.9] {
+            let value = histogram.quantile(share).unwrap();
+            assert!((value - 2.0 * share).abs() < 0.02 * value, "{share}: {value}");
+            assert!((histogram.share_below(2.0 * share) - share).abs() < 0.01);
+        }
+        assert_eq!(Histogram::default().quantile(0.9), None);
+        histogram.add(f64::INFINITY);
+        assert_eq!(histogram.total(), 10_001);
+    }
+
+    #[test]
+    fn a_variance_by_hand() {
+        let predictor = Predictor { coefficients: vec![2.0, -1.0], covariance: vec![1.0, 0.5, 0.5, 2.0], noise: 3.0 };
+        // 1·1 + 2·(1·2·½) + 4·2 = 11
+        assert_eq!((predictor.mean(&[1.0, 2.0]), predictor.variance(&[1.0, 2.0])), (0.0, 14.0));
+        assert!(predictor.fits(2) && !predictor.fits(3));
+    }
+}

@@ -1,0 +1,175 @@
+//! The cross-products of a client's columns and target, fold by fold: all that fitting a linear model, its cross-validation
+//! and tests of it need to know of the rows.
+
+use super::*;
+use crate::data::numbers::convert;
+use crate::families::Products;
+use crate::rng::Key;
+use rand::seq::SliceRandom;
+
+/// The cross-products of the training rows, fold by fold.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FoldProducts {
+    pub(crate) folds: Folds,
+    pub(crate) target: TargetScale,
+}
+
+/// How a client's training rows are cut into folds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Folds {
+    pub(crate) count: u32,
+    /// The seed of the draw; without one, folds follow each other in the order of the rows.
+    pub(crate) seed: Option<u64>,
+}
+
+/// What is subtracted from the target, and what it is divided by then: squares of large numbers would lose digits.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct TargetScale {
+    pub(crate) mean: f64,
+    pub(crate) deviation: f64,
+}
+
+/// A client's rows as a linear model sees them, each with its fold.
+pub(super) struct FoldedRows {
+    pub(super) fold: Vec<usize>,
+    /// Row-major, with a column of ones behind where the model has an intercept.
+    pub(super) x: Vec<f64>,
+    pub(super) y: Vec<f64>,
+    pub(super) columns: usize,
+}
+
+impl FoldedRows {
+    pub(super) fn of(context: &ClientContext, folds: Folds, target: TargetScale) -> Result<Self> {
+        let rows = &context.client().train;
+        if !context.model().is_quadratic() {
+            return Err(context.naming()(Error::federation("products of rows are for linear models")));
+        }
+        let columns = context.model().layout().len();
+        let mut buffer = Vec::new();
+        let features = convert::<f64>(rows, &mut buffer);
+        let mut x = Vec::with_capacity(rows.len() * columns);
+        for row in features.chunks_exact(rows.columns().max(1)) {
+            x.extend_from_slice(row);
+            x.extend(std::iter::repeat_n(1.0, columns - rows.columns()));
+        }
+        let y = rows.values().unwrap_or_default().iter().map(|y| (y - target.mean) / target.deviation).collect();
+        let fold = folds.of_rows(rows.len(), &context.client().id, context.guard.secret());
+        let mut sizes = vec![0usize; folds.count as usize];
+        fold.iter().for_each(|&fold| sizes[fold] += 1);
+        sizes.iter().filter(|size| **size > 0).try_for_each(|&size| context.guard.enough("a fold", size as f64))?;
+        Ok(Self { fold, x, y, columns })
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &[f64], f64)> {
+        let rows = self.x.chunks_exact(self.columns.max(1)).zip(&self.y);
+        self.fold.iter().zip(rows).map(|(&fold, (x, &y))| (fold, x, y))
+    }
+}
+
+impl Folds {
+    /// The fold of every row of a client. Small clients begin at a fold of their own, so that no fold lacks them all.
+    fn of_rows(self, rows: usize, client: &str, secret: Option<u64>) -> Vec<usize> {
+        let count = self.count as usize;
+        let Some(seed) = self.seed else { return (0..rows).map(|row| row * count / rows).collect() };
+        let mut rng = Key::new(seed).word("folds").word(client).number(secret.unwrap_or(0)).rng();
+        let mut folds: Vec<usize> = (0..count).collect();
+        folds.shuffle(&mut rng);
+        let mut fold: Vec<usize> = (0..rows).map(|row| folds[row % count]).collect();
+        fold.shuffle(&mut rng);
+        fold
+    }
+}
+
+/// A client's products, one entry for every fold.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ByFold(pub(crate) Vec<Products>);
+
+impl Answer for ByFold {
+    fn read(counts: &[u32], numbers: &[f64]) -> Self {
+        let each = (numbers.len() / counts.len().max(1)).max(1);
+        let fold = |(rows, values): (&u32, &[f64])| Products { rows: *rows as usize, values: values.to_vec() };
+        Self(counts.iter().zip(numbers.chunks_exact(each)).map(fold).collect())
+    }
+
+    fn write(self, counts: &mut Vec<u32>, numbers: &mut Vec<f64>) {
+        for fold in self.0 {
+            counts.push(fold.rows as u32);
+            numbers.extend(fold.values);
+        }
+    }
+}
+
+impl Kind for FoldProducts {
+    fn needs(&self) -> Needs<'_> {
+        Needs::new(&[][..], Capability::Descent)
+    }
+
+    fn sends(&self, width: usize) -> Sends {
+        let folds = self.folds.count as usize;
+        Sends::numbers(folds * (width + 1) * (width + 2) / 2).with_counts(folds)
+    }
+
+    fn cost(&self, load: &Load) -> Cost {
+        load.solves(1.0)
+    }
+
+    fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
+        let rows = FoldedRows::of(context, self.folds, self.target)?;
+        let mut folds = vec![Products::none(rows.columns); self.folds.count as usize];
+        rows.iter().for_each(|(fold, x, y)| folds[fold].add_row(x, y, 1.0));
+        Ok(context.reply(ByFold(folds), None))
+    }
+
+    fn fault(&self) -> Option<&'static str> {
+        let TargetScale { mean, deviation } = self.target;
+        if self.folds.count < 2 {
+            return Some("has fewer than two folds");
+        }
+        (!mean.is_finite() || deviation.is_nan() || deviation <= 0.0).then_some("has an impossible scale of the target")
+    }
+
+    /// Squares add up to no negative number.
+    fn implausible(&self, reply: &Reply, _: f64) -> Option<String> {
+        let folds = ByFold::read(&reply.counts, &reply.numbers).0;
+        let rows: usize = folds.iter().map(|fold| fold.rows).sum();
+        if rows != reply.rows as usize {
+            return Some(format!("folds of {rows} rows where there are {}", reply.rows));
+        }
+        let negative = folds.iter().flat_map(Products::squares).find(|square| *square < 0.0);
+        negative.map(|square| format!("{square:.1e} for a sum of squares, which cannot be"))
+    }
+
+    fn loss(&self, _: &Reply) -> Option<f64> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folds_are_even_and_differ_between_clients() {
+        let folds = Folds { count: 5, seed: Some(1) };
+        let of = |client: &str, rows: usize| folds.of_rows(rows, client, None);
+        let mut sizes = [0; 5];
+        of("a", 23).iter().for_each(|&fold| sizes[fold] += 1);
+        assert!(sizes.iter().all(|size| (4..=5).contains(size)), "{sizes:?}");
+        assert_eq!(of("a", 23), of("a", 23));
+        assert_ne!(of("a", 23), of("b", 23));
+        let single: std::collections::BTreeSet<usize> = (0..40).map(|client| of(&client.to_string(), 1)[0]).collect();
+        assert_eq!(single.len(), 5, "clients of one row are in all folds");
+        assert_eq!(Folds { count: 3, seed: None }.of_rows(7, "a", None), [0, 0, 0, 1, 1, 2, 2]);
+    }
+
+    #[test]
+    fn products_travel_as_they_are() {
+        let mut products = vec![Products::none(2); 2];
+        products[1].add_row(&[2.0, 1.0], 3.0, 1.0);
+        let (mut counts, mut numbers) = (Vec::new(), Vec::new());
+        ByFold(products.clone()).write(&mut counts, &mut numbers);
+        assert_eq!((counts.as_slice(), &numbers[6..]), (&[0, 1][..], &[4.0, 2.0, 6.0, 1.0, 3.0, 9.0][..]));
+        assert_eq!(ByFold::read(&counts, &numbers).0, products);
+        assert_eq!(products[1].squares().collect::<Vec<_>>(), [4.0, 1.0, 9.0]);
+    }
+}

@@ -1,0 +1,126 @@
+//! Whether clients differ, whether they fall into families and how many, and which model serves each of them best: without a
+//! setting. For linear models.
+//!
+//! ```text
+//! 1  every client cuts its rows into folds, and sends the cross-products of each
+//! 2  different at all?  F statistic, restricted wild bootstrap
+//! 3  families or a continuum, and how many?  mixture of mixed models by EM; likelihood ratio, held-out likelihood, valley
+//! 4  of every client the global, the family's, a personal and its own model; cross-validation by folds; non-negative stack
+//! 5  residuals of held-out rows beside their expected deviation, for intervals
+//! 6  every client is handed what serves it
+//! ```
+//!
+//! Steps 2 to 4 are a function of the products (`families/`), so that clients are asked three times in all.
+
+mod study;
+
+pub(crate) use study::{FamilyModel, Study};
+
+use super::*;
+use crate::families::Wanted;
+use crate::federation::work::Receive;
+use room::stamps_after;
+
+settings! {
+    /// The settings of the method `auto`.
+    pub struct AutoSettings {
+        /// how many families; "auto": as many as are found
+        families: Auto<usize> [1..=1 << 20] = "auto",
+        /// parts of every client's rows for cross-validation
+        folds: u32 [2..=100] = 5,
+        /// fewer draws for the tests
+        quick: bool = false,
+        /// a missing answer leaves its client out, or ends the run
+        missing: MissingRule ["skip", "fail"] = "skip",
+    }
+}
+
+impl MethodSettings for AutoSettings {
+    const NAME: &str = "auto";
+    const SUMMARY: &str = "finds out whether there are families and which model serves whom; no settings needed";
+    const PAPER: &str = "Kinfolk";
+    const HAS_CLUSTERS: bool = true;
+    const WANTS: Ability = Ability::Quadratic;
+
+    fn needs(&self) -> Needs {
+        Needs::only(self.missing)
+    }
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
+        let wanted = match self.families {
+            Auto::Auto => Wanted::Auto,
+            Auto::Given(1) => Wanted::One,
+            Auto::Given(families) => {
+                setup.want_clients("families", families)?;
+                Wanted::Exactly(families)
+            }
+        };
+        let study = Study::new(&*setup.model, &setup.facts, setup.key.seed(), self.folds)?;
+        let state = State { found: None, stamps: vec![0; setup.rows.len()] };
+        Ok(Box::new(AutoMethod { study, wanted, quick: self.quick, state }))
+    }
+}
+
+struct AutoMethod {
+    study: Study,
+    wanted: Wanted,
+    quick: bool,
+    state: State,
+}
+
+#[derive(Serialize, Deserialize)]
+struct State {
+    found: Option<FamilyModel>,
+    stamps: Vec<u64>,
+}
+
+impl State {
+    fn families(&self) -> Assignment {
+        let Some(found) = &self.found else { return Assignment::one(self.stamps.len()) };
+        let mut families = Assignment::none(found.learned.families.len(), self.stamps.len());
+        for (&client, learned) in found.clients.iter().zip(&found.learned.clients) {
+            families.put(client, learned.family);
+        }
+        families
+    }
+}
+
+impl Method for AutoMethod {
+    fn round(&mut self, room: &mut Room) -> Result<Progress> {
+        let Some(found) = &self.state.found else {
+            let found = self.study.carry_out(room, &self.wanted, self.quick)?;
+            let loss = found.learned.errors[4] * found.target.deviation.powi(2);
+            self.state.found = Some(found);
+            return Ok(Progress { sizes: self.state.families().sizes(), ..Progress::of(Some(loss), false) });
+        };
+        let models = (0..self.state.stamps.len() as u32).map(|client| Params::new(found.serving(client)));
+        let mut ask = Ask::new(Phase::Train, models.collect(), Gather::Each);
+        for client in 0..self.state.stamps.len() {
+            ask.order(Recipients::list(vec![client as u32]), Receive { models: vec![client], keep: true });
+        }
+        let answers = room.ask(&ask)?;
+        stamps_after(&answers).for_each(|(client, stamp)| self.state.stamps[client as usize] = stamp);
+        Ok(Progress { sizes: self.state.families().sizes(), ..Progress::of(None, true) })
+    }
+
+    fn planned_rounds(&self) -> usize {
+        2
+    }
+
+    fn outcome(&self) -> Outcome {
+        let Some(found) = &self.state.found else { return Outcome::default() };
+        let families = found.learned.families.iter().map(|family| Params::new(found.in_units(&family.centre)));
+        let extra = found.learned.difference.p.map(|p| ("heterogeneity_p".to_string(), p));
+        Outcome {
+            models: families.collect(),
+            clustered: true,
+            global: Some(Params::new(found.in_units(&found.learned.global))),
+            serving: Serving::Own { stamps: self.state.stamps.clone(), clusters: Some(self.state.families()) },
+            notes: found.learned.sentences.clone(),
+            extra: extra.into_iter().collect(),
+            ..Outcome::default()
+        }
+    }
+
+    keep_state!();
+}
