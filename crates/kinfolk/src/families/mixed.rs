@@ -15,8 +15,9 @@ use serde::{Deserialize, Serialize};
 /// Clients whose sums are formed together; a constant, so that sums do not depend on the number of threads.
 const BLOCK: usize = 128;
 const ITERATIONS: usize = 200;
-/// Decrease of the deviance below which nothing is gained any more.
-const CONVERGED: f64 = 1e-9;
+/// Decrease of the deviance below which nothing is gained any more, and the same relative to it, where rounding begins.
+const CONVERGED: f64 = 1e-12;
+const ROUNDING: f64 = 1e-14;
 /// Of the target's mean square, the least variance of noise that is told from none.
 const LEAST_NOISE: f64 = 1e-14;
 
@@ -477,11 +478,11 @@ pub(crate) fn fit(panel: &Panel, covariance: Covariance, intercept: bool, start:
     let mut damping = 1e-3;
     for _ in 0..ITERATIONS {
         let (slope, metric) = fit.slopes(&parameters, &profile);
-        let mut settled = true;
+        let (mut settled, least) = (true, CONVERGED.max(ROUNDING * profile.deviance.abs()));
         for _ in 0..30 {
             let step = damped_step(&slope, &metric, damping);
             let promised = dot(&step, &slope);
-            if !(promised > CONVERGED && promised.is_finite()) {
+            if !(promised > least && promised.is_finite()) {
                 if promised.is_finite() && promised >= 0.0 {
                     break;
                 }
@@ -491,7 +492,7 @@ pub(crate) fn fit(panel: &Panel, covariance: Covariance, intercept: bool, start:
             let tried: Vec<f64> = parameters.iter().zip(&step).map(|(value, step)| value - step).collect();
             let next = fit.profile(&tried);
             if next.deviance < profile.deviance {
-                settled = profile.deviance - next.deviance < CONVERGED;
+                settled = profile.deviance - next.deviance < least;
                 (parameters, profile) = (tried, next);
                 damping = (damping * 0.2).max(1e-9);
                 break;

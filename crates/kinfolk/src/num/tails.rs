@@ -74,8 +74,8 @@ mod tests {
             assert!((normal_tail(value) - wanted).abs() < 1e-14, "{value}");
         }
         // Two degrees of freedom: e^(−x/2); one: twice the normal tail; ten at its 95 % point.
-        assert!((chi_square_tail(2.0, 3.0) - (-1.5_f64).exp()).abs() < 1e-15);
-        assert!((chi_square_tail(1.0, 4.0) - 2.0 * normal_tail(2.0)).abs() < 1e-15);
+        assert!((chi_square_tail(2.0, 3.0) - (-1.5_f64).exp()).abs() < 1e-13);
+        assert!((chi_square_tail(1.0, 4.0) - 2.0 * normal_tail(2.0)).abs() < 1e-13);
         assert!((chi_square_tail(10.0, 18.307_038_053_275_15) - 0.05).abs() < 1e-13);
         assert!((chi_square_tail(400.0, 400.0) - 0.490_6).abs() < 1e-4);
         assert_eq!((chi_square_tail(3.0, 0.0), chi_square_tail(0.0, 1.0)), (1.0, 0.0));
