@@ -46,7 +46,8 @@ fn draw(coefficients: &[Vec<f64>], rows: usize, noise: f64, seed: u64) -> Vec<Ro
 /// Coefficients of clients around centres that take turns.
 fn around(centres: &[Vec<f64>], clients: usize, spread: f64, seed: u64) -> Vec<Vec<f64>> {
     let mut random = Key::new(seed).word("clients").rng();
-    let mut one = |client: usize| centres[client % centres.len()].iter().map(|c| c + spread * normal(&mut random)).collect();
+    let mut one =
+        |client: usize| centres[client % centres.len()].iter().map(|c| c + spread * normal(&mut random)).collect();
     (0..clients).map(&mut one).collect()
 }
 
@@ -127,7 +128,9 @@ fn by_lme4(columns: [Role; 3], covariance: Covariance, variances: &[f64], noise:
     let evidence = evidence(columns.to_vec(), &clients);
     let options = Options { families: Wanted::One, covariance: Some(covariance), ..Options::default() };
     let learned = learn(&evidence, &options).unwrap();
-    let close = |found: f64, wanted: f64| assert!((found / wanted - 1.0).abs() < 5e-5, "{found} {wanted} {columns:?} {covariance:?}");
+    let close = |found: f64, wanted: f64| {
+        assert!((found / wanted - 1.0).abs() < 5e-5, "{found} {wanted} {columns:?} {covariance:?}")
+    };
     close(learned.noise, noise);
     let q = learned.basis.random;
     let spread = learned.population.spread();
@@ -145,10 +148,22 @@ fn by_lme4(columns: [Role; 3], covariance: Covariance, variances: &[f64], noise:
 fn variances_and_predictions_are_those_of_lme4() {
     use Role::{Common, Intercept, Linear};
     by_lme4([Intercept, Common, Common], Covariance::Scalar, &[0.6930958701], 1.0090305719, [5.691393424, 5.910834942]);
-    by_lme4([Intercept, Linear, Common], Covariance::Full, &[0.732904917350, 0.260838386586], 0.822452633236, [7.043192738, 5.446463612]);
+    by_lme4(
+        [Intercept, Linear, Common],
+        Covariance::Full,
+        &[0.732904917350, 0.260838386586],
+        0.822452633236,
+        [7.043192738, 5.446463612],
+    );
     let variances = [0.736031003607, 0.258380520816, 0.048949310799];
     by_lme4([Intercept, Linear, Linear], Covariance::Full, &variances, 0.795361460315, [6.630523735, 5.495862630]);
-    by_lme4([Intercept, Linear, Common], Covariance::Diagonal, &[0.7327329787, 0.2608940134], 0.8224573416, [7.043406016, 5.445493981]);
+    by_lme4(
+        [Intercept, Linear, Common],
+        Covariance::Diagonal,
+        &[0.7327329787, 0.2608940134],
+        0.8224573416,
+        [7.043406016, 5.445493981],
+    );
     let variances = [0.73659675257, 0.25866060775, 0.04410033965];
     by_lme4([Intercept, Linear, Linear], Covariance::Diagonal, &variances, 0.79781872486, [7.121715425, 5.442137113]);
 }
@@ -158,7 +173,10 @@ fn permuting_clients_changes_nothing() {
     let clients = draw(&around(&[vec![1.0, 2.0]], 12, 0.5, 3), 20, 1.0, 4);
     let mut turned = clients.clone();
     turned.reverse();
-    let (one, other) = (learn(&evidence(linear(1), &clients), &Options::default()), learn(&evidence(linear(1), &turned), &Options::default()));
+    let (one, other) = (
+        learn(&evidence(linear(1), &clients), &Options::default()),
+        learn(&evidence(linear(1), &turned), &Options::default()),
+    );
     let (one, mut other) = (one.unwrap(), other.unwrap());
     other.clients.reverse();
     assert!((one.noise - other.noise).abs() < 1e-9 && distance(&one.stack, &other.stack) < 1e-6);
@@ -180,7 +198,9 @@ fn clients_with_one_row_and_columns_that_do_not_vary_do_no_harm() {
     }
     let learned = learn(&evidence(linear(3), &clients), &Options::default()).unwrap();
     assert!(learned.difference.found(), "{:?}", learned.difference);
-    assert!(learned.clients.iter().all(|client| client.served.iter().all(|value| value.is_finite() && value.abs() < 10.0)));
+    assert!(
+        learned.clients.iter().all(|client| client.served.iter().all(|value| value.is_finite() && value.abs() < 10.0))
+    );
     assert!(learned.clients.iter().all(|client| client.personal[3] == 0.0));
     assert!(learned.variance(3, &[1.0, 0.0, 0.0, 0.0]) > learned.variance(0, &[1.0, 0.0, 0.0, 0.0]));
 }
@@ -196,7 +216,12 @@ fn a_personal_model_is_between_the_centre_and_what_rows_say() {
     let (personal, alone) = (error(&|client| client.personal.clone()), error(&|client| client.alone.clone()));
     let family = error(&|client| learned.families[client.family].centre.clone());
     assert!(personal < alone && alone < family, "{personal} {alone} {family}");
-    assert!((learned.spread[0] - 1.0).abs() < 0.6 && (learned.noise - 4.0).abs() < 0.8, "{:?} {}", learned.spread, learned.noise);
+    assert!(
+        (learned.spread[0] - 1.0).abs() < 0.6 && (learned.noise - 4.0).abs() < 0.8,
+        "{:?} {}",
+        learned.spread,
+        learned.noise
+    );
 }
 
 #[test]

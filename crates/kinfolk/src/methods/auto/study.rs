@@ -68,7 +68,8 @@ impl Study {
         let mut ask = Ask::new(Phase::Train, Vec::new(), Gather::Each);
         let products = ask.order(Recipients::All, FoldProducts { folds, target });
         let answers = room.ask(&ask)?;
-        let (clients, products): (Vec<u32>, Vec<_>) = answers.of(products).each().map(|(client, by)| (client, by.0)).unzip();
+        let (clients, products): (Vec<u32>, Vec<_>) =
+            answers.of(products).each().map(|(client, by)| (client, by.0)).unzip();
         if clients.is_empty() {
             return Err(nobody_answered());
         }
@@ -89,13 +90,17 @@ impl Study {
         let mut ask = Ask::new(Phase::Train, Vec::new(), Gather::Each);
         let newcomer = learned.unknown_predictor();
         let held_out = learned.held_out.iter();
-        let common = held_out.map(|held| (held.fold as u32, Predictor { coefficients: held.newcomer.clone(), ..newcomer.clone() }));
-        let unknown = ask.order(Recipients::list(clients.to_vec()), Residuals { folds, target, predictors: common.collect() });
+        let common = held_out
+            .map(|held| (held.fold as u32, Predictor { coefficients: held.newcomer.clone(), ..newcomer.clone() }));
+        let unknown =
+            ask.order(Recipients::list(clients.to_vec()), Residuals { folds, target, predictors: common.collect() });
         let mut own = Vec::new();
         for (place, &client) in clients.iter().enumerate() {
             let predictor = learned.predictor(place);
             let held_out = learned.held_out.iter();
-            let with = held_out.map(|held| (held.fold as u32, Predictor { coefficients: held.served[place].clone(), ..predictor.clone() }));
+            let with = held_out.map(|held| {
+                (held.fold as u32, Predictor { coefficients: held.served[place].clone(), ..predictor.clone() })
+            });
             let work = Residuals { folds, target, predictors: with.collect() };
             own.push(ask.order(Recipients::list(vec![client]), work));
         }
