@@ -249,7 +249,9 @@ impl Experiment {
     #[doc(hidden)]
     pub fn coding(&self) -> Coding {
         let intercept = self.model.get("intercept").and_then(Value::as_bool);
-        Coding { standardise: self.standardises(), constant: intercept.unwrap_or(true) }
+        let kinds = self.data.get("kinds").and_then(Value::as_integer).and_then(|kinds| usize::try_from(kinds).ok());
+        let (standardise, constant) = (self.standardises(), intercept.unwrap_or(true));
+        Coding { standardise, constant, kinds: kinds.unwrap_or(Coding::KINDS) }
     }
 
     /// The file with every default filled in.

@@ -147,7 +147,7 @@ fn one_cell_that_is_no_number_does_not_send_the_column() {
     let declared = TableRows { words: texts(&["sex", "hours"]), ..rows };
     let roll = roll(Node::new(Rows::Table(declared)), USUAL, 0).unwrap();
     let FeaturesDescription::Named(columns) = &roll.members[0].description.features else { panic!("{roll:?}") };
-    assert!(matches!(&columns[1].summary, Summary::Words(words) if words.len() > 5), "{columns:?}");
+    assert!(matches!(&columns[1].summary, Summary::Words { counts, .. } if counts.len() > 5), "{columns:?}");
 }
 
 #[test]
@@ -160,8 +160,8 @@ fn the_smallest_and_the_largest_cell_are_not_told() {
             panic!("no table")
         };
         match columns[1].summary {
-            Summary::Numbers(moments) => moments,
-            Summary::Words(_) => panic!("words"),
+            Summary::Numbers { moments, .. } => moments,
+            ref other => panic!("{other:?}"),
         }
     };
     let (open, guarded) = (told(1), told(10));
@@ -654,7 +654,7 @@ fn rows_that_a_schema_blows_up_are_refused_and_so_is_a_large_model() {
     let descriptions: Vec<_> =
         roll(node.clone(), USUAL, 0).unwrap().members.into_iter().map(|it| it.description).collect();
     let message = SiteMessage {
-        schema: Some(Schema::fix(&descriptions, Coding { standardise: true, constant: true }).unwrap()),
+        schema: Some(Schema::fix(&descriptions, Coding { standardise: true, constant: true, kinds: Coding::KINDS }).unwrap()),
         ..hello(USUAL, 0)
     };
     send(&mut Site::new(node.clone(), 1).unwrap(), &message).unwrap();

@@ -26,7 +26,7 @@ Methods:
 #[derive(clap::Args)]
 #[command(after_help = METHODS)]
 pub struct Arguments {
-    /// A csv, tsv, npy or parquet file: one row a point, every column a coordinate
+    /// A file of csv, tsv, npy, parquet or arrow: one row a point, every column a coordinate
     points: PathBuf,
     /// How to cluster [default: auto; kmeans++ with --clusters, convex with --lambda]
     #[arg(long, value_name = "METHOD")]

@@ -95,9 +95,10 @@ fn numbers(shard: &Shard) -> Result<Table> {
     };
     let of = |column: &Column| match &column.values {
         Cells::Numbers(numbers) => Ok(numbers[shard.rows()].to_vec()),
-        Cells::Words(_) => {
+        Cells::Words(_) | Cells::Dates(_) => {
             let name = &column.name;
-            Err(Error::settings(format!("data.outliers: column `{name}` holds words, want numbers only"))
+            let what = if matches!(column.values, Cells::Words(_)) { "words" } else { "dates" };
+            Err(Error::settings(format!("data.outliers: column `{name}` holds {what}, want numbers only"))
                 .hint(format!("leave it out with data.drop = [{name:?}]")))
         }
     };

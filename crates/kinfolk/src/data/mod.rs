@@ -8,34 +8,31 @@
 pub mod cache;
 #[doc(hidden)]
 pub mod cifar;
-mod columns;
 mod contamination;
+pub(crate) mod describe;
 #[doc(hidden)]
 pub mod digits;
 #[cfg(feature = "download")]
 mod download;
+pub(crate) mod files;
 #[doc(hidden)]
 pub mod idx;
 #[doc(hidden)]
 pub mod images;
+#[doc(hidden)]
+pub mod known;
 mod letters;
-mod line_counter;
 mod npy;
 pub(crate) mod numbers;
 pub mod own;
-#[cfg(feature = "parquet")]
-mod pages;
-#[cfg(feature = "parquet")]
-mod parquet;
 #[doc(hidden)]
 pub mod plays;
 #[doc(hidden)]
 pub mod points;
-#[doc(hidden)]
-pub mod scaling;
-#[doc(hidden)]
-pub mod schema;
 mod split;
+
+#[doc(hidden)]
+pub use describe::{scaling, schema, understood};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::settings::{Declared, Setting, Settings};
@@ -178,7 +175,7 @@ pub mod options {
     pub use super::schools::SchoolTarget;
     pub use super::split::Drawing;
     pub use super::synthetic::{Hierarchy, Intervals, ParameterScaling, Sizes, Stored};
-    pub use super::table::{Small, Task};
+    pub use super::table::{Missing, Small, Task};
 }
 
 /// Clients that come with the experiment, not from a source.
@@ -224,6 +221,8 @@ pub struct Client {
 pub struct Shard {
     features: Arc<Features>,
     targets: Arc<Targets>,
+    /// Of every row of the storage, where rows do not all count alike.
+    weights: Option<Arc<Vec<f64>>>,
     rows: Range<usize>,
 }
 
@@ -276,10 +275,12 @@ pub struct Column {
 /// The cells of a column, typed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cells {
-    /// Numbers.
+    /// Numbers; NaN where one is missing.
     Numbers(Vec<f64>),
-    /// Categories by name.
+    /// Categories by name; empty where one is missing.
     Words(Vec<String>),
+    /// Dates and times in seconds since 1970; NaN where one is missing.
+    Dates(Vec<f64>),
 }
 
 /// The class of a test row that no training row has: no model predicts it.
@@ -325,8 +326,17 @@ impl Features {
 impl Cells {
     pub(crate) fn len(&self) -> usize {
         match self {
-            Cells::Numbers(values) => values.len(),
+            Cells::Numbers(values) | Cells::Dates(values) => values.len(),
             Cells::Words(values) => values.len(),
+        }
+    }
+
+    /// These rows of it, in this order.
+    fn pick(&self, rows: &[usize]) -> Self {
+        match self {
+            Cells::Numbers(values) => Cells::Numbers(rows.iter().map(|row| values[*row]).collect()),
+            Cells::Words(words) => Cells::Words(rows.iter().map(|row| words[*row].clone()).collect()),
+            Cells::Dates(times) => Cells::Dates(rows.iter().map(|row| times[*row]).collect()),
         }
     }
 }
@@ -378,7 +388,16 @@ impl Shard {
         if !matches!(*targets, Targets::None) && labelled != have {
             return Err(Error::data(format!("{have} rows of features but {labelled} targets")));
         }
-        Ok(Self { features, targets, rows })
+        Ok(Self { features, targets, weights: None, rows })
+    }
+
+    /// The same rows, which count by these weights of the storage's rows.
+    pub(crate) fn weighted(self, weights: Option<Arc<Vec<f64>>>) -> Result<Self> {
+        let (have, weighed) = (self.features.rows(), weights.as_ref().map(|weights| weights.len()));
+        match weighed.filter(|weighed| *weighed != have) {
+            Some(weighed) => Err(Error::data(format!("{have} rows of features but {weighed} weights"))),
+            None => Ok(Self { weights, ..self }),
+        }
     }
 
     /// Number of rows.
@@ -430,6 +449,11 @@ impl Shard {
         }
     }
 
+    /// The weights of its rows, where they have any.
+    pub fn weights(&self) -> Option<&[f64]> {
+        self.weights.as_ref().map(|weights| &weights[self.rows.clone()])
+    }
+
     fn add_to(&self, digest: &mut Sha256) {
         let values = |columns: &usize| self.rows.start * columns..self.rows.end * columns;
         digest.update((self.len() as u64).to_le_bytes());
@@ -443,7 +467,9 @@ impl Shard {
                 for column in columns {
                     digest.update(column.name.as_bytes());
                     match &column.values {
-                        Cells::Numbers(all) => add_numbers(&all[self.rows()], f64::to_le_bytes, digest),
+                        Cells::Numbers(all) | Cells::Dates(all) => {
+                            add_numbers(&all[self.rows()], f64::to_le_bytes, digest);
+                        }
                         Cells::Words(all) => add_words(&all[self.rows()], digest),
                     }
                 }
@@ -456,6 +482,9 @@ impl Shard {
             Targets::Classes(all) => add_numbers(&all[self.rows()], u32::to_le_bytes, digest),
             Targets::Values(all) => add_numbers(&all[self.rows()], f64::to_le_bytes, digest),
             Targets::Words(all) => add_words(&all[self.rows()], digest),
+        }
+        if let Some(weights) = self.weights() {
+            add_numbers(weights, f64::to_le_bytes, digest);
         }
     }
 
@@ -474,13 +503,8 @@ impl Shard {
             Features::F32 { columns, ref values } => Features::F32 { columns, values: pick(values, columns, rows) },
             Features::F64 { columns, ref values } => Features::F64 { columns, values: pick(values, columns, rows) },
             Features::Columns(ref columns) => {
-                let picked = |column: &Column| Column {
-                    name: column.name.clone(),
-                    values: match &column.values {
-                        Cells::Numbers(values) => Cells::Numbers(pick(values, 1, rows)),
-                        Cells::Words(words) => Cells::Words(pick(words, 1, rows)),
-                    },
-                };
+                let picked =
+                    |column: &Column| Column { name: column.name.clone(), values: column.values.pick(rows) };
                 Features::Columns(columns.iter().map(picked).collect())
             }
             // They cannot be divided; the model refuses a part of them.
@@ -492,7 +516,8 @@ impl Shard {
             Targets::Values(values) => Targets::Values(pick(values, 1, rows)),
             Targets::Words(words) => Targets::Words(pick(words, 1, rows)),
         };
-        Self { features: Arc::new(features), targets: Arc::new(targets), rows: 0..count }
+        let weights = self.weights.as_ref().map(|weights| Arc::new(pick(weights, 1, rows)));
+        Self { features: Arc::new(features), targets: Arc::new(targets), weights, rows: 0..count }
     }
 
     /// Part `index` of `of` nearly equal, disjoint, consecutive parts.
@@ -558,6 +583,8 @@ pub struct Population {
     pub mixtures: Vec<Option<PlantedMixture>>,
     /// The lines of each client's rows in the file they were read from, in their order.
     pub lines: Vec<Lines>,
+    /// What a reader of the file should know: what was left out, what was read in an unusual way.
+    pub remarks: Vec<String>,
     /// The shape of the rows. For a table this counts columns and classes as read; the schema's shape replaces it.
     pub shape: DataShape,
 }

@@ -1,9 +1,10 @@
-//! Points from a csv, tsv, npy or parquet file: one row per point, one column per coordinate unless it is left out.
+//! Points from a table or an npy file: one row per point, one column per coordinate unless it is left out.
 //!
 //! The first row of a text file is a header if it has words and no number. Without a header, columns are named 1, 2, ….
 //! Every coordinate must be a finite number.
 
-use super::columns::{Header, Role, Source, find_roles, is_number};
+use super::describe::calendar::Moment;
+use super::files::{Header, MissingCells, Role, Source, find_roles, is_number};
 use super::scaling::Scale;
 use super::{Cells, npy};
 use crate::clustering::Points;
@@ -77,7 +78,8 @@ impl PointTable {
 
 /// Reads the points of a file.
 pub fn read(path: &Path, choice: &Choice) -> Result<PointTable> {
-    let source = Source { path, header: Header::IfWords, drop: |name| format!("{} {}", option("drop"), quoted(name)) };
+    let drop = |name: &str| format!("{} {}", option("drop"), quoted(name));
+    let source = Source { path, header: Header::IfWords, drop, missing: MissingCells::Refused("") };
     let is_npy = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npy"));
     let mut table = if is_npy { read_array(&source, choice) } else { read_table(&source, choice) }?;
     if table.values.is_empty() {
@@ -102,9 +104,10 @@ pub fn read(path: &Path, choice: &Choice) -> Result<PointTable> {
 fn read_table(source: &Source, choice: &Choice) -> Result<PointTable> {
     let path = source.path.display();
     let Some(table) = source.read(&|names| roles(source.path, names, choice)) else {
-        return Err(Error::settings(format!("got {path}, want a file that ends in .csv, .tsv, .npy or .parquet")));
+        let endings = ".csv, .tsv, .txt, .npy, .parquet, .arrow or .feather";
+        return Err(Error::settings(format!("got {path}, want a file that ends in {endings}")));
     };
-    let mut table = table?;
+    let (mut table, _) = table?;
     let ids = match choice.id.as_ref().and_then(|name| table.take(name)).map(|column| column.values) {
         Some(Cells::Words(words)) => Some(words),
         _ => None,
@@ -118,6 +121,12 @@ fn read_table(source: &Source, choice: &Choice) -> Result<PointTable> {
     for column in table.columns {
         match column.values {
             Cells::Numbers(cells) => numbers.push(cells),
+            Cells::Dates(times) => {
+                let Some((time, line)) = times.first().zip(table.lines.first()) else { continue };
+                let (name, time) = (&column.name, Moment::of(*time).text());
+                let fault = Error::data(format!("{path} row {line}: column `{name}` holds `{time}`, want a number"));
+                return Err(fault.hint(format!("leave the column out with {}", (source.drop)(name))));
+            }
             Cells::Words(cells) => {
                 let row = cells.iter().position(|cell| !is_number(cell)).unwrap_or(0);
                 let (name, line) = (&column.name, table.lines[row]);
@@ -127,7 +136,7 @@ fn read_table(source: &Source, choice: &Choice) -> Result<PointTable> {
                 ));
                 return Err(match separator(&cells[row]).filter(|_| alone) {
                     Some(separator) => fault.hint(format!(
-                        "its cells seem to be separated by {separator}; want commas in a .csv, tabs in a .tsv"
+                        "its cells seem to be separated by {separator}; want commas, semicolons or tabs"
                     )),
                     None => fault.hint(format!(
                         "leave the column out with {}, or name the points by it with {} {}",

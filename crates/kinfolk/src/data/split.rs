@@ -98,6 +98,21 @@ pub(super) fn hold_out(rows: usize, share: f64, key: &Key) -> Vec<bool> {
     is_test
 }
 
+/// Which rows are the last, nearly this share of them. Rows of the same time stay together, and some are not among them.
+pub(super) fn hold_out_last(times: &[f64], share: f64) -> Vec<bool> {
+    let mut sorted = times.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let wanted = (share * times.len() as f64).round() as usize;
+    let wanted = if share > 0.0 { wanted.max(1) } else { 0 };
+    // What would begin the test rows, with how many they would be.
+    let begins = (1..sorted.len()).filter(|&place| sorted[place - 1] < sorted[place]);
+    let begin = begins.map(|place| (sorted.len() - place, sorted[place])).min_by_key(|(tests, _)| (tests.abs_diff(wanted), *tests));
+    match begin.filter(|_| wanted > 0) {
+        Some((_, begin)) => times.iter().map(|time| *time >= begin).collect(),
+        None => vec![false; times.len()],
+    }
+}
+
 /// The rows client by client, training before test, and the ranges of both parts.
 #[derive(Default)]
 pub(super) struct Divided {
@@ -106,15 +121,14 @@ pub(super) struct Divided {
     pub test: Vec<Range<usize>>,
 }
 
-/// Divides the rows of every client by its id.
+/// Divides the rows of every client, of which `is_test` says which are for testing.
 pub(super) fn divide<'a>(
     clients: impl Iterator<Item = (&'a str, &'a Vec<usize>)>,
-    test_share: f64,
-    key: &Key,
+    is_test: impl Fn(&str, &[usize]) -> Vec<bool>,
 ) -> Divided {
     let mut divided = Divided::default();
     for (id, rows) in clients {
-        let is_test = hold_out(rows.len(), test_share, &key.clone().word("test").word(id));
+        let is_test = is_test(id, rows);
         for (part, ranges) in [(false, &mut divided.train), (true, &mut divided.test)] {
             let start = divided.rows.len();
             let chosen = rows.iter().zip(&is_test).filter(|(_, is_test)| **is_test == part);
@@ -139,6 +153,18 @@ mod tests {
         assert_eq!([count(10, 0.2), count(10, 0.0), count(1, 0.5), count(2, 0.01), count(2, 0.99)], [2, 0, 0, 1, 1]);
         assert_eq!(hold_out(50, 0.5, &Key::new(1).word("a")), hold_out(50, 0.5, &Key::new(1).word("a")));
         assert_ne!(hold_out(50, 0.5, &Key::new(1).word("a")), hold_out(50, 0.5, &Key::new(1).word("b")));
+    }
+
+    #[test]
+    fn the_last_rows_are_held_out_with_all_of_their_time() {
+        let held = |times: &[f64], share| hold_out_last(times, share).iter().map(|held| u8::from(*held)).collect::<Vec<_>>();
+        assert_eq!(held(&[5.0, 1.0, 4.0, 2.0, 3.0], 0.4), [1, 0, 1, 0, 0]);
+        assert_eq!(held(&[1.0, 2.0, 3.0, 3.0, 3.0], 0.2), [0, 0, 1, 1, 1]);
+        assert_eq!(held(&[1.0, 2.0, 2.0, 2.0, 3.0], 0.4), [0, 0, 0, 0, 1]);
+        assert_eq!(held(&[7.0, 7.0], 0.5), [0, 0]);
+        assert_eq!(held(&[1.0, 2.0], 0.01), [0, 1]);
+        assert_eq!(held(&[1.0, 2.0], 0.0), [0, 0]);
+        assert_eq!(held(&[], 0.5), Vec::<u8>::new());
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! group: `hsf_0` are employees of the census bureau, `hsf_4` are pupils.
 
 use super::images::{self, Augmenting, Images, Pools};
-use super::split::{Drawing, divide, draw_clients, draw_lots, keep};
+use super::split::{Drawing, divide, draw_clients, draw_lots, hold_out, keep};
 use super::{Client, DataShape, Features, Population, Shard, SourceSettings, Targets, cache, idx};
 use crate::error::{Error, Result};
 use crate::rng::Key;
@@ -108,7 +108,9 @@ fn read(folder: &Path, name: &str, images: &Images, least: usize) -> Result<Vec<
 
 /// Copies the images writer by writer, training images before test images.
 fn clients(images: &Images, writers: &[Writer], share: f64, key: &Key) -> Result<Vec<Client>> {
-    let divided = divide(writers.iter().map(|writer| (writer.id.as_str(), &writer.images)), share, key);
+    let divided = divide(writers.iter().map(|writer| (writer.id.as_str(), &writer.images)), |id, images| {
+        hold_out(images.len(), share, &key.clone().word("test").word(id))
+    });
     let values = divided.rows.iter().flat_map(|image| images.pixels(*image)).copied().collect();
     let features = Arc::new(Features::Bytes { columns: images.columns(), values });
     let classes = divided.rows.iter().map(|image| u32::from(images.labels()[*image])).collect();

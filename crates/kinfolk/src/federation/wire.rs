@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
-pub(crate) const VERSION: u16 = 9;
+pub(crate) const VERSION: u16 = 10;
 
 /// A message to a machine. It carries everything needed to answer it, so that each may be answered by another process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

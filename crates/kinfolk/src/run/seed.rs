@@ -4,6 +4,7 @@ use super::columns;
 use super::venue::{Meeting, Venue};
 use crate::data::own::OwnStart;
 use crate::data::schema::{Description, Schema, TargetDescription, extreme_cells};
+use crate::data::understood::Understood;
 use crate::data::{Client, Population};
 use crate::error::{Error, ErrorKind, Result};
 use crate::experiment::{Experiment, MethodEntry};
@@ -51,6 +52,10 @@ impl SeedData {
         start: Option<&OwnStart>,
     ) -> Result<Self> {
         let Meeting { mut population, mut engine, mut unseen, digest } = venue.open(experiment, seed)?;
+        if population.clients.iter().any(|client| client.train.weights().is_some()) {
+            return Err(Error::settings("data.weight: the methods of an experiment count all rows alike")
+                .hint("leave data.weight out, and name the column in data.drop if it is no feature"));
+        }
         let begins = start.map_or(Ok(String::new()), OwnStart::digest)?;
         let origin = format!("{} {CHECKPOINT_LAYOUT} {digest}{begins}", env!("CARGO_PKG_VERSION"));
 
@@ -66,7 +71,9 @@ impl SeedData {
         let column = Groups::named(described.iter().map(|description| description.group.as_deref()));
         let schema = Schema::fix(&described, experiment.coding())?;
         let facts = facts(&described);
-        let mut notes = columns::extreme_cell_notes(engine.clients(), &extreme_cells(&described));
+        let mut notes = std::mem::take(&mut population.remarks);
+        notes.extend(schema.understood().iter().filter(|column| column.is_unusual).map(Understood::note));
+        notes.extend(columns::extreme_cell_notes(engine.clients(), &extreme_cells(&described)));
         let mut unknown = schema.unknown_classes(&described);
         if let Some(encoded) = engine.adopt(&schema)? {
             population.clients = encoded;

@@ -42,6 +42,38 @@ fn table_parquet() {
     });
 }
 
+const UNTIDY: &str = "client = \"who\"\ntarget = \"y\"\nmissing = \"fill\"";
+
+#[test]
+fn table_untidy() {
+    let place = Place::new();
+    fuzz(&Inputs::of("table_untidy", samples::untidy_tables()), cases(2000, 1), |_, bytes| {
+        population("table", &place.write("t.txt", bytes), &format!("{UNTIDY}\npart = \"part\""))
+    });
+}
+
+#[test]
+fn table_packed() {
+    let place = Place::new();
+    let pack = |bytes: Vec<u8>| {
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut packed, &bytes).expect("memory");
+        packed.finish().expect("memory")
+    };
+    let packed = samples::untidy_tables().into_iter().map(pack).collect();
+    fuzz(&Inputs::of("table_packed", packed), cases(2000, 1), |_, bytes| {
+        population("table", &place.write("t.csv.gz", bytes), UNTIDY)
+    });
+}
+
+#[test]
+fn table_arrow() {
+    let place = Place::new();
+    fuzz(&Inputs::of("table_arrow", samples::arrow_tables()), cases(2000, 1), |_, bytes| {
+        population("table", &place.write("t.feather", bytes), &format!("{UNTIDY}\ntime = \"day\""))
+    });
+}
+
 #[test]
 fn points_csv() {
     let place = Place::new();

@@ -72,7 +72,49 @@ pub fn tables() -> Vec<Vec<u8>> {
         csv += &format!("c{client},t{},{}.5,{colour},{}\n", client % 2, row * 3 % 7, row % 5);
     }
     let quoted = csv.replace("red", "\"red, or so\"").replace("c1,", "\"c \"\"1\"\"\",");
-    vec![csv.clone().into_bytes(), quoted.into_bytes(), csv.replace('\n', "\r\n").into_bytes()]
+    let foreign = csv.replace(',', ";").replace(".5", ",5").replace("green", "gr\u{fc}n");
+    let latin = foreign.chars().map(|letter| letter as u8).collect();
+    vec![csv.clone().into_bytes(), quoted.into_bytes(), csv.replace('\n', "\r\n").into_bytes(), latin]
+}
+
+/// Tables with dates, missing cells and cells of another kind.
+pub fn untidy_tables() -> Vec<Vec<u8>> {
+    let mut csv = "who\ty\tday\tx\tcolour\tpart\n".to_string();
+    for row in 0..24 {
+        let (client, colour) = (row % 4, ["red", "", "blue"][row % 3]);
+        let x = ["1.234,5", "?", "7", "1 000"][row % 4];
+        let part = if row % 5 == 0 { "test" } else { "train" };
+        csv += &format!("c{client}\t{row},25\t{}/0{}/2020 1:0{} PM\t{x}\t{colour}\t{part}\n", row + 1, 1 + row % 9, row % 6);
+    }
+    vec![csv.clone().into_bytes(), csv.replace('/', ".").into_bytes()]
+}
+
+/// Arrow files: plain and compressed, with a dictionary.
+pub fn arrow_tables() -> Vec<Vec<u8>> {
+    use arrow_ipc::CompressionType;
+    [None, Some(CompressionType::LZ4_FRAME), Some(CompressionType::ZSTD)].map(arrow_table).to_vec()
+}
+
+fn arrow_table(compression: Option<arrow_ipc::CompressionType>) -> Vec<u8> {
+    use arrow_array::types::Int32Type;
+    use arrow_array::{ArrayRef, DictionaryArray, Float64Array, Int64Array, RecordBatch, TimestampMillisecondArray};
+    use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
+    let colours: DictionaryArray<Int32Type> = (0..24).map(|row| ["red", "green"][row % 2]).collect();
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("who", Arc::new((0..24).map(|row| row % 4).collect::<Int64Array>())),
+        ("x", Arc::new((0..24).map(|row| (row % 7 > 0).then_some(f64::from(row))).collect::<Float64Array>())),
+        ("y", Arc::new((0..24).map(|row| Some(f64::from(row * 7 % 5))).collect::<Float64Array>())),
+        ("day", Arc::new((0..24).map(|row| Some(row * 86_400_000)).collect::<TimestampMillisecondArray>())),
+        ("colour", Arc::new(colours)),
+    ];
+    let rows = RecordBatch::try_from_iter(columns).expect("columns of one length");
+    let options = IpcWriteOptions::default().try_with_compression(compression).expect("a compression");
+    let mut bytes = Vec::new();
+    let mut writer = FileWriter::try_new_with_options(&mut bytes, &rows.schema(), options).expect("a writer");
+    writer.write(&rows).expect("rows");
+    writer.finish().expect("a file");
+    drop(writer);
+    bytes
 }
 
 /// Points, with and without a header.

@@ -12,7 +12,7 @@ settings! {
     pub struct NodeSettings {
         /// what the server calls this machine (default: its host name)
         name: Option<String>,
-        /// the csv, tsv or parquet file with this machine's rows
+        /// the file with this machine's rows, as data.path of a table
         table: Option<String>,
         /// the column that names the client; a table needs it
         client: Option<String>,

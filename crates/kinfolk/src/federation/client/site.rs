@@ -86,6 +86,7 @@ impl TableRows {
         let mut settings = TableSettings::of(&settings);
         self.check(&settings)?;
         settings.drop.retain(|name| self.columns.contains(name));
+        settings.words.retain(|name| self.columns.contains(name));
         (settings.small, settings.unseen_clients) = (Small::Drop, 0.0);
         let population = table::build_only(&settings, self.split_seed, &self.columns)?;
         self.check_words(&settings, &population)?;
@@ -116,6 +117,10 @@ impl TableRows {
             let own = self.test_fraction;
             faults
                 .push(format!("data.test_fraction: got {fraction}, this machine keeps {own} of its rows for testing"));
+        }
+        let chosen = [("part", &settings.part), ("time", &settings.time), ("weight", &settings.weight)];
+        for (name, _) in chosen.into_iter().filter(|(_, column)| column.is_some()) {
+            faults.push(format!("data.{name}: this machine divides its rows itself, and counts them alike"));
         }
         if settings.spoiling.outliers > 0.0 {
             faults.push("data.outliers: rows of real machines are not spoiled, want 0".into());
@@ -161,8 +166,9 @@ struct Here {
 }
 
 impl Here {
-    fn all(population: Population) -> Self {
-        Self { population, places: Vec::new(), left_out: 0, log: Vec::new() }
+    fn all(mut population: Population) -> Self {
+        let log = std::mem::take(&mut population.remarks);
+        Self { population, places: Vec::new(), left_out: 0, log }
     }
 
     fn part(mut population: Population, index: usize, of: usize) -> Result<Self> {

@@ -33,7 +33,10 @@ impl ModelSettings for LinearSettings {
                 "model.kind: \"linear\" predicts a number, the data has {} classes",
                 data.classes
             ))
-            .hint("use \"softmax\", \"logistic\" (two classes) or \"mlp\""));
+            .hint(
+                "use \"softmax\", \"logistic\" (two classes) or \"mlp\"; numbers of a table stay numbers, whole or few as they \
+                 are, with data.task = \"regression\"",
+            ));
         }
         let dense = Dense::new(vec![data.columns, 1], self.intercept, Output::Squared);
         let dense = dense.starting(self.initial);

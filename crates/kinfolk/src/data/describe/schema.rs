@@ -6,18 +6,27 @@
 //! Numbers become one feature, scaled by the pooled mean and standard deviation when asked for. Words become one feature
 //! per category, in sorted order (by value where all of them are numbers), but for the base, the category that most
 //! clients have: with a feature of its own, all of them would add up to the model's constant, and what clients fit could
-//! not be compared or averaged. Where the model has no constant, the first column of words keeps its base.
+//! not be compared or averaged. Where the model has no constant, the first column of words keeps its base. Of too many
+//! categories the most frequent are kept, and the others share a feature. Dates become the year, with the part of it that
+//! has passed, and categories for month, weekday and hour, as far as they vary.
 //!
-//! All of it comes from training rows. A category that is in none of them is encoded as the base, a class as
-//! `UNKNOWN_CLASS`, which no model predicts.
+//! A missing number is the mean, and a feature of its own says so where training rows lack some; a missing word is a
+//! category. Columns that are the same in every row, or different like the numbers of rows, are left out.
+//!
+//! All of it comes from training rows. A category that is in none of them is one of the others, or the base where there
+//! are none; a class is `UNKNOWN_CLASS`, which no model predicts.
 
+use super::calendar::{Moment, decimal_year, weekday};
 use super::scaling::{Extreme, Pooled, Scale};
-use super::{Cells, Client, Column, DataShape, Features, Shard, Targets, UNKNOWN_CLASS};
+use super::understood::{ColumnKind, Understood};
+use crate::data::{Cells, Client, Column, DataShape, Features, Shard, Targets, UNKNOWN_CLASS};
 use crate::error::{Error, ErrorKind, Result};
 use crate::num::Moments;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// What one client reveals about its data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -39,8 +48,8 @@ impl Description {
             FeaturesDescription::Matrix { moments, .. } => moments.iter_mut().for_each(|own| *own = own.coarse()),
             FeaturesDescription::Named(columns) => {
                 for column in columns {
-                    if let Summary::Numbers(own) = &mut column.summary {
-                        *own = own.coarse();
+                    if let Summary::Numbers { moments, .. } | Summary::Dates { moments, .. } = &mut column.summary {
+                        *moments = moments.coarse();
                     }
                 }
             }
@@ -61,8 +70,17 @@ impl Description {
         }
     }
 
-    /// What cannot be true of it: moments of more values than there are rows, or that are not finite.
+    /// What cannot be true of it: moments or words of more values than there are rows, or that are not finite.
     pub(crate) fn fault(&self) -> Option<String> {
+        if let FeaturesDescription::Named(columns) = &self.features {
+            for ColumnDescription { name, summary } in columns {
+                let Summary::Words { counts, others, .. } = summary else { continue };
+                let words = counts.values().fold(*others, |all, count| all.saturating_add(*count));
+                if words != self.rows as u64 {
+                    return Some(format!("{words} words in {} rows for column {name:?}", self.rows));
+                }
+            }
+        }
         if let FeaturesDescription::Matrix { columns, moments } = &self.features
             && !moments.is_empty()
             && moments.len() != *columns
@@ -90,8 +108,10 @@ impl Description {
             }
             FeaturesDescription::Named(columns) => {
                 let named = columns.iter().enumerate().filter_map(|(place, column)| match &column.summary {
-                    Summary::Numbers(moments) => Some(((place, Some(column.name.as_str())), moments)),
-                    Summary::Words(_) => None,
+                    Summary::Numbers { moments, .. } | Summary::Dates { moments, .. } => {
+                        Some(((place, Some(column.name.as_str())), moments))
+                    }
+                    Summary::Words { .. } => None,
                 });
                 target.into_iter().chain(named).collect()
             }
@@ -130,10 +150,29 @@ pub struct ColumnDescription {
 /// The content of a column, summarised.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Summary {
-    /// Moments of its numbers, over the training rows.
-    Numbers(Moments),
-    /// The categories that occur in the training rows.
-    Words(BTreeSet<String>),
+    /// Numbers.
+    Numbers {
+        /// Those of the training rows that have one.
+        moments: Moments,
+        /// Whether they are whole, and different in every row.
+        different: bool,
+    },
+    /// Words.
+    Words {
+        /// In how many training rows each is; the most frequent where there are very many.
+        counts: BTreeMap<String, u64>,
+        /// Rows with a word that is not among them.
+        others: u64,
+        /// The number of different words.
+        kinds: u64,
+    },
+    /// Dates.
+    Dates {
+        /// Years with the part that has passed, of the training rows that have a date.
+        moments: Moments,
+        /// Which months, weekdays, hours and days of the month occur: one bit each.
+        occurring: [u32; 4],
+    },
 }
 
 /// What one client reveals about its target.
@@ -161,6 +200,13 @@ pub struct Coding {
     pub standardise: bool,
     /// Whether the model has an intercept.
     pub constant: bool,
+    /// Most kinds of words in a column; rarer ones are one kind together.
+    pub kinds: usize,
+}
+
+impl Coding {
+    /// Kinds of words that are told apart unless somebody says otherwise.
+    pub const KINDS: usize = 50;
 }
 
 /// A number that is far from those of all other clients.
@@ -201,6 +247,10 @@ pub enum FeaturesSchema {
 pub struct ColumnSchema {
     pub(crate) name: String,
     pub(crate) encoding: Encoding,
+    /// Training rows without a value. Where there are any, a feature of a number or a date says that it is missing.
+    pub(crate) missing: u64,
+    /// In place of a missing number, or of the year of a missing date.
+    pub(crate) fill: f64,
 }
 
 /// How a cell becomes features.
@@ -210,11 +260,44 @@ pub enum Encoding {
     Number(Scale),
     /// A word becomes a one at its category and zeros at the others.
     OneHot {
-        /// The category encoded as zeros, as are unknown words.
+        /// The category encoded as zeros.
         base: Option<String>,
-        /// The other categories.
+        /// The other categories; the empty one is a missing word.
         categories: Vec<String>,
+        /// How many rarer words share a feature, as do words that are not known; without any, unknown ones are zeros.
+        others: u64,
     },
+    /// A date becomes its year, and ones at its month, its weekday and its hour.
+    Date {
+        /// Of the year with the part of it that has passed.
+        year: Scale,
+        /// Those with a feature; the first that occurs has none.
+        months: Vec<u32>,
+        /// The same, from Monday, which is 1.
+        weekdays: Vec<u32>,
+        /// The same, from 0.
+        hours: Vec<u32>,
+    },
+    /// No feature.
+    LeftOut(LeftOut),
+}
+
+/// A column that is not used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    pub(crate) kind: ColumnKind,
+    pub(crate) why: WhyLeftOut,
+}
+
+/// Why a column is not used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WhyLeftOut {
+    /// No training row has a value.
+    Empty,
+    /// All training rows have the same.
+    Same,
+    /// No two training rows have the same, and they are no measurements: the numbers or names of rows.
+    Different,
 }
 
 /// The agreed meaning of the target.
@@ -264,11 +347,43 @@ pub fn describe(client: &Client, moments: bool) -> Description {
 }
 
 fn describe_column(column: &Column, rows: Range<usize>) -> ColumnDescription {
+    let present = |values: &[f64]| values.iter().copied().filter(|value| !value.is_nan()).collect::<Vec<f64>>();
     let summary = match &column.values {
-        Cells::Numbers(numbers) => Summary::Numbers(Moments::of(numbers[rows].iter().copied())),
-        Cells::Words(words) => Summary::Words(words[rows].iter().cloned().collect()),
+        Cells::Numbers(numbers) => {
+            let numbers = present(&numbers[rows]);
+            let mut seen = HashSet::new();
+            let different = numbers.iter().all(|value| value.fract() == 0.0 && seen.insert(value.to_bits()));
+            Summary::Numbers { moments: Moments::of(numbers.iter().copied()), different }
+        }
+        Cells::Words(words) => describe_words(&words[rows]),
+        Cells::Dates(times) => {
+            let times = present(&times[rows]);
+            let mut occurring = [0; 4];
+            for &time in &times {
+                let moment = Moment::of(time);
+                let parts = [moment.month, weekday(time), moment.hour(), moment.day];
+                occurring.iter_mut().zip(parts).for_each(|(bits, part)| *bits |= 1 << part.min(31));
+            }
+            let years: Vec<f64> = times.into_iter().map(decimal_year).collect();
+            Summary::Dates { moments: Moments::of(years.iter().copied()), occurring }
+        }
     };
     ColumnDescription { name: column.name.clone(), summary }
+}
+
+fn describe_words(words: &[String]) -> Summary {
+    /// Names of rows need not be sent to find that they are names.
+    const MOST_SENT: usize = 1000;
+    let mut counts: HashMap<&str, u64> = HashMap::new();
+    words.iter().for_each(|word| *counts.entry(word).or_default() += 1);
+    let kinds = counts.len() as u64;
+    let mut counts: Vec<(&str, u64)> = counts.into_iter().collect();
+    if counts.len() > MOST_SENT {
+        counts.sort_unstable_by_key(|(word, count)| (Reverse(*count), *word));
+        counts.truncate(MOST_SENT);
+    }
+    let others = words.len() as u64 - counts.iter().map(|(_, count)| count).sum::<u64>();
+    Summary::Words { counts: counts.into_iter().map(|(word, count)| (word.to_string(), count)).collect(), others, kinds }
 }
 
 fn matrix_moments(shard: &Shard) -> Vec<Moments> {
@@ -320,12 +435,13 @@ impl Schema {
                 let mut constant = coding.constant;
                 let mut agreed = Vec::with_capacity(columns.len());
                 for (place, column) in columns.iter().enumerate() {
-                    let column = fix_column(descriptions, place, &column.name, Coding { constant, ..coding })?;
+                    let gathered = Gathered::of(descriptions, place, &column.name)?;
+                    let column = gathered.fix(&column.name, Coding { constant, ..coding })?;
                     constant |= matches!(column.encoding, Encoding::OneHot { .. });
                     agreed.push(column);
                 }
                 if agreed.iter().all(|column| column.width() == 0) {
-                    return Err(Error::data("every column holds one word in all training rows, want one that varies"));
+                    return Err(Error::data("no column varies over the training rows, want one that does"));
                 }
                 FeaturesSchema::Named(agreed)
             }
@@ -364,13 +480,30 @@ impl Schema {
             FeaturesSchema::Matrix { columns, .. } => (0..*columns).map(|index| format!("x{index}")).collect(),
             FeaturesSchema::Named(columns) => columns
                 .iter()
-                .flat_map(|column| match &column.encoding {
-                    Encoding::Number(_) => vec![column.name.clone()],
-                    Encoding::OneHot { categories, .. } => {
-                        categories.iter().map(|name| format!("{}={name}", column.name)).collect()
-                    }
-                })
+                .flat_map(ColumnSchema::feature_names)
                 .collect(),
+        }
+    }
+
+    /// What became of each column; nothing where columns have no names.
+    pub fn understood(&self) -> Vec<Understood> {
+        match &self.features {
+            FeaturesSchema::Matrix { .. } => Vec::new(),
+            FeaturesSchema::Named(columns) => columns.iter().map(Understood::of).collect(),
+        }
+    }
+
+    /// Which features say that a cell is missing.
+    pub fn markers(&self) -> Vec<bool> {
+        match &self.features {
+            FeaturesSchema::Matrix { columns, .. } => vec![false; *columns],
+            FeaturesSchema::Named(columns) => {
+                let of = |column: &ColumnSchema| {
+                    let last = column.width();
+                    (1..=last).map(move |place| column.is_marked() && place == last).collect::<Vec<bool>>()
+                };
+                columns.iter().flat_map(of).collect()
+            }
         }
     }
 
@@ -400,9 +533,12 @@ impl Schema {
             FeaturesSchema::Matrix { scales, .. } => scales.clone(),
             FeaturesSchema::Named(columns) => columns
                 .iter()
-                .flat_map(|column| match &column.encoding {
-                    Encoding::Number(scale) => vec![*scale],
-                    Encoding::OneHot { categories, .. } => vec![Scale::KEEP; categories.len()],
+                .flat_map(|column| {
+                    let mut scales = vec![Scale::KEEP; column.width()];
+                    if let Encoding::Number(scale) | Encoding::Date { year: scale, .. } = column.encoding {
+                        scales[0] = scale;
+                    }
+                    scales
                 })
                 .collect(),
         }
@@ -449,7 +585,8 @@ impl Schema {
                 Features::F64 { columns: *columns, values: shard.rows().flat_map(scaled).collect() }
             }
         };
-        Shard::new(features, targets()?)
+        let weights = shard.weights().map(|weights| Arc::new(weights.to_vec()));
+        Shard::new(features, targets()?)?.weighted(weights)
     }
 
     fn encode_targets(&self, shard: &Shard) -> Result<Targets> {
@@ -484,10 +621,116 @@ impl Schema {
 
 impl ColumnSchema {
     fn width(&self) -> usize {
+        let marker = usize::from(self.is_marked());
         match &self.encoding {
-            Encoding::Number(_) => 1,
-            Encoding::OneHot { categories, .. } => categories.len(),
+            Encoding::Number(_) => 1 + marker,
+            Encoding::OneHot { categories, others, .. } => categories.len() + usize::from(*others > 0),
+            Encoding::Date { months, weekdays, hours, .. } => 1 + months.len() + weekdays.len() + hours.len() + marker,
+            Encoding::LeftOut(_) => 0,
         }
+    }
+
+    /// Whether its last feature says that a cell is missing.
+    fn is_marked(&self) -> bool {
+        self.missing > 0 && matches!(self.encoding, Encoding::Number(_) | Encoding::Date { .. })
+    }
+
+    fn feature_names(&self) -> Vec<String> {
+        let name = &self.name;
+        let mut names = match &self.encoding {
+            Encoding::Number(_) => vec![name.clone()],
+            Encoding::OneHot { categories, others, .. } => {
+                let of = |word: &String| format!("{name}={}", if word.is_empty() { "(missing)" } else { word });
+                let other = (*others > 0).then(|| format!("{name}=(other)"));
+                categories.iter().map(of).chain(other).collect()
+            }
+            Encoding::Date { months, weekdays, hours, .. } => {
+                const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+                let day = |day: &u32| DAYS.get((*day as usize).wrapping_sub(1)).copied().unwrap_or("?");
+                let months = months.iter().map(|month| format!("{name}.month={month}"));
+                let weekdays = weekdays.iter().map(|weekday| format!("{name}.weekday={}", day(weekday)));
+                let hours = hours.iter().map(|hour| format!("{name}.hour={hour}"));
+                std::iter::once(format!("{name}.year")).chain(months).chain(weekdays).chain(hours).collect()
+            }
+            Encoding::LeftOut(_) => Vec::new(),
+        };
+        names.extend(self.is_marked().then(|| format!("{name}=(missing)")));
+        names
+    }
+
+    /// Encodes the cells of some rows, each into its part of a row.
+    fn encode<'r>(&self, cells: &Cells, rows: Range<usize>, parts: impl Iterator<Item = &'r mut [f64]>) -> Result<()> {
+        let marker = self.is_marked().then(|| self.width() - 1);
+        let mark = |part: &mut [f64]| {
+            if let Some(marker) = marker {
+                part[marker] = 1.0;
+            }
+        };
+        let refuse = |found: &str, wanted: &str| Err(Error::data(format!("column `{}`: {found}, want {wanted}", self.name)));
+        match (&self.encoding, cells) {
+            (Encoding::LeftOut(_), _) => {}
+            (Encoding::Number(scale), Cells::Numbers(numbers)) => {
+                for (part, number) in parts.zip(&numbers[rows]) {
+                    part[0] = scale.apply(if number.is_nan() { self.fill } else { *number });
+                    if number.is_nan() {
+                        mark(part);
+                    }
+                }
+            }
+            (Encoding::OneHot { categories, others, .. }, Cells::Words(words)) => {
+                let places = self.places(categories);
+                let other = (*others > 0).then_some(categories.len());
+                for (part, word) in parts.zip(&words[rows]) {
+                    if let Some(place) = places.get(word.as_str()).copied().unwrap_or(other) {
+                        part[place] = 1.0;
+                    }
+                }
+            }
+            (Encoding::Date { year, months, weekdays, hours }, Cells::Dates(times)) => {
+                for (part, time) in parts.zip(&times[rows]) {
+                    if time.is_nan() {
+                        part[0] = year.apply(self.fill);
+                        mark(part);
+                        continue;
+                    }
+                    part[0] = year.apply(decimal_year(*time));
+                    let moment = Moment::of(*time);
+                    let mut begin = 1;
+                    for (kinds, own) in [(months, moment.month), (weekdays, weekday(*time)), (hours, moment.hour())] {
+                        if let Some(place) = kinds.iter().position(|kind| *kind == own) {
+                            part[begin + place] = 1.0;
+                        }
+                        begin += kinds.len();
+                    }
+                }
+            }
+            // Cells that are all missing have no kind.
+            (_, Cells::Numbers(cells) | Cells::Dates(cells)) if cells[rows.clone()].iter().all(|cell| cell.is_nan()) => {
+                let none = match self.encoding {
+                    Encoding::Number(_) => Cells::Numbers(vec![f64::NAN; rows.len()]),
+                    Encoding::Date { .. } => Cells::Dates(vec![f64::NAN; rows.len()]),
+                    _ => Cells::Words(vec![String::new(); rows.len()]),
+                };
+                self.encode(&none, 0..rows.len(), parts)?;
+            }
+            (Encoding::Number(_), Cells::Words(_)) => return refuse("words", "numbers"),
+            (Encoding::Number(_), Cells::Dates(_)) => return refuse("dates", "numbers"),
+            (Encoding::OneHot { .. }, Cells::Numbers(_)) => return refuse("numbers", "words"),
+            (Encoding::OneHot { .. }, Cells::Dates(_)) => return refuse("dates", "words"),
+            (Encoding::Date { .. }, Cells::Words(_)) => return refuse("words", "dates"),
+            (Encoding::Date { .. }, Cells::Numbers(_)) => return refuse("numbers", "dates"),
+        }
+        Ok(())
+    }
+
+    /// The feature of every known word; the base has none.
+    fn places<'a>(&'a self, categories: &'a [String]) -> HashMap<&'a str, Option<usize>> {
+        let base = match &self.encoding {
+            Encoding::OneHot { base, .. } => base.as_deref(),
+            _ => None,
+        };
+        let known = categories.iter().enumerate().map(|(place, word)| (word.as_str(), Some(place)));
+        known.chain(base.map(|base| (base, None))).collect()
     }
 }
 
@@ -521,42 +764,178 @@ fn find_named<'a, T>(things: &'a [T], place: usize, name: &str, name_of: impl Fn
     things.get(place).filter(is_it).or_else(|| things.iter().find(is_it))
 }
 
-fn fix_column(descriptions: &[Description], place: usize, name: &str, coding: Coding) -> Result<ColumnSchema> {
-    // The moments of each client, and the number of clients with each word.
-    let (mut moments, mut clients_with) = (Vec::new(), BTreeMap::new());
-    let width = |description: &Description| match &description.features {
-        FeaturesDescription::Named(columns) => columns.len(),
-        FeaturesDescription::Matrix { .. } => 0,
-    };
-    for description in descriptions {
-        let FeaturesDescription::Named(columns) = &description.features else {
-            return Err(Error::data("some clients have tables and others rows without column names"));
+/// What all clients say about a column.
+#[derive(Default)]
+struct Gathered<'a> {
+    rows: u64,
+    clients: usize,
+    /// Training rows with a value, and clients with rows that have none.
+    present: u64,
+    lacking: usize,
+    numbers: Vec<Moments>,
+    dates: Vec<Moments>,
+    occurring: [u32; 4],
+    /// Clients and rows with each word.
+    words: BTreeMap<&'a str, (usize, u64)>,
+    word_clients: usize,
+    /// Words that clients have not sent.
+    unsent: u64,
+    /// Whether no client has a whole number or a word twice.
+    different: bool,
+}
+
+impl<'a> Gathered<'a> {
+    fn of(descriptions: &'a [Description], place: usize, name: &str) -> Result<Self> {
+        let width = |description: &Description| match &description.features {
+            FeaturesDescription::Named(columns) => columns.len(),
+            FeaturesDescription::Matrix { .. } => 0,
         };
-        if columns.len() != width(&descriptions[0]) {
-            let message = format!("{} columns at one client, {} at another", columns.len(), width(&descriptions[0]));
-            return Err(Error::new(ErrorKind::Shape, message));
+        let mut all = Self { clients: descriptions.len(), different: true, ..Self::default() };
+        for description in descriptions {
+            let FeaturesDescription::Named(columns) = &description.features else {
+                return Err(Error::data("some clients have tables and others rows without column names"));
+            };
+            if columns.len() != width(&descriptions[0]) {
+                let message = format!("{} columns at one client, {} at another", columns.len(), width(&descriptions[0]));
+                return Err(Error::new(ErrorKind::Shape, message));
+            }
+            let rows = description.rows as u64;
+            all.rows = all.rows.saturating_add(rows);
+            let present = all.present;
+            match find_named(columns, place, name, |column| &column.name).map(|column| &column.summary) {
+                // Cells that are all missing have no kind.
+                Some(Summary::Numbers { moments, .. } | Summary::Dates { moments, .. }) if moments.count == 0 => {}
+                Some(Summary::Words { counts, kinds: 1, .. }) if counts.contains_key("") => {}
+                Some(Summary::Numbers { moments, different }) => {
+                    all.present = all.present.saturating_add(moments.count);
+                    all.different &= different;
+                    all.numbers.push(*moments);
+                }
+                Some(Summary::Dates { moments, occurring }) => {
+                    all.present = all.present.saturating_add(moments.count);
+                    all.dates.push(*moments);
+                    all.occurring.iter_mut().zip(occurring).for_each(|(all, own)| *all |= own);
+                }
+                Some(Summary::Words { counts, kinds, .. }) => {
+                    let missing = counts.get("").copied().unwrap_or(0);
+                    all.present = all.present.saturating_add(rows.saturating_sub(missing));
+                    all.different &= *kinds == rows && missing == 0;
+                    all.unsent = all.unsent.saturating_add(kinds.saturating_sub(counts.len() as u64));
+                    all.word_clients += 1;
+                    for (word, count) in counts.iter().filter(|(word, _)| !word.is_empty()) {
+                        let (clients, all) = all.words.entry(word).or_default();
+                        *clients += 1;
+                        *all = all.saturating_add(*count);
+                    }
+                }
+                None => return Err(Error::data(format!("column `{name}`: some clients do not have it"))),
+            }
+            all.lacking += usize::from(all.present - present < rows);
         }
-        match find_named(columns, place, name, |column| &column.name).map(|column| &column.summary) {
-            Some(Summary::Numbers(own)) => moments.push(*own),
-            Some(Summary::Words(own)) => own.iter().for_each(|word| *clients_with.entry(word).or_insert(0usize) += 1),
-            None => return Err(Error::data(format!("column `{name}`: some clients do not have it"))),
+        if all.word_clients > 0 && all.lacking > 0 {
+            all.words.insert("", (all.lacking, all.rows.saturating_sub(all.present)));
+        }
+        let found: Vec<&str> =
+            [("numbers", all.numbers.len()), ("words", all.word_clients), ("dates", all.dates.len())]
+                .into_iter()
+                .filter(|(_, clients)| *clients > 0)
+                .map(|(kind, _)| kind)
+                .collect();
+        match found[..] {
+            [some, others, ..] => Err(Error::data(format!("column `{name}`: {some} at some clients, {others} at others"))),
+            _ => Ok(all),
         }
     }
-    if !moments.is_empty() && moments.len() < descriptions.len() {
-        return Err(Error::data(format!("column `{name}`: numbers at some clients, words at others")));
+
+    fn fix(self, name: &str, coding: Coding) -> Result<ColumnSchema> {
+        let missing = self.rows.saturating_sub(self.present);
+        let scale = |moments: &Moments| if coding.standardise { Scale::of(moments) } else { Scale::KEEP };
+        let (encoding, fill) = if !self.numbers.is_empty() {
+            let pooled = Pooled::of(&self.numbers).moments;
+            let encoding = match self.why_left_out(&merged(&self.numbers), missing, coding) {
+                Some(why) => Encoding::LeftOut(LeftOut { kind: ColumnKind::Number, why }),
+                None => Encoding::Number(scale(&pooled)),
+            };
+            (encoding, pooled.mean)
+        } else if !self.dates.is_empty() {
+            let all = merged(&self.dates);
+            let encoding = match all.deviation == 0.0 && missing == 0 {
+                true => Encoding::LeftOut(LeftOut { kind: ColumnKind::Date, why: WhyLeftOut::Same }),
+                false => self.fix_dates(scale(&all)),
+            };
+            (encoding, all.mean)
+        } else if self.present == 0 {
+            (Encoding::LeftOut(LeftOut { kind: ColumnKind::Words, why: WhyLeftOut::Empty }), 0.0)
+        } else {
+            (self.fix_words(coding), 0.0)
+        };
+        Ok(ColumnSchema { name: name.to_string(), encoding, missing, fill })
     }
-    let encoding = match moments.is_empty() {
-        false if coding.standardise => Encoding::Number(Scale::of(&Pooled::of(&moments).moments)),
-        false => Encoding::Number(Scale::KEEP),
-        true => {
-            let mut categories = sorted(clients_with.keys().map(|word| word.to_string()).collect());
-            let most = clients_with.values().max();
-            let commonest = categories.iter().position(|word| clients_with.get(word) == most);
-            let base = commonest.filter(|_| coding.constant).map(|place| categories.remove(place));
-            Encoding::OneHot { base, categories }
+
+    /// Whether numbers are useless. Measurements, too, may differ in all rows; the numbers of rows are whole, and leave
+    /// few out. All of that can be told from sums.
+    fn why_left_out(&self, all: &Moments, missing: u64, coding: Coding) -> Option<WhyLeftOut> {
+        /// Row numbers may have gaps, but not more of them than this.
+        const SPARSEST: f64 = 10.0;
+        if all.deviation == 0.0 && missing == 0 && (coding.constant || coding.standardise) {
+            return Some(WhyLeftOut::Same);
         }
-    };
-    Ok(ColumnSchema { name: name.to_string(), encoding })
+        let (span, count) = (all.max - all.min + 1.0, all.count as f64);
+        let are_row_numbers = self.different && (count..=SPARSEST * count).contains(&span);
+        (are_row_numbers && missing == 0 && self.has_enough_rows()).then_some(WhyLeftOut::Different)
+    }
+
+    /// Whether there are so many rows that what differs in all of them does so by its nature.
+    fn has_enough_rows(&self) -> bool {
+        const FEWEST: u64 = 50;
+        self.rows >= FEWEST && self.rows >= 2 * self.clients as u64
+    }
+
+    fn fix_words(&self, coding: Coding) -> Encoding {
+        let left_out = |why| Encoding::LeftOut(LeftOut { kind: ColumnKind::Words, why });
+        let kinds = self.words.len() as u64 + self.unsent;
+        if kinds == 1 {
+            return left_out(WhyLeftOut::Same);
+        }
+        if self.different && kinds == self.rows && self.has_enough_rows() {
+            return left_out(WhyLeftOut::Different);
+        }
+        let mut kept: Vec<(&str, (usize, u64))> = self.words.iter().map(|(word, counts)| (*word, *counts)).collect();
+        let is_missing = self.words.contains_key("");
+        if kinds - u64::from(is_missing) > coding.kinds as u64 {
+            // Missing words are a kind of their own, however rare, and no matter how many kinds there may be.
+            let missing = kept.iter().position(|(word, _)| word.is_empty()).map(|place| kept.remove(place));
+            kept.sort_by_key(|(_, (_, rows))| Reverse(*rows));
+            kept.truncate(coding.kinds);
+            // Nothing can be learned about a word that is in one row.
+            kept.retain(|(_, (_, rows))| *rows > 1);
+            kept.extend(missing);
+        }
+        let words = kept.iter().filter(|(word, _)| !word.is_empty());
+        let clients_with: HashMap<&str, usize> = words.map(|(word, (clients, _))| (*word, *clients)).collect();
+        let mut categories = sorted(kept.iter().map(|(word, _)| word.to_string()).collect());
+        let others = kinds - categories.len() as u64;
+        let most = clients_with.values().max();
+        let is_commonest = |word: &String| most.is_some() && clients_with.get(word.as_str()) == most;
+        let commonest = categories.iter().position(is_commonest);
+        let base = commonest.filter(|_| coding.constant).map(|place| categories.remove(place));
+        Encoding::OneHot { base, categories, others }
+    }
+
+    fn fix_dates(&self, year: Scale) -> Encoding {
+        /// Days of the month, with which months end: weekdays of monthly dates are an accident.
+        const MONTHLY: u32 = 4;
+        let [months, weekdays, hours, days] = self.occurring;
+        let all_but_first = |bits: u32| (0..32).filter(move |bit| bits >> bit & 1 == 1).skip(1).collect::<Vec<u32>>();
+        let weekdays = if days.count_ones() > MONTHLY { all_but_first(weekdays) } else { Vec::new() };
+        Encoding::Date { year, months: all_but_first(months), weekdays, hours: all_but_first(hours) }
+    }
+}
+
+fn merged(moments: &[Moments]) -> Moments {
+    let mut all = Moments::NONE;
+    moments.iter().for_each(|own| all.merge(own));
+    all
 }
 
 /// The numbers of these clients that are far from those of all others, as far as they are described.
@@ -627,28 +1006,13 @@ fn encode_columns(schema: &[ColumnSchema], columns: &[Column], shard: &Shard) ->
     let mut place = 0;
     for (index, agreed) in schema.iter().enumerate() {
         let found = find_named(columns, index, &agreed.name, |column| &column.name);
-        let column = found.ok_or_else(|| Error::data(format!("column `{}` is missing", agreed.name)))?;
-        let rows = values.chunks_exact_mut(width.max(1));
-        match (&agreed.encoding, &column.values) {
-            (Encoding::Number(scale), Cells::Numbers(numbers)) => {
-                rows.zip(&numbers[shard.rows()]).for_each(|(row, number)| row[place] = scale.apply(*number));
-            }
-            (Encoding::OneHot { categories, .. }, Cells::Words(words)) => {
-                let places: HashMap<&str, usize> = categories.iter().map(String::as_str).zip(place..).collect();
-                for (row, word) in rows.zip(&words[shard.rows()]) {
-                    if let Some(place) = places.get(word.as_str()) {
-                        row[*place] = 1.0;
-                    }
-                }
-            }
-            (Encoding::Number(_), Cells::Words(_)) => {
-                return Err(Error::data(format!("column `{}`: words, want numbers", agreed.name)));
-            }
-            (Encoding::OneHot { .. }, Cells::Numbers(_)) => {
-                return Err(Error::data(format!("column `{}`: numbers, want words", agreed.name)));
-            }
+        let own = agreed.width();
+        if own > 0 {
+            let column = found.ok_or_else(|| Error::data(format!("column `{}` is missing", agreed.name)))?;
+            let parts = values.chunks_exact_mut(width).map(|row| &mut row[place..place + own]);
+            agreed.encode(&column.values, shard.rows(), parts)?;
         }
-        place += agreed.width();
+        place += own;
     }
     Ok(Features::F64 { columns: width, values })
 }
@@ -680,9 +1044,13 @@ mod tests {
         ]
     }
 
+    fn coding(standardise: bool) -> Coding {
+        Coding { standardise, constant: true, kinds: Coding::KINDS }
+    }
+
     fn fix(clients: &[Client], standardise: bool) -> Result<Schema> {
         let descriptions: Vec<Description> = clients.iter().map(|client| describe(client, standardise)).collect();
-        Schema::fix(&descriptions, Coding { standardise, constant: true })
+        Schema::fix(&descriptions, coding(standardise))
     }
 
     #[test]
@@ -794,7 +1162,7 @@ mod tests {
             let shapes = Column { name: "shape".into(), values: Cells::Words(words(&["round", "flat", "odd"])) };
             let train = Shard::new(Features::Columns(vec![colours, shapes]), Targets::Values(vec![1.0; 3])).unwrap();
             let client = Client { id: "a".into(), test: train.part(0, 2), train, group: None, truth: None };
-            Schema::fix(&[describe(&client, false)], Coding { standardise: false, constant }).unwrap().feature_names()
+            Schema::fix(&[describe(&client, false)], Coding { constant, ..coding(false) }).unwrap().feature_names()
         };
         assert_eq!(sizes(true), ["colour=red", "shape=odd", "shape=round"]);
         assert_eq!(sizes(false), ["colour=blue", "colour=red", "shape=odd", "shape=round"]);
@@ -822,7 +1190,7 @@ mod tests {
         let told: Vec<_> = found.iter().map(|cell| (cell.client, cell.column.as_deref(), cell.value)).collect();
         assert_eq!(told, [(2, Some("age"), 1e9), (4, None, -1e12)]);
         assert!(found[0].ratio > 1e8, "{found:?}");
-        let coding = Coding { standardise: true, constant: true };
+        let coding = coding(true);
         let scale = |described: &[Description]| match Schema::fix(described, coding).unwrap().features {
             FeaturesSchema::Named(columns) => match columns[0].encoding {
                 Encoding::Number(scale) => scale.deviation,
@@ -841,7 +1209,7 @@ mod tests {
         let client = Client { id: "a".into(), train: shard.clone(), test: shard.part(0, 2), group: None, truth: None };
         let description = describe(&client, false);
         assert_eq!(description.features, FeaturesDescription::Matrix { columns: 2, moments: vec![] });
-        let plain = Schema::fix(&[description], Coding { standardise: false, constant: true }).unwrap();
+        let plain = Schema::fix(&[description], coding(false)).unwrap();
         assert_eq!(plain.shape(), DataShape::numbers(2, 4));
         assert!(std::sync::Arc::ptr_eq(plain.encode(&shard).unwrap().features(), shard.features()));
         // first column 0 and 0.2: mean 0.1, deviation 0.1; the second is constant
@@ -853,7 +1221,7 @@ mod tests {
             }
             other => panic!("{other:?}"),
         }
-        let coding = Coding { standardise: true, constant: true };
+        let coding = coding(true);
         assert!(Schema::fix(&[describe(&client, false)], coding).is_err());
     }
 
