@@ -141,11 +141,15 @@ fn who_has_few_rows_stands_in_the_machines_own_log() {
 fn one_cell_that_is_no_number_does_not_send_the_column() {
     let (_folder, rows) = pupils("n/a?");
     let said = refused(&rows, USUAL);
+    assert!(!said.contains("n/a?") && !said.contains("12.5"), "{said}");
+    // Nor does a server that calls the numbers words.
+    let as_words = format!("{USUAL}words = [\"hours\"]\n");
+    let said = refused(&rows, &as_words);
     assert!(said.starts_with("column `hours`: 1 of 124 rows are no numbers, and it is not among node.words"), "{said}");
     assert!(!said.contains("n/a?") && !said.contains("12.5"), "{said}");
     // A machine may say that they leave.
     let declared = TableRows { words: texts(&["sex", "hours"]), ..rows };
-    let roll = roll(Node::new(Rows::Table(declared)), USUAL, 0).unwrap();
+    let roll = roll(Node::new(Rows::Table(declared)), &as_words, 0).unwrap();
     let FeaturesDescription::Named(columns) = &roll.members[0].description.features else { panic!("{roll:?}") };
     assert!(matches!(&columns[1].summary, Summary::Words { counts, .. } if counts.len() > 5), "{columns:?}");
 }
@@ -654,7 +658,9 @@ fn rows_that_a_schema_blows_up_are_refused_and_so_is_a_large_model() {
     let descriptions: Vec<_> =
         roll(node.clone(), USUAL, 0).unwrap().members.into_iter().map(|it| it.description).collect();
     let message = SiteMessage {
-        schema: Some(Schema::fix(&descriptions, Coding { standardise: true, constant: true, kinds: Coding::KINDS }).unwrap()),
+        schema: Some(
+            Schema::fix(&descriptions, Coding { standardise: true, constant: true, kinds: Coding::KINDS }).unwrap(),
+        ),
         ..hello(USUAL, 0)
     };
     send(&mut Site::new(node.clone(), 1).unwrap(), &message).unwrap();

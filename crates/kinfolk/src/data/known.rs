@@ -34,7 +34,10 @@ impl<'a> KnownRows<'a> {
         let drop = |name: &str| format!("a model without `{name}`");
         let source = Source { path, header: Header::Always, drop, missing: MissingCells::Kept };
         let Some(rows) = source.stream(&|names| roles(path, names, schema, client, target)) else {
-            let message = format!("got {}, want a file that ends in .csv, .tsv, .txt, .parquet, .arrow or .feather", path.display());
+            let message = format!(
+                "got {}, want a file that ends in .csv, .tsv, .txt, .parquet, .arrow or .feather",
+                path.display()
+            );
             return Err(Error::settings(message).hint("save a workbook as CSV"));
         };
         Ok(Self { schema, client, target, rows: rows? })

@@ -450,6 +450,7 @@ impl Shard {
     }
 
     /// The weights of its rows, where they have any.
+    #[doc(hidden)]
     pub fn weights(&self) -> Option<&[f64]> {
         self.weights.as_ref().map(|weights| &weights[self.rows.clone()])
     }
@@ -503,8 +504,7 @@ impl Shard {
             Features::F32 { columns, ref values } => Features::F32 { columns, values: pick(values, columns, rows) },
             Features::F64 { columns, ref values } => Features::F64 { columns, values: pick(values, columns, rows) },
             Features::Columns(ref columns) => {
-                let picked =
-                    |column: &Column| Column { name: column.name.clone(), values: column.values.pick(rows) };
+                let picked = |column: &Column| Column { name: column.name.clone(), values: column.values.pick(rows) };
                 Features::Columns(columns.iter().map(picked).collect())
             }
             // They cannot be divided; the model refuses a part of them.

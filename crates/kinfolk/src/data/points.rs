@@ -248,6 +248,8 @@ mod tests {
         assert_eq!(points("1,2\n3,-0.4\n", &all), (names(&["1", "2"]), expected.1.clone()));
         assert_eq!(points("\u{feff}x, y\r\n1, 2\r\n3,-.4", &all).1, expected.1);
         assert_eq!(read_text("p.TSV", "1\t2\n", &all).unwrap().values, [1.0, 2.0]);
+        assert_eq!(read_text("p.csv", "x;y\n1;2,5\n", &all).unwrap().values, [1.0, 2.5]);
+        assert_eq!(read_text("p.txt", "0,5;2,5\n", &all).unwrap().values, [0.5, 2.5]);
     }
 
     #[test]
@@ -283,10 +285,10 @@ mod tests {
         let hint = |content: &str| message(content, &Choice::default()).lines().nth(1).unwrap().to_string();
         assert!(hint("x,y\n1,2\n3,\n").ends_with("leave the column out with drop y"));
         assert!(hint("the x,y\n,2\n").ends_with("leave the column out with drop \"the x\""));
-        for (content, separator) in [("x;y\n1;2\n", "semicolons"), ("a b\n1.5 2\n", "spaces"), ("a|b\nc|2\n", "`|`")] {
+        for (content, separator) in [("a b\n1.5 2\n", "spaces"), ("a|b\nc|2\n", "`|`")] {
             assert_eq!(
                 hint(content),
-                format!("  hint: its cells seem to be separated by {separator}; want commas in a .csv, tabs in a .tsv")
+                format!("  hint: its cells seem to be separated by {separator}; want commas, semicolons or tabs")
             );
         }
         assert!(hint("city\nNew York\n").contains("drop city"));
@@ -312,7 +314,7 @@ mod tests {
         assert_eq!(
             message(content, &faulty),
             "3 faults\n- columns: column `x` is in columns already\n- columns: p.csv has no column `w`\n  \
-             hint: did you mean `x`?\n- id: column `x` is in columns already"
+             hint: its columns are id, x, y, z\n- id: column `x` is in columns already"
         );
     }
 
@@ -335,8 +337,8 @@ mod tests {
         assert_eq!(message("x\n1\n", &all), "p.csv: no column of numbers is left");
         assert!(read(Path::new("absent.csv"), &all).unwrap_err().to_string().starts_with("reading absent.csv: "));
         assert_eq!(
-            read(Path::new("p.txt"), &all).unwrap_err().to_string(),
-            "got p.txt, want a file that ends in .csv, .tsv, .npy or .parquet"
+            read(Path::new("p.xls"), &all).unwrap_err().to_string(),
+            "got p.xls, want a file that ends in .csv, .tsv, .txt, .npy, .parquet, .arrow or .feather"
         );
     }
 

@@ -106,7 +106,9 @@ pub(super) fn hold_out_last(times: &[f64], share: f64) -> Vec<bool> {
     let wanted = if share > 0.0 { wanted.max(1) } else { 0 };
     // What would begin the test rows, with how many they would be.
     let begins = (1..sorted.len()).filter(|&place| sorted[place - 1] < sorted[place]);
-    let begin = begins.map(|place| (sorted.len() - place, sorted[place])).min_by_key(|(tests, _)| (tests.abs_diff(wanted), *tests));
+    let begin = begins
+        .map(|place| (sorted.len() - place, sorted[place]))
+        .min_by_key(|(tests, _)| (tests.abs_diff(wanted), *tests));
     match begin.filter(|_| wanted > 0) {
         Some((_, begin)) => times.iter().map(|time| *time >= begin).collect(),
         None => vec![false; times.len()],
@@ -157,7 +159,8 @@ mod tests {
 
     #[test]
     fn the_last_rows_are_held_out_with_all_of_their_time() {
-        let held = |times: &[f64], share| hold_out_last(times, share).iter().map(|held| u8::from(*held)).collect::<Vec<_>>();
+        let held =
+            |times: &[f64], share| hold_out_last(times, share).iter().map(|held| u8::from(*held)).collect::<Vec<_>>();
         assert_eq!(held(&[5.0, 1.0, 4.0, 2.0, 3.0], 0.4), [1, 0, 1, 0, 0]);
         assert_eq!(held(&[1.0, 2.0, 3.0, 3.0, 3.0], 0.2), [0, 0, 1, 1, 1]);
         assert_eq!(held(&[1.0, 2.0, 2.0, 2.0, 3.0], 0.4), [0, 0, 0, 0, 1]);

@@ -130,8 +130,10 @@ pub(super) fn build_with(
     };
     let source = Source { path, header: Header::Always, drop: |name| format!("data.drop = [{name:?}]"), missing };
     let Some(read) = source.read(&|names| roles(path, names, only, settings)) else {
-        let message =
-            format!("data.path: got {}, want a file that ends in .csv, .tsv, .txt, .parquet, .arrow or .feather", path.display());
+        let message = format!(
+            "data.path: got {}, want a file that ends in .csv, .tsv, .txt, .parquet, .arrow or .feather",
+            path.display()
+        );
         return Err(Error::settings(message).hint("save a workbook as CSV"));
     };
     let (mut table, mut remarks) = read?;
@@ -371,8 +373,9 @@ fn members<'a>(
         let some = small[..small.len().min(5)].join(", ");
         if settings.small == Small::Error {
             let message = format!("{}: clients with fewer than {least} rows: {some}{more}", path.display());
-            return Err(Error::data(message)
-                .hint("set data.small = \"drop\" to leave them out, or a smaller data.min_rows"));
+            return Err(
+                Error::data(message).hint("set data.small = \"drop\" to leave them out, or a smaller data.min_rows")
+            );
         }
         remarks.push(format!("left out, with fewer than {least} rows: {some}{more}"));
     }

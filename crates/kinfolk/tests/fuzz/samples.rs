@@ -84,7 +84,12 @@ pub fn untidy_tables() -> Vec<Vec<u8>> {
         let (client, colour) = (row % 4, ["red", "", "blue"][row % 3]);
         let x = ["1.234,5", "?", "7", "1 000"][row % 4];
         let part = if row % 5 == 0 { "test" } else { "train" };
-        csv += &format!("c{client}\t{row},25\t{}/0{}/2020 1:0{} PM\t{x}\t{colour}\t{part}\n", row + 1, 1 + row % 9, row % 6);
+        csv += &format!(
+            "c{client}\t{row},25\t{}/0{}/2020 1:0{} PM\t{x}\t{colour}\t{part}\n",
+            row + 1,
+            1 + row % 9,
+            row % 6
+        );
     }
     vec![csv.clone().into_bytes(), csv.replace('/', ".").into_bytes()]
 }

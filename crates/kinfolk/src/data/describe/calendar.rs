@@ -105,7 +105,10 @@ mod tests {
         }
         // 16 November 2026 was a Monday.
         let time = Moment { year: 2026, month: 11, day: 16, seconds: 15.5 * 3600.0 }.time().unwrap();
-        assert_eq!((weekday(time), Moment::of(time).hour(), Moment::of(time).text()), (1, 15, "2026-11-16T15:30:00".into()));
+        assert_eq!(
+            (weekday(time), Moment::of(time).hour(), Moment::of(time).text()),
+            (1, 15, "2026-11-16T15:30:00".into())
+        );
         assert_eq!(decimal_year(day(2021, 1, 1).time().unwrap()), 2021.0);
         assert!((decimal_year(day(2020, 7, 2).time().unwrap()) - 2020.5).abs() < 1e-12);
     }

@@ -42,14 +42,20 @@ pub struct Description {
 }
 
 impl Description {
-    /// The same with bounds in place of the smallest and the largest number of every column, which are cells.
+    /// The same with bounds in place of the smallest and the largest number of every column, which are cells, and with
+    /// powers of two for the numbers of rows that have a word.
     pub(crate) fn coarse(mut self) -> Self {
         match &mut self.features {
             FeaturesDescription::Matrix { moments, .. } => moments.iter_mut().for_each(|own| *own = own.coarse()),
             FeaturesDescription::Named(columns) => {
                 for column in columns {
-                    if let Summary::Numbers { moments, .. } | Summary::Dates { moments, .. } = &mut column.summary {
-                        *moments = moments.coarse();
+                    match &mut column.summary {
+                        Summary::Numbers { moments, .. } | Summary::Dates { moments, .. } => {
+                            *moments = moments.coarse()
+                        }
+                        Summary::Words { counts, .. } => {
+                            counts.values_mut().for_each(|count| *count = 1 << count.checked_ilog2().unwrap_or(0));
+                        }
                     }
                 }
             }
@@ -76,7 +82,7 @@ impl Description {
             for ColumnDescription { name, summary } in columns {
                 let Summary::Words { counts, others, .. } = summary else { continue };
                 let words = counts.values().fold(*others, |all, count| all.saturating_add(*count));
-                if words != self.rows as u64 {
+                if words > self.rows as u64 {
                     return Some(format!("{words} words in {} rows for column {name:?}", self.rows));
                 }
             }
@@ -383,7 +389,11 @@ fn describe_words(words: &[String]) -> Summary {
         counts.truncate(MOST_SENT);
     }
     let others = words.len() as u64 - counts.iter().map(|(_, count)| count).sum::<u64>();
-    Summary::Words { counts: counts.into_iter().map(|(word, count)| (word.to_string(), count)).collect(), others, kinds }
+    Summary::Words {
+        counts: counts.into_iter().map(|(word, count)| (word.to_string(), count)).collect(),
+        others,
+        kinds,
+    }
 }
 
 fn matrix_moments(shard: &Shard) -> Vec<Moments> {
@@ -478,10 +488,7 @@ impl Schema {
     pub(crate) fn feature_names(&self) -> Vec<String> {
         match &self.features {
             FeaturesSchema::Matrix { columns, .. } => (0..*columns).map(|index| format!("x{index}")).collect(),
-            FeaturesSchema::Named(columns) => columns
-                .iter()
-                .flat_map(ColumnSchema::feature_names)
-                .collect(),
+            FeaturesSchema::Named(columns) => columns.iter().flat_map(ColumnSchema::feature_names).collect(),
         }
     }
 
@@ -666,7 +673,8 @@ impl ColumnSchema {
                 part[marker] = 1.0;
             }
         };
-        let refuse = |found: &str, wanted: &str| Err(Error::data(format!("column `{}`: {found}, want {wanted}", self.name)));
+        let refuse =
+            |found: &str, wanted: &str| Err(Error::data(format!("column `{}`: {found}, want {wanted}", self.name)));
         match (&self.encoding, cells) {
             (Encoding::LeftOut(_), _) => {}
             (Encoding::Number(scale), Cells::Numbers(numbers)) => {
@@ -705,7 +713,9 @@ impl ColumnSchema {
                 }
             }
             // Cells that are all missing have no kind.
-            (_, Cells::Numbers(cells) | Cells::Dates(cells)) if cells[rows.clone()].iter().all(|cell| cell.is_nan()) => {
+            (_, Cells::Numbers(cells) | Cells::Dates(cells))
+                if cells[rows.clone()].iter().all(|cell| cell.is_nan()) =>
+            {
                 let none = match self.encoding {
                     Encoding::Number(_) => Cells::Numbers(vec![f64::NAN; rows.len()]),
                     Encoding::Date { .. } => Cells::Dates(vec![f64::NAN; rows.len()]),
@@ -796,7 +806,8 @@ impl<'a> Gathered<'a> {
                 return Err(Error::data("some clients have tables and others rows without column names"));
             };
             if columns.len() != width(&descriptions[0]) {
-                let message = format!("{} columns at one client, {} at another", columns.len(), width(&descriptions[0]));
+                let message =
+                    format!("{} columns at one client, {} at another", columns.len(), width(&descriptions[0]));
                 return Err(Error::new(ErrorKind::Shape, message));
             }
             let rows = description.rows as u64;
@@ -842,7 +853,9 @@ impl<'a> Gathered<'a> {
                 .map(|(kind, _)| kind)
                 .collect();
         match found[..] {
-            [some, others, ..] => Err(Error::data(format!("column `{name}`: {some} at some clients, {others} at others"))),
+            [some, others, ..] => {
+                Err(Error::data(format!("column `{name}`: {some} at some clients, {others} at others")))
+            }
             _ => Ok(all),
         }
     }
@@ -1058,16 +1071,16 @@ mod tests {
         let clients = two();
         let schema = fix(&clients, true).unwrap();
         assert!(schema.moves_columns() && !fix(&clients, false).unwrap().moves_columns());
-        let slopes = [2.0, 5.0, -1.0];
+        let slopes = [2.0, -1.0];
         let mut decoded = slopes;
         let gained = schema.decode_slopes(&mut decoded);
         let height =
             |slopes: &[f64], row: &[f64]| slopes.iter().zip(row).map(|(slope, value)| slope * value).sum::<f64>();
-        let encoded = [0.7, -1.0, 1.0];
+        let encoded = [0.7, 1.0];
         let mut row = encoded;
         schema.decode(&mut row);
         assert!((height(&decoded, &row) + gained - height(&slopes, &encoded)).abs() < 1e-12);
-        assert_eq!(decoded[2..], slopes[2..], "categories have no unit");
+        assert_eq!(decoded[1..], slopes[1..], "categories have no unit");
     }
 
     #[test]
@@ -1076,8 +1089,9 @@ mod tests {
         assert_eq!((description.rows, description.group.as_deref()), (2, Some("north")));
         let FeaturesDescription::Named(columns) = &description.features else { panic!() };
         let moments = Moments { count: 2, mean: 2.0, deviation: 1.0, min: 1.0, max: 3.0 };
-        assert_eq!(columns[0].summary, Summary::Numbers(moments));
-        assert_eq!(columns[2].summary, Summary::Words(words(&["blue", "red"]).into_iter().collect()));
+        assert_eq!(columns[0].summary, Summary::Numbers { moments, different: true });
+        let counts = BTreeMap::from([("blue".to_string(), 1), ("red".to_string(), 1)]);
+        assert_eq!(columns[2].summary, Summary::Words { counts, others: 0, kinds: 2 });
         let [train, test] = [&["10", "9"][..], &[]].map(|list| words(list).into_iter().collect());
         assert_eq!(description.target, TargetDescription::Words { train, test });
     }
@@ -1087,15 +1101,15 @@ mod tests {
         let clients = two();
         let schema = fix(&clients, true).unwrap();
         // Both clients have seen blue: it is the base.
-        assert_eq!(schema.shape(), DataShape::numbers(3, 3));
-        assert_eq!(schema.feature_names(), ["age", "one", "colour=red"]);
+        assert_eq!(schema.shape(), DataShape::numbers(2, 3));
+        assert_eq!(schema.feature_names(), ["age", "colour=red"]);
         assert_eq!(schema.target, TargetSchema::Names(words(&["8", "9", "10"])));
-        // ages 1, 3, 5: mean 3, variance 8/3; the constant column becomes 0
+        // ages 1, 3, 5: mean 3, variance 8/3; the constant column is left out
         let encoded = schema.encode(&clients[0].train).unwrap();
         let deviation = (8.0f64 / 3.0).sqrt();
-        let expected = vec![-2.0 / deviation, 0.0, 1.0, 0.0, 0.0, 0.0];
+        let expected = vec![-2.0 / deviation, 1.0, 0.0, 0.0];
         match &**encoded.features() {
-            Features::F64 { columns: 3, values } => {
+            Features::F64 { columns: 2, values } => {
                 assert!(values.iter().zip(&expected).all(|(found, want)| (found - want).abs() < 1e-12), "{values:?}");
             }
             other => panic!("{other:?}"),
@@ -1142,7 +1156,7 @@ mod tests {
         let schema = fix(&two(), false).unwrap();
         let other = client(&[7.0, 8.0], &["violet", "red"], Targets::Words(words(&["9", "11"])));
         let encoded = schema.encode(&other.train).unwrap();
-        assert_eq!(**encoded.features(), Features::F64 { columns: 3, values: vec![7.0, 0.1, 0.0] });
+        assert_eq!(**encoded.features(), Features::F64 { columns: 2, values: vec![7.0, 0.0] });
         let encoded = schema.encode(&other.test).unwrap();
         assert_eq!(encoded.classes(), Some(&[UNKNOWN_CLASS][..]));
         assert_eq!(schema.unknown_classes(&[describe(&other, false)]), ["11"]);
@@ -1170,7 +1184,7 @@ mod tests {
         let Features::Columns(columns) = &**same.train.features() else { panic!() };
         let train = Shard::new(Features::Columns(vec![columns[2].clone()]), Targets::Values(vec![1.0; 3])).unwrap();
         let text = fix(&[Client { train, ..same }], false).unwrap_err().to_string();
-        assert_eq!(text, "every column holds one word in all training rows, want one that varies");
+        assert_eq!(text, "no column varies over the training rows, want one that does");
     }
 
     #[test]

@@ -59,7 +59,10 @@ impl Understood {
                 let (kind, done) = match &words[..] {
                     _ if *others > 0 => {
                         let kept = words.len();
-                        (ColumnKind::Words, format!("the {kept} most frequent are told apart, the other {others} are one kind"))
+                        (
+                            ColumnKind::Words,
+                            format!("the {kept} most frequent are told apart, the other {others} are one kind"),
+                        )
                     }
                     [one, other] if is_yes_and_no(one, other) => (ColumnKind::YesNo, "one column".to_string()),
                     _ => (ColumnKind::Words, "a column for every kind but one".to_string()),
@@ -70,7 +73,8 @@ impl Understood {
             Encoding::Date { months, weekdays, hours, .. } => {
                 let parts = [("month", months), ("weekday", weekdays), ("hour", hours)];
                 let used = parts.iter().filter(|(_, kinds)| !kinds.is_empty()).map(|(name, _)| format!(", {name}"));
-                let missing = if column.missing > 0 { "; missing ones are the mean, and a column says where" } else { "" };
+                let missing =
+                    if column.missing > 0 { "; missing ones are the mean, and a column says where" } else { "" };
                 (ColumnKind::Date, None, format!("becomes year{}{missing}", used.collect::<String>()), true)
             }
             Encoding::LeftOut(LeftOut { kind, why }) => {

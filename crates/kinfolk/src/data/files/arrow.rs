@@ -7,9 +7,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::panics::contained;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ArrowPrimitiveType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type, Float16Type, Float32Type, Float64Type,
-    Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
-    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    ArrowPrimitiveType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type, Float16Type, Float32Type,
+    Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, RecordBatch};
 use arrow_ipc::reader::{FileReader, FileReaderBuilder, read_footer_length};
@@ -123,7 +123,8 @@ fn check_sizes(path: &Path) -> Result<()> {
         let message = read(begin, metadata)?;
         // A length precedes the message, and a mark precedes that since version 5.
         let skipped = if message.starts_with(&[0xff; 4]) { 8 } else { 4 };
-        let message = root_as_message(message.get(skipped..).unwrap_or_default()).map_err(|error| broken(path, error))?;
+        let message =
+            root_as_message(message.get(skipped..).unwrap_or_default()).map_err(|error| broken(path, error))?;
         let in_dictionary = message.header_as_dictionary_batch().and_then(|dictionary| dictionary.data());
         let Some(rows) = message.header_as_record_batch().or(in_dictionary) else { continue };
         if !(0..=MOST_ROWS).contains(&rows.length()) {
@@ -150,7 +151,9 @@ pub(super) fn type_of(kind: &DataType) -> Type {
     use DataType::*;
     match kind {
         Boolean | Utf8 | LargeUtf8 | Utf8View | Binary | LargeBinary | BinaryView => Type::Words,
-        Null | Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | UInt64 | Float16 | Float32 | Float64 => Type::Numbers,
+        Null | Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | UInt64 | Float16 | Float32 | Float64 => {
+            Type::Numbers
+        }
         Decimal32(..) | Decimal64(..) | Decimal128(..) => Type::Numbers,
         Date32 | Date64 | Timestamp(..) => Type::Dates,
         Dictionary(_, values) => type_of(values),
@@ -216,8 +219,12 @@ fn dates(array: &dyn Array) -> Vec<f64> {
         DataType::Date32 => all::<Date32Type>(array, |days| f64::from(days) * 86_400.0),
         DataType::Date64 => all::<Date64Type>(array, |cell| cell as f64 / 1e3),
         DataType::Timestamp(TimeUnit::Second, _) => all::<TimestampSecondType>(array, |cell| cell as f64),
-        DataType::Timestamp(TimeUnit::Millisecond, _) => all::<TimestampMillisecondType>(array, |cell| cell as f64 / 1e3),
-        DataType::Timestamp(TimeUnit::Microsecond, _) => all::<TimestampMicrosecondType>(array, |cell| cell as f64 / 1e6),
+        DataType::Timestamp(TimeUnit::Millisecond, _) => {
+            all::<TimestampMillisecondType>(array, |cell| cell as f64 / 1e3)
+        }
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            all::<TimestampMicrosecondType>(array, |cell| cell as f64 / 1e6)
+        }
         DataType::Timestamp(TimeUnit::Nanosecond, _) => all::<TimestampNanosecondType>(array, |cell| cell as f64 / 1e9),
         DataType::Dictionary(..) => looked_up(array, |values| dates(values), f64::NAN),
         _ => vec![f64::NAN; array.len()],
@@ -254,7 +261,9 @@ fn texts(array: &dyn Array) -> Texts {
         DataType::Binary => of_bytes(array.as_binary::<i32>().iter()),
         DataType::LargeBinary => of_bytes(array.as_binary::<i64>().iter()),
         DataType::BinaryView => of_bytes(array.as_binary_view().iter()),
-        DataType::Boolean => all(array.as_boolean().iter().map(|cell| cell.map(|cell| if cell { "true" } else { "false" }))),
+        DataType::Boolean => {
+            all(array.as_boolean().iter().map(|cell| cell.map(|cell| if cell { "true" } else { "false" })))
+        }
         // Long names that are numbers must not be rounded.
         DataType::Int64 => wholes::<Int64Type>(array),
         DataType::UInt64 => wholes::<UInt64Type>(array),

@@ -42,8 +42,12 @@ fn parse_date(date: &str, first: First) -> Option<(i64, u32, u32)> {
     let year = |part: &str| (part.len() == 4).then(|| digits(part)).flatten().map(i64::from);
     let comma = parts[1].trim_end_matches(',');
     match parts {
-        [first, ..] if first.len() == 4 && separator != ' ' => Some((year(first)?, number(parts[1])?, number(parts[2])?)),
-        [day, name, last] if month(name).is_some() => Some((year(last)?, month(name)?, number(day.trim_end_matches('.'))?)),
+        [first, ..] if first.len() == 4 && separator != ' ' => {
+            Some((year(first)?, number(parts[1])?, number(parts[2])?))
+        }
+        [day, name, last] if month(name).is_some() => {
+            Some((year(last)?, month(name)?, number(day.trim_end_matches('.'))?))
+        }
         [name, _, last] if month(name).is_some() => Some((year(last)?, month(name)?, number(comma)?)),
         [one, other, last] if separator != ' ' => {
             let (one, other) = (number(one)?, number(other)?);
@@ -62,7 +66,11 @@ fn parse_clock(clock: &str) -> Option<f64> {
         return Some(0.0);
     }
     let upper = clock.to_ascii_uppercase();
-    let (clock, half) = match upper.strip_suffix("AM").map(|rest| (rest, 0)).or_else(|| upper.strip_suffix("PM").map(|rest| (rest, 12))) {
+    let (clock, half) = match upper
+        .strip_suffix("AM")
+        .map(|rest| (rest, 0))
+        .or_else(|| upper.strip_suffix("PM").map(|rest| (rest, 12)))
+    {
         Some((rest, hours)) => (rest.trim_end(), Some(hours)),
         None => (upper.as_str(), None),
     };
@@ -71,7 +79,9 @@ fn parse_clock(clock: &str) -> Option<f64> {
     let mut parts = clock.split(':');
     let (hour, minute) = (digits(parts.next()?)?, digits(parts.next()?)?);
     let second = match parts.next() {
-        Some(second) if second.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') => second.parse::<f64>().ok()?,
+        Some(second) if second.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') => {
+            second.parse::<f64>().ok()?
+        }
         Some(_) => return None,
         None => 0.0,
     };
@@ -91,7 +101,17 @@ fn digits(part: &str) -> Option<u32> {
 
 fn month(name: &str) -> Option<u32> {
     const NAMES: [&str; 12] = [
-        "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+        "january",
+        "february",
+        "march",
+        "april",
+        "may",
+        "june",
+        "july",
+        "august",
+        "september",
+        "october",
+        "november",
         "december",
     ];
     let name = name.trim_end_matches('.').to_ascii_lowercase();

@@ -7,10 +7,10 @@ use super::notation::Reading;
 use super::{Header, is_missing};
 use crate::error::{Error, Result};
 use csv::{ByteRecord, ErrorKind, Position, Reader, ReaderBuilder, Trim};
-use flate2::read::MultiGzDecoder;
+use flate2::bufread::MultiGzDecoder;
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{Cursor, Read};
+use std::io::{BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
 
 /// Bytes from which the delimiter is found.
@@ -33,9 +33,9 @@ fn open(path: &Path) -> Result<Text> {
     let mut file = File::open(path).map_err(io)?;
     let mut first = Vec::new();
     file.by_ref().take(2).read_to_end(&mut first).map_err(io)?;
+    file.rewind().map_err(io)?;
     let is_packed = first == [0x1f, 0x8b];
-    let whole = Cursor::new(first).chain(file);
-    Ok(if is_packed { Box::new(MultiGzDecoder::new(whole)) } else { Box::new(whole) })
+    Ok(if is_packed { Box::new(MultiGzDecoder::new(BufReader::new(file))) } else { Box::new(file) })
 }
 
 fn records<R: Read>(text: R, delimiter: u8, has_names: bool) -> Reader<Counted<R>> {
@@ -61,7 +61,8 @@ impl Delimited {
         let line = reader.get_mut().line_at(first.position().map_or(0, Position::byte));
         let place = || format!("{} row {line}", path.display());
         let has_names = header == Header::Always || has_names(&cells).map_err(|error| error.at(place()))?;
-        let name = |(index, cell): (usize, &Cow<str>)| if has_names { cell.to_string() } else { (index + 1).to_string() };
+        let name =
+            |(index, cell): (usize, &Cow<str>)| if has_names { cell.to_string() } else { (index + 1).to_string() };
         let names = cells.iter().enumerate().map(name).collect();
         Ok(Self { path: path.to_path_buf(), delimiter, has_names, names })
     }
@@ -103,13 +104,15 @@ impl Batches for Rows {
             }
             lines.push(line);
         }
-        let strip = |(texts, want): (Texts, &Want)| if *want == Want::Nothing { Strip::Nothing } else { Strip::Texts(texts) };
+        let strip =
+            |(texts, want): (Texts, &Want)| if *want == Want::Nothing { Strip::Nothing } else { Strip::Texts(texts) };
         let columns = texts.into_iter().zip(&self.wants).map(strip).collect();
         Ok((!lines.is_empty()).then_some(Batch { lines, columns }))
     }
 
     fn remarks(&self) -> Vec<String> {
-        let remark = |line| format!("{} row {line}: not UTF-8; such cells are read as Windows-1252", self.path.display());
+        let remark =
+            |line| format!("{} row {line}: not UTF-8; such cells are read as Windows-1252", self.path.display());
         self.foreign.map(remark).into_iter().collect()
     }
 }
@@ -119,8 +122,11 @@ fn broken<R: Read>(path: &Path, error: csv::Error, reader: &mut Reader<Counted<R
         ErrorKind::UnequalLengths { pos, expected_len, len } => {
             let line = reader.get_mut().line_at(pos.as_ref().map_or(0, Position::byte));
             let cells = if len == 1 { "1 cell".to_string() } else { format!("{len} cells") };
-            Error::data(format!("{} row {line}: {cells}, want {expected_len}", path.display()))
-                .hint("quote cells that contain the separator")
+            let hint = match len > expected_len {
+                true => "quote cells that contain the separator; the first row of the file names all columns",
+                false => "quote cells that contain the separator",
+            };
+            Error::data(format!("{} row {line}: {cells}, want {expected_len}", path.display())).hint(hint)
         }
         ErrorKind::Io(error) => Error::io("reading", path, error),
         _ => Error::data(format!("{}: not a table with a delimiter", path.display())),
@@ -149,7 +155,8 @@ fn check_text(path: &Path, beginning: &[u8]) -> Result<()> {
 fn find_delimiter(beginning: &[u8], usual: u8) -> u8 {
     let is_cut = beginning.len() == BEGINNING;
     let score = |delimiter: u8| {
-        let mut reader = ReaderBuilder::new().delimiter(delimiter).has_headers(false).flexible(true).from_reader(beginning);
+        let mut reader =
+            ReaderBuilder::new().delimiter(delimiter).has_headers(false).flexible(true).from_reader(beginning);
         let mut widths: Vec<usize> = reader.byte_records().flatten().map(|record| record.len()).collect();
         if is_cut && widths.len() > 1 {
             widths.pop();

@@ -106,7 +106,9 @@ impl Table {
         }
         for (column, more) in self.columns.iter_mut().zip(more.columns) {
             match (&mut column.values, more.values) {
-                (Cells::Numbers(cells), Cells::Numbers(more)) | (Cells::Dates(cells), Cells::Dates(more)) => cells.extend(more),
+                (Cells::Numbers(cells), Cells::Numbers(more)) | (Cells::Dates(cells), Cells::Dates(more)) => {
+                    cells.extend(more)
+                }
                 (Cells::Words(cells), Cells::Words(more)) => cells.extend(more),
                 _ => unreachable!("a column is of one kind in all batches"),
             }
@@ -151,14 +153,16 @@ impl<'a> Source<'a> {
         let wants: Vec<Want> = roles.iter().map(want).collect();
         for ((name, kind), want) in names.iter().zip(&types).zip(&wants) {
             if let (Type::Other(kind), true) = (kind, *want != Want::Nothing) {
-                let message = format!("{}: column `{name}` holds {kind}, want numbers, texts or dates", self.path.display());
+                let message =
+                    format!("{}: column `{name}` holds {kind}, want numbers, texts or dates", self.path.display());
                 return Err(Error::data(message)
                     .hint(format!("leave the column out with {}, or turn it into numbers", (self.drop)(name))));
             }
         }
         let kinds = self.kinds(&*file, (&names, &types), &roles, surveyed)?;
         let batches = file.batches(&wants)?;
-        let column = |((name, role), kind): ((String, Role), Kind)| ColumnReader { name, role, kind, odd: Odd::default() };
+        let column =
+            |((name, role), kind): ((String, Role), Kind)| ColumnReader { name, role, kind, odd: Odd::default() };
         let columns = names.into_iter().zip(roles).zip(kinds).map(column).collect();
         Ok(Rows { source: *self, batches, columns })
     }
@@ -236,8 +240,10 @@ impl<'a> Source<'a> {
                 Error::data(format!("{place}: `{point}` has a decimal point and `{comma}` a decimal comma"))
                     .hint(format!("write all its numbers in one way, or leave the column out with {drop}"))
             }
-            Doubt::DayOrMonth(cell) => Error::data(format!("{place}: `{cell}` may begin with the day or with the month"))
-                .hint(format!("write its dates as 2020-12-31, or leave the column out with {drop}")),
+            Doubt::DayOrMonth(cell) => {
+                Error::data(format!("{place}: `{cell}` may begin with the day or with the month"))
+                    .hint(format!("write its dates as 2020-12-31, or leave the column out with {drop}"))
+            }
             Doubt::Mixed { word, numbers, cells } => {
                 Error::data(format!("{place}: {numbers} of {cells} cells are numbers, others are such as `{word}`"))
                     .hint(format!("write numbers alone, or leave the column out with {drop}"))
@@ -276,6 +282,10 @@ impl<'a> Source<'a> {
     fn check_names(&self, names: &[String]) -> Result<()> {
         let mut known = HashSet::with_capacity(names.len());
         match names.iter().find(|name| !known.insert(name.as_str())) {
+            Some(name) if name.is_empty() => {
+                Err(Error::data(format!("{}: two columns have no name", self.path.display()))
+                    .hint("name them in the first row, or delete them"))
+            }
             Some(name) => Err(Error::data(format!("{}: two columns are called `{name}`", self.path.display()))),
             None => Ok(()),
         }
@@ -354,7 +364,9 @@ impl Rows<'_> {
             match column.convert(&self.source, &table.lines, strip) {
                 Ok(values) => table.columns.push(Column { name: column.name.clone(), values }),
                 // The first row that is at fault is told, whichever its column.
-                Err((row, error)) if first.as_ref().is_none_or(|(before, _)| row < *before) => first = Some((row, error)),
+                Err((row, error)) if first.as_ref().is_none_or(|(before, _)| row < *before) => {
+                    first = Some((row, error))
+                }
                 Err(_) => {}
             }
         }
@@ -477,8 +489,11 @@ pub(super) fn find_roles<'a>(
     for (setting, name, role) in wanted {
         let Some(place) = names.iter().position(|known| known == name) else {
             let fault = Error::settings(format!("{}: {} has no column `{name}`", spell(setting), path.display()));
-            let same_letters = names.iter().map(String::as_str).find(|known| known.to_lowercase() == name.to_lowercase());
-            faults.push(match same_letters.or_else(|| nearest(name, names.iter().map(String::as_str))) {
+            let known = || names.iter().map(String::as_str);
+            let same_letters = known().find(|known| known.to_lowercase() == name.to_lowercase());
+            // A short name is near to others that have nothing in common with it.
+            let alike = || nearest(name, known()).filter(|near| near.chars().any(|letter| name.contains(letter)));
+            faults.push(match same_letters.or_else(alike) {
                 Some(near) => fault.hint(format!("did you mean `{near}`?")),
                 None => fault.hint(format!("its columns are {}", listed(names))),
             });
@@ -502,7 +517,8 @@ fn listed<T: std::borrow::Borrow<str>>(names: &[T]) -> String {
 }
 
 pub(super) fn is_missing(cell: &str) -> bool {
-    matches!(cell, "" | "<NA>" | "#N/A") || ["na", "n/a", "nan", "null"].iter().any(|word| cell.eq_ignore_ascii_case(word))
+    matches!(cell, "" | "<NA>" | "#N/A")
+        || ["na", "n/a", "nan", "null"].iter().any(|word| cell.eq_ignore_ascii_case(word))
 }
 
 /// What people write where a number or a date is missing. Elsewhere it is a word.

@@ -55,7 +55,8 @@ impl Reading {
             });
         }
         let (points, commas) = (body.matches('.').count(), body.matches(',').count());
-        let thousands = |separator: char| grouped(body, |letter| letter == separator).and_then(|whole| number(&whole, ""));
+        let thousands =
+            |separator: char| grouped(body, |letter| letter == separator).and_then(|whole| number(&whole, ""));
         match (points, commas) {
             (0, 1) => {
                 let (whole, fraction) = body.split_once(',')?;
@@ -152,7 +153,8 @@ mod tests {
 
     #[test]
     fn marks_and_thousands() {
-        let (point, comma) = (|value| Some(Reading::With(Mark::Point, value)), |value| Some(Reading::With(Mark::Comma, value)));
+        let (point, comma) =
+            (|value| Some(Reading::With(Mark::Point, value)), |value| Some(Reading::With(Mark::Comma, value)));
         let sure = |value| Some(Reading::Sure(value));
         let either = |point, comma| Some(Reading::Either { point, comma });
         for (cell, wanted) in [

@@ -187,7 +187,8 @@ mod tests {
         assert_eq!(kind(&["", "NA"]), point);
         assert_eq!(kind(&["a", "b", "-"]), Ok(Kind::Words));
         assert_eq!(survey(&["007", "008"]).kind([false; 2], false), Ok(Kind::Words));
-        let many: Vec<String> = (0..90).map(|row| if row % 2 == 0 { row.to_string() } else { format!("{row} kg") }).collect();
+        let many: Vec<String> =
+            (0..90).map(|row| if row % 2 == 0 { row.to_string() } else { format!("{row} kg") }).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert_eq!(kind(&many), Err(Doubt::Mixed { word: "1 kg".into(), numbers: 45, cells: 90 }));
     }

@@ -122,8 +122,7 @@ fn faults_name_file_row_and_column() {
         "t.csv row 3: client a has `q` in column `g`, but `p` in row 2"
     );
     // Lines count as they do in an editor: quoted breaks, empty lines, and those that end the Windows way.
-    for content in ["c,y,x\n\"a\nb\",1,2\na,2,\n", "c,y,x\n\na,1,2\na,2,\n", "c,y,x\r\na,1,2\r\na,1,2\r\na,2,\r\n"]
-    {
+    for content in ["c,y,x\n\"a\nb\",1,2\na,2,\n", "c,y,x\n\na,1,2\na,2,\n", "c,y,x\r\na,1,2\r\na,1,2\r\na,2,\r\n"] {
         assert_eq!(first(content, usual), "t.csv row 4: column `x` has no value");
         assert_eq!(first(&content.replace("2,", "2,inf"), usual), "t.csv row 4: column `x` is not finite");
         assert_eq!(first(&content.replace("a,2,", "a,2"), usual), "t.csv row 4: 2 cells, want 3");
@@ -231,8 +230,7 @@ mod parquet {
             let mut bytes = sound.clone();
             for _ in 0..rng.random_range(1..4) {
                 let place = rng.random_range(0..bytes.len());
-                bytes[place] =
-                    if rng.random() { rng.random() } else { bytes[place] ^ (1 << rng.random_range(0..8)) };
+                bytes[place] = if rng.random() { rng.random() } else { bytes[place] ^ (1 << rng.random_range(0..8)) };
             }
             fs::write(&path, bytes).unwrap();
             if let Err(error) = make(&path, USUAL) {
@@ -287,10 +285,60 @@ mod parquet {
         let population = make(&path, &format!("{USUAL}\ndrop = [\"day\"]\ntest_fraction = 0")).unwrap();
         assert_eq!(population.clients.iter().map(|c| c.id.as_str()).collect::<Vec<_>>(), ["1", "2"]);
         assert_eq!(population.clients[1].train.values(), Some(&[1.5, 3.5][..]));
-        let text = make(&path, USUAL).unwrap_err().to_string();
-        assert!(text.contains("row 1: column `day` holds 2019-04-14"), "{text}");
+        let dated = make(&path, USUAL).unwrap();
+        let Features::Columns(columns) = &**dated.clients[0].train.features() else { panic!() };
+        assert_eq!(columns[1].values, Cells::Dates(vec![18000.0 * 86_400.0; 4]));
         let (_folder, path) = parquet_file(&[Some(0.5), None]);
         let text = make(&path, &format!("{USUAL}\ndrop = [\"day\"]")).unwrap_err().to_string();
         assert!(text.contains("t.parquet row 2: column `score` has no value"), "{text}");
+    }
+
+    #[test]
+    fn arrow_files_are_read_with_their_types() {
+        use arrow_array::types::Int32Type;
+        use arrow_array::{
+            ArrayRef, BooleanArray, Decimal128Array, DictionaryArray, Int64Array, RecordBatch, StringArray,
+        };
+        use arrow_array::{TimestampMillisecondArray, UInt8Array};
+        use arrow_ipc::CompressionType;
+        use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
+        let colours: DictionaryArray<Int32Type> = [Some("red"), None, Some("blue"), Some("red")].into_iter().collect();
+        let long = i64::MAX - 1;
+        let columns: Vec<(&str, ArrayRef)> = vec![
+            ("school", Arc::new(Int64Array::from(vec![long, long + 1, long, long]))),
+            (
+                "score",
+                Arc::new(Decimal128Array::from(vec![150, 250, 350, 450]).with_precision_and_scale(5, 2).unwrap()),
+            ),
+            ("colour", Arc::new(colours)),
+            ("late", Arc::new(BooleanArray::from(vec![Some(true), Some(false), None, Some(true)]))),
+            ("age", Arc::new(UInt8Array::from(vec![Some(7), None, Some(9), Some(8)]))),
+            ("when", Arc::new(TimestampMillisecondArray::from(vec![Some(1500), Some(0), None, Some(500)]))),
+            ("code", Arc::new(StringArray::from(vec!["01", "2", "", "2"]))),
+        ];
+        let rows = RecordBatch::try_from_iter(columns).unwrap();
+        for compression in [None, Some(CompressionType::LZ4_FRAME), Some(CompressionType::ZSTD)] {
+            let (_folder, path) = file("t.feather", "");
+            let options = IpcWriteOptions::default().try_with_compression(compression).unwrap();
+            let mut writer =
+                FileWriter::try_new_with_options(File::create(&path).unwrap(), &rows.schema(), options).unwrap();
+            writer.write(&rows).unwrap();
+            writer.finish().unwrap();
+            let text = make(&path, USUAL).unwrap_err().to_string();
+            assert!(text.contains("t.feather row 2: column `colour` has no value"), "{text}");
+            let population = make(&path, &format!("{USUAL}\ntest_fraction = 0\nmissing = \"fill\"")).unwrap();
+            let ids: Vec<&str> = population.clients.iter().map(|client| client.id.as_str()).collect();
+            assert_eq!(ids, ["9223372036854775806", "9223372036854775807"]);
+            assert_eq!(population.clients[0].train.values(), Some(&[1.5, 3.5, 4.5][..]));
+            let own = population.clients[0].train.pick(&[0, 1, 2]);
+            let Features::Columns(columns) = &**own.features() else { panic!() };
+            let words = |list: [&str; 3]| Cells::Words(list.map(str::to_string).to_vec());
+            assert_eq!(columns[0].values, words(["red", "blue", "red"]));
+            assert_eq!(columns[1].values, words(["true", "", "true"]));
+            assert_eq!(columns[2].values, Cells::Numbers(vec![7.0, 9.0, 8.0]));
+            let Cells::Dates(times) = &columns[3].values else { panic!() };
+            assert!(times[0] == 1.5 && times[1].is_nan() && times[2] == 0.5, "{times:?}");
+            assert_eq!(columns[4].values, words(["01", "", "2"]), "texts are no numbers");
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! Tables as people have them: each is read rightly, or refused by a message that says what to do.
 
 use super::{file, make};
-use crate::data::table::*;
 use crate::data::known::KnownRows;
 use crate::data::schema::{Coding, Schema, describe};
+use crate::data::table::*;
 use crate::data::understood::lines;
 use std::fs;
 use std::io::Write;
@@ -141,7 +141,9 @@ fn words_have_kinds() {
     assert_eq!(found.rows[9], [0.0, 0.0, 0.0, 1.0]);
     assert_eq!(
         lines(&found.schema.understood()),
-        ["x  words  5 kinds  1 missing  the 3 most frequent are told apart, the other 2 are one kind; missing ones are a kind"]
+        [
+            "x  words  5 kinds  1 missing  the 3 most frequent are told apart, the other 2 are one kind; missing ones are a kind"
+        ]
     );
     let found = read(&column(&["yes", "no", "", "yes"]), "missing = \"fill\"");
     assert_eq!(found.names, ["x=(missing)", "x=yes"]);
@@ -219,7 +221,10 @@ fn given_parts_times_and_weights() {
 fn rows_without_a_target_are_left_out_where_cells_may_be_missing() {
     let content = "c,y,x\na,1.5,1\na,,2\na,2.5,3\nb,NA,3\n";
     let found = read(content, "missing = \"fill\"");
-    assert_eq!((found.rows.len(), &found.remarks[..]), (2, &["2 rows are left out, without a value in column `y`".to_string()][..]));
+    assert_eq!(
+        (found.rows.len(), &found.remarks[..]),
+        (2, &["2 rows are left out, without a value in column `y`".to_string()][..])
+    );
     assert!(refused("c,y,x\na,,1\n", "missing = \"fill\"").contains("no row has a value in column `y`"));
 }
 
@@ -261,7 +266,7 @@ fn schema_mean(schema: &Schema, place: usize) -> f64 {
 
 #[test]
 fn wrong_inputs_are_refused_by_what_to_do() {
-    let usual = "c,y,x\na,1.5,1\na,2.5,2\n";
+    let usual = "c,y,z,x\na,1.5,3,1\na,2.5,5,2\n";
     for (content, text, wanted) in [
         (usual.to_string(), "part = \"x\"", "t.csv row 2: column `x` holds `1`, want `train` or `test`"),
         (usual.into(), "part = \"x\"\ntime = \"y\"", "data.part: data.time divides the rows already"),
@@ -283,6 +288,9 @@ fn wrong_inputs_are_refused_by_what_to_do() {
         (column(&["7", "7", "7"]), "", "no column varies over the training rows"),
         (column(&["", ""]), "missing = \"fill\"", "no column varies over the training rows"),
         ("c,y,x\na,1.5,1\na,2.5\n".into(), "", "t.csv row 3: 2 cells, want 3"),
+        ("c,y,x\na,1.5,1,7\n".into(), "", "the first row of the file names all columns"),
+        ("Our pupils\nc,y,x\na,1.5,1\n".into(), "", "hint: its columns are Our pupils"),
+        ("c,y,x,,\na,1.5,1,,\n".into(), "", "two columns have no name\n  hint: name them in the first row, or delete"),
         ("a,1.5,1\na,2.5,2\n".into(), "", "hint: its columns are a, 1.5, 1"),
         ("PK\u{3}\u{4}workbook".into(), "", "a workbook or an archive, want a text"),
         ("c\0y".into(), "", "no text, want a text"),
