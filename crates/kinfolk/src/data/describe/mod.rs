@@ -1,6 +1,8 @@
 //! What clients say about their columns, and what is made of them: one schema for everybody.
 
+mod agree;
 pub(crate) mod calendar;
+mod description;
 #[doc(hidden)]
 pub mod scaling;
 #[doc(hidden)]
