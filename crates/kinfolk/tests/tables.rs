@@ -213,3 +213,44 @@ rounds = 5
     assert!(after.notes.iter().any(|note| note.contains("no model can predict them: perhaps")), "{:?}", after.notes);
     assert_eq!(before.notes.iter().find(|note| note.contains("test rows alone")), None);
 }
+
+#[test]
+fn a_run_says_what_became_of_unusual_columns_and_counts_rows_alike() {
+    let mut content = "who;number;day;x;y;weight\n".to_string();
+    for row in 0..90 {
+        let (day, x) = (row % 28 + 1, row * 7 % 13);
+        let y = f64::from(x) * 0.5 + f64::from(row % 5);
+        let cell = if row == 4 { "n/k".to_string() } else { x.to_string() };
+        content += &format!("c{};{row};{day:02}.03.2021;{cell};{};1\n", row % 3, y.to_string().replace('.', ","));
+    }
+    let (_folder, path) = write(&content);
+    let text = r#"
+[data]
+source = "table"
+path = ""
+client = "who"
+target = "y"
+task = "regression"
+missing = "fill"
+[model]
+kind = "linear"
+[[method]]
+name = "naive-average"
+"#;
+    let record = result(text, &path, None);
+    let notes = repeat(&record, "naive-average").notes.join("\n");
+    for wanted in [
+        "column `number` (number): left out: different in every row, like a name or a number of rows",
+        "column `day` (date): becomes year, weekday",
+        "column `weight` (number): left out: the same in every row",
+        "column `x` holds numbers; 1 cell counts as missing: `n/k`",
+        "a decimal comma in y",
+    ] {
+        assert!(notes.contains(wanted), "{notes}");
+    }
+    let weighted = text.replace("missing =", "weight = \"weight\"\nmissing =");
+    let change = Override::parse(&format!("data.path={path}")).unwrap();
+    let experiment = Experiment::parse("test", &weighted, &[change]).unwrap();
+    let refused = run(&experiment, &Options::default(), &mut Unwatched).unwrap_err().to_string();
+    assert!(refused.starts_with("data.weight: the methods of an experiment count all rows alike"), "{refused}");
+}
