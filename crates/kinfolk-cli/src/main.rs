@@ -1,4 +1,4 @@
-//! The command line: `kinfolk run`, `cluster`, `list`, `data`, `reproduce`.
+//! The command line: `kinfolk fit`, `predict`, `assign`, `show`, `run`, `cluster`, `list`, `data`, `reproduce`.
 //!
 //! stdout carries the result and nothing else; progress and messages go to stderr.
 
@@ -6,7 +6,7 @@ mod commands;
 mod progress;
 
 use clap::{Parser, Subcommand};
-use commands::{cluster, data, list, reproduce, run, say};
+use commands::{assign, cluster, data, fit, list, predict, reproduce, run, say, show};
 use kinfolk::panics::contained;
 use std::process::ExitCode;
 
@@ -20,6 +20,10 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Fit(Box<fit::Arguments>),
+    Predict(predict::Arguments),
+    Assign(assign::Arguments),
+    Show(show::Arguments),
     Run(run::Arguments),
     Cluster(Box<cluster::Arguments>),
     List(list::Arguments),
@@ -47,6 +51,10 @@ fn main() -> ExitCode {
         }
     };
     let ending = contained(|| match command {
+        Command::Fit(arguments) => fit::run(*arguments),
+        Command::Predict(arguments) => predict::run(arguments),
+        Command::Assign(arguments) => assign::run(arguments),
+        Command::Show(arguments) => show::run(arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::Cluster(arguments) => cluster::run(*arguments),
         Command::List(arguments) => list::run(arguments),

@@ -114,6 +114,8 @@ pub mod experiment;
 pub mod families;
 pub mod federation;
 #[doc(hidden)]
+pub mod fit;
+#[doc(hidden)]
 pub mod groups;
 pub(crate) mod hierarchy;
 pub(crate) mod memory;

@@ -1,10 +1,14 @@
 //! One file a verb.
 
+pub mod assign;
 pub mod cluster;
 pub mod data;
+pub mod fit;
 pub mod list;
+pub mod predict;
 pub mod reproduce;
 pub mod run;
+pub mod show;
 
 use kinfolk::compute::MOST_THREADS;
 use kinfolk::text::{escaped_json, printable};

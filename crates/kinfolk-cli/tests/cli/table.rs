@@ -96,7 +96,8 @@ fn the_families_of_a_csv_are_found() {
 
 /// The schema with its means and deviations left out.
 fn schema_without_numbers(text: &str) -> String {
-    let is_number = |line: &&str| ["mean", "deviation", "fill"].iter().any(|name| line.contains(&format!("\"{name}\"")));
+    let is_number =
+        |line: &&str| ["mean", "deviation", "fill"].iter().any(|name| line.contains(&format!("\"{name}\"")));
     text.lines().filter(|line| !is_number(line)).map(|line| format!("{line}\n")).collect()
 }
 

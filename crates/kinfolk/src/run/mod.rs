@@ -16,7 +16,7 @@ mod folder;
 mod method;
 mod models;
 mod options;
-mod seed;
+pub(crate) mod seed;
 #[doc(hidden)]
 pub mod venue;
 
@@ -69,6 +69,7 @@ pub fn run_at(
     for seed in experiment.seeds() {
         watch.doing("preparing the data");
         let data = SeedData::prepare(experiment, seed, venue, options.start.as_ref())?;
+        data.check_weights()?;
         if options.resume {
             data.check_resumable()?;
         }

@@ -18,19 +18,19 @@ use crate::num::Moments;
 use crate::rng::Key;
 use std::sync::Arc;
 
-pub(super) struct SeedData {
-    pub(super) population: Population,
-    pub(super) engine: Box<dyn Engine>,
+pub(crate) struct SeedData {
+    pub(crate) population: Population,
+    pub(crate) engine: Box<dyn Engine>,
     pub(super) unseen: Option<Box<dyn Engine>>,
     pub(super) rows: Vec<usize>,
     truth: Option<Vec<usize>>,
     /// The groups that clients say they belong to.
     column: Option<Groups>,
-    pub(super) model: Arc<dyn Model>,
+    pub(crate) model: Arc<dyn Model>,
     pub(super) metric: Metric,
-    pub(super) schema: Schema,
+    pub(crate) schema: Schema,
     /// Notes about the data and the model, for every method.
-    pub(super) notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
     /// Upper bound on the curvature of the clients' losses, where a method needs it.
     curvature: Option<f64>,
     facts: DataFacts,
@@ -45,17 +45,13 @@ pub(super) type FindGroups<'a> = &'a dyn Fn(&str) -> Result<Groups>;
 const CHECKPOINT_LAYOUT: u32 = 3;
 
 impl SeedData {
-    pub(super) fn prepare(
+    pub(crate) fn prepare(
         experiment: &Experiment,
         seed: u64,
         venue: &mut dyn Venue,
         start: Option<&OwnStart>,
     ) -> Result<Self> {
         let Meeting { mut population, mut engine, mut unseen, digest } = venue.open(experiment, seed)?;
-        if population.clients.iter().any(|client| client.train.weights().is_some()) {
-            return Err(Error::settings("data.weight: the methods of an experiment count all rows alike")
-                .hint("leave data.weight out, and name the column in data.drop if it is no feature"));
-        }
         let begins = start.map_or(Ok(String::new()), OwnStart::digest)?;
         let origin = format!("{} {CHECKPOINT_LAYOUT} {digest}{begins}", env!("CARGO_PKG_VERSION"));
 
@@ -70,7 +66,8 @@ impl SeedData {
         let rows: Vec<usize> = described.iter().map(|description| description.rows).collect();
         let column = Groups::named(described.iter().map(|description| description.group.as_deref()));
         let schema = Schema::fix(&described, experiment.coding())?;
-        let facts = facts(&described);
+        let ordered = experiment.data.get("time").is_some();
+        let facts = DataFacts { markers: schema.markers(), target: target_scale(&described), ordered };
         let mut notes = std::mem::take(&mut population.remarks);
         notes.extend(schema.understood().iter().filter(|column| column.is_unusual).map(Understood::note));
         notes.extend(columns::extreme_cell_notes(engine.clients(), &extreme_cells(&described)));
@@ -124,6 +121,16 @@ impl SeedData {
         })
     }
 
+    /// What clients said of their columns and targets.
+    pub(crate) fn facts(&self) -> &DataFacts {
+        &self.facts
+    }
+
+    /// The groups that clients say they belong to.
+    pub(crate) fn column(&self) -> Option<&Groups> {
+        self.column.as_ref()
+    }
+
     /// The groups given to a method, if any. `found` looks up an earlier method's; before that all are in one group.
     pub(super) fn groups_for(&self, entry: &MethodEntry, found: Option<FindGroups>) -> Result<Option<Groups>> {
         let place = format!("method.{}.groups", entry.label);
@@ -170,6 +177,15 @@ impl SeedData {
         Some(format!("step {:.3e}, chosen from the data", auto_step(step.optimiser, self.curvature)))
     }
 
+    /// Refuses weights of rows, which methods of an experiment do not know.
+    pub(super) fn check_weights(&self) -> Result<()> {
+        if self.population.clients.iter().any(|client| client.train.weights().is_some()) {
+            return Err(Error::settings("data.weight: the methods of an experiment count all rows alike")
+                .hint("leave data.weight out, and name the column in data.drop if it is no feature"));
+        }
+        Ok(())
+    }
+
     /// Refuses to resume where the clients' state is out of reach.
     pub(super) fn check_resumable(&self) -> Result<()> {
         self.population.clients.iter().try_for_each(Client::check_resumable)?;
@@ -205,16 +221,15 @@ impl SeedData {
     }
 }
 
-fn facts(described: &[Description]) -> DataFacts {
+/// The target's mean and deviation over all clients, where it is a number.
+fn target_scale(described: &[Description]) -> Option<TargetScale> {
     let mut target = Moments::of(std::iter::empty());
     for description in described {
         if let TargetDescription::Values(own) = &description.target {
             target.merge(own);
         }
     }
-    let target = Some(target).filter(|target| target.count > 0);
-    let target = target.map(|target| TargetScale { mean: target.mean, deviation: target.deviation });
-    DataFacts { target, ..DataFacts::default() }
+    (target.count > 0).then_some(TargetScale { mean: target.mean, deviation: target.deviation })
 }
 
 fn choose_metric(experiment: &Experiment, model: &dyn Model) -> Result<Metric> {

@@ -35,6 +35,8 @@ pub(super) struct FoldedRows {
     /// Row-major, with a column of ones behind where the model has an intercept.
     pub(super) x: Vec<f64>,
     pub(super) y: Vec<f64>,
+    /// What each row counts.
+    pub(super) weights: Vec<f64>,
     pub(super) columns: usize,
 }
 
@@ -57,12 +59,14 @@ impl FoldedRows {
         let mut sizes = vec![0usize; folds.count as usize];
         fold.iter().for_each(|&fold| sizes[fold] += 1);
         sizes.iter().filter(|size| **size > 0).try_for_each(|&size| context.guard.enough("a fold", size as f64))?;
-        Ok(Self { fold, x, y, columns })
+        let weights = rows.weights().map_or_else(|| vec![1.0; rows.len()], <[f64]>::to_vec);
+        Ok(Self { fold, x, y, weights, columns })
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &[f64], f64)> {
-        let rows = self.x.chunks_exact(self.columns.max(1)).zip(&self.y);
-        self.fold.iter().zip(rows).map(|(&fold, (x, &y))| (fold, x, y))
+    /// Fold, columns, target and weight of every row.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &[f64], f64, f64)> {
+        let rows = self.x.chunks_exact(self.columns.max(1)).zip(&self.y).zip(&self.weights);
+        self.fold.iter().zip(rows).map(|(&fold, ((x, &y), &weight))| (fold, x, y, weight))
     }
 }
 
@@ -116,7 +120,7 @@ impl Kind for FoldProducts {
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
         let rows = FoldedRows::of(context, self.folds, self.target)?;
         let mut folds = vec![Products::none(rows.columns); self.folds.count as usize];
-        rows.iter().for_each(|(fold, x, y)| folds[fold].add_row(x, y, 1.0));
+        rows.iter().for_each(|(fold, x, y, weight)| folds[fold].add_row(x, y, weight));
         Ok(context.reply(ByFold(folds), None))
     }
 

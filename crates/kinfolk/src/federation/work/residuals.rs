@@ -42,7 +42,7 @@ impl Kind for Residuals {
             return Err(context.naming()(Error::federation("a predictor that does not fit the clients' columns")));
         }
         let mut histogram = Histogram::default();
-        for (fold, x, y) in rows.iter() {
+        for (fold, x, y, _) in rows.iter() {
             if let Some((_, predictor)) = self.predictors.iter().find(|(of, _)| *of as usize == fold) {
                 histogram.add((y - predictor.mean(x)).abs() / predictor.variance(x).sqrt());
             }

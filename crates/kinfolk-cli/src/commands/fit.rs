@@ -1,0 +1,133 @@
+//! `kinfolk fit TABLE`: whether the clients of a table differ, which are alike, and a model for each.
+
+use super::{parse_threads, print, print_json, say, stop_on_interrupt};
+use crate::Ending;
+use crate::progress::Bars;
+use kinfolk::data::TableSettings;
+use kinfolk::data::options::Task;
+use kinfolk::disk::folder::NewFolder;
+use kinfolk::fit::{FILES, FitSettings, show};
+use kinfolk::run::Options;
+use kinfolk::{Error, Result};
+use std::path::PathBuf;
+
+/// Fit a table with a column that names the client: families, and the model that serves each client best.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The table: csv, tsv or txt, also with .gz, parquet, arrow or feather
+    table: PathBuf,
+    /// The column that names the client
+    #[arg(long, value_name = "COLUMN")]
+    client: String,
+    /// The column to be predicted
+    #[arg(long, value_name = "COLUMN")]
+    target: String,
+    /// The column of families that are known
+    #[arg(long, value_name = "COLUMN")]
+    group: Option<String>,
+    /// The column of the rows' times: the last rows of every client are held out, and nothing of the future is used
+    #[arg(long, value_name = "COLUMN", conflicts_with = "part")]
+    time: Option<String>,
+    /// The column that says train or test
+    #[arg(long, value_name = "COLUMN")]
+    part: Option<String>,
+    /// The column of the rows' weights
+    #[arg(long, value_name = "COLUMN")]
+    weight: Option<String>,
+    /// Columns to leave out
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
+    drop: Vec<String>,
+    /// Columns of numbers that are names
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
+    words: Vec<String>,
+    /// How many families: a number, auto or one
+    #[arg(long, value_name = "K", default_value = "auto", value_parser = parse_families)]
+    families: Families,
+    /// Fewer draws for the tests
+    #[arg(long)]
+    quick: bool,
+    /// Seed of all draws
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Threads to use [default: one for every core]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
+    threads: Option<usize>,
+    /// Folder for the model [default: the table's name with .families]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Replace the model in the folder
+    #[arg(long)]
+    replace: bool,
+    /// Print one JSON document instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// How many families are wanted; `None`: as many as are found.
+#[derive(Clone, Copy)]
+struct Families(Option<usize>);
+
+fn parse_families(text: &str) -> Result<Families, String> {
+    match text {
+        "auto" => Ok(Families(None)),
+        "one" => Ok(Families(Some(1))),
+        number => match number.parse() {
+            Ok(families) if families > 0 => Ok(Families(Some(families))),
+            _ => Err("want a whole number from 1 on, auto or one".into()),
+        },
+    }
+}
+
+pub fn run(arguments: Arguments) -> Result<Ending> {
+    let folder = arguments.out.clone().unwrap_or_else(|| {
+        let name = arguments.table.file_name().unwrap_or_default().to_string_lossy();
+        let stem = name.split('.').next().filter(|stem| !stem.is_empty()).unwrap_or("table");
+        arguments.table.with_file_name(format!("{stem}.families"))
+    });
+    if arguments.replace {
+        remove_model(&folder)?;
+    }
+    let claimed = NewFolder::claim(&folder, FILES)
+        .map_err(|error| error.hint("give --out another folder, or --replace to fit anew"))?;
+    let table = TableSettings {
+        path: arguments.table.display().to_string(),
+        client: arguments.client,
+        target: Some(arguments.target),
+        group: arguments.group,
+        time: arguments.time,
+        part: arguments.part,
+        weight: arguments.weight,
+        drop: arguments.drop,
+        words: arguments.words,
+        task: Task::Regression,
+        ..TableSettings::default()
+    };
+    let settings = FitSettings { table, families: arguments.families.0, quick: arguments.quick, seed: arguments.seed };
+    let options = Options { threads: arguments.threads.unwrap_or(0), stop: stop_on_interrupt(), ..Options::default() };
+    let mut bars = Bars::new(String::new());
+    let mut told = |lines: &[String]| lines.iter().for_each(|line| say(line));
+    let saved = kinfolk::fit::fit(settings, &options, &mut bars, &mut told)?;
+    drop(bars);
+    saved.write(claimed.path())?;
+    if arguments.json {
+        print_json(&saved.shown())?;
+    } else {
+        print(&show(&saved))?;
+    }
+    say(&format!("model: {}", folder.display()));
+    Ok(Ending::Done)
+}
+
+/// Removes the files of a model, and nothing else.
+fn remove_model(folder: &std::path::Path) -> Result<()> {
+    for name in FILES {
+        let path = folder.join(name);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::io("removing", &path, error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

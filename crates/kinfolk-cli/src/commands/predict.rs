@@ -1,0 +1,74 @@
+//! `kinfolk predict MODEL TABLE`: a prediction with its interval for every row.
+
+use super::say;
+use crate::Ending;
+use crate::progress::Wait;
+use kinfolk::disk::write_atomically;
+use kinfolk::fit::{Saved, predict};
+use kinfolk::{Error, Result};
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+/// Predict the rows of a table with a fitted model: one line for each row, in order, as csv on stdout.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The folder of a model that `fit` has written
+    model: PathBuf,
+    /// The table, with the columns the model was fitted with; where it has the target, new clients get a model of their own
+    table: PathBuf,
+    /// File for the predictions instead of stdout
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+pub fn run(arguments: Arguments) -> Result<Ending> {
+    let saved = Saved::read(&arguments.model)?;
+    let wait = Wait::new("predicting");
+    let found = match &arguments.out {
+        Some(path) => {
+            let mut text = Vec::new();
+            let found = predict(&saved, &arguments.table, &mut text)?;
+            write_atomically(path, &text)?;
+            found
+        }
+        None => {
+            let mut out = BufWriter::new(Piped(std::io::stdout().lock()));
+            let found = predict(&saved, &arguments.table, &mut out)?;
+            out.flush().map_err(|error| Error::io("writing", "the predictions", error))?;
+            found
+        }
+    };
+    drop(wait);
+    let new = found.fitted + found.unknown;
+    say(&format!("{} rows of {} known and {new} new clients", found.rows, found.known));
+    if found.fitted > 0 {
+        say(&format!("{} new clients have a personal model from their own target values", found.fitted));
+    }
+    if found.unknown > 0 {
+        say(&format!("{} new clients without target values are served by what holds for everybody", found.unknown));
+    }
+    if let Some((share, rows)) = found.covered {
+        say(&format!("intervals cover {:.1} % of {rows} rows with a target value", 100.0 * share));
+    }
+    found.remarks.iter().for_each(|remark| say(&format!("note: {remark}")));
+    Ok(Ending::Done)
+}
+
+/// Somebody who closes the pipe early has seen enough.
+struct Piped<W>(W);
+
+impl<W: Write> Write for Piped<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self.0.write(bytes) {
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(bytes.len()),
+            written => written,
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        match self.0.flush() {
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+            flushed => flushed,
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! New clients: their family, how far they are from each, and whether they fit none.
+
+use super::Saved;
+use super::predict::newcomers;
+use crate::error::{Error, Result};
+use serde::Serialize;
+use std::path::Path;
+
+/// The expected share of wrong ones among clients said to fit no family.
+const FALSE_DISCOVERIES: f64 = 0.05;
+
+/// What is said of a new client.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Assigned {
+    /// Its name.
+    pub client: String,
+    /// Its rows with a target value.
+    pub rows: usize,
+    /// Its most probable family, counted from 1.
+    pub family: usize,
+    /// The probabilities of all families.
+    pub probabilities: Vec<f64>,
+    /// Its distance to each family in standard errors.
+    pub distances: Vec<f64>,
+    /// The largest probability, over the families, that a member is as far from the centre.
+    pub p: f64,
+    /// Whether it fits none, with at most 5 % of such claims wrong (Benjamini and Hochberg).
+    pub fits_none: bool,
+}
+
+/// Assigns the clients of a table that did not take part in the fit.
+pub fn assign(saved: &Saved, path: &Path) -> Result<Vec<Assigned>> {
+    let mut newcomers: Vec<_> = newcomers(saved, path)?.into_iter().collect();
+    if newcomers.is_empty() {
+        let message = format!("{}: no new client has a value in column `{}`", path.display(), saved.target);
+        return Err(Error::data(message)
+            .hint("all clients are in the model already (`show --client NAME`), or values are missing"));
+    }
+    newcomers.sort_by(|a, b| a.0.cmp(&b.0));
+    let assigned = |(client, products): (String, crate::families::Products)| {
+        let newcomer = saved.model.learned.newcomer(&products)?;
+        let (rows, family) = (products.rows, newcomer.family + 1);
+        let (probabilities, distances, p) = (newcomer.responsibilities, newcomer.distances, newcomer.p);
+        Ok(Assigned { client, rows, family, probabilities, distances, p, fits_none: false })
+    };
+    let mut assigned = newcomers.into_iter().map(assigned).collect::<Result<Vec<_>>>()?;
+    let cut = largest_discovery(assigned.iter().map(|assigned| assigned.p).collect());
+    assigned.iter_mut().for_each(|assigned| assigned.fits_none = assigned.p <= cut);
+    Ok(assigned)
+}
+
+/// The largest p-value that counts as a discovery, by Benjamini and Hochberg; below 0 if none does.
+fn largest_discovery(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let count = values.len() as f64;
+    let found =
+        values.iter().enumerate().rev().find(|(place, p)| **p <= FALSE_DISCOVERIES * (*place as f64 + 1.0) / count);
+    found.map_or(-1.0, |(_, p)| *p)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn discoveries_by_hand() {
+        // Sorted .001 .02 .03 .9 against .0125 .025 .0375 .05: the third is the last below.
+        assert_eq!(largest_discovery(vec![0.9, 0.03, 0.001, 0.02]), 0.03);
+        assert!(largest_discovery(vec![0.2, 0.06]) < 0.0);
+    }
+}

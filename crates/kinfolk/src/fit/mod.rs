@@ -1,0 +1,129 @@
+//! From a table of clients to a model that is taken into use: fit, predict, assign, show.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `mod.rs` | reads a table, asks its clients, learns ([`fit`]) |
+//! | `saved.rs` | what was fitted, and its folder |
+//! | `coefficients.rs` | coefficients in the table's own units |
+//! | `predict.rs` | new rows: predictions with intervals |
+//! | `assign.rs` | new clients: their family, and whether they fit any |
+//! | `tested.rs` | errors on rows that were kept for testing |
+//! | `show.rs` | what was found, in words and tables |
+
+mod assign;
+mod coefficients;
+mod predict;
+mod saved;
+mod show;
+mod tested;
+
+pub use assign::{Assigned, assign};
+pub use predict::{Predictions, predict};
+pub use saved::{FILES, Saved};
+pub use show::{Shown, show, show_client, show_family};
+
+use crate::data::TableSettings;
+use crate::data::options::Missing;
+use crate::data::understood::{self, Understood};
+use crate::error::{Error, Result};
+use crate::experiment::Experiment;
+use crate::families::Wanted;
+use crate::federation::transforms::Transforms;
+use crate::groups::Groups;
+use crate::methods::room::{MethodLedger, MissingRule, Room};
+use crate::methods::{AutoSettings, Study};
+use crate::models::LinearSettings;
+use crate::run::seed::SeedData;
+use crate::run::venue::{InProcess, Venue};
+use crate::run::{Options, Watch};
+use tested::test_errors;
+
+/// What is fitted.
+#[derive(Debug, Clone, Default)]
+pub struct FitSettings {
+    /// The table.
+    pub table: TableSettings,
+    /// How many families; without, as many as are found.
+    pub families: Option<usize>,
+    /// Fewer draws for the tests.
+    pub quick: bool,
+    /// The seed of all draws.
+    pub seed: u64,
+}
+
+/// Parts of every client's rows for cross-validation.
+const FOLDS: u32 = 5;
+
+/// Fits the clients of a table, all cores at work. `told` is handed what was understood of the columns, before the work begins.
+pub fn fit(
+    settings: FitSettings,
+    options: &Options,
+    watch: &mut dyn Watch,
+    told: &mut dyn FnMut(&[String]),
+) -> Result<Saved> {
+    let mut table = settings.table.clone();
+    table.missing = Missing::Fill;
+    if table.target.is_none() {
+        return Err(Error::settings("target: got none, want the column to be predicted"));
+    }
+    if table.part.is_none() && table.time.is_none() {
+        // Errors are cross-validated: no row is kept from the model.
+        table.test_fraction = 0.0;
+    }
+    fit_at(&mut InProcess::new(options)?, FitSettings { table, ..settings }, options, watch, told)
+}
+
+fn fit_at(
+    venue: &mut dyn Venue,
+    settings: FitSettings,
+    options: &Options,
+    watch: &mut dyn Watch,
+    told: &mut dyn FnMut(&[String]),
+) -> Result<Saved> {
+    let FitSettings { table, families, quick, seed } = settings;
+    let (client, target) = (table.client.clone(), table.target.clone().unwrap_or_default());
+    let is_grouped = table.group.is_some();
+    let tests = table.part.is_some() || table.time.is_some();
+    watch.doing("reading the table");
+    let experiment = Experiment::on(table).model(LinearSettings::default()).method(AutoSettings::default()).check()?;
+    let data = SeedData::prepare(&experiment, seed, venue, None).map_err(only_numbers)?;
+    let understood = data.schema.understood();
+    told(&understood::lines(&understood));
+    let wanted = match (families, is_grouped) {
+        (Some(_), true) => {
+            return Err(Error::settings("families: the groups are known already").hint("leave one of them out"));
+        }
+        (None, true) => Wanted::Known(known_families(data.column())?),
+        (Some(1), _) => Wanted::One,
+        (Some(families), _) => Wanted::Exactly(families),
+        (None, _) => Wanted::Auto,
+    };
+    let mut engine = data.engine.afresh("fit", Transforms::default(), options.stop.clone())?;
+    watch.doing("comparing clients");
+    let study = Study::new(&*data.model, data.facts(), seed, FOLDS)?;
+    let mut ledger = MethodLedger::new(MissingRule::Skip);
+    let model = study.carry_out(&mut Room::new(&mut *engine, &mut ledger), &wanted, quick)?;
+    let tested = tests.then(|| test_errors(&mut *engine, &model)).transpose()?.flatten();
+    let names = model.clients.iter().map(|&place| engine.clients()[place as usize].id.clone()).collect();
+    let mut remarks = data.notes.clone();
+    remarks.retain(|remark| !understood.iter().any(|column: &Understood| column.note() == *remark));
+    remarks.extend(ledger.note());
+    Ok(Saved::new(client, target, names, data.schema.clone(), understood, model, tested, remarks, seed))
+}
+
+/// Targets that are no numbers are refused by the model; here nobody chose one.
+fn only_numbers(error: Error) -> Error {
+    if error.to_string().contains("predicts a number") {
+        return Error::settings("target: it has classes, and `fit` predicts numbers so far").hint(
+            "set --task regression where the classes are numbers with an order; `run` trains models for classes",
+        );
+    }
+    error
+}
+
+fn known_families(groups: Option<&Groups>) -> Result<Vec<usize>> {
+    let groups = groups.ok_or_else(|| Error::settings("group: no client names one"))?;
+    groups.of.each().iter().copied().collect::<Option<Vec<usize>>>().ok_or_else(|| {
+        Error::data("group: some clients have none").hint("name a group for every client, or leave the option out")
+    })
+}

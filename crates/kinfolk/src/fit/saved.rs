@@ -1,0 +1,202 @@
+//! What was fitted, and the folder it lies in.
+
+use super::coefficients::Coefficients;
+use super::show;
+use super::tested::Tested;
+use crate::data::schema::Schema;
+use crate::data::understood::Understood;
+use crate::disk::{comma_separated, json_text, write_all_atomically};
+use crate::error::{Error, Result};
+use crate::families::Rung;
+use crate::methods::FamilyModel;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// Increased whenever an older program could not read a model any more.
+const SCHEMA: u32 = 1;
+/// The model, for programs.
+const MODEL: &str = "model.json";
+/// The files of a folder.
+pub const FILES: [&str; 4] = [MODEL, "families.csv", "clients.csv", "coefficients.csv"];
+
+/// A fitted model with all that is needed to use it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Saved {
+    schema: u32,
+    version: String,
+    /// The column that names the client.
+    pub client: String,
+    /// The column that is predicted.
+    pub target: String,
+    /// What was understood of the columns.
+    pub understood: Vec<Understood>,
+    /// What was read in an unusual way, who was left out.
+    pub remarks: Vec<String>,
+    /// Errors on rows kept for testing.
+    pub tested: Option<Tested>,
+    /// The seed of all draws.
+    pub seed: u64,
+    /// The clients' names, in the order of the model's clients.
+    pub names: Vec<String>,
+    pub(super) columns: Schema,
+    pub(super) model: FamilyModel,
+}
+
+impl Saved {
+    #[expect(clippy::too_many_arguments, reason = "its fields, which nobody else puts together")]
+    pub(super) fn new(
+        client: String,
+        target: String,
+        names: Vec<String>,
+        columns: Schema,
+        understood: Vec<Understood>,
+        model: FamilyModel,
+        tested: Option<Tested>,
+        remarks: Vec<String>,
+        seed: u64,
+    ) -> Self {
+        let version = env!("CARGO_PKG_VERSION").to_string();
+        Self { schema: SCHEMA, version, client, target, understood, remarks, tested, seed, names, columns, model }
+    }
+
+    /// Writes all files of the model into a folder.
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        let files = vec![
+            ("families.csv".to_string(), self.families_file()?),
+            ("clients.csv".to_string(), self.clients_file()?),
+            ("coefficients.csv".to_string(), self.coefficients_file()?),
+        ];
+        write_all_atomically(folder, files)?;
+        // The last: a folder without it is not finished.
+        write_all_atomically(folder, vec![(MODEL.to_string(), json_text(self)?.into_bytes())])
+    }
+
+    /// Reads the model of a folder.
+    pub fn read(folder: &Path) -> Result<Self> {
+        let path = folder.join(MODEL);
+        let text = match std::fs::read_to_string(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let message = format!("{}: no fitted model, it has no {MODEL}", folder.display());
+                return Err(Error::data(message).hint("`kinfolk fit TABLE --client COLUMN --target COLUMN` makes one"));
+            }
+            text => text.map_err(|error| Error::io("reading", &path, error))?,
+        };
+        let unsound = |error: &dyn std::fmt::Display| Error::data(format!("{}: {error}", path.display()));
+        #[derive(Deserialize)]
+        struct Head {
+            schema: u32,
+        }
+        let head: Head = serde_json::from_str(&text).map_err(|error| unsound(&error))?;
+        if head.schema > SCHEMA {
+            let message = format!("schema {}, this program reads up to {SCHEMA}", head.schema);
+            return Err(unsound(&message).hint("a newer kinfolk has written it: use that one"));
+        }
+        let saved: Self = serde_json::from_str(&text).map_err(|error| unsound(&error))?;
+        saved.check().map_err(|error| unsound(&error))?;
+        Ok(saved)
+    }
+
+    /// What a hand that changed the file may have broken.
+    fn check(&self) -> Result<()> {
+        let learned = &self.model.learned;
+        let width = self.columns.feature_names().len() + 1;
+        let widths = learned.families.iter().map(|family| family.centre.len());
+        let widths =
+            widths.chain(learned.clients.iter().map(|client| client.served.len())).chain([learned.global.len()]);
+        if widths.into_iter().any(|other| other != width) {
+            return Err(Error::data(format!("coefficients of other columns, want {width} everywhere")));
+        }
+        if self.names.len() != learned.clients.len() {
+            let (names, clients) = (self.names.len(), learned.clients.len());
+            return Err(Error::data(format!("{names} names for {clients} clients")));
+        }
+        match learned.clients.iter().any(|client| client.family >= learned.families.len()) {
+            true => Err(Error::data("a client in a family that is not there")),
+            false => Ok(()),
+        }
+    }
+
+    /// The place of a client, by its name.
+    pub(super) fn place(&self, name: &str) -> Option<usize> {
+        self.names.iter().position(|known| known == name)
+    }
+
+    /// What serves a client, in a word.
+    pub(super) fn served_by(&self, place: usize) -> &'static str {
+        match self.model.learned.clients[place].service.own_choice {
+            None => "stack",
+            Some(Rung::Global) => "global",
+            Some(Rung::Family) => "family",
+            Some(Rung::Personal) => "personal",
+            Some(Rung::Alone) => "alone",
+        }
+    }
+
+    fn families_file(&self) -> Result<Vec<u8>> {
+        let table = show::families(self);
+        let header = ["family", "clients", "share_percent", "apart_by"];
+        comma_separated("families.csv", header, table.rows().iter().cloned())
+    }
+
+    fn clients_file(&self) -> Result<Vec<u8>> {
+        let header = [
+            "client",
+            "rows",
+            "family",
+            "probability",
+            "stability",
+            "served_by",
+            "error",
+            "error_global",
+            "error_family",
+            "error_personal",
+            "error_alone",
+            "joining",
+            "gain",
+            "gain_se",
+        ];
+        let square = self.model.target.deviation.powi(2);
+        let or_empty = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
+        let row = |(place, name): (usize, &String)| {
+            let client = &self.model.learned.clients[place];
+            let service = &client.service;
+            let errors = (0..4).map(|rung| or_empty(service.errors.map(|errors| square * errors[rung])));
+            let mut row = vec![
+                name.clone(),
+                client.rows.to_string(),
+                (client.family + 1).to_string(),
+                client.responsibilities[client.family].to_string(),
+                or_empty(client.stability),
+                self.served_by(place).to_string(),
+                or_empty(service.error.map(|error| square * error)),
+            ];
+            row.extend(errors);
+            row.push(service.verdict().trim_start_matches("is ").to_string());
+            row.push((square * service.joining.mean).to_string());
+            row.push((square * service.joining.error).to_string());
+            row
+        };
+        comma_separated("clients.csv", header, self.names.iter().enumerate().map(row))
+    }
+
+    fn coefficients_file(&self) -> Result<Vec<u8>> {
+        let units = Coefficients::new(self);
+        let learned = &self.model.learned;
+        let mut rows = Vec::new();
+        let mut push = |model: &str, who: &str, coefficients: &[f64], covariance: Option<&[f64]>| {
+            for term in units.terms(coefficients, covariance) {
+                let error = term.error.map_or(String::new(), |error| error.to_string());
+                rows.push(vec![model.to_string(), who.to_string(), term.name, term.value.to_string(), error]);
+            }
+        };
+        push("global", "", &learned.global, None);
+        for (number, family) in learned.families.iter().enumerate() {
+            push("family", &(number + 1).to_string(), &family.centre, Some(&family.covariance));
+        }
+        for (place, name) in self.names.iter().enumerate() {
+            let predictor = learned.predictor(place);
+            push("client", name, &predictor.coefficients, Some(&predictor.covariance));
+        }
+        comma_separated("coefficients.csv", ["model", "of", "term", "value", "standard_error"], rows)
+    }
+}

@@ -1,0 +1,223 @@
+//! What was found, in words and tables.
+
+use super::Saved;
+use super::coefficients::{Coefficients, Term};
+use crate::error::{Error, Result};
+use crate::report::table::Table;
+use crate::settings::nearest;
+use serde::Serialize;
+
+/// Terms that set a family apart, at most.
+const TERMS: usize = 3;
+/// Clients that are listed, at most.
+const LISTED: usize = 5;
+
+/// The whole result, for programs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Shown<'a> {
+    /// The version of this layout.
+    pub schema: u32,
+    /// The column that is predicted.
+    pub target: &'a str,
+    /// How many clients took part.
+    pub clients: usize,
+    /// Each decision in a sentence.
+    pub sentences: &'a [String],
+    /// p-value of "all clients are alike"; absent where that cannot be told.
+    pub difference_p: Option<f64>,
+    /// The families: clients, share, and coefficients with standard errors.
+    pub families: Vec<ShownFamily>,
+    /// Cross-validated mean squared errors: global, family, personal, alone, served.
+    pub errors: [f64; 5],
+    /// The share of held-out rows inside their 90 % intervals.
+    pub coverage: Option<f64>,
+    /// Errors on rows kept for testing.
+    pub tested: Option<&'a super::tested::Tested>,
+    /// What was read in an unusual way.
+    pub remarks: &'a [String],
+}
+
+/// A family, for programs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ShownFamily {
+    /// Counted from 1.
+    pub family: usize,
+    /// How many clients are most probably in it.
+    pub clients: usize,
+    /// Its share of the clients.
+    pub share: f64,
+    /// Term, value and standard error, in the table's units.
+    pub coefficients: Vec<(String, f64, Option<f64>)>,
+}
+
+impl Saved {
+    /// The whole result, for programs.
+    pub fn shown(&self) -> Shown<'_> {
+        let (learned, units) = (&self.model.learned, Coefficients::new(self));
+        let square = self.model.target.deviation.powi(2);
+        let families = learned.families.iter().enumerate().map(|(number, family)| ShownFamily {
+            family: number + 1,
+            clients: family.clients,
+            share: family.share,
+            coefficients: (units.terms(&family.centre, Some(&family.covariance)).into_iter())
+                .map(|Term { name, value, error }| (name, value, error))
+                .collect(),
+        });
+        Shown {
+            schema: 1,
+            target: &self.target,
+            clients: self.names.len(),
+            sentences: &learned.sentences,
+            difference_p: learned.difference.p,
+            families: families.collect(),
+            errors: learned.errors.map(|error| square * error),
+            coverage: self.model.intervals.coverage,
+            tested: self.tested.as_ref(),
+            remarks: &self.remarks,
+        }
+    }
+}
+
+/// The families with their sizes and what sets them apart.
+pub(super) fn families(saved: &Saved) -> Table {
+    let learned = &saved.model.learned;
+    let units = Coefficients::new(saved);
+    let mut table = Table::new().words("family").numbers("clients").numbers("share %").words("what sets it apart");
+    let global = units.terms(&learned.global, None);
+    for (number, family) in learned.families.iter().enumerate() {
+        let terms = units.terms(&family.centre, Some(&family.covariance));
+        let mut apart: Vec<(f64, String)> = (terms.iter().zip(&global))
+            .map(|(own, all)| {
+                let error = own.error.unwrap_or(0.0);
+                let distance = if error > 0.0 { (own.value - all.value).abs() / error } else { 0.0 };
+                (distance, format!("{} {} ± {} (all: {})", own.name, short(own.value), short(error), short(all.value)))
+            })
+            .collect();
+        apart.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let words: Vec<String> = if learned.families.len() == 1 {
+            vec!["everybody".into()]
+        } else {
+            apart.into_iter().take(TERMS).filter(|(distance, _)| *distance > 2.0).map(|(_, text)| text).collect()
+        };
+        let share = format!("{:.1}", 100.0 * family.share);
+        table.push([(number + 1).to_string(), family.clients.to_string(), share, words.join("; ")]);
+    }
+    table
+}
+
+/// A number in four digits.
+fn short(value: f64) -> String {
+    let digits = if value == 0.0 { 0 } else { (3 - value.abs().log10().floor() as i32).clamp(0, 6) };
+    format!("{value:.*}", digits as usize)
+}
+
+/// The result as text: what was decided, families, errors, and clients worth a look.
+pub fn show(saved: &Saved) -> String {
+    let learned = &saved.model.learned;
+    let square = saved.model.target.deviation.powi(2);
+    let mut text = String::new();
+    for sentence in &learned.sentences {
+        text.push_str(sentence);
+        text.push('\n');
+    }
+    text.push_str(&format!("\n{}\n", families(saved)));
+    let mut errors = Table::new().words("mean squared error").numbers("cross-validated");
+    if saved.tested.is_some() {
+        errors = errors.numbers("test rows");
+    }
+    let tested = saved.tested.as_ref();
+    let cell = |value: Option<f64>| value.map_or(String::new(), short);
+    let rows = [
+        ("the mean", None, tested.map(|tested| tested.mean)),
+        ("one model for everybody", Some(0), tested.map(|tested| tested.global)),
+        ("a model for every family", Some(1), tested.map(|tested| tested.family)),
+        ("a personal model", Some(2), tested.map(|tested| tested.personal)),
+        ("every client alone", Some(3), tested.map(|tested| tested.alone)),
+        ("what serves each client", Some(4), tested.map(|tested| tested.served)),
+    ];
+    for (name, place, tested) in rows {
+        let validated = place.map(|place: usize| square * learned.errors[place]);
+        if validated.is_some() || tested.is_some() {
+            errors.push([name.to_string(), cell(validated), cell(tested)]);
+        }
+    }
+    text.push_str(&format!("{errors}\n"));
+    if let Some(coverage) = saved.model.intervals.coverage {
+        text.push_str(&format!("90 % intervals cover {:.1} % of held-out rows.\n", 100.0 * coverage));
+    }
+    text.push_str(&worth_a_look(saved));
+    for remark in &saved.remarks {
+        text.push_str(&format!("note: {remark}\n"));
+    }
+    text
+}
+
+/// Clients between families, and clients for which joining hurts.
+fn worth_a_look(saved: &Saved) -> String {
+    let clients = &saved.model.learned.clients;
+    let mut text = String::new();
+    let mut border: Vec<(f64, usize)> =
+        clients.iter().enumerate().map(|(place, client)| (client.responsibilities[client.family], place)).collect();
+    border.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let border: Vec<String> = (border.into_iter().filter(|(sure, _)| *sure < 0.9).take(LISTED))
+        .map(|(sure, place)| {
+            format!("{} ({:.0} % in family {})", saved.names[place], 100.0 * sure, clients[place].family + 1)
+        })
+        .collect();
+    if !border.is_empty() {
+        text.push_str(&format!("nearest the border: {}\n", border.join(", ")));
+    }
+    let hurt: Vec<&str> = (saved.names.iter().zip(clients))
+        .filter(|(_, client)| client.service.verdict() == "hurts")
+        .map(|(name, _)| name.as_str())
+        .collect();
+    if !hurt.is_empty() {
+        let more = if hurt.len() > LISTED { format!(" and {} more", hurt.len() - LISTED) } else { String::new() };
+        text.push_str(&format!("joining hurts: {}{more}\n", hurt[..hurt.len().min(LISTED)].join(", ")));
+    }
+    text
+}
+
+fn terms_table(terms: Vec<Term>) -> Table {
+    let mut table = Table::new().words("term").numbers("value").numbers("standard error");
+    for term in terms {
+        table.push([term.name, short(term.value), term.error.map_or(String::new(), short)]);
+    }
+    table
+}
+
+/// One family: its members and its coefficients.
+pub fn show_family(saved: &Saved, number: usize) -> Result<String> {
+    let learned = &saved.model.learned;
+    let family = number.checked_sub(1).and_then(|place| learned.families.get(place));
+    let family =
+        family.ok_or_else(|| Error::settings(format!("family: got {number}, want 1 to {}", learned.families.len())))?;
+    let members = saved.names.iter().zip(&learned.clients).filter(|(_, client)| client.family + 1 == number);
+    let members: Vec<&str> = members.map(|(name, _)| name.as_str()).collect();
+    let terms = terms_table(Coefficients::new(saved).terms(&family.centre, Some(&family.covariance)));
+    Ok(format!("family {number}: {} clients\n\n{terms}\nclients: {}\n", members.len(), members.join(", ")))
+}
+
+/// One client: its family, what serves it, and its coefficients.
+pub fn show_client(saved: &Saved, name: &str) -> Result<String> {
+    let place = saved.place(name).ok_or_else(|| {
+        let error = Error::settings(format!("client: the model has no client `{name}`"));
+        match nearest(name, saved.names.iter().map(String::as_str)) {
+            Some(near) => error.hint(format!("did you mean `{near}`? New clients: `assign`")),
+            None => error.hint("`clients.csv` in the model's folder lists them; new clients: `assign`"),
+        }
+    })?;
+    let client = &saved.model.learned.clients[place];
+    let predictor = saved.model.learned.predictor(place);
+    let terms = terms_table(Coefficients::new(saved).terms(&predictor.coefficients, Some(&predictor.covariance)));
+    let sure = 100.0 * client.responsibilities[client.family];
+    let square = saved.model.target.deviation.powi(2);
+    let (gain, error) = (short(square * client.service.joining.mean), short(square * client.service.joining.error));
+    Ok(format!(
+        "{name}: {} rows, family {} ({sure:.0} %), served by: {}\njoining {} (gain over its own model alone {gain} ± {error})\n\n{terms}",
+        client.rows,
+        client.family + 1,
+        saved.served_by(place),
+        client.service.verdict(),
+    ))
+}
