@@ -110,110 +110,53 @@ pub trait Declared: Field {
     }
 }
 
-macro_rules! integer_fields {
-    ($($type:ty),*) => {$(
+/// Fields that are one value or one list: the type of their bounds, the allowed values, and how they are unset, read and written.
+macro_rules! fields {
+    ($($type:ty: $bound:ty, $kind:expr, $unset:expr, $read:expr, $write:expr;)*) => {$(
         impl Field for $type {
-            type Bound = i64;
-            const KIND: Kind = Kind::Integer(ANY);
+            type Bound = $bound;
+            const KIND: Kind = $kind;
 
             fn parse(value: &Value) -> Option<Self> {
-                value.as_integer()?.try_into().ok()
+                $read(value)
             }
 
             fn value(&self) -> Option<Value> {
-                Some(Value::Integer(i64::try_from(*self).unwrap_or(i64::MAX)))
+                Some($write(self))
             }
 
             fn unset() -> Self {
-                0
+                $unset
             }
         }
     )*};
 }
-integer_fields!(u32, u64, usize);
 
-impl Field for f64 {
-    type Bound = f64;
-    const KIND: Kind = Kind::Number(ANY);
-
-    fn parse(value: &Value) -> Option<Self> {
-        number(value)
-    }
-
-    fn value(&self) -> Option<Value> {
-        Some(Value::Float(*self))
-    }
-
-    fn unset() -> Self {
-        f64::NAN
-    }
+fields! {
+    u32: i64, Kind::Integer(ANY), 0, read_whole, write_whole;
+    u64: i64, Kind::Integer(ANY), 0, read_whole, write_whole;
+    usize: i64, Kind::Integer(ANY), 0, read_whole, write_whole;
+    f64: f64, Kind::Number(ANY), f64::NAN, number, |own: &f64| Value::Float(*own);
+    bool: (), Kind::Flag, false, Value::as_bool, |own: &bool| Value::Boolean(*own);
+    String: (), Kind::Text, String::new(), |text: &Value| text.as_str().map(str::to_string), |own: &String| own.clone().into();
+    Vec<String>: (), Kind::Texts, Vec::new(), read_list, write_list;
+    Vec<usize>: i64, Kind::Integers(ANY), Vec::new(), read_list, write_list;
 }
 
-impl Field for bool {
-    type Bound = ();
-    const KIND: Kind = Kind::Flag;
-
-    fn parse(value: &Value) -> Option<Self> {
-        value.as_bool()
-    }
-
-    fn value(&self) -> Option<Value> {
-        Some(Value::Boolean(*self))
-    }
-
-    fn unset() -> Self {
-        false
-    }
+fn read_whole<T: TryFrom<i64>>(value: &Value) -> Option<T> {
+    value.as_integer()?.try_into().ok()
 }
 
-impl Field for String {
-    type Bound = ();
-
-    fn parse(value: &Value) -> Option<Self> {
-        value.as_str().map(str::to_string)
-    }
-
-    fn value(&self) -> Option<Value> {
-        Some(Value::String(self.clone()))
-    }
-
-    fn unset() -> Self {
-        String::new()
-    }
+fn write_whole<T: Copy + TryInto<i64>>(own: &T) -> Value {
+    Value::Integer((*own).try_into().unwrap_or(i64::MAX))
 }
 
-impl Field for Vec<String> {
-    type Bound = ();
-    const KIND: Kind = Kind::Texts;
-
-    fn parse(value: &Value) -> Option<Self> {
-        value.as_array()?.iter().map(String::parse).collect()
-    }
-
-    fn value(&self) -> Option<Value> {
-        Some(Value::Array(self.iter().filter_map(Field::value).collect()))
-    }
-
-    fn unset() -> Self {
-        Vec::new()
-    }
+fn read_list<T: Field>(value: &Value) -> Option<Vec<T>> {
+    value.as_array()?.iter().map(T::parse).collect()
 }
 
-impl Field for Vec<usize> {
-    type Bound = i64;
-    const KIND: Kind = Kind::Integers(ANY);
-
-    fn parse(value: &Value) -> Option<Self> {
-        value.as_array()?.iter().map(usize::parse).collect()
-    }
-
-    fn value(&self) -> Option<Value> {
-        Some(Value::Array(self.iter().filter_map(Field::value).collect()))
-    }
-
-    fn unset() -> Self {
-        Vec::new()
-    }
+fn write_list<T: Field>(list: &[T]) -> Value {
+    Value::Array(list.iter().filter_map(T::value).collect())
 }
 
 /// One positive number, or a list of them.
@@ -231,7 +174,7 @@ impl Field for Vec<f64> {
     fn value(&self) -> Option<Value> {
         match self.as_slice() {
             [one] => one.value(),
-            list => Some(Value::Array(list.iter().filter_map(Field::value).collect())),
+            list => Some(write_list(list)),
         }
     }
 
@@ -343,7 +286,7 @@ impl Field for ForEach {
     fn value(&self) -> Option<Value> {
         match self {
             ForEach::One(one) => one.value(),
-            ForEach::List(list) => Some(Value::Array(list.iter().filter_map(Field::value).collect())),
+            ForEach::List(list) => Some(write_list(list)),
             ForEach::Named(named) => {
                 Some(Value::Table(named.iter().map(|(name, one)| (name.clone(), Value::Float(*one))).collect()))
             }
