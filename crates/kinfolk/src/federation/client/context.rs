@@ -6,7 +6,7 @@ use super::guard::Guard;
 use super::host::{Equipment, Head, Host};
 use crate::data::{Client, Shard};
 use crate::error::{Error, Result};
-use crate::federation::work::{Answer, Keep, Kind, Loss, Reply};
+use crate::federation::work::{Answer, Keep, Loss, Reply};
 use crate::mixture::{Rows, Shape};
 use crate::models::{Found, Model, Packed, Precision, Seat, Step, Worker};
 use crate::training::Portion;
@@ -43,12 +43,6 @@ impl<'a> ClientContext<'a> {
 
     pub(crate) fn model(&self) -> &'a dyn Model {
         &**self.equipment.threads.model()
-    }
-
-    /// Carries out an order that is a single step.
-    pub(crate) fn carry_step(&mut self, work: &dyn Kind, step: Step) -> Result<Reply> {
-        let found = self.find(step)?;
-        Ok(Reply::of(self.client().train.len() as u32, found, work.tells_choice()))
     }
 
     /// Some of the training rows, unless an answer about them would reveal single ones.

@@ -16,12 +16,6 @@ pub struct Choose {
     pub then: Then,
 }
 
-impl Choose {
-    fn as_step(&self) -> Step<'_> {
-        Step::Choose(Choosing { among: &self.among, on: self.on, then: Cow::Borrowed(&self.then) })
-    }
-}
-
 impl Kind for Choose {
     fn needs(&self) -> Needs<'_> {
         let needs = match &self.then {
@@ -54,12 +48,8 @@ impl Kind for Choose {
         Cost { steps: then.steps, work: looks.work + then.work, numbers: looks.numbers + then.numbers }
     }
 
-    fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
-        context.carry_step(self, self.as_step())
-    }
-
     fn step(&self) -> Option<Step<'_>> {
-        Some(self.as_step())
+        Some(Step::Choose(Choosing { among: &self.among, on: self.on, then: Cow::Borrowed(&self.then) }))
     }
 
     fn tells_choice(&self) -> bool {

@@ -14,13 +14,6 @@ pub struct Gradient {
     pub sample: Sample,
 }
 
-impl Gradient {
-    fn as_step(&self) -> Step<'_> {
-        let then = Cow::Owned(Then::Gradient(self.sample.clone()));
-        Step::Choose(Choosing { among: std::slice::from_ref(&self.of), on: Portion::All, then })
-    }
-}
-
 impl Kind for Gradient {
     fn needs(&self) -> Needs<'_> {
         Needs::new(std::slice::from_ref(&self.of), Capability::Gradients).on(self.sample.on)
@@ -34,11 +27,8 @@ impl Kind for Gradient {
         load.runs(1.0, &self.sample)
     }
 
-    fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
-        context.carry_step(self, self.as_step())
-    }
-
     fn step(&self) -> Option<Step<'_>> {
-        Some(self.as_step())
+        let then = Cow::Owned(Then::Gradient(self.sample.clone()));
+        Some(Step::Choose(Choosing { among: std::slice::from_ref(&self.of), on: Portion::All, then }))
     }
 }

@@ -19,7 +19,11 @@ pub trait Kind: Debug + Send + Sync {
     /// Upper bound on what it costs a client.
     fn cost(&self, load: &Load) -> Cost;
 
-    fn carry_out(&self, context: &mut ClientContext) -> Result<Reply>;
+    /// What a client does; by default its step.
+    fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
+        let found = context.find(self.step().expect("work is a step, or says how it is carried out"))?;
+        Ok(Reply::of(context.client().train.len() as u32, found, self.tells_choice()))
+    }
 
     /// Why the order is malformed, whoever gets it.
     fn fault(&self) -> Option<&'static str> {

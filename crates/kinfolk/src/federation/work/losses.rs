@@ -13,12 +13,6 @@ pub struct Losses {
     pub on: Portion,
 }
 
-impl Losses {
-    fn as_step(&self) -> Step<'_> {
-        Step::Losses { of: &self.of, on: self.on }
-    }
-}
-
 impl Kind for Losses {
     fn needs(&self) -> Needs<'_> {
         Needs::new(&self.of, Capability::Any).on(self.on)
@@ -32,12 +26,8 @@ impl Kind for Losses {
         load.looks(self.of.len() as f64, self.of.len())
     }
 
-    fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
-        context.carry_step(self, self.as_step())
-    }
-
     fn step(&self) -> Option<Step<'_>> {
-        Some(self.as_step())
+        Some(Step::Losses { of: &self.of, on: self.on })
     }
 
     fn fault(&self) -> Option<&'static str> {
