@@ -26,7 +26,6 @@
 //! - parts of fewer than `min_size` clients are not split off.
 
 use super::parts::averaging::{absent_from, finite_vectors};
-use super::parts::starts::common_start;
 use super::parts::training::{Trainer, Training};
 use super::*;
 use crate::federation::OrderAnswers;
@@ -78,7 +77,7 @@ impl MethodSettings for CflSettings {
         // Similarities, and the list of pairs that is sorted by them.
         setup.want_room_for_pairs(16)?;
         let state = State {
-            models: vec![common_start(&setup)?],
+            models: vec![setup.common_start()?],
             ages: vec![0],
             clusters: Assignment::one(setup.rows.len()),
             away: vec![0; setup.rows.len()],

@@ -8,7 +8,6 @@
 //! Rows stay where they are: the server does L-BFGS on sums of the clients' gradients (`parts/pooled_search.rs`).
 
 use super::parts::pooled_search::PooledSearch;
-use super::parts::starts::common_start;
 use super::room::mean_loss;
 use super::*;
 
@@ -37,7 +36,7 @@ impl MethodSettings for ClusterOracleSettings {
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let clusters = setup.true_clusters()?;
-        let search = PooledSearch::new(&clusters, &common_start(&setup)?, self.ridge, self.tolerance);
+        let search = PooledSearch::new(&clusters, &setup.common_start()?, self.ridge, self.tolerance);
         Ok(Box::new(ClusterOracle { rounds: self.rounds, clusters, search }))
     }
 }

@@ -12,7 +12,6 @@
 //! Differences from the paper: full batches by default; `weight = "uniform"` gives the plain mean.
 
 use super::parts::averaging::mean_model;
-use super::parts::starts::common_start;
 use super::parts::training::{Trainer, Training};
 use super::*;
 use crate::federation::work::Train;
@@ -37,7 +36,7 @@ impl MethodSettings for FedAvgSettings {
     }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
-        let model = common_start(&setup)?;
+        let model = setup.common_start()?;
         Ok(Box::new(FedAvg { weight: self.weight, model, trainer: self.training.trainer(&setup) }))
     }
 }

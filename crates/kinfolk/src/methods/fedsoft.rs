@@ -18,7 +18,6 @@
 //! - the paper does not say where line 6 begins: at the client's last w_k, and the first time at the c_s that fits it best.
 
 use super::parts::averaging::finite_vectors;
-use super::parts::starts::random_models;
 use super::parts::training::{Trainer, Training};
 use super::room::stamps_after;
 use super::*;
@@ -60,7 +59,7 @@ impl MethodSettings for FedSoftSettings {
         Ok(Box::new(FedSoft {
             rows: setup.rows.to_vec(),
             state: State {
-                models: random_models(&*setup.model, &setup.key, 0, self.clusters)?,
+                models: setup.random_models(self.clusters)?,
                 shares: vec![Vec::new(); clients],
                 stamps: vec![0; clients],
                 anew: vec![false; clients],

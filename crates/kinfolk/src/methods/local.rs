@@ -9,7 +9,6 @@
 //! every client finds the minimiser of its own loss.
 
 use super::parts::solving::{SolveBy, want_minimiser};
-use super::parts::starts::common_start;
 use super::parts::training::{StartModel, Trainer, Training};
 use super::room::stamps_after;
 use super::*;
@@ -55,7 +54,7 @@ impl MethodSettings for LocalSettings {
         }
         Ok(Box::new(Local {
             ridge: exact.then_some(self.ridge),
-            common: (self.start == StartModel::Common).then(|| common_start(&setup)).transpose()?,
+            common: (self.start == StartModel::Common).then(|| setup.common_start()).transpose()?,
             stamps: vec![0; setup.rows.len()],
             trainer: self.training.trainer(&setup),
         }))

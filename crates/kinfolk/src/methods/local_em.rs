@@ -20,12 +20,7 @@ settings! {
 impl MethodSettings for LocalEmSettings {
     const NAME: &str = "local-em";
     const SUMMARY: &str = "EM for a mixture on every client alone";
-    const PAPER: &str = "baseline";
     const WANTS: Ability = Ability::Mixture;
-
-    fn needs(&self) -> Needs {
-        Needs::only(self.fits.missing)
-    }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         Ok(Box::new(LocalEm {

@@ -27,12 +27,7 @@ settings! {
 impl MethodSettings for LocalGrEmSettings {
     const NAME: &str = "local-grem";
     const SUMMARY: &str = "gradient EM for a mixture on every client alone";
-    const PAPER: &str = "baseline";
     const WANTS: Ability = Ability::Mixture;
-
-    fn needs(&self) -> Needs {
-        Needs::only(self.fits.missing)
-    }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         Ok(Box::new(LocalGrEm {

@@ -27,10 +27,6 @@ impl MethodSettings for MixtureFedEmSettings {
     const PAPER: &str = "Marfoq, Neglia, Bellet, Kameni, Vidal 2021";
     const WANTS: Ability = Ability::Mixture;
 
-    fn needs(&self) -> Needs {
-        Needs::only(self.common.fits.missing)
-    }
-
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         SharedComponents::ready(&setup, self.common, Place::Clients)
     }

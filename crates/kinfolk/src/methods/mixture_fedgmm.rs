@@ -27,10 +27,6 @@ impl MethodSettings for MixtureFedGmmSettings {
     const PAPER: &str = "Wu, Zhang, Yang, Yu, Zhang, Wang 2023";
     const WANTS: Ability = Ability::Mixture;
 
-    fn needs(&self) -> Needs {
-        Needs::only(self.common.fits.missing)
-    }
-
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         SharedComponents::ready(&setup, self.common, Place::Server)
     }

@@ -70,9 +70,10 @@ pub trait MethodSettings: Declared {
     /// The method as users name it.
     const METHOD: &'static MethodKind = &MethodKind::new::<Self>();
 
-    /// What it needs of the run.
+    /// What it needs of the run. A setting `missing` says what a missing answer means.
     fn needs(&self) -> Needs {
-        Needs::only(MissingRule::Skip)
+        let rule = self.to_table().get("missing").and_then(MissingRule::parse);
+        Needs::only(rule.unwrap_or(MissingRule::Skip))
     }
 
     /// Makes a method that is ready to run.

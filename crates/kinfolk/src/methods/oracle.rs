@@ -9,7 +9,6 @@
 //! ```
 
 use super::parts::averaging::{absent_from, mean_model};
-use super::parts::starts::random_models;
 use super::parts::training::{Trainer, Training};
 use super::*;
 use crate::federation::work::Train;
@@ -37,7 +36,7 @@ impl MethodSettings for OracleSettings {
         let clusters = setup.true_clusters()?;
         Ok(Box::new(Oracle {
             weight: self.weight,
-            models: random_models(&*setup.model, &setup.key, 0, clusters.clusters())?,
+            models: setup.random_models(clusters.clusters())?,
             clusters,
             trainer: self.training.trainer(&setup),
         }))

@@ -22,12 +22,7 @@ settings! {
 impl MethodSettings for PooledEmSettings {
     const NAME: &str = "pooled-em";
     const SUMMARY: &str = "EM for one mixture on everybody's rows together";
-    const PAPER: &str = "baseline";
     const WANTS: Ability = Ability::Mixture;
-
-    fn needs(&self) -> Needs {
-        Needs::only(self.common.fits.missing)
-    }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         Pooled::ready(&setup, self.common, None)

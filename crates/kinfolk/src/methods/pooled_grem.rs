@@ -17,12 +17,7 @@ settings! {
 impl MethodSettings for PooledGrEmSettings {
     const NAME: &str = "pooled-grem";
     const SUMMARY: &str = "gradient EM for one mixture on everybody's rows together";
-    const PAPER: &str = "baseline";
     const WANTS: Ability = Ability::Mixture;
-
-    fn needs(&self) -> Needs {
-        Needs::only(self.common.fits.missing)
-    }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         Pooled::ready(&setup, self.common, Some(self.step))

@@ -1,6 +1,5 @@
 //! What a method needs of a run, and what it is made from.
 
-use super::parts::starts::{common_start, random_models};
 use super::room::MissingRule;
 use crate::assignment::Assignment;
 use crate::error::{Error, Result};
@@ -102,9 +101,11 @@ pub struct Setup<'a> {
 }
 
 impl Setup<'_> {
-    /// The model that all clients begin with.
+    /// The model that all clients begin with, rounded as it travels: means of networks need it.
     pub fn common_start(&self) -> Result<Params> {
-        common_start(self)
+        let mut start = self.model.common_start(&mut start_key(&self.key, 0, 0).rng())?;
+        self.model.precision().round(&mut start);
+        Ok(Arc::new(start))
     }
 
     /// Random models that differ.
@@ -138,6 +139,15 @@ impl Setup<'_> {
     pub(super) fn step(&self, step: Auto<f64>, optimiser: Optimiser) -> f64 {
         step.given().unwrap_or_else(|| auto_step(optimiser, self.curvature))
     }
+}
+
+pub(super) fn start_key(key: &Key, start: usize, cluster: usize) -> Key {
+    key.clone().word("start").number(start as u64).number(cluster as u64)
+}
+
+/// Random models that differ, one a cluster.
+pub(super) fn random_models(model: &dyn Model, key: &Key, start: usize, clusters: usize) -> Result<Vec<Params>> {
+    (0..clusters).map(|cluster| model.initialise(&mut start_key(key, start, cluster).rng()).map(Arc::new)).collect()
 }
 
 /// The error of a setting or method that needs the truth, for data without one.

@@ -40,10 +40,6 @@ impl MethodSettings for SingleClusterSettings {
     const PAPER: &str = "baseline; L2GD, pFedMe, Ditto";
     const WANTS: Ability = Ability::Minimiser;
 
-    fn needs(&self) -> Needs {
-        Needs::only(self.missing)
-    }
-
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let clients = setup.rows.len();
         let problem = Problem::new(&setup, Families::one(clients), self.loss)?;

@@ -29,10 +29,6 @@ impl MethodSettings for SingleModelSettings {
     const SUMMARY: &str = "one model for everybody, exactly";
     const WANTS: Ability = Ability::Minimiser;
 
-    fn needs(&self) -> Needs {
-        Needs::only(self.missing)
-    }
-
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let problem = Problem::new(&setup, Families::one(setup.rows.len()), self.loss)?;
         let state = State { model: problem.start.clone(), converged: false };

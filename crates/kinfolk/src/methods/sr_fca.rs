@@ -30,7 +30,6 @@
 
 use super::parts::averaging::{Averaging, absent_from, finite_vectors, mean_model, plain_mean};
 use super::parts::one_shot::{BottomUp, FirstClusters, OneShot};
-use super::parts::starts::common_start;
 use super::parts::training::Trainer;
 use super::room::{diverged, mean_loss};
 use super::*;
@@ -73,7 +72,7 @@ impl MethodSettings for SrFcaSettings {
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         Ok(Box::new(SrFca {
-            start: common_start(&setup)?,
+            start: setup.common_start()?,
             refinements: self.refinements,
             trim: self.trim,
             gradients: self.averaging == Averaging::Gradients,

@@ -32,10 +32,6 @@ impl MethodSettings for TgmmSettings {
     const PAPER: &str = "Wang, Zhou, Xiao and others 2021";
     const WANTS: Ability = Ability::Mixture;
 
-    fn needs(&self) -> Needs {
-        Needs::only(self.common.fits.missing)
-    }
-
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         Ok(Box::new(Tgmm {
             strength: self.strength,

@@ -60,10 +60,6 @@ impl MethodSettings for FedGrEmSettings {
     const PAPER: &str = "Tian, Weng, Feng 2024";
     const WANTS: Ability = Ability::SharedScatter;
 
-    fn needs(&self) -> Needs {
-        Needs::only(self.common.fits.missing)
-    }
-
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let training = MixtureTraining::new(&setup, &self.common.fits, self.common.orders)?;
         if training.shape.scatter().is_empty() && self.scatter == Scatter::Common {

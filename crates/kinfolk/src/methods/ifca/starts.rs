@@ -8,7 +8,7 @@ use crate::methods::parts::averaging::plain_mean;
 use crate::methods::parts::model_clusters::{ModelClusters, points_of};
 use crate::methods::parts::pooled_search::PooledSearch;
 use crate::methods::parts::solving::Solve;
-use crate::methods::parts::starts::{random_models, start_key};
+use crate::methods::setup::{random_models, start_key};
 use crate::methods::parts::training::draw_clients;
 use crate::modelfile;
 use rand::RngExt;

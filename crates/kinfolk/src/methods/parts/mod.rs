@@ -7,5 +7,4 @@ pub mod model_clusters;
 pub mod one_shot;
 pub mod pooled_search;
 pub mod solving;
-pub mod starts;
 pub mod training;

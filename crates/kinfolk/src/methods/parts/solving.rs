@@ -1,7 +1,6 @@
 //! How every client finds a model of its own, for methods that ask for it once.
 
 use super::super::*;
-use super::starts::common_start;
 use crate::federation::work::{Keep, Loss, Minimise, Start, Train};
 use crate::federation::{Answers, Handle};
 
@@ -123,7 +122,7 @@ pub fn one_plan(setup: &Setup, batch: Option<u32>, amount: Amount, step: f64, op
 impl Solve {
     /// By steps from one common model.
     pub fn from_common(setup: &Setup, plan: Plan) -> Result<Self> {
-        Ok(Solve::Steps { from: Start::Model(0), sent: vec![common_start(setup)?], plan })
+        Ok(Solve::Steps { from: Start::Model(0), sent: vec![setup.common_start()?], plan })
     }
 
     /// The models that are sent.

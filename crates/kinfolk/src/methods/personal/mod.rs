@@ -148,7 +148,7 @@ impl Problem {
         // A convex loss has one minimiser wherever one begins; networks need a start at which units differ.
         let start = match setup.model.convex().is_some() {
             true => Arc::new(vec![0.0; setup.model.layout().len()]),
-            false => parts::starts::common_start(setup)?,
+            false => setup.common_start()?,
         };
         Ok(Self {
             families,
