@@ -1,14 +1,13 @@
 //! Where downloaded datasets live: one folder per dataset under `KINFOLK_DATA`, or else under `kinfolk` in the platform's cache
 //! folder.
 
+use super::*;
+
 #[cfg(feature = "download")]
 use super::download::get_from;
 use super::{pendigits, schools, shakespeare, writers};
-use crate::error::{Error, ErrorKind, Result};
 use crate::settings::nearest;
 use std::ffi::OsString;
-use std::fs;
-use std::path::{Path, PathBuf};
 
 /// A dataset that has a folder of its own.
 #[derive(Debug, Clone, Copy)]

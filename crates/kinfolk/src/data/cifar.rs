@@ -1,9 +1,6 @@
 //! The binary version of CIFAR-10: records of one label byte and 3072 pixels (red, green and blue planes of 32x32).
 
-use super::images::{Images, Pools};
-use crate::error::{Error, Result};
-use std::fs;
-use std::path::Path;
+use super::*;
 
 const SIDE: usize = 32;
 const CHANNELS: usize = 3;

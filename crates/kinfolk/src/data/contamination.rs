@@ -3,16 +3,9 @@
 //! Shuffled or permuted columns leave a client that looks like the others column by column and has none of their
 //! structure; noise leaves one that is simply far away.
 
-use super::split::draw_lots;
 use super::synthetic::normal;
-use super::{Cells, Column, Features, Population, Shard};
-use crate::error::{Error, Result};
-use crate::num::Moments;
-use crate::rng::{Key, Rng};
-use crate::settings::{choices, settings};
-use rand::RngExt;
+use super::*;
 use rand::seq::SliceRandom;
-use std::sync::Arc;
 
 choices! {
     /// How rows are spoiled.

@@ -6,9 +6,7 @@
 //! Neighbouring images share a writer, so the split goes by runs of ten: of every five runs the fifth is test
 //! (357 images), the others are training (1440). Pixels of 0 to 16 are stretched to 0 to 255.
 
-use super::idx;
-use super::images::{Images, Pools};
-use crate::error::Result;
+use super::*;
 
 const IMAGES: &[u8] = include_bytes!("../../assets/digits-images.idx3.gz");
 const LABELS: &[u8] = include_bytes!("../../assets/digits-labels.idx1.gz");

@@ -2,13 +2,10 @@
 //! a file take its name. Digests are of the content, not of the compressed bytes, so recompressed copies pass too.
 
 use super::cache::{Content, Dataset, Progress, packed};
-use crate::error::{Error, ErrorKind, Result};
+use super::*;
 use flate2::read::GzDecoder;
-use sha2::{Digest, Sha256};
-use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Read, Seek, Write};
-use std::path::Path;
 use std::time::Duration;
 use ureq::http::{StatusCode, header};
 

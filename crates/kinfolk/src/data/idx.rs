@@ -2,11 +2,9 @@
 //!
 //! Plain and gzipped files are distinguished by their first bytes, not by their names.
 
-use crate::error::{Error, Result};
+use super::*;
 use flate2::read::GzDecoder;
-use std::fs;
 use std::io::Read;
-use std::path::{Path, PathBuf};
 
 /// An array of bytes, or of other numbers, with its sizes.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -20,19 +20,11 @@
 //! Pixels are numbers from 0 to 1, kept as bytes; with `pixels = "raw"` they are numbers from 0 to 255, kept in single
 //! precision, four times as large.
 
-use super::split::{apportion, block, dirichlet, window};
-use super::{Augment, Client, DataShape, Features, Form, Population, Shard, Targets, idx};
-use crate::error::{Error, Result};
+use super::split::{apportion, window};
+use super::*;
 use crate::memory::check_room;
-use crate::rng::Key;
-use crate::settings::{Declared, Settings, choices, finish, settings};
-use rand::RngExt;
-use rand::seq::{SliceRandom, index};
-use rayon::prelude::*;
-use std::collections::HashMap;
+use rand::seq::SliceRandom;
 use std::collections::hash_map::Entry;
-use std::ops::Range;
-use std::path::Path;
 
 /// Square images with a label each.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,18 +8,12 @@
 //! Files are read twice, row by row: first the users and the number of classes, then the rows of the users that are
 //! drawn. Only these are ever in memory.
 
-use super::images::Augmenting;
-use super::split::{draw_clients, hold_out, keep};
-use super::{Client, DataShape, Features, Form, Population, Shard, SourceSettings, Targets, images, letters};
-use crate::error::{Error, Result};
-use crate::rng::Key;
-use crate::settings::{choices, settings};
+use super::split::hold_out;
+use super::*;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use std::collections::{BTreeMap, HashSet};
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::BufReader;
-use std::path::{Path, PathBuf};
 
 choices! {
     /// What the rows are.
@@ -49,54 +43,51 @@ impl SourceSettings for LeafSettings {
     const SUMMARY: &str = "JSON files of the LEAF benchmark, such as FEMNIST and Shakespeare";
 
     fn build(self, seed: u64) -> Result<Population> {
-        build(&self, seed)
+        let key = Key::new(seed).word("leaf");
+        let (share, least) = (self.test_fraction, self.min_rows);
+        let path = Path::new(&self.path);
+        let (train, test) = match path.join("train") {
+            folder if folder.is_dir() => (files(&folder)?, files(&path.join("test"))?),
+            _ => (files(path)?, Vec::new()),
+        };
+        let (overview, test_overview) = (Overview::read(&train)?, Overview::read(&test)?);
+        if !test.is_empty() {
+            same_users(path, &overview, &test_overview)?;
+        }
+        let form = overview.form(&self)?;
+
+        let rows = |user: &str| overview.rows[user] + test_overview.rows.get(user).unwrap_or(&0);
+        let mut users: Vec<&str> =
+            overview.rows.keys().map(String::as_str).filter(|user| rows(user) >= least).collect();
+        if users.is_empty() {
+            return Err(Error::settings(format!("data.min_rows: no user has {least} rows")));
+        }
+        let drawn = draw_clients(users.iter().copied(), self.clients, &key)?;
+        keep(&mut users, drawn);
+        let drawn = HashSet::from_iter(users);
+
+        let width = overview.shape.width;
+        let mut tests = shards(&test, &drawn, width, form)?;
+        let client = |(id, shard): (String, Shard)| {
+            let (train, test) = if test.is_empty() {
+                let is_test = hold_out(shard.len(), share, &key.clone().word("test").word(&id));
+                let part = |test| (0..shard.len()).filter(|row| is_test[*row] == test).collect::<Vec<_>>();
+                (shard.pick(&part(false)), shard.pick(&part(true)))
+            } else {
+                let missing = || Error::data(format!("{}: user {id} is gone", path.display()));
+                (shard, tests.remove(&id).ok_or_else(missing)?)
+            };
+            Ok(Client { id, train, test, group: None, truth: None })
+        };
+        Ok(Population {
+            clients: shards(&train, &drawn, width, form)?.into_iter().map(client).collect::<Result<_>>()?,
+            shape: DataShape { columns: width, classes: overview.classes.max(test_overview.classes) as usize, form },
+            ..Population::default()
+        })
     }
 }
 
 const MOST_CLASSES: u32 = 1 << 16;
-
-fn build(settings: &LeafSettings, seed: u64) -> Result<Population> {
-    let key = Key::new(seed).word("leaf");
-    let (share, least) = (settings.test_fraction, settings.min_rows);
-    let path = Path::new(&settings.path);
-    let (train, test) = match path.join("train") {
-        folder if folder.is_dir() => (files(&folder)?, files(&path.join("test"))?),
-        _ => (files(path)?, Vec::new()),
-    };
-    let (overview, test_overview) = (Overview::read(&train)?, Overview::read(&test)?);
-    if !test.is_empty() {
-        same_users(path, &overview, &test_overview)?;
-    }
-    let form = overview.form(settings)?;
-
-    let rows = |user: &str| overview.rows[user] + test_overview.rows.get(user).unwrap_or(&0);
-    let mut users: Vec<&str> = overview.rows.keys().map(String::as_str).filter(|user| rows(user) >= least).collect();
-    if users.is_empty() {
-        return Err(Error::settings(format!("data.min_rows: no user has {least} rows")));
-    }
-    let drawn = draw_clients(users.iter().copied(), settings.clients, &key)?;
-    keep(&mut users, drawn);
-    let drawn = HashSet::from_iter(users);
-
-    let width = overview.shape.width;
-    let mut tests = shards(&test, &drawn, width, form)?;
-    let client = |(id, shard): (String, Shard)| {
-        let (train, test) = if test.is_empty() {
-            let is_test = hold_out(shard.len(), share, &key.clone().word("test").word(&id));
-            let part = |test| (0..shard.len()).filter(|row| is_test[*row] == test).collect::<Vec<_>>();
-            (shard.pick(&part(false)), shard.pick(&part(true)))
-        } else {
-            let missing = || Error::data(format!("{}: user {id} is gone", path.display()));
-            (shard, tests.remove(&id).ok_or_else(missing)?)
-        };
-        Ok(Client { id, train, test, group: None, truth: None })
-    };
-    Ok(Population {
-        clients: shards(&train, &drawn, width, form)?.into_iter().map(client).collect::<Result<_>>()?,
-        shape: DataShape { columns: width, classes: overview.classes.max(test_overview.classes) as usize, form },
-        ..Population::default()
-    })
-}
 
 /// The JSON files of a folder by name, or the one file.
 fn files(path: &Path) -> Result<Vec<PathBuf>> {
@@ -242,7 +233,7 @@ struct User {
 
 impl User {
     /// Checks the shape of a row of `x`.
-    fn end_row(&mut self, width: usize, text: bool) -> std::result::Result<(), String> {
+    fn end_row(&mut self, width: usize, text: bool) -> Result<(), String> {
         let shape = RowShape { width, text };
         if width == 0 {
             return Err(format!("no {}", if text { "characters" } else { "numbers" }));
@@ -255,7 +246,7 @@ impl User {
 }
 
 type Wants<'a> = &'a dyn Fn(&str) -> Keep;
-type Found<'a> = &'a mut dyn FnMut(String, User) -> std::result::Result<(), String>;
+type Found<'a> = &'a mut dyn FnMut(String, User) -> Result<(), String>;
 
 fn read(path: &Path, wants: Wants, found: Found) -> Result<()> {
     let file = File::open(path).map_err(|error| Error::io("reading", path, error))?;
@@ -265,13 +256,17 @@ fn read(path: &Path, wants: Wants, found: Found) -> Result<()> {
     reader.end().map_err(fault)
 }
 
-/// Implements a seed that is its own visitor.
+/// Declares a seed that is its own visitor.
 macro_rules! seed {
-    ($name:ident -> $value:ty, $wanted:literal, $($visits:tt)*) => {
+    ($name:ident { $($field:ident: $type:ty),+ } -> $value:ty, $wanted:literal, $($visits:tt)*) => {
+        struct $name<'a> {
+            $($field: $type),+
+        }
+
         impl<'de> DeserializeSeed<'de> for $name<'_> {
             type Value = $value;
 
-            fn deserialize<D: Deserializer<'de>>(self, reader: D) -> std::result::Result<$value, D::Error> {
+            fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<$value, D::Error> {
                 reader.deserialize_any(self)
             }
         }
@@ -288,13 +283,8 @@ macro_rules! seed {
     };
 }
 
-struct Document<'a> {
-    wants: Wants<'a>,
-    found: Found<'a>,
-}
-
-seed! { Document -> (), "`users`, `num_samples` and `user_data`",
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<(), A::Error> {
+seed! { Document { wants: Wants<'a>, found: Found<'a> } -> (), "`users`, `num_samples` and `user_data`",
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let (mut users, mut samples, mut rows) = (None, None, None);
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
@@ -335,13 +325,8 @@ seed! { Document -> (), "`users`, `num_samples` and `user_data`",
     }
 }
 
-struct UserData<'a> {
-    wants: Wants<'a>,
-    found: Found<'a>,
-}
-
-seed! { UserData -> BTreeMap<String, usize>, "a table of users",
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Self::Value, A::Error> {
+seed! { UserData { wants: Wants<'a>, found: Found<'a> } -> BTreeMap<String, usize>, "a table of users",
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut rows = BTreeMap::new();
         while let Some(id) = map.next_key::<String>()? {
             let mut user = User::default();
@@ -354,13 +339,8 @@ seed! { UserData -> BTreeMap<String, usize>, "a table of users",
     }
 }
 
-struct OneUser<'a> {
-    user: &'a mut User,
-    keep: Keep,
-}
-
-seed! { OneUser -> (), "`x` and `y`",
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<(), A::Error> {
+seed! { OneUser { user: &'a mut User, keep: Keep } -> (), "`x` and `y`",
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let OneUser { user, keep } = self;
         let (mut x, mut y) = (None, None);
         while let Some(key) = map.next_key::<String>()? {
@@ -391,10 +371,7 @@ seed! { OneUser -> (), "`x` and `y`",
 }
 
 /// Reads rows until there is none left, and returns their number.
-fn count_rows<E: serde::de::Error>(
-    key: &str,
-    mut next: impl FnMut() -> std::result::Result<Option<()>, E>,
-) -> std::result::Result<usize, E> {
+fn count_rows<E: serde::de::Error>(key: &str, mut next: impl FnMut() -> Result<Option<()>, E>) -> Result<usize, E> {
     let mut count = 0;
     while next().map_err(|error| E::custom(format!("row {count} of `{key}`: {error}")))?.is_some() {
         count += 1;
@@ -402,24 +379,14 @@ fn count_rows<E: serde::de::Error>(
     Ok(count)
 }
 
-struct Columns<'a> {
-    user: &'a mut User,
-    keep: Keep,
-}
-
-seed! { Columns -> usize, "a list of rows",
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> std::result::Result<usize, A::Error> {
+seed! { Columns { user: &'a mut User, keep: Keep } -> usize, "a list of rows",
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<usize, A::Error> {
         count_rows("x", || list.next_element_seed(Row { user: &mut *self.user, keep: self.keep }))
     }
 }
 
-struct Row<'a> {
-    user: &'a mut User,
-    keep: Keep,
-}
-
-seed! { Row -> (), "a list of numbers or a text",
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> std::result::Result<(), A::Error> {
+seed! { Row { user: &'a mut User, keep: Keep } -> (), "a list of numbers or a text",
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
         let mut width = 0;
         while let Some(number) = list.next_element::<f64>()? {
             if !(number as f32).is_finite() {
@@ -433,7 +400,7 @@ seed! { Row -> (), "a list of numbers or a text",
         self.user.end_row(width, false).map_err(A::Error::custom)
     }
 
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> std::result::Result<(), E> {
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
         if self.keep == Keep::Rows {
             self.user.symbols.extend(text.chars().map(letters::number));
         }
@@ -441,22 +408,14 @@ seed! { Row -> (), "a list of numbers or a text",
     }
 }
 
-struct Classes<'a> {
-    user: &'a mut User,
-}
-
-seed! { Classes -> usize, "a list of classes",
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> std::result::Result<usize, A::Error> {
+seed! { Classes { user: &'a mut User } -> usize, "a list of classes",
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<usize, A::Error> {
         count_rows("y", || list.next_element_seed(Class { user: &mut *self.user }))
     }
 }
 
-struct Class<'a> {
-    user: &'a mut User,
-}
-
-seed! { Class -> (), "the number of a class or one character",
-    fn visit_u64<E: serde::de::Error>(self, class: u64) -> std::result::Result<(), E> {
+seed! { Class { user: &'a mut User } -> (), "the number of a class or one character",
+    fn visit_u64<E: serde::de::Error>(self, class: u64) -> Result<(), E> {
         if class >= u64::from(MOST_CLASSES) {
             return Err(E::custom(format!("class {class}, want less than {MOST_CLASSES}")));
         }
@@ -464,7 +423,7 @@ seed! { Class -> (), "the number of a class or one character",
         Ok(())
     }
 
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> std::result::Result<(), E> {
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
         let mut letters = text.chars();
         let (Some(letter), None) = (letters.next(), letters.next()) else {
             return Err(E::custom(format!("{text:?}, want one character")));
@@ -482,7 +441,7 @@ mod tests {
     use crate::settings::Declared;
 
     /// Files by their names, read with these settings.
-    fn make(files: &[(&str, &str)], text: &str, seed: u64) -> std::result::Result<Population, String> {
+    fn make(files: &[(&str, &str)], text: &str, seed: u64) -> Result<Population, String> {
         let folder = tempfile::tempdir().unwrap();
         for (name, content) in files {
             let path = folder.path().join(name);
@@ -492,7 +451,7 @@ mod tests {
         let place = folder.path().display().to_string();
         let table = toml::from_str(&format!("path = \"{place}\"\n{text}")).unwrap();
         let settings = LeafSettings::from_table("data", table).map_err(|error| error.to_string())?;
-        build(&settings, seed).map_err(|error| error.to_string().replace(&place, "folder"))
+        settings.build(seed).map_err(|error| error.to_string().replace(&place, "folder"))
     }
 
     fn numbers(shard: &Shard) -> Vec<f32> {

@@ -4,15 +4,9 @@
 //! Every client draws from streams of its own, keyed by its id. The heterogeneity shifts centres and changes no draw, so
 //! one seed gives comparable data for all its values.
 
-use super::split::dirichlet;
 use super::synthetic::{check_size, normal};
-use super::{Client, DataShape, Features, PlantedMixture, Population, SourceSettings, Targets};
-use crate::error::{Error, Result};
+use super::*;
 use crate::num::norm;
-use crate::rng::{Key, Rng};
-use crate::settings::{choices, settings};
-use rand::RngExt;
-use rayon::prelude::*;
 
 choices! {
     /// Outliers as in the paper, or as in the authors' code.

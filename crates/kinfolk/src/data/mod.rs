@@ -35,13 +35,22 @@ mod split;
 pub use describe::{scaling, schema, understood};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::settings::{Declared, Setting, Settings};
+use crate::num::Moments;
+use crate::rng::{Key, Rng};
+use crate::settings::{Declared, Setting, Settings, choices, finish, settings};
 pub use images::ImageSettings;
+use images::{Augmenting, Images, Pools};
 use own::OwnRows;
+use rand::RngExt;
+use rand::seq::index;
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::collections::HashSet;
+use split::{Drawing, block, dirichlet, draw_clients, draw_lots, keep};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs;
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Where clients come from: a dataset, a generator or a file format.
@@ -84,6 +93,10 @@ impl Source {
         }
     }
 
+    pub(crate) fn has_target(&self, settings: &Settings) -> bool {
+        self.settings.iter().all(|setting| setting.name != "target") || settings.get("target").is_some()
+    }
+
     const fn of_images(
         name: &'static str,
         summary: &'static str,
@@ -98,11 +111,11 @@ const DIGITS: Source =
         images::build(&digits::load()?, settings, seed)
     });
 const MNIST: Source = Source::of_images("mnist", "70 000 handwritten digits of 28x28 pixels", |settings, seed| {
-    images::build(&images::Pools::read_idx(&cache::find("mnist")?)?, settings, seed)
+    images::build(&Pools::read_idx(&cache::find("mnist")?)?, settings, seed)
 });
 const FASHION_MNIST: Source =
     Source::of_images("fashion-mnist", "70 000 pieces of clothing of 28x28 pixels", |settings, seed| {
-        images::build(&images::Pools::read_idx(&cache::find("fashion-mnist")?)?, settings, seed)
+        images::build(&Pools::read_idx(&cache::find("fashion-mnist")?)?, settings, seed)
     });
 const CIFAR_10: Source =
     Source::of_images("cifar-10", "60 000 colour photographs of 32x32 pixels", |settings, seed| {
@@ -193,12 +206,6 @@ pub(crate) static GIVEN: Source = Source {
 #[doc(hidden)]
 pub fn source(name: &str) -> Option<&'static Source> {
     SOURCES.iter().copied().find(|source| source.name == name)
-}
-
-impl Source {
-    pub(crate) fn has_target(&self, settings: &Settings) -> bool {
-        self.settings.iter().all(|setting| setting.name != "target") || settings.get("target").is_some()
-    }
 }
 
 /// One member of a federation, with the data that never leaves it.

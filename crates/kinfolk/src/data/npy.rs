@@ -2,9 +2,7 @@
 //!
 //! Nothing in the header is trusted before the bytes are there.
 
-use crate::error::{Error, Result};
-use serde::Deserialize;
-use std::path::Path;
+use super::*;
 
 /// Real headers are about a hundred bytes; those of structured arrays may be longer.
 const LONGEST_HEADER: usize = 1 << 16;
@@ -18,7 +16,7 @@ pub(super) struct Array {
 
 /// Reads an array of one or two dimensions; one dimension is one column.
 pub(super) fn read(path: &Path) -> Result<Array> {
-    let bytes = std::fs::read(path).map_err(|error| Error::io("reading", path, error))?;
+    let bytes = fs::read(path).map_err(|error| Error::io("reading", path, error))?;
     parse(&bytes).map_err(|error| error.at(path.display()))
 }
 

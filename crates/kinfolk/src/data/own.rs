@@ -2,13 +2,10 @@
 //!
 //! Such a client is a [`Client`] like any other. Its shards hold the code instead of rows; the model `own` calls it.
 
-use super::{Client, Features, Shard, Targets};
-use crate::error::{Error, Result};
+use super::*;
 use crate::num::Precision;
 use crate::training::{Plan, Sample};
-use sha2::{Digest, Sha256};
 use std::fmt;
-use std::sync::Arc;
 
 /// The interface of a user's own client. Several threads may hold one, but no two call it at the same time.
 pub trait OwnClient: Send + Sync + fmt::Debug {

@@ -3,10 +3,7 @@
 
 use super::contamination::{Spoiling, contaminate};
 use super::table::{self, TableSettings, Task};
-use super::{Population, SourceSettings, cache};
-use crate::error::Result;
-use crate::settings::settings;
-use std::path::Path;
+use super::*;
 
 /// The file with the columns f0 to f15, digit and writer.
 pub(super) const FILE: &str = "pendigits_writer.csv";

@@ -6,13 +6,9 @@
 use super::describe::calendar::Moment;
 use super::files::{Header, MissingCells, Role, Source, find_roles, is_number};
 use super::scaling::Scale;
-use super::{Cells, npy};
+use super::*;
 use crate::clustering::Points;
-use crate::error::{Error, Result, option};
-use crate::num::Moments;
-use crate::settings::finish;
-use std::collections::HashMap;
-use std::path::Path;
+use crate::error::option;
 
 /// Which columns of a file are coordinates.
 #[derive(Debug, Clone, Default, PartialEq)]

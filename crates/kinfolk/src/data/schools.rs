@@ -2,10 +2,7 @@
 //! models. Schools are clients, and their sector (public or Catholic) is the known group.
 
 use super::table::{self, TableSettings};
-use super::{Cells, Column, Population, SourceSettings, cache};
-use crate::error::Result;
-use crate::settings::{choices, settings};
-use std::path::Path;
+use super::*;
 
 /// The file with the columns school, sector, minority, sex, ses, mean_ses and math_achievement.
 pub(super) const FILE: &str = "high-school-and-beyond.csv";

@@ -10,17 +10,9 @@
 //! 630 of them speak at least 1000 characters each, and 4.03 million together. Slips of the pen and crowds (`ALL.`,
 //! `PERACLES.`) make many of the small ones.
 
-use super::cache::{self, Content, content};
-use super::plays::{self, Role};
-use super::split::{Drawing, draw_clients, keep};
-use super::{Client, DataShape, Features, Form, Population, SourceSettings, Targets, letters};
-use crate::error::{Error, Result};
-use crate::rng::Key;
-use crate::settings::settings;
-use rand::seq::index;
-use rayon::prelude::*;
-use std::fs;
-use std::ops::Range;
+use super::cache::{Content, content};
+use super::plays::Role;
+use super::*;
 
 /// The plays; poems are not among them.
 pub(super) static FILES: [Content; 37] = {

@@ -1,12 +1,7 @@
 //! Pure functions that divide clients and classes among clusters and rows among classes, and that draw clients and rows.
 
-use crate::error::{Error, Result};
-use crate::rng::{Key, Rng};
-use crate::settings::settings;
-use rand::RngExt;
-use rand::seq::index;
+use super::*;
 use rand_distr::{Distribution, Gamma};
-use std::ops::Range;
 
 settings! {
     /// Which clients of many take part, and which of their rows are for testing.

@@ -3,16 +3,10 @@
 //! The clients of a cluster are consecutive. Every client draws from a stream of its own, keyed by its id, so its rows
 //! depend neither on the number of threads nor on the number of other clients.
 
-use super::split::block;
-use super::{Client, DataShape, Features, Population, SourceSettings, Targets};
-use crate::error::{Error, Result};
+use super::*;
 use crate::memory::check_room;
 use crate::num::logistic::Odds;
-use crate::rng::{Key, Rng};
-use crate::settings::{choices, finish, settings};
-use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
-use rayon::prelude::*;
 
 choices! {
     /// Whether drawn zeros and ones are multiplied by the scale or rescaled to it as their norm.
@@ -403,10 +397,6 @@ impl Generator {
         (0..self.clusters).map(|cluster| draw(cluster, &mut key.clone().number(cluster as u64).rng())).collect()
     }
 
-    fn samples_of(&self, id: &str) -> usize {
-        self.key.clone().word("samples").word(id).rng().random_range(self.fewest_samples..=self.samples)
-    }
-
     fn population(
         &self,
         true_parameters: Vec<Vec<f64>>,
@@ -418,7 +408,8 @@ impl Generator {
                 let id = format!("{prefix}{number}");
                 let cluster = block(number, count, self.clusters);
                 let mut rng = self.key.clone().word("rows").word(&id).rng();
-                let samples = self.samples_of(&id);
+                let mut lots = self.key.clone().word("samples").word(&id).rng();
+                let samples = lots.random_range(self.fewest_samples..=self.samples);
                 let Drawn { features, targets, parameters } = rows(cluster, samples + self.test_samples, &mut rng);
                 let client = Client {
                     group: self.grouped.then(|| cluster.to_string()),

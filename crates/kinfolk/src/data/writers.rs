@@ -6,15 +6,8 @@
 //! test rows and by 297 other people, with 8 to 130 images each; they can be met after training. The series is a client's
 //! group: `hsf_0` are employees of the census bureau, `hsf_4` are pupils.
 
-use super::images::{self, Augmenting, Images, Pools};
-use super::split::{Drawing, divide, draw_clients, draw_lots, hold_out, keep};
-use super::{Client, DataShape, Features, Population, Shard, SourceSettings, Targets, cache, idx};
-use crate::error::{Error, Result};
-use crate::rng::Key;
-use crate::settings::settings;
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
+use super::split::{divide, hold_out};
+use super::*;
 
 pub(super) const TRAIN: &str = "qmnist-train-labels-idx2-int";
 /// The labels of the test images, and of further ones.
