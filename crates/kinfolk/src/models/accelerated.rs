@@ -1,10 +1,6 @@
 //! Accelerated steps down a client's loss, with gradients of reduced variance.
 
-use super::{Seat, Worker};
-use crate::rng::Key;
-use crate::training::Sample;
-use rand::RngExt;
-use serde::{Deserialize, Serialize};
+use super::*;
 
 /// How accelerated steps mix the vectors y, z, x and h, where h is the whole gradient at the anchor x.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

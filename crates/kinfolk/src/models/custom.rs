@@ -3,24 +3,17 @@
 //! Losses, training, gradients and scores are asked of the clients ([`OwnClient`]). What needs more than that (exact
 //! minimisers, curvature, some of the rows) is refused.
 
-use super::{Ability, Layout, Metric, Model, ModelSettings, Precision, Reads, Seat, TensorPlace, Worker};
-use crate::data::own::{self, OwnClient, OwnScore, OwnStart, Point};
+use super::*;
+use crate::data::own::{self, OwnClient, OwnScore, Point};
 use crate::data::scaling::Scale;
-use crate::data::{Client, DataShape, Features, Shard};
-use crate::error::{Error, ErrorKind, Result};
-use crate::models::Score;
 use crate::num::Moments;
-use crate::rng::{Key, Rng};
-use crate::settings::settings;
-use crate::training::{Plan, Portion, Sample};
-use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
 
 settings! {
     /// The settings of the model `own`.
     pub struct OwnSettings {
         /// how many numbers it has (Python takes them from the start)
-        parameters: usize [1..=super::MOST_PARAMETERS as i64],
+        parameters: usize [1..=MOST_PARAMETERS as i64],
         /// numbers to compute in and to send
         precision: Precision = "f64",
     }

@@ -1,13 +1,10 @@
 //! What both kinds of mixtures are as models: parameters in a row, a likelihood, and components to tell rows apart by.
 
-use super::{Layout, Metric, Model, Precision, Score, Seat, TensorPlace, Worker};
+use super::*;
 use crate::clustering::quality::match_clusters;
-use crate::data::{Client, Features, Shard, UNKNOWN_CLASS};
-use crate::error::{Error, Result};
-use crate::mixture::{Covariance, Family, Noise, Rows, Scratch, Shape, classify};
-use crate::rng::Rng;
-use crate::settings::{Auto, Declared, Settings, settings};
-use crate::training::{Plan, Sample};
+use crate::data::UNKNOWN_CLASS;
+use crate::mixture::{Covariance, Family, Noise, Rows, Scratch, classify};
+use crate::settings::Auto;
 
 settings! {
     /// How many components there are.

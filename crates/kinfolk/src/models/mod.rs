@@ -20,13 +20,13 @@ mod worker;
 pub use crate::num::Precision;
 
 use crate::data::own::OwnStart;
-use crate::data::{Augment, Client, DataShape, Form, Shard};
+use crate::data::{Augment, Client, DataShape, Features, Form, Shard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hierarchy::response::Quadratic;
 use crate::memory::check_room;
 use crate::mixture::Shape;
-use crate::rng::Rng;
-use crate::settings::{Declared, Setting, Settings, choices};
+use crate::rng::{Key, Rng};
+use crate::settings::{Declared, Setting, Settings, choices, settings};
 pub use kinds::{
     CnnSettings, GaussianMixtureSettings, LinearSettings, LogisticSettings, LstmSettings, MlpSettings,
     RegressionMixtureSettings, Resnet9Settings, SoftmaxSettings,
@@ -45,6 +45,8 @@ pub mod options {
     pub use crate::mixture::{Covariance, Noise};
 }
 
+use crate::training::{Plan, Portion, Sample};
+use rand::RngExt;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 pub(crate) use worker::first_smallest;

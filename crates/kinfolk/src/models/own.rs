@@ -2,13 +2,8 @@
 
 use super::trainer::rows::Output;
 use super::trainer::{Network, NetworkModel, Pass};
-use super::{Ability, Layout, Model, ModelKind, Precision, Reads, TensorPlace};
-use crate::data::DataShape;
-use crate::error::{Error, ErrorKind, Result};
+use super::*;
 use crate::num::Real;
-use crate::rng::{Key, Rng};
-use crate::settings::{Setting, Settings};
-use rand::RngExt;
 
 /// A network of one's own. Its gradient is all that it must know of training: batches, optimisers, pulls, choices among
 /// models, scores and predictions are the trainer's.

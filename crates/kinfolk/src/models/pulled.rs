@@ -1,9 +1,6 @@
 //! The minimiser of a client's loss under the pull of a centre, ½·strength·‖θ − centre‖².
 
-use super::{Model, Precision, Worker};
-use crate::data::Shard;
-use crate::error::{Error, Result};
-use crate::hierarchy::response::Quadratic;
+use super::*;
 use crate::num::newton::{self, Step};
 use crate::num::squared_distance;
 use crate::training::Scale;

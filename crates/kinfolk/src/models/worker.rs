@@ -1,13 +1,9 @@
 //! What a model computes for clients on one thread: single steps, and sums over blocks of clients.
 
-use super::Score;
+use super::*;
 use crate::aggregate::{By, Sum, Weight};
-use crate::data::{Client, Shard};
-use crate::error::Error;
 use crate::mixture::Scratch;
-use crate::rng::Key;
-use crate::training::{Plan, Portion, Sample, Split, Then};
-use rand::RngExt;
+use crate::training::{Split, Then};
 use rand::seq::SliceRandom;
 use std::any::Any;
 use std::borrow::Cow;

@@ -1,7 +1,6 @@
 //! Training in the space of the rows.
 
 use super::{DenseWorker, Goal, Matrix, Real, Seat, add_scaled, convert, multiply, multiply_add, steps_of};
-use crate::data::Shard;
 use crate::training::{Course, Optimiser, Plan, Portion};
 
 impl<T: Real> DenseWorker<T> {
@@ -60,7 +59,8 @@ impl<T: Real> DenseWorker<T> {
     }
 
     /// One client's training in Gram form, with its parameters formed at the end.
-    pub(super) fn train_one_by_gram(&mut self, params: &mut [T], rows: &Shard, seat: &Seat, plan: &Plan) -> f64 {
+    pub(super) fn train_one_by_gram(&mut self, params: &mut [T], seat: &Seat, plan: &Plan) -> f64 {
+        let rows = &seat.client.train;
         let (columns, width) = (self.shape.widths[0], self.shape.widths[1]);
         let mut buffer = std::mem::take(&mut self.plain.input);
         let mut change = std::mem::take(&mut self.change);

@@ -385,16 +385,16 @@ impl<T: Real> Worker for DenseWorker<T> {
 
     fn train(&mut self, model: usize, seat: &Seat, plan: &Plan, out: &mut [f64]) -> f64 {
         // The fast paths are for all rows; the trainer draws what else is asked for.
-        let rows = &seat.client.train;
-        let by_gram = self.gram_pays(rows.len(), plan);
-        let narrow = self.shape.single_output().filter(|_| self.narrow_pays(rows.len(), plan));
+        let rows = seat.client.train.len();
+        let by_gram = self.gram_pays(rows, plan);
+        let narrow = self.shape.single_output().filter(|_| self.narrow_pays(rows, plan));
         if !by_gram && narrow.is_none() {
             return self.plain.train(model, seat, plan, out);
         }
         let mut params = self.plain.models[model].clone();
         let loss = match narrow {
-            Some(output) if !by_gram => self.train_narrowly(output, &mut params, rows, seat, plan),
-            _ => self.train_one_by_gram(&mut params, rows, seat, plan),
+            Some(output) if !by_gram => self.train_narrowly(output, &mut params, seat, plan),
+            _ => self.train_one_by_gram(&mut params, seat, plan),
         };
         widen(&params, out);
         loss
@@ -415,12 +415,9 @@ impl<T: Real> Worker for DenseWorker<T> {
         if !(self.fast && steps.iter().all(trains)) {
             return reduce_plainly(self, steps, seats, hints, summing);
         }
-        let reduce = |(place, step): (usize, &&Choosing)| match &*step.then {
-            Then::Train(plan) => {
-                let hints = Hints { table: &mut *hints, steps: steps.len(), place };
-                self.reduce_by_gram(step, plan, seats, hints, summing)
-            }
-            _ => unreachable!("only steps of training come here"),
+        let reduce = |(place, step): (usize, &&Choosing)| {
+            let hints = Hints { table: &mut *hints, steps: steps.len(), place };
+            self.reduce_by_gram(step, seats, hints, summing)
         };
         steps.iter().enumerate().map(reduce).collect()
     }

@@ -4,7 +4,6 @@
 
 use super::{DenseWorker, Output, Seat};
 use super::{Goal, convert, row_loss, steps_of};
-use crate::data::Shard;
 use crate::num::logistic::Odds;
 use crate::num::{Cpu, Matrix, Real, add_scaled, dispatch, multiply};
 use crate::training::{Amount, Course, Optimiser, Plan, Portion};
@@ -32,14 +31,8 @@ impl<T: Real> DenseWorker<T> {
     }
 
     /// Full-batch descent of a single output. Returns the loss before the first step.
-    pub(super) fn train_narrowly(
-        &mut self,
-        output: Output,
-        params: &mut [T],
-        rows: &Shard,
-        seat: &Seat,
-        plan: &Plan,
-    ) -> f64 {
+    pub(super) fn train_narrowly(&mut self, output: Output, params: &mut [T], seat: &Seat, plan: &Plan) -> f64 {
+        let rows = &seat.client.train;
         let mut buffer = std::mem::take(&mut self.plain.input);
         let mut scratch = std::mem::take(&mut self.plain.scratch);
         scratch.begin(params.len());

@@ -5,19 +5,19 @@ use super::{Goal, convert, convert_into, row_loss};
 use crate::data::Shard;
 use crate::models::first_smallest;
 use crate::num::{Matrix, Real, add_scaled, multiply, multiply_add, squared_distance};
-use crate::training::{Plan, Portion, Sample, Then};
+use crate::training::{Portion, Sample, Then};
 
 impl<T: Real> DenseWorker<T> {
     /// Sums of trained models without forming any single one: Σ(a·W₀ + Qᵀ·X) over concatenated rows.
     pub(super) fn reduce_by_gram(
         &mut self,
         step: &Choosing,
-        plan: &Plan,
         seats: &[Seat],
         hints: Hints,
         summing: Summing,
     ) -> Reduced {
         const ROWS_AT_ONCE: usize = 256;
+        let Then::Train(plan) = &*step.then else { unreachable!("only steps of training come here") };
         let shape = self.shape.clone();
         let (columns, width, skip) = (shape.widths[0], shape.widths[1], shape.first_weights());
         let slots = summing.slots(step);

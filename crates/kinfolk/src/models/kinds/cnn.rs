@@ -9,11 +9,7 @@
 //! stands behind the first pool and, behind the rectifier, before all others.
 
 use super::super::layers::{Builder, Norm, Padding, Pooled, Sequence};
-use super::super::trainer::NetworkModel;
-use super::{Ability, Model, ModelSettings, Precision, Reads};
-use crate::data::DataShape;
-use crate::error::Result;
-use crate::settings::{choices, settings};
+use super::*;
 
 choices!(Padding { Same = "same", Valid = "valid" });
 
@@ -69,7 +65,7 @@ impl CnnSettings {
             Padding::Same => "use larger images or fewer filters",
             Padding::Valid => "use larger images, a smaller kernel or pool, fewer filters, or padding = \"same\"",
         };
-        let mut builder = Builder::new(super::image_size(Self::NAME, data)?, remedy);
+        let mut builder = Builder::new(image_size(Self::NAME, data)?, remedy);
         let (kernel, stride, padding) = (self.kernel, self.stride, self.padding);
         let (pool, mean) = (self.pool, self.pooling == Pooling::Mean);
         let pooled = if mean { Pooled::Mean } else { Pooled::Largest };

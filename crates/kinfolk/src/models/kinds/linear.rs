@@ -1,12 +1,8 @@
 //! Linear regression: one number from a weighted sum, squared error without the ½.
 
-use super::super::dense::{Dense, Initial, Rows};
-use super::super::trainer::{NetworkModel, rows::Output};
-use super::{Ability, Model, ModelSettings, Precision};
-use crate::data::DataShape;
-use crate::error::{Error, Result};
+use super::super::dense::Initial;
+use super::*;
 use crate::num::{Matrix, least_squares, multiply, solve_positive};
-use crate::settings::{choices, settings};
 
 choices!(Initial { Uniform = "uniform", Coins = "bernoulli", Zero = "zero" });
 

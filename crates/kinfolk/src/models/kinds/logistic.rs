@@ -1,14 +1,9 @@
 //! Logistic regression for two classes.
 
-use super::super::dense::{Dense, Rows};
-use super::super::trainer::{NetworkModel, rows::Output};
-use super::{Ability, Model, ModelSettings, Precision};
-use crate::data::DataShape;
-use crate::error::{Error, Result};
+use super::*;
 use crate::num::logistic::Odds;
 use crate::num::newton::{self, Step};
 use crate::num::{Matrix, dot, multiply, multiply_add, row_space, solve_positive, sum_of_squares};
-use crate::settings::settings;
 use std::f64::consts::LN_2;
 
 settings! {

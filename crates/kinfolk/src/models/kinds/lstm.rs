@@ -1,11 +1,7 @@
 //! Stacked LSTM layers that read a text symbol by symbol and say which one comes next.
 
 use super::super::lstm::Recurrent;
-use super::super::trainer::NetworkModel;
-use super::{Ability, Model, ModelSettings, Precision, Reads, must_have_classes};
-use crate::data::{DataShape, Form};
-use crate::error::{Error, Result};
-use crate::settings::settings;
+use super::*;
 
 settings! {
     /// The settings of the model `lstm`.

@@ -1,11 +1,6 @@
 //! Multi-layer perceptron: dense layers with rectifiers in between, for classes or a number.
 
-use super::super::dense::Dense;
-use super::super::trainer::{NetworkModel, rows::Output};
-use super::{Ability, Model, ModelSettings, Precision};
-use crate::data::DataShape;
-use crate::error::Result;
-use crate::settings::settings;
+use super::*;
 
 settings! {
     /// The settings of the model `mlp`.

@@ -4,6 +4,10 @@ use super::layers::Size;
 use super::{Ability, Model, ModelKind, ModelSettings, Precision, Reads};
 use crate::data::{DataShape, Form};
 use crate::error::{Error, Result};
+use crate::models::dense::{Dense, Rows};
+use crate::models::trainer::NetworkModel;
+use crate::models::trainer::rows::Output;
+use crate::settings::{choices, settings};
 
 /// A file here, and its name and settings in this list, make a kind of model.
 macro_rules! kinds {

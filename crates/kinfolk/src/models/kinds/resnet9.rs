@@ -3,11 +3,7 @@
 //! one dense layer without bias, and an eighth of its scores.
 
 use super::super::layers::{Builder, Norm, Padding, Pooled, Sequence};
-use super::super::trainer::NetworkModel;
-use super::{Ability, Model, ModelSettings, Precision, Reads};
-use crate::data::DataShape;
-use crate::error::Result;
-use crate::settings::{choices, settings};
+use super::*;
 
 choices! {
     /// Normalisation of channels.
@@ -45,7 +41,7 @@ impl ModelSettings for Resnet9Settings {
 
 impl Resnet9Settings {
     fn network(&self, data: DataShape) -> Result<Sequence> {
-        let mut builder = Builder::new(super::image_size(Self::NAME, data)?, "use images of at least 8 × 8, or cnn");
+        let mut builder = Builder::new(image_size(Self::NAME, data)?, "use images of at least 8 × 8, or cnn");
         let width = self.width;
         let norm = match self.norm {
             ResnetNorm::Batch => Norm::Batch,

@@ -1,11 +1,6 @@
 //! Softmax regression: a weighted sum for every class.
 
-use super::super::dense::Dense;
-use super::super::trainer::{NetworkModel, rows::Output};
-use super::{Ability, Model, ModelSettings, Precision};
-use crate::data::DataShape;
-use crate::error::{Error, Result};
-use crate::settings::settings;
+use super::*;
 
 settings! {
     /// The settings of the model `softmax`.

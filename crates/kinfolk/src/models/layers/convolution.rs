@@ -5,8 +5,7 @@
 
 use super::lanes::LANES;
 use super::winograd::{Kernel3, Kernel5, Tiling, Winograd};
-use super::{Memory, Place, Size, Work};
-use crate::num::{Matrix, Real, add_scaled, dispatch, multiply, multiply_add};
+use super::*;
 
 /// What is around an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,17 +77,8 @@ impl Convolution {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "as of every layer")]
-    pub(super) fn backward<T: Real>(
-        &self,
-        params: &[T],
-        x: &[T],
-        slopes: &[T],
-        memory: &mut Memory<T>,
-        work: &mut Work<T>,
-        gradient: &mut [T],
-        down: Option<&mut [T]>,
-    ) {
+    pub(super) fn backward<T: Real>(&self, at: Backward<T>, memory: &mut Memory<T>, down: Option<&mut [T]>) {
+        let Backward { params, x, slopes, work, gradient } = at;
         if !self.bias.is_empty() {
             let bias = &mut gradient[self.bias.clone()];
             bias.fill(T::ZERO);

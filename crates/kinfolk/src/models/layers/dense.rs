@@ -1,7 +1,6 @@
 //! A dense layer, with a rectifier where one is wanted.
 
-use super::{Memory, Place};
-use crate::num::{Matrix, Real, add_scaled, multiply, multiply_add};
+use super::*;
 
 #[derive(Debug, Clone)]
 pub(super) struct Dense {
@@ -46,14 +45,8 @@ impl Dense {
     }
 
     /// Everything but the gradient of the weight, whose slopes are kept for [`Dense::gradient`] or [`Dense::descend`].
-    pub(super) fn backward<T: Real>(
-        &self,
-        params: &[T],
-        slopes: &[T],
-        memory: &mut Memory<T>,
-        gradient: &mut [T],
-        down: Option<&mut [T]>,
-    ) {
+    pub(super) fn backward<T: Real>(&self, at: Backward<T>, memory: &mut Memory<T>, down: Option<&mut [T]>) {
+        let Backward { params, slopes, gradient, .. } = at;
         let Memory { out, kept, slopes: own, .. } = memory;
         let through = |(&slope, &out): (&T, &T)| if self.rectify && out <= T::ZERO { T::ZERO } else { slope };
         own.clear();
@@ -110,7 +103,9 @@ mod tests {
         layer.forward(&params, &[1.0, 1.0], &mut memory);
         assert_eq!(memory.out, [3.5, 0.0]);
         let (mut gradient, mut down, mut moved) = ([9.0; 6], [0.0; 2], params);
-        layer.backward(&params, &[1.0, 1.0], &mut memory, &mut gradient, Some(&mut down));
+        let (work, slopes) = (&mut Work::default(), &[1.0, 1.0]);
+        let at = Backward { params: &params, x: slopes, slopes, work, gradient: &mut gradient };
+        layer.backward(at, &mut memory, Some(&mut down));
         layer.gradient(&[1.0, 1.0], &memory, &mut gradient);
         assert_eq!((gradient, down), ([1.0, 1.0, 0.0, 0.0, 1.0, 0.0], [1.0, 2.0]));
         layer.descend(0.5, &[1.0, 1.0], &memory, &mut moved);

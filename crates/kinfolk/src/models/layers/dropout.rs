@@ -1,9 +1,6 @@
 //! Dropout: in training some numbers become 0, the others grow to keep the mean.
 
-use super::Memory;
-use crate::num::Real;
-use crate::rng::Rng;
-use rand::RngExt;
+use super::*;
 
 #[derive(Debug, Clone)]
 pub(super) struct Dropout {

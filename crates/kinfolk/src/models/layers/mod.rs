@@ -14,7 +14,7 @@ mod winograd;
 use super::trainer::{Network, Pass};
 use super::{Layout, TensorPlace};
 use crate::error::{Error, Result};
-use crate::num::{Real, add_scaled, dispatch};
+use crate::num::{Cpu, Matrix, Real, add_scaled, dispatch, multiply, multiply_add};
 use crate::rng::Rng;
 use convolution::Convolution;
 pub use convolution::Padding;
@@ -86,6 +86,15 @@ struct Work<T> {
     sums: Vec<T>,
 }
 
+/// What a layer goes backward with: what it went forward with, and the slopes of its outputs.
+struct Backward<'a, T> {
+    params: &'a [T],
+    x: &'a [T],
+    slopes: &'a [T],
+    work: &'a mut Work<T>,
+    gradient: &'a mut [T],
+}
+
 impl Layer {
     fn forward<T: Real>(&self, params: &[T], x: &[T], pass: &mut Pass, memory: &mut Memory<T>, work: &mut Work<T>) {
         match self {
@@ -119,21 +128,13 @@ impl Layer {
     }
 
     /// Gradients of all parameters but the weights of dense layers, and the slopes of the inputs where they are wanted.
-    #[expect(clippy::too_many_arguments, reason = "what forward takes, and two results")]
-    fn backward<T: Real>(
-        &self,
-        params: &[T],
-        x: &[T],
-        slopes: &[T],
-        memory: &mut Memory<T>,
-        work: &mut Work<T>,
-        gradient: &mut [T],
-        down: Option<&mut [T]>,
-    ) {
+    fn backward<T: Real>(&self, at: Backward<T>, memory: &mut Memory<T>, down: Option<&mut [T]>) {
+        let (x, slopes) = (at.x, at.slopes);
         match (self, down) {
-            (Layer::Convolution(layer), down) => layer.backward(params, x, slopes, memory, work, gradient, down),
-            (Layer::Dense(layer), down) => layer.backward(params, slopes, memory, gradient, down),
+            (Layer::Convolution(layer), down) => layer.backward(at, memory, down),
+            (Layer::Dense(layer), down) => layer.backward(at, memory, down),
             (Layer::Normalisation(layer), Some(down)) => {
+                let Backward { params, work, gradient, .. } = at;
                 dispatch!(|_| layer.backward(params, x, slopes, memory, work, gradient, down));
             }
             (Layer::Response(layer), Some(down)) => dispatch!(|cpu| layer.backward(cpu, x, slopes, memory, down)),
@@ -149,7 +150,7 @@ impl Layer {
             }
             (Layer::Residual(layers), Some(down)) => {
                 let chain = memory.inner.get_or_insert_default();
-                chain.backward(layers, params, x, slopes, work, gradient, true);
+                chain.backward(layers, at, true);
                 down.iter_mut().zip(slopes.iter().zip(&chain.above)).for_each(|(down, (&a, &b))| *down = a + b);
             }
             (_, None) => unreachable!("networks begin with a layer that has weights"),
@@ -169,27 +170,19 @@ impl<T: Real> Chain<T> {
     }
 
     /// Slopes of the inputs, where they are wanted, end in `above`.
-    #[expect(clippy::too_many_arguments, reason = "as of a layer")]
-    fn backward(
-        &mut self,
-        layers: &[Layer],
-        params: &[T],
-        x: &[T],
-        slopes: &[T],
-        work: &mut Work<T>,
-        gradient: &mut [T],
-        wanted: bool,
-    ) {
+    fn backward(&mut self, layers: &[Layer], at: Backward<T>, wanted: bool) {
         self.above.clear();
-        self.above.extend_from_slice(slopes);
+        self.above.extend_from_slice(at.slopes);
         for (l, layer) in layers.iter().enumerate().rev() {
             let (before, own) = self.layers.split_at_mut(l);
-            let x = before.last().map_or(x, |memory| &memory.out);
+            let x = before.last().map_or(at.x, |memory| &memory.out);
             let down = (l > 0 || wanted).then(|| {
                 self.below.resize(x.len(), T::ZERO);
                 &mut self.below[..]
             });
-            layer.backward(params, x, &self.above, &mut own[0], work, gradient, down);
+            let slopes = &self.above[..];
+            let at = Backward { x, slopes, params: at.params, work: &mut *at.work, gradient: &mut *at.gradient };
+            layer.backward(at, &mut own[0], down);
             std::mem::swap(&mut self.above, &mut self.below);
         }
     }
@@ -311,7 +304,7 @@ impl Network for Sequence {
         gradient: &mut [T],
     ) {
         let SequenceMemory { input, chain, work } = memory;
-        chain.backward(&self.layers, params, input, slopes, work, gradient, false);
+        chain.backward(&self.layers, Backward { params, x: input, slopes, work, gradient }, false);
         self.dense(input, chain).for_each(|(layer, x, memory)| layer.gradient(x, memory, gradient));
     }
 
@@ -327,7 +320,7 @@ impl Network for Sequence {
         gradient: &mut [T],
     ) {
         let SequenceMemory { input, chain, work } = memory;
-        chain.backward(&self.layers, params, input, slopes, work, gradient, false);
+        chain.backward(&self.layers, Backward { params, x: input, slopes, work, gradient }, false);
         let mut done = 0;
         for (layer, x, memory) in self.dense(input, chain) {
             let before = done..layer.weight.start;

@@ -6,8 +6,7 @@
 //!   are averaged with the parameters, though averaged statistics of clients that differ fit none of them, which is why
 //!   groups are the default.
 
-use super::{Memory, Place, Size, Work};
-use crate::num::Real;
+use super::*;
 
 /// Added to every variance.
 const FLOOR: f64 = 1e-5;
@@ -108,7 +107,7 @@ impl Normalisation {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "as of every layer")]
+    #[expect(clippy::too_many_arguments, reason = "slices that are arguments are known not to overlap")]
     #[inline(always)]
     pub(super) fn backward<T: Real>(
         &self,

@@ -1,8 +1,6 @@
 //! Pooling: the largest or the mean of the pixels in a window, channel by channel.
 
-use super::convolution::Padding;
-use super::{Memory, Size};
-use crate::num::Real;
+use super::*;
 
 /// What becomes of the pixels of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

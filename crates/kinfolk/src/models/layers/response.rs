@@ -2,8 +2,7 @@
 //!
 //! y = x·s^(−¾) with s = 1 + α·Σ x² over the channel and up to four neighbours on either side, α = 0.001/9.
 
-use super::{Memory, Size};
-use crate::num::{Cpu, Real};
+use super::*;
 
 const REACH: usize = 4;
 const STRENGTH: f64 = 0.001 / 9.0;

@@ -1,6 +1,6 @@
 //! What tests of layers share.
 
-use super::{Layer, Memory, Pass, Work};
+use super::{Backward, Layer, Memory, Pass, Work};
 use crate::models::trainer::testing::assert_differences;
 pub(super) use crate::models::trainer::testing::numbers;
 
@@ -22,7 +22,9 @@ pub(super) fn assert_slopes(layer: &Layer, inputs: usize, rows: usize) {
     let weights = numbers("weights", memory.out.len());
     let objective = |params: &[f64], x: &[f64]| crate::num::dot(&outputs(params, x).out, &weights);
     let (mut gradient, mut down) = (vec![9.0; width], vec![9.0; x.len()]);
-    layer.backward(&params, &x, &weights, &mut memory, &mut Work::default(), &mut gradient, Some(&mut down));
+    let work = &mut Work::default();
+    let at = Backward { params: &params, x: &x, slopes: &weights, work, gradient: &mut gradient };
+    layer.backward(at, &mut memory, Some(&mut down));
     if let Layer::Dense(layer) = layer {
         layer.gradient(&x, &memory, &mut gradient);
     }

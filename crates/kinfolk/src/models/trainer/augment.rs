@@ -1,8 +1,7 @@
 //! What training does to images: mirrors and moves them, drawn anew each time.
 
+use super::*;
 use crate::data::{Augment, Form};
-use crate::num::Real;
-use crate::rng::Rng;
 use rand::RngExt;
 
 /// Copies images of this form into `out`, each mirrored or not and moved by some pixels; what moves in is black.

@@ -1,8 +1,7 @@
 //! What every trained model refuses in a client's rows.
 
-use super::rows::Output;
-use crate::data::{Client, DataShape, Features, Shard, Targets, UNKNOWN_CLASS};
-use crate::error::{Error, Result};
+use super::*;
+use crate::data::{Features, Targets};
 
 /// Refuses rows of another shape, targets that are not of the output's kind, and whatever else `fault` finds wrong.
 pub(super) fn check(

@@ -1,8 +1,7 @@
 //! The steps of one training.
 
-use super::steps::Scratch;
-use crate::num::{Real, add_scaled};
-use crate::training::{Optimiser, Plan};
+use super::*;
+use crate::training::Optimiser;
 
 /// Something with gradients on one batch after another.
 pub(super) trait Trainable<T: Real> {

@@ -18,7 +18,7 @@ mod tests;
 
 use super::{Choice, Convex, Layout, Metric, Model, Precision, Score, Seat, Worker};
 use crate::data::numbers::convert;
-use crate::data::{Client, DataShape, Shard};
+use crate::data::{Client, DataShape, Shard, UNKNOWN_CLASS};
 use crate::error::{Error, Result};
 use crate::num::{Real, add_scaled};
 use crate::rng::{Key, Rng};

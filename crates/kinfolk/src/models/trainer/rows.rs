@@ -1,7 +1,6 @@
 //! Rows as every trained model sees them: as numbers, with their targets, in batches, and with the loss of a row.
 
-use crate::data::{Shard, UNKNOWN_CLASS};
-use crate::num::Real;
+use super::*;
 use crate::num::logistic::Odds;
 
 /// What the outputs mean and how they are judged.
@@ -38,7 +37,7 @@ impl<'a> Goal<'a> {
         }
     }
 
-    pub(in crate::models) fn part(self, range: std::ops::Range<usize>) -> Self {
+    pub(in crate::models) fn part(self, range: Range<usize>) -> Self {
         match self {
             Goal::Classes(classes) => Goal::Classes(&classes[range]),
             Goal::Values(values) => Goal::Values(&values[range]),
