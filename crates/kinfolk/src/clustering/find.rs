@@ -1,13 +1,10 @@
 //! The common entry point: any algorithm by name, and its result.
 
-use super::auto::{self, Decision};
-use super::convex::{self, Certificate, Convex, Path, Weights};
-use super::kmeans::KMeans;
+use super::auto::Decision;
+use super::convex::{Certificate, Convex};
 use super::number::{Choice, choose_by_path, choose_by_silhouette};
 use super::quality::recovery_interval;
-use super::{Clustering, Points, gradient, kmeans, spectral};
-use crate::error::Result;
-use crate::rng::Key;
+use super::*;
 
 /// A clustering algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,12 +1,9 @@
 //! Quality of a clustering without a known truth: silhouette, and the conditions under which methods are proven to recover
 //! clusters ("A One-shot Framework for Distributed Clustered Learning").
 
-use super::distances::{LANES, Panels, TILE};
-use super::{Clustering, Points};
-use crate::num::{dispatch, distance, norm, squared_distance};
-use crate::rng::Key;
+use super::*;
+use crate::num::norm;
 use rand::RngExt;
-use rayon::prelude::*;
 
 /// Up to this many points the silhouette is the mean over all of them.
 pub const SILHOUETTE_ALL: usize = 20_000;
@@ -108,7 +105,7 @@ fn points_and_smallest(clustering: &Clustering) -> (f64, f64) {
 /// where the norm cannot be computed.
 pub fn centre_separation(points: Points, clustering: &Clustering) -> Option<f64> {
     let residuals = residuals(points, clustering);
-    let spectral = super::spectral::spectral_norm(&residuals, points.dimension())?;
+    let spectral = spectral::spectral_norm(&residuals, points.dimension())?;
     let size = norm(&residuals).min((clustering.clusters() as f64).sqrt() * spectral);
     let shares = inverse_roots(clustering);
     pairs(clustering)
@@ -136,7 +133,7 @@ pub fn proximity(points: Points, clustering: &Clustering, constant: f64) -> Opti
     if clusters < 2 {
         return None;
     }
-    let norm = super::spectral::spectral_norm(&residuals(points, clustering), points.dimension())?;
+    let norm = spectral::spectral_norm(&residuals(points, clustering), points.dimension())?;
     let shares = inverse_roots(clustering);
     let largest: Vec<f64> = (points.values().par_chunks(points.dimension()).zip(&clustering.labels))
         .map(|(row, &own)| {

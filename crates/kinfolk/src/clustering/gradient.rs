@@ -6,10 +6,8 @@
 //! every centre is close to its cluster's mean. A centre without points, which has no gradient, takes the point farthest
 //! from its own cluster's mean. The result has the means as centres.
 
-use super::kmeans::{KMeans, best_of, check_clusters, finish};
-use super::{Points, lloyd};
-use crate::error::Result;
-use crate::rng::Key;
+use super::kmeans::{best_of, finish};
+use super::*;
 
 const MOST_STEPS: usize = 10_000;
 

@@ -1,12 +1,8 @@
 //! k-means by Lloyd's iteration from several k-means++ starts.
 
-use super::distances::{Panels, tiles};
-use super::{Clustering, Points, lloyd};
-use crate::error::{Error, Result};
-use crate::num::{dispatch, squared_distance};
-use crate::rng::{Key, Rng};
+use super::*;
+use crate::rng::Rng;
 use rand::RngExt;
-use rayon::prelude::*;
 use std::collections::HashSet;
 
 /// Options of k-means.

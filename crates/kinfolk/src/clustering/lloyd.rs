@@ -3,11 +3,7 @@
 //! loosens a bound by at most δ; a point whose bounds still do not overlap is not touched. Bounds are rounded outwards, so
 //! every assignment is that of a plain loop from the same centres, including ties.
 
-use super::Points;
-use super::distances::{LANES, Panels, TILE, tiles};
-use crate::error::{Error, Result};
-use crate::num::{Cpu, add_scaled, dispatch, distance, squared_distance};
-use rayon::prelude::*;
+use super::*;
 
 /// The state in which an iteration ends.
 pub(super) struct Rest {

@@ -27,7 +27,12 @@ pub use quality::{adjusted_rand_index, misclustering};
 pub use search::Search;
 
 use crate::error::{Error, Result};
-use crate::num::{add_scaled, squared_distance};
+use crate::num::{Cpu, add_scaled, dispatch, distance, squared_distance};
+use crate::rng::Key;
+use convex::{Path, Weights};
+use distances::{LANES, Panels, TILE, tiles};
+use kmeans::{KMeans, check_clusters};
+use rayon::prelude::*;
 
 /// Points to be clustered: finite numbers, row-major, one row per point.
 #[derive(Debug, Clone, Copy)]

@@ -1,11 +1,8 @@
 //! How many clusters there are: by the largest silhouette, or by the level of a path that lasts longest.
 
-use super::convex::{self, Path};
-use super::kmeans::{self, KMeans, count_distinct};
+use super::kmeans::count_distinct;
 use super::quality::{recovery_interval, silhouette};
-use super::{Clustering, Points};
-use crate::error::{Error, Result};
-use crate::rng::Key;
+use super::*;
 
 const MOST: usize = 20;
 

@@ -1,8 +1,7 @@
 //! The plane in which points are drawn: their first two principal directions.
 
-use super::Points;
 use super::spectral::Projection;
-use crate::num::{add_scaled, squared_distance};
+use super::*;
 
 /// More rows do not change a direction visibly.
 const MOST_ROWS: usize = 10_000;

@@ -1,11 +1,9 @@
 //! A search as a user specifies it: defaults, and checks of the options.
 
-use super::Points;
-use super::convex::{self, Weights};
-use super::find::{Algorithm, Found, MOST_FOR_ALL_PAIRS, NEIGHBOURS, Progress, Request, find};
-use crate::error::{Error, Result, option};
+use super::find::MOST_FOR_ALL_PAIRS;
+use super::*;
+use crate::error::option;
 use crate::memory::check_room;
-use crate::rng::Key;
 use crate::settings::unknown_name;
 
 const STARTS: usize = 10;

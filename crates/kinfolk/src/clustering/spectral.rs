@@ -16,15 +16,13 @@
 //! out; then the projection preserves all distances. The decomposition is a whole one: the rank, and all singular
 //! values, are wanted besides the few vectors, and a partial decomposition does not have them.
 
-use super::Points;
-use super::kmeans::{self, KMeans, Options, check_clusters};
-use crate::error::{Error, ErrorKind, Result};
+use super::kmeans::Options;
+use super::*;
+use crate::error::ErrorKind;
 use crate::num::cpu::clearing;
-use crate::num::{self, Matrix, squared_distance};
-use crate::rng::Key;
+use crate::num::{self, Matrix};
 use faer::MatRef;
 use faer::linalg::solvers::{Qr, Svd};
-use rayon::prelude::*;
 
 pub(super) fn cluster(points: Points, clusters: usize, options: &Options, key: &Key) -> Result<KMeans> {
     options.check()?;
@@ -49,7 +47,7 @@ fn refine(points: Points, projection: &Projection, initial: &KMeans) -> Vec<f64>
         let others = (0..clustering.clusters()).filter(|&other| other != own);
         if others.into_iter().all(|other| reach <= squared_distance(projected, clustering.centre(other))) {
             cores[own] += 1;
-            num::add_scaled(&mut centres[own * dimension..(own + 1) * dimension], 1.0, points.row(point));
+            add_scaled(&mut centres[own * dimension..(own + 1) * dimension], 1.0, points.row(point));
         }
     }
     for (cluster, (centre, &core)) in centres.chunks_exact_mut(dimension).zip(&cores).enumerate() {

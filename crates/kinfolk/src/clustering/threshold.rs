@@ -2,8 +2,7 @@
 //!
 //! λ can be found from the distances themselves ([`Distances::threshold`]).
 
-use crate::error::{Error, Result};
-use crate::rng::Key;
+use super::*;
 use rand::seq::SliceRandom;
 
 /// Pairwise distances, as far as they are known.
@@ -110,7 +109,7 @@ impl Distances {
                 }
             }
         }
-        super::renumber(&labels)
+        renumber(&labels)
     }
 
     pub(crate) fn quantile(&self, share: f64) -> Result<Threshold> {

@@ -2,11 +2,10 @@
 //! noise, whatever costs the least likelihood. So clouds of any form grow from pieces, and no start depends on their
 //! number.
 
-use super::clouds::{Mixture, Posteriors};
-use super::sample::Sample;
-use super::scatter::{Common, Form, Moments};
+use super::clouds::Posteriors;
+use super::scatter::Common;
+use super::*;
 use crate::clustering::ward;
-use rayon::prelude::*;
 use std::f64::consts::PI;
 
 /// Upper bound on the initial number of clouds.

@@ -1,8 +1,7 @@
 //! Mixtures fitted by EM: normal or Student's t clouds of a common form, and a uniform component for the rest.
 
-use super::sample::Sample;
-use super::scatter::{Form, Moments, Scatter, scatters};
-use crate::num::add_scaled;
+use super::scatter::scatters;
+use super::*;
 use std::f64::consts::PI;
 
 /// Upper bound on the share of noise. More would describe the clouds themselves.

@@ -4,9 +4,8 @@
 //! (1 + √(d / (n − 1)))² times its variance. Directions beyond it are structure; clusters are sought there, because in all
 //! directions together noise makes all distances alike.
 
+use super::*;
 use crate::clustering::spectral::Projection;
-use crate::clustering::{Points, median};
-use crate::error::Result;
 use std::f64::consts::FRAC_PI_2;
 
 /// Up to this many columns all are used, if there are more points than columns; also the upper bound on directions.

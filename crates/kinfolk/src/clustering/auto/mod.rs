@@ -18,14 +18,17 @@ mod tests;
 mod valleys;
 
 use super::quality::adjusted_rand_index;
-use super::{Clustering, Points, Progress, Stage, Sureness};
+use super::{Clustering, Points, Progress, Stage, Sureness, median};
 use crate::error::Result;
+use crate::num::triangular::factorise;
+use crate::num::{add_scaled, dot};
 use crate::rng::Key;
 use agglomerate::{Candidate, MOST_CLOUDS, best_alike, candidates};
 use clouds::Mixture;
 use rand::seq::index;
 use rayon::prelude::*;
 use sample::Sample;
+use scatter::{Form, Moments, Scatter};
 use std::collections::HashSet;
 
 /// Above this number of points a sample is clustered.

@@ -1,14 +1,9 @@
 //! Tests for more than one cloud, against single clouds simulated like the best single one.
 
-use super::agglomerate::{Candidate, candidates_with};
-use super::clouds::Mixture;
-use super::sample::Sample;
-use crate::num::dot;
-use crate::num::triangular::factorise;
-use crate::rng::Key;
+use super::agglomerate::candidates_with;
+use super::*;
 use rand::RngExt;
 use rand_distr::{ChiSquared, Distribution, StandardNormal};
-use rayon::prelude::*;
 
 /// Number of simulated single clouds, for a test at the level 1/20.
 pub(super) const SIMULATIONS: usize = 19;

@@ -3,10 +3,8 @@
 //! All critical points of the density of two normal clouds lie on their ridge line, on which the gradients of both are
 //! parallel. Along it the deepest valley is compared with the lower of the peaks around it.
 
-use super::clouds::Mixture;
-use super::scatter::Scatter;
-use crate::num::dot;
-use crate::num::triangular::{factorise, solve};
+use super::*;
+use crate::num::triangular::solve;
 
 /// Depth of a valley, relative to the lower peak, below which two clusters are distinct.
 const SHALLOW: f64 = 0.5;

@@ -6,10 +6,7 @@
 //! resistance: to move, and to stretch, because an edge's force hardly changes with its length once that exceeds the softness.
 //! The sum over all levels is an additive multilevel method like that of Bramble, Pasciak and Xu (1990).
 
-use crate::clustering::root;
-use crate::num::{add_scaled, squared_distance};
-use rayon::prelude::*;
-use std::collections::HashSet;
+use super::*;
 use std::ops::Range;
 
 /// Rows that a thread takes together.

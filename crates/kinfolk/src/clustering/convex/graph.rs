@@ -1,9 +1,7 @@
 //! The softened objective on a sparse graph of weighted points.
 
 use super::aggregates::{Aggregates, Link};
-use super::newton::Softened;
-use crate::num::{dispatch, distance, dot};
-use rayon::prelude::*;
+use super::*;
 use std::ops::Range;
 
 const BLOCK: usize = 256;

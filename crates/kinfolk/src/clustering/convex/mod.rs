@@ -22,11 +22,13 @@ pub use graph::Edge;
 
 use super::plane::Plane;
 use super::spectral::Projection;
-use super::{Clustering, Points, Progress, Stage, renumber};
+use super::{Clustering, Points, Progress, Stage, renumber, root};
 use crate::error::{Error, Result};
-use crate::num::dot;
+use crate::num::{Matrix, add_scaled, dispatch, distance, dot, multiply, squared_distance};
+use newton::{MOST_STEPS, ROUGHLY, Softened, descend};
+use rayon::prelude::*;
 use sparse::Sparse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use uniform::Uniform;
 
 /// The relative gap of solutions.

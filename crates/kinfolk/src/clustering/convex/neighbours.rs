@@ -1,9 +1,8 @@
 //! Every point's nearest neighbours.
 
-use super::super::{Points, median};
+use super::super::median;
 use super::Edge;
-use crate::num::{Matrix, multiply, squared_distance};
-use rayon::prelude::*;
+use super::*;
 
 /// Points whose neighbours are searched together, and points compared with them together.
 const ROWS: usize = 128;

@@ -1,8 +1,6 @@
 //! Newton's method for the softened objective, the same for all weights.
 
-use super::SHARP;
-use crate::num::{add_scaled, dispatch, dot};
-use rayon::prelude::*;
+use super::*;
 
 /// A softened objective ½ Σ n‖u − a‖² + λ Σ w √(‖u_g − u_h‖² + ε²) at a current solution.
 pub(super) trait Softened {

@@ -6,14 +6,10 @@
 //! new λ by solving with the group's Laplacian, and searched for anew where the correction makes one too long. A group
 //! for which that search finds a better solution than being together is split.
 
-use super::graph::{Edge, Graph, merge_sorted};
-use super::newton::{CLOSELY, MOST_STEPS, ROUGHLY, conjugate_gradients, descend};
+use super::graph::{Graph, merge_sorted};
+use super::newton::{CLOSELY, conjugate_gradients};
 use super::tree::Tree;
-use super::{Bound, FINEST, SHARP, SOFT, SOFT_AGAIN, Solve};
-use crate::clustering::{renumber, root};
-use crate::num::{add_scaled, distance, dot};
-use rayon::prelude::*;
-use std::collections::{HashMap, HashSet};
+use super::*;
 use std::sync::OnceLock;
 
 /// Upper bound on the splits at one λ, before the rest is undecided.
@@ -359,12 +355,8 @@ impl Sparse {
     }
 
     fn regroup_connected(&mut self) {
-        let mut labels = vec![0; self.labels.len()];
         let sets = components(self.labels.len(), self.edges.iter().map(|edge| (edge.from, edge.to)));
-        for (name, set) in sets.iter().enumerate() {
-            set.iter().for_each(|&point| labels[point] = name);
-        }
-        self.regroup(&labels);
+        self.regroup(&labels_of(&sets, self.labels.len()));
         self.graph.solution.copy_from_slice(&self.graph.centre);
     }
 
@@ -451,7 +443,7 @@ impl Solve for Sparse {
     fn solve(&mut self, lambda: f64, tolerance: f64) -> Bound {
         if lambda == 0.0 {
             // No forces: equal points are together, connected or not.
-            self.regroup(&super::equal_rows(&self.points, self.dimension));
+            self.regroup(&equal_rows(&self.points, self.dimension));
             self.graph.solution.copy_from_slice(&self.graph.centre);
             return Bound { primal: self.scatter, gap: 0.0, undecided: 0 };
         }
@@ -514,11 +506,7 @@ fn parts(alone: &Graph, edges: &[Edge], mut reach: f64) -> Vec<usize> {
         let near = edges.iter().filter(|edge| distance(row(edge.from), row(edge.to)) <= reach);
         let parts = components(alone.nodes(), near.map(|edge| (edge.from, edge.to)));
         if parts.len() > 1 || reach <= 0.0 {
-            let mut labels = vec![0; alone.nodes()];
-            for (name, part) in parts.iter().enumerate() {
-                part.iter().for_each(|&node| labels[node] = name);
-            }
-            return labels;
+            return labels_of(&parts, alone.nodes());
         }
         reach = if reach > 1e-14 { reach / 4.0 } else { 0.0 };
     }
@@ -537,6 +525,15 @@ fn components(nodes: usize, pairs: impl Iterator<Item = (usize, usize)>) -> Vec<
     }
     sets.retain(|set| !set.is_empty());
     sets
+}
+
+/// Of every node the number of its set.
+fn labels_of(sets: &[Vec<usize>], nodes: usize) -> Vec<usize> {
+    let mut labels = vec![0; nodes];
+    for (name, set) in sets.iter().enumerate() {
+        set.iter().for_each(|&node| labels[node] = name);
+    }
+    labels
 }
 
 fn without_mean(values: &[f64], dimension: usize) -> Vec<f64> {

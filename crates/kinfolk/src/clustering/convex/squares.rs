@@ -1,6 +1,6 @@
 //! Distances of one point to all, the innermost loop of the dense solver.
 
-use crate::num::dispatch;
+use super::*;
 
 pub(super) fn transpose(out: &mut Vec<f64>, values: &[f64], dimension: usize) {
     let rows = values.len() / dimension;

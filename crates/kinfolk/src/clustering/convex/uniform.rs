@@ -13,20 +13,17 @@
 //! A Newton step costs one factorisation of a G × G matrix for G groups and a few products G × G × d: the part of the
 //! Hessian that couples coordinates is left to conjugate gradients, which need a handful of steps.
 
-use super::newton::{MOST_STEPS, ROUGHLY, Softened, descend};
 use super::squares::{squared_distances, transpose};
 use super::tree::{Candidate, Tree};
-use super::{Bound, FINEST, SHARP, SOFT, SOFT_AGAIN, Solve};
-use crate::clustering::renumber;
-use crate::num::{Cholesky, Matrix, add_scaled, distance, dot, multiply, multiply_add, sum};
-use rayon::prelude::*;
-use std::collections::{HashMap, HashSet};
+use super::*;
+use crate::num::{Cholesky, multiply_add, sum};
 
 const BLOCK: usize = 128;
 /// Newton steps allowed after a prediction along the path.
 const FEW_STEPS: usize = 4;
 
 /// The problem with every fused set as one heavier point, and its current solution. The data's radius should be about 1.
+#[derive(Default)]
 pub(super) struct Uniform {
     dimension: usize,
     labels: Vec<usize>,
@@ -75,10 +72,7 @@ impl Uniform {
             mass: vec![1.0; count],
             centre: values.to_vec(),
             name: (0..count).collect(),
-            scatter: 0.0,
-            tree: None,
-            last: None,
-            space: Space::default(),
+            ..Self::default()
         }
     }
 
