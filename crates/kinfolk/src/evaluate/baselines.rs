@@ -1,16 +1,10 @@
 //! Baselines for personal models in clusters: local models, and one model for everybody.
 
-use super::scores::{Evaluation, Served, is_good, score_all};
-use super::{Context, Finding, MethodRecord, OwnModels};
+use super::scores::{Evaluation, Served, score_all};
+use super::*;
 use crate::assignment::Assignment;
-use crate::error::Result;
-use crate::federation::work::{Evaluate, Subject};
-use crate::federation::{Federation, Params};
-use crate::methods::{Outcome, Serving, pooled_minimiser};
-use crate::models::{Metric, Model};
-use crate::num::{distance, norm};
-use crate::record::ClientRecord;
-use crate::record::summary::{is_higher_better, mean};
+use crate::methods::pooled_minimiser;
+use crate::record::summary::is_higher_better;
 use crate::training::Split;
 use std::cell::OnceCell;
 

@@ -3,19 +3,15 @@
 //! Components come in any order, so everything is compared under the best matching. Clients that were planted as
 //! outliers count in nothing but the last.
 
-use super::scores::{is_good, own_subjects, with_drafts};
-use super::{Context, Finding, MethodRecord, OwnModels};
+use super::scores::{own_subjects, with_drafts};
+use super::*;
 use crate::aggregate::Weight;
-use crate::clustering::quality::assign;
-use crate::data::schema::{Schema, TargetSchema};
-use crate::data::{Client, PlantedMixture, Shard};
-use crate::error::Result;
-use crate::federation::work::{Subject, Tally};
-use crate::federation::{Ask, By, Federation, Gather, Phase, Recipients};
-use crate::methods::{Outcome, Serving};
+use crate::data::schema::TargetSchema;
+use crate::data::{PlantedMixture, Shard};
+use crate::federation::By;
+use crate::federation::work::Tally;
 use crate::mixture::{Family, Rows, Scratch, Shape, classify};
-use crate::num::{add_scaled, distance};
-use crate::record::summary::mean;
+use crate::num::add_scaled;
 use crate::record::{ClientMixture, MixtureRecord, RowsRecord};
 
 /// Clients' mixtures beside what was planted, and as they are recorded.

@@ -9,13 +9,19 @@ mod testing;
 pub use baselines::single_model;
 pub use scores::{Evaluation, Served, seen, unseen};
 
-use crate::data::Population;
+use crate::clustering::quality::assign;
 use crate::data::schema::Schema;
+use crate::data::{Client, Population};
 use crate::error::Result;
 use crate::federation::engines::Engine;
+use crate::federation::work::{Evaluate, Subject};
+use crate::federation::{Ask, Federation, Gather, Params, Phase, Recipients};
 use crate::methods::{Outcome, Serving};
 use crate::models::{Metric, Model};
-use crate::record::{MethodRecord, RoundRecord};
+use crate::num::{distance, norm};
+use crate::record::summary::mean;
+use crate::record::{ClientRecord, MethodRecord, RoundRecord};
+use scores::is_good;
 use std::collections::BTreeMap;
 
 /// Something that is measured of a method. It lives as long as a seed, and may remember what it learnt.

@@ -1,9 +1,7 @@
 //! Which clients are unlike the others.
 
-use super::{Context, Finding, MethodRecord};
-use crate::error::Result;
+use super::*;
 use crate::methods::room::median_loss as median;
-use crate::record::ClientRecord;
 
 /// Who is an outlier by the method's score, who was planted as one, and the area under the ROC curve.
 #[derive(Default)]

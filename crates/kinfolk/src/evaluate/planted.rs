@@ -1,15 +1,8 @@
 //! How far models are from the parameters that the data was drawn from.
 
 use super::scores::Evaluation;
-use super::{Context, Finding, MethodRecord, OwnModels};
-use crate::clustering::quality::assign;
-use crate::data::Population;
-use crate::error::Result;
-use crate::federation::Params;
-use crate::methods::{Outcome, Serving};
-use crate::num::{distance, norm};
-use crate::record::RoundRecord;
-use crate::record::summary::{mean, standard_deviation};
+use super::*;
+use crate::record::summary::standard_deviation;
 
 /// Distances of the clusters' models from the planted ones, and of the clients' models from the parameters of their rows.
 #[derive(Default)]

@@ -3,17 +3,14 @@
 //! Clients that took part are assigned on their training rows; unseen clients choose by the smallest loss. Scoring goes
 //! through the federation like everything else, in a phase of its own that is not counted as the method's traffic.
 
-use super::{Context, Finding, MethodRecord};
-use crate::data::Client;
-use crate::error::{Error, ErrorKind, Result};
+use super::*;
+use crate::error::{Error, ErrorKind};
 use crate::federation::server::ledger::few_of;
-use crate::federation::work::{Evaluate, Evaluated, Losses, Subject};
-use crate::federation::{Answered, Ask, ClientInfo, Federation, Gather, Params, Phase, Recipients};
+use crate::federation::work::{Evaluated, Losses};
+use crate::federation::{Answered, ClientInfo};
 use crate::methods::room::median_loss;
-use crate::methods::{Outcome, Serving};
-use crate::models::Metric;
+use crate::record::MetricSummary;
 use crate::record::summary::ClientScore;
-use crate::record::{MetricSummary, RoundRecord};
 use crate::training::{Portion, Split};
 
 /// The scores of a federation's clients.

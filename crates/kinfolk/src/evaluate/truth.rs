@@ -1,11 +1,8 @@
 //! The clusters found compared with those planted.
 
 use super::scores::Served;
-use super::{Context, Finding, MethodRecord};
+use super::*;
 use crate::clustering::quality::{adjusted_rand_index, misclustering};
-use crate::error::Result;
-use crate::methods::Serving;
-use crate::record::RoundRecord;
 
 /// The share of clients outside the best matching of clusters to true ones, and the adjusted Rand index.
 #[derive(Default)]

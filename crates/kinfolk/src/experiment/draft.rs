@@ -1,14 +1,9 @@
 //! An experiment put together in code: the same sections as in a file, each from a struct of settings.
 
-use super::{Experiment, Registry, Top};
-use crate::data::{Client, GIVEN, ImageSet, ImageSettings, Population, Source, SourceSettings};
-use crate::error::Result;
-use crate::federation::faults::Rates;
-use crate::methods::{MethodKind, MethodSettings};
-use crate::models::{ModelKind, ModelSettings};
-use crate::settings::Declared;
-use std::sync::Arc;
-use toml::{Table, Value};
+use super::*;
+use crate::data::{Client, GIVEN, ImageSet, ImageSettings, SourceSettings};
+use crate::methods::MethodSettings;
+use crate::models::ModelSettings;
 
 /// An experiment in the making; [`Experiment::on`] begins one.
 #[must_use]

@@ -1,11 +1,8 @@
 //! What an experiment may name.
 
-use super::{Experiment, Override};
-use crate::data::{self, Source};
-use crate::error::Result;
-use crate::methods::{self, MethodKind};
-use crate::models::{self, ModelKind};
-use toml::Table;
+use super::*;
+use crate::data;
+use crate::models;
 
 /// The sources, models and methods that an experiment may name: those of this library, and the user's own beside them.
 ///

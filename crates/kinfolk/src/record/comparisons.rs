@@ -1,9 +1,7 @@
 //! Distances between clients.
 
-use super::table::{self, table_row};
-use crate::error::Result;
+use super::*;
 use crate::methods::Comparison;
-use serde::{Deserialize, Serialize};
 
 /// Distances between clients, as one method measured them on one seed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,9 +1,7 @@
 //! The mixtures that methods found.
 
-use super::table::{self, table_row};
+use super::*;
 use crate::disk::comma_separated;
-use crate::error::Result;
-use serde::{Deserialize, Serialize};
 
 /// The mixtures that one method found on one seed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

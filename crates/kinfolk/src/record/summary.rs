@@ -1,8 +1,7 @@
 //! summary.json: how every method ended on every seed, and the numbers it is judged by.
 
-use serde::{Deserialize, Serialize};
+use super::*;
 use serde_json::{Map, Number, Value};
-use std::collections::BTreeMap;
 
 /// A metric over many clients.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,13 +1,11 @@
 //! The files of a run folder, each declared once.
 
-use crate::disk::{json_text, write_atomically};
-use crate::error::Result;
+use super::*;
+use crate::disk::json_text;
 use crate::record::comparisons::{DistanceRecord, distances_csv};
 use crate::record::mixtures::{RowRecord, components_csv, rows_csv};
 use crate::record::table::{self, Heading, TableRow};
-use crate::record::{ClientRecord, Record, RoundRecord};
 use crate::report::html;
-use std::path::Path;
 
 /// A file or subfolder at the top of a run folder.
 pub struct RunFile {

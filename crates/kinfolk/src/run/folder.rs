@@ -1,22 +1,18 @@
 //! The run folder during a run: nothing in it is overwritten or mixed with another run's files.
 
 use super::files::{CHECKPOINT, EXPERIMENT, FILES, MODELS, SUMMARY, is_ours, write_record};
-use crate::data::schema::Schema;
+use super::*;
 use crate::disk::folder::NewFolder;
 use crate::disk::lock::Lock;
-use crate::disk::{partial_of, write_atomically};
-use crate::error::{Error, ErrorKind, Result, option};
-use crate::experiment::{Experiment, SaveModels};
+use crate::disk::partial_of;
+use crate::error::option;
 use crate::modelfile::CLIENT_FILES;
-use crate::num::instructions;
-use crate::record::Record;
 use crate::record::table::read_rows;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
 use std::io::ErrorKind::{DirectoryNotEmpty, NotADirectory, NotFound};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Bytes of the digest at the start of every checkpoint.
 const DIGEST: usize = 32;

@@ -1,23 +1,17 @@
 //! One method on one seed: its rounds, its evaluations, its end.
 
-use super::folder::{Folder, Resumed};
 use super::models::{found_models, keep_models, write_models};
-use super::options::{Options, Watch};
-use super::seed::{FindGroups, SeedData};
-use crate::error::{Error, ErrorKind, Result};
-use crate::evaluate::{self, Context, Evaluation, Finding};
-use crate::experiment::{Experiment, MethodEntry, SaveModels};
+use super::seed::FindGroups;
+use super::*;
+use crate::evaluate::{Context, Evaluation, Finding};
 use crate::federation::Phase;
-use crate::federation::engines::{Engine, FederationState};
+use crate::federation::engines::FederationState;
 use crate::federation::faults;
 use crate::federation::server::meter::{Meter, Traffic};
 use crate::federation::transforms::Transforms;
+use crate::methods::Progress;
 use crate::methods::room::{MethodLedger, MissingRule, diverged, exploded, nobody_answered};
-use crate::methods::{Method, Outcome, Progress};
-use crate::panics::contained;
-use crate::record::{ClientRecord, MethodRecord, RepeatSummary, RoundRecord};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 pub(super) struct MethodRun<'a> {

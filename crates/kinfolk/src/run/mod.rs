@@ -22,17 +22,24 @@ pub mod venue;
 
 pub use options::{Options, Unwatched, Watch, checkpoint_every};
 
+use crate::data::schema::Schema;
+use crate::disk::write_atomically;
 use crate::error::{Error, ErrorKind, Result};
 use crate::evaluate;
-use crate::experiment::{Draft, Experiment, MethodEntry};
+use crate::experiment::{Draft, Experiment, MethodEntry, SaveModels};
+use crate::federation::ClientInfo;
+use crate::federation::engines::Engine;
 use crate::groups::Groups;
+use crate::methods::{Method, Outcome};
 use crate::num::instructions;
 use crate::panics::contained;
-use crate::record::{MethodRecord, MethodSummary, Record, RepeatSummary, Summary};
+use crate::record::{ClientRecord, MethodRecord, MethodSummary, Record, RepeatSummary, RoundRecord, Summary};
 use folder::{Folder, Resumed};
 use method::{MethodRun, questions};
 use seed::SeedData;
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
 use venue::{InProcess, Venue};
 
 type Records = BTreeMap<(usize, u64), MethodRecord>;

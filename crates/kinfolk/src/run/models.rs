@@ -1,17 +1,13 @@
 //! A method's final models, as files.
 
 use super::files::MODELS;
-use super::method::MethodRun;
+use super::*;
 use crate::disk::write_all_atomically;
-use crate::error::{Error, Result};
 use crate::evaluate::{Evaluation, Served};
-use crate::experiment::SaveModels;
 use crate::federation::Params;
-use crate::federation::engines::Engine;
-use crate::methods::{Outcome, Serving};
+use crate::methods::Serving;
 use crate::modelfile::{self, CLIENT_FILES, ClientNames};
 use crate::record::FoundModels;
-use std::path::Path;
 
 /// Has clients elsewhere save their own models, if such models are to be written.
 pub(super) fn keep_models(run: &MethodRun, outcome: &Outcome, federation: &mut dyn Engine) -> Result<()> {

@@ -1,11 +1,9 @@
 //! How to run an experiment, and who watches.
 
+use super::*;
 use crate::compute::{Backend, Cpu};
 use crate::data::own::OwnStart;
-use crate::error::{Error, Result};
-use crate::record::{RepeatSummary, RoundRecord};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 

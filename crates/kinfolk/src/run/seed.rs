@@ -1,22 +1,17 @@
 //! The data of one seed: its clients, one schema for everybody, and the model that fits it.
 
-use super::columns;
-use super::venue::{Meeting, Venue};
+use super::venue::Meeting;
+use super::*;
 use crate::data::own::OwnStart;
-use crate::data::schema::{Description, Schema, TargetDescription, extreme_cells};
+use crate::data::schema::{Description, TargetDescription, extreme_cells};
 use crate::data::understood::Understood;
 use crate::data::{Client, Population};
-use crate::error::{Error, ErrorKind, Result};
-use crate::experiment::{Experiment, MethodEntry};
-use crate::federation::ClientInfo;
-use crate::federation::engines::Engine;
 use crate::federation::work::TargetScale;
-use crate::groups::{Groups, Origin};
-use crate::methods::{DataFacts, Method, Setup, auto_step, choose_components, no_true_clusters};
+use crate::groups::Origin;
+use crate::methods::{DataFacts, Setup, auto_step, choose_components, no_true_clusters};
 use crate::models::{Blueprint, Metric, Model};
 use crate::num::Moments;
 use crate::rng::Key;
-use std::sync::Arc;
 
 pub(crate) struct SeedData {
     pub(crate) population: Population,

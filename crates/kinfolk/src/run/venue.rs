@@ -1,16 +1,12 @@
 //! Where the clients of a run are: in this process, or on other machines.
 
-use super::Options;
+use super::*;
 use crate::compute::{Backend, threads};
 use crate::data::Population;
-use crate::error::{Error, ErrorKind, Result};
-use crate::experiment::Experiment;
-use crate::federation::engines::Engine;
 use crate::federation::engines::local::LocalFederation;
 use crate::federation::engines::remote::{Line, RemoteFederation};
 use crate::federation::wire::{DataOrder, write_settings};
 use crate::settings::Field;
-use std::sync::Arc;
 
 /// Where the clients of a run are.
 pub trait Venue {

@@ -17,7 +17,7 @@ use crate::disk::{comma_separated, json_text, write_atomically};
 use crate::error::Result;
 use crate::num::distance;
 use crate::report::table::Table;
-use crate::text::significant;
+use crate::text::{counted, significant};
 use serde::Serialize;
 use text::MOST_ROWS;
 use tree::FusionTree;

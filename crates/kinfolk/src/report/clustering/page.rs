@@ -1,13 +1,10 @@
 //! The page of a clustering: its content is chosen and counted here, and drawn by the page's own script.
 
 use super::super::html::{assemble, shortened};
-use super::super::table::Table;
 use super::text::facts;
-use super::tree::{FusionTree, Join};
-use super::{ClusteringRecord, PathStep};
-use crate::clustering::convex::Path;
-use crate::clustering::{Plane, Points};
-use serde::Serialize;
+use super::tree::Join;
+use super::*;
+use crate::clustering::Plane;
 
 const SCRIPT: &str = include_str!("page.js");
 

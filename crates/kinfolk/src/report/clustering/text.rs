@@ -1,9 +1,6 @@
 //! A clustering for the terminal.
 
-use super::super::table::Table;
-use super::ClusteringRecord;
-use crate::clustering::convex::Path;
-use crate::text::significant;
+use super::*;
 
 /// Upper bound on the rows of a table, to fit on a screen.
 pub(super) const MOST_ROWS: usize = 30;
@@ -19,12 +16,11 @@ pub fn text(record: &ClusteringRecord) -> String {
         text += &format!("and {rest} more\n");
     }
     text.push('\n');
-    let count = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
     text += &format!(
         "{} of {} in {}, by {} in {} s\n",
-        count(summary.clusters, "cluster"),
-        count(summary.labels.len(), "point"),
-        count(summary.columns.len(), "column"),
+        counted(summary.clusters, "cluster"),
+        counted(summary.labels.len(), "point"),
+        counted(summary.columns.len(), "column"),
         summary.method,
         significant(summary.seconds, 3)
     );

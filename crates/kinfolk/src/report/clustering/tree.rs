@@ -2,9 +2,8 @@
 //!
 //! Groups that came apart again stay together here: the tree shows when points were first joined.
 
-use crate::clustering::convex::Path;
+use super::*;
 use crate::clustering::root;
-use serde::Serialize;
 use std::collections::HashMap;
 
 /// A forest whose leaves are ordered such that its lines do not cross.
