@@ -16,7 +16,7 @@ const ROUNDING: f64 = 1e-14;
 /// Evaluations along one direction before it is given up.
 const EVALUATIONS: usize = 60;
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Descent {
     point: Vec<f64>,
     value: f64,
@@ -47,13 +47,9 @@ impl Descent {
             point: start,
             value: f64::INFINITY,
             gradient: vec![0.0; size],
-            first: None,
-            pairs: VecDeque::new(),
             direction: vec![0.0; size],
-            step: 0.0,
             bounds: (0.0, f64::INFINITY),
-            evaluations: 0,
-            stuck: false,
+            ..Self::default()
         }
     }
 

@@ -37,6 +37,11 @@ pub fn escaped_json(document: &str) -> String {
     shown
 }
 
+/// So many things of a kind, named by its word for one.
+pub(crate) fn counted(count: usize, word: &str) -> String {
+    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
+}
+
 /// A number in so many significant digits, without zeros that say nothing.
 pub fn significant(value: f64, digits: usize) -> String {
     let rounded: f64 = format!("{value:.*e}", digits.max(1) - 1).parse().unwrap_or(value);

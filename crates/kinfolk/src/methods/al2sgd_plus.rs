@@ -24,18 +24,14 @@
 //! - whoever does not answer is asked again: a client that missed a renewal would pull the others astray for good.
 //! - rounds and strengths are as in `l2gd.rs`, whose loop this is: line 4 leaves it as it is.
 
-use super::l2gd;
-use super::personal::Strengths;
 use super::personal::algorithm::{ANCHOR_GRADIENT, Algorithm, MODEL, MOMENTUM, Part, Stop};
 use super::personal::cluster::Cluster;
 use super::personal::coins::Coins;
 use super::personal::convexity::convexity;
 use super::personal::theory::{Choice, Constants, Stepping, expected_smoothness};
-use super::personal::{Objective, Problem};
 use super::*;
-use crate::federation::work::{Acceleration, Advanced, Renewal, Run};
+use crate::federation::work::{Acceleration, Advanced, Renewal};
 use crate::models::Precision;
-use crate::num::add_scaled;
 
 choices! {
     /// Rows in the gradient of a local step.

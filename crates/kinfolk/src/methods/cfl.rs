@@ -25,12 +25,8 @@
 //!   was missing in five rounds in a row is no longer waited for.
 //! - parts of fewer than `min_size` clients are not split off.
 
-use super::parts::averaging::{absent_from, finite_vectors};
-use super::parts::training::{Trainer, Training};
 use super::*;
-use crate::federation::OrderAnswers;
-use crate::federation::work::Train;
-use crate::num::{add_scaled, dot, norm};
+use crate::num::norm;
 use rayon::prelude::*;
 
 /// Number of rounds in a row that a client may be missing before its cluster is split without it.
@@ -81,8 +77,7 @@ impl MethodSettings for CflSettings {
             ages: vec![0],
             clusters: Assignment::one(setup.rows.len()),
             away: vec![0; setup.rows.len()],
-            length: None,
-            splits: Vec::new(),
+            ..State::default()
         };
         Ok(Box::new(Cfl { trainer: self.training.clone().trainer(&setup), settings: self, state }))
     }
@@ -94,7 +89,7 @@ struct Cfl {
     state: State,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct State {
     /// θ_c.
     models: Vec<Params>,

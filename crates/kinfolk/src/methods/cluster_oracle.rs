@@ -8,7 +8,6 @@
 //! Rows stay where they are: the server does L-BFGS on sums of the clients' gradients (`parts/pooled_search.rs`).
 
 use super::parts::pooled_search::PooledSearch;
-use super::room::mean_loss;
 use super::*;
 
 settings! {

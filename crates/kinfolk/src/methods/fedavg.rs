@@ -11,10 +11,7 @@
 //!
 //! Differences from the paper: full batches by default; `weight = "uniform"` gives the plain mean.
 
-use super::parts::averaging::mean_model;
-use super::parts::training::{Trainer, Training};
 use super::*;
-use crate::federation::work::Train;
 
 settings! {
     /// The settings of the method `fedavg`.

@@ -17,13 +17,8 @@
 //! - with `participation = 1` everybody takes part, and line 7 is Σ_k v_sk w_k, the mean that line 5 estimates.
 //! - the paper does not say where line 6 begins: at the client's last w_k, and the first time at the c_s that fits it best.
 
-use super::parts::averaging::finite_vectors;
-use super::parts::training::{Trainer, Training};
-use super::room::stamps_after;
 use super::*;
-use crate::federation::work::{Keep, Shares, Start, Train};
-use crate::num::add_scaled;
-use crate::training::Pull;
+use crate::federation::work::Shares;
 use rand::RngExt;
 
 settings! {

@@ -11,10 +11,8 @@
 //! Strengths that are not given are estimated from the data, or tuned (`personal/preparation.rs`).
 
 use super::personal::fit::Fit;
-use super::personal::preparation::{Preparation, Prepared};
-use super::personal::{Objective, Problem};
 use super::*;
-use crate::federation::Phase;
+use crate::text::counted;
 
 settings! {
     /// The settings of the method `hierarchical`.
@@ -87,9 +85,9 @@ impl Method for Exact {
         }
         let undetermined = fit.undetermined();
         if undetermined > 0 {
-            let directions = if undetermined == 1 { "direction" } else { "directions" };
+            let directions = counted(undetermined, "direction");
             outcome.notes.push(format!(
-                "the data say nothing along {undetermined} {directions} of the parameters (columns that add up to each \
+                "the data say nothing along {directions} of the parameters (columns that add up to each \
                  other?); there the centres are as short as can be"
             ));
         }

@@ -15,15 +15,12 @@
 //! - it is one cluster there; here every known cluster is one.
 //! - every client's answer is seen singly: C differs from client to client.
 
+use super::personal::ClientPull;
 use super::personal::complete::ask_everybody;
-use super::personal::preparation::{Preparation, Prepared};
-use super::personal::{ClientPull, Objective, Problem, Strengths};
-use super::room::mean_loss;
 use super::*;
 use crate::federation::work::{Respond, ResponseParts};
 use crate::hierarchy::response::{Quadratic, Response};
-use crate::num::{Spectrum, add_scaled, dot};
-use crate::training::Pull;
+use crate::num::Spectrum;
 
 settings! {
     /// The settings of the method `james-stein`.

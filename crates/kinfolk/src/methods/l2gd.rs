@@ -30,14 +30,10 @@ use super::personal::cluster::{Cluster, MeanPull};
 use super::personal::coins::{Chances, Coins, Step};
 use super::personal::complete::ask_everybody;
 use super::personal::message::Message;
-use super::personal::preparation::{Preparation, Prepared};
 use super::personal::theory::{Choice, Constants, Stepping, expected_smoothness};
-use super::personal::{Objective, Problem, Strengths};
-use super::room::stamps_after;
 use super::*;
-use crate::federation::Answers;
-use crate::federation::work::{Advance, Run, Start};
-use crate::num::add_scaled;
+use crate::federation::work::Advance;
+use crate::text::counted;
 
 choices! {
     /// One coin for everybody and one for each cluster, or one alone.
@@ -217,7 +213,10 @@ impl<A: Algorithm> Iterations<A> {
             // Lines 3 and 10.
             match coins.step(j, cluster.time) {
                 Step::Between if is_known => return Stop::Together,
-                Step::Within if is_known => self.step_within(j, strengths),
+                // Line 11: a cluster steps towards its mean.
+                Step::Within if is_known => {
+                    self.step_towards_means(j, Step::Within, strengths, &vec![0.0; self.start.len()]);
+                }
                 Step::Local => {
                     cluster.step_locally();
                     self.stirred = true;
@@ -238,11 +237,6 @@ impl<A: Algorithm> Iterations<A> {
         }
         self.stirred = false;
         (0..self.clusters.len()).for_each(|j| self.step_towards_means(j, Step::Between, strengths, &mean));
-    }
-
-    /// Line 11: a cluster steps towards its mean.
-    fn step_within(&mut self, j: usize, strengths: &Strengths) {
-        self.step_towards_means(j, Step::Within, strengths, &vec![0.0; self.start.len()]);
     }
 
     fn step_towards_means(&mut self, j: usize, step: Step, strengths: &Strengths, all: &[f64]) {
@@ -329,16 +323,15 @@ impl<A: Algorithm> Iterations<A> {
 
     fn notes(&self) -> Vec<String> {
         let renewals = self.algorithm.renewals().map(|count| format!(", {count} to renew the anchor"));
-        let rounds = if self.between == 1 { "round" } else { "rounds" };
         let mut notes = Vec::new();
         let untrained = self.stamps.iter().filter(|&&stamp| stamp == 0).count();
         if untrained > 0 {
             notes.push(format!("{untrained} clients never took part and have no model"));
         }
         notes.push(format!(
-            "{} iterations: {} {rounds} between clusters, {:.1} within one{}",
+            "{} iterations: {} between clusters, {:.1} within one{}",
             self.done(),
-            self.between,
+            counted(self.between, "round"),
             self.rounds_within(),
             renewals.unwrap_or_default()
         ));

@@ -9,10 +9,9 @@
 //! every client finds the minimiser of its own loss.
 
 use super::parts::solving::{SolveBy, want_minimiser};
-use super::parts::training::{StartModel, Trainer, Training};
-use super::room::stamps_after;
+use super::parts::training::StartModel;
 use super::*;
-use crate::federation::work::{Keep, Minimise, Start, Train};
+use crate::federation::work::Minimise;
 
 settings! {
     /// The settings of the method `local`.

@@ -6,8 +6,6 @@
 
 use super::mixtures::*;
 use super::*;
-use crate::federation::work::{Parts, StepMixture};
-use crate::mixture::step::Rule;
 
 settings! {
     /// The settings of the method `local-em`.
@@ -54,10 +52,6 @@ impl Method for LocalEm {
             loss = finite_loss(&answers.losses(&orders), room)?.or(loss);
         }
         Ok(Progress::of(loss, true))
-    }
-
-    fn planned_rounds(&self) -> usize {
-        1
     }
 
     fn outcome(&self) -> Outcome {

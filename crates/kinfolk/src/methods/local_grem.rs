@@ -6,8 +6,6 @@
 
 use super::mixtures::*;
 use super::*;
-use crate::federation::work::Parts;
-use crate::mixture::step::{Rate, Rule};
 
 settings! {
     /// The settings of the method `local-grem`.

@@ -21,14 +21,21 @@ pub(crate) use single_model::pooled_minimiser;
 use crate::aggregate::{Sum, Weight};
 use crate::assignment::Assignment;
 use crate::error::{Error, ErrorKind, Result};
-use crate::federation::{Ask, By, Gather, Params, Phase, Recipients};
+use crate::federation::work::{Keep, Run, Start, Train};
+use crate::federation::{Answers, Ask, By, Federation, Gather, OrderAnswers, Params, Phase, Recipients};
 use crate::groups::Groups;
 use crate::models::{Ability, Model};
+use crate::num::{add_scaled, dot};
 use crate::rng::Key;
 use crate::settings::{Auto, Check, Declared, Field, Kind, Setting, Settings, choices, settings, unknown_name};
-use crate::training::{Amount, Course, Optimiser, Plan, Portion, Sample};
+use crate::training::{Amount, Course, Optimiser, Plan, Portion, Pull, Sample};
+use parts::averaging::{absent_from, finite_vectors, mean_model};
 use parts::checkpoint::{keep_state, restore, save};
-use room::{MissingRule, Room};
+use parts::solving::Solving;
+use parts::training::{Trainer, Training};
+use personal::preparation::{Preparation, Prepared};
+use personal::{Families, LossOver, Objective, Problem, Strengths};
+use room::{MissingRule, Room, mean_loss, stamps_after};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -94,9 +101,7 @@ impl MethodKind {
             build: |setup| S::of(setup.settings).build(setup),
         }
     }
-}
 
-impl MethodKind {
     /// A method of one's own, without settings, for models that are trained by descent. `build` makes it ready to run.
     pub const fn own(name: &'static str, build: fn(Setup) -> Result<Box<dyn Method>>) -> Self {
         Self {

@@ -8,10 +8,7 @@
 //!   θ_j ← mean of the models of cluster j
 //! ```
 
-use super::parts::averaging::{absent_from, mean_model};
-use super::parts::training::{Trainer, Training};
 use super::*;
-use crate::federation::work::Train;
 
 settings! {
     /// The settings of the method `oracle`.

@@ -7,7 +7,6 @@
 //! ```
 
 use super::parts::cluster_means::ClusterMeans;
-use super::parts::solving::Solving;
 use super::*;
 
 settings! {

@@ -1,9 +1,6 @@
 //! What a method found.
 
-use crate::assignment::Assignment;
-use crate::federation::Params;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use super::*;
 
 /// What a method found. For personal models inside clusters, `models` are those of the clusters.
 #[derive(Debug, Clone)]

@@ -3,15 +3,10 @@
 //! One call asks, checks and records: which answers are missing and whether that is allowed, whether the method has diverged,
 //! which clients are not asked any more. The run keeps the [`MethodLedger`] between rounds and in checkpoints.
 
-use super::{Method, Progress};
-use crate::assignment::Assignment;
-use crate::error::{Error, ErrorKind, Result};
+use super::*;
 use crate::federation::server::ledger::few_of;
 use crate::federation::work::Receive;
-use crate::federation::{Absence, Answers, Ask, ClientInfo, Federation, Gather, Missing, Params, Phase, Recipients};
-use crate::settings::choices;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use crate::federation::{Absence, ClientInfo, Missing};
 
 /// The clients of a method, and its ledger.
 pub struct Room<'a> {

@@ -1,17 +1,9 @@
 //! What a method needs of a run, and what it is made from.
 
-use super::room::MissingRule;
-use crate::assignment::Assignment;
-use crate::error::{Error, Result};
-use crate::federation::Params;
+use super::*;
 use crate::federation::work::TargetScale;
-use crate::groups::{Grouping, Groups};
+use crate::groups::Grouping;
 use crate::memory::check_room;
-use crate::models::Model;
-use crate::rng::Key;
-use crate::settings::{Auto, Settings};
-use crate::training::Optimiser;
-use std::sync::Arc;
 
 /// What a method needs of the run, by its settings.
 pub struct Needs {

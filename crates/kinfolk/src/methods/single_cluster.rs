@@ -8,8 +8,6 @@
 //! The strength is tuned by cross-validation unless it is given.
 
 use super::hierarchical::exactly;
-use super::personal::preparation::Preparation;
-use super::personal::{Families, LossOver, Problem, Strengths};
 use super::*;
 
 settings! {

@@ -8,10 +8,8 @@
 //! The baseline that shows what clusters and personal models are worth. Rows count alike, whoever has them.
 
 use super::personal::fit::{ResponseRound, pooled};
-use super::personal::{Families, LossOver, Problem};
 use super::room::MethodLedger;
 use super::*;
-use crate::federation::Federation;
 use crate::training::Scale;
 
 settings! {

@@ -28,17 +28,15 @@
 //! - `groups_by = "pivots"` is what the authors' program does in place of connected components.
 //! - where no cluster forms at all, every client keeps its own model, and the run ends.
 
-use super::parts::averaging::{Averaging, absent_from, finite_vectors, mean_model, plain_mean};
+use super::parts::averaging::{Averaging, plain_mean};
 use super::parts::one_shot::{BottomUp, FirstClusters, OneShot};
-use super::parts::training::Trainer;
-use super::room::{diverged, mean_loss};
+use super::room::diverged;
 use super::*;
 use crate::aggregate::{trimmed, trimmed_mean};
 use crate::clustering::threshold::Distances;
-use crate::federation::OrderAnswers;
-use crate::federation::work::{Gradient, Losses, Train};
+use crate::federation::work::{Gradient, Losses};
 use crate::models::first_smallest;
-use crate::num::{add_scaled, distance};
+use crate::num::distance;
 
 settings! {
     /// The settings of the method `sr-fca`.
@@ -78,14 +76,7 @@ impl MethodSettings for SrFcaSettings {
             gradients: self.averaging == Averaging::Gradients,
             warm: self.warm,
             one_shot: OneShot::new(&setup, self.bottom_up)?,
-            state: State {
-                first: None,
-                models: Vec::new(),
-                clusters: Assignment::none(0, setup.rows.len()),
-                refined: 0,
-                round: 0,
-                notes: Vec::new(),
-            },
+            state: State { clusters: Assignment::none(0, setup.rows.len()), ..State::default() },
         }))
     }
 }
@@ -102,7 +93,7 @@ struct SrFca {
     state: State,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct State {
     /// C_0; without the local models once they are no longer needed.
     first: Option<FirstClusters>,

@@ -12,9 +12,6 @@
 
 use super::mixtures::*;
 use super::*;
-use crate::federation::work::Parts;
-use crate::mixture::step::Rule;
-use crate::num::add_scaled;
 
 settings! {
     /// The settings of the method `tgmm`.

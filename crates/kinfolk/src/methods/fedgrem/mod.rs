@@ -31,9 +31,6 @@ use super::mixtures::*;
 use super::parts::training::draw_participants;
 use super::*;
 use crate::aggregate::{Location, pull};
-use crate::federation::Answers;
-use crate::federation::work::{Parts, StepMixture};
-use crate::mixture::step::{Rule, Step};
 pub use settings::{Central, FedGrEmSettings, Scatter, Weights};
 use std::cell::OnceCell;
 use std::ops::Range;
@@ -56,7 +53,7 @@ struct FedGrEm {
     state: State,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct State {
     rounds: Rounds,
     /// λ_t.
@@ -85,11 +82,8 @@ impl State {
             penalty,
             sent: vec![Vec::new(); clients],
             positions: vec![Vec::new(); clients],
-            centres: Vec::new(),
-            weights: Vec::new(),
             knows_scatter,
-            few_rows: Vec::new(),
-            distances: Vec::new(),
+            ..Self::default()
         }
     }
 }
@@ -121,7 +115,7 @@ impl Method for FedGrEm {
             let ids: Vec<&str> = few_rows.iter().map(String::as_str).collect();
             outcome.notes.push(format!(
                 "{} with fewer rows than the {} that tell how they scatter, given the common scatter: {}",
-                clients(ids.len()),
+                counted(ids.len(), "client"),
                 shape.least_rows(),
                 names(&ids)
             ));

@@ -1,11 +1,6 @@
 //! FedGrEM's settings, and the method made from them.
 
-use super::super::*;
-use super::{FedGrEm, State};
-use crate::federation::work::{Parts, StepMixture};
-use crate::methods::mixtures::*;
-use crate::mixture::step::{Rule, Step};
-use std::cell::OnceCell;
+use super::*;
 
 choices! {
     /// How centres become common.

@@ -35,14 +35,12 @@ mod starts;
 #[cfg(test)]
 mod tests;
 
-use super::parts::averaging::{absent_from, mean_model};
-use super::parts::training::Trainer;
 use super::room::{check_loss, diverged};
 use super::*;
 use crate::federation::work::{Choice, Choose};
-use crate::federation::{Absence, Answers, Handle};
+use crate::federation::{Absence, Handle};
 use crate::models::first_smallest;
-use crate::num::{add_scaled, distance, norm};
+use crate::num::{distance, norm};
 use crate::training::Then;
 pub use settings::{Divisor, IfcaSettings, StartBy};
 use starts::Beginning;

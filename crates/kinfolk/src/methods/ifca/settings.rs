@@ -1,6 +1,5 @@
 //! IFCA's settings.
 
-use super::starts::Beginning;
 use super::*;
 use crate::methods::parts::averaging::Averaging;
 use crate::methods::parts::training::Schedule;

@@ -1,15 +1,14 @@
 //! Line 1 of IFCA: where the first models come from.
 
-use super::settings::{IfcaSettings, StartBy};
 use super::*;
 use crate::clustering::{Algorithm, Request};
-use crate::federation::work::{Losses, Train};
+use crate::federation::work::Losses;
 use crate::methods::parts::averaging::plain_mean;
 use crate::methods::parts::model_clusters::{ModelClusters, points_of};
 use crate::methods::parts::pooled_search::PooledSearch;
 use crate::methods::parts::solving::Solve;
-use crate::methods::setup::{random_models, start_key};
 use crate::methods::parts::training::draw_clients;
+use crate::methods::setup::{random_models, start_key};
 use crate::modelfile;
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};

@@ -2,7 +2,7 @@
 
 use super::*;
 
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 pub(in crate::methods) struct ClientFits {
     /// The ask after which each client last kept its mixture; 0 before its first fit.
     pub(in crate::methods) stamps: Vec<u64>,
@@ -28,11 +28,9 @@ impl ClientFits {
             stamps: vec![0; clients],
             relabel: vec![Vec::new(); clients],
             centres: vec![Vec::new(); clients],
-            scatter: Vec::new(),
             smallest: vec![1.0; clients],
-            unfinished: 0,
-            unserved: 0,
             few_rows: vec![String::new(); clients],
+            ..Self::default()
         }
     }
 
@@ -71,7 +69,7 @@ impl ClientFits {
         if !few.is_empty() {
             notes.push(format!(
                 "{} with fewer rows than the {} that a mixture of its own needs, left out: {}",
-                clients(few.len()),
+                counted(few.len(), "client"),
                 training.least_rows,
                 names(&few)
             ));
@@ -85,7 +83,7 @@ impl ClientFits {
             (self.unfinished, "the own fit of ", " was broken off; start_iterations gives it more time"),
             (empty, "", EMPTY_COMPONENT),
         ] {
-            notes.extend((count > 0).then(|| format!("{before}{}{after}", clients(count))));
+            notes.extend((count > 0).then(|| format!("{before}{}{after}", counted(count, "client"))));
         }
         notes.extend(whitening::notes(&training.fit.shape, &self.scatter, &training.shape));
         notes

@@ -1,7 +1,6 @@
 //! How many components a mixture needs: the number with the best BIC over all clients.
 
 use super::*;
-use crate::federation::Federation;
 use crate::models::most_components;
 
 /// A number of components, and what it was chosen by.
@@ -34,7 +33,7 @@ impl Components {
             note += &format!("; most clients have too few rows for more than {tried}");
         }
         if self.too_small > 0 {
-            note += &format!("; {} had too few rows to have a say", clients(self.too_small));
+            note += &format!("; {} had too few rows to have a say", counted(self.too_small, "client"));
         }
         note
     }
@@ -70,18 +69,7 @@ pub(crate) fn choose_components(
     key: &Key,
 ) -> Result<Option<(Settings, String)>> {
     let (Some(most), Some(shape)) = (most_components(settings), model.mixture()) else { return Ok(None) };
-    let found = best_number(federation, shape, rows, most, key)?;
-    Ok(Some((settings.with("components", found.count as i64), found.note())))
-}
-
-/// Has every client fit 1 to `most` components and say how likely its rows are then: Σ_k ( −2·log L_k + p·log n_k ).
-fn best_number(
-    federation: &mut dyn Federation,
-    shape: &Shape,
-    rows: &[usize],
-    most: usize,
-    key: &Key,
-) -> Result<Components> {
+    // Every client fits 1 to `most` components and says how likely its rows are then: Σ_k ( −2·log L_k + p·log n_k ).
     // Where the scatter is not estimated, more components would make up for it.
     let family = match shape.family {
         Family::Gaussian(Covariance::Identity) => Family::Gaussian(Covariance::Tied),
@@ -120,7 +108,8 @@ fn best_number(
     };
     let criteria: Vec<f64> = orders.iter().zip(&tried).map(criterion).collect();
     let count = crate::models::first_smallest(criteria.iter().copied()).position + 1;
-    Ok(Components { count, criteria, too_small, limited })
+    let note = Components { count, criteria, too_small, limited }.note();
+    Ok(Some((settings.with("components", count as i64), note)))
 }
 
 #[cfg(test)]

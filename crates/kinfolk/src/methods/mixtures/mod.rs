@@ -19,13 +19,13 @@ pub(super) use whitening::Whitening;
 
 use super::*;
 use crate::aggregate::Location;
-use crate::federation::work::{FitMixture, Fitted, Parts, StepMixture};
-use crate::federation::{Answers, Handle};
-use crate::methods::room::{mean_loss, stamps_after};
+use crate::federation::Handle;
+use crate::federation::work::{FitMixture, Fitted};
+pub(super) use crate::federation::work::{Parts, StepMixture};
 use crate::mixture::alignment::{Alignment, align_to};
-use crate::mixture::step::{Rate, Rule, Step};
+pub(super) use crate::mixture::step::{Rate, Rule, Step};
 use crate::mixture::{Begin, Covariance, Family, Fitting, Noise, Shape, recast, relabel};
-use crate::num::add_scaled;
+pub(super) use crate::text::counted;
 use std::cell::OnceCell;
 
 choices!(Begin {
@@ -358,11 +358,6 @@ pub(super) fn names(ids: &[&str]) -> String {
         0 => shown,
         more => format!("{shown} and {more} more"),
     }
-}
-
-/// A number of clients, in words.
-pub(super) fn clients(count: usize) -> String {
-    format!("{count} {}", if count == 1 { "client" } else { "clients" })
 }
 
 /// Relative gain of a row's likelihood at which a client's own fit ends.

@@ -3,7 +3,6 @@
 use super::*;
 use crate::federation::work::Losses;
 use crate::mixture::{Detail, Statistics, maximise, normalise};
-use crate::training::Portion;
 
 /// Fits of single clients that are tried as a start, beside the mean of all.
 const CANDIDATES: usize = 5;

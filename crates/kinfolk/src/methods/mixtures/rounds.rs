@@ -13,7 +13,7 @@ settings! {
 }
 
 /// The state of a method that takes steps from the clients' fits.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 pub(in crate::methods) struct Rounds {
     pub(in crate::methods) done: usize,
     pub(in crate::methods) fits: ClientFits,
@@ -24,7 +24,7 @@ pub(in crate::methods) struct Rounds {
 
 impl Rounds {
     pub(in crate::methods) fn new(clients: usize) -> Self {
-        Self { done: 0, fits: ClientFits::new(clients), converged: false, delivered: false }
+        Self { fits: ClientFits::new(clients), ..Self::default() }
     }
 
     /// Counts a round with this move, meaningless unless `complete`; returns whether it was the last.

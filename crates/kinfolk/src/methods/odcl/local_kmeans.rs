@@ -11,7 +11,6 @@
 //! matters: the same function has many parameter vectors, and neither distances nor means of them say anything.
 
 use super::*;
-use crate::federation::work::Start;
 use crate::methods::parts::solving::one_plan;
 use crate::methods::parts::training::{Optimising, StartModel};
 

@@ -19,7 +19,7 @@ mod description;
 pub(super) mod local_kmeans;
 
 use super::parts::model_clusters::{ModelClusters, points_of};
-use super::parts::solving::{Solve, Solving};
+use super::parts::solving::Solve;
 use super::*;
 use crate::clustering::convex::Weights;
 use crate::clustering::quality::{RecoveryInterval, recovery_interval};

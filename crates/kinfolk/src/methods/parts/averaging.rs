@@ -1,8 +1,6 @@
 //! Means of what clients send: models after local steps, or gradients.
 
 use super::super::*;
-use crate::federation::{Answers, OrderAnswers};
-use crate::num::add_scaled;
 
 choices! {
     /// What clients send.

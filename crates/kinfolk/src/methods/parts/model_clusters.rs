@@ -3,7 +3,7 @@
 use super::super::*;
 use super::solving::Solve;
 use crate::clustering::{Found, Points, Request, Sureness, find};
-use crate::federation::OrderAnswers;
+use crate::text::counted;
 
 pub struct ModelClusters<'a> {
     pub points: Points<'a>,
@@ -61,10 +61,7 @@ impl<'a> ModelClusters<'a> {
     /// How sure the number of clusters is, in words and from 0 to 1, if it was searched for.
     pub fn sureness(&self) -> Option<(String, f64)> {
         let Sureness { word, reason } = self.found.sureness.as_ref()?;
-        let clusters = match self.found.clustering.clusters() {
-            1 => "1 cluster".to_string(),
-            several => format!("{several} clusters"),
-        };
+        let clusters = counted(self.found.clustering.clusters(), "cluster");
         let share = match *word {
             "certain" => 1.0,
             "likely" => 0.5,

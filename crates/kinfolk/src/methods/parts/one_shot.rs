@@ -12,13 +12,12 @@
 //! the others' models in one ask, m(m − 1) models down for m clients. `compare` lets many clients try fewer.
 
 use super::super::*;
-use super::averaging::{finite_vectors, plain_mean};
+use super::averaging::plain_mean;
 use super::solving::Solve;
-use super::training::{Trainer, Training};
 use crate::clustering::threshold::{Distances, Threshold, short};
 use crate::federation::Absence;
 use crate::federation::work::Losses;
-use crate::methods::room::{diverged, exploded, mean_loss, median_loss};
+use crate::methods::room::{diverged, exploded, median_loss};
 use crate::num::distance;
 use rand::seq::index;
 use rayon::prelude::*;

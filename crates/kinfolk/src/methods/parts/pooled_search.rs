@@ -24,7 +24,7 @@ pub struct PooledSearch {
 }
 
 /// One cluster's search, and the answers so far at its next point.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct ClusterSearch {
     descent: Descent,
     members: Vec<u32>,
@@ -74,10 +74,7 @@ impl PooledSearch {
             let mut search = ClusterSearch {
                 descent: Descent::new(start.to_vec()),
                 members: clusters.members(cluster),
-                unheard: Vec::new(),
-                tries: 0,
-                gradients: Sum::default(),
-                losses: 0.0,
+                ..ClusterSearch::default()
             };
             search.begin_point();
             search

@@ -1,8 +1,8 @@
 //! How every client finds a model of its own, for methods that ask for it once.
 
 use super::super::*;
-use crate::federation::work::{Keep, Loss, Minimise, Start, Train};
-use crate::federation::{Answers, Handle};
+use crate::federation::Handle;
+use crate::federation::work::{Loss, Minimise};
 
 choices! {
     /// How a client finds its minimiser.

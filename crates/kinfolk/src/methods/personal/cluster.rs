@@ -10,8 +10,9 @@ use crate::num::add_scaled;
 use serde::{Deserialize, Serialize};
 
 /// What the server knows of the means over a cluster's clients.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 enum Means {
+    #[default]
     Unknown,
     /// Of θ alone.
     Point(Vec<f64>),
@@ -38,7 +39,7 @@ impl MeanPull {
 }
 
 /// A cluster between two asks.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Cluster {
     pub number: usize,
     /// The next iteration.
@@ -64,15 +65,12 @@ impl Cluster {
         let zero = vec![0.0; start.len()];
         Self {
             number,
-            time: 0,
             blends: vec![identity(A::VECTORS); classes],
-            targets: Vec::new(),
-            local: 0,
             means: Means::Vectors(vec![start.to_vec(); A::VECTORS.min(2)]),
             mean: start.to_vec(),
             anchor: if A::ANCHOR.is_some() { start.to_vec() } else { zero.clone() },
             anchor_gradient: zero,
-            renewed: false,
+            ..Self::default()
         }
     }
 
@@ -172,7 +170,7 @@ impl Cluster {
             (_, Some(model), None) if vectors == 1 => Means::Vectors(vec![model]),
             (_, Some(_), None) => Means::Unknown,
             // Nothing was asked for because all was known, or nobody answered: what was known last has to do.
-            _ => match std::mem::replace(&mut self.means, Means::Unknown) {
+            _ => match std::mem::take(&mut self.means) {
                 Means::Unknown => Means::Point(self.mean.clone()),
                 known => known,
             },

@@ -6,9 +6,8 @@
 
 use super::super::*;
 use crate::federation::work::Work;
-use crate::federation::{Absence, Answers, Missing, Order};
-use crate::methods::room::{nobody_answered, stamps_after};
-use std::collections::BTreeMap;
+use crate::federation::{Absence, Missing, Order};
+use crate::methods::room::nobody_answered;
 
 /// How often a client is asked before it is left out.
 const ATTEMPTS: usize = 20;

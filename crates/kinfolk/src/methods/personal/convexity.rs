@@ -1,10 +1,10 @@
 //! μ, the strong convexity of the whole objective, pulls included.
 
 use super::super::*;
-use super::{Class, Problem, Strengths};
+use super::Class;
 use crate::federation::work::ResponseParts;
 use crate::hierarchy::response::Response;
-use crate::num::{Matrix, Spectrum, add_scaled, extreme_eigenvalues, multiply, solve_positive};
+use crate::num::{Matrix, Spectrum, extreme_eigenvalues, multiply, solve_positive};
 
 /// μ within a fifth: at least that of the losses by themselves, which is `least`, and beyond that as much curvature as can be
 /// taken from every client before the objective stops being convex.

@@ -7,13 +7,12 @@
 
 use super::super::*;
 use super::complete::ask_everybody;
-use super::{Families, Strengths};
 use crate::federation::work::{Respond, Responded, ResponseParts};
 use crate::hierarchy::centres::{Centres, Joint};
 use crate::hierarchy::response::{Quadratic, Response};
-use crate::methods::room::{diverged, mean_loss};
-use crate::num::{Spectrum, add_scaled, distance, norm, squared_distance};
-use crate::training::{Pull, Scale};
+use crate::methods::room::diverged;
+use crate::num::{Spectrum, distance, norm, squared_distance};
+use crate::training::Scale;
 
 /// Rounds after which Newton's method is given up.
 const MOST_ROUNDS: usize = 60;

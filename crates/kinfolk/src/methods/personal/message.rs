@@ -3,9 +3,8 @@
 use super::super::*;
 use super::Class;
 use super::cluster::Cluster;
-use crate::federation::work::{Addend, Advance, Advanced, Blend, Start};
-use crate::federation::{Answers, Handle};
-use crate::num::add_scaled;
+use crate::federation::Handle;
+use crate::federation::work::{Addend, Advance, Advanced, Blend};
 
 /// An ask in the making.
 pub struct Message {

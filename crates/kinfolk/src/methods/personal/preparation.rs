@@ -11,12 +11,11 @@
 use super::super::*;
 use super::complete::ask_everybody;
 use super::fit::{Fit, ResponseRound, centres_of};
-use super::{Objective, Problem, Spread, Strengths, want_quadratic};
+use super::{Spread, want_quadratic};
 use crate::federation::work::{ResponseParts, Validate};
 use crate::hierarchy::response::Response;
 use crate::hierarchy::variances::{ClusterSums, Design, Estimates, VarianceSearch};
 use crate::text::significant;
-use crate::training::Pull;
 
 /// Strengths, or how they are being found.
 #[derive(Serialize, Deserialize)]
@@ -35,7 +34,7 @@ pub struct Found {
     numbers: BTreeMap<String, f64>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Estimating {
     common: bool,
     /// Whether no pull may be infinite, as that of clients that do not differ would be.
@@ -77,10 +76,8 @@ impl Preparation {
         Ok(Preparation::Estimating(Box::new(Estimating {
             common: objective.client.spread == Spread::Common,
             bounded,
-            search: None,
             centres: vec![problem.start.to_vec(); problem.families.count()],
-            passes: 0,
-            last: None,
+            ..Estimating::default()
         })))
     }
 

@@ -1,10 +1,7 @@
 //! The known clusters, and how strongly clients and clusters are pulled.
 
 use super::super::*;
-use super::Objective;
-use crate::num::add_scaled;
 use crate::settings::ForEach;
-use std::collections::BTreeMap;
 
 /// Clients in known clusters.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,15 +78,14 @@ impl Families {
 
 impl Class {
     /// Its clients, those together that hold vectors of the same ask.
-    pub fn by_stamp(&self, stamps: &[u64]) -> Vec<(u64, Recipients)> {
+    pub fn by_stamp(&self, stamps: &[u64]) -> BTreeMap<u64, Recipients> {
         let stamp = |client: &u32| stamps[*client as usize];
-        let Some(first) = self.members.first().map(stamp) else { return Vec::new() };
-        if self.members.iter().all(|client| stamp(client) == first) {
-            return vec![(first, self.everybody())];
+        match self.members.first().map(stamp) {
+            Some(first) if self.members.iter().all(|client| stamp(client) == first) => {
+                [(first, self.everybody())].into()
+            }
+            _ => Recipients::by_stamp(self.members.iter().copied(), stamps),
         }
-        let mut ages: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
-        self.members.iter().for_each(|client| ages.entry(stamp(client)).or_default().push(*client));
-        ages.into_iter().map(|(stamp, clients)| (stamp, Recipients::List(Arc::new(clients)))).collect()
     }
 
     pub fn everybody(&self) -> Recipients {

@@ -3,7 +3,7 @@
 use super::super::*;
 use super::coins::Chances;
 use super::complete::ask_everybody;
-use super::{Problem, Strengths, want_quadratic};
+use super::want_quadratic;
 use crate::federation::work::{Curvature, Curvatures};
 
 choices! {
