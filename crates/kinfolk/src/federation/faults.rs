@@ -4,14 +4,13 @@
 //! All draws come from the seed, never from the clock.
 
 use super::transforms::{Passage, Transform, Transforms};
-use super::work::Reply;
-use super::{Absence, Phase};
+use super::*;
 use crate::data::Client;
 use crate::rng::{Key, Rng};
 use crate::settings::{Declared, Setting, Settings, choices, settings};
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 choices! {
     /// What an attacker does to its answers.

@@ -40,6 +40,7 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
+use work::Reply;
 use work::{Answer, Capability, HasLoss, TypedWork, Work};
 
 /// A model's parameters at the server.
@@ -238,19 +239,6 @@ impl<A> Clone for Handle<A> {
 
 impl<A> Copy for Handle<A> {}
 
-impl Ask {
-    /// An ask without orders.
-    pub fn new(phase: Phase, models: Vec<Params>, gather: Gather) -> Self {
-        Self { phase, models, orders: Vec::new(), gather }
-    }
-
-    /// Adds an order.
-    pub fn order<W: TypedWork>(&mut self, to: Recipients, work: W) -> Handle<W::Answer> {
-        self.orders.push(Order { to, work: work.into() });
-        Handle { order: self.orders.len() - 1, answer: PhantomData }
-    }
-}
-
 impl Answers {
     /// The answers to an order.
     pub fn of<A: Answer>(&self, handle: Handle<A>) -> Answered<'_, A> {
@@ -345,6 +333,17 @@ impl OrderIndex {
 }
 
 impl Ask {
+    /// An ask without orders.
+    pub fn new(phase: Phase, models: Vec<Params>, gather: Gather) -> Self {
+        Self { phase, models, orders: Vec::new(), gather }
+    }
+
+    /// Adds an order.
+    pub fn order<W: TypedWork>(&mut self, to: Recipients, work: W) -> Handle<W::Answer> {
+        self.orders.push(Order { to, work: work.into() });
+        Handle { order: self.orders.len() - 1, answer: PhantomData }
+    }
+
     /// Refuses an ask that names models or clients that are not there.
     pub(crate) fn check(&self, clients: usize) -> Result<()> {
         let fault = |message: String| Err(Error::new(ErrorKind::Federation, message));

@@ -1,7 +1,6 @@
 //! What happens to answers on their way to the server: transforms, applied in order to each reply.
 
-use super::work::Reply;
-use super::{Absence, Phase};
+use super::*;
 
 /// One reply on its way to the server.
 pub struct Passage<'a> {

@@ -3,17 +3,14 @@
 //! A message begins with the version of this layout. Work that this version does not know is an
 //! `Unsupported` error, never a guess.
 
-use super::Phase;
-use super::work::{PackedReply, Work};
+use super::work::PackedReply;
+use super::*;
 use crate::data::DataShape;
 use crate::data::schema::{Description, Schema};
-use crate::error::{Error, ErrorKind, Result};
 use crate::models::{self, Blueprint, Packed};
 use crate::settings::{self, Setting, Settings};
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::sync::Arc;
 
 pub(crate) const VERSION: u16 = 10;
 

@@ -183,16 +183,6 @@ impl Host {
         (0..self.clients.len() as u32).map(state).collect()
     }
 
-    /// Saves clients that are the user's own code; `None` where one of them cannot be saved.
-    pub(crate) fn save_own(&self) -> Result<Option<Vec<Vec<u8>>>> {
-        self.clients.iter().map(Client::save).collect()
-    }
-
-    /// Loads clients that were [saved](Host::save_own).
-    pub(crate) fn load_own(&self, states: &[Vec<u8>]) -> Result<()> {
-        self.clients.iter().zip(states).try_for_each(|(client, state)| client.load(state))
-    }
-
     pub fn restore(&self, states: Vec<Option<State>>) {
         for (client, state) in (0u32..).zip(states).take(self.clients.len()) {
             let Ok(roster) = self.roster() else { return };

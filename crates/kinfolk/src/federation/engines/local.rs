@@ -1,24 +1,16 @@
 //! The engine in this process. What the clients' backend takes, it computes in blocks; all else is done client by client.
 
-use super::{Engine, FederationState, is_possible};
+use super::*;
 use crate::compute::{Backend, Batch, Computed, Cpu, Job, Sums};
-use crate::data::Client;
-use crate::data::schema::{Description, Schema};
-use crate::error::Result;
 use crate::federation::client::host::Host;
 use crate::federation::server::gather::{is_suspect, longest};
-use crate::federation::server::ledger::Ledger;
-use crate::federation::server::meter::Meter;
 use crate::federation::server::{Exchange, Server};
-use crate::federation::transforms::Transforms;
 use crate::federation::work::Reply;
-use crate::federation::{Absence, Answers, Ask, ClientInfo, Federation, Gather, Order, OrderIndex};
+use crate::federation::{Absence, Answers, Ask, ClientInfo, Gather, Order, OrderIndex};
 use crate::memory::check_room;
-use crate::models::{Blueprint, Model, Reduced, Step, Summing, Worker};
+use crate::models::{Reduced, Step, Summing, Worker};
 use crate::training::Then;
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// Clients in this process.
 pub struct LocalFederation {
@@ -133,7 +125,7 @@ impl LocalFederation {
         let answer = |worker: &mut dyn Worker, order: usize, client: u32| {
             let mut reply = self.host.answer(worker, models, stamp, order, &ask.orders[order].work, client)?;
             reply.vector.iter_mut().for_each(|vector| precision.round(vector));
-            self.server.transform((ask, stamp), models, order, &self.infos[client as usize].id, &mut reply);
+            self.server.transform(ask, models, order, &self.infos[client as usize].id, &mut reply);
             Ok(reply)
         };
         let work = |worker: &mut dyn Worker, block: Range<u32>| {
@@ -203,7 +195,7 @@ impl Federation for LocalFederation {
                 Computed::Sums(clients, reduced) => gatherer.take_sums(order, clients, reduced),
                 Computed::Single(client, found) => {
                     let mut reply = Reply::of(rows[client as usize], found, ask.orders[order].work.tells_choice());
-                    server.transform((ask, stamp), models, order, &infos[client as usize].id, &mut reply);
+                    server.transform(ask, models, order, &infos[client as usize].id, &mut reply);
                     gatherer.take(order, client, reply);
                 }
             })?;
@@ -247,14 +239,15 @@ impl Engine for LocalFederation {
     fn state(&self) -> Result<Option<FederationState>> {
         let Server { asked, meter, ledger, .. } = &self.server;
         let (meter, ledger, states) = (meter.clone(), ledger.clone(), self.host.states());
-        Ok(self.host.save_own()?.map(|own| FederationState { asked: *asked, meter, ledger, states, own }))
+        let own = self.host.clients().iter().map(Client::save).collect::<Result<Option<_>>>()?;
+        Ok(own.map(|own| FederationState { asked: *asked, meter, ledger, states, own }))
     }
 
     fn restore(&mut self, state: FederationState) -> Result<()> {
         let transforms = std::mem::take(&mut self.server.transforms);
         self.server = Server { transforms, asked: state.asked, meter: state.meter, ledger: state.ledger };
         self.host.restore(state.states);
-        self.host.load_own(&state.own)
+        self.host.clients().iter().zip(&state.own).try_for_each(|(client, state)| client.load(state))
     }
 
     fn own_models(&self) -> Option<Vec<(&str, Vec<f64>)>> {

@@ -4,24 +4,22 @@
 //! The clients of a machine that does not answer are silent: they are missing from that ask, and the method decides what
 //! to do without them. The notes at the end say what got lost.
 
-use super::{Engine, is_possible};
-use crate::data::schema::{Description, Schema, sorted};
-use crate::data::{Client, DataShape, Features, Population, Shard, Targets};
-use crate::error::{Error, ErrorKind, Result};
+use super::*;
+use crate::data::schema::sorted;
+use crate::data::{DataShape, Features, Population, Shard, Targets};
 use crate::federation::server::Server;
-use crate::federation::server::ledger::{Ledger, few_of};
-use crate::federation::server::meter::Meter;
+use crate::federation::server::ledger::few_of;
 use crate::federation::server::rolls::{Admitted, Rolls, admit};
-use crate::federation::transforms::Transforms;
 use crate::federation::wire::{
     self, ClientReply, DataOrder, KeptModels, ModelOrder, Request, Roll, SiteMessage, SiteOrder, SiteReply, roll_of,
 };
 use crate::federation::work::Reply;
-use crate::federation::{Absence, Answers, Ask, ClientInfo, Federation, Phase};
-use crate::models::{Blueprint, Model, Packed};
+use crate::federation::{Absence, Answers, Ask, ClientInfo, Phase};
+use crate::models::Packed;
+use crate::text::counted;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
 
 /// Brings messages to machines and their replies back.
 pub trait Transport: Send {
@@ -41,7 +39,7 @@ pub trait Transport: Send {
 pub type Line = Arc<Mutex<Box<dyn Transport>>>;
 
 /// A reply, or why there is none.
-pub type Delivery = std::result::Result<Vec<u8>, String>;
+pub type Delivery<T = Vec<u8>> = Result<T, String>;
 
 /// What a message is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,7 +100,7 @@ impl Shared {
         &self,
         messages: Vec<(u64, Vec<u8>)>,
         kind: MessageKind,
-    ) -> Result<Vec<(&Machine, std::result::Result<SiteReply, String>)>> {
+    ) -> Result<Vec<(&Machine, Delivery<SiteReply>)>> {
         if messages.is_empty() {
             return Ok(Vec::new());
         }
@@ -131,6 +129,9 @@ pub struct RemoteFederation {
     /// Where clients' own models are saved, or why not.
     kept: Vec<String>,
 }
+
+/// The replies of every client, each with its order.
+type Replies = BTreeMap<u32, Vec<(usize, Reply)>>;
 
 #[derive(Default)]
 struct Lost {
@@ -298,7 +299,7 @@ impl RemoteFederation {
     }
 
     /// Has every machine do its part. Replies by client, each with its order's index.
-    fn collect(&mut self, ask: &Ask, absences: &[Option<Absence>]) -> Result<BTreeMap<u32, Vec<(usize, Reply)>>> {
+    fn collect(&mut self, ask: &Ask, absences: &[Option<Absence>]) -> Result<Replies> {
         let precision = self.model()?.precision();
         let packed: Vec<Arc<Packed>> =
             ask.models.iter().map(|model| Arc::new(Packed::pack(model, precision))).collect();
@@ -307,7 +308,7 @@ impl RemoteFederation {
             messages.extend(self.message(ask, &packed, machine, absences)?.map(|message| (machine.number, message)));
         }
         let kind = if ask.phase == Phase::Evaluate { MessageKind::Evaluate } else { MessageKind::Train };
-        let mut replies: BTreeMap<u32, Vec<(usize, Reply)>> = BTreeMap::new();
+        let mut replies = Replies::new();
         for (machine, reply) in self.shared.clone().exchange(messages, kind)? {
             match reply {
                 Ok(SiteReply::Replies(found)) => self.sort(ask, machine, found, &mut replies),
@@ -318,13 +319,7 @@ impl RemoteFederation {
     }
 
     /// Sorts a machine's replies by client. Unrequested and failed ones are left out; of duplicates, the first counts.
-    fn sort(
-        &mut self,
-        ask: &Ask,
-        machine: &Machine,
-        found: Vec<ClientReply>,
-        replies: &mut BTreeMap<u32, Vec<(usize, Reply)>>,
-    ) {
+    fn sort(&mut self, ask: &Ask, machine: &Machine, found: Vec<ClientReply>, replies: &mut Replies) {
         let mut failures: BTreeMap<u32, String> = BTreeMap::new();
         for ClientReply { client, order, reply } in found {
             let (place, order) = (machine.clients.get(client as usize).copied().flatten(), order as usize);
@@ -382,7 +377,7 @@ impl Federation for RemoteFederation {
             let mut unanswered = exchange.index.of_client(client).into_owned();
             for (order, mut reply) in replies.remove(&client).unwrap_or_default() {
                 unanswered.retain(|other| *other as usize != order);
-                self.server.transform((ask, self.server.asked), &exchange.models, order, &info.id, &mut reply);
+                self.server.transform(ask, &exchange.models, order, &info.id, &mut reply);
                 exchange.gatherer.take(order, client, reply);
             }
             if !unanswered.is_empty() {
@@ -464,8 +459,7 @@ impl Engine for RemoteFederation {
                     (count(machine), format!("may not be kept: {}: {reason}", machine.name))
                 }
             };
-            let clients = if number == 1 { "1 client".to_string() } else { format!("{number} clients") };
-            self.kept.push(format!("personal models of {clients} {what}"));
+            self.kept.push(format!("personal models of {} {what}", counted(number as usize, "client")));
         }
         Ok(())
     }
@@ -487,7 +481,7 @@ impl Engine for RemoteFederation {
     }
 }
 
-fn unwanted(reply: std::result::Result<SiteReply, String>) -> String {
+fn unwanted(reply: Delivery<SiteReply>) -> String {
     reply.err().unwrap_or_else(|| "another answer than was asked for".to_string())
 }
 

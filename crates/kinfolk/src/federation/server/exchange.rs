@@ -68,16 +68,9 @@ impl Server {
     }
 
     /// Has the list of transforms act on a reply. `models` are those of the ask.
-    pub fn transform(
-        &self,
-        (ask, stamp): (&Ask, u64),
-        models: &[Vec<f64>],
-        order: usize,
-        client: &str,
-        reply: &mut Reply,
-    ) {
+    pub fn transform(&self, ask: &Ask, models: &[Vec<f64>], order: usize, client: &str, reply: &mut Reply) {
         let base = ask.orders[order].work.base(reply).and_then(|model| models.get(model)).map(Vec::as_slice);
-        self.transforms.alter(&Passage { stamp, phase: ask.phase, client, base }, reply);
+        self.transforms.alter(&Passage { stamp: self.asked, phase: ask.phase, client, base }, reply);
     }
 
     /// Records absences and traffic, and returns the answers.

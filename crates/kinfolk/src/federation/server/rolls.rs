@@ -37,8 +37,11 @@ impl Admitted {
 
 /// Moves implausible machines from the rolls to the faults, and finds implausible clients.
 pub fn admit(rolls: &mut Rolls, called: &BTreeMap<u64, String>, faults: &mut BTreeMap<u64, Error>) -> Admitted {
-    let shape = usual_shape(rolls);
-    let names: Vec<String> = usual_columns(rolls).into_iter().map(String::from).collect();
+    let alike = |one: &DataShape, other: &DataShape| (one.form, one.columns) == (other.form, other.columns);
+    let shape = most_common(rolls.values().map(|roll| roll.shape), alike).unwrap_or_default();
+    let headers = rolls.values().filter_map(|roll| roll.members.first()).map(columns_of);
+    let names = most_common(headers, |one, other| one == other).unwrap_or_default();
+    let names: Vec<String> = names.into_iter().map(String::from).collect();
     rolls.retain(|&number, roll| check_roll(roll, shape).map_err(|error| faults.insert(number, error)).is_ok());
     let mut admitted = Admitted { shape, left_out: BTreeMap::new(), notes: Vec::new() };
     let mut homes: HashMap<&str, u64> = HashMap::new();
@@ -72,16 +75,6 @@ pub fn admit(rolls: &mut Rolls, called: &BTreeMap<u64, String>, faults: &mut BTr
         faults.insert(number, Error::data("none of its clients can take part"));
     }
     admitted
-}
-
-fn usual_shape(rolls: &Rolls) -> DataShape {
-    let alike = |one: &DataShape, other: &DataShape| (one.form, one.columns) == (other.form, other.columns);
-    most_common(rolls.values().map(|roll| roll.shape), alike).unwrap_or_default()
-}
-
-fn usual_columns(rolls: &Rolls) -> Vec<&str> {
-    let headers = rolls.values().filter_map(|roll| roll.members.first()).map(columns_of);
-    most_common(headers, |one, other| one == other).unwrap_or_default()
 }
 
 fn columns_of(member: &Member) -> Vec<&str> {

@@ -5,10 +5,10 @@
 //! however long, is one message. The method decides what each vector means: the order names them by position.
 
 use super::*;
-use crate::models::accelerated::{Acceleration, accelerate};
+use crate::models::accelerated::accelerate;
 use crate::models::{Seat, Worker};
 use crate::num::{add_scaled, dot};
-use crate::training::{Amount, Course, Optimiser, Plan, Portion, Sample, Scale};
+use crate::training::{Amount, Course, Optimiser};
 
 const MOST_VECTORS: usize = 4;
 

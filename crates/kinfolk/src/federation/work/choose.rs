@@ -1,9 +1,7 @@
 //! A choice among models, and what follows from it, in one pass over a client's rows.
 
 use super::*;
-use crate::models::{Choosing, Step};
-use crate::training::{Portion, Then};
-use std::borrow::Cow;
+use crate::models::Step;
 
 /// Find the model with the smallest loss (ties to the first), and go on from it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

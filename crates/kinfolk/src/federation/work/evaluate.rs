@@ -1,7 +1,7 @@
 //! How well a client is served, on held-out rows.
 
 use super::*;
-use crate::models::{Found, Score, Step};
+use crate::models::{Score, Step};
 use crate::training::Split;
 
 /// The metric on held-out rows of the model with the smallest loss.

@@ -1,9 +1,7 @@
 //! A mixture fitted to a client's own rows.
 
 use super::*;
-use crate::mixture::{Detail, Family, Fitting, Rows, Shape, Statistics, fit, recast};
-use crate::rng::Key;
-use std::borrow::Cow;
+use crate::mixture::{Family, Fitting, fit, recast};
 
 /// Fit a mixture to the client's own rows by EM from several starts.
 ///

@@ -1,9 +1,7 @@
 //! The gradient of a model on a client's rows.
 
 use super::*;
-use crate::models::{Choosing, Step};
-use crate::training::{Portion, Sample, Then};
-use std::borrow::Cow;
+use crate::models::Step;
 
 /// The gradient of the mean loss of one model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

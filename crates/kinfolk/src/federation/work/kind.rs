@@ -1,12 +1,7 @@
 //! What a kind of work says of itself: all that engines, meter and checks know of it.
 
-use super::{Reply, reply};
-use crate::error::Result;
-use crate::federation::client::context::ClientContext;
-use crate::federation::client::guard::{Cost, Load};
+use super::*;
 use crate::models::Step;
-use crate::training::Portion;
-use std::borrow::Cow;
 use std::fmt::Debug;
 
 /// A kind of work: what it needs, what a client does, what comes back.

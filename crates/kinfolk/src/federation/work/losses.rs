@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::models::Step;
-use crate::training::Portion;
 
 /// The mean loss of each of these models.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -11,10 +11,15 @@ use super::client::context::ClientContext;
 use super::client::guard::{Cost, Load};
 use crate::error::{Error, Result};
 use crate::families::Histogram;
+use crate::mixture::{Detail, Rows, Shape, Statistics};
+use crate::models::{Choosing, Found};
+use crate::rng::Key;
+use crate::training::{Plan, Portion, Pull, Sample, Scale, Then};
 pub(super) use kind::{Capability, Content, Kind, Needs, Sends};
 pub use reply::{Answer, Choice, HasLoss, Loss, PackedReply, Reply};
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
 
 /// The type of the answers to a kind of work. Apart from `Kind`, which must be usable as a trait object.
 pub trait TypedWork: Into<Work> {

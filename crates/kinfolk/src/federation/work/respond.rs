@@ -4,7 +4,6 @@ use super::*;
 use crate::hierarchy::response::Response;
 use crate::models::pulled::{mean_loss, minimise_near, no_minimiser, quadratic, quadratic_everywhere};
 use crate::num::{add_scaled, dot, norm, squared_distance};
-use crate::training::{Portion, Pull, Scale};
 
 /// The best model of a client under the pull of a centre, and how it responds to other centres.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -7,9 +7,7 @@ use super::fit_mixture::{Fitted, Parts, implausible, smallest};
 use super::*;
 use crate::data::Client;
 use crate::mixture::step::{Rule, Step};
-use crate::mixture::{Detail, Shape, Statistics, expect, maximise, relabel};
-use crate::rng::Key;
-use crate::training::{Portion, Sample};
+use crate::mixture::{expect, maximise, relabel};
 use rand::seq::index;
 
 /// Take steps of EM, or of gradient EM, on the client's own rows.

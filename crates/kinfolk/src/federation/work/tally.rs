@@ -1,7 +1,7 @@
 //! Held-out rows counted by component and class.
 
 use super::*;
-use crate::mixture::{Rows, classify};
+use crate::mixture::classify;
 
 /// Count held-out rows by component (rows) and class (columns).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

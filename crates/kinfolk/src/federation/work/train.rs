@@ -1,10 +1,7 @@
 //! Training on a client's rows.
 
 use super::*;
-use crate::models::{Choosing, Step};
-use crate::rng::Key;
-use crate::training::{Plan, Portion, Then};
-use std::borrow::Cow;
+use crate::models::Step;
 
 /// Training from one model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

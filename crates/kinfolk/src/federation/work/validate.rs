@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::models::pulled::{mean_loss, minimise_near, quadratic_everywhere};
-use crate::training::{Portion, Pull, Scale};
 
 /// Losses on one fold of models learnt from the other folds under the pull of a centre; summed over the fold's rows and
 /// divided by all rows, so that the folds' answers add up to a mean.
