@@ -1,7 +1,6 @@
 //! `kinfolk cluster POINTS`: any table of points, from a file to its clusters.
 
-use super::{parse_threads, print, print_json, say};
-use crate::Ending;
+use super::*;
 use crate::progress::Wait;
 use kinfolk::clustering::{Request, Search};
 use kinfolk::compute::threads;
@@ -9,8 +8,6 @@ use kinfolk::data::points::{self, Choice};
 use kinfolk::disk::folder::NewFolder;
 use kinfolk::report::clustering::{ClusteringRecord, FILES, text};
 use kinfolk::settings::finish;
-use kinfolk::{Error, Result};
-use std::path::PathBuf;
 use std::time::Instant;
 
 const METHODS: &str = "\

@@ -1,12 +1,9 @@
 //! `kinfolk data`: which datasets are here, where, and how to get the others.
 
-use super::print;
-use crate::Ending;
+use super::*;
 use crate::progress::style;
 use indicatif::ProgressBar;
-use kinfolk::Result;
 use kinfolk::data::cache;
-use kinfolk::report::table::Table;
 
 /// Look after the datasets: list them, find them, download them.
 #[derive(clap::Args)]

@@ -1,12 +1,10 @@
 //! `kinfolk list`: what there is to use.
 
-use super::print;
-use crate::Ending;
+use super::*;
 use kinfolk::record::table::Heading;
-use kinfolk::report::table::Table;
 use kinfolk::run::files::FILES;
 use kinfolk::settings::{Default, Setting, unknown_name};
-use kinfolk::{Result, data, methods, models, presets};
+use kinfolk::{data, methods, models, presets};
 
 /// List methods, models, datasets, presets, or the files of a run.
 #[derive(clap::Args)]

@@ -10,10 +10,14 @@ pub mod reproduce;
 pub mod run;
 pub mod show;
 
+use crate::Ending;
+use crate::progress::Bars;
 use kinfolk::compute::MOST_THREADS;
+use kinfolk::report::table::Table;
 use kinfolk::text::{escaped_json, printable};
 use kinfolk::{Error, ErrorKind, Result};
 use std::io::Write;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

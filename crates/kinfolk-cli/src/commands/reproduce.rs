@@ -1,14 +1,9 @@
 //! `kinfolk reproduce PAPER`: a paper's numbers beside ours.
 
-use super::{parse_threads, print, print_json, say, stop_on_interrupt};
-use crate::Ending;
-use crate::progress::Bars;
-use kinfolk::report::table::Table;
+use super::*;
 use kinfolk::run::Watch;
 use kinfolk::text::significant;
-use kinfolk::{Error, ErrorKind, Result};
 use kinfolk_papers::{CellResult, Plan, Recorded, WatchCases, cpu};
-use std::path::PathBuf;
 
 /// Run a paper's experiments and print its numbers beside ours.
 #[derive(clap::Args)]

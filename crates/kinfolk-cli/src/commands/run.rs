@@ -1,14 +1,11 @@
 //! `kinfolk run FILE|PRESET`: one experiment, from data to report.
 
-use super::{parse_threads, print, print_json, say, stop_on_interrupt};
-use crate::Ending;
-use crate::progress::Bars;
+use super::*;
 use kinfolk::disk::folder::run_folder;
 use kinfolk::experiment::{Experiment, Override};
+use kinfolk::presets;
 use kinfolk::report::table::results_with_notes;
 use kinfolk::run::{Options, checkpoint_every};
-use kinfolk::{ErrorKind, Result, presets};
-use std::path::PathBuf;
 
 const ENVIRONMENT: &str = "\
 Environment:
