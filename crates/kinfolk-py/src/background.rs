@@ -1,7 +1,6 @@
 //! Work without the GIL, on another thread, while the calling thread handles Ctrl-C and passes on events.
 
-use pyo3::prelude::*;
-use std::sync::atomic::{AtomicBool, Ordering};
+use super::*;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::Builder;
 use std::time::Duration;

@@ -3,18 +3,14 @@
 //! The GIL is taken for each call and given back after it. Parameters go over as a fresh array of the model's precision,
 //! which the object may change; what comes back is copied out of the array it came in.
 
+use super::*;
 use kinfolk::data::own::{OwnClient, OwnScore, OwnStart, Point};
-use kinfolk::data::{Client, DataShape, Form, Population};
+use kinfolk::data::{Client, Population};
 use kinfolk::models::Precision;
 use kinfolk::training::{Amount, Course, Optimiser, Plan, Sample};
-use kinfolk::{Error, ErrorKind, Result};
-use numpy::{PyArray1, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::intern;
-use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyComplex, PyMapping, PyString, PyTuple};
+use pyo3::types::PyComplex;
 use std::cell::RefCell;
-use std::sync::{Arc, Mutex, PoisonError};
-use toml::{Table, Value};
 
 /// Lines of a traceback that an error shows, two for every call.
 const SHOWN_CALLS: usize = 3;

@@ -1,7 +1,6 @@
 //! `kinfolk.cluster`: clustering of numpy arrays, and quality of clusterings.
 
-use crate::background::{Ending, attend};
-use crate::errors::raise;
+use super::*;
 use crate::run::check_threads;
 use kinfolk::clustering::convex::{Certificate, Path};
 use kinfolk::clustering::{Clustering, Found, Points, Search, quality};
@@ -9,14 +8,7 @@ use kinfolk::compute::threads;
 use kinfolk::data::points::PointTable;
 use kinfolk::rng::Key;
 use kinfolk::settings::finish;
-use kinfolk::{Error, ErrorKind, Result};
-use numpy::{
-    PyArray1, PyArray2, PyArrayDescrMethods, PyArrayDyn, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods,
-};
-use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use numpy::{PyArray2, PyArrayDyn};
 
 /// Anything that numpy converts to an array of numbers with these dimensions, as row-major floats.
 fn floats<'py>(

@@ -1,16 +1,13 @@
 //! Tables of a run: columns for numpy, and for whatever reads Arrow's C stream.
 
-use crate::errors::raise;
+use super::*;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, RecordBatchIterator, StringArray};
 use kinfolk::record::table::{Cells, Column, TableRow, read_columns};
 use kinfolk::record::{ClientRecord, RoundRecord};
-use numpy::{Element, PyArray1};
+use numpy::Element;
 use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyValueError};
-use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyList, PyType};
-use std::path::PathBuf;
-use std::sync::Arc;
+use pyo3::types::{PyCapsule, PyType};
 
 /// Columns of one length, in order.
 #[pyclass(frozen, module = "kinfolk._kinfolk")]

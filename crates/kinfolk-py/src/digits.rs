@@ -1,9 +1,8 @@
 //! The images that come with the library, as arrays.
 
-use crate::errors::raise;
+use super::*;
 use kinfolk::data::images::Images;
-use numpy::{PyArray1, PyArray3, PyArrayMethods};
-use pyo3::prelude::*;
+use numpy::PyArray3;
 
 /// Pixels of every image, row by row, and their labels.
 type Arrays<'py> = (Bound<'py, PyArray3<u8>>, Bound<'py, PyArray1<i64>>);

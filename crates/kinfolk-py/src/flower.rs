@@ -1,21 +1,12 @@
 //! Clients on other machines: messages are bytes, transported by Python.
 
-use crate::clients::{Exceptions, OwnClients, read_clients};
-use crate::errors::raise;
+use super::*;
+use crate::clients::{Exceptions, read_clients};
 use crate::run::{carry_out, read};
-use crate::values::Settings;
-use kinfolk::data::{DataShape, Form};
 use kinfolk::federation::client::node::{Node, Rows};
 use kinfolk::federation::client::site;
 use kinfolk::federation::engines::remote::{Delivery, MessageKind, Transport};
-use kinfolk::run::Options;
-use kinfolk::run::venue::{Elsewhere, Venue};
-use kinfolk::{Error, Result};
-use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
-use toml::{Table, Value};
+use kinfolk::run::venue::Elsewhere;
 
 /// The clients of one machine: by its own file, a part of the experiment's dataset, or the user's own objects.
 #[pyclass(frozen, module = "kinfolk")]
@@ -116,7 +107,7 @@ type Entry = (u64, Option<Vec<u8>>, Option<String>);
 /// No method can continue without a connection to its clients.
 fn broken(exception: PyErr) -> Error {
     Python::attach(|py| {
-        let said = match exception.is_instance_of::<crate::errors::Error>(py) {
+        let said = match exception.is_instance_of::<errors::Error>(py) {
             true => exception.value(py).to_string(),
             false => exception.to_string(),
         };

@@ -12,7 +12,23 @@ mod results;
 mod run;
 mod values;
 
+use background::{Ending, attend};
+use clients::OwnClients;
+use errors::raise;
+use kinfolk::data::{DataShape, Form};
+use kinfolk::experiment::Override;
+use kinfolk::run::Options;
+use kinfolk::run::venue::Venue;
+use kinfolk::{Error, ErrorKind, Result};
+use numpy::{PyArray1, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::prelude::*;
 use pyo3::pymodule;
+use pyo3::types::{PyBytes, PyDict, PyList, PyMapping, PyString, PyTuple};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use toml::{Table, Value};
+use values::Settings;
 
 #[pymodule]
 mod _kinfolk {

@@ -1,14 +1,9 @@
 //! The result table and the models of a finished run folder.
 
-use crate::errors::raise;
+use super::*;
 use kinfolk::modelfile::{Values, tensors};
 use kinfolk::record::Summary;
 use kinfolk::report::table::{results, results_with_notes};
-use kinfolk::{Error, ErrorKind};
-use numpy::{PyArray1, PyArrayMethods};
-use pyo3::prelude::*;
-use pyo3::types::PyDict;
-use std::path::PathBuf;
 
 /// The result table in several forms: as the program prints it, its headings and rows, and the remarks below it.
 type Results = (String, Vec<String>, Vec<Vec<String>>, Vec<String>);

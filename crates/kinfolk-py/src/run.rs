@@ -1,21 +1,15 @@
 //! `kinfolk.run`: an experiment from a file, a preset or a dict, to its run folder.
 
-use crate::background::{Ending, attend};
-use crate::clients::OwnClients;
-use crate::errors::raise;
-use crate::values::Settings;
+use super::*;
 use kinfolk::compute::MOST_THREADS;
 use kinfolk::disk::folder::run_folder;
-use kinfolk::experiment::{Experiment, Override};
+use kinfolk::experiment::Experiment;
+use kinfolk::presets;
 use kinfolk::record::{RepeatSummary, RoundRecord};
-use kinfolk::run::venue::{InProcess, Venue};
-use kinfolk::run::{Options, Watch, checkpoint_every, run_at};
-use kinfolk::{Error, ErrorKind, presets};
+use kinfolk::run::venue::InProcess;
+use kinfolk::run::{Watch, checkpoint_every, run_at};
 use pyo3::exceptions::PyKeyboardInterrupt;
-use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyMapping};
-use std::path::{Path, PathBuf};
-use toml::Table;
+use std::path::Path;
 
 /// Runs an experiment to its end and returns its folder. Raises for faults of the input; a method that fails or
 /// diverges is part of the result. `progress` is called with a dict whenever something happens.
@@ -63,7 +57,7 @@ pub fn run(
     let exceptions = own.as_ref().map(OwnClients::exceptions);
     let (population, start) = own.map(OwnClients::into_parts).unzip();
     let options = Options { threads, resume, single_answers, start, ..Options::default() };
-    let venue = |options: &Options| -> kinfolk::Result<Box<dyn Venue>> {
+    let venue = |options: &Options| -> Result<Box<dyn Venue>> {
         Ok(Box::new(match population {
             Some(population) => InProcess::of(options, move |_, _| Ok(population.clone()))?,
             None => InProcess::new(options)?,
@@ -83,7 +77,7 @@ pub fn carry_out(
     (options, resumable): (Options, bool),
     out: Option<PathBuf>,
     progress: Option<Bound<'_, PyAny>>,
-    venue: impl FnOnce(&Options) -> kinfolk::Result<Box<dyn Venue>> + Send + 'static,
+    venue: impl FnOnce(&Options) -> Result<Box<dyn Venue>> + Send + 'static,
 ) -> PyResult<PathBuf> {
     let (folder, new) = run_folder(out, experiment.name()).map_err(|error| raise(py, &error))?;
     let checkpoint_every = checkpoint_every().map_err(|error| raise(py, &error))?;
@@ -140,7 +134,7 @@ pub fn read(
 }
 
 /// Raises the exception that a run ended with, if any.
-fn conclude(py: Python, ending: Ending<kinfolk::Result<()>>, folder: &Path, resumable: bool) -> PyResult<()> {
+fn conclude(py: Python, ending: Ending<Result<()>>, folder: &Path, resumable: bool) -> PyResult<()> {
     let folder = folder.display();
     let go_on = match resumable {
         true => format!("go on with out=\"{folder}\", resume=True"),

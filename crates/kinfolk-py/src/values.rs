@@ -1,11 +1,7 @@
 //! Settings written in Python: dicts, lists, numbers and texts as the values of an experiment file.
 
-use kinfolk::Error;
-use kinfolk::experiment::Override;
-use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
-use std::path::PathBuf;
-use toml::{Table, Value};
+use super::*;
+use pyo3::types::{PyBool, PyFloat, PyInt};
 
 /// Upper bound on nesting, which also ends a list that contains itself.
 const DEEPEST: usize = 16;
