@@ -13,29 +13,19 @@ pub struct Preset {
     pub text: &'static str,
 }
 
+macro_rules! presets {
+    ($($name:literal: $summary:literal),* $(,)?) => {
+        &[$(Preset { name: $name, summary: $summary, text: include_str!(concat!("../presets/", $name, ".toml")) }),*]
+    };
+}
+
 /// Every preset there is.
-pub static PRESETS: &[Preset] = &[
-    Preset {
-        name: "quickstart",
-        summary: "handwritten digits in four rotations; no download, a few seconds",
-        text: include_str!("../presets/quickstart.toml"),
-    },
-    Preset {
-        name: "personal",
-        summary: "regressions of eighty clients in known clusters; no download, a second",
-        text: include_str!("../presets/personal.toml"),
-    },
-    Preset {
-        name: "mixtures",
-        summary: "rows without a target, two outliers among twenty clients; no download, a second",
-        text: include_str!("../presets/mixtures.toml"),
-    },
-    Preset {
-        name: "families",
-        summary: "digits of which nobody says how many families there are; no download, a second",
-        text: include_str!("../presets/families.toml"),
-    },
-];
+pub static PRESETS: &[Preset] = presets! {
+    "quickstart": "handwritten digits in four rotations; no download, a few seconds",
+    "personal": "regressions of eighty clients in known clusters; no download, a second",
+    "mixtures": "rows without a target, two outliers among twenty clients; no download, a second",
+    "families": "digits of which nobody says how many families there are; no download, a second",
+};
 
 /// The preset of this name.
 pub fn find(name: &str) -> Option<&'static Preset> {
