@@ -144,12 +144,6 @@ pub(super) struct NetworkModel<N> {
     pub(super) smoothing: f64,
 }
 
-impl<N> NetworkModel<N> {
-    pub(super) fn new(network: N, wanted: DataShape, precision: Precision) -> Self {
-        Self { network: Arc::new(network), wanted, precision, smoothing: 0.0 }
-    }
-}
-
 impl<N> Clone for NetworkModel<N> {
     fn clone(&self) -> Self {
         Self { network: self.network.clone(), ..*self }
@@ -445,6 +439,10 @@ pub(super) fn widen<T: Real>(values: &[T], out: &mut [f64]) {
 }
 
 impl<N: Network> NetworkModel<N> {
+    pub(super) fn new(network: N, wanted: DataShape, precision: Precision) -> Self {
+        Self { network: Arc::new(network), wanted, precision, smoothing: 0.0 }
+    }
+
     /// Rows of a step that go through the network together. All of them under batch normalisation; else chunks of equal
     /// size, a function of the number of rows alone.
     fn rows_at_once(&self, rows: usize) -> usize {
