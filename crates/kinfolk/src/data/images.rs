@@ -24,7 +24,6 @@ use super::split::{apportion, window};
 use super::*;
 use crate::memory::check_room;
 use rand::seq::SliceRandom;
-use std::collections::hash_map::Entry;
 
 /// Square images with a label each.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -561,14 +560,10 @@ impl<'a> Allocation<'a> {
                 return Err(Error::settings(message).hint("fewer test_samples, or fewer samples with unseen clients"));
             }
             let chunk = member.rank % (file.len() / width.max(1)) * width;
-            let start = match starts.entry((member.cluster, chunk, width)) {
-                Entry::Occupied(entry) => *entry.get(),
-                Entry::Vacant(entry) => {
-                    let start = *entry.insert(rows.len());
-                    rows.extend(file[chunk..chunk + width].iter().map(|image| member.row(*image)));
-                    start
-                }
-            };
+            let start = *starts.entry((member.cluster, chunk, width)).or_insert_with(|| {
+                rows.extend(file[chunk..chunk + width].iter().map(|image| member.row(*image)));
+                rows.len() - width
+            });
             ranges.push(self.cut(start, train, width, number >= seen.len()));
         }
         Ok((rows, ranges))
@@ -1050,7 +1045,7 @@ mod tests {
     #[test]
     fn idx_files_become_pools() {
         let folder = tempfile::tempdir().unwrap();
-        let write = |name: &str, content: Vec<u8>| std::fs::write(folder.path().join(name), content).unwrap();
+        let write = |name: &str, content: Vec<u8>| fs::write(folder.path().join(name), content).unwrap();
         write("train-images-idx3-ubyte", bytes(&[2, 2, 2], &[1, 2, 3, 4, 5, 6, 7, 8]));
         write("train-labels-idx1-ubyte", bytes(&[2], &[9, 0]));
         write("t10k-images-idx3-ubyte.gz", gzip(&bytes(&[1, 2, 2], &[9, 9, 9, 9])));

@@ -95,10 +95,8 @@ fn files(path: &Path) -> Result<Vec<PathBuf>> {
         return Ok(vec![path.to_path_buf()]);
     }
     let reading = |error| Error::io("reading", path, error);
-    let mut files = Vec::new();
-    for entry in fs::read_dir(path).map_err(reading)? {
-        files.push(entry.map_err(reading)?.path());
-    }
+    let entries = fs::read_dir(path).map_err(reading)?;
+    let mut files: Vec<PathBuf> = entries.map(|entry| Ok(entry.map_err(reading)?.path())).collect::<Result<_>>()?;
     files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));
     files.sort();
     match files.is_empty() {

@@ -64,7 +64,7 @@ mod tests {
             let points: Vec<String> = (0..16).map(|column| (row * column % 101).to_string()).collect();
             content += &format!("{},{},{}\n", points.join(","), row % 10, [11, 2, 1][row % 3]);
         }
-        std::fs::write(&path, content).unwrap();
+        fs::write(&path, content).unwrap();
         let settings = PenDigitSettings::from_table("data", toml::from_str(text).unwrap())?;
         settings.build_from(&path, seed)
     }

@@ -217,7 +217,7 @@ mod tests {
     fn read_text(name: &str, content: &str, choice: &Choice) -> Result<PointTable> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(name);
-        std::fs::write(&path, content).unwrap();
+        fs::write(&path, content).unwrap();
         let result = read(&path, choice);
         let place = format!("{}{}", folder.path().display(), std::path::MAIN_SEPARATOR);
         result.map_err(|error| Error::data(error.to_string().replace(&place, "")))
@@ -356,7 +356,7 @@ mod tests {
             bytes.extend((header.len() as u16).to_le_bytes());
             bytes.extend(header.as_bytes());
             bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
-            std::fs::write(&path, bytes).unwrap();
+            fs::write(&path, bytes).unwrap();
         };
         write(&[7.0, 1.0, 2.0, 8.0, 3.0, 4.0], "(2, 3)");
         let choice = Choice { id: Some("1".into()), ..Choice::default() };

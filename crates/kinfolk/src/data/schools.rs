@@ -78,7 +78,7 @@ mod tests {
             let sex = ["Female", "Male"][row / 3 % 2];
             content += &format!("{school},{sector},No,{sex},{}.5,0.1,{row}.5\n", row / 2);
         }
-        std::fs::write(&path, content).unwrap();
+        fs::write(&path, content).unwrap();
         let settings = SchoolSettings::from_table("data", toml::from_str(text).unwrap())?;
         settings.build_from(&path, 3)
     }

@@ -132,7 +132,7 @@ mod tests {
     /// writers 7 and 8, with one more row of labels than there are images.
     fn make(text: &str, seed: u64, first_class: i32) -> Result<Population> {
         let folder = tempfile::tempdir().unwrap();
-        let write = |name: &str, content: Vec<u8>| std::fs::write(folder.path().join(name), content).unwrap();
+        let write = |name: &str, content: Vec<u8>| fs::write(folder.path().join(name), content).unwrap();
         let pixels = |count: u8| (0..count).flat_map(|image| [image, 9, 9, 9]).collect::<Vec<u8>>();
         write("train-images-idx3-ubyte", bytes(&[6, 2, 2], &pixels(6)));
         write("train-labels-idx1-ubyte", bytes(&[6], &[5, 0, 4, 1, 9, 2]));

@@ -626,7 +626,7 @@ mod tests {
         assert_eq!(description.features, FeaturesDescription::Matrix { columns: 2, moments: vec![] });
         let plain = Schema::fix(&[description], coding(false)).unwrap();
         assert_eq!(plain.shape(), DataShape::numbers(2, 4));
-        assert!(std::sync::Arc::ptr_eq(plain.encode(&shard).unwrap().features(), shard.features()));
+        assert!(Arc::ptr_eq(plain.encode(&shard).unwrap().features(), shard.features()));
         // first column 0 and 0.2: mean 0.1, deviation 0.1; the second is constant
         let scaled = fix(std::slice::from_ref(&client), true).unwrap().encode(&shard).unwrap();
         match &**scaled.features() {
