@@ -180,9 +180,3 @@ pub(crate) fn root(parents: &mut [usize], mut node: usize) -> usize {
     }
     node
 }
-
-/// The upper of two middle values; 0 for none.
-fn median(mut values: Vec<f64>) -> f64 {
-    let middle = values.len() / 2;
-    if values.is_empty() { 0.0 } else { *values.select_nth_unstable_by(middle, f64::total_cmp).1 }
-}

@@ -18,7 +18,7 @@ use crate::federation::work::{Evaluate, Subject};
 use crate::federation::{Ask, Federation, Gather, Params, Phase, Recipients};
 use crate::methods::{Outcome, Serving};
 use crate::models::{Metric, Model};
-use crate::num::{distance, norm};
+use crate::num::{distance, median, norm};
 use crate::record::summary::mean;
 use crate::record::{ClientRecord, MethodRecord, RoundRecord};
 use scores::is_good;

@@ -1,7 +1,6 @@
 //! Which clients are unlike the others.
 
 use super::*;
-use crate::methods::room::median_loss as median;
 
 /// Who is an outlier by the method's score, who was planted as one, and the area under the ROC curve.
 #[derive(Default)]
@@ -58,9 +57,9 @@ fn highest_usual(scores: &[f64]) -> f64 {
     const WITHIN_REACH: f64 = 1.0;
     /// Standard deviation of a normal distribution, in units of its median absolute deviation.
     const DEVIATION: f64 = 1.4826;
-    let Some(centre) = median(scores) else { return WITHIN_REACH };
+    let Some(centre) = median(scores.iter().copied()) else { return WITHIN_REACH };
     let below = scores.iter().map(|score| centre - score).filter(|distance| *distance > 0.0);
-    let deviation = DEVIATION * median(&below.collect::<Vec<_>>()).unwrap_or(0.0);
+    let deviation = DEVIATION * median(below).unwrap_or(0.0);
     // The maximum of K normal variables is about √(2 ln K) deviations above their mean, seldom half a deviation more.
     let largest = (2.0 * (scores.len() as f64).ln()).sqrt() + 0.5;
     (centre + largest * deviation).max(WITHIN_REACH)

@@ -8,7 +8,6 @@ use crate::error::{Error, ErrorKind};
 use crate::federation::server::ledger::few_of;
 use crate::federation::work::{Evaluated, Losses};
 use crate::federation::{Answered, ClientInfo};
-use crate::methods::room::median_loss;
 use crate::record::MetricSummary;
 use crate::record::summary::ClientScore;
 use crate::training::{Portion, Split};
@@ -22,12 +21,6 @@ pub struct Evaluation {
     pub metric: Option<MetricSummary>,
     /// Mean loss of the clients' own models on the rows that assign them.
     pub loss: Option<f64>,
-}
-
-impl Evaluation {
-    pub(crate) fn median_loss(&self) -> Option<f64> {
-        median_loss(&self.clients.iter().filter_map(|served| served.loss).collect::<Vec<f64>>())
-    }
 }
 
 /// The score of one client.

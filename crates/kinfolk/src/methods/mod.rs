@@ -25,7 +25,7 @@ use crate::federation::work::{Keep, Run, Start, Train};
 use crate::federation::{Answers, Ask, By, Federation, Gather, OrderAnswers, Params, Phase, Recipients};
 use crate::groups::Groups;
 use crate::models::{Ability, Model};
-use crate::num::{add_scaled, dot};
+use crate::num::{add_scaled, dot, median};
 use crate::rng::Key;
 use crate::settings::{Auto, Check, Declared, Field, Kind, Setting, Settings, choices, settings, unknown_name};
 use crate::training::{Amount, Course, Optimiser, Plan, Portion, Pull, Sample};

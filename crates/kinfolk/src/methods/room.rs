@@ -170,17 +170,10 @@ pub(crate) fn mean_loss(losses: &[f64]) -> Option<f64> {
 
 /// The mean of a round's losses, or an error once most have exploded; `first` keeps the first round's median.
 pub(super) fn check_loss(losses: &[f64], first: &mut Option<f64>, round: usize) -> Result<Option<f64>> {
-    match median_loss(losses) {
+    match median(losses.iter().copied()) {
         Some(loss) if exploded(*first.get_or_insert(loss), loss) => Err(diverged(round)),
         _ => Ok(mean_loss(losses)),
     }
-}
-
-/// The median of the losses, `None` where there are none.
-pub(crate) fn median_loss(losses: &[f64]) -> Option<f64> {
-    let mut losses = losses.to_vec();
-    losses.sort_by(f64::total_cmp);
-    losses.get(losses.len() / 2).copied()
 }
 
 /// Whether a loss has grown beyond all bounds since the first round.

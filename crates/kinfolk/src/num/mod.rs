@@ -19,6 +19,7 @@ pub use lanes::{distance, norm};
 pub use matrix::Precision;
 pub(crate) use matrix::{Matrix, Real, multiply, multiply_add};
 pub use moments::Moments;
+pub(crate) use moments::median;
 pub(crate) use solve::{
     Cholesky, Spectrum, extreme_eigenvalues, least_squares, row_space, solve_factored, solve_positive,
 };

@@ -270,7 +270,7 @@ impl OngoingMethod<'_> {
         // A method sees the loss before a step; the effect of the step shows here.
         let first = self.course.rounds.iter().find_map(|round| round.loss);
         // Single clients may have arbitrarily bad models.
-        match evaluated.scored.median_loss() {
+        match median(evaluated.scored.clients.iter().filter_map(|served| served.loss)) {
             Some(loss) if exploded(first.unwrap_or(loss), loss) => Err(diverged(self.course.round - 1)),
             _ => Ok(evaluated),
         }

@@ -31,7 +31,7 @@ use crate::federation::ClientInfo;
 use crate::federation::engines::Engine;
 use crate::groups::Groups;
 use crate::methods::{Method, Outcome};
-use crate::num::instructions;
+use crate::num::{instructions, median};
 use crate::panics::contained;
 use crate::record::{ClientRecord, MethodRecord, MethodSummary, Record, RepeatSummary, RoundRecord, Summary};
 use folder::{Folder, Resumed};

@@ -38,7 +38,7 @@ fn beyond_edge(singular: &[f64], count: usize, dimension: usize) -> usize {
     let middle = middle_of_noise(ratio);
     let mut beyond = 0;
     for _ in 0..ROUNDS {
-        let noise = median(eigenvalues[beyond..].to_vec()) / middle;
+        let noise = median(eigenvalues[beyond..].iter().copied()).unwrap_or(0.0) / middle;
         let limit = noise * edge * (1.0 + BEYOND * free.powf(-2.0 / 3.0));
         let now = eigenvalues.iter().take_while(|value| **value > limit).count();
         if now == beyond || now == rank {

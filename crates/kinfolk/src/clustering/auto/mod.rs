@@ -18,10 +18,10 @@ mod tests;
 mod valleys;
 
 use super::quality::adjusted_rand_index;
-use super::{Clustering, Points, Progress, Stage, Sureness, median};
+use super::{Clustering, Points, Progress, Stage, Sureness};
 use crate::error::Result;
 use crate::num::triangular::factorise;
-use crate::num::{add_scaled, dot};
+use crate::num::{add_scaled, dot, median};
 use crate::rng::Key;
 use agglomerate::{Candidate, MOST_CLOUDS, best_alike, candidates};
 use clouds::Mixture;

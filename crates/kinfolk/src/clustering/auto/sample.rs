@@ -1,7 +1,6 @@
 //! The points that mixtures are fitted to.
 
-use crate::clustering::median;
-use crate::num::squared_distance;
+use crate::num::{median, squared_distance};
 
 /// Lower bound on a variance, relative to the typical squared distance from the median.
 const FLOOR: f64 = 1e-9;
@@ -27,10 +26,10 @@ impl Sample {
         };
         let (lowest, highest) = (extreme(f64::min), extreme(f64::max));
         // Medians, for robustness against outliers.
-        let middle: Vec<f64> = (0..dimension).map(|at| median(column(at).collect())).collect();
+        let middle: Vec<f64> = (0..dimension).map(|at| median(column(at)).unwrap_or_default()).collect();
         let squares: Vec<f64> = values.chunks_exact(dimension).map(|row| squared_distance(row, &middle)).collect();
         let mean = squares.iter().sum::<f64>() / squares.len() as f64;
-        let typical = Some(median(squares)).filter(|square| *square > 0.0).unwrap_or(mean) / dimension as f64;
+        let typical = median(squares.into_iter()).filter(|square| *square > 0.0).unwrap_or(mean) / dimension as f64;
         let floor = if typical > 0.0 { FLOOR * typical } else { 1.0 };
         let width = |(low, high): (&f64, &f64)| (high - low).max(floor.sqrt()).ln();
         Self { values, dimension, log_volume: lowest.iter().zip(&highest).map(width).sum(), floor, lowest, highest }

@@ -1,8 +1,8 @@
 //! Every point's nearest neighbours.
 
-use super::super::median;
 use super::Edge;
 use super::*;
+use crate::num::median;
 
 /// Points whose neighbours are searched together, and points compared with them together.
 const ROWS: usize = 128;
@@ -41,8 +41,8 @@ pub(super) fn connect(points: Points, neighbours: usize, decay: Option<f64>) -> 
     pairs.sort_unstable_by_key(|&(from, to, _)| (from, to));
     pairs.dedup_by_key(|&mut (from, to, _)| (from, to));
     let decay = decay.unwrap_or_else(|| {
-        let median = median(pairs.iter().map(|pair| pair.2).collect());
-        if median > 0.0 { 0.5 / median } else { 0.0 }
+        let usual = median(pairs.iter().map(|pair| pair.2)).filter(|square| *square > 0.0);
+        usual.map_or(0.0, |square| 0.5 / square)
     });
     let nearest = pairs.iter().map(|pair| pair.2).fold(f64::INFINITY, f64::min);
     let least = LEAST_SHARE * (-decay * nearest).exp();

@@ -9,7 +9,7 @@ use crate::aggregate::Sum;
 use crate::federation::work::{Content, Reply, Work};
 use crate::federation::{Absence, Answers, Ask, By, Gather, Missing, OrderAnswers, Phase, part_of};
 use crate::models::{Model, Reduced};
-use crate::num::{add_scaled, distance, dot, norm};
+use crate::num::{add_scaled, distance, dot, median, norm};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How many times longer than the others' a model may be: it scales with the data, everything else with its square.
@@ -173,7 +173,7 @@ impl<'a> Gatherer<'a> {
                 |((_, vector), length): (&(u32, &[f64]), &f64)| (dot(vector, &common) - offset) / (length * whole);
             let cosines: Vec<f64> = members.iter().zip(&lengths).map(cosine).collect();
             among += members.len();
-            if let Some(usual) = median(cosines.iter().copied()).filter(|usual| *usual >= COMMON) {
+            if let Some(usual) = finite_median(cosines.iter().copied()).filter(|usual| *usual >= COMMON) {
                 let opposed = members.iter().zip(cosines).filter(|(_, cosine)| *cosine < -0.5 * usual);
                 away.extend(opposed.map(|((client, _), _)| *client));
             }
@@ -305,17 +305,17 @@ impl Peers {
     fn of(sizes: &[Size]) -> Self {
         let losses: Vec<f64> = sizes.iter().filter_map(|size| size.loss).collect();
         let broken = losses.iter().filter(|loss| !loss.is_finite()).count();
-        let usual =
-            Size { length: median(sizes.iter().filter_map(|size| size.length)), loss: median(losses.iter().copied()) };
+        let usual = Size {
+            length: finite_median(sizes.iter().filter_map(|size| size.length)),
+            loss: finite_median(losses.iter().copied()),
+        };
         Self { usual, diverged: 2 * broken > losses.len() }
     }
 }
 
 /// The median of the finite ones of these numbers.
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
-    let middle = values.len() / 2;
-    (!values.is_empty()).then(|| *values.select_nth_unstable_by(middle, f64::total_cmp).1)
+fn finite_median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    median(values.filter(|value| value.is_finite()))
 }
 
 impl OrderAnswers {

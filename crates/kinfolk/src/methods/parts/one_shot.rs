@@ -17,7 +17,7 @@ use super::solving::Solve;
 use crate::clustering::threshold::{Distances, Threshold, short};
 use crate::federation::Absence;
 use crate::federation::work::Losses;
-use crate::methods::room::{diverged, exploded, median_loss};
+use crate::methods::room::{diverged, exploded};
 use crate::num::distance;
 use rand::seq::index;
 use rayon::prelude::*;
@@ -345,8 +345,7 @@ fn astray(local: &LocalModels, distances: &Distances) -> Vec<bool> {
         others.map(|other| distances.get(client, other)).fold(f64::INFINITY, f64::min)
     };
     let nearest: Vec<f64> = (0..distances.count()).map(nearest).collect();
-    let finite: Vec<f64> = nearest.iter().copied().filter(|distance| distance.is_finite()).collect();
-    let usual = median_loss(&finite);
+    let usual = median(nearest.iter().copied().filter(|distance| distance.is_finite()));
     let is_beyond =
         |client: usize| local.models[client].is_some() && usual.is_some_and(|usual| exploded(usual, nearest[client]));
     (0..distances.count()).map(|client| local.garbage[client] || is_beyond(client)).collect()
