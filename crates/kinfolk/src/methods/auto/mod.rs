@@ -19,7 +19,6 @@ pub(crate) use study::{FamilyModel, Study};
 use super::*;
 use crate::families::Wanted;
 use crate::federation::work::Receive;
-use room::stamps_after;
 
 settings! {
     /// The settings of the method `auto`.
@@ -41,10 +40,6 @@ impl MethodSettings for AutoSettings {
     const PAPER: &str = "Kinfolk";
     const HAS_CLUSTERS: bool = true;
     const WANTS: Ability = Ability::Quadratic;
-
-    fn needs(&self) -> Needs {
-        Needs::only(self.missing)
-    }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let wanted = match self.families {
