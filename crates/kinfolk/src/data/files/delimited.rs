@@ -150,24 +150,36 @@ fn check_text(path: &Path, beginning: &[u8]) -> Result<()> {
     }
 }
 
-/// The delimiter with which most rows have as many cells as the first, then the one with most cells; `usual` where none
-/// divides the first row.
+const DELIMITERS: [u8; 3] = [b',', b';', b'\t'];
+
+/// The delimiter with which most rows have as many cells as the first, then the one that leaves the others in fewest cells,
+/// then the one with most cells; `usual` where none divides the first row.
 fn find_delimiter(beginning: &[u8], usual: u8) -> u8 {
     let is_cut = beginning.len() == BEGINNING;
     let score = |delimiter: u8| {
-        let mut reader =
-            ReaderBuilder::new().delimiter(delimiter).has_headers(false).flexible(true).from_reader(beginning);
-        let mut widths: Vec<usize> = reader.byte_records().flatten().map(|record| record.len()).collect();
-        if is_cut && widths.len() > 1 {
-            widths.pop();
+        let mut builder = ReaderBuilder::new();
+        let mut reader = builder.delimiter(delimiter).has_headers(false).flexible(true).from_reader(beginning);
+        let mut rows: Vec<ByteRecord> = reader.byte_records().flatten().collect();
+        if is_cut && rows.len() > 1 {
+            rows.pop();
         }
-        let first = widths.first().copied().unwrap_or(0);
-        let like_first = widths.iter().filter(|width| **width == first).count();
+        let first = rows.first()?.len();
+        let like_first = rows.iter().filter(|row| row.len() == first).count();
+        let cells = || rows.iter().flat_map(ByteRecord::iter);
+        let whole = cells().filter(|cell| is_whole(cell, delimiter)).count();
         // In parts of a thousand: one broken row among many is not what tells delimiters apart.
-        (first > 1).then(|| (like_first * 1000 / widths.len(), first, delimiter == usual))
+        let shares = (like_first * 1000 / rows.len(), whole * 1000 / cells().count().max(1));
+        (first > 1).then_some((shares, first, delimiter == usual))
     };
-    let scored = [b',', b';', b'\t'].into_iter().filter_map(|delimiter| Some((score(delimiter)?, delimiter)));
+    let scored = DELIMITERS.into_iter().filter_map(|delimiter| Some((score(delimiter)?, delimiter)));
     scored.max_by_key(|(score, _)| *score).map_or(usual, |(_, delimiter)| delimiter)
+}
+
+/// Whether a cell has no other delimiter in it, but for a decimal comma.
+fn is_whole(cell: &[u8], delimiter: u8) -> bool {
+    let is_decimal = |place: usize| cell[place] == b',' && cell.get(place + 1).is_some_and(u8::is_ascii_digit);
+    let is_other = |(place, byte): (usize, &u8)| *byte != delimiter && DELIMITERS.contains(byte) && !is_decimal(place);
+    !cell.iter().enumerate().any(is_other)
 }
 
 /// Whether the first row names the columns. A point taken for names would be lost silently.
@@ -211,7 +223,9 @@ mod tests {
             ("\"a;b\",c\n\"1;2\",3\n", b','),
             ("name;text\nx;\"a, b, c\"\ny;\"d; e\"\n", b';'),
             ("one\n1\n", b','),
-            ("a,b;c\n1,2;3\n4,5;6\n", b','),
+            ("a,b;c\n1,2;3\n4,5;6\n", b';'),
+            ("0,5;2,5\n1,5;3,5\n", b';'),
+            ("a,b,c\n1,x; y,3\n", b','),
         ] {
             assert_eq!(find_delimiter(text.as_bytes(), b',') as char, wanted as char, "{text}");
         }
