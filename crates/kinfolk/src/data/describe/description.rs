@@ -59,12 +59,11 @@ impl Description {
     /// What cannot be true of it: moments or words of more values than there are rows, or that are not finite.
     pub(crate) fn fault(&self) -> Option<String> {
         if let FeaturesDescription::Named(columns) = &self.features {
-            for ColumnDescription { name, summary } in columns {
-                let Summary::Words { counts, others, .. } = summary else { continue };
-                let words = counts.values().fold(*others, |all, count| all.saturating_add(*count));
-                if words > self.rows as u64 {
-                    return Some(format!("{words} words in {} rows for column {name:?}", self.rows));
-                }
+            let of = |column: &ColumnDescription| {
+                Some(format!("{} for column {:?}", column.summary.fault(self.rows)?, column.name))
+            };
+            if let Some(fault) = columns.iter().find_map(of) {
+                return Some(fault);
             }
         }
         if let FeaturesDescription::Matrix { columns, moments } = &self.features
@@ -159,6 +158,25 @@ pub enum Summary {
         /// Which months, weekdays, hours and days of the month occur: one bit each.
         occurring: [u32; 4],
     },
+}
+
+impl Summary {
+    /// What cannot be true of so many rows, moments aside.
+    fn fault(&self, rows: usize) -> Option<String> {
+        match self {
+            Summary::Numbers { .. } => None,
+            Summary::Words { counts, others, kinds } => {
+                let words = counts.values().fold(*others, |all, count| all.saturating_add(*count));
+                let most = words.max(*kinds).max(counts.len() as u64);
+                (most > rows as u64).then(|| format!("{most} words in {rows} rows"))
+            }
+            Summary::Dates { occurring, .. } => {
+                let possible = [0x1ffe, 0xfe, 0xff_ffff, 0xffff_fffe];
+                let is_possible = occurring.iter().zip(possible).all(|(bits, possible)| bits & !possible == 0);
+                (!is_possible).then(|| "days that no calendar has".into())
+            }
+        }
+    }
 }
 
 /// What one client reveals about its target.
@@ -290,5 +308,36 @@ pub(super) fn row_values(features: &Features, row: usize) -> Box<dyn Iterator<It
         Features::F32 { columns, values } => Box::new(slice(values, row, *columns).map(|value| f64::from(*value))),
         Features::F64 { columns, values } => Box::new(slice(values, row, *columns).copied()),
         Features::Columns(_) | Features::Own(_) => Box::new(std::iter::empty()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_words_than_rows_and_unknown_months_are_impossible() {
+        let words = |rows: u64, others: u64, kinds: u64| {
+            Summary::Words { counts: BTreeMap::from([("red".to_string(), rows)]), others, kinds }.fault(5)
+        };
+        assert_eq!([words(3, 2, 2), words(2, 0, 1)], [None, None]);
+        assert_eq!(words(4, 2, 2), Some("6 words in 5 rows".into()));
+        assert_eq!(words(1, u64::MAX, 2), Some(format!("{} words in 5 rows", u64::MAX)));
+        assert_eq!(words(1, 1, 9), Some("9 words in 5 rows".into()));
+        let dates = |occurring: [u32; 4]| Summary::Dates { moments: Moments::NONE, occurring }.fault(5);
+        assert_eq!(dates([1 << 12, 1 << 7, 1, 1 << 31]), None);
+        for (place, bit) in [(0, 13), (1, 8), (2, 24), (3, 0)] {
+            let mut occurring = [0; 4];
+            occurring[place] = 1 << bit;
+            assert!(dates(occurring).is_some(), "{place}");
+        }
+    }
+
+    #[test]
+    fn many_words_are_sent_in_part() {
+        let words: Vec<String> =
+            (0..1500).map(|row| if row < 10 { "often".into() } else { format!("w{row}") }).collect();
+        let Summary::Words { counts, others, kinds } = describe_words(&words) else { panic!() };
+        assert_eq!((counts.len(), counts["often"], others, kinds), (1000, 10, 491, 1491));
     }
 }

@@ -523,7 +523,7 @@ pub(super) fn is_missing(cell: &str) -> bool {
 
 /// What people write where a number or a date is missing. Elsewhere it is a word.
 fn is_placeholder(cell: &str) -> bool {
-    const WORDS: [&str; 9] = ["n/k", "nk", "k.a.", "k. a.", "none", "unknown", "missing", "not available", "\\n"];
+    const WORDS: [&str; 8] = ["n/k", "nk", "k.a.", "k. a.", "unknown", "missing", "not available", "\\n"];
     let is_sign = |letter: char| matches!(letter, '-' | '–' | '—' | '?' | '.' | '*' | '/');
     let is_fault = cell.starts_with('#') && cell.ends_with(['!', '?']);
     cell.chars().all(is_sign) || is_fault || WORDS.iter().any(|word| cell.eq_ignore_ascii_case(word))
