@@ -220,11 +220,11 @@ fn files_at_fault() {
         ("twice.csv", "x,x\n1,2\n"),
         ("mixed.csv", "p0,1,2\np1,3,4\n"),
         ("index.csv", ",x\n0,1\n1,2\n"),
-        ("semicolons.csv", "x;y\n1;2\n"),
+        ("bars.csv", "x|y\n1|2\n"),
         ("huge.csv", "1\n1e200\n"),
         ("not.npy", "x,y\n1,2\n"),
         ("not.parquet", "x,y\n1,2\n"),
-        ("points.txt", "1,2\n"),
+        ("points.xls", "1,2\n"),
     ] {
         bench.write(name, content);
     }
@@ -245,12 +245,12 @@ fn files_at_fault() {
         "twice.csv",
         "mixed.csv",
         "index.csv",
-        "semicolons.csv",
+        "bars.csv",
         "huge.csv",
         "not.npy",
         "cut.npy",
         "not.parquet",
-        "points.txt",
+        "points.xls",
         "absent.csv",
     ];
     insta::assert_snapshot!("cluster-files", names.map(|name| bench.refused_cluster(&[name])).join("\n"));
