@@ -251,7 +251,8 @@ impl Experiment {
         let intercept = self.model.get("intercept").and_then(Value::as_bool);
         let kinds = self.data.get("kinds").and_then(Value::as_integer).and_then(|kinds| usize::try_from(kinds).ok());
         let (standardise, constant) = (self.standardises(), intercept.unwrap_or(true));
-        Coding { standardise, constant, kinds: kinds.unwrap_or(Coding::KINDS) }
+        let curves = self.data.get("curves").and_then(Value::as_bool).unwrap_or(false);
+        Coding { standardise, constant, kinds: kinds.unwrap_or(Coding::KINDS), curves }
     }
 
     /// The file with every default filled in.

@@ -659,7 +659,11 @@ fn rows_that_a_schema_blows_up_are_refused_and_so_is_a_large_model() {
         roll(node.clone(), USUAL, 0).unwrap().members.into_iter().map(|it| it.description).collect();
     let message = SiteMessage {
         schema: Some(
-            Schema::fix(&descriptions, Coding { standardise: true, constant: true, kinds: Coding::KINDS }).unwrap(),
+            Schema::fix(
+                &descriptions,
+                Coding { standardise: true, constant: true, kinds: Coding::KINDS, curves: false },
+            )
+            .unwrap(),
         ),
         ..hello(USUAL, 0)
     };

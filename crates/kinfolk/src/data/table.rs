@@ -49,6 +49,8 @@ settings! {
         words: Vec<String> = [],
         /// most kinds of words in a column; rarer ones are one kind together
         kinds: usize [1..=1 << 20] = 50,
+        /// whether numbers may bend: each becomes a natural spline; for the method auto, which decides whether it pays
+        curves: bool = false,
         /// whether missing values are refused, or filled in: by the mean and a column that says where; words: a kind
         missing: Missing = "refuse",
         /// the column of the rows' weights; not a feature

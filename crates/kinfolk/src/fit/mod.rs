@@ -63,6 +63,7 @@ pub fn fit(
 ) -> Result<Saved> {
     let mut table = settings.table.clone();
     table.missing = Missing::Fill;
+    table.curves = true;
     if table.target.is_none() {
         return Err(Error::settings("target: got none, want the column to be predicted"));
     }

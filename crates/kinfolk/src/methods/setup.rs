@@ -1,6 +1,7 @@
 //! What a method needs of a run, and what it is made from.
 
 use super::*;
+use crate::families::Role;
 use crate::federation::work::TargetScale;
 use crate::groups::Grouping;
 use crate::memory::check_room;
@@ -58,8 +59,8 @@ pub(crate) fn auto_step(optimiser: Optimiser, curvature: Option<f64>) -> f64 {
 #[derive(Debug, Clone, Default, PartialEq)]
 #[doc(hidden)]
 pub struct DataFacts {
-    /// Which columns of the model only mark missing values: they can be a client's name in disguise.
-    pub(crate) markers: Vec<bool>,
+    /// What each column is to a linear model; empty where all are alike.
+    pub(crate) columns: Vec<Role>,
     /// The target's mean and deviation over all clients, where it is a number.
     pub(crate) target: Option<TargetScale>,
     /// Whether rows are in the order of time.

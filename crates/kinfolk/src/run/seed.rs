@@ -62,7 +62,7 @@ impl SeedData {
         let column = Groups::named(described.iter().map(|description| description.group.as_deref()));
         let schema = Schema::fix(&described, experiment.coding())?;
         let ordered = experiment.data.get("time").is_some();
-        let facts = DataFacts { markers: schema.markers(), target: target_scale(&described), ordered };
+        let facts = DataFacts { columns: schema.roles(), target: target_scale(&described), ordered };
         let mut notes = std::mem::take(&mut population.remarks);
         notes.extend(schema.understood().iter().filter(|column| column.is_unusual).map(Understood::note));
         notes.extend(columns::extreme_cell_notes(engine.clients(), &extreme_cells(&described)));

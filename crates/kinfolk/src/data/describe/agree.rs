@@ -1,5 +1,6 @@
 //! How one schema follows from the descriptions of all clients.
 
+use super::bends::Bends;
 use super::description::{ColumnKey, Description, FeaturesDescription, Summary, TARGET, TargetDescription};
 use super::scaling::{Extreme, Pooled, Scale};
 use super::schema::{ColumnSchema, Encoding, FeaturesSchema, LeftOut, Schema, TargetSchema, WhyLeftOut, find_named};
@@ -18,6 +19,8 @@ pub struct Coding {
     pub constant: bool,
     /// Most kinds of words in a column; rarer ones are one kind together.
     pub kinds: usize,
+    /// Whether numbers may bend.
+    pub curves: bool,
 }
 
 impl Coding {
@@ -207,7 +210,9 @@ impl<'a> Gathered<'a> {
         } else {
             (self.fix_words(coding), 0.0)
         };
-        ColumnSchema { name: name.to_string(), encoding, missing, fill }
+        let may_bend = coding.curves && matches!(encoding, Encoding::Number(_));
+        let bends = may_bend.then(|| Bends::of(&Pooled::of(&self.numbers).moments)).flatten();
+        ColumnSchema { name: name.to_string(), encoding, missing, fill, bends }
     }
 
     /// Whether numbers are useless. Measurements, too, may differ in all rows; the numbers of rows are whole, and leave

@@ -1,6 +1,7 @@
 //! What clients say about their columns, and what is made of them: one schema for everybody.
 
 mod agree;
+mod bends;
 pub(crate) mod calendar;
 mod description;
 #[doc(hidden)]

@@ -22,12 +22,14 @@ pub use super::description::{
     ColumnDescription, Description, FeaturesDescription, Summary, TargetDescription, describe,
 };
 
+use super::bends::Bends;
 use super::calendar::{Moment, decimal_year, weekday};
 use super::description::row_values;
 use super::scaling::Scale;
 use super::understood::{ColumnKind, Understood};
 use crate::data::{Cells, Column, DataShape, Features, Shard, Targets, UNKNOWN_CLASS};
 use crate::error::{Error, ErrorKind, Result};
+use crate::families::Role;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -63,6 +65,8 @@ pub struct ColumnSchema {
     pub(crate) missing: u64,
     /// In place of a missing number, or of the year of a missing date.
     pub(crate) fill: f64,
+    /// How a number may bend, where that is wanted.
+    pub(crate) bends: Option<Bends>,
 }
 
 /// How a cell becomes features.
@@ -156,16 +160,13 @@ impl Schema {
         }
     }
 
-    /// Which features say that a cell is missing.
-    pub fn markers(&self) -> Vec<bool> {
+    /// What each feature is to a linear model: those that mark missing values have one coefficient for everybody, bends of
+    /// a column a penalty of their own.
+    pub(crate) fn roles(&self) -> Vec<Role> {
         match &self.features {
-            FeaturesSchema::Matrix { columns, .. } => vec![false; *columns],
+            FeaturesSchema::Matrix { columns, .. } => vec![Role::Linear; *columns],
             FeaturesSchema::Named(columns) => {
-                let of = |column: &ColumnSchema| {
-                    let last = column.width();
-                    (1..=last).map(move |place| column.is_marked() && place == last).collect::<Vec<bool>>()
-                };
-                columns.iter().flat_map(of).collect()
+                columns.iter().enumerate().flat_map(|(place, column)| column.roles(place)).collect()
             }
         }
     }
@@ -286,11 +287,15 @@ impl ColumnSchema {
     pub(super) fn width(&self) -> usize {
         let marker = usize::from(self.is_marked());
         match &self.encoding {
-            Encoding::Number(_) => 1 + marker,
+            Encoding::Number(_) => 1 + self.bend_terms() + marker,
             Encoding::OneHot { categories, others, .. } => categories.len() + usize::from(*others > 0),
             Encoding::Date { months, weekdays, hours, .. } => 1 + months.len() + weekdays.len() + hours.len() + marker,
             Encoding::LeftOut(_) => 0,
         }
+    }
+
+    fn bend_terms(&self) -> usize {
+        self.bends.as_ref().map_or(0, Bends::terms)
     }
 
     /// Whether its last feature says that a cell is missing.
@@ -298,10 +303,22 @@ impl ColumnSchema {
         self.missing > 0 && matches!(self.encoding, Encoding::Number(_) | Encoding::Date { .. })
     }
 
+    fn roles(&self, place: usize) -> Vec<Role> {
+        let mut roles = vec![Role::Linear; self.width()];
+        roles.iter_mut().skip(1).take(self.bend_terms()).for_each(|role| *role = Role::Curve(place));
+        if let (Some(last), true) = (roles.last_mut(), self.is_marked()) {
+            *last = Role::Common;
+        }
+        roles
+    }
+
     fn feature_names(&self) -> Vec<String> {
         let name = &self.name;
         let mut names = match &self.encoding {
-            Encoding::Number(_) => vec![name.clone()],
+            Encoding::Number(_) => {
+                let bends = (1..=self.bend_terms()).map(|bend| format!("{name}.bend{bend}"));
+                std::iter::once(name.clone()).chain(bends).collect()
+            }
             Encoding::OneHot { categories, others, .. } => {
                 let of = |word: &String| format!("{name}={}", if word.is_empty() { "(missing)" } else { word });
                 let other = (*others > 0).then(|| format!("{name}=(other)"));
@@ -335,7 +352,11 @@ impl ColumnSchema {
             (Encoding::LeftOut(_), _) => {}
             (Encoding::Number(scale), Cells::Numbers(numbers)) => {
                 for (part, number) in parts.zip(&numbers[rows]) {
-                    part[0] = scale.apply(if number.is_nan() { self.fill } else { *number });
+                    let value = if number.is_nan() { self.fill } else { *number };
+                    part[0] = scale.apply(value);
+                    if let Some(bends) = &self.bends {
+                        bends.encode(value, &mut part[1..]);
+                    }
                     if number.is_nan() {
                         mark(part);
                     }
@@ -459,7 +480,7 @@ mod tests {
     }
 
     fn coding(standardise: bool) -> Coding {
-        Coding { standardise, constant: true, kinds: Coding::KINDS }
+        Coding { standardise, constant: true, kinds: Coding::KINDS, curves: false }
     }
 
     fn fix(clients: &[Client], standardise: bool) -> Result<Schema> {

@@ -52,7 +52,7 @@ impl Study {
         let tensors = &model.layout().tensors;
         let slopes = tensors.first().map_or(0, |tensor| tensor.range().len());
         let intercept = model.layout().len() > slopes;
-        let role = |column| if facts.markers.get(column) == Some(&true) { Role::Common } else { Role::Linear };
+        let role = |column| facts.columns.get(column).copied().unwrap_or(Role::Linear);
         let columns = (0..slopes).map(role).chain(intercept.then_some(Role::Intercept)).collect();
         let plain = TargetScale { mean: 0.0, deviation: 1.0 };
         // Without an intercept nothing can stand for the mean.

@@ -5,6 +5,7 @@ use crate::data::known::KnownRows;
 use crate::data::schema::{Coding, Schema, describe};
 use crate::data::table::*;
 use crate::data::understood::lines;
+use crate::families::Role;
 use std::fs;
 use std::io::Write;
 use std::path::MAIN_SEPARATOR;
@@ -22,7 +23,7 @@ struct Encoded {
 
 fn schema_of(population: &Population) -> Result<Schema> {
     let described: Vec<_> = population.clients.iter().map(|client| describe(client, true)).collect();
-    Schema::fix(&described, Coding { standardise: false, constant: true, kinds: 3 })
+    Schema::fix(&described, Coding { standardise: false, constant: true, kinds: 3, curves: false })
 }
 
 fn read_bytes(name: &str, content: &[u8], text: &str) -> Result<Encoded> {
@@ -123,7 +124,7 @@ fn a_cell_that_is_no_number_is_missing_and_makes_no_categories() {
     let mean = known.iter().sum::<f64>() / known.len() as f64;
     assert_eq!((known.len(), found.rows[3][1], found.rows[12][1]), (37, 1.0, 1.0));
     assert!((found.rows[9][0] - mean).abs() < 1e-12);
-    assert_eq!(found.schema.markers(), [false, true]);
+    assert_eq!(found.schema.roles(), [Role::Linear, Role::Common]);
     assert_eq!(
         lines(&found.schema.understood()),
         ["x  number  3 missing  missing ones are the mean, and a column says where"]
