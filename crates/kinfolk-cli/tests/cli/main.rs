@@ -7,6 +7,7 @@ mod bad_input;
 mod bench;
 mod cluster;
 mod contract;
+mod fit;
 mod folders;
 mod fuzz;
 mod help;

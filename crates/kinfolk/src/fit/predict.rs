@@ -58,7 +58,7 @@ pub fn predict(saved: &Saved, path: &Path, out: &mut dyn Write) -> Result<Predic
             let serving = match (places.get(client.as_str()), newcomers.get(client)) {
                 (Some(&place), _) => {
                     found.known += 1;
-                    let by = saved.served_by(place).to_string();
+                    let by = saved.served_by(place);
                     let predictor = saved.model.learned.predictor(place);
                     Some(Serving { predictor, reach: saved.model.intervals.reach, by })
                 }
@@ -70,7 +70,7 @@ pub fn predict(saved: &Saved, path: &Path, out: &mut dyn Write) -> Result<Predic
                         covariance: newcomer.covariance,
                         noise: newcomer.noise,
                     };
-                    let by = format!("personal, near family {}", newcomer.family + 1);
+                    let by = format!("personal near family {}", newcomer.family + 1);
                     Some(Serving { predictor, reach: saved.model.intervals.reach, by })
                 }
                 (None, None) => {

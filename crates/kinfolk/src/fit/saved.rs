@@ -121,15 +121,24 @@ impl Saved {
         self.names.iter().position(|known| known == name)
     }
 
-    /// What serves a client, in a word.
-    pub(super) fn served_by(&self, place: usize) -> &'static str {
-        match self.model.learned.clients[place].service.own_choice {
-            None => "stack",
-            Some(Rung::Global) => "global",
-            Some(Rung::Family) => "family",
-            Some(Rung::Personal) => "personal",
-            Some(Rung::Alone) => "alone",
+    /// What serves a client, in words: one of the four models, or their mixture.
+    pub(super) fn served_by(&self, place: usize) -> String {
+        let learned = &self.model.learned;
+        let family = learned.clients[place].family + 1;
+        let name = |rung: Rung| match rung {
+            Rung::Global => "global".to_string(),
+            Rung::Family => format!("family {family}"),
+            Rung::Personal => "personal".to_string(),
+            Rung::Alone => "alone".to_string(),
+        };
+        if let Some(rung) = learned.clients[place].service.own_choice {
+            return name(rung);
         }
+        let mut weights: Vec<(f64, Rung)> = learned.stack.into_iter().zip(Rung::ALL).collect();
+        weights.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let weights = weights.into_iter().filter(|(weight, _)| *weight >= 0.005);
+        let parts: Vec<String> = weights.map(|(weight, rung)| format!("{} {:.0}%", name(rung), 100.0 * weight)).collect();
+        parts.join(" + ")
     }
 
     fn families_file(&self) -> Result<Vec<u8>> {
@@ -167,7 +176,7 @@ impl Saved {
                 (client.family + 1).to_string(),
                 client.responsibilities[client.family].to_string(),
                 or_empty(client.stability),
-                self.served_by(place).to_string(),
+                self.served_by(place),
                 or_empty(service.error.map(|error| square * error)),
             ];
             row.extend(errors);

@@ -1,0 +1,150 @@
+//! A table of clients to a model that is taken into use: the commands of the README, and what people get wrong.
+
+use crate::bench::Bench;
+use serde_json::Value;
+
+const BAKERIES: &str = include_str!("../../../../examples/bakeries.csv");
+const TOMORROW: &str = include_str!("../../../../examples/tomorrow.csv");
+const NEW: &str = include_str!("../../../../examples/new-bakeries.csv");
+
+fn bakeries() -> Bench {
+    let bench = Bench::new();
+    bench.write("bakeries.csv", BAKERIES);
+    bench.write("tomorrow.csv", TOMORROW);
+    bench.write("new-bakeries.csv", NEW);
+    bench
+}
+
+fn fitted(bench: &Bench) {
+    bench.well(&["fit", "bakeries.csv", "--client", "bakery", "--target", "sold", "--quick"]);
+}
+
+#[test]
+fn two_kinds_of_bakeries_are_found_and_used() {
+    let bench = bakeries();
+    let ended = bench.well(&["fit", "bakeries.csv", "--client", "bakery", "--target", "sold", "--quick", "--json"]);
+    assert!(ended.stderr.contains("date     date             becomes year, month, weekday"), "{}", ended.stderr);
+    let found: Value = serde_json::from_str(&ended.stdout).expect("one document");
+    assert_eq!(found["schema"], 1);
+    let sizes: Vec<u64> =
+        found["families"].as_array().expect("families").iter().map(|f| f["clients"].as_u64().unwrap()).collect();
+    assert_eq!(sizes, [24, 16]);
+    assert!(found["difference_p"].as_f64().unwrap() < 0.05);
+    let errors: Vec<f64> = found["errors"].as_array().unwrap().iter().map(|error| error.as_f64().unwrap()).collect();
+    assert!(errors[4] < errors[0] && errors[4] < errors[3], "served better than globally and than alone: {errors:?}");
+    for name in ["model.json", "families.csv", "clients.csv", "coefficients.csv"] {
+        assert!(bench.path("bakeries.families").join(name).exists(), "{name}");
+    }
+
+    let rows = bench.well(&["predict", "bakeries.families", "tomorrow.csv"]).stdout;
+    assert_eq!(rows.lines().count(), TOMORROW.lines().count(), "a line for every row, and the header");
+    for (line, row) in rows.lines().zip(TOMORROW.lines()).skip(1) {
+        let cells: Vec<&str> = line.split(',').collect();
+        assert_eq!(cells[0], row.split(',').next().unwrap(), "in the order of the table");
+        let [prediction, low, high] = [1, 2, 3].map(|cell| cells[cell].parse::<f64>().unwrap());
+        assert!(low < prediction && prediction < high, "{line}");
+        assert_eq!(cells[4] == "families by share", cells[0] == "B99", "{line}");
+    }
+
+    let assigned = bench.well(&["assign", "bakeries.families", "new-bakeries.csv", "--json"]).stdout;
+    let assigned: Value = serde_json::from_str(&assigned).expect("one document");
+    let of = |place: usize, field: &str| assigned["clients"][place][field].clone();
+    assert_eq!([of(0, "family"), of(1, "family")], [1, 2]);
+    assert_eq!([0, 1, 2].map(|place| of(place, "fits_none").as_bool().unwrap()), [false, false, true]);
+
+    let shown = bench.well(&["show", "bakeries.families"]).stdout;
+    assert!(shown.contains("There are 2 families") && shown.contains("rain"), "{shown}");
+    assert!(bench.well(&["show", "bakeries.families", "--family", "2"]).stdout.contains("16 clients"));
+    assert!(bench.well(&["show", "bakeries.families", "--client", "B05"]).stdout.contains("joining helps"));
+}
+
+#[test]
+fn the_same_for_any_number_of_threads() {
+    let bench = bakeries();
+    let mut models = Vec::new();
+    for threads in ["1", "3"] {
+        let arguments = [
+            "fit",
+            "bakeries.csv",
+            "--client",
+            "bakery",
+            "--target",
+            "sold",
+            "--quick",
+            "--threads",
+            threads,
+            "--out",
+            threads,
+        ];
+        bench.well(&arguments);
+        models.push(std::fs::read(bench.path(threads).join("model.json")).expect("a model"));
+    }
+    assert!(models[0] == models[1], "the same model to the byte");
+}
+
+#[test]
+fn rows_kept_for_testing_are_scored() {
+    let bench = bakeries();
+    let ended =
+        bench.well(&["fit", "bakeries.csv", "--client", "bakery", "--target", "sold", "--time", "date", "--quick"]);
+    assert!(ended.stdout.contains("test rows") && ended.stdout.contains("the mean"), "{}", ended.stdout);
+}
+
+#[test]
+fn newcomers_with_sales_get_a_model_of_their_own() {
+    let bench = bakeries();
+    fitted(&bench);
+    let ended = bench.well(&["predict", "bakeries.families", "new-bakeries.csv"]);
+    assert!(ended.stdout.contains("personal near family"), "{}", ended.stdout);
+    assert!(ended.stderr.contains("45 rows of 0 known and 3 new clients"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("intervals cover"), "{}", ended.stderr);
+}
+
+#[test]
+fn what_people_get_wrong_is_said() {
+    let bench = bakeries();
+    fitted(&bench);
+    bench.write("no-client.csv", &TOMORROW.replace("bakery,", "shop,"));
+    bench.write("no-rain.csv", &TOMORROW.replace(",rain,", ",rainfall,"));
+    bench.write("known.csv", BAKERIES);
+    bench.write("broken.csv", "bakery,date\n");
+    let fit = ["fit", "bakeries.csv", "--target", "sold", "--client"];
+    for (arguments, wanted) in [
+        (&[&fit[..], &["Bakery"]].concat()[..], "did you mean `bakery`?"),
+        (&["fit", "bakeries.csv", "--client", "bakery", "--target", "Sold"], "did you mean `sold`?"),
+        (&["fit", "bakeries.csv", "--client", "bakery", "--target", "sold"], "--replace"),
+        (&["fit", "bakeries.csv", "--client", "bakery", "--target", "weekend", "--out", "w"], "want a number"),
+        (&["fit", "bakeries.csv", "--client", "bakery", "--target", "sold", "--families", "0"], "whole number from 1"),
+        (&["fit", "nothing.csv", "--client", "bakery", "--target", "sold"], "nothing.csv"),
+        (&["predict", "bakeries.families", "no-client.csv"], "no column `bakery`"),
+        (&["predict", "bakeries.families", "no-rain.csv"], "no column `rain`"),
+        (&["predict", "nowhere", "tomorrow.csv"], "no fitted model"),
+        (&["assign", "bakeries.families", "known.csv"], "no new client"),
+        (&["assign", "bakeries.families", "tomorrow.csv"], "no new client"),
+        (&["show", "bakeries.families", "--client", "B5"], "did you mean"),
+        (&["show", "bakeries.families", "--family", "3"], "want 1 to 2"),
+        (&["show", "."], "no fitted model"),
+    ] {
+        let ended = bench.kinfolk(arguments);
+        assert_eq!(ended.code, Some(2), "{arguments:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(wanted), "{arguments:?}: {}", ended.stderr);
+        assert_eq!(ended.stdout, "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_changed_model_is_refused() {
+    let bench = bakeries();
+    fitted(&bench);
+    let path = bench.path("bakeries.families").join("model.json");
+    let model = std::fs::read_to_string(&path).expect("a model");
+    for (changed, wanted) in [
+        (model.replacen("\"schema\": 1", "\"schema\": 9", 1), "a newer kinfolk"),
+        (model.replacen("\"B01\",", "", 1), "39 names for 40 clients"),
+        (model[..model.len() / 2].to_string(), "model.json"),
+    ] {
+        std::fs::write(&path, changed).expect("written");
+        let ended = bench.kinfolk(&["show", "bakeries.families"]);
+        assert!(ended.code == Some(2) && ended.stderr.contains(wanted), "{wanted}: {}", ended.stderr);
+    }
+}
