@@ -44,9 +44,9 @@ impl Difference {
 struct Part {
     /// `W` with `W G Wᵀ = I`, as many rows as the client's random columns have rank.
     rank: usize,
-    /// `W A[random, common]`, rank × common.
+    /// `W A[random, common]`, rank × the client's common columns.
     common: Vec<f64>,
-    /// By fold: `W g[random]`, then all of `g`.
+    /// By fold: `W g[random]`, and `g` in the client's columns.
     explained: Vec<f64>,
     products: Vec<f64>,
 }
@@ -85,15 +85,15 @@ pub(crate) fn test(working: &Working, between: f64, key: &Key) -> Difference {
     let residual = (energy - dot(&total, &centre)).max(0.0);
 
     let part = |client: usize| {
-        let slab = panel.slab(client);
-        let rows = whiten(slab, q, p);
+        let (slab, width) = (panel.slab(client), panel.support(client).len().max(1));
+        let rows = whiten(slab, q, width);
         let rank = rows.len() / q.max(1);
-        let mut common = vec![0.0; rank * (p - q)];
-        for (row, out) in rows.chunks_exact(q.max(1)).zip(common.chunks_exact_mut((p - q).max(1))) {
-            row.iter().zip(slab.chunks_exact(p)).for_each(|(value, line)| add_scaled(out, *value, &line[q..]));
+        let mut common = vec![0.0; rank * (width - q)];
+        for (row, out) in rows.chunks_exact(q.max(1)).zip(common.chunks_exact_mut((width - q).max(1))) {
+            row.iter().zip(slab.chunks_exact(width)).for_each(|(value, line)| add_scaled(out, *value, &line[q..]));
         }
-        let (mut explained, mut products) = (vec![0.0; folds * rank], vec![0.0; folds * p]);
-        for (fold, products) in products.chunks_exact_mut(p).enumerate() {
+        let (mut explained, mut products) = (vec![0.0; folds * rank], vec![0.0; folds * width]);
+        for (fold, products) in products.chunks_exact_mut(width).enumerate() {
             working.fold(client, fold).residual(&centre, products);
             for (value, row) in explained[fold * rank..].iter_mut().zip(rows.chunks_exact(q.max(1))) {
                 *value = dot(row, &products[..q]);
@@ -109,9 +109,14 @@ pub(crate) fn test(working: &Working, between: f64, key: &Key) -> Difference {
     for (row, out) in panel.curvature.chunks_exact(p).skip(q).zip(within.chunks_exact_mut(r.max(1))) {
         out.copy_from_slice(&row[q..]);
     }
-    for row in parts.iter().flat_map(|part| part.common.chunks_exact(r.max(1))) {
-        for j in 0..r {
-            add_scaled(&mut within[j * r..(j + 1) * r], -row[j], row);
+    let places: Vec<Vec<usize>> = (0..panel.clients())
+        .map(|client| panel.support(client).columns().skip(q).map(|column| column - q).collect())
+        .collect();
+    for (part, places) in parts.iter().zip(&places) {
+        for row in part.common.chunks_exact(places.len().max(1)) {
+            for (&i, one) in places.iter().zip(row) {
+                places.iter().zip(row).for_each(|(&j, two)| within[i * r + j] -= one * two);
+            }
         }
     }
     let spectrum = Spectrum::above(&within, r, ROUNDING);
@@ -122,16 +127,17 @@ pub(crate) fn test(working: &Working, between: f64, key: &Key) -> Difference {
     let statistic = |signs: &[f64]| {
         let (mut all, mut common, mut explained) = (vec![0.0; p], vec![0.0; r], 0.0);
         let mut own = vec![0.0; q];
-        for (part, signs) in parts.iter().zip(signs.chunks_exact(folds)) {
-            let own = &mut own[..part.rank];
+        for (client, (part, signs)) in parts.iter().zip(signs.chunks_exact(folds)).enumerate() {
+            let (own, support) = (&mut own[..part.rank], panel.support(client));
+            let (width, places) = (support.len().max(1), &places[client]);
             own.fill(0.0);
             for (fold, &sign) in signs.iter().enumerate() {
                 add_scaled(own, sign, &part.explained[fold * part.rank..(fold + 1) * part.rank]);
-                add_scaled(&mut all, sign, &part.products[fold * p..(fold + 1) * p]);
+                support.scatter(&mut all, sign, &part.products[fold * width..(fold + 1) * width]);
             }
             explained += dot(own, own);
-            for (value, row) in own.iter().zip(part.common.chunks_exact(r.max(1))) {
-                add_scaled(&mut common, -value, row);
+            for (value, row) in own.iter().zip(part.common.chunks_exact(places.len().max(1))) {
+                places.iter().zip(row).for_each(|(&at, entry)| common[at] -= value * entry);
             }
         }
         add_scaled(&mut common, 1.0, &all[q..]);
@@ -146,7 +152,11 @@ pub(crate) fn test(working: &Working, between: f64, key: &Key) -> Difference {
     let p = tells.then(|| {
         let draw = |draw: usize| {
             let mut random = key.clone().number(draw as u64).rng();
-            let signs: Vec<f64> = (0..parts.len() * folds).map(|_| if random.random() { 1.0 } else { -1.0 }).collect();
+            let mut signs = vec![1.0; parts.len() * folds];
+            for signs in signs.chunks_mut(u64::BITS as usize) {
+                let bits: u64 = random.random();
+                signs.iter_mut().enumerate().filter(|(at, _)| bits >> at & 1 == 1).for_each(|(_, sign)| *sign = -1.0);
+            }
             usize::from(statistic(&signs) >= found * (1.0 - ROUNDING))
         };
         (1 + (0..DRAWS).into_par_iter().map(draw).sum::<usize>()) as f64 / (DRAWS + 1) as f64

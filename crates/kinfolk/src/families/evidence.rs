@@ -111,8 +111,9 @@ impl Evidence {
     }
 }
 
-/// A linear change of coordinates: the columns that are kept, the random ones first, each centred at its grand mean and scaled within
-/// clients, so that one variance can serve several columns.
+/// A linear change of coordinates: the columns that are kept, the random ones first, each scaled within clients, so that one variance can
+/// serve several columns, and the random ones centred at their grand means. Common columns are not: there it changes nothing, and columns
+/// that are 0 in most clients stay so.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Basis {
     /// How many columns were given.
@@ -192,7 +193,11 @@ impl Basis {
         let mut basis = Self {
             given,
             intercept,
-            means: candidates.iter().map(|&j| mean(j)).collect(),
+            means: candidates
+                .iter()
+                .enumerate()
+                .map(|(at, &j)| if at < random.len() { mean(j) } else { 0.0 })
+                .collect(),
             scales: candidates.iter().map(|&j| scale(j)).collect(),
             curves: candidates
                 .iter()
@@ -314,8 +319,60 @@ pub(crate) struct Working {
     pub folds: usize,
     pub rolling: bool,
     rows: Vec<f64>,
-    /// Symmetric matrices of products, by client and fold.
+    supports: Supports,
+    /// Symmetric matrices of products of a client's columns and the target, by client and fold, and where each client's begin.
     products: Vec<f64>,
+    starts: Vec<usize>,
+}
+
+/// Of each client, the columns that are not 0 in all its rows, ascending; random ones always. Only with these is computed: words that are a
+/// client's own, such as a place, are many columns with hardly any entries.
+#[derive(Clone)]
+pub(crate) struct Supports {
+    columns: Vec<u32>,
+    starts: Vec<usize>,
+}
+
+impl Supports {
+    /// The same first columns for everybody.
+    pub(crate) fn first(columns: usize, clients: usize) -> Self {
+        let mut supports = Self { columns: Vec::with_capacity(columns * clients), starts: vec![0] };
+        (0..clients).for_each(|_| supports.push(0..columns));
+        supports
+    }
+
+    fn push(&mut self, columns: impl Iterator<Item = usize>) {
+        self.columns.extend(columns.map(|column| column as u32));
+        self.starts.push(self.columns.len());
+    }
+
+    fn of(&self, client: usize) -> Support<'_> {
+        Support(&self.columns[self.starts[client]..self.starts[client + 1]])
+    }
+}
+
+/// The columns of one client.
+#[derive(Clone, Copy)]
+pub(crate) struct Support<'a>(&'a [u32]);
+
+impl<'a> Support<'a> {
+    pub(crate) fn len(self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn columns(self) -> impl Iterator<Item = usize> + Clone + 'a {
+        self.0.iter().map(|&column| column as usize)
+    }
+
+    /// The entries of a vector of all columns.
+    pub(crate) fn gather(self, vector: &[f64]) -> Vec<f64> {
+        self.columns().map(|column| vector[column]).collect()
+    }
+
+    /// Adds to a vector of all columns.
+    pub(crate) fn scatter(self, vector: &mut [f64], scale: f64, values: &[f64]) {
+        self.columns().zip(values).for_each(|(column, value)| vector[column] += scale * value);
+    }
 }
 
 impl Working {
@@ -326,28 +383,47 @@ impl Working {
     ) -> Result<Self> {
         let folds = evidence.check()?;
         let basis = Basis::of(evidence, takes, varies);
-        if basis.columns() == 0 {
+        let p = basis.columns();
+        if p == 0 {
             return Err(Error::data("evidence: got no column that varies, want at least an intercept"));
         }
-        let square = (basis.columns() + 1).pow(2);
-        let mut products = vec![0.0; evidence.clients.len() * folds * square];
-        for (fold, full) in evidence.clients.iter().flatten().zip(products.chunks_exact_mut(square)) {
-            basis.change(fold, full);
+        let (mut supports, mut products, mut starts) =
+            (Supports { columns: Vec::new(), starts: vec![0] }, Vec::new(), vec![0]);
+        let mut full = vec![0.0; folds * (p + 1) * (p + 1)];
+        for (number, client) in evidence.clients.iter().enumerate() {
+            for (fold, full) in client.iter().zip(full.chunks_exact_mut((p + 1) * (p + 1))) {
+                basis.change(fold, full);
+            }
+            let occurs = |j: usize| full.chunks_exact((p + 1) * (p + 1)).any(|full| full[j * (p + 2)] != 0.0);
+            supports.push((0..p).filter(|&j| j < basis.random || occurs(j)));
+            let columns: Vec<usize> = supports.of(number).columns().chain([p]).collect();
+            for full in full.chunks_exact((p + 1) * (p + 1)) {
+                columns.iter().for_each(|&i| products.extend(columns.iter().map(|&j| full[i * (p + 1) + j])));
+            }
+            starts.push(products.len());
         }
         Ok(Self {
             clients: evidence.clients.len(),
             folds,
             rolling: evidence.rolling,
             rows: evidence.clients.iter().flatten().map(|fold| fold.rows as f64).collect(),
+            supports,
             products,
+            starts,
             basis,
         })
     }
 
     pub(crate) fn fold(&self, client: usize, fold: usize) -> Fold<'_> {
-        let size = self.basis.columns() + 1;
-        let at = client * self.folds + fold;
-        Fold { rows: self.rows[at], products: &self.products[at * size * size..(at + 1) * size * size], size }
+        let support = self.supports.of(client);
+        let size = support.len() + 1;
+        let start = self.starts[client] + fold * size * size;
+        Fold {
+            rows: self.rows[client * self.folds + fold],
+            products: &self.products[start..start + size * size],
+            support,
+            size,
+        }
     }
 
     /// The folds that are predicted in a cross-validation.
@@ -360,33 +436,46 @@ impl Working {
         test.is_none_or(|test| if self.rolling { fold < test } else { fold != test })
     }
 
+    /// The weight of a fold in a cross-validation: in the order of time, later ones are predicted more as the future will be.
+    pub(crate) fn weight(&self, test: usize) -> f64 {
+        if self.rolling { test as f64 } else { 1.0 }
+    }
+
     /// What is learned from when a fold is predicted; with none, everything.
     pub(crate) fn panel(&self, test: Option<usize>) -> Panel {
         let (p, q) = (self.basis.columns(), self.basis.random);
-        let size = p + 1;
+        let entries = self.supports.columns.len();
         let mut panel = Panel {
             columns: p,
             random: q,
             curves: self.basis.curves.clone(),
             rows: vec![0.0; self.clients],
-            slabs: vec![0.0; self.clients * q * p],
-            moments: vec![0.0; self.clients * p],
+            supports: self.supports.clone(),
+            slabs: vec![0.0; entries * q],
+            moments: vec![0.0; entries],
             energies: vec![0.0; self.clients],
             curvature: vec![0.0; p * p],
         };
         for client in 0..self.clients {
+            let start = self.supports.starts[client];
             for fold in (0..self.folds).filter(|&fold| self.trains(fold, test)) {
                 let fold = self.fold(client, fold);
                 if fold.rows == 0.0 {
                     continue;
                 }
+                let width = fold.support.len();
                 panel.rows[client] += fold.rows;
-                panel.energies[client] += fold.products[size * size - 1];
-                for (j, row) in fold.products.chunks_exact(size).take(p).enumerate() {
-                    add_scaled(&mut panel.curvature[j * p..(j + 1) * p], 1.0, &row[..p]);
-                    panel.moments[client * p + j] += row[p];
+                panel.energies[client] += fold.energy();
+                for ((j, column), row) in fold.support.columns().enumerate().zip(fold.products.chunks_exact(fold.size))
+                {
+                    fold.support.scatter(&mut panel.curvature[column * p..(column + 1) * p], 1.0, &row[..width]);
+                    panel.moments[start + j] += row[width];
                     if j < q {
-                        add_scaled(&mut panel.slabs[(client * q + j) * p..(client * q + j + 1) * p], 1.0, &row[..p]);
+                        add_scaled(
+                            &mut panel.slabs[start * q + j * width..start * q + (j + 1) * width],
+                            1.0,
+                            &row[..width],
+                        );
                     }
                 }
             }
@@ -404,15 +493,18 @@ impl Working {
             random: q,
             curves: vec![None; q],
             rows: panel.rows.clone(),
+            supports: Supports::first(q, self.clients),
             slabs: vec![0.0; self.clients * q * q],
             moments: vec![0.0; self.clients * q],
             energies: panel.energies.clone(),
             curvature: vec![0.0; q * q],
         };
         for client in 0..self.clients {
-            for (j, row) in panel.slab(client).chunks_exact(p).enumerate() {
+            let support = panel.support(client);
+            let common_here = support.gather(&common);
+            for (j, row) in panel.slab(client).chunks_exact(support.len().max(1)).enumerate() {
                 left.slabs[(client * q + j) * q..(client * q + j + 1) * q].copy_from_slice(&row[..q]);
-                left.moments[client * q + j] = panel.moment(client)[j] - dot(row, &common);
+                left.moments[client * q + j] = panel.moment(client)[j] - dot(row, &common_here);
                 add_scaled(&mut left.curvature[j * q..(j + 1) * q], 1.0, &row[..q]);
             }
             if p > q {
@@ -429,26 +521,30 @@ impl Working {
 pub(crate) struct Fold<'a> {
     pub rows: f64,
     products: &'a [f64],
+    support: Support<'a>,
+    /// Number of the client's columns, and the target.
     size: usize,
 }
 
 impl Fold<'_> {
     /// `xᵀA z`, of which the sums of squares of predictions are made.
     pub(crate) fn bilinear(&self, x: &[f64], z: &[f64]) -> f64 {
-        let rows = self.products.chunks_exact(self.size).zip(x);
-        rows.filter(|(_, value)| **value != 0.0).map(|(row, value)| value * dot(&row[..z.len()], z)).sum()
+        let z = self.support.gather(z);
+        let rows = self.products.chunks_exact(self.size).zip(self.support.columns());
+        rows.map(|(row, column)| x[column] * dot(&row[..z.len()], &z)).sum()
     }
 
     /// `bᵀx`.
     pub(crate) fn moment(&self, x: &[f64]) -> f64 {
         let last = &self.products[(self.size - 1) * self.size..];
-        dot(&last[..x.len()], x)
+        self.support.columns().zip(last).map(|(column, value)| x[column] * value).sum()
     }
 
-    /// `Xᵀ(y − Xβ)`.
+    /// `Xᵀ(y − Xβ)` in the client's columns.
     pub(crate) fn residual(&self, parameters: &[f64], out: &mut [f64]) {
+        let parameters = self.support.gather(parameters);
         for (value, row) in out.iter_mut().zip(self.products.chunks_exact(self.size)) {
-            *value = row[self.size - 1] - dot(&row[..self.size - 1], parameters);
+            *value = row[self.size - 1] - dot(&row[..self.size - 1], &parameters);
         }
     }
 
@@ -462,7 +558,8 @@ impl Fold<'_> {
     }
 }
 
-/// What is learned from, laid out for one pass over the clients: of each, the rows of `A` that belong to random columns, and `b`.
+/// What is learned from, laid out for one pass over the clients: of each, the rows of `A` that belong to random columns, and `b`, both in the
+/// client's own columns.
 #[derive(Clone)]
 pub(crate) struct Panel {
     /// Number of columns, and how many of the first are random.
@@ -471,7 +568,7 @@ pub(crate) struct Panel {
     /// The penalised group of each column.
     pub curves: Vec<Option<usize>>,
     pub rows: Vec<f64>,
-    /// Of each client `random` × `columns` numbers.
+    pub supports: Supports,
     pub slabs: Vec<f64>,
     pub moments: Vec<f64>,
     pub energies: Vec<f64>,
@@ -484,22 +581,24 @@ impl Panel {
         self.rows.len()
     }
 
+    pub(crate) fn support(&self, client: usize) -> Support<'_> {
+        self.supports.of(client)
+    }
+
     pub(crate) fn slab(&self, client: usize) -> &[f64] {
-        let size = self.random * self.columns;
-        &self.slabs[client * size..(client + 1) * size]
+        &self.slabs[self.supports.starts[client] * self.random..self.supports.starts[client + 1] * self.random]
     }
 
     pub(crate) fn moment(&self, client: usize) -> &[f64] {
-        &self.moments[client * self.columns..(client + 1) * self.columns]
+        &self.moments[self.supports.starts[client]..self.supports.starts[client + 1]]
     }
 
     pub(crate) fn total_rows(&self) -> f64 {
         self.rows.iter().sum()
     }
 
-    /// These clients alone, which may be named several times.
+    /// These clients alone, which may be named several times; for panels of random columns only.
     pub(crate) fn subset(&self, clients: &[usize]) -> Self {
-        debug_assert_eq!(self.columns, self.random, "only random columns have a sum of their own");
         let size = self.random * self.columns;
         let mut curvature = vec![0.0; size];
         clients.iter().for_each(|&client| add_scaled(&mut curvature, 1.0, self.slab(client)));
@@ -508,6 +607,7 @@ impl Panel {
             random: self.random,
             curves: self.curves.clone(),
             rows: clients.iter().map(|&client| self.rows[client]).collect(),
+            supports: Supports::first(self.columns, clients.len()),
             slabs: clients.iter().flat_map(|&client| self.slab(client).to_vec()).collect(),
             moments: clients.iter().flat_map(|&client| self.moment(client).to_vec()).collect(),
             energies: clients.iter().map(|&client| self.energies[client]).collect(),
@@ -518,7 +618,7 @@ impl Panel {
     /// The sum of all `b`.
     pub(crate) fn total_moment(&self) -> Vec<f64> {
         let mut sum = vec![0.0; self.columns];
-        self.moments.chunks_exact(self.columns).for_each(|moment| add_scaled(&mut sum, 1.0, moment));
+        (0..self.clients()).for_each(|client| self.support(client).scatter(&mut sum, 1.0, self.moment(client)));
         sum
     }
 }

@@ -114,7 +114,8 @@ fn alone(panel: &Panel, client: usize, intercept: bool, strength: f64) -> Option
     if panel.rows[client] == 0.0 {
         return None;
     }
-    let mut curvature: Vec<f64> = panel.slab(client).chunks_exact(p).flat_map(|row| row[..q].to_vec()).collect();
+    let width = panel.support(client).len().max(1);
+    let mut curvature: Vec<f64> = panel.slab(client).chunks_exact(width).flat_map(|row| row[..q].to_vec()).collect();
     (usize::from(intercept)..q).for_each(|j| curvature[j * (q + 1)] += strength);
     let mut factor = Vec::new();
     factorise(&curvature, q, &mut factor);
@@ -150,12 +151,8 @@ impl Models {
         let p = panel.columns;
         let everybody = global(panel, population);
         let client = |client: usize| {
-            let posterior = population.posterior(
-                left,
-                client,
-                known.map(|known| known[client]),
-                &mut Integrated::new(left.random, left.random),
-            );
+            let posterior =
+                population.posterior(left, client, known.map(|known| known[client]), &mut Integrated::new(left.random));
             let own = alone(panel, client, intercept, strength).unwrap_or_else(|| everybody.clone());
             [everybody.clone(), posterior.centre, posterior.mean, own].concat()
         };
@@ -213,8 +210,8 @@ impl Trials {
         for (test, models) in &self.folds {
             let fold = working.fold(client, *test);
             if fold.rows > 0.0 {
-                sum += fold.error(models.of(client, rung));
-                rows += fold.rows;
+                sum += working.weight(*test) * fold.error(models.of(client, rung));
+                rows += working.weight(*test) * fold.rows;
             }
         }
         (rows > 0.0).then(|| sum / rows)
@@ -233,11 +230,12 @@ impl Trials {
                 if fold.rows == 0.0 {
                     continue;
                 }
-                rows += fold.rows;
+                let weight = working.weight(*test);
+                rows += weight * fold.rows;
                 for (i, &one) in Rung::ALL.iter().enumerate() {
-                    moment[i] += fold.moment(models.of(client, one));
+                    moment[i] += weight * fold.moment(models.of(client, one));
                     for (j, &other) in Rung::ALL.iter().enumerate().skip(i) {
-                        let value = fold.bilinear(models.of(client, one), models.of(client, other));
+                        let value = weight * fold.bilinear(models.of(client, one), models.of(client, other));
                         cross[i * 4 + j] += value;
                         cross[j * 4 + i] += if i == j { 0.0 } else { value };
                     }
@@ -391,18 +389,61 @@ fn shrinkage(values: &[f64], variances: &[f64]) -> (f64, f64, f64) {
     (mean, high, uncertain)
 }
 
-/// Decides for every client what serves it. `noise` are the variances of clients' own noise.
-pub(crate) fn serve(working: &Working, trials: &Trials, stack: &[f64; 4], rows: &[f64], noise: &[f64]) -> Vec<Service> {
+/// What a decision for every client needs beside the cross-validation.
+pub(crate) struct Standing<'a> {
+    pub stack: [f64; 4],
+    pub panel: &'a Panel,
+    /// The models of all rows.
+    pub models: &'a Models,
+    /// Variances of clients' own noise.
+    pub noise: &'a [f64],
+    /// Covariances of clients' coefficients of random columns.
+    pub covariances: &'a [Vec<f64>],
+}
+
+impl Standing<'_> {
+    /// What serves a client by the one model chosen for it, or by the stack.
+    pub(crate) fn served(&self, models: &Models, client: usize, choice: Option<Rung>) -> Vec<f64> {
+        let Some(rung) = choice else {
+            let mut stacked = vec![0.0; models.columns];
+            Rung::ALL
+                .iter()
+                .zip(self.stack)
+                .for_each(|(rung, weight)| add_scaled(&mut stacked, weight, models.of(client, *rung)));
+            return stacked;
+        };
+        models.of(client, rung).to_vec()
+    }
+
+    /// By how much the gain of one model over another on a client's rows varies around its expectation, as the client's true coefficients are
+    /// uncertain: with `d` the difference of the models, `4 dᵀA V A d` per squared row.
+    fn realised(&self, client: usize, one: &[f64], other: &[f64]) -> f64 {
+        let q = self.panel.random;
+        let support = self.panel.support(client);
+        let apart: Vec<f64> = support.columns().map(|column| one[column] - other[column]).collect();
+        let rows = self.panel.rows[client].max(1.0);
+        let bent: Vec<f64> =
+            self.panel.slab(client).chunks_exact(support.len().max(1)).map(|row| dot(row, &apart) / rows).collect();
+        4.0 * self.covariances[client]
+            .chunks_exact(q.max(1))
+            .zip(&bent)
+            .map(|(row, value)| value * dot(row, &bent))
+            .sum::<f64>()
+    }
+}
+
+/// Decides for every client what serves it.
+pub(crate) fn serve(working: &Working, trials: &Trials, standing: &Standing) -> Vec<Service> {
+    let noise = standing.noise;
     // By client and fold: rows, errors of the stack and of the four models.
     let of = |client: usize| {
         let fold = |(test, models): &(usize, Models)| {
             let fold = working.fold(client, *test);
-            let mut stacked = vec![0.0; working.basis.columns()];
-            Rung::ALL
-                .iter()
-                .zip(stack)
-                .for_each(|(rung, weight)| add_scaled(&mut stacked, *weight, models.of(client, *rung)));
-            (fold.rows, fold.error(&stacked), Rung::ALL.map(|rung| fold.error(models.of(client, rung))))
+            (
+                fold.rows,
+                fold.error(&standing.served(models, client, None)),
+                Rung::ALL.map(|rung| fold.error(models.of(client, rung))),
+            )
         };
         trials.folds.iter().map(fold).filter(|(rows, ..)| *rows > 0.0).collect::<Vec<_>>()
     };
@@ -418,7 +459,7 @@ pub(crate) fn serve(working: &Working, trials: &Trials, stack: &[f64; 4], rows: 
     };
     let against_stack = Rung::ALL.map(|rung| gains(&|_, cell| cell.1 - cell.2[rung as usize]));
     let choice = |client: usize| {
-        if rows[client] < LEAST_ROWS || cells[client].len() < 2 {
+        if standing.panel.rows[client] < LEAST_ROWS || cells[client].len() < 2 {
             return None;
         }
         let gain = |rung: &Rung| {
@@ -429,18 +470,21 @@ pub(crate) fn serve(working: &Working, trials: &Trials, stack: &[f64; 4], rows: 
         sure.max_by(|a, b| gain(a).mean.total_cmp(&gain(b).mean)).copied()
     };
     let choices: Vec<Option<Rung>> = (0..working.clients).map(choice).collect();
-    let served =
+    let served_error =
         |client: usize, cell: &(f64, f64, [f64; 4])| choices[client].map_or(cell.1, |rung| cell.2[rung as usize]);
-    let over = Rung::ALL.map(|rung| gains(&|client, cell| cell.2[rung as usize] - served(client, cell)));
+    let over = Rung::ALL.map(|rung| gains(&|client, cell| cell.2[rung as usize] - served_error(client, cell)));
     (0..working.clients)
         .map(|client| {
             let total: f64 = cells[client].iter().map(|cell| cell.0).sum();
             let mean =
                 |value: &dyn Fn(&(f64, f64, [f64; 4])) -> f64| cells[client].iter().map(value).sum::<f64>() / total;
             let errors = (total > 0.0).then(|| Rung::ALL.map(|rung| mean(&|cell| cell.2[rung as usize])));
+            let served = standing.served(standing.models, client, choices[client]);
             let gain = |rung: Rung| {
                 let gains = &over[rung as usize];
-                Gain { mean: gains.mean[client] * noise[client], error: gains.error[client] * noise[client] }
+                let realised = standing.realised(client, standing.models.of(client, rung), &served);
+                let error = ((gains.error[client] * noise[client]).powi(2) + realised).sqrt();
+                Gain { mean: gains.mean[client] * noise[client], error }
             };
             let others = Rung::ALL.iter().filter(|rung| Some(**rung) != choices[client]);
             let runner_up = *others.min_by(|a, b| gain(**a).mean.total_cmp(&gain(**b).mean)).unwrap_or(&Rung::Global);
@@ -449,7 +493,7 @@ pub(crate) fn serve(working: &Working, trials: &Trials, stack: &[f64; 4], rows: 
                 runner_up,
                 gain: gain(runner_up),
                 joining: gain(Rung::Alone),
-                error: errors.map(|_| mean(&|cell| served(client, cell))),
+                error: errors.map(|_| mean(&|cell| served_error(client, cell))),
                 errors,
             }
         })

@@ -2,7 +2,7 @@
 
 use super::difference::{self, Difference};
 use super::evidence::{Basis, Evidence, Role, Working};
-use super::ladder::{self, Models, Recipe, Rung, Service, Trials};
+use super::ladder::{self, Models, Recipe, Rung, Service, Standing, Trials};
 use super::mixed::{Covariance, Integrated};
 use super::population::Population;
 use super::search::{self, Search};
@@ -15,6 +15,10 @@ use serde::{Deserialize, Serialize};
 
 /// Rows of a client's own that the common variance of noise counts for at most, and at least.
 const NOISE_FREEDOM: [f64; 2] = [4.0, 1e6];
+
+/// Columns up to which covariances with more parameters are tried, and groups of curves up to which they are tried one by one.
+const MOST_FREE: usize = 10;
+const MOST_GROUPS: usize = 12;
 
 /// How many families there shall be.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -107,8 +111,8 @@ pub struct Learned {
     pub spread: Vec<f64>,
     /// Its structure,
     pub covariance: Covariance,
-    /// whether curves are in the model,
-    pub curves: bool,
+    /// the groups of curves that are in the model,
+    pub curves: Vec<usize>,
     /// and whether they differ between clients.
     pub random_curves: bool,
     /// The variance of noise in a typical client,
@@ -132,21 +136,30 @@ pub struct Learned {
 }
 
 /// A choice of columns and covariance that cross-validation compares.
-#[derive(Clone, Copy)]
+#[derive(Clone, PartialEq)]
 struct Shape {
-    curves: bool,
+    /// Groups of curves.
+    curves: Vec<usize>,
     random_curves: bool,
     covariance: Covariance,
 }
 
 impl Shape {
-    fn working(self, evidence: &Evidence) -> Result<Working> {
+    fn working(&self, evidence: &Evidence) -> Result<Working> {
         let curve = |role: Role| matches!(role, Role::Curve(_));
         Working::new(
             evidence,
-            |role| self.curves || !curve(role),
+            |role| if let Role::Curve(group) = role { self.curves.contains(&group) } else { true },
             |role| role == Role::Linear || self.random_curves && curve(role),
         )
+    }
+
+    /// Every client's cross-validated error with its personal model.
+    fn errors(&self, working: &Working) -> Result<Vec<Option<f64>>> {
+        let recipe = Recipe { covariance: self.covariance, start: None, families: None, known: None };
+        let (.., parameters) = ladder::fit(working, None, recipe)?;
+        let trials = Trials::new(working, Recipe { start: Some(&parameters), ..recipe });
+        Ok((0..working.clients).map(|client| trials.error(working, client, Rung::Personal)).collect())
     }
 }
 
@@ -179,35 +192,30 @@ pub fn learn(evidence: &Evidence, options: &Options) -> Result<Learned> {
     let intercept = working.basis.intercept.is_some();
     let models = Models::new(&panel, &left, &population, intercept, trials.strength, known);
     let (noise_freedom, noises) = noises(&working, &left, &population, &models);
-    let services = ladder::serve(&working, &trials, &stack, &panel.rows, &noises);
-    let weights = |service: &Service| {
-        service.own_choice.map_or(stack, |rung| Rung::ALL.map(|other| f64::from(u8::from(other == rung))))
-    };
+    let q = working.basis.random;
+    let posterior =
+        |client: usize| population.posterior(&left, client, known.map(|known| known[client]), &mut Integrated::new(q));
+    let (responsibilities, covariances): (Vec<Vec<f64>>, Vec<Vec<f64>>) = (0..working.clients)
+        .into_par_iter()
+        .map(posterior)
+        .map(|posterior| (posterior.responsibilities, posterior.covariance))
+        .unzip();
+    let standing = Standing { stack, panel: &panel, models: &models, noise: &noises, covariances: &covariances };
+    let services = ladder::serve(&working, &trials, &standing);
     let served = |models: &Models, client: usize| {
-        let mut served = vec![0.0; working.basis.columns()];
-        let weights = weights(&services[client]);
-        Rung::ALL
-            .iter()
-            .zip(weights)
-            .for_each(|(rung, weight)| add_scaled(&mut served, weight, models.of(client, *rung)));
-        working.basis.back(&served)
+        working.basis.back(&standing.served(models, client, services[client].own_choice))
     };
-    let client = |client: usize| {
-        let q = working.basis.random;
-        let posterior =
-            population.posterior(&left, client, known.map(|known| known[client]), &mut Integrated::new(q, q));
-        LearnedClient {
-            rows: panel.rows[client] as usize,
-            family: most_probable(&posterior.responsibilities),
-            stability: search.stability.as_ref().map(|stability| stability.clients[client]),
-            responsibilities: posterior.responsibilities,
-            personal: working.basis.back(&posterior.mean),
-            alone: working.basis.back(models.of(client, Rung::Alone)),
-            served: served(&models, client),
-            service: services[client].clone(),
-            noise: noises[client],
-            covariance: (0..q).flat_map(|i| posterior.covariance[i * q + i..(i + 1) * q].to_vec()).collect(),
-        }
+    let client = |client: usize| LearnedClient {
+        rows: panel.rows[client] as usize,
+        family: most_probable(&responsibilities[client]),
+        responsibilities: responsibilities[client].clone(),
+        stability: search.stability.as_ref().map(|stability| stability.clients[client]),
+        personal: working.basis.back(models.of(client, Rung::Personal)),
+        alone: working.basis.back(models.of(client, Rung::Alone)),
+        served: served(&models, client),
+        service: services[client].clone(),
+        noise: noises[client],
+        covariance: (0..q).flat_map(|i| covariances[client][i * q + i..(i + 1) * q].to_vec()).collect(),
     };
     let clients: Vec<LearnedClient> = (0..working.clients).into_par_iter().map(client).collect();
     let held_out = trials.folds.iter().map(|(fold, models)| HeldOut {
@@ -273,57 +281,72 @@ fn choose(evidence: &Evidence, options: &Options) -> Result<(Shape, Working)> {
             )));
         }
     }
-    let has_curves = evidence.columns.iter().any(|role| matches!(role, Role::Curve(_)));
+    let mut groups: Vec<usize> = evidence
+        .columns
+        .iter()
+        .filter_map(|role| if let Role::Curve(group) = role { Some(*group) } else { None })
+        .collect();
+    let curved = groups.len();
+    groups.sort_unstable();
+    groups.dedup();
     let covariance = options.covariance.unwrap_or(Covariance::InterceptSlopes);
-    let mut shape = Shape { curves: false, random_curves: false, covariance };
-    let mut working = shape.working(evidence)?;
+    let shape = Shape { curves: Vec::new(), random_curves: false, covariance };
+    let working = shape.working(evidence)?;
     let (clients, q) = (working.clients, working.basis.random);
-    let mean_rows = (0..clients).flat_map(|client| (0..working.folds).map(move |fold| (client, fold)));
-    let mean_rows = mean_rows.map(|(client, fold)| working.fold(client, fold).rows).sum::<f64>() / clients as f64;
-    let free = options.covariance.is_none() && !options.quick;
-    // Each is a change to what was best so far, with how many standard errors it has to gain.
-    let mut changes: Vec<(f64, Box<dyn Fn(Shape) -> Shape>)> = Vec::new();
-    if has_curves {
-        changes.push((0.0, Box::new(|shape| Shape { curves: true, ..shape })));
-        let curved = evidence.columns.iter().filter(|role| matches!(role, Role::Curve(_))).count();
-        if !options.quick && mean_rows >= 2.0 * (q + curved) as f64 {
-            changes.push((1.0, Box::new(|shape| Shape { random_curves: shape.curves, ..shape })));
-        }
-    }
-    if free && q > 1 && q <= 10 && clients >= 10 * q {
-        changes.push((1.0, Box::new(|shape| Shape { covariance: Covariance::Diagonal, ..shape })));
-    }
-    if free && q > 1 && q <= 10 && 2 * clients >= 5 * q * (q + 1) {
-        changes.push((1.0, Box::new(|shape| Shape { covariance: Covariance::Full, ..shape })));
-    }
-    if changes.is_empty() {
+    let rows = evidence.clients.iter().flatten().map(|fold| fold.rows as f64).sum::<f64>();
+    let free = options.covariance.is_none() && !options.quick && (2..=MOST_FREE).contains(&q);
+    let diagonal = free && clients >= 10 * q;
+    let full = free && 2 * clients >= 5 * q * (q + 1);
+    if groups.is_empty() && !diagonal && !full {
         return Ok((shape, working));
     }
-    let errors = |working: &Working, shape: Shape| -> Result<Vec<Option<f64>>> {
-        let (.., parameters) = ladder::fit(
-            working,
-            None,
-            Recipe { covariance: shape.covariance, start: None, families: None, known: None },
-        )?;
-        let recipe = Recipe { covariance: shape.covariance, start: Some(&parameters), families: None, known: None };
-        let trials = Trials::new(working, recipe);
-        Ok((0..clients).map(|client| trials.error(working, client, Rung::Personal)).collect())
-    };
-    let mut best = errors(&working, shape)?;
-    for (wanted, change) in changes {
-        let next = change(shape);
-        let tried = next.working(evidence)?;
-        let Ok(found) = errors(&tried, next) else { continue };
-        let gains: Vec<f64> = best.iter().zip(&found).filter_map(|(old, new)| Some((*old)? - (*new)?)).collect();
+    let mut best = Best { evidence, errors: shape.errors(&working)?, shape, working };
+    // All curves at once, or else those that help, one after the other.
+    if !groups.is_empty()
+        && !best.improve(Shape { curves: groups.clone(), ..best.shape.clone() }, 0.0)?
+        && groups.len() <= MOST_GROUPS
+    {
+        for group in groups {
+            let curves = best.shape.curves.iter().copied().chain([group]).collect();
+            best.improve(Shape { curves, ..best.shape.clone() }, 0.0)?;
+        }
+    }
+    if !best.shape.curves.is_empty() && !options.quick && rows >= 2.0 * (clients * (q + curved)) as f64 {
+        best.improve(Shape { random_curves: true, ..best.shape.clone() }, 1.0)?;
+    }
+    for (covariance, allowed) in [(Covariance::Diagonal, diagonal), (Covariance::Full, full)] {
+        if allowed {
+            best.improve(Shape { covariance, ..best.shape.clone() }, 1.0)?;
+        }
+    }
+    Ok((best.shape, best.working))
+}
+
+/// The best choice so far.
+struct Best<'a> {
+    evidence: &'a Evidence,
+    shape: Shape,
+    working: Working,
+    errors: Vec<Option<f64>>,
+}
+
+impl Best<'_> {
+    /// Takes another choice if it is better in the mean over clients, by more than this many standard errors; says whether it did.
+    fn improve(&mut self, shape: Shape, wanted: f64) -> Result<bool> {
+        let working = shape.working(self.evidence)?;
+        let Ok(errors) = shape.errors(&working) else { return Ok(false) };
+        let gains: Vec<f64> =
+            self.errors.iter().zip(&errors).filter_map(|(old, new)| Some((*old)? - (*new)?)).collect();
         let count = gains.len() as f64;
         let mean = gains.iter().sum::<f64>() / count.max(1.0);
         let error =
             (gains.iter().map(|gain| (gain - mean).powi(2)).sum::<f64>() / (count * (count - 1.0)).max(1.0)).sqrt();
-        if mean > wanted * error && mean > 0.0 {
-            (shape, working, best) = (next, tried, found);
+        let better = mean > 0.0 && mean > wanted * error;
+        if better {
+            (self.shape, self.working, self.errors) = (shape, working, errors);
         }
+        Ok(better)
     }
-    Ok((shape, working))
 }
 
 /// The share of the variance beyond the centre that lies between clients, in the mean over rows.
@@ -342,7 +365,7 @@ fn noises(
 ) -> (f64, Vec<f64>) {
     let q = left.random;
     let client = |client: usize| {
-        let mut integrated = Integrated::new(q, q);
+        let mut integrated = Integrated::new(q);
         integrated.set(&population.root, left.slab(client), left.moment(client));
         // The trace of the client's hat matrix.
         let used = dot(&integrated.covariance(&population.root), left.slab(client));

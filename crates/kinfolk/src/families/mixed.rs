@@ -15,8 +15,10 @@ use serde::{Deserialize, Serialize};
 /// Clients whose sums are formed together; a constant, so that sums do not depend on the number of threads.
 const BLOCK: usize = 128;
 const ITERATIONS: usize = 200;
-/// Decrease of the deviance below which nothing is gained any more, and the same relative to it, where rounding begins.
+/// Decrease of the deviance below which nothing is gained any more; where a fit goes on from that of nearly the same rows, to be compared
+/// with others; and relative to the deviance, where rounding begins.
 const CONVERGED: f64 = 1e-12;
+const CONVERGED_AGAIN: f64 = 1e-6;
 const ROUNDING: f64 = 1e-14;
 /// Of the target's mean square, the least variance of noise that is told from none.
 const LEAST_NOISE: f64 = 1e-14;
@@ -55,7 +57,7 @@ pub(crate) struct Integrated {
     columns: usize,
     pub factor: Vec<f64>,
     square: Vec<f64>,
-    /// `W`, `random` × `columns`.
+    /// `W`, `random` × the client's columns.
     pub pulled: Vec<f64>,
     /// `U⁻ᵀΛᵀb[random]`.
     pub moment: Vec<f64>,
@@ -64,21 +66,23 @@ pub(crate) struct Integrated {
 }
 
 impl Integrated {
-    pub(crate) fn new(random: usize, columns: usize) -> Self {
+    pub(crate) fn new(random: usize) -> Self {
         Self {
             random,
-            columns,
+            columns: 0,
             factor: Vec::new(),
             square: vec![0.0; random * random],
-            pulled: vec![0.0; random * columns],
+            pulled: Vec::new(),
             moment: vec![0.0; random],
             log_determinant: 0.0,
         }
     }
 
     pub(crate) fn set(&mut self, root: &[f64], slab: &[f64], moment: &[f64]) {
-        let (q, p) = (self.random, self.columns);
-        self.pulled.fill(0.0);
+        let (q, p) = (self.random, moment.len());
+        self.columns = p;
+        self.pulled.clear();
+        self.pulled.resize(q * p, 0.0);
         self.moment.fill(0.0);
         for (i, (row, target)) in slab.chunks_exact(p).zip(moment).enumerate() {
             for (j, &value) in root[i * q..=i * q + i].iter().enumerate().filter(|(_, value)| **value != 0.0) {
@@ -107,10 +111,11 @@ impl Integrated {
         }
     }
 
-    /// Writes the first columns of `(A − WᵀW)` for the random rows: `random` × `columns`, `ZᵀH⁻¹X`.
-    pub(crate) fn curvature(&self, slab: &[f64], out: &mut [f64]) {
+    /// Writes the random rows of `A − WᵀW`, that is `ZᵀH⁻¹X`.
+    pub(crate) fn curvature(&self, slab: &[f64], out: &mut Vec<f64>) {
         let p = self.columns;
-        out.copy_from_slice(slab);
+        out.clear();
+        out.extend_from_slice(slab);
         for row in self.pulled.chunks_exact(p) {
             for (j, values) in out.chunks_exact_mut(p).enumerate() {
                 add_scaled(values, -row[j], row);
@@ -126,7 +131,7 @@ impl Integrated {
         }
     }
 
-    /// The expected coefficients beyond the centre `β`, `ΛU⁻¹(ΛᵀZᵀ(y − Xβ))`.
+    /// The expected coefficients beyond a centre `β` of the client's columns, `ΛU⁻¹(ΛᵀZᵀ(y − Xβ))`.
     pub(crate) fn deviation(&self, root: &[f64], centre: &[f64]) -> Vec<f64> {
         let (q, p) = (self.random, self.columns);
         let mut left: Vec<f64> =
@@ -216,16 +221,21 @@ impl Fit<'_> {
             (panel.curvature.clone(), self.total_moment.clone(), self.total_energy);
         let mut log_determinants = 0.0;
         let block = |clients: std::ops::Range<usize>| {
-            let mut integrated = Integrated::new(q, p);
+            let mut integrated = Integrated::new(q);
             let (mut curvature, mut moment, mut energy, mut logs) = (vec![0.0; p * p], vec![0.0; p], 0.0, 0.0);
             for client in clients {
                 integrated.set(&root, panel.slab(client), panel.moment(client));
                 logs += integrated.log_determinant;
-                for (row, value) in integrated.pulled.chunks_exact(p).zip(&integrated.moment) {
-                    for j in 0..p {
-                        add_scaled(&mut curvature[j * p + j..(j + 1) * p], row[j], &row[j..]);
+                let support = panel.support(client);
+                for (row, value) in integrated.pulled.chunks_exact(support.len().max(1)).zip(&integrated.moment) {
+                    if support.len() == p {
+                        (0..p).for_each(|j| add_scaled(&mut curvature[j * p + j..(j + 1) * p], row[j], &row[j..]));
+                    } else {
+                        for (column, value) in support.columns().zip(row) {
+                            support.scatter(&mut curvature[column * p..(column + 1) * p], *value, row);
+                        }
                     }
-                    add_scaled(&mut moment, *value, row);
+                    support.scatter(&mut moment, *value, row);
                     energy += value * value;
                 }
             }
@@ -281,25 +291,35 @@ impl Fit<'_> {
         let root = self.root(parameters);
         let (mut gradient, mut sums, mut squares) = (vec![0.0; q * q], vec![0.0; q * q], vec![0.0; q * q]);
         let block = |clients: std::ops::Range<usize>| {
-            let mut integrated = Integrated::new(q, p);
-            let (mut curvature, mut residual, mut solved) = (vec![0.0; q * p], vec![0.0; q], vec![0.0; p]);
+            let mut integrated = Integrated::new(q);
+            let (mut curvature, mut residual, mut solved, mut own) =
+                (Vec::new(), vec![0.0; q], vec![0.0; p], Vec::new());
             let (mut gradient, mut sums, mut squares) = (vec![0.0; q * q], vec![0.0; q * q], vec![0.0; q * q]);
             for client in clients {
-                let slab = panel.slab(client);
+                let (slab, support) = (panel.slab(client), panel.support(client));
+                let width = support.len().max(1);
                 integrated.set(&root, slab, panel.moment(client));
                 integrated.curvature(slab, &mut curvature);
                 integrated.random_moment(panel.moment(client), &mut residual);
-                for (value, row) in residual.iter_mut().zip(curvature.chunks_exact(p)) {
-                    *value -= dot(row, &profile.centre);
+                let centre = support.gather(&profile.centre);
+                for (value, row) in residual.iter_mut().zip(curvature.chunks_exact(width)) {
+                    *value -= dot(row, &centre);
                 }
-                for (i, row) in curvature.chunks_exact(p).enumerate() {
-                    for (value, line) in solved.iter_mut().zip(profile.inverse.chunks_exact(p)) {
+                let inverse = if width == p {
+                    &profile.inverse
+                } else {
+                    own.clear();
+                    support.columns().for_each(|i| own.extend(support.columns().map(|j| profile.inverse[i * p + j])));
+                    &own
+                };
+                for (i, row) in curvature.chunks_exact(width).enumerate() {
+                    for (value, line) in solved.iter_mut().zip(inverse.chunks_exact(width)) {
                         *value = dot(line, row);
                     }
-                    for (j, other) in curvature.chunks_exact(p).enumerate() {
+                    for (j, other) in curvature.chunks_exact(width).enumerate() {
                         let information = row[j];
                         gradient[i * q + j] +=
-                            information - residual[i] * residual[j] / profile.noise - dot(&solved, other);
+                            information - residual[i] * residual[j] / profile.noise - dot(&solved[..width], other);
                         sums[i * q + j] += information;
                         squares[i * q + j] += information * information;
                     }
@@ -478,7 +498,8 @@ pub(crate) fn fit(panel: &Panel, covariance: Covariance, intercept: bool, start:
     let mut damping = 1e-3;
     for _ in 0..ITERATIONS {
         let (slope, metric) = fit.slopes(&parameters, &profile);
-        let (mut settled, least) = (true, CONVERGED.max(ROUNDING * profile.deviance.abs()));
+        let converged = if start.is_some() { CONVERGED_AGAIN } else { CONVERGED };
+        let (mut settled, least) = (true, converged.max(ROUNDING * profile.deviance.abs()));
         for _ in 0..30 {
             let step = damped_step(&slope, &metric, damping);
             let promised = dot(&step, &slope);

@@ -76,8 +76,8 @@ impl Em<'_> {
         let root = root(&state.parameters, q, &self.entries);
         let block = |clients: std::ops::Range<usize>| {
             let mut sums = Pass::none(q, k);
-            let mut integrated = Integrated::new(q, q);
-            let (mut curvature, mut moment, mut residual) = (vec![0.0; q * q], vec![0.0; q], vec![0.0; q * k]);
+            let mut integrated = Integrated::new(q);
+            let (mut curvature, mut moment, mut residual) = (Vec::new(), vec![0.0; q], vec![0.0; q * k]);
             let (mut logs, mut solved) = (vec![0.0; k], vec![0.0; q]);
             for client in clients {
                 let (slab, given) = (self.panel.slab(client), self.panel.moment(client));
@@ -324,7 +324,7 @@ pub(crate) fn refine(
 /// All centres and the common coefficients together, by generalised least squares, and their covariances over `σ²`.
 fn joint_centres(panel: &Panel, state: &Mixture, root: &[f64], bends: &[f64]) -> (Vec<Vec<f64>>, Vec<Vec<f64>>) {
     let (p, q, k) = (panel.columns, panel.random, state.families());
-    let (r, size) = (p - q, p - q + k * q);
+    let size = p - q + k * q;
     // Families first, common columns last.
     let (mut curvature, mut moment) = (vec![0.0; size * size], vec![0.0; size]);
     for (i, row) in panel.curvature.chunks_exact(p).enumerate().skip(q) {
@@ -335,25 +335,28 @@ fn joint_centres(panel: &Panel, state: &Mixture, root: &[f64], bends: &[f64]) ->
         }
     }
     moment[k * q..].copy_from_slice(&panel.total_moment()[q..]);
-    let mut integrated = Integrated::new(q, p);
-    let (mut own, mut target) = (vec![0.0; q * p], vec![0.0; q]);
+    let mut integrated = Integrated::new(q);
+    let (mut own, mut target) = (Vec::new(), vec![0.0; q]);
     for client in 0..panel.clients() {
         let (slab, given) = (panel.slab(client), panel.moment(client));
         integrated.set(root, slab, given);
         integrated.curvature(slab, &mut own);
         integrated.random_moment(given, &mut target);
-        for (row, value) in integrated.pulled.chunks_exact(p).zip(&integrated.moment) {
-            for i in 0..r {
-                let at = k * q + i;
-                add_scaled(&mut curvature[at * size + k * q..(at + 1) * size], -row[q + i], &row[q..]);
-                moment[at] -= row[q + i] * value;
+        let support = panel.support(client);
+        let width = support.len();
+        // Places of the client's common columns.
+        let places: Vec<usize> = support.columns().skip(q).map(|column| column + k * q - q).collect();
+        for (row, value) in integrated.pulled.chunks_exact(width).zip(&integrated.moment) {
+            for (&at, one) in places.iter().zip(&row[q..]) {
+                places.iter().zip(&row[q..]).for_each(|(&other, two)| curvature[at * size + other] -= one * two);
+                moment[at] -= one * value;
             }
         }
         for (family, &share) in state.responsibilities[client * k..(client + 1) * k].iter().enumerate() {
-            for (i, row) in own.chunks_exact(p).enumerate() {
+            for (i, row) in own.chunks_exact(width).enumerate() {
                 let at = family * q + i;
                 add_scaled(&mut curvature[at * size + family * q..at * size + (family + 1) * q], share, &row[..q]);
-                add_scaled(&mut curvature[at * size + k * q..(at + 1) * size], share, &row[q..]);
+                places.iter().zip(&row[q..]).for_each(|(&other, value)| curvature[at * size + other] += share * value);
                 moment[at] += share * target[i];
             }
         }

@@ -1,6 +1,6 @@
 //! A client that was not there when families were learned: its family, a personal model by the same shrinkage, and whether it fits any.
 
-use super::evidence::{Panel, Products};
+use super::evidence::{Panel, Products, Supports};
 use super::learned::{Learned, most_probable};
 use super::mixed::Integrated;
 use crate::error::{Error, Result};
@@ -57,12 +57,13 @@ impl Learned {
             random: q,
             curves: vec![None; q],
             rows: vec![products.rows as f64],
+            supports: Supports::first(q, 1),
             slabs: (0..q).flat_map(|i| line(i)[..q].to_vec()).collect(),
             moments: (0..q).map(|i| target[i] - dot(line(i), &common)).collect(),
             energies: vec![(target[p] - 2.0 * dot(&target[..p], &common) + bent).max(0.0)],
             curvature: Vec::new(),
         };
-        let mut integrated = Integrated::new(q, q);
+        let mut integrated = Integrated::new(q);
         let posterior = self.population.posterior(&panel, 0, None, &mut integrated);
         let (distances, p_values): (Vec<f64>, Vec<f64>) =
             (0..self.families.len()).map(|family| self.distance(&panel, &integrated, family)).unzip();
@@ -84,7 +85,7 @@ impl Learned {
     /// centre's covariance over `σ²`. Where a client's rows determine all coefficients, this is `(b − μ)ᵀ(Σ + T + V)⁻¹(b − μ)`.
     fn distance(&self, panel: &Panel, integrated: &Integrated, family: usize) -> (f64, f64) {
         let (q, p) = (panel.random, self.basis.columns());
-        let (mut curvature, mut residual) = (vec![0.0; q * q], vec![0.0; q]);
+        let (mut curvature, mut residual) = (Vec::new(), vec![0.0; q]);
         integrated.curvature(panel.slab(0), &mut curvature);
         integrated.random_moment(panel.moment(0), &mut residual);
         for (value, row) in residual.iter_mut().zip(curvature.chunks_exact(q.max(1))) {

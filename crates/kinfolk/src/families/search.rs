@@ -300,8 +300,8 @@ impl<'a> Seeker<'a> {
     /// Estimates of clients that are reliable; of the more reliable half where few are.
     fn estimates(&self, panel: &Panel) -> Estimates {
         let q = panel.random;
-        let mut integrated = Integrated::new(q, q);
-        let mut curvature = vec![0.0; q * q];
+        let mut integrated = Integrated::new(q);
+        let mut curvature = Vec::new();
         let mean = |j: usize| panel.curvature[j * (q + 1)] / panel.clients() as f64;
         let share = |j: usize| dot(&self.root[j * q..(j + 1) * q], &self.root[j * q..(j + 1) * q]);
         let counted: Vec<usize> = (0..q).filter(|&j| share(j) * mean(j) > 1e-3).collect();

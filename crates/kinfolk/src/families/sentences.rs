@@ -76,10 +76,10 @@ fn model(learned: &Learned) -> String {
         Covariance::Diagonal => "a variance for every column",
         Covariance::Full => "variances and covariances for all columns",
     };
-    let curves = match (learned.curves, learned.random_curves) {
-        (false, _) => "",
-        (true, false) => ", with curves that all have in common",
-        (true, true) => ", with curves of each client's own",
+    let curves = match (learned.curves.is_empty(), learned.random_curves) {
+        (true, _) => "",
+        (false, false) => ", with curves that all have in common",
+        (false, true) => ", with curves of each client's own",
     };
     format!("Personal models lean on their family with {structure}{curves}.")
 }

@@ -235,6 +235,131 @@ fn noise_free_rows_are_learned_exactly() {
     }
 }
 
+/// How many families are found.
+fn families(clients: &[Rows], seed: u64) -> usize {
+    let columns = linear(clients[0][0].0.len() - 1);
+    learn(&evidence(columns, clients), &Options { seed, ..Options::default() }).unwrap().families.len()
+}
+
+#[test]
+fn one_population_is_one_family_and_p_values_are_even() {
+    let outcome = |seed: u64| {
+        let clients = draw(&around(&[vec![1.0, 2.0, -1.0]], 30, 0.0, 0), 9, 1.0, 100 + seed);
+        learn(&evidence(linear(2), &clients), &Options { seed, families: Wanted::One, ..Options::default() }).unwrap()
+    };
+    let values: Vec<f64> = (0..40).map(|seed| outcome(seed).difference.p.unwrap()).collect();
+    // Of 40: 2 expected at .05, with 7 once in a thousand times; 20 expected below .5.
+    assert!(values.iter().filter(|p| **p <= 0.05).count() <= 6, "{values:?}");
+    assert!((10..=30).contains(&values.iter().filter(|p| **p <= 0.5).count()), "{values:?}");
+}
+
+#[test]
+fn permuted_clients_do_not_differ() {
+    let differ = |seed: u64| {
+        let mut rows = draw(&around(&[vec![1.0, 2.0]], 20, 1.0, seed), 12, 1.0, seed).concat();
+        use rand::seq::SliceRandom;
+        rows.shuffle(&mut Key::new(seed).word("permuted").rng());
+        let clients: Vec<Rows> = rows.chunks(12).map(<[_]>::to_vec).collect();
+        learn(&evidence(linear(1), &clients), &Options { seed, ..Options::default() }).unwrap().difference.found()
+    };
+    assert!((0..12).filter(|seed| differ(*seed)).count() <= 3);
+}
+
+#[test]
+fn a_continuum_is_one_family_even_if_skewed() {
+    let clients = around(&[vec![1.0, 2.0]], 100, 0.7, 21);
+    assert_eq!(families(&draw(&clients, 20, 1.0, 22), 0), 1);
+    // The square of a normal number, beyond 1, has variance 2 and a long tail on one side.
+    let skewed: Vec<Vec<f64>> =
+        around(&[vec![0.0, 0.0]], 100, 1.0, 23).iter().map(|c| c.iter().map(|x| x * x).collect()).collect();
+    assert_eq!(families(&draw(&skewed, 20, 1.0, 24), 0), 1);
+}
+
+#[test]
+fn planted_families_are_found_with_a_client_in_each_as_it_was_planted() {
+    let centres = [vec![0.0, 2.0, 0.0], vec![1.0, -2.0, 0.5], vec![-1.0, 0.0, 2.5]];
+    let clients = draw(&around(&centres, 60, 0.1, 25), 15, 1.0, 26);
+    let learned = learn(&evidence(linear(2), &clients), &Options::default()).unwrap();
+    assert_eq!(learned.families.len(), 3, "{:?}", learned.search);
+    let found: Vec<usize> = learned.clients.iter().map(|client| client.family).collect();
+    let truth: Vec<usize> = (0..60).map(|client| client % 3).collect();
+    assert!(crate::clustering::adjusted_rand_index(&found, &truth) > 0.95);
+    let stability = learned.search.stability.as_ref().unwrap();
+    assert!(stability.agreement > 0.9 && stability.clients.iter().all(|share| *share > 0.5), "{stability:?}");
+    for (family, centre) in learned.families.iter().zip(0..) {
+        let member = found.iter().position(|label| *label == centre).unwrap();
+        let (wanted, error) = (&centres[member % 3], distance(&family.centre, &centres[member % 3]));
+        let sure: f64 = (0..3).map(|j| family.covariance[j * 4]).sum::<f64>().sqrt();
+        assert!(error < 4.0 * sure && sure < 0.3, "{wanted:?} {error} {sure}");
+    }
+    // A newcomer of the second kind.
+    let mut products = Products::none(3);
+    draw(&centres[1..2], 10, 1.0, 27)[0].iter().for_each(|(x, y)| products.add_row(x, *y, 1.0));
+    let newcomer = learned.newcomer(&products).unwrap();
+    assert_eq!(newcomer.family, found[1]);
+    assert!(newcomer.responsibilities[newcomer.family] > 0.99 && newcomer.p > 0.001);
+}
+
+#[test]
+fn known_families_are_kept_and_wished_numbers_made() {
+    let centres = [vec![0.0, 1.0], vec![0.0, -1.0]];
+    let clients = draw(&around(&centres, 12, 0.1, 28), 20, 1.0, 29);
+    let given = evidence(linear(1), &clients);
+    let labels: Vec<usize> = (0..12).map(|client| usize::from(client < 6)).collect();
+    let known = learn(&given, &Options { families: Wanted::Known(labels.clone()), ..Options::default() }).unwrap();
+    assert_eq!(known.clients.iter().map(|client| client.family).collect::<Vec<_>>(), labels);
+    let two = learn(&given, &Options { families: Wanted::Exactly(2), ..Options::default() }).unwrap();
+    let odd: Vec<usize> = two.clients.iter().map(|client| client.family).collect();
+    assert_eq!(
+        crate::clustering::adjusted_rand_index(&odd, &(0..12).map(|client| client % 2).collect::<Vec<_>>()),
+        1.0
+    );
+    for wrong in [Wanted::Exactly(0), Wanted::Exactly(13), Wanted::Known(vec![0; 3]), Wanted::Known(vec![2; 12])] {
+        assert!(learn(&given, &Options { families: wrong, ..Options::default() }).is_err());
+    }
+}
+
+#[test]
+fn curves_are_taken_where_they_help_and_words_of_a_place_do_no_harm() {
+    let mut random = Key::new(30).rng();
+    let mut client = |number: usize| {
+        let shift = normal(&mut random);
+        let rows = (0..25).map(|_| {
+            let x = normal(&mut random);
+            let mut row = vec![1.0, x, x * x - 1.0, (x * 9.0).sin()];
+            row.extend((0..6).map(|place| f64::from(u8::from(place == number % 7))));
+            (row, shift + x + 0.8 * x * x + [0.0, 1.0, -1.0][number % 7 % 3] + 0.5 * normal(&mut random))
+        });
+        rows.collect::<Rows>()
+    };
+    let clients: Vec<Rows> = (0..28).map(&mut client).collect();
+    let columns = [vec![Role::Intercept, Role::Linear, Role::Curve(4), Role::Curve(9)], vec![Role::Linear; 6]].concat();
+    let learned =
+        learn(&evidence(columns, &clients), &Options { families: Wanted::One, ..Options::default() }).unwrap();
+    assert!(learned.curves.contains(&4), "{:?}", learned.curves);
+    assert!(
+        (learned.families[0].centre[2] - 0.8).abs() < 0.1 && (learned.noise - 0.25).abs() < 0.05,
+        "{:?}",
+        learned.families
+    );
+    assert!(learned.spread[4 * 10 + 4] == 0.0, "places have one coefficient for everybody");
+    assert!(learned.errors[4] < 0.35, "{:?}", learned.errors);
+}
+
+#[test]
+fn folds_in_the_order_of_time_are_predicted_from_those_before() {
+    let clients = draw(&around(&[vec![1.0, 2.0]], 10, 0.5, 31), 20, 1.0, 32);
+    let rolling = Evidence { rolling: true, ..evidence(linear(1), &clients) };
+    let learned = learn(&rolling, &Options::default()).unwrap();
+    assert_eq!(learned.held_out.iter().map(|held| held.fold).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    // What comes later does not matter for what a fold is predicted with, but for the weights of the four models.
+    let mut changed = rolling.clone();
+    changed.clients.iter_mut().for_each(|client| client[4].values.iter_mut().for_each(|value| *value *= 2.0));
+    let other = learn(&changed, &Options::default()).unwrap();
+    assert_eq!(learned.held_out[0].newcomer, other.held_out[0].newcomer);
+    assert_ne!(learned.global, other.global);
+}
+
 #[test]
 fn what_is_learned_is_read_back() {
     let clients = draw(&around(&[vec![1.0, 2.0]], 6, 0.5, 11), 12, 1.0, 12);
