@@ -137,7 +137,8 @@ impl Saved {
         let mut weights: Vec<(f64, Rung)> = learned.stack.into_iter().zip(Rung::ALL).collect();
         weights.sort_by(|a, b| b.0.total_cmp(&a.0));
         let weights = weights.into_iter().filter(|(weight, _)| *weight >= 0.005);
-        let parts: Vec<String> = weights.map(|(weight, rung)| format!("{} {:.0}%", name(rung), 100.0 * weight)).collect();
+        let parts: Vec<String> =
+            weights.map(|(weight, rung)| format!("{} {:.0}%", name(rung), 100.0 * weight)).collect();
         parts.join(" + ")
     }
 
