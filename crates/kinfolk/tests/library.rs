@@ -371,7 +371,7 @@ fn a_method_of_ones_own_runs_beside_those_of_the_library() {
     let text = "data = { source = \"linear\", clients = 6, dimension = 3 }\nmodel = { kind = \"linear\", initial = \"zero\" }\n\
         [[method]]\nname = \"mean\"\n[[method]]\nname = \"fedavg\"\nrounds = 12\nstep = 0.05\n";
     let unknown = Experiment::parse("file", text, &[]).err().unwrap().to_string();
-    assert!(unknown.starts_with("method.mean.name: got \"mean\", want one of ifca, "), "{unknown}");
+    assert!(unknown.starts_with("method.mean.name: got \"mean\", want one of auto, ifca, "), "{unknown}");
     let experiment = Registry::default().with_method(&MEAN).parse("file", text, &[]).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let options =

@@ -108,14 +108,17 @@ fn what_people_get_wrong_is_said() {
     bench.write("no-rain.csv", &TOMORROW.replace(",rain,", ",rainfall,"));
     bench.write("known.csv", BAKERIES);
     bench.write("broken.csv", "bakery,date\n");
-    let fit = ["fit", "bakeries.csv", "--target", "sold", "--client"];
+    let fit = ["fit", "bakeries.csv", "--out", "new", "--target", "sold", "--client"];
     for (arguments, wanted) in [
         (&[&fit[..], &["Bakery"]].concat()[..], "did you mean `bakery`?"),
-        (&["fit", "bakeries.csv", "--client", "bakery", "--target", "Sold"], "did you mean `sold`?"),
+        (&["fit", "bakeries.csv", "--client", "bakery", "--target", "Sold", "--out", "new"], "did you mean `sold`?"),
         (&["fit", "bakeries.csv", "--client", "bakery", "--target", "sold"], "--replace"),
         (&["fit", "bakeries.csv", "--client", "bakery", "--target", "weekend", "--out", "w"], "want a number"),
-        (&["fit", "bakeries.csv", "--client", "bakery", "--target", "sold", "--families", "0"], "whole number from 1"),
-        (&["fit", "nothing.csv", "--client", "bakery", "--target", "sold"], "nothing.csv"),
+        (
+            &["fit", "bakeries.csv", "--client", "bakery", "--target", "sold", "--families", "0", "--out", "new"],
+            "whole number from 1",
+        ),
+        (&["fit", "nothing.csv", "--client", "bakery", "--target", "sold", "--out", "new"], "nothing.csv"),
         (&["predict", "bakeries.families", "no-client.csv"], "no column `bakery`"),
         (&["predict", "bakeries.families", "no-rain.csv"], "no column `rain`"),
         (&["predict", "nowhere", "tomorrow.csv"], "no fitted model"),

@@ -51,9 +51,6 @@ pub struct FitSettings {
     pub seed: u64,
 }
 
-/// Parts of every client's rows for cross-validation.
-const FOLDS: u32 = 5;
-
 /// Fits the clients of a table, all cores at work. `told` is handed what was understood of the columns, before the work begins.
 pub fn fit(
     settings: FitSettings,
@@ -101,7 +98,7 @@ fn fit_at(
     };
     let mut engine = data.engine.afresh("fit", Transforms::default(), options.stop.clone())?;
     watch.doing("comparing clients");
-    let study = Study::new(&*data.model, data.facts(), seed, FOLDS)?;
+    let study = Study::new(&*data.model, data.facts(), seed)?;
     let mut ledger = MethodLedger::new(MissingRule::Skip);
     let model = study.carry_out(&mut Room::new(&mut *engine, &mut ledger), &wanted, quick)?;
     let tested = tests.then(|| test_errors(&mut *engine, &model)).transpose()?.flatten();

@@ -6,7 +6,7 @@ use crate::data::numbers::convert;
 use crate::error::{Error, Result};
 use crate::families::{Predictor, Products};
 use rayon::prelude::*;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
@@ -146,6 +146,7 @@ fn quoted(cell: &str) -> std::borrow::Cow<'_, str> {
 pub(super) fn newcomers(saved: &Saved, path: &Path) -> Result<HashMap<String, Products>> {
     let mut rows = KnownRows::open(path, &saved.columns, &saved.client, Some(&saved.target))?;
     let mut found: HashMap<String, Products> = HashMap::new();
+    let known: HashSet<&str> = saved.names.iter().map(String::as_str).collect();
     let target = saved.model.target;
     while let Some(batch) = rows.next()? {
         let Some(targets) = batch.rows.values() else { break };
@@ -154,7 +155,7 @@ pub(super) fn newcomers(saved: &Saved, path: &Path) -> Result<HashMap<String, Pr
         let x = convert::<f64>(&batch.rows, &mut buffer);
         let mut row = vec![1.0; columns + 1];
         for (place, client) in batch.clients.iter().enumerate().filter(|(place, _)| targets[*place].is_finite()) {
-            if saved.place(client).is_some() {
+            if known.contains(client.as_str()) {
                 continue;
             }
             row[..columns].copy_from_slice(&x[place * columns..(place + 1) * columns]);

@@ -139,12 +139,18 @@ impl Kind for FoldProducts {
         if rows != reply.rows as usize {
             return Some(format!("folds of {rows} rows where there are {}", reply.rows));
         }
+        if let Some(product) = reply.numbers.iter().find(|product| !product.is_finite()) {
+            return Some(format!("{product} for a sum of products, which nothing can be learned from"));
+        }
         let negative = folds.iter().flat_map(Products::squares).find(|square| *square < 0.0);
         negative.map(|square| format!("{square:.1e} for a sum of squares, which cannot be"))
     }
 
-    fn loss(&self, _: &Reply) -> Option<f64> {
-        None
+    /// The largest mean square of a column.
+    fn loss(&self, reply: &Reply) -> Option<f64> {
+        let folds = ByFold::read(&reply.counts, &reply.numbers).0;
+        let of = |fold: &Products| fold.squares().reduce(reply::larger).map(|square| square / fold.rows.max(1) as f64);
+        folds.iter().filter_map(of).reduce(reply::larger)
     }
 }
 

@@ -25,8 +25,6 @@ settings! {
     pub struct AutoSettings {
         /// how many families; "auto": as many as are found
         families: Auto<usize> [1..=1 << 20] = "auto",
-        /// parts of every client's rows for cross-validation
-        folds: u32 [2..=100] = 5,
         /// fewer draws for the tests
         quick: bool = false,
         /// a missing answer leaves its client out, or ends the run
@@ -50,7 +48,7 @@ impl MethodSettings for AutoSettings {
                 Wanted::Exactly(families)
             }
         };
-        let study = Study::new(&*setup.model, &setup.facts, setup.key.seed(), self.folds)?;
+        let study = Study::new(&*setup.model, &setup.facts, setup.key.seed())?;
         let state = State { found: None, stamps: vec![0; setup.rows.len()] };
         Ok(Box::new(AutoMethod { study, wanted, quick: self.quick, state }))
     }

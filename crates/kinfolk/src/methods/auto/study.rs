@@ -9,6 +9,9 @@ use crate::methods::room::{Room, nobody_answered};
 use crate::models::Model;
 use serde::{Deserialize, Serialize};
 
+/// Parts of every client's rows for cross-validation.
+const FOLDS: u32 = 5;
+
 /// The share of rows that intervals shall cover.
 pub(crate) const COVERAGE: f64 = 0.9;
 
@@ -44,7 +47,7 @@ pub(crate) struct Intervals {
 
 impl Study {
     /// What to ask of clients with this model.
-    pub(crate) fn new(model: &dyn Model, facts: &DataFacts, seed: u64, folds: u32) -> Result<Self> {
+    pub(crate) fn new(model: &dyn Model, facts: &DataFacts, seed: u64) -> Result<Self> {
         if !model.is_quadratic() {
             let message = "method.auto: it is for linear models so far";
             return Err(Error::new(ErrorKind::Unsupported, message).hint("use model.kind = \"linear\""));
@@ -58,7 +61,7 @@ impl Study {
         // Without an intercept nothing can stand for the mean.
         let centred = |target: TargetScale| if intercept { target } else { TargetScale { mean: 0.0, ..target } };
         let target = facts.target.filter(|target| target.deviation > 0.0).map_or(plain, centred);
-        let folds = Folds { count: folds, seed: (!facts.ordered).then_some(seed) };
+        let folds = Folds { count: FOLDS, seed: (!facts.ordered).then_some(seed) };
         Ok(Self { folds, target, columns, seed })
     }
 
