@@ -114,7 +114,7 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
     } else {
         print(&show(&saved))?;
     }
-    say(&format!("model: {}", folder.display()));
+    say(&format!("model: {}\nreport: {}", folder.display(), folder.join("report.html").display()));
     Ok(Ending::Done)
 }
 

@@ -8,10 +8,11 @@
 //! | `predict.rs` | new rows: predictions with intervals |
 //! | `assign.rs` | new clients: their family, and whether they fit any |
 //! | `tested.rs` | errors on rows that were kept for testing |
-//! | `show.rs` | what was found, in words and tables |
+//! | `show.rs`, `page.rs` | what was found, in words and tables, and as a page |
 
 mod assign;
 mod coefficients;
+mod page;
 mod predict;
 mod saved;
 mod show;

@@ -1,6 +1,7 @@
 //! What was fitted, and the folder it lies in.
 
 use super::coefficients::Coefficients;
+use super::page::page;
 use super::show;
 use super::tested::Tested;
 use crate::data::schema::Schema;
@@ -17,7 +18,7 @@ const SCHEMA: u32 = 1;
 /// The model, for programs.
 const MODEL: &str = "model.json";
 /// The files of a folder.
-pub const FILES: [&str; 4] = [MODEL, "families.csv", "clients.csv", "coefficients.csv"];
+pub const FILES: [&str; 5] = [MODEL, "families.csv", "clients.csv", "coefficients.csv", "report.html"];
 
 /// A fitted model with all that is needed to use it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -65,6 +66,7 @@ impl Saved {
             ("families.csv".to_string(), self.families_file()?),
             ("clients.csv".to_string(), self.clients_file()?),
             ("coefficients.csv".to_string(), self.coefficients_file()?),
+            ("report.html".to_string(), page(self).into_bytes()),
         ];
         write_all_atomically(folder, files)?;
         // The last: a folder without it is not finished.

@@ -114,16 +114,30 @@ fn short(value: f64) -> String {
 /// The result as text: what was decided, families, errors, and clients worth a look.
 pub fn show(saved: &Saved) -> String {
     let learned = &saved.model.learned;
-    let square = saved.model.target.deviation.powi(2);
     let mut text = String::new();
     for sentence in &learned.sentences {
         text.push_str(sentence);
         text.push('\n');
     }
     text.push_str(&format!("\n{}\n", families(saved)));
-    let mut errors = Table::new().words("mean squared error").numbers("cross-validated");
+    text.push_str(&format!("{}\n", errors(saved)));
+    if let Some(coverage) = saved.model.intervals.coverage {
+        text.push_str(&format!("90 % intervals cover {:.1} % of held-out rows.\n", 100.0 * coverage));
+    }
+    text.push_str(&worth_a_look(saved));
+    for remark in &saved.remarks {
+        text.push_str(&format!("note: {remark}\n"));
+    }
+    text
+}
+
+/// Errors of the four models, of what serves clients, and of the mean.
+pub(super) fn errors(saved: &Saved) -> Table {
+    let learned = &saved.model.learned;
+    let square = saved.model.target.deviation.powi(2);
+    let mut table = Table::new().words("mean squared error").numbers("cross-validated");
     if saved.tested.is_some() {
-        errors = errors.numbers("test rows");
+        table = table.numbers("test rows");
     }
     let tested = saved.tested.as_ref();
     let cell = |value: Option<f64>| value.map_or(String::new(), short);
@@ -138,18 +152,10 @@ pub fn show(saved: &Saved) -> String {
     for (name, place, tested) in rows {
         let validated = place.map(|place: usize| square * learned.errors[place]);
         if validated.is_some() || tested.is_some() {
-            errors.push([name.to_string(), cell(validated), cell(tested)]);
+            table.push([name.to_string(), cell(validated), cell(tested)]);
         }
     }
-    text.push_str(&format!("{errors}\n"));
-    if let Some(coverage) = saved.model.intervals.coverage {
-        text.push_str(&format!("90 % intervals cover {:.1} % of held-out rows.\n", 100.0 * coverage));
-    }
-    text.push_str(&worth_a_look(saved));
-    for remark in &saved.remarks {
-        text.push_str(&format!("note: {remark}\n"));
-    }
-    text
+    table
 }
 
 /// Clients between families, and clients for which joining hurts.

@@ -25,7 +25,7 @@ pub fn page(record: &Record) -> String {
 }
 
 /// One self-contained page: the content, and the script that draws it with the shared charts.
-pub(super) fn assemble(content: &impl Serialize, script: &str) -> String {
+pub(crate) fn assemble(content: &impl Serialize, script: &str) -> String {
     let content = serde_json::to_string(content).unwrap_or_else(|_| "null".to_string());
     // In a script only `<` can end the data or open a comment. Content goes in last, so no placeholder in it counts.
     PAGE.replacen("/*style*/", STYLE, 1).replacen("/*charts*/", CHARTS, 1).replacen("/*script*/", script, 1).replacen(
@@ -223,7 +223,7 @@ impl<'a> Clients<'a> {
 }
 
 /// Six significant digits, all a picture can show; `None` for what is not finite.
-pub(super) fn shortened(value: f64) -> Option<f64> {
+pub(crate) fn shortened(value: f64) -> Option<f64> {
     format!("{value:.5e}").parse().ok().filter(|value: &f64| value.is_finite())
 }
 

@@ -18,7 +18,8 @@ pub enum ColumnKind {
 }
 
 impl ColumnKind {
-    fn name(self) -> &'static str {
+    /// In a word.
+    pub(crate) fn name(self) -> &'static str {
         match self {
             ColumnKind::Number => "number",
             ColumnKind::Words => "words",

@@ -1,0 +1,130 @@
+const drawings = [];
+const familyName = (family) => "family " + (family + 1);
+const percent = (share) => known(share) ? number(Math.round(1000 * share) / 10) + " %" : "–";
+
+// ---------------------------------------------------------------- pictures
+
+function mapChart(host) {
+  const points = content.clients.filter((client) => drawable(client.place));
+  const width = Math.max(280, host.clientWidth);
+  const { area, x, y, parts, height } = planeFrame(width, points.map((client) => client.place));
+  const placed = points.map((client) => ({ ...client, at: [x(client.place[0]), y(client.place[1])] }));
+  for (const client of placed) {
+    const drawn = marker(client.family, ...client.at, placed.length <= 150 ? 4.4 : 3);
+    drawn.setAttribute("class", "point");
+    drawn.setAttribute("fill-opacity", known(client.sure) ? 0.35 + 0.6 * client.sure : 0.9);
+    parts.push(drawn);
+  }
+  const svg = picture(width, height, `The personal models of ${plural(placed.length, "client")} in their two principal directions, coloured by family`, parts);
+  nearestTip(svg, width, area, () => placed, (client) => client.name, (client) => [
+    element("div", {}, dot(client.family), element("span", {}, `${familyName(client.family)}, ${percent(client.sure)}`)),
+    tipLine(null, "rows", number(client.rows)), tipLine(null, "served by", client.served)]);
+  host.replaceChildren(svg);
+}
+
+// Every term on a scale of its own: terms have different units.
+function termsChart(host) {
+  const width = Math.max(280, host.clientWidth), row = 22 + 9 * content.families, left = Math.min(210, width * 0.36);
+  const height = content.terms.length * row + 8, parts = [];
+  content.terms.forEach((term, place) => {
+    const top = place * row + 6, middle = top + row / 2;
+    const ends = term.families.flatMap(([value, error]) => known(error) ? [value - 2 * error, value + 2 * error] : [value]);
+    const x = scale(padded(extent([...ends, term.global, 0].filter(known)), 0.06), [left + 12, width - 84]);
+    parts.push(shape("line", { class: "gridline", x1: left, x2: width - 78, y1: top + row - 2, y2: top + row - 2 }));
+    parts.push(shape("line", { class: "gridline", x1: x(0), x2: x(0), y1: top, y2: top + row - 4 }));
+    parts.push(shape("text", { class: "strong", x: left - 4, y: middle + 4, "text-anchor": "end" }, shortened(term.name, Math.floor(left / 7.4))));
+    if (content.families > 1 && known(term.global)) parts.push(shape("line", { x1: x(term.global), x2: x(term.global), y1: top + 2, y2: top + row - 6, stroke: "var(--soft)", "stroke-dasharray": "2 3" }));
+    term.families.forEach(([value, error], family) => {
+      const at = top + (row - 4) * (family + 1) / (content.families + 1);
+      if (!known(value)) return;
+      if (known(error)) parts.push(shape("line", { x1: x(value - 2 * error), x2: x(value + 2 * error), y1: at, y2: at, stroke: colour(family), "stroke-width": 2 }));
+      const mark = marker(family, x(value), at, 4.4);
+      parts.push(explained(mark, term.name, () => [tipLine(null, familyName(family), `${number(value)} ± ${number(error)}`), tipLine(null, "everybody", number(term.global))]));
+    });
+    parts.push(shape("text", { x: width - 72, y: middle + 4 }, number(term.families[0][0]) + (content.families > 1 ? " …" : "")));
+  });
+  host.replaceChildren(picture(width, height, "Coefficients of the families with two standard errors to either side", parts));
+}
+
+// Clients by their gain, with two standard errors to either side.
+function gainsChart(host) {
+  const sorted = content.clients.filter((client) => known(client.gain) && known(client.gain_error)).sort((a, b) => a.gain - b.gain);
+  const width = Math.max(280, host.clientWidth), height = 300;
+  const middle = sorted.map((client) => client.gain), ends = sorted.flatMap((client) => [client.gain - 2 * client.gain_error, client.gain + 2 * client.gain_error]);
+  const low = extent(ends);
+  const { area, x, y, parts } = frame(width, height, { xDomain: [-0.5, sorted.length - 0.5], yDomain: padded(extent([low[0], low[1], 0, ...middle]), 0.04), xWrite: () => "", yWrite: number, xTitle: "clients, by gain", yTitle: `gain in mean squared error of ${content.target}`, right: 16 });
+  parts.push(shape("line", { class: "axis", x1: area.left, x2: area.right, y1: y(0), y2: y(0) }));
+  const placed = sorted.map((client, place) => ({ ...client, at: [x(place), y(client.gain)] }));
+  for (const client of placed) {
+    parts.push(shape("line", { x1: client.at[0], x2: client.at[0], y1: y(client.gain - 2 * client.gain_error), y2: y(client.gain + 2 * client.gain_error), stroke: colour(client.family), "stroke-opacity": 0.45 }));
+    parts.push(marker(client.family, ...client.at, sorted.length > 120 ? 2 : 3.4));
+  }
+  const svg = picture(width, height, "What every client gains over a model of its own alone", parts);
+  nearestTip(svg, width, area, () => placed, (client) => client.name, (client) => [tipLine(null, "gain", `${number(client.gain)} ± ${number(client.gain_error)}`), tipLine(null, "joining " + client.joining, "")]);
+  host.replaceChildren(svg);
+}
+
+// ---------------------------------------------------------------- panels
+
+function tableOf(label, { columns, rows }, first) {
+  return scrolled(label,
+    element("thead", {}, element("tr", {}, columns.map((column) => element("th", { scope: "col", class: column.align }, column.title)))),
+    element("tbody", {}, rows.map((texts, row) => element("tr", {}, texts.map((text, column) => column === 0
+      ? element("th", { scope: "row" }, first ? first(row) : null, element("span", { class: "name" }, text)) : element("td", { class: columns[column].align }, text))))));
+}
+
+function drawn(name, title, lede, chart) {
+  const host = element("figure", { class: "wide" });
+  panel(name, title, lede).append(host);
+  drawings.push(() => chart(host));
+}
+
+function heading() {
+  const deck = content.families > 1 ? `${plural(content.count, "client")} in ${content.families} families.` : `${plural(content.count, "client")}, one family.`;
+  const facts = [["clients by", content.client], ["rows", content.rows.toLocaleString("en")], ["intervals of 90 % cover", percent(content.coverage)]];
+  return ["Kinfolk fit", content.target, deck, facts];
+}
+
+function decisions() {
+  panel("decisions", "What was found").append(element("ul", { class: "notes" }, content.sentences.map((sentence) => element("li", {}, sentence))));
+}
+
+function clientsTable() {
+  const heads = [["client", "left", (client) => client.name], ["rows", "right", (client) => client.rows], ["family", "right", (client) => client.family + 1],
+    ["probability", "right", (client) => client.sure], ["stability", "right", (client) => client.stability],
+    ...["global", "family's", "personal", "alone", "served"].map((name, place) => [name, "right", (client) => client.errors ? client.errors[place] : null]),
+    ["joining", "left", (client) => client.joining], ["gain", "right", (client) => client.gain]];
+  const shown = content.clients.length;
+  const lede = "Cross-validated mean squared errors of everybody's model, the family's, the personal one, the client's own and what serves it. A heading sorts."
+    + (shown < content.count ? ` Listed are ${shown} of ${content.count.toLocaleString("en")} clients, evenly picked; clients.csv has all.` : "");
+  const section = panel("clients", "Every client", lede), host = element("div", {});
+  section.append(host);
+  let by = 0, down = false;
+  const draw = () => {
+    const value = heads[by][2];
+    const order = (a, b) => typeof a === "number" || typeof b === "number" ? (a ?? -Infinity) - (b ?? -Infinity) : String(a).localeCompare(String(b), "en", { numeric: true });
+    const rows = [...content.clients].sort((a, b) => (down ? -1 : 1) * order(value(a), value(b)));
+    const sort = (place) => () => { down = by === place ? !down : heads[place][1] === "right"; by = place; draw(); };
+    host.replaceChildren(scrolled("Clients",
+      element("thead", {}, element("tr", {}, heads.map(([title, align], place) => element("th", { scope: "col", class: align, "aria-sort": place === by ? (down ? "descending" : "ascending") : null },
+        element("button", { type: "button", class: "sort", onclick: sort(place) }, title))))),
+      element("tbody", {}, rows.map((client) => element("tr", {}, heads.map(([, align, value], place) => place === 0
+        ? element("th", { scope: "row" }, dot(client.family), element("span", { class: "name" }, client.name))
+        : element("td", { class: align }, typeof value(client) === "string" ? value(client) : number(value(client)))))))));
+  };
+  draw();
+}
+
+present(() => {
+  masthead(...heading());
+  decisions();
+  panel("families", "Families").append(tableOf("Families", content.table, dot));
+  panel("errors", "How well rows are predicted", "In the mean over clients. Cross-validated: by models that were learned without the row.").append(tableOf("Errors", content.errors));
+  drawn("map", "Who is like whom", "Every mark is a client's personal model, coloured by its family; fainter ones are less sure of it.", mapChart);
+  if (content.terms.length) drawn("terms", content.families > 1 ? "What sets families apart" : "What matters most",
+    "Coefficients in the table's units, with two standard errors to either side; each on its own scale." + (content.families > 1 ? " The dotted line is everybody's." : ""), termsChart);
+  if (content.clients.some((client) => known(client.gain_error))) drawn("gains", "Who gains by joining", "Against a model of the client's own rows alone; above the line joining pays.", gainsChart);
+  clientsTable();
+  panel("columns", "What was understood of the table").append(tableOf("Columns", content.columns));
+  if (content.remarks.length) panel("notes", "Notes").append(element("ul", { class: "notes" }, content.remarks.map((note) => element("li", {}, note))));
+}, () => drawings.forEach((drawing) => drawing()));
