@@ -3,12 +3,12 @@
 use super::{parse_threads, print, print_json, say, stop_on_interrupt};
 use crate::Ending;
 use crate::progress::Bars;
+use kinfolk::Result;
 use kinfolk::data::TableSettings;
 use kinfolk::data::options::Task;
 use kinfolk::disk::folder::NewFolder;
 use kinfolk::fit::{FILES, FitSettings, show};
 use kinfolk::run::Options;
-use kinfolk::{Error, Result};
 use std::path::PathBuf;
 
 /// Fit a table with a column that names the client: families, and the model that serves each client best.
@@ -31,9 +31,6 @@ pub struct Arguments {
     /// The column that says train or test
     #[arg(long, value_name = "COLUMN")]
     part: Option<String>,
-    /// The column of the rows' weights
-    #[arg(long, value_name = "COLUMN")]
-    weight: Option<String>,
     /// Columns to leave out
     #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     drop: Vec<String>,
@@ -43,7 +40,10 @@ pub struct Arguments {
     /// How many families: a number, auto or one
     #[arg(long, value_name = "K", default_value = "auto", value_parser = parse_families)]
     families: Families,
-    /// Fewer draws for the tests
+    /// Let numbers enter as they are, without curves
+    #[arg(long)]
+    no_curves: bool,
+    /// Try no other covariances of clients
     #[arg(long)]
     quick: bool,
     /// Seed of all draws
@@ -84,10 +84,9 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         let stem = name.split('.').next().filter(|stem| !stem.is_empty()).unwrap_or("table");
         arguments.table.with_file_name(format!("{stem}.families"))
     });
-    if arguments.replace {
-        remove_model(&folder)?;
-    }
-    let claimed = NewFolder::claim(&folder, FILES)
+    // Files of an earlier model are replaced one by one, when the new ones are there.
+    let taken = if arguments.replace { &[][..] } else { &FILES };
+    let claimed = NewFolder::claim(&folder, taken.iter().copied())
         .map_err(|error| error.hint("give --out another folder, or --replace to fit anew"))?;
     let table = TableSettings {
         path: arguments.table.display().to_string(),
@@ -96,13 +95,18 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         group: arguments.group,
         time: arguments.time,
         part: arguments.part,
-        weight: arguments.weight,
         drop: arguments.drop,
         words: arguments.words,
         task: Task::Regression,
         ..TableSettings::default()
     };
-    let settings = FitSettings { table, families: arguments.families.0, quick: arguments.quick, seed: arguments.seed };
+    let settings = FitSettings {
+        table,
+        families: arguments.families.0,
+        straight: arguments.no_curves,
+        quick: arguments.quick,
+        seed: arguments.seed,
+    };
     let options = Options { threads: arguments.threads.unwrap_or(0), stop: stop_on_interrupt(), ..Options::default() };
     let mut bars = Bars::new(String::new());
     let mut told = |lines: &[String]| lines.iter().for_each(|line| say(line));
@@ -116,18 +120,4 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
     }
     say(&format!("model: {}\nreport: {}", folder.display(), folder.join("report.html").display()));
     Ok(Ending::Done)
-}
-
-/// Removes the files of a model, and nothing else.
-fn remove_model(folder: &std::path::Path) -> Result<()> {
-    for name in FILES {
-        let path = folder.join(name);
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(Error::io("removing", &path, error));
-            }
-            _ => {}
-        }
-    }
-    Ok(())
 }

@@ -3,11 +3,11 @@
 use super::say;
 use crate::Ending;
 use crate::progress::Wait;
-use kinfolk::disk::write_atomically;
 use kinfolk::fit::{Saved, predict};
 use kinfolk::{Error, Result};
+use std::ffi::OsStr;
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Predict the rows of a table with a fitted model: one line for each row, in order, as csv on stdout.
 #[derive(clap::Args)]
@@ -25,10 +25,19 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
     let saved = Saved::read(&arguments.model)?;
     let wait = Wait::new("predicting");
     let found = match &arguments.out {
+        Some(path) if path.extension().is_some_and(|ending| !["csv", "txt"].map(OsStr::new).contains(&ending)) => {
+            let message = format!("--out: got {}, want a file that ends in .csv or .txt", path.display());
+            return Err(Error::settings(message));
+        }
         Some(path) => {
-            let mut text = Vec::new();
-            let found = predict(&saved, &arguments.table, &mut text)?;
-            write_atomically(path, &text)?;
+            let failed = |error| Error::io("writing", path, error);
+            // Whole or not at all, and never all of it in memory.
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let mut file = BufWriter::new(tempfile::NamedTempFile::new_in(folder).map_err(failed)?);
+            let found = predict(&saved, &arguments.table, &mut file)?;
+            let file = file.into_inner().map_err(|error| failed(error.into_error()))?;
+            file.as_file().sync_all().map_err(failed)?;
+            file.persist(path).map_err(|error| failed(error.error))?;
             found
         }
         None => {
@@ -48,7 +57,7 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         say(&format!("{} new clients without target values are served by what holds for everybody", found.unknown));
     }
     if let Some((share, rows)) = found.covered {
-        say(&format!("intervals cover {:.1} % of {rows} rows with a target value", 100.0 * share));
+        say(&format!("intervals cover {:.1} % of {rows} rows of known clients with a target value", 100.0 * share));
     }
     found.remarks.iter().for_each(|remark| say(&format!("note: {remark}")));
     Ok(Ending::Done)

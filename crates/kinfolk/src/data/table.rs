@@ -176,7 +176,11 @@ pub(super) fn build_with(
         }
     }
 
-    let members = members(path, &ids, has_target.as_deref(), settings, &mut remarks)?;
+    let mut members = members(path, &ids, has_target.as_deref(), settings, &mut remarks)?;
+    if let Some(times) = &times {
+        // Whoever cuts the rows of a client into folds finds them in the order of time.
+        members.iter_mut().for_each(|member| member.rows.sort_by(|a, b| times[*a].total_cmp(&times[*b])));
+    }
     let key = key(seed);
     let share = settings.test_fraction;
     let order = divide(members.iter().map(|member| (member.id, &member.rows)), |id, rows| match (&is_test, &times) {

@@ -109,6 +109,19 @@ impl Histogram {
         self.counts.iter_mut().zip(&other.counts).for_each(|(own, other)| *own += other);
     }
 
+    /// Moves counts upwards until every bin has none or at least this many; what is left at the end joins the bin before.
+    pub fn coarsen(&mut self, least: u64) {
+        let (mut carried, mut last) = (0, None);
+        for bin in 0..self.counts.len() {
+            carried += std::mem::take(&mut self.counts[bin]);
+            if carried >= least.max(1) {
+                self.counts[bin] = std::mem::take(&mut carried);
+                last = Some(bin);
+            }
+        }
+        self.counts[last.unwrap_or(Self::BINS - 1)] += carried;
+    }
+
     /// How many values there are.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
@@ -156,6 +169,10 @@ mod tests {
             assert!((value - 2.0 * share).abs() < 0.02 * value, "{share}: {value}");
             assert!((histogram.share_below(2.0 * share) - share).abs() < 0.01);
         }
+        let mut few = histogram.clone();
+        few.coarsen(50);
+        assert_eq!(few.total(), histogram.total());
+        assert!(few.counts.iter().all(|&count| count == 0 || count >= 50));
         assert_eq!(Histogram::default().quantile(0.9), None);
         histogram.add(f64::INFINITY);
         assert_eq!(histogram.total(), 10_001);

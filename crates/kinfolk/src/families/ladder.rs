@@ -56,6 +56,7 @@ impl Gain {
     pub fn probability(&self) -> f64 {
         match self.error > 0.0 {
             true => normal_tail(-self.mean / self.error),
+            false if self.mean == 0.0 => 0.5,
             false => f64::from(u8::from(self.mean > 0.0)),
         }
     }

@@ -391,6 +391,31 @@ fn noises(
 }
 
 impl Learned {
+    /// What does not fit together, as in a file that somebody has changed; `width` is the number of given columns.
+    pub(crate) fn check(&self, width: usize) -> Result<(), &'static str> {
+        let (basis, population) = (&self.basis, &self.population);
+        let (p, q, k) = (basis.kept.len(), basis.random, self.families.len());
+        let sound = |holds: bool, fault: &'static str| if holds { Ok(()) } else { Err(fault) };
+        let is_column = |column: &usize| *column < width;
+        sound(basis.given == width && q <= p, "the number of columns")?;
+        sound(basis.kept.iter().chain(&basis.intercept).all(is_column), "the columns that are kept")?;
+        let lengths = [basis.means.len(), basis.scales.len(), basis.curves.len()];
+        sound(lengths == [p; 3] && basis.scales.iter().all(|scale| *scale > 0.0), "the scales of the columns")?;
+        let (centres, covariances) = (&population.centres, &population.covariances);
+        let shapes = centres.iter().all(|centre| centre.len() == p) && covariances.iter().all(|one| one.len() == p * p);
+        sound(
+            k > 0 && [centres.len(), covariances.len(), population.shares.len()] == [k; 3] && shapes,
+            "the families",
+        )?;
+        sound(population.root.len() == q * q && self.spread.len() == width * width, "the spread of clients")?;
+        sound(self.families.iter().all(|family| family.covariance.len() == width * width), "a family's covariance")?;
+        let client = |client: &LearnedClient| {
+            client.responsibilities.len() == k && client.covariance.len() == q * (q + 1) / 2 && client.noise >= 0.0
+        };
+        sound(self.clients.iter().all(client), "a client")?;
+        sound(self.noise >= 0.0 && self.noise.is_finite(), "the noise")
+    }
+
     /// A row in the coordinates of the population.
     pub(super) fn place(&self, row: &[f64]) -> Vec<f64> {
         let basis = &self.basis;

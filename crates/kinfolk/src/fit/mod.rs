@@ -46,7 +46,9 @@ pub struct FitSettings {
     pub table: TableSettings,
     /// How many families; without, as many as are found.
     pub families: Option<usize>,
-    /// Fewer draws for the tests.
+    /// Whether numbers enter as they are, without curves.
+    pub straight: bool,
+    /// Whether no other covariances of clients are tried.
     pub quick: bool,
     /// The seed of all draws.
     pub seed: u64,
@@ -61,7 +63,7 @@ pub fn fit(
 ) -> Result<Saved> {
     let mut table = settings.table.clone();
     table.missing = Missing::Fill;
-    table.curves = true;
+    table.curves = !settings.straight;
     if table.target.is_none() {
         return Err(Error::settings("target: got none, want the column to be predicted"));
     }
@@ -79,13 +81,14 @@ fn fit_at(
     watch: &mut dyn Watch,
     told: &mut dyn FnMut(&[String]),
 ) -> Result<Saved> {
-    let FitSettings { table, families, quick, seed } = settings;
+    let FitSettings { table, families, quick, seed, .. } = settings;
     let (client, target) = (table.client.clone(), table.target.clone().unwrap_or_default());
     let is_grouped = table.group.is_some();
     let tests = table.part.is_some() || table.time.is_some();
     watch.doing("reading the table");
     let experiment = Experiment::on(table).model(LinearSettings::default()).method(AutoSettings::default()).check()?;
-    let data = SeedData::prepare(&experiment, seed, venue, None).map_err(only_numbers)?;
+    let data = SeedData::prepare(&experiment, seed, venue, None)?;
+    data.check_weights()?;
     let understood = data.schema.understood();
     told(&understood::lines(&understood));
     let wanted = match (families, is_grouped) {
@@ -108,16 +111,6 @@ fn fit_at(
     remarks.retain(|remark| !understood.iter().any(|column: &Understood| column.note() == *remark));
     remarks.extend(ledger.note());
     Ok(Saved::new(client, target, names, data.schema.clone(), understood, model, tested, remarks, seed))
-}
-
-/// Targets that are no numbers are refused by the model; here nobody chose one.
-fn only_numbers(error: Error) -> Error {
-    if error.to_string().contains("predicts a number") {
-        return Error::settings("target: it has classes, and `fit` predicts numbers so far").hint(
-            "set --task regression where the classes are numbers with an order; `run` trains models for classes",
-        );
-    }
-    error
 }
 
 fn known_families(groups: Option<&Groups>) -> Result<Vec<usize>> {

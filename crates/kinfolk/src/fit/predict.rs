@@ -22,7 +22,7 @@ pub struct Predictions {
     pub fitted: usize,
     /// and that are served by what is known of everybody.
     pub unknown: usize,
-    /// The share of rows with a target value that lie inside their intervals, and how many such rows there are.
+    /// Of rows of known clients with a target value, the share inside their intervals, and how many there are.
     pub covered: Option<(f64, u64)>,
     /// What was read in an unusual way.
     pub remarks: Vec<String>,
@@ -33,6 +33,8 @@ struct Serving {
     predictor: Predictor,
     reach: f64,
     by: String,
+    /// Whether the client took part in the fit.
+    is_known: bool,
 }
 
 /// Predicts every row of a table, in constant memory, and writes csv: client, prediction, low, high, served_by.
@@ -45,7 +47,8 @@ pub fn predict(saved: &Saved, path: &Path, out: &mut dyn Write) -> Result<Predic
     let unknown = Serving {
         predictor: saved.model.learned.unknown_predictor(),
         reach: saved.model.intervals.newcomer_reach,
-        by: if saved.model.learned.families.len() > 1 { "families by share".into() } else { "global".into() },
+        by: if saved.model.learned.families.len() > 1 { "families by share".into() } else { "everybody".into() },
+        is_known: false,
     };
     let mut served: HashMap<String, Option<Serving>> = HashMap::new();
     let mut found = Predictions::default();
@@ -60,7 +63,7 @@ pub fn predict(saved: &Saved, path: &Path, out: &mut dyn Write) -> Result<Predic
                     found.known += 1;
                     let by = saved.served_by(place);
                     let predictor = saved.model.learned.predictor(place);
-                    Some(Serving { predictor, reach: saved.model.intervals.reach, by })
+                    Some(Serving { predictor, reach: saved.model.intervals.reach, by, is_known: true })
                 }
                 (None, Some(products)) => {
                     found.fitted += 1;
@@ -71,7 +74,7 @@ pub fn predict(saved: &Saved, path: &Path, out: &mut dyn Write) -> Result<Predic
                         noise: newcomer.noise,
                     };
                     let by = format!("personal near family {}", newcomer.family + 1);
-                    Some(Serving { predictor, reach: saved.model.intervals.reach, by })
+                    Some(Serving { predictor, reach: saved.model.intervals.reach, by, is_known: false })
                 }
                 (None, None) => {
                     found.unknown += 1;
@@ -115,23 +118,20 @@ fn predict_batch(
             row[..columns].copy_from_slice(&x[place * columns..(place + 1) * columns]);
             let mean = target.mean + target.deviation * serving.predictor.mean(&row);
             let reach = serving.reach * target.deviation * serving.predictor.variance(&row).sqrt();
-            if let Some(value) = targets.map(|targets| targets[place]).filter(|value| value.is_finite()) {
+            let is_known = serving.is_known;
+            if let Some(value) = targets.map(|targets| targets[place]).filter(|value| is_known && value.is_finite()) {
                 counts.0 += u64::from((value - mean).abs() <= reach);
                 counts.1 += 1;
             }
-            push_cell(&mut text, client);
             // Writing to a string cannot fail.
-            let _ = writeln!(text, ",{mean},{},{},{}", mean - reach, mean + reach, quoted(&serving.by));
+            let (low, high, by) = (mean - reach, mean + reach, quoted(&serving.by));
+            let _ = writeln!(text, "{},{mean},{low},{high},{by}", quoted(client));
         }
         (text, counts)
     };
     let parts: Vec<(String, (u64, u64))> = (0..batch.clients.len().div_ceil(PART)).into_par_iter().map(part).collect();
     let counts = parts.iter().fold((0, 0), |sum, (_, part)| (sum.0 + part.0, sum.1 + part.1));
     (parts.into_iter().map(|(text, _)| text).collect(), counts)
-}
-
-fn push_cell(text: &mut String, cell: &str) {
-    text.push_str(&quoted(cell));
 }
 
 fn quoted(cell: &str) -> std::borrow::Cow<'_, str> {

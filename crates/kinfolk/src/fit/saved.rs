@@ -9,6 +9,7 @@ use crate::data::understood::Understood;
 use crate::disk::{comma_separated, json_text, write_all_atomically};
 use crate::error::{Error, Result};
 use crate::families::Rung;
+use crate::federation::work::TargetScale;
 use crate::methods::FamilyModel;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -102,6 +103,11 @@ impl Saved {
     fn check(&self) -> Result<()> {
         let learned = &self.model.learned;
         let width = self.columns.feature_names().len() + 1;
+        learned.check(width).map_err(|fault| Error::data(format!("not what `fit` has written: {fault}")))?;
+        let TargetScale { mean, deviation } = self.model.target;
+        if !mean.is_finite() || !deviation.is_finite() || deviation <= 0.0 {
+            return Err(Error::data("not what `fit` has written: the scale of the target"));
+        }
         let widths = learned.families.iter().map(|family| family.centre.len());
         let widths =
             widths.chain(learned.clients.iter().map(|client| client.served.len())).chain([learned.global.len()]);

@@ -173,7 +173,7 @@ impl SeedData {
     }
 
     /// Refuses weights of rows, which methods of an experiment do not know.
-    pub(super) fn check_weights(&self) -> Result<()> {
+    pub(crate) fn check_weights(&self) -> Result<()> {
         if self.population.clients.iter().any(|client| client.train.weights().is_some()) {
             return Err(Error::settings("data.weight: the methods of an experiment count all rows alike")
                 .hint("leave data.weight out, and name the column in data.drop if it is no feature"));

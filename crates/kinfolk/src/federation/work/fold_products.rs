@@ -35,8 +35,6 @@ pub(super) struct FoldedRows {
     /// Row-major, with a column of ones behind where the model has an intercept.
     pub(super) x: Vec<f64>,
     pub(super) y: Vec<f64>,
-    /// What each row counts.
-    pub(super) weights: Vec<f64>,
     pub(super) columns: usize,
 }
 
@@ -55,26 +53,30 @@ impl FoldedRows {
             x.extend(std::iter::repeat_n(1.0, columns - rows.columns()));
         }
         let y = rows.values().unwrap_or_default().iter().map(|y| (y - target.mean) / target.deviation).collect();
-        let fold = folds.of_rows(rows.len(), &context.client().id, context.guard.secret());
+        let minimum = context.guard.minimum().unwrap_or(1);
+        let fold = folds.of_rows(rows.len(), minimum, &context.client().id, context.guard.secret());
         let mut sizes = vec![0usize; folds.count as usize];
         fold.iter().for_each(|&fold| sizes[fold] += 1);
         sizes.iter().filter(|size| **size > 0).try_for_each(|&size| context.guard.enough("a fold", size as f64))?;
-        let weights = rows.weights().map_or_else(|| vec![1.0; rows.len()], <[f64]>::to_vec);
-        Ok(Self { fold, x, y, weights, columns })
+        Ok(Self { fold, x, y, columns })
     }
 
-    /// Fold, columns, target and weight of every row.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &[f64], f64, f64)> {
-        let rows = self.x.chunks_exact(self.columns.max(1)).zip(&self.y).zip(&self.weights);
-        self.fold.iter().zip(rows).map(|(&fold, ((x, &y), &weight))| (fold, x, y, weight))
+    /// Fold, columns and target of every row.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &[f64], f64)> {
+        let rows = self.x.chunks_exact(self.columns.max(1)).zip(&self.y);
+        self.fold.iter().zip(rows).map(|(&fold, (x, &y))| (fold, x, y))
     }
 }
 
 impl Folds {
     /// The fold of every row of a client. Small clients begin at a fold of their own, so that no fold lacks them all.
-    fn of_rows(self, rows: usize, client: &str, secret: Option<u64>) -> Vec<usize> {
+    fn of_rows(self, rows: usize, minimum: usize, client: &str, secret: Option<u64>) -> Vec<usize> {
         let count = self.count as usize;
-        let Some(seed) = self.seed else { return (0..rows).map(|row| row * count / rows).collect() };
+        let Some(seed) = self.seed else {
+            // Folds are made of blocks that are the same for every number of folds: two answers never differ by a few rows.
+            let blocks = (rows / minimum.max(1)).max(1);
+            return (0..rows).map(|row| (row / minimum.max(1)).min(blocks - 1) * count / blocks).collect();
+        };
         let mut rng = Key::new(seed).word("folds").word(client).number(secret.unwrap_or(0)).rng();
         let mut folds: Vec<usize> = (0..count).collect();
         folds.shuffle(&mut rng);
@@ -120,7 +122,7 @@ impl Kind for FoldProducts {
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
         let rows = FoldedRows::of(context, self.folds, self.target)?;
         let mut folds = vec![Products::none(rows.columns); self.folds.count as usize];
-        rows.iter().for_each(|(fold, x, y, weight)| folds[fold].add_row(x, y, weight));
+        rows.iter().for_each(|(fold, x, y)| folds[fold].add_row(x, y, 1.0));
         Ok(context.reply(ByFold(folds), None))
     }
 
@@ -161,7 +163,7 @@ mod tests {
     #[test]
     fn folds_are_even_and_differ_between_clients() {
         let folds = Folds { count: 5, seed: Some(1) };
-        let of = |client: &str, rows: usize| folds.of_rows(rows, client, None);
+        let of = |client: &str, rows: usize| folds.of_rows(rows, 1, client, None);
         let mut sizes = [0; 5];
         of("a", 23).iter().for_each(|&fold| sizes[fold] += 1);
         assert!(sizes.iter().all(|size| (4..=5).contains(size)), "{sizes:?}");
@@ -169,7 +171,9 @@ mod tests {
         assert_ne!(of("a", 23), of("b", 23));
         let single: std::collections::BTreeSet<usize> = (0..40).map(|client| of(&client.to_string(), 1)[0]).collect();
         assert_eq!(single.len(), 5, "clients of one row are in all folds");
-        assert_eq!(Folds { count: 3, seed: None }.of_rows(7, "a", None), [0, 0, 0, 1, 1, 2, 2]);
+        let ordered = |count: u32, minimum: usize| Folds { count, seed: None }.of_rows(7, minimum, "a", None);
+        assert_eq!(ordered(3, 1), [0, 0, 0, 1, 1, 2, 2]);
+        assert_eq!((ordered(3, 3), ordered(2, 3)), (vec![0, 0, 0, 1, 1, 1, 1], vec![0, 0, 0, 1, 1, 1, 1]));
     }
 
     #[test]

@@ -9,8 +9,10 @@ use crate::families::{Histogram, Predictor};
 pub struct Residuals {
     pub(crate) folds: Folds,
     pub(crate) target: TargetScale,
-    /// The folds that are predicted, each with a model that was learned without it.
-    pub(crate) predictors: Vec<(u32, Predictor)>,
+    /// What is predicted with, but for the coefficients.
+    pub(crate) predictor: Predictor,
+    /// The folds that are predicted, each with coefficients that were learned without it.
+    pub(crate) coefficients: Vec<(u32, Vec<f64>)>,
 }
 
 impl Answer for Histogram {
@@ -38,16 +40,33 @@ impl Kind for Residuals {
 
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
         let rows = FoldedRows::of(context, self.folds, self.target)?;
-        if self.predictors.iter().any(|(_, predictor)| !predictor.fits(rows.columns)) {
+        let fits = self.coefficients.iter().all(|(_, coefficients)| coefficients.len() == rows.columns);
+        if !self.predictor.fits(rows.columns) || !fits {
             return Err(context.naming()(Error::federation("a predictor that does not fit the clients' columns")));
         }
         let mut histogram = Histogram::default();
-        for (fold, x, y, _) in rows.iter() {
-            if let Some((_, predictor)) = self.predictors.iter().find(|(of, _)| *of as usize == fold) {
-                histogram.add((y - predictor.mean(x)).abs() / predictor.variance(x).sqrt());
+        for (fold, x, y) in rows.iter() {
+            if let Some((_, coefficients)) = self.coefficients.iter().find(|(of, _)| *of as usize == fold) {
+                let residual = y - crate::num::dot(coefficients, x);
+                histogram.add(residual.abs() / self.predictor.variance(x).sqrt());
             }
         }
+        // Single rows must not show.
+        context.guard.minimum().into_iter().for_each(|minimum| histogram.coarsen(minimum as u64));
         Ok(context.reply(histogram, None))
+    }
+
+    fn fault(&self) -> Option<&'static str> {
+        if self.folds.count < 2 || self.coefficients.len() > self.folds.count as usize {
+            return Some("has fewer than two folds, or more predictors than folds");
+        }
+        let noise = self.predictor.noise;
+        (noise.is_nan() || noise < 0.0).then_some("has noise of a negative variance")
+    }
+
+    fn implausible(&self, reply: &Reply, _: f64) -> Option<String> {
+        let counted: u64 = reply.counts.iter().map(|&count| u64::from(count)).sum();
+        (counted > u64::from(reply.rows)).then(|| format!("{counted} residuals of {} rows", reply.rows))
     }
 
     fn loss(&self, _: &Reply) -> Option<f64> {

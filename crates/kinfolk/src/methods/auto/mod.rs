@@ -25,7 +25,7 @@ settings! {
     pub struct AutoSettings {
         /// how many families; "auto": as many as are found
         families: Auto<usize> [1..=1 << 20] = "auto",
-        /// fewer draws for the tests
+        /// try no other covariances of clients
         quick: bool = false,
         /// a missing answer leaves its client out, or ends the run
         missing: MissingRule ["skip", "fail"] = "skip",

@@ -1,7 +1,7 @@
 //! What is asked of clients, and what is learned from their answers.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::families::{Evidence, Histogram, Learned, Options, Predictor, Role, Wanted, learn};
+use crate::families::{Evidence, HeldOut, Histogram, Learned, Options, Role, Wanted, learn};
 use crate::federation::work::{FoldProducts, Folds, Residuals, TargetScale};
 use crate::federation::{Ask, Gather, Phase, Recipients};
 use crate::methods::DataFacts;
@@ -91,20 +91,16 @@ impl Study {
     fn intervals(&self, room: &mut Room, clients: &[u32], learned: &Learned) -> Result<Intervals> {
         let (folds, target) = (self.folds, self.target);
         let mut ask = Ask::new(Phase::Train, Vec::new(), Gather::Each);
-        let newcomer = learned.unknown_predictor();
-        let held_out = learned.held_out.iter();
-        let common = held_out
-            .map(|held| (held.fold as u32, Predictor { coefficients: held.newcomer.clone(), ..newcomer.clone() }));
-        let unknown =
-            ask.order(Recipients::list(clients.to_vec()), Residuals { folds, target, predictors: common.collect() });
+        let held_out = |of: &dyn Fn(&HeldOut) -> Vec<f64>| {
+            learned.held_out.iter().map(|held| (held.fold as u32, of(held))).collect::<Vec<_>>()
+        };
+        let coefficients = held_out(&|held| held.newcomer.clone());
+        let work = Residuals { folds, target, predictor: learned.unknown_predictor(), coefficients };
+        let unknown = ask.order(Recipients::list(clients.to_vec()), work);
         let mut own = Vec::new();
         for (place, &client) in clients.iter().enumerate() {
-            let predictor = learned.predictor(place);
-            let held_out = learned.held_out.iter();
-            let with = held_out.map(|held| {
-                (held.fold as u32, Predictor { coefficients: held.served[place].clone(), ..predictor.clone() })
-            });
-            let work = Residuals { folds, target, predictors: with.collect() };
+            let coefficients = held_out(&|held| held.served[place].clone());
+            let work = Residuals { folds, target, predictor: learned.predictor(place), coefficients };
             own.push(ask.order(Recipients::list(vec![client]), work));
         }
         let answers = room.ask_for_any(&ask)?;
