@@ -53,7 +53,7 @@ fn two_kinds_of_bakeries_are_found_and_used() {
     assert_eq!([0, 1, 2].map(|place| of(place, "fits_none").as_bool().unwrap()), [false, false, true]);
 
     let shown = bench.well(&["show", "bakeries.families"]).stdout;
-    assert!(shown.contains("There are 2 families") && shown.contains("rain"), "{shown}");
+    assert!(shown.contains("There are 2 families, of 24 and 16 clients") && shown.contains("rain"), "{shown}");
     assert!(bench.well(&["show", "bakeries.families", "--family", "2"]).stdout.contains("16 clients"));
     assert!(bench.well(&["show", "bakeries.families", "--client", "B05"]).stdout.contains("joining helps"));
 }
@@ -124,7 +124,7 @@ fn what_people_get_wrong_is_said() {
         (&["predict", "nowhere", "tomorrow.csv"], "no fitted model"),
         (&["assign", "bakeries.families", "known.csv"], "no new client"),
         (&["assign", "bakeries.families", "tomorrow.csv"], "no new client"),
-        (&["show", "bakeries.families", "--client", "B5"], "did you mean"),
+        (&["show", "bakeries.families", "--client", "b05"], "did you mean `B05`?"),
         (&["show", "bakeries.families", "--family", "3"], "want 1 to 2"),
         (&["show", "."], "no fitted model"),
     ] {

@@ -36,18 +36,18 @@ impl Predictor {
 impl Learned {
     /// What serves a client.
     pub fn predictor(&self, client: usize) -> Predictor {
-        let (client, q, p) = (&self.clients[client], self.basis.random, self.basis.columns());
-        let mut covariance = self.common_covariance(client.family);
+        let (client, q) = (&self.clients[client], self.basis.random);
+        let mut own = vec![0.0; q * q];
         let mut triangle = client.covariance.as_slice();
         for i in 0..q {
             let (line, rest) = triangle.split_at(q - i);
             for (j, value) in (i..q).zip(line) {
-                covariance[i * p + j] = *value;
-                covariance[j * p + i] = *value;
+                own[i * q + j] = *value;
+                own[j * q + i] = *value;
             }
             triangle = rest;
         }
-        let covariance = self.basis.back_covariance(&covariance, p);
+        let covariance = self.whole_covariance(client.family, &own);
         Predictor { coefficients: client.served.clone(), covariance, noise: client.noise }
     }
 
@@ -68,14 +68,16 @@ impl Learned {
         Predictor { coefficients, covariance, noise: self.noise }
     }
 
-    /// The covariance of the coefficients that are everybody's, in the coordinates of the basis.
-    fn common_covariance(&self, family: usize) -> Vec<f64> {
+    /// The covariance of all given columns' coefficients, from that of the random ones of a client in this family.
+    pub(super) fn whole_covariance(&self, family: usize, own: &[f64]) -> Vec<f64> {
         let (q, p) = (self.basis.random, self.basis.columns());
         let mut covariance = self.population.covariances[family].clone();
         for (i, line) in covariance.chunks_exact_mut(p.max(1)).enumerate() {
-            line.iter_mut().enumerate().filter(|(j, _)| i < q || *j < q).for_each(|(_, value)| *value = 0.0);
+            for (j, value) in line.iter_mut().enumerate().filter(|(j, _)| i < q || *j < q) {
+                *value = if i < q && j < q { own[i * q + j] } else { 0.0 };
+            }
         }
-        covariance
+        self.basis.back_covariance(&covariance, p)
     }
 }
 

@@ -415,38 +415,4 @@ impl Learned {
         sound(self.clients.iter().all(client), "a client")?;
         sound(self.noise >= 0.0 && self.noise.is_finite(), "the noise")
     }
-
-    /// A row in the coordinates of the population.
-    pub(super) fn place(&self, row: &[f64]) -> Vec<f64> {
-        let basis = &self.basis;
-        let one = basis.intercept.map_or(0.0, |at| row[at]);
-        basis
-            .kept
-            .iter()
-            .zip(&basis.means)
-            .zip(&basis.scales)
-            .map(|((&at, mean), scale)| (row[at] - mean * one) / scale)
-            .collect()
-    }
-
-    /// The variance of what is predicted for a row of a client: its noise, and the uncertainty of its model.
-    pub fn variance(&self, client: usize, row: &[f64]) -> f64 {
-        let client = &self.clients[client];
-        let (place, q) = (self.place(row), self.basis.random);
-        let mut variance = client.noise;
-        let mut triangle = client.covariance.as_slice();
-        for i in 0..q {
-            let (line, rest) = triangle.split_at(q - i);
-            variance += place[i] * (2.0 * dot(line, &place[i..q]) - line[0] * place[i]);
-            triangle = rest;
-        }
-        variance + self.common_variance(client.family, &place)
-    }
-
-    /// The part of the coefficients that are everybody's.
-    pub(super) fn common_variance(&self, family: usize, place: &[f64]) -> f64 {
-        let (p, q) = (self.basis.columns(), self.basis.random);
-        let covariance = &self.population.covariances[family];
-        (q..p).map(|i| place[i] * dot(&covariance[i * p + q..(i + 1) * p], &place[q..])).sum()
-    }
 }

@@ -1,6 +1,7 @@
 //! A client that was not there when families were learned: its family, a personal model by the same shrinkage, and whether it fits any.
 
 use super::evidence::{Panel, Products, Supports};
+use super::intervals::Predictor;
 use super::learned::{Learned, most_probable};
 use super::mixed::Integrated;
 use crate::error::{Error, Result};
@@ -23,7 +24,7 @@ pub struct Newcomer {
     pub personal: Vec<f64>,
     /// The variance of its noise.
     pub noise: f64,
-    /// The covariance of the personal model's coefficients, row-major.
+    /// The covariance of all its coefficients, row-major.
     pub covariance: Vec<f64>,
 }
 
@@ -70,14 +71,15 @@ impl Learned {
         let used = dot(&integrated.covariance(&self.population.root), panel.slab(0));
         let error = panel_error(&panel, &posterior.mean[..q]);
         let freedom = (panel.rows[0] - used).max(0.0);
+        let family = most_probable(&posterior.responsibilities);
         Ok(Newcomer {
-            family: most_probable(&posterior.responsibilities),
+            family,
             personal: self.basis.back(&posterior.mean),
             responsibilities: posterior.responsibilities,
             distances,
             p: p_values.into_iter().fold(0.0, f64::max),
             noise: (error + self.noise_freedom * self.noise) / (freedom + self.noise_freedom),
-            covariance: self.basis.back_covariance(&posterior.covariance, q),
+            covariance: self.whole_covariance(family, &posterior.covariance),
         })
     }
 
@@ -116,28 +118,12 @@ impl Learned {
         self.families.iter().for_each(|family| add_scaled(&mut mean, family.share, &family.centre));
         mean
     }
+}
 
-    /// The variance of that prediction for a row: noise, clients around their centres, families around their mean, and the centres' own.
-    pub fn unknown_variance(&self, row: &[f64]) -> f64 {
-        let (place, mean) = (self.place(row), dot(&self.unknown(), row));
-        let (p, q) = (self.basis.columns(), self.basis.random);
-        let spread = self.population.spread();
-        let around = |values: &[f64], size: usize| {
-            (0..size).map(|i| place[i] * dot(&values[i * size..(i + 1) * size], &place[..size])).sum::<f64>()
-        };
-        let families: f64 = (self.families.iter().zip(&self.population.covariances))
-            .map(|(family, covariance)| {
-                family.share * ((dot(&family.centre, row) - mean).powi(2) + around(covariance, p))
-            })
-            .sum();
-        self.noise + around(&spread, q) + families
-    }
-
-    /// The variance of what a newcomer's personal model predicts for a row.
-    pub fn newcomer_variance(&self, newcomer: &Newcomer, row: &[f64]) -> f64 {
-        let lines = newcomer.covariance.chunks_exact(row.len());
-        let own: f64 = lines.zip(row).map(|(line, value)| value * dot(line, row)).sum();
-        newcomer.noise + own + self.common_variance(newcomer.family, &self.place(row))
+impl Newcomer {
+    /// What serves it.
+    pub fn predictor(&self) -> Predictor {
+        Predictor { coefficients: self.personal.clone(), covariance: self.covariance.clone(), noise: self.noise }
     }
 }
 

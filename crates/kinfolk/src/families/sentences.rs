@@ -4,10 +4,19 @@ use super::ladder::Rung;
 use super::learned::Learned;
 use super::mixed::Covariance;
 use super::search::LEAST_CLIENTS;
+use crate::text::counted;
 
 /// A p-value as it is read.
 fn p_value(p: f64) -> String {
     if p < 0.01 { format!("p = {p:.3}") } else { format!("p = {p:.2}") }
+}
+
+fn listed(words: &[String]) -> String {
+    match words {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
 }
 
 fn percent(share: f64) -> String {
@@ -46,27 +55,27 @@ fn families(learned: &Learned) -> String {
     }
     if count > 1 {
         let sizes: Vec<String> = learned.families.iter().map(|family| family.clients.to_string()).collect();
-        let mut sentence = format!("There are {count} families, of {} clients.", sizes.join(", "));
+        let mut sentence = format!("There are {count} families, of {} clients.", listed(&sizes));
         if let Some(stability) = &learned.search.stability {
             let firm = if stability.agreement >= stability.expected {
-                "as stable as such families are"
+                "as expected of such families"
             } else {
-                "less stable than such families would be"
+                "less than expected of such families"
             };
             sentence.push_str(&format!(
-                " Drawn anew, they agree with an adjusted Rand index of {:.2}, {firm} ({:.2} or more).",
+                " Found again in resamples of the clients, they agree with an adjusted Rand index of {:.2}, {firm} (at least {:.2}).",
                 stability.agreement, stability.expected
             ));
         }
         return sentence;
     }
     if !learned.difference.found() {
-        return "So there is one family.".into();
+        return "They are taken for one family.".into();
     }
     if clients < LEAST_CLIENTS {
-        return format!("With {clients} clients, families cannot be told from a continuum.");
+        return format!("With only {}, families cannot be told from a continuum.", counted(clients, "client"));
     }
-    "There are no families: clients differ by degrees.".into()
+    "No families are found: clients seem to differ by degrees.".into()
 }
 
 fn model(learned: &Learned) -> String {
@@ -85,23 +94,32 @@ fn model(learned: &Learned) -> String {
 }
 
 fn service(learned: &Learned) -> String {
-    let names = ["global", "family", "personal", "alone"];
+    let names = ["everybody's model", "its family's", "its personal model", "its own alone"];
     let parts: Vec<String> = (names.iter().zip(learned.stack))
         .filter(|(_, weight)| *weight >= 0.005)
-        .map(|(name, weight)| format!("{name} {}", percent(weight)))
+        .map(|(name, weight)| format!("{name} ({})", percent(weight)))
         .collect();
     let verdict = |wanted: &str| learned.clients.iter().filter(|client| client.service.verdict() == wanted).count();
     let own = learned.clients.iter().filter(|client| client.service.own_choice.is_some()).count();
     let alone = learned.clients.iter().filter(|client| client.service.own_choice == Some(Rung::Alone)).count();
-    let mut sentence = format!("Clients are served by {}", parts.join(", "));
+    let mut sentence = match &parts[..] {
+        [one] => format!("Every client is served by {one}"),
+        _ => format!("Every client is served by a mix of {}", listed(&parts)),
+    };
     if own > 0 {
-        sentence.push_str(&format!("; {own} by one of these models alone, {alone} of them by their own"));
+        sentence.push_str(&format!(
+            ", but for {own} that a single one of these serves better, {alone} of them their own alone"
+        ));
     }
-    sentence.push_str(&format!(
-        ". Joining helps {} of {} clients, hurts {}, and makes no difference that is seen for the others.",
-        verdict("helps"),
-        learned.clients.len(),
-        verdict("hurts")
-    ));
+    let (all, helps, hurts) = (learned.clients.len(), verdict("helps"), verdict("hurts"));
+    let neutral = all - helps - hurts;
+    sentence.push_str(&match (helps, hurts, neutral) {
+        (_, 0, 0) => format!(". Joining helps all {}.", counted(all, "client")),
+        (0, 0, _) => ". For no client joining makes a visible difference.".to_string(),
+        _ => format!(
+            ". Joining helps {helps} of {}, hurts {hurts}, and makes no visible difference for {neutral}.",
+            counted(all, "client")
+        ),
+    });
     sentence
 }

@@ -202,7 +202,9 @@ fn clients_with_one_row_and_columns_that_do_not_vary_do_no_harm() {
         learned.clients.iter().all(|client| client.served.iter().all(|value| value.is_finite() && value.abs() < 10.0))
     );
     assert!(learned.clients.iter().all(|client| client.personal[3] == 0.0));
-    assert!(learned.variance(3, &[1.0, 0.0, 0.0, 0.0]) > learned.variance(0, &[1.0, 0.0, 0.0, 0.0]));
+    assert!(
+        learned.predictor(3).variance(&[1.0, 0.0, 0.0, 0.0]) > learned.predictor(0).variance(&[1.0, 0.0, 0.0, 0.0])
+    );
 }
 
 #[test]
@@ -352,12 +354,14 @@ fn folds_in_the_order_of_time_are_predicted_from_those_before() {
     let rolling = Evidence { rolling: true, ..evidence(linear(1), &clients) };
     let learned = learn(&rolling, &Options::default()).unwrap();
     assert_eq!(learned.held_out.iter().map(|held| held.fold).collect::<Vec<_>>(), [1, 2, 3, 4]);
-    // What comes later does not matter for what a fold is predicted with, but for the weights of the four models.
+    // A last fold with targets of the other sign changes the model of all rows, and not what the first folds are predicted with.
     let mut changed = rolling.clone();
-    changed.clients.iter_mut().for_each(|client| client[4].values.iter_mut().for_each(|value| *value *= 2.0));
+    for client in &mut changed.clients {
+        [2, 4].iter().for_each(|&at| client[4].values[at] *= -1.0);
+    }
     let other = learn(&changed, &Options::default()).unwrap();
-    assert_eq!(learned.held_out[0].newcomer, other.held_out[0].newcomer);
-    assert_ne!(learned.global, other.global);
+    assert!(distance(&learned.held_out[0].newcomer, &other.held_out[0].newcomer) < 1e-2);
+    assert!(distance(&learned.global, &other.global) > 0.5);
 }
 
 #[test]
@@ -380,7 +384,7 @@ fn a_newcomer_with_a_clients_rows_is_that_client() {
     assert!(distance(&newcomer.personal, &learned.clients[4].personal) < 1e-9);
     assert!((newcomer.noise - learned.clients[4].noise).abs() < 1e-9);
     let row = [1.0, 0.7];
-    assert!((learned.newcomer_variance(&newcomer, &row) - learned.variance(4, &row)).abs() < 1e-9);
+    assert!((newcomer.predictor().variance(&row) - learned.predictor(4).variance(&row)).abs() < 1e-9);
     assert!(newcomer.p > 0.01);
     // One that is nothing like the others fits none.
     let mut strange = Products::none(2);
@@ -389,7 +393,7 @@ fn a_newcomer_with_a_clients_rows_is_that_client() {
     // Without rows, it is the centre.
     let nobody = learned.newcomer(&Products::none(2)).unwrap();
     assert!(distance(&nobody.personal, &learned.unknown()) < 1e-9 && nobody.p == 1.0);
-    assert!((learned.newcomer_variance(&nobody, &row) - learned.unknown_variance(&row)).abs() < 1e-9);
+    assert!((nobody.predictor().variance(&row) - learned.unknown_predictor().variance(&row)).abs() < 1e-9);
 }
 
 #[test]

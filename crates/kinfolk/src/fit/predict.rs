@@ -68,11 +68,7 @@ pub fn predict(saved: &Saved, path: &Path, out: &mut dyn Write) -> Result<Predic
                 (None, Some(products)) => {
                     found.fitted += 1;
                     let newcomer = saved.model.learned.newcomer(products)?;
-                    let predictor = Predictor {
-                        coefficients: newcomer.personal,
-                        covariance: newcomer.covariance,
-                        noise: newcomer.noise,
-                    };
+                    let predictor = newcomer.predictor();
                     let by = format!("personal near family {}", newcomer.family + 1);
                     Some(Serving { predictor, reach: saved.model.intervals.reach, by, is_known: false })
                 }
