@@ -44,8 +44,8 @@ impl<'a> KnownRows<'a> {
     }
 
     /// The next rows; `None` behind the last.
-    pub fn next(&mut self) -> Result<Option<KnownBatch>> {
-        let Some(mut table) = self.rows.next()? else { return Ok(None) };
+    pub fn next_batch(&mut self) -> Result<Option<KnownBatch>> {
+        let Some(mut table) = self.rows.next_batch()? else { return Ok(None) };
         let Some(Cells::Words(clients)) = table.take(self.client).map(|column| column.values) else {
             return Err(Error::data(format!("no column `{}`, which names the clients", self.client)));
         };

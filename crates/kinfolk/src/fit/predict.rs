@@ -53,7 +53,7 @@ pub fn predict(saved: &Saved, path: &Path, out: &mut dyn Write) -> Result<Predic
     let mut served: HashMap<String, Option<Serving>> = HashMap::new();
     let mut found = Predictions::default();
     let (mut inside, mut with_target) = (0u64, 0u64);
-    while let Some(batch) = rows.next()? {
+    while let Some(batch) = rows.next_batch()? {
         for client in &batch.clients {
             if served.contains_key(client) {
                 continue;
@@ -144,7 +144,7 @@ pub(super) fn newcomers(saved: &Saved, path: &Path) -> Result<HashMap<String, Pr
     let mut found: HashMap<String, Products> = HashMap::new();
     let known: HashSet<&str> = saved.names.iter().map(String::as_str).collect();
     let target = saved.model.target;
-    while let Some(batch) = rows.next()? {
+    while let Some(batch) = rows.next_batch()? {
         let Some(targets) = batch.rows.values() else { break };
         let columns = batch.rows.columns();
         let mut buffer = Vec::new();

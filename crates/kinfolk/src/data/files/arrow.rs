@@ -205,7 +205,7 @@ fn numbers(array: &dyn Array) -> Vec<f64> {
         DataType::Decimal32(_, scale) => all::<Decimal32Type>(array, |cell| f64::from(cell) / places(*scale)),
         DataType::Decimal64(_, scale) => all::<Decimal64Type>(array, |cell| cell as f64 / places(*scale)),
         DataType::Decimal128(_, scale) => all::<Decimal128Type>(array, |cell| cell as f64 / places(*scale)),
-        DataType::Dictionary(..) => looked_up(array, |values| numbers(values), f64::NAN),
+        DataType::Dictionary(..) => looked_up(array, numbers, f64::NAN),
         _ => vec![f64::NAN; array.len()],
     }
 }
@@ -226,7 +226,7 @@ fn dates(array: &dyn Array) -> Vec<f64> {
             all::<TimestampMicrosecondType>(array, |cell| cell as f64 / 1e6)
         }
         DataType::Timestamp(TimeUnit::Nanosecond, _) => all::<TimestampNanosecondType>(array, |cell| cell as f64 / 1e9),
-        DataType::Dictionary(..) => looked_up(array, |values| dates(values), f64::NAN),
+        DataType::Dictionary(..) => looked_up(array, dates, f64::NAN),
         _ => vec![f64::NAN; array.len()],
     }
 }

@@ -127,7 +127,7 @@ impl<'a> Source<'a> {
     pub fn read(&self, roles: ChooseRoles) -> Option<Result<(Table, Vec<String>)>> {
         let read = |mut rows: Rows| {
             let mut all = rows.none();
-            while let Some(next) = rows.next()? {
+            while let Some(next) = rows.next_batch()? {
                 all.append(next);
             }
             Ok((all, rows.remarks()))
@@ -353,7 +353,7 @@ struct Odd {
 
 impl Rows<'_> {
     /// The next rows, without the columns that are dropped; `None` behind the last.
-    pub fn next(&mut self) -> Result<Option<Table>> {
+    pub fn next_batch(&mut self) -> Result<Option<Table>> {
         let Some(batch) = self.batches.next()? else { return Ok(None) };
         let mut table = Table { columns: Vec::new(), lines: batch.lines };
         let mut first: Option<(usize, Error)> = None;

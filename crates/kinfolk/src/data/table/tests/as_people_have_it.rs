@@ -244,14 +244,14 @@ fn new_rows_are_encoded_by_a_saved_schema() {
     // Other columns, another order, another notation, a new client, a new word, a missing cell.
     let (_folder, path) = file("new.csv", "colour;more;day;x;c\nred;1;03.02.2020;2,5;z\nmauve;2;?;-;a\n");
     let mut rows = KnownRows::open(Path::new(&path), &saved, "c", Some("y")).unwrap();
-    let batch = rows.next().unwrap().unwrap();
+    let batch = rows.next_batch().unwrap().unwrap();
     assert_eq!((&batch.clients[..], &batch.lines[..]), (&["z".to_string(), "a".into()][..], &[2, 3][..]));
     let Features::F64 { columns: 6, values } = &**batch.rows.features() else { panic!() };
     let year = 2020.0 + 33.0 / 366.0;
     let mean = schema_mean(&schema, 2);
     let wanted = [2.5, 0.0, 0.0, year, 1.0, 0.0, 3.0, 1.0, 0.0, mean, 0.0, 0.0];
     assert!(values.iter().zip(wanted).all(|(found, want)| (found - want).abs() < 1e-9), "{values:?}");
-    assert!(rows.next().unwrap().is_none());
+    assert!(rows.next_batch().unwrap().is_none());
     assert_eq!(rows.remarks().len(), 3, "{:?}", rows.remarks());
     let (_folder, path) = file("new.csv", "colour,c\nred,z\n");
     let text = KnownRows::open(Path::new(&path), &saved, "c", None).err().unwrap().to_string();
