@@ -29,6 +29,8 @@ pub(super) const LEAST_CLIENTS: usize = 20;
 /// The most families that are looked for, and how many clients there must be for each.
 const MOST_FAMILIES: usize = 20;
 const CLIENTS_PER_FAMILY: usize = 5;
+/// Clients among which numbers of families are compared: of more, so many are drawn. Families of a share below a hundredth are not seen then.
+const COMPARED: usize = 400;
 /// Numbers of families that are tried beyond the best so far.
 const PATIENCE: usize = 3;
 /// Parts of the clients that are held out in turn.
@@ -96,7 +98,14 @@ pub(crate) fn search(
     let clients = left.clients();
     let given = |families| Search { families, searched: false, steps: Vec::new(), stability: None };
     let coarse = if covariance == Covariance::Scalar { Covariance::Scalar } else { Covariance::InterceptSlopes };
-    let seeker = Seeker::new(left, one, coarse.entries(left.random, working.basis.intercept.is_some()));
+    let mut drawn: Vec<usize> = (0..clients).collect();
+    if clients > COMPARED {
+        drawn.shuffle(&mut key.clone().word("compared").rng());
+        drawn.truncate(COMPARED);
+        drawn.sort_unstable();
+    }
+    let sample = left.subset(&drawn);
+    let seeker = Seeker::new(&sample, one, coarse.entries(left.random, working.basis.intercept.is_some()));
     match &options.families {
         Wanted::One => Ok((given(1), None)),
         Wanted::Known(labels) => {
@@ -126,8 +135,8 @@ pub(crate) fn search(
                 return Ok((given(1), None));
             }
             let found = seeker.fit(left, *families, &key.clone().word("start"))?;
-            let stability = stability(&seeker, &found, key)?;
-            Ok((Search { stability, ..given(*families) }, Some(seeker.population(&found, one))))
+            let stability = seeker.stability(left, &found, key)?;
+            Ok((Search { stability: Some(stability), ..given(*families) }, Some(seeker.population(&found, one))))
         }
         Wanted::Auto => {
             let none = Search { searched: true, ..given(1) };
@@ -136,11 +145,11 @@ pub(crate) fn search(
             }
             let (steps, found) = climb(&seeker, key)?;
             let Some(found) = found else { return Ok((Search { steps, ..none }, None)) };
-            let stability = stability(&seeker, &found, key)?;
-            Ok((
-                Search { families: found.families(), searched: true, steps, stability },
-                Some(seeker.population(&found, one)),
-            ))
+            let found =
+                if sample.clients() < clients { ordered(seeker.em(left).run(found), left.random) } else { found };
+            let stability = Some(seeker.stability(left, &found, key)?);
+            let search = Search { families: found.families(), searched: true, steps, stability };
+            Ok((search, Some(seeker.population(&found, one))))
         }
     }
 }
@@ -242,7 +251,7 @@ impl<'a> Seeker<'a> {
     }
 
     fn em<'b>(&self, panel: &'b Panel) -> Em<'b> {
-        Em { panel, entries: self.entries.clone(), known: None, restricted: None, iterations: 200, tolerance: 1e-3 }
+        Em { panel, entries: self.entries.clone(), known: None, restricted: None, iterations: 150, tolerance: 1e-3 }
     }
 
     fn population(&self, found: &Mixture, one: &Population) -> Population {
@@ -392,6 +401,41 @@ impl<'a> Seeker<'a> {
         Ok((1 + beyond) as f64 / (made + 1) as f64)
     }
 
+    /// Families of clients drawn anew, given to all clients, against those of clients that come about as the fit says.
+    fn stability(&self, all: &Panel, fit: &Mixture, key: &Key) -> Result<Stability> {
+        let (labels, clients) = (self.em(all).labels(fit), self.panel.clients());
+        let again = |panel: &Panel, all: &Panel, key: &Key| -> Result<Vec<usize>> {
+            let mut random = key.rng();
+            let drawn: Vec<usize> = (0..clients).map(|_| random.random_range(0..panel.clients())).collect();
+            let refit = self.fit(&panel.subset(&drawn), fit.families(), key)?;
+            Ok(self.em(all).labels(&refit))
+        };
+        let resample = |number: usize| again(all, all, &key.clone().word("resample").number(number as u64));
+        let resamples: Vec<Vec<usize>> = (0..RESAMPLES).into_par_iter().map(resample).collect::<Result<_>>()?;
+        let simulation = |number: usize| -> Result<f64> {
+            let key = key.clone().word("stability").number(number as u64);
+            let panel = self.simulate(fit, &key);
+            let found = self.fit(&panel, fit.families(), &key)?.labels();
+            Ok(adjusted_rand_index(&again(&panel, &panel, &key)?, &found))
+        };
+        let simulated: Vec<f64> = (0..RESAMPLES).into_par_iter().map(simulation).collect::<Result<_>>()?;
+        let mut stayed = vec![0.0; all.clients()];
+        for other in &resamples {
+            let matching = match_clusters(other, &labels);
+            for (client, label) in other.iter().enumerate() {
+                if matching.pairs.contains(&(*label, labels[client])) {
+                    stayed[client] += 1.0 / RESAMPLES as f64;
+                }
+            }
+        }
+        Ok(Stability {
+            agreement: resamples.iter().map(|other| adjusted_rand_index(other, &labels)).sum::<f64>()
+                / RESAMPLES as f64,
+            expected: simulated.into_iter().fold(1.0, f64::min),
+            clients: stayed,
+        })
+    }
+
     /// Clients as the fit says they come about, with the columns they have.
     fn simulate(&self, fit: &Mixture, key: &Key) -> Panel {
         let (q, panel) = (self.panel.random, self.panel);
@@ -495,41 +539,6 @@ fn valley_between(low: &[f64], high: &[f64]) -> f64 {
     let left = between[..=deepest].iter().fold(outside(from, -1.0), |mode, &value| value.max(mode));
     let right = between[deepest..].iter().fold(outside(to, 1.0), |mode, &value| value.max(mode));
     between[deepest] / left.min(right)
-}
-
-/// Families of clients drawn anew, against those of clients that are drawn from the fit.
-fn stability(seeker: &Seeker, fit: &Mixture, key: &Key) -> Result<Option<Stability>> {
-    let (labels, clients) = (fit.labels(), seeker.panel.clients());
-    // Families found in a resample, given to all clients.
-    let again = |panel: &Panel, key: &Key| -> Result<Vec<usize>> {
-        let mut random = key.rng();
-        let drawn: Vec<usize> = (0..clients).map(|_| random.random_range(0..clients)).collect();
-        let refit = seeker.fit(&panel.subset(&drawn), fit.families(), key)?;
-        Ok(seeker.em(panel).labels(&refit))
-    };
-    let resample = |number: usize| again(seeker.panel, &key.clone().word("resample").number(number as u64));
-    let resamples: Vec<Vec<usize>> = (0..RESAMPLES).into_par_iter().map(resample).collect::<Result<_>>()?;
-    let simulation = |number: usize| -> Result<f64> {
-        let key = key.clone().word("stability").number(number as u64);
-        let panel = seeker.simulate(fit, &key);
-        let found = seeker.fit(&panel, fit.families(), &key)?.labels();
-        Ok(adjusted_rand_index(&again(&panel, &key)?, &found))
-    };
-    let simulated: Vec<f64> = (0..RESAMPLES).into_par_iter().map(simulation).collect::<Result<_>>()?;
-    let mut stayed = vec![0.0; clients];
-    for other in &resamples {
-        let matching = match_clusters(other, &labels);
-        for (client, label) in other.iter().enumerate() {
-            if matching.pairs.contains(&(*label, labels[client])) {
-                stayed[client] += 1.0 / RESAMPLES as f64;
-            }
-        }
-    }
-    Ok(Some(Stability {
-        agreement: resamples.iter().map(|other| adjusted_rand_index(other, &labels)).sum::<f64>() / RESAMPLES as f64,
-        expected: simulated.into_iter().fold(1.0, f64::min),
-        clients: stayed,
-    }))
 }
 
 #[cfg(test)]
