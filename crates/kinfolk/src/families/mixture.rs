@@ -8,7 +8,7 @@ use super::ladder::Recipe;
 use super::mixed::{Information, Integrated, damped_step, over_blocks, root};
 use super::population::Population;
 use crate::error::Result;
-use crate::num::triangular::{factorise, solve};
+use crate::num::triangular::{factorise, log_determinant, solve};
 use crate::num::{add_scaled, dot};
 
 /// Of all clients' information, how much holds a centre where it is: families whose members do not determine it keep it.
@@ -154,19 +154,39 @@ impl Em<'_> {
         Mixture { responsibilities: self.pass(fit, None).responsibilities, ..fit.clone() }.labels()
     }
 
-    /// Runs from a start to where the likelihood hardly grows.
+    /// The factors of the families' curvatures.
+    fn factors(&self, pass: &Pass, families: usize) -> Vec<Vec<f64>> {
+        let q = self.panel.random;
+        let factor = |family: usize| {
+            let mut curvature = pass.curvatures[family * q * q..(family + 1) * q * q].to_vec();
+            (0..q).for_each(|j| curvature[j * (q + 1)] += pass.hold(j, q));
+            let mut factor = Vec::new();
+            factorise(&curvature, q, &mut factor);
+            factor
+        };
+        (0..families).map(factor).collect()
+    }
+
+    /// Runs from a start to where the likelihood, restricted if that is wanted, hardly grows.
     pub(crate) fn run(&self, start: Mixture) -> Mixture {
         let (q, k, clients) = (self.panel.random, start.families(), self.panel.clients() as f64);
         let rows = self.panel.total_rows();
         let freedom = (rows - self.restricted.unwrap_or(0.0)).max(1.0);
         let least = LEAST_NOISE * self.panel.energies.iter().sum::<f64>() / rows.max(1.0) + f64::MIN_POSITIVE;
-        let (mut state, mut inverses, mut damping) = (start, None::<Vec<f64>>, 0.1);
+        let (mut state, mut damping) = (start, 0.1);
+        let restricts = self.restricted.is_some();
+        let mut inverses = restricts.then(|| inverses(&self.factors(&self.pass(&state, None), k), q));
         let mut before = f64::NEG_INFINITY;
         let mut last_parameters = state.parameters.clone();
         let mut calm = 0;
         for _ in 0..self.iterations {
             let pass = self.pass(&state, inverses.as_deref());
-            let likelihood: f64 = pass.log_likelihoods.iter().sum();
+            let factors = self.factors(&pass, k);
+            let mut likelihood: f64 = pass.log_likelihoods.iter().sum();
+            if restricts {
+                let centres: f64 = factors.iter().map(|factor| log_determinant(factor, q)).sum();
+                likelihood += 0.5 * ((k * q) as f64 * state.noise.ln() - centres);
+            }
             let fell =
                 likelihood < before - self.tolerance.max(1e-9 * before.abs()) && state.parameters != last_parameters;
             if fell && damping < 1e6 {
@@ -178,43 +198,30 @@ impl Em<'_> {
             calm = if (likelihood - before).abs() < self.tolerance { calm + 1 } else { 0 };
             before = likelihood;
             state.log_likelihood = likelihood;
-            state.responsibilities = pass.responsibilities;
+            state.responsibilities.clone_from(&pass.responsibilities);
             if calm == 2 {
                 break;
             }
 
             let mut left = pass.energy;
-            let mut fresh = vec![0.0; k * q * q];
-            for family in 0..k {
+            for (family, factor) in factors.iter().enumerate() {
                 let centre = &mut state.centres[family * q..(family + 1) * q];
-                let mut curvature = pass.curvatures[family * q * q..(family + 1) * q * q].to_vec();
                 let given = &pass.moments[family * q..(family + 1) * q];
                 let mut moment = given.to_vec();
                 for j in 0..q {
-                    let hold = HOLD * pass.information.sums[j * (q + 1)] + f64::MIN_POSITIVE;
-                    moment[j] += hold * centre[j];
-                    curvature[j * (q + 1)] += hold;
+                    moment[j] += pass.hold(j, q) * centre[j];
                 }
-                let mut factor = Vec::new();
-                factorise(&curvature, q, &mut factor);
-                solve(&factor, q, &mut moment);
+                solve(factor, q, &mut moment);
                 centre.copy_from_slice(&moment);
                 let rows = pass.curvatures[family * q * q..(family + 1) * q * q].chunks_exact(q);
                 left += rows.zip(&moment).map(|(row, value)| value * dot(row, &moment)).sum::<f64>()
                     - 2.0 * dot(given, &moment);
-                if self.restricted.is_some() {
-                    for j in 0..q {
-                        let column = &mut fresh[family * q * q + j * q..family * q * q + (j + 1) * q];
-                        column[j] = 1.0;
-                        solve(&factor, q, column);
-                    }
-                }
                 if self.known.is_none() {
                     state.shares[family] = (pass.counts[family] / clients).max(1e-12);
                 }
             }
             state.noise = (left / freedom).max(least);
-            inverses = self.restricted.is_some().then_some(fresh);
+            inverses = restricts.then(|| self::inverses(&factors, q));
             let values = root(&state.parameters, q, &self.entries);
             let count = self.entries.len();
             let (slope, mut metric, traces) = pass.information.slopes(&values, q, &self.entries, count);
@@ -236,7 +243,22 @@ impl Em<'_> {
     }
 }
 
+/// The inverses of factored matrices, one after the other.
+fn inverses(factors: &[Vec<f64>], size: usize) -> Vec<f64> {
+    let mut inverses = vec![0.0; factors.len() * size * size];
+    for (place, column) in inverses.chunks_exact_mut(size.max(1)).enumerate() {
+        column[place % size] = 1.0;
+        solve(&factors[place / size], size, column);
+    }
+    inverses
+}
+
 impl Pass {
+    /// What holds a family to its last centre along a column, for families of hardly any clients.
+    fn hold(&self, column: usize, columns: usize) -> f64 {
+        HOLD * self.information.sums[column * (columns + 1)] + f64::MIN_POSITIVE
+    }
+
     fn none(q: usize, k: usize) -> Self {
         Self {
             log_likelihoods: Vec::new(),

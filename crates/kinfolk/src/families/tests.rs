@@ -322,6 +322,17 @@ fn known_families_are_kept_and_wished_numbers_made() {
 }
 
 #[test]
+fn families_that_are_found_have_the_spread_of_known_ones() {
+    let centres = [vec![0.0, 8.0], vec![0.0, -8.0], vec![9.0, 0.0], vec![-9.0, 0.0]];
+    let clients = draw(&around(&centres, 24, 1.0, 41), 30, 1.0, 42);
+    let given = evidence(linear(1), &clients);
+    let of = |families: Wanted| learn(&given, &Options { families, quick: true, ..Options::default() }).unwrap();
+    let known = of(Wanted::Known((0..24).map(|client| client % 4).collect()));
+    let found = of(Wanted::Exactly(4));
+    assert!(distance(&known.spread, &found.spread) < 1e-3 * known.spread[0], "{:?} {:?}", known.spread, found.spread);
+}
+
+#[test]
 fn curves_are_taken_where_they_help_and_words_of_a_place_do_no_harm() {
     let mut random = Key::new(30).rng();
     let mut client = |number: usize| {
