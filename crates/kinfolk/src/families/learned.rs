@@ -303,12 +303,12 @@ fn choose(evidence: &Evidence, options: &Options) -> Result<(Shape, Working)> {
     let mut best = Best { evidence, errors: shape.errors(&working)?, shape, working };
     // All curves at once, or else those that help, one after the other.
     if !groups.is_empty()
-        && !best.improve(Shape { curves: groups.clone(), ..best.shape.clone() }, 0.0)?
+        && !best.improve(Shape { curves: groups.clone(), ..best.shape.clone() }, 1.0)?
         && groups.len() <= MOST_GROUPS
     {
         for group in groups {
             let curves = best.shape.curves.iter().copied().chain([group]).collect();
-            best.improve(Shape { curves, ..best.shape.clone() }, 0.0)?;
+            best.improve(Shape { curves, ..best.shape.clone() }, 1.0)?;
         }
     }
     if !best.shape.curves.is_empty() && !options.quick && rows >= 2.0 * (clients * (q + curved)) as f64 {
