@@ -97,6 +97,8 @@ fn newcomers_with_sales_get_a_model_of_their_own() {
     let ended = bench.well(&["predict", "bakeries.families", "new-bakeries.csv"]);
     assert!(ended.stdout.contains("personal near family"), "{}", ended.stdout);
     assert!(ended.stderr.contains("45 rows of 0 known and 3 new clients"), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("intervals cover"), "they were fitted to these very rows: {}", ended.stderr);
+    let ended = bench.well(&["predict", "bakeries.families", "bakeries.csv"]);
     assert!(ended.stderr.contains("intervals cover"), "{}", ended.stderr);
 }
 

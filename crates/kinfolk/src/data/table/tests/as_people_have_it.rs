@@ -213,7 +213,7 @@ fn given_parts_times_and_weights() {
     assert_eq!((given[0].train.weights(), given[0].test.weights()), (Some(&[1.0, 2.5][..]), Some(&[0.0][..])));
     assert_eq!(given[0].train.pick(&[1]).weights(), Some(&[2.5][..]));
     let timed = build("time = \"t\"\ntest_fraction = 0.4\ndrop = [\"part\"]");
-    assert_eq!(values(&timed), [(vec![1.5, 2.5], vec![3.5]), (vec![4.5, 5.5], vec![6.5])]);
+    assert_eq!(values(&timed), [(vec![2.5, 1.5], vec![3.5]), (vec![4.5, 5.5], vec![6.5])]);
     assert_eq!(timed[0].train.columns(), 3, "x, t and w");
     assert_eq!(build("time = \"t\"\ndrop = [\"part\", \"t\"]")[0].train.columns(), 2);
 }
