@@ -317,7 +317,8 @@ fn main() {
     let mut arguments = std::env::args().skip(1);
     let seeds = arguments.next().and_then(|word| word.parse().ok()).unwrap_or(20);
     let asked: Vec<String> = arguments.collect();
-    let studies: [(&str, fn(u64)); 7] = [
+    type Study = fn(u64);
+    let studies: [(&str, Study); 7] = [
         ("same", same),
         ("continuum", continuum),
         ("families", families),

@@ -106,8 +106,8 @@ fn newcomers_with_sales_get_a_model_of_their_own() {
 fn what_people_get_wrong_is_said() {
     let bench = bakeries();
     fitted(&bench);
-    bench.write("no-client.csv", &TOMORROW.replace("bakery,", "shop,"));
-    bench.write("no-rain.csv", &TOMORROW.replace(",rain,", ",rainfall,"));
+    bench.write("no-client.csv", TOMORROW.replace("bakery,", "shop,"));
+    bench.write("no-rain.csv", TOMORROW.replace(",rain,", ",rainfall,"));
     bench.write("known.csv", BAKERIES);
     bench.write("broken.csv", "bakery,date\n");
     let fit = ["fit", "bakeries.csv", "--out", "new", "--target", "sold", "--client"];

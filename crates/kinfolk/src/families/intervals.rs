@@ -84,7 +84,7 @@ impl Learned {
 /// How often residuals were how large, in units of their expected deviation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Histogram {
-    /// The first below [`Histogram::LOW`], each next one larger by the same ratio, the last without an end.
+    /// The first below 0.05, each next one larger by the same ratio, the last without an end.
     pub counts: Vec<u64>,
 }
 

@@ -320,6 +320,15 @@ impl Service {
     }
 }
 
+/// A client's squared errors in a fold, in sum.
+struct FoldErrors {
+    rows: f64,
+    /// Of the stack.
+    stack: f64,
+    /// Of the four models.
+    rungs: [f64; 4],
+}
+
 /// Differences of errors between two ways to serve each client, per row and over the noise's variance, shrunk towards each other.
 struct Gains {
     mean: Vec<f64>,
@@ -440,25 +449,25 @@ pub(crate) fn serve(working: &Working, trials: &Trials, standing: &Standing) -> 
     let of = |client: usize| {
         let fold = |(test, models): &(usize, Models)| {
             let fold = working.fold(client, *test);
-            (
-                fold.rows,
-                fold.error(&standing.served(models, client, None)),
-                Rung::ALL.map(|rung| fold.error(models.of(client, rung))),
-            )
+            FoldErrors {
+                rows: fold.rows,
+                stack: fold.error(&standing.served(models, client, None)),
+                rungs: Rung::ALL.map(|rung| fold.error(models.of(client, rung))),
+            }
         };
-        trials.folds.iter().map(fold).filter(|(rows, ..)| *rows > 0.0).collect::<Vec<_>>()
+        trials.folds.iter().map(fold).filter(|fold| fold.rows > 0.0).collect::<Vec<_>>()
     };
-    let cells: Vec<Vec<(f64, f64, [f64; 4])>> = (0..working.clients).into_par_iter().map(of).collect();
+    let cells: Vec<Vec<FoldErrors>> = (0..working.clients).into_par_iter().map(of).collect();
     let tests = trials.folds.len() as f64;
     // n_test / n_train; with folds in the order of time, in the mean.
     let share = if working.rolling { 2.0 / working.folds as f64 } else { 1.0 / (tests - 1.0).max(1.0) };
-    let gains = |difference: &dyn Fn(usize, &(f64, f64, [f64; 4])) -> f64| {
-        let client = |(client, folds): (usize, &Vec<(f64, f64, [f64; 4])>)| {
-            folds.iter().map(|cell| (difference(client, cell) / noise[client], cell.0)).collect()
+    let gains = |difference: &dyn Fn(usize, &FoldErrors) -> f64| {
+        let client = |(client, folds): (usize, &Vec<FoldErrors>)| {
+            folds.iter().map(|cell| (difference(client, cell) / noise[client], cell.rows)).collect()
         };
         Gains::new(&cells.iter().enumerate().map(client).collect::<Vec<Vec<(f64, f64)>>>(), share)
     };
-    let against_stack = Rung::ALL.map(|rung| gains(&|_, cell| cell.1 - cell.2[rung as usize]));
+    let against_stack = Rung::ALL.map(|rung| gains(&|_, cell| cell.stack - cell.rungs[rung as usize]));
     let choice = |client: usize| {
         if standing.panel.rows[client] < LEAST_ROWS || cells[client].len() < 2 {
             return None;
@@ -472,14 +481,13 @@ pub(crate) fn serve(working: &Working, trials: &Trials, standing: &Standing) -> 
     };
     let choices: Vec<Option<Rung>> = (0..working.clients).map(choice).collect();
     let served_error =
-        |client: usize, cell: &(f64, f64, [f64; 4])| choices[client].map_or(cell.1, |rung| cell.2[rung as usize]);
-    let over = Rung::ALL.map(|rung| gains(&|client, cell| cell.2[rung as usize] - served_error(client, cell)));
+        |client: usize, cell: &FoldErrors| choices[client].map_or(cell.stack, |rung| cell.rungs[rung as usize]);
+    let over = Rung::ALL.map(|rung| gains(&|client, cell| cell.rungs[rung as usize] - served_error(client, cell)));
     (0..working.clients)
         .map(|client| {
-            let total: f64 = cells[client].iter().map(|cell| cell.0).sum();
-            let mean =
-                |value: &dyn Fn(&(f64, f64, [f64; 4])) -> f64| cells[client].iter().map(value).sum::<f64>() / total;
-            let errors = (total > 0.0).then(|| Rung::ALL.map(|rung| mean(&|cell| cell.2[rung as usize])));
+            let total: f64 = cells[client].iter().map(|cell| cell.rows).sum();
+            let mean = |value: &dyn Fn(&FoldErrors) -> f64| cells[client].iter().map(value).sum::<f64>() / total;
+            let errors = (total > 0.0).then(|| Rung::ALL.map(|rung| mean(&|cell| cell.rungs[rung as usize])));
             let served = standing.served(standing.models, client, choices[client]);
             let gain = |rung: Rung| {
                 let gains = &over[rung as usize];

@@ -224,15 +224,14 @@ pub fn learn(evidence: &Evidence, options: &Options) -> Result<Learned> {
         newcomer: working.basis.back(&models.newcomer),
     });
     let columns = working.basis.columns();
-    let families = population.centres.iter().zip(&population.covariances).zip(&population.shares).enumerate();
-    let family = |(family, ((centre, covariance), share)): (usize, ((&Vec<f64>, &Vec<f64>), &f64))| Family {
-        share: *share,
+    let family = |family: usize| Family {
+        share: population.shares[family],
         clients: clients.iter().filter(|client| client.family == family).count(),
-        centre: working.basis.back(centre),
-        covariance: working.basis.back_covariance(covariance, columns),
+        centre: working.basis.back(&population.centres[family]),
+        covariance: working.basis.back_covariance(&population.covariances[family], columns),
     };
     let mut learned = Learned {
-        families: families.map(family).collect(),
+        families: (0..population.centres.len()).map(family).collect(),
         global: working.basis.back(models.of(0, Rung::Global)),
         spread: working.basis.back_covariance(&population.spread(), working.basis.random),
         covariance: shape.covariance,
@@ -272,14 +271,14 @@ fn mean_errors(clients: &[LearnedClient]) -> [f64; 5] {
 
 /// Columns and covariance: what is asked for, or what cross-validation finds better.
 fn choose(evidence: &Evidence, options: &Options) -> Result<(Shape, Working)> {
-    if let Wanted::Known(labels) = &options.families {
-        if labels.len() != evidence.clients.len() {
-            return Err(Error::data(format!(
-                "families: got {} known families for {} clients, want one for each",
-                labels.len(),
-                evidence.clients.len()
-            )));
-        }
+    if let Wanted::Known(labels) = &options.families
+        && labels.len() != evidence.clients.len()
+    {
+        return Err(Error::data(format!(
+            "families: got {} known families for {} clients, want one for each",
+            labels.len(),
+            evidence.clients.len()
+        )));
     }
     let mut groups: Vec<usize> = evidence
         .columns

@@ -103,7 +103,7 @@ fn clients(saved: &Saved) -> Vec<Client<'_>> {
     let models: Vec<f64> = learned.clients.iter().flat_map(|client| client.personal.iter().copied()).collect();
     let plane = Points::new(&models, learned.global.len()).ok().map(Plane::of);
     let count = saved.names.len();
-    let picked = (0..count.min(MOST_CLIENTS)).map(|place| place * count / count.min(MOST_CLIENTS).max(1));
+    let picked = (0..count.min(MOST_CLIENTS)).map(|place| place * count / count.clamp(1, MOST_CLIENTS));
     let client = |place: usize| {
         let client = &learned.clients[place];
         let service = &client.service;

@@ -34,6 +34,7 @@ pub(super) struct Batch {
 
 /// The cells of one column in a batch.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(not(feature = "parquet"), expect(dead_code, reason = "files that say what columns are"))]
 pub(super) enum Strip {
     Nothing,
     /// An empty one is missing.

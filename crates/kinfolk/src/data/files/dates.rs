@@ -116,7 +116,7 @@ fn month(name: &str) -> Option<u32> {
     ];
     let name = name.trim_end_matches('.').to_ascii_lowercase();
     let is_it = |full: &&str| name.len() >= 3 && full.starts_with(&name) || *full == "september" && name == "sept";
-    NAMES.iter().position(|full| is_it(full)).map(|place| place as u32 + 1)
+    NAMES.iter().position(is_it).map(|place| place as u32 + 1)
 }
 
 #[cfg(test)]

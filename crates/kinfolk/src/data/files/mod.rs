@@ -303,6 +303,7 @@ trait TableFile {
 
 /// What a file says about a column.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(not(feature = "parquet"), expect(dead_code, reason = "files that say what columns are"))]
 enum Type {
     /// Nothing: numbers, words or dates.
     Text,
