@@ -320,6 +320,9 @@ impl Service {
     }
 }
 
+/// Of the noise's variance, a gain that nobody sees: where two models are almost the same, folds say nothing of its error.
+const LEAST_GAIN: f64 = 0.01;
+
 /// A client's squared errors in a fold, in sum.
 struct FoldErrors {
     rows: f64,
@@ -492,7 +495,8 @@ pub(crate) fn serve(working: &Working, trials: &Trials, standing: &Standing) -> 
             let gain = |rung: Rung| {
                 let gains = &over[rung as usize];
                 let realised = standing.realised(client, standing.models.of(client, rung), &served);
-                let error = ((gains.error[client] * noise[client]).powi(2) + realised).sqrt();
+                let unseen = (LEAST_GAIN * noise[client]).powi(2);
+                let error = ((gains.error[client] * noise[client]).powi(2) + realised + unseen).sqrt();
                 Gain { mean: gains.mean[client] * noise[client], error }
             };
             let others = Rung::ALL.iter().filter(|rung| Some(**rung) != choices[client]);
