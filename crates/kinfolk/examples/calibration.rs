@@ -152,12 +152,12 @@ fn continuum(seeds: u64) {
 /// Families of unequal sizes with random centres; some rows a client.
 fn families(seeds: u64) {
     for (families, clients, rows, apart) in [
-        (2, 60, [5, 12], 3.0),
-        (2, 60, [20, 40], 1.5),
-        (3, 90, [10, 40], 2.0),
-        (4, 120, [30, 100], 1.2),
-        (8, 200, [20, 60], 2.0),
-        (8, 240, [100, 200], 1.0),
+        (2, 60, [5, 12], 2.0),
+        (2, 60, [20, 40], 0.8),
+        (3, 90, [10, 40], 1.2),
+        (4, 120, [30, 100], 0.8),
+        (8, 200, [20, 60], 1.2),
+        (8, 240, [100, 200], 0.7),
     ] {
         let (mut ours, mut told, mut best, mut right, mut counted, mut seconds) = (0.0, 0.0, 0.0, 0, 0, 0.0);
         for seed in 0..seeds {
