@@ -1,8 +1,8 @@
-# `make` lists the commands. CI runs `make check` beside `make test-flower` (.ci/run).
+# `make` lists the commands. CI runs `make check` and `make test-flower` (.ci/run).
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help quickstart check lint fmt test test-python test-flower test-torch deny extension venv python wheel bench bless bless-quick fuzz kills
+.PHONY: help quickstart check lint fmt test test-python test-flower test-torch deny extension python wheel bench bless bless-quick fuzz kills
 .PHONY: need-rust need-python need-chromium
 
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
@@ -54,7 +54,6 @@ extension: need-rust
 	cargo build --workspace
 	ln -sf $(TARGET)/debug/lib_kinfolk.so crates/kinfolk-py/python/kinfolk/_kinfolk.abi3.so
 
-venv: $(TARGET)/venv/ready
 $(TARGET)/venv/ready: pyproject.toml | need-python
 	$(PYTHON) -m venv $(TARGET)/venv
 	$(TEST_PYTHON) -m pip install --quiet --upgrade pip
