@@ -248,9 +248,4 @@ name = "naive-average"
     ] {
         assert!(notes.contains(wanted), "{notes}");
     }
-    let weighted = text.replace("missing =", "weight = \"weight\"\nmissing =");
-    let change = Override::parse(&format!("data.path={path}")).unwrap();
-    let experiment = Experiment::parse("test", &weighted, &[change]).unwrap();
-    let refused = run(&experiment, &Options::default(), &mut Unwatched).unwrap_err().to_string();
-    assert!(refused.starts_with("data.weight: the methods of an experiment count all rows alike"), "{refused}");
 }

@@ -228,8 +228,6 @@ pub struct Client {
 pub struct Shard {
     features: Arc<Features>,
     targets: Arc<Targets>,
-    /// Of every row of the storage, where rows do not all count alike.
-    weights: Option<Arc<Vec<f64>>>,
     rows: Range<usize>,
 }
 
@@ -395,16 +393,7 @@ impl Shard {
         if !matches!(*targets, Targets::None) && labelled != have {
             return Err(Error::data(format!("{have} rows of features but {labelled} targets")));
         }
-        Ok(Self { features, targets, weights: None, rows })
-    }
-
-    /// The same rows, which count by these weights of the storage's rows.
-    pub(crate) fn weighted(self, weights: Option<Arc<Vec<f64>>>) -> Result<Self> {
-        let (have, weighed) = (self.features.rows(), weights.as_ref().map(|weights| weights.len()));
-        match weighed.filter(|weighed| *weighed != have) {
-            Some(weighed) => Err(Error::data(format!("{have} rows of features but {weighed} weights"))),
-            None => Ok(Self { weights, ..self }),
-        }
+        Ok(Self { features, targets, rows })
     }
 
     /// Number of rows.
@@ -456,12 +445,6 @@ impl Shard {
         }
     }
 
-    /// The weights of its rows, where they have any.
-    #[doc(hidden)]
-    pub fn weights(&self) -> Option<&[f64]> {
-        self.weights.as_ref().map(|weights| &weights[self.rows.clone()])
-    }
-
     fn add_to(&self, digest: &mut Sha256) {
         let values = |columns: &usize| self.rows.start * columns..self.rows.end * columns;
         digest.update((self.len() as u64).to_le_bytes());
@@ -490,9 +473,6 @@ impl Shard {
             Targets::Classes(all) => add_numbers(&all[self.rows()], u32::to_le_bytes, digest),
             Targets::Values(all) => add_numbers(&all[self.rows()], f64::to_le_bytes, digest),
             Targets::Words(all) => add_words(&all[self.rows()], digest),
-        }
-        if let Some(weights) = self.weights() {
-            add_numbers(weights, f64::to_le_bytes, digest);
         }
     }
 
@@ -523,8 +503,7 @@ impl Shard {
             Targets::Values(values) => Targets::Values(pick(values, 1, rows)),
             Targets::Words(words) => Targets::Words(pick(words, 1, rows)),
         };
-        let weights = self.weights.as_ref().map(|weights| Arc::new(pick(weights, 1, rows)));
-        Self { features: Arc::new(features), targets: Arc::new(targets), weights, rows: 0..count }
+        Self { features: Arc::new(features), targets: Arc::new(targets), rows: 0..count }
     }
 
     /// Part `index` of `of` nearly equal, disjoint, consecutive parts.

@@ -53,8 +53,6 @@ settings! {
         curves: bool = false,
         /// whether missing values are refused, or filled in: by the mean and a column that says where; words: a kind
         missing: Missing = "refuse",
-        /// the column of the rows' weights; not a feature
-        weight: Option<String>,
         /// what the target is
         task: Task = "auto",
         /// give every column of numbers mean 0 and deviation 1 over all clients
@@ -154,7 +152,6 @@ pub(super) fn build_with(
         words(take(settings.part.as_ref())),
     );
     let target = take(settings.target.as_ref());
-    let weights = take(settings.weight.as_ref());
     let Some(ids) = ids else {
         return Err(Error::data(format!("{}: no client column", path.display())));
     };
@@ -165,7 +162,6 @@ pub(super) fn build_with(
     if table.columns.is_empty() {
         return Err(Error::data(format!("{}: no column is left as a feature", path.display())));
     }
-    let weights = weights.map(|column| check_weights(path, &table.lines, column)).transpose()?;
     let is_test = parts.map(|parts| check_parts(path, &table.lines, &parts, settings.part.as_deref())).transpose()?;
     let has_target = target.as_ref().map(|target| present(&target.values));
     if let (Some(has_target), Some(name)) = (&has_target, &settings.target) {
@@ -216,9 +212,7 @@ pub(super) fn build_with(
         },
     });
     let features = Arc::new(Features::Columns(columns.collect()));
-    let weights = weights.map(|weights| Arc::new(pick(weights, &order.rows)));
-    let shard =
-        |rows: &Range<usize>| Shard::of(features.clone(), targets.clone(), rows.clone())?.weighted(weights.clone());
+    let shard = |rows: &Range<usize>| Shard::of(features.clone(), targets.clone(), rows.clone());
     let client = |index: usize| {
         Ok(Client {
             id: members[index].id.to_string(),
@@ -260,7 +254,6 @@ fn roles(path: &Path, names: &[String], only: Option<&[String]>, settings: &Tabl
         ("truth", settings.truth.as_ref(), Role::Name),
         ("part", settings.part.as_ref(), Role::Name),
         ("time", settings.time.as_ref(), Role::Value),
-        ("weight", settings.weight.as_ref(), Role::Number),
         ("target", settings.target.as_ref(), Role::Value),
     ];
     let wanted = singles.into_iter().filter_map(|(setting, name, role)| Some((setting, name?, role)));
@@ -312,21 +305,6 @@ fn times(path: &Path, table: &mut Table, name: &str, dropped: bool) -> Result<Ve
         table.take(name);
     }
     Ok(times)
-}
-
-fn check_weights(path: &Path, lines: &[u64], column: Column) -> Result<Vec<f64>> {
-    let name = &column.name;
-    let Cells::Numbers(weights) = column.values else {
-        return Err(Error::data(format!("{}: column `{name}` holds no numbers, want weights", path.display())));
-    };
-    match weights.iter().position(|weight| weight.is_nan() || *weight < 0.0) {
-        None => Ok(weights),
-        Some(row) => {
-            let found = if weights[row].is_nan() { "no number".to_string() } else { weights[row].to_string() };
-            let message = format!("{} row {}: column `{name}` holds {found}", path.display(), lines[row]);
-            Err(Error::data(format!("{message}, want a weight of at least 0")).hint("mend it or delete the row"))
-        }
-    }
 }
 
 /// Which rows are for testing.

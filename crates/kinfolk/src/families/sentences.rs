@@ -3,7 +3,7 @@
 use super::ladder::Rung;
 use super::learned::Learned;
 use super::mixed::Covariance;
-use super::search::LEAST_CLIENTS;
+use super::search::{LEAST_CLIENTS, Stability};
 use crate::text::counted;
 
 /// A p-value as it is read.
@@ -57,15 +57,14 @@ fn families(learned: &Learned) -> String {
         let sizes: Vec<String> = learned.families.iter().map(|family| family.clients.to_string()).collect();
         let mut sentence = format!("There are {count} families, of {} clients.", listed(&sizes));
         if let Some(stability) = &learned.search.stability {
-            let firm = if stability.agreement >= stability.expected {
-                "as expected of such families"
-            } else {
-                "less than expected of such families"
-            };
+            let Stability { agreement, expected, .. } = stability;
             sentence.push_str(&format!(
-                " Found again in resamples of the clients, they agree with an adjusted Rand index of {:.2}, {firm} (at least {:.2}).",
-                stability.agreement, stability.expected
+                " Found again in resamples of the clients, they agree with an adjusted Rand index of {agreement:.2}"
             ));
+            if agreement < expected {
+                sentence.push_str(&format!(", less than such families would ({expected:.2})"));
+            }
+            sentence.push('.');
         }
         return sentence;
     }

@@ -25,7 +25,7 @@ pub use show::{Shown, show, show_client, show_family};
 
 use crate::data::TableSettings;
 use crate::data::options::Missing;
-use crate::data::understood::{self, Understood};
+use crate::data::understood;
 use crate::error::{Error, Result};
 use crate::experiment::Experiment;
 use crate::families::Wanted;
@@ -37,6 +37,7 @@ use crate::models::LinearSettings;
 use crate::run::seed::SeedData;
 use crate::run::venue::{InProcess, Venue};
 use crate::run::{Options, Watch};
+use crate::settings::finish;
 use tested::test_errors;
 
 /// What is fitted.
@@ -64,9 +65,14 @@ pub fn fit(
     let mut table = settings.table.clone();
     table.missing = Missing::Fill;
     table.curves = !settings.straight;
+    let mut faults = Vec::new();
     if table.target.is_none() {
-        return Err(Error::settings("target: got none, want the column to be predicted"));
+        faults.push(Error::settings("target: got none, want the column to be predicted"));
     }
+    if settings.families.is_some() && table.group.is_some() {
+        faults.push(Error::settings("families: the groups are known already").hint("leave one of them out"));
+    }
+    finish(faults)?;
     if table.part.is_none() && table.time.is_none() {
         // Errors are cross-validated: no row is kept from the model.
         table.test_fraction = 0.0;
@@ -88,17 +94,13 @@ fn fit_at(
     watch.doing("reading the table");
     let experiment = Experiment::on(table).model(LinearSettings::default()).method(AutoSettings::default()).check()?;
     let data = SeedData::prepare(&experiment, seed, venue, None)?;
-    data.check_weights()?;
     let understood = data.schema.understood();
     told(&understood::lines(&understood));
-    let wanted = match (families, is_grouped) {
-        (Some(_), true) => {
-            return Err(Error::settings("families: the groups are known already").hint("leave one of them out"));
-        }
-        (None, true) => Wanted::Known(known_families(data.column())?),
-        (Some(1), _) => Wanted::One,
-        (Some(families), _) => Wanted::Exactly(families),
-        (None, _) => Wanted::Auto,
+    let wanted = match families {
+        None if is_grouped => Wanted::Known(known_families(data.column())?),
+        None => Wanted::Auto,
+        Some(1) => Wanted::One,
+        Some(families) => Wanted::Exactly(families),
     };
     let mut engine = data.engine.afresh("fit", Transforms::default(), options.stop.clone())?;
     watch.doing("comparing clients");
@@ -108,7 +110,6 @@ fn fit_at(
     let tested = tests.then(|| test_errors(&mut *engine, &model)).transpose()?.flatten();
     let names = model.clients.iter().map(|&place| engine.clients()[place as usize].id.clone()).collect();
     let mut remarks = data.notes.clone();
-    remarks.retain(|remark| !understood.iter().any(|column: &Understood| column.note() == *remark));
     remarks.extend(ledger.note());
     Ok(Saved::new(client, target, names, data.schema.clone(), understood, model, tested, remarks, seed))
 }

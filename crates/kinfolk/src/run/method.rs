@@ -319,7 +319,8 @@ impl OngoingMethod<'_> {
         if !outcome.converged {
             summary.status = "not-converged".into();
         }
-        let first = self.run.data.notes.iter().cloned().chain(self.course.ledger.note());
+        let data = self.run.data;
+        let first = data.column_notes().chain(data.notes.iter().cloned()).chain(self.course.ledger.note());
         summary.notes.splice(0..0, first.chain(outcome.notes.iter().cloned()));
         Ok(summary)
     }

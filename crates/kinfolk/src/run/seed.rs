@@ -4,7 +4,6 @@ use super::venue::Meeting;
 use super::*;
 use crate::data::own::OwnStart;
 use crate::data::schema::{Description, TargetDescription, extreme_cells};
-use crate::data::understood::Understood;
 use crate::data::{Client, Population};
 use crate::federation::work::TargetScale;
 use crate::groups::Origin;
@@ -64,7 +63,6 @@ impl SeedData {
         let ordered = experiment.data.get("time").is_some();
         let facts = DataFacts { columns: schema.roles(), target: target_scale(&described), ordered };
         let mut notes = std::mem::take(&mut population.remarks);
-        notes.extend(schema.understood().iter().filter(|column| column.is_unusual).map(Understood::note));
         notes.extend(columns::extreme_cell_notes(engine.clients(), &extreme_cells(&described)));
         let mut unknown = schema.unknown_classes(&described);
         if let Some(encoded) = engine.adopt(&schema)? {
@@ -114,6 +112,11 @@ impl SeedData {
             facts,
             origin,
         })
+    }
+
+    /// What became of columns in a way that may surprise.
+    pub(super) fn column_notes(&self) -> impl Iterator<Item = String> {
+        self.schema.understood().into_iter().filter(|column| column.is_unusual).map(|column| column.note())
     }
 
     /// What clients said of their columns and targets.
@@ -170,15 +173,6 @@ impl SeedData {
         let step = entry.needs().auto_step.filter(|step| step.is_used(&*self.model))?;
         self.curvature?;
         Some(format!("step {:.3e}, chosen from the data", auto_step(step.optimiser, self.curvature)))
-    }
-
-    /// Refuses weights of rows, which methods of an experiment do not know.
-    pub(crate) fn check_weights(&self) -> Result<()> {
-        if self.population.clients.iter().any(|client| client.train.weights().is_some()) {
-            return Err(Error::settings("data.weight: the methods of an experiment count all rows alike")
-                .hint("leave data.weight out, and name the column in data.drop if it is no feature"));
-        }
-        Ok(())
     }
 
     /// Refuses to resume where the clients' state is out of reach.

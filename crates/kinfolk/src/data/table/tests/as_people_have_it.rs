@@ -197,7 +197,7 @@ fn ids_and_constants_are_left_out() {
 }
 
 #[test]
-fn given_parts_times_and_weights() {
+fn given_parts_and_times() {
     let content = "c,y,x,part,t,w\na,1.5,1,train,2020-01-05,1\na,2.5,2,Test,2020-01-01,0\na,3.5,4,train,2020-01-09,2.5\n\
                    b,4.5,3,test,2020-01-02,1\nb,5.5,9,train,2020-01-02,1\nb,6.5,9,train,2020-01-04,1\n";
     let build = |text: &str| {
@@ -208,10 +208,8 @@ fn given_parts_times_and_weights() {
         let of = |shard: &Shard| shard.values().unwrap().to_vec();
         clients.iter().map(|client| (of(&client.train), of(&client.test))).collect()
     };
-    let given = build("part = \"part\"\ndrop = [\"t\"]\nweight = \"w\"");
+    let given = build("part = \"part\"\ndrop = [\"t\"]");
     assert_eq!(values(&given), [(vec![1.5, 3.5], vec![2.5]), (vec![5.5, 6.5], vec![4.5])]);
-    assert_eq!((given[0].train.weights(), given[0].test.weights()), (Some(&[1.0, 2.5][..]), Some(&[0.0][..])));
-    assert_eq!(given[0].train.pick(&[1]).weights(), Some(&[2.5][..]));
     let timed = build("time = \"t\"\ntest_fraction = 0.4\ndrop = [\"part\"]");
     assert_eq!(values(&timed), [(vec![2.5, 1.5], vec![3.5]), (vec![4.5, 5.5], vec![6.5])]);
     assert_eq!(timed[0].train.columns(), 3, "x, t and w");
@@ -276,8 +274,6 @@ fn wrong_inputs_are_refused_by_what_to_do() {
         (usual.into(), "time = \"when\"", "data.time: t.csv has no column `when`"),
         (usual.into(), "kinds = 0", "data.kinds: got 0, want"),
         (usual.into(), "missing = \"mean\"", "data.missing: got \"mean\""),
-        (usual.replace("2\n", "-2\n"), "weight = \"x\"", "holds -2, want a weight of at least 0"),
-        (usual.replace("2\n", "heavy\n"), "weight = \"x\"", "t.csv row 3: column `x` holds `heavy`, others numbers"),
         (usual.replace("1\n", "soon\n").replace("2\n", "late\n"), "time = \"x\"", "column `x` holds words, want times"),
         (usual.replace("2\n", "\n"), "time = \"x\"\nmissing = \"fill\"", "data.time needs one in every row"),
         (usual.replace("2\n", "\n"), "", "fill in all such cells with data.missing = \"fill\""),
