@@ -6,7 +6,7 @@
 //! ones), `permuted` (differences, with the clients of rows permuted), `joining` (who gains by it), `coverage` (intervals), `speed`.
 
 use kinfolk::clustering::{Points, adjusted_rand_index, kmeans};
-use kinfolk::families::{Evidence, Learned, Options, Products, Role, learn};
+use kinfolk::families::{Evidence, Learned, Options, Products, Response, Role, learn};
 use kinfolk::rng::{Key, Rng};
 use rand::RngExt;
 use rand::seq::SliceRandom;
@@ -44,7 +44,7 @@ fn evidence(clients: &[Rows], columns: usize) -> Evidence {
         folds
     };
     let roles = (0..columns).map(|j| if j == 0 { Role::Intercept } else { Role::Linear }).collect();
-    Evidence { columns: roles, clients: clients.iter().map(client).collect(), rolling: false }
+    Evidence { response: Response::Numbers, columns: roles, clients: clients.iter().map(client).collect(), rolling: false }
 }
 
 fn learned(clients: &[Rows], columns: usize, seed: u64) -> Learned {

@@ -97,7 +97,7 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         part: arguments.part,
         drop: arguments.drop,
         words: arguments.words,
-        task: Task::Regression,
+        task: Task::Words,
         ..TableSettings::default()
     };
     let settings = FitSettings {

@@ -7,7 +7,8 @@
 //! Without a target rows are features only, and only mixtures can be fitted to them.
 //!
 //! With `task = "auto"` words are classes. Numbers are classes when they are whole, have at most 20 different values and
-//! each value comes three times on average, as labels do; all others are a regression target.
+//! each value comes three times on average, as labels do; all others are a regression target. With `task = "words"`, words and numbers of
+//! two values are classes.
 
 use super::contamination::{Spoiling, contaminate};
 use super::files::{Header, MissingCells, Role, Source, Table, find_roles};
@@ -23,7 +24,7 @@ use std::sync::Arc;
 
 choices! {
     /// What the target is.
-    pub enum Task { Auto = "auto", Regression = "regression", Classification = "classification" }
+    pub enum Task { Auto = "auto", Regression = "regression", Classification = "classification", Words = "words" }
     /// What to do about small clients.
     pub enum Small { Error = "error", Drop = "drop" }
     /// What to do about missing values.
@@ -426,6 +427,14 @@ fn targets(path: &Path, lines: &[u64], column: Column, task: Task) -> Result<Tar
         }
         (Cells::Numbers(values), Task::Regression) => Ok(Targets::Values(values)),
         (Cells::Numbers(values), Task::Classification) => Ok(named(values)),
+        (Cells::Numbers(values), Task::Words) => {
+            let mut different = BTreeSet::new();
+            let two = values.iter().all(|value| {
+                different.insert((value + 0.0).to_bits());
+                different.len() <= 2
+            });
+            Ok(if two && different.len() == 2 { named(values) } else { Targets::Values(values) })
+        }
         (Cells::Numbers(values), Task::Auto) => {
             Ok(if look_like_classes(&values) { named(values) } else { Targets::Values(values) })
         }

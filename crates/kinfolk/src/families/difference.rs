@@ -3,6 +3,7 @@
 //! An F statistic compares one model for everybody with a model in which random columns have coefficients of each client's own. Its
 //! p-value comes from a restricted wild bootstrap: targets are made anew from the common model and its residuals, each fold of each client
 //! with a random sign. (One sign for a whole client would leave what the client's own model explains as it is, and the statistic with it.)
+//! Where the variance of the noise is known, as with classes expanded at the common model, this is the score test.
 //! Only products enter: with `g` the products of columns and residuals, a sign turns `g` of its fold over, and sums of squares stay.
 
 use super::evidence::Working;
@@ -23,7 +24,7 @@ const ROUNDING: f64 = 1e-9;
 /// Whether clients differ.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
-    /// The F statistic, and its degrees of freedom.
+    /// The F statistic; with classes, the score statistic over its degrees of freedom.
     pub statistic: f64,
     /// Degrees of freedom of the difference between clients, and of what is left.
     pub freedom: [f64; 2],
@@ -121,7 +122,8 @@ pub(crate) fn test(working: &Working, between: f64, key: &Key) -> Difference {
     }
     let spectrum = Spectrum::above(&within, r, ROUNDING);
     let own_rank = parts.iter().map(|part| part.rank).sum::<usize>() + spectrum.as_ref().map_or(0, Spectrum::rank);
-    let freedom = [own_rank as f64 - p as f64, panel.total_rows() - own_rank as f64];
+    let numbers = panel.total_rows() * working.response.equations() as f64;
+    let freedom = [own_rank as f64 - p as f64, numbers - own_rank as f64];
 
     // Sums of squares that remain with the common model and with clients' own, when folds have these signs.
     let statistic = |signs: &[f64]| {
@@ -145,7 +147,8 @@ pub(crate) fn test(working: &Working, between: f64, key: &Key) -> Difference {
         let mut solved = all.clone();
         solve(&pooled, p, &mut solved);
         let (one, own) = (residual - dot(&all, &solved), (residual - explained).max(ROUNDING * ROUNDING * energy));
-        ((one - own).max(0.0) / freedom[0].max(1.0)) / (own / freedom[1]).max(f64::MIN_POSITIVE)
+        let noise = panel.noise.unwrap_or((own / freedom[1]).max(f64::MIN_POSITIVE));
+        (one - own).max(0.0) / freedom[0].max(1.0) / noise
     };
     let found = statistic(&vec![1.0; parts.len() * folds]);
     let tells = freedom[1] >= LEAST_FREEDOM && freedom[0] >= 1.0 && residual > ROUNDING * ROUNDING * energy;

@@ -2,6 +2,9 @@
 //!
 //! A fold of a client's rows enters through the cross-products of its columns and its target, `[X y]ᵀ[X y]`. They add up over folds and
 //! clients, so that every training set of a cross-validation is a sum of them, and so are the errors of a model on a fold.
+//!
+//! Classes enter through the second-order expansion of their log-likelihood: the products are those of weighted rows and of the working
+//! response, whose noise has variance 1 (`classes.rs`).
 
 use crate::error::{Error, Result};
 use crate::num::{add_scaled, dot};
@@ -22,6 +25,47 @@ pub enum Role {
     Common,
     /// A column of this group of bends or interactions: common to everybody, and penalised with a strength of the group's own.
     Curve(usize),
+    /// A column that takes no part.
+    Unused,
+}
+
+/// What is predicted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Response {
+    /// Numbers, with noise of a variance that is not known.
+    #[default]
+    Numbers,
+    /// Classes, by the log-odds of each against the first.
+    Classes {
+        /// One less than there are classes; columns are those of all equations, one after the other.
+        equations: usize,
+    },
+}
+
+impl Response {
+    pub(crate) fn equations(self) -> usize {
+        match self {
+            Self::Numbers => 1,
+            Self::Classes { equations } => equations,
+        }
+    }
+
+    /// The variance of the noise, where it is known.
+    pub(crate) fn noise(self) -> Option<f64> {
+        match self {
+            Self::Numbers => None,
+            Self::Classes { .. } => Some(1.0),
+        }
+    }
+
+    /// What a sum of squares is multiplied by to be a loss: squared errors, or minus the log-likelihood.
+    pub(crate) fn loss_unit(self) -> f64 {
+        match self {
+            Self::Numbers => 1.0,
+            Self::Classes { .. } => 0.5,
+        }
+    }
 }
 
 /// The cross-products of some rows.
@@ -36,6 +80,8 @@ pub struct Products {
 /// What all clients sent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Evidence {
+    /// What is predicted.
+    pub response: Response,
     /// What each column is.
     pub columns: Vec<Role>,
     /// Each client's folds, as many for everybody; some may be without rows.
@@ -75,7 +121,7 @@ impl Products {
         (0..size).map(move |i| self.at(size, i, i))
     }
 
-    fn at(&self, size: usize, i: usize, j: usize) -> f64 {
+    pub(super) fn at(&self, size: usize, i: usize, j: usize) -> f64 {
         let (i, j) = (i.min(j), i.max(j));
         self.values[i * size - i * (i + 1) / 2 + j]
     }
@@ -89,8 +135,16 @@ impl Evidence {
         if folds < 2 {
             return Err(Error::data(format!("evidence: got {folds} folds, want at least one client and two folds")));
         }
-        if self.columns.iter().filter(|role| **role == Role::Intercept).count() > 1 {
-            return Err(Error::data("evidence: got two intercepts, want at most one"));
+        let equations = self.response.equations();
+        if equations == 0 || self.columns.len() % equations != 0 {
+            return Err(Error::data(format!("evidence: got {} columns of {equations} equations", self.columns.len())));
+        }
+        let block = self.columns.len() / equations;
+        if self.columns.chunks(block.max(1)).any(|columns| columns != &self.columns[..block]) {
+            return Err(Error::data("evidence: got equations of different columns, want the same in all"));
+        }
+        if self.columns[..block].iter().filter(|role| **role == Role::Intercept).count() > 1 {
+            return Err(Error::data("evidence: got two intercepts, want at most one in an equation"));
         }
         for (number, client) in self.clients.iter().enumerate() {
             if client.len() != folds || client.iter().any(|fold| fold.values.len() != want) {
@@ -118,7 +172,9 @@ impl Evidence {
 pub struct Basis {
     /// How many columns were given.
     pub(crate) given: usize,
-    /// Which of them is the intercept.
+    /// How many equations they are of,
+    pub(crate) equations: usize,
+    /// and which of the first one's is the intercept.
     pub(crate) intercept: Option<usize>,
     /// Those that are kept, in their new order; the others are combinations of these.
     pub(crate) kept: Vec<usize>,
@@ -138,7 +194,9 @@ impl Basis {
     pub(crate) fn of(evidence: &Evidence, takes: impl Fn(Role) -> bool, varies: impl Fn(Role) -> bool) -> Self {
         let given = evidence.columns.len();
         let size = given + 1;
+        let equations = evidence.response.equations();
         let intercept = evidence.columns.iter().position(|role| *role == Role::Intercept);
+        let intercept_of = |j: usize| intercept_of(intercept, given / equations, j);
         let (mut total, mut within, mut varying, mut several) =
             (Products::none(given), vec![0.0; given], vec![0; given], 0);
         let (mut sum, mut rows) = (Products::none(given), 0.0);
@@ -149,27 +207,26 @@ impl Basis {
             total.add(&sum);
             several += usize::from(sum.rows > 1);
             rows += sum.rows as f64 - 1.0;
-            let weight = intercept.map_or(0.0, |at| sum.at(size, at, at));
             for (j, role) in evidence.columns.iter().enumerate() {
                 let square = sum.at(size, j, j);
-                let mean = intercept.filter(|_| weight > 0.0).map_or(0.0, |at| sum.at(size, at, j));
-                let left = square - if weight > 0.0 { mean * mean / weight } else { 0.0 };
+                let explained = |at: usize| (sum.at(size, at, at) > 0.0).then(|| sum.at(size, at, j).powi(2) / sum.at(size, at, at));
+                let left = square - intercept_of(j).and_then(explained).unwrap_or(0.0);
                 if left > ROUNDING * square || *role == Role::Intercept {
                     varying[j] += usize::from(sum.rows > 1);
                     within[j] += left.max(0.0);
                 }
             }
         }
-        let weight = intercept.map_or(0.0, |at| total.at(size, at, at));
-        let mean = |j: usize| match intercept {
-            Some(at) if at != j && weight > 0.0 => total.at(size, at, j) / weight,
+        let weight = |j: usize| intercept_of(j).map_or(0.0, |at| total.at(size, at, at));
+        let mean = |j: usize| match intercept_of(j) {
+            Some(at) if at != j && weight(j) > 0.0 => total.at(size, at, j) / weight(j),
             _ => 0.0,
         };
         let scale = |j: usize| {
-            if intercept == Some(j) {
+            if intercept_of(j) == Some(j) {
                 return 1.0;
             }
-            let all = (total.at(size, j, j) - weight * mean(j) * mean(j)) / (total.rows as f64).max(1.0);
+            let all = (total.at(size, j, j) - weight(j) * mean(j) * mean(j)) / (total.rows as f64).max(1.0);
             let inside = within[j] / rows.max(1.0);
             let square = if inside > ROUNDING * all { inside } else { all };
             if square > 0.0 { square.sqrt() } else { 1.0 }
@@ -184,7 +241,7 @@ impl Basis {
             Role::Intercept => 0,
             Role::Linear => 1,
             Role::Common => 2,
-            Role::Curve(_) => 3,
+            Role::Curve(_) | Role::Unused => 3,
         };
         let (mut random, mut common) = (random, common);
         random.sort_by_key(rank);
@@ -192,6 +249,7 @@ impl Basis {
         let candidates: Vec<usize> = random.iter().chain(&common).copied().collect();
         let mut basis = Self {
             given,
+            equations,
             intercept,
             means: candidates
                 .iter()
@@ -250,6 +308,16 @@ impl Basis {
         kept
     }
 
+    /// The intercept of the equation that a given column is of.
+    fn intercept_of(&self, column: usize) -> Option<usize> {
+        intercept_of(self.intercept, self.given / self.equations, column)
+    }
+
+    /// How many of the random columns are intercepts: the first ones.
+    pub(crate) fn intercepts(&self) -> usize {
+        self.kept[..self.random].iter().filter(|&&column| self.intercept_of(column) == Some(column)).count()
+    }
+
     /// Number of columns in the new coordinates.
     pub(crate) fn columns(&self) -> usize {
         self.kept.len()
@@ -258,19 +326,19 @@ impl Basis {
     /// Writes the products in the new coordinates, all of the symmetric matrix, the target last.
     pub(crate) fn change(&self, products: &Products, full: &mut [f64]) {
         let (size, new) = (self.given + 1, self.kept.len() + 1);
-        let weight = self.intercept.map_or(0.0, |at| products.at(size, at, at));
-        let along = |j: usize| self.intercept.map_or(0.0, |at| products.at(size, at, j));
+        let along = |i: usize, j: usize| self.intercept_of(i).map_or(0.0, |at| products.at(size, at, j));
         for (a, (&i, (&mean, &scale))) in self.kept.iter().zip(self.means.iter().zip(&self.scales)).enumerate() {
             for (b, (&j, (&other_mean, &other_scale))) in
                 self.kept.iter().zip(self.means.iter().zip(&self.scales)).enumerate().skip(a)
             {
+                let weight = self.intercept_of(i).map_or(0.0, |at| along(j, at));
                 let centred =
-                    products.at(size, i, j) - mean * along(j) - other_mean * along(i) + mean * other_mean * weight;
+                    products.at(size, i, j) - mean * along(i, j) - other_mean * along(j, i) + mean * other_mean * weight;
                 let value = centred / (scale * other_scale);
                 full[a * new + b] = value;
                 full[b * new + a] = value;
             }
-            let value = (products.at(size, i, size - 1) - mean * along(size - 1)) / scale;
+            let value = (products.at(size, i, size - 1) - mean * along(i, size - 1)) / scale;
             full[a * new + new - 1] = value;
             full[(new - 1) * new + a] = value;
         }
@@ -283,7 +351,7 @@ impl Basis {
         let scaled = parameters.iter().zip(&self.scales).map(|(value, scale)| value / scale);
         for ((&at, value), mean) in self.kept.iter().zip(scaled).zip(&self.means) {
             given[at] += value;
-            if let Some(intercept) = self.intercept {
+            if let Some(intercept) = self.intercept_of(at) {
                 given[intercept] -= mean * value;
             }
         }
@@ -312,8 +380,14 @@ impl Basis {
     }
 }
 
+/// The intercept of a column's equation, where each has this many columns.
+fn intercept_of(first: Option<usize>, block: usize, column: usize) -> Option<usize> {
+    first.map(|first| column / block * block + first)
+}
+
 /// All evidence in the coordinates of a basis.
 pub(crate) struct Working {
+    pub response: Response,
     pub basis: Basis,
     pub clients: usize,
     pub folds: usize,
@@ -381,8 +455,13 @@ impl Working {
         takes: impl Fn(Role) -> bool,
         varies: impl Fn(Role) -> bool,
     ) -> Result<Self> {
+        evidence.check()?;
+        Self::in_basis(evidence, Basis::of(evidence, takes, varies))
+    }
+
+    /// In the coordinates of other evidence of the same columns.
+    pub(crate) fn in_basis(evidence: &Evidence, basis: Basis) -> Result<Self> {
         let folds = evidence.check()?;
-        let basis = Basis::of(evidence, takes, varies);
         let p = basis.columns();
         if p == 0 {
             return Err(Error::data("evidence: got no column that varies, want at least an intercept"));
@@ -403,6 +482,7 @@ impl Working {
             starts.push(products.len());
         }
         Ok(Self {
+            response: evidence.response,
             clients: evidence.clients.len(),
             folds,
             rolling: evidence.rolling,
@@ -446,6 +526,7 @@ impl Working {
         let (p, q) = (self.basis.columns(), self.basis.random);
         let entries = self.supports.columns.len();
         let mut panel = Panel {
+            noise: self.response.noise(),
             columns: p,
             random: q,
             curves: self.basis.curves.clone(),
@@ -489,6 +570,7 @@ impl Working {
         let mut common = parameters.to_vec();
         common[..q].fill(0.0);
         let mut left = Panel {
+            noise: panel.noise,
             columns: q,
             random: q,
             curves: vec![None; q],
@@ -562,6 +644,8 @@ impl Fold<'_> {
 /// client's own columns.
 #[derive(Clone)]
 pub(crate) struct Panel {
+    /// The variance of the noise, where it is known.
+    pub noise: Option<f64>,
     /// Number of columns, and how many of the first are random.
     pub columns: usize,
     pub random: usize,
@@ -603,6 +687,7 @@ impl Panel {
         let mut curvature = vec![0.0; size];
         clients.iter().for_each(|&client| add_scaled(&mut curvature, 1.0, self.slab(client)));
         Self {
+            noise: self.noise,
             columns: self.columns,
             random: self.random,
             curves: self.curves.clone(),

@@ -3,6 +3,7 @@
 //! Everybody is served by a stack of the four with common weights, unless cross-validation says of a client that one of them alone
 //! serves it better.
 
+use super::classes::StackLosses;
 use super::evidence::{Panel, Working};
 use super::mixed::{self, Covariance, Integrated};
 use super::mixture;
@@ -71,6 +72,8 @@ pub(crate) struct Recipe<'a> {
     /// More than one family: the centres to begin with, and known families of clients.
     pub families: Option<&'a Population>,
     pub known: Option<&'a [usize]>,
+    /// Where clients' likelihoods are expanded each at a model of its own: the same, expanded at one model for everybody.
+    pub common: Option<&'a Working>,
 }
 
 /// A population fitted to what is learned from when a fold is predicted, and that panel without what common columns explain.
@@ -80,8 +83,7 @@ pub(crate) fn fit(
     recipe: Recipe,
 ) -> Result<(Population, Panel, Panel, Vec<f64>)> {
     let panel = working.panel(test);
-    let intercept = working.basis.intercept.is_some();
-    let mixed = mixed::fit(&panel, recipe.covariance, intercept, recipe.start)?;
+    let mixed = mixed::fit(&panel, recipe.covariance, working.basis.intercepts(), recipe.start)?;
     let left = working.without_common(test, &panel, &mixed.centre);
     let one = Population::one(&mixed);
     match recipe.families {
@@ -109,15 +111,15 @@ fn global(panel: &Panel, population: &Population) -> Vec<f64> {
     solution
 }
 
-/// A client's own model: ridge in the random columns, the intercept free. `None` where it has no rows.
-fn alone(panel: &Panel, client: usize, intercept: bool, strength: f64) -> Option<Vec<f64>> {
+/// A client's own model: ridge in the random columns, intercepts free. `None` where it has no rows.
+fn alone(panel: &Panel, client: usize, intercepts: usize, strength: f64) -> Option<Vec<f64>> {
     let (p, q) = (panel.columns, panel.random);
     if panel.rows[client] == 0.0 {
         return None;
     }
     let width = panel.support(client).len().max(1);
     let mut curvature: Vec<f64> = panel.slab(client).chunks_exact(width).flat_map(|row| row[..q].to_vec()).collect();
-    (usize::from(intercept)..q).for_each(|j| curvature[j * (q + 1)] += strength);
+    (intercepts..q).for_each(|j| curvature[j * (q + 1)] += strength);
     let mut factor = Vec::new();
     factorise(&curvature, q, &mut factor);
     let mut solution = panel.moment(client)[..q].to_vec();
@@ -136,25 +138,39 @@ pub(crate) struct Models {
 }
 
 impl Models {
+    /// A client's four models with these weights.
+    fn stacked(&self, client: usize, stack: [f64; 4]) -> Vec<f64> {
+        let mut stacked = vec![0.0; self.columns];
+        Rung::ALL
+            .iter()
+            .zip(stack)
+            .for_each(|(rung, weight)| add_scaled(&mut stacked, weight, self.of(client, *rung)));
+        stacked
+    }
+
     pub(crate) fn of(&self, client: usize, rung: Rung) -> &[f64] {
         let at = client * Rung::ALL.len() + rung as usize;
         &self.values[at * self.columns..(at + 1) * self.columns]
     }
 
+    /// From what is learned from when a fold is predicted.
     pub(crate) fn new(
-        panel: &Panel,
-        left: &Panel,
-        population: &Population,
-        intercept: bool,
+        working: &Working,
+        test: Option<usize>,
+        (population, panel, left): (&Population, &Panel, &Panel),
         strength: f64,
-        known: Option<&[usize]>,
+        recipe: Recipe,
     ) -> Self {
         let p = panel.columns;
-        let everybody = global(panel, population);
+        let everybody = match recipe.common {
+            None => global(panel, population),
+            Some(common) => global(&common.panel(test), population),
+        };
+        let intercepts = working.basis.intercepts();
         let client = |client: usize| {
-            let posterior =
-                population.posterior(left, client, known.map(|known| known[client]), &mut Integrated::new(left.random));
-            let own = alone(panel, client, intercept, strength).unwrap_or_else(|| everybody.clone());
+            let known = recipe.known.map(|known| known[client]);
+            let posterior = population.posterior(left, client, known, &mut Integrated::new(left.random));
+            let own = alone(panel, client, intercepts, strength).unwrap_or_else(|| everybody.clone());
             [everybody.clone(), posterior.centre, posterior.mean, own].concat()
         };
         let values = (0..panel.clients()).into_par_iter().map(client).collect::<Vec<_>>().concat();
@@ -177,7 +193,7 @@ pub(crate) struct Trials {
 
 impl Trials {
     pub(crate) fn new(working: &Working, recipe: Recipe) -> Self {
-        let intercept = working.basis.intercept.is_some();
+        let intercepts = working.basis.intercepts();
         // A fold is left out where the others have too few rows.
         let fits: Vec<_> =
             working.tests().filter_map(|test| Some((test, fit(working, Some(test), recipe).ok()?))).collect();
@@ -187,7 +203,7 @@ impl Trials {
                 let (mut sum, mut rows) = (0.0, 0.0);
                 for (test, (_, panel, ..)) in &fits {
                     let fold = working.fold(client, *test);
-                    if let Some(model) = alone(panel, client, intercept, strength) {
+                    if let Some(model) = alone(panel, client, intercepts, strength) {
                         sum += fold.error(&model);
                         rows += fold.rows;
                     }
@@ -200,7 +216,7 @@ impl Trials {
         let best = (0..STRENGTHS.len()).fold(0, |best, at| if costs[at] < costs[best] { at } else { best });
         let strength = STRENGTHS[best];
         let models = |(test, (population, panel, left, _)): (usize, (Population, Panel, Panel, Vec<f64>))| {
-            (test, Models::new(&panel, &left, &population, intercept, strength, recipe.known))
+            (test, Models::new(working, Some(test), (&population, &panel, &left), strength, recipe))
         };
         Self { strength, folds: fits.into_iter().map(models).collect() }
     }
@@ -216,6 +232,22 @@ impl Trials {
             }
         }
         (rows > 0.0).then(|| sum / rows)
+    }
+
+    /// Every client's losses in the folds with rows, with this stack.
+    pub(crate) fn losses(&self, working: &Working, stack: [f64; 4]) -> Vec<Vec<FoldLosses>> {
+        let client = |client: usize| {
+            let fold = |(test, models): &(usize, Models)| {
+                let fold = working.fold(client, *test);
+                FoldLosses {
+                    rows: fold.rows,
+                    stack: fold.error(&models.stacked(client, stack)),
+                    rungs: Rung::ALL.map(|rung| fold.error(models.of(client, rung))),
+                }
+            };
+            self.folds.iter().map(fold).filter(|fold| fold.rows > 0.0).collect()
+        };
+        (0..working.clients).into_par_iter().map(client).collect()
     }
 
     /// The non-negative weights with sum 1 by which the four models together have the smallest error in the mean over clients.
@@ -292,6 +324,28 @@ fn simplex(a: &[f64; 16], b: &[f64; 4]) -> [f64; 4] {
     best.0
 }
 
+/// The mean loss over clients of a stack with these weights, and the weights at which the second-order expansion of that is smallest.
+/// Folds count with these weights.
+pub(crate) fn best_stack(stack: [f64; 4], losses: &[Vec<StackLosses>], weights: &[f64]) -> (f64, [f64; 4]) {
+    let (mut total, mut curvature, mut moment, mut clients) = (0.0, [0.0; 16], [0.0; 4], 0.0);
+    for folds in losses {
+        let rows: f64 = folds.iter().zip(weights).map(|(fold, weight)| weight * fold.losses.rows).sum();
+        if rows <= 0.0 {
+            continue;
+        }
+        clients += 1.0;
+        for (fold, weight) in folds.iter().zip(weights) {
+            total += weight / rows * fold.losses.stack;
+            add_scaled(&mut curvature, weight / rows, &fold.curvature);
+            add_scaled(&mut moment, -weight / rows, &fold.gradient);
+        }
+    }
+    for (value, row) in moment.iter_mut().zip(curvature.chunks_exact(4)) {
+        *value += dot(row, &stack);
+    }
+    (total / f64::max(clients, 1.0), simplex(&curvature, &moment))
+}
+
 /// What serves a client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Service {
@@ -310,6 +364,18 @@ pub struct Service {
 }
 
 impl Service {
+    /// With gains and losses in other units.
+    pub(crate) fn in_units(&self, unit: f64) -> Self {
+        let gain = |gain: Gain| Gain { mean: unit * gain.mean, error: unit * gain.error };
+        Self {
+            gain: gain(self.gain),
+            joining: gain(self.joining),
+            errors: self.errors.map(|errors| errors.map(|error| unit * error)),
+            error: self.error.map(|error| unit * error),
+            ..self.clone()
+        }
+    }
+
     /// "helps", "is neutral" or "hurts".
     pub fn verdict(&self) -> &'static str {
         match self.joining.probability() {
@@ -323,13 +389,14 @@ impl Service {
 /// Of the noise's variance, a gain that nobody sees: where two models are almost the same, folds say nothing of its error.
 const LEAST_GAIN: f64 = 0.01;
 
-/// A client's squared errors in a fold, in sum.
-struct FoldErrors {
-    rows: f64,
+/// A client's losses in a fold that was predicted, in sum.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct FoldLosses {
+    pub rows: f64,
     /// Of the stack.
-    stack: f64,
+    pub stack: f64,
     /// Of the four models.
-    rungs: [f64; 4],
+    pub rungs: [f64; 4],
 }
 
 /// Differences of errors between two ways to serve each client, per row and over the noise's variance, shrunk towards each other.
@@ -417,15 +484,7 @@ pub(crate) struct Standing<'a> {
 impl Standing<'_> {
     /// What serves a client by the one model chosen for it, or by the stack.
     pub(crate) fn served(&self, models: &Models, client: usize, choice: Option<Rung>) -> Vec<f64> {
-        let Some(rung) = choice else {
-            let mut stacked = vec![0.0; models.columns];
-            Rung::ALL
-                .iter()
-                .zip(self.stack)
-                .for_each(|(rung, weight)| add_scaled(&mut stacked, weight, models.of(client, *rung)));
-            return stacked;
-        };
-        models.of(client, rung).to_vec()
+        choice.map_or_else(|| models.stacked(client, self.stack), |rung| models.of(client, rung).to_vec())
     }
 
     /// By how much the gain of one model over another on a client's rows varies around its expectation, as the client's true coefficients are
@@ -445,27 +504,18 @@ impl Standing<'_> {
     }
 }
 
-/// Decides for every client what serves it.
-pub(crate) fn serve(working: &Working, trials: &Trials, standing: &Standing) -> Vec<Service> {
-    let noise = standing.noise;
-    // By client and fold: rows, errors of the stack and of the four models.
-    let of = |client: usize| {
-        let fold = |(test, models): &(usize, Models)| {
-            let fold = working.fold(client, *test);
-            FoldErrors {
-                rows: fold.rows,
-                stack: fold.error(&standing.served(models, client, None)),
-                rungs: Rung::ALL.map(|rung| fold.error(models.of(client, rung))),
-            }
-        };
-        trials.folds.iter().map(fold).filter(|fold| fold.rows > 0.0).collect::<Vec<_>>()
-    };
-    let cells: Vec<Vec<FoldErrors>> = (0..working.clients).into_par_iter().map(of).collect();
-    let tests = trials.folds.len() as f64;
+/// Decides for every client what serves it, by its losses in each fold, of which this many were predicted.
+pub(crate) fn serve(
+    working: &Working,
+    cells: &[Vec<FoldLosses>],
+    predicted: usize,
+    standing: &Standing,
+) -> Vec<Service> {
+    let (noise, tests) = (standing.noise, predicted as f64);
     // n_test / n_train; with folds in the order of time, in the mean.
     let share = if working.rolling { 2.0 / working.folds as f64 } else { 1.0 / (tests - 1.0).max(1.0) };
-    let gains = |difference: &dyn Fn(usize, &FoldErrors) -> f64| {
-        let client = |(client, folds): (usize, &Vec<FoldErrors>)| {
+    let gains = |difference: &dyn Fn(usize, &FoldLosses) -> f64| {
+        let client = |(client, folds): (usize, &Vec<FoldLosses>)| {
             folds.iter().map(|cell| (difference(client, cell) / noise[client], cell.rows)).collect()
         };
         Gains::new(&cells.iter().enumerate().map(client).collect::<Vec<Vec<(f64, f64)>>>(), share)
@@ -484,12 +534,12 @@ pub(crate) fn serve(working: &Working, trials: &Trials, standing: &Standing) -> 
     };
     let choices: Vec<Option<Rung>> = (0..working.clients).map(choice).collect();
     let served_error =
-        |client: usize, cell: &FoldErrors| choices[client].map_or(cell.stack, |rung| cell.rungs[rung as usize]);
+        |client: usize, cell: &FoldLosses| choices[client].map_or(cell.stack, |rung| cell.rungs[rung as usize]);
     let over = Rung::ALL.map(|rung| gains(&|client, cell| cell.rungs[rung as usize] - served_error(client, cell)));
     (0..working.clients)
         .map(|client| {
             let total: f64 = cells[client].iter().map(|cell| cell.rows).sum();
-            let mean = |value: &dyn Fn(&FoldErrors) -> f64| cells[client].iter().map(value).sum::<f64>() / total;
+            let mean = |value: &dyn Fn(&FoldLosses) -> f64| cells[client].iter().map(value).sum::<f64>() / total;
             let errors = (total > 0.0).then(|| Rung::ALL.map(|rung| mean(&|cell| cell.rungs[rung as usize])));
             let served = standing.served(standing.models, client, choices[client]);
             let gain = |rung: Rung| {

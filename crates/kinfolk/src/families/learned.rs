@@ -1,13 +1,14 @@
 //! All steps in order, and what comes out of them.
 
 use super::difference::{self, Difference};
-use super::evidence::{Basis, Evidence, Role, Working};
-use super::ladder::{self, Models, Recipe, Rung, Service, Standing, Trials};
+use super::evidence::{Basis, Evidence, Panel, Products, Response, Role, Working};
+use super::ladder::{self, FoldLosses, Models, Recipe, Rung, Service, Standing, Trials};
 use super::mixed::{Covariance, Integrated};
 use super::population::Population;
 use super::search::{self, Search};
 use super::sentences;
 use crate::error::{Error, Result};
+use crate::num::triangular::{factorise, solve};
 use crate::num::{add_scaled, dot};
 use crate::rng::Key;
 use rayon::prelude::*;
@@ -99,6 +100,8 @@ pub struct HeldOut {
 /// What was learned.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Learned {
+    /// What is predicted.
+    pub response: Response,
     /// Whether clients differ at all.
     pub difference: Difference,
     /// How the number of families was found.
@@ -121,7 +124,7 @@ pub struct Learned {
     pub noise_freedom: f64,
     /// Weights of the four models in what serves everybody, from global to alone.
     pub stack: [f64; 4],
-    /// Cross-validated mean squared errors of the four models, and of what serves clients, in the mean over clients.
+    /// Cross-validated losses of the four models, and of what serves clients, in the mean over clients: mean squared errors, or log losses.
     pub errors: [f64; 5],
     /// Every client.
     pub clients: Vec<LearnedClient>,
@@ -136,8 +139,8 @@ pub struct Learned {
 }
 
 /// A choice of columns and covariance that cross-validation compares.
-#[derive(Clone, PartialEq)]
-struct Shape {
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Shape {
     /// Groups of curves.
     curves: Vec<usize>,
     random_curves: bool,
@@ -149,111 +152,244 @@ impl Shape {
         let curve = |role: Role| matches!(role, Role::Curve(_));
         Working::new(
             evidence,
-            |role| if let Role::Curve(group) = role { self.curves.contains(&group) } else { true },
+            |role| match role {
+                Role::Curve(group) => self.curves.contains(&group),
+                role => role != Role::Unused,
+            },
             |role| role == Role::Linear || self.random_curves && curve(role),
         )
     }
 
+    /// Without curves.
+    fn plain(options: &Options) -> Self {
+        let covariance = options.covariance.unwrap_or(Covariance::InterceptSlopes);
+        Self { curves: Vec::new(), random_curves: false, covariance }
+    }
+
+    fn recipe(&self) -> Recipe<'static> {
+        Recipe { covariance: self.covariance, start: None, families: None, known: None, common: None }
+    }
+
     /// Every client's cross-validated error with its personal model.
     fn errors(&self, working: &Working) -> Result<Vec<Option<f64>>> {
-        let recipe = Recipe { covariance: self.covariance, start: None, families: None, known: None };
+        let recipe = self.recipe();
         let (.., parameters) = ladder::fit(working, None, recipe)?;
         let trials = Trials::new(working, Recipe { start: Some(&parameters), ..recipe });
         Ok((0..working.clients).map(|client| trials.error(working, client, Rung::Personal)).collect())
     }
 }
 
-/// Learns everything from what clients sent.
+/// Learns everything from what clients sent, where that is all there is to know: of numbers.
 pub fn learn(evidence: &Evidence, options: &Options) -> Result<Learned> {
-    let key = Key::new(options.seed).word("families");
-    let (shape, working) = choose(evidence, options)?;
-    let recipe = Recipe { covariance: shape.covariance, start: None, families: None, known: None };
-    let (one, panel, left, parameters) = ladder::fit(&working, None, recipe)?;
-    let recipe = Recipe { start: Some(&parameters), ..recipe };
-    let difference = difference::test(&working, share_between(&one, &left), &key.clone().word("difference"));
-
-    let (search, start) = search::search(&working, &left, &one, shape.covariance, &difference, options, &key)?;
-    let known = match &options.families {
-        Wanted::Known(labels) => Some(labels.as_slice()),
-        _ => None,
-    };
-    let recipe = Recipe { families: start.as_ref(), known, ..recipe };
-    let (population, left) = match start {
-        None => (one, left),
-        Some(_) => {
-            let (population, _, left, _) = ladder::fit(&working, None, recipe)?;
-            (population, left)
-        }
-    };
-    let recipe = Recipe { families: start.as_ref().map(|_| &population), ..recipe };
-    let trials = Trials::new(&working, recipe);
-    let stack = trials.stack(&working);
-
-    let intercept = working.basis.intercept.is_some();
-    let models = Models::new(&panel, &left, &population, intercept, trials.strength, known);
-    let (noise_freedom, noises) = noises(&working, &left, &population, &models);
-    let q = working.basis.random;
-    let posterior =
-        |client: usize| population.posterior(&left, client, known.map(|known| known[client]), &mut Integrated::new(q));
-    let (responsibilities, covariances): (Vec<Vec<f64>>, Vec<Vec<f64>>) = (0..working.clients)
-        .into_par_iter()
-        .map(posterior)
-        .map(|posterior| (posterior.responsibilities, posterior.covariance))
-        .unzip();
-    let standing = Standing { stack, panel: &panel, models: &models, noise: &noises, covariances: &covariances };
-    let services = ladder::serve(&working, &trials, &standing);
-    let served = |models: &Models, client: usize| {
-        working.basis.back(&standing.served(models, client, services[client].own_choice))
-    };
-    let client = |client: usize| LearnedClient {
-        rows: panel.rows[client] as usize,
-        family: most_probable(&responsibilities[client]),
-        responsibilities: responsibilities[client].clone(),
-        stability: search.stability.as_ref().map(|stability| stability.clients[client]),
-        personal: working.basis.back(models.of(client, Rung::Personal)),
-        alone: working.basis.back(models.of(client, Rung::Alone)),
-        served: served(&models, client),
-        service: services[client].clone(),
-        noise: noises[client],
-        covariance: (0..q).flat_map(|i| covariances[client][i * q + i..(i + 1) * q].to_vec()).collect(),
-    };
-    let clients: Vec<LearnedClient> = (0..working.clients).into_par_iter().map(client).collect();
-    let held_out = trials.folds.iter().map(|(fold, models)| HeldOut {
-        fold: *fold,
-        served: (0..working.clients).map(|client| served(models, client)).collect(),
-        newcomer: working.basis.back(&models.newcomer),
-    });
-    let columns = working.basis.columns();
-    let family = |family: usize| Family {
-        share: population.shares[family],
-        clients: clients.iter().filter(|client| client.family == family).count(),
-        centre: working.basis.back(&population.centres[family]),
-        covariance: working.basis.back_covariance(&population.covariances[family], columns),
-    };
-    let mut learned = Learned {
-        families: (0..population.centres.len()).map(family).collect(),
-        global: working.basis.back(models.of(0, Rung::Global)),
-        spread: working.basis.back_covariance(&population.spread(), working.basis.random),
-        covariance: shape.covariance,
-        curves: shape.curves,
-        random_curves: shape.random_curves,
-        noise: population.noise,
-        noise_freedom,
-        stack,
-        errors: mean_errors(&clients),
-        held_out: held_out.collect(),
-        sentences: Vec::new(),
-        difference,
-        search,
-        clients,
-        basis: working.basis.clone(),
-        population,
-    };
-    learned.sentences = sentences::of(&learned);
-    Ok(learned)
+    let draft = Draft::new(evidence, Beforehand::default(), options)?;
+    let stack = draft.trials.stack(&draft.working);
+    let losses = draft.trials.losses(&draft.working, stack);
+    Ok(draft.finish(stack, &losses))
 }
 
-pub(super) fn most_probable(responsibilities: &[f64]) -> usize {
+/// Whether clients differ, by likelihoods that are expanded at one model for everybody.
+pub(crate) fn differ(evidence: &Evidence, options: &Options) -> Result<Difference> {
+    let shape = Shape::plain(options);
+    let working = shape.working(evidence)?;
+    let (one, _, left, _) = ladder::fit(&working, None, shape.recipe())?;
+    Ok(difference::test(&working, share_between(&one, &left), &key(options).word("difference")))
+}
+
+/// One step of Newton's method towards the model for everybody, from likelihoods that are expanded at one model. A ridge of one row's worth
+/// keeps it finite where classes separate.
+pub(crate) fn newton_step(evidence: &Evidence) -> Result<Vec<f64>> {
+    let working = Shape::plain(&Options::default()).working(evidence)?;
+    let panel = working.panel(None);
+    let (size, mut curvature) = (panel.columns, panel.curvature.clone());
+    (working.basis.intercepts()..size).for_each(|j| curvature[j * (size + 1)] += 1.0);
+    let mut factor = Vec::new();
+    factorise(&curvature, size, &mut factor);
+    let mut solution = panel.total_moment();
+    solve(&factor, size, &mut solution);
+    Ok(working.basis.back(&solution))
+}
+
+/// The coefficients of predicting how often each class occurs, from likelihoods that are expanded where all classes are as likely.
+pub(crate) fn constant_model(evidence: &Evidence) -> Vec<f64> {
+    let (given, equations) = (evidence.columns.len(), evidence.response.equations());
+    let mut total = Products::none(given);
+    evidence.clients.iter().flatten().for_each(|fold| total.add(fold));
+    let rows = total.rows as f64;
+    // There Σ(y − p) stands beside the column of ones; half a row more of every class keeps the logarithms finite.
+    let beside: Vec<f64> = (0..given)
+        .map(|j| if evidence.columns[j] == Role::Intercept { total.at(given + 1, j, given) } else { 0.0 })
+        .collect();
+    let classes = equations as f64 + 1.0;
+    let first = rows / classes - beside.iter().sum::<f64>();
+    let share = |j: usize| (beside[j] + rows / classes + 0.5) / (first + 0.5);
+    (0..given).map(|j| if evidence.columns[j] == Role::Intercept { share(j).ln() } else { 0.0 }).collect()
+}
+
+/// Columns and covariance, if they are not chosen yet, and everybody's personal model in one family: where likelihoods are to be expanded
+/// next.
+pub(crate) fn personal(
+    evidence: &Evidence,
+    shape: Option<Shape>,
+    options: &Options,
+) -> Result<(Shape, Vec<Vec<f64>>)> {
+    let (shape, working) = match shape {
+        None => choose(evidence, options)?,
+        Some(shape) => {
+            let working = shape.working(evidence)?;
+            (shape, working)
+        }
+    };
+    let (one, _, left, _) = ladder::fit(&working, None, shape.recipe())?;
+    let personal = |client: usize| {
+        working.basis.back(&one.posterior(&left, client, None, &mut Integrated::new(working.basis.random)).mean)
+    };
+    Ok((shape, (0..working.clients).into_par_iter().map(personal).collect()))
+}
+
+fn key(options: &Options) -> Key {
+    Key::new(options.seed).word("families")
+}
+
+/// What is known before clients' likelihoods are expanded at models of their own.
+#[derive(Default)]
+pub(crate) struct Beforehand<'a> {
+    /// Whether they differ.
+    pub difference: Option<Difference>,
+    /// Columns and covariance.
+    pub shape: Option<Shape>,
+    /// The expansion at one model for everybody.
+    pub common: Option<&'a Evidence>,
+}
+
+/// All that is learned before it is decided what serves whom.
+pub(crate) struct Draft {
+    working: Working,
+    shape: Shape,
+    difference: Difference,
+    search: Search,
+    known: Option<Vec<usize>>,
+    population: Population,
+    panel: Panel,
+    left: Panel,
+    models: Models,
+    trials: Trials,
+}
+
+impl Draft {
+    pub(crate) fn new(evidence: &Evidence, beforehand: Beforehand, options: &Options) -> Result<Self> {
+        let key = key(options);
+        let (shape, working) = match beforehand.shape {
+            None => choose(evidence, options)?,
+            Some(shape) => {
+                let working = shape.working(evidence)?;
+                (shape, working)
+            }
+        };
+        let common =
+            beforehand.common.map(|common| Working::in_basis(common, working.basis.clone())).transpose()?;
+        let recipe = Recipe { common: common.as_ref(), ..shape.recipe() };
+        let (one, panel, left, parameters) = ladder::fit(&working, None, recipe)?;
+        let recipe = Recipe { start: Some(&parameters), ..recipe };
+        let difference = beforehand.difference.unwrap_or_else(|| {
+            difference::test(&working, share_between(&one, &left), &key.clone().word("difference"))
+        });
+        let (search, start) = search::search(&working, &left, &one, shape.covariance, &difference, options, &key)?;
+        let known = match &options.families {
+            Wanted::Known(labels) => Some(labels.clone()),
+            _ => None,
+        };
+        let recipe = Recipe { families: start.as_ref(), known: known.as_deref(), ..recipe };
+        let (population, left) = match start {
+            None => (one, left),
+            Some(_) => {
+                let (population, _, left, _) = ladder::fit(&working, None, recipe)?;
+                (population, left)
+            }
+        };
+        let recipe = Recipe { families: start.as_ref().map(|_| &population), ..recipe };
+        let trials = Trials::new(&working, recipe);
+        let models = Models::new(&working, None, (&population, &panel, &left), trials.strength, recipe);
+        Ok(Self { working, shape, difference, search, known, population, panel, left, models, trials })
+    }
+
+    /// The folds that were predicted, and the four models of every client that were learned without them.
+    pub(crate) fn tried(&self) -> impl Iterator<Item = (usize, Vec<[Vec<f64>; 4]>)> {
+        let four = |models: &Models, client: usize| Rung::ALL.map(|rung| self.working.basis.back(models.of(client, rung)));
+        self.trials.folds.iter().map(move |(fold, models)| {
+            (*fold, (0..self.working.clients).map(|client| four(models, client)).collect())
+        })
+    }
+
+    /// Decides what serves whom, by losses with this stack.
+    pub(crate) fn finish(self, stack: [f64; 4], losses: &[Vec<FoldLosses>]) -> Learned {
+        let Self { working, shape, difference, search, known, population, panel, left, models, trials } = self;
+        let (noise_freedom, noises) = noises(&working, &left, &population, &models);
+        let q = working.basis.random;
+        let posterior = |client: usize| {
+            let known = known.as_ref().map(|known| known[client]);
+            population.posterior(&left, client, known, &mut Integrated::new(q))
+        };
+        let (responsibilities, covariances): (Vec<Vec<f64>>, Vec<Vec<f64>>) = (0..working.clients)
+            .into_par_iter()
+            .map(posterior)
+            .map(|posterior| (posterior.responsibilities, posterior.covariance))
+            .unzip();
+        let standing = Standing { stack, panel: &panel, models: &models, noise: &noises, covariances: &covariances };
+        let services = ladder::serve(&working, losses, trials.folds.len(), &standing);
+        let served = |models: &Models, client: usize| {
+            working.basis.back(&standing.served(models, client, services[client].own_choice))
+        };
+        let client = |client: usize| LearnedClient {
+            rows: panel.rows[client] as usize,
+            family: most_probable(&responsibilities[client]),
+            responsibilities: responsibilities[client].clone(),
+            stability: search.stability.as_ref().map(|stability| stability.clients[client]),
+            personal: working.basis.back(models.of(client, Rung::Personal)),
+            alone: working.basis.back(models.of(client, Rung::Alone)),
+            served: served(&models, client),
+            service: services[client].in_units(working.response.loss_unit()),
+            noise: noises[client],
+            covariance: (0..q).flat_map(|i| covariances[client][i * q + i..(i + 1) * q].to_vec()).collect(),
+        };
+        let clients: Vec<LearnedClient> = (0..working.clients).into_par_iter().map(client).collect();
+        let held_out = trials.folds.iter().map(|(fold, models)| HeldOut {
+            fold: *fold,
+            served: (0..working.clients).map(|client| served(models, client)).collect(),
+            newcomer: working.basis.back(&models.newcomer),
+        });
+        let columns = working.basis.columns();
+        let family = |family: usize| Family {
+            share: population.shares[family],
+            clients: clients.iter().filter(|client| client.family == family).count(),
+            centre: working.basis.back(&population.centres[family]),
+            covariance: working.basis.back_covariance(&population.covariances[family], columns),
+        };
+        let mut learned = Learned {
+            response: working.response,
+            families: (0..population.centres.len()).map(family).collect(),
+            global: working.basis.back(models.of(0, Rung::Global)),
+            spread: working.basis.back_covariance(&population.spread(), working.basis.random),
+            covariance: shape.covariance,
+            curves: shape.curves,
+            random_curves: shape.random_curves,
+            noise: population.noise,
+            noise_freedom,
+            stack,
+            errors: mean_errors(&clients),
+            held_out: held_out.collect(),
+            sentences: Vec::new(),
+            difference,
+            search,
+            clients,
+            basis: working.basis.clone(),
+            population,
+        };
+        learned.sentences = sentences::of(&learned);
+        learned
+    }
+}
+
+pub(crate) fn most_probable(responsibilities: &[f64]) -> usize {
     (0..responsibilities.len()).fold(0, |best, k| if responsibilities[k] > responsibilities[best] { k } else { best })
 }
 
@@ -288,8 +424,7 @@ fn choose(evidence: &Evidence, options: &Options) -> Result<(Shape, Working)> {
     let curved = groups.len();
     groups.sort_unstable();
     groups.dedup();
-    let covariance = options.covariance.unwrap_or(Covariance::InterceptSlopes);
-    let shape = Shape { curves: Vec::new(), random_curves: false, covariance };
+    let shape = Shape::plain(options);
     let working = shape.working(evidence)?;
     let (clients, q) = (working.clients, working.basis.random);
     let rows = evidence.clients.iter().flatten().map(|fold| fold.rows as f64).sum::<f64>();
@@ -349,7 +484,7 @@ impl Best<'_> {
 }
 
 /// The share of the variance beyond the centre that lies between clients, in the mean over rows.
-fn share_between(population: &Population, panel: &super::evidence::Panel) -> f64 {
+fn share_between(population: &Population, panel: &Panel) -> f64 {
     let spread = population.spread();
     let between = dot(&spread, &panel.curvature) / panel.total_rows().max(1.0);
     if between + population.noise > 0.0 { between / (between + population.noise) } else { 0.0 }
@@ -358,10 +493,13 @@ fn share_between(population: &Population, panel: &super::evidence::Panel) -> f64
 /// Variances of noise: each client's own, and the common one, which counts for as many rows as clients' variances are alike (by moments).
 fn noises(
     working: &Working,
-    left: &super::evidence::Panel,
+    left: &Panel,
     population: &Population,
     models: &Models,
 ) -> (f64, Vec<f64>) {
+    if let Some(noise) = left.noise {
+        return (NOISE_FREEDOM[1], vec![noise; working.clients]);
+    }
     let q = left.random;
     let client = |client: usize| {
         let mut integrated = Integrated::new(q);
@@ -396,8 +534,11 @@ impl Learned {
         let (p, q, k) = (basis.kept.len(), basis.random, self.families.len());
         let sound = |holds: bool, fault: &'static str| if holds { Ok(()) } else { Err(fault) };
         let is_column = |column: &usize| *column < width;
-        sound(basis.given == width && q <= p, "the number of columns")?;
-        sound(basis.kept.iter().chain(&basis.intercept).all(is_column), "the columns that are kept")?;
+        let equations = self.response.equations();
+        let in_first = |column: &usize| column * equations < width;
+        sound(basis.given == width && q <= p && basis.equations == equations, "the number of columns")?;
+        sound(equations > 0 && width % equations == 0, "the number of equations")?;
+        sound(basis.kept.iter().all(is_column) && basis.intercept.iter().all(in_first), "the columns that are kept")?;
         let lengths = [basis.means.len(), basis.scales.len(), basis.curves.len()];
         sound(lengths == [p; 3] && basis.scales.iter().all(|scale| *scale > 0.0), "the scales of the columns")?;
         let (centres, covariances) = (&population.centres, &population.covariances);

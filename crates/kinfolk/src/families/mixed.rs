@@ -39,11 +39,13 @@ pub enum Covariance {
 
 impl Covariance {
     /// For each parameter, the entries of the lower triangle `Λ` that are equal to it.
-    pub(crate) fn entries(self, random: usize, intercept: bool) -> Vec<Vec<(usize, usize)>> {
+    pub(crate) fn entries(self, random: usize, intercepts: usize) -> Vec<Vec<(usize, usize)>> {
         let diagonal = |range: std::ops::Range<usize>| range.map(|j| (j, j)).collect::<Vec<_>>();
         match self {
             _ if random == 0 => Vec::new(),
-            Self::InterceptSlopes if intercept && random > 1 => vec![diagonal(0..1), diagonal(1..random)],
+            Self::InterceptSlopes if intercepts > 0 && random > intercepts => {
+                vec![diagonal(0..intercepts), diagonal(intercepts..random)]
+            }
             Self::Scalar | Self::InterceptSlopes => vec![diagonal(0..random)],
             Self::Diagonal => (0..random).map(|j| vec![(j, j)]).collect(),
             Self::Full => (0..random).flat_map(|i| (0..=i).map(move |j| vec![(i, j)])).collect(),
@@ -277,10 +279,11 @@ impl Fit<'_> {
         solve(&factor, p, &mut centre);
         centre.iter_mut().zip(&scales).for_each(|(value, scale)| *value *= scale);
         let left = (energy - dot(&moment, &centre)).max(LEAST_NOISE * self.total_energy).max(f64::MIN_POSITIVE);
-        let noise = left / self.freedom;
+        let noise = panel.noise.unwrap_or(left / self.freedom);
         let deviance = log_determinants
             + log_determinant(&factor, p)
-            + self.freedom * (1.0 + (2.0 * std::f64::consts::PI * noise).ln());
+            + left / noise
+            + self.freedom * (2.0 * std::f64::consts::PI * noise).ln();
         Profile { curvature, moment, inverse, centre, noise, deviance }
     }
 
@@ -336,9 +339,11 @@ impl Fit<'_> {
         let count = self.entries.len() + self.bends;
         let (mut slope, mut metric, mut traces) = information.slopes(&root, q, &self.entries, count);
         self.bend_slopes(parameters, profile, &mut slope, &mut metric, &mut traces);
-        for (t, row) in metric.chunks_exact_mut(count.max(1)).enumerate() {
+        if panel.noise.is_none() {
             // The variance of the noise is fitted to whatever the parameters are.
-            add_scaled(row, -traces[t] / self.freedom, &traces);
+            for (t, row) in metric.chunks_exact_mut(count.max(1)).enumerate() {
+                add_scaled(row, -traces[t] / self.freedom, &traces);
+            }
         }
         (slope, metric)
     }
@@ -456,13 +461,13 @@ fn product(a: &[f64], b: &[f64], size: usize) -> Vec<f64> {
 }
 
 /// Fits the model; `start` are the parameters of an earlier fit of the same kind.
-pub(crate) fn fit(panel: &Panel, covariance: Covariance, intercept: bool, start: Option<&[f64]>) -> Result<Mixed> {
+pub(crate) fn fit(panel: &Panel, covariance: Covariance, intercepts: usize, start: Option<&[f64]>) -> Result<Mixed> {
     let (p, q, clients) = (panel.columns, panel.random, panel.clients());
-    let entries = covariance.entries(q, intercept);
+    let entries = covariance.entries(q, intercepts);
     let bends = panel.curves.iter().flatten().map(|group| group + 1).max().unwrap_or(0);
     let unpenalised = panel.curves.iter().filter(|group| group.is_none()).count();
     let freedom = panel.total_rows() - unpenalised as f64;
-    if freedom < 1.0 {
+    if freedom < 1.0 && panel.noise.is_none() {
         return Err(Error::data(format!(
             "got {} rows for {unpenalised} coefficients, want more rows than coefficients",
             panel.total_rows()

@@ -220,13 +220,15 @@ impl Em<'_> {
                     state.shares[family] = (pass.counts[family] / clients).max(1e-12);
                 }
             }
-            state.noise = (left / freedom).max(least);
+            state.noise = self.panel.noise.unwrap_or((left / freedom).max(least));
             inverses = restricts.then(|| self::inverses(&factors, q));
             let values = root(&state.parameters, q, &self.entries);
             let count = self.entries.len();
             let (slope, mut metric, traces) = pass.information.slopes(&values, q, &self.entries, count);
-            for (t, row) in metric.chunks_exact_mut(count.max(1)).enumerate() {
-                add_scaled(row, -traces[t] / freedom, &traces);
+            if self.panel.noise.is_none() {
+                for (t, row) in metric.chunks_exact_mut(count.max(1)).enumerate() {
+                    add_scaled(row, -traces[t] / freedom, &traces);
+                }
             }
             let step = damped_step(&slope, &metric, damping);
             last_parameters.clone_from(&state.parameters);
@@ -297,7 +299,7 @@ pub(crate) fn refine(
     recipe: Recipe,
 ) -> Result<(Population, Panel)> {
     let (p, q) = (panel.columns, panel.random);
-    let entries = recipe.covariance.entries(q, working.basis.intercept.is_some());
+    let entries = recipe.covariance.entries(q, working.basis.intercepts());
     let mut common = one.centres[0].clone();
     common[..q].fill(0.0);
     let mut left = working.without_common(test, panel, &common);

@@ -1,8 +1,9 @@
-//! What `auto` decides for linear models: a pure function of the products that clients send, fold by fold.
+//! What `auto` decides for models that are linear but for a link: a pure function of the products that clients send, fold by fold.
 //!
 //! | file | what it is |
 //! |---|---|
 //! | `evidence.rs` | clients' products by fold, and the coordinates in which they are computed with |
+//! | `classes.rs` | classes: probabilities, and rows as their expanded likelihood has them |
 //! | `difference.rs` | do clients differ at all? |
 //! | `mixed.rs` | one family: the mixed model, by restricted maximum likelihood |
 //! | `mixture.rs` | several families with a common spread, by EM |
@@ -14,8 +15,10 @@
 //! | `learned.rs` | all of it in order, and what comes out |
 //! | `sentences.rs` | each decision in a sentence |
 //!
-//! A model that is not linear enters by the quadratic it has at its current parameters: who iterates does so outside.
+//! Classes enter by the second-order expansion of their log-likelihood at given models: who iterates does so outside
+//! (`methods/auto/study.rs`).
 
+mod classes;
 mod difference;
 mod evidence;
 mod intervals;
@@ -30,10 +33,14 @@ mod sentences;
 #[cfg(test)]
 mod tests;
 
+pub use classes::{Reliability, StackLosses};
+pub(crate) use classes::{ClassMix, ClassOdds};
 pub use difference::Difference;
-pub use evidence::{Basis, Evidence, Products, Role};
+pub use evidence::{Basis, Evidence, Products, Response, Role};
 pub use intervals::{Histogram, Predictor};
 pub use ladder::{Gain, Rung, Service};
+pub(crate) use ladder::{FoldLosses, best_stack};
+pub(crate) use learned::{Beforehand, Draft, constant_model, differ, most_probable, newton_step, personal};
 pub use learned::{Family, HeldOut, Learned, LearnedClient, Options, Wanted, learn};
 pub use mixed::Covariance;
 pub use newcomer::Newcomer;

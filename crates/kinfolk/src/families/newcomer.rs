@@ -54,6 +54,7 @@ impl Learned {
         let target = &full[p * (p + 1)..];
         let bent: f64 = (q..p).map(|i| common[i] * dot(line(i), &common)).sum();
         let panel = Panel {
+            noise: self.response.noise(),
             columns: q,
             random: q,
             curves: vec![None; q],
@@ -78,7 +79,7 @@ impl Learned {
             responsibilities: posterior.responsibilities,
             distances,
             p: p_values.into_iter().fold(0.0, f64::max),
-            noise: (error + self.noise_freedom * self.noise) / (freedom + self.noise_freedom),
+            noise: panel.noise.unwrap_or((error + self.noise_freedom * self.noise) / (freedom + self.noise_freedom)),
             covariance: self.whole_covariance(family, &posterior.covariance),
         })
     }

@@ -105,7 +105,7 @@ pub(crate) fn search(
         drawn.sort_unstable();
     }
     let sample = left.subset(&drawn);
-    let seeker = Seeker::new(&sample, one, coarse.entries(left.random, working.basis.intercept.is_some()));
+    let seeker = Seeker::new(&sample, one, coarse.entries(left.random, working.basis.intercepts()));
     match &options.families {
         Wanted::One => Ok((given(1), None)),
         Wanted::Known(labels) => {

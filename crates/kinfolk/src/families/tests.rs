@@ -19,7 +19,7 @@ fn evidence(columns: Vec<Role>, clients: &[Rows]) -> Evidence {
         rows.iter().enumerate().for_each(|(at, (row, target))| folds[at % FOLDS].add_row(row, *target, 1.0));
         folds
     };
-    Evidence { clients: clients.iter().map(client).collect(), columns, rolling: false }
+    Evidence { response: Response::Numbers, clients: clients.iter().map(client).collect(), columns, rolling: false }
 }
 
 /// An intercept and slopes.
@@ -53,7 +53,7 @@ fn around(centres: &[Vec<f64>], clients: usize, spread: f64, seed: u64) -> Vec<V
 
 fn fit(evidence: &Evidence, covariance: Covariance) -> mixed::Mixed {
     let working = Working::new(evidence, |_| true, |role| role == Role::Linear).unwrap();
-    mixed::fit(&working.panel(None), covariance, working.basis.intercept.is_some(), None).unwrap()
+    mixed::fit(&working.panel(None), covariance, working.basis.intercepts(), None).unwrap()
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! New clients: their family, how far they are from each, and whether they fit none.
 
 use super::Saved;
-use super::predict::newcomers;
+use super::newcomers::{Arrival, newcomers};
 use crate::error::{Error, Result};
 use serde::Serialize;
 use std::path::Path;
@@ -37,13 +37,11 @@ pub fn assign(saved: &Saved, path: &Path) -> Result<Vec<Assigned>> {
             .hint("all clients are in the model already (`show --client NAME`), or values are missing"));
     }
     newcomers.sort_by(|a, b| a.0.cmp(&b.0));
-    let assigned = |(client, products): (String, crate::families::Products)| {
-        let newcomer = saved.model.learned.newcomer(&products)?;
-        let (rows, family) = (products.rows, newcomer.family + 1);
+    let assigned = |(client, Arrival { rows, newcomer }): (String, Arrival)| {
         let (probabilities, distances, p) = (newcomer.responsibilities, newcomer.distances, newcomer.p);
-        Ok(Assigned { client, rows, family, probabilities, distances, p, fits_none: false })
+        Assigned { client, rows, family: newcomer.family + 1, probabilities, distances, p, fits_none: false }
     };
-    let mut assigned = newcomers.into_iter().map(assigned).collect::<Result<Vec<_>>>()?;
+    let mut assigned: Vec<Assigned> = newcomers.into_iter().map(assigned).collect();
     let cut = largest_discovery(assigned.iter().map(|assigned| assigned.p).collect());
     assigned.iter_mut().for_each(|assigned| assigned.fits_none = assigned.p <= cut);
     Ok(assigned)

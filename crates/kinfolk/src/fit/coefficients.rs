@@ -6,6 +6,8 @@ use crate::num::dot;
 /// How coefficients of encoded columns become those of the table's.
 pub(super) struct Coefficients {
     names: Vec<String>,
+    /// What the name of each equation's terms begins with.
+    equations: Vec<String>,
     /// What each encoded slope is multiplied by.
     factors: Vec<f64>,
     /// What each encoded slope adds to the intercept.
@@ -33,21 +35,32 @@ impl Coefficients {
             factors.push(unit[column]);
         }
         shifts.push(target.deviation);
-        Self { names, factors, shifts, mean: target.mean }
+        let equations = match &saved.classes[..] {
+            [] | [_, _] => vec![String::new()],
+            [_, others @ ..] => others.iter().map(|class| format!("{class}: ")).collect(),
+        };
+        Self { names, equations, factors, shifts, mean: target.mean }
     }
 
-    /// The intercept, and the slope of every column; the covariance is that of the encoded coefficients, row-major.
+    /// The intercept, and the slope of every column, of one equation after the other; the covariance is that of the encoded coefficients,
+    /// row-major.
     pub(super) fn terms(&self, coefficients: &[f64], covariance: Option<&[f64]>) -> Vec<Term> {
-        let width = coefficients.len();
-        let intercept = self.mean + dot(&self.shifts, coefficients);
-        let spread = |covariance: &[f64]| {
-            let lines = covariance.chunks_exact(width).zip(&self.shifts);
-            lines.map(|(line, shift)| shift * dot(line, &self.shifts)).sum::<f64>().max(0.0).sqrt()
-        };
-        let mut terms = vec![Term { name: "(intercept)".into(), value: intercept, error: covariance.map(spread) }];
-        for (place, (name, factor)) in self.names.iter().zip(&self.factors).enumerate() {
-            let error = covariance.map(|covariance| covariance[place * width + place].max(0.0).sqrt() * factor.abs());
-            terms.push(Term { name: name.clone(), value: coefficients[place] * factor, error });
+        let (width, all) = (self.shifts.len(), coefficients.len());
+        let mut terms = Vec::new();
+        for ((equation, prefix), own) in self.equations.iter().enumerate().zip(coefficients.chunks_exact(width)) {
+            let start = equation * width;
+            let line = |covariance: &'_ [f64], row: usize| covariance[(start + row) * all + start..][..width].to_vec();
+            let spread = |covariance: &[f64]| {
+                let lines = self.shifts.iter().enumerate().map(|(row, shift)| (line(covariance, row), shift));
+                lines.map(|(line, shift)| shift * dot(&line, &self.shifts)).sum::<f64>().max(0.0).sqrt()
+            };
+            let (name, value) = (format!("{prefix}(intercept)"), self.mean + dot(&self.shifts, own));
+            terms.push(Term { name, value, error: covariance.map(spread) });
+            for (place, (name, factor)) in self.names.iter().zip(&self.factors).enumerate() {
+                let variance = |covariance: &[f64]| line(covariance, place)[place].max(0.0);
+                let error = covariance.map(|covariance| variance(covariance).sqrt() * factor.abs());
+                terms.push(Term { name: format!("{prefix}{name}"), value: own[place] * factor, error });
+            }
         }
         terms
     }

@@ -5,13 +5,15 @@
 //! | `mod.rs` | reads a table, asks its clients, learns ([`fit`]) |
 //! | `saved.rs` | what was fitted, and its folder |
 //! | `coefficients.rs` | coefficients in the table's own units |
-//! | `predict.rs` | new rows: predictions with intervals |
+//! | `predict.rs` | new rows: predictions with intervals, or probabilities of classes |
+//! | `newcomers.rs` | what the rows of new clients say |
 //! | `assign.rs` | new clients: their family, and whether they fit any |
 //! | `tested.rs` | errors on rows that were kept for testing |
 //! | `show.rs`, `page.rs` | what was found, in words and tables, and as a page |
 
 mod assign;
 mod coefficients;
+mod newcomers;
 mod page;
 mod predict;
 mod saved;
@@ -33,7 +35,7 @@ use crate::federation::transforms::Transforms;
 use crate::groups::Groups;
 use crate::methods::room::{MethodLedger, MissingRule, Room};
 use crate::methods::{AutoSettings, Study};
-use crate::models::LinearSettings;
+use crate::models::AutoModelSettings;
 use crate::run::seed::SeedData;
 use crate::run::venue::{InProcess, Venue};
 use crate::run::{Options, Watch};
@@ -92,7 +94,7 @@ fn fit_at(
     let is_grouped = table.group.is_some();
     let tests = table.part.is_some() || table.time.is_some();
     watch.doing("reading the table");
-    let experiment = Experiment::on(table).model(LinearSettings::default()).method(AutoSettings::default()).check()?;
+    let experiment = Experiment::on(table).model(AutoModelSettings::default()).method(AutoSettings::default()).check()?;
     let data = SeedData::prepare(&experiment, seed, venue, None)?;
     let understood = data.schema.understood();
     told(&understood::lines(&understood));

@@ -77,7 +77,7 @@ impl<'a> Content<'a> {
             columns: columns(saved),
             table: show::families(saved),
             errors: show::errors(saved),
-            coverage: saved.model.intervals.coverage,
+            coverage: saved.coverage(),
             clients: clients(saved),
             terms: terms(saved),
             remarks: &saved.remarks,

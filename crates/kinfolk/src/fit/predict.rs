@@ -1,12 +1,14 @@
 //! New rows: a prediction with its interval for every row of a table, in its order.
 
 use super::Saved;
+use super::newcomers::newcomers;
 use crate::data::known::{KnownBatch, KnownRows};
 use crate::data::numbers::convert;
 use crate::error::{Error, Result};
-use crate::families::{Predictor, Products};
+use crate::families::{ClassMix, ClassOdds, Predictor, most_probable};
+use crate::methods::Intervals;
 use rayon::prelude::*;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
@@ -22,7 +24,7 @@ pub struct Predictions {
     pub fitted: usize,
     /// and that are served by what is known of everybody.
     pub unknown: usize,
-    /// Of rows of known clients with a target value, the share inside their intervals, and how many there are.
+    /// Of rows of known clients with a target value, the share inside their intervals, or whose class is predicted, and how many there are.
     pub covered: Option<(f64, u64)>,
     /// What was read in an unusual way.
     pub remarks: Vec<String>,
@@ -30,23 +32,45 @@ pub struct Predictions {
 
 /// How a client is served.
 struct Serving {
-    predictor: Predictor,
-    reach: f64,
+    model: Served,
     by: String,
     /// Whether the client took part in the fit.
     is_known: bool,
 }
 
-/// Predicts every row of a table, in constant memory, and writes csv: client, prediction, low, high, served_by.
+enum Served {
+    /// A number, and by how many deviations its interval reaches to either side.
+    Number(Predictor, f64),
+    Class(ClassMix),
+}
+
+impl Served {
+    fn number(saved: &Saved, predictor: Predictor, is_unknown: bool) -> Self {
+        let reach = |intervals: Intervals| if is_unknown { intervals.newcomer_reach } else { intervals.reach };
+        Self::Number(predictor, saved.model.intervals.map_or(f64::NAN, reach))
+    }
+}
+
+/// Predicts every row of a table, in constant memory, and writes csv: client, prediction, low, high, served_by; with classes, the
+/// probability of each instead of an interval.
 pub fn predict(saved: &Saved, path: &Path, out: &mut dyn Write) -> Result<Predictions> {
     let newcomers = newcomers(saved, path)?;
     let mut rows = KnownRows::open(path, &saved.columns, &saved.client, Some(&saved.target))?;
     let failed = |error| Error::io("writing", Path::new("the predictions"), error);
-    out.write_all(b"client,prediction,low,high,served_by\n").map_err(failed)?;
-    let places: HashMap<&str, usize> = saved.names.iter().map(String::as_str).zip(0..).collect();
+    let (learned, has_classes) = (&saved.model.learned, !saved.classes.is_empty());
+    let mut header = "client,prediction".to_string();
+    if has_classes {
+        saved.classes.iter().for_each(|class| header.push_str(&format!(",{}", quoted(&format!("p({class})")))));
+    } else {
+        header.push_str(",low,high");
+    }
+    header.push_str(",served_by\n");
+    out.write_all(header.as_bytes()).map_err(failed)?;
     let unknown = Serving {
-        predictor: saved.model.learned.unknown_predictor(),
-        reach: saved.model.intervals.newcomer_reach,
+        model: match has_classes {
+            true => Served::Class(learned.unknown_classes()),
+            false => Served::number(saved, learned.unknown_predictor(), true),
+        },
         by: if saved.model.learned.families.len() > 1 { "families by share".into() } else { "everybody".into() },
         is_known: false,
     };
@@ -58,19 +82,24 @@ pub fn predict(saved: &Saved, path: &Path, out: &mut dyn Write) -> Result<Predic
             if served.contains_key(client) {
                 continue;
             }
-            let serving = match (places.get(client.as_str()), newcomers.get(client)) {
-                (Some(&place), _) => {
+            let serving = match (saved.place(client), newcomers.get(client)) {
+                (Some(place), _) => {
                     found.known += 1;
-                    let by = saved.served_by(place);
-                    let predictor = saved.model.learned.predictor(place);
-                    Some(Serving { predictor, reach: saved.model.intervals.reach, by, is_known: true })
+                    let model = match has_classes {
+                        true => Served::Class(ClassMix::one(learned.clients[place].served.clone())),
+                        false => Served::number(saved, learned.predictor(place), false),
+                    };
+                    Some(Serving { model, by: saved.served_by(place), is_known: true })
                 }
-                (None, Some(products)) => {
+                (None, Some(arrival)) => {
                     found.fitted += 1;
-                    let newcomer = saved.model.learned.newcomer(products)?;
-                    let predictor = newcomer.predictor();
+                    let newcomer = &arrival.newcomer;
+                    let model = match has_classes {
+                        true => Served::Class(ClassMix::one(newcomer.personal.clone())),
+                        false => Served::number(saved, newcomer.predictor(), false),
+                    };
                     let by = format!("personal near family {}", newcomer.family + 1);
-                    Some(Serving { predictor, reach: saved.model.intervals.reach, by, is_known: false })
+                    Some(Serving { model, by, is_known: false })
                 }
                 (None, None) => {
                     found.unknown += 1;
@@ -92,7 +121,7 @@ pub fn predict(saved: &Saved, path: &Path, out: &mut dyn Write) -> Result<Predic
     Ok(found)
 }
 
-/// The lines of a batch, and how many of its rows lie inside their intervals, of how many with a target.
+/// The lines of a batch, and how many of its rows lie inside their intervals or have the class that is predicted, of how many with a target.
 fn predict_batch(
     saved: &Saved,
     batch: &KnownBatch,
@@ -103,25 +132,45 @@ fn predict_batch(
     let columns = batch.rows.columns();
     let mut buffer = Vec::new();
     let x = convert::<f64>(&batch.rows, &mut buffer);
-    let targets = batch.rows.values();
+    let (targets, classes) = (batch.rows.values(), batch.rows.classes());
     let target = saved.model.target;
     let part = |number: usize| {
         let (mut text, mut counts) = (String::new(), (0, 0));
         let mut row = vec![1.0; columns + 1];
+        let mut odds = ClassOdds::new(saved.model.learned.response.equations());
+        let mut probabilities = vec![0.0; saved.classes.len()];
         for place in number * PART..batch.clients.len().min((number + 1) * PART) {
             let client = &batch.clients[place];
             let serving = served.get(client).and_then(Option::as_ref).unwrap_or(unknown);
             row[..columns].copy_from_slice(&x[place * columns..(place + 1) * columns]);
-            let mean = target.mean + target.deviation * serving.predictor.mean(&row);
-            let reach = serving.reach * target.deviation * serving.predictor.variance(&row).sqrt();
-            let is_known = serving.is_known;
-            if let Some(value) = targets.map(|targets| targets[place]).filter(|value| is_known && value.is_finite()) {
-                counts.0 += u64::from((value - mean).abs() <= reach);
-                counts.1 += 1;
-            }
+            let (client, by, is_known) = (quoted(client), quoted(&serving.by), serving.is_known);
             // Writing to a string cannot fail.
-            let (low, high, by) = (mean - reach, mean + reach, quoted(&serving.by));
-            let _ = writeln!(text, "{},{mean},{low},{high},{by}", quoted(client));
+            let _ = match &serving.model {
+                Served::Number(predictor, reach) => {
+                    let mean = target.mean + target.deviation * predictor.mean(&row);
+                    let reach = reach * target.deviation * predictor.variance(&row).sqrt();
+                    let value = targets.map(|targets| targets[place]);
+                    if let Some(value) = value.filter(|value| is_known && value.is_finite()) {
+                        counts.0 += u64::from((value - mean).abs() <= reach);
+                        counts.1 += 1;
+                    }
+                    writeln!(text, "{client},{mean},{},{},{by}", mean - reach, mean + reach)
+                }
+                Served::Class(mix) => {
+                    mix.probabilities(&row, &mut odds, &mut probabilities);
+                    let chosen = most_probable(&probabilities);
+                    let class = classes.map(|classes| classes[place] as usize);
+                    if let Some(class) = class.filter(|class| is_known && *class < saved.classes.len()) {
+                        counts.0 += u64::from(class == chosen);
+                        counts.1 += 1;
+                    }
+                    let _ = write!(text, "{client},{}", quoted(&saved.classes[chosen]));
+                    for probability in &probabilities {
+                        let _ = write!(text, ",{probability}");
+                    }
+                    writeln!(text, ",{by}")
+                }
+            };
         }
         (text, counts)
     };
@@ -136,28 +185,4 @@ fn quoted(cell: &str) -> std::borrow::Cow<'_, str> {
     } else {
         cell.into()
     }
-}
-
-/// The products of every client that did not take part in the fit, from its rows with a target.
-pub(super) fn newcomers(saved: &Saved, path: &Path) -> Result<HashMap<String, Products>> {
-    let mut rows = KnownRows::open(path, &saved.columns, &saved.client, Some(&saved.target))?;
-    let mut found: HashMap<String, Products> = HashMap::new();
-    let known: HashSet<&str> = saved.names.iter().map(String::as_str).collect();
-    let target = saved.model.target;
-    while let Some(batch) = rows.next_batch()? {
-        let Some(targets) = batch.rows.values() else { break };
-        let columns = batch.rows.columns();
-        let mut buffer = Vec::new();
-        let x = convert::<f64>(&batch.rows, &mut buffer);
-        let mut row = vec![1.0; columns + 1];
-        for (place, client) in batch.clients.iter().enumerate().filter(|(place, _)| targets[*place].is_finite()) {
-            if known.contains(client.as_str()) {
-                continue;
-            }
-            row[..columns].copy_from_slice(&x[place * columns..(place + 1) * columns]);
-            let products = found.entry(client.clone()).or_insert_with(|| Products::none(columns + 1));
-            products.add_row(&row, (targets[place] - target.mean) / target.deviation, 1.0);
-        }
-    }
-    Ok(found)
 }

@@ -8,11 +8,13 @@ use crate::data::schema::Schema;
 use crate::data::understood::Understood;
 use crate::disk::{comma_separated, json_text, write_all_atomically};
 use crate::error::{Error, Result};
-use crate::families::Rung;
+use crate::families::{Response, Rung};
 use crate::federation::work::TargetScale;
 use crate::methods::FamilyModel;
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::path::Path;
+use std::sync::OnceLock;
 
 /// Increased whenever an older program could not read a model any more.
 const SCHEMA: u32 = 1;
@@ -30,6 +32,8 @@ pub struct Saved {
     pub client: String,
     /// The column that is predicted.
     pub target: String,
+    /// Its classes, where it has some: a row is in the first unless others are more likely.
+    pub classes: Vec<String>,
     /// What was understood of the columns.
     pub understood: Vec<Understood>,
     /// What was read in an unusual way, who was left out.
@@ -42,6 +46,9 @@ pub struct Saved {
     pub names: Vec<String>,
     pub(super) columns: Schema,
     pub(super) model: FamilyModel,
+    /// The place of each name.
+    #[serde(skip)]
+    places: OnceLock<HashMap<String, usize>>,
 }
 
 impl Saved {
@@ -58,7 +65,8 @@ impl Saved {
         seed: u64,
     ) -> Self {
         let version = env!("CARGO_PKG_VERSION").to_string();
-        Self { schema: SCHEMA, version, client, target, understood, remarks, tested, seed, names, columns, model }
+        let classes = columns.class_names();
+        Self { schema: SCHEMA, version, client, target, classes, understood, remarks, tested, seed, names, columns, model, places: OnceLock::new() }
     }
 
     /// Writes all files of the model into a folder.
@@ -102,7 +110,11 @@ impl Saved {
     /// What a hand that changed the file may have broken.
     fn check(&self) -> Result<()> {
         let learned = &self.model.learned;
-        let width = self.columns.feature_names().len() + 1;
+        let width = (self.columns.feature_names().len() + 1) * learned.response.equations();
+        let classes = if learned.response == Response::Numbers { 0 } else { learned.response.equations() + 1 };
+        if self.classes.len() != classes || self.model.form.coefficients() != width {
+            return Err(Error::data("not what `fit` has written: the classes"));
+        }
         learned.check(width).map_err(|fault| Error::data(format!("not what `fit` has written: {fault}")))?;
         let TargetScale { mean, deviation } = self.model.target;
         if !mean.is_finite() || !deviation.is_finite() || deviation <= 0.0 {
@@ -126,7 +138,8 @@ impl Saved {
 
     /// The place of a client, by its name.
     pub(super) fn place(&self, name: &str) -> Option<usize> {
-        self.names.iter().position(|known| known == name)
+        let places = self.places.get_or_init(|| self.names.iter().cloned().zip(0..).collect());
+        places.get(name).copied()
     }
 
     /// What serves a client, in words: one of the four models, or their mixture.

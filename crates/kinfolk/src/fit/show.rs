@@ -3,6 +3,7 @@
 use super::Saved;
 use super::coefficients::{Coefficients, Term};
 use crate::error::{Error, Result};
+use crate::families::Reliability;
 use crate::report::table::Table;
 use crate::settings::nearest;
 use serde::Serialize;
@@ -27,10 +28,20 @@ pub struct Shown<'a> {
     pub difference_p: Option<f64>,
     /// The families: clients, share, and coefficients with standard errors.
     pub families: Vec<ShownFamily>,
-    /// Cross-validated mean squared errors: global, family, personal, alone, served.
+    /// The classes of the target, where it has some.
+    pub classes: &'a [String],
+    /// What errors are: mean squared errors or log losses.
+    pub loss: &'static str,
+    /// Cross-validated errors: global, family, personal, alone, served.
     pub errors: [f64; 5],
     /// The share of held-out rows inside their 90 % intervals.
     pub coverage: Option<f64>,
+    /// Of classes: the share of held-out rows whose most probable class is theirs,
+    pub accuracy: Option<f64>,
+    /// with two classes, the area under the ROC curve,
+    pub auc: Option<f64>,
+    /// and how far probabilities are from how often they came true, in the mean.
+    pub calibration_error: Option<f64>,
     /// Errors on rows kept for testing.
     pub tested: Option<&'a super::tested::Tested>,
     /// What was read in an unusual way.
@@ -51,10 +62,20 @@ pub struct ShownFamily {
 }
 
 impl Saved {
+    /// What errors are.
+    pub(super) fn loss(&self) -> &'static str {
+        if self.classes.is_empty() { "mean squared error" } else { "log loss" }
+    }
+
+    pub(super) fn coverage(&self) -> Option<f64> {
+        self.model.intervals.and_then(|intervals| intervals.coverage)
+    }
+
     /// The whole result, for programs.
     pub fn shown(&self) -> Shown<'_> {
         let (learned, units) = (&self.model.learned, Coefficients::new(self));
         let square = self.model.target.deviation.powi(2);
+        let reliability = self.model.reliability.as_ref();
         let families = learned.families.iter().enumerate().map(|(number, family)| ShownFamily {
             family: number + 1,
             clients: family.clients,
@@ -70,8 +91,13 @@ impl Saved {
             sentences: &learned.sentences,
             difference_p: learned.difference.p,
             families: families.collect(),
+            classes: &self.classes,
+            loss: self.loss(),
             errors: learned.errors.map(|error| square * error),
-            coverage: self.model.intervals.coverage,
+            coverage: self.coverage(),
+            accuracy: reliability.and_then(Reliability::accuracy),
+            auc: reliability.filter(|_| self.classes.len() == 2).and_then(Reliability::auc),
+            calibration_error: reliability.and_then(Reliability::calibration_error),
             tested: self.tested.as_ref(),
             remarks: &self.remarks,
         }
@@ -121,9 +147,10 @@ pub fn show(saved: &Saved) -> String {
     }
     text.push_str(&format!("\n{}\n", families(saved)));
     text.push_str(&format!("{}\n", errors(saved)));
-    if let Some(coverage) = saved.model.intervals.coverage {
+    if let Some(coverage) = saved.coverage() {
         text.push_str(&format!("90 % intervals cover {:.1} % of held-out rows.\n", 100.0 * coverage));
     }
+    text.push_str(&reliability(saved));
     text.push_str(&worth_a_look(saved));
     for remark in &saved.remarks {
         text.push_str(&format!("note: {remark}\n"));
@@ -131,18 +158,31 @@ pub fn show(saved: &Saved) -> String {
     text
 }
 
+/// How good probabilities of classes are.
+fn reliability(saved: &Saved) -> String {
+    let Some(found) = &saved.model.reliability else { return String::new() };
+    let (Some(accuracy), Some(error)) = (found.accuracy(), found.calibration_error()) else { return String::new() };
+    let auc = found.auc().filter(|_| saved.classes.len() == 2);
+    let auc = auc.map_or(String::new(), |auc| format!(", the area under the ROC curve is {auc:.3}"));
+    format!(
+        "Of held-out rows the most probable class is right in {:.1} %{auc}; probabilities are off by {:.1} points in the mean.\n",
+        100.0 * accuracy,
+        100.0 * error
+    )
+}
+
 /// Errors of the four models, of what serves clients, and of the mean.
 pub(super) fn errors(saved: &Saved) -> Table {
     let learned = &saved.model.learned;
     let square = saved.model.target.deviation.powi(2);
-    let mut table = Table::new().words("mean squared error").numbers("cross-validated");
+    let mut table = Table::new().words(saved.loss()).numbers("cross-validated");
     if saved.tested.is_some() {
         table = table.numbers("test rows");
     }
     let tested = saved.tested.as_ref();
     let cell = |value: Option<f64>| value.map_or(String::new(), short);
     let rows = [
-        ("the mean", None, tested.map(|tested| tested.mean)),
+        (if saved.classes.is_empty() { "the mean" } else { "how often each class occurs" }, None, tested.map(|tested| tested.mean)),
         ("one model for everybody", Some(0), tested.map(|tested| tested.global)),
         ("a model for every family", Some(1), tested.map(|tested| tested.family)),
         ("a personal model", Some(2), tested.map(|tested| tested.personal)),

@@ -8,14 +8,14 @@ use crate::methods::FamilyModel;
 use crate::training::Split;
 use serde::{Deserialize, Serialize};
 
-/// Mean squared errors on rows kept for testing, in the mean over clients.
+/// Mean squared errors, or log losses, on rows kept for testing, in the mean over clients.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tested {
     /// Clients with such rows.
     pub clients: usize,
     /// The rows.
     pub rows: u64,
-    /// Of predicting the mean of all training rows.
+    /// Of predicting the mean of all training rows, or how often each class occurs in them.
     pub mean: f64,
     /// Of one model for everybody.
     pub global: f64,
@@ -32,7 +32,7 @@ pub struct Tested {
 /// The errors, `None` where no client has such rows.
 pub(super) fn test_errors(engine: &mut dyn Engine, model: &FamilyModel) -> Result<Option<Tested>> {
     let learned = &model.learned;
-    let mut models = vec![Params::new(model.in_units(&vec![0.0; learned.global.len()]))];
+    let mut models = vec![Params::new(model.in_units(&model.constant))];
     models.push(Params::new(model.in_units(&learned.global)));
     models.extend(learned.families.iter().map(|family| Params::new(model.in_units(&family.centre))));
     let mut ask = Ask::new(Phase::Evaluate, Vec::new(), Gather::Each);

@@ -22,13 +22,14 @@ pub use crate::num::Precision;
 use crate::data::own::OwnStart;
 use crate::data::{Augment, Client, DataShape, Features, Form, Shard};
 use crate::error::{Error, ErrorKind, Result};
+use crate::families::Response;
 use crate::hierarchy::response::Quadratic;
 use crate::memory::check_room;
 use crate::mixture::Shape;
 use crate::rng::{Key, Rng};
 use crate::settings::{Declared, Setting, Settings, choices, settings};
 pub use kinds::{
-    CnnSettings, GaussianMixtureSettings, LinearSettings, LogisticSettings, LstmSettings, MlpSettings,
+    AutoModelSettings, CnnSettings, GaussianMixtureSettings, LinearSettings, LogisticSettings, LstmSettings, MlpSettings,
     RegressionMixtureSettings, Resnet9Settings, SoftmaxSettings,
 };
 pub(crate) use mixture::most_components;
@@ -421,6 +422,11 @@ pub trait Model: Send + Sync {
         None
     }
 
+    /// How it is linear in its parameters, but for a link.
+    fn linear_form(&self) -> Option<LinearForm> {
+        None
+    }
+
     /// The form of a model that is a mixture. Mixtures are trained by steps of EM, all others by descent.
     fn mixture(&self) -> Option<&Shape> {
         None
@@ -439,6 +445,45 @@ pub trait Model: Send + Sync {
     /// Size of what is cached about so many training rows.
     fn prepared_numbers(&self, rows: usize) -> usize {
         rows * rows
+    }
+}
+
+/// A model that is linear in its parameters, but for a link: one sum for a number, or one for the log-odds of each class against the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[doc(hidden)]
+pub struct LinearForm {
+    /// What is predicted.
+    pub(crate) response: Response,
+    /// Columns of the data.
+    pub(crate) slopes: usize,
+    /// Whether a constant is added.
+    pub(crate) intercept: bool,
+    /// How many sums the model has: one more than there are equations where the first class has one too.
+    pub(crate) outputs: usize,
+}
+
+impl LinearForm {
+    /// Coefficients of one equation: the slopes, and the intercept behind them.
+    pub(crate) fn width(self) -> usize {
+        self.slopes + usize::from(self.intercept)
+    }
+
+    /// Coefficients of all equations.
+    pub(crate) fn coefficients(self) -> usize {
+        self.width() * self.response.equations()
+    }
+
+    /// The model's parameters: all weights, then all intercepts.
+    pub(crate) fn parameters(self, coefficients: &[f64]) -> Vec<f64> {
+        let first = self.outputs - self.response.equations();
+        let mut parameters = vec![0.0; self.outputs * self.width()];
+        let (weights, intercepts) = parameters.split_at_mut(self.outputs * self.slopes);
+        for (equation, own) in coefficients.chunks_exact(self.width().max(1)).enumerate() {
+            let output = first + equation;
+            weights[output * self.slopes..(output + 1) * self.slopes].copy_from_slice(&own[..self.slopes]);
+            intercepts.iter_mut().skip(output).zip(&own[self.slopes..]).for_each(|(to, from)| *to = *from);
+        }
+        parameters
     }
 }
 

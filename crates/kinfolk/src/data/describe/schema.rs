@@ -143,6 +143,15 @@ impl Schema {
         DataShape::numbers(columns, classes)
     }
 
+    /// The names of the target's classes; empty where it has none.
+    pub(crate) fn class_names(&self) -> Vec<String> {
+        match &self.target {
+            TargetSchema::None | TargetSchema::Number => Vec::new(),
+            TargetSchema::Classes(count) => (0..*count).map(|class| class.to_string()).collect(),
+            TargetSchema::Names(names) => names.clone(),
+        }
+    }
+
     /// A name for every feature: the header, or `header=category`; `x0` and so on where there are no headers.
     pub(crate) fn feature_names(&self) -> Vec<String> {
         match &self.features {

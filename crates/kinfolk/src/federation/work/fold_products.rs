@@ -1,9 +1,10 @@
 //! The cross-products of a client's columns and target, fold by fold: all that fitting a linear model, its cross-validation
-//! and tests of it need to know of the rows.
+//! and tests of it need to know of the rows. Of classes, those of the log-likelihood's expansion at a model.
 
 use super::*;
 use crate::data::numbers::convert;
-use crate::families::Products;
+use crate::families::{ClassOdds, Products, Response};
+use crate::models::LinearForm;
 use crate::rng::Key;
 use rand::seq::SliceRandom;
 
@@ -12,6 +13,8 @@ use rand::seq::SliceRandom;
 pub struct FoldProducts {
     pub(crate) folds: Folds,
     pub(crate) target: TargetScale,
+    /// Of classes: the coefficients at which the log-likelihood is expanded.
+    pub(crate) at: Vec<f64>,
 }
 
 /// How a client's training rows are cut into folds.
@@ -29,22 +32,32 @@ pub struct TargetScale {
     pub(crate) deviation: f64,
 }
 
+impl TargetScale {
+    /// Of numbers that are taken as they are, and of classes.
+    pub(crate) const PLAIN: Self = Self { mean: 0.0, deviation: 1.0 };
+}
+
 /// A client's rows as a linear model sees them, each with its fold.
 pub(super) struct FoldedRows {
     pub(super) fold: Vec<usize>,
+    pub(super) form: LinearForm,
     /// Row-major, with a column of ones behind where the model has an intercept.
-    pub(super) x: Vec<f64>,
-    pub(super) y: Vec<f64>,
-    pub(super) columns: usize,
+    x: Vec<f64>,
+    targets: FoldedTargets,
+}
+
+enum FoldedTargets {
+    Values(Vec<f64>),
+    Classes(Vec<usize>),
 }
 
 impl FoldedRows {
     pub(super) fn of(context: &ClientContext, folds: Folds, target: TargetScale) -> Result<Self> {
         let rows = &context.client().train;
-        if !context.model().is_quadratic() {
+        let Some(form) = context.model().linear_form() else {
             return Err(context.naming()(Error::federation("products of rows are for linear models")));
-        }
-        let columns = context.model().layout().len();
+        };
+        let columns = form.width();
         let mut buffer = Vec::new();
         let features = convert::<f64>(rows, &mut buffer);
         let mut x = Vec::with_capacity(rows.len() * columns);
@@ -52,19 +65,36 @@ impl FoldedRows {
             x.extend_from_slice(row);
             x.extend(std::iter::repeat_n(1.0, columns - rows.columns()));
         }
-        let y = rows.values().unwrap_or_default().iter().map(|y| (y - target.mean) / target.deviation).collect();
+        let targets = match rows.classes() {
+            Some(classes) => FoldedTargets::Classes(classes.iter().map(|&class| class as usize).collect()),
+            None => {
+                let values = rows.values().unwrap_or_default().iter();
+                FoldedTargets::Values(values.map(|y| (y - target.mean) / target.deviation).collect())
+            }
+        };
         let minimum = context.guard.minimum().unwrap_or(1);
         let fold = folds.of_rows(rows.len(), minimum, &context.client().id, context.guard.secret());
         let mut sizes = vec![0usize; folds.count as usize];
         fold.iter().for_each(|&fold| sizes[fold] += 1);
         sizes.iter().filter(|size| **size > 0).try_for_each(|&size| context.guard.enough("a fold", size as f64))?;
-        Ok(Self { fold, x, y, columns })
+        Ok(Self { fold, form, x, targets })
     }
 
-    /// Fold, columns and target of every row.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &[f64], f64)> {
-        let rows = self.x.chunks_exact(self.columns.max(1)).zip(&self.y);
-        self.fold.iter().zip(rows).map(|(&fold, (x, &y))| (fold, x, y))
+    /// Fold, columns and target of every row, where that is a number.
+    pub(super) fn values(&self) -> impl Iterator<Item = (usize, &[f64], f64)> {
+        let values = if let FoldedTargets::Values(values) = &self.targets { &values[..] } else { &[] };
+        self.rows().zip(values).map(|((fold, x), &y)| (fold, x, y))
+    }
+
+    /// Fold, columns and class of every row.
+    pub(super) fn classes(&self) -> impl Iterator<Item = (usize, &[f64], usize)> {
+        let classes = if let FoldedTargets::Classes(classes) = &self.targets { &classes[..] } else { &[] };
+        let known = |class: usize| class <= self.form.response.equations();
+        self.rows().zip(classes).filter(move |(_, class)| known(**class)).map(|((fold, x), &class)| (fold, x, class))
+    }
+
+    fn rows(&self) -> impl Iterator<Item = (usize, &[f64])> {
+        self.fold.iter().copied().zip(self.x.chunks_exact(self.form.width().max(1)))
     }
 }
 
@@ -105,6 +135,10 @@ impl Answer for ByFold {
     }
 }
 
+pub(super) fn misfit() -> Error {
+    Error::federation("coefficients that do not fit the clients' columns")
+}
+
 impl Kind for FoldProducts {
     fn needs(&self) -> Needs<'_> {
         Needs::new(&[][..], Capability::Descent)
@@ -112,6 +146,7 @@ impl Kind for FoldProducts {
 
     fn sends(&self, width: usize) -> Sends {
         let folds = self.folds.count as usize;
+        let width = if self.at.is_empty() { width } else { self.at.len() };
         Sends::numbers(folds * (width + 1) * (width + 2) / 2).with_counts(folds)
     }
 
@@ -121,8 +156,21 @@ impl Kind for FoldProducts {
 
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
         let rows = FoldedRows::of(context, self.folds, self.target)?;
-        let mut folds = vec![Products::none(rows.columns); self.folds.count as usize];
-        rows.iter().for_each(|(fold, x, y)| folds[fold].add_row(x, y, 1.0));
+        let columns = rows.form.coefficients();
+        let mut folds = vec![Products::none(columns); self.folds.count as usize];
+        match rows.form.response {
+            Response::Numbers => rows.values().for_each(|(fold, x, y)| folds[fold].add_row(x, y, 1.0)),
+            Response::Classes { equations } => {
+                if self.at.len() != columns {
+                    return Err(context.naming()(misfit()));
+                }
+                let mut odds = ClassOdds::new(equations);
+                for (fold, x, class) in rows.classes() {
+                    odds.set(x, &self.at);
+                    folds[fold].add_class(x, class, &odds);
+                }
+            }
+        }
         Ok(context.reply(ByFold(folds), None))
     }
 
@@ -130,6 +178,9 @@ impl Kind for FoldProducts {
         let TargetScale { mean, deviation } = self.target;
         if self.folds.count < 2 {
             return Some("has fewer than two folds");
+        }
+        if self.at.iter().any(|value| !value.is_finite()) {
+            return Some("has coefficients that are not finite");
         }
         (!mean.is_finite() || deviation.is_nan() || deviation <= 0.0).then_some("has an impossible scale of the target")
     }

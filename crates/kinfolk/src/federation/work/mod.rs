@@ -10,7 +10,7 @@ mod reply;
 use super::client::context::ClientContext;
 use super::client::guard::{Cost, Load};
 use crate::error::{Error, Result};
-use crate::families::Histogram;
+use crate::families::{Histogram, Reliability};
 use crate::mixture::{Detail, Rows, Shape, Statistics};
 use crate::models::{Choosing, Found};
 use crate::rng::Key;
@@ -123,6 +123,8 @@ kinds! {
     15 "receive" receive::Receive -> ();
     16 "fold-products" fold_products::FoldProducts -> ByFold;
     17 "residuals" residuals::Residuals -> Histogram;
+    18 "held-out-losses" held_out_losses::HeldOutLosses -> LossesByFold;
+    19 "count-probabilities" reliability::CountProbabilities -> Reliability;
 }
 
 pub use crate::models::accelerated::Acceleration;
@@ -131,6 +133,7 @@ pub use curvature::Curvatures;
 pub use evaluate::{Evaluated, Subject};
 pub use fit_mixture::{Fitted, Parts};
 pub use fold_products::{ByFold, Folds, TargetScale};
+pub use held_out_losses::LossesByFold;
 pub use respond::{Responded, ResponseParts};
 pub use train::{Keep, Start};
 

@@ -1,6 +1,6 @@
 //! How large a client's residuals are beside what a linear model expects of them.
 
-use super::fold_products::{FoldedRows, Folds, TargetScale};
+use super::fold_products::{FoldedRows, Folds, TargetScale, misfit};
 use super::*;
 use crate::families::{Histogram, Predictor};
 
@@ -40,12 +40,13 @@ impl Kind for Residuals {
 
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
         let rows = FoldedRows::of(context, self.folds, self.target)?;
-        let fits = self.coefficients.iter().all(|(_, coefficients)| coefficients.len() == rows.columns);
-        if !self.predictor.fits(rows.columns) || !fits {
-            return Err(context.naming()(Error::federation("a predictor that does not fit the clients' columns")));
+        let columns = rows.form.width();
+        let fits = self.coefficients.iter().all(|(_, coefficients)| coefficients.len() == columns);
+        if !self.predictor.fits(columns) || !fits {
+            return Err(context.naming()(misfit()));
         }
         let mut histogram = Histogram::default();
-        for (fold, x, y) in rows.iter() {
+        for (fold, x, y) in rows.values() {
             if let Some((_, coefficients)) = self.coefficients.iter().find(|(of, _)| *of as usize == fold) {
                 let residual = y - crate::num::dot(coefficients, x);
                 histogram.add(residual.abs() / self.predictor.variance(x).sqrt());

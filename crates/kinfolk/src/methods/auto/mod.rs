@@ -1,5 +1,5 @@
 //! Whether clients differ, whether they fall into families and how many, and which model serves each of them best: without a
-//! setting. For linear models.
+//! setting. For models that are linear but for a link: numbers here, classes in `classes.rs`.
 //!
 //! ```text
 //! 1  every client cuts its rows into folds, and sends the cross-products of each
@@ -12,9 +12,10 @@
 //!
 //! Steps 2 to 4 are a function of the products (`families/`), so that clients are asked three times in all.
 
+mod classes;
 mod study;
 
-pub(crate) use study::{FamilyModel, Study};
+pub(crate) use study::{FamilyModel, Intervals, Study};
 
 use super::*;
 use crate::families::Wanted;
@@ -37,7 +38,7 @@ impl MethodSettings for AutoSettings {
     const SUMMARY: &str = "finds out whether there are families and which model serves whom; no settings needed";
     const PAPER: &str = "Kinfolk";
     const HAS_CLUSTERS: bool = true;
-    const WANTS: Ability = Ability::Quadratic;
+    const WANTS: Ability = Ability::Rows;
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let wanted = match self.families {

@@ -1,12 +1,15 @@
 //! What is asked of clients, and what is learned from their answers.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::families::{Evidence, HeldOut, Histogram, Learned, Options, Role, Wanted, learn};
+use super::classes;
+use crate::families::{
+    Evidence, HeldOut, Histogram, Learned, Options, Products, Reliability, Response, Role, Wanted, learn,
+};
 use crate::federation::work::{FoldProducts, Folds, Residuals, TargetScale};
 use crate::federation::{Ask, Gather, Phase, Recipients};
 use crate::methods::DataFacts;
 use crate::methods::room::{Room, nobody_answered};
-use crate::models::Model;
+use crate::models::{LinearForm, Model};
 use serde::{Deserialize, Serialize};
 
 /// Parts of every client's rows for cross-validation.
@@ -17,7 +20,8 @@ pub(crate) const COVERAGE: f64 = 0.9;
 
 /// How clients are asked.
 pub(crate) struct Study {
-    folds: Folds,
+    pub(super) folds: Folds,
+    pub(super) form: LinearForm,
     target: TargetScale,
     columns: Vec<Role>,
     seed: u64,
@@ -29,9 +33,16 @@ pub(crate) struct FamilyModel {
     /// In units of the target's scale.
     pub(crate) learned: Learned,
     pub(crate) target: TargetScale,
+    /// The coefficients of predicting the same for every row.
+    pub(crate) constant: Vec<f64>,
+    /// The model that the coefficients are of.
+    pub(crate) form: LinearForm,
     /// The clients that answered, by their number; `learned.clients` are in this order.
     pub(crate) clients: Vec<u32>,
-    pub(crate) intervals: Intervals,
+    /// Of numbers.
+    pub(crate) intervals: Option<Intervals>,
+    /// Of classes.
+    pub(crate) reliability: Option<Reliability>,
 }
 
 /// By how many standard deviations intervals reach to either side.
@@ -48,44 +59,67 @@ pub(crate) struct Intervals {
 impl Study {
     /// What to ask of clients with this model.
     pub(crate) fn new(model: &dyn Model, facts: &DataFacts, seed: u64) -> Result<Self> {
-        if !model.is_quadratic() {
-            let message = "method.auto: it is for linear models so far";
-            return Err(Error::new(ErrorKind::Unsupported, message).hint("use model.kind = \"linear\""));
-        }
-        let tensors = &model.layout().tensors;
-        let slopes = tensors.first().map_or(0, |tensor| tensor.range().len());
-        let intercept = model.layout().len() > slopes;
+        let Some(form) = model.linear_form() else {
+            let message = "method.auto: it is for linear, logistic and softmax models so far";
+            return Err(Error::new(ErrorKind::Unsupported, message).hint("use model.kind = \"auto\""));
+        };
         let role = |column| facts.columns.get(column).copied().unwrap_or(Role::Linear);
-        let columns = (0..slopes).map(role).chain(intercept.then_some(Role::Intercept)).collect();
-        let plain = TargetScale { mean: 0.0, deviation: 1.0 };
+        // Curves of the log-odds would be so many columns for every class.
+        let allowed = |role| form.response.equations() == 1 || !matches!(role, Role::Curve(_));
+        let role = |column| Some(role(column)).filter(|role| allowed(*role)).unwrap_or(Role::Unused);
+        let equation: Vec<Role> =
+            (0..form.slopes).map(role).chain(form.intercept.then_some(Role::Intercept)).collect();
+        let columns = equation.repeat(form.response.equations());
         // Without an intercept nothing can stand for the mean.
-        let centred = |target: TargetScale| if intercept { target } else { TargetScale { mean: 0.0, ..target } };
-        let target = facts.target.filter(|target| target.deviation > 0.0).map_or(plain, centred);
+        let centred = |target: TargetScale| if form.intercept { target } else { TargetScale { mean: 0.0, ..target } };
+        let target = facts.target.filter(|target| target.deviation > 0.0).map_or(TargetScale::PLAIN, centred);
         let folds = Folds { count: FOLDS, seed: (!facts.ordered).then_some(seed) };
-        Ok(Self { folds, target, columns, seed })
+        Ok(Self { folds, form, target, columns, seed })
+    }
+
+    /// Whether folds are in the order of time.
+    pub(super) fn is_rolling(&self) -> bool {
+        self.folds.seed.is_none()
+    }
+
+    pub(super) fn evidence(&self, clients: Vec<Vec<Products>>) -> Evidence {
+        let (response, columns) = (self.form.response, self.columns.clone());
+        Evidence { response, columns, clients, rolling: self.is_rolling() }
+    }
+
+    /// What is asked of the clients that answered.
+    pub(super) fn options(&self, wanted: &Wanted, clients: &[u32], quick: bool) -> Options {
+        let families = match wanted {
+            Wanted::Known(of) => Wanted::Known(clients.iter().map(|&client| of[client as usize]).collect()),
+            other => other.clone(),
+        };
+        Options { seed: self.seed, families, covariance: None, quick }
+    }
+
+    /// Asks clients, and learns from their answers.
+    pub(crate) fn carry_out(&self, room: &mut Room, wanted: &Wanted, quick: bool) -> Result<FamilyModel> {
+        match self.form.response {
+            Response::Numbers => self.numbers(room, wanted, quick),
+            Response::Classes { .. } => classes::carry_out(self, room, wanted, quick),
+        }
     }
 
     /// Asks for products, learns from them, and asks for residuals.
-    pub(crate) fn carry_out(&self, room: &mut Room, wanted: &Wanted, quick: bool) -> Result<FamilyModel> {
+    fn numbers(&self, room: &mut Room, wanted: &Wanted, quick: bool) -> Result<FamilyModel> {
         let (folds, target) = (self.folds, self.target);
         let mut ask = Ask::new(Phase::Train, Vec::new(), Gather::Each);
-        let products = ask.order(Recipients::All, FoldProducts { folds, target });
+        let products = ask.order(Recipients::All, FoldProducts { folds, target, at: Vec::new() });
         let answers = room.ask(&ask)?;
         let (clients, products): (Vec<u32>, Vec<_>) =
             answers.of(products).each().map(|(client, by)| (client, by.0)).unzip();
         if clients.is_empty() {
             return Err(nobody_answered());
         }
-        let families = match wanted {
-            Wanted::Known(of) => Wanted::Known(clients.iter().map(|&client| of[client as usize]).collect()),
-            other => other.clone(),
-        };
-        let evidence = Evidence { columns: self.columns.clone(), clients: products, rolling: folds.seed.is_none() };
-        let options = Options { seed: self.seed, families, covariance: None, quick };
-        let mut learned = learn(&evidence, &options)?;
+        let mut learned = learn(&self.evidence(products), &self.options(wanted, &clients, quick))?;
         let intervals = self.intervals(room, &clients, &learned)?;
         learned.held_out.clear();
-        Ok(FamilyModel { learned, target, clients, intervals })
+        let (form, intervals, constant) = (self.form, Some(intervals), vec![0.0; learned.global.len()]);
+        Ok(FamilyModel { learned, constant, form, target, clients, intervals, reliability: None })
     }
 
     fn intervals(&self, room: &mut Room, clients: &[u32], learned: &Learned) -> Result<Intervals> {
@@ -131,12 +165,12 @@ impl FamilyModel {
         self.in_units(&place.map_or_else(|| self.learned.unknown(), |place| self.learned.clients[place].served.clone()))
     }
 
-    /// Coefficients in the target's own units.
+    /// The model's parameters with these coefficients, in the target's own units.
     pub(crate) fn in_units(&self, coefficients: &[f64]) -> Vec<f64> {
-        let mut params: Vec<f64> = coefficients.iter().map(|value| value * self.target.deviation).collect();
-        if let (Some(last), true) = (params.last_mut(), self.target.mean != 0.0) {
+        let mut coefficients: Vec<f64> = coefficients.iter().map(|value| value * self.target.deviation).collect();
+        if let (Some(last), true) = (coefficients.last_mut(), self.target.mean != 0.0) {
             *last += self.target.mean;
         }
-        params
+        self.form.parameters(&coefficients)
     }
 }

@@ -22,9 +22,10 @@ use super::trainer::rows::{Goal, Output, row_loss};
 use super::trainer::steps::steps_of;
 use super::trainer::{Network, NetworkModel, NetworkWorker, Pass, widen};
 use super::worker::reduce_plainly;
-use super::{Choice, Choosing, Convex, Layout, Reduced, Score, Seat, Summing, TensorPlace, Worker};
+use super::{Choice, Choosing, Convex, Layout, LinearForm, Reduced, Score, Seat, Summing, TensorPlace, Worker};
 use crate::data::Shard;
 use crate::data::numbers::{convert, convert_into};
+use crate::families::Response;
 use crate::num::{Matrix, Real, add_scaled, multiply, multiply_add};
 use crate::rng::Rng;
 use crate::training::{Plan, Sample, Then};
@@ -245,6 +246,17 @@ impl Network for Dense {
             Output::Softmax => 0.5,
         };
         (self.layers() == 1).then_some(factor * length)
+    }
+
+    fn linear_form(&self) -> Option<LinearForm> {
+        let &[slopes, outputs] = &self.widths[..] else { return None };
+        let response = match self.output {
+            Output::Squared if outputs == 1 => Response::Numbers,
+            Output::Squared => return None,
+            Output::Logistic => Response::Classes { equations: 1 },
+            Output::Softmax => Response::Classes { equations: outputs - 1 },
+        };
+        Some(LinearForm { response, slopes, intercept: self.bias, outputs })
     }
 
     fn convex(&self) -> Option<&dyn Convex> {

@@ -19,6 +19,7 @@ macro_rules! kinds {
 }
 
 kinds! {
+    auto::AutoModelSettings
     linear::LinearSettings
     logistic::LogisticSettings
     softmax::SoftmaxSettings

@@ -16,7 +16,7 @@ pub(super) mod testing;
 #[cfg(test)]
 mod tests;
 
-use super::{Choice, Convex, Layout, Metric, Model, Precision, Score, Seat, Worker};
+use super::{Choice, Convex, Layout, LinearForm, Metric, Model, Precision, Score, Seat, Worker};
 use crate::data::numbers::convert;
 use crate::data::{Client, DataShape, Shard, UNKNOWN_CLASS};
 use crate::error::{Error, Result};
@@ -61,6 +61,11 @@ pub(super) trait Network: Sized + Send + Sync + 'static {
 
     /// See [`Model::curvature`].
     fn curvature(&self, _mean_square: f64) -> Option<f64> {
+        None
+    }
+
+    /// See [`Model::linear_form`].
+    fn linear_form(&self) -> Option<LinearForm> {
         None
     }
 
@@ -193,6 +198,10 @@ impl<N: Network> Model for NetworkModel<N> {
 
     fn curvature(&self, mean_square: f64) -> Option<f64> {
         self.network.curvature(mean_square)
+    }
+
+    fn linear_form(&self) -> Option<LinearForm> {
+        self.network.linear_form()
     }
 
     fn convex(&self) -> Option<&dyn Convex> {

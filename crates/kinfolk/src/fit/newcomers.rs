@@ -1,0 +1,83 @@
+//! What the rows of clients say that did not take part in the fit.
+
+use super::Saved;
+use crate::data::known::KnownRows;
+use crate::data::numbers::convert;
+use crate::error::Result;
+use crate::families::{ClassOdds, Newcomer, Products, Response};
+use crate::num::{distance, norm};
+use rayon::prelude::*;
+use std::collections::HashMap;
+use std::path::Path;
+
+/// How often the likelihoods of classes are expanded at most, those expansions that are followed all the way, and the change below which
+/// models stay.
+const EXPANSIONS: usize = 8;
+const WHOLE_STEPS: usize = 3;
+const STAYS: f64 = 0.001;
+
+/// A new client with its rows that have a target.
+pub(super) struct Arrival {
+    pub(super) rows: usize,
+    pub(super) newcomer: Newcomer,
+}
+
+/// Every client with a target that did not take part in the fit. With classes the table is read several times, each time with the
+/// likelihoods expanded at the models that the last one led to.
+pub(super) fn newcomers(saved: &Saved, path: &Path) -> Result<HashMap<String, Arrival>> {
+    let learned = &saved.model.learned;
+    let arrive = |(name, products): (String, Products)| -> Result<(String, Arrival)> {
+        Ok((name, Arrival { rows: products.rows, newcomer: learned.newcomer(&products)? }))
+    };
+    let mut points: HashMap<String, Vec<f64>> = HashMap::new();
+    let mut arrived = HashMap::new();
+    let expansions = if learned.response == Response::Numbers { 1 } else { EXPANSIONS };
+    for expansion in 0..expansions {
+        let found = products(saved, path, &points)?;
+        arrived = found.into_par_iter().map(arrive).collect::<Result<HashMap<_, _>>>()?;
+        let share = if expansion < WHOLE_STEPS { 1.0 } else { 0.5 };
+        let mut moved = 0.0_f64;
+        for (name, arrival) in &arrived {
+            let point = points.entry(name.clone()).or_insert_with(|| learned.unknown());
+            let next = &arrival.newcomer.personal;
+            moved = moved.max(distance(point, next) / (1.0 + norm(point)));
+            point.iter_mut().zip(next).for_each(|(from, to)| *from += share * (to - *from));
+        }
+        if moved < STAYS {
+            break;
+        }
+    }
+    Ok(arrived)
+}
+
+/// The products of every new client's rows with a target; of classes, expanded at these models, or where nothing is known of a client.
+fn products(saved: &Saved, path: &Path, points: &HashMap<String, Vec<f64>>) -> Result<HashMap<String, Products>> {
+    let mut rows = KnownRows::open(path, &saved.columns, &saved.client, Some(&saved.target))?;
+    let mut found: HashMap<String, Products> = HashMap::new();
+    let learned = &saved.model.learned;
+    let (target, unknown) = (saved.model.target, learned.unknown());
+    let mut odds = ClassOdds::new(learned.response.equations());
+    while let Some(batch) = rows.next_batch()? {
+        let (values, classes) = (batch.rows.values(), batch.rows.classes());
+        let columns = batch.rows.columns();
+        let mut buffer = Vec::new();
+        let x = convert::<f64>(&batch.rows, &mut buffer);
+        let mut row = vec![1.0; columns + 1];
+        for (place, client) in batch.clients.iter().enumerate() {
+            let value = values.map(|values| values[place]).filter(|value| value.is_finite());
+            let class = classes.map(|classes| classes[place] as usize).filter(|class| *class < saved.classes.len());
+            if value.is_none() && class.is_none() || saved.place(client).is_some() {
+                continue;
+            }
+            row[..columns].copy_from_slice(&x[place * columns..(place + 1) * columns]);
+            let products = found.entry(client.clone()).or_insert_with(|| Products::none(learned.global.len()));
+            if let Some(value) = value {
+                products.add_row(&row, (value - target.mean) / target.deviation, 1.0);
+            } else if let Some(class) = class {
+                odds.set(&row, points.get(client).unwrap_or(&unknown));
+                products.add_class(&row, class, &odds);
+            }
+        }
+    }
+    Ok(found)
+}
