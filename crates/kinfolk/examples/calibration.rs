@@ -44,7 +44,12 @@ fn evidence(clients: &[Rows], columns: usize) -> Evidence {
         folds
     };
     let roles = (0..columns).map(|j| if j == 0 { Role::Intercept } else { Role::Linear }).collect();
-    Evidence { response: Response::Numbers, columns: roles, clients: clients.iter().map(client).collect(), rolling: false }
+    Evidence {
+        response: Response::Numbers,
+        columns: roles,
+        clients: clients.iter().map(client).collect(),
+        rolling: false,
+    }
 }
 
 fn learned(clients: &[Rows], columns: usize, seed: u64) -> Learned {

@@ -57,7 +57,8 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         say(&format!("{} new clients without target values are served by what holds for everybody", found.unknown));
     }
     if let Some((share, rows)) = found.covered {
-        say(&format!("intervals cover {:.1} % of {rows} rows of known clients with a target value", 100.0 * share));
+        let what = if saved.classes.is_empty() { "intervals cover" } else { "the class is right in" };
+        say(&format!("{what} {:.1} % of {rows} rows of known clients with a target value", 100.0 * share));
     }
     found.remarks.iter().for_each(|remark| say(&format!("note: {remark}")));
     Ok(Ending::Done)

@@ -176,11 +176,7 @@ pub struct StackLosses {
 
 impl Default for StackLosses {
     fn default() -> Self {
-        Self {
-            losses: FoldLosses { rows: 0.0, stack: 0.0, rungs: [0.0; 4] },
-            gradient: [0.0; 4],
-            curvature: [0.0; 16],
-        }
+        Self { losses: FoldLosses { rows: 0.0, stack: 0.0, rungs: [0.0; 4] }, gradient: [0.0; 4], curvature: [0.0; 16] }
     }
 }
 

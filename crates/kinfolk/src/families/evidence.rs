@@ -209,7 +209,9 @@ impl Basis {
             rows += sum.rows as f64 - 1.0;
             for (j, role) in evidence.columns.iter().enumerate() {
                 let square = sum.at(size, j, j);
-                let explained = |at: usize| (sum.at(size, at, at) > 0.0).then(|| sum.at(size, at, j).powi(2) / sum.at(size, at, at));
+                let explained = |at: usize| {
+                    (sum.at(size, at, at) > 0.0).then(|| sum.at(size, at, j).powi(2) / sum.at(size, at, at))
+                };
                 let left = square - intercept_of(j).and_then(explained).unwrap_or(0.0);
                 if left > ROUNDING * square || *role == Role::Intercept {
                     varying[j] += usize::from(sum.rows > 1);
@@ -332,8 +334,8 @@ impl Basis {
                 self.kept.iter().zip(self.means.iter().zip(&self.scales)).enumerate().skip(a)
             {
                 let weight = self.intercept_of(i).map_or(0.0, |at| along(j, at));
-                let centred =
-                    products.at(size, i, j) - mean * along(i, j) - other_mean * along(j, i) + mean * other_mean * weight;
+                let centred = products.at(size, i, j) - mean * along(i, j) - other_mean * along(j, i)
+                    + mean * other_mean * weight;
                 let value = centred / (scale * other_scale);
                 full[a * new + b] = value;
                 full[b * new + a] = value;

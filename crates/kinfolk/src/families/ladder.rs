@@ -141,10 +141,7 @@ impl Models {
     /// A client's four models with these weights.
     fn stacked(&self, client: usize, stack: [f64; 4]) -> Vec<f64> {
         let mut stacked = vec![0.0; self.columns];
-        Rung::ALL
-            .iter()
-            .zip(stack)
-            .for_each(|(rung, weight)| add_scaled(&mut stacked, weight, self.of(client, *rung)));
+        Rung::ALL.iter().zip(stack).for_each(|(rung, weight)| add_scaled(&mut stacked, weight, self.of(client, *rung)));
         stacked
     }
 

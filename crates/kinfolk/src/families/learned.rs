@@ -227,11 +227,7 @@ pub(crate) fn constant_model(evidence: &Evidence) -> Vec<f64> {
 
 /// Columns and covariance, if they are not chosen yet, and everybody's personal model in one family: where likelihoods are to be expanded
 /// next.
-pub(crate) fn personal(
-    evidence: &Evidence,
-    shape: Option<Shape>,
-    options: &Options,
-) -> Result<(Shape, Vec<Vec<f64>>)> {
+pub(crate) fn personal(evidence: &Evidence, shape: Option<Shape>, options: &Options) -> Result<(Shape, Vec<Vec<f64>>)> {
     let (shape, working) = match shape {
         None => choose(evidence, options)?,
         Some(shape) => {
@@ -285,14 +281,13 @@ impl Draft {
                 (shape, working)
             }
         };
-        let common =
-            beforehand.common.map(|common| Working::in_basis(common, working.basis.clone())).transpose()?;
+        let common = beforehand.common.map(|common| Working::in_basis(common, working.basis.clone())).transpose()?;
         let recipe = Recipe { common: common.as_ref(), ..shape.recipe() };
         let (one, panel, left, parameters) = ladder::fit(&working, None, recipe)?;
         let recipe = Recipe { start: Some(&parameters), ..recipe };
-        let difference = beforehand.difference.unwrap_or_else(|| {
-            difference::test(&working, share_between(&one, &left), &key.clone().word("difference"))
-        });
+        let difference = beforehand
+            .difference
+            .unwrap_or_else(|| difference::test(&working, share_between(&one, &left), &key.clone().word("difference")));
         let (search, start) = search::search(&working, &left, &one, shape.covariance, &difference, options, &key)?;
         let known = match &options.families {
             Wanted::Known(labels) => Some(labels.clone()),
@@ -314,10 +309,12 @@ impl Draft {
 
     /// The folds that were predicted, and the four models of every client that were learned without them.
     pub(crate) fn tried(&self) -> impl Iterator<Item = (usize, Vec<[Vec<f64>; 4]>)> {
-        let four = |models: &Models, client: usize| Rung::ALL.map(|rung| self.working.basis.back(models.of(client, rung)));
-        self.trials.folds.iter().map(move |(fold, models)| {
-            (*fold, (0..self.working.clients).map(|client| four(models, client)).collect())
-        })
+        let four =
+            |models: &Models, client: usize| Rung::ALL.map(|rung| self.working.basis.back(models.of(client, rung)));
+        self.trials
+            .folds
+            .iter()
+            .map(move |(fold, models)| (*fold, (0..self.working.clients).map(|client| four(models, client)).collect()))
     }
 
     /// Decides what serves whom, by losses with this stack.
@@ -491,12 +488,7 @@ fn share_between(population: &Population, panel: &Panel) -> f64 {
 }
 
 /// Variances of noise: each client's own, and the common one, which counts for as many rows as clients' variances are alike (by moments).
-fn noises(
-    working: &Working,
-    left: &Panel,
-    population: &Population,
-    models: &Models,
-) -> (f64, Vec<f64>) {
+fn noises(working: &Working, left: &Panel, population: &Population, models: &Models) -> (f64, Vec<f64>) {
     if let Some(noise) = left.noise {
         return (NOISE_FREEDOM[1], vec![noise; working.clients]);
     }

@@ -33,13 +33,13 @@ mod sentences;
 #[cfg(test)]
 mod tests;
 
-pub use classes::{Reliability, StackLosses};
 pub(crate) use classes::{ClassMix, ClassOdds};
+pub use classes::{Reliability, StackLosses};
 pub use difference::Difference;
 pub use evidence::{Basis, Evidence, Products, Response, Role};
 pub use intervals::{Histogram, Predictor};
-pub use ladder::{Gain, Rung, Service};
 pub(crate) use ladder::{FoldLosses, best_stack};
+pub use ladder::{Gain, Rung, Service};
 pub(crate) use learned::{Beforehand, Draft, constant_model, differ, most_probable, newton_step, personal};
 pub use learned::{Family, HeldOut, Learned, LearnedClient, Options, Wanted, learn};
 pub use mixed::Covariance;

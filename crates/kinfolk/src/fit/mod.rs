@@ -94,7 +94,8 @@ fn fit_at(
     let is_grouped = table.group.is_some();
     let tests = table.part.is_some() || table.time.is_some();
     watch.doing("reading the table");
-    let experiment = Experiment::on(table).model(AutoModelSettings::default()).method(AutoSettings::default()).check()?;
+    let experiment =
+        Experiment::on(table).model(AutoModelSettings::default()).method(AutoSettings::default()).check()?;
     let data = SeedData::prepare(&experiment, seed, venue, None)?;
     let understood = data.schema.understood();
     told(&understood::lines(&understood));

@@ -66,7 +66,21 @@ impl Saved {
     ) -> Self {
         let version = env!("CARGO_PKG_VERSION").to_string();
         let classes = columns.class_names();
-        Self { schema: SCHEMA, version, client, target, classes, understood, remarks, tested, seed, names, columns, model, places: OnceLock::new() }
+        Self {
+            schema: SCHEMA,
+            version,
+            client,
+            target,
+            classes,
+            understood,
+            remarks,
+            tested,
+            seed,
+            names,
+            columns,
+            model,
+            places: OnceLock::new(),
+        }
     }
 
     /// Writes all files of the model into a folder.

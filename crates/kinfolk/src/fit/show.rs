@@ -182,7 +182,11 @@ pub(super) fn errors(saved: &Saved) -> Table {
     let tested = saved.tested.as_ref();
     let cell = |value: Option<f64>| value.map_or(String::new(), short);
     let rows = [
-        (if saved.classes.is_empty() { "the mean" } else { "how often each class occurs" }, None, tested.map(|tested| tested.mean)),
+        (
+            if saved.classes.is_empty() { "the mean" } else { "how often each class occurs" },
+            None,
+            tested.map(|tested| tested.mean),
+        ),
         ("one model for everybody", Some(0), tested.map(|tested| tested.global)),
         ("a model for every family", Some(1), tested.map(|tested| tested.family)),
         ("a personal model", Some(2), tested.map(|tested| tested.personal)),

@@ -29,8 +29,8 @@ use crate::mixture::Shape;
 use crate::rng::{Key, Rng};
 use crate::settings::{Declared, Setting, Settings, choices, settings};
 pub use kinds::{
-    AutoModelSettings, CnnSettings, GaussianMixtureSettings, LinearSettings, LogisticSettings, LstmSettings, MlpSettings,
-    RegressionMixtureSettings, Resnet9Settings, SoftmaxSettings,
+    AutoModelSettings, CnnSettings, GaussianMixtureSettings, LinearSettings, LogisticSettings, LstmSettings,
+    MlpSettings, RegressionMixtureSettings, Resnet9Settings, SoftmaxSettings,
 };
 pub(crate) use mixture::most_components;
 pub use own::OwnNetwork;

@@ -11,8 +11,8 @@
 use super::study::{FamilyModel, Study};
 use crate::error::Result;
 use crate::families::{
-    Beforehand, constant_model, Draft, Evidence, FoldLosses, Learned, Reliability, StackLosses, Wanted, best_stack, differ, newton_step,
-    personal,
+    Beforehand, Draft, Evidence, FoldLosses, Learned, Reliability, StackLosses, Wanted, best_stack, constant_model,
+    differ, newton_step, personal,
 };
 use crate::federation::work::{CountProbabilities, FoldProducts, HeldOutLosses, TargetScale};
 use crate::federation::{Ask, Gather, Phase, Recipients};
@@ -60,8 +60,7 @@ pub(super) fn carry_out(study: &Study, room: &mut Room, wanted: &Wanted, quick: 
         expanded = expand(study, room, &mut everybody, &mut points)?;
     }
     options = study.options(wanted, &everybody.clients, quick);
-    let beforehand =
-        Beforehand { difference: Some(difference), shape: Some(shape), common: Some(&everybody.common) };
+    let beforehand = Beforehand { difference: Some(difference), shape: Some(shape), common: Some(&everybody.common) };
     let draft = Draft::new(&expanded, beforehand, &options)?;
     let (stack, losses) = stack(study, room, &everybody.clients, &draft)?;
     let mut learned = draft.finish(stack, &losses);
@@ -112,12 +111,7 @@ fn ask_all(study: &Study, room: &mut Room, at: &[f64]) -> Result<Everybody> {
 }
 
 /// Expands every client's likelihood at a model of its own; who does not answer is left out from here on.
-fn expand(
-    study: &Study,
-    room: &mut Room,
-    everybody: &mut Everybody,
-    points: &mut Vec<Vec<f64>>,
-) -> Result<Evidence> {
+fn expand(study: &Study, room: &mut Room, everybody: &mut Everybody, points: &mut Vec<Vec<f64>>) -> Result<Evidence> {
     let mut ask = Ask::new(Phase::Train, Vec::new(), Gather::Each);
     let mut orders = Vec::new();
     for (&client, at) in everybody.clients.iter().zip(&*points) {
@@ -140,12 +134,7 @@ fn expand(
 }
 
 /// The weights of the four models by which their stack loses least on held-out rows, and the losses with them.
-fn stack(
-    study: &Study,
-    room: &mut Room,
-    clients: &[u32],
-    draft: &Draft,
-) -> Result<([f64; 4], Vec<Vec<FoldLosses>>)> {
+fn stack(study: &Study, room: &mut Room, clients: &[u32], draft: &Draft) -> Result<([f64; 4], Vec<Vec<FoldLosses>>)> {
     let tried: Vec<_> = draft.tried().collect();
     let mut weights = [0.0, 0.0, 1.0, 0.0];
     let mut best: Option<(f64, [f64; 4], Vec<Vec<StackLosses>>)> = None;
@@ -186,8 +175,7 @@ fn reliability(study: &Study, room: &mut Room, clients: &[u32], learned: &Learne
     let mut ask = Ask::new(Phase::Train, Vec::new(), Gather::Each);
     let mut orders = Vec::new();
     for (place, &client) in clients.iter().enumerate() {
-        let coefficients =
-            learned.held_out.iter().map(|held| (held.fold as u32, held.served[place].clone())).collect();
+        let coefficients = learned.held_out.iter().map(|held| (held.fold as u32, held.served[place].clone())).collect();
         orders.push(ask.order(Recipients::list(vec![client]), CountProbabilities { folds: study.folds, coefficients }));
     }
     let answers = room.ask_for_any(&ask)?;

@@ -1,7 +1,7 @@
 //! What is asked of clients, and what is learned from their answers.
 
-use crate::error::{Error, ErrorKind, Result};
 use super::classes;
+use crate::error::{Error, ErrorKind, Result};
 use crate::families::{
     Evidence, HeldOut, Histogram, Learned, Options, Products, Reliability, Response, Role, Wanted, learn,
 };
@@ -67,8 +67,7 @@ impl Study {
         // Curves of the log-odds would be so many columns for every class.
         let allowed = |role| form.response.equations() == 1 || !matches!(role, Role::Curve(_));
         let role = |column| Some(role(column)).filter(|role| allowed(*role)).unwrap_or(Role::Unused);
-        let equation: Vec<Role> =
-            (0..form.slopes).map(role).chain(form.intercept.then_some(Role::Intercept)).collect();
+        let equation: Vec<Role> = (0..form.slopes).map(role).chain(form.intercept.then_some(Role::Intercept)).collect();
         let columns = equation.repeat(form.response.equations());
         // Without an intercept nothing can stand for the mean.
         let centred = |target: TargetScale| if form.intercept { target } else { TargetScale { mean: 0.0, ..target } };
