@@ -28,11 +28,11 @@ def peers(script, tables, out, name, splits):
     assert source.count(wanted) == 1, "PEERS has changed: where are its results?"
     found = {}
 
-    def keep(label, results):
+    def record(label, results):
         found[label] = {"errors": [row[0] for row in results], "seconds": [row[2] for row in results]}
 
     sys.argv = [script, tables, name, "--seeds", str(splits), "--write", str(out / "splits")]
-    exec(compile(source.replace(wanted, wanted + " keep(label, r.tolist());"), script, "exec"), {"keep": keep, "__name__": "__main__"})
+    exec(compile(source.replace(wanted, wanted + " record_errors(label, r.tolist());"), script, "exec"), {"record_errors": record, "__name__": "__main__"})
     kept.write_text(json.dumps(found))
     return found
 

@@ -30,7 +30,8 @@ pub struct Difference {
     pub freedom: [f64; 2],
     /// Its p-value; absent where too few rows are left to tell.
     pub p: Option<f64>,
-    /// The share of the variance beyond the common model that lies between clients, by restricted maximum likelihood.
+    /// The share of what one model for everybody leaves unexplained that lies between clients: by restricted maximum likelihood, the
+    /// intraclass correlation where only intercepts differ.
     pub between: f64,
 }
 

@@ -632,6 +632,17 @@ impl Fold<'_> {
         }
     }
 
+    /// The products of the client's common columns with each other, behind so many random ones,
+    pub(crate) fn common_rows(&self, random: usize) -> impl Iterator<Item = &[f64]> {
+        let last = self.size - 1;
+        self.products.chunks_exact(self.size).take(last).skip(random).map(move |row| &row[random..last])
+    }
+
+    /// and with the target.
+    pub(crate) fn common_moment(&self, random: usize) -> &[f64] {
+        &self.products[(self.size - 1) * self.size + random..self.size * self.size - 1]
+    }
+
     pub(crate) fn energy(&self) -> f64 {
         self.products[self.size * self.size - 1]
     }

@@ -96,7 +96,7 @@ pub(crate) fn fit(
 }
 
 /// The model for everybody: least squares, with the penalties of the population.
-fn global(panel: &Panel, population: &Population) -> Vec<f64> {
+pub(crate) fn global(panel: &Panel, population: &Population) -> Vec<f64> {
     let p = panel.columns;
     let mut curvature = panel.curvature.clone();
     for (j, group) in panel.curves.iter().enumerate() {
@@ -133,8 +133,6 @@ pub(crate) struct Models {
     columns: usize,
     /// By client and rung.
     values: Vec<f64>,
-    /// What a client without rows is predicted with.
-    pub newcomer: Vec<f64>,
 }
 
 impl Models {
@@ -158,7 +156,6 @@ impl Models {
         strength: f64,
         recipe: Recipe,
     ) -> Self {
-        let p = panel.columns;
         let everybody = match recipe.common {
             None => global(panel, population),
             Some(common) => global(&common.panel(test), population),
@@ -171,13 +168,7 @@ impl Models {
             [everybody.clone(), posterior.centre, posterior.mean, own].concat()
         };
         let values = (0..panel.clients()).into_par_iter().map(client).collect::<Vec<_>>().concat();
-        let mut newcomer = vec![0.0; p];
-        population
-            .centres
-            .iter()
-            .zip(&population.shares)
-            .for_each(|(centre, share)| add_scaled(&mut newcomer, *share, centre));
-        Self { columns: p, values, newcomer }
+        Self { columns: panel.columns, values }
     }
 }
 

@@ -4,6 +4,7 @@ use super::difference::{self, Difference};
 use super::evidence::{Basis, Evidence, Panel, Products, Response, Role, Working};
 use super::ladder::{self, FoldLosses, Models, Recipe, Rung, Service, Standing, Trials};
 use super::mixed::{Covariance, Integrated};
+use super::mixture::Joint;
 use super::population::Population;
 use super::search::{self, Search};
 use super::sentences;
@@ -93,8 +94,15 @@ pub struct HeldOut {
     pub fold: usize,
     /// What serves each client.
     pub served: Vec<Vec<f64>>,
-    /// What serves a client of which nothing is known.
-    pub newcomer: Vec<f64>,
+}
+
+/// A client, and what would serve it if it had not been there.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LeftOut {
+    /// The client.
+    pub client: usize,
+    /// The coefficients.
+    pub coefficients: Vec<f64>,
 }
 
 /// What was learned.
@@ -136,6 +144,9 @@ pub struct Learned {
     /// Not kept: what the folds were predicted with.
     #[serde(skip)]
     pub held_out: Vec<HeldOut>,
+    /// Not kept: what clients would be predicted with that are left out in turn.
+    #[serde(skip)]
+    pub left_out: Vec<LeftOut>,
 }
 
 /// A choice of columns and covariance that cross-validation compares.
@@ -191,8 +202,9 @@ pub fn learn(evidence: &Evidence, options: &Options) -> Result<Learned> {
 pub(crate) fn differ(evidence: &Evidence, options: &Options) -> Result<Difference> {
     let shape = Shape::plain(options);
     let working = shape.working(evidence)?;
-    let (one, _, left, _) = ladder::fit(&working, None, shape.recipe())?;
-    Ok(difference::test(&working, share_between(&one, &left), &key(options).word("difference")))
+    let (one, panel, left, _) = ladder::fit(&working, None, shape.recipe())?;
+    let between = share_between(&working, &panel, &left, &one);
+    Ok(difference::test(&working, between, &key(options).word("difference")))
 }
 
 /// One step of Newton's method towards the model for everybody, from likelihoods that are expanded at one model. A ridge of one row's worth
@@ -285,9 +297,10 @@ impl Draft {
         let recipe = Recipe { common: common.as_ref(), ..shape.recipe() };
         let (one, panel, left, parameters) = ladder::fit(&working, None, recipe)?;
         let recipe = Recipe { start: Some(&parameters), ..recipe };
-        let difference = beforehand
-            .difference
-            .unwrap_or_else(|| difference::test(&working, share_between(&one, &left), &key.clone().word("difference")));
+        let difference = beforehand.difference.unwrap_or_else(|| {
+            let between = share_between(&working, &panel, &left, &one);
+            difference::test(&working, between, &key.clone().word("difference"))
+        });
         let (search, start) = search::search(&working, &left, &one, shape.covariance, &difference, options, &key)?;
         let known = match &options.families {
             Wanted::Known(labels) => Some(labels.clone()),
@@ -352,7 +365,6 @@ impl Draft {
         let held_out = trials.folds.iter().map(|(fold, models)| HeldOut {
             fold: *fold,
             served: (0..working.clients).map(|client| served(models, client)).collect(),
-            newcomer: working.basis.back(&models.newcomer),
         });
         let columns = working.basis.columns();
         let family = |family: usize| Family {
@@ -374,6 +386,7 @@ impl Draft {
             stack,
             errors: mean_errors(&clients),
             held_out: held_out.collect(),
+            left_out: left_out(&working, &panel, &population, &responsibilities),
             sentences: Vec::new(),
             difference,
             search,
@@ -480,11 +493,48 @@ impl Best<'_> {
     }
 }
 
-/// The share of the variance beyond the centre that lies between clients, in the mean over rows.
-fn share_between(population: &Population, panel: &Panel) -> f64 {
-    let spread = population.spread();
-    let between = dot(&spread, &panel.curvature) / panel.total_rows().max(1.0);
-    if between + population.noise > 0.0 { between / (between + population.noise) } else { 0.0 }
+/// Clients that are left out at most, evenly picked.
+const MOST_LEFT_OUT: usize = 400;
+
+/// What clients would be predicted with, each left out in turn: the centres without it, by the families' shares, with the same variances.
+fn left_out(working: &Working, panel: &Panel, population: &Population, responsibilities: &[Vec<f64>]) -> Vec<LeftOut> {
+    let (clients, q, k) = (working.clients, panel.random, population.centres.len());
+    if clients < 2 {
+        return Vec::new();
+    }
+    let held: Vec<f64> = population.centres.iter().flat_map(|centre| centre[..q].to_vec()).collect();
+    let joint = Joint::of(panel, &responsibilities.concat(), &population.root, &population.bends, k);
+    let count = clients.min(MOST_LEFT_OUT);
+    let leave_out = |place: usize| {
+        let client = place * clients / count;
+        let own = &responsibilities[client];
+        let (solution, _) = joint.without(working, panel, client, &population.root, own).solve(&held, false);
+        let mut mean = [vec![0.0; q], solution[k * q..].to_vec()].concat();
+        for (family, centre) in solution[..k * q].chunks_exact(q.max(1)).enumerate() {
+            let share = (population.shares[family] * clients as f64 - own[family]) / (clients as f64 - 1.0);
+            add_scaled(&mut mean[..q], share.max(0.0), centre);
+        }
+        LeftOut { client, coefficients: working.basis.back(&mean) }
+    };
+    (0..count).into_par_iter().map(leave_out).collect()
+}
+
+/// The share of what one model for everybody leaves unexplained that lies between clients: with a random intercept alone, the intraclass
+/// correlation.
+fn share_between(working: &Working, panel: &Panel, left: &Panel, population: &Population) -> f64 {
+    let share = match panel.noise {
+        None => {
+            let everybody = ladder::global(panel, population);
+            let folds = (0..working.clients).flat_map(|client| (0..working.folds).map(move |fold| (client, fold)));
+            let error: f64 = folds.map(|(client, fold)| working.fold(client, fold).error(&everybody)).sum();
+            1.0 - population.noise / (error / (panel.total_rows() - panel.columns as f64).max(1.0))
+        }
+        Some(noise) => {
+            let between = dot(&population.spread(), &left.curvature) / panel.total_rows().max(1.0);
+            between / (between + noise)
+        }
+    };
+    if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 }
 }
 
 /// Variances of noise: each client's own, and the common one, which counts for as many rows as clients' variances are alike (by moments).

@@ -13,6 +13,8 @@ use crate::num::{add_scaled, dot};
 
 /// Of all clients' information, how much holds a centre where it is: families whose members do not determine it keep it.
 const HOLD: f64 = 1e-8;
+/// Of a sum, what rounding may leave of it.
+const ROUNDING: f64 = 1e-9;
 /// Of the target's mean square, the least variance of noise that is told from none.
 const LEAST_NOISE: f64 = 1e-14;
 
@@ -345,67 +347,141 @@ pub(crate) fn refine(
     Ok((population, left))
 }
 
-/// All centres and the common coefficients together, by generalised least squares, and their covariances over `σ²`.
-fn joint_centres(panel: &Panel, state: &Mixture, root: &[f64], bends: &[f64]) -> (Vec<Vec<f64>>, Vec<Vec<f64>>) {
-    let (p, q, k) = (panel.columns, panel.random, state.families());
-    let size = p - q + k * q;
-    // Families first, common columns last.
-    let (mut curvature, mut moment) = (vec![0.0; size * size], vec![0.0; size]);
-    for (i, row) in panel.curvature.chunks_exact(p).enumerate().skip(q) {
-        let at = k * q + i - q;
-        curvature[at * size + k * q..(at + 1) * size].copy_from_slice(&row[q..]);
-        if let Some(group) = panel.curves[i] {
-            curvature[at * (size + 1)] += bends[group].powi(2).max(1e-12).recip();
+/// The normal equations of all centres and the common coefficients together: families first, common columns last. Of the curvature, only
+/// entries on and above the diagonal are kept.
+#[derive(Clone)]
+pub(crate) struct Joint {
+    families: usize,
+    random: usize,
+    size: usize,
+    curvature: Vec<f64>,
+    moment: Vec<f64>,
+}
+
+impl Joint {
+    /// Of all clients, with each one's shares in the families, one row per client.
+    pub(crate) fn of(panel: &Panel, responsibilities: &[f64], root: &[f64], bends: &[f64], families: usize) -> Self {
+        let (p, q, k) = (panel.columns, panel.random, families);
+        let size = p - q + k * q;
+        let mut joint = Self { families, random: q, size, curvature: vec![0.0; size * size], moment: vec![0.0; size] };
+        for (i, row) in panel.curvature.chunks_exact(p).enumerate().skip(q) {
+            let at = k * q + i - q;
+            joint.curvature[at * size + k * q..(at + 1) * size].copy_from_slice(&row[q..]);
+            if let Some(group) = panel.curves[i] {
+                joint.curvature[at * (size + 1)] += bends[group].powi(2).max(1e-12).recip();
+            }
         }
+        joint.moment[k * q..].copy_from_slice(&panel.total_moment()[q..]);
+        for client in 0..panel.clients() {
+            joint.add(panel, client, root, &responsibilities[client * k..(client + 1) * k], 1.0);
+        }
+        joint
     }
-    moment[k * q..].copy_from_slice(&panel.total_moment()[q..]);
-    let mut integrated = Integrated::new(q);
-    let (mut own, mut target) = (Vec::new(), vec![0.0; q]);
-    for client in 0..panel.clients() {
-        let (slab, given) = (panel.slab(client), panel.moment(client));
+
+    /// Adds what a client's coefficients being its own changes, or takes it away.
+    fn add(&mut self, panel: &Panel, client: usize, root: &[f64], shares: &[f64], sign: f64) {
+        let (q, size) = (self.random, self.size);
+        let (slab, given, support) = (panel.slab(client), panel.moment(client), panel.support(client));
+        let mut integrated = Integrated::new(q);
+        let (mut own, mut target) = (Vec::new(), vec![0.0; q]);
         integrated.set(root, slab, given);
         integrated.curvature(slab, &mut own);
         integrated.random_moment(given, &mut target);
-        let support = panel.support(client);
         let width = support.len();
-        // Places of the client's common columns.
-        let places: Vec<usize> = support.columns().skip(q).map(|column| column + k * q - q).collect();
+        let places = self.places(panel, client);
         for (row, value) in integrated.pulled.chunks_exact(width).zip(&integrated.moment) {
             for (&at, one) in places.iter().zip(&row[q..]) {
-                places.iter().zip(&row[q..]).for_each(|(&other, two)| curvature[at * size + other] -= one * two);
-                moment[at] -= one * value;
+                let line = &mut self.curvature[at * size..(at + 1) * size];
+                places.iter().zip(&row[q..]).for_each(|(&other, two)| line[other] -= sign * one * two);
+                self.moment[at] -= sign * one * value;
             }
         }
-        for (family, &share) in state.responsibilities[client * k..(client + 1) * k].iter().enumerate() {
+        for (family, &share) in shares.iter().enumerate() {
             for (i, row) in own.chunks_exact(width).enumerate() {
                 let at = family * q + i;
-                add_scaled(&mut curvature[at * size + family * q..at * size + (family + 1) * q], share, &row[..q]);
-                places.iter().zip(&row[q..]).for_each(|(&other, value)| curvature[at * size + other] += share * value);
-                moment[at] += share * target[i];
+                let line = &mut self.curvature[at * size..(at + 1) * size];
+                add_scaled(&mut line[family * q..(family + 1) * q], sign * share, &row[..q]);
+                places.iter().zip(&row[q..]).for_each(|(&other, value)| line[other] += sign * share * value);
+                self.moment[at] += sign * share * target[i];
             }
         }
     }
-    for i in 0..size {
-        for j in 0..i {
-            curvature[i * size + j] = curvature[j * size + i];
+
+    /// Places of a client's common columns.
+    fn places(&self, panel: &Panel, client: usize) -> Vec<usize> {
+        let first = self.families * self.random;
+        panel.support(client).columns().skip(self.random).map(|column| column + first - self.random).collect()
+    }
+
+    /// The same without a client.
+    pub(crate) fn without(
+        &self,
+        working: &Working,
+        panel: &Panel,
+        client: usize,
+        root: &[f64],
+        shares: &[f64],
+    ) -> Self {
+        let (mut joint, size) = (self.clone(), self.size);
+        joint.add(panel, client, root, shares, -1.0);
+        let places = self.places(panel, client);
+        for fold in 0..working.folds {
+            let fold = working.fold(client, fold);
+            for ((&at, row), value) in
+                places.iter().zip(fold.common_rows(self.random)).zip(fold.common_moment(self.random))
+            {
+                let line = &mut joint.curvature[at * size..(at + 1) * size];
+                places.iter().zip(row).for_each(|(&other, value)| line[other] -= value);
+                joint.moment[at] -= value;
+            }
         }
+        // Columns that no other client has: nothing is known of their coefficients, and they are 0.
+        for &at in &places {
+            if joint.curvature[at * (size + 1)] <= ROUNDING * self.curvature[at * (size + 1)] {
+                joint.curvature[at * size..(at + 1) * size].fill(0.0);
+                joint.curvature.iter_mut().skip(at).step_by(size).for_each(|value| *value = 0.0);
+                joint.curvature[at * (size + 1)] = 1.0;
+                joint.moment[at] = 0.0;
+            }
+        }
+        joint
     }
-    let largest = curvature.iter().step_by(size + 1).fold(0.0, |largest: f64, &value| value.max(largest));
-    for at in 0..k * q {
-        let hold = HOLD * largest;
-        moment[at] += hold * state.centres[at];
-        curvature[at * (size + 1)] += hold;
+
+    /// Centres and common coefficients, and their covariance over `σ²` if it is wanted; centres that hardly any client determines stay where
+    /// they were.
+    pub(crate) fn solve(mut self, held: &[f64], with_covariance: bool) -> (Vec<f64>, Vec<f64>) {
+        let size = self.size;
+        for i in 0..size {
+            for j in 0..i {
+                self.curvature[i * size + j] = self.curvature[j * size + i];
+            }
+        }
+        let largest = self.curvature.iter().step_by(size + 1).fold(0.0, |largest: f64, &value| value.max(largest));
+        for at in 0..self.families * self.random {
+            let hold = HOLD * largest;
+            self.moment[at] += hold * held[at];
+            self.curvature[at * (size + 1)] += hold;
+        }
+        let mut factor = Vec::new();
+        factorise(&self.curvature, size, &mut factor);
+        solve(&factor, size, &mut self.moment);
+        let mut inverse = vec![0.0; if with_covariance { size * size } else { 0 }];
+        for (at, row) in inverse.chunks_exact_mut(size).enumerate() {
+            row[at] = 1.0;
+            solve(&factor, size, row);
+        }
+        (self.moment, inverse)
     }
-    let mut factor = Vec::new();
-    factorise(&curvature, size, &mut factor);
-    solve(&factor, size, &mut moment);
-    let mut inverse = vec![0.0; size * size];
-    for (at, row) in inverse.chunks_exact_mut(size).enumerate() {
-        row[at] = 1.0;
-        solve(&factor, size, row);
-    }
+}
+
+/// All centres and the common coefficients together, by generalised least squares, and their covariances over `σ²`.
+fn joint_centres(panel: &Panel, state: &Mixture, root: &[f64], bends: &[f64]) -> (Vec<Vec<f64>>, Vec<Vec<f64>>) {
+    let (q, k) = (panel.random, state.families());
+    let joint = Joint::of(panel, &state.responsibilities, root, bends, k);
+    let size = joint.size;
+    let (solution, inverse) = joint.solve(&state.centres, true);
     let places = |family: usize| (family * q..(family + 1) * q).chain(k * q..size);
-    let centres = (0..k).map(|family| places(family).map(|at| moment[at]).collect()).collect();
+    let centres = (0..k).map(|family| places(family).map(|at| solution[at]).collect()).collect();
     let covariance = |family: usize| {
         places(family).flat_map(|i| places(family).map(move |j| (i, j))).map(|(i, j)| inverse[i * size + j]).collect()
     };

@@ -41,7 +41,7 @@ pub use intervals::{Histogram, Predictor};
 pub(crate) use ladder::{FoldLosses, best_stack};
 pub use ladder::{Gain, Rung, Service};
 pub(crate) use learned::{Beforehand, Draft, constant_model, differ, most_probable, newton_step, personal};
-pub use learned::{Family, HeldOut, Learned, LearnedClient, Options, Wanted, learn};
+pub use learned::{Family, HeldOut, Learned, LearnedClient, LeftOut, Options, Wanted, learn};
 pub use mixed::Covariance;
 pub use newcomer::Newcomer;
 pub use search::{Search, Stability, Step};

@@ -39,7 +39,10 @@ fn difference(learned: &Learned) -> String {
                 .into()
         }
         Some(p) if p <= 0.05 => {
-            format!("Clients differ ({}): {share} of what the columns leave unexplained lies between them.", p_value(p))
+            format!(
+                "Clients differ ({}): {share} of what one model for everybody leaves unexplained lies between them.",
+                p_value(p)
+            )
         }
         Some(p) => format!("No difference between clients is seen ({}).", p_value(p)),
     }

@@ -371,8 +371,44 @@ fn folds_in_the_order_of_time_are_predicted_from_those_before() {
         [2, 4].iter().for_each(|&at| client[4].values[at] *= -1.0);
     }
     let other = learn(&changed, &Options::default()).unwrap();
-    assert!(distance(&learned.held_out[0].newcomer, &other.held_out[0].newcomer) < 1e-2);
+    // Variances that a fit begins with are those of all rows.
+    let first = |evidence: &Evidence| {
+        let draft = Draft::new(evidence, Beforehand::default(), &Options::default()).unwrap();
+        let (fold, clients) = draft.tried().next().unwrap();
+        assert_eq!(fold, 1);
+        clients.into_iter().flatten().flatten().collect::<Vec<f64>>()
+    };
+    let (one, two) = (first(&rolling), first(&changed));
+    assert!(distance(&one, &two) < 1e-2 * distance(&one, &vec![0.0; one.len()]), "{}", distance(&one, &two));
     assert!(distance(&learned.global, &other.global) > 0.5);
+}
+
+#[test]
+fn a_client_left_out_is_as_if_it_had_not_been_there() {
+    for centres in [vec![vec![1.0, 2.0]], vec![vec![3.0, 2.0], vec![-3.0, -2.0]]] {
+        // A place is a column of its own, which the others know nothing of.
+        let mut clients = draw(&around(&centres, 24, 0.5, 41), 12, 1.0, 42);
+        for (number, client) in clients.iter_mut().enumerate() {
+            client.iter_mut().for_each(|(row, _)| row.push(f64::from(u8::from(number == 5))));
+        }
+        let columns = [linear(1), vec![Role::Common]].concat();
+        let families = if centres.len() == 1 { Wanted::One } else { Wanted::Exactly(2) };
+        let options = Options { families, ..Options::default() };
+        let learned = learn(&evidence(columns.clone(), &clients), &options).unwrap();
+        assert_eq!(learned.left_out.len(), 24);
+        for client in [0, 5] {
+            let mut others = clients.clone();
+            others.remove(client);
+            let without = learn(&evidence(columns.clone(), &others), &options).unwrap();
+            let found = &learned.left_out[client];
+            assert_eq!(found.client, client);
+            // The variances are those of all clients.
+            let apart = distance(&found.coefficients[..2], &without.unknown()[..2]);
+            assert!(apart < 0.02, "{client}: {:?}, {:?}", found.coefficients, without.unknown());
+            assert!(apart < 0.2 * distance(&learned.unknown()[..2], &without.unknown()[..2]), "{client}: {apart}");
+            assert_eq!(client == 5, found.coefficients[2] == 0.0);
+        }
+    }
 }
 
 #[test]
@@ -381,6 +417,7 @@ fn what_is_learned_is_read_back() {
     let mut learned = learn(&evidence(linear(1), &clients), &Options::default()).unwrap();
     let text = serde_json::to_string(&learned).unwrap();
     learned.held_out.clear();
+    learned.left_out.clear();
     assert_eq!(serde_json::from_str::<Learned>(&text).unwrap(), learned);
 }
 

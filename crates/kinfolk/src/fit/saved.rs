@@ -239,8 +239,9 @@ impl Saved {
             push("family", &(number + 1).to_string(), &family.centre, Some(&family.covariance));
         }
         for (place, name) in self.names.iter().enumerate() {
-            let predictor = learned.predictor(place);
-            push("client", name, &predictor.coefficients, Some(&predictor.covariance));
+            let client = &learned.clients[place];
+            push("served", name, &client.served, None);
+            push("personal", name, &client.personal, Some(&learned.predictor(place).covariance));
         }
         comma_separated("coefficients.csv", ["model", "of", "term", "value", "standard_error"], rows)
     }

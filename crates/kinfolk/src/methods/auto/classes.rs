@@ -66,6 +66,7 @@ pub(super) fn carry_out(study: &Study, room: &mut Room, wanted: &Wanted, quick: 
     let mut learned = draft.finish(stack, &losses);
     let reliability = reliability(study, room, &everybody.clients, &learned)?;
     learned.held_out.clear();
+    learned.left_out.clear();
     Ok(FamilyModel {
         learned,
         constant: everybody.constant,

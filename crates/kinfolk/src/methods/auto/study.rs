@@ -3,7 +3,7 @@
 use super::classes;
 use crate::error::{Error, ErrorKind, Result};
 use crate::families::{
-    Evidence, HeldOut, Histogram, Learned, Options, Products, Reliability, Response, Role, Wanted, learn,
+    Evidence, HeldOut, Histogram, Learned, LeftOut, Options, Products, Reliability, Response, Role, Wanted, learn,
 };
 use crate::federation::work::{FoldProducts, Folds, Residuals, TargetScale};
 use crate::federation::{Ask, Gather, Phase, Recipients};
@@ -17,6 +17,9 @@ const FOLDS: u32 = 5;
 
 /// The share of rows that intervals shall cover.
 pub(crate) const COVERAGE: f64 = 0.9;
+
+/// Numbers that are sent at once.
+const MOST_NUMBERS: usize = 1 << 23;
 
 /// How clients are asked.
 pub(crate) struct Study {
@@ -117,32 +120,47 @@ impl Study {
         let mut learned = learn(&self.evidence(products), &self.options(wanted, &clients, quick))?;
         let intervals = self.intervals(room, &clients, &learned)?;
         learned.held_out.clear();
+        learned.left_out.clear();
         let (form, intervals, constant) = (self.form, Some(intervals), vec![0.0; learned.global.len()]);
         Ok(FamilyModel { learned, constant, form, target, clients, intervals, reliability: None })
     }
 
     fn intervals(&self, room: &mut Room, clients: &[u32], learned: &Learned) -> Result<Intervals> {
         let (folds, target) = (self.folds, self.target);
-        let mut ask = Ask::new(Phase::Train, Vec::new(), Gather::Each);
-        let held_out = |of: &dyn Fn(&HeldOut) -> Vec<f64>| {
-            learned.held_out.iter().map(|held| (held.fold as u32, of(held))).collect::<Vec<_>>()
-        };
-        let coefficients = held_out(&|held| held.newcomer.clone());
-        let work = Residuals { folds, target, predictor: learned.unknown_predictor(), coefficients };
-        let unknown = ask.order(Recipients::list(clients.to_vec()), work);
-        let mut own = Vec::new();
-        for (place, &client) in clients.iter().enumerate() {
-            let coefficients = held_out(&|held| held.served[place].clone());
-            let work = Residuals { folds, target, predictor: learned.predictor(place), coefficients };
-            own.push(ask.order(Recipients::list(vec![client]), work));
-        }
-        let answers = room.ask_for_any(&ask)?;
+        let residuals = |predictor, coefficients| Residuals { folds, target, predictor, coefficients };
+        // Predictors of many columns are large: so many clients are asked at once as fit.
+        let width = learned.global.len();
+        let at_once = (MOST_NUMBERS / (width * (width + folds.count as usize))).max(1);
         let mut halves = [Histogram::default(), Histogram::default()];
-        for (place, order) in own.into_iter().enumerate() {
-            answers.of(order).each().for_each(|(_, histogram)| halves[place % 2].merge(&histogram));
+        for (block, members) in clients.chunks(at_once).enumerate() {
+            let mut ask = Ask::new(Phase::Train, Vec::new(), Gather::Each);
+            let mut orders = Vec::new();
+            for (at, &client) in members.iter().enumerate() {
+                let place = block * at_once + at;
+                let served = |held: &HeldOut| (held.fold as u32, held.served[place].clone());
+                let work = residuals(learned.predictor(place), learned.held_out.iter().map(served).collect());
+                orders.push((place, ask.order(Recipients::list(vec![client]), work)));
+            }
+            let answers = room.ask_for_any(&ask)?;
+            for (place, order) in orders {
+                answers.of(order).each().for_each(|(_, histogram)| halves[place % 2].merge(&histogram));
+            }
         }
         let mut newcomers = Histogram::default();
-        answers.of(unknown).each().for_each(|(_, histogram)| newcomers.merge(&histogram));
+        let unknown = learned.unknown_predictor();
+        for members in learned.left_out.chunks(at_once) {
+            let mut ask = Ask::new(Phase::Train, Vec::new(), Gather::Each);
+            let mut orders = Vec::new();
+            for LeftOut { client, coefficients } in members {
+                let by_fold = (0..folds.count).map(|fold| (fold, coefficients.clone())).collect();
+                let work = residuals(unknown.clone(), by_fold);
+                orders.push(ask.order(Recipients::list(vec![clients[*client]]), work));
+            }
+            let answers = room.ask_for_any(&ask)?;
+            for order in orders {
+                answers.of(order).each().for_each(|(_, histogram)| newcomers.merge(&histogram));
+            }
+        }
         let mut all = halves[0].clone();
         all.merge(&halves[1]);
         let inside = |half: usize| Some(halves[half].share_below(halves[1 - half].quantile(COVERAGE)?));
