@@ -3,7 +3,7 @@
 //!
 //! A word that training rows did not have is no fault, nor is a missing cell; a missing column is one.
 
-use super::files::{Header, MissingCells, Role, Rows, Source};
+use super::files::{Header, Input, MissingCells, Role, Rows, Source};
 use super::schema::{Encoding, FeaturesSchema, Schema, TargetSchema};
 use super::{Cells, Features, Shard, Targets};
 use crate::error::{Error, Result};
@@ -29,10 +29,17 @@ pub struct KnownBatch {
 }
 
 impl<'a> KnownRows<'a> {
-    /// Opens a file. It need not have the target.
-    pub fn open(path: &'a Path, schema: &'a Schema, client: &'a str, target: Option<&'a str>) -> Result<Self> {
+    /// Opens a table. It need not have the target.
+    pub fn open(
+        input: impl Into<Input<'a>>,
+        schema: &'a Schema,
+        client: &'a str,
+        target: Option<&'a str>,
+    ) -> Result<Self> {
+        let input = input.into();
+        let path = input.path();
         let drop = |name: &str| format!("a model without `{name}`");
-        let source = Source { path, header: Header::Always, drop, missing: MissingCells::Kept };
+        let source = Source { input, header: Header::Always, drop, missing: MissingCells::Kept };
         let Some(rows) = source.stream(&|names| roles(path, names, schema, client, target)) else {
             let message = format!(
                 "got {}, want a file that ends in .csv, .tsv, .txt, .parquet, .arrow or .feather",

@@ -4,7 +4,7 @@
 //! Every coordinate must be a finite number.
 
 use super::describe::calendar::Moment;
-use super::files::{Header, MissingCells, Role, Source, find_roles, is_number};
+use super::files::{Header, Input, MissingCells, Role, Source, find_roles, is_number};
 use super::scaling::Scale;
 use super::*;
 use crate::clustering::Points;
@@ -75,7 +75,7 @@ impl PointTable {
 /// Reads the points of a file.
 pub fn read(path: &Path, choice: &Choice) -> Result<PointTable> {
     let drop = |name: &str| format!("{} {}", option("drop"), quoted(name));
-    let source = Source { path, header: Header::IfWords, drop, missing: MissingCells::Refused("") };
+    let source = Source { input: Input::File(path), header: Header::IfWords, drop, missing: MissingCells::Refused("") };
     let is_npy = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npy"));
     let mut table = if is_npy { read_array(&source, choice) } else { read_table(&source, choice) }?;
     if table.values.is_empty() {
@@ -98,8 +98,8 @@ pub fn read(path: &Path, choice: &Choice) -> Result<PointTable> {
 }
 
 fn read_table(source: &Source, choice: &Choice) -> Result<PointTable> {
-    let path = source.path.display();
-    let Some(table) = source.read(&|names| roles(source.path, names, choice)) else {
+    let path = source.input.path().display();
+    let Some(table) = source.read(&|names| roles(source.input.path(), names, choice)) else {
         let endings = ".csv, .tsv, .txt, .npy, .parquet, .arrow or .feather";
         return Err(Error::settings(format!("got {path}, want a file that ends in {endings}")));
     };
@@ -154,9 +154,9 @@ fn read_table(source: &Source, choice: &Choice) -> Result<PointTable> {
 }
 
 fn read_array(source: &Source, choice: &Choice) -> Result<PointTable> {
-    let npy::Array { values, columns: width } = npy::read(source.path)?;
+    let npy::Array { values, columns: width } = npy::read(source.input.path())?;
     let names: Vec<String> = (1..=width.min(values.len())).map(|column| column.to_string()).collect();
-    let roles = roles(source.path, &names, choice)?;
+    let roles = roles(source.input.path(), &names, choice)?;
     let place = |wanted: &String| names.iter().position(|name| name == wanted);
     let kept: Vec<usize> = match choice.columns.as_slice() {
         [] => (0..names.len()).filter(|index| roles[*index] == Role::Value).collect(),

@@ -11,7 +11,7 @@
 //! two values are classes.
 
 use super::contamination::{Spoiling, contaminate};
-use super::files::{Header, MissingCells, Role, Source, Table, find_roles};
+use super::files::{Header, Input, MissingCells, Role, Source, Table, find_roles};
 use super::split::{divide, draw_lots, hold_out, hold_out_last};
 use super::{Cells, Client, Column, DataShape, Features, Lines, Population, Shard, SourceSettings, Targets, schema};
 use crate::error::{Error, Result};
@@ -113,6 +113,11 @@ pub(crate) fn build_only(settings: &TableSettings, seed: u64, only: &[String]) -
     build_with(settings, seed, Some(only), |target| target)
 }
 
+/// The clients of a table that need not be the file of the settings, without contamination.
+pub(crate) fn build_from(input: Input, settings: &TableSettings, seed: u64) -> Result<Population> {
+    build_of(input, settings, seed, None, |target| target)
+}
+
 pub(super) fn key(seed: u64) -> Key {
     Key::new(seed).word("table")
 }
@@ -124,12 +129,22 @@ pub(super) fn build_with(
     only: Option<&[String]>,
     make_target: impl FnOnce(Column) -> Column,
 ) -> Result<Population> {
-    let path = Path::new(&settings.path);
+    build_of(Input::from(&settings.path), settings, seed, only, make_target)
+}
+
+fn build_of(
+    input: Input,
+    settings: &TableSettings,
+    seed: u64,
+    only: Option<&[String]>,
+    make_target: impl FnOnce(Column) -> Column,
+) -> Result<Population> {
+    let path = input.path();
     let missing = match settings.missing {
         Missing::Refuse => MissingCells::Refused("fill in all such cells with data.missing = \"fill\""),
         Missing::Fill => MissingCells::Kept,
     };
-    let source = Source { path, header: Header::Always, drop: |name| format!("data.drop = [{name:?}]"), missing };
+    let source = Source { input, header: Header::Always, drop: |name| format!("data.drop = [{name:?}]"), missing };
     let Some(read) = source.read(&|names| roles(path, names, only, settings)) else {
         let message = format!(
             "data.path: got {}, want a file that ends in .csv, .tsv, .txt, .parquet, .arrow or .feather",

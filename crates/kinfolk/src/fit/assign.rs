@@ -1,10 +1,9 @@
 //! New clients: their family, how far they are from each, and whether they fit none.
 
-use super::Saved;
 use super::newcomers::{Arrival, newcomers};
+use super::{Input, Saved};
 use crate::error::{Error, Result};
 use serde::Serialize;
-use std::path::Path;
 
 /// The expected share of wrong ones among clients said to fit no family.
 const FALSE_DISCOVERIES: f64 = 0.05;
@@ -29,10 +28,11 @@ pub struct Assigned {
 }
 
 /// Assigns the clients of a table that did not take part in the fit.
-pub fn assign(saved: &Saved, path: &Path) -> Result<Vec<Assigned>> {
-    let mut newcomers: Vec<_> = newcomers(saved, path)?.into_iter().collect();
+pub fn assign<'a>(saved: &'a Saved, table: impl Into<Input<'a>>) -> Result<Vec<Assigned>> {
+    let table = table.into();
+    let mut newcomers: Vec<_> = newcomers(saved, table)?.into_iter().collect();
     if newcomers.is_empty() {
-        let message = format!("{}: no new client has a value in column `{}`", path.display(), saved.target);
+        let message = format!("{}: no new client has a value in column `{}`", table.path().display(), saved.target);
         return Err(Error::data(message)
             .hint("all clients are in the model already (`show --client NAME`), or values are missing"));
     }

@@ -20,14 +20,17 @@ mod saved;
 mod show;
 mod tested;
 
+pub use crate::data::files::Input;
+#[cfg(feature = "parquet")]
+pub use crate::data::files::Records;
 pub use assign::{Assigned, assign};
-pub use predict::{Predictions, predict};
+pub use predict::{Predicted, Predictions, predict, predict_batches};
 pub use saved::{FILES, Saved};
 pub use show::{Shown, show, show_client, show_family};
 
-use crate::data::TableSettings;
 use crate::data::options::Missing;
 use crate::data::understood;
+use crate::data::{TableSettings, table};
 use crate::error::{Error, Result};
 use crate::experiment::Experiment;
 use crate::families::Wanted;
@@ -57,6 +60,28 @@ pub struct FitSettings {
     pub seed: u64,
 }
 
+impl FitSettings {
+    /// The settings with what every fit has in common.
+    fn checked(mut self) -> Result<Self> {
+        let table = &mut self.table;
+        table.missing = Missing::Fill;
+        table.curves = !self.straight;
+        let mut faults = Vec::new();
+        if table.target.is_none() {
+            faults.push(Error::settings("target: got none, want the column to be predicted"));
+        }
+        if self.families.is_some() && table.group.is_some() {
+            faults.push(Error::settings("families: the groups are known already").hint("leave one of them out"));
+        }
+        finish(faults)?;
+        if table.part.is_none() && table.time.is_none() {
+            // Errors are cross-validated: no row is kept from the model.
+            table.test_fraction = 0.0;
+        }
+        Ok(self)
+    }
+}
+
 /// Fits the clients of a table, all cores at work. `told` is handed what was understood of the columns, before the work begins.
 pub fn fit(
     settings: FitSettings,
@@ -64,22 +89,23 @@ pub fn fit(
     watch: &mut dyn Watch,
     told: &mut dyn FnMut(&[String]),
 ) -> Result<Saved> {
-    let mut table = settings.table.clone();
-    table.missing = Missing::Fill;
-    table.curves = !settings.straight;
-    let mut faults = Vec::new();
-    if table.target.is_none() {
-        faults.push(Error::settings("target: got none, want the column to be predicted"));
-    }
-    if settings.families.is_some() && table.group.is_some() {
-        faults.push(Error::settings("families: the groups are known already").hint("leave one of them out"));
-    }
-    finish(faults)?;
-    if table.part.is_none() && table.time.is_none() {
-        // Errors are cross-validated: no row is kept from the model.
-        table.test_fraction = 0.0;
-    }
-    fit_at(&mut InProcess::new(options)?, FitSettings { table, ..settings }, options, watch, told)
+    fit_at(&mut InProcess::new(options)?, settings.checked()?, options, watch, told)
+}
+
+/// The same for rows in memory, whatever file the settings name: the same model as from a file with these rows.
+#[cfg(feature = "parquet")]
+pub fn fit_records(
+    records: Records,
+    settings: FitSettings,
+    options: &Options,
+    watch: &mut dyn Watch,
+    told: &mut dyn FnMut(&[String]),
+) -> Result<Saved> {
+    let mut settings = settings.checked()?;
+    settings.table.path = Input::Memory(&records).path().display().to_string();
+    let table = settings.table.clone();
+    let populate = move |_: &Experiment, seed| table::build_from(Input::Memory(&records), &table, seed);
+    fit_at(&mut InProcess::of(options, populate)?, settings, options, watch, told)
 }
 
 fn fit_at(

@@ -1,6 +1,6 @@
 //! What the rows of clients say that did not take part in the fit.
 
-use super::Saved;
+use super::{Input, Saved};
 use crate::data::known::KnownRows;
 use crate::data::numbers::convert;
 use crate::error::Result;
@@ -8,7 +8,6 @@ use crate::families::{ClassOdds, Newcomer, Products, Response};
 use crate::num::{distance, norm};
 use rayon::prelude::*;
 use std::collections::HashMap;
-use std::path::Path;
 
 /// How often the likelihoods of classes are expanded at most, those expansions that are followed all the way, and the change below which
 /// models stay.
@@ -24,7 +23,7 @@ pub(super) struct Arrival {
 
 /// Every client with a target that did not take part in the fit. With classes the table is read several times, each time with the
 /// likelihoods expanded at the models that the last one led to.
-pub(super) fn newcomers(saved: &Saved, path: &Path) -> Result<HashMap<String, Arrival>> {
+pub(super) fn newcomers(saved: &Saved, table: Input) -> Result<HashMap<String, Arrival>> {
     let learned = &saved.model.learned;
     let arrive = |(name, products): (String, Products)| -> Result<(String, Arrival)> {
         Ok((name, Arrival { rows: products.rows, newcomer: learned.newcomer(&products)? }))
@@ -33,7 +32,7 @@ pub(super) fn newcomers(saved: &Saved, path: &Path) -> Result<HashMap<String, Ar
     let mut arrived = HashMap::new();
     let expansions = if learned.response == Response::Numbers { 1 } else { EXPANSIONS };
     for expansion in 0..expansions {
-        let found = products(saved, path, &points)?;
+        let found = products(saved, table, &points)?;
         arrived = found.into_par_iter().map(arrive).collect::<Result<HashMap<_, _>>>()?;
         let share = if expansion < WHOLE_STEPS { 1.0 } else { 0.5 };
         let mut moved = 0.0_f64;
@@ -51,8 +50,8 @@ pub(super) fn newcomers(saved: &Saved, path: &Path) -> Result<HashMap<String, Ar
 }
 
 /// The products of every new client's rows with a target; of classes, expanded at these models, or where nothing is known of a client.
-fn products(saved: &Saved, path: &Path, points: &HashMap<String, Vec<f64>>) -> Result<HashMap<String, Products>> {
-    let mut rows = KnownRows::open(path, &saved.columns, &saved.client, Some(&saved.target))?;
+fn products(saved: &Saved, table: Input, points: &HashMap<String, Vec<f64>>) -> Result<HashMap<String, Products>> {
+    let mut rows = KnownRows::open(table, &saved.columns, &saved.client, Some(&saved.target))?;
     let mut found: HashMap<String, Products> = HashMap::new();
     let learned = &saved.model.learned;
     let (target, unknown) = (saved.model.target, learned.unknown());

@@ -1,7 +1,7 @@
 //! New rows: a prediction with its interval for every row of a table, in its order.
 
-use super::Saved;
 use super::newcomers::newcomers;
+use super::{Input, Saved};
 use crate::data::known::{KnownBatch, KnownRows};
 use crate::data::numbers::convert;
 use crate::error::{Error, Result};
@@ -12,6 +12,10 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
+
+/// Rows that a thread predicts at once.
+const PART: usize = 512;
 
 /// What was predicted.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -33,7 +37,7 @@ pub struct Predictions {
 /// How a client is served.
 struct Serving {
     model: Served,
-    by: String,
+    by: Arc<str>,
     /// Whether the client took part in the fit.
     is_known: bool,
 }
@@ -51,21 +55,44 @@ impl Served {
     }
 }
 
+/// Predictions of rows that follow each other.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Predicted {
+    /// The client of each row.
+    pub clients: Vec<String>,
+    /// Of each row: what is expected, and the ends of its interval; or the probability of every class.
+    pub values: Vec<f64>,
+    /// What serves each row's client.
+    pub served_by: Vec<Arc<str>>,
+}
+
 /// Predicts every row of a table, in constant memory, and writes csv: client, prediction, low, high, served_by; with classes, the
 /// probability of each instead of an interval.
-pub fn predict(saved: &Saved, path: &Path, out: &mut dyn Write) -> Result<Predictions> {
-    let newcomers = newcomers(saved, path)?;
-    let mut rows = KnownRows::open(path, &saved.columns, &saved.client, Some(&saved.target))?;
+pub fn predict<'a>(saved: &'a Saved, table: impl Into<Input<'a>>, out: &mut dyn Write) -> Result<Predictions> {
     let failed = |error| Error::io("writing", Path::new("the predictions"), error);
-    let (learned, has_classes) = (&saved.model.learned, !saved.classes.is_empty());
     let mut header = "client,prediction".to_string();
-    if has_classes {
-        saved.classes.iter().for_each(|class| header.push_str(&format!(",{}", quoted(&format!("p({class})")))));
-    } else {
+    if saved.classes.is_empty() {
         header.push_str(",low,high");
+    } else {
+        saved.classes.iter().for_each(|class| header.push_str(&format!(",{}", quoted(&format!("p({class})")))));
     }
     header.push_str(",served_by\n");
     out.write_all(header.as_bytes()).map_err(failed)?;
+    predict_batches(saved, table, &mut |rows| {
+        lines(saved, &rows).iter().try_for_each(|part| out.write_all(part.as_bytes()).map_err(failed))
+    })
+}
+
+/// Predicts every row of a table, in constant memory, and hands on one batch after the other.
+pub fn predict_batches<'a>(
+    saved: &'a Saved,
+    table: impl Into<Input<'a>>,
+    take: &mut dyn FnMut(Predicted) -> Result<()>,
+) -> Result<Predictions> {
+    let table = table.into();
+    let newcomers = newcomers(saved, table)?;
+    let mut rows = KnownRows::open(table, &saved.columns, &saved.client, Some(&saved.target))?;
+    let (learned, has_classes) = (&saved.model.learned, !saved.classes.is_empty());
     let unknown = Serving {
         model: match has_classes {
             true => Served::Class(learned.unknown_classes()),
@@ -89,7 +116,7 @@ pub fn predict(saved: &Saved, path: &Path, out: &mut dyn Write) -> Result<Predic
                         true => Served::Class(ClassMix::one(learned.clients[place].served.clone())),
                         false => Served::number(saved, learned.predictor(place), false),
                     };
-                    Some(Serving { model, by: saved.served_by(place), is_known: true })
+                    Some(Serving { model, by: saved.served_by(place).into(), is_known: true })
                 }
                 (None, Some(arrival)) => {
                     found.fitted += 1;
@@ -98,7 +125,7 @@ pub fn predict(saved: &Saved, path: &Path, out: &mut dyn Write) -> Result<Predic
                         true => Served::Class(ClassMix::one(newcomer.personal.clone())),
                         false => Served::number(saved, newcomer.predictor(), false),
                     };
-                    let by = format!("personal near family {}", newcomer.family + 1);
+                    let by = format!("personal near family {}", newcomer.family + 1).into();
                     Some(Serving { model, by, is_known: false })
                 }
                 (None, None) => {
@@ -108,11 +135,9 @@ pub fn predict(saved: &Saved, path: &Path, out: &mut dyn Write) -> Result<Predic
             };
             served.insert(client.clone(), serving);
         }
-        let (lines, counts) = predict_batch(saved, &batch, &served, &unknown);
-        for line in lines {
-            out.write_all(line.as_bytes()).map_err(failed)?;
-        }
         found.rows += batch.clients.len() as u64;
+        let (predicted, counts) = predict_batch(saved, batch, &served, &unknown);
+        take(predicted)?;
         inside += counts.0;
         with_target += counts.1;
     }
@@ -121,62 +146,79 @@ pub fn predict(saved: &Saved, path: &Path, out: &mut dyn Write) -> Result<Predic
     Ok(found)
 }
 
-/// The lines of a batch, and how many of its rows lie inside their intervals or have the class that is predicted, of how many with a target.
+/// The predictions of a batch, and how many of its rows lie inside their intervals or have the class that is predicted, of how many
+/// with a target.
 fn predict_batch(
     saved: &Saved,
-    batch: &KnownBatch,
+    batch: KnownBatch,
     served: &HashMap<String, Option<Serving>>,
     unknown: &Serving,
-) -> (Vec<String>, (u64, u64)) {
-    const PART: usize = 512;
+) -> (Predicted, (u64, u64)) {
     let columns = batch.rows.columns();
     let mut buffer = Vec::new();
     let x = convert::<f64>(&batch.rows, &mut buffer);
     let (targets, classes) = (batch.rows.values(), batch.rows.classes());
     let target = saved.model.target;
+    let serving = |client: &String| served.get(client).and_then(Option::as_ref).unwrap_or(unknown);
     let part = |number: usize| {
-        let (mut text, mut counts) = (String::new(), (0, 0));
+        let (mut values, mut counts) = (Vec::new(), (0, 0));
         let mut row = vec![1.0; columns + 1];
         let mut odds = ClassOdds::new(saved.model.learned.response.equations());
         let mut probabilities = vec![0.0; saved.classes.len()];
         for place in number * PART..batch.clients.len().min((number + 1) * PART) {
-            let client = &batch.clients[place];
-            let serving = served.get(client).and_then(Option::as_ref).unwrap_or(unknown);
+            let serving = serving(&batch.clients[place]);
             row[..columns].copy_from_slice(&x[place * columns..(place + 1) * columns]);
-            let (client, by, is_known) = (quoted(client), quoted(&serving.by), serving.is_known);
-            // Writing to a string cannot fail.
-            let _ = match &serving.model {
+            let is_right = match &serving.model {
                 Served::Number(predictor, reach) => {
                     let mean = target.mean + target.deviation * predictor.mean(&row);
                     let reach = reach * target.deviation * predictor.variance(&row).sqrt();
-                    let value = targets.map(|targets| targets[place]);
-                    if let Some(value) = value.filter(|value| is_known && value.is_finite()) {
-                        counts.0 += u64::from((value - mean).abs() <= reach);
-                        counts.1 += 1;
-                    }
-                    writeln!(text, "{client},{mean},{},{},{by}", mean - reach, mean + reach)
+                    values.extend([mean, mean - reach, mean + reach]);
+                    let value = targets.map(|targets| targets[place]).filter(|value| value.is_finite());
+                    value.map(|value| (value - mean).abs() <= reach)
                 }
                 Served::Class(mix) => {
                     mix.probabilities(&row, &mut odds, &mut probabilities);
-                    let chosen = most_probable(&probabilities);
+                    values.extend_from_slice(&probabilities);
                     let class = classes.map(|classes| classes[place] as usize);
-                    if let Some(class) = class.filter(|class| is_known && *class < saved.classes.len()) {
-                        counts.0 += u64::from(class == chosen);
-                        counts.1 += 1;
-                    }
-                    let _ = write!(text, "{client},{}", quoted(&saved.classes[chosen]));
-                    for probability in &probabilities {
-                        let _ = write!(text, ",{probability}");
-                    }
-                    writeln!(text, ",{by}")
+                    let class = class.filter(|class| *class < saved.classes.len());
+                    class.map(|class| class == most_probable(&probabilities))
                 }
             };
+            if let Some(is_right) = is_right.filter(|_| serving.is_known) {
+                counts.0 += u64::from(is_right);
+                counts.1 += 1;
+            }
         }
-        (text, counts)
+        (values, counts)
     };
-    let parts: Vec<(String, (u64, u64))> = (0..batch.clients.len().div_ceil(PART)).into_par_iter().map(part).collect();
+    let parts: Vec<(Vec<f64>, (u64, u64))> =
+        (0..batch.clients.len().div_ceil(PART)).into_par_iter().map(part).collect();
     let counts = parts.iter().fold((0, 0), |sum, (_, part)| (sum.0 + part.0, sum.1 + part.1));
-    (parts.into_iter().map(|(text, _)| text).collect(), counts)
+    let served_by = batch.clients.iter().map(|client| serving(client).by.clone()).collect();
+    let values = parts.into_iter().flat_map(|(values, _)| values).collect();
+    (Predicted { clients: batch.clients, values, served_by }, counts)
+}
+
+/// The lines of a batch, in parts.
+fn lines(saved: &Saved, rows: &Predicted) -> Vec<String> {
+    let width = rows.values.len() / rows.clients.len().max(1);
+    let part = |begin: usize| {
+        let mut text = String::new();
+        for place in begin..rows.clients.len().min(begin + PART) {
+            let values = &rows.values[place * width..(place + 1) * width];
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{}", quoted(&rows.clients[place]));
+            if !saved.classes.is_empty() {
+                let _ = write!(text, ",{}", quoted(&saved.classes[most_probable(values)]));
+            }
+            for value in values {
+                let _ = write!(text, ",{value}");
+            }
+            let _ = writeln!(text, ",{}", quoted(&rows.served_by[place]));
+        }
+        text
+    };
+    (0..rows.clients.len()).into_par_iter().step_by(PART).map(part).collect()
 }
 
 fn quoted(cell: &str) -> std::borrow::Cow<'_, str> {

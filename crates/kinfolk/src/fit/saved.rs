@@ -7,7 +7,7 @@ use super::tested::Tested;
 use crate::data::schema::Schema;
 use crate::data::understood::Understood;
 use crate::disk::{comma_separated, json_text, write_all_atomically};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::families::{Response, Rung};
 use crate::federation::work::TargetScale;
 use crate::methods::FamilyModel;
@@ -85,15 +85,24 @@ impl Saved {
 
     /// Writes all files of the model into a folder.
     pub fn write(&self, folder: &Path) -> Result<()> {
-        let files = vec![
-            ("families.csv".to_string(), self.families_file()?),
-            ("clients.csv".to_string(), self.clients_file()?),
-            ("coefficients.csv".to_string(), self.coefficients_file()?),
-            ("report.html".to_string(), page(self).into_bytes()),
-        ];
-        write_all_atomically(folder, files)?;
+        let file = |name: &str| Ok((name.to_string(), self.file(name)?.into_bytes()));
+        let tables = FILES.iter().filter(|name| **name != MODEL).map(|name| file(name)).collect::<Result<_>>()?;
+        write_all_atomically(folder, tables)?;
         // The last: a folder without it is not finished.
-        write_all_atomically(folder, vec![(MODEL.to_string(), json_text(self)?.into_bytes())])
+        write_all_atomically(folder, vec![file(MODEL)?])
+    }
+
+    /// The text of one of [`FILES`].
+    pub fn file(&self, name: &str) -> Result<String> {
+        let table = match name {
+            MODEL => return json_text(self),
+            "families.csv" => self.families_file()?,
+            "clients.csv" => self.clients_file()?,
+            "coefficients.csv" => self.coefficients_file()?,
+            "report.html" => return Ok(page(self)),
+            other => return Err(Error::settings(format!("file: got {other}, want one of {}", FILES.join(", ")))),
+        };
+        String::from_utf8(table).map_err(|_| Error::new(ErrorKind::Internal, format!("{name}: not UTF-8")))
     }
 
     /// Reads the model of a folder.
@@ -106,18 +115,23 @@ impl Saved {
             }
             text => text.map_err(|error| Error::io("reading", &path, error))?,
         };
-        let unsound = |error: &dyn std::fmt::Display| Error::data(format!("{}: {error}", path.display()));
+        Self::of_text(&text).map_err(|error| error.at(path.display()))
+    }
+
+    /// The model of a text that [`Saved::file`] gave for `model.json`.
+    pub fn of_text(text: &str) -> Result<Self> {
+        let unsound = |error: serde_json::Error| Error::data(error.to_string());
         #[derive(Deserialize)]
         struct Head {
             schema: u32,
         }
-        let head: Head = serde_json::from_str(&text).map_err(|error| unsound(&error))?;
+        let head: Head = serde_json::from_str(text).map_err(unsound)?;
         if head.schema > SCHEMA {
             let message = format!("schema {}, this program reads up to {SCHEMA}", head.schema);
-            return Err(unsound(&message).hint("a newer kinfolk has written it: use that one"));
+            return Err(Error::data(message).hint("a newer kinfolk has written it: use that one"));
         }
-        let saved: Self = serde_json::from_str(&text).map_err(|error| unsound(&error))?;
-        saved.check().map_err(|error| unsound(&error))?;
+        let saved: Self = serde_json::from_str(text).map_err(unsound)?;
+        saved.check()?;
         Ok(saved)
     }
 

@@ -26,6 +26,8 @@ pub struct Shown<'a> {
     pub sentences: &'a [String],
     /// p-value of "all clients are alike"; absent where that cannot be told.
     pub difference_p: Option<f64>,
+    /// The share of what the columns leave unexplained that lies between clients.
+    pub between: f64,
     /// The families: clients, share, and coefficients with standard errors.
     pub families: Vec<ShownFamily>,
     /// The classes of the target, where it has some.
@@ -90,6 +92,7 @@ impl Saved {
             clients: self.names.len(),
             sentences: &learned.sentences,
             difference_p: learned.difference.p,
+            between: learned.difference.between,
             families: families.collect(),
             classes: &self.classes,
             loss: self.loss(),

@@ -1,5 +1,5 @@
-//! Tables in files: text with a delimiter, Parquet, Arrow. The caller says which columns are wanted, and as what; rows come in
-//! batches, in the order of the file, with numbers, words and dates told apart.
+//! Tables in files, text with a delimiter, Parquet, Arrow, and in memory. The caller says which columns are wanted, and as what;
+//! rows come in batches, in their order, with numbers, words and dates told apart.
 
 #[cfg(feature = "parquet")]
 mod arrow;
@@ -7,6 +7,8 @@ mod batch;
 pub(super) mod dates;
 mod delimited;
 mod lines;
+#[cfg(feature = "parquet")]
+mod memory;
 pub(super) mod notation;
 #[cfg(feature = "parquet")]
 mod pages;
@@ -19,15 +21,44 @@ use crate::error::{Error, Result};
 use crate::settings::nearest;
 use batch::{Batches, Strip, Want};
 use delimited::Delimited;
+#[cfg(feature = "parquet")]
+pub use memory::Records;
 use notation::Mark;
 use std::collections::HashSet;
 use std::path::Path;
 use survey::{Doubt, Kind, Survey};
 
-/// A file, and what is to be known for messages about it.
+/// Where a table is.
+#[derive(Debug, Clone, Copy)]
+pub enum Input<'a> {
+    /// In a file.
+    File(&'a Path),
+    /// In memory.
+    #[cfg(feature = "parquet")]
+    Memory(&'a Records),
+}
+
+impl<'a> Input<'a> {
+    /// What it is called in messages.
+    pub(crate) fn path(self) -> &'a Path {
+        match self {
+            Input::File(path) => path,
+            #[cfg(feature = "parquet")]
+            Input::Memory(_) => Path::new("the table"),
+        }
+    }
+}
+
+impl<'a, P: AsRef<Path> + ?Sized> From<&'a P> for Input<'a> {
+    fn from(path: &'a P) -> Self {
+        Input::File(path.as_ref())
+    }
+}
+
+/// A table, and what is to be known for messages about it.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'a> {
-    pub path: &'a Path,
+    pub input: Input<'a>,
     pub header: Header,
     /// The option that leaves out a column of this name, for hints.
     pub drop: fn(&str) -> String,
@@ -132,16 +163,15 @@ impl<'a> Source<'a> {
             }
             Ok((all, rows.remarks()))
         };
-        Some(self.open(format(self.path)?, roles, usize::MAX).and_then(read))
+        Some(self.table()?.and_then(|table| self.open(&*table, roles, usize::MAX)).and_then(read))
     }
 
     /// The same batch by batch. What columns hold is found from the first rows, unless their roles say it.
     pub fn stream(&self, roles: ChooseRoles) -> Option<Result<Rows<'a>>> {
-        Some(self.open(format(self.path)?, roles, SURVEYED))
+        Some(self.table()?.and_then(|table| self.open(&*table, roles, SURVEYED)))
     }
 
-    fn open(&self, format: Format, roles: ChooseRoles, surveyed: usize) -> Result<Rows<'a>> {
-        let file = self.file(format)?;
+    fn open(&self, file: &dyn TableFile, roles: ChooseRoles, surveyed: usize) -> Result<Rows<'a>> {
         let (names, types) = (file.names(), file.types());
         self.check_names(&names)?;
         let roles = roles(&names)?;
@@ -153,13 +183,15 @@ impl<'a> Source<'a> {
         let wants: Vec<Want> = roles.iter().map(want).collect();
         for ((name, kind), want) in names.iter().zip(&types).zip(&wants) {
             if let (Type::Other(kind), true) = (kind, *want != Want::Nothing) {
-                let message =
-                    format!("{}: column `{name}` holds {kind}, want numbers, texts or dates", self.path.display());
+                let message = format!(
+                    "{}: column `{name}` holds {kind}, want numbers, texts or dates",
+                    self.input.path().display()
+                );
                 return Err(Error::data(message)
                     .hint(format!("leave the column out with {}, or turn it into numbers", (self.drop)(name))));
             }
         }
-        let kinds = self.kinds(&*file, (&names, &types), &roles, surveyed)?;
+        let kinds = self.kinds(file, (&names, &types), &roles, surveyed)?;
         let batches = file.batches(&wants)?;
         let column =
             |((name, role), kind): ((String, Role), Kind)| ColumnReader { name, role, kind, odd: Odd::default() };
@@ -167,18 +199,11 @@ impl<'a> Source<'a> {
         Ok(Rows { source: *self, batches, columns })
     }
 
-    fn file(&self, format: Format) -> Result<Box<dyn TableFile>> {
-        match format {
-            Format::Text => Ok(Box::new(Delimited::new(self.path, self.header)?)),
+    fn table(&self) -> Option<Result<Box<dyn TableFile>>> {
+        match self.input {
+            Input::File(path) => format(path).map(|format| open_file(path, format, self.header)),
             #[cfg(feature = "parquet")]
-            Format::Parquet => Ok(Box::new(parquet::ParquetFile::new(self.path)?)),
-            #[cfg(feature = "parquet")]
-            Format::Arrow => Ok(Box::new(arrow::ArrowFile::new(self.path)?)),
-            #[cfg(not(feature = "parquet"))]
-            Format::Parquet | Format::Arrow => {
-                let message = format!("{}: this build reads no Parquet or Arrow files", self.path.display());
-                Err(Error::data(message).hint("build with the feature `parquet`, or save the table as csv"))
-            }
+            Input::Memory(records) => Some(Ok(Box::new(records.clone()))),
         }
     }
 
@@ -227,11 +252,11 @@ impl<'a> Source<'a> {
     }
 
     fn other_kind(&self, name: &str, found: &str, wanted: &str) -> Error {
-        Error::data(format!("{}: column `{name}` holds {found}, want {wanted}", self.path.display()))
+        Error::data(format!("{}: column `{name}` holds {found}, want {wanted}", self.input.path().display()))
     }
 
     fn doubtful(&self, name: &str, doubt: Doubt) -> Error {
-        let place = format!("{}: column `{name}`", self.path.display());
+        let place = format!("{}: column `{name}`", self.input.path().display());
         let drop = (self.drop)(name);
         match doubt {
             Doubt::Thousands(cell) => Error::data(format!("{place}: `{cell}` may be thousands or a fraction"))
@@ -253,7 +278,7 @@ impl<'a> Source<'a> {
 
     /// A cell without a value. A column that names rows cannot be left out.
     pub fn missing(&self, line: u64, name: &str, role: Role) -> Error {
-        let error = Error::data(format!("{} row {line}: column `{name}` has no value", self.path.display()));
+        let error = Error::data(format!("{} row {line}: column `{name}` has no value", self.input.path().display()));
         match role {
             Role::Name | Role::NameIfAny => error.hint("fill it in or delete the row"),
             _ => error.hint(self.remedy("fill it in, delete the row", name)),
@@ -263,7 +288,8 @@ impl<'a> Source<'a> {
     /// A cell that is not of its column's kind.
     fn odd(&self, line: u64, name: &str, cell: &str, kind: Kind) -> Error {
         let others = if matches!(kind, Kind::Date(_)) { "dates" } else { "numbers" };
-        let message = format!("{} row {line}: column `{name}` holds `{cell}`, others {others}", self.path.display());
+        let message =
+            format!("{} row {line}: column `{name}` holds `{cell}`, others {others}", self.input.path().display());
         Error::data(message).hint(self.remedy("mend it, delete the row", name))
     }
 
@@ -276,23 +302,38 @@ impl<'a> Source<'a> {
     }
 
     pub fn infinite(&self, line: u64, name: &str) -> Error {
-        Error::data(format!("{} row {line}: column `{name}` is not finite", self.path.display()))
+        Error::data(format!("{} row {line}: column `{name}` is not finite", self.input.path().display()))
     }
 
     fn check_names(&self, names: &[String]) -> Result<()> {
         let mut known = HashSet::with_capacity(names.len());
         match names.iter().find(|name| !known.insert(name.as_str())) {
             Some(name) if name.is_empty() => {
-                Err(Error::data(format!("{}: two columns have no name", self.path.display()))
+                Err(Error::data(format!("{}: two columns have no name", self.input.path().display()))
                     .hint("name them in the first row, or delete them"))
             }
-            Some(name) => Err(Error::data(format!("{}: two columns are called `{name}`", self.path.display()))),
+            Some(name) => Err(Error::data(format!("{}: two columns are called `{name}`", self.input.path().display()))),
             None => Ok(()),
         }
     }
 }
 
-/// A file with a table in it.
+fn open_file(path: &Path, format: Format, header: Header) -> Result<Box<dyn TableFile>> {
+    match format {
+        Format::Text => Ok(Box::new(Delimited::new(path, header)?)),
+        #[cfg(feature = "parquet")]
+        Format::Parquet => Ok(Box::new(parquet::ParquetFile::new(path)?)),
+        #[cfg(feature = "parquet")]
+        Format::Arrow => Ok(Box::new(arrow::ArrowFile::new(path)?)),
+        #[cfg(not(feature = "parquet"))]
+        Format::Parquet | Format::Arrow => {
+            let message = format!("{}: this build reads no Parquet or Arrow files", path.display());
+            Err(Error::data(message).hint("build with the feature `parquet`, or save the table as csv"))
+        }
+    }
+}
+
+/// A file with a table in it, or a table in memory.
 trait TableFile {
     fn names(&self) -> Vec<String>;
 
@@ -389,7 +430,7 @@ impl Rows<'_> {
 
     /// What was read in a way that may surprise, so far.
     pub fn remarks(&self) -> Vec<String> {
-        let path = self.source.path.display();
+        let path = self.source.input.path().display();
         let commas: Vec<&str> = (self.columns.iter())
             .filter(|column| column.role != Role::Dropped && column.kind == Kind::Number(Mark::Comma))
             .map(|column| column.name.as_str())
