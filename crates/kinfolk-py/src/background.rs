@@ -59,3 +59,17 @@ pub fn attend<Event: Send + 'static, Output: Send + 'static>(
         }
     }
 }
+
+/// Does the work and returns its result. Ctrl-C sets `stop` and does not wait: there is nothing to save.
+pub fn compute<Output: Send + 'static>(
+    py: Python,
+    stop: &AtomicBool,
+    work: impl FnOnce() -> Result<Output> + Send + 'static,
+) -> PyResult<Output> {
+    let Ending { output, interruption } = attend(py, stop, false, move |_: &dyn Fn(())| work(), |()| Ok(()))?;
+    match (interruption, output) {
+        (Some(exception), _) => Err(exception),
+        (None, Some(output)) => output.map_err(|error| raise(py, &error)),
+        (None, None) => unreachable!("only what is interrupted has no end"),
+    }
+}

@@ -4,7 +4,7 @@ use super::*;
 use crate::run::check_threads;
 use kinfolk::clustering::convex::{Certificate, Path};
 use kinfolk::clustering::{Clustering, Found, Points, Search, quality};
-use kinfolk::compute::threads;
+use kinfolk::compute::threads as threads_of;
 use kinfolk::data::points::PointTable;
 use kinfolk::rng::Key;
 use kinfolk::settings::finish;
@@ -69,23 +69,6 @@ fn count(name: &str, given: Option<i64>, least: u8, faults: &mut Vec<Error>) -> 
     usize::try_from(given).ok()
 }
 
-/// Works without the GIL on these threads. Ctrl-C sets `stop` and does not wait: there is nothing to save.
-fn compute<Output: Send + 'static>(
-    py: Python,
-    thread_count: usize,
-    stop: &AtomicBool,
-    work: impl FnOnce() -> Result<Output> + Send + 'static,
-) -> PyResult<Output> {
-    let pool = threads(thread_count).map_err(|error| raise(py, &error))?;
-    let Ending { output, interruption } =
-        attend(py, stop, false, move |_: &dyn Fn(())| pool.install(work), |()| Ok(()))?;
-    match (interruption, output) {
-        (Some(exception), _) => Err(exception),
-        (None, Some(output)) => output.map_err(|error| raise(py, &error)),
-        (None, None) => unreachable!("only what is interrupted has no end"),
-    }
-}
-
 /// Finds clusters as `kinfolk cluster` does.
 #[pyfunction]
 #[pyo3(signature = (points, method, *, clusters = None, lambda_ = None, path = false, weights = None, neighbours = None,
@@ -134,7 +117,7 @@ pub fn find<'py>(
         let found = search.run(table.points()?, &request, &mut go_on)?;
         Ok((found, table))
     };
-    let (found, table) = compute(py, thread_count, &stop, work)?;
+    let (found, table) = compute(py, &stop, move || threads_of(thread_count)?.install(work))?;
     found_tuple(py, &found, &table)
 }
 
@@ -222,7 +205,7 @@ fn measure<Output: Send + 'static>(
         let lengths = format!("labels: got {}, want {count}, one for every point", labels.len());
         return Err(raise(py, &Error::new(ErrorKind::Shape, lengths)));
     }
-    compute(py, 0, &AtomicBool::new(false), move || {
+    compute(py, &AtomicBool::new(false), move || {
         let points = table.points()?;
         let kept: Vec<usize> = (0..count).filter(|point| labels[*point] >= 0).collect();
         let values: Vec<f64> = kept.iter().flat_map(|point| points.row(*point)).copied().collect();

@@ -6,13 +6,14 @@ mod cluster;
 mod columns;
 mod digits;
 mod errors;
+mod fit;
 mod flower;
 mod registry;
 mod results;
 mod run;
 mod values;
 
-use background::{Ending, attend};
+use background::{Ending, attend, compute};
 use clients::OwnClients;
 use errors::raise;
 use kinfolk::data::{DataShape, Form};
@@ -42,6 +43,8 @@ mod _kinfolk {
     use super::digits::digits;
     #[pymodule_export]
     use super::errors::Error;
+    #[pymodule_export]
+    use super::fit::{Fitted, Rows, fit_rows, read_fitted};
     #[pymodule_export]
     use super::flower::{Site, run_remote};
     #[pymodule_export]

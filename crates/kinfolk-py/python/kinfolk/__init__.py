@@ -1,5 +1,8 @@
 """Finds which clients of a federation are kin, and trains a model for every family."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from . import cluster
 from ._kinfolk import Error, __version__
 from .clients import Client, Plan, Score
@@ -8,11 +11,15 @@ from .registry import Entry, Setting, datasets, methods, models, presets
 from .runs import Report, Run, load, run
 from .tables import Table
 
+if TYPE_CHECKING:
+    from .families import FamilyRegressor
+
 __all__ = [
     "Client",
     "Digits",
     "Entry",
     "Error",
+    "FamilyRegressor",
     "Plan",
     "Report",
     "Run",
@@ -29,3 +36,10 @@ __all__ = [
     "presets",
     "run",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "FamilyRegressor":
+        # It imports scikit-learn, where it is.
+        return getattr(import_module(".families", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,10 +1,12 @@
 """Clustering of points: any array of shape (points, numbers), and how good a clustering is.
 
 The same results as `kinfolk cluster`, to the bit. Clusters are numbered in the order in which their first points stand.
+`KMeans`, `ConvexClustering` and `Auto` are the same as clusterers for scikit-learn's pipelines.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,9 +17,14 @@ from .fields import describe
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from .clusterers import Auto, ConvexClustering, KMeans
+
 __all__ = [
+    "Auto",
     "Certificate",
     "Clustering",
+    "ConvexClustering",
+    "KMeans",
     "Path",
     "Proximity",
     "Recovery",
@@ -38,6 +45,13 @@ __all__ = [
     "silhouette",
     "spectral",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Auto", "ConvexClustering", "KMeans"):
+        # They import scikit-learn, where it is.
+        return getattr(import_module(".clusterers", __package__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 @describe(

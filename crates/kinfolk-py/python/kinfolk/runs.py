@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from html import escape
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -76,8 +77,11 @@ def run(
     return Run(folder)
 
 
-def load(folder: str | os.PathLike[str]) -> Run:
-    """The finished run in a folder."""
+def load(folder: str | os.PathLike[str]) -> Any:
+    """What is in a folder: the `Run` that was finished there, or the `FamilyRegressor` that was saved."""
+    if (Path(folder) / "model.json").is_file():
+        # It imports scikit-learn, where it is.
+        return import_module(".families", __package__).load_fitted(folder)
     return Run(folder)
 
 

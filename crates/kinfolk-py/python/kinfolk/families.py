@@ -1,0 +1,346 @@
+"""Estimators that find families of clients and the model that serves each best, with scikit-learn's conventions."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from . import _kinfolk
+from ._kinfolk import Columns, Fitted, Rows
+from .conventions import BaseEstimator, RegressorMixin, check_consistent_length, check_is_fitted, validate_data
+from .fields import describe
+from .frames import cells, is_frame, read_array, read_frame
+from .tables import Table
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+EVERYBODY = "everybody"
+"""The one client there is where none are named."""
+WORDS = {"client", "apart_by", "served_by", "joining", "model", "of", "term"}
+"""Columns of words in a model's files; a client's name may look like a number."""
+
+Model = TypeVar("Model", bound="FamilyEstimator")
+
+
+@describe(
+    p="p-value of \"all clients are alike\"; `None` where too few rows are left to tell.",
+    between="The share of what the columns leave unexplained that lies between clients.",
+)
+class Heterogeneity(NamedTuple):
+    """Whether clients differ."""
+
+    p: float | None
+    between: float
+
+
+class Text(str):
+    """A text that a prompt or a notebook shows as it is."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class FamilyEstimator(BaseEstimator):
+    """What estimators of families have in common."""
+
+    def __init__(
+        self,
+        *,
+        client: str | None = None,
+        target: str | None = None,
+        group: str | None = None,
+        time: str | None = None,
+        part: str | None = None,
+        drop: Sequence[str] = (),
+        words: Sequence[str] = (),
+        families: int | None = None,
+        curves: bool = True,
+        quick: bool = False,
+        seed: int = 0,
+        threads: int | None = None,
+    ) -> None:
+        self.client = client
+        self.target = target
+        self.group = group
+        self.time = time
+        self.part = part
+        self.drop = drop
+        self.words = words
+        self.families = families
+        self.curves = curves
+        self.quick = quick
+        self.seed = seed
+        self.threads = threads
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # Missing numbers are filled in, and marked.
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def fit(self: Model, X: Any, y: Any = None, clients: Any = None) -> Model:
+        """Fits rows: `X` is an array of numbers, or a frame of pandas, polars or any library that speaks Arrow.
+
+        `clients` says whose each row is, by names or numbers. Where `client` names a column of the frame, that column
+        does, as the column `target` takes the place of `y`. Without either, all rows are one client's.
+        """
+        if y is not None and self.target is not None:
+            raise ValueError(f"y: the column {self.target!r} is the target already; leave one of them out")
+        if clients is not None and self.client is not None:
+            raise ValueError(f"clients: the column {self.client!r} names them already; leave one of them out")
+        check_consistent_length(X, y, clients)
+        by_name = self.client is not None or self.target is not None
+        rows = self._features(X, by_name, reset=True)
+        self._check_columns(rows.names)
+        client, target = self.client, self.target
+        beside: list[tuple[str, Any]] = []
+        if client is None:
+            client = _name_of(clients, "client", rows.names)
+            beside.append((client, _clients(clients, len(rows))))
+        if target is None:
+            target = _name_of(y, "y", [*rows.names, client])
+            beside.append((target, self._target(y)))
+        model = _kinfolk.fit(
+            rows.with_columns(beside) if beside else rows,
+            client=client,
+            target=target,
+            group=self.group,
+            time=self.time,
+            part=self.part,
+            drop=list(self.drop),
+            words=list(self.words),
+            families=self.families,
+            curves=self.curves,
+            quick=self.quick,
+            seed=self.seed,
+            threads=self.threads,
+        )
+        self._take(model, by_name)
+        return self
+
+    @property
+    def families_(self) -> Table:
+        """The families: how many clients each has, and what sets it apart."""
+        return self._table("families.csv")
+
+    @property
+    def clients_(self) -> Table:
+        """Every client: its family, what serves it, cross-validated errors, and whether joining pays."""
+        return self._table("clients.csv")
+
+    @property
+    def coef_(self) -> Table:
+        """The coefficients for everybody, of every family and of every client, in the units of the columns."""
+        return self._table("coefficients.csv")
+
+    @property
+    def heterogeneity_(self) -> Heterogeneity:
+        """Whether clients differ, and by how much."""
+        shown = json.loads(self._fitted().shown())
+        return Heterogeneity(shown["difference_p"], shown["between"])
+
+    @property
+    def understood_(self) -> list[str]:
+        """What was understood of every column, a line each."""
+        return self._fitted().understood
+
+    def assign(self, X: Any, y: Any = None, clients: Any = None) -> Table:
+        """New clients, from rows with their targets: the probability of every family, and whether a client fits none."""
+        assigned = json.loads(self._fitted().assign(self._rows(X, clients, y)))
+        families = range(len(assigned[0]["probabilities"]))
+        columns: list[tuple[str, str, list[Any]]] = [
+            ("client", "texts", [client["client"] for client in assigned]),
+            ("rows", "wholes", [client["rows"] for client in assigned]),
+            ("family", "wholes", [client["family"] for client in assigned]),
+        ]
+        for family in families:
+            columns.append((f"probability_{family + 1}", "numbers", [client["probabilities"][family] for client in assigned]))
+            columns.append((f"distance_{family + 1}", "numbers", [client["distances"][family] for client in assigned]))
+        columns.append(("p", "numbers", [client["p"] for client in assigned]))
+        columns.append(("fits_none", "flags", [client["fits_none"] for client in assigned]))
+        return Table(Columns(columns))
+
+    def show(self, *, family: int | None = None, client: object = None) -> Text:
+        """What was found, in words and tables; or one family, or one client."""
+        return Text(self._fitted().show(family, None if client is None else str(client)))
+
+    def save(self, folder: str | os.PathLike[str], *, replace: bool = False) -> Path:
+        """Writes the folder that `kinfolk fit` writes, for `kinfolk.load` and the command line."""
+        path = Path(folder).absolute()
+        self._fitted().save(path, replace)
+        return path
+
+    def _take(self, model: Fitted, by_name: bool) -> None:
+        self.model_ = model
+        self._by_name = by_name
+        if by_name:
+            self.n_features_in_ = len(model.columns)
+            self.feature_names_in_ = np.array(model.columns, dtype=object)
+
+    def _fitted(self) -> Fitted:
+        check_is_fitted(self)
+        return self.model_
+
+    def _table(self, name: str) -> Table:
+        header, *rows = csv.reader(io.StringIO(self._fitted().file(name)))
+        return Table(Columns([_column(name, [row[place] for row in rows]) for place, name in enumerate(header)]))
+
+    def _features(self, X: Any, by_name: bool, reset: bool) -> Rows:
+        """The rows of X, under the names that the model knows."""
+        if by_name:
+            if not is_frame(X):
+                raise ValueError(f"X: got {type(X).__name__}, want a frame, in which columns have names")
+            return read_frame(X)
+        if is_frame(X):
+            validate_data(self, X, skip_check_array=True, reset=reset)
+            return read_frame(X).renamed(self._names())
+        return read_array(validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=reset), self._names())
+
+    def _names(self) -> list[str]:
+        return list(getattr(self, "feature_names_in_", (f"x{place}" for place in range(self.n_features_in_))))
+
+    def _rows(self, X: Any, clients: Any, y: Any = None) -> Rows:
+        """New rows, each with its client; with the target where it is known."""
+        model = self._fitted()
+        check_consistent_length(X, y, clients)
+        rows = self._features(X, self._by_name, reset=False)
+        beside: list[tuple[str, Any]] = []
+        if model.client not in rows.names:
+            if clients is None and model.clients != [EVERYBODY]:
+                raise ValueError(
+                    f"clients: the model was fitted to {len(model.clients)} clients; say whose rows these are"
+                    + (f", by a column {model.client!r} or clients=…" if self._by_name else ", by clients=…")
+                )
+            beside.append((model.client, _clients(clients, len(rows))))
+        elif clients is not None:
+            raise ValueError(f"clients: the column {model.client!r} names them already; leave one of them out")
+        if y is not None and model.target not in rows.names:
+            beside.append((model.target, cells(np.asarray(y))))
+        return rows.with_columns(beside) if beside else rows
+
+    def _check_columns(self, names: list[str]) -> None:
+        """Refuses parameters that name a column which is not there."""
+        single = {name: getattr(self, name) for name in ("client", "target", "group", "time", "part")}
+        wanted = [(parameter, name) for parameter, name in single.items() if name is not None]
+        wanted += [("drop", name) for name in self.drop] + [("words", name) for name in self.words]
+        for parameter, name in wanted:
+            if name not in names:
+                near = get_close_matches(str(name), names, 1)
+                hint = f"did you mean {near[0]!r}?" if near else f"its columns are {', '.join(names)}"
+                raise ValueError(f"{parameter}: X has no column {name!r}; {hint}")
+
+    def _target(self, y: Any) -> Any:
+        raise NotImplementedError
+
+
+class FamilyRegressor(RegressorMixin, FamilyEstimator):
+    """Linear models of clients that may differ: families, and what serves each client best.
+
+    Whether clients differ, whether they fall into families and how many, and which of four models (everybody's, the
+    family's, a personal one, the client's own) or which mixture serves a client, is decided from the rows.
+
+    - `client`, `target`: columns of the frame that name the client and hold what is predicted, in place of `clients`
+      and `y`; columns are then found by their names, in any order
+    - `group`: the column of families that are known
+    - `time`: the column of the rows' times; the last rows of every client are held out and scored
+    - `part`: the column that says of every row `train` or `test`
+    - `drop`: columns to leave out; `words`: columns of numbers that are names
+    - `families`: how many there are; `None` to find out
+    - `curves`: whether numbers may bend, where that predicts better
+    - `quick`: try no other covariances of clients
+    - `seed` of all draws, and `threads` to use: as many as there are cores unless said otherwise
+
+    Fitted, it has `families_`, `clients_` and `coef_` (tables), `heterogeneity_`, `understood_`, `n_features_in_` and
+    `feature_names_in_`.
+    """
+
+    def predict(self, X: Any, clients: Any = None) -> NDArray[np.float64]:
+        """What is expected of every row.
+
+        A client that took part is served by its model. A new one whose rows have the target is given a personal model,
+        and one without is served by what is known of everybody.
+        """
+        return self._fitted().predict(self._rows(X, clients), self.threads)[0]
+
+    def predict_interval(self, X: Any, clients: Any = None) -> NDArray[np.float64]:
+        """From where to where 90 % of such rows are: two columns, low and high."""
+        _, low, high, _ = self._fitted().predict(self._rows(X, clients), self.threads)
+        return np.column_stack((low, high))
+
+    def predict_table(self, X: Any, clients: Any = None) -> Table:
+        """What `kinfolk predict` writes: prediction, low, high and served_by, a row for every row."""
+        prediction, low, high, served_by = self._fitted().predict(self._rows(X, clients), self.threads)
+        numbers = {"prediction": prediction, "low": low, "high": high}
+        columns = [(name, "numbers", values.tolist()) for name, values in numbers.items()]
+        return Table(Columns([*columns, ("served_by", "texts", served_by)]))
+
+    def score(self, X: Any, y: Any = None, clients: Any = None) -> float:
+        """The share of the variance that predictions explain (R²). Where `target` names a column, `y` may be left out."""
+        rows = self._rows(X, clients)
+        if y is None:
+            if self.model_.target not in rows.names:
+                raise ValueError(f"y: want the targets, or a column {self.model_.target!r} in X")
+            y = X[self.model_.target]
+        if self.model_.target in rows.names:
+            # Otherwise new clients would be predicted by models of the very values.
+            rows = rows.without(self.model_.target)
+        truth = np.asarray(y, dtype=np.float64)
+        left = truth - self.model_.predict(rows, self.threads)[0]
+        known = ~np.isnan(truth)
+        spread = np.sum((truth[known] - truth[known].mean()) ** 2)
+        return float(1 - np.sum(left[known] ** 2) / spread) if spread > 0 else float("nan")
+
+    def _target(self, y: Any) -> Any:
+        if y is None:
+            raise ValueError(
+                "This FamilyRegressor estimator requires y to be passed, but the target y is None; or name a column of X by target=…"
+            )
+        return validate_data(self, y=y, y_numeric=True, reset=False).astype(np.float64)
+
+
+def load_fitted(folder: str | os.PathLike[str]) -> FamilyRegressor:
+    """The fitted model in a folder that `kinfolk fit` or `save` has written."""
+    model = _kinfolk.read_fitted(Path(folder))
+    by_name = model.columns != [f"x{place}" for place in range(len(model.columns))]
+    client, target = (model.client, model.target) if by_name else (None, None)
+    estimator = FamilyRegressor(client=client, target=target)
+    estimator.n_features_in_ = len(model.columns)
+    estimator._take(model, by_name)
+    return estimator
+
+
+def _name_of(values: Any, usual: str, taken: Sequence[str]) -> str:
+    """What a series calls itself, where no other column is called so; or else the usual name."""
+    own = getattr(values, "name", None)
+    if isinstance(own, str) and own and own not in taken:
+        return own
+    while usual in taken:
+        usual += "_"
+    return usual
+
+
+def _clients(clients: Any, rows: int) -> Any:
+    if clients is None:
+        return [EVERYBODY] * rows
+    try:
+        return cells(clients)
+    except ValueError as error:
+        raise ValueError(f"clients: {error}") from None
+
+
+def _column(name: str, texts: list[str]) -> tuple[str, str, list[Any]]:
+    """A column of a file as numbers, if its cells are."""
+    if name in WORDS:
+        return name, "texts", texts
+    if all(text.isdecimal() for text in texts):
+        return name, "wholes", [int(text) for text in texts]
+    return name, "numbers", [float(text) if text else None for text in texts]

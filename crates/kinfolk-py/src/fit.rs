@@ -1,0 +1,305 @@
+//! `kinfolk.FamilyRegressor`: tables in memory, fitting them, and what a fitted model is asked.
+
+use super::*;
+use crate::run::check_threads;
+use arrow_array::ffi_stream::RecordBatchStreamReader;
+use arrow_array::{
+    ArrayRef, Float64Array, Int64Array, RecordBatch, RecordBatchOptions, RecordBatchReader, StringArray,
+};
+use arrow_pyarrow::FromPyArrow;
+use arrow_schema::{Field, Schema, SchemaRef};
+use kinfolk::compute::threads as pool;
+use kinfolk::data::TableSettings;
+use kinfolk::data::options::Task;
+use kinfolk::data::understood;
+use kinfolk::disk::folder::NewFolder;
+use kinfolk::fit::{self, FILES, FitSettings, Input, Predicted, Records, Saved};
+use kinfolk::run::Unwatched;
+use kinfolk::settings::finish;
+use numpy::PyReadonlyArray1;
+use pyo3::types::PyType;
+
+/// A table in memory.
+#[pyclass(frozen, module = "kinfolk._kinfolk")]
+pub struct Rows {
+    records: Records,
+}
+
+fn unsound(py: Python, error: impl std::fmt::Display) -> PyErr {
+    raise(py, &Error::data(format!("the table: {error}")))
+}
+
+#[pymethods]
+impl Rows {
+    /// The rows of anything that offers Arrow's C stream.
+    #[staticmethod]
+    fn of_arrow(table: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let py = table.py();
+        let reader = RecordBatchStreamReader::from_pyarrow_bound(table)?;
+        let schema = reader.schema();
+        let batches = reader.collect::<Result<Vec<RecordBatch>, _>>().map_err(|error| unsound(py, error))?;
+        Self::of(py, schema, batches)
+    }
+
+    /// Columns with their names: arrays of floats or of integers of 64 bits, or lists of texts, in which None is missing.
+    #[staticmethod]
+    fn of_columns(py: Python, columns: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<Self> {
+        let batch = record(py, columns)?;
+        Self::of(py, batch.schema(), vec![batch])
+    }
+
+    /// Names of the columns.
+    #[getter]
+    fn names(&self) -> Vec<&str> {
+        self.records.schema().fields().iter().map(|field| field.name().as_str()).collect()
+    }
+
+    /// Number of rows.
+    fn __len__(&self) -> usize {
+        self.records.batches().iter().map(RecordBatch::num_rows).sum()
+    }
+
+    /// The same rows under other names of the columns.
+    fn renamed(&self, py: Python, names: Vec<String>) -> PyResult<Self> {
+        let fields = self.records.schema().fields().iter().zip(names);
+        let fields: Vec<Field> = fields.map(|(field, name)| field.as_ref().clone().with_name(name)).collect();
+        self.reshaped(py, fields, |batch, _| batch.columns().to_vec())
+    }
+
+    /// The same rows with these columns beside them.
+    fn with_columns(&self, py: Python, columns: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<Self> {
+        let more = record(py, columns)?;
+        if self.__len__() != more.num_rows() {
+            return Err(unsound(py, format!("{} rows beside {}", more.num_rows(), self.__len__())));
+        }
+        let more_schema = more.schema();
+        let fields = self.records.schema().fields().iter().chain(more_schema.fields());
+        self.reshaped(py, fields.map(|field| field.as_ref().clone()).collect(), |batch, begin| {
+            let more = more.slice(begin, batch.num_rows());
+            batch.columns().iter().chain(more.columns()).cloned().collect()
+        })
+    }
+
+    /// The same rows without a column.
+    fn without(&self, py: Python, name: &str) -> PyResult<Self> {
+        let fields = || self.records.schema().fields().iter().enumerate().filter(|(_, field)| field.name() != name);
+        self.reshaped(py, fields().map(|(_, field)| field.as_ref().clone()).collect(), |batch, _| {
+            fields().map(|(place, _)| batch.column(place).clone()).collect()
+        })
+    }
+}
+
+impl Rows {
+    fn of(py: Python, schema: SchemaRef, batches: Vec<RecordBatch>) -> PyResult<Self> {
+        let records = Records::new(schema, batches).map_err(|error| raise(py, &error))?;
+        Ok(Self { records })
+    }
+
+    /// Every batch with other columns, which are made from it and the number of its first row.
+    fn reshaped(
+        &self,
+        py: Python,
+        fields: Vec<Field>,
+        columns: impl Fn(&RecordBatch, usize) -> Vec<ArrayRef>,
+    ) -> PyResult<Self> {
+        let schema = Arc::new(Schema::new(fields));
+        let mut batches = Vec::new();
+        let mut begin = 0;
+        for batch in self.records.batches() {
+            let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+            let batch = RecordBatch::try_new_with_options(schema.clone(), columns(batch, begin), &rows);
+            batches.push(batch.map_err(|error| unsound(py, error))?);
+            begin += batches.last().map_or(0, RecordBatch::num_rows);
+        }
+        Self::of(py, schema, batches)
+    }
+}
+
+/// Columns as one batch.
+fn record(py: Python, columns: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<RecordBatch> {
+    let column = |(name, cells): (String, Bound<'_, PyAny>)| -> PyResult<(String, ArrayRef, bool)> {
+        let array: ArrayRef = if let Ok(numbers) = cells.extract::<PyReadonlyArray1<f64>>() {
+            Arc::new(numbers.as_array().iter().copied().collect::<Float64Array>())
+        } else if let Ok(numbers) = cells.extract::<PyReadonlyArray1<i64>>() {
+            Arc::new(numbers.as_array().iter().copied().collect::<Int64Array>())
+        } else {
+            Arc::new(cells.extract::<Vec<Option<String>>>()?.into_iter().collect::<StringArray>())
+        };
+        Ok((name, array, true))
+    };
+    let columns = columns.into_iter().map(column).collect::<PyResult<Vec<_>>>()?;
+    RecordBatch::try_from_iter_with_nullable(columns).map_err(|error| unsound(py, error))
+}
+
+/// What was fitted.
+#[pyclass(frozen, module = "kinfolk._kinfolk")]
+pub struct Fitted {
+    saved: Arc<Saved>,
+}
+
+/// Fits rows as `kinfolk fit` fits a file.
+#[pyfunction]
+#[pyo3(name = "fit", signature = (rows, *, client, target, group, time, part, drop, words, families, curves, quick, seed, threads))]
+#[expect(clippy::too_many_arguments, reason = "each is a keyword")]
+pub fn fit_rows(
+    py: Python,
+    rows: &Rows,
+    client: String,
+    target: String,
+    group: Option<String>,
+    time: Option<String>,
+    part: Option<String>,
+    drop: Vec<String>,
+    words: Vec<String>,
+    families: Option<i64>,
+    curves: bool,
+    quick: bool,
+    seed: i64,
+    threads: Option<i64>,
+) -> PyResult<Fitted> {
+    let mut faults = Vec::new();
+    let threads = check_threads(threads, &mut faults);
+    let families = families.map(|families| {
+        usize::try_from(families).ok().filter(|families| *families > 0).unwrap_or_else(|| {
+            faults.push(Error::settings(format!("families: got {families}, want at least 1, or None to find out")));
+            1
+        })
+    });
+    let seed = u64::try_from(seed).unwrap_or_else(|_| {
+        faults.push(Error::settings(format!("seed: got {seed}, want at least 0")));
+        0
+    });
+    finish(faults).map_err(|error| raise(py, &error))?;
+    let target = Some(target);
+    let table = TableSettings {
+        client,
+        target,
+        group,
+        time,
+        part,
+        drop,
+        words,
+        task: Task::Regression,
+        ..TableSettings::default()
+    };
+    let settings = FitSettings { table, families, straight: !curves, quick, seed };
+    let options = Options { threads, ..Options::default() };
+    let (stop, records) = (options.stop.clone(), rows.records.clone());
+    let work = move || fit::fit_records(records, settings, &options, &mut Unwatched, &mut |_| {});
+    Ok(Fitted { saved: Arc::new(compute(py, &stop, work)?) })
+}
+
+/// The model in a folder.
+#[pyfunction]
+pub fn read_fitted(py: Python, folder: PathBuf) -> PyResult<Fitted> {
+    let saved = Saved::read(&folder).map_err(|error| raise(py, &error))?;
+    Ok(Fitted { saved: Arc::new(saved) })
+}
+
+/// Predictions, the ends of their intervals, and what serves each row.
+type PredictedColumns<'py> =
+    (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, Vec<String>);
+
+#[pymethods]
+impl Fitted {
+    #[new]
+    fn of_text(py: Python, text: &str) -> PyResult<Self> {
+        let saved = Saved::of_text(text).map_err(|error| raise(py, &error))?;
+        Ok(Self { saved: Arc::new(saved) })
+    }
+
+    /// Pickles and copies as the text of its model.
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyType>, (String,))> {
+        Ok((slf.get_type(), (slf.get().file(slf.py(), "model.json")?,)))
+    }
+
+    /// The column that names the client.
+    #[getter]
+    fn client(&self) -> &str {
+        &self.saved.client
+    }
+
+    /// The column that is predicted.
+    #[getter]
+    fn target(&self) -> &str {
+        &self.saved.target
+    }
+
+    /// Names of the clients that took part.
+    #[getter]
+    fn clients(&self) -> &[String] {
+        &self.saved.names
+    }
+
+    /// The columns that it was fitted with, used or not.
+    #[getter]
+    fn columns(&self) -> Vec<&str> {
+        self.saved.understood.iter().map(|column| column.column.as_str()).collect()
+    }
+
+    /// What was understood of every column, in a line.
+    #[getter]
+    fn understood(&self) -> Vec<String> {
+        understood::lines(&self.saved.understood)
+    }
+
+    /// What every row is predicted to be, from where to where, and by what.
+    fn predict<'py>(&self, py: Python<'py>, rows: &Rows, threads: Option<i64>) -> PyResult<PredictedColumns<'py>> {
+        let mut faults = Vec::new();
+        let threads = check_threads(threads, &mut faults);
+        finish(faults).map_err(|error| raise(py, &error))?;
+        let (saved, records) = (self.saved.clone(), rows.records.clone());
+        let work = move || {
+            let mut all = Predicted::default();
+            let mut take = |rows: Predicted| {
+                all.mean.extend(rows.mean);
+                all.reach.extend(rows.reach);
+                all.served_by.extend(rows.served_by);
+                Ok(())
+            };
+            pool(threads)?.install(|| fit::predict_batches(&saved, Input::Memory(&records), &mut take))?;
+            Ok(all)
+        };
+        let all = compute(py, &AtomicBool::new(false), work)?;
+        let ends = |sign: f64| all.mean.iter().zip(&all.reach).map(move |(mean, reach)| mean + sign * reach);
+        let (low, high) = (PyArray1::from_iter(py, ends(-1.0)), PyArray1::from_iter(py, ends(1.0)));
+        let served_by = all.served_by.iter().map(|by| by.to_string()).collect();
+        Ok((PyArray1::from_slice(py, &all.mean), low, high, served_by))
+    }
+
+    /// What is said of new clients, as json.
+    fn assign(&self, py: Python, rows: &Rows) -> PyResult<String> {
+        let (saved, records) = (self.saved.clone(), rows.records.clone());
+        let assigned = compute(py, &AtomicBool::new(false), move || fit::assign(&saved, Input::Memory(&records)))?;
+        serde_json::to_string(&assigned).map_err(|error| unsound(py, error))
+    }
+
+    /// What was found, as json.
+    fn shown(&self, py: Python) -> PyResult<String> {
+        serde_json::to_string(&self.saved.shown()).map_err(|error| unsound(py, error))
+    }
+
+    /// What was found in words: in all, of a family, or of a client.
+    #[pyo3(signature = (family = None, client = None))]
+    fn show(&self, py: Python, family: Option<usize>, client: Option<&str>) -> PyResult<String> {
+        let shown = match (client, family) {
+            (Some(name), _) => fit::show_client(&self.saved, name),
+            (None, Some(number)) => fit::show_family(&self.saved, number),
+            (None, None) => Ok(fit::show(&self.saved)),
+        };
+        shown.map_err(|error| raise(py, &error))
+    }
+
+    /// The text of a file of its folder.
+    fn file(&self, py: Python, name: &str) -> PyResult<String> {
+        self.saved.file(name).map_err(|error| raise(py, &error))
+    }
+
+    /// Writes its folder.
+    fn save(&self, py: Python, folder: PathBuf, replace: bool) -> PyResult<()> {
+        let taken = if replace { &[][..] } else { &FILES };
+        let claimed = NewFolder::claim(&folder, taken.iter().copied())
+            .map_err(|error| error.hint("save to another folder, or with replace=True"));
+        claimed.and_then(|claimed| self.saved.write(claimed.path())).map_err(|error| raise(py, &error))
+    }
+}
