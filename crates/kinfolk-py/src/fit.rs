@@ -1,4 +1,4 @@
-//! `kinfolk.FamilyRegressor`: tables in memory, fitting them, and what a fitted model is asked.
+//! `kinfolk.FamilyRegressor` and `FamilyClassifier`: tables in memory, fitting them, and what a fitted model is asked.
 
 use super::*;
 use crate::run::check_threads;
@@ -16,7 +16,7 @@ use kinfolk::disk::folder::NewFolder;
 use kinfolk::fit::{self, FILES, FitSettings, Input, Predicted, Records, Saved};
 use kinfolk::run::Unwatched;
 use kinfolk::settings::finish;
-use numpy::PyReadonlyArray1;
+use numpy::{PyArray2, PyReadonlyArray1};
 use pyo3::types::PyType;
 
 /// A table in memory.
@@ -139,13 +139,14 @@ pub struct Fitted {
 
 /// Fits rows as `kinfolk fit` fits a file.
 #[pyfunction]
-#[pyo3(name = "fit", signature = (rows, *, client, target, group, time, part, drop, words, families, curves, quick, seed, threads))]
+#[pyo3(name = "fit", signature = (rows, *, client, target, classes, group, time, part, drop, words, families, curves, quick, seed, threads))]
 #[expect(clippy::too_many_arguments, reason = "each is a keyword")]
 pub fn fit_rows(
     py: Python,
     rows: &Rows,
     client: String,
     target: String,
+    classes: bool,
     group: Option<String>,
     time: Option<String>,
     part: Option<String>,
@@ -170,18 +171,8 @@ pub fn fit_rows(
         0
     });
     finish(faults).map_err(|error| raise(py, &error))?;
-    let target = Some(target);
-    let table = TableSettings {
-        client,
-        target,
-        group,
-        time,
-        part,
-        drop,
-        words,
-        task: Task::Regression,
-        ..TableSettings::default()
-    };
+    let (target, task) = (Some(target), if classes { Task::Classification } else { Task::Regression });
+    let table = TableSettings { client, target, group, time, part, drop, words, task, ..TableSettings::default() };
     let settings = FitSettings { table, families, straight: !curves, quick, seed };
     let options = Options { threads, ..Options::default() };
     let (stop, records) = (options.stop.clone(), rows.records.clone());
@@ -195,10 +186,6 @@ pub fn read_fitted(py: Python, folder: PathBuf) -> PyResult<Fitted> {
     let saved = Saved::read(&folder).map_err(|error| raise(py, &error))?;
     Ok(Fitted { saved: Arc::new(saved) })
 }
-
-/// Predictions, the ends of their intervals, and what serves each row.
-type PredictedColumns<'py> =
-    (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, Vec<String>);
 
 #[pymethods]
 impl Fitted {
@@ -225,6 +212,12 @@ impl Fitted {
         &self.saved.target
     }
 
+    /// Its classes; none where it is a number.
+    #[getter]
+    fn classes(&self) -> &[String] {
+        &self.saved.classes
+    }
+
     /// Names of the clients that took part.
     #[getter]
     fn clients(&self) -> &[String] {
@@ -243,28 +236,30 @@ impl Fitted {
         understood::lines(&self.saved.understood)
     }
 
-    /// What every row is predicted to be, from where to where, and by what.
-    fn predict<'py>(&self, py: Python<'py>, rows: &Rows, threads: Option<i64>) -> PyResult<PredictedColumns<'py>> {
+    /// Of every row what is expected and the ends of its interval, or the probabilities of all classes; and what serves it.
+    fn predict<'py>(
+        &self,
+        py: Python<'py>,
+        rows: &Rows,
+        threads: Option<i64>,
+    ) -> PyResult<(Bound<'py, PyArray2<f64>>, Vec<String>)> {
         let mut faults = Vec::new();
         let threads = check_threads(threads, &mut faults);
         finish(faults).map_err(|error| raise(py, &error))?;
         let (saved, records) = (self.saved.clone(), rows.records.clone());
         let work = move || {
-            let mut all = Predicted::default();
+            let (mut values, mut served_by) = (Vec::new(), Vec::new());
             let mut take = |rows: Predicted| {
-                all.mean.extend(rows.mean);
-                all.reach.extend(rows.reach);
-                all.served_by.extend(rows.served_by);
+                values.extend(rows.values);
+                served_by.extend(rows.served_by.iter().map(|by| by.to_string()));
                 Ok(())
             };
             pool(threads)?.install(|| fit::predict_batches(&saved, Input::Memory(&records), &mut take))?;
-            Ok(all)
+            Ok((values, served_by))
         };
-        let all = compute(py, &AtomicBool::new(false), work)?;
-        let ends = |sign: f64| all.mean.iter().zip(&all.reach).map(move |(mean, reach)| mean + sign * reach);
-        let (low, high) = (PyArray1::from_iter(py, ends(-1.0)), PyArray1::from_iter(py, ends(1.0)));
-        let served_by = all.served_by.iter().map(|by| by.to_string()).collect();
-        Ok((PyArray1::from_slice(py, &all.mean), low, high, served_by))
+        let (values, served_by) = compute(py, &AtomicBool::new(false), work)?;
+        let width = if self.saved.classes.is_empty() { 3 } else { self.saved.classes.len() };
+        Ok((PyArray1::from_vec(py, values).reshape([served_by.len(), width])?, served_by))
     }
 
     /// What is said of new clients, as json.

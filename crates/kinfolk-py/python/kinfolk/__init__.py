@@ -12,13 +12,14 @@ from .runs import Report, Run, load, run
 from .tables import Table
 
 if TYPE_CHECKING:
-    from .families import FamilyRegressor
+    from .families import FamilyClassifier, FamilyRegressor
 
 __all__ = [
     "Client",
     "Digits",
     "Entry",
     "Error",
+    "FamilyClassifier",
     "FamilyRegressor",
     "Plan",
     "Report",
@@ -39,7 +40,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "FamilyRegressor":
-        # It imports scikit-learn, where it is.
+    if name in ("FamilyClassifier", "FamilyRegressor"):
+        # They import scikit-learn, where it is.
         return getattr(import_module(".families", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

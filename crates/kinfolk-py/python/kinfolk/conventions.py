@@ -1,13 +1,16 @@
 """scikit-learn's base classes and checks; where it is not installed, what stands in for them."""
 
 try:
-    from sklearn.base import BaseEstimator, ClusterMixin, RegressorMixin
+    from sklearn.base import BaseEstimator, ClassifierMixin, ClusterMixin, RegressorMixin
+    from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 except ImportError:
     from .without_sklearn import (
         BaseEstimator,
+        ClassifierMixin,
         ClusterMixin,
         RegressorMixin,
+        check_classification_targets,
         check_consistent_length,
         check_is_fitted,
         validate_data,
@@ -15,8 +18,10 @@ except ImportError:
 
 __all__ = [
     "BaseEstimator",
+    "ClassifierMixin",
     "ClusterMixin",
     "RegressorMixin",
+    "check_classification_targets",
     "check_consistent_length",
     "check_is_fitted",
     "validate_data",

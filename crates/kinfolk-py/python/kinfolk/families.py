@@ -15,7 +15,15 @@ import numpy as np
 
 from . import _kinfolk
 from ._kinfolk import Columns, Fitted, Rows
-from .conventions import BaseEstimator, RegressorMixin, check_consistent_length, check_is_fitted, validate_data
+from .conventions import (
+    BaseEstimator,
+    ClassifierMixin,
+    RegressorMixin,
+    check_classification_targets,
+    check_consistent_length,
+    check_is_fitted,
+    validate_data,
+)
 from .fields import describe
 from .frames import cells, is_frame, read_array, read_frame
 from .tables import Table
@@ -51,6 +59,8 @@ class Text(str):
 
 class FamilyEstimator(BaseEstimator):
     """What estimators of families have in common."""
+
+    _has_classes: bool
 
     def __init__(
         self,
@@ -108,11 +118,15 @@ class FamilyEstimator(BaseEstimator):
             beside.append((client, _clients(clients, len(rows))))
         if target is None:
             target = _name_of(y, "y", [*rows.names, client])
+            if y is None:
+                kind = type(self).__name__
+                raise ValueError(f"This {kind} estimator requires y to be passed, but the target y is None; target=… names a column")
             beside.append((target, self._target(y)))
         model = _kinfolk.fit(
             rows.with_columns(beside) if beside else rows,
             client=client,
             target=target,
+            classes=self._has_classes,
             group=self.group,
             time=self.time,
             part=self.part,
@@ -227,6 +241,21 @@ class FamilyEstimator(BaseEstimator):
             beside.append((model.target, cells(np.asarray(y))))
         return rows.with_columns(beside) if beside else rows
 
+    def _predict(self, X: Any, clients: Any) -> tuple[NDArray[np.float64], list[str]]:
+        return self._fitted().predict(self._rows(X, clients), self.threads)
+
+    def _scored(self, X: Any, y: Any, clients: Any) -> tuple[Any, NDArray[np.float64]]:
+        """The truth, and what is predicted without knowing it."""
+        rows, target = self._rows(X, clients), self._fitted().target
+        if y is None:
+            if target not in rows.names:
+                raise ValueError(f"y: want the targets, or a column {target!r} in X")
+            y = X[target]
+        if target in rows.names:
+            # Otherwise new clients would be predicted by models of the very values.
+            rows = rows.without(target)
+        return y, self.model_.predict(rows, self.threads)[0]
+
     def _check_columns(self, names: list[str]) -> None:
         """Refuses parameters that name a column which is not there."""
         single = {name: getattr(self, name) for name in ("client", "target", "group", "time", "part")}
@@ -263,59 +292,121 @@ class FamilyRegressor(RegressorMixin, FamilyEstimator):
     `feature_names_in_`.
     """
 
+    _has_classes = False
+
     def predict(self, X: Any, clients: Any = None) -> NDArray[np.float64]:
         """What is expected of every row.
 
         A client that took part is served by its model. A new one whose rows have the target is given a personal model,
         and one without is served by what is known of everybody.
         """
-        return self._fitted().predict(self._rows(X, clients), self.threads)[0]
+        return self._predict(X, clients)[0][:, 0]
 
     def predict_interval(self, X: Any, clients: Any = None) -> NDArray[np.float64]:
         """From where to where 90 % of such rows are: two columns, low and high."""
-        _, low, high, _ = self._fitted().predict(self._rows(X, clients), self.threads)
-        return np.column_stack((low, high))
+        return self._predict(X, clients)[0][:, 1:]
 
     def predict_table(self, X: Any, clients: Any = None) -> Table:
         """What `kinfolk predict` writes: prediction, low, high and served_by, a row for every row."""
-        prediction, low, high, served_by = self._fitted().predict(self._rows(X, clients), self.threads)
-        numbers = {"prediction": prediction, "low": low, "high": high}
-        columns = [(name, "numbers", values.tolist()) for name, values in numbers.items()]
+        values, served_by = self._predict(X, clients)
+        names = ("prediction", "low", "high")
+        columns = [(name, "numbers", column.tolist()) for name, column in zip(names, values.T, strict=True)]
         return Table(Columns([*columns, ("served_by", "texts", served_by)]))
 
     def score(self, X: Any, y: Any = None, clients: Any = None) -> float:
         """The share of the variance that predictions explain (R²). Where `target` names a column, `y` may be left out."""
-        rows = self._rows(X, clients)
-        if y is None:
-            if self.model_.target not in rows.names:
-                raise ValueError(f"y: want the targets, or a column {self.model_.target!r} in X")
-            y = X[self.model_.target]
-        if self.model_.target in rows.names:
-            # Otherwise new clients would be predicted by models of the very values.
-            rows = rows.without(self.model_.target)
-        truth = np.asarray(y, dtype=np.float64)
-        left = truth - self.model_.predict(rows, self.threads)[0]
+        truth, values = self._scored(X, y, clients)
+        truth = np.asarray(truth, dtype=np.float64)
         known = ~np.isnan(truth)
+        left = truth[known] - values[known, 0]
         spread = np.sum((truth[known] - truth[known].mean()) ** 2)
-        return float(1 - np.sum(left[known] ** 2) / spread) if spread > 0 else float("nan")
+        return float(1 - np.sum(left**2) / spread) if spread > 0 else float("nan")
 
     def _target(self, y: Any) -> Any:
-        if y is None:
-            raise ValueError(
-                "This FamilyRegressor estimator requires y to be passed, but the target y is None; or name a column of X by target=…"
-            )
         return validate_data(self, y=y, y_numeric=True, reset=False).astype(np.float64)
 
 
-def load_fitted(folder: str | os.PathLike[str]) -> FamilyRegressor:
+class FamilyClassifier(ClassifierMixin, FamilyEstimator):
+    """Logistic models of clients that may differ: families, and what serves each client best.
+
+    Decided as `FamilyRegressor` decides; with more than two classes models are multinomial.
+
+    Parameters and what it has when fitted are as there, and `classes_`.
+    """
+
+    _has_classes = True
+
+    def fit(self, X: Any, y: Any = None, clients: Any = None) -> FamilyClassifier:
+        """Fits rows, as `FamilyRegressor.fit` does; `y` are the classes, of any kind."""
+        super().fit(X, y, clients)
+        labels = np.asarray(X[self.target] if y is None else y).ravel()
+        if labels.dtype.kind == "O":
+            labels = labels[[cell is not None for cell in cells(labels)]]
+        self._name_classes(np.unique(labels))
+        return self
+
+    def predict(self, X: Any, clients: Any = None) -> NDArray[Any]:
+        """The most probable class of every row."""
+        return np.asarray(self.classes_[self.predict_proba(X, clients).argmax(1)])
+
+    def predict_proba(self, X: Any, clients: Any = None) -> NDArray[np.float64]:
+        """The probability of every class, in the order of `classes_`."""
+        return self._predict(X, clients)[0][:, self._order]
+
+    def predict_table(self, X: Any, clients: Any = None) -> Table:
+        """What `kinfolk predict` writes: prediction, the probability of every class and served_by, a row for every row."""
+        values, served_by = self._predict(X, clients)
+        classes = self.model_.classes
+        prediction = [classes[place] for place in values.argmax(1)]
+        columns = [(f"p({name})", "numbers", column.tolist()) for name, column in zip(classes, values.T, strict=True)]
+        return Table(Columns([("prediction", "texts", prediction), *columns, ("served_by", "texts", served_by)]))
+
+    def score(self, X: Any, y: Any = None, clients: Any = None) -> float:
+        """The share of rows whose class is predicted. Where `target` names a column, `y` may be left out."""
+        truth, values = self._scored(X, y, clients)
+        return float(np.mean(self.classes_[values[:, self._order].argmax(1)] == np.asarray(truth)))
+
+    def _target(self, y: Any) -> Any:
+        y = validate_data(self, y=y, reset=False)
+        check_classification_targets(y)
+        if len(np.unique(y)) < 2:
+            raise ValueError("y: got one class, want at least two")
+        return cells(y)
+
+    def _name_classes(self, labels: NDArray[Any]) -> None:
+        """Tells the model's classes, which are texts, by the values that stand for them."""
+        if labels.dtype.kind in "iuf":
+            places = {float(name): place for place, name in enumerate(self.model_.classes)}
+            found = [places.get(float(label)) for label in labels]
+        else:
+            by_text = {name: place for place, name in enumerate(self.model_.classes)}
+            found = [by_text.get(str(text)) for text in cells(labels)]
+        # A class of test rows alone is none that could be predicted.
+        self.classes_: NDArray[Any] = labels[[place is not None for place in found]]
+        self._order = [place for place in found if place is not None]
+
+
+def load_fitted(folder: str | os.PathLike[str]) -> FamilyRegressor | FamilyClassifier:
     """The fitted model in a folder that `kinfolk fit` or `save` has written."""
     model = _kinfolk.read_fitted(Path(folder))
     by_name = model.columns != [f"x{place}" for place in range(len(model.columns))]
     client, target = (model.client, model.target) if by_name else (None, None)
-    estimator = FamilyRegressor(client=client, target=target)
+    kind = FamilyClassifier if model.classes else FamilyRegressor
+    estimator = kind(client=client, target=target)
     estimator.n_features_in_ = len(model.columns)
     estimator._take(model, by_name)
+    if isinstance(estimator, FamilyClassifier):
+        estimator._name_classes(_values(model.classes))
     return estimator
+
+
+def _values(texts: list[str]) -> NDArray[Any]:
+    """Numbers, if all texts are."""
+    try:
+        numbers = np.array([float(text) for text in texts])
+    except ValueError:
+        return np.array(texts)
+    return numbers.astype(np.int64) if np.all(numbers == np.floor(numbers)) else numbers
 
 
 def _name_of(values: Any, usual: str, taken: Sequence[str]) -> str:

@@ -78,7 +78,7 @@ def run(
 
 
 def load(folder: str | os.PathLike[str]) -> Any:
-    """What is in a folder: the `Run` that was finished there, or the `FamilyRegressor` that was saved."""
+    """What is in a folder: the `Run` that was finished there, or the `FamilyRegressor` or `FamilyClassifier` that was saved."""
     if (Path(folder) / "model.json").is_file():
         # It imports scikit-learn, where it is.
         return import_module(".families", __package__).load_fitted(folder)

@@ -42,6 +42,12 @@ class RegressorMixin:
     _estimator_type = "regressor"
 
 
+class ClassifierMixin:
+    """Says that it predicts classes."""
+
+    _estimator_type = "classifier"
+
+
 class ClusterMixin:
     """Says that it clusters, and gives labels at once."""
 
@@ -50,6 +56,12 @@ class ClusterMixin:
     def fit_predict(self, X: Any, y: Any = None, **kwargs: Any) -> Any:
         """The cluster of every row."""
         return self.fit(X, **kwargs).labels_  # type: ignore[attr-defined]
+
+
+def check_classification_targets(y: Any) -> None:
+    """Refuses numbers that are not whole: they are no classes."""
+    if y.dtype.kind == "f" and np.any(y != np.floor(y)):
+        raise ValueError("y: got numbers that are not whole, want classes")
 
 
 def check_consistent_length(*arrays: Any) -> None:
@@ -72,11 +84,12 @@ def validate_data(
     *,
     reset: bool = True,
     skip_check_array: bool = False,
+    y_numeric: bool = False,
     **_: Any,
 ) -> Any:
     """Checks rows, or targets; rows set what the estimator knows of columns, or are checked against it."""
     if isinstance(X, str):
-        return _numbers(y, "y", 1)
+        return _numbers(y, "y", 1) if y_numeric else np.asarray(y)
     rows = X if skip_check_array else _numbers(X, "X", 2)
     names = [name for name in getattr(X, "columns", ()) if isinstance(name, str)]
     features = rows.shape[1]
