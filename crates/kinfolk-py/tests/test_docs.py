@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +18,19 @@ def run_page(page: str) -> None:
     names: dict[str, Any] = {}
     for number, block in enumerate(blocks):
         exec(compile(block, f"block {number} of {page}", "exec"), names)
+
+
+def test_the_notebook_prints_what_is_in_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for table in (ROOT / "examples").glob("*.csv"):
+        shutil.copy(table, folder)
+    notebook = json.loads((ROOT / "examples" / "bakeries.ipynb").read_text(encoding="utf-8"))
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert len(cells) > 5
+    names: dict[str, Any] = {}
+    for number, cell in enumerate(cells):
+        exec(compile("".join(cell["source"]), f"cell {number} of the notebook", "exec"), names)
+        kept = "".join(line for output in cell["outputs"] for line in output["text"])
+        assert capsys.readouterr().out == kept, f"cell {number}; run it in Jupyter, and save it"
 
 
 def test_own_models() -> None:

@@ -24,7 +24,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import kinfolk
 from conftest import ROOT
-from kinfolk import FamilyRegressor
+from kinfolk import FamilyClassifier, FamilyRegressor
 from kinfolk.cluster import Auto, ConvexClustering, KMeans
 
 EXAMPLES = ROOT / "examples"
@@ -59,7 +59,7 @@ def planted(clients: int = 24, rows: int = 15) -> tuple[np.ndarray, np.ndarray, 
     return x, y, owners
 
 
-@parametrize_with_checks([FamilyRegressor(), KMeans(), ConvexClustering(), Auto()])
+@parametrize_with_checks([FamilyRegressor(), FamilyClassifier(), KMeans(), ConvexClustering(), Auto()])
 def test_what_scikit_learn_expects(estimator: Any, check: Any) -> None:
     check(estimator)
 
@@ -225,6 +225,38 @@ def test_faults(bakeries: pd.DataFrame, fitted: FamilyRegressor) -> None:
     model = FamilyRegressor(quick=True).fit(x, y, clients=owners)
     refused("fitted to 4 clients; say whose", lambda: model.predict(x))
     refused("want the targets", lambda: model.score(x, clients=owners))
+
+
+def test_classes(folder: Path, program: str) -> None:
+    x, slopes, owners = planted(30, 40)
+    random = np.random.default_rng(1)
+    y = random.random(len(x)) < 1 / (1 + np.exp(-slopes))
+    models = {
+        name: FamilyClassifier(quick=True).fit(x, labels, clients=owners)
+        for name, labels in (("flags", y), ("numbers", np.where(y, 7, 2)), ("words", np.where(y, "yes", "no")))
+    }
+    chances = models["words"].predict_proba(x, owners)
+    assert chances.sum(1) == pytest.approx(np.ones(len(x)))
+    for name, classes in (("flags", [False, True]), ("numbers", [2, 7]), ("words", ["no", "yes"])):
+        model = models[name]
+        assert model.classes_.tolist() == classes, name
+        assert model.predict_proba(x, owners) == pytest.approx(chances), name
+        assert model.predict(x, owners).tolist() == [classes[place] for place in chances.argmax(1)], name
+    assert models["numbers"].score(x, np.where(y, 7, 2), owners) > 0.8
+    frame = pd.DataFrame(x, columns=["a", "b"]).assign(owner=owners, bought=np.where(y, "yes", "no"))
+    named = FamilyClassifier(client="owner", target="bought", quick=True).fit(frame)
+    assert named.score(frame) == np.mean(named.predict(frame) == frame["bought"]) > 0.8
+    frame.to_csv("sales.csv", index=False)
+    command = [program, "fit", "sales.csv", "--client", "owner", "--target", "bought", "--quick", "--out", "theirs"]
+    subprocess.run(command, capture_output=True, timeout=60, check=True)
+    assert Path("theirs/model.json").read_text() == named.model_.file("model.json")
+    loaded = kinfolk.load("theirs")
+    assert isinstance(loaded, FamilyClassifier)
+    assert loaded.predict(frame).tolist() == named.predict(frame).tolist()
+    assert list(named.predict_table(frame)) == ["prediction", "p(no)", "p(yes)", "served_by"]
+    assert pickle.loads(pickle.dumps(models["flags"])).predict(x[:9], owners[:9]).dtype == bool
+    with pytest.raises(ValueError, match="class"):
+        FamilyClassifier().fit(x, np.ones(len(x)), clients=owners)
 
 
 def test_clusterers() -> None:

@@ -26,12 +26,16 @@ label: str = run.models["ifca"][0]["cluster-0"]["layer0.weight"].dtype.name
 found = kinfolk.cluster.kmeans(np.zeros((3, 2)), 1)
 sizes: list[int] = found.sizes.tolist()
 kind: str = kinfolk.Error("x").kind
+model: kinfolk.FamilyRegressor = kinfolk.FamilyRegressor(client="c").fit({}, [1.0])
+families: list[int] = model.clients_["family"].tolist()
+share: float = model.heterogeneity_.between
+clusterer: kinfolk.cluster.KMeans = kinfolk.cluster.KMeans(3).fit(np.zeros((3, 2)))
 words: list[str] = [setting.wanted for entry in kinfolk.methods() for setting in entry.settings]
 '''
 
 
 def test_import_is_light() -> None:
-    script = "import sys, kinfolk; print(sorted({'pandas', 'polars', 'pyarrow', 'torch', 'flwr', 'IPython'} & set(sys.modules)))"
+    script = "import sys, kinfolk; print(sorted({'pandas', 'polars', 'pyarrow', 'sklearn', 'torch', 'flwr', 'IPython'} & set(sys.modules)))"
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
     assert ended.stdout == "[]\n"
 

@@ -25,7 +25,7 @@ class Clusterer(ClusterMixin, BaseEstimator):
 
     def fit(self: Model, X: Any, y: Any = None) -> Model:
         """Clusters the rows of `X`."""
-        points = validate_data(self, X, dtype=np.float64)
+        points = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         self.clustering_ = self._find(points)
         self.labels_ = self.clustering_.labels
         self.cluster_centers_ = self.clustering_.centres

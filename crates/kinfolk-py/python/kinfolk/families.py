@@ -217,7 +217,11 @@ class FamilyEstimator(BaseEstimator):
         if is_frame(X):
             validate_data(self, X, skip_check_array=True, reset=reset)
             return read_frame(X).renamed(self._names())
-        return read_array(validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=reset), self._names())
+        least = 2 if reset else 1
+        array = validate_data(
+            self, X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=least, reset=reset
+        )
+        return read_array(array, self._names())
 
     def _names(self) -> list[str]:
         return list(getattr(self, "feature_names_in_", (f"x{place}" for place in range(self.n_features_in_))))
