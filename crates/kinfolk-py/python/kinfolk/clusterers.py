@@ -31,6 +31,10 @@ class Clusterer(ClusterMixin, BaseEstimator):
         self.cluster_centers_ = self.clustering_.centres
         return self
 
+    def __sklearn_is_fitted__(self) -> bool:
+        # By its name, the parameter `lambda_` might be taken for something fitted.
+        return hasattr(self, "clustering_")
+
     def _find(self, points: NDArray[np.float64]) -> cluster.Clustering:
         raise NotImplementedError
 

@@ -351,11 +351,13 @@ class FamilyClassifier(ClassifierMixin, FamilyEstimator):
 
     def predict(self, X: Any, clients: Any = None) -> NDArray[Any]:
         """The most probable class of every row."""
-        return np.asarray(self.classes_[self.predict_proba(X, clients).argmax(1)])
+        most_probable = self.predict_proba(X, clients).argmax(1)
+        return np.asarray(self.classes_[most_probable])
 
     def predict_proba(self, X: Any, clients: Any = None) -> NDArray[np.float64]:
         """The probability of every class, in the order of `classes_`."""
-        return self._predict(X, clients)[0][:, self._order]
+        probabilities, _ = self._predict(X, clients)
+        return probabilities[:, self._order]
 
     def predict_table(self, X: Any, clients: Any = None) -> Table:
         """What `kinfolk predict` writes: prediction, the probability of every class and served_by, a row for every row."""

@@ -431,7 +431,8 @@ fn shrinkage(values: &[f64], variances: &[f64]) -> (f64, f64, f64) {
     let seen: Vec<(f64, f64)> =
         values.iter().copied().zip(variances.iter().copied()).filter(|(_, v)| v.is_finite()).collect();
     let weighted = |spread: f64| {
-        let least = seen.iter().map(|(_, v)| *v).fold(0.0, f64::max).max(f64::MIN_POSITIVE) * 1e-12;
+        // Weights, and sums of them, stay finite where no value varies.
+        let least = (seen.iter().map(|(_, v)| *v).fold(0.0, f64::max) * 1e-12).max(1e-200);
         let weight = |v: f64| 1.0 / (v + spread).max(least);
         let (sum, total) =
             seen.iter().fold((0.0, 0.0), |(sum, total), (x, v)| (sum + weight(*v) * x, total + weight(*v)));
