@@ -248,8 +248,8 @@ class FamilyEstimator(BaseEstimator):
     def _predict(self, X: Any, clients: Any) -> tuple[NDArray[np.float64], list[str]]:
         return self._fitted().predict(self._rows(X, clients), self.threads)
 
-    def _scored(self, X: Any, y: Any, clients: Any) -> tuple[Any, NDArray[np.float64]]:
-        """The truth, and what is predicted without knowing it."""
+    def _scored(self, X: Any, y: Any, clients: Any, weights: Any) -> tuple[Any, NDArray[np.float64], NDArray[np.float64]]:
+        """The truth, what is predicted without knowing it, and how much each row counts."""
         rows, target = self._rows(X, clients), self._fitted().target
         if y is None:
             if target not in rows.names:
@@ -258,7 +258,9 @@ class FamilyEstimator(BaseEstimator):
         if target in rows.names:
             # Otherwise new clients would be predicted by models of the very values.
             rows = rows.without(target)
-        return y, self.model_.predict(rows, self.threads)[0]
+        check_consistent_length(X, y, weights)
+        counts = np.ones(len(rows)) if weights is None else np.asarray(weights, dtype=np.float64)
+        return y, self.model_.predict(rows, self.threads)[0], counts
 
     def _check_columns(self, names: list[str]) -> None:
         """Refuses parameters that name a column which is not there."""
@@ -317,14 +319,14 @@ class FamilyRegressor(RegressorMixin, FamilyEstimator):
         columns = [(name, "numbers", column.tolist()) for name, column in zip(names, values.T, strict=True)]
         return Table(Columns([*columns, ("served_by", "texts", served_by)]))
 
-    def score(self, X: Any, y: Any = None, clients: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, clients: Any = None, sample_weight: Any = None) -> float:
         """The share of the variance that predictions explain (R²). Where `target` names a column, `y` may be left out."""
-        truth, values = self._scored(X, y, clients)
+        truth, values, weights = self._scored(X, y, clients, sample_weight)
         truth = np.asarray(truth, dtype=np.float64)
         known = ~np.isnan(truth)
-        left = truth[known] - values[known, 0]
-        spread = np.sum((truth[known] - truth[known].mean()) ** 2)
-        return float(1 - np.sum(left**2) / spread) if spread > 0 else float("nan")
+        truth, predicted, weights = truth[known], values[known, 0], weights[known]
+        spread = np.sum(weights * (truth - np.average(truth, weights=weights)) ** 2)
+        return float(1 - np.sum(weights * (truth - predicted) ** 2) / spread) if spread > 0 else float("nan")
 
     def _target(self, y: Any) -> Any:
         return validate_data(self, y=y, y_numeric=True, reset=False).astype(np.float64)
@@ -367,10 +369,11 @@ class FamilyClassifier(ClassifierMixin, FamilyEstimator):
         columns = [(f"p({name})", "numbers", column.tolist()) for name, column in zip(classes, values.T, strict=True)]
         return Table(Columns([("prediction", "texts", prediction), *columns, ("served_by", "texts", served_by)]))
 
-    def score(self, X: Any, y: Any = None, clients: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, clients: Any = None, sample_weight: Any = None) -> float:
         """The share of rows whose class is predicted. Where `target` names a column, `y` may be left out."""
-        truth, values = self._scored(X, y, clients)
-        return float(np.mean(self.classes_[values[:, self._order].argmax(1)] == np.asarray(truth)))
+        truth, values, weights = self._scored(X, y, clients, sample_weight)
+        is_right = self.classes_[values[:, self._order].argmax(1)] == np.asarray(truth)
+        return float(np.average(is_right, weights=weights))
 
     def _target(self, y: Any) -> Any:
         y = validate_data(self, y=y, reset=False)

@@ -579,5 +579,7 @@ mod tests {
             "{mean} {spread} {uncertain}"
         );
         assert_eq!(shrinkage(&[0.1, -0.1], &[1.0, 1.0]), (0.0, 0.0, 0.5));
+        let (mean, spread, _) = shrinkage(&[0.5; 9], &[0.0; 9]);
+        assert!((mean - 0.5).abs() < 1e-12 && spread < 1e-12, "folds that all agree: {mean} {spread}");
     }
 }
