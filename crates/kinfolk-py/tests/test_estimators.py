@@ -155,6 +155,18 @@ def test_new_clients(fitted: FamilyRegressor) -> None:
     assert fitted.score(new) == fitted.score(new.drop(columns="sold"), new["sold"])
 
 
+@pytest.mark.filterwarnings("error")
+def test_names_of_columns_are_scikit_learns(bakeries: pd.DataFrame) -> None:
+    features = bakeries[["rain", "price"]]
+    model = FamilyRegressor(families=1).fit(features, bakeries["sold"], clients=bakeries["bakery"])
+    assert model.feature_names_in_.tolist() == ["rain", "price"]
+    assert (model.model_.client, model.model_.target) == ("bakery", "sold")
+    with pytest.raises(ValueError, match="same order as they were in fit"):
+        model.predict(features[["price", "rain"]], clients=bakeries["bakery"])
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        model.predict(features.to_numpy(), clients=bakeries["bakery"])
+
+
 def test_what_is_fitted_says_so(fitted: FamilyRegressor) -> None:
     assert fitted.n_features_in_ == 4
     heterogeneity = fitted.heterogeneity_

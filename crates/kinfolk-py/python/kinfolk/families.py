@@ -108,6 +108,11 @@ class FamilyEstimator(BaseEstimator):
         if clients is not None and self.client is not None:
             raise ValueError(f"clients: the column {self.client!r} names them already; leave one of them out")
         check_consistent_length(X, y, clients)
+        if self.target is None:
+            if y is None:
+                kind = type(self).__name__
+                raise ValueError(f"This {kind} estimator requires y to be passed, but the target y is None; target=… names a column")
+            values = self._target(y)
         by_name = self.client is not None or self.target is not None
         rows = self._features(X, by_name, reset=True)
         self._check_columns(rows.names)
@@ -118,10 +123,7 @@ class FamilyEstimator(BaseEstimator):
             beside.append((client, _clients(clients, len(rows))))
         if target is None:
             target = _name_of(y, "y", [*rows.names, client])
-            if y is None:
-                kind = type(self).__name__
-                raise ValueError(f"This {kind} estimator requires y to be passed, but the target y is None; target=… names a column")
-            beside.append((target, self._target(y)))
+            beside.append((target, values))
         model = _kinfolk.fit(
             rows.with_columns(beside) if beside else rows,
             client=client,
@@ -329,7 +331,7 @@ class FamilyRegressor(RegressorMixin, FamilyEstimator):
         return float(1 - np.sum(weights * (truth - predicted) ** 2) / spread) if spread > 0 else float("nan")
 
     def _target(self, y: Any) -> Any:
-        return validate_data(self, y=y, y_numeric=True, reset=False).astype(np.float64)
+        return validate_data(self, y=y, y_numeric=True).astype(np.float64)
 
 
 class FamilyClassifier(ClassifierMixin, FamilyEstimator):
@@ -376,7 +378,7 @@ class FamilyClassifier(ClassifierMixin, FamilyEstimator):
         return float(np.average(is_right, weights=weights))
 
     def _target(self, y: Any) -> Any:
-        y = validate_data(self, y=y, reset=False)
+        y = validate_data(self, y=y)
         check_classification_targets(y)
         if len(np.unique(y)) < 2:
             raise ValueError("y: got one class, want at least two")
