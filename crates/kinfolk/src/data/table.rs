@@ -114,6 +114,7 @@ pub(crate) fn build_only(settings: &TableSettings, seed: u64, only: &[String]) -
 }
 
 /// The clients of a table that need not be the file of the settings, without contamination.
+#[cfg(feature = "parquet")]
 pub(crate) fn build_from(input: Input, settings: &TableSettings, seed: u64) -> Result<Population> {
     build_of(input, settings, seed, None, |target| target)
 }

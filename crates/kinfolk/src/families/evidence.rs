@@ -136,7 +136,7 @@ impl Evidence {
             return Err(Error::data(format!("evidence: got {folds} folds, want at least one client and two folds")));
         }
         let equations = self.response.equations();
-        if equations == 0 || self.columns.len() % equations != 0 {
+        if equations == 0 || !self.columns.len().is_multiple_of(equations) {
             return Err(Error::data(format!("evidence: got {} columns of {equations} equations", self.columns.len())));
         }
         let block = self.columns.len() / equations;

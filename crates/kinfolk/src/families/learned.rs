@@ -579,7 +579,7 @@ impl Learned {
         let equations = self.response.equations();
         let in_first = |column: &usize| column * equations < width;
         sound(basis.given == width && q <= p && basis.equations == equations, "the number of columns")?;
-        sound(equations > 0 && width % equations == 0, "the number of equations")?;
+        sound(equations > 0 && width.is_multiple_of(equations), "the number of equations")?;
         sound(basis.kept.iter().all(is_column) && basis.intercept.iter().all(in_first), "the columns that are kept")?;
         let lengths = [basis.means.len(), basis.scales.len(), basis.curves.len()];
         sound(lengths == [p; 3] && basis.scales.iter().all(|scale| *scale > 0.0), "the scales of the columns")?;

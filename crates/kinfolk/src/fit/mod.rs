@@ -28,9 +28,9 @@ pub use predict::{Predicted, Predictions, predict, predict_batches};
 pub use saved::{FILES, Saved};
 pub use show::{Shown, show, show_client, show_family};
 
+use crate::data::TableSettings;
 use crate::data::options::Missing;
 use crate::data::understood;
-use crate::data::{TableSettings, table};
 use crate::error::{Error, Result};
 use crate::experiment::Experiment;
 use crate::families::Wanted;
@@ -104,7 +104,7 @@ pub fn fit_records(
     let mut settings = settings.checked()?;
     settings.table.path = Input::Memory(&records).path().display().to_string();
     let table = settings.table.clone();
-    let populate = move |_: &Experiment, seed| table::build_from(Input::Memory(&records), &table, seed);
+    let populate = move |_: &Experiment, seed| crate::data::table::build_from(Input::Memory(&records), &table, seed);
     fit_at(&mut InProcess::of(options, populate)?, settings, options, watch, told)
 }
 
