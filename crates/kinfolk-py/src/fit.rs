@@ -236,12 +236,14 @@ impl Fitted {
         understood::lines(&self.saved.understood)
     }
 
-    /// Of every row what is expected and the ends of its interval, or the probabilities of all classes; and what serves it.
+    /// Of every row what is expected and the ends of its interval, or the probabilities of all classes; and, where that is wanted,
+    /// what serves it.
     fn predict<'py>(
         &self,
         py: Python<'py>,
         rows: &Rows,
         threads: Option<i64>,
+        with_serving: bool,
     ) -> PyResult<(Bound<'py, PyArray2<f64>>, Vec<String>)> {
         let mut faults = Vec::new();
         let threads = check_threads(threads, &mut faults);
@@ -251,7 +253,9 @@ impl Fitted {
             let (mut values, mut served_by) = (Vec::new(), Vec::new());
             let mut take = |rows: Predicted| {
                 values.extend(rows.values);
-                served_by.extend(rows.served_by.iter().map(|by| by.to_string()));
+                if with_serving {
+                    served_by.extend(rows.served_by.iter().map(|by| by.to_string()));
+                }
                 Ok(())
             };
             pool(threads)?.install(|| fit::predict_batches(&saved, Input::Memory(&records), &mut take))?;
@@ -259,7 +263,7 @@ impl Fitted {
         };
         let (values, served_by) = compute(py, &AtomicBool::new(false), work)?;
         let width = if self.saved.classes.is_empty() { 3 } else { self.saved.classes.len() };
-        Ok((PyArray1::from_vec(py, values).reshape([served_by.len(), width])?, served_by))
+        Ok((PyArray1::from_vec(py, values).reshape([rows.__len__(), width])?, served_by))
     }
 
     /// What is said of new clients, as json.

@@ -247,8 +247,12 @@ class FamilyEstimator(BaseEstimator):
             beside.append((model.target, cells(np.asarray(y))))
         return rows.with_columns(beside) if beside else rows
 
-    def _predict(self, X: Any, clients: Any) -> tuple[NDArray[np.float64], list[str]]:
-        return self._fitted().predict(self._rows(X, clients), self.threads)
+    def _predict(self, X: Any, clients: Any) -> NDArray[np.float64]:
+        return self._fitted().predict(self._rows(X, clients), self.threads, False)[0]
+
+    def _predict_all(self, X: Any, clients: Any) -> tuple[NDArray[np.float64], list[str]]:
+        """Predictions, and what serves each row."""
+        return self._fitted().predict(self._rows(X, clients), self.threads, True)
 
     def _scored(self, X: Any, y: Any, clients: Any, weights: Any) -> tuple[Any, NDArray[np.float64], NDArray[np.float64]]:
         """The truth, what is predicted without knowing it, and how much each row counts."""
@@ -262,7 +266,7 @@ class FamilyEstimator(BaseEstimator):
             rows = rows.without(target)
         check_consistent_length(X, y, weights)
         counts = np.ones(len(rows)) if weights is None else np.asarray(weights, dtype=np.float64)
-        return y, self.model_.predict(rows, self.threads)[0], counts
+        return y, self.model_.predict(rows, self.threads, False)[0], counts
 
     def _check_columns(self, names: list[str]) -> None:
         """Refuses parameters that name a column which is not there."""
@@ -308,15 +312,15 @@ class FamilyRegressor(RegressorMixin, FamilyEstimator):
         A client that took part is served by its model. A new one whose rows have the target is given a personal model,
         and one without is served by what is known of everybody.
         """
-        return self._predict(X, clients)[0][:, 0]
+        return self._predict(X, clients)[:, 0]
 
     def predict_interval(self, X: Any, clients: Any = None) -> NDArray[np.float64]:
         """From where to where 90 % of such rows are: two columns, low and high."""
-        return self._predict(X, clients)[0][:, 1:]
+        return self._predict(X, clients)[:, 1:]
 
     def predict_table(self, X: Any, clients: Any = None) -> Table:
         """What `kinfolk predict` writes: prediction, low, high and served_by, a row for every row."""
-        values, served_by = self._predict(X, clients)
+        values, served_by = self._predict_all(X, clients)
         names = ("prediction", "low", "high")
         columns = [(name, "numbers", column.tolist()) for name, column in zip(names, values.T, strict=True)]
         return Table(Columns([*columns, ("served_by", "texts", served_by)]))
@@ -360,12 +364,12 @@ class FamilyClassifier(ClassifierMixin, FamilyEstimator):
 
     def predict_proba(self, X: Any, clients: Any = None) -> NDArray[np.float64]:
         """The probability of every class, in the order of `classes_`."""
-        probabilities, _ = self._predict(X, clients)
+        probabilities = self._predict(X, clients)
         return probabilities[:, self._order]
 
     def predict_table(self, X: Any, clients: Any = None) -> Table:
         """What `kinfolk predict` writes: prediction, the probability of every class and served_by, a row for every row."""
-        values, served_by = self._predict(X, clients)
+        values, served_by = self._predict_all(X, clients)
         classes = self.model_.classes
         prediction = [classes[place] for place in values.argmax(1)]
         columns = [(f"p({name})", "numbers", column.tolist()) for name, column in zip(classes, values.T, strict=True)]

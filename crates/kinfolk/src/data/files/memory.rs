@@ -81,3 +81,48 @@ impl Batches for MemoryRows {
         Ok(None)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::batch::Strip;
+    use super::*;
+    use arrow_array::{ArrayRef, Float64Array, StringArray};
+    use std::sync::Arc;
+
+    fn batch(rows: std::ops::Range<u32>) -> RecordBatch {
+        let numbers: ArrayRef = Arc::new(rows.clone().map(f64::from).collect::<Float64Array>());
+        let words: ArrayRef = Arc::new(rows.map(|row| Some(format!("w{row}"))).collect::<StringArray>());
+        RecordBatch::try_from_iter_with_nullable([
+            ("x", numbers.clone(), true),
+            ("w", words, true),
+            ("z", numbers, true),
+        ])
+        .unwrap()
+    }
+
+    #[test]
+    fn batches_of_any_size_are_one_table() {
+        let bounds = [0, 3, 3, 20_000, 20_001];
+        let parts: Vec<RecordBatch> = bounds.windows(2).map(|ends| batch(ends[0]..ends[1])).collect();
+        let records = Records::new(parts[0].schema(), parts).unwrap();
+        let mut rows = TableFile::batches(&records, &[Want::Nothing, Want::Texts, Want::Cells]).unwrap();
+        let (mut lines, mut words, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+        while let Some(batch) = rows.next().unwrap() {
+            assert!((1..=ROWS).contains(&batch.lines.len()));
+            lines.extend(batch.lines);
+            let [Strip::Nothing, Strip::Texts(texts), Strip::Numbers(values)] = &batch.columns[..] else { panic!() };
+            words.extend(texts.iter().map(str::to_string));
+            numbers.extend_from_slice(values);
+        }
+        assert!(lines.iter().copied().eq(1..=20_001));
+        assert!(numbers.iter().copied().eq((0..20_001).map(f64::from)));
+        assert!(words.iter().eq((0..20_001).map(|row| format!("w{row}")).collect::<Vec<_>>().iter()));
+    }
+
+    #[test]
+    fn batches_of_other_columns_are_refused() {
+        let other = batch(0..2).project(&[0]).unwrap();
+        let error = Records::new(other.schema(), vec![other, batch(2..4)]).unwrap_err();
+        assert_eq!(error.to_string(), "the table: batches with different columns");
+    }
+}
