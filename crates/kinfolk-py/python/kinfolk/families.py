@@ -41,7 +41,7 @@ Model = TypeVar("Model", bound="FamilyEstimator")
 
 @describe(
     p="p-value of \"all clients are alike\"; `None` where too few rows are left to tell.",
-    between="The share of what the columns leave unexplained that lies between clients.",
+    between="The share of what one model for everybody leaves unexplained that lies between clients.",
 )
 class Heterogeneity(NamedTuple):
     """Whether clients differ."""
