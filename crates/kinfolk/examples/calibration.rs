@@ -3,11 +3,14 @@
 //!     cargo run --release --example calibration -- [SEEDS] [STUDY ...]
 //!
 //! Studies: `same` (one population without differences), `continuum` (random effects: normal, skewed, heavy-tailed), `families` (planted
-//! ones), `permuted` (differences, with the clients of rows permuted), `joining` (who gains by it), `coverage` (intervals), `speed`.
+//! ones), `permuted` (differences, with the clients of rows permuted), `joining` (who gains by it), `coverage` (intervals), `classes`, `speed`.
 
 use kinfolk::clustering::{Points, adjusted_rand_index, kmeans};
+use kinfolk::data::TableSettings;
 use kinfolk::families::{Evidence, Learned, Options, Products, Response, Role, learn};
+use kinfolk::fit::FitSettings;
 use kinfolk::rng::{Key, Rng};
+use kinfolk::run::Unwatched;
 use rand::RngExt;
 use rand::seq::SliceRandom;
 use rand_distr::{StandardNormal, StudentT};
@@ -300,6 +303,74 @@ fn coverage(seeds: u64) {
     }
 }
 
+/// Classes of clients with these log-odds, from a table as people have it.
+fn fitted_classes(models: &[Vec<f64>], rows: usize, random: &mut Rng, seed: u64) -> (Option<f64>, Vec<usize>) {
+    let folder = std::env::temp_dir().join(format!("kinfolk-calibration-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a temporary folder");
+    let path = folder.join("table.csv");
+    let mut text = String::from("client,a,b,class\n");
+    for (client, model) in models.iter().enumerate() {
+        for _ in 0..rows {
+            let x = [1.0, normal(random), normal(random)];
+            let chance = 1.0 / (1.0 + (-dot(&x, model)).exp());
+            let class = if random.random::<f64>() < chance { "yes" } else { "no" };
+            text.push_str(&format!("c{client:03},{},{},{class}\n", x[1], x[2]));
+        }
+    }
+    std::fs::write(&path, text).expect("a temporary file");
+    let table = TableSettings {
+        path: path.display().to_string(),
+        client: "client".into(),
+        target: Some("class".into()),
+        ..TableSettings::default()
+    };
+    let settings = FitSettings { table, straight: true, quick: true, seed, ..FitSettings::default() };
+    let options = kinfolk::run::Options::default();
+    let saved =
+        kinfolk::fit::fit(settings, &options, &mut Unwatched, &mut |_| ()).expect("simulated rows can be fitted");
+    saved.write(&folder.join("model")).expect("a folder");
+    let table = std::fs::read_to_string(folder.join("model/clients.csv")).expect("clients");
+    let family = |line: &str| line.split(',').nth(2).and_then(|cell| cell.parse().ok()).expect("a family");
+    let found = table.lines().skip(1).map(family).collect();
+    let p = saved.shown().difference_p;
+    let _ = std::fs::remove_dir_all(&folder);
+    (p, found)
+}
+
+fn classes(seeds: u64) {
+    for (clients, rows) in [(30, 15), (40, 60)] {
+        let (mut one, mut levels) = (0, [0; 3]);
+        for seed in 0..seeds {
+            let mut random = Key::new(seed).word("classes").rng();
+            let (p, found) = fitted_classes(&vec![vec![0.5, 1.0, -1.0]; clients], rows, &mut random, seed);
+            one += usize::from(found.iter().all(|family| *family == 1));
+            for (count, level) in levels.iter_mut().zip([0.01, 0.05, 0.1]) {
+                *count += usize::from(p.is_some_and(|p| p <= level + 1e-12));
+            }
+        }
+        let [a, b, c] = levels;
+        println!(
+            "classes, {clients} clients of {rows} rows, no difference: one family {one} of {seeds}; p ≤ .01 {a}, .05 {b}, .1 {c}"
+        );
+    }
+    for (families, clients, rows) in [(2, 40, 60), (3, 60, 100)] {
+        let (mut right, mut index) = (0, 0.0);
+        for seed in 0..seeds {
+            let mut random = Key::new(seed).word("families of classes").rng();
+            let centres = [[0.5, 1.5, -1.5], [0.5, -1.5, 1.5], [-0.5, 1.5, 1.5]];
+            let truth: Vec<usize> = (0..clients).map(|client| client % families).collect();
+            let models: Vec<Vec<f64>> = truth.iter().map(|&family| centres[family].to_vec()).collect();
+            let (_, found) = fitted_classes(&models, rows, &mut random, seed);
+            right += usize::from(found.iter().max() == Some(&families));
+            index += adjusted_rand_index(&found, &truth);
+        }
+        println!(
+            "classes, {families} families in {clients} clients of {rows} rows: number right {right} of {seeds}; mean ARI {:.3}",
+            index / seeds as f64
+        );
+    }
+}
+
 fn speed(_: u64) {
     let mut random = Key::new(0).word("speed").rng();
     let models: Vec<Vec<f64>> = (0..125_000).map(|_| vec![normal(&mut random), 1.0]).collect();
@@ -323,13 +394,14 @@ fn main() {
     let seeds = arguments.next().and_then(|word| word.parse().ok()).unwrap_or(20);
     let asked: Vec<String> = arguments.collect();
     type Study = fn(u64);
-    let studies: [(&str, Study); 7] = [
+    let studies: [(&str, Study); 8] = [
         ("same", same),
         ("continuum", continuum),
         ("families", families),
         ("permuted", permuted),
         ("joining", joining),
         ("coverage", coverage),
+        ("classes", classes),
         ("speed", speed),
     ];
     for (name, study) in studies {
