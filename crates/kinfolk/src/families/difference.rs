@@ -48,9 +48,8 @@ struct Part {
     rank: usize,
     /// `W A[random, common]`, rank × the client's common columns.
     common: Vec<f64>,
-    /// By fold: `W g[random]`, and `g` in the client's columns.
-    explained: Vec<f64>,
-    products: Vec<f64>,
+    /// By fold: `W g[random]`, then `g` in the client's columns.
+    folds: Vec<f64>,
 }
 
 /// Rows `w` with `w G wᵀ = 1`, orthogonal in `G` to each other, for as many directions as `G` has. `stride` is the length of its rows.
@@ -94,14 +93,15 @@ pub(crate) fn test(working: &Working, between: f64, key: &Key) -> Difference {
         for (row, out) in rows.chunks_exact(q.max(1)).zip(common.chunks_exact_mut((width - q).max(1))) {
             row.iter().zip(slab.chunks_exact(width)).for_each(|(value, line)| add_scaled(out, *value, &line[q..]));
         }
-        let (mut explained, mut products) = (vec![0.0; folds * rank], vec![0.0; folds * width]);
-        for (fold, products) in products.chunks_exact_mut(width).enumerate() {
+        let mut by_fold = vec![0.0; folds * (rank + width)];
+        for (fold, values) in by_fold.chunks_exact_mut(rank + width).enumerate() {
+            let (explained, products) = values.split_at_mut(rank);
             working.fold(client, fold).residual(&centre, products);
-            for (value, row) in explained[fold * rank..].iter_mut().zip(rows.chunks_exact(q.max(1))) {
+            for (value, row) in explained.iter_mut().zip(rows.chunks_exact(q.max(1))) {
                 *value = dot(row, &products[..q]);
             }
         }
-        Part { rank, common, explained, products }
+        Part { rank, common, folds: by_fold }
     };
     let parts: Vec<Part> = (0..panel.clients()).into_par_iter().map(part).collect();
 
@@ -129,16 +129,19 @@ pub(crate) fn test(working: &Working, between: f64, key: &Key) -> Difference {
     // Sums of squares that remain with the common model and with clients' own, when folds have these signs.
     let statistic = |signs: &[f64]| {
         let (mut all, mut common, mut explained) = (vec![0.0; p], vec![0.0; r], 0.0);
-        let mut own = vec![0.0; q];
+        let mut sum = vec![0.0; q + p];
         for (client, (part, signs)) in parts.iter().zip(signs.chunks_exact(folds)).enumerate() {
-            let (own, support) = (&mut own[..part.rank], panel.support(client));
-            let (width, places) = (support.len().max(1), &places[client]);
-            own.fill(0.0);
-            for (fold, &sign) in signs.iter().enumerate() {
-                add_scaled(own, sign, &part.explained[fold * part.rank..(fold + 1) * part.rank]);
-                support.scatter(&mut all, sign, &part.products[fold * width..(fold + 1) * width]);
+            let (support, places) = (panel.support(client), &places[client]);
+            let width = part.rank + support.len();
+            let sum = &mut sum[..width];
+            sum.fill(0.0);
+            for (values, sign) in part.folds.chunks_exact(width).zip(signs) {
+                // Few numbers: a call would take longer.
+                sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += sign * value);
             }
-            explained += dot(own, own);
+            let (own, products) = sum.split_at(part.rank);
+            support.scatter(&mut all, 1.0, products);
+            explained += own.iter().map(|value| value * value).sum::<f64>();
             for (value, row) in own.iter().zip(part.common.chunks_exact(places.len().max(1))) {
                 places.iter().zip(row).for_each(|(&at, entry)| common[at] -= value * entry);
             }

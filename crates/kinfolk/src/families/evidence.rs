@@ -9,6 +9,7 @@
 use crate::error::{Error, Result};
 use crate::num::{add_scaled, dot};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// Of a column's sum of squares, what may be left of it by rounding after what other columns explain is taken out.
 const ROUNDING: f64 = 1e-9;
@@ -441,7 +442,10 @@ impl<'a> Support<'a> {
     }
 
     /// The entries of a vector of all columns.
-    pub(crate) fn gather(self, vector: &[f64]) -> Vec<f64> {
+    pub(crate) fn gather(self, vector: &[f64]) -> Cow<'_, [f64]> {
+        if self.len() == vector.len() {
+            return vector.into();
+        }
         self.columns().map(|column| vector[column]).collect()
     }
 

@@ -466,7 +466,7 @@ pub(crate) struct Standing<'a> {
     pub models: &'a Models,
     /// Variances of clients' own noise.
     pub noise: &'a [f64],
-    /// Covariances of clients' coefficients of random columns.
+    /// Covariances of clients' coefficients of random columns, cautiously.
     pub covariances: &'a [Vec<f64>],
 }
 

@@ -344,7 +344,14 @@ impl Draft {
             .map(posterior)
             .map(|posterior| (posterior.responsibilities, posterior.covariance))
             .unzip();
-        let standing = Standing { stack, panel: &panel, models: &models, noise: &noises, covariances: &covariances };
+        // What a client gains depends on its true coefficients: how uncertain these are must not rest on an estimated spread of 0.
+        let wide = population.with_more_spread(&panel, &shape.covariance.entries(q, working.basis.intercepts()));
+        let uncertain = |client: usize| {
+            let known = known.as_ref().map(|known| known[client]);
+            wide.posterior(&left, client, known, &mut Integrated::new(q)).covariance
+        };
+        let uncertain: Vec<Vec<f64>> = (0..working.clients).into_par_iter().map(uncertain).collect();
+        let standing = Standing { stack, panel: &panel, models: &models, noise: &noises, covariances: &uncertain };
         let services = ladder::serve(&working, losses, trials.folds.len(), &standing);
         let served = |models: &Models, client: usize| {
             working.basis.back(&standing.served(models, client, services[client].own_choice))

@@ -4,6 +4,7 @@
 
 use super::evidence::Panel;
 use super::mixed::{Integrated, Mixed};
+use crate::num::triangular::factorise;
 use crate::num::{add_scaled, dot};
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +59,27 @@ impl Population {
         let entry =
             |i: usize, j: usize| self.noise * dot(&self.root[i * q..(i + 1) * q], &self.root[j * q..(j + 1) * q]);
         (0..q * q).map(|at| entry(at / q, at % q)).collect()
+    }
+
+    /// With variances of clients at the upper end of what the estimates leave possible: those are uncertain by about `√(2/n)` of themselves
+    /// and of the variance with which a typical client's coefficients are estimated, with `n` clients and columns that share one.
+    pub(crate) fn with_more_spread(&self, panel: &Panel, entries: &[Vec<(usize, usize)>]) -> Self {
+        const UPPER: f64 = 1.645;
+        let (q, p, clients) = (self.random(), panel.columns, panel.clients() as f64);
+        let mut spread: Vec<f64> = self.spread().iter().map(|value| value / self.noise).collect();
+        for entries in entries {
+            let diagonal: Vec<usize> = entries.iter().filter(|(i, j)| i == j).map(|(i, _)| *i).collect();
+            let share = UPPER * (2.0 / (clients * diagonal.len() as f64)).sqrt();
+            for &j in &diagonal {
+                let information = panel.curvature[j * (p + 1)];
+                let estimated = if information > 0.0 { clients / information } else { 0.0 };
+                spread[j * (q + 1)] += share * (spread[j * (q + 1)] + estimated);
+            }
+        }
+        let mut factor = Vec::new();
+        factorise(&spread, q, &mut factor);
+        let root = (0..q * q).map(|at| if at % q <= at / q { factor[at % q * q + at / q] } else { 0.0 }).collect();
+        Self { root, ..self.clone() }
     }
 
     /// What a client's rows say, whose family may be known; of the panel, only random columns are left (`Working::without_common`).

@@ -459,3 +459,18 @@ fn wrong_evidence_is_refused() {
         assert!(learn(&wrong, &Options::default()).is_err());
     }
 }
+
+#[test]
+fn clients_that_are_nearly_alike_are_not_told_that_joining_pays_where_it_does_not() {
+    let (mut verdicts, mut wrong) = (0, 0);
+    for seed in 0..8 {
+        let models = around(&[vec![0.0; 3]], 60, 0.1, 100 + seed);
+        let learned = learn(&evidence(linear(2), &draw(&models, 50, 1.0, 200 + seed)), &Options::default()).unwrap();
+        for (client, model) in learned.clients.iter().zip(&models) {
+            let gain = distance(&client.alone, model).powi(2) - distance(&client.served, model).powi(2);
+            verdicts += usize::from(client.service.verdict() != "is neutral");
+            wrong += usize::from(client.service.verdict() == if gain > 0.0 { "hurts" } else { "helps" });
+        }
+    }
+    assert!(20 * wrong <= verdicts.max(20), "{wrong} of {verdicts} verdicts are wrong");
+}
