@@ -245,13 +245,13 @@ fn permuted(seeds: u64) {
 
 /// Whether gains by joining are within two standard errors of what they are, and verdicts right.
 fn joining(seeds: u64) {
-    for spread in [0.1, 0.5, 2.0] {
+    for (spread, rows) in [(0.1, 50), (0.5, 50), (2.0, 50), (0.1, 8), (0.5, 8)] {
         let (mut within, mut total, mut verdicts, mut wrong) = (0, 0, 0, 0);
         for seed in 0..seeds {
             let mut random = Key::new(seed).word("joining").rng();
             let models: Vec<Vec<f64>> =
                 (0..60).map(|_| (0..3).map(|_| spread * normal(&mut random)).collect()).collect();
-            let learned = learned(&rows_of(&models, &vec![50; 60], &mut random), 3, seed);
+            let learned = learned(&rows_of(&models, &vec![rows; 60], &mut random), 3, seed);
             for (client, model) in learned.clients.iter().zip(&models) {
                 let gain = squared_distance(&client.alone, model) - squared_distance(&client.served, model);
                 let said = client.service.joining;
@@ -267,7 +267,7 @@ fn joining(seeds: u64) {
             }
         }
         println!(
-            "joining, spread {spread}: {within} of {total} gains within 1.96 standard errors; {verdicts} verdicts, {wrong} wrong"
+            "joining, spread {spread}, {rows} rows: {within} of {total} gains within 1.96 standard errors; {verdicts} verdicts, {wrong} wrong"
         );
     }
 }
@@ -306,7 +306,7 @@ fn coverage(seeds: u64) {
 /// Classes of clients with these log-odds, from a table as people have it.
 fn fitted_classes(models: &[Vec<f64>], rows: usize, random: &mut Rng, seed: u64) -> (Option<f64>, Vec<usize>) {
     let folder = std::env::temp_dir().join(format!("kinfolk-calibration-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a temporary folder");
+    std::fs::create_dir_all(folder.join("model")).expect("a temporary folder");
     let path = folder.join("table.csv");
     let mut text = String::from("client,a,b,class\n");
     for (client, model) in models.iter().enumerate() {

@@ -24,6 +24,9 @@ const SURE: f64 = 0.95;
 /// Rows' worth of trust in the pooled variance over folds, beside each client's own.
 const POOLED_FREEDOM: f64 = 4.0;
 
+/// Rows' worth of trust in everybody's columns, beside a client's own.
+const TYPICAL_ROWS: f64 = 10.0;
+
 /// A model that may serve a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -394,8 +397,9 @@ struct Gains {
 }
 
 impl Gains {
-    /// From each client's differences by fold with their rows.
-    fn new(differences: &[Vec<(f64, f64)>], share: f64) -> Self {
+    /// From each client's differences by fold with their rows. Where the population says what is to be expected of each client, they are
+    /// shrunk towards a multiple of that, the same for everybody; else towards their mean.
+    fn new(differences: &[Vec<(f64, f64)>], share: f64, expected: Option<&[f64]>) -> Self {
         let summary = |folds: &Vec<(f64, f64)>| {
             let rows: f64 = folds.iter().map(|(_, rows)| rows).sum();
             let mean = if rows > 0.0 { folds.iter().map(|(value, _)| value).sum::<f64>() / rows } else { 0.0 };
@@ -413,39 +417,44 @@ impl Gains {
         };
         let variances: Vec<f64> = summaries.iter().map(variance).collect();
         let means: Vec<f64> = summaries.iter().map(|s| s.1).collect();
-        let (centre, spread, uncertain) = shrinkage(&means, &variances);
+        let along = expected.map_or_else(|| vec![1.0; means.len()], <[f64]>::to_vec);
+        let (centre, spread, uncertain) = shrinkage(&means, &variances, &along);
         let (mut mean, mut error) = (Vec::new(), Vec::new());
-        for (value, variance) in means.iter().zip(&variances) {
+        for ((value, variance), along) in means.iter().zip(&variances).zip(along) {
             let trust =
                 if variance.is_finite() && spread + variance > 0.0 { spread / (spread + variance) } else { 0.0 };
-            mean.push(centre + trust * (value - centre));
+            mean.push(centre * along + trust * (value - centre * along));
             let left = if variance.is_finite() { trust * variance } else { spread };
-            error.push((left + (1.0 - trust).powi(2) * uncertain).sqrt());
+            error.push((left + ((1.0 - trust) * along).powi(2) * uncertain).sqrt());
         }
         Self { mean, error }
     }
 }
 
-/// Mean and variance of a normal population of which each member is seen with its own variance (by moments), and the mean's variance.
-fn shrinkage(values: &[f64], variances: &[f64]) -> (f64, f64, f64) {
-    let seen: Vec<(f64, f64)> =
-        values.iter().copied().zip(variances.iter().copied()).filter(|(_, v)| v.is_finite()).collect();
+/// Of a normal population around a multiple of given numbers, of which each member is seen with its own variance: the multiple, the
+/// population's variance (by moments), and the multiple's.
+fn shrinkage(values: &[f64], variances: &[f64], along: &[f64]) -> (f64, f64, f64) {
+    let seen: Vec<(f64, f64, f64)> = (values.iter().zip(variances).zip(along))
+        .map(|((value, variance), along)| (*value, *variance, *along))
+        .filter(|(_, v, _)| v.is_finite())
+        .collect();
+    // Weights, and sums of them, stay finite where no value varies.
+    let least = (seen.iter().map(|(_, v, _)| *v).fold(0.0, f64::max) * 1e-12).max(1e-200);
     let weighted = |spread: f64| {
-        // Weights, and sums of them, stay finite where no value varies.
-        let least = (seen.iter().map(|(_, v)| *v).fold(0.0, f64::max) * 1e-12).max(1e-200);
         let weight = |v: f64| 1.0 / (v + spread).max(least);
-        let (sum, total) =
-            seen.iter().fold((0.0, 0.0), |(sum, total), (x, v)| (sum + weight(*v) * x, total + weight(*v)));
-        let mean = if total > 0.0 { sum / total } else { 0.0 };
+        let (sum, total) = seen
+            .iter()
+            .fold((0.0, 0.0), |(sum, total), (x, v, e)| (sum + weight(*v) * x * e, total + weight(*v) * e * e));
+        let multiple = if total > 0.0 { sum / total } else { 0.0 };
         (
-            mean,
-            seen.iter().map(|(x, v)| weight(*v) * (x - mean).powi(2)).sum::<f64>(),
+            multiple,
+            seen.iter().map(|(x, v, e)| weight(*v) * (x - multiple * e).powi(2)).sum::<f64>(),
             if total > 0.0 { 1.0 / total } else { 0.0 },
         )
     };
     // The spread at which squares over their variances sum to their number (Paule and Mandel), by bisection.
     let wanted = seen.len() as f64 - 1.0;
-    let (mut low, mut high) = (0.0, seen.iter().map(|(value, _)| value * value).sum::<f64>() + f64::MIN_POSITIVE);
+    let (mut low, mut high) = (0.0, seen.iter().map(|(value, ..)| value * value).sum::<f64>() + f64::MIN_POSITIVE);
     if weighted(0.0).1 > wanted {
         for _ in 0..60 {
             let middle = 0.5 * (low + high);
@@ -454,8 +463,8 @@ fn shrinkage(values: &[f64], variances: &[f64]) -> (f64, f64, f64) {
     } else {
         high = 0.0;
     }
-    let (mean, _, uncertain) = weighted(high);
-    (mean, high, uncertain)
+    let (multiple, _, uncertain) = weighted(high);
+    (multiple, high, uncertain)
 }
 
 /// What a decision for every client needs beside the cross-validation.
@@ -476,20 +485,41 @@ impl Standing<'_> {
         choice.map_or_else(|| models.stacked(client, self.stack), |rung| models.of(client, rung).to_vec())
     }
 
-    /// By how much the gain of one model over another on a client's rows varies around its expectation, as the client's true coefficients are
-    /// uncertain: with `d` the difference of the models, `4 dᵀA V A d` per squared row.
+    /// The gain of one model over another that is to be expected on a client's future rows, with its coefficients where the personal model
+    /// has them: the difference of squared distances.
+    fn expected(&self, working: &Working, client: usize, one: &[f64], other: &[f64]) -> f64 {
+        let personal = self.models.of(client, Rung::Personal);
+        let square = |model: &[f64]| {
+            let apart: Vec<f64> = model.iter().zip(personal).map(|(one, other)| one - other).collect();
+            let own: f64 = (0..working.folds).map(|fold| working.fold(client, fold).bilinear(&apart, &apart)).sum();
+            let rows = self.panel.curvature.chunks_exact(self.panel.columns).zip(&apart);
+            let typical = rows.map(|(row, value)| value * dot(row, &apart)).sum::<f64>();
+            self.blended(client, own, typical)
+        };
+        square(other) - square(one)
+    }
+
+    /// By how much that gain varies around its expectation, as the client's true coefficients are uncertain: with `d` the difference of
+    /// the models and `A` the columns' products per row, `4 dᵀA V A d`.
     fn realised(&self, client: usize, one: &[f64], other: &[f64]) -> f64 {
         let q = self.panel.random;
         let support = self.panel.support(client);
-        let apart: Vec<f64> = support.columns().map(|column| one[column] - other[column]).collect();
-        let rows = self.panel.rows[client].max(1.0);
-        let bent: Vec<f64> =
-            self.panel.slab(client).chunks_exact(support.len().max(1)).map(|row| dot(row, &apart) / rows).collect();
+        let apart: Vec<f64> = one.iter().zip(other).map(|(one, other)| one - other).collect();
+        let here = support.gather(&apart);
+        let own = self.panel.slab(client).chunks_exact(support.len().max(1)).map(|row| dot(row, &here));
+        let typical = self.panel.curvature.chunks_exact(self.panel.columns).map(|row| dot(row, &apart));
+        let bent: Vec<f64> = own.zip(typical).map(|(own, typical)| self.blended(client, own, typical)).collect();
         4.0 * self.covariances[client]
             .chunks_exact(q.max(1))
             .zip(&bent)
             .map(|(row, value)| value * dot(row, &bent))
             .sum::<f64>()
+    }
+
+    /// Per row, what a client's rows say of columns and what all rows do: with few rows of its own, future ones are more like everybody's.
+    fn blended(&self, client: usize, own: f64, all: f64) -> f64 {
+        let trust = TYPICAL_ROWS + 2.0 * self.panel.random as f64;
+        (own + trust * all / self.panel.total_rows().max(1.0)) / (self.panel.rows[client] + trust)
     }
 }
 
@@ -503,13 +533,13 @@ pub(crate) fn serve(
     let (noise, tests) = (standing.noise, predicted as f64);
     // n_test / n_train; with folds in the order of time, in the mean.
     let share = if working.rolling { 2.0 / working.folds as f64 } else { 1.0 / (tests - 1.0).max(1.0) };
-    let gains = |difference: &dyn Fn(usize, &FoldLosses) -> f64| {
+    let gains = |difference: &dyn Fn(usize, &FoldLosses) -> f64, expected: Option<&[f64]>| {
         let client = |(client, folds): (usize, &Vec<FoldLosses>)| {
             folds.iter().map(|cell| (difference(client, cell) / noise[client], cell.rows)).collect()
         };
-        Gains::new(&cells.iter().enumerate().map(client).collect::<Vec<Vec<(f64, f64)>>>(), share)
+        Gains::new(&cells.iter().enumerate().map(client).collect::<Vec<Vec<(f64, f64)>>>(), share, expected)
     };
-    let against_stack = Rung::ALL.map(|rung| gains(&|_, cell| cell.stack - cell.rungs[rung as usize]));
+    let against_stack = Rung::ALL.map(|rung| gains(&|_, cell| cell.stack - cell.rungs[rung as usize], None));
     let choice = |client: usize| {
         if standing.panel.rows[client] < LEAST_ROWS || cells[client].len() < 2 {
             return None;
@@ -524,16 +554,26 @@ pub(crate) fn serve(
     let choices: Vec<Option<Rung>> = (0..working.clients).map(choice).collect();
     let served_error =
         |client: usize, cell: &FoldLosses| choices[client].map_or(cell.stack, |rung| cell.rungs[rung as usize]);
-    let over = Rung::ALL.map(|rung| gains(&|client, cell| cell.rungs[rung as usize] - served_error(client, cell)));
+    let all_served: Vec<Vec<f64>> = (0..working.clients)
+        .into_par_iter()
+        .map(|client| standing.served(standing.models, client, choices[client]))
+        .collect();
+    let over = Rung::ALL.map(|rung| {
+        let expected = |client: usize| {
+            standing.expected(working, client, &all_served[client], standing.models.of(client, rung)) / noise[client]
+        };
+        let expected: Vec<f64> = (0..working.clients).map(expected).collect();
+        gains(&|client, cell| cell.rungs[rung as usize] - served_error(client, cell), Some(&expected))
+    });
     (0..working.clients)
         .map(|client| {
             let total: f64 = cells[client].iter().map(|cell| cell.rows).sum();
             let mean = |value: &dyn Fn(&FoldLosses) -> f64| cells[client].iter().map(value).sum::<f64>() / total;
             let errors = (total > 0.0).then(|| Rung::ALL.map(|rung| mean(&|cell| cell.rungs[rung as usize])));
-            let served = standing.served(standing.models, client, choices[client]);
+            let served = &all_served[client];
             let gain = |rung: Rung| {
                 let gains = &over[rung as usize];
-                let realised = standing.realised(client, standing.models.of(client, rung), &served);
+                let realised = standing.realised(client, standing.models.of(client, rung), served);
                 let unseen = (LEAST_GAIN * noise[client]).powi(2);
                 let error = ((gains.error[client] * noise[client]).powi(2) + realised + unseen).sqrt();
                 Gain { mean: gains.mean[client] * noise[client], error }
@@ -573,13 +613,16 @@ mod tests {
     #[test]
     fn a_population_seen_with_noise_by_hand() {
         // Values ±2 with variance 1 each: Σ x²/(1 + s) = 1 for two values is s = 7.
-        let (mean, spread, uncertain) = shrinkage(&[-2.0, 2.0], &[1.0, 1.0]);
+        let (mean, spread, uncertain) = shrinkage(&[-2.0, 2.0], &[1.0, 1.0], &[1.0; 2]);
         assert!(
             mean.abs() < 1e-12 && (spread - 7.0).abs() < 1e-9 && (uncertain - 4.0).abs() < 1e-9,
             "{mean} {spread} {uncertain}"
         );
-        assert_eq!(shrinkage(&[0.1, -0.1], &[1.0, 1.0]), (0.0, 0.0, 0.5));
-        let (mean, spread, _) = shrinkage(&[0.5; 9], &[0.0; 9]);
+        assert_eq!(shrinkage(&[0.1, -0.1], &[1.0, 1.0], &[1.0; 2]), (0.0, 0.0, 0.5));
+        // Along (1, 3): Σ xe/Σ e² = 1.1, nothing left that noise does not explain.
+        let (multiple, spread, _) = shrinkage(&[2.0, 3.0], &[1.0, 1.0], &[1.0, 3.0]);
+        assert!((multiple - 1.1).abs() < 1e-12 && spread == 0.0);
+        let (mean, spread, _) = shrinkage(&[0.5; 9], &[0.0; 9], &[1.0; 9]);
         assert!((mean - 0.5).abs() < 1e-12 && spread < 1e-12, "folds that all agree: {mean} {spread}");
     }
 }

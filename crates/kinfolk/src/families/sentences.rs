@@ -113,15 +113,18 @@ fn service(learned: &Learned) -> String {
             ", but for {own} that a single one of these serves better, {alone} of them their own alone"
         ));
     }
+    let [.., alone, served] = learned.errors;
+    if alone > 0.0 && served > 0.0 {
+        let (less, word) =
+            if served <= alone { (1.0 - served / alone, "below") } else { (served / alone - 1.0, "above") };
+        let share = percent(less);
+        sentence.push_str(&format!(". In the mean over clients its error is {share} {word} that of each client alone"));
+    }
     let (all, helps, hurts) = (learned.clients.len(), verdict("helps"), verdict("hurts"));
-    let neutral = all - helps - hurts;
-    sentence.push_str(&match (helps, hurts, neutral) {
-        (_, 0, 0) => format!(". Joining helps all {}.", counted(all, "client")),
-        (0, 0, _) => ". For no client joining makes a visible difference.".to_string(),
-        _ => format!(
-            ". Joining helps {helps} of {}, hurts {hurts}, and makes no visible difference for {neutral}.",
-            counted(all, "client")
-        ),
+    sentence.push_str(&match (helps, hurts) {
+        (0, 0) => "; of single clients, it is sure for none whether joining helps or hurts.".to_string(),
+        (helps, 0) if helps == all => "; joining surely helps every one.".to_string(),
+        _ => format!("; of single clients, joining surely helps {helps} and surely hurts {hurts}, of {all}."),
     });
     sentence
 }
