@@ -3,18 +3,29 @@
 //!
 //! A word that training rows did not have is no fault, nor is a missing cell; a missing column is one.
 
-use super::files::{Header, Input, MissingCells, Role, Rows, Source};
+use super::files::{Header, Input, MissingCells, Notation, Role, Rows, Source};
 use super::schema::{Encoding, FeaturesSchema, Schema, TargetSchema};
 use super::{Cells, Features, Shard, Targets};
 use crate::error::{Error, Result};
 use crate::settings::finish;
 use std::path::Path;
 
+/// What is known of the columns of new rows.
+#[derive(Clone, Copy)]
+pub struct KnownColumns<'a> {
+    /// What they hold, and how they are encoded.
+    pub schema: &'a Schema,
+    /// How they were written in the table that the schema is of.
+    pub notation: &'a Notation,
+    /// The column that names the client.
+    pub client: &'a str,
+    /// The column that is predicted.
+    pub target: &'a str,
+}
+
 /// New rows of clients.
 pub struct KnownRows<'a> {
-    schema: &'a Schema,
-    client: &'a str,
-    target: Option<&'a str>,
+    columns: KnownColumns<'a>,
     rows: Rows<'a>,
 }
 
@@ -30,47 +41,44 @@ pub struct KnownBatch {
 
 impl<'a> KnownRows<'a> {
     /// Opens a table. It need not have the target.
-    pub fn open(
-        input: impl Into<Input<'a>>,
-        schema: &'a Schema,
-        client: &'a str,
-        target: Option<&'a str>,
-    ) -> Result<Self> {
+    pub fn open(input: impl Into<Input<'a>>, columns: KnownColumns<'a>) -> Result<Self> {
         let input = input.into();
         let path = input.path();
         let drop = |name: &str| format!("a model without `{name}`");
-        let source = Source { input, header: Header::Always, drop, missing: MissingCells::Kept };
-        let Some(rows) = source.stream(&|names| roles(path, names, schema, client, target)) else {
+        let source =
+            Source { input, header: Header::Always, drop, missing: MissingCells::Kept, known: Some(columns.notation) };
+        let Some(rows) = source.stream(&|names| roles(path, names, columns)) else {
             let message = format!(
                 "got {}, want a file that ends in .csv, .tsv, .txt, .parquet, .arrow or .feather",
                 path.display()
             );
             return Err(Error::settings(message).hint("save a workbook as CSV"));
         };
-        Ok(Self { schema, client, target, rows: rows? })
+        Ok(Self { columns, rows: rows? })
     }
 
     /// The next rows; `None` behind the last.
     pub fn next_batch(&mut self) -> Result<Option<KnownBatch>> {
+        let KnownColumns { schema, client, target, .. } = self.columns;
         let Some(mut table) = self.rows.next_batch()? else { return Ok(None) };
-        let Some(Cells::Words(clients)) = table.take(self.client).map(|column| column.values) else {
-            return Err(Error::data(format!("no column `{}`, which names the clients", self.client)));
+        let Some(Cells::Words(clients)) = table.take(client).map(|column| column.values) else {
+            return Err(Error::data(format!("no column `{}`, which names the clients", client)));
         };
-        let targets = match self.target.and_then(|name| table.take(name)).map(|column| column.values) {
+        let targets = match table.take(target).map(|column| column.values) {
             Some(Cells::Numbers(values)) => Targets::Values(values),
             Some(Cells::Words(words)) => Targets::Words(self.classes(words)),
             _ => Targets::None,
         };
         let has_targets = !matches!(targets, Targets::None);
         let rows = Shard::new(Features::Columns(table.columns), targets)?;
-        let rows = if has_targets { self.schema.encode(&rows)? } else { self.schema.encode_features(&rows)? };
+        let rows = if has_targets { schema.encode(&rows)? } else { schema.encode_features(&rows)? };
         Ok(Some(KnownBatch { lines: table.lines, clients, rows }))
     }
 
     /// Classes as the schema names them. Where their names are numbers, 1.0 is the class 1.
     fn classes(&self, words: Vec<String>) -> Vec<String> {
         let is_number = |name: &String| name.parse::<f64>().is_ok();
-        match &self.schema.target {
+        match &self.columns.schema.target {
             TargetSchema::Names(names) if names.iter().all(is_number) => {
                 let name = |word: String| word.parse::<f64>().map_or(word, |value| (value + 0.0).to_string());
                 words.into_iter().map(name).collect()
@@ -86,7 +94,8 @@ impl<'a> KnownRows<'a> {
 }
 
 /// What the columns of a file are to the schema. Columns that it does not know are not read.
-fn roles(path: &Path, names: &[String], schema: &Schema, client: &str, target: Option<&str>) -> Result<Vec<Role>> {
+fn roles(path: &Path, names: &[String], known: KnownColumns) -> Result<Vec<Role>> {
+    let KnownColumns { schema, client, target, .. } = known;
     let FeaturesSchema::Named(columns) = &schema.features else {
         return Err(Error::data("the model was fitted to rows without column names"));
     };
@@ -106,7 +115,7 @@ fn roles(path: &Path, names: &[String], schema: &Schema, client: &str, target: O
         }
     }
     finish(lacking).map_err(|error| error.hint("the model was fitted with it; add it, or fit a model without it"))?;
-    if let Some(place) = target.and_then(|target| names.iter().position(|known| known == target)) {
+    if let Some(place) = names.iter().position(|known| known == target) {
         roles[place] = match schema.target {
             TargetSchema::Number => Role::Number,
             TargetSchema::Names(_) => Role::Words,

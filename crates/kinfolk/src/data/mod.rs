@@ -571,6 +571,9 @@ pub struct Population {
     pub lines: Vec<Lines>,
     /// What a reader of the file should know: what was left out, what was read in an unusual way.
     pub remarks: Vec<String>,
+    /// How the columns of that file are written.
+    #[doc(hidden)]
+    pub notation: files::Notation,
     /// The shape of the rows. For a table this counts columns and classes as read; the schema's shape replaces it.
     pub shape: DataShape,
 }

@@ -145,7 +145,8 @@ fn build_of(
         Missing::Refuse => MissingCells::Refused("fill in all such cells with data.missing = \"fill\""),
         Missing::Fill => MissingCells::Kept,
     };
-    let source = Source { input, header: Header::Always, drop: |name| format!("data.drop = [{name:?}]"), missing };
+    let drop = |name: &str| format!("data.drop = [{name:?}]");
+    let source = Source { input, header: Header::Always, drop, missing, known: None };
     let Some(read) = source.read(&|names| roles(path, names, only, settings)) else {
         let message = format!(
             "data.path: got {}, want a file that ends in .csv, .tsv, .txt, .parquet, .arrow or .feather",
@@ -257,6 +258,7 @@ fn build_of(
         true_clusters: (!clusters.is_empty()).then_some(clusters.len()),
         lines: seen.iter().map(lines_of).collect(),
         remarks,
+        notation: table.notation,
         shape,
         ..Population::default()
     })

@@ -140,7 +140,8 @@ fn fit_at(
     let names = model.clients.iter().map(|&place| engine.clients()[place as usize].id.clone()).collect();
     let mut remarks = data.notes.clone();
     remarks.extend(ledger.note());
-    Ok(Saved::new(client, target, names, data.schema.clone(), understood, model, tested, remarks, seed))
+    let notation = data.population.notation.clone();
+    Ok(Saved::new(client, target, names, data.schema.clone(), notation, understood, model, tested, remarks, seed))
 }
 
 fn known_families(groups: Option<&Groups>) -> Result<Vec<usize>> {

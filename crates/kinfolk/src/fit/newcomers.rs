@@ -51,7 +51,7 @@ pub(super) fn newcomers(saved: &Saved, table: Input) -> Result<HashMap<String, A
 
 /// The products of every new client's rows with a target; of classes, expanded at these models, or where nothing is known of a client.
 fn products(saved: &Saved, table: Input, points: &HashMap<String, Vec<f64>>) -> Result<HashMap<String, Products>> {
-    let mut rows = KnownRows::open(table, &saved.columns, &saved.client, Some(&saved.target))?;
+    let mut rows = KnownRows::open(table, saved.known_columns())?;
     let mut found: HashMap<String, Products> = HashMap::new();
     let learned = &saved.model.learned;
     let (target, unknown) = (saved.model.target, learned.unknown());

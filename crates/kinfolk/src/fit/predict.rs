@@ -91,7 +91,7 @@ pub fn predict_batches<'a>(
 ) -> Result<Predictions> {
     let table = table.into();
     let newcomers = newcomers(saved, table)?;
-    let mut rows = KnownRows::open(table, &saved.columns, &saved.client, Some(&saved.target))?;
+    let mut rows = KnownRows::open(table, saved.known_columns())?;
     let (learned, has_classes) = (&saved.model.learned, !saved.classes.is_empty());
     let unknown = Serving {
         model: match has_classes {

@@ -4,6 +4,8 @@ use super::coefficients::Coefficients;
 use super::page::page;
 use super::show;
 use super::tested::Tested;
+use crate::data::files::Notation;
+use crate::data::known::KnownColumns;
 use crate::data::schema::Schema;
 use crate::data::understood::Understood;
 use crate::disk::{comma_separated, json_text, write_all_atomically};
@@ -45,6 +47,9 @@ pub struct Saved {
     /// The clients' names, in the order of the model's clients.
     pub names: Vec<String>,
     pub(super) columns: Schema,
+    /// How the table was written.
+    #[serde(default)]
+    notation: Notation,
     pub(super) model: FamilyModel,
     /// The place of each name.
     #[serde(skip)]
@@ -58,6 +63,7 @@ impl Saved {
         target: String,
         names: Vec<String>,
         columns: Schema,
+        notation: Notation,
         understood: Vec<Understood>,
         model: FamilyModel,
         tested: Option<Tested>,
@@ -78,9 +84,15 @@ impl Saved {
             seed,
             names,
             columns,
+            notation,
             model,
             places: OnceLock::new(),
         }
+    }
+
+    /// What is known of the columns of new rows.
+    pub(super) fn known_columns(&self) -> KnownColumns<'_> {
+        KnownColumns { schema: &self.columns, notation: &self.notation, client: &self.client, target: &self.target }
     }
 
     /// Writes all files of the model into a folder.

@@ -2,10 +2,12 @@
 //! follow. Its time zone is ignored: what counts is the hour that the clock showed.
 
 use crate::data::describe::calendar::Moment;
+use serde::{Deserialize, Serialize};
 
 /// What comes first where a date begins with two numbers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum First {
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum First {
     #[default]
     Day,
     Month,

@@ -20,6 +20,7 @@ use super::{Cells, Column};
 use crate::error::{Error, Result};
 use crate::settings::nearest;
 use batch::{Batches, Strip, Want};
+use dates::First;
 use delimited::Delimited;
 #[cfg(feature = "parquet")]
 pub use memory::Records;
@@ -27,6 +28,7 @@ use notation::Mark;
 use std::collections::HashSet;
 use std::path::Path;
 use survey::{Doubt, Kind, Survey};
+pub(crate) use survey::{Notation, Written};
 
 /// Where a table is.
 #[derive(Debug, Clone, Copy)]
@@ -63,6 +65,8 @@ pub(crate) struct Source<'a> {
     /// The option that leaves out a column of this name, for hints.
     pub drop: fn(&str) -> String,
     pub missing: MissingCells,
+    /// How its columns are written where they do not show it themselves.
+    pub known: Option<&'a Notation>,
 }
 
 /// Whether the first row of a text file names the columns.
@@ -121,6 +125,8 @@ pub(crate) struct Table {
     pub columns: Vec<Column>,
     /// The line of each row in the file.
     pub lines: Vec<u64>,
+    /// How the columns are written.
+    pub notation: Notation,
 }
 
 impl Table {
@@ -193,8 +199,10 @@ impl<'a> Source<'a> {
         }
         let kinds = self.kinds(file, (&names, &types), &roles, surveyed)?;
         let batches = file.batches(&wants)?;
-        let column =
-            |((name, role), kind): ((String, Role), Kind)| ColumnReader { name, role, kind, odd: Odd::default() };
+        let column = |((name, role), (kind, written)): ((String, Role), (Kind, Option<Written>))| {
+            let known = self.known.and_then(|known| known.get(&name).copied());
+            ColumnReader { name, role, kind, written, known, odd: Odd::default() }
+        };
         let columns = names.into_iter().zip(roles).zip(kinds).map(column).collect();
         Ok(Rows { source: *self, batches, columns })
     }
@@ -207,14 +215,14 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// How the columns are read. Texts whose kind is not known are looked at first.
+    /// How the columns are read, and written. Texts whose kind is not known are looked at first.
     fn kinds(
         &self,
         file: &dyn TableFile,
         (names, types): (&[String], &[Type]),
         roles: &[Role],
         surveyed: usize,
-    ) -> Result<Vec<Kind>> {
+    ) -> Result<Vec<(Kind, Option<Written>)>> {
         let is_open = |(role, kind): (&Role, &Type)| {
             let is_text = matches!(kind, Type::Text | Type::Words);
             is_text && matches!(role, Role::Value | Role::Number | Role::Date)
@@ -236,6 +244,11 @@ impl<'a> Source<'a> {
         let marks = surveys.iter().map(Survey::marks).fold([false; 2], |all, own| [all[0] | own[0], all[1] | own[1]]);
         let of = |place: usize| {
             let (survey, name) = (&surveys[place], &names[place]);
+            let (mark, first) = match self.known.and_then(|known| known.get(name)) {
+                Some(Written::DecimalMark(mark)) => (Some(*mark), None),
+                Some(Written::FirstInDates(first)) => (None, Some(*first)),
+                None => (None, None),
+            };
             let kind = match (roles[place], &types[place]) {
                 (Role::Dropped | Role::Name | Role::NameIfAny | Role::Words, _) => Ok(Kind::Words),
                 (Role::Value | Role::Number, Type::Numbers) => Ok(Kind::Number(Mark::Point)),
@@ -243,10 +256,12 @@ impl<'a> Source<'a> {
                 (Role::Value, kind) => survey.kind(marks, *kind == Type::Text),
                 (Role::Number, Type::Dates) => return Err(self.other_kind(name, "dates", "numbers")),
                 (Role::Date, Type::Numbers) => return Err(self.other_kind(name, "numbers", "dates")),
-                (Role::Number, _) => survey.mark(marks).map(Kind::Number),
-                (Role::Date, _) => Ok(Kind::Date(survey.first())),
+                (Role::Number, _) => survey.mark(marks, mark).map(Kind::Number),
+                (Role::Date, _) => survey.first(first).map(Kind::Date),
             };
-            kind.map_err(|doubt| self.doubtful(name, doubt))
+            let kind = kind.map_err(|doubt| self.doubtful(name, doubt))?;
+            let is_read = is_open[place];
+            Ok((kind, is_read.then(|| survey.written(kind, marks)).flatten()))
         };
         (0..names.len()).map(of).collect()
     }
@@ -382,6 +397,9 @@ struct ColumnReader {
     name: String,
     role: Role,
     kind: Kind,
+    written: Option<Written>,
+    /// How it is written in another file.
+    known: Option<Written>,
     odd: Odd,
 }
 
@@ -397,7 +415,7 @@ impl Rows<'_> {
     /// The next rows, without the columns that are dropped; `None` behind the last.
     pub fn next_batch(&mut self) -> Result<Option<Table>> {
         let Some(batch) = self.batches.next()? else { return Ok(None) };
-        let mut table = Table { columns: Vec::new(), lines: batch.lines };
+        let mut table = Table { lines: batch.lines, ..Table::default() };
         let mut first: Option<(usize, Error)> = None;
         for (column, strip) in self.columns.iter_mut().zip(batch.columns) {
             if column.role == Role::Dropped {
@@ -425,19 +443,33 @@ impl Rows<'_> {
                 Kind::Date(_) => Cells::Dates(Vec::new()),
             },
         };
-        Table { columns: kept.map(column).collect(), lines: Vec::new() }
+        let written = self.columns.iter().filter(|column| column.role != Role::Dropped);
+        let notation = written.filter_map(|column| Some((column.name.clone(), column.written?))).collect();
+        Table { columns: kept.map(column).collect(), lines: Vec::new(), notation }
     }
 
     /// What was read in a way that may surprise, so far.
     pub fn remarks(&self) -> Vec<String> {
         let path = self.source.input.path().display();
-        let commas: Vec<&str> = (self.columns.iter())
-            .filter(|column| column.role != Role::Dropped && column.kind == Kind::Number(Mark::Comma))
-            .map(|column| column.name.as_str())
-            .collect();
         let mut remarks = self.batches.remarks();
-        if !commas.is_empty() {
-            remarks.push(format!("{path}: a decimal comma in {}", listed(&commas)));
+        for (kind, said) in [
+            (Kind::Number(Mark::Comma), "a decimal comma in"),
+            (Kind::Number(Mark::Point), "a decimal point in"),
+            (Kind::Date(First::Day), "the day is first in the dates of"),
+            (Kind::Date(First::Month), "the month is first in the dates of"),
+        ] {
+            let is_it = |column: &&ColumnReader| column.role != Role::Dropped && column.kind == kind;
+            let (other, usual): (Vec<&ColumnReader>, Vec<&ColumnReader>) =
+                self.columns.iter().filter(is_it).partition(|column| column.is_written_otherwise());
+            let names = |columns: &[&ColumnReader]| {
+                listed(&columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>())
+            };
+            if !other.is_empty() {
+                remarks.push(format!("{path}: {said} {}, unlike in the table that was fitted", names(&other)));
+            }
+            if !usual.is_empty() && kind == Kind::Number(Mark::Comma) && self.source.known.is_none() {
+                remarks.push(format!("{path}: {said} {}", names(&usual)));
+            }
         }
         for column in self.columns.iter().filter(|column| column.odd.count > 0) {
             let (count, name, examples) = (column.odd.count, &column.name, column.odd.examples.join("`, `"));
@@ -450,6 +482,14 @@ impl Rows<'_> {
 }
 
 impl ColumnReader {
+    fn is_written_otherwise(&self) -> bool {
+        match (self.known, self.kind) {
+            (Some(Written::DecimalMark(known)), Kind::Number(mark)) => mark != known,
+            (Some(Written::FirstInDates(known)), Kind::Date(first)) => first != known,
+            _ => false,
+        }
+    }
+
     /// The cells by their kind, or the row at fault.
     fn convert(&mut self, source: &Source, lines: &[u64], strip: Strip) -> std::result::Result<Cells, (usize, Error)> {
         let refused = matches!(source.missing, MissingCells::Refused(_));

@@ -1,8 +1,11 @@
 //! Numbers as people write them: with a decimal point or comma, separated thousands, a sign of percent or currency.
 
+use serde::{Deserialize, Serialize};
+
 /// The decimal mark of a column.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Mark {
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mark {
     #[default]
     Point,
     Comma,

@@ -8,7 +8,8 @@ use super::batch::{Strip, Texts};
 use super::dates::{self, First};
 use super::notation::{Mark, Reading};
 use super::{is_missing, is_placeholder};
-use std::collections::HashSet;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashSet};
 
 /// How the cells of a column are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +18,17 @@ pub(crate) enum Kind {
     Words,
     Date(First),
 }
+
+/// How numbers or dates of a column are written, as far as that changes what they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Written {
+    DecimalMark(Mark),
+    FirstInDates(First),
+}
+
+/// How the columns of a table are written, by their names: new rows are read in the same way.
+pub type Notation = BTreeMap<String, Written>;
 
 /// Why a column cannot be read; a cell that shows it.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,7 +51,9 @@ pub(super) struct Survey {
     cells: u64,
     numbers: u64,
     placeholders: u64,
+    /// Cells that are dates with the day first, with the month first, and with either.
     dates: [u64; 2],
+    either_first: u64,
     /// Cells that are numbers with one mark alone.
     point: Option<String>,
     comma: Option<String>,
@@ -79,6 +93,7 @@ impl Survey {
                     let [day, month] = [First::Day, First::Month].map(|first| dates::parse(cell, first));
                     self.dates[0] += u64::from(day.is_some());
                     self.dates[1] += u64::from(month.is_some());
+                    self.either_first += u64::from(day.is_some() && month.is_some());
                     if day.is_some() && month.is_some() && day != month {
                         remember(&mut self.day_or_month, cell);
                     }
@@ -115,17 +130,10 @@ impl Survey {
             return Ok(if may_be_number { Kind::Number(Mark::Point) } else { Kind::Words });
         }
         if may_be_number && self.is_mostly(self.numbers) {
-            return self.mark(marks).map(Kind::Number);
+            return self.mark(marks, None).map(Kind::Number);
         }
         if self.is_mostly(dates) {
-            return match self.dates[0].cmp(&self.dates[1]) {
-                std::cmp::Ordering::Greater => Ok(Kind::Date(First::Day)),
-                std::cmp::Ordering::Less => Ok(Kind::Date(First::Month)),
-                std::cmp::Ordering::Equal => match &self.day_or_month {
-                    Some(cell) => Err(Doubt::DayOrMonth(cell.clone())),
-                    None => Ok(Kind::Date(First::Day)),
-                },
-            };
+            return self.first(None).map(Kind::Date);
         }
         match &self.word {
             Some(word) if may_be_number && self.kinds.len() > MOST_CODES && self.numbers * 10 > self.cells => {
@@ -135,26 +143,61 @@ impl Survey {
         }
     }
 
-    /// The same for a column that must be of numbers or dates; cells that are not are missing.
-    pub fn mark(&self, [file_point, file_comma]: [bool; 2]) -> Result<Mark, Doubt> {
+    /// The decimal mark of a column of numbers. Its own cells decide it, then the other columns of the file, then what is known
+    /// of the column from another file.
+    pub fn mark(&self, [file_point, file_comma]: [bool; 2], known: Option<Mark>) -> Result<Mark, Doubt> {
+        let both = |point: &String, comma: &String| Doubt::BothMarks { point: point.clone(), comma: comma.clone() };
         match (&self.point, &self.comma) {
-            (Some(point), Some(comma)) => Err(Doubt::BothMarks { point: point.clone(), comma: comma.clone() }),
-            (Some(_), None) => Ok(Mark::Point),
-            (None, Some(_)) => Ok(Mark::Comma),
-            (None, None) => match (&self.either_point, &self.either_comma) {
-                (Some(point), Some(comma)) => Err(Doubt::BothMarks { point: point.clone(), comma: comma.clone() }),
-                (None, Some(_)) if file_point != file_comma => Ok(if file_comma { Mark::Comma } else { Mark::Point }),
-                (None, Some(cell)) => Err(Doubt::Thousands(cell.clone())),
-                (Some(_), None) if file_comma && !file_point => Ok(Mark::Comma),
-                (Some(cell), None) if file_comma => Err(Doubt::Thousands(cell.clone())),
-                _ => Ok(Mark::Point),
+            (Some(point), Some(comma)) => return Err(both(point, comma)),
+            (Some(_), None) => return Ok(Mark::Point),
+            (None, Some(_)) => return Ok(Mark::Comma),
+            (None, None) => {}
+        }
+        let (cell, usual) = match (&self.either_point, &self.either_comma) {
+            (Some(point), Some(comma)) => return Err(both(point, comma)),
+            (Some(cell), None) => (cell, Some(Mark::Point)),
+            (None, Some(cell)) => (cell, None),
+            (None, None) => return Ok(known.unwrap_or_default()),
+        };
+        let doubt = || Doubt::Thousands(cell.clone());
+        match (file_point, file_comma) {
+            (true, false) => Ok(Mark::Point),
+            (false, true) => Ok(Mark::Comma),
+            (true, true) => Err(doubt()),
+            (false, false) => known.or(usual).ok_or_else(doubt),
+        }
+    }
+
+    /// What comes first in the dates of a column, by the cells that are dates in one way alone, then by what is known.
+    pub fn first(&self, known: Option<First>) -> Result<First, Doubt> {
+        let [day, month] = self.dates.map(|dates| dates - self.either_first);
+        match (day, month, known) {
+            (1.., 0, _) => Ok(First::Day),
+            (0, 1.., _) => Ok(First::Month),
+            (.., Some(known)) => Ok(known),
+            _ if day > month => Ok(First::Day),
+            _ if day < month => Ok(First::Month),
+            _ => match &self.day_or_month {
+                Some(cell) => Err(Doubt::DayOrMonth(cell.clone())),
+                None => Ok(First::Day),
             },
         }
     }
 
-    /// What comes first in dates of a column that is known to be of dates.
-    pub fn first(&self) -> First {
-        if self.dates[1] > self.dates[0] { First::Month } else { First::Day }
+    /// What a column that is read in this way shows of how it is written; where it has whole numbers alone, the file does.
+    pub fn written(&self, kind: Kind, marks: [bool; 2]) -> Option<Written> {
+        let has_marks =
+            [&self.point, &self.comma, &self.either_point, &self.either_comma].into_iter().any(Option::is_some);
+        match (kind, marks) {
+            (Kind::Number(mark), _) if has_marks => Some(Written::DecimalMark(mark)),
+            (Kind::Number(_), [true, false]) => Some(Written::DecimalMark(Mark::Point)),
+            (Kind::Number(_), [false, true]) => Some(Written::DecimalMark(Mark::Comma)),
+            (Kind::Date(first), _) => {
+                let shows = self.dates != [self.either_first; 2] || self.day_or_month.is_some();
+                shows.then_some(Written::FirstInDates(first))
+            }
+            _ => None,
+        }
     }
 }
 

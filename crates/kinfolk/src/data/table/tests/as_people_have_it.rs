@@ -1,7 +1,7 @@
 //! Tables as people have them: each is read rightly, or refused by a message that says what to do.
 
 use super::{file, make};
-use crate::data::known::KnownRows;
+use crate::data::known::{KnownColumns, KnownRows};
 use crate::data::schema::{Coding, Schema, describe};
 use crate::data::table::*;
 use crate::data::understood::lines;
@@ -231,7 +231,8 @@ fn rows_without_a_target_are_left_out_where_cells_may_be_missing() {
 fn new_rows_are_encoded_by_a_saved_schema() {
     let content = "c,y,x,colour,day\na,0.5,1,red,2020-01-01\na,1.5,,blue,2020-02-03\nb,2.5,5,red,2020-03-07\n";
     let (_folder, path) = file("t.csv", content);
-    let schema = schema_of(&make(&path, &format!("{USUAL}missing = \"fill\"")).unwrap()).unwrap();
+    let population = make(&path, &format!("{USUAL}missing = \"fill\"")).unwrap();
+    let schema = schema_of(&population).unwrap();
     let saved: Schema = serde_json::from_str(&serde_json::to_string(&schema).unwrap()).unwrap();
     assert_eq!(saved, schema);
     assert_eq!(
@@ -241,7 +242,8 @@ fn new_rows_are_encoded_by_a_saved_schema() {
     );
     // Other columns, another order, another notation, a new client, a new word, a missing cell.
     let (_folder, path) = file("new.csv", "colour;more;day;x;c\nred;1;03.02.2020;2,5;z\nmauve;2;?;-;a\n");
-    let mut rows = KnownRows::open(Path::new(&path), &saved, "c", Some("y")).unwrap();
+    let known = KnownColumns { schema: &saved, notation: &population.notation, client: "c", target: "y" };
+    let mut rows = KnownRows::open(Path::new(&path), known).unwrap();
     let batch = rows.next_batch().unwrap().unwrap();
     assert_eq!((&batch.clients[..], &batch.lines[..]), (&["z".to_string(), "a".into()][..], &[2, 3][..]));
     let Features::F64 { columns: 6, values } = &**batch.rows.features() else { panic!() };
@@ -252,8 +254,51 @@ fn new_rows_are_encoded_by_a_saved_schema() {
     assert!(rows.next_batch().unwrap().is_none());
     assert_eq!(rows.remarks().len(), 3, "{:?}", rows.remarks());
     let (_folder, path) = file("new.csv", "colour,c\nred,z\n");
-    let text = KnownRows::open(Path::new(&path), &saved, "c", None).err().unwrap().to_string();
+    let text = KnownRows::open(Path::new(&path), known).err().unwrap().to_string();
     assert!(text.contains("no column `x`") && text.contains("no column `day`"), "{text}");
+}
+
+#[test]
+fn new_rows_are_written_as_those_that_were_fitted() {
+    // Each: the table that was fitted, new rows, what they are then, and what is said of it.
+    let column = |cells: &[&str]| cells.iter().map(|cell| format!("a;1;{cell}\n")).collect::<String>();
+    for (fitted, new, wanted, said) in [
+        (column(&["1.234,5", "2"]), column(&["1.234"]), Ok(vec![1234.0]), ""),
+        (column(&["1,234.5", "2"]), column(&["1,234"]), Ok(vec![1234.0]), ""),
+        (column(&["1,5", "2"]), column(&["1,5"]), Ok(vec![1.5]), ""),
+        (column(&["1,5", "2"]), column(&["1.234", "0.5"]), Ok(vec![1.234, 0.5]), "a decimal point in x, unlike"),
+        (column(&["1", "2"]), column(&["1,5", "1.234"]), Ok(vec![1.5, 1234.0]), ""),
+        (column(&["1", "2"]), column(&["1,234"]), Err("may be thousands or a fraction"), ""),
+        (column(&["25/02/2020", "01/02/2020"]), column(&["03/02/2020"]), Ok(vec![2020.0 + 33.0 / 366.0]), ""),
+        (column(&["02/25/2020", "01/02/2020"]), column(&["02/03/2020"]), Ok(vec![2020.0 + 33.0 / 366.0]), ""),
+        (
+            column(&["25/02/2020", "01/02/2020"]),
+            column(&["02/03/2020", "01/31/2020"]),
+            Ok(vec![2020.0 + 33.0 / 366.0, 2020.0 + 30.0 / 366.0]),
+            "the month is first in the dates of x, unlike",
+        ),
+        (column(&["2020-02-01", "2020-03-01"]), column(&["02/03/2020"]), Err("may begin with the day or"), ""),
+    ] {
+        let (_folder, path) = file("t.csv", &format!("c;y;x\n{fitted}"));
+        let population = make(&path, &format!("{USUAL}task = \"regression\"\nstandardise = false")).unwrap();
+        let schema = schema_of(&population).unwrap();
+        let (_folder, path) = file("new.csv", &format!("c;y;x\n{new}"));
+        let known = KnownColumns { schema: &schema, notation: &population.notation, client: "c", target: "y" };
+        let mut rows = match KnownRows::open(Path::new(&path), known) {
+            Ok(rows) => rows,
+            Err(error) => {
+                assert!(error.to_string().contains(wanted.clone().unwrap_err()), "{new}: {error}");
+                continue;
+            }
+        };
+        let batch = rows.next_batch().unwrap().unwrap();
+        let Features::F64 { columns, values } = &**batch.rows.features() else { panic!() };
+        let first: Vec<f64> = values.chunks(*columns).map(|row| row[0]).collect();
+        let wanted = wanted.unwrap();
+        assert!(first.iter().zip(&wanted).all(|(found, want)| (found - want).abs() < 1e-9), "{new}: {first:?}");
+        let remarks = rows.remarks().join("\n");
+        assert!(if said.is_empty() { remarks.is_empty() } else { remarks.contains(said) }, "{new}: {remarks}");
+    }
 }
 
 fn schema_mean(schema: &Schema, place: usize) -> f64 {
