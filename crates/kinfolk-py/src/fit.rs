@@ -13,7 +13,7 @@ use kinfolk::data::TableSettings;
 use kinfolk::data::options::Task;
 use kinfolk::data::understood;
 use kinfolk::disk::folder::NewFolder;
-use kinfolk::fit::{self, FILES, FitSettings, Input, Predicted, Records, Saved};
+use kinfolk::fit::{self, FILES, FitSettings, Input, PredictedRows, Records, Saved};
 use kinfolk::run::Unwatched;
 use kinfolk::settings::finish;
 use numpy::{PyArray2, PyReadonlyArray1};
@@ -251,7 +251,7 @@ impl Fitted {
         let (saved, records) = (self.saved.clone(), rows.records.clone());
         let work = move || {
             let (mut values, mut served_by) = (Vec::new(), Vec::new());
-            let mut take = |rows: Predicted| {
+            let mut take = |rows: PredictedRows| {
                 values.extend(rows.values);
                 if with_serving {
                     served_by.extend(rows.served_by.iter().map(|by| by.to_string()));

@@ -3,20 +3,19 @@
 use super::say;
 use crate::Ending;
 use crate::progress::Wait;
-use kinfolk::fit::{Saved, predict};
+use kinfolk::fit::{Format, Saved, predict};
 use kinfolk::{Error, Result};
-use std::ffi::OsStr;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Predict the rows of a table with a fitted model: one line for each row, in order, as csv on stdout.
+/// Predict the rows of a table with a fitted model: one line for each row, in order.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// The folder of a model that `fit` has written
     model: PathBuf,
     /// The table, with the columns the model was fitted with; where it has the target, new clients get a model of their own
     table: PathBuf,
-    /// File for the predictions instead of stdout
+    /// File for the predictions instead of stdout: csv, or by its ending parquet, arrow or feather
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -25,24 +24,21 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
     let saved = Saved::read(&arguments.model)?;
     let wait = Wait::new("predicting");
     let found = match &arguments.out {
-        Some(path) if path.extension().is_some_and(|ending| !["csv", "txt"].map(OsStr::new).contains(&ending)) => {
-            let message = format!("--out: got {}, want a file that ends in .csv or .txt", path.display());
-            return Err(Error::settings(message));
-        }
         Some(path) => {
+            let format = Format::of(path)?;
             let failed = |error| Error::io("writing", path, error);
             // Whole or not at all, and never all of it in memory.
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
             let mut file = BufWriter::new(tempfile::NamedTempFile::new_in(folder).map_err(failed)?);
-            let found = predict(&saved, &arguments.table, &mut file)?;
+            let found = predict(&saved, &arguments.table, format, &mut file)?;
             let file = file.into_inner().map_err(|error| failed(error.into_error()))?;
             file.as_file().sync_all().map_err(failed)?;
             file.persist(path).map_err(|error| failed(error.error))?;
             found
         }
         None => {
-            let mut out = BufWriter::new(Piped(std::io::stdout().lock()));
-            let found = predict(&saved, &arguments.table, &mut out)?;
+            let mut out = BufWriter::new(Piped(std::io::stdout()));
+            let found = predict(&saved, &arguments.table, Format::Csv, &mut out)?;
             out.flush().map_err(|error| Error::io("writing", "the predictions", error))?;
             found
         }

@@ -59,6 +59,47 @@ fn two_kinds_of_bakeries_are_found_and_used() {
 }
 
 #[test]
+fn predictions_in_columns_are_those_of_the_text() {
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::Float64Type;
+    let bench = bakeries();
+    fitted(&bench);
+    let text = bench.well(&["predict", "bakeries.families", "tomorrow.csv"]).stdout;
+    let mut records = Vec::new();
+    for name in ["tomorrow.parquet", "tomorrow.feather"] {
+        bench.well(&["predict", "bakeries.families", "tomorrow.csv", "--out", name]);
+        let file = std::fs::File::open(bench.path(name)).expect("predictions");
+        let record = match name.ends_with("parquet") {
+            true => {
+                let reader = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(file);
+                reader.and_then(|reader| reader.build()).expect("Parquet").next().expect("rows").expect("sound")
+            }
+            false => {
+                let reader = arrow_ipc::reader::FileReader::try_new(file, None);
+                reader.expect("Arrow").next().expect("rows").expect("sound")
+            }
+        };
+        records.push(record);
+    }
+    let [first, second] = &records[..] else { panic!() };
+    assert_eq!(first.columns(), second.columns());
+    let header: Vec<String> = first.schema().fields().iter().map(|field| field.name().clone()).collect();
+    let mut lines = vec![header.join(",")];
+    for row in 0..first.num_rows() {
+        let text = |column: usize| first.column(column).as_string::<i32>().value(row).to_string();
+        let number = |column: usize| first.column(column).as_primitive::<Float64Type>().value(row).to_string();
+        lines.push([text(0), number(1), number(2), number(3), text(4)].join(","));
+    }
+    assert_eq!(lines, text.lines().collect::<Vec<_>>());
+    let ended = bench.kinfolk(&["predict", "bakeries.families", "tomorrow.csv", "--out", "tomorrow.xlsx"]);
+    assert!(ended.code == Some(2) && ended.stderr.contains("want a file that ends in .csv"), "{}", ended.stderr);
+    // A table that breaks off leaves no file behind.
+    bench.write("broken.csv", format!("{TOMORROW}B01\n"));
+    bench.kinfolk(&["predict", "bakeries.families", "broken.csv", "--out", "broken.parquet"]);
+    assert!(!bench.path("broken.parquet").exists());
+}
+
+#[test]
 fn the_same_for_any_number_of_threads() {
     let bench = bakeries();
     let mut models = Vec::new();

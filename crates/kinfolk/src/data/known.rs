@@ -3,12 +3,15 @@
 //!
 //! A word that training rows did not have is no fault, nor is a missing cell; a missing column is one.
 
-use super::files::{Header, Input, MissingCells, Notation, Role, Rows, Source};
+use super::files::{ChooseRoles, Header, Input, MissingCells, Notation, Role, Rows, Source};
 use super::schema::{Encoding, FeaturesSchema, Schema, TargetSchema};
 use super::{Cells, Features, Shard, Targets};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::panics::contained;
 use crate::settings::finish;
+use std::ops::Range;
 use std::path::Path;
+use std::sync::mpsc::sync_channel;
 
 /// What is known of the columns of new rows.
 #[derive(Clone, Copy)]
@@ -35,22 +38,62 @@ pub struct KnownBatch {
     pub lines: Vec<u64>,
     /// The client of each row.
     pub clients: Vec<String>,
-    /// The rows, encoded. Where the file has the target: a missing number is NaN, a missing or new class that of nobody.
+    /// The rows as they are in the file.
     pub rows: Shard,
+}
+
+impl KnownBatch {
+    /// Some of the rows, encoded. Where the file has the target: a missing number is NaN, a missing or new class that of nobody.
+    pub(crate) fn encoded(&self, schema: &Schema, rows: Range<usize>) -> Result<Shard> {
+        let part = Shard::of(self.rows.features().clone(), self.rows.targets().clone(), rows)?;
+        match **part.targets() {
+            Targets::None => schema.encode_features(&part),
+            _ => schema.encode(&part),
+        }
+    }
 }
 
 impl<'a> KnownRows<'a> {
     /// Opens a table. It need not have the target.
     pub fn open(input: impl Into<Input<'a>>, columns: KnownColumns<'a>) -> Result<Self> {
         let input = input.into();
-        let path = input.path();
+        Self::open_with(input, columns, &|names| roles(input.path(), names, columns))
+    }
+
+    /// Hands out the batches of a table, and reads the next ones meanwhile. Returns remarks about how it was read.
+    pub(crate) fn read_ahead(
+        input: Input,
+        columns: KnownColumns,
+        each: impl FnMut(KnownBatch) -> Result<()>,
+    ) -> Result<Vec<String>> {
+        const AHEAD: usize = 4;
+        std::thread::scope(|scope| {
+            let (send, batches) = sync_channel(AHEAD);
+            let read = move || {
+                let mut rows = KnownRows::open(input, columns)?;
+                while let Some(batch) = rows.next_batch()? {
+                    // Nobody takes it where the work has failed.
+                    if send.send(batch).is_err() {
+                        break;
+                    }
+                }
+                Ok(rows.remarks())
+            };
+            let reader = scope.spawn(|| contained(read));
+            let worked = batches.into_iter().try_for_each(each);
+            let read = reader.join().unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, "the reader of a table")));
+            worked.and(read)
+        })
+    }
+
+    fn open_with(input: Input<'a>, columns: KnownColumns<'a>, roles: ChooseRoles) -> Result<Self> {
         let drop = |name: &str| format!("a model without `{name}`");
         let source =
             Source { input, header: Header::Always, drop, missing: MissingCells::Kept, known: Some(columns.notation) };
-        let Some(rows) = source.stream(&|names| roles(path, names, columns)) else {
+        let Some(rows) = source.stream(roles) else {
             let message = format!(
                 "got {}, want a file that ends in .csv, .tsv, .txt, .parquet, .arrow or .feather",
-                path.display()
+                input.path().display()
             );
             return Err(Error::settings(message).hint("save a workbook as CSV"));
         };
@@ -59,7 +102,7 @@ impl<'a> KnownRows<'a> {
 
     /// The next rows; `None` behind the last.
     pub fn next_batch(&mut self) -> Result<Option<KnownBatch>> {
-        let KnownColumns { schema, client, target, .. } = self.columns;
+        let KnownColumns { client, target, .. } = self.columns;
         let Some(mut table) = self.rows.next_batch()? else { return Ok(None) };
         let Some(Cells::Words(clients)) = table.take(client).map(|column| column.values) else {
             return Err(Error::data(format!("no column `{}`, which names the clients", client)));
@@ -69,9 +112,7 @@ impl<'a> KnownRows<'a> {
             Some(Cells::Words(words)) => Targets::Words(self.classes(words)),
             _ => Targets::None,
         };
-        let has_targets = !matches!(targets, Targets::None);
         let rows = Shard::new(Features::Columns(table.columns), targets)?;
-        let rows = if has_targets { schema.encode(&rows)? } else { schema.encode_features(&rows)? };
         Ok(Some(KnownBatch { lines: table.lines, clients, rows }))
     }
 
@@ -91,6 +132,31 @@ impl<'a> KnownRows<'a> {
     pub fn remarks(&self) -> Vec<String> {
         self.rows.remarks()
     }
+}
+
+/// Whether a client that is asked for has a target in some row. Only the two columns are read.
+pub(crate) fn any_target(input: Input, columns: KnownColumns, is_asked: impl Fn(&str) -> bool) -> Result<bool> {
+    let mut rows = KnownRows::open_with(input, columns, &|names| {
+        let roles = roles(input.path(), names, columns)?;
+        let only = |(role, name): (Role, &String)| match name == columns.client || name == columns.target {
+            true => role,
+            false => Role::Dropped,
+        };
+        Ok(roles.into_iter().zip(names).map(only).collect())
+    })?;
+    while let Some(mut table) = rows.rows.next_batch()? {
+        let [clients, targets] =
+            [columns.client, columns.target].map(|name| table.take(name).map(|column| column.values));
+        let (Some(Cells::Words(clients)), Some(targets)) = (clients, targets) else { return Ok(false) };
+        let has_target = |row: usize| match &targets {
+            Cells::Numbers(values) | Cells::Dates(values) => values[row].is_finite(),
+            Cells::Words(words) => !words[row].is_empty(),
+        };
+        if (0..clients.len()).any(|row| has_target(row) && is_asked(&clients[row])) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// What the columns of a file are to the schema. Columns that it does not know are not read.

@@ -6,6 +6,8 @@
 //! | `saved.rs` | what was fitted, and its folder |
 //! | `coefficients.rs` | coefficients in the table's own units |
 //! | `predict.rs` | new rows: predictions with intervals, or probabilities of classes |
+//! | `serving.rs` | what serves their clients |
+//! | `output.rs` | where predictions go |
 //! | `newcomers.rs` | what the rows of new clients say |
 //! | `assign.rs` | new clients: their family, and whether they fit any |
 //! | `tested.rs` | errors on rows that were kept for testing |
@@ -14,9 +16,11 @@
 mod assign;
 mod coefficients;
 mod newcomers;
+mod output;
 mod page;
 mod predict;
 mod saved;
+mod serving;
 mod show;
 mod tested;
 
@@ -24,7 +28,8 @@ pub use crate::data::files::Input;
 #[cfg(feature = "parquet")]
 pub use crate::data::files::Records;
 pub use assign::{Assigned, assign};
-pub use predict::{Predicted, Predictions, predict, predict_batches};
+pub use output::Format;
+pub use predict::{PredictedRows, Predictions, predict, predict_batches};
 pub use saved::{FILES, Saved};
 pub use show::{Shown, show, show_client, show_family};
 

@@ -1,7 +1,7 @@
 //! What the rows of clients say that did not take part in the fit.
 
 use super::{Input, Saved};
-use crate::data::known::KnownRows;
+use crate::data::known::{self, KnownRows};
 use crate::data::numbers::convert;
 use crate::error::Result;
 use crate::families::{ClassOdds, Newcomer, Products, Response};
@@ -26,9 +26,14 @@ pub(super) struct Arrival {
 pub(super) fn newcomers(saved: &Saved, table: Input) -> Result<HashMap<String, Arrival>> {
     let learned = &saved.model.learned;
     let arrive = |(name, products): (String, Products)| -> Result<(String, Arrival)> {
-        Ok((name, Arrival { rows: products.rows, newcomer: learned.newcomer(&products)? }))
+        let newcomer = learned.newcomer(&products).map_err(|error| error.at(format!("client {name}")))?;
+        Ok((name, Arrival { rows: products.rows, newcomer }))
     };
     let mut points: HashMap<String, Vec<f64>> = HashMap::new();
+    // Most often there are none, and then two columns tell it.
+    if !known::any_target(table, saved.known_columns(), |client| saved.place(client).is_none())? {
+        return Ok(HashMap::new());
+    }
     let mut arrived = HashMap::new();
     let expansions = if learned.response == Response::Numbers { 1 } else { EXPANSIONS };
     for expansion in 0..expansions {
@@ -51,21 +56,25 @@ pub(super) fn newcomers(saved: &Saved, table: Input) -> Result<HashMap<String, A
 
 /// The products of every new client's rows with a target; of classes, expanded at these models, or where nothing is known of a client.
 fn products(saved: &Saved, table: Input, points: &HashMap<String, Vec<f64>>) -> Result<HashMap<String, Products>> {
-    let mut rows = KnownRows::open(table, saved.known_columns())?;
     let mut found: HashMap<String, Products> = HashMap::new();
     let learned = &saved.model.learned;
     let (target, unknown) = (saved.model.target, learned.unknown());
     let mut odds = ClassOdds::new(learned.response.equations());
-    while let Some(batch) = rows.next_batch()? {
-        let (values, classes) = (batch.rows.values(), batch.rows.classes());
-        let columns = batch.rows.columns();
+    KnownRows::read_ahead(table, saved.known_columns(), |batch| {
+        let is_new = |place: &usize| saved.place(&batch.clients[*place]).is_none();
+        if !(0..batch.clients.len()).any(|place| is_new(&place)) {
+            return Ok(());
+        }
+        let rows = batch.encoded(&saved.columns, 0..batch.clients.len())?;
+        let (values, classes, columns) = (rows.values(), rows.classes(), rows.columns());
         let mut buffer = Vec::new();
-        let x = convert::<f64>(&batch.rows, &mut buffer);
+        let x = convert::<f64>(&rows, &mut buffer);
         let mut row = vec![1.0; columns + 1];
-        for (place, client) in batch.clients.iter().enumerate() {
+        for place in (0..batch.clients.len()).filter(is_new) {
+            let client = &batch.clients[place];
             let value = values.map(|values| values[place]).filter(|value| value.is_finite());
             let class = classes.map(|classes| classes[place] as usize).filter(|class| *class < saved.classes.len());
-            if value.is_none() && class.is_none() || saved.place(client).is_some() {
+            if value.is_none() && class.is_none() {
                 continue;
             }
             row[..columns].copy_from_slice(&x[place * columns..(place + 1) * columns]);
@@ -77,6 +86,7 @@ fn products(saved: &Saved, table: Input, points: &HashMap<String, Vec<f64>>) -> 
                 products.add_class(&row, class, &odds);
             }
         }
-    }
+        Ok(())
+    })?;
     Ok(found)
 }

@@ -1,21 +1,19 @@
 //! New rows: a prediction with its interval for every row of a table, in its order.
 
-use super::newcomers::newcomers;
+use super::newcomers::{Arrival, newcomers};
+use super::output::{Block, Format, Lines, Output};
+use super::serving::{Row, Serving, Servings};
 use super::{Input, Saved};
-use crate::data::known::{KnownBatch, KnownRows};
+use crate::data::known::{KnownBatch, KnownColumns, KnownRows};
 use crate::data::numbers::convert;
-use crate::error::{Error, Result};
-use crate::families::{ClassMix, ClassOdds, Predictor, most_probable};
-use crate::methods::Intervals;
+use crate::error::Result;
 use rayon::prelude::*;
-use std::collections::HashMap;
-use std::fmt::Write as _;
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{HashMap, HashSet};
+use std::hash::{Hash, Hasher};
 use std::io::Write;
-use std::path::Path;
+use std::ops::Range;
 use std::sync::Arc;
-
-/// Rows that a thread predicts at once.
-const PART: usize = 512;
 
 /// What was predicted.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -34,30 +32,9 @@ pub struct Predictions {
     pub remarks: Vec<String>,
 }
 
-/// How a client is served.
-struct Serving {
-    model: Served,
-    by: Arc<str>,
-    /// Whether the client took part in the fit.
-    is_known: bool,
-}
-
-enum Served {
-    /// A number, and by how many deviations its interval reaches to either side.
-    Number(Predictor, f64),
-    Class(ClassMix),
-}
-
-impl Served {
-    fn number(saved: &Saved, predictor: Predictor, is_unknown: bool) -> Self {
-        let reach = |intervals: Intervals| if is_unknown { intervals.newcomer_reach } else { intervals.reach };
-        Self::Number(predictor, saved.model.intervals.map_or(f64::NAN, reach))
-    }
-}
-
 /// Predictions of rows that follow each other.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Predicted {
+pub struct PredictedRows {
     /// The client of each row.
     pub clients: Vec<String>,
     /// Of each row: what is expected, and the ends of its interval; or the probability of every class.
@@ -66,165 +43,152 @@ pub struct Predicted {
     pub served_by: Vec<Arc<str>>,
 }
 
-/// Predicts every row of a table, in constant memory, and writes csv: client, prediction, low, high, served_by; with classes, the
-/// probability of each instead of an interval.
-pub fn predict<'a>(saved: &'a Saved, table: impl Into<Input<'a>>, out: &mut dyn Write) -> Result<Predictions> {
-    let failed = |error| Error::io("writing", Path::new("the predictions"), error);
-    let mut header = "client,prediction".to_string();
-    if saved.classes.is_empty() {
-        header.push_str(",low,high");
-    } else {
-        saved.classes.iter().for_each(|class| header.push_str(&format!(",{}", quoted(&format!("p({class})")))));
-    }
-    header.push_str(",served_by\n");
-    out.write_all(header.as_bytes()).map_err(failed)?;
-    predict_batches(saved, table, &mut |rows| {
-        lines(saved, &rows).iter().try_for_each(|part| out.write_all(part.as_bytes()).map_err(failed))
-    })
+/// Predicts every row of a table, in constant memory, and writes client, prediction, low, high, served_by; with classes, the probability
+/// of each instead of an interval.
+pub fn predict<'a>(
+    saved: &Saved,
+    table: impl Into<Input<'a>>,
+    format: Format,
+    out: &mut (dyn Write + Send),
+) -> Result<Predictions> {
+    let mut output = Output::new(format, &saved.classes, out)?;
+    let found = predict_blocks(saved, table.into(), format, |block| output.write(block))?;
+    output.finish()?;
+    Ok(found)
 }
 
 /// Predicts every row of a table, in constant memory, and hands on one batch after the other.
 pub fn predict_batches<'a>(
-    saved: &'a Saved,
-    table: impl Into<Input<'a>>,
-    take: &mut dyn FnMut(Predicted) -> Result<()>,
-) -> Result<Predictions> {
-    let table = table.into();
-    let newcomers = newcomers(saved, table)?;
-    let mut rows = KnownRows::open(table, saved.known_columns())?;
-    let (learned, has_classes) = (&saved.model.learned, !saved.classes.is_empty());
-    let unknown = Serving {
-        model: match has_classes {
-            true => Served::Class(learned.unknown_classes()),
-            false => Served::number(saved, learned.unknown_predictor(), true),
-        },
-        by: if saved.model.learned.families.len() > 1 { "families by share".into() } else { "everybody".into() },
-        is_known: false,
-    };
-    let mut served: HashMap<String, Option<Serving>> = HashMap::new();
-    let mut found = Predictions::default();
-    let (mut inside, mut with_target) = (0u64, 0u64);
-    while let Some(batch) = rows.next_batch()? {
-        for client in &batch.clients {
-            if served.contains_key(client) {
-                continue;
-            }
-            let serving = match (saved.place(client), newcomers.get(client)) {
-                (Some(place), _) => {
-                    found.known += 1;
-                    let model = match has_classes {
-                        true => Served::Class(ClassMix::one(learned.clients[place].served.clone())),
-                        false => Served::number(saved, learned.predictor(place), false),
-                    };
-                    Some(Serving { model, by: saved.served_by(place).into(), is_known: true })
-                }
-                (None, Some(arrival)) => {
-                    found.fitted += 1;
-                    let newcomer = &arrival.newcomer;
-                    let model = match has_classes {
-                        true => Served::Class(ClassMix::one(newcomer.personal.clone())),
-                        false => Served::number(saved, newcomer.predictor(), false),
-                    };
-                    let by = format!("personal near family {}", newcomer.family + 1).into();
-                    Some(Serving { model, by, is_known: false })
-                }
-                (None, None) => {
-                    found.unknown += 1;
-                    None
-                }
-            };
-            served.insert(client.clone(), serving);
-        }
-        found.rows += batch.clients.len() as u64;
-        let (predicted, counts) = predict_batch(saved, batch, &served, &unknown);
-        take(predicted)?;
-        inside += counts.0;
-        with_target += counts.1;
-    }
-    found.covered = (with_target > 0).then(|| (inside as f64 / with_target as f64, with_target));
-    found.remarks = rows.remarks();
-    Ok(found)
-}
-
-/// The predictions of a batch, and how many of its rows lie inside their intervals or have the class that is predicted, of how many
-/// with a target.
-fn predict_batch(
     saved: &Saved,
-    batch: KnownBatch,
-    served: &HashMap<String, Option<Serving>>,
-    unknown: &Serving,
-) -> (Predicted, (u64, u64)) {
-    let columns = batch.rows.columns();
-    let mut buffer = Vec::new();
-    let x = convert::<f64>(&batch.rows, &mut buffer);
-    let (targets, classes) = (batch.rows.values(), batch.rows.classes());
-    let target = saved.model.target;
-    let serving = |client: &String| served.get(client).and_then(Option::as_ref).unwrap_or(unknown);
-    let part = |number: usize| {
-        let (mut values, mut counts) = (Vec::new(), (0, 0));
-        let mut row = vec![1.0; columns + 1];
-        let mut odds = ClassOdds::new(saved.model.learned.response.equations());
-        let mut probabilities = vec![0.0; saved.classes.len()];
-        for place in number * PART..batch.clients.len().min((number + 1) * PART) {
-            let serving = serving(&batch.clients[place]);
-            row[..columns].copy_from_slice(&x[place * columns..(place + 1) * columns]);
-            let is_right = match &serving.model {
-                Served::Number(predictor, reach) => {
-                    let mean = target.mean + target.deviation * predictor.mean(&row);
-                    let reach = reach * target.deviation * predictor.variance(&row).sqrt();
-                    values.extend([mean, mean - reach, mean + reach]);
-                    let value = targets.map(|targets| targets[place]).filter(|value| value.is_finite());
-                    value.map(|value| (value - mean).abs() <= reach)
-                }
-                Served::Class(mix) => {
-                    mix.probabilities(&row, &mut odds, &mut probabilities);
-                    values.extend_from_slice(&probabilities);
-                    let class = classes.map(|classes| classes[place] as usize);
-                    let class = class.filter(|class| *class < saved.classes.len());
-                    class.map(|class| class == most_probable(&probabilities))
-                }
-            };
-            if let Some(is_right) = is_right.filter(|_| serving.is_known) {
-                counts.0 += u64::from(is_right);
-                counts.1 += 1;
-            }
-        }
-        (values, counts)
-    };
-    let parts: Vec<(Vec<f64>, (u64, u64))> =
-        (0..batch.clients.len().div_ceil(PART)).into_par_iter().map(part).collect();
-    let counts = parts.iter().fold((0, 0), |sum, (_, part)| (sum.0 + part.0, sum.1 + part.1));
-    let served_by = batch.clients.iter().map(|client| serving(client).by.clone()).collect();
-    let values = parts.into_iter().flat_map(|(values, _)| values).collect();
-    (Predicted { clients: batch.clients, values, served_by }, counts)
+    table: impl Into<Input<'a>>,
+    take: &mut dyn FnMut(PredictedRows) -> Result<()>,
+) -> Result<Predictions> {
+    predict_blocks(saved, table.into(), Format::Arrow, |block| {
+        let served_by = block.served().map(|serving| serving.by.clone()).collect();
+        let values = block.lines.iter().flat_map(Lines::by_row).collect();
+        take(PredictedRows { clients: block.clients, values, served_by })
+    })
 }
 
-/// The lines of a batch, in parts.
-fn lines(saved: &Saved, rows: &Predicted) -> Vec<String> {
-    let width = rows.values.len() / rows.clients.len().max(1);
-    let part = |begin: usize| {
-        let mut text = String::new();
-        for place in begin..rows.clients.len().min(begin + PART) {
-            let values = &rows.values[place * width..(place + 1) * width];
-            // Writing to a string cannot fail.
-            let _ = write!(text, "{}", quoted(&rows.clients[place]));
-            if !saved.classes.is_empty() {
-                let _ = write!(text, ",{}", quoted(&saved.classes[most_probable(values)]));
-            }
-            for value in values {
-                let _ = write!(text, ",{value}");
-            }
-            let _ = writeln!(text, ",{}", quoted(&rows.served_by[place]));
+fn predict_blocks(
+    saved: &Saved,
+    table: Input,
+    format: Format,
+    mut take: impl FnMut(Block) -> Result<()>,
+) -> Result<Predictions> {
+    /// Rows that are predicted by one thread.
+    const PART: usize = 512;
+    let newcomers = newcomers(saved, table)?;
+    let servings = Servings::new(saved);
+    let mut crowd = Crowd::new(&servings, newcomers);
+    let (mut rows, mut right, mut with_target) = (0, 0, 0);
+    let columns = KnownColumns { schema: &servings.schema, ..saved.known_columns() };
+    let remarks = KnownRows::read_ahead(table, columns, |batch| {
+        let count = batch.clients.len();
+        let places = crowd.places(&batch.clients);
+        let served = |row: usize| &crowd.servings[places[row] as usize];
+        let parts = (0..count.div_ceil(PART)).into_par_iter().map(|part| {
+            let part = part * PART..count.min((part + 1) * PART);
+            predict_part(&servings, &batch, part, format, &served)
+        });
+        let mut lines = Vec::new();
+        for part in parts.collect::<Vec<_>>() {
+            let (part, (own_right, of)) = part?;
+            lines.push(part);
+            right += own_right;
+            with_target += of;
         }
-        text
-    };
-    (0..rows.clients.len()).into_par_iter().step_by(PART).map(part).collect()
+        rows += count as u64;
+        take(Block { lines, clients: batch.clients, servings: &crowd.servings, places })
+    })?;
+    let covered = (with_target > 0).then(|| (right as f64 / with_target as f64, with_target));
+    let Crowd { known, fitted, unknown, .. } = crowd;
+    Ok(Predictions { rows, known, fitted, unknown: unknown.len(), covered, remarks })
 }
 
-fn quoted(cell: &str) -> std::borrow::Cow<'_, str> {
-    if cell.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", cell.replace('"', "\"\"")).into()
-    } else {
-        cell.into()
+/// Who was met so far, and what serves them.
+struct Crowd<'a> {
+    from: &'a Servings<'a>,
+    newcomers: HashMap<String, Arrival>,
+    /// The first serves those of which nothing is known.
+    servings: Vec<Serving<'a>>,
+    places: HashMap<String, u32>,
+    known: usize,
+    fitted: usize,
+    /// Hashes of their names: there may be millions.
+    unknown: HashSet<u64>,
+}
+
+impl<'a> Crowd<'a> {
+    fn new(from: &'a Servings<'a>, newcomers: HashMap<String, Arrival>) -> Self {
+        let servings = vec![from.unknown()];
+        Self { from, newcomers, servings, places: HashMap::new(), known: 0, fitted: 0, unknown: HashSet::new() }
     }
+
+    /// What serves each of these.
+    fn places(&mut self, clients: &[String]) -> Vec<u32> {
+        let mut places: Vec<u32> = Vec::with_capacity(clients.len());
+        for (row, client) in clients.iter().enumerate() {
+            let before = row.checked_sub(1).filter(|before| clients[*before] == *client);
+            places.push(before.map_or_else(|| self.place(client), |before| places[before]));
+        }
+        places
+    }
+
+    fn place(&mut self, client: &str) -> u32 {
+        if let Some(place) = self.places.get(client) {
+            return *place;
+        }
+        let serving = match (self.from.known(client), self.newcomers.remove(client)) {
+            (Some(serving), _) => {
+                self.known += 1;
+                serving
+            }
+            (None, Some(arrival)) => {
+                self.fitted += 1;
+                self.from.newcomer(&arrival.newcomer)
+            }
+            (None, None) => {
+                let mut hasher = DefaultHasher::new();
+                client.hash(&mut hasher);
+                self.unknown.insert(hasher.finish());
+                return 0;
+            }
+        };
+        let place = self.servings.len() as u32;
+        self.servings.push(serving);
+        self.places.insert(client.to_string(), place);
+        place
+    }
+}
+
+/// The lines of some rows of a batch, and how many of them lie inside their intervals or have the class that is predicted, of how many with
+/// a target.
+fn predict_part<'s>(
+    servings: &Servings,
+    batch: &KnownBatch,
+    part: Range<usize>,
+    format: Format,
+    served: &impl Fn(usize) -> &'s Serving<'s>,
+) -> Result<(Lines, (u64, u64))> {
+    let rows = batch.encoded(&servings.schema, part.clone())?;
+    let columns = rows.columns();
+    let mut buffer = Vec::new();
+    let x = convert::<f64>(&rows, &mut buffer);
+    let (values, classes) = (rows.values(), rows.classes());
+    let (mut lines, mut counts) = (Lines::default(), (0, 0));
+    let mut row = Row::new(servings, columns);
+    for (place, number) in part.enumerate() {
+        let serving = served(number);
+        row.columns_mut().copy_from_slice(&x[place * columns..(place + 1) * columns]);
+        let predicted = servings.predict(serving, &mut row);
+        let value = values.map(|values| values[place]).filter(|value| value.is_finite());
+        let class = classes.map(|classes| classes[place] as usize);
+        if let Some(right) = predicted.is_right(value, class).filter(|_| serving.is_known) {
+            counts.0 += u64::from(right);
+            counts.1 += 1;
+        }
+        lines.push(format, &batch.clients[number], &predicted, &serving.by);
+    }
+    Ok((lines, counts))
 }

@@ -224,6 +224,24 @@ impl Schema {
         }
     }
 
+    /// The same without the bends of columns none of whose bends is `used`, and which features are left.
+    pub(crate) fn without_bends(&self, used: impl Fn(usize) -> bool) -> (Self, Vec<usize>) {
+        let mut slim = self.clone();
+        let mut left: Vec<usize> = (0..self.shape().columns).collect();
+        if let FeaturesSchema::Named(columns) = &mut slim.features {
+            let mut begin = 0;
+            left.clear();
+            for column in columns {
+                let (bends, end) = (begin + 1..begin + 1 + column.bend_terms(), begin + column.width());
+                let is_bent = bends.clone().any(&used);
+                left.extend((begin..end).filter(|feature| is_bent || !bends.contains(feature)));
+                column.bends = column.bends.take().filter(|_| is_bent);
+                begin = end;
+            }
+        }
+        (slim, left)
+    }
+
     /// Encodes a shard's rows. A matrix that is not scaled keeps its storage.
     pub fn encode(&self, shard: &Shard) -> Result<Shard> {
         self.encode_with(shard, || self.encode_targets(shard))

@@ -6,7 +6,7 @@ use super::lines::Counted;
 use super::notation::Reading;
 use super::{Header, is_missing};
 use crate::error::{Error, Result};
-use csv::{ByteRecord, ErrorKind, Position, Reader, ReaderBuilder, Trim};
+use csv::{ByteRecord, ErrorKind, Position, Reader, ReaderBuilder};
 use flate2::bufread::MultiGzDecoder;
 use std::borrow::Cow;
 use std::fs::File;
@@ -40,7 +40,7 @@ fn open(path: &Path) -> Result<Text> {
 
 fn records<R: Read>(text: R, delimiter: u8, has_names: bool) -> Reader<Counted<R>> {
     let mut builder = ReaderBuilder::new();
-    builder.delimiter(delimiter).trim(Trim::All).has_headers(has_names).buffer_capacity(BUFFER);
+    builder.delimiter(delimiter).has_headers(has_names).buffer_capacity(BUFFER);
     builder.from_reader(Counted::new(text))
 }
 
@@ -194,7 +194,9 @@ fn has_names(first: &[Cow<str>]) -> Result<bool> {
     }
 }
 
+/// The text of a cell, without blanks around it.
 fn decode(cell: &[u8]) -> Cow<'_, str> {
+    let cell = cell.trim_ascii();
     /// What Windows-1252 has where Latin-1 has control characters; those it leaves open stay as they are.
     const WINDOWS: [char; 32] = [
         '€', '\u{81}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{8d}', 'Ž', '\u{8f}', '\u{90}', '‘',

@@ -37,8 +37,15 @@ impl<R: Read> Counted<R> {
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let count = self.text.read(buffer)?;
-        for (&byte, place) in buffer[..count].iter().zip(self.passed..) {
-            if matches!(byte, b'\r' | b'\n') {
+        let is_break = |byte: u8| (byte == b'\r') | (byte == b'\n');
+        // Most stretches have no break, which is quickly seen of all their bytes at once.
+        const STRETCH: usize = 32;
+        let stretches = buffer[..count].chunks(STRETCH).zip((self.passed..).step_by(STRETCH));
+        for (stretch, begin) in stretches {
+            if !stretch.iter().fold(false, |any, &byte| any | is_break(byte)) {
+                continue;
+            }
+            for (&byte, place) in stretch.iter().zip(begin..).filter(|(byte, _)| is_break(**byte)) {
                 let is_pair = byte == b'\n' && self.last == (place.wrapping_sub(1), b'\r');
                 self.breaks.push_back((place, !is_pair));
                 self.last = (place, byte);

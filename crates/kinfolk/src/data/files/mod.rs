@@ -25,6 +25,7 @@ use delimited::Delimited;
 #[cfg(feature = "parquet")]
 pub use memory::Records;
 use notation::Mark;
+use rayon::prelude::*;
 use std::collections::HashSet;
 use std::path::Path;
 use survey::{Doubt, Kind, Survey};
@@ -417,12 +418,11 @@ impl Rows<'_> {
         let Some(batch) = self.batches.next()? else { return Ok(None) };
         let mut table = Table { lines: batch.lines, ..Table::default() };
         let mut first: Option<(usize, Error)> = None;
-        for (column, strip) in self.columns.iter_mut().zip(batch.columns) {
-            if column.role == Role::Dropped {
-                continue;
-            }
-            match column.convert(&self.source, &table.lines, strip) {
-                Ok(values) => table.columns.push(Column { name: column.name.clone(), values }),
+        let read = self.columns.par_iter_mut().zip(batch.columns).filter(|(column, _)| column.role != Role::Dropped);
+        let cells = read.map(|(column, strip)| (column.name.clone(), column.convert(&self.source, &table.lines, strip)));
+        for (name, cells) in cells.collect::<Vec<_>>() {
+            match cells {
+                Ok(values) => table.columns.push(Column { name, values }),
                 // The first row that is at fault is told, whichever its column.
                 Err((row, error)) if first.as_ref().is_none_or(|(before, _)| row < *before) => {
                     first = Some((row, error))

@@ -246,7 +246,8 @@ fn new_rows_are_encoded_by_a_saved_schema() {
     let mut rows = KnownRows::open(Path::new(&path), known).unwrap();
     let batch = rows.next_batch().unwrap().unwrap();
     assert_eq!((&batch.clients[..], &batch.lines[..]), (&["z".to_string(), "a".into()][..], &[2, 3][..]));
-    let Features::F64 { columns: 6, values } = &**batch.rows.features() else { panic!() };
+    let encoded = batch.encoded(&saved, 0..2).unwrap();
+    let Features::F64 { columns: 6, values } = &**encoded.features() else { panic!() };
     let year = 2020.0 + 33.0 / 366.0;
     let mean = schema_mean(&schema, 2);
     let wanted = [2.5, 0.0, 0.0, year, 1.0, 0.0, 3.0, 1.0, 0.0, mean, 0.0, 0.0];
@@ -292,7 +293,8 @@ fn new_rows_are_written_as_those_that_were_fitted() {
             }
         };
         let batch = rows.next_batch().unwrap().unwrap();
-        let Features::F64 { columns, values } = &**batch.rows.features() else { panic!() };
+        let encoded = batch.encoded(&schema, 0..batch.clients.len()).unwrap();
+        let Features::F64 { columns, values } = &**encoded.features() else { panic!() };
         let first: Vec<f64> = values.chunks(*columns).map(|row| row[0]).collect();
         let wanted = wanted.unwrap();
         assert!(first.iter().zip(&wanted).all(|(found, want)| (found - want).abs() < 1e-9), "{new}: {first:?}");

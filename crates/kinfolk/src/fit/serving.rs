@@ -1,0 +1,274 @@
+//! What serves the clients of new rows: a prediction with its variance, from the columns that the model uses.
+//!
+//! The uncertainty of a client's coefficients is a quadratic form in the coordinates of the model's basis, where that of the columns with
+//! coefficients of the client's own and that of the others' are apart: the first is kept with the client, the second with its family.
+
+use super::Saved;
+use crate::data::schema::Schema;
+use crate::families::{ClassMix, ClassOdds, Newcomer, Predictor, Response, most_probable};
+use crate::methods::Intervals;
+use crate::num::dot;
+use std::sync::Arc;
+
+/// What can serve clients.
+pub(super) struct Servings<'a> {
+    saved: &'a Saved,
+    /// Encodes the columns that the model uses.
+    pub(super) schema: Schema,
+    /// What these are among all, and the intercept.
+    used: Vec<usize>,
+    /// The columns of the basis among the used ones.
+    kept: Vec<usize>,
+    /// The covariance of every family's common coefficients: the upper triangle, row by row.
+    commons: Vec<Vec<f64>>,
+}
+
+/// What serves a client.
+pub(super) struct Serving<'a> {
+    model: Model<'a>,
+    /// In words.
+    pub(super) by: Arc<str>,
+    /// Whether the client took part in the fit.
+    pub(super) is_known: bool,
+}
+
+enum Model<'a> {
+    Number {
+        coefficients: Vec<f64>,
+        uncertainty: Uncertainty<'a>,
+        noise: f64,
+        /// By how many standard deviations an interval reaches to either side.
+        reach: f64,
+    },
+    Class(ClassMix),
+}
+
+/// The covariance of coefficients: upper triangles, row by row.
+enum Uncertainty<'a> {
+    /// In the coordinates of the basis.
+    Known { own: &'a [f64], common: &'a [f64] },
+    /// Of the used columns.
+    New(Vec<f64>),
+}
+
+/// A row, and room to work in.
+pub(super) struct Row {
+    /// Used columns, and 1.
+    values: Vec<f64>,
+    /// In the coordinates of the basis.
+    moved: Vec<f64>,
+    odds: ClassOdds,
+    probabilities: Vec<f64>,
+}
+
+impl Row {
+    pub(super) fn new(servings: &Servings, columns: usize) -> Self {
+        let saved = servings.saved;
+        Self {
+            values: vec![1.0; columns + 1],
+            moved: Vec::new(),
+            odds: ClassOdds::new(saved.model.learned.response.equations()),
+            probabilities: vec![0.0; saved.classes.len()],
+        }
+    }
+
+    pub(super) fn columns_mut(&mut self) -> &mut [f64] {
+        let (_, columns) = self.values.split_last_mut().unwrap_or((&mut 0.0, &mut []));
+        columns
+    }
+}
+
+/// What is predicted for a row.
+pub(super) enum Predicted<'a> {
+    /// A number with the ends of its interval.
+    Number([f64; 3]),
+    /// The most probable class, and the probabilities of all.
+    Class { class: usize, name: &'a str, probabilities: &'a [f64] },
+}
+
+impl Predicted<'_> {
+    pub(super) fn values(&self) -> &[f64] {
+        match self {
+            Self::Number(values) => values,
+            Self::Class { probabilities, .. } => probabilities,
+        }
+    }
+
+    /// Whether the interval has the value in it, or the class is the one; `None` where neither is there.
+    pub(super) fn is_right(&self, value: Option<f64>, class: Option<usize>) -> Option<bool> {
+        match self {
+            Self::Number([_, low, high]) => value.map(|value| (*low..=*high).contains(&value)),
+            Self::Class { class: own, probabilities, .. } => {
+                class.filter(|class| *class < probabilities.len()).map(|class| class == *own)
+            }
+        }
+    }
+}
+
+impl<'a> Servings<'a> {
+    pub(super) fn new(saved: &'a Saved) -> Self {
+        let learned = &saved.model.learned;
+        let basis = &learned.basis;
+        let has_classes = learned.response != Response::Numbers;
+        let (schema, mut used) = saved.columns.without_bends(|feature| has_classes || basis.kept.contains(&feature));
+        used.push(saved.columns.shape().columns);
+        let place = |given: &usize| used.iter().position(|used| used == given).unwrap_or(0);
+        let kept = basis.kept.iter().map(place).collect();
+        let (p, q) = (basis.kept.len(), basis.random);
+        let common = |covariance: &Vec<f64>| (q..p).flat_map(|i| covariance[i * p + i..(i + 1) * p].to_vec()).collect();
+        let commons = learned.population.covariances.iter().map(common).collect();
+        Self { saved, schema, used, kept, commons }
+    }
+
+    /// What serves a client that took part in the fit.
+    pub(super) fn known(&self, name: &str) -> Option<Serving<'_>> {
+        let place = self.saved.place(name)?;
+        let client = &self.saved.model.learned.clients[place];
+        let model = match self.has_classes() {
+            true => Model::Class(ClassMix::one(client.served.clone())),
+            false => Model::Number {
+                coefficients: self.used.iter().map(|&given| client.served[given]).collect(),
+                uncertainty: Uncertainty::Known { own: &client.covariance, common: &self.commons[client.family] },
+                noise: client.noise,
+                reach: self.reach(false),
+            },
+        };
+        Some(Serving { model, by: self.saved.served_by(place).into(), is_known: true })
+    }
+
+    /// What serves a client that did not take part, by its rows.
+    pub(super) fn newcomer(&self, newcomer: &Newcomer) -> Serving<'_> {
+        let model = match self.has_classes() {
+            true => Model::Class(ClassMix::one(newcomer.personal.clone())),
+            false => self.number(&newcomer.predictor(), false),
+        };
+        Serving { model, by: format!("personal near family {}", newcomer.family + 1).into(), is_known: false }
+    }
+
+    /// What serves a client of which nothing is known.
+    pub(super) fn unknown(&self) -> Serving<'_> {
+        let learned = &self.saved.model.learned;
+        let model = match self.has_classes() {
+            true => Model::Class(learned.unknown_classes()),
+            false => self.number(&learned.unknown_predictor(), true),
+        };
+        let by = if learned.families.len() > 1 { "families by share" } else { "everybody" };
+        Serving { model, by: by.into(), is_known: false }
+    }
+
+    fn has_classes(&self) -> bool {
+        !self.saved.classes.is_empty()
+    }
+
+    fn reach(&self, is_unknown: bool) -> f64 {
+        let of = |intervals: Intervals| if is_unknown { intervals.newcomer_reach } else { intervals.reach };
+        self.saved.model.intervals.map_or(f64::NAN, of)
+    }
+
+    fn number(&self, predictor: &Predictor, is_unknown: bool) -> Model<'_> {
+        let width = predictor.coefficients.len();
+        let line = |(place, &i): (usize, &usize)| {
+            self.used[place..].iter().map(|&j| predictor.covariance[i * width + j]).collect::<Vec<f64>>()
+        };
+        Model::Number {
+            coefficients: self.used.iter().map(|&given| predictor.coefficients[given]).collect(),
+            uncertainty: Uncertainty::New(self.used.iter().enumerate().flat_map(line).collect()),
+            noise: predictor.noise,
+            reach: self.reach(is_unknown),
+        }
+    }
+
+    /// What is predicted for a row.
+    pub(super) fn predict<'r>(&'r self, serving: &Serving, row: &'r mut Row) -> Predicted<'r> {
+        let (target, basis) = (self.saved.model.target, &self.saved.model.learned.basis);
+        let Row { values, moved, odds, probabilities } = row;
+        match &serving.model {
+            Model::Class(mix) => {
+                mix.probabilities(values, odds, probabilities);
+                let class = most_probable(probabilities);
+                Predicted::Class { class, name: &self.saved.classes[class], probabilities }
+            }
+            Model::Number { coefficients, uncertainty, noise, reach } => {
+                let uncertain = match uncertainty {
+                    Uncertainty::New(covariance) => quadratic(covariance, values),
+                    Uncertainty::Known { own, common } => {
+                        let scales = basis.means.iter().zip(&basis.scales);
+                        moved.clear();
+                        moved.extend(
+                            self.kept.iter().zip(scales).map(|(&at, (mean, scale))| (values[at] - mean) / scale),
+                        );
+                        let (random, others) = moved.split_at(basis.random);
+                        quadratic(own, random) + quadratic(common, others)
+                    }
+                };
+                let mean = target.mean + target.deviation * dot(coefficients, values);
+                let reach = reach * target.deviation * (noise + uncertain.max(0.0)).sqrt();
+                Predicted::Number([mean, mean - reach, mean + reach])
+            }
+        }
+    }
+}
+
+/// `xᵀAx` of a symmetric matrix by its upper triangle.
+fn quadratic(triangle: &[f64], x: &[f64]) -> f64 {
+    let (mut rest, mut sum) = (triangle, 0.0);
+    for (place, &value) in x.iter().enumerate() {
+        let (line, more) = rest.split_at(x.len() - place);
+        sum += value * (2.0 * dot(line, &x[place..]) - line[0] * value);
+        rest = more;
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::TableSettings;
+    use crate::data::known::KnownRows;
+    use crate::data::numbers::convert;
+    use crate::fit::{FitSettings, fit};
+    use crate::run::{Options, Unwatched};
+    use std::path::Path;
+
+    #[test]
+    fn quadratic_forms_by_hand() {
+        // 1·1 + 2·(1·2·½) + 4·2 = 11
+        assert_eq!(quadratic(&[1.0, 0.5, 2.0], &[1.0, 2.0]), 11.0);
+        assert_eq!(quadratic(&[], &[]), 0.0);
+    }
+
+    #[test]
+    fn the_same_as_with_all_columns() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/bakeries.csv");
+        let (client, target) = ("bakery".to_string(), Some("sold".to_string()));
+        let table = TableSettings { path: path.into(), client, target, ..TableSettings::default() };
+        let settings = FitSettings { table, quick: true, ..FitSettings::default() };
+        let saved = fit(settings, &Options::default(), &mut Unwatched, &mut |_| {}).unwrap();
+        let servings = Servings::new(&saved);
+        assert!(servings.used.len() < saved.model.learned.basis.given, "some curves are not used");
+        let mut rows = KnownRows::open(Path::new(path), saved.known_columns()).unwrap();
+        let batch = rows.next_batch().unwrap().unwrap();
+        let [used, all] = [&servings.schema, &saved.columns].map(|schema| {
+            let rows = batch.encoded(schema, 0..batch.clients.len()).unwrap();
+            let mut buffer = Vec::new();
+            let values = convert::<f64>(&rows, &mut buffer).to_vec();
+            values.chunks(rows.columns()).map(<[f64]>::to_vec).collect::<Vec<Vec<f64>>>()
+        });
+        let target = saved.model.target;
+        for (place, client) in batch.clients.iter().enumerate().step_by(17) {
+            let known = (servings.known(client).unwrap(), saved.model.learned.predictor(saved.place(client).unwrap()));
+            let unknown = (servings.unknown(), saved.model.learned.unknown_predictor());
+            for (serving, predictor) in [known, unknown] {
+                let mut row = Row::new(&servings, used[place].len());
+                row.columns_mut().copy_from_slice(&used[place]);
+                let Predicted::Number([mean, low, high]) = servings.predict(&serving, &mut row) else { panic!() };
+                let plain = [&all[place][..], &[1.0]].concat();
+                let wanted = target.mean + target.deviation * predictor.mean(&plain);
+                assert!((mean / wanted - 1.0).abs() < 1e-9, "{mean}, want {wanted}");
+                let reach = servings.reach(!serving.is_known);
+                let wanted = 2.0 * reach * target.deviation * predictor.variance(&plain).sqrt();
+                assert!(((high - low) / wanted - 1.0).abs() < 1e-9, "{low} to {high}, want {wanted}");
+            }
+        }
+    }
+}
