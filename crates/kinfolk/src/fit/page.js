@@ -31,7 +31,7 @@ function termsChart(host) {
     const ends = term.families.flatMap(([value, error]) => known(error) ? [value - 2 * error, value + 2 * error] : [value]);
     const x = scale(padded(extent([...ends, term.global, 0].filter(known)), 0.06), [left + 12, width - 84]);
     parts.push(shape("line", { class: "gridline", x1: left, x2: width - 78, y1: top + row - 2, y2: top + row - 2 }));
-    parts.push(shape("line", { class: "gridline", x1: x(0), x2: x(0), y1: top, y2: top + row - 4 }));
+    parts.push(shape("line", { class: "axis", x1: x(0), x2: x(0), y1: top, y2: top + row - 4 }));
     parts.push(shape("text", { class: "strong", x: left - 4, y: middle + 4, "text-anchor": "end" }, shortened(term.name, Math.floor(left / 7.4))));
     if (content.families > 1 && known(term.global)) parts.push(shape("line", { x1: x(term.global), x2: x(term.global), y1: top + 2, y2: top + row - 6, stroke: "var(--soft)", "stroke-dasharray": "2 3" }));
     term.families.forEach(([value, error], family) => {
@@ -89,11 +89,19 @@ function decisions() {
   panel("decisions", "What was found").append(element("ul", { class: "notes" }, content.sentences.map((sentence) => element("li", {}, sentence))));
 }
 
+// A table of many columns would keep the answers from view.
+function understood() {
+  const columns = tableOf("Columns", content.columns), count = content.columns.rows.length;
+  panel("columns", "What was understood of the table").append(count <= 8 ? columns
+    : element("details", {}, element("summary", {}, plural(count, "column")), columns));
+}
+
 function clientsTable() {
-  const heads = [["client", "left", (client) => client.name], ["rows", "right", (client) => client.rows], ["family", "right", (client) => client.family + 1],
-    ["probability", "right", (client) => client.sure], ["stability", "right", (client) => client.stability],
+  const heads = [["client", "left", (client) => client.name], ["rows", "right", (client) => client.rows],
+    ...(content.families > 1 ? [["family", "right", (client) => client.family + 1], ["probability", "right", (client) => client.sure],
+      ["stability", "right", (client) => client.stability]] : []),
     ...["global", "family's", "personal", "alone", "served"].map((name, place) => [name, "right", (client) => client.errors ? client.errors[place] : null]),
-    ["joining", "left", (client) => client.joining], ["gain", "right", (client) => client.gain]];
+    ["joining", "left", (client) => client.joining.replace(/^is /, "")], ["gain", "right", (client) => client.gain]];
   const shown = content.clients.length;
   const lede = "Cross-validated mean squared errors of everybody's model, the family's, the personal one, the client's own and what serves it. A heading sorts."
     + (shown < content.count ? ` Listed are ${shown} of ${content.count.toLocaleString("en")} clients, evenly picked; clients.csv has all.` : "");
@@ -118,13 +126,13 @@ function clientsTable() {
 present(() => {
   masthead(...heading());
   decisions();
-  panel("families", "Families").append(tableOf("Families", content.table, dot));
-  panel("errors", "How well rows are predicted", "In the mean over clients. Cross-validated: by models that were learned without the row.").append(tableOf("Errors", content.errors));
-  drawn("map", "Who is like whom", "Every mark is a client's personal model, coloured by its family; fainter ones are less sure of it.", mapChart);
+  understood();
+  if (content.families > 1) panel("families", "Families").append(tableOf("Families", content.table, dot));
+  drawn("map", "Who is like whom", "Every mark is a client's personal model" + (content.families > 1 ? ", coloured by its family; fainter ones are less sure of it." : "."), mapChart);
   if (content.terms.length) drawn("terms", content.families > 1 ? "What sets families apart" : "What matters most",
     "Coefficients in the table's units, with two standard errors to either side; each on its own scale." + (content.families > 1 ? " The dotted line is everybody's." : ""), termsChart);
+  panel("errors", "How well rows are predicted", "In the mean over clients. Cross-validated: by models that were learned without the row.").append(tableOf("Errors", content.errors));
   if (content.clients.some((client) => known(client.gain_error))) drawn("gains", "Who gains by joining", "Against a model of the client's own rows alone; above the line joining pays.", gainsChart);
   clientsTable();
-  panel("columns", "What was understood of the table").append(tableOf("Columns", content.columns));
   if (content.remarks.length) panel("notes", "Notes").append(element("ul", { class: "notes" }, content.remarks.map((note) => element("li", {}, note))));
 }, () => drawings.forEach((drawing) => drawing()));

@@ -35,6 +35,8 @@ struct Content<'a> {
     clients: Vec<Client<'a>>,
     terms: Vec<Term>,
     remarks: &'a [String],
+    /// The file with all numbers.
+    numbers: &'static str,
 }
 
 #[derive(Serialize)]
@@ -81,6 +83,7 @@ impl<'a> Content<'a> {
             clients: clients(saved),
             terms: terms(saved),
             remarks: &saved.remarks,
+            numbers: "model.json",
         }
     }
 }

@@ -232,7 +232,7 @@ function segments(label, choices, current, choose) {
 
 // Builds the page once, and draws its pictures now and whenever the window gets another width.
 function present(build, draw) {
-  const beside = "The numbers behind this page are in summary.json and the csv files beside it.";
+  const beside = `The numbers behind this page are in ${content.numbers ?? "summary.json"} and the csv files beside it.`;
   try {
     build();
     report.append(element("footer", {}, `Written by Kinfolk ${content.version}. ${beside}`));
