@@ -105,6 +105,13 @@ impl Error {
         self
     }
 
+    /// The same in other words.
+    pub(crate) fn reworded(mut self, reword: impl Fn(&str) -> String) -> Self {
+        self.message = reword(&self.message);
+        self.hint = self.hint.map(|hint| reword(&hint));
+        self
+    }
+
     /// Ends the whole run, rather than one method.
     #[doc(hidden)]
     pub fn ending_the_run(mut self) -> Self {

@@ -100,6 +100,21 @@ fn predictions_in_columns_are_those_of_the_text() {
 }
 
 #[test]
+fn a_client_without_training_rows_is_left_out() {
+    let bench = bakeries();
+    let mark = |(row, line): (usize, &str)| match (row, row % 5) {
+        (0, _) => format!("{line},part\n"),
+        (_, 0) => format!("{line},test\n"),
+        _ if line.starts_with("B03") => format!("{line},test\n"),
+        _ => format!("{line},train\n"),
+    };
+    bench.write("parts.csv", BAKERIES.lines().enumerate().map(mark).collect::<String>());
+    let ended =
+        bench.well(&["fit", "parts.csv", "--client", "bakery", "--target", "sold", "--part", "part", "--quick"]);
+    assert!(ended.stdout.contains("left out, without rows for training: B03"), "{}", ended.stdout);
+}
+
+#[test]
 fn the_same_for_any_number_of_threads() {
     let bench = bakeries();
     let mut models = Vec::new();

@@ -8,6 +8,7 @@ mod bench;
 mod cluster;
 mod contract;
 mod fit;
+mod fit_inputs;
 mod folders;
 mod fuzz;
 mod help;

@@ -178,7 +178,8 @@ fn build_of(
         None => None,
     };
     if table.columns.is_empty() {
-        return Err(Error::data(format!("{}: no column is left as a feature", path.display())));
+        return Err(Error::data(format!("{}: no column is left as a feature", path.display()))
+            .hint("want a column besides the client's and the target's"));
     }
     let is_test = parts.map(|parts| check_parts(path, &table.lines, &parts, settings.part.as_deref())).transpose()?;
     let has_target = target.as_ref().map(|target| present(&target.values));
@@ -195,6 +196,9 @@ fn build_of(
         // Whoever cuts the rows of a client into folds finds them in the order of time.
         members.iter_mut().for_each(|member| member.rows.sort_by(|a, b| times[*a].total_cmp(&times[*b])));
     }
+    if let Some(is_test) = &is_test {
+        leave_out_untrained(path, &mut members, is_test, &mut remarks)?;
+    }
     let key = key(seed);
     let share = settings.test_fraction;
     let order = divide(members.iter().map(|member| (member.id, &member.rows)), |id, rows| match (&is_test, &times) {
@@ -202,11 +206,6 @@ fn build_of(
         (None, Some(times)) => hold_out_last(&rows.iter().map(|row| times[*row]).collect::<Vec<f64>>(), share),
         (None, None) => hold_out(rows.len(), share, &key.clone().word("test").word(id)),
     });
-    if let Some(place) = order.train.iter().position(Range::is_empty) {
-        let (id, part) = (members[place].id, settings.part.as_deref().unwrap_or_default());
-        let message = format!("{}: client {id} has no row with `train` in column `{part}`", path.display());
-        return Err(Error::data(message).hint("every client needs one; leave out the rows of those that have none"));
-    }
     let group = per_client(path, &table.lines, &members, groups.as_deref(), settings.group.as_deref())?;
     let truth = per_client(path, &table.lines, &members, truths.as_deref(), settings.truth.as_deref())?;
     let clusters = schema::sorted(truth.iter().flatten().map(|name| name.to_string()).collect());
@@ -359,6 +358,7 @@ fn members<'a>(
     }
     let least = settings.min_rows;
     let all = members.len();
+    remarks.extend(alike(&members));
     if all == 0 {
         let target = settings.target.as_deref().unwrap_or_default();
         return Err(Error::data(format!("{}: no row has a value in column `{target}`", path.display())));
@@ -372,18 +372,59 @@ fn members<'a>(
         return Err(Error::settings(format!("data.min_rows: none of the {all} clients has {least} rows")));
     }
     if !small.is_empty() {
-        let more = if small.len() > 5 { format!(" and {} more", small.len() - 5) } else { String::new() };
-        let some = small[..small.len().min(5)].join(", ");
+        let some = some(&small);
         if settings.small == Small::Error {
-            let message = format!("{}: clients with fewer than {least} rows: {some}{more}", path.display());
+            let message = format!("{}: clients with fewer than {least} rows: {some}", path.display());
             return Err(
                 Error::data(message).hint("set data.small = \"drop\" to leave them out, or a smaller data.min_rows")
             );
         }
-        remarks.push(format!("left out, with fewer than {least} rows: {some}{more}"));
+        remarks.push(format!("left out, with fewer than {least} rows: {some}"));
     }
     members.retain(|member| member.rows.len() >= least);
     Ok(members)
+}
+
+/// A note on clients whose names differ by case or blanks alone, and may be one client.
+fn alike<'a>(members: &[Member<'a>]) -> Option<String> {
+    let plain = |id: &str| id.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
+    let mut first: HashMap<String, &'a str> = HashMap::new();
+    let twin = |member: &Member<'a>| {
+        let known = *first.entry(plain(member.id)).or_insert(member.id);
+        (known != member.id).then(|| format!("`{known}` and `{}`", member.id))
+    };
+    let pairs: Vec<String> = members.iter().filter_map(twin).collect();
+    (!pairs.is_empty())
+        .then(|| format!("clients whose names differ by case or blanks alone are different ones: {}", some(&pairs)))
+}
+
+/// Leaves out clients all of whose rows are for testing.
+fn leave_out_untrained(
+    path: &Path,
+    members: &mut Vec<Member>,
+    is_test: &[bool],
+    remarks: &mut Vec<String>,
+) -> Result<()> {
+    let (trained, untrained): (Vec<Member>, Vec<Member>) =
+        std::mem::take(members).into_iter().partition(|member| member.rows.iter().any(|row| !is_test[*row]));
+    if trained.is_empty() {
+        return Err(Error::data(format!("{}: no row is for training", path.display())));
+    }
+    if !untrained.is_empty() {
+        let names: Vec<&str> = untrained.iter().map(|member| member.id).collect();
+        remarks.push(format!("left out, without rows for training: {}", some(&names)));
+    }
+    *members = trained;
+    Ok(())
+}
+
+/// The first of some names, and how many more there are.
+fn some<T: std::borrow::Borrow<str>>(names: &[T]) -> String {
+    const NAMED: usize = 5;
+    match names.split_at_checked(NAMED) {
+        Some((first, more)) if !more.is_empty() => format!("{} and {} more", first.join(", "), more.len()),
+        _ => names.join(", "),
+    }
 }
 
 /// The value of a column for each client, which must be the same in all its rows.

@@ -36,9 +36,9 @@ pub use show::{Shown, show, show_client, show_family};
 use crate::data::TableSettings;
 use crate::data::options::Missing;
 use crate::data::understood;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, option};
 use crate::experiment::Experiment;
-use crate::families::Wanted;
+use crate::families::{Response, Wanted};
 use crate::federation::transforms::Transforms;
 use crate::groups::Groups;
 use crate::methods::room::{MethodLedger, MissingRule, Room};
@@ -95,6 +95,7 @@ pub fn fit(
     told: &mut dyn FnMut(&[String]),
 ) -> Result<Saved> {
     fit_at(&mut InProcess::new(options)?, settings.checked()?, options, watch, told)
+        .map_err(|error| error.reworded(with_options))
 }
 
 /// The same for rows in memory, whatever file the settings name: the same model as from a file with these rows.
@@ -111,6 +112,17 @@ pub fn fit_records(
     let table = settings.table.clone();
     let populate = move |_: &Experiment, seed| crate::data::table::build_from(Input::Memory(&records), &table, seed);
     fit_at(&mut InProcess::of(options, populate)?, settings, options, watch, told)
+        .map_err(|error| error.reworded(with_options))
+}
+
+/// A message about settings of a table as one about options.
+fn with_options(message: &str) -> String {
+    let mut message = message.replace("data.path: ", "");
+    for name in ["client", "target", "group", "time", "part", "drop", "words"] {
+        message = message.replace(&format!("data.{name} = [\""), &format!("{} ", option(name)));
+        message = message.replace(&format!("data.{name}"), &option(name));
+    }
+    message.replace("\"]", "")
 }
 
 fn fit_at(
@@ -128,6 +140,10 @@ fn fit_at(
     let experiment =
         Experiment::on(table).model(AutoModelSettings::default()).method(AutoSettings::default()).check()?;
     let data = SeedData::prepare(&experiment, seed, venue, None)?;
+    if data.facts().target.is_some_and(|target| target.deviation == 0.0) || data.schema.class_names().len() == 1 {
+        let message = format!("column `{target}` is the same in every training row, want a target that varies");
+        return Err(Error::data(message));
+    }
     let understood = data.schema.understood();
     told(&understood::lines(&understood));
     let wanted = match families {
@@ -145,6 +161,16 @@ fn fit_at(
     let names = model.clients.iter().map(|&place| engine.clients()[place as usize].id.clone()).collect();
     let mut remarks = data.notes.clone();
     remarks.extend(ledger.note());
+    let lost = (0..).zip(engine.clients()).filter(|(place, _)| !model.clients.contains(place));
+    remarks.extend(
+        lost.map(|(_, client)| format!("client {} is left out: its numbers are too large to be squared", client.id)),
+    );
+    // The target has a variance of 1 there.
+    const EXACT: f64 = 1e-12;
+    if model.learned.response == Response::Numbers && model.learned.errors[0] < EXACT {
+        remarks
+            .push(format!("the columns predict `{target}` without error: is one of them the target by another name?"));
+    }
     let notation = data.population.notation.clone();
     Ok(Saved::new(client, target, names, data.schema.clone(), notation, understood, model, tested, remarks, seed))
 }

@@ -134,10 +134,21 @@ pub(super) fn families(saved: &Saved) -> Table {
     table
 }
 
-/// A number in four digits.
+/// A number in four digits, a tiny one in two.
 fn short(value: f64) -> String {
+    const TINY: f64 = 1e-4;
+    if value != 0.0 && value.abs() < TINY {
+        return format!("{value:.1e}");
+    }
     let digits = if value == 0.0 { 0 } else { (3 - value.abs().log10().floor() as i32).clamp(0, 6) };
     format!("{value:.*}", digits as usize)
+}
+
+#[cfg(test)]
+#[test]
+fn numbers_are_short_and_never_lost() {
+    let texts = [0.0, 1.2e-9, -3.04e-5, 0.00012345, 0.5, 12.3456, 123456.7].map(short);
+    assert_eq!(texts, ["0", "1.2e-9", "-3.0e-5", "0.000123", "0.5000", "12.35", "123457"]);
 }
 
 /// The result as text: what was decided, families, errors, and clients worth a look.

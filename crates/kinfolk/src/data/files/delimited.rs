@@ -30,6 +30,9 @@ type Text = Box<dyn Read>;
 
 fn open(path: &Path) -> Result<Text> {
     let io = |error| Error::io("reading", path, error);
+    if path.is_dir() {
+        return Err(Error::data(format!("{}: a folder, want a file", path.display())));
+    }
     let mut file = File::open(path).map_err(io)?;
     let mut first = Vec::new();
     file.by_ref().take(2).read_to_end(&mut first).map_err(io)?;
@@ -49,7 +52,7 @@ impl Delimited {
     pub fn new(path: &Path, header: Header) -> Result<Self> {
         let mut beginning = Vec::new();
         let text = open(path)?.take(BEGINNING as u64).read_to_end(&mut beginning);
-        text.map_err(|error| Error::io("reading", path, error))?;
+        text.map_err(|error| unread(path, error))?;
         check_text(path, &beginning)?;
         let is_tsv = path.to_string_lossy().to_lowercase().trim_end_matches(".gz").ends_with(".tsv");
         let delimiter = find_delimiter(&beginning, if is_tsv { b'\t' } else { b',' });
@@ -117,6 +120,12 @@ impl Batches for Rows {
     }
 }
 
+fn unread(path: &Path, error: std::io::Error) -> Error {
+    let is_cut = error.kind() == std::io::ErrorKind::UnexpectedEof;
+    let error = Error::io("reading", path, error);
+    if is_cut { error.hint("the file ends too early: copy or download it again") } else { error }
+}
+
 fn broken<R: Read>(path: &Path, error: csv::Error, reader: &mut Reader<Counted<R>>) -> Error {
     match error.into_kind() {
         ErrorKind::UnequalLengths { pos, expected_len, len } => {
@@ -128,7 +137,7 @@ fn broken<R: Read>(path: &Path, error: csv::Error, reader: &mut Reader<Counted<R
             };
             Error::data(format!("{} row {line}: {cells}, want {expected_len}", path.display())).hint(hint)
         }
-        ErrorKind::Io(error) => Error::io("reading", path, error),
+        ErrorKind::Io(error) => unread(path, error),
         _ => Error::data(format!("{}: not a table with a delimiter", path.display())),
     }
 }

@@ -319,6 +319,7 @@ impl<'a> Source<'a> {
 
     pub fn infinite(&self, line: u64, name: &str) -> Error {
         Error::data(format!("{} row {line}: column `{name}` is not finite", self.input.path().display()))
+            .hint(self.remedy("mend it, delete the row", name))
     }
 
     fn check_names(&self, names: &[String]) -> Result<()> {
@@ -328,7 +329,8 @@ impl<'a> Source<'a> {
                 Err(Error::data(format!("{}: two columns have no name", self.input.path().display()))
                     .hint("name them in the first row, or delete them"))
             }
-            Some(name) => Err(Error::data(format!("{}: two columns are called `{name}`", self.input.path().display()))),
+            Some(name) => Err(Error::data(format!("{}: two columns are called `{name}`", self.input.path().display()))
+                .hint("rename one of them, or delete it")),
             None => Ok(()),
         }
     }
@@ -419,7 +421,8 @@ impl Rows<'_> {
         let mut table = Table { lines: batch.lines, ..Table::default() };
         let mut first: Option<(usize, Error)> = None;
         let read = self.columns.par_iter_mut().zip(batch.columns).filter(|(column, _)| column.role != Role::Dropped);
-        let cells = read.map(|(column, strip)| (column.name.clone(), column.convert(&self.source, &table.lines, strip)));
+        let cells =
+            read.map(|(column, strip)| (column.name.clone(), column.convert(&self.source, &table.lines, strip)));
         for (name, cells) in cells.collect::<Vec<_>>() {
             match cells {
                 Ok(values) => table.columns.push(Column { name, values }),
@@ -577,6 +580,12 @@ pub(super) fn find_roles<'a>(
             let alike = || nearest(name, known()).filter(|near| near.chars().any(|letter| name.contains(letter)));
             faults.push(match same_letters.or_else(alike) {
                 Some(near) => fault.hint(format!("did you mean `{near}`?")),
+                None if names.is_empty() => fault.hint("the file is empty"),
+                None if names.len() == 1 => {
+                    let message =
+                        format!("its only column is `{}`; cells are separated by commas, semicolons or tabs", names[0]);
+                    fault.hint(message + ", and the first row names the columns")
+                }
                 None => fault.hint(format!("its columns are {}", listed(names))),
             });
             continue;

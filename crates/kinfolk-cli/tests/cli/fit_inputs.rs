@@ -1,0 +1,155 @@
+//! Tables as people bring them to `fit`: each is fitted rightly, or refused by what to do.
+
+use crate::bench::{Bench, Ended};
+
+/// Twelve schools, with noise that nobody needs to draw.
+fn rows() -> Vec<[String; 4]> {
+    let row = |number: usize| {
+        let (school, x) = (number / 12, (number * 37 % 101) as f64 / 25.0 - 2.0);
+        let noise = (number * 53 % 97) as f64 / 97.0 - 0.5;
+        let y = 2.0 * x + 0.3 * school as f64 + noise;
+        [format!("s{school:02}"), format!("{x:.3}"), ["a", "b"][number % 7 % 2].into(), format!("{y:.3}")]
+    };
+    (0..144).map(row).collect()
+}
+
+fn text(header: &str, rows: impl IntoIterator<Item = String>) -> String {
+    rows.into_iter().fold(format!("{header}\n"), |text, row| text + &row + "\n")
+}
+
+/// The table with one cell of every row changed.
+fn with(column: usize, change: impl Fn(usize, &str) -> String) -> String {
+    let row = |(number, mut row): (usize, [String; 4])| {
+        row[column] = change(number, &row[column]);
+        row.join(",")
+    };
+    text("school,x,kind,y", rows().into_iter().enumerate().map(row))
+}
+
+fn fitted(bench: &Bench, name: &str, content: &[u8], more: &[&str]) -> Ended {
+    bench.write(name, content);
+    let fit = ["fit", name, "--client", "school", "--target", "y", "--quick", "--no-curves", "--replace", "--out", "m"];
+    bench.kinfolk(&[&fit[..], more].concat())
+}
+
+#[test]
+fn tables_that_can_be_read_are_fitted() {
+    let bench = Bench::new();
+    let usual = with(0, |_, school| school.into());
+    let nth = |every: usize, sign: &'static str| {
+        move |number: usize, cell: &str| match number % every {
+            0 => sign.to_string(),
+            _ => cell.to_string(),
+        }
+    };
+    for (what, content, wanted) in [
+        ("as it should be", usual.clone(), "Clients differ"),
+        ("a sign for a missing number", with(1, nth(9, "n/k")), "16 cells count as missing: `n/k`"),
+        ("what a spreadsheet writes", with(1, nth(12, "########")), "12 cells count as missing"),
+        ("a fault of a spreadsheet", with(1, nth(12, "#DIV/0!")), "12 cells count as missing"),
+        ("semicolons", usual.replace(',', ";"), "Clients differ"),
+        ("tabs", usual.replace(',', "\t"), "Clients differ"),
+        ("decimal commas", usual.replace(',', ";").replace('.', ","), "a decimal comma in x, y"),
+        ("a byte order mark", format!("\u{feff}{usual}"), "Clients differ"),
+        ("quoted numbers", with(1, |_, x| format!("\"{x}\"")), "Clients differ"),
+        ("percent", with(1, |_, x| format!("{x} %")), "Clients differ"),
+        ("currency", with(1, |_, x| format!("${x}")), "Clients differ"),
+        ("thousands", with(1, |number, _| format!("\"1,{:03}.5\"", number * 37 % 1000)), "one model for everybody"),
+        ("the header twice", format!("{usual}{usual}"), "1 cell counts as missing: `x`"),
+        ("row numbers", with(2, |number, _| (number + 1).to_string()), "left out: different in every row"),
+        ("numbers as names of clients", with(0, |_, school| school.replace('s', "1")), "Clients differ"),
+        (
+            "names that are nearly the same",
+            with(0, |number, school| match number % 2 {
+                0 => school.to_uppercase(),
+                _ => school.to_string(),
+            }),
+            "names differ by case or blanks alone are different ones: `S00` and `s00`",
+        ),
+        ("names for folders", with(0, |number, _| ["A/B", "A_B", "A B"][number % 3].into()), "one model for everybody"),
+        ("one client", with(0, |_, _| "one".into()), "cannot be told"),
+        ("a row each", with(0, |number, _| format!("s{number}")), "cannot be told"),
+        ("a target that lacks values", with(3, nth(7, "NaN")), "21 rows are left out, without a value in column `y`"),
+        ("the target as a feature", with(2, |number, _| rows()[number][3].clone()), "the target by another name?"),
+        (
+            "a huge number",
+            with(1, |number, x| if number == 3 { "1e300".into() } else { x.into() }),
+            "client s00 is left out",
+        ),
+    ] {
+        let ended = fitted(&bench, "t.csv", content.as_bytes(), &[]);
+        assert_eq!(ended.code, Some(0), "{what}: {}", ended.stderr);
+        let said = ended.stdout + &ended.stderr;
+        assert!(said.contains(wanted), "{what}: {said}");
+    }
+    let latin: Vec<u8> =
+        usual.replace("s01", "Zurich").bytes().map(|byte| if byte == b'u' { 0xfc } else { byte }).collect();
+    assert!(fitted(&bench, "t.csv", &latin, &[]).stdout.contains("read as Windows-1252"));
+    let few = text("school,x,kind,y", rows().into_iter().take(60).map(|row| row.join(",")));
+    assert!(
+        fitted(&bench, "t.csv", few.as_bytes(), &["--families", "2"]).stdout.contains("2 "),
+        "five clients, two families"
+    );
+}
+
+#[test]
+fn what_cannot_be_fitted_is_refused_by_what_to_do() {
+    let bench = Bench::new();
+    let usual = with(0, |_, school| school.into());
+    std::fs::create_dir(bench.path("folder.csv")).expect("a folder");
+    for (name, content, wanted) in [
+        ("t.csv", String::new(), "hint: the file is empty"),
+        ("t.csv", "school,x,kind,y\n".into(), "no rows below the header"),
+        ("t.csv", usual.replace("kind", "x"), "two columns are called `x`\n  hint: rename one of them"),
+        (
+            "t.csv",
+            usual.replace("school", "shop"),
+            "--client: t.csv has no column `school`\n  hint: did you mean `shop`?",
+        ),
+        ("t.csv", usual.replace(",y\n", ",Y\n"), "--target: t.csv has no column `y`\n  hint: did you mean `Y`?"),
+        ("t.csv", usual.replace(',', "|"), "its only column is `school|x|kind|y`; cells are separated by commas"),
+        ("t.csv", format!("Our schools\n{usual}"), "its only column is `Our schools`"),
+        (
+            "t.csv",
+            with(0, |number, school| if number == 5 { " ".into() } else { school.into() }),
+            "row 7: column `school` has no value",
+        ),
+        ("t.csv", with(3, |_, _| "5".into()), "column `y` is the same in every training row"),
+        (
+            "t.csv",
+            with(1, |number, x| if number == 3 { "inf".into() } else { x.into() }),
+            "is not finite\n  hint: mend it",
+        ),
+        (
+            "t.csv",
+            with(1, |number, x| if number % 2 == 0 { format!("w{number}") } else { x.into() }),
+            "leave the column out with --drop x",
+        ),
+        ("t.csv", format!("{usual}s01,1\n"), "row 146: 2 cells, want 4"),
+        (
+            "t.csv",
+            text("school,y", rows().into_iter().map(|row| format!("{},{}", row[0], row[3]))),
+            "want a column besides",
+        ),
+        ("t.csv", "PK\u{3}\u{4}workbook".into(), "save the table as CSV"),
+        ("t.xlsx", "PK\u{3}\u{4}workbook".into(), "error: got t.xlsx, want a file that ends in .csv"),
+        ("t.zip", "PK\u{3}\u{4}archive".into(), "want a file that ends in .csv"),
+        ("t.parquet", usual.clone(), "t.parquet: "),
+        ("t.feather", usual.clone(), "t.feather: "),
+    ] {
+        let ended = fitted(&bench, name, content.as_bytes(), &[]);
+        assert_eq!(ended.code, Some(2), "{wanted}: {}", ended.stderr);
+        assert!(ended.stderr.contains(wanted), "want {wanted}: {}", ended.stderr);
+    }
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    std::io::Write::write_all(&mut packed, usual.as_bytes()).expect("packed");
+    let packed = packed.finish().expect("packed");
+    let ended = fitted(&bench, "t.csv.gz", &packed[..packed.len() / 2], &[]);
+    assert!(ended.stderr.contains("the file ends too early"), "{}", ended.stderr);
+    let utf16: Vec<u8> = [0xff, 0xfe].into_iter().chain(usual.encode_utf16().flat_map(u16::to_le_bytes)).collect();
+    assert!(fitted(&bench, "t.csv", &utf16, &[]).stderr.contains("UTF-16"));
+    let ended = bench.kinfolk(&["fit", "folder.csv", "--client", "school", "--target", "y", "--out", "m2"]);
+    assert!(ended.stderr.contains("folder.csv: a folder, want a file"), "{}", ended.stderr);
+    let ended = fitted(&bench, "t.csv", usual.as_bytes(), &["--families", "20"]);
+    assert!(ended.stderr.contains("at most the 12 clients"), "{}", ended.stderr);
+}
