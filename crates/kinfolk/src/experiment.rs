@@ -289,6 +289,7 @@ fn mismatch(
         (true, _) => "which is a mixture",
         (false, wanted) if wanted.of_mixture() => "which is not a mixture",
         (false, Ability::Quadratic) => "whose loss is not a quadratic",
+        (false, Ability::Linear) => "which is not linear",
         (false, Ability::Minimiser) => "which has no exact minimiser",
         (false, _) => "whose clients do not show single rows",
     };

@@ -151,8 +151,8 @@ fn the_readme_tells_of_every_file_of_a_run_folder() {
 #[test]
 fn methods_and_models_are_named_in_their_own_folders_alone() {
     // A setting, too, may be "auto".
-    let methods = || METHODS.iter().map(|kind| kind.name).filter(|name| *name != "auto");
-    let registered = || methods().chain(MODELS.iter().map(|kind| kind.name));
+    let names = || METHODS.iter().map(|kind| kind.name).chain(MODELS.iter().map(|kind| kind.name));
+    let registered = || names().filter(|name| *name != "auto");
     let is_source = |name: &str| SOURCES.iter().any(|source| source.name == name);
     let knows_them = |path: &str| {
         ["kinfolk/src/methods/", "kinfolk/src/models/", "kinfolk/src/presets.rs", "kinfolk-papers/src/paper.rs"]

@@ -60,7 +60,7 @@ fn what_must_be_given_is_asked_for_in_code_too() {
     let said = fault(on_lines().model(LinearSettings::default()).method(IfcaSettings::default()));
     assert!(said.starts_with("method.ifca.clusters: got 0, want"), "{said}");
     let said = fault(on_lines().method(ifca()));
-    assert!(said.starts_with("model.kind: missing, want one of linear, "), "{said}");
+    assert!(said.starts_with("model.kind: missing, want one of auto, linear, "), "{said}");
     let said = fault(on_lines().model(LinearSettings::default()));
     assert!(said.starts_with("experiment: no [[method]]"), "{said}");
     let table = kinfolk::data::TableSettings::default();

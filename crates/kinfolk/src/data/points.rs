@@ -75,7 +75,13 @@ impl PointTable {
 /// Reads the points of a file.
 pub fn read(path: &Path, choice: &Choice) -> Result<PointTable> {
     let drop = |name: &str| format!("{} {}", option("drop"), quoted(name));
-    let source = Source { input: Input::File(path), header: Header::IfWords, drop, missing: MissingCells::Refused(""), known: None };
+    let source = Source {
+        input: Input::File(path),
+        header: Header::IfWords,
+        drop,
+        missing: MissingCells::Refused(""),
+        known: None,
+    };
     let is_npy = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npy"));
     let mut table = if is_npy { read_array(&source, choice) } else { read_table(&source, choice) }?;
     if table.values.is_empty() {

@@ -376,7 +376,8 @@ fn folds_in_the_order_of_time_are_predicted_from_those_before() {
         let draft = Draft::new(evidence, Beforehand::default(), &Options::default()).unwrap();
         let (fold, clients) = draft.tried().next().unwrap();
         assert_eq!(fold, 1);
-        clients.into_iter().flatten().flatten().collect::<Vec<f64>>()
+        // How strongly a client's own model is held back follows all folds.
+        clients.into_iter().flat_map(|four| four.into_iter().take(3)).flatten().collect::<Vec<f64>>()
     };
     let (one, two) = (first(&rolling), first(&changed));
     assert!(distance(&one, &two) < 1e-2 * distance(&one, &vec![0.0; one.len()]), "{}", distance(&one, &two));

@@ -51,8 +51,11 @@ pub fn predict<'a>(
     format: Format,
     out: &mut (dyn Write + Send),
 ) -> Result<Predictions> {
+    let table = table.into();
+    // Nothing is written of a table that cannot be read.
+    let newcomers = newcomers(saved, table)?;
     let mut output = Output::new(format, &saved.classes, out)?;
-    let found = predict_blocks(saved, table.into(), format, |block| output.write(block))?;
+    let found = predict_blocks(saved, table, newcomers, format, |block| output.write(block))?;
     output.finish()?;
     Ok(found)
 }
@@ -63,7 +66,9 @@ pub fn predict_batches<'a>(
     table: impl Into<Input<'a>>,
     take: &mut dyn FnMut(PredictedRows) -> Result<()>,
 ) -> Result<Predictions> {
-    predict_blocks(saved, table.into(), Format::Arrow, |block| {
+    let table = table.into();
+    let newcomers = newcomers(saved, table)?;
+    predict_blocks(saved, table, newcomers, Format::Arrow, |block| {
         let served_by = block.served().map(|serving| serving.by.clone()).collect();
         let values = block.lines.iter().flat_map(Lines::by_row).collect();
         take(PredictedRows { clients: block.clients, values, served_by })
@@ -73,12 +78,12 @@ pub fn predict_batches<'a>(
 fn predict_blocks(
     saved: &Saved,
     table: Input,
+    newcomers: HashMap<String, Arrival>,
     format: Format,
     mut take: impl FnMut(Block) -> Result<()>,
 ) -> Result<Predictions> {
     /// Rows that are predicted by one thread.
     const PART: usize = 512;
-    let newcomers = newcomers(saved, table)?;
     let servings = Servings::new(saved);
     let mut crowd = Crowd::new(&servings, newcomers);
     let (mut rows, mut right, mut with_target) = (0, 0, 0);

@@ -107,6 +107,8 @@ pub enum Ability {
     Descent,
     /// Also on single rows of a client, which custom clients do not expose.
     Rows,
+    /// Also rely on its being linear in its parameters, but for a link.
+    Linear,
     /// Also find its exact minimiser.
     Minimiser,
     /// Also rely on its loss being a quadratic.
@@ -181,7 +183,7 @@ impl ModelKind {
             let message = format!("model.kind: {} reads {wanted}, but the rows of this data are {found}", self.name);
             let is_mixture = |kind: &ModelKind| (kind.ability)(&Settings::defaults(kind.settings)).of_mixture();
             let others = MODELS.iter().filter(|kind| is_mixture(kind) == is_mixture(self) && kind.suits(shape));
-            let others: Vec<&str> = others.map(|kind| kind.name).collect();
+            let others: Vec<&str> = others.map(|kind| kind.name).filter(|name| *name != "auto").collect();
             return Err(match others.is_empty() {
                 true => Error::settings(message),
                 false => Error::settings(message).hint(format!("use {}", others.join(" or "))),

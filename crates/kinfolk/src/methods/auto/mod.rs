@@ -38,7 +38,7 @@ impl MethodSettings for AutoSettings {
     const SUMMARY: &str = "finds out whether there are families and which model serves whom; no settings needed";
     const PAPER: &str = "Kinfolk";
     const HAS_CLUSTERS: bool = true;
-    const WANTS: Ability = Ability::Rows;
+    const WANTS: Ability = Ability::Linear;
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let wanted = match self.families {

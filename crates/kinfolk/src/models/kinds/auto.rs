@@ -14,7 +14,7 @@ settings! {
 impl ModelSettings for AutoModelSettings {
     const NAME: &str = "auto";
     const SUMMARY: &str = "linear for numbers, logistic for two classes, softmax for more";
-    const ABILITY: Ability = Ability::Rows;
+    const ABILITY: Ability = Ability::Linear;
 
     fn build(self, data: DataShape) -> Result<Box<dyn Model>> {
         let precision = self.precision;

@@ -15,7 +15,7 @@ settings! {
 impl ModelSettings for SoftmaxSettings {
     const NAME: &str = "softmax";
     const SUMMARY: &str = "softmax regression for any number of classes";
-    const ABILITY: Ability = Ability::Rows;
+    const ABILITY: Ability = Ability::Linear;
 
     fn build(self, data: DataShape) -> Result<Box<dyn Model>> {
         if data.classes < 2 {

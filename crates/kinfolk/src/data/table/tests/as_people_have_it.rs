@@ -333,7 +333,11 @@ fn wrong_inputs_are_refused_by_what_to_do() {
         (column(&["", ""]), "missing = \"fill\"", "no column varies over the training rows"),
         ("c,y,x\na,1.5,1\na,2.5\n".into(), "", "t.csv row 3: 2 cells, want 3"),
         ("c,y,x\na,1.5,1,7\n".into(), "", "the first row of the file names all columns"),
-        ("Our pupils\nc,y,x\na,1.5,1\n".into(), "", "hint: its columns are Our pupils"),
+        (
+            "Our pupils\nc,y,x\na,1.5,1\n".into(),
+            "",
+            "hint: its only column is `Our pupils`; cells are separated by commas",
+        ),
         ("c,y,x,,\na,1.5,1,,\n".into(), "", "two columns have no name\n  hint: name them in the first row, or delete"),
         ("a,1.5,1\na,2.5,2\n".into(), "", "hint: its columns are a, 1.5, 1"),
         ("PK\u{3}\u{4}workbook".into(), "", "a workbook or an archive, want a text"),
