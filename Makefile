@@ -102,10 +102,12 @@ fuzz: | need-rust ## Spoils the inputs of every reader: SEED, CASES of each, BIN
 	ulimit -v 16777216; \
 	cargo test --workspace --test fuzz -- --nocapture $(READER) && cargo test --workspace --test cli -- --nocapture fuzz::$(READER)
 
-# Two kinds of expected results are kept: the texts of the command line in crates/kinfolk-cli/tests/cli/snapshots, which
-# must agree to the letter, and the numbers of the quickstart in crates/kinfolk/tests/golden, compared with a tolerance.
-bless: ## Accepts today's texts and numbers as the expected ones; look at `git diff` afterwards
+# Three kinds of expected results are kept: the texts of the command line in crates/kinfolk-cli/tests/cli/snapshots and what
+# examples/bakeries.ipynb prints, which must agree to the letter, and the numbers of the quickstart in crates/kinfolk/tests/golden,
+# compared with a tolerance.
+bless: $(TARGET)/venv/ready extension ## Accepts today's texts and numbers as the expected ones; look at `git diff` afterwards
 	INSTA_UPDATE=always KINFOLK_BLESS=1 cargo test --workspace --test cli --test integration
+	KINFOLK_BLESS=1 $(TEST_PYTHON) -m pytest -q crates/kinfolk-py/tests/test_docs.py -k notebook
 
 # `kinfolk reproduce PAPER --quick` compares with the numbers of experiments/PAPER/quick.json. They are compiled in, so they are
 # measured anew with the program as it is, which says what changed, and count from the next build on.
