@@ -241,11 +241,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("table.csv");
         let mut text = "client,kind,x,y\n".to_string();
+        let mut state = 2u64;
+        let mut draw = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            ((state >> 33) % 1000) as f64
+        };
         for row in 0..480 {
-            // Straight lines, and residuals that no curve follows.
-            let (client, x) = (row % 12, f64::from(row * 37 % 101));
-            let y = f64::from(client) + 0.5 * x + f64::from(row * 53 % 97) / 10.0;
-            text += &format!("c{client},{},{x},{y}\n", ["red", "green", "blue"][row as usize % 7 % 3]);
+            // Straight lines, and noise that no curve follows.
+            let (client, x) = (row % 12, draw());
+            let y = client as f64 + x / 2.0 + draw() - draw();
+            text += &format!("c{client},{},{x},{y}\n", ["red", "green", "blue"][row % 7 % 3]);
         }
         std::fs::write(&path, text).unwrap();
         let (client, target) = ("client".to_string(), Some("y".to_string()));
