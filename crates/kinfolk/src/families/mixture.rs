@@ -457,9 +457,9 @@ impl Joint {
             }
         }
         let largest = self.curvature.iter().step_by(size + 1).fold(0.0, |largest: f64, &value| value.max(largest));
-        for at in 0..self.families * self.random {
-            let hold = HOLD * largest;
-            self.moment[at] += hold * held[at];
+        let hold = HOLD * largest;
+        for (at, held) in held.iter().enumerate() {
+            self.moment[at] += hold * held;
             self.curvature[at * (size + 1)] += hold;
         }
         let mut factor = Vec::new();

@@ -47,7 +47,6 @@ pub(super) struct Lines {
     /// As csv, if that is wanted;
     text: String,
     /// else the class, and the columns of numbers.
-    #[cfg_attr(not(feature = "parquet"), expect(dead_code, reason = "formats with columns"))]
     classes: Vec<usize>,
     columns: Vec<Vec<f64>>,
 }
