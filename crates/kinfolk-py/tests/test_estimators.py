@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 import subprocess
 import sys
@@ -117,6 +118,11 @@ def test_pandas_without_arrow(bakeries: pd.DataFrame, fitted: FamilyRegressor, m
     assert model.model_.file("model.json") == fitted.model_.file("model.json")
 
 
+def without_notation(model: str) -> str:
+    """A model but for how the cells of a text were written, which rows in memory are not."""
+    return json.dumps({key: value for key, value in json.loads(model).items() if key != "notation"})
+
+
 def test_the_same_model_as_from_the_command_line(fitted: FamilyRegressor, program: str, folder: Path) -> None:
     def command(*arguments: str) -> str:
         ended = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60)
@@ -126,8 +132,9 @@ def test_the_same_model_as_from_the_command_line(fitted: FamilyRegressor, progra
     table = str(EXAMPLES / "bakeries.csv")
     shown = command("fit", table, "--client", "bakery", "--target", "sold", "--quick", "--out", "theirs")
     assert fitted.save("ours") == folder / "ours"
-    for name in ("model.json", "clients.csv", "families.csv", "coefficients.csv", "report.html"):
+    for name in ("clients.csv", "families.csv", "coefficients.csv", "report.html"):
         assert Path("ours", name).read_bytes() == Path("theirs", name).read_bytes(), name
+    assert without_notation(Path("ours/model.json").read_text()) == without_notation(Path("theirs/model.json").read_text())
     assert str(fitted.show()) == shown
     assert str(fitted.show(client="B05")) == command("show", "ours", "--client", "B05")
     assert str(fitted.show(family=2)) == command("show", "ours", "--family", "2")
@@ -264,7 +271,7 @@ def test_classes(folder: Path, program: str) -> None:
     frame.to_csv("sales.csv", index=False)
     command = [program, "fit", "sales.csv", "--client", "owner", "--target", "bought", "--quick", "--out", "theirs"]
     subprocess.run(command, capture_output=True, timeout=60, check=True)
-    assert Path("theirs/model.json").read_text() == named.model_.file("model.json")
+    assert without_notation(Path("theirs/model.json").read_text()) == without_notation(named.model_.file("model.json"))
     loaded = kinfolk.load("theirs")
     assert isinstance(loaded, FamilyClassifier)
     assert loaded.predict(frame).tolist() == named.predict(frame).tolist()
