@@ -247,9 +247,14 @@ pub(super) struct Passing<M, T> {
 }
 
 impl<M, T: Real> Passing<M, T> {
+    /// Outputs of a row; 1 where there is no row.
+    fn width(&self, goal: Goal) -> usize {
+        (self.outputs.len() / goal.len().max(1)).max(1)
+    }
+
     /// The outputs of each row, as they lie in `outputs`.
     fn rows(&self, goal: Goal) -> impl Iterator<Item = &[T]> {
-        self.outputs.chunks_exact(self.outputs.len() / goal.len().max(1))
+        self.outputs.chunks_exact(self.width(goal))
     }
 
     pub(super) fn total_loss(&self, output: Output, goal: Goal) -> f64 {
@@ -259,8 +264,8 @@ impl<M, T: Real> Passing<M, T> {
 
     /// The part of these rows in a mean loss over `of` rows, and its slopes in the outputs, with label smoothing.
     pub(super) fn judge(&mut self, output: Output, smoothing: f64, goal: Goal, of: usize) -> f64 {
+        let width = self.width(goal);
         let Self { outputs, slopes, .. } = self;
-        let width = outputs.len() / goal.len().max(1);
         slopes.resize(outputs.len(), T::ZERO);
         let scale = T::ONE / T::of(of as f64);
         let mut total = 0.0;
