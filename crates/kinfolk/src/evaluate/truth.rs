@@ -16,9 +16,8 @@ impl Finding for Truth {
         let clients = || clients().filter(|(_, served)| reached(served));
         let truth: Option<Vec<usize>> = clients().map(|(client, _)| client.truth).collect();
         let clusters: Option<Vec<usize>> = clients().map(|(_, served)| served.cluster).collect();
-        // Clusters that a method was given are not its finding.
-        let told = matches!(context.outcome.serving, Serving::Own { clusters: Some(_), .. });
-        if let (Some(truth), Some(clusters), true) = (truth, clusters, context.outcome.clustered && !told) {
+        let are_found = context.outcome.clustered && !context.outcome.clusters_given;
+        if let (Some(truth), Some(clusters), true) = (truth, clusters, are_found) {
             found.summary.misclustering = Some(misclustering(&clusters, &truth));
             found.summary.ari = Some(adjusted_rand_index(&clusters, &truth));
             round.misclustering = found.summary.misclustering;

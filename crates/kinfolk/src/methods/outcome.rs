@@ -9,6 +9,8 @@ pub struct Outcome {
     pub models: Vec<Params>,
     /// Whether the models stand for clusters.
     pub clustered: bool,
+    /// Whether the clusters were given to the method, and are no finding of its own.
+    pub clusters_given: bool,
     /// The mean of all models, for methods with clusters that have one.
     pub global: Option<Params>,
     /// How a client that took part is served.
@@ -56,6 +58,7 @@ impl Default for Outcome {
         Self {
             models: Vec::new(),
             clustered: false,
+            clusters_given: false,
             global: None,
             serving: Serving::Choose,
             candidates: Vec::new(),

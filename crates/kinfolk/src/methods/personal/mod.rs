@@ -203,6 +203,7 @@ impl Problem {
         Outcome {
             models: clusters.into_iter().map(Arc::new).collect(),
             clustered,
+            clusters_given: true,
             global: global.map(Arc::new),
             serving: Serving::Own {
                 stamps: stamps.to_vec(),
