@@ -226,9 +226,11 @@ struct Seeker<'a> {
     parameters: Vec<f64>,
     noise: f64,
     root: Vec<f64>,
+    centre: Vec<f64>,
 }
 
-/// Estimates of clients whose rows say enough, in coordinates in which estimates of one family spread alike in all directions.
+/// Estimates of clients whose rows say enough, in coordinates in which estimates of one family spread alike in all directions. They are
+/// those expected with one family: where rows hardly determine a direction, a client's own minimiser may be anywhere in it.
 struct Estimates {
     clients: Vec<usize>,
     /// As coefficients, and as points.
@@ -247,7 +249,8 @@ impl<'a> Seeker<'a> {
             (squares.sum::<f64>() / entries.len() as f64).sqrt()
         };
         let parameters: Vec<f64> = entries.iter().map(root_of).collect();
-        Self { panel, root: root(&parameters, q, &entries), parameters, entries, noise: one.noise }
+        let centre = one.centres[0][..q].to_vec();
+        Self { panel, root: root(&parameters, q, &entries), parameters, entries, noise: one.noise, centre }
     }
 
     fn em<'b>(&self, panel: &'b Panel) -> Em<'b> {
@@ -267,7 +270,7 @@ impl<'a> Seeker<'a> {
         }
     }
 
-    /// A fit of this many families: the best of two starts. Families are numbered by their size.
+    /// A fit of this many families, which begins with k-means of clients' estimates. Families are numbered by their size.
     fn fit(&self, panel: &Panel, families: usize, key: &Key) -> Result<Mixture> {
         let q = panel.random;
         let estimates = self.estimates(panel);
@@ -314,10 +317,13 @@ impl<'a> Seeker<'a> {
         let mean = |j: usize| panel.curvature[j * (q + 1)] / panel.clients() as f64;
         let share = |j: usize| dot(&self.root[j * q..(j + 1) * q], &self.root[j * q..(j + 1) * q]);
         let counted: Vec<usize> = (0..q).filter(|&j| share(j) * mean(j) > 1e-3).collect();
+        let mut expected = Vec::with_capacity(panel.clients() * q);
         let mut reliabilities: Vec<(f64, usize)> = (0..panel.clients())
             .map(|client| {
                 integrated.set(&self.root, panel.slab(client), panel.moment(client));
                 integrated.curvature(panel.slab(client), &mut curvature);
+                let deviation = integrated.deviation(&self.root, &self.centre);
+                expected.extend(self.centre.iter().zip(deviation).map(|(centre, deviation)| centre + deviation));
                 let trace: f64 = counted.iter().map(|&j| share(j) * curvature[j * (q + 1)]).sum();
                 (trace / counted.len().max(1) as f64, client)
             })
@@ -329,13 +335,10 @@ impl<'a> Seeker<'a> {
         clients.sort_unstable();
         // A typical client's uncertainty: that of the one in the middle.
         let (middle, mut factor, mut inverse) = (reliabilities[take / 2].1, Vec::new(), vec![0.0; q * q]);
-        let steadied = |client: usize| {
-            let mut gram = panel.slab(client).to_vec();
-            // As much as a thousandth of a row in every direction: estimates stay bounded.
-            (0..q).for_each(|j| gram[j * (q + 1)] += 1e-3 * mean(j) / panel.rows[client].max(1.0) + f64::MIN_POSITIVE);
-            gram
-        };
-        factorise(&steadied(middle), q, &mut factor);
+        let mut gram = panel.slab(middle).to_vec();
+        // As much as a thousandth of a row in every direction: its uncertainty is bounded.
+        (0..q).for_each(|j| gram[j * (q + 1)] += 1e-3 * mean(j) / panel.rows[middle].max(1.0) + f64::MIN_POSITIVE);
+        factorise(&gram, q, &mut factor);
         for (j, column) in inverse.chunks_exact_mut(q).enumerate() {
             column[j] = 1.0;
             solve(&factor, q, column);
@@ -349,11 +352,9 @@ impl<'a> Seeker<'a> {
         factorise(&inverse, q, &mut metric);
         let (mut models, mut points) = (Vec::with_capacity(take * q), Vec::with_capacity(take * q));
         for &client in &clients {
-            factorise(&steadied(client), q, &mut factor);
-            let mut model = panel.moment(client).to_vec();
-            solve(&factor, q, &mut model);
-            models.extend_from_slice(&model);
-            points.extend(whitened(&metric, &model));
+            let model = &expected[client * q..(client + 1) * q];
+            models.extend_from_slice(model);
+            points.extend(whitened(&metric, model));
         }
         Estimates { clients, models, points, factor: metric }
     }
