@@ -427,6 +427,49 @@ fn fedgrem_e3_small_tells_rows_and_clients_apart() {
 }
 
 #[test]
+fn auto_small_finds_as_many_families_as_there_are() {
+    let digits = ["method.auto.rounds=40", "method.auto-plain.rounds=40", "method.auto-plain.step=0.3"];
+    let few = ["method.auto.rounds=30"];
+    let image = |clusters: &'static str| {
+        let mut changes =
+            vec!["data.source=digits", "data.clients=20", "data.samples=60", "data.test_samples=20", clusters];
+        changes.extend(["data.true_clusters=2", "model.hidden=[20]", "method.auto.rounds=24"]);
+        changes.extend(["method.auto.batch=20", "method.auto.step=0.01"]);
+        changes
+    };
+    let (rotated, inverted) = (image("data.clusters=rotate"), image("data.clusters=invert"));
+    for (file, changes, families) in [
+        ("auto/digits.toml", &digits[..], 4),
+        ("auto/few-clients.toml", &few[..], 4),
+        ("auto/mnist.toml", &rotated[..], 2),
+        ("auto/mnist.toml", &inverted[..], 2),
+    ] {
+        let record = result(file, changes);
+        let found = repeat(&record, "auto");
+        assert_eq!((found.misclustering, found.clusters), (Some(0.0), Some(families)), "{file}: {:?}", found.notes);
+        assert!(extra(&record, "auto", "heterogeneity_p") <= 0.001, "{file}");
+    }
+}
+
+#[test]
+fn auto_small_finds_no_families_among_clients_that_are_alike() {
+    let small = [
+        "data.source=digits",
+        "data.clients=12",
+        "data.samples=30",
+        "data.test_samples=10",
+        "data.clusters=none",
+        "model.filters=[4]",
+        "model.hidden=[16]",
+        "method.auto.rounds=6",
+        "method.auto.batch=10",
+    ];
+    let record = result("auto/writers.toml", &small);
+    assert_eq!(repeat(&record, "auto").clusters, Some(1));
+    assert!(extra(&record, "auto", "heterogeneity_p") > 0.05);
+}
+
+#[test]
 fn every_experiment_file_is_tested_here() {
     let here = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/experiments.rs")).unwrap();
     for paper in std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()) {

@@ -391,15 +391,15 @@ pub(crate) struct FoldLosses {
 }
 
 /// Differences of errors between two ways to serve each client, per row and over the noise's variance, shrunk towards each other.
-struct Gains {
-    mean: Vec<f64>,
-    error: Vec<f64>,
+pub(crate) struct Gains {
+    pub mean: Vec<f64>,
+    pub error: Vec<f64>,
 }
 
 impl Gains {
     /// From each client's differences by fold with their rows. Where the population says what is to be expected of each client, they are
     /// shrunk towards a multiple of that, the same for everybody; else towards their mean.
-    fn new(differences: &[Vec<(f64, f64)>], share: f64, expected: Option<&[f64]>) -> Self {
+    pub(crate) fn new(differences: &[Vec<(f64, f64)>], share: f64, expected: Option<&[f64]>) -> Self {
         let summary = |folds: &Vec<(f64, f64)>| {
             let rows: f64 = folds.iter().map(|(_, rows)| rows).sum();
             let mean = if rows > 0.0 { folds.iter().map(|(value, _)| value).sum::<f64>() / rows } else { 0.0 };

@@ -38,7 +38,7 @@ pub use classes::{Reliability, StackLosses};
 pub use difference::Difference;
 pub use evidence::{Basis, Evidence, Products, Response, Role};
 pub use intervals::{Histogram, Predictor};
-pub(crate) use ladder::{FoldLosses, best_stack};
+pub(crate) use ladder::{FoldLosses, Gains, best_stack};
 pub use ladder::{Gain, Rung, Service};
 pub(crate) use learned::{Beforehand, Draft, constant_model, differ, most_probable, newton_step, personal};
 pub use learned::{Family, HeldOut, Learned, LearnedClient, LeftOut, Options, Wanted, learn};

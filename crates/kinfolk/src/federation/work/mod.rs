@@ -125,12 +125,14 @@ kinds! {
     17 "residuals" residuals::Residuals -> Histogram;
     18 "held-out-losses" held_out_losses::HeldOutLosses -> LossesByFold;
     19 "count-probabilities" reliability::CountProbabilities -> Reliability;
+    20 "fine-tune" fine_tune::FineTune -> Vec<f64>;
 }
 
 pub use crate::models::accelerated::Acceleration;
 pub use advance::{Addend, Advanced, Blend, Renewal, Run};
 pub use curvature::Curvatures;
 pub use evaluate::{Evaluated, Subject};
+pub use fine_tune::Trial;
 pub use fit_mixture::{Fitted, Parts};
 pub use fold_products::{ByFold, Folds, TargetScale};
 pub use held_out_losses::LossesByFold;
@@ -180,7 +182,9 @@ mod tests {
 
     #[test]
     fn a_kind_keeps_its_number_on_the_wire() {
-        let kinds: [(u8, Work); 7] = [
+        let held_out = Portion::Fold { index: 0, of: 3 };
+        let trials = vec![Trial { from: 0, amount: Amount::Steps(2) }];
+        let kinds: [(u8, Work); 8] = [
             (1, Losses { of: vec![0], on: Portion::All }.into()),
             (4, Train::from_model(0, plan()).into()),
             (5, choose(Then::Nothing).into()),
@@ -188,6 +192,7 @@ mod tests {
             (8, Curvature.into()),
             (11, advance().into()),
             (15, Receive { models: vec![0], keep: false }.into()),
+            (20, FineTune { trials, plan: plan(), held_out, parts: 2 }.into()),
         ];
         for (number, work) in kinds {
             let bytes = postcard::to_stdvec(&work).unwrap();

@@ -1,5 +1,6 @@
 //! Whether clients differ, whether they fall into families and how many, and which model serves each of them best: without a
-//! setting. For models that are linear but for a link: numbers here, classes in `classes.rs`.
+//! setting. Networks are trained for it (`networks/`). For models that are linear but for a link, numbers here, classes in
+//! `classes.rs`:
 //!
 //! ```text
 //! 1  every client cuts its rows into folds, and sends the cross-products of each
@@ -13,6 +14,7 @@
 //! Steps 2 to 4 are a function of the products (`families/`), so that clients are asked three times in all.
 
 mod classes;
+mod networks;
 mod study;
 
 pub(crate) use study::{FamilyModel, Intervals, Study};
@@ -20,16 +22,17 @@ pub(crate) use study::{FamilyModel, Intervals, Study};
 use super::*;
 use crate::families::Wanted;
 use crate::federation::work::Receive;
+use networks::Networks;
 
 settings! {
     /// The settings of the method `auto`.
     pub struct AutoSettings {
         /// how many families; "auto": as many as are found
         families: Auto<usize> [1..=1 << 20] = "auto",
-        /// try no other covariances of clients
+        /// try no other covariances of clients (linear models)
         quick: bool = false,
-        /// a missing answer leaves its client out, or ends the run
-        missing: MissingRule ["skip", "fail"] = "skip",
+        /// how clients train (networks)
+        training: Training,
     }
 }
 
@@ -38,16 +41,26 @@ impl MethodSettings for AutoSettings {
     const SUMMARY: &str = "finds out whether there are families and which model serves whom; no settings needed";
     const PAPER: &str = "Kinfolk";
     const HAS_CLUSTERS: bool = true;
-    const WANTS: Ability = Ability::Linear;
+    const WANTS: Ability = Ability::Rows;
+
+    fn needs(&self) -> Needs {
+        let needs = self.training.needs();
+        let auto_step = needs.auto_step.map(|step| AutoStep { only_without_minimiser: true, ..step });
+        Needs { auto_step, ..needs }
+    }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
+        if let Auto::Given(families) = self.families {
+            setup.want_clients("families", families)?;
+        }
+        if setup.model.linear_form().is_none() {
+            let families = self.families.given();
+            return Ok(Box::new(Networks::new(&setup, self.training, families)?));
+        }
         let wanted = match self.families {
             Auto::Auto => Wanted::Auto,
             Auto::Given(1) => Wanted::One,
-            Auto::Given(families) => {
-                setup.want_clients("families", families)?;
-                Wanted::Exactly(families)
-            }
+            Auto::Given(families) => Wanted::Exactly(families),
         };
         let study = Study::new(&*setup.model, &setup.facts, setup.key.seed())?;
         let state = State { found: None, stamps: vec![0; setup.rows.len()] };
