@@ -13,9 +13,10 @@ use kinfolk::data::TableSettings;
 use kinfolk::data::options::Task;
 use kinfolk::data::understood;
 use kinfolk::disk::folder::NewFolder;
+use kinfolk::families::Covariance;
 use kinfolk::fit::{self, FILES, FitSettings, Input, PredictedRows, Records, Saved};
 use kinfolk::run::Unwatched;
-use kinfolk::settings::finish;
+use kinfolk::settings::{self, Value, finish};
 use numpy::{PyArray2, PyReadonlyArray1};
 use pyo3::types::PyType;
 
@@ -139,7 +140,7 @@ pub struct Fitted {
 
 /// Fits rows as `kinfolk fit` fits a file.
 #[pyfunction]
-#[pyo3(name = "fit", signature = (rows, *, client, target, classes, group, time, part, drop, words, families, curves, quick, seed, threads))]
+#[pyo3(name = "fit", signature = (rows, *, client, target, classes, group, time, part, drop, words, missing, families, curves, covariance, quick, seed, threads))]
 #[expect(clippy::too_many_arguments, reason = "each is a keyword")]
 pub fn fit_rows(
     py: Python,
@@ -152,8 +153,10 @@ pub fn fit_rows(
     part: Option<String>,
     drop: Vec<String>,
     words: Vec<String>,
+    missing: &str,
     families: Option<i64>,
     curves: bool,
+    covariance: Option<&str>,
     quick: bool,
     seed: i64,
     threads: Option<i64>,
@@ -166,6 +169,18 @@ pub fn fit_rows(
             1
         })
     });
+    let refuse_missing = missing == "refuse";
+    if !["fill", "refuse"].contains(&missing) {
+        faults.push(Error::settings(format!("missing: got {missing:?}, want \"fill\" or \"refuse\"")));
+    }
+    let covariance = covariance.and_then(|word| {
+        let known = <Covariance as settings::Field>::parse(&Value::from(word));
+        if known.is_none() {
+            let words = "intercept, scalar, intercept-slopes, diagonal, full";
+            faults.push(Error::settings(format!("covariance: got {word:?}, want one of {words}, or None")));
+        }
+        known
+    });
     let seed = u64::try_from(seed).unwrap_or_else(|_| {
         faults.push(Error::settings(format!("seed: got {seed}, want at least 0")));
         0
@@ -173,7 +188,7 @@ pub fn fit_rows(
     finish(faults).map_err(|error| raise(py, &error))?;
     let (target, task) = (Some(target), if classes { Task::Classification } else { Task::Regression });
     let table = TableSettings { client, target, group, time, part, drop, words, task, ..TableSettings::default() };
-    let settings = FitSettings { table, families, straight: !curves, quick, seed };
+    let settings = FitSettings { table, families, refuse_missing, straight: !curves, covariance, quick, seed };
     let options = Options { threads, ..Options::default() };
     let (stop, records) = (options.stop.clone(), rows.records.clone());
     let work = move || fit::fit_records(records, settings, &options, &mut Unwatched, &mut |_| {});

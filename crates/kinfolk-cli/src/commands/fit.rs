@@ -7,8 +7,10 @@ use kinfolk::Result;
 use kinfolk::data::TableSettings;
 use kinfolk::data::options::Task;
 use kinfolk::disk::folder::NewFolder;
+use kinfolk::families::Covariance;
 use kinfolk::fit::{FILES, FitSettings, show};
 use kinfolk::run::Options;
+use kinfolk::settings::{Auto, Field, Kind, Value};
 use std::path::PathBuf;
 
 /// Fit a table with a column that names the client: families, and the model that serves each client best.
@@ -37,12 +39,21 @@ pub struct Arguments {
     /// Columns of numbers that are names
     #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     words: Vec<String>,
+    /// What is predicted: numbers (linear), or classes, of which two are logistic and more softmax [auto: words, and two numbers, are classes]
+    #[arg(long, value_name = "MODEL", default_value = "auto", value_parser = ["auto", "linear", "logistic", "softmax"])]
+    model: String,
+    /// What happens to missing values of columns: fill (with the mean, and a column that marks them), or refuse
+    #[arg(long, value_name = "WHAT", default_value = "fill", value_parser = ["fill", "refuse"])]
+    missing: String,
     /// How many families: a number, auto or one
     #[arg(long, value_name = "K", default_value = "auto", value_parser = parse_families)]
     families: Families,
     /// Let numbers enter as they are, without curves
     #[arg(long)]
     no_curves: bool,
+    /// How coefficients vary between clients: intercept, scalar, intercept-slopes, diagonal, full, or auto
+    #[arg(long, value_name = "HOW", default_value = "auto", hide_default_value = true, value_parser = parse_covariance)]
+    covariance: Auto<Covariance>,
     /// Try no other covariances of clients
     #[arg(long)]
     quick: bool,
@@ -78,6 +89,13 @@ fn parse_families(text: &str) -> Result<Families, String> {
     }
 }
 
+fn parse_covariance(text: &str) -> Result<Auto<Covariance>, String> {
+    Auto::parse(&Value::from(text)).ok_or_else(|| match Covariance::KIND {
+        Kind::OneOf(words) => format!("want auto or one of {}", words.join(", ")),
+        _ => "want a word".into(),
+    })
+}
+
 pub fn run(arguments: Arguments) -> Result<Ending> {
     let folder = arguments.out.clone().unwrap_or_else(|| {
         let name = arguments.table.file_name().unwrap_or_default().to_string_lossy();
@@ -97,13 +115,22 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         part: arguments.part,
         drop: arguments.drop,
         words: arguments.words,
-        task: Task::Words,
+        task: match &*arguments.model {
+            "linear" => Task::Regression,
+            "logistic" | "softmax" => Task::Classification,
+            _ => Task::Words,
+        },
         ..TableSettings::default()
     };
     let settings = FitSettings {
         table,
         families: arguments.families.0,
+        refuse_missing: arguments.missing == "refuse",
         straight: arguments.no_curves,
+        covariance: match arguments.covariance {
+            Auto::Auto => None,
+            Auto::Given(covariance) => Some(covariance),
+        },
         quick: arguments.quick,
         seed: arguments.seed,
     };

@@ -72,8 +72,10 @@ class FamilyEstimator(BaseEstimator):
         part: str | None = None,
         drop: Sequence[str] = (),
         words: Sequence[str] = (),
+        missing: str = "fill",
         families: int | None = None,
         curves: bool = True,
+        covariance: str | None = None,
         quick: bool = False,
         seed: int = 0,
         threads: int | None = None,
@@ -85,8 +87,10 @@ class FamilyEstimator(BaseEstimator):
         self.part = part
         self.drop = drop
         self.words = words
+        self.missing = missing
         self.families = families
         self.curves = curves
+        self.covariance = covariance
         self.quick = quick
         self.seed = seed
         self.threads = threads
@@ -134,8 +138,10 @@ class FamilyEstimator(BaseEstimator):
             part=self.part,
             drop=list(self.drop),
             words=list(self.words),
+            missing=self.missing,
             families=self.families,
             curves=self.curves,
+            covariance=self.covariance,
             quick=self.quick,
             seed=self.seed,
             threads=self.threads,
@@ -295,9 +301,11 @@ class FamilyRegressor(RegressorMixin, FamilyEstimator):
     - `time`: the column of the rows' times; the last rows of every client are held out and scored
     - `part`: the column that says of every row `train` or `test`
     - `drop`: columns to leave out; `words`: columns of numbers that are names
+    - `missing`: whether to `fill` missing values with the mean, and mark them, or to `refuse` them
     - `families`: how many there are; `None` to find out
     - `curves`: whether numbers may bend, where that predicts better
-    - `quick`: try no other covariances of clients
+    - `covariance`: how coefficients vary between clients (`intercept`, `scalar`, `intercept-slopes`, `diagonal`, `full`);
+      `None` to find out; `quick`: try no other than one variance for intercepts and one for slopes
     - `seed` of all draws, and `threads` to use: as many as there are cores unless said otherwise
 
     Fitted, it has `families_`, `clients_` and `coef_` (tables), `heterogeneity_`, `understood_`, `n_features_in_` and

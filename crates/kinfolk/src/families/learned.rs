@@ -167,7 +167,9 @@ impl Shape {
                 Role::Curve(group) => self.curves.contains(&group),
                 role => role != Role::Unused,
             },
-            |role| role == Role::Linear || self.random_curves && curve(role),
+            |role| {
+                self.covariance != Covariance::Intercept && (role == Role::Linear || self.random_curves && curve(role))
+            },
         )
     }
 
@@ -462,7 +464,8 @@ fn choose(evidence: &Evidence, options: &Options) -> Result<(Shape, Working)> {
             best.improve(Shape { curves, ..best.shape.clone() }, 1.0)?;
         }
     }
-    if !best.shape.curves.is_empty() && !options.quick && rows >= 2.0 * (clients * (q + curved)) as f64 {
+    let slopes = options.covariance != Some(Covariance::Intercept);
+    if !best.shape.curves.is_empty() && slopes && !options.quick && rows >= 2.0 * (clients * (q + curved)) as f64 {
         best.improve(Shape { random_curves: true, ..best.shape.clone() }, 1.0)?;
     }
     for (covariance, allowed) in [(Covariance::Diagonal, diagonal), (Covariance::Full, full)] {

@@ -9,6 +9,7 @@ use super::evidence::Panel;
 use crate::error::{Error, Result};
 use crate::num::triangular::{factorise, log_determinant, solve};
 use crate::num::{add_scaled, dot};
+use crate::settings::choices;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +28,8 @@ const LEAST_NOISE: f64 = 1e-14;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Covariance {
+    /// One variance, of intercepts; slopes are common.
+    Intercept,
     /// One variance for all coefficients.
     Scalar,
     /// One variance for intercepts and one for all slopes.
@@ -37,6 +40,14 @@ pub enum Covariance {
     Full,
 }
 
+choices!(Covariance {
+    Intercept = "intercept",
+    Scalar = "scalar",
+    InterceptSlopes = "intercept-slopes",
+    Diagonal = "diagonal",
+    Full = "full",
+});
+
 impl Covariance {
     /// For each parameter, the entries of the lower triangle `Λ` that are equal to it.
     pub(crate) fn entries(self, random: usize, intercepts: usize) -> Vec<Vec<(usize, usize)>> {
@@ -46,7 +57,7 @@ impl Covariance {
             Self::InterceptSlopes if intercepts > 0 && random > intercepts => {
                 vec![diagonal(0..intercepts), diagonal(intercepts..random)]
             }
-            Self::Scalar | Self::InterceptSlopes => vec![diagonal(0..random)],
+            Self::Intercept | Self::Scalar | Self::InterceptSlopes => vec![diagonal(0..random)],
             Self::Diagonal => (0..random).map(|j| vec![(j, j)]).collect(),
             Self::Full => (0..random).flat_map(|i| (0..=i).map(move |j| vec![(i, j)])).collect(),
         }

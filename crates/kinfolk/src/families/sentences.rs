@@ -82,6 +82,7 @@ fn families(learned: &Learned) -> String {
 
 fn model(learned: &Learned) -> String {
     let structure = match learned.covariance {
+        Covariance::Intercept => "a variance for intercepts",
         Covariance::Scalar => "one variance for all coefficients",
         Covariance::InterceptSlopes => "a variance for intercepts and one for slopes",
         Covariance::Diagonal => "a variance for every column",

@@ -38,7 +38,7 @@ use crate::data::options::Missing;
 use crate::data::understood;
 use crate::error::{Error, Result, option};
 use crate::experiment::Experiment;
-use crate::families::{Response, Wanted};
+use crate::families::{self, Covariance, Response, Wanted};
 use crate::federation::transforms::Transforms;
 use crate::groups::Groups;
 use crate::methods::room::{MethodLedger, MissingRule, Room};
@@ -57,8 +57,12 @@ pub struct FitSettings {
     pub table: TableSettings,
     /// How many families; without, as many as are found.
     pub families: Option<usize>,
+    /// Whether missing values of columns are an error, instead of being filled.
+    pub refuse_missing: bool,
     /// Whether numbers enter as they are, without curves.
     pub straight: bool,
+    /// How coefficients vary between clients; without, what cross-validation finds best.
+    pub covariance: Option<Covariance>,
     /// Whether no other covariances of clients are tried.
     pub quick: bool,
     /// The seed of all draws.
@@ -69,7 +73,7 @@ impl FitSettings {
     /// The settings with what every fit has in common.
     fn checked(mut self) -> Result<Self> {
         let table = &mut self.table;
-        table.missing = Missing::Fill;
+        table.missing = if self.refuse_missing { Missing::Refuse } else { Missing::Fill };
         table.curves = !self.straight;
         let mut faults = Vec::new();
         if table.target.is_none() {
@@ -132,7 +136,7 @@ fn fit_at(
     watch: &mut dyn Watch,
     told: &mut dyn FnMut(&[String]),
 ) -> Result<Saved> {
-    let FitSettings { table, families, quick, seed, .. } = settings;
+    let FitSettings { table, families, covariance, quick, seed, .. } = settings;
     let (client, target) = (table.client.clone(), table.target.clone().unwrap_or_default());
     let is_grouped = table.group.is_some();
     let tests = table.part.is_some() || table.time.is_some();
@@ -146,7 +150,7 @@ fn fit_at(
     }
     let understood = data.schema.understood();
     told(&understood::lines(&understood));
-    let wanted = match families {
+    let families = match families {
         None if is_grouped => Wanted::Known(known_families(data.column())?),
         None => Wanted::Auto,
         Some(1) => Wanted::One,
@@ -154,9 +158,9 @@ fn fit_at(
     };
     let mut engine = data.engine.afresh("fit", Transforms::default(), options.stop.clone())?;
     watch.doing("comparing clients");
-    let study = Study::new(&*data.model, data.facts(), seed)?;
+    let study = Study::new(&*data.model, data.facts(), families::Options { seed, families, covariance, quick })?;
     let mut ledger = MethodLedger::new(MissingRule::Skip);
-    let model = study.carry_out(&mut Room::new(&mut *engine, &mut ledger), &wanted, quick)?;
+    let model = study.carry_out(&mut Room::new(&mut *engine, &mut ledger))?;
     let tested = tests.then(|| test_errors(&mut *engine, &model)).transpose()?.flatten();
     let names = model.clients.iter().map(|&place| engine.clients()[place as usize].id.clone()).collect();
     let mut remarks = data.notes.clone();

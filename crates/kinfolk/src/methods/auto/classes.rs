@@ -11,8 +11,8 @@
 use super::study::{FamilyModel, Study};
 use crate::error::Result;
 use crate::families::{
-    Beforehand, Draft, Evidence, FoldLosses, Learned, Reliability, StackLosses, Wanted, best_stack, constant_model,
-    differ, newton_step, personal,
+    Beforehand, Draft, Evidence, FoldLosses, Learned, Reliability, StackLosses, best_stack, constant_model, differ,
+    newton_step, personal,
 };
 use crate::federation::work::{CountProbabilities, FoldProducts, HeldOutLosses, TargetScale};
 use crate::federation::{Ask, Gather, Phase, Recipients};
@@ -39,14 +39,14 @@ struct Everybody {
     common: Evidence,
 }
 
-pub(super) fn carry_out(study: &Study, room: &mut Room, wanted: &Wanted, quick: bool) -> Result<FamilyModel> {
+pub(super) fn carry_out(study: &Study, room: &mut Room) -> Result<FamilyModel> {
     let mut everybody = at_common_model(study, room)?;
-    let mut options = study.options(wanted, &everybody.clients, quick);
+    let mut options = study.options(&everybody.clients);
     let difference = differ(&everybody.common, &options)?;
     let (shape, mut points) = personal(&everybody.common, None, &options)?;
     let mut expanded = expand(study, room, &mut everybody, &mut points)?;
     for round in 1..EXPANSIONS {
-        options = study.options(wanted, &everybody.clients, quick);
+        options = study.options(&everybody.clients);
         let (_, next) = personal(&expanded, Some(shape.clone()), &options)?;
         let share = if round <= WHOLE_STEPS { 1.0 } else { 0.5 };
         let mut moved = 0.0_f64;
@@ -59,7 +59,7 @@ pub(super) fn carry_out(study: &Study, room: &mut Room, wanted: &Wanted, quick: 
         }
         expanded = expand(study, room, &mut everybody, &mut points)?;
     }
-    options = study.options(wanted, &everybody.clients, quick);
+    options = study.options(&everybody.clients);
     let beforehand = Beforehand { difference: Some(difference), shape: Some(shape), common: Some(&everybody.common) };
     let draft = Draft::new(&expanded, beforehand, &options)?;
     let (stack, losses) = stack(study, room, &everybody.clients, &draft)?;

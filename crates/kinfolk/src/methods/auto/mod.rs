@@ -1,5 +1,5 @@
 //! Whether clients differ, whether they fall into families and how many, and which model serves each of them best: without a
-//! setting. Networks are trained for it (`networks/`). For models that are linear but for a link, numbers here, classes in
+//! setting. Networks are trained for it (`networks/`), and models with very many coefficients. For other models that are linear but for a link, numbers here, classes in
 //! `classes.rs`:
 //!
 //! ```text
@@ -20,15 +20,20 @@ mod study;
 pub(crate) use study::{FamilyModel, Intervals, Study};
 
 use super::*;
-use crate::families::Wanted;
+use crate::families::{Covariance, Options, Wanted};
 use crate::federation::work::Receive;
 use networks::Networks;
+
+/// Above this, cross-products of coefficients are too large to be sent: the model is trained like a network.
+const MOST_COEFFICIENTS: usize = 500;
 
 settings! {
     /// The settings of the method `auto`.
     pub struct AutoSettings {
         /// how many families; "auto": as many as are found
         families: Auto<usize> [1..=1 << 20] = "auto",
+        /// how coefficients vary between clients (linear models); "auto": for intercepts and for slopes, or what cross-validation finds better
+        covariance: Auto<Covariance> = "auto",
         /// try no other covariances of clients (linear models)
         quick: bool = false,
         /// how clients train (networks)
@@ -53,25 +58,25 @@ impl MethodSettings for AutoSettings {
         if let Auto::Given(families) = self.families {
             setup.want_clients("families", families)?;
         }
-        if setup.model.linear_form().is_none() {
+        if setup.model.linear_form().is_none_or(|form| form.coefficients() > MOST_COEFFICIENTS) {
             let families = self.families.given();
             return Ok(Box::new(Networks::new(&setup, self.training, families)?));
         }
-        let wanted = match self.families {
+        let families = match self.families {
             Auto::Auto => Wanted::Auto,
             Auto::Given(1) => Wanted::One,
             Auto::Given(families) => Wanted::Exactly(families),
         };
-        let study = Study::new(&*setup.model, &setup.facts, setup.key.seed())?;
+        let options =
+            Options { seed: setup.key.seed(), families, covariance: self.covariance.given(), quick: self.quick };
+        let study = Study::new(&*setup.model, &setup.facts, options)?;
         let state = State { found: None, stamps: vec![0; setup.rows.len()] };
-        Ok(Box::new(AutoMethod { study, wanted, quick: self.quick, state }))
+        Ok(Box::new(AutoMethod { study, state }))
     }
 }
 
 struct AutoMethod {
     study: Study,
-    wanted: Wanted,
-    quick: bool,
     state: State,
 }
 
@@ -95,7 +100,7 @@ impl State {
 impl Method for AutoMethod {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
         let Some(found) = &self.state.found else {
-            let found = self.study.carry_out(room, &self.wanted, self.quick)?;
+            let found = self.study.carry_out(room)?;
             let loss = found.learned.errors[4] * found.target.deviation.powi(2);
             self.state.found = Some(found);
             return Ok(Progress { sizes: self.state.families().sizes(), ..Progress::of(Some(loss), false) });

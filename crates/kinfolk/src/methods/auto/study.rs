@@ -27,7 +27,7 @@ pub(crate) struct Study {
     pub(super) form: LinearForm,
     target: TargetScale,
     columns: Vec<Role>,
-    seed: u64,
+    options: Options,
 }
 
 /// What was learned, and from whom.
@@ -61,9 +61,9 @@ pub(crate) struct Intervals {
 
 impl Study {
     /// What to ask of clients with this model.
-    pub(crate) fn new(model: &dyn Model, facts: &DataFacts, seed: u64) -> Result<Self> {
+    pub(crate) fn new(model: &dyn Model, facts: &DataFacts, options: Options) -> Result<Self> {
         let Some(form) = model.linear_form() else {
-            let message = "method.auto: it is for linear, logistic and softmax models so far";
+            let message = "method.auto: want a linear, logistic or softmax model here";
             return Err(Error::new(ErrorKind::Unsupported, message).hint("use model.kind = \"auto\""));
         };
         let role = |column| facts.columns.get(column).copied().unwrap_or(Role::Linear);
@@ -75,8 +75,8 @@ impl Study {
         // Without an intercept nothing can stand for the mean.
         let centred = |target: TargetScale| if form.intercept { target } else { TargetScale { mean: 0.0, ..target } };
         let target = facts.target.filter(|target| target.deviation > 0.0).map_or(TargetScale::PLAIN, centred);
-        let folds = Folds { count: FOLDS, seed: (!facts.ordered).then_some(seed) };
-        Ok(Self { folds, form, target, columns, seed })
+        let folds = Folds { count: FOLDS, seed: (!facts.ordered).then_some(options.seed) };
+        Ok(Self { folds, form, target, columns, options })
     }
 
     /// Whether folds are in the order of time.
@@ -90,24 +90,24 @@ impl Study {
     }
 
     /// What is asked of the clients that answered.
-    pub(super) fn options(&self, wanted: &Wanted, clients: &[u32], quick: bool) -> Options {
-        let families = match wanted {
+    pub(super) fn options(&self, clients: &[u32]) -> Options {
+        let families = match &self.options.families {
             Wanted::Known(of) => Wanted::Known(clients.iter().map(|&client| of[client as usize]).collect()),
             other => other.clone(),
         };
-        Options { seed: self.seed, families, covariance: None, quick }
+        Options { families, ..self.options.clone() }
     }
 
     /// Asks clients, and learns from their answers.
-    pub(crate) fn carry_out(&self, room: &mut Room, wanted: &Wanted, quick: bool) -> Result<FamilyModel> {
+    pub(crate) fn carry_out(&self, room: &mut Room) -> Result<FamilyModel> {
         match self.form.response {
-            Response::Numbers => self.numbers(room, wanted, quick),
-            Response::Classes { .. } => classes::carry_out(self, room, wanted, quick),
+            Response::Numbers => self.numbers(room),
+            Response::Classes { .. } => classes::carry_out(self, room),
         }
     }
 
     /// Asks for products, learns from them, and asks for residuals.
-    fn numbers(&self, room: &mut Room, wanted: &Wanted, quick: bool) -> Result<FamilyModel> {
+    fn numbers(&self, room: &mut Room) -> Result<FamilyModel> {
         let (folds, target) = (self.folds, self.target);
         let mut ask = Ask::new(Phase::Train, Vec::new(), Gather::Each);
         let products = ask.order(Recipients::All, FoldProducts { folds, target, at: Vec::new() });
@@ -117,7 +117,7 @@ impl Study {
         if clients.is_empty() {
             return Err(nobody_answered());
         }
-        let mut learned = learn(&self.evidence(products), &self.options(wanted, &clients, quick))?;
+        let mut learned = learn(&self.evidence(products), &self.options(&clients))?;
         let intervals = self.intervals(room, &clients, &learned)?;
         learned.held_out.clear();
         learned.left_out.clear();
