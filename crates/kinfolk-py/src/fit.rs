@@ -140,7 +140,7 @@ pub struct Fitted {
 
 /// Fits rows as `kinfolk fit` fits a file.
 #[pyfunction]
-#[pyo3(name = "fit", signature = (rows, *, client, target, classes, group, time, part, drop, words, missing, families, curves, covariance, quick, seed, threads))]
+#[pyo3(name = "fit", signature = (rows, *, client, target, classes, group, time, part, weight, drop, words, missing, families, curves, covariance, quick, seed, threads))]
 #[expect(clippy::too_many_arguments, reason = "each is a keyword")]
 pub fn fit_rows(
     py: Python,
@@ -151,6 +151,7 @@ pub fn fit_rows(
     group: Option<String>,
     time: Option<String>,
     part: Option<String>,
+    weight: Option<String>,
     drop: Vec<String>,
     words: Vec<String>,
     missing: &str,
@@ -187,7 +188,8 @@ pub fn fit_rows(
     });
     finish(faults).map_err(|error| raise(py, &error))?;
     let (target, task) = (Some(target), if classes { Task::Classification } else { Task::Regression });
-    let table = TableSettings { client, target, group, time, part, drop, words, task, ..TableSettings::default() };
+    let table =
+        TableSettings { client, target, group, time, part, weight, drop, words, task, ..TableSettings::default() };
     let settings = FitSettings { table, families, refuse_missing, straight: !curves, covariance, quick, seed };
     let options = Options { threads, ..Options::default() };
     let (stop, records) = (options.stop.clone(), rows.records.clone());

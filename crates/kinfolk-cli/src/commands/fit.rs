@@ -33,6 +33,9 @@ pub struct Arguments {
     /// The column that says train or test
     #[arg(long, value_name = "COLUMN")]
     part: Option<String>,
+    /// The column of the rows' weights: a row of weight 2 counts like one whose noise has half the variance
+    #[arg(long, value_name = "COLUMN")]
+    weight: Option<String>,
     /// Columns to leave out
     #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     drop: Vec<String>,
@@ -113,6 +116,7 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         group: arguments.group,
         time: arguments.time,
         part: arguments.part,
+        weight: arguments.weight,
         drop: arguments.drop,
         words: arguments.words,
         task: match &*arguments.model {

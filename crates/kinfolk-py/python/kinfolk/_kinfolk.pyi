@@ -79,6 +79,7 @@ def fit(
     group: str | None,
     time: str | None,
     part: str | None,
+    weight: str | None,
     drop: list[str],
     words: list[str],
     missing: str,

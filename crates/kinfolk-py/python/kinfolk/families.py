@@ -70,6 +70,7 @@ class FamilyEstimator(BaseEstimator):
         group: str | None = None,
         time: str | None = None,
         part: str | None = None,
+        weight: str | None = None,
         drop: Sequence[str] = (),
         words: Sequence[str] = (),
         missing: str = "fill",
@@ -85,6 +86,7 @@ class FamilyEstimator(BaseEstimator):
         self.group = group
         self.time = time
         self.part = part
+        self.weight = weight
         self.drop = drop
         self.words = words
         self.missing = missing
@@ -101,16 +103,19 @@ class FamilyEstimator(BaseEstimator):
         tags.input_tags.allow_nan = True
         return tags
 
-    def fit(self: Model, X: Any, y: Any = None, clients: Any = None) -> Model:
+    def fit(self: Model, X: Any, y: Any = None, clients: Any = None, sample_weight: Any = None) -> Model:
         """Fits rows: `X` is an array of numbers, or a frame of pandas, polars or any library that speaks Arrow.
 
         `clients` says whose each row is, by names or numbers. Where `client` names a column of the frame, that column
-        does, as the column `target` takes the place of `y`. Without either, all rows are one client's.
+        does, as the column `target` takes the place of `y`. Without either, all rows are one client's. A row whose
+        `sample_weight` is 2 counts like one whose noise has half the variance.
         """
         if y is not None and self.target is not None:
             raise ValueError(f"y: the column {self.target!r} is the target already; leave one of them out")
         if clients is not None and self.client is not None:
             raise ValueError(f"clients: the column {self.client!r} names them already; leave one of them out")
+        if sample_weight is not None and self.weight is not None:
+            raise ValueError(f"sample_weight: the column {self.weight!r} holds weights already; leave one of them out")
         check_consistent_length(X, y, clients)
         if self.target is None:
             if y is None:
@@ -128,6 +133,10 @@ class FamilyEstimator(BaseEstimator):
         if target is None:
             target = _name_of(y, "y", [*rows.names, client])
             beside.append((target, values))
+        weight = self.weight
+        if sample_weight is not None:
+            weight = _name_of(sample_weight, "sample_weight", [*rows.names, client, target])
+            beside.append((weight, _weights(sample_weight, len(rows))))
         model = _kinfolk.fit(
             rows.with_columns(beside) if beside else rows,
             client=client,
@@ -136,6 +145,7 @@ class FamilyEstimator(BaseEstimator):
             group=self.group,
             time=self.time,
             part=self.part,
+            weight=weight,
             drop=list(self.drop),
             words=list(self.words),
             missing=self.missing,
@@ -276,7 +286,7 @@ class FamilyEstimator(BaseEstimator):
 
     def _check_columns(self, names: list[str]) -> None:
         """Refuses parameters that name a column which is not there."""
-        single = {name: getattr(self, name) for name in ("client", "target", "group", "time", "part")}
+        single = {name: getattr(self, name) for name in ("client", "target", "group", "time", "part", "weight")}
         wanted = [(parameter, name) for parameter, name in single.items() if name is not None]
         wanted += [("drop", name) for name in self.drop] + [("words", name) for name in self.words]
         for parameter, name in wanted:
@@ -300,6 +310,7 @@ class FamilyRegressor(RegressorMixin, FamilyEstimator):
     - `group`: the column of families that are known
     - `time`: the column of the rows' times; the last rows of every client are held out and scored
     - `part`: the column that says of every row `train` or `test`
+    - `weight`: the column of the rows' weights, in place of `sample_weight`
     - `drop`: columns to leave out; `words`: columns of numbers that are names
     - `missing`: whether to `fill` missing values with the mean, and mark them, or to `refuse` them
     - `families`: how many there are; `None` to find out
@@ -449,6 +460,17 @@ def _clients(clients: Any, rows: int) -> Any:
         return cells(clients)
     except ValueError as error:
         raise ValueError(f"clients: {error}") from None
+
+
+def _weights(weights: Any, rows: int) -> NDArray[np.float64]:
+    numbers: NDArray[np.float64] = np.asarray(weights, dtype=np.float64)
+    if numbers.ndim == 0:
+        numbers = np.full(rows, numbers)
+    if numbers.shape != (rows,):
+        raise ValueError(f"sample_weight: got the shape {numbers.shape}, want ({rows},)")
+    if not np.all(np.isfinite(numbers)) or np.any(numbers < 0):
+        raise ValueError("sample_weight: got negative or infinite numbers, or NaN; want numbers of at least 0")
+    return numbers
 
 
 def _column(name: str, texts: list[str]) -> tuple[str, str, list[Any]]:

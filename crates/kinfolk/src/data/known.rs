@@ -11,6 +11,7 @@ use crate::panics::contained;
 use crate::settings::finish;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 /// What is known of the columns of new rows.
@@ -24,6 +25,8 @@ pub struct KnownColumns<'a> {
     pub client: &'a str,
     /// The column that is predicted.
     pub target: &'a str,
+    /// The column of weights, and their mean.
+    pub weight: Option<(&'a str, f64)>,
 }
 
 /// New rows of clients.
@@ -45,7 +48,7 @@ pub struct KnownBatch {
 impl KnownBatch {
     /// Some of the rows, encoded. Where the file has the target: a missing number is NaN, a missing or new class that of nobody.
     pub(crate) fn encoded(&self, schema: &Schema, rows: Range<usize>) -> Result<Shard> {
-        let part = Shard::of(self.rows.features().clone(), self.rows.targets().clone(), rows)?;
+        let part = self.rows.within(rows)?;
         match **part.targets() {
             Targets::None => schema.encode_features(&part),
             _ => schema.encode(&part),
@@ -102,7 +105,7 @@ impl<'a> KnownRows<'a> {
 
     /// The next rows; `None` behind the last.
     pub fn next_batch(&mut self) -> Result<Option<KnownBatch>> {
-        let KnownColumns { client, target, .. } = self.columns;
+        let KnownColumns { client, target, weight, .. } = self.columns;
         let Some(mut table) = self.rows.next_batch()? else { return Ok(None) };
         let Some(Cells::Words(clients)) = table.take(client).map(|column| column.values) else {
             return Err(Error::data(format!("no column `{}`, which names the clients", client)));
@@ -112,7 +115,11 @@ impl<'a> KnownRows<'a> {
             Some(Cells::Words(words)) => Targets::Words(self.classes(words)),
             _ => Targets::None,
         };
-        let rows = Shard::new(Features::Columns(table.columns), targets)?;
+        let weights = match weight.and_then(|(name, mean)| Some((table.take(name)?.values, mean))) {
+            Some((Cells::Numbers(weights), mean)) => Some(weights.into_iter().map(|weight| weight / mean).collect()),
+            _ => None,
+        };
+        let rows = Shard::new(Features::Columns(table.columns), targets)?.weighted(weights.map(Arc::new))?;
         Ok(Some(KnownBatch { lines: table.lines, clients, rows }))
     }
 
@@ -161,7 +168,7 @@ pub(crate) fn any_target(input: Input, columns: KnownColumns, is_asked: impl Fn(
 
 /// What the columns of a file are to the schema. Columns that it does not know are not read.
 fn roles(path: &Path, names: &[String], known: KnownColumns) -> Result<Vec<Role>> {
-    let KnownColumns { schema, client, target, .. } = known;
+    let KnownColumns { schema, client, target, weight, .. } = known;
     let FeaturesSchema::Named(columns) = &schema.features else {
         return Err(Error::data("the model was fitted to rows without column names"));
     };
@@ -181,6 +188,9 @@ fn roles(path: &Path, names: &[String], known: KnownColumns) -> Result<Vec<Role>
         }
     }
     finish(lacking).map_err(|error| error.hint("the model was fitted with it; add it, or fit a model without it"))?;
+    if let Some(place) = weight.and_then(|(weight, _)| names.iter().position(|known| known == weight)) {
+        roles[place] = Role::Number;
+    }
     if let Some(place) = names.iter().position(|known| known == target) {
         roles[place] = match schema.target {
             TargetSchema::Number => Role::Number,

@@ -228,6 +228,8 @@ pub struct Client {
 pub struct Shard {
     features: Arc<Features>,
     targets: Arc<Targets>,
+    /// Of every row of the storage, where rows do not all count alike.
+    weights: Option<Arc<Vec<f64>>>,
     rows: Range<usize>,
 }
 
@@ -393,7 +395,21 @@ impl Shard {
         if !matches!(*targets, Targets::None) && labelled != have {
             return Err(Error::data(format!("{have} rows of features but {labelled} targets")));
         }
-        Ok(Self { features, targets, rows })
+        Ok(Self { features, targets, weights: None, rows })
+    }
+
+    /// The same rows, which count by these weights of the storage's rows.
+    pub(crate) fn weighted(self, weights: Option<Arc<Vec<f64>>>) -> Result<Self> {
+        let (have, weighed) = (self.features.rows(), weights.as_ref().map(|weights| weights.len()));
+        match weighed.filter(|weighed| *weighed != have) {
+            Some(weighed) => Err(Error::data(format!("{have} rows of features but {weighed} weights"))),
+            None => Ok(Self { weights, ..self }),
+        }
+    }
+
+    /// Some of the rows of a shard of all.
+    pub(crate) fn within(&self, rows: Range<usize>) -> Result<Self> {
+        Self::of(self.features.clone(), self.targets.clone(), rows)?.weighted(self.weights.clone())
     }
 
     /// Number of rows.
@@ -445,6 +461,12 @@ impl Shard {
         }
     }
 
+    /// The weights of its rows, where they have any.
+    #[doc(hidden)]
+    pub fn weights(&self) -> Option<&[f64]> {
+        self.weights.as_ref().map(|weights| &weights[self.rows.clone()])
+    }
+
     fn add_to(&self, digest: &mut Sha256) {
         let values = |columns: &usize| self.rows.start * columns..self.rows.end * columns;
         digest.update((self.len() as u64).to_le_bytes());
@@ -473,6 +495,9 @@ impl Shard {
             Targets::Classes(all) => add_numbers(&all[self.rows()], u32::to_le_bytes, digest),
             Targets::Values(all) => add_numbers(&all[self.rows()], f64::to_le_bytes, digest),
             Targets::Words(all) => add_words(&all[self.rows()], digest),
+        }
+        if let Some(weights) = self.weights() {
+            add_numbers(weights, f64::to_le_bytes, digest);
         }
     }
 
@@ -503,7 +528,8 @@ impl Shard {
             Targets::Values(values) => Targets::Values(pick(values, 1, rows)),
             Targets::Words(words) => Targets::Words(pick(words, 1, rows)),
         };
-        Self { features: Arc::new(features), targets: Arc::new(targets), rows: 0..count }
+        let weights = self.weights.as_ref().map(|weights| Arc::new(pick(weights, 1, rows)));
+        Self { features: Arc::new(features), targets: Arc::new(targets), weights, rows: 0..count }
     }
 
     /// Part `index` of `of` nearly equal, disjoint, consecutive parts.
@@ -574,6 +600,9 @@ pub struct Population {
     /// How the columns of that file are written.
     #[doc(hidden)]
     pub notation: files::Notation,
+    /// The mean weight of its training rows, where they have weights: these are relative to it.
+    #[doc(hidden)]
+    pub mean_weight: Option<f64>,
     /// The shape of the rows. For a table this counts columns and classes as read; the schema's shape replaces it.
     pub shape: DataShape,
 }

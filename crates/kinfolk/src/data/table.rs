@@ -54,6 +54,8 @@ settings! {
         curves: bool = false,
         /// whether missing values are refused, or filled in: by the mean and a column that says where; words: a kind
         missing: Missing = "refuse",
+        /// the column of the rows' weights, which `fit` counts them by; not a feature
+        weight: Option<String>,
         /// what the target is
         task: Task = "auto",
         /// give every column of numbers mean 0 and deviation 1 over all clients
@@ -170,6 +172,7 @@ fn build_of(
         words(take(settings.part.as_ref())),
     );
     let target = take(settings.target.as_ref());
+    let weights = take(settings.weight.as_ref());
     let Some(ids) = ids else {
         return Err(Error::data(format!("{}: no client column", path.display())));
     };
@@ -181,17 +184,27 @@ fn build_of(
         return Err(Error::data(format!("{}: no column is left as a feature", path.display()))
             .hint("want a column besides the client's and the target's"));
     }
+    let weights = weights.map(|column| check_weights(path, &table.lines, column)).transpose()?;
+    if let (Some(weights), Some(name)) = (&weights, &settings.weight) {
+        let without = weights.iter().filter(|weight| **weight == 0.0).count();
+        if without > 0 {
+            remarks.push(format!("{} left out, with the weight 0 in column `{name}`", rows_are(without)));
+        }
+    }
     let is_test = parts.map(|parts| check_parts(path, &table.lines, &parts, settings.part.as_deref())).transpose()?;
     let has_target = target.as_ref().map(|target| present(&target.values));
     if let (Some(has_target), Some(name)) = (&has_target, &settings.target) {
         let without = has_target.iter().filter(|has_target| !**has_target).count();
         if without > 0 {
-            let rows = if without == 1 { "1 row is".to_string() } else { format!("{without} rows are") };
-            remarks.push(format!("{rows} left out, without a value in column `{name}`"));
+            remarks.push(format!("{} left out, without a value in column `{name}`", rows_are(without)));
         }
     }
 
-    let mut members = members(path, &ids, has_target.as_deref(), settings, &mut remarks)?;
+    let counts = |row: usize| {
+        has_target.as_ref().is_none_or(|has_target| has_target[row])
+            && weights.as_ref().is_none_or(|weights| weights[row] > 0.0)
+    };
+    let mut members = members(path, &ids, counts, settings, &mut remarks)?;
     if let Some(times) = &times {
         // Whoever cuts the rows of a client into folds finds them in the order of time.
         members.iter_mut().for_each(|member| member.rows.sort_by(|a, b| times[*a].total_cmp(&times[*b])));
@@ -229,7 +242,20 @@ fn build_of(
         },
     });
     let features = Arc::new(Features::Columns(columns.collect()));
-    let shard = |rows: &Range<usize>| Shard::of(features.clone(), targets.clone(), rows.clone());
+    // A usual training row has the weight 1.
+    let weights = weights.map(|weights| pick(weights, &order.rows));
+    let mean_weight = weights.as_ref().map(|weights| {
+        let (sum, count) = order
+            .train
+            .iter()
+            .flat_map(|rows| &weights[rows.clone()])
+            .fold((0.0, 0), |(sum, count), weight| (sum + weight, count + 1));
+        sum / f64::from(count)
+    });
+    let relative = |weights: Vec<f64>| weights.into_iter().map(|weight| weight / mean_weight.unwrap_or(1.0)).collect();
+    let weights: Option<Arc<Vec<f64>>> = weights.map(|weights| Arc::new(relative(weights)));
+    let shard =
+        |rows: &Range<usize>| Shard::of(features.clone(), targets.clone(), rows.clone())?.weighted(weights.clone());
     let client = |index: usize| {
         Ok(Client {
             id: members[index].id.to_string(),
@@ -258,6 +284,7 @@ fn build_of(
         lines: seen.iter().map(lines_of).collect(),
         remarks,
         notation: table.notation,
+        mean_weight,
         shape,
         ..Population::default()
     })
@@ -272,6 +299,7 @@ fn roles(path: &Path, names: &[String], only: Option<&[String]>, settings: &Tabl
         ("truth", settings.truth.as_ref(), Role::Name),
         ("part", settings.part.as_ref(), Role::Name),
         ("time", settings.time.as_ref(), Role::Value),
+        ("weight", settings.weight.as_ref(), Role::Number),
         ("target", settings.target.as_ref(), Role::Value),
     ];
     let wanted = singles.into_iter().filter_map(|(setting, name, role)| Some((setting, name?, role)));
@@ -325,6 +353,25 @@ fn times(path: &Path, table: &mut Table, name: &str, dropped: bool) -> Result<Ve
     Ok(times)
 }
 
+fn check_weights(path: &Path, lines: &[u64], column: Column) -> Result<Vec<f64>> {
+    let name = &column.name;
+    let Cells::Numbers(weights) = column.values else {
+        return Err(Error::data(format!("{}: column `{name}` holds no numbers, want weights", path.display())));
+    };
+    match weights.iter().position(|weight| !weight.is_finite() || *weight < 0.0) {
+        None => Ok(weights),
+        Some(row) => {
+            let found = if weights[row].is_nan() { "no number".to_string() } else { weights[row].to_string() };
+            let message = format!("{} row {}: column `{name}` holds {found}", path.display(), lines[row]);
+            Err(Error::data(format!("{message}, want a weight of at least 0")).hint("mend it or delete the row"))
+        }
+    }
+}
+
+fn rows_are(count: usize) -> String {
+    if count == 1 { "1 row is".into() } else { format!("{count} rows are") }
+}
+
 /// Which rows are for testing.
 fn check_parts(path: &Path, lines: &[u64], parts: &[String], column: Option<&str>) -> Result<Vec<bool>> {
     let is_test = |(row, part): (usize, &String)| match part.to_lowercase().as_str() {
@@ -343,13 +390,13 @@ fn check_parts(path: &Path, lines: &[u64], parts: &[String], column: Option<&str
 fn members<'a>(
     path: &Path,
     ids: &'a [String],
-    has_target: Option<&[bool]>,
+    counts: impl Fn(usize) -> bool,
     settings: &TableSettings,
     remarks: &mut Vec<String>,
 ) -> Result<Vec<Member<'a>>> {
     let mut places = HashMap::new();
     let mut members: Vec<Member> = Vec::new();
-    for (row, id) in ids.iter().enumerate().filter(|(row, _)| has_target.is_none_or(|has_target| has_target[*row])) {
+    for (row, id) in ids.iter().enumerate().filter(|(row, _)| counts(*row)) {
         let place = *places.entry(id.as_str()).or_insert(members.len());
         if place == members.len() {
             members.push(Member { id, rows: Vec::new() });

@@ -76,8 +76,8 @@ impl ClassOdds {
 }
 
 impl Products {
-    /// Adds the expansion of a row of this class at these log-odds.
-    pub(crate) fn add_class(&mut self, row: &[f64], class: usize, at: &ClassOdds) {
+    /// Adds the expansion of a row of this class at these log-odds, with a weight.
+    pub(crate) fn add_class(&mut self, row: &[f64], class: usize, at: &ClassOdds, weight: f64) {
         self.rows += 1;
         let (width, equations) = (row.len(), at.odds.len());
         let size = width * equations + 1;
@@ -94,7 +94,7 @@ impl Products {
         add_scaled(&mut moment, 1.0, &score);
         let mut place = 0;
         for (c, &own) in probabilities.iter().enumerate() {
-            for (j, &value) in row.iter().enumerate() {
+            for (j, value) in row.iter().map(|value| weight * value).enumerate() {
                 let left = width - j;
                 add_scaled(&mut self.values[place..place + left], own * (1.0 - own) * value, &row[j..]);
                 place += left;
@@ -107,7 +107,7 @@ impl Products {
             }
         }
         debug_assert_eq!(place + 1, size * (size + 1) / 2);
-        self.values[place] += energy;
+        self.values[place] += weight * energy;
     }
 }
 
@@ -323,7 +323,7 @@ mod tests {
         let mut odds = ClassOdds::new(2);
         for (row, class) in rows.iter().zip(&classes) {
             odds.set(row, &at);
-            products.add_class(row, *class, &odds);
+            products.add_class(row, *class, &odds, 1.0);
         }
         let value = |i: usize, j: usize| products.values[i * 5 - i * (i + 1) / 2 + j];
         let expanded = |model: &[f64]| -> f64 {

@@ -122,7 +122,7 @@ pub fn fit_records(
 /// A message about settings of a table as one about options.
 fn with_options(message: &str) -> String {
     let mut message = message.replace("data.path: ", "");
-    for name in ["client", "target", "group", "time", "part", "drop", "words"] {
+    for name in ["client", "target", "group", "time", "part", "weight", "drop", "words"] {
         message = message.replace(&format!("data.{name} = [\""), &format!("{} ", option(name)));
         message = message.replace(&format!("data.{name}"), &option(name));
     }
@@ -138,7 +138,7 @@ fn fit_at(
 ) -> Result<Saved> {
     let FitSettings { table, families, covariance, quick, seed, .. } = settings;
     let (client, target) = (table.client.clone(), table.target.clone().unwrap_or_default());
-    let is_grouped = table.group.is_some();
+    let (is_grouped, weight) = (table.group.is_some(), table.weight.clone());
     let tests = table.part.is_some() || table.time.is_some();
     watch.doing("reading the table");
     let experiment =
@@ -176,7 +176,8 @@ fn fit_at(
             .push(format!("the columns predict `{target}` without error: is one of them the target by another name?"));
     }
     let notation = data.population.notation.clone();
-    Ok(Saved::new(client, target, names, data.schema.clone(), notation, understood, model, tested, remarks, seed))
+    let (weight, columns) = (weight.zip(data.population.mean_weight), data.schema.clone());
+    Ok(Saved::new(client, target, names, columns, notation, weight, understood, model, tested, remarks, seed))
 }
 
 fn known_families(groups: Option<&Groups>) -> Result<Vec<usize>> {

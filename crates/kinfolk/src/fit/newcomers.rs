@@ -77,13 +77,19 @@ fn products(saved: &Saved, table: Input, points: &HashMap<String, Vec<f64>>) -> 
             if value.is_none() && class.is_none() {
                 continue;
             }
+            // A row without a weight counts like a usual one.
+            let weight =
+                rows.weights().map(|weights| weights[place]).filter(|weight| weight.is_finite()).unwrap_or(1.0);
+            if weight <= 0.0 {
+                continue;
+            }
             row[..columns].copy_from_slice(&x[place * columns..(place + 1) * columns]);
             let products = found.entry(client.clone()).or_insert_with(|| Products::none(learned.global.len()));
             if let Some(value) = value {
-                products.add_row(&row, (value - target.mean) / target.deviation, 1.0);
+                products.add_row(&row, (value - target.mean) / target.deviation, weight);
             } else if let Some(class) = class {
                 odds.set(&row, points.get(client).unwrap_or(&unknown));
-                products.add_class(&row, class, &odds);
+                products.add_class(&row, class, &odds, weight);
             }
         }
         Ok(())

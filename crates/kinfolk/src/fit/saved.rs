@@ -50,6 +50,9 @@ pub struct Saved {
     /// How the table was written.
     #[serde(default)]
     notation: Notation,
+    /// The column of the rows' weights, and their mean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    weight: Option<(String, f64)>,
     pub(super) model: FamilyModel,
     /// The place of each name.
     #[serde(skip)]
@@ -64,6 +67,7 @@ impl Saved {
         names: Vec<String>,
         columns: Schema,
         notation: Notation,
+        weight: Option<(String, f64)>,
         understood: Vec<Understood>,
         model: FamilyModel,
         tested: Option<Tested>,
@@ -85,6 +89,7 @@ impl Saved {
             names,
             columns,
             notation,
+            weight,
             model,
             places: OnceLock::new(),
         }
@@ -92,7 +97,9 @@ impl Saved {
 
     /// What is known of the columns of new rows.
     pub(super) fn known_columns(&self) -> KnownColumns<'_> {
-        KnownColumns { schema: &self.columns, notation: &self.notation, client: &self.client, target: &self.target }
+        let weight = self.weight.as_ref().map(|(name, mean)| (&**name, *mean));
+        let Self { columns: schema, notation, client, target, .. } = self;
+        KnownColumns { schema, notation, client, target, weight }
     }
 
     /// Writes all files of the model into a folder.

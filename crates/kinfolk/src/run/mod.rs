@@ -76,6 +76,7 @@ pub fn run_at(
     for seed in experiment.seeds() {
         watch.doing("preparing the data");
         let data = SeedData::prepare(experiment, seed, venue, options.start.as_ref())?;
+        data.check_weights()?;
         if options.resume {
             data.check_resumable()?;
         }

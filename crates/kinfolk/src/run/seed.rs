@@ -175,6 +175,16 @@ impl SeedData {
         Some(format!("step {:.3e}, chosen from the data", auto_step(step.optimiser, self.curvature)))
     }
 
+    /// Refuses weights of rows, which methods of an experiment do not know.
+    pub(crate) fn check_weights(&self) -> Result<()> {
+        if self.population.clients.iter().any(|client| client.train.weights().is_some()) {
+            return Err(Error::settings("data.weight: the methods of an experiment count all rows alike").hint(
+                "fit the table with `kinfolk fit`; or leave data.weight out, and name the column in data.drop if it is no feature",
+            ));
+        }
+        Ok(())
+    }
+
     /// Refuses to resume where the clients' state is out of reach.
     pub(super) fn check_resumable(&self) -> Result<()> {
         self.population.clients.iter().try_for_each(Client::check_resumable)?;

@@ -33,6 +33,7 @@ use crate::families::Role;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The agreed meaning of every feature and of the target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -275,7 +276,8 @@ impl Schema {
                 Features::F64 { columns: *columns, values: shard.rows().flat_map(scaled).collect() }
             }
         };
-        Shard::new(features, targets()?)
+        let weights = shard.weights().map(|weights| Arc::new(weights.to_vec()));
+        Shard::new(features, targets()?)?.weighted(weights)
     }
 
     fn encode_targets(&self, shard: &Shard) -> Result<Targets> {
@@ -480,7 +482,6 @@ mod tests {
     use crate::data::Client;
     use crate::num::Moments;
     use std::collections::BTreeMap;
-    use std::sync::Arc;
 
     fn words(list: &[&str]) -> Vec<String> {
         list.iter().map(|word| word.to_string()).collect()

@@ -118,9 +118,9 @@ impl TableRows {
             faults
                 .push(format!("data.test_fraction: got {fraction}, this machine keeps {own} of its rows for testing"));
         }
-        let chosen = [("part", &settings.part), ("time", &settings.time)];
+        let chosen = [("part", &settings.part), ("time", &settings.time), ("weight", &settings.weight)];
         for (name, _) in chosen.into_iter().filter(|(_, column)| column.is_some()) {
-            faults.push(format!("data.{name}: this machine divides its rows itself"));
+            faults.push(format!("data.{name}: this machine divides its rows itself, and counts them alike"));
         }
         if settings.spoiling.outliers > 0.0 {
             faults.push("data.outliers: rows of real machines are not spoiled, want 0".into());

@@ -44,6 +44,8 @@ pub(super) struct FoldedRows {
     /// Row-major, with a column of ones behind where the model has an intercept.
     x: Vec<f64>,
     targets: FoldedTargets,
+    /// Of classes, where rows do not all count alike.
+    weights: Option<Vec<f64>>,
 }
 
 enum FoldedTargets {
@@ -65,11 +67,19 @@ impl FoldedRows {
             x.extend_from_slice(row);
             x.extend(std::iter::repeat_n(1.0, columns - rows.columns()));
         }
+        let mut weights = rows.weights().map(<[f64]>::to_vec);
         let targets = match rows.classes() {
             Some(classes) => FoldedTargets::Classes(classes.iter().map(|&class| class as usize).collect()),
             None => {
                 let values = rows.values().unwrap_or_default().iter();
-                FoldedTargets::Values(values.map(|y| (y - target.mean) / target.deviation).collect())
+                let mut values: Vec<f64> = values.map(|y| (y - target.mean) / target.deviation).collect();
+                // A row of weight w has noise of variance σ²/w: times √w it is like any other.
+                for (place, weight) in weights.take().into_iter().flatten().enumerate() {
+                    let root = weight.sqrt();
+                    x[place * columns..(place + 1) * columns].iter_mut().for_each(|value| *value *= root);
+                    values[place] *= root;
+                }
+                FoldedTargets::Values(values)
             }
         };
         let minimum = context.guard.minimum().unwrap_or(1);
@@ -77,7 +87,7 @@ impl FoldedRows {
         let mut sizes = vec![0usize; folds.count as usize];
         fold.iter().for_each(|&fold| sizes[fold] += 1);
         sizes.iter().filter(|size| **size > 0).try_for_each(|&size| context.guard.enough("a fold", size as f64))?;
-        Ok(Self { fold, form, x, targets })
+        Ok(Self { fold, form, x, targets, weights })
     }
 
     /// Fold, columns and target of every row, where that is a number.
@@ -86,11 +96,13 @@ impl FoldedRows {
         self.rows().zip(values).map(|((fold, x), &y)| (fold, x, y))
     }
 
-    /// Fold, columns and class of every row.
-    pub(super) fn classes(&self) -> impl Iterator<Item = (usize, &[f64], usize)> {
+    /// Fold, columns, class and weight of every row.
+    pub(super) fn classes(&self) -> impl Iterator<Item = (usize, &[f64], usize, f64)> {
         let classes = if let FoldedTargets::Classes(classes) = &self.targets { &classes[..] } else { &[] };
-        let known = |class: usize| class <= self.form.response.equations();
-        self.rows().zip(classes).filter(move |(_, class)| known(**class)).map(|((fold, x), &class)| (fold, x, class))
+        let weight = |place: usize| self.weights.as_ref().map_or(1.0, |weights| weights[place]);
+        let row = move |(place, ((fold, x), &class))| (fold, x, class, weight(place));
+        let equations = self.form.response.equations();
+        self.rows().zip(classes).enumerate().map(row).filter(move |(_, _, class, _)| *class <= equations)
     }
 
     fn rows(&self) -> impl Iterator<Item = (usize, &[f64])> {
@@ -165,9 +177,9 @@ impl Kind for FoldProducts {
                     return Err(context.naming()(misfit()));
                 }
                 let mut odds = ClassOdds::new(equations);
-                for (fold, x, class) in rows.classes() {
+                for (fold, x, class, weight) in rows.classes() {
                     odds.set(x, &self.at);
-                    folds[fold].add_class(x, class, &odds);
+                    folds[fold].add_class(x, class, &odds, weight);
                 }
             }
         }
@@ -210,6 +222,13 @@ impl Kind for FoldProducts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compute::threads;
+    use crate::data::{Client, DataShape, Features, Shard, Targets};
+    use crate::federation::engines::local::LocalFederation;
+    use crate::federation::{Ask, Federation, Gather, Phase, Recipients};
+    use crate::models::Model;
+    use crate::settings::Settings;
+    use std::sync::Arc;
 
     #[test]
     fn folds_are_even_and_differ_between_clients() {
@@ -225,6 +244,40 @@ mod tests {
         let ordered = |count: u32, minimum: usize| Folds { count, seed: None }.of_rows(7, minimum, "a", None);
         assert_eq!(ordered(3, 1), [0, 0, 0, 1, 1, 2, 2]);
         assert_eq!((ordered(3, 3), ordered(2, 3)), (vec![0, 0, 0, 1, 1, 1, 1], vec![0, 0, 0, 1, 1, 1, 1]));
+    }
+
+    /// The products of a client's rows, folds together.
+    fn products(model: &str, x: Vec<f64>, targets: Targets, weights: Option<Vec<f64>>) -> Vec<f64> {
+        let kind = crate::models::kind(model).unwrap();
+        let settings = Settings::check("m", kind.settings, toml::Table::new(), &mut Vec::new());
+        let classes = if matches!(targets, Targets::Classes(_)) { 2 } else { 0 };
+        let model: Arc<dyn Model> = Arc::from(kind.make(&settings, DataShape::numbers(1, classes)).unwrap());
+        let rows = Shard::new(Features::F64 { columns: 1, values: x }, targets).unwrap();
+        let client = Client::new("it", rows.weighted(weights.map(Arc::new)).unwrap());
+        let mut federation = LocalFederation::new(vec![client], threads(1).unwrap());
+        federation.set_model(model).unwrap();
+        let at = if classes == 2 { vec![0.5, -0.25] } else { Vec::new() };
+        let work = FoldProducts { folds: Folds { count: 2, seed: Some(0) }, target: TargetScale::PLAIN, at };
+        let mut ask = Ask::new(Phase::Train, Vec::new(), Gather::Each);
+        let order = ask.order(Recipients::All, work);
+        let by_fold = federation.ask(&ask).unwrap().of(order).at(0).0;
+        let mut total = Products::none(2);
+        by_fold.iter().for_each(|fold| total.add(fold));
+        total.values
+    }
+
+    #[test]
+    fn a_row_of_weight_2_counts_like_two() {
+        let (once, twice) = (vec![1.5, -2.0, 4.0], vec![1.5, -2.0, -2.0, 4.0]);
+        for (model, targets, more) in [
+            ("linear", Targets::Values(vec![1.0, 5.0, 3.0]), Targets::Values(vec![1.0, 5.0, 5.0, 3.0])),
+            ("logistic", Targets::Classes(vec![0, 1, 1]), Targets::Classes(vec![0, 1, 1, 1])),
+        ] {
+            let weighted = products(model, once.clone(), targets, Some(vec![1.0, 2.0, 1.0]));
+            for (weighted, repeated) in weighted.iter().zip(products(model, twice.clone(), more, None)) {
+                assert!((weighted - repeated).abs() < 1e-12, "{model}: {weighted}, want {repeated}");
+            }
+        }
     }
 
     #[test]

@@ -56,24 +56,24 @@ impl Kind for HeldOutLosses {
         let mut four: [ClassOdds; 4] = std::array::from_fn(|_| ClassOdds::new(equations));
         let mut stacked = ClassOdds::new(equations);
         let (mut residual, mut bent) = (vec![0.0; equations], vec![0.0; equations]);
-        for (fold, x, class) in rows.classes() {
+        for (fold, x, class, weight) in rows.classes() {
             let Some(place) = self.models.iter().position(|(of, _)| *of as usize == fold) else { continue };
             let found = &mut folds[place];
             stacked.odds.fill(0.0);
             for (at, (odds, model)) in four.iter_mut().zip(&self.models[place].1).enumerate() {
                 odds.set(x, model);
-                found.losses.rungs[at] += odds.deviance(class);
+                found.losses.rungs[at] += weight * odds.deviance(class);
                 add_scaled(&mut stacked.odds, self.stack[at], &odds.odds);
             }
             stacked.normalise();
             found.losses.rows += 1.0;
-            found.losses.stack += stacked.deviance(class);
+            found.losses.stack += weight * stacked.deviance(class);
             stacked.residual(class, &mut residual);
             for (i, one) in four.iter().enumerate() {
-                found.gradient[i] -= 2.0 * dot(&residual, &one.odds);
+                found.gradient[i] -= 2.0 * weight * dot(&residual, &one.odds);
                 stacked.weigh(&one.odds, &mut bent);
                 for (j, other) in four.iter().enumerate() {
-                    found.curvature[i * 4 + j] += 2.0 * dot(&bent, &other.odds);
+                    found.curvature[i * 4 + j] += 2.0 * weight * dot(&bent, &other.odds);
                 }
             }
         }

@@ -42,7 +42,8 @@ impl Kind for CountProbabilities {
         }
         let mut odds = ClassOdds::new(rows.form.response.equations());
         let mut found = Reliability::default();
-        for (fold, x, class) in rows.classes() {
+        // Rows are counted, whatever their weights.
+        for (fold, x, class, _) in rows.classes() {
             if let Some((_, coefficients)) = self.coefficients.iter().find(|(of, _)| *of as usize == fold) {
                 odds.set(x, coefficients);
                 found.add(&odds.probabilities, class);

@@ -197,7 +197,7 @@ fn ids_and_constants_are_left_out() {
 }
 
 #[test]
-fn given_parts_and_times() {
+fn given_parts_times_and_weights() {
     let content = "c,y,x,part,t,w\na,1.5,1,train,2020-01-05,1\na,2.5,2,Test,2020-01-01,0\na,3.5,4,train,2020-01-09,2.5\n\
                    b,4.5,3,test,2020-01-02,1\nb,5.5,9,train,2020-01-02,1\nb,6.5,9,train,2020-01-04,1\n";
     let build = |text: &str| {
@@ -210,6 +210,13 @@ fn given_parts_and_times() {
     };
     let given = build("part = \"part\"\ndrop = [\"t\"]");
     assert_eq!(values(&given), [(vec![1.5, 3.5], vec![2.5]), (vec![5.5, 6.5], vec![4.5])]);
+    // A row of weight 0 is left out; the others' weights are 1 in the mean over training rows.
+    let weighted = build("part = \"part\"\ndrop = [\"t\"]\nweight = \"w\"");
+    assert_eq!(values(&weighted), [(vec![1.5, 3.5], vec![]), (vec![5.5, 6.5], vec![4.5])]);
+    let weights: Vec<f64> = [1.0, 2.5, 1.0, 1.0].iter().map(|weight| weight / 1.375).collect();
+    assert_eq!((weighted[0].train.weights(), weighted[1].train.weights()), (Some(&weights[..2]), Some(&weights[2..])));
+    assert_eq!(weighted[0].train.pick(&[1]).weights(), Some(&weights[1..2]));
+    assert_eq!(weighted[0].train.columns(), 1, "the weight is no feature");
     let timed = build("time = \"t\"\ntest_fraction = 0.4\ndrop = [\"part\"]");
     assert_eq!(values(&timed), [(vec![2.5, 1.5], vec![3.5]), (vec![4.5, 5.5], vec![6.5])]);
     assert_eq!(timed[0].train.columns(), 3, "x, t and w");
@@ -242,7 +249,7 @@ fn new_rows_are_encoded_by_a_saved_schema() {
     );
     // Other columns, another order, another notation, a new client, a new word, a missing cell.
     let (_folder, path) = file("new.csv", "colour;more;day;x;c\nred;1;03.02.2020;2,5;z\nmauve;2;?;-;a\n");
-    let known = KnownColumns { schema: &saved, notation: &population.notation, client: "c", target: "y" };
+    let known = KnownColumns { schema: &saved, notation: &population.notation, client: "c", target: "y", weight: None };
     let mut rows = KnownRows::open(Path::new(&path), known).unwrap();
     let batch = rows.next_batch().unwrap().unwrap();
     assert_eq!((&batch.clients[..], &batch.lines[..]), (&["z".to_string(), "a".into()][..], &[2, 3][..]));
@@ -284,7 +291,8 @@ fn new_rows_are_written_as_those_that_were_fitted() {
         let population = make(&path, &format!("{USUAL}task = \"regression\"\nstandardise = false")).unwrap();
         let schema = schema_of(&population).unwrap();
         let (_folder, path) = file("new.csv", &format!("c;y;x\n{new}"));
-        let known = KnownColumns { schema: &schema, notation: &population.notation, client: "c", target: "y" };
+        let known =
+            KnownColumns { schema: &schema, notation: &population.notation, client: "c", target: "y", weight: None };
         let mut rows = match KnownRows::open(Path::new(&path), known) {
             Ok(rows) => rows,
             Err(error) => {
@@ -321,6 +329,8 @@ fn wrong_inputs_are_refused_by_what_to_do() {
         (usual.into(), "time = \"when\"", "data.time: t.csv has no column `when`"),
         (usual.into(), "kinds = 0", "data.kinds: got 0, want"),
         (usual.into(), "missing = \"mean\"", "data.missing: got \"mean\""),
+        (usual.replace("2\n", "-2\n"), "weight = \"x\"", "holds -2, want a weight of at least 0"),
+        (usual.replace("2\n", "heavy\n"), "weight = \"x\"", "t.csv row 3: column `x` holds `heavy`, others numbers"),
         (usual.replace("1\n", "soon\n").replace("2\n", "late\n"), "time = \"x\"", "column `x` holds words, want times"),
         (usual.replace("2\n", "\n"), "time = \"x\"\nmissing = \"fill\"", "data.time needs one in every row"),
         (usual.replace("2\n", "\n"), "", "fill in all such cells with data.missing = \"fill\""),
