@@ -6,9 +6,10 @@
 //! are one and the same parameter, are found by Fisher scoring with Levenberg's damping.
 
 use super::evidence::Panel;
+use crate::descent::Descent;
 use crate::error::{Error, Result};
 use crate::num::triangular::{factorise, log_determinant, solve};
-use crate::num::{add_scaled, dot};
+use crate::num::{add_scaled, dot, norm};
 use crate::settings::choices;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,8 @@ const ITERATIONS: usize = 200;
 const CONVERGED: f64 = 1e-12;
 const CONVERGED_AGAIN: f64 = 1e-6;
 const ROUNDING: f64 = 1e-14;
+/// The norm of the deviance's gradient, in standard errors of the parameters, at which L-BFGS has arrived.
+const POLISHED: f64 = 1e-5;
 /// Of the target's mean square, the least variance of noise that is told from none.
 const LEAST_NOISE: f64 = 1e-14;
 
@@ -359,6 +362,33 @@ impl Fit<'_> {
         (slope, metric)
     }
 
+    /// Goes on with L-BFGS, which learns the true curvature: where some variance is nearly 0, or clients are very different, scoring's
+    /// approximation may be too poor to come any nearer.
+    fn polish(&self, parameters: Vec<f64>, profile: Profile) -> (Vec<f64>, Profile) {
+        let (_, metric) = self.slopes(&parameters, &profile);
+        let count = parameters.len();
+        let scales: Vec<f64> = metric.iter().step_by(count + 1).map(|own| own.sqrt().max(f64::MIN_POSITIVE)).collect();
+        let largest = scales.iter().fold(0.0_f64, |largest, scale| largest.max(*scale));
+        let scales: Vec<f64> = scales.iter().map(|scale| scale.max(1e-3 * largest)).collect();
+        let mut descent = Descent::new(parameters.iter().zip(&scales).map(|(value, scale)| value * scale).collect());
+        let mut best = (parameters, profile);
+        for _ in 0..ITERATIONS {
+            let tried: Vec<f64> = descent.wanted().iter().zip(&scales).map(|(value, scale)| value / scale).collect();
+            let next = self.profile(&tried);
+            let (slope, _) = self.slopes(&tried, &next);
+            let slope: Vec<f64> = slope.iter().zip(&scales).map(|(slope, scale)| slope / scale).collect();
+            descent.report(next.deviance, &slope);
+            let level = norm(&slope);
+            if next.deviance < best.1.deviance {
+                best = (tried, next);
+            }
+            if descent.is_stuck() || level < POLISHED {
+                break;
+            }
+        }
+        best
+    }
+
     fn bend_slopes(
         &self,
         parameters: &[f64],
@@ -495,7 +525,7 @@ pub(crate) fn fit(panel: &Panel, covariance: Covariance, intercepts: usize, star
     };
     let mut parameters = match start {
         Some(start) if start.len() == fit.entries.len() + bends => {
-            start.iter().map(|value| value.abs().max(1e-3)).collect()
+            start.iter().map(|value| if value.abs() < 1e-3 { 1e-3 } else { *value }).collect()
         }
         _ => {
             // Where clients' coefficients vary as much as they are uncertain.
@@ -539,6 +569,9 @@ pub(crate) fn fit(panel: &Panel, covariance: Covariance, intercepts: usize, star
         if settled {
             break;
         }
+    }
+    if start.is_none() && parameters.len() > 1 {
+        (parameters, profile) = fit.polish(parameters, profile);
     }
     if !profile.deviance.is_finite() || profile.centre.iter().any(|value| !value.is_finite()) {
         return Err(Error::data("the mixed model has no finite fit")

@@ -402,6 +402,12 @@ impl ColumnSchema {
                 for (part, time) in parts.zip(&times[rows]) {
                     if time.is_nan() {
                         part[0] = year.apply(self.fill);
+                        let mut begin = 1;
+                        // As likely one as another.
+                        for kinds in [months, weekdays, hours] {
+                            part[begin..begin + kinds.len()].fill(1.0 / (kinds.len() + 1) as f64);
+                            begin += kinds.len();
+                        }
                         mark(part);
                         continue;
                     }

@@ -4,7 +4,8 @@
 //!  1  a third of every client's rows is held out
 //!  2  θ ← FedAvg for a while
 //!  3  look: every client's update of θ on two parts of its other rows; are there families among them?    `look.rs`
-//!  4  if so: IFCA from these families beside the models so far; clients choose by held-out rows
+//!  4  if so: IFCA beside the models so far; each family begins with these, or with the mean of what members learn alone; clients choose
+//!     by held-out rows
 //!  5  judge: families stay if they clearly lower the loss of held-out rows; small ones end, equal ones merge    `judge.rs`
 //!  6  look again, also inside families, up to three times
 //!  7  until nobody changes family for two rounds and the gain of further rounds is below one standard error
@@ -390,7 +391,35 @@ impl Networks {
             models.extend(std::iter::repeat_n(self.state.current.models[family].clone(), parts));
         }
         if models.len() > count {
+            self.begin_afresh(room, &mut models, &families)?;
             self.state.challenger = Some(Partition { models, families, put: true });
+        }
+        Ok(())
+    }
+
+    /// A model that several families pulled at may be a poor one to begin with: where the mean of what a new family's members learn alone
+    /// has a smaller loss on held-out rows, it takes its place.
+    fn begin_afresh(&mut self, room: &mut Room, models: &mut [Params], families: &Assignment) -> Result<()> {
+        let members: Vec<Recipients> = (0..models.len()).map(|family| Recipients::list(families.members(family))).collect();
+        let mut ask =
+            Ask::new(Phase::Train, vec![self.start.clone()], Gather::Sum { by: By::All, weight: Weight::Rows });
+        let plan = Plan { amount: self.amount(ALONE), ..self.plan(TRAINED) };
+        let orders: Vec<_> =
+            members.iter().map(|to| ask.order(to.clone(), Train::from_model(0, plan.clone()))).collect();
+        let answers = self.ask(room, &ask)?;
+        let fresh: Vec<Params> =
+            orders.into_iter().map(|order| mean_model(&self.start, &answers.of(order).sums()[0], 0)).collect();
+        let mut ask = Ask::new(Phase::Train, models.iter().chain(&fresh).cloned().collect(), Gather::Each);
+        let losses = |(family, to): (usize, Recipients)| {
+            ask.order(to, Losses { of: vec![family, models.len() + family], on: HELD_OUT })
+        };
+        let orders: Vec<_> = members.into_iter().enumerate().map(losses).collect();
+        let answers = self.ask(room, &ask)?;
+        for ((model, fresh), order) in models.iter_mut().zip(fresh).zip(orders) {
+            let gain: f64 = answers.of(order).each().map(|(_, losses)| losses[0] - losses[1]).sum();
+            if gain > 0.0 {
+                *model = fresh;
+            }
         }
         Ok(())
     }
