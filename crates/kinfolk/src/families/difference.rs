@@ -16,6 +16,9 @@ use serde::{Deserialize, Serialize};
 
 /// Tables of signs that are drawn.
 const DRAWS: usize = 199;
+/// Tables of signs that are computed with at once.
+const LANES: usize = 8;
+type Lanes = [f64; LANES];
 /// Residual degrees of freedom below which nothing is said.
 const LEAST_FREEDOM: f64 = 20.0;
 /// Of a sum of squares, what rounding may leave of it.
@@ -74,6 +77,10 @@ fn whiten(gram: &[f64], size: usize, stride: usize) -> Vec<f64> {
     rows
 }
 
+fn add_to_lanes(sum: &mut Lanes, scale: f64, values: &Lanes) {
+    sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += scale * value);
+}
+
 /// Tests it, and adds the share of variance between clients, which the caller knows.
 pub(crate) fn test(working: &Working, between: f64, key: &Key) -> Difference {
     let panel = working.panel(None);
@@ -126,47 +133,58 @@ pub(crate) fn test(working: &Working, between: f64, key: &Key) -> Difference {
     let numbers = panel.total_rows() * working.response.equations() as f64;
     let freedom = [own_rank as f64 - p as f64, numbers - own_rank as f64];
 
-    // Sums of squares that remain with the common model and with clients' own, when folds have these signs.
-    let statistic = |signs: &[f64]| {
-        let (mut all, mut common, mut explained) = (vec![0.0; p], vec![0.0; r], 0.0);
-        let mut sum = vec![0.0; q + p];
-        for (client, (part, signs)) in parts.iter().zip(signs.chunks_exact(folds)).enumerate() {
+    // From sums of squares that remain with the common model and with clients' own, when folds have these signs. Several tables of signs
+    // at once, so that the clients' numbers are read once for all of them.
+    let statistics = |signs: &dyn Fn(usize) -> Lanes| -> Lanes {
+        let (mut all, mut common, mut explained) = (vec![[0.0; LANES]; p], vec![[0.0; LANES]; r], [0.0; LANES]);
+        let mut sum = vec![[0.0; LANES]; q + p];
+        for (client, part) in parts.iter().enumerate() {
             let (support, places) = (panel.support(client), &places[client]);
             let width = part.rank + support.len();
             let sum = &mut sum[..width];
-            sum.fill(0.0);
-            for (values, sign) in part.folds.chunks_exact(width).zip(signs) {
-                // Few numbers: a call would take longer.
-                sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += sign * value);
+            sum.fill([0.0; LANES]);
+            for (fold, values) in part.folds.chunks_exact(width).enumerate() {
+                let signs = signs(client * folds + fold);
+                sum.iter_mut().zip(values).for_each(|(sum, value)| add_to_lanes(sum, *value, &signs));
             }
             let (own, products) = sum.split_at(part.rank);
-            support.scatter(&mut all, 1.0, products);
-            explained += own.iter().map(|value| value * value).sum::<f64>();
-            for (value, row) in own.iter().zip(part.common.chunks_exact(places.len().max(1))) {
-                places.iter().zip(row).for_each(|(&at, entry)| common[at] -= value * entry);
+            support.columns().zip(products).for_each(|(at, product)| add_to_lanes(&mut all[at], 1.0, product));
+            let mut squares = [0.0; LANES];
+            own.iter().for_each(|own| (0..LANES).for_each(|lane| squares[lane] += own[lane] * own[lane]));
+            add_to_lanes(&mut explained, 1.0, &squares);
+            for (own, row) in own.iter().zip(part.common.chunks_exact(places.len().max(1))) {
+                places.iter().zip(row).for_each(|(&at, entry)| add_to_lanes(&mut common[at], -entry, own));
             }
         }
-        add_scaled(&mut common, 1.0, &all[q..]);
-        explained += spectrum.as_ref().map_or(0.0, |spectrum| dot(&common, &spectrum.solve(&common)));
-        let mut solved = all.clone();
-        solve(&pooled, p, &mut solved);
-        let (one, own) = (residual - dot(&all, &solved), (residual - explained).max(ROUNDING * ROUNDING * energy));
-        let noise = panel.noise.unwrap_or((own / freedom[1]).max(f64::MIN_POSITIVE));
-        (one - own).max(0.0) / freedom[0].max(1.0) / noise
+        std::array::from_fn(|lane| {
+            let all: Vec<f64> = all.iter().map(|all| all[lane]).collect();
+            let common: Vec<f64> = common.iter().zip(&all[q..]).map(|(common, all)| common[lane] + all).collect();
+            let explained =
+                explained[lane] + spectrum.as_ref().map_or(0.0, |spectrum| dot(&common, &spectrum.solve(&common)));
+            let mut solved = all.clone();
+            solve(&pooled, p, &mut solved);
+            let (one, own) = (residual - dot(&all, &solved), (residual - explained).max(ROUNDING * ROUNDING * energy));
+            let noise = panel.noise.unwrap_or((own / freedom[1]).max(f64::MIN_POSITIVE));
+            (one - own).max(0.0) / freedom[0].max(1.0) / noise
+        })
     };
-    let found = statistic(&vec![1.0; parts.len() * folds]);
+    let found = statistics(&|_| [1.0; LANES])[0];
     let tells = freedom[1] >= LEAST_FREEDOM && freedom[0] >= 1.0 && residual > ROUNDING * ROUNDING * energy;
     let p = tells.then(|| {
-        let draw = |draw: usize| {
+        let bits = |draw: usize| -> Vec<u64> {
             let mut random = key.clone().number(draw as u64).rng();
-            let mut signs = vec![1.0; parts.len() * folds];
-            for signs in signs.chunks_mut(u64::BITS as usize) {
-                let bits: u64 = random.random();
-                signs.iter_mut().enumerate().filter(|(at, _)| bits >> at & 1 == 1).for_each(|(_, sign)| *sign = -1.0);
-            }
-            usize::from(statistic(&signs) >= found * (1.0 - ROUNDING))
+            (0..(parts.len() * folds).div_ceil(u64::BITS as usize)).map(|_| random.random()).collect()
         };
-        (1 + (0..DRAWS).into_par_iter().map(draw).sum::<usize>()) as f64 / (DRAWS + 1) as f64
+        let draws = |first: usize| {
+            let bits: [Vec<u64>; LANES] = std::array::from_fn(|lane| bits(first + lane));
+            let sign = |at: usize| -> Lanes {
+                bits.each_ref().map(|bits| 1.0 - 2.0 * (bits[at / 64] >> (at % 64) & 1) as f64)
+            };
+            let beyond = |value: &&f64| **value >= found * (1.0 - ROUNDING);
+            statistics(&sign).iter().take(DRAWS - first).filter(beyond).count()
+        };
+        let beyond: usize = (0..DRAWS.div_ceil(LANES)).into_par_iter().map(|batch| draws(batch * LANES)).sum();
+        (1 + beyond) as f64 / (DRAWS + 1) as f64
     });
     Difference { statistic: if tells { found } else { 0.0 }, freedom, p, between }
 }

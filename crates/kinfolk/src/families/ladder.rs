@@ -477,6 +477,8 @@ pub(crate) struct Standing<'a> {
     pub noise: &'a [f64],
     /// Covariances of clients' coefficients of random columns, cautiously.
     pub covariances: &'a [Vec<f64>],
+    /// The rows of all clients.
+    pub rows: f64,
 }
 
 impl Standing<'_> {
@@ -519,7 +521,7 @@ impl Standing<'_> {
     /// Per row, what a client's rows say of columns and what all rows do: with few rows of its own, future ones are more like everybody's.
     fn blended(&self, client: usize, own: f64, all: f64) -> f64 {
         let trust = TYPICAL_ROWS + 2.0 * self.panel.random as f64;
-        (own + trust * all / self.panel.total_rows().max(1.0)) / (self.panel.rows[client] + trust)
+        (own + trust * all / self.rows.max(1.0)) / (self.panel.rows[client] + trust)
     }
 }
 
@@ -562,10 +564,11 @@ pub(crate) fn serve(
         let expected = |client: usize| {
             standing.expected(working, client, &all_served[client], standing.models.of(client, rung)) / noise[client]
         };
-        let expected: Vec<f64> = (0..working.clients).map(expected).collect();
+        let expected: Vec<f64> = (0..working.clients).into_par_iter().map(expected).collect();
         gains(&|client, cell| cell.rungs[rung as usize] - served_error(client, cell), Some(&expected))
     });
     (0..working.clients)
+        .into_par_iter()
         .map(|client| {
             let total: f64 = cells[client].iter().map(|cell| cell.rows).sum();
             let mean = |value: &dyn Fn(&FoldLosses) -> f64| cells[client].iter().map(value).sum::<f64>() / total;

@@ -353,7 +353,14 @@ impl Draft {
             wide.posterior(&left, client, known, &mut Integrated::new(q)).covariance
         };
         let uncertain: Vec<Vec<f64>> = (0..working.clients).into_par_iter().map(uncertain).collect();
-        let standing = Standing { stack, panel: &panel, models: &models, noise: &noises, covariances: &uncertain };
+        let standing = Standing {
+            stack,
+            panel: &panel,
+            models: &models,
+            noise: &noises,
+            covariances: &uncertain,
+            rows: panel.total_rows(),
+        };
         let services = ladder::serve(&working, losses, trials.folds.len(), &standing);
         let served = |models: &Models, client: usize| {
             working.basis.back(&standing.served(models, client, services[client].own_choice))
