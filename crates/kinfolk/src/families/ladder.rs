@@ -114,21 +114,33 @@ pub(crate) fn global(panel: &Panel, population: &Population) -> Vec<f64> {
     solution
 }
 
-/// A client's own model: ridge in the random columns, intercepts free. `None` where it has no rows.
-fn alone(panel: &Panel, client: usize, intercepts: usize, strength: f64) -> Option<Vec<f64>> {
-    let (p, q) = (panel.columns, panel.random);
-    if panel.rows[client] == 0.0 {
-        return None;
+/// Finds clients' own models.
+#[derive(Default)]
+struct Alone {
+    curvature: Vec<f64>,
+    factor: Vec<f64>,
+    solution: Vec<f64>,
+}
+
+impl Alone {
+    /// Ridge in the random columns, intercepts free. `None` where the client has no rows.
+    fn model(&mut self, panel: &Panel, client: usize, intercepts: usize, strength: f64) -> Option<&[f64]> {
+        let q = panel.random;
+        if panel.rows[client] == 0.0 {
+            return None;
+        }
+        let Self { curvature, factor, solution } = self;
+        curvature.clear();
+        let width = panel.support(client).len().max(1);
+        panel.slab(client).chunks_exact(width).for_each(|row| curvature.extend_from_slice(&row[..q]));
+        (intercepts..q).for_each(|j| curvature[j * (q + 1)] += strength);
+        factorise(curvature, q, factor);
+        solution.clear();
+        solution.extend_from_slice(&panel.moment(client)[..q]);
+        solve(factor, q, solution);
+        solution.resize(panel.columns, 0.0);
+        Some(solution)
     }
-    let width = panel.support(client).len().max(1);
-    let mut curvature: Vec<f64> = panel.slab(client).chunks_exact(width).flat_map(|row| row[..q].to_vec()).collect();
-    (intercepts..q).for_each(|j| curvature[j * (q + 1)] += strength);
-    let mut factor = Vec::new();
-    factorise(&curvature, q, &mut factor);
-    let mut solution = panel.moment(client)[..q].to_vec();
-    solve(&factor, q, &mut solution);
-    solution.resize(p, 0.0);
-    Some(solution)
 }
 
 /// The four models of all clients, from one part of the rows.
@@ -164,13 +176,14 @@ impl Models {
             Some(common) => global(&common.panel(test), population),
         };
         let intercepts = working.basis.intercepts();
-        let client = |client: usize| {
+        let client = |(integrated, alone): &mut (Integrated, Alone), client: usize| {
             let known = recipe.known.map(|known| known[client]);
-            let posterior = population.posterior(left, client, known, &mut Integrated::new(left.random));
-            let own = alone(panel, client, intercepts, strength).unwrap_or_else(|| everybody.clone());
-            [everybody.clone(), posterior.centre, posterior.mean, own].concat()
+            let posterior = population.posterior(left, client, known, integrated);
+            let own = alone.model(panel, client, intercepts, strength).unwrap_or(&everybody);
+            [&everybody, &posterior.centre[..], &posterior.mean, own].concat()
         };
-        let values = (0..panel.clients()).into_par_iter().map(client).collect::<Vec<_>>().concat();
+        let parts = || (Integrated::new(left.random), Alone::default());
+        let values = (0..panel.clients()).into_par_iter().map_init(parts, client).collect::<Vec<_>>().concat();
         Self { columns: panel.columns, values }
     }
 }
@@ -190,22 +203,27 @@ impl Trials {
             working.tests().filter_map(|test| Some((test, fit(working, Some(test), recipe).ok()?))).collect();
         // One strength of ridge for everybody: the best in the mean over clients.
         let cost = |strength: f64| {
-            let of = |client: usize| {
+            let of = |alone: &mut Alone, client: usize| {
                 let (mut sum, mut rows) = (0.0, 0.0);
                 for (test, (_, panel, ..)) in &fits {
                     let fold = working.fold(client, *test);
-                    if let Some(model) = alone(panel, client, intercepts, strength) {
-                        sum += fold.error(&model);
+                    if let Some(model) = alone.model(panel, client, intercepts, strength) {
+                        sum += fold.error(model);
                         rows += fold.rows;
                     }
                 }
                 if rows > 0.0 { sum / rows } else { 0.0 }
             };
-            (0..working.clients).into_par_iter().map(of).collect::<Vec<f64>>().iter().sum::<f64>()
+            (0..working.clients).into_par_iter().map_init(Alone::default, of).collect::<Vec<f64>>().iter().sum::<f64>()
         };
-        let costs = STRENGTHS.map(cost);
-        let best = (0..STRENGTHS.len()).fold(0, |best, at| if costs[at] < costs[best] { at } else { best });
-        let strength = STRENGTHS[best];
+        let strength = match working.basis.random > intercepts {
+            true => {
+                let costs = STRENGTHS.map(cost);
+                STRENGTHS[(0..STRENGTHS.len()).fold(0, |best, at| if costs[at] < costs[best] { at } else { best })]
+            }
+            // Intercepts are free.
+            false => STRENGTHS[0],
+        };
         let models = |(test, (population, panel, left, _)): (usize, (Population, Panel, Panel, Vec<f64>))| {
             (test, Models::new(working, Some(test), (&population, &panel, &left), strength, recipe))
         };
