@@ -64,6 +64,52 @@ function gainsChart(host) {
   host.replaceChildren(svg);
 }
 
+// Clients' own estimates where they differ most, beside what one cloud would look like.
+function cloudChart(host) {
+  const { low, width: step, bins } = content.cloud, count = sum(bins.flat());
+  const width = Math.max(280, host.clientWidth), normal = (at) => count * step * Math.exp(-at * at / 2) / Math.sqrt(2 * Math.PI);
+  const most = Math.max(normal(0), ...bins.map(sum));
+  const { x, y, parts } = frame(width, 260, { xDomain: [low, low + step * bins.length], yDomain: [0, most * 1.06], xWrite: number, yWrite: number, xTitle: "deviations from the mean of all clients", yTitle: "clients", right: 16 });
+  bins.forEach((families, bin) => {
+    let below = 0;
+    families.forEach((clients, family) => {
+      if (!clients) return;
+      const from = x(low + bin * step) + 0.5, to = x(low + (bin + 1) * step) - 0.5, top = y(below + clients), bottom = y(below);
+      parts.push(explained(shape("rect", { x: from, y: top, width: Math.max(1, to - from), height: bottom - top, fill: colour(family), "fill-opacity": 0.75 }),
+        content.families > 1 ? familyName(family) : "clients", () => [tipLine(null, "clients", number(clients))]));
+      below += clients;
+    });
+  });
+  const curve = Array.from({ length: 97 }, (_, place) => low + step * bins.length * place / 96).map((at) => [at, normal(at)]);
+  parts.push(shape("path", { d: line(curve, x, y), fill: "none", stroke: "var(--ink)", "stroke-width": 1.6, "stroke-dasharray": "5 4" }));
+  host.replaceChildren(picture(width, 260, "Clients by their own estimates in the direction in which they differ most, and one cloud of the same mean and deviation as a line", parts));
+}
+
+function residualsChart(host) {
+  const { step, shares, reach } = content.residuals, width = Math.max(280, host.clientWidth);
+  const normal = (at) => 2 * step * Math.exp(-at * at / 2) / Math.sqrt(2 * Math.PI), last = shares.length - 1;
+  const { area, x, y, parts } = frame(width, 260, { xDomain: [0, step * shares.length], yDomain: [0, Math.max(normal(0), ...shares) * 1.06], xWrite: number, yWrite: percent, xTitle: "size of the residual over its expected deviation", yTitle: "held-out rows", right: 16 });
+  shares.forEach((share, bin) => {
+    const from = x(bin * step) + 0.5, to = x((bin + 1) * step) - 0.5, range = bin === last ? `above ${number(bin * step)}` : `${number(bin * step)} to ${number((bin + 1) * step)}`;
+    parts.push(explained(shape("rect", { x: from, y: y(share), width: Math.max(1, to - from), height: y(0) - y(share), fill: colour(0), "fill-opacity": bin * step < reach ? 0.75 : 0.35 }), range, () => [tipLine(null, "of held-out rows", percent(share))]));
+  });
+  const curve = Array.from({ length: 69 }, (_, place) => step * last * place / 68).map((at) => [at, normal(at)]);
+  parts.push(shape("path", { d: line(curve, x, y), fill: "none", stroke: "var(--ink)", "stroke-width": 1.6, "stroke-dasharray": "5 4" }));
+  parts.push(shape("line", { x1: x(reach), x2: x(reach), y1: area.top, y2: area.bottom, stroke: "var(--ink)" }));
+  parts.push(shape("text", { x: x(reach) + 5, y: area.top + 12 }, "90 % intervals reach to here"));
+  host.replaceChildren(picture(width, 260, "Residuals of held-out rows over their expected deviation, beside a normal distribution", parts));
+}
+
+function calibrationChart(host) {
+  const width = Math.max(280, host.clientWidth), all = sum(content.calibration.map((step) => step[2]));
+  const { x, y, parts } = frame(width, 300, { xDomain: [0, 1], yDomain: [0, 1], xWrite: percent, yWrite: percent, xTitle: "probability that was given", yTitle: "how often it came true", right: 16 });
+  parts.push(shape("line", { class: "axis", x1: x(0), y1: y(0), x2: x(1), y2: y(1), "stroke-dasharray": "5 4" }));
+  parts.push(shape("path", { d: line(content.calibration, x, y), fill: "none", stroke: colour(0), "stroke-opacity": 0.5 }));
+  for (const [given, came, count] of content.calibration)
+    parts.push(explained(marker(0, x(given), y(came), 3 + 8 * Math.sqrt(count / all)), percent(given), () => [tipLine(null, "came true", percent(came)), tipLine(null, "of", number(count))]));
+  host.replaceChildren(picture(width, 300, "How often classes came true in held-out rows, by the probability they were given", parts));
+}
+
 // ---------------------------------------------------------------- panels
 
 function tableOf(label, { columns, rows }, first) {
@@ -128,10 +174,13 @@ present(() => {
   decisions();
   understood();
   if (content.families > 1) panel("families", "Families").append(tableOf("Families", content.table, dot));
+  if (content.cloud) drawn("cloud", "One cloud, or several?", "Every client's own estimate, in the direction in which " + (content.families > 1 ? "the two largest families differ" : "clients differ most") + ". The dashed line is one cloud of the same mean and deviation; those farther out are in the outermost bars.", cloudChart);
   drawn("map", "Who is like whom", "Every mark is a client's personal model" + (content.families > 1 ? ", coloured by its family; fainter ones are less sure of it." : "."), mapChart);
   if (content.terms.length) drawn("terms", content.families > 1 ? "What sets families apart" : "What matters most",
     "Coefficients in the table's units, with two standard errors to either side; each on its own scale." + (content.families > 1 ? " The dotted line is everybody's." : ""), termsChart);
   panel("errors", "How well rows are predicted", "In the mean over clients. Cross-validated: by models that were learned without the row.").append(tableOf("Errors", content.errors));
+  if (content.residuals) drawn("residuals", "Whether intervals can be trusted", `By how much held-out rows missed their predictions, beside a normal distribution (dashed). Intervals of 90 % covered ${percent(content.coverage)} of rows of clients whose residuals were not used for their reach.`, residualsChart);
+  if (content.calibration.length) drawn("calibration", "Whether probabilities can be trusted", "Held-out rows; on the dashed line, probabilities are what they say. Larger marks are more rows.", calibrationChart);
   if (content.clients.some((client) => known(client.gain_error))) drawn("gains", "Who gains by joining", "Against a model of the client's own rows alone; above the line joining pays.", gainsChart);
   clientsTable();
   if (content.remarks.length) panel("notes", "Notes").append(element("ul", { class: "notes" }, content.remarks.map((note) => element("li", {}, note))));

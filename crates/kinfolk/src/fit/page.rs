@@ -4,6 +4,9 @@ use super::Saved;
 use super::coefficients::Coefficients;
 use super::show;
 use crate::clustering::{Plane, Points};
+use crate::families::LearnedClient;
+use crate::methods::Intervals;
+use crate::num::dot;
 use crate::report::html::{assemble, shortened};
 use crate::report::table::Table;
 use serde::Serialize;
@@ -32,6 +35,10 @@ struct Content<'a> {
     table: Table,
     errors: Table,
     coverage: Option<f64>,
+    cloud: Option<Cloud>,
+    residuals: Option<Residuals<'a>>,
+    /// Of classes: by the probability they were given, how often they came true, and of how many.
+    calibration: Vec<[f64; 3]>,
     clients: Vec<Client<'a>>,
     terms: Vec<Term>,
     remarks: &'a [String],
@@ -64,6 +71,83 @@ struct Term {
     global: Option<f64>,
 }
 
+/// How large residuals of held-out rows are, over their expected deviation.
+#[derive(Serialize)]
+struct Residuals<'a> {
+    step: f64,
+    shares: &'a [f64],
+    reach: f64,
+}
+
+/// Clients' own estimates in the direction in which they differ most, beside one normal cloud of the same mean and deviation.
+#[derive(Serialize)]
+struct Cloud {
+    /// Lower end of the first bin and width of all, in deviations from the mean.
+    low: f64,
+    width: f64,
+    /// By bin, the clients of every family.
+    bins: Vec<Vec<usize>>,
+}
+
+impl Cloud {
+    const BINS: usize = 24;
+    /// Farther out, a bin has no lower or upper end.
+    const REACH: f64 = 3.0;
+    const LEAST_CLIENTS: usize = 10;
+
+    fn of(saved: &Saved) -> Option<Self> {
+        let learned = &saved.model.learned;
+        let (clients, families, columns) = (&learned.clients, learned.families.len(), learned.global.len());
+        if clients.len() < Self::LEAST_CLIENTS {
+            return None;
+        }
+        let values: Vec<f64> = if families > 1 {
+            // Families are numbered by their size: the discriminant of the two largest, without correlations.
+            let [one, two] = [0, 1].map(|family| &learned.families[family].centre);
+            let within = |j: usize| {
+                let square =
+                    |client: &LearnedClient| (client.alone[j] - learned.families[client.family].centre[j]).powi(2);
+                clients.iter().map(square).sum::<f64>() / clients.len() as f64
+            };
+            let weight = |j: usize| (two[j] - one[j]) / within(j).max(f64::MIN_POSITIVE);
+            let weights: Vec<f64> = (0..columns).map(weight).collect();
+            clients.iter().map(|client| dot(&client.alone, &weights)).collect()
+        } else {
+            let models: Vec<f64> = clients.iter().flat_map(|client| client.alone.iter().copied()).collect();
+            let plane = Plane::of(Points::new(&models, columns).ok()?);
+            clients.iter().map(|client| plane.project(&client.alone)[0]).collect()
+        };
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        let deviation = (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt();
+        if !deviation.is_finite() || deviation == 0.0 {
+            return None;
+        }
+        let width = 2.0 * Self::REACH / Self::BINS as f64;
+        let mut bins = vec![vec![0; families]; Self::BINS];
+        for (client, value) in clients.iter().zip(&values) {
+            let bin = (((value - mean) / deviation + Self::REACH) / width).clamp(0.0, (Self::BINS - 1) as f64);
+            bins[bin as usize][client.family] += 1;
+        }
+        Some(Self { low: -Self::REACH, width, bins })
+    }
+}
+
+/// In ten steps of probability.
+fn calibration(saved: &Saved) -> Vec<[f64; 3]> {
+    let Some(reliability) = &saved.model.reliability else { return Vec::new() };
+    let (count, part) = (reliability.bins.len() as f64, reliability.bins.len().div_ceil(10));
+    let step = |(place, bins): (usize, &[[u64; 2]])| {
+        let sum = |of: &dyn Fn(usize, &[u64; 2]) -> f64| {
+            bins.iter().enumerate().map(|(bin, counts)| of(place * part + bin, counts)).sum::<f64>()
+        };
+        let total = sum(&|_, counts| (counts[0] + counts[1]) as f64);
+        let given = sum(&|bin, counts| (counts[0] + counts[1]) as f64 * (bin as f64 + 0.5) / count);
+        (total > 0.0).then(|| [given / total, sum(&|_, counts| counts[1] as f64) / total, total])
+    };
+    reliability.bins.chunks(part).enumerate().filter_map(step).collect()
+}
+
 impl<'a> Content<'a> {
     fn of(saved: &'a Saved) -> Self {
         let learned = &saved.model.learned;
@@ -80,6 +164,11 @@ impl<'a> Content<'a> {
             table: show::families(saved),
             errors: show::errors(saved),
             coverage: saved.coverage(),
+            cloud: Cloud::of(saved),
+            residuals: saved.model.intervals.as_ref().filter(|intervals| !intervals.residuals.is_empty()).map(
+                |intervals| Residuals { step: Intervals::STEP, shares: &intervals.residuals, reach: intervals.reach },
+            ),
+            calibration: calibration(saved),
             clients: clients(saved),
             terms: terms(saved),
             remarks: &saved.remarks,

@@ -161,8 +161,8 @@ impl<'a> Servings<'a> {
     }
 
     fn reach(&self, is_unknown: bool) -> f64 {
-        let of = |intervals: Intervals| if is_unknown { intervals.newcomer_reach } else { intervals.reach };
-        self.saved.model.intervals.map_or(f64::NAN, of)
+        let of = |intervals: &Intervals| if is_unknown { intervals.newcomer_reach } else { intervals.reach };
+        self.saved.model.intervals.as_ref().map_or(f64::NAN, of)
     }
 
     fn number(&self, predictor: &Predictor, is_unknown: bool) -> Model<'_> {

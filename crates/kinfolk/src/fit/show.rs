@@ -70,7 +70,7 @@ impl Saved {
     }
 
     pub(super) fn coverage(&self) -> Option<f64> {
-        self.model.intervals.and_then(|intervals| intervals.coverage)
+        self.model.intervals.as_ref().and_then(|intervals| intervals.coverage)
     }
 
     /// The whole result, for programs.

@@ -49,7 +49,7 @@ pub(crate) struct FamilyModel {
 }
 
 /// By how many standard deviations intervals reach to either side.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Intervals {
     /// Of clients that took part.
     pub(crate) reach: f64,
@@ -57,6 +57,14 @@ pub(crate) struct Intervals {
     pub(crate) newcomer_reach: f64,
     /// The share of held-out rows inside, where each half of the clients has its reach from the other half.
     pub(crate) coverage: Option<f64>,
+    /// Shares of held-out residuals, over their expected deviation, between multiples of [`Intervals::STEP`]; the last without an end.
+    #[serde(default)]
+    pub(crate) residuals: Vec<f64>,
+}
+
+impl Intervals {
+    pub(crate) const STEP: f64 = 0.25;
+    const STEPS: usize = 17;
 }
 
 impl Study {
@@ -163,6 +171,11 @@ impl Study {
         }
         let mut all = halves[0].clone();
         all.merge(&halves[1]);
+        let below = |step: usize| match step {
+            Intervals::STEPS => 1.0,
+            _ => all.share_below(step as f64 * Intervals::STEP),
+        };
+        let residuals = (0..Intervals::STEPS).map(|step| below(step + 1) - below(step)).collect();
         let inside = |half: usize| Some(halves[half].share_below(halves[1 - half].quantile(COVERAGE)?));
         let share = |half: usize| halves[half].total() as f64 / all.total().max(1) as f64;
         // What a normal distribution has, where no row was held out.
@@ -171,6 +184,7 @@ impl Study {
             reach: all.quantile(COVERAGE).unwrap_or(usual),
             newcomer_reach: newcomers.quantile(COVERAGE).unwrap_or(usual),
             coverage: inside(0).zip(inside(1)).map(|(first, second)| share(0) * first + share(1) * second),
+            residuals: if all.total() > 0 { residuals } else { Vec::new() },
         })
     }
 }

@@ -400,7 +400,8 @@ impl Networks {
     /// A model that several families pulled at may be a poor one to begin with: where the mean of what a new family's members learn alone
     /// has a smaller loss on held-out rows, it takes its place.
     fn begin_afresh(&mut self, room: &mut Room, models: &mut [Params], families: &Assignment) -> Result<()> {
-        let members: Vec<Recipients> = (0..models.len()).map(|family| Recipients::list(families.members(family))).collect();
+        let members: Vec<Recipients> =
+            (0..models.len()).map(|family| Recipients::list(families.members(family))).collect();
         let mut ask =
             Ask::new(Phase::Train, vec![self.start.clone()], Gather::Sum { by: By::All, weight: Weight::Rows });
         let plan = Plan { amount: self.amount(ALONE), ..self.plan(TRAINED) };
