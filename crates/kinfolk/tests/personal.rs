@@ -81,6 +81,7 @@ impl Method for OwnMinimisers {
         Outcome {
             models: self.models.clone(),
             clustered: true,
+            clusters_given: true,
             global: self.global.clone(),
             serving: Serving::Own { stamps: self.stamps.clone(), clusters: Some(self.clusters.clone()) },
             ..Outcome::default()

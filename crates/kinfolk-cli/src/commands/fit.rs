@@ -9,6 +9,7 @@ use kinfolk::data::options::Task;
 use kinfolk::disk::folder::NewFolder;
 use kinfolk::families::Covariance;
 use kinfolk::fit::{FILES, FitSettings, show};
+use kinfolk::models::AutoModelSettings;
 use kinfolk::run::Options;
 use kinfolk::settings::{Auto, Field, Kind, Value};
 use std::path::PathBuf;
@@ -43,8 +44,8 @@ pub struct Arguments {
     #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     words: Vec<String>,
     /// What is predicted: numbers (linear), or classes, of which two are logistic and more softmax [auto: words, and two numbers, are classes]
-    #[arg(long, value_name = "MODEL", default_value = "auto", value_parser = ["auto", "linear", "logistic", "softmax"])]
-    model: String,
+    #[arg(long, value_name = "MODEL", default_value = "auto", value_parser = parse_model)]
+    model: Task,
     /// What happens to missing values of columns: fill (with the mean, and a column that marks them), or refuse
     #[arg(long, value_name = "WHAT", default_value = "fill", value_parser = ["fill", "refuse"])]
     missing: String,
@@ -92,6 +93,12 @@ fn parse_families(text: &str) -> Result<Families, String> {
     }
 }
 
+fn parse_model(text: &str) -> Result<Task, String> {
+    let known = AutoModelSettings::TASKS;
+    let found = known.iter().find(|(name, _)| *name == text).map(|(_, task)| *task);
+    found.ok_or_else(|| format!("want one of {}", known.map(|(name, _)| name).join(", ")))
+}
+
 fn parse_covariance(text: &str) -> Result<Auto<Covariance>, String> {
     Auto::parse(&Value::from(text)).ok_or_else(|| match Covariance::KIND {
         Kind::OneOf(words) => format!("want auto or one of {}", words.join(", ")),
@@ -119,11 +126,7 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         weight: arguments.weight,
         drop: arguments.drop,
         words: arguments.words,
-        task: match &*arguments.model {
-            "linear" => Task::Regression,
-            "logistic" | "softmax" => Task::Classification,
-            _ => Task::Words,
-        },
+        task: arguments.model,
         ..TableSettings::default()
     };
     let settings = FitSettings {

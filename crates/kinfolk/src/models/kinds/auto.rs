@@ -1,6 +1,7 @@
 //! The linear model that suits the target.
 
 use super::*;
+use crate::data::options::Task;
 use crate::models::{LinearSettings, LogisticSettings, SoftmaxSettings};
 
 settings! {
@@ -9,6 +10,17 @@ settings! {
         /// numbers to compute in and to send
         precision: Precision = "f64",
     }
+}
+
+impl AutoModelSettings {
+    /// The models it may be, and what each makes of a target.
+    #[doc(hidden)]
+    pub const TASKS: [(&str, Task); 4] = [
+        (Self::NAME, Task::Words),
+        (LinearSettings::NAME, Task::Regression),
+        (LogisticSettings::NAME, Task::Classification),
+        (SoftmaxSettings::NAME, Task::Classification),
+    ];
 }
 
 impl ModelSettings for AutoModelSettings {
