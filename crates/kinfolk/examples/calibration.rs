@@ -285,7 +285,10 @@ fn coverage(seeds: u64) {
                 let (x, y) = row(model, &mut random);
                 let inside =
                     |prediction: f64, variance: f64| usize::from((y - prediction).abs() <= 1.644_85 * variance.sqrt());
-                known += inside(dot(&x, &learned.clients[number].served), learned.predictor(number).variance(&x));
+                known += inside(
+                    dot(&x, &learned.clients[number].served),
+                    learned.predictor(&learned.clients[number]).variance(&x),
+                );
                 let stranger: Vec<f64> = (0..3).map(|_| 0.7 * normal(&mut random)).collect();
                 let (x, y) = row(&stranger, &mut random);
                 unknown += usize::from(

@@ -1,6 +1,6 @@
 //! How wide an interval is: a prediction with its variance, and how large residuals are beside it.
 
-use super::learned::Learned;
+use super::learned::{Learned, LearnedClient};
 use crate::num::dot;
 use serde::{Deserialize, Serialize};
 
@@ -35,8 +35,8 @@ impl Predictor {
 
 impl Learned {
     /// What serves a client.
-    pub fn predictor(&self, client: usize) -> Predictor {
-        let (client, q) = (&self.clients[client], self.basis.random);
+    pub fn predictor(&self, client: &LearnedClient) -> Predictor {
+        let q = self.basis.random;
         let mut own = vec![0.0; q * q];
         let mut triangle = client.covariance.as_slice();
         for i in 0..q {

@@ -114,8 +114,23 @@ pub(crate) fn global(panel: &Panel, population: &Population) -> Vec<f64> {
     solution
 }
 
+/// How clients' own models are made.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct AloneModels {
+    /// The strength of their ridge, in rows.
+    pub strength: f64,
+    /// Rows from which on a client that comes later has one: as many as cross-validation has seen to be enough.
+    pub least_rows: f64,
+}
+
+impl AloneModels {
+    pub(super) fn new(strength: f64, panel: &Panel) -> Self {
+        Self { strength, least_rows: panel.rows.iter().copied().fold(LEAST_ROWS, f64::min) }
+    }
+}
+
 /// A client's own model: ridge in the random columns, intercepts free. `None` where it has no rows.
-fn alone(panel: &Panel, client: usize, intercepts: usize, strength: f64) -> Option<Vec<f64>> {
+pub(super) fn alone(panel: &Panel, client: usize, intercepts: usize, strength: f64) -> Option<Vec<f64>> {
     let (p, q) = (panel.columns, panel.random);
     if panel.rows[client] == 0.0 {
         return None;

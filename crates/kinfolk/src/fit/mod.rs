@@ -9,7 +9,7 @@
 //! | `serving.rs` | what serves their clients |
 //! | `output.rs` | where predictions go |
 //! | `newcomers.rs` | what the rows of new clients say |
-//! | `assign.rs` | new clients: their family, and whether they fit any |
+//! | `assign.rs` | clients by new rows: their family, whether they fit any; adding new ones |
 //! | `tested.rs` | errors on rows that were kept for testing |
 //! | `show.rs`, `page.rs` | what was found, in words and tables, and as a page |
 
@@ -27,7 +27,7 @@ mod tested;
 pub use crate::data::files::Input;
 #[cfg(feature = "parquet")]
 pub use crate::data::files::Records;
-pub use assign::{Assigned, assign};
+pub use assign::{Assigned, Assignments, add, assign};
 pub use output::Format;
 pub use predict::{PredictedRows, Predictions, predict, predict_batches};
 pub use saved::{FILES, Saved};

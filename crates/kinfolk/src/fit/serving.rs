@@ -5,7 +5,7 @@
 
 use super::Saved;
 use crate::data::schema::Schema;
-use crate::families::{ClassMix, ClassOdds, Newcomer, Predictor, Response, most_probable};
+use crate::families::{ClassMix, ClassOdds, LearnedClient, Predictor, Response, most_probable};
 use crate::methods::Intervals;
 use crate::num::dot;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(super) struct Serving<'a> {
     model: Model<'a>,
     /// In words.
     pub(super) by: Arc<str>,
-    /// Whether the client took part in the fit.
+    /// Whether the client took part in the fit, or was added.
     pub(super) is_known: bool,
 }
 
@@ -46,7 +46,7 @@ enum Model<'a> {
 /// The covariance of coefficients: upper triangles, row by row.
 enum Uncertainty<'a> {
     /// In the coordinates of the basis.
-    Known { own: &'a [f64], common: &'a [f64] },
+    Known { own: Vec<f64>, common: &'a [f64] },
     /// Of the used columns.
     New(Vec<f64>),
 }
@@ -120,29 +120,33 @@ impl<'a> Servings<'a> {
         Self { saved, schema, used, kept, commons }
     }
 
-    /// What serves a client that took part in the fit.
+    /// What serves a client that the model knows.
     pub(super) fn known(&self, name: &str) -> Option<Serving<'_>> {
-        let place = self.saved.place(name)?;
-        let client = &self.saved.model.learned.clients[place];
-        let model = match self.has_classes() {
-            true => Model::Class(ClassMix::one(client.served.clone())),
-            false => Model::Number {
-                coefficients: self.used.iter().map(|&given| client.served[given]).collect(),
-                uncertainty: Uncertainty::Known { own: &client.covariance, common: &self.commons[client.family] },
-                noise: client.noise,
-                reach: self.reach(false),
-            },
-        };
-        Some(Serving { model, by: self.saved.served_by(place).into(), is_known: true })
+        let client = &self.saved.model.learned.clients[self.saved.place(name)?];
+        let by = self.saved.served_by(client);
+        Some(Serving { model: self.own(client), by: by.into(), is_known: true })
     }
 
     /// What serves a client that did not take part, by its rows.
-    pub(super) fn newcomer(&self, newcomer: &Newcomer) -> Serving<'_> {
-        let model = match self.has_classes() {
-            true => Model::Class(ClassMix::one(newcomer.personal.clone())),
-            false => self.number(&newcomer.predictor(), false),
-        };
-        Serving { model, by: format!("personal near family {}", newcomer.family + 1).into(), is_known: false }
+    pub(super) fn newcomer(&self, client: &LearnedClient) -> Serving<'_> {
+        let by = format!("{} near family {}", self.saved.served_by(client), client.family + 1);
+        Serving { model: self.own(client), by: by.into(), is_known: false }
+    }
+
+    /// What serves a client of which something is known.
+    fn own(&self, client: &LearnedClient) -> Model<'_> {
+        match self.has_classes() {
+            true => Model::Class(ClassMix::one(client.served.clone())),
+            false => Model::Number {
+                coefficients: self.used.iter().map(|&given| client.served[given]).collect(),
+                uncertainty: Uncertainty::Known {
+                    own: client.covariance.clone(),
+                    common: &self.commons[client.family],
+                },
+                noise: client.noise,
+                reach: self.reach(false),
+            },
+        }
     }
 
     /// What serves a client of which nothing is known.
@@ -269,7 +273,8 @@ mod tests {
         });
         let target = saved.model.target;
         for (place, client) in batch.clients.iter().enumerate().step_by(7) {
-            let known = (servings.known(client).unwrap(), saved.model.learned.predictor(saved.place(client).unwrap()));
+            let learned = |name: &str| &saved.model.learned.clients[saved.place(name).unwrap()];
+            let known = (servings.known(client).unwrap(), saved.model.learned.predictor(learned(client)));
             let unknown = (servings.unknown(), saved.model.learned.unknown_predictor());
             for (serving, predictor) in [known, unknown] {
                 let mut row = Row::new(&servings, used[place].len());
