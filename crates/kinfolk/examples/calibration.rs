@@ -254,10 +254,11 @@ fn joining(seeds: u64) {
             let learned = learned(&rows_of(&models, &vec![rows; 60], &mut random), 3, seed);
             for (client, model) in learned.clients.iter().zip(&models) {
                 let gain = squared_distance(&client.alone, model) - squared_distance(&client.served, model);
-                let said = client.service.joining;
+                let Some(service) = &client.service else { continue };
+                let said = service.joining;
                 within += usize::from((gain - said.mean).abs() <= 1.96 * said.error);
                 total += 1;
-                let sign = match client.service.verdict() {
+                let sign = match service.verdict() {
                     "helps" => 1.0,
                     "hurts" => -1.0,
                     _ => 0.0,

@@ -112,6 +112,15 @@ def run_remote(
     progress: Callable[[dict[str, Any]], object] | None,
 ) -> Path: ...
 
+def fit_remote(
+    file: Mapping[str, Any],
+    machines: Callable[[], list[int]],
+    exchange: Callable[[list[tuple[int, bytes]], str], list[tuple[int, bytes | None, str | None]]],
+    *,
+    out: str | os.PathLike[str] | None,
+    told: Callable[[list[str]], object],
+) -> Path: ...
+
 class Site:
     """The clients of one machine: as its own file says, a part of the experiment's dataset, or the user's own objects."""
 

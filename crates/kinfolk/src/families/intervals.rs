@@ -53,15 +53,20 @@ impl Learned {
 
     /// What serves a client of which nothing is known: the families by their shares.
     pub fn unknown_predictor(&self) -> Predictor {
+        self.member_predictor(&self.shares())
+    }
+
+    /// What serves a client of which nothing is known but the probabilities of the families.
+    pub(crate) fn member_predictor(&self, shares: &[f64]) -> Predictor {
         let p = self.basis.columns();
-        let coefficients = self.unknown();
+        let coefficients = self.member(shares);
         let mut covariance = self.spread.clone();
-        for (family, own) in self.families.iter().zip(&self.population.covariances) {
+        for ((family, own), share) in self.families.iter().zip(&self.population.covariances).zip(shares) {
             let own = self.basis.back_covariance(own, p);
             let apart: Vec<f64> = family.centre.iter().zip(&coefficients).map(|(centre, mean)| centre - mean).collect();
             for (i, line) in covariance.chunks_exact_mut(apart.len().max(1)).enumerate() {
                 for (j, value) in line.iter_mut().enumerate() {
-                    *value += family.share * (own[i * apart.len() + j] + apart[i] * apart[j]);
+                    *value += share * (own[i * apart.len() + j] + apart[i] * apart[j]);
                 }
             }
         }

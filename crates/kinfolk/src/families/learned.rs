@@ -73,7 +73,7 @@ pub struct LearnedClient {
     pub responsibilities: Vec<f64>,
     /// In how many resamples of the clients it stayed in its family, as a share.
     pub stability: Option<f64>,
-    /// The coefficients of its personal model,
+    /// The coefficients of its personal model; like what follows but the noise, empty where they stay on the client's machine,
     pub personal: Vec<f64>,
     /// of its own alone,
     pub alone: Vec<f64>,
@@ -591,6 +591,19 @@ impl LearnedClient {
         self.service.as_ref().and_then(|service| service.own_choice)
     }
 
+    /// Whether its models stay on its machine.
+    pub fn is_elsewhere(&self) -> bool {
+        self.served.is_empty()
+    }
+
+    /// Without its models.
+    pub(crate) fn without_models(&self) -> Self {
+        let (personal, alone, served, covariance) = Default::default();
+        let Self { rows, family, stability, .. } = *self;
+        let (responsibilities, service) = (self.responsibilities.clone(), self.service.clone());
+        Self { rows, family, responsibilities, stability, personal, alone, served, service, noise: 0.0, covariance }
+    }
+
     /// Whether joining "helps", "is neutral" or "hurts"; `None` of a client that was added later.
     pub fn verdict(&self) -> Option<&'static str> {
         self.service.as_ref().map(Service::verdict)
@@ -620,7 +633,10 @@ impl Learned {
         sound(population.root.len() == q * q && self.spread.len() == width * width, "the spread of clients")?;
         sound(self.families.iter().all(|family| family.covariance.len() == width * width), "a family's covariance")?;
         let client = |client: &LearnedClient| {
-            client.responsibilities.len() == k && client.covariance.len() == q * (q + 1) / 2 && client.noise >= 0.0
+            let models = [&client.personal, &client.alone, &client.served].map(Vec::len);
+            let is_whole = models == [width; 3] && client.covariance.len() == q * (q + 1) / 2;
+            let is_nothing = models == [0; 3] && client.covariance.is_empty();
+            client.responsibilities.len() == k && client.family < k && (is_whole || is_nothing) && client.noise >= 0.0
         };
         sound(self.clients.iter().all(client), "a client")?;
         sound(self.noise >= 0.0 && self.noise.is_finite(), "the noise")

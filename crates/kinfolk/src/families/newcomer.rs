@@ -23,6 +23,15 @@ pub struct Newcomer {
 impl Learned {
     /// A client by its rows. Without rows, it is in every family by its share.
     pub fn newcomer(&self, products: &Products) -> Result<Newcomer> {
+        self.by_rows(products, None)
+    }
+
+    /// A client that took part and whose models are not here, by its rows: what was decided of it holds.
+    pub(crate) fn at_home(&self, products: &Products, known: &LearnedClient) -> Result<Newcomer> {
+        self.by_rows(products, Some(known))
+    }
+
+    fn by_rows(&self, products: &Products, known: Option<&LearnedClient>) -> Result<Newcomer> {
         let given = self.basis.given;
         let want = (given + 1) * (given + 2) / 2;
         if products.values.len() != want {
@@ -58,10 +67,13 @@ impl Learned {
             curvature: Vec::new(),
         };
         let mut integrated = Integrated::new(q);
-        let posterior = self.population.posterior(&panel, 0, None, &mut integrated);
+        // A family that is sure was perhaps given, whatever the rows say.
+        let given = known.filter(|known| known.responsibilities[known.family] == 1.0).map(|known| known.family);
+        let posterior = self.population.posterior(&panel, 0, given, &mut integrated);
         let (distances, p_values): (Vec<f64>, Vec<f64>) =
             (0..self.families.len()).map(|family| self.distance(&panel, &integrated, family)).unzip();
-        let own = self.alone_with(products.rows).and_then(|models| {
+        let models = if known.is_some() { self.alone } else { self.alone_with(products.rows) };
+        let own = models.and_then(|models| {
             let whole = Panel { moments: target[..q].to_vec(), ..panel.clone() };
             let mut own = alone(&whole, 0, self.basis.intercepts(), models.strength)?;
             own.resize(p, 0.0);
@@ -73,11 +85,11 @@ impl Learned {
         let client = LearnedClient {
             rows: products.rows,
             family: most_probable(&posterior.responsibilities),
-            stability: None,
+            stability: known.and_then(|known| known.stability),
             personal: self.basis.back(&posterior.mean),
-            served: self.stacked(&posterior, own.as_deref()),
+            served: self.served(&posterior, own.as_deref(), known.and_then(LearnedClient::own_choice)),
             alone: own.map_or_else(|| self.global.clone(), |own| self.basis.back(&own)),
-            service: None,
+            service: known.and_then(|known| known.service.clone()),
             noise: panel.noise.unwrap_or((error + self.noise_freedom * self.noise) / (freedom + self.noise_freedom)),
             covariance: upper_triangle(&posterior.covariance, q),
             responsibilities: posterior.responsibilities,
@@ -102,9 +114,9 @@ impl Learned {
         }
     }
 
-    /// The stack that serves everybody, of a client whose own model may be missing.
-    fn stacked(&self, posterior: &Posterior, own: Option<&[f64]>) -> Vec<f64> {
-        let weight = |rung: Rung| self.stack[rung as usize];
+    /// The one model that is chosen for a client, or the stack that serves everybody. Its own model may be missing.
+    fn served(&self, posterior: &Posterior, own: Option<&[f64]>, choice: Option<Rung>) -> Vec<f64> {
+        let weight = |rung: Rung| choice.map_or(self.stack[rung as usize], |one| f64::from(u8::from(one == rung)));
         let mut rest = vec![0.0; self.basis.columns()];
         add_scaled(&mut rest, weight(Rung::Family), &posterior.centre);
         add_scaled(&mut rest, weight(Rung::Personal), &posterior.mean);
@@ -145,9 +157,19 @@ impl Learned {
 
     /// What a client of which nothing is known is predicted with: the families by their shares.
     pub fn unknown(&self) -> Vec<f64> {
+        self.member(&self.shares())
+    }
+
+    /// The families' centres by these probabilities.
+    pub(super) fn member(&self, shares: &[f64]) -> Vec<f64> {
         let mut mean = vec![0.0; self.basis.given];
-        self.families.iter().for_each(|family| add_scaled(&mut mean, family.share, &family.centre));
+        self.families.iter().zip(shares).for_each(|(family, share)| add_scaled(&mut mean, *share, &family.centre));
         mean
+    }
+
+    /// The families' shares of the clients.
+    pub(crate) fn shares(&self) -> Vec<f64> {
+        self.families.iter().map(|family| family.share).collect()
     }
 }
 

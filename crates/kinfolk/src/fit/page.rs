@@ -104,13 +104,14 @@ fn clients(saved: &Saved) -> Vec<Client<'_>> {
     let learned = &saved.model.learned;
     let square = saved.model.target.deviation.powi(2);
     let models: Vec<f64> = learned.clients.iter().flat_map(|client| client.personal.iter().copied()).collect();
-    let plane = Points::new(&models, learned.global.len()).ok().map(Plane::of);
+    let plane = Points::new(&models, learned.global.len()).ok().filter(|_| !models.is_empty()).map(Plane::of);
     let count = saved.names.len();
     let picked = (0..count.min(MOST_CLIENTS)).map(|place| place * count / count.clamp(1, MOST_CLIENTS));
     let client = |place: usize| {
         let client = &learned.clients[place];
         let service = client.service.as_ref();
-        let place_of = plane.as_ref().map_or([f64::NAN; 2], |plane| plane.project(&client.personal));
+        let place_of = plane.as_ref().filter(|_| !client.is_elsewhere());
+        let place_of = place_of.map_or([f64::NAN; 2], |plane| plane.project(&client.personal));
         let errors = service.and_then(|service| service.errors.zip(service.error));
         let errors = errors.map(|([global, family, personal, alone], served)| {
             [global, family, personal, alone, served].map(|error| shortened(square * error))

@@ -21,7 +21,7 @@ use std::sync::OnceLock;
 /// Increased whenever an older program could not read a model any more.
 const SCHEMA: u32 = 1;
 /// The model, for programs.
-const MODEL: &str = "model.json";
+pub(super) const MODEL: &str = "model.json";
 /// The files of a folder.
 pub const FILES: [&str; 5] = [MODEL, "families.csv", "clients.csv", "coefficients.csv", "report.html"];
 
@@ -49,7 +49,7 @@ pub struct Saved {
     pub(super) columns: Schema,
     /// How the table was written.
     #[serde(default)]
-    notation: Notation,
+    pub(super) notation: Notation,
     pub(super) model: FamilyModel,
     /// The place of each name.
     #[serde(skip)]
@@ -160,26 +160,40 @@ impl Saved {
         if !mean.is_finite() || !deviation.is_finite() || deviation <= 0.0 {
             return Err(Error::data("not what `fit` has written: the scale of the target"));
         }
-        let widths = learned.families.iter().map(|family| family.centre.len());
-        let widths =
-            widths.chain(learned.clients.iter().map(|client| client.served.len())).chain([learned.global.len()]);
-        if widths.into_iter().any(|other| other != width) {
+        let mut widths = learned.families.iter().map(|family| family.centre.len()).chain([learned.global.len()]);
+        if widths.any(|other| other != width) {
             return Err(Error::data(format!("coefficients of other columns, want {width} everywhere")));
         }
         if self.names.len() != learned.clients.len() {
             let (names, clients) = (self.names.len(), learned.clients.len());
             return Err(Error::data(format!("{names} names for {clients} clients")));
         }
-        match learned.clients.iter().any(|client| client.family >= learned.families.len()) {
-            true => Err(Error::data("a client in a family that is not there")),
-            false => Ok(()),
-        }
+        Ok(())
     }
 
     /// The place of a client, by its name.
     pub(super) fn place(&self, name: &str) -> Option<usize> {
         let places = self.places.get_or_init(|| self.names.iter().cloned().zip(0..).collect());
         places.get(name).copied()
+    }
+
+    /// For the machine of some clients: it knows these alone, and not their models.
+    pub(super) fn only(&self, places: &[u32]) -> Self {
+        let of = |place: &u32| self.model.clients.binary_search(place).ok();
+        let places: Vec<usize> = places.iter().filter_map(of).collect();
+        let mut saved = self.without_own_models();
+        saved.names = places.iter().map(|&place| self.names[place].clone()).collect();
+        saved.model.clients = (0..places.len() as u32).collect();
+        saved.model.learned.clients = places.iter().map(|&place| saved.model.learned.clients[place].clone()).collect();
+        saved
+    }
+
+    /// Without the models of single clients.
+    pub(super) fn without_own_models(&self) -> Self {
+        let mut saved = Self { places: OnceLock::new(), ..self.clone() };
+        let clients = &mut saved.model.learned.clients;
+        clients.iter_mut().for_each(|client| *client = client.without_models());
+        saved
     }
 
     /// With clients that were not there, by their names.
@@ -286,8 +300,7 @@ impl Saved {
         for (number, family) in learned.families.iter().enumerate() {
             push("family", &(number + 1).to_string(), &family.centre, Some(&family.covariance));
         }
-        for (place, name) in self.names.iter().enumerate() {
-            let client = &learned.clients[place];
+        for (name, client) in self.names.iter().zip(&learned.clients).filter(|(_, client)| !client.is_elsewhere()) {
             push("served", name, &client.served, None);
             push("personal", name, &client.personal, Some(&learned.predictor(client).covariance));
         }

@@ -6,7 +6,6 @@
 use super::Saved;
 use crate::data::schema::Schema;
 use crate::families::{ClassMix, ClassOdds, LearnedClient, Predictor, Response, most_probable};
-use crate::methods::Intervals;
 use crate::num::dot;
 use std::sync::Arc;
 
@@ -123,6 +122,10 @@ impl<'a> Servings<'a> {
     /// What serves a client that the model knows.
     pub(super) fn known(&self, name: &str) -> Option<Serving<'_>> {
         let client = &self.saved.model.learned.clients[self.saved.place(name)?];
+        if client.is_elsewhere() {
+            let by = format!("family {}, its own model is on its machine", client.family + 1);
+            return Some(Serving { model: self.member(&client.responsibilities), by: by.into(), is_known: true });
+        }
         let by = self.saved.served_by(client);
         Some(Serving { model: self.own(client), by: by.into(), is_known: true })
     }
@@ -144,7 +147,7 @@ impl<'a> Servings<'a> {
                     common: &self.commons[client.family],
                 },
                 noise: client.noise,
-                reach: self.reach(false),
+                reach: self.reach(),
             },
         }
     }
@@ -152,24 +155,33 @@ impl<'a> Servings<'a> {
     /// What serves a client of which nothing is known.
     pub(super) fn unknown(&self) -> Serving<'_> {
         let learned = &self.saved.model.learned;
-        let model = match self.has_classes() {
-            true => Model::Class(learned.unknown_classes()),
-            false => self.number(&learned.unknown_predictor(), true),
-        };
+        let model = self.member(&learned.shares());
         let by = if learned.families.len() > 1 { "families by share" } else { "everybody" };
         Serving { model, by: by.into(), is_known: false }
+    }
+
+    /// What serves a client of which nothing is known but the probabilities of the families.
+    fn member(&self, shares: &[f64]) -> Model<'_> {
+        let learned = &self.saved.model.learned;
+        match self.has_classes() {
+            true => Model::Class(learned.member_classes(shares)),
+            false => self.number(&learned.member_predictor(shares), self.newcomer_reach()),
+        }
     }
 
     fn has_classes(&self) -> bool {
         !self.saved.classes.is_empty()
     }
 
-    fn reach(&self, is_unknown: bool) -> f64 {
-        let of = |intervals: Intervals| if is_unknown { intervals.newcomer_reach } else { intervals.reach };
-        self.saved.model.intervals.map_or(f64::NAN, of)
+    fn reach(&self) -> f64 {
+        self.saved.model.intervals.map_or(f64::NAN, |intervals| intervals.reach)
     }
 
-    fn number(&self, predictor: &Predictor, is_unknown: bool) -> Model<'_> {
+    fn newcomer_reach(&self) -> f64 {
+        self.saved.model.intervals.map_or(f64::NAN, |intervals| intervals.newcomer_reach)
+    }
+
+    fn number(&self, predictor: &Predictor, reach: f64) -> Model<'_> {
         let width = predictor.coefficients.len();
         let line = |(place, &i): (usize, &usize)| {
             self.used[place..].iter().map(|&j| predictor.covariance[i * width + j]).collect::<Vec<f64>>()
@@ -178,7 +190,7 @@ impl<'a> Servings<'a> {
             coefficients: self.used.iter().map(|&given| predictor.coefficients[given]).collect(),
             uncertainty: Uncertainty::New(self.used.iter().enumerate().flat_map(line).collect()),
             noise: predictor.noise,
-            reach: self.reach(is_unknown),
+            reach,
         }
     }
 
@@ -283,7 +295,7 @@ mod tests {
                 let plain = [&all[place][..], &[1.0]].concat();
                 let wanted = target.mean + target.deviation * predictor.mean(&plain);
                 assert!((mean / wanted - 1.0).abs() < 1e-9, "{mean}, want {wanted}");
-                let reach = servings.reach(!serving.is_known);
+                let reach = if serving.is_known { servings.reach() } else { servings.newcomer_reach() };
                 let wanted = 2.0 * reach * target.deviation * predictor.variance(&plain).sqrt();
                 assert!(((high - low) / wanted - 1.0).abs() < 1e-9, "{low} to {high}, want {wanted}");
             }

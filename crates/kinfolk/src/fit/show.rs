@@ -284,8 +284,14 @@ pub fn show_client(saved: &Saved, name: &str) -> Result<String> {
         }
     })?;
     let client = &saved.model.learned.clients[place];
-    let predictor = saved.model.learned.predictor(client);
-    let terms = terms_table(Coefficients::new(saved).terms(&predictor.coefficients, Some(&predictor.covariance)));
+    let terms = match client.is_elsewhere() {
+        true => "its coefficients are on its machine\n".to_string(),
+        false => {
+            let predictor = saved.model.learned.predictor(client);
+            let terms = Coefficients::new(saved).terms(&predictor.coefficients, Some(&predictor.covariance));
+            terms_table(terms).to_string()
+        }
+    };
     let sure = 100.0 * client.responsibilities[client.family];
     let square = saved.model.target.deviation.powi(2);
     let joining = match &client.service {

@@ -15,7 +15,7 @@
 mod classes;
 mod study;
 
-pub(crate) use study::{FamilyModel, Intervals, Study};
+pub(crate) use study::{FamilyModel, Study};
 
 use super::*;
 use crate::families::Wanted;
