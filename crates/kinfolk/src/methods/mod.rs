@@ -11,7 +11,7 @@ mod personal;
 pub mod room;
 mod setup;
 
-pub(crate) use auto::{FamilyModel, Intervals, Study};
+pub(crate) use auto::{FamilyModel, Study};
 pub(crate) use mixtures::components::choose_components;
 pub use outcome::{Apart, Comparison, Minimises, MixtureOutcome, Outcome, Serving};
 pub use setup::{AutoStep, DataFacts, Needs, Setup};
