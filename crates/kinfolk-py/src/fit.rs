@@ -283,11 +283,16 @@ impl Fitted {
         Ok((PyArray1::from_vec(py, values).reshape([rows.__len__(), width])?, served_by))
     }
 
-    /// What is said of new clients, as json.
-    fn assign(&self, py: Python, rows: &Rows) -> PyResult<String> {
+    /// What is said of clients by their rows, as json; and, where that is wanted, a model that knows the new ones.
+    fn assign(&self, py: Python, rows: &Rows, add: bool) -> PyResult<(String, Option<Self>)> {
         let (saved, records) = (self.saved.clone(), rows.records.clone());
-        let assigned = compute(py, &AtomicBool::new(false), move || fit::assign(&saved, Input::Memory(&records)))?;
-        serde_json::to_string(&assigned).map_err(|error| unsound(py, error))
+        let work = move || match add {
+            false => fit::assign(&saved, Input::Memory(&records)).map(|assigned| (None, assigned)),
+            true => fit::add(&saved, Input::Memory(&records)).map(|(saved, assigned)| (Some(saved), assigned)),
+        };
+        let (extended, assigned) = compute(py, &AtomicBool::new(false), work)?;
+        let text = serde_json::to_string(&assigned).map_err(|error| unsound(py, error))?;
+        Ok((text, extended.map(|saved| Self { saved: Arc::new(saved) })))
     }
 
     /// What was found, as json.

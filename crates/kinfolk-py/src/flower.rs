@@ -3,9 +3,12 @@
 use super::*;
 use crate::clients::{Exceptions, read_clients};
 use crate::run::{carry_out, read};
+use kinfolk::disk::folder::{NewFolder, run_folder};
 use kinfolk::federation::client::node::{Node, Rows};
 use kinfolk::federation::client::site;
-use kinfolk::federation::engines::remote::{Delivery, MessageKind, Transport};
+use kinfolk::federation::engines::remote::{Delivery, Line, MessageKind, Transport};
+use kinfolk::fit::{FILES, FitSettings, fit_elsewhere, settle};
+use kinfolk::run::Unwatched;
 use kinfolk::run::venue::Elsewhere;
 
 /// The clients of one machine: by its own file, a part of the experiment's dataset, or the user's own objects.
@@ -43,7 +46,9 @@ impl Site {
             (None, Some(rows)) => Ok(Node::new(rows)),
             (None, None) => Err(Error::settings("want one of node, partition and clients")),
         };
-        let site = node.and_then(|node| site::Site::new(node, 0)).map_err(|error| raise(py, &error))?;
+        let site = node
+            .and_then(|node| Ok(site::Site::new(node, 0)?.with_models(settle)))
+            .map_err(|error| raise(py, &error))?;
         Ok(Self { site: Mutex::new(site) })
     }
 
@@ -81,11 +86,55 @@ pub fn run_remote(
         leave_path_open(table);
     })?;
     let start = own.map(|own| own.into_parts().1);
-    let venue = move |_: &Options| -> Result<Box<dyn Venue>> {
-        let transport: Box<dyn Transport> = Box::new(Carrier { machines, exchange });
-        Ok(Box::new(Elsewhere::new(Arc::new(Mutex::new(transport)))))
-    };
+    let venue =
+        move |_: &Options| -> Result<Box<dyn Venue>> { Ok(Box::new(Elsewhere::new(line_of(machines, exchange)))) };
     carry_out(py, experiment, (Options { start, ..Options::default() }, false), out, progress, venue)
+}
+
+/// Fits the clients of other machines, as the tables of a file with `[fit]` say, and returns the folder of what is known of all in common.
+/// `told` is handed what was understood of the columns, in lines.
+#[pyfunction]
+#[pyo3(signature = (file, machines, exchange, *, out, told))]
+pub fn fit_remote(
+    py: Python,
+    file: &Bound<'_, PyMapping>,
+    machines: Py<PyAny>,
+    exchange: Py<PyAny>,
+    out: Option<PathBuf>,
+    told: Bound<'_, PyAny>,
+) -> PyResult<PathBuf> {
+    let mut settings = Settings::default();
+    let file = settings.experiment(file)?;
+    let read = kinfolk::settings::finish(settings.faults).and_then(|()| FitSettings::of_file(file));
+    let (name, settings) = read.map_err(|error| raise(py, &error))?;
+    let claim = || -> Result<(PathBuf, NewFolder)> {
+        let (folder, new) = run_folder(out, &name)?;
+        let claimed = match new {
+            Some(new) => new,
+            None => NewFolder::claim(&folder, FILES)?,
+        };
+        Ok((folder, claimed))
+    };
+    let (folder, claimed) = claim().map_err(|error| raise(py, &error))?;
+    let options = Options::default();
+    let stop = options.stop.clone();
+    let work = move |tell: &dyn Fn(Vec<String>)| -> Result<()> {
+        let mut tell = |lines: &[String]| tell(lines.to_vec());
+        let line = line_of(machines, exchange);
+        let saved = fit_elsewhere(&name, &line, settings, &options, &mut Unwatched, &mut tell)?;
+        saved.write(claimed.path())
+    };
+    let Ending { output, interruption } = attend(py, &stop, false, work, |lines| told.call1((lines,)).map(drop))?;
+    match (interruption, output) {
+        (Some(exception), _) => Err(exception),
+        (None, Some(Err(error))) => Err(raise(py, &error)),
+        (None, _) => Ok(folder),
+    }
+}
+
+fn line_of(machines: Py<PyAny>, exchange: Py<PyAny>) -> Line {
+    let transport: Box<dyn Transport> = Box::new(Carrier { machines, exchange });
+    Arc::new(Mutex::new(transport))
 }
 
 /// The path of a table is known to its machine only; the experiment may leave it out.

@@ -46,7 +46,7 @@ mod _kinfolk {
     #[pymodule_export]
     use super::fit::{Fitted, Rows, fit_rows, read_fitted};
     #[pymodule_export]
-    use super::flower::{Site, run_remote};
+    use super::flower::{Site, fit_remote, run_remote};
     #[pymodule_export]
     use super::registry::{datasets, methods, models, presets};
     #[pymodule_export]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import kinfolk
@@ -89,6 +90,29 @@ def test_an_experiment_that_wants_more_is_refused(folder: Path, data: dict[str, 
     with pytest.raises(kinfolk.Error) as caught:
         Machines(north=machine(folder, "north", range(0, 4))).run(experiment)
     assert said.removeprefix("north: ") in str(caught.value)
+
+
+def test_a_fit_leaves_own_models_on_their_machines(folder: Path) -> None:
+    for name, shops in (("north", range(0, 4)), ("south", range(4, 8))):
+        (folder / name).mkdir()
+        machine(folder / name, name, shops)
+    machines = Machines(north=folder / "north/north.toml", south=folder / "south/south.toml")
+    file = {"name": "shops", "fit": {"client": "shop", "target": "spent", "families": 2, "quick": True}}
+    lines: list[str] = []
+    there = _kinfolk.fit_remote(file, machines.machines, machines, out="there", told=lines.extend)
+    served = kinfolk.load(there)
+    assert any("age" in line for line in lines)
+    assert set(served.coef_["model"]) == {"global", "family"}
+    assert served.clients_["client"] == [f"shop-{shop}" for shop in range(8)]
+    # The odd shops are alike, and so are the others.
+    families = served.clients_["family"].tolist()
+    assert families[0::2] == [families[0]] * 4 and families[1::2] == [3 - families[0]] * 4
+    for name, shops in (("north", range(0, 4)), ("south", range(4, 8))):
+        own = kinfolk.load(folder / name / "kinfolk-models/shops/fit/0")
+        assert own.clients_["client"] == [f"shop-{shop}" for shop in shops]
+        assert own.score(pd.read_csv(folder / name / f"{name}.csv")) > 0.99
+    with pytest.raises(kinfolk.Error, match="fit.target: missing"):
+        _kinfolk.fit_remote({"fit": {"client": "shop"}}, machines.machines, machines, out="nowhere", told=print)
 
 
 def left_out(run: kinfolk.Run) -> str:

@@ -290,10 +290,11 @@ fn joining(seeds: u64) {
             let learned = learned(&rows_of(&models, &vec![rows; 60], &mut random), 3, seed);
             for (client, model) in learned.clients.iter().zip(&models) {
                 let gain = squared_distance(&client.alone, model) - squared_distance(&client.served, model);
-                let said = client.service.joining;
+                let Some(service) = &client.service else { continue };
+                let said = service.joining;
                 within += usize::from((gain - said.mean).abs() <= 1.96 * said.error);
                 total += 1;
-                let sign = match client.service.verdict() {
+                let sign = match service.verdict() {
                     "helps" => 1.0,
                     "hurts" => -1.0,
                     _ => 0.0,
@@ -321,7 +322,10 @@ fn coverage(seeds: u64) {
                 let (x, y) = row(model, &mut random);
                 let inside =
                     |prediction: f64, variance: f64| usize::from((y - prediction).abs() <= 1.644_85 * variance.sqrt());
-                known += inside(dot(&x, &learned.clients[number].served), learned.predictor(number).variance(&x));
+                known += inside(
+                    dot(&x, &learned.clients[number].served),
+                    learned.predictor(&learned.clients[number]).variance(&x),
+                );
                 let stranger: Vec<f64> = (0..3).map(|_| 0.7 * normal(&mut random)).collect();
                 let (x, y) = row(&stranger, &mut random);
                 unknown += usize::from(

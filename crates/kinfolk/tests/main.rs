@@ -6,6 +6,7 @@ mod by_hand;
 mod conformance;
 mod elsewhere;
 mod experiments;
+mod fit_elsewhere;
 mod hostile;
 mod hostile_server;
 mod known_clusters;

@@ -1,20 +1,31 @@
-//! `kinfolk assign MODEL TABLE`: which family new clients belong to.
+//! `kinfolk assign MODEL TABLE`: which family new clients belong to; `--add` takes them into the model.
 
-use super::{print, print_json};
+use super::{print, print_json, say};
 use crate::Ending;
 use crate::progress::Wait;
 use kinfolk::Result;
-use kinfolk::fit::{Assigned, Saved, assign};
+use kinfolk::disk::folder::NewFolder;
+use kinfolk::fit::{Assigned, Assignments, FILES, Saved, add, assign};
 use kinfolk::report::table::Table;
 use std::path::PathBuf;
 
 /// Assign new clients to the families of a fitted model: probabilities, distances, and whether a client fits none.
 #[derive(clap::Args)]
+#[group(id = "written", args = ["out", "replace"])]
 pub struct Arguments {
     /// The folder of a model that `fit` has written
     model: PathBuf,
     /// A table with rows of new clients, the target included
     table: PathBuf,
+    /// Write a model that knows the new clients, and predicts them without target values
+    #[arg(long, requires = "written")]
+    add: bool,
+    /// Folder for that model
+    #[arg(long, value_name = "DIR", requires = "add")]
+    out: Option<PathBuf>,
+    /// Replace the model in its folder
+    #[arg(long, requires = "add")]
+    replace: bool,
     /// Print one JSON document instead of a table
     #[arg(long)]
     json: bool,
@@ -22,15 +33,54 @@ pub struct Arguments {
 
 pub fn run(arguments: Arguments) -> Result<Ending> {
     let saved = Saved::read(&arguments.model)?;
+    // Before any work; files of the same model are replaced when the new ones are there.
+    let claimed = match (&arguments.out, arguments.add) {
+        (Some(folder), _) => Some(
+            NewFolder::claim(folder, FILES).map_err(|error| error.hint("give --out another folder, or --replace"))?,
+        ),
+        (None, true) => Some(NewFolder::claim(&arguments.model, [])?),
+        (None, false) => None,
+    };
     let wait = Wait::new("assigning");
-    let assigned = assign(&saved, &arguments.table)?;
+    let (written, assigned) = match claimed {
+        Some(claimed) => {
+            let (extended, assigned) = add(&saved, &arguments.table)?;
+            extended.write(claimed.path())?;
+            (true, assigned)
+        }
+        None => (false, assign(&saved, &arguments.table)?),
+    };
     drop(wait);
     if arguments.json {
-        print_json(&serde_json::json!({ "schema": 1, "clients": assigned }))?;
+        let Assignments { clients, without_target } = &assigned;
+        print_json(&serde_json::json!({ "schema": 1, "clients": clients, "without_target": without_target }))?;
     } else {
-        print(&table(&assigned).to_string())?;
+        print(&table(&assigned.clients).to_string())?;
+    }
+    sentences(&assigned, written).iter().for_each(|line| say(line));
+    if written {
+        let folder = arguments.out.unwrap_or(arguments.model);
+        say(&format!("model: {}", folder.display()));
     }
     Ok(Ending::Done)
+}
+
+/// What the table does not say.
+fn sentences(assigned: &Assignments, added: bool) -> Vec<String> {
+    let mut lines = Vec::new();
+    for Assigned { client, known, family, p, fits_none, .. } in &assigned.clients {
+        let stays = format!("client {client} is known; it stays in family {family}");
+        match (known, fits_none) {
+            (true, false) => lines.push(stays),
+            (true, true) => lines.push(format!("{stays}, where its new rows do not fit (p = {p:.4})")),
+            (false, _) if added => lines.push(format!("client {client} is added to family {family}")),
+            (false, _) => {}
+        }
+    }
+    let so = if added { ": it is not added" } else { "" };
+    let without = assigned.without_target.iter();
+    lines.extend(without.map(|client| format!("client {client} has no value of the target{so}")));
+    lines
 }
 
 fn table(assigned: &[Assigned]) -> Table {
@@ -39,13 +89,15 @@ fn table(assigned: &[Assigned]) -> Table {
     for family in 1..=families {
         table = table.numbers(format!("P({family})")).numbers(format!("distance to {family}"));
     }
-    table = table.words("fits");
+    table = table.words("fits").words("client is");
     for client in assigned {
         let mut cells = vec![client.client.clone(), client.rows.to_string(), client.family.to_string()];
         for (probability, distance) in client.probabilities.iter().zip(&client.distances) {
             cells.extend([format!("{probability:.3}"), format!("{distance:.2}")]);
         }
-        cells.push(if client.fits_none { format!("none (p = {:.4})", client.p) } else { "yes".into() });
+        let misfit = if client.known { "no longer" } else { "none" };
+        cells.push(if client.fits_none { format!("{misfit} (p = {:.4})", client.p) } else { "yes".into() });
+        cells.push(if client.known { "known" } else { "new" }.to_string());
         table.push(cells);
     }
     table

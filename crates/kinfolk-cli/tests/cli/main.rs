@@ -3,6 +3,7 @@
 //! One test binary, so that the library is linked once. Expected texts are in `snapshots/`; `make bless` accepts
 //! changed ones.
 
+mod added;
 mod bad_input;
 mod bench;
 mod cluster;

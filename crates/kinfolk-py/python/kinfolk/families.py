@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 EVERYBODY = "everybody"
 """The one client there is where none are named."""
-WORDS = {"client", "apart_by", "served_by", "joining", "model", "of", "term"}
+WORDS = {"client", "apart_by", "served_by", "joining", "added", "model", "of", "term"}
 """Columns of words in a model's files; a client's name may look like a number."""
 
 Model = TypeVar("Model", bound="FamilyEstimator")
@@ -185,12 +185,20 @@ class FamilyEstimator(BaseEstimator):
         """What was understood of every column, a line each."""
         return self._fitted().understood
 
-    def assign(self, X: Any, y: Any = None, clients: Any = None) -> Table:
-        """New clients, from rows with their targets: the probability of every family, and whether a client fits none."""
-        assigned = json.loads(self._fitted().assign(self._rows(X, clients, y)))
+    def assign(self, X: Any, y: Any = None, clients: Any = None, *, add: bool = False) -> Table:
+        """Clients by rows with their targets: the probability of every family, and whether a client fits none.
+
+        Clients that the model knows stay in their family; of these it is said whether the rows fit there. With `add` the
+        model is changed in place: from then on it knows the new ones, and predicts them without targets.
+        """
+        said, extended = self._fitted().assign(self._rows(X, clients, y), add)
+        if extended is not None:
+            self.model_ = extended
+        assigned = json.loads(said)["clients"]
         families = range(len(assigned[0]["probabilities"]))
         columns: list[tuple[str, str, list[Any]]] = [
             ("client", "texts", [client["client"] for client in assigned]),
+            ("known", "flags", [client["known"] for client in assigned]),
             ("rows", "wholes", [client["rows"] for client in assigned]),
             ("family", "wholes", [client["family"] for client in assigned]),
         ]

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 from conftest import EXAMPLE
 from loopback import Loopback
@@ -90,6 +91,24 @@ def test_clients_go_on_from_what_they_kept(shops: Loopback, tmp_path: Path) -> N
         kept |= {path.name: path.read_bytes() for path in shops.folder.glob(f"{name}/kinfolk-models/alone/local/0/client-*")}
     assert len(kept) == SHOPS
     assert kept == {Path(name).name: model for name, model in models(here).items()}
+
+
+def test_a_fit_leaves_own_models_on_their_machines(shops: Loopback, tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    run = shops.start_run(EXAMPLE, experiment="fit.toml", out=str(there), set="fit.families=2, fit.quick=true")
+    assert finish(shops, run) == "finished:completed"
+    served = kinfolk.load(there)
+    families = dict(zip(served.clients_["client"], served.clients_["family"].tolist(), strict=True))
+    assert len(families) == SHOPS
+    assert len({(int(shop.removeprefix("shop-")) % 2, family) for shop, family in families.items()}) == 2
+    assert set(served.coef_["model"]) == {"global", "family"}
+    assert "the machines were asked 6 questions" in served.show()
+    for number, name in enumerate(MACHINES):
+        own = kinfolk.load(shops.folder / name / "kinfolk-models/shops/fit/0")
+        table = tmp_path / f"{name}.csv"
+        write_table(table, range(number, SHOPS, len(MACHINES)))
+        assert len(own.clients_["client"]) == SHOPS // len(MACHINES)
+        assert own.score(pandas.read_csv(table)) > 0.9
 
 
 def test_an_unregistered_machine_is_refused(shops: Loopback) -> None:

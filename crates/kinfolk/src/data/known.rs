@@ -9,7 +9,7 @@ use super::{Cells, Features, Shard, Targets};
 use crate::error::{Error, ErrorKind, Result};
 use crate::panics::contained;
 use crate::settings::finish;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -141,8 +141,12 @@ impl<'a> KnownRows<'a> {
     }
 }
 
-/// Whether a client that is asked for has a target in some row. Only the two columns are read.
-pub(crate) fn any_target(input: Input, columns: KnownColumns, is_asked: impl Fn(&str) -> bool) -> Result<bool> {
+/// Hands out the client of every row, and whether it has a target there, until that is enough. Only the two columns are read.
+pub(crate) fn scan_targets(
+    input: Input,
+    columns: KnownColumns,
+    mut each: impl FnMut(&str, bool) -> ControlFlow<()>,
+) -> Result<()> {
     let mut rows = KnownRows::open_with(input, columns, &|names| {
         let roles = roles(input.path(), names, columns)?;
         let only = |(role, name): (Role, &String)| match name == columns.client || name == columns.target {
@@ -154,16 +158,17 @@ pub(crate) fn any_target(input: Input, columns: KnownColumns, is_asked: impl Fn(
     while let Some(mut table) = rows.rows.next_batch()? {
         let [clients, targets] =
             [columns.client, columns.target].map(|name| table.take(name).map(|column| column.values));
-        let (Some(Cells::Words(clients)), Some(targets)) = (clients, targets) else { return Ok(false) };
+        let Some(Cells::Words(clients)) = clients else { return Ok(()) };
         let has_target = |row: usize| match &targets {
-            Cells::Numbers(values) | Cells::Dates(values) => values[row].is_finite(),
-            Cells::Words(words) => !words[row].is_empty(),
+            Some(Cells::Numbers(values) | Cells::Dates(values)) => values[row].is_finite(),
+            Some(Cells::Words(words)) => !words[row].is_empty(),
+            None => false,
         };
-        if (0..clients.len()).any(|row| has_target(row) && is_asked(&clients[row])) {
-            return Ok(true);
+        if (0..clients.len()).any(|row| each(&clients[row], has_target(row)).is_break()) {
+            break;
         }
     }
-    Ok(false)
+    Ok(())
 }
 
 /// What the columns of a file are to the schema. Columns that it does not know are not read.

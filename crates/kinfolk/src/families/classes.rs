@@ -154,13 +154,13 @@ impl ClassMix {
 }
 
 impl Learned {
-    /// What serves a client of which nothing is known: the families by their shares, each with the spread of its clients.
-    pub(crate) fn unknown_classes(&self) -> ClassMix {
-        let part = |family: &Family| {
+    /// What serves a client of which nothing is known but the probabilities of the families: each with the spread of its clients.
+    pub(crate) fn member_classes(&self, shares: &[f64]) -> ClassMix {
+        let part = |(family, &share): (&Family, &f64)| {
             let covariance = self.spread.iter().zip(&family.covariance).map(|(spread, own)| spread + own).collect();
-            ClassPart { share: family.share, coefficients: family.centre.clone(), covariance }
+            ClassPart { share, coefficients: family.centre.clone(), covariance }
         };
-        ClassMix { parts: self.families.iter().map(part).collect() }
+        ClassMix { parts: self.families.iter().zip(shares).map(part).collect() }
     }
 }
 

@@ -1,6 +1,6 @@
 //! How wide an interval is: a prediction with its variance, and how large residuals are beside it.
 
-use super::learned::Learned;
+use super::learned::{Learned, LearnedClient};
 use crate::num::dot;
 use serde::{Deserialize, Serialize};
 
@@ -35,8 +35,8 @@ impl Predictor {
 
 impl Learned {
     /// What serves a client.
-    pub fn predictor(&self, client: usize) -> Predictor {
-        let (client, q) = (&self.clients[client], self.basis.random);
+    pub fn predictor(&self, client: &LearnedClient) -> Predictor {
+        let q = self.basis.random;
         let mut own = vec![0.0; q * q];
         let mut triangle = client.covariance.as_slice();
         for i in 0..q {
@@ -53,15 +53,20 @@ impl Learned {
 
     /// What serves a client of which nothing is known: the families by their shares.
     pub fn unknown_predictor(&self) -> Predictor {
+        self.member_predictor(&self.shares())
+    }
+
+    /// What serves a client of which nothing is known but the probabilities of the families.
+    pub(crate) fn member_predictor(&self, shares: &[f64]) -> Predictor {
         let p = self.basis.columns();
-        let coefficients = self.unknown();
+        let coefficients = self.member(shares);
         let mut covariance = self.spread.clone();
-        for (family, own) in self.families.iter().zip(&self.population.covariances) {
+        for ((family, own), share) in self.families.iter().zip(&self.population.covariances).zip(shares) {
             let own = self.basis.back_covariance(own, p);
             let apart: Vec<f64> = family.centre.iter().zip(&coefficients).map(|(centre, mean)| centre - mean).collect();
             for (i, line) in covariance.chunks_exact_mut(apart.len().max(1)).enumerate() {
                 for (j, value) in line.iter_mut().enumerate() {
-                    *value += family.share * (own[i * apart.len() + j] + apart[i] * apart[j]);
+                    *value += share * (own[i * apart.len() + j] + apart[i] * apart[j]);
                 }
             }
         }

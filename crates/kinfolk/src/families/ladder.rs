@@ -114,9 +114,24 @@ pub(crate) fn global(panel: &Panel, population: &Population) -> Vec<f64> {
     solution
 }
 
+/// How clients' own models are made.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct AloneModels {
+    /// The strength of their ridge, in rows.
+    pub strength: f64,
+    /// Rows from which on a client that comes later has one: as many as cross-validation has seen to be enough.
+    pub least_rows: f64,
+}
+
+impl AloneModels {
+    pub(super) fn new(strength: f64, panel: &Panel) -> Self {
+        Self { strength, least_rows: panel.rows.iter().copied().fold(LEAST_ROWS, f64::min) }
+    }
+}
+
 /// Finds clients' own models.
 #[derive(Default)]
-struct Alone {
+pub(super) struct Alone {
     curvature: Vec<f64>,
     factor: Vec<f64>,
     solution: Vec<f64>,
@@ -124,7 +139,7 @@ struct Alone {
 
 impl Alone {
     /// Ridge in the random columns, intercepts free. `None` where the client has no rows.
-    fn model(&mut self, panel: &Panel, client: usize, intercepts: usize, strength: f64) -> Option<&[f64]> {
+    pub(super) fn model(&mut self, panel: &Panel, client: usize, intercepts: usize, strength: f64) -> Option<&[f64]> {
         let q = panel.random;
         if panel.rows[client] == 0.0 {
             return None;

@@ -2,7 +2,7 @@
 
 use super::difference::{self, Difference};
 use super::evidence::{Basis, Evidence, Panel, Products, Response, Role, Working};
-use super::ladder::{self, FoldLosses, Models, Recipe, Rung, Service, Standing, Trials};
+use super::ladder::{self, AloneModels, FoldLosses, Models, Recipe, Rung, Service, Standing, Trials};
 use super::mixed::{Covariance, Integrated};
 use super::mixture::Joint;
 use super::population::Population;
@@ -73,14 +73,14 @@ pub struct LearnedClient {
     pub responsibilities: Vec<f64>,
     /// In how many resamples of the clients it stayed in its family, as a share.
     pub stability: Option<f64>,
-    /// The coefficients of its personal model,
+    /// The coefficients of its personal model; like what follows but the noise, empty where they stay on the client's machine,
     pub personal: Vec<f64>,
     /// of its own alone,
     pub alone: Vec<f64>,
     /// and of what serves it.
     pub served: Vec<f64>,
-    /// What serves it, and what that gains.
-    pub service: Service,
+    /// What cross-validation says of what serves it; absent of a client that was added later.
+    pub service: Option<Service>,
     /// The variance of its noise.
     pub noise: f64,
     /// The covariance of its personal model's coefficients, in the coordinates of the basis: the upper triangle, row by row.
@@ -132,6 +132,9 @@ pub struct Learned {
     pub noise_freedom: f64,
     /// Weights of the four models in what serves everybody, from global to alone.
     pub stack: [f64; 4],
+    /// How new clients' own models are made; without, they have none.
+    #[serde(default)]
+    pub alone: Option<AloneModels>,
     /// Cross-validated losses of the four models, and of what serves clients, in the mean over clients: mean squared errors, or log losses.
     pub errors: [f64; 5],
     /// Every client.
@@ -373,9 +376,9 @@ impl Draft {
             personal: working.basis.back(models.of(client, Rung::Personal)),
             alone: working.basis.back(models.of(client, Rung::Alone)),
             served: served(&models, client),
-            service: services[client].in_units(working.response.loss_unit()),
+            service: Some(services[client].in_units(working.response.loss_unit())),
             noise: noises[client],
-            covariance: (0..q).flat_map(|i| covariances[client][i * q + i..(i + 1) * q].to_vec()).collect(),
+            covariance: upper_triangle(&covariances[client], q),
         };
         let clients: Vec<LearnedClient> = (0..working.clients).into_par_iter().map(client).collect();
         let held_out = trials.folds.iter().map(|(fold, models)| HeldOut {
@@ -400,6 +403,7 @@ impl Draft {
             noise: population.noise,
             noise_freedom,
             stack,
+            alone: Some(AloneModels::new(trials.strength, &panel)),
             errors: mean_errors(&clients),
             held_out: held_out.collect(),
             left_out: left_out(&working, &panel, &population, &responsibilities),
@@ -415,13 +419,18 @@ impl Draft {
     }
 }
 
+/// Of a symmetric matrix of this size, row by row.
+pub(super) fn upper_triangle(matrix: &[f64], size: usize) -> Vec<f64> {
+    (0..size).flat_map(|i| matrix[i * size + i..(i + 1) * size].to_vec()).collect()
+}
+
 pub(crate) fn most_probable(responsibilities: &[f64]) -> usize {
     (0..responsibilities.len()).fold(0, |best, k| if responsibilities[k] > responsibilities[best] { k } else { best })
 }
 
 fn mean_errors(clients: &[LearnedClient]) -> [f64; 5] {
     let (mut sums, mut count) = ([0.0; 5], 0.0);
-    for service in clients.iter().map(|client| &client.service) {
+    for service in clients.iter().filter_map(|client| client.service.as_ref()) {
         if let (Some(errors), Some(error)) = (service.errors, service.error) {
             add_scaled(&mut sums[..4], 1.0, &errors);
             sums[4] += error;
@@ -586,6 +595,31 @@ fn noises(working: &Working, left: &Panel, population: &Population, models: &Mod
     (common, parts.iter().map(own).collect())
 }
 
+impl LearnedClient {
+    /// The one model that serves it; `None` where the stack does that serves everybody.
+    pub fn own_choice(&self) -> Option<Rung> {
+        self.service.as_ref().and_then(|service| service.own_choice)
+    }
+
+    /// Whether its models stay on its machine.
+    pub fn is_elsewhere(&self) -> bool {
+        self.served.is_empty()
+    }
+
+    /// Without its models.
+    pub(crate) fn without_models(&self) -> Self {
+        let (personal, alone, served, covariance) = Default::default();
+        let Self { rows, family, stability, .. } = *self;
+        let (responsibilities, service) = (self.responsibilities.clone(), self.service.clone());
+        Self { rows, family, responsibilities, stability, personal, alone, served, service, noise: 0.0, covariance }
+    }
+
+    /// Whether joining "helps", "is neutral" or "hurts"; `None` of a client that was added later.
+    pub fn verdict(&self) -> Option<&'static str> {
+        self.service.as_ref().map(Service::verdict)
+    }
+}
+
 impl Learned {
     /// What does not fit together, as in a file that somebody has changed; `width` is the number of given columns.
     pub(crate) fn check(&self, width: usize) -> Result<(), &'static str> {
@@ -609,7 +643,10 @@ impl Learned {
         sound(population.root.len() == q * q && self.spread.len() == width * width, "the spread of clients")?;
         sound(self.families.iter().all(|family| family.covariance.len() == width * width), "a family's covariance")?;
         let client = |client: &LearnedClient| {
-            client.responsibilities.len() == k && client.covariance.len() == q * (q + 1) / 2 && client.noise >= 0.0
+            let models = [&client.personal, &client.alone, &client.served].map(Vec::len);
+            let is_whole = models == [width; 3] && client.covariance.len() == q * (q + 1) / 2;
+            let is_nothing = models == [0; 3] && client.covariance.is_empty();
+            client.responsibilities.len() == k && client.family < k && (is_whole || is_nothing) && client.noise >= 0.0
         };
         sound(self.clients.iter().all(client), "a client")?;
         sound(self.noise >= 0.0 && self.noise.is_finite(), "the noise")

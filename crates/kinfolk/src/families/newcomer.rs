@@ -1,36 +1,37 @@
 //! A client that was not there when families were learned: its family, a personal model by the same shrinkage, and whether it fits any.
 
 use super::evidence::{Panel, Products, Supports};
-use super::intervals::Predictor;
-use super::learned::{Learned, most_probable};
+use super::ladder::{Alone, AloneModels, Rung};
+use super::learned::{Learned, LearnedClient, most_probable, upper_triangle};
 use super::mixed::Integrated;
+use super::population::Posterior;
 use crate::error::{Error, Result};
 use crate::num::tails::chi_square_tail;
 use crate::num::{Spectrum, add_scaled, dot};
-use serde::{Deserialize, Serialize};
 
 /// What is said of a client that was not there.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Newcomer {
-    /// Its most probable family.
-    pub family: usize,
-    /// The probabilities of all families.
-    pub responsibilities: Vec<f64>,
+    /// What is learned of it, and what serves it: the stack that serves everybody.
+    pub client: LearnedClient,
     /// Its distance to each family's centre in standard errors: the root of the squared distance over its degrees of freedom.
     pub distances: Vec<f64>,
-    /// The largest probability, over the families, that a member is as far from the centre as this client is.
-    pub p: f64,
-    /// The coefficients of its personal model.
-    pub personal: Vec<f64>,
-    /// The variance of its noise.
-    pub noise: f64,
-    /// The covariance of all its coefficients, row-major.
-    pub covariance: Vec<f64>,
+    /// The probability, in each family, that a member is as far from the centre as this client is.
+    pub p_values: Vec<f64>,
 }
 
 impl Learned {
     /// A client by its rows. Without rows, it is in every family by its share.
     pub fn newcomer(&self, products: &Products) -> Result<Newcomer> {
+        self.by_rows(products, None)
+    }
+
+    /// A client that took part and whose models are not here, by its rows: what was decided of it holds.
+    pub(crate) fn at_home(&self, products: &Products, known: &LearnedClient) -> Result<Newcomer> {
+        self.by_rows(products, Some(known))
+    }
+
+    fn by_rows(&self, products: &Products, known: Option<&LearnedClient>) -> Result<Newcomer> {
         let given = self.basis.given;
         let want = (given + 1) * (given + 2) / 2;
         if products.values.len() != want {
@@ -66,22 +67,63 @@ impl Learned {
             curvature: Vec::new(),
         };
         let mut integrated = Integrated::new(q);
-        let posterior = self.population.posterior(&panel, 0, None, &mut integrated);
+        // A family that is sure was perhaps given, whatever the rows say.
+        let given = known.filter(|known| known.responsibilities[known.family] == 1.0).map(|known| known.family);
+        let posterior = self.population.posterior(&panel, 0, given, &mut integrated);
         let (distances, p_values): (Vec<f64>, Vec<f64>) =
             (0..self.families.len()).map(|family| self.distance(&panel, &integrated, family)).unzip();
+        let models = if known.is_some() { self.alone } else { self.alone_with(products.rows) };
+        let own = models.and_then(|models| {
+            let whole = Panel { moments: target[..q].to_vec(), ..panel.clone() };
+            let mut own = Alone::default().model(&whole, 0, self.basis.intercepts(), models.strength)?.to_vec();
+            own.resize(p, 0.0);
+            Some(own)
+        });
         let used = dot(&integrated.covariance(&self.population.root), panel.slab(0));
         let error = panel_error(&panel, &posterior.mean[..q]);
         let freedom = (panel.rows[0] - used).max(0.0);
-        let family = most_probable(&posterior.responsibilities);
-        Ok(Newcomer {
-            family,
+        let client = LearnedClient {
+            rows: products.rows,
+            family: most_probable(&posterior.responsibilities),
+            stability: known.and_then(|known| known.stability),
             personal: self.basis.back(&posterior.mean),
-            responsibilities: posterior.responsibilities,
-            distances,
-            p: p_values.into_iter().fold(0.0, f64::max),
+            served: self.served(&posterior, own.as_deref(), known.and_then(LearnedClient::own_choice)),
+            alone: own.map_or_else(|| self.global.clone(), |own| self.basis.back(&own)),
+            service: known.and_then(|known| known.service.clone()),
             noise: panel.noise.unwrap_or((error + self.noise_freedom * self.noise) / (freedom + self.noise_freedom)),
-            covariance: self.whole_covariance(family, &posterior.covariance),
-        })
+            covariance: upper_triangle(&posterior.covariance, q),
+            responsibilities: posterior.responsibilities,
+        };
+        Ok(Newcomer { client, distances, p_values })
+    }
+
+    /// How its own model is made of a client that comes with this many rows; `None` where they are too few.
+    fn alone_with(&self, rows: usize) -> Option<AloneModels> {
+        self.alone.filter(|models| rows as f64 >= models.least_rows)
+    }
+
+    /// The weights of the four models in what serves a client unless it has a choice of its own: everybody's, but with too few rows for a
+    /// model of its own, the personal one takes its part.
+    pub(crate) fn stack_of(&self, client: &LearnedClient) -> [f64; 4] {
+        match client.service.is_none() && self.alone_with(client.rows).is_none() {
+            false => self.stack,
+            true => {
+                let [global, family, personal, alone] = self.stack;
+                [global, family, personal + alone, 0.0]
+            }
+        }
+    }
+
+    /// The one model that is chosen for a client, or the stack that serves everybody. Its own model may be missing.
+    fn served(&self, posterior: &Posterior, own: Option<&[f64]>, choice: Option<Rung>) -> Vec<f64> {
+        let weight = |rung: Rung| choice.map_or(self.stack[rung as usize], |one| f64::from(u8::from(one == rung)));
+        let mut rest = vec![0.0; self.basis.columns()];
+        add_scaled(&mut rest, weight(Rung::Family), &posterior.centre);
+        add_scaled(&mut rest, weight(Rung::Personal), &posterior.mean);
+        add_scaled(&mut rest, weight(Rung::Alone), own.unwrap_or(&posterior.mean));
+        let mut served = self.basis.back(&rest);
+        add_scaled(&mut served, weight(Rung::Global), &self.global);
+        served
     }
 
     /// Distance to a centre, and the probability of one as large: `rᵀ(S + SVS)⁺r/σ²` with `S = ZᵀH⁻¹Z`, `r = ZᵀH⁻¹(y − Zμ)` and `V` the
@@ -115,16 +157,19 @@ impl Learned {
 
     /// What a client of which nothing is known is predicted with: the families by their shares.
     pub fn unknown(&self) -> Vec<f64> {
+        self.member(&self.shares())
+    }
+
+    /// The families' centres by these probabilities.
+    pub(super) fn member(&self, shares: &[f64]) -> Vec<f64> {
         let mut mean = vec![0.0; self.basis.given];
-        self.families.iter().for_each(|family| add_scaled(&mut mean, family.share, &family.centre));
+        self.families.iter().zip(shares).for_each(|(family, share)| add_scaled(&mut mean, *share, &family.centre));
         mean
     }
-}
 
-impl Newcomer {
-    /// What serves it.
-    pub fn predictor(&self) -> Predictor {
-        Predictor { coefficients: self.personal.clone(), covariance: self.covariance.clone(), noise: self.noise }
+    /// The families' shares of the clients.
+    pub(crate) fn shares(&self) -> Vec<f64> {
+        self.families.iter().map(|family| family.share).collect()
     }
 }
 

@@ -102,9 +102,9 @@ fn service(learned: &Learned) -> String {
         .filter(|(_, weight)| *weight >= 0.005)
         .map(|(name, weight)| format!("{name} ({})", percent(weight)))
         .collect();
-    let verdict = |wanted: &str| learned.clients.iter().filter(|client| client.service.verdict() == wanted).count();
-    let own = learned.clients.iter().filter(|client| client.service.own_choice.is_some()).count();
-    let alone = learned.clients.iter().filter(|client| client.service.own_choice == Some(Rung::Alone)).count();
+    let verdict = |wanted: &str| learned.clients.iter().filter(|client| client.verdict() == Some(wanted)).count();
+    let own = learned.clients.iter().filter(|client| client.own_choice().is_some()).count();
+    let alone = learned.clients.iter().filter(|client| client.own_choice() == Some(Rung::Alone)).count();
     let mut sentence = match &parts[..] {
         [one] => format!("Every client is served by {one}"),
         _ => format!("Every client is served by a mix of {}", listed(&parts)),

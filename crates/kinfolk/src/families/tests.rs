@@ -182,7 +182,7 @@ fn permuting_clients_changes_nothing() {
     assert!((one.noise - other.noise).abs() < 1e-9 && distance(&one.stack, &other.stack) < 1e-6);
     for (a, b) in one.clients.iter().zip(&other.clients) {
         assert!(distance(&a.personal, &b.personal) < 1e-6 && distance(&a.served, &b.served) < 1e-6);
-        assert_eq!(a.service.verdict(), b.service.verdict());
+        assert_eq!(a.verdict(), b.verdict());
     }
 }
 
@@ -203,7 +203,8 @@ fn clients_with_one_row_and_columns_that_do_not_vary_do_no_harm() {
     );
     assert!(learned.clients.iter().all(|client| client.personal[3] == 0.0));
     assert!(
-        learned.predictor(3).variance(&[1.0, 0.0, 0.0, 0.0]) > learned.predictor(0).variance(&[1.0, 0.0, 0.0, 0.0])
+        learned.predictor(&learned.clients[3]).variance(&[1.0, 0.0, 0.0, 0.0])
+            > learned.predictor(&learned.clients[0]).variance(&[1.0, 0.0, 0.0, 0.0])
     );
 }
 
@@ -298,8 +299,9 @@ fn planted_families_are_found_with_a_client_in_each_as_it_was_planted() {
     let mut products = Products::none(3);
     draw(&centres[1..2], 10, 1.0, 27)[0].iter().for_each(|(x, y)| products.add_row(x, *y, 1.0));
     let newcomer = learned.newcomer(&products).unwrap();
-    assert_eq!(newcomer.family, found[1]);
-    assert!(newcomer.responsibilities[newcomer.family] > 0.99 && newcomer.p > 0.001);
+    let family = newcomer.client.family;
+    assert_eq!(family, found[1]);
+    assert!(newcomer.client.responsibilities[family] > 0.99 && newcomer.p_values[family] > 0.001);
 }
 
 #[test]
@@ -430,19 +432,28 @@ fn a_newcomer_with_a_clients_rows_is_that_client() {
     let mut products = Products::none(2);
     evidence.clients[4].iter().for_each(|fold| products.add(fold));
     let newcomer = learned.newcomer(&products).unwrap();
-    assert!(distance(&newcomer.personal, &learned.clients[4].personal) < 1e-9);
-    assert!((newcomer.noise - learned.clients[4].noise).abs() < 1e-9);
+    assert!(distance(&newcomer.client.personal, &learned.clients[4].personal) < 1e-9);
+    assert!(distance(&newcomer.client.alone, &learned.clients[4].alone) < 1e-9);
+    assert_eq!(learned.clients[4].own_choice(), None, "it is served by the stack");
+    assert!(distance(&newcomer.client.served, &learned.clients[4].served) < 1e-9);
+    assert!((newcomer.client.noise - learned.clients[4].noise).abs() < 1e-9);
     let row = [1.0, 0.7];
-    assert!((newcomer.predictor().variance(&row) - learned.predictor(4).variance(&row)).abs() < 1e-9);
-    assert!(newcomer.p > 0.01);
+    assert!(
+        (learned.predictor(&newcomer.client).variance(&row) - learned.predictor(&learned.clients[4]).variance(&row))
+            .abs()
+            < 1e-9
+    );
+    assert!(newcomer.p_values[0] > 0.01);
     // One that is nothing like the others fits none.
     let mut strange = Products::none(2);
     (0..12).for_each(|i| strange.add_row(&[1.0, f64::from(i) / 6.0 - 1.0], 30.0, 1.0));
-    assert!(learned.newcomer(&strange).unwrap().p < 1e-6);
+    assert!(learned.newcomer(&strange).unwrap().p_values[0] < 1e-6);
     // Without rows, it is the centre.
     let nobody = learned.newcomer(&Products::none(2)).unwrap();
-    assert!(distance(&nobody.personal, &learned.unknown()) < 1e-9 && nobody.p == 1.0);
-    assert!((nobody.predictor().variance(&row) - learned.unknown_predictor().variance(&row)).abs() < 1e-9);
+    assert!(distance(&nobody.client.personal, &learned.unknown()) < 1e-9 && nobody.p_values == [1.0]);
+    assert!(
+        (learned.predictor(&nobody.client).variance(&row) - learned.unknown_predictor().variance(&row)).abs() < 1e-9
+    );
 }
 
 #[test]
@@ -469,8 +480,8 @@ fn clients_that_are_nearly_alike_are_not_told_that_joining_pays_where_it_does_no
         let learned = learn(&evidence(linear(2), &draw(&models, 50, 1.0, 200 + seed)), &Options::default()).unwrap();
         for (client, model) in learned.clients.iter().zip(&models) {
             let gain = distance(&client.alone, model).powi(2) - distance(&client.served, model).powi(2);
-            verdicts += usize::from(client.service.verdict() != "is neutral");
-            wrong += usize::from(client.service.verdict() == if gain > 0.0 { "hurts" } else { "helps" });
+            verdicts += usize::from(client.verdict() != Some("is neutral"));
+            wrong += usize::from(client.verdict() == Some(if gain > 0.0 { "hurts" } else { "helps" }));
         }
     }
     assert!(20 * wrong <= verdicts.max(20), "{wrong} of {verdicts} verdicts are wrong");

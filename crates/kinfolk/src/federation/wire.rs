@@ -12,7 +12,7 @@ use crate::settings::{self, Setting, Settings};
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
-pub(crate) const VERSION: u16 = 11;
+pub(crate) const VERSION: u16 = 12;
 
 /// A message to a machine. It carries everything needed to answer it, so that each may be answered by another process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -110,6 +110,15 @@ pub enum Request {
         run: String,
         /// The stamp of each client's model; 0 for none.
         stamps: Vec<u64>,
+    },
+    /// Write a fitted model that knows the machine's clients on the machine's disk: their models are made there.
+    Settle {
+        /// The digest of the clients' names.
+        roll: String,
+        /// What the fit is called.
+        run: String,
+        /// The model without clients' own ones, as text.
+        model: String,
     },
 }
 

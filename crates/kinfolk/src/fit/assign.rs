@@ -1,50 +1,109 @@
-//! New clients: their family, how far they are from each, and whether they fit none.
+//! Clients by their new rows: their family, how far they are from each, and whether they fit. New ones may be added to the model.
 
-use super::newcomers::{Arrival, newcomers};
+use super::newcomers::by_their_rows;
 use super::{Input, Saved};
+use crate::data::known;
 use crate::error::{Error, Result};
+use crate::families::{LearnedClient, Newcomer};
+use crate::text::counted;
 use serde::Serialize;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 /// The expected share of wrong ones among clients said to fit no family.
 const FALSE_DISCOVERIES: f64 = 0.05;
 
-/// What is said of a new client.
+/// What is said of a client.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Assigned {
     /// Its name.
     pub client: String,
+    /// Whether the model knows it: then it stays in its family, and the rest is about whether its new rows fit there.
+    pub known: bool,
     /// Its rows with a target value.
     pub rows: usize,
-    /// Its most probable family, counted from 1.
+    /// Its most probable family, or the one it is in, counted from 1.
     pub family: usize,
     /// The probabilities of all families.
     pub probabilities: Vec<f64>,
     /// Its distance to each family in standard errors.
     pub distances: Vec<f64>,
-    /// The largest probability, over the families, that a member is as far from the centre.
+    /// The largest probability, over the families, that a member is as far from the centre; of a known client, that in its family.
     pub p: f64,
-    /// Whether it fits none, with at most 5 % of such claims wrong (Benjamini and Hochberg).
+    /// Whether it fits none, or no longer its own, with at most 5 % of such claims wrong (Benjamini and Hochberg).
     pub fits_none: bool,
 }
 
-/// Assigns the clients of a table that did not take part in the fit.
-pub fn assign<'a>(saved: &'a Saved, table: impl Into<Input<'a>>) -> Result<Vec<Assigned>> {
+/// What is said of the clients of a table.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Assignments {
+    /// Those with target values, in the order of their names.
+    pub clients: Vec<Assigned>,
+    /// New clients without.
+    pub without_target: Vec<String>,
+}
+
+/// Assigns the clients of a table to the families.
+pub fn assign<'a>(saved: &'a Saved, table: impl Into<Input<'a>>) -> Result<Assignments> {
+    gathered(saved, table.into()).map(|(assignments, _)| assignments)
+}
+
+/// Assigns the clients of a table, and adds those that the model does not know: a model that serves them as `predict` does where it sees
+/// their target values.
+pub fn add<'a>(saved: &'a Saved, table: impl Into<Input<'a>>) -> Result<(Saved, Assignments)> {
     let table = table.into();
-    let mut newcomers: Vec<_> = newcomers(saved, table)?.into_iter().collect();
-    if newcomers.is_empty() {
-        let message = format!("{}: no new client has a value in column `{}`", table.path().display(), saved.target);
-        return Err(Error::data(message)
-            .hint("all clients are in the model already (`show --client NAME`), or values are missing"));
+    let (assignments, clients) = gathered(saved, table)?;
+    let named = assignments.clients.iter().map(|assigned| assigned.client.clone()).zip(clients);
+    let new: Vec<(String, LearnedClient)> = named.filter(|(name, _)| saved.place(name).is_none()).collect();
+    if new.is_empty() {
+        let known = counted(assignments.clients.len(), "client");
+        let message = format!(
+            "{}: nothing to add, no new client has a value in column `{}`",
+            table.path().display(),
+            saved.target
+        );
+        return Err(Error::data(message).hint(format!("{known} with values are in the model already")));
     }
-    newcomers.sort_by(|a, b| a.0.cmp(&b.0));
-    let assigned = |(client, Arrival { rows, newcomer }): (String, Arrival)| {
-        let (probabilities, distances, p) = (newcomer.responsibilities, newcomer.distances, newcomer.p);
-        Assigned { client, rows, family: newcomer.family + 1, probabilities, distances, p, fits_none: false }
-    };
-    let mut assigned: Vec<Assigned> = newcomers.into_iter().map(assigned).collect();
+    Ok((saved.with(new), assignments))
+}
+
+/// What is said of the clients of a table with target values, and what is learned of each.
+fn gathered(saved: &Saved, table: Input) -> Result<(Assignments, Vec<LearnedClient>)> {
+    let mut names: BTreeMap<String, bool> = BTreeMap::new();
+    known::scan_targets(table, saved.known_columns(), |client, has_target| {
+        match names.get_mut(client) {
+            Some(known) => *known |= has_target,
+            None => drop(names.insert(client.to_string(), has_target)),
+        }
+        ControlFlow::Continue(())
+    })?;
+    if !names.values().any(|has_target| *has_target) {
+        let message = format!("{}: no client has a value in column `{}`", table.path().display(), saved.target);
+        return Err(Error::data(message).hint("families are told by it: give rows for which it is known"));
+    }
+    let mut found = by_their_rows(saved, table, |_| true)?;
+    let (mut assigned, mut clients, mut without_target) = (Vec::new(), Vec::new(), Vec::new());
+    for name in names.into_keys() {
+        let own = saved.place(&name).map(|place| saved.model.learned.clients[place].family);
+        let Some(Newcomer { client, distances, p_values }) = found.remove(&name) else {
+            without_target.extend(own.is_none().then_some(name));
+            continue;
+        };
+        assigned.push(Assigned {
+            client: name,
+            known: own.is_some(),
+            rows: client.rows,
+            family: own.unwrap_or(client.family) + 1,
+            probabilities: client.responsibilities.clone(),
+            distances,
+            p: own.map_or_else(|| p_values.iter().copied().fold(0.0, f64::max), |own| p_values[own]),
+            fits_none: false,
+        });
+        clients.push(client);
+    }
     let cut = largest_discovery(assigned.iter().map(|assigned| assigned.p).collect());
     assigned.iter_mut().for_each(|assigned| assigned.fits_none = assigned.p <= cut);
-    Ok(assigned)
+    Ok((Assignments { clients: assigned, without_target }, clients))
 }
 
 /// The largest p-value that counts as a discovery, by Benjamini and Hochberg; below 0 if none does.

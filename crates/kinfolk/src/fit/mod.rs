@@ -9,12 +9,14 @@
 //! | `serving.rs` | what serves their clients |
 //! | `output.rs` | where predictions go |
 //! | `newcomers.rs` | what the rows of new clients say |
-//! | `assign.rs` | new clients: their family, and whether they fit any |
+//! | `assign.rs` | clients by new rows: their family, whether they fit any; adding new ones |
+//! | `elsewhere.rs` | the same with clients on other machines |
 //! | `tested.rs` | errors on rows that were kept for testing |
 //! | `show.rs`, `page.rs` | what was found, in words and tables, and as a page |
 
 mod assign;
 mod coefficients;
+mod elsewhere;
 mod newcomers;
 mod output;
 mod page;
@@ -27,7 +29,8 @@ mod tested;
 pub use crate::data::files::Input;
 #[cfg(feature = "parquet")]
 pub use crate::data::files::Records;
-pub use assign::{Assigned, assign};
+pub use assign::{Assigned, Assignments, add, assign};
+pub use elsewhere::{fit_elsewhere, settle};
 pub use output::Format;
 pub use predict::{PredictedRows, Predictions, predict, predict_batches};
 pub use saved::{FILES, Saved};
@@ -39,6 +42,7 @@ use crate::data::understood;
 use crate::error::{Error, Result, option};
 use crate::experiment::Experiment;
 use crate::families::{self, Covariance, Response, Wanted};
+use crate::federation::engines::Engine;
 use crate::federation::transforms::Transforms;
 use crate::groups::Groups;
 use crate::methods::room::{MethodLedger, MissingRule, Room};
@@ -71,7 +75,7 @@ pub struct FitSettings {
 
 impl FitSettings {
     /// The settings with what every fit has in common.
-    fn checked(mut self) -> Result<Self> {
+    fn checked(mut self, keeps_test_rows: bool) -> Result<Self> {
         let table = &mut self.table;
         table.missing = if self.refuse_missing { Missing::Refuse } else { Missing::Fill };
         table.curves = !self.straight;
@@ -83,7 +87,7 @@ impl FitSettings {
             faults.push(Error::settings("families: the groups are known already").hint("leave one of them out"));
         }
         finish(faults)?;
-        if table.part.is_none() && table.time.is_none() {
+        if !keeps_test_rows && table.part.is_none() && table.time.is_none() {
             // Errors are cross-validated: no row is kept from the model.
             table.test_fraction = 0.0;
         }
@@ -98,8 +102,8 @@ pub fn fit(
     watch: &mut dyn Watch,
     told: &mut dyn FnMut(&[String]),
 ) -> Result<Saved> {
-    fit_at(&mut InProcess::new(options)?, settings.checked()?, options, watch, told)
-        .map_err(|error| error.reworded(with_options))
+    let fitted = fit_at(&mut InProcess::new(options)?, settings.checked(false)?, options, watch, told);
+    fitted.map(Fitted::here).map_err(|error| error.reworded(with_options))
 }
 
 /// The same for rows in memory, whatever file the settings name: the same model as from a file with these rows.
@@ -111,12 +115,12 @@ pub fn fit_records(
     watch: &mut dyn Watch,
     told: &mut dyn FnMut(&[String]),
 ) -> Result<Saved> {
-    let mut settings = settings.checked()?;
+    let mut settings = settings.checked(false)?;
     settings.table.path = Input::Memory(&records).path().display().to_string();
     let table = settings.table.clone();
     let populate = move |_: &Experiment, seed| crate::data::table::build_from(Input::Memory(&records), &table, seed);
-    fit_at(&mut InProcess::of(options, populate)?, settings, options, watch, told)
-        .map_err(|error| error.reworded(with_options))
+    let fitted = fit_at(&mut InProcess::of(options, populate)?, settings, options, watch, told);
+    fitted.map(Fitted::here).map_err(|error| error.reworded(with_options))
 }
 
 /// A message about settings of a table as one about options.
@@ -129,17 +133,34 @@ fn with_options(message: &str) -> String {
     message.replace("\"]", "")
 }
 
+/// What was fitted, the clients it was fitted to, and those whose answers were of no use.
+struct Fitted {
+    saved: Saved,
+    engine: Box<dyn Engine>,
+    left_out: Vec<String>,
+}
+
+impl Fitted {
+    /// With clients in this process.
+    fn here(mut self) -> Saved {
+        let too_large =
+            |client: &String| format!("client {client} is left out: its numbers are too large to be squared");
+        self.saved.remarks.extend(self.left_out.iter().map(too_large));
+        self.saved
+    }
+}
+
 fn fit_at(
     venue: &mut dyn Venue,
     settings: FitSettings,
     options: &Options,
     watch: &mut dyn Watch,
     told: &mut dyn FnMut(&[String]),
-) -> Result<Saved> {
+) -> Result<Fitted> {
     let FitSettings { table, families, covariance, quick, seed, .. } = settings;
     let (client, target) = (table.client.clone(), table.target.clone().unwrap_or_default());
     let (is_grouped, weight) = (table.group.is_some(), table.weight.clone());
-    let tests = table.part.is_some() || table.time.is_some();
+    let tests = table.part.is_some() || table.test_fraction > 0.0;
     watch.doing("reading the table");
     let experiment =
         Experiment::on(table).model(AutoModelSettings::default()).method(AutoSettings::default()).check()?;
@@ -165,10 +186,8 @@ fn fit_at(
     let names = model.clients.iter().map(|&place| engine.clients()[place as usize].id.clone()).collect();
     let mut remarks = data.notes.clone();
     remarks.extend(ledger.note());
-    let lost = (0..).zip(engine.clients()).filter(|(place, _)| !model.clients.contains(place));
-    remarks.extend(
-        lost.map(|(_, client)| format!("client {} is left out: its numbers are too large to be squared", client.id)),
-    );
+    let left_out = (0..).zip(engine.clients()).filter(|(place, _)| !model.clients.contains(place));
+    let left_out = left_out.map(|(_, client)| client.id.clone()).collect();
     // The target has a variance of 1 there.
     const EXACT: f64 = 1e-12;
     if model.learned.response == Response::Numbers && model.learned.errors[0] < EXACT {
@@ -177,7 +196,8 @@ fn fit_at(
     }
     let notation = data.population.notation.clone();
     let (weight, columns) = (weight.zip(data.population.mean_weight), data.schema.clone());
-    Ok(Saved::new(client, target, names, columns, notation, weight, understood, model, tested, remarks, seed))
+    let saved = Saved::new(client, target, names, columns, notation, weight, understood, model, tested, remarks, seed);
+    Ok(Fitted { saved, engine, left_out })
 }
 
 fn known_families(groups: Option<&Groups>) -> Result<Vec<usize>> {

@@ -98,7 +98,8 @@ impl Cloud {
     fn of(saved: &Saved) -> Option<Self> {
         let learned = &saved.model.learned;
         let (clients, families, columns) = (&learned.clients, learned.families.len(), learned.global.len());
-        if clients.len() < Self::LEAST_CLIENTS {
+        // Their own estimates may be kept where the clients are.
+        if clients.len() < Self::LEAST_CLIENTS || clients.iter().any(|client| client.alone.len() != columns) {
             return None;
         }
         let values: Vec<f64> = if families > 1 {
@@ -193,16 +194,19 @@ fn clients(saved: &Saved) -> Vec<Client<'_>> {
     let learned = &saved.model.learned;
     let square = saved.model.target.deviation.powi(2);
     let models: Vec<f64> = learned.clients.iter().flat_map(|client| client.personal.iter().copied()).collect();
-    let plane = Points::new(&models, learned.global.len()).ok().map(Plane::of);
+    let plane = Points::new(&models, learned.global.len()).ok().filter(|_| !models.is_empty()).map(Plane::of);
     let count = saved.names.len();
     let picked = (0..count.min(MOST_CLIENTS)).map(|place| place * count / count.clamp(1, MOST_CLIENTS));
     let client = |place: usize| {
         let client = &learned.clients[place];
-        let service = &client.service;
-        let place_of = plane.as_ref().map_or([f64::NAN; 2], |plane| plane.project(&client.personal));
-        let errors = service.errors.map(|[global, family, personal, alone]| {
-            [global, family, personal, alone, service.error.unwrap_or(f64::NAN)].map(|error| shortened(square * error))
+        let service = client.service.as_ref();
+        let place_of = plane.as_ref().filter(|_| !client.is_elsewhere());
+        let place_of = place_of.map_or([f64::NAN; 2], |plane| plane.project(&client.personal));
+        let errors = service.and_then(|service| service.errors.zip(service.error));
+        let errors = errors.map(|([global, family, personal, alone], served)| {
+            [global, family, personal, alone, served].map(|error| shortened(square * error))
         });
+        let joining = service.map(|service| service.joining);
         Client {
             name: &saved.names[place],
             rows: client.rows,
@@ -210,11 +214,11 @@ fn clients(saved: &Saved) -> Vec<Client<'_>> {
             sure: shortened(client.responsibilities[client.family]),
             stability: client.stability.and_then(shortened),
             place: place_of.map(shortened),
-            served: saved.served_by(place),
+            served: saved.served_by(client),
             errors,
-            joining: service.verdict(),
-            gain: shortened(square * service.joining.mean),
-            gain_error: shortened(square * service.joining.error),
+            joining: client.verdict().unwrap_or("is not known: added later"),
+            gain: joining.and_then(|gain| shortened(square * gain.mean)),
+            gain_error: joining.and_then(|gain| shortened(square * gain.error)),
         }
     };
     picked.map(client).collect()

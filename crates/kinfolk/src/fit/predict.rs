@@ -1,12 +1,13 @@
 //! New rows: a prediction with its interval for every row of a table, in its order.
 
-use super::newcomers::{Arrival, newcomers};
+use super::newcomers::newcomers;
 use super::output::{Block, Format, Lines, Output};
 use super::serving::{Row, Serving, Servings};
 use super::{Input, Saved};
 use crate::data::known::{KnownBatch, KnownColumns, KnownRows};
 use crate::data::numbers::convert;
 use crate::error::Result;
+use crate::families::Newcomer;
 use rayon::prelude::*;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, HashSet};
@@ -20,9 +21,9 @@ use std::sync::Arc;
 pub struct Predictions {
     /// Rows.
     pub rows: u64,
-    /// Clients that took part in the fit,
+    /// Clients that the model knows,
     pub known: usize,
-    /// that did not, and are served by a model of their own from the target values in the table,
+    /// that it does not, and that are served by a model of their own from the target values in the table,
     pub fitted: usize,
     /// and that are served by what is known of everybody.
     pub unknown: usize,
@@ -78,7 +79,7 @@ pub fn predict_batches<'a>(
 fn predict_blocks(
     saved: &Saved,
     table: Input,
-    newcomers: HashMap<String, Arrival>,
+    newcomers: HashMap<String, Newcomer>,
     format: Format,
     mut take: impl FnMut(Block) -> Result<()>,
 ) -> Result<Predictions> {
@@ -114,7 +115,7 @@ fn predict_blocks(
 /// Who was met so far, and what serves them.
 struct Crowd<'a> {
     from: &'a Servings<'a>,
-    newcomers: HashMap<String, Arrival>,
+    newcomers: HashMap<String, Newcomer>,
     /// The first serves those of which nothing is known.
     servings: Vec<Serving<'a>>,
     places: HashMap<String, u32>,
@@ -125,7 +126,7 @@ struct Crowd<'a> {
 }
 
 impl<'a> Crowd<'a> {
-    fn new(from: &'a Servings<'a>, newcomers: HashMap<String, Arrival>) -> Self {
+    fn new(from: &'a Servings<'a>, newcomers: HashMap<String, Newcomer>) -> Self {
         let servings = vec![from.unknown()];
         Self { from, newcomers, servings, places: HashMap::new(), known: 0, fitted: 0, unknown: HashSet::new() }
     }
@@ -149,9 +150,9 @@ impl<'a> Crowd<'a> {
                 self.known += 1;
                 serving
             }
-            (None, Some(arrival)) => {
+            (None, Some(newcomer)) => {
                 self.fitted += 1;
-                self.from.newcomer(&arrival.newcomer)
+                self.from.newcomer(&newcomer.client)
             }
             (None, None) => {
                 let mut hasher = DefaultHasher::new();

@@ -10,7 +10,7 @@ use crate::data::schema::Schema;
 use crate::data::understood::Understood;
 use crate::disk::{comma_separated, json_text, write_all_atomically};
 use crate::error::{Error, ErrorKind, Result};
-use crate::families::{Response, Rung};
+use crate::families::{LearnedClient, Response, Rung};
 use crate::federation::work::TargetScale;
 use crate::methods::FamilyModel;
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ use std::sync::OnceLock;
 /// Increased whenever an older program could not read a model any more.
 const SCHEMA: u32 = 1;
 /// The model, for programs.
-const MODEL: &str = "model.json";
+pub(super) const MODEL: &str = "model.json";
 /// The files of a folder.
 pub const FILES: [&str; 5] = [MODEL, "families.csv", "clients.csv", "coefficients.csv", "report.html"];
 
@@ -49,10 +49,10 @@ pub struct Saved {
     pub(super) columns: Schema,
     /// How the table was written.
     #[serde(default)]
-    notation: Notation,
+    pub(super) notation: Notation,
     /// The column of the rows' weights, and their mean.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    weight: Option<(String, f64)>,
+    pub(super) weight: Option<(String, f64)>,
     pub(super) model: FamilyModel,
     /// The place of each name.
     #[serde(skip)]
@@ -167,20 +167,15 @@ impl Saved {
         if !mean.is_finite() || !deviation.is_finite() || deviation <= 0.0 {
             return Err(Error::data("not what `fit` has written: the scale of the target"));
         }
-        let widths = learned.families.iter().map(|family| family.centre.len());
-        let widths =
-            widths.chain(learned.clients.iter().map(|client| client.served.len())).chain([learned.global.len()]);
-        if widths.into_iter().any(|other| other != width) {
+        let mut widths = learned.families.iter().map(|family| family.centre.len()).chain([learned.global.len()]);
+        if widths.any(|other| other != width) {
             return Err(Error::data(format!("coefficients of other columns, want {width} everywhere")));
         }
         if self.names.len() != learned.clients.len() {
             let (names, clients) = (self.names.len(), learned.clients.len());
             return Err(Error::data(format!("{names} names for {clients} clients")));
         }
-        match learned.clients.iter().any(|client| client.family >= learned.families.len()) {
-            true => Err(Error::data("a client in a family that is not there")),
-            false => Ok(()),
-        }
+        Ok(())
     }
 
     /// The place of a client, by its name.
@@ -189,20 +184,58 @@ impl Saved {
         places.get(name).copied()
     }
 
+    /// For the machine of some clients: it knows these alone, and not their models.
+    pub(super) fn only(&self, places: &[u32]) -> Self {
+        let of = |place: &u32| self.model.clients.binary_search(place).ok();
+        let places: Vec<usize> = places.iter().filter_map(of).collect();
+        let mut saved = self.without_own_models();
+        saved.names = places.iter().map(|&place| self.names[place].clone()).collect();
+        saved.model.clients = (0..places.len() as u32).collect();
+        saved.model.learned.clients = places.iter().map(|&place| saved.model.learned.clients[place].clone()).collect();
+        saved
+    }
+
+    /// Without the models of single clients.
+    pub(super) fn without_own_models(&self) -> Self {
+        let mut saved = Self { places: OnceLock::new(), ..self.clone() };
+        let clients = &mut saved.model.learned.clients;
+        clients.iter_mut().for_each(|client| *client = client.without_models());
+        saved
+    }
+
+    /// With clients that were not there, by their names.
+    pub(super) fn with(&self, added: Vec<(String, LearnedClient)>) -> Self {
+        let mut saved = Self { places: OnceLock::new(), ..self.clone() };
+        for (name, client) in added {
+            let model = &mut saved.model;
+            model.learned.families[client.family].clients += 1;
+            model.learned.clients.push(client);
+            model.clients.push(model.clients.last().map_or(0, |last| last + 1));
+            saved.names.push(name);
+        }
+        saved
+    }
+
+    /// Names of clients that were added after the fit.
+    pub(super) fn added(&self) -> Vec<&str> {
+        let clients = self.names.iter().zip(&self.model.learned.clients);
+        clients.filter(|(_, client)| client.service.is_none()).map(|(name, _)| name.as_str()).collect()
+    }
+
     /// What serves a client, in words: one of the four models, or their mixture.
-    pub(super) fn served_by(&self, place: usize) -> String {
+    pub(super) fn served_by(&self, client: &LearnedClient) -> String {
         let learned = &self.model.learned;
-        let family = learned.clients[place].family + 1;
+        let family = client.family + 1;
         let name = |rung: Rung| match rung {
             Rung::Global => "global".to_string(),
             Rung::Family => format!("family {family}"),
             Rung::Personal => "personal".to_string(),
             Rung::Alone => "alone".to_string(),
         };
-        if let Some(rung) = learned.clients[place].service.own_choice {
+        if let Some(rung) = client.own_choice() {
             return name(rung);
         }
-        let mut weights: Vec<(f64, Rung)> = learned.stack.into_iter().zip(Rung::ALL).collect();
+        let mut weights: Vec<(f64, Rung)> = learned.stack_of(client).into_iter().zip(Rung::ALL).collect();
         weights.sort_by(|a, b| b.0.total_cmp(&a.0));
         let weights = weights.into_iter().filter(|(weight, _)| *weight >= 0.005);
         let parts: Vec<String> =
@@ -232,26 +265,29 @@ impl Saved {
             "joining",
             "gain",
             "gain_se",
+            "added",
         ];
         let square = self.model.target.deviation.powi(2);
         let or_empty = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
         let row = |(place, name): (usize, &String)| {
             let client = &self.model.learned.clients[place];
-            let service = &client.service;
-            let errors = (0..4).map(|rung| or_empty(service.errors.map(|errors| square * errors[rung])));
+            let service = client.service.as_ref();
+            let errors = service.and_then(|service| service.errors);
+            let joining = service.map(|service| service.joining);
             let mut row = vec![
                 name.clone(),
                 client.rows.to_string(),
                 (client.family + 1).to_string(),
                 client.responsibilities[client.family].to_string(),
                 or_empty(client.stability),
-                self.served_by(place),
-                or_empty(service.error.map(|error| square * error)),
+                self.served_by(client),
+                or_empty(service.and_then(|service| service.error).map(|error| square * error)),
             ];
-            row.extend(errors);
-            row.push(service.verdict().trim_start_matches("is ").to_string());
-            row.push((square * service.joining.mean).to_string());
-            row.push((square * service.joining.error).to_string());
+            row.extend((0..4).map(|rung| or_empty(errors.map(|errors| square * errors[rung]))));
+            row.push(client.verdict().unwrap_or_default().trim_start_matches("is ").to_string());
+            row.push(or_empty(joining.map(|gain| square * gain.mean)));
+            row.push(or_empty(joining.map(|gain| square * gain.error)));
+            row.push(if service.is_none() { "yes" } else { "no" }.to_string());
             row
         };
         comma_separated("clients.csv", header, self.names.iter().enumerate().map(row))
@@ -271,10 +307,9 @@ impl Saved {
         for (number, family) in learned.families.iter().enumerate() {
             push("family", &(number + 1).to_string(), &family.centre, Some(&family.covariance));
         }
-        for (place, name) in self.names.iter().enumerate() {
-            let client = &learned.clients[place];
+        for (name, client) in self.names.iter().zip(&learned.clients).filter(|(_, client)| !client.is_elsewhere()) {
             push("served", name, &client.served, None);
-            push("personal", name, &client.personal, Some(&learned.predictor(place).covariance));
+            push("personal", name, &client.personal, Some(&learned.predictor(client).covariance));
         }
         comma_separated("coefficients.csv", ["model", "of", "term", "value", "standard_error"], rows)
     }

@@ -5,8 +5,7 @@
 
 use super::Saved;
 use crate::data::schema::Schema;
-use crate::families::{ClassMix, ClassOdds, Newcomer, Predictor, Response, most_probable};
-use crate::methods::Intervals;
+use crate::families::{ClassMix, ClassOdds, LearnedClient, Predictor, Response, most_probable};
 use crate::num::dot;
 use std::sync::Arc;
 
@@ -28,7 +27,7 @@ pub(super) struct Serving<'a> {
     model: Model<'a>,
     /// In words.
     pub(super) by: Arc<str>,
-    /// Whether the client took part in the fit.
+    /// Whether the client took part in the fit, or was added.
     pub(super) is_known: bool,
 }
 
@@ -46,7 +45,7 @@ enum Model<'a> {
 /// The covariance of coefficients: upper triangles, row by row.
 enum Uncertainty<'a> {
     /// In the coordinates of the basis.
-    Known { own: &'a [f64], common: &'a [f64] },
+    Known { own: Vec<f64>, common: &'a [f64] },
     /// Of the used columns.
     New(Vec<f64>),
 }
@@ -120,52 +119,69 @@ impl<'a> Servings<'a> {
         Self { saved, schema, used, kept, commons }
     }
 
-    /// What serves a client that took part in the fit.
+    /// What serves a client that the model knows.
     pub(super) fn known(&self, name: &str) -> Option<Serving<'_>> {
-        let place = self.saved.place(name)?;
-        let client = &self.saved.model.learned.clients[place];
-        let model = match self.has_classes() {
-            true => Model::Class(ClassMix::one(client.served.clone())),
-            false => Model::Number {
-                coefficients: self.used.iter().map(|&given| client.served[given]).collect(),
-                uncertainty: Uncertainty::Known { own: &client.covariance, common: &self.commons[client.family] },
-                noise: client.noise,
-                reach: self.reach(false),
-            },
-        };
-        Some(Serving { model, by: self.saved.served_by(place).into(), is_known: true })
+        let client = &self.saved.model.learned.clients[self.saved.place(name)?];
+        if client.is_elsewhere() {
+            let by = format!("family {}, its own model is on its machine", client.family + 1);
+            return Some(Serving { model: self.member(&client.responsibilities), by: by.into(), is_known: true });
+        }
+        let by = self.saved.served_by(client);
+        Some(Serving { model: self.own(client), by: by.into(), is_known: true })
     }
 
     /// What serves a client that did not take part, by its rows.
-    pub(super) fn newcomer(&self, newcomer: &Newcomer) -> Serving<'_> {
-        let model = match self.has_classes() {
-            true => Model::Class(ClassMix::one(newcomer.personal.clone())),
-            false => self.number(&newcomer.predictor(), false),
-        };
-        Serving { model, by: format!("personal near family {}", newcomer.family + 1).into(), is_known: false }
+    pub(super) fn newcomer(&self, client: &LearnedClient) -> Serving<'_> {
+        let by = format!("{} near family {}", self.saved.served_by(client), client.family + 1);
+        Serving { model: self.own(client), by: by.into(), is_known: false }
+    }
+
+    /// What serves a client of which something is known.
+    fn own(&self, client: &LearnedClient) -> Model<'_> {
+        match self.has_classes() {
+            true => Model::Class(ClassMix::one(client.served.clone())),
+            false => Model::Number {
+                coefficients: self.used.iter().map(|&given| client.served[given]).collect(),
+                uncertainty: Uncertainty::Known {
+                    own: client.covariance.clone(),
+                    common: &self.commons[client.family],
+                },
+                noise: client.noise,
+                reach: self.reach(),
+            },
+        }
     }
 
     /// What serves a client of which nothing is known.
     pub(super) fn unknown(&self) -> Serving<'_> {
         let learned = &self.saved.model.learned;
-        let model = match self.has_classes() {
-            true => Model::Class(learned.unknown_classes()),
-            false => self.number(&learned.unknown_predictor(), true),
-        };
+        let model = self.member(&learned.shares());
         let by = if learned.families.len() > 1 { "families by share" } else { "everybody" };
         Serving { model, by: by.into(), is_known: false }
+    }
+
+    /// What serves a client of which nothing is known but the probabilities of the families.
+    fn member(&self, shares: &[f64]) -> Model<'_> {
+        let learned = &self.saved.model.learned;
+        match self.has_classes() {
+            true => Model::Class(learned.member_classes(shares)),
+            false => self.number(&learned.member_predictor(shares), self.newcomer_reach()),
+        }
     }
 
     fn has_classes(&self) -> bool {
         !self.saved.classes.is_empty()
     }
 
-    fn reach(&self, is_unknown: bool) -> f64 {
-        let of = |intervals: &Intervals| if is_unknown { intervals.newcomer_reach } else { intervals.reach };
-        self.saved.model.intervals.as_ref().map_or(f64::NAN, of)
+    fn reach(&self) -> f64 {
+        self.saved.model.intervals.as_ref().map_or(f64::NAN, |intervals| intervals.reach)
     }
 
-    fn number(&self, predictor: &Predictor, is_unknown: bool) -> Model<'_> {
+    fn newcomer_reach(&self) -> f64 {
+        self.saved.model.intervals.as_ref().map_or(f64::NAN, |intervals| intervals.newcomer_reach)
+    }
+
+    fn number(&self, predictor: &Predictor, reach: f64) -> Model<'_> {
         let width = predictor.coefficients.len();
         let line = |(place, &i): (usize, &usize)| {
             self.used[place..].iter().map(|&j| predictor.covariance[i * width + j]).collect::<Vec<f64>>()
@@ -174,7 +190,7 @@ impl<'a> Servings<'a> {
             coefficients: self.used.iter().map(|&given| predictor.coefficients[given]).collect(),
             uncertainty: Uncertainty::New(self.used.iter().enumerate().flat_map(line).collect()),
             noise: predictor.noise,
-            reach: self.reach(is_unknown),
+            reach,
         }
     }
 
@@ -271,7 +287,8 @@ mod tests {
         });
         let target = saved.model.target;
         for (place, client) in batch.clients.iter().enumerate().step_by(7) {
-            let known = (servings.known(client).unwrap(), saved.model.learned.predictor(saved.place(client).unwrap()));
+            let learned = |name: &str| &saved.model.learned.clients[saved.place(name).unwrap()];
+            let known = (servings.known(client).unwrap(), saved.model.learned.predictor(learned(client)));
             let unknown = (servings.unknown(), saved.model.learned.unknown_predictor());
             for (serving, predictor) in [known, unknown] {
                 let mut row = Row::new(&servings, used[place].len());
@@ -280,7 +297,7 @@ mod tests {
                 let plain = [&all[place][..], &[1.0]].concat();
                 let wanted = target.mean + target.deviation * predictor.mean(&plain);
                 assert!((mean / wanted - 1.0).abs() < 1e-9, "{mean}, want {wanted}");
-                let reach = servings.reach(!serving.is_known);
+                let reach = if serving.is_known { servings.reach() } else { servings.newcomer_reach() };
                 let wanted = 2.0 * reach * target.deviation * predictor.variance(&plain).sqrt();
                 assert!(((high - low) / wanted - 1.0).abs() < 1e-9, "{low} to {high}, want {wanted}");
             }

@@ -46,6 +46,8 @@ pub struct Shown<'a> {
     pub calibration_error: Option<f64>,
     /// Errors on rows kept for testing.
     pub tested: Option<&'a super::tested::Tested>,
+    /// Clients that were added after the fit.
+    pub added: Vec<&'a str>,
     /// What was read in an unusual way.
     pub remarks: &'a [String],
 }
@@ -102,6 +104,7 @@ impl Saved {
             auc: reliability.filter(|_| self.classes.len() == 2).and_then(Reliability::auc),
             calibration_error: reliability.and_then(Reliability::calibration_error),
             tested: self.tested.as_ref(),
+            added: self.added(),
             remarks: &self.remarks,
         }
     }
@@ -166,6 +169,10 @@ pub fn show(saved: &Saved) -> String {
     }
     text.push_str(&reliability(saved));
     text.push_str(&worth_a_look(saved));
+    let added = saved.added();
+    if !added.is_empty() {
+        text.push_str(&format!("added later: {}\n", listed(&added)));
+    }
     for remark in &saved.remarks {
         text.push_str(&format!("note: {remark}\n"));
     }
@@ -232,14 +239,19 @@ fn worth_a_look(saved: &Saved) -> String {
         text.push_str(&format!("nearest the border: {}\n", border.join(", ")));
     }
     let hurt: Vec<&str> = (saved.names.iter().zip(clients))
-        .filter(|(_, client)| client.service.verdict() == "hurts")
+        .filter(|(_, client)| client.verdict() == Some("hurts"))
         .map(|(name, _)| name.as_str())
         .collect();
     if !hurt.is_empty() {
-        let more = if hurt.len() > LISTED { format!(" and {} more", hurt.len() - LISTED) } else { String::new() };
-        text.push_str(&format!("joining hurts: {}{more}\n", hurt[..hurt.len().min(LISTED)].join(", ")));
+        text.push_str(&format!("joining hurts: {}\n", listed(&hurt)));
     }
     text
+}
+
+/// The first names, and how many more there are.
+fn listed(names: &[&str]) -> String {
+    let more = if names.len() > LISTED { format!(" and {} more", names.len() - LISTED) } else { String::new() };
+    format!("{}{more}", names[..names.len().min(LISTED)].join(", "))
 }
 
 fn terms_table(terms: Vec<Term>) -> Table {
@@ -272,16 +284,27 @@ pub fn show_client(saved: &Saved, name: &str) -> Result<String> {
         }
     })?;
     let client = &saved.model.learned.clients[place];
-    let predictor = saved.model.learned.predictor(place);
-    let terms = terms_table(Coefficients::new(saved).terms(&predictor.coefficients, Some(&predictor.covariance)));
+    let terms = match client.is_elsewhere() {
+        true => "its coefficients are on its machine\n".to_string(),
+        false => {
+            let predictor = saved.model.learned.predictor(client);
+            let terms = Coefficients::new(saved).terms(&predictor.coefficients, Some(&predictor.covariance));
+            terms_table(terms).to_string()
+        }
+    };
     let sure = 100.0 * client.responsibilities[client.family];
     let square = saved.model.target.deviation.powi(2);
-    let (gain, error) = (short(square * client.service.joining.mean), short(square * client.service.joining.error));
+    let joining = match &client.service {
+        None => "added later: whether joining helps is not known".to_string(),
+        Some(service) => {
+            let (gain, error) = (short(square * service.joining.mean), short(square * service.joining.error));
+            format!("joining {} (gain over its own model alone {gain} ± {error})", service.verdict())
+        }
+    };
     Ok(format!(
-        "{name}: {} rows, family {} ({sure:.0} %), served by: {}\njoining {} (gain over its own model alone {gain} ± {error})\n\n{terms}",
+        "{name}: {} rows, family {} ({sure:.0} %), served by: {}\n{joining}\n\n{terms}",
         client.rows,
         client.family + 1,
-        saved.served_by(place),
-        client.service.verdict(),
+        saved.served_by(client),
     ))
 }

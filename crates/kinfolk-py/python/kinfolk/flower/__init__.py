@@ -13,7 +13,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from .._kinfolk import Error, Site, run_remote
+from .._kinfolk import Error, Site, fit_remote, run_remote
+from ..families import load_fitted
 from ..runs import Run
 
 TESTED_VERSION = "1.41.0"
@@ -56,7 +57,7 @@ def server_app(
     wait: float = 300.0,
     timeout: float = 600.0,
 ) -> ServerApp:
-    """The app that runs an experiment's methods on the clients of all connected machines.
+    """The app that runs an experiment's methods on the clients of all connected machines, or fits them: a table `[fit]`.
 
     It begins when `machines` SuperNodes are connected, for which it waits `wait` seconds at most, and counts a machine
     as missing that gives no answer to a question within `timeout` seconds. What `flwr run --run-config` says under the
@@ -74,8 +75,19 @@ def server_app(
             wait=given.number("wait", wait),
             timeout=given.number("timeout", timeout),
         )
+        wanted = _find(experiment, given.text("experiment"))
+        if (file := _with_fit(wanted)) is not None:
+            folder = fit_remote(
+                _merged(file, given.settings()),
+                exchange.machines,
+                exchange,
+                out=given.text("out") or out,
+                told=lambda lines: [say(line) for line in lines],
+            )
+            print(load_fitted(folder).show(), f"model: {folder}", sep="\n", flush=True)
+            return
         folder = run_remote(
-            _find(experiment, given.text("experiment")),
+            wanted,
             given.settings(),
             exchange.machines,
             exchange,
@@ -162,6 +174,28 @@ def _find(
     if isinstance(experiment, (str, PathLike)) and (beside := Path(experiment).parent / name).is_file():
         return beside
     return name
+
+
+def _with_fit(experiment: str | PathLike[str] | Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The experiment's tables, where it is a fit."""
+    if not isinstance(experiment, Mapping):
+        path = Path(experiment)
+        if not path.is_file():
+            return None
+        try:
+            experiment = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+            # Said better where experiments are read.
+            return None
+    return experiment if "fit" in experiment else None
+
+
+def _merged(tables: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables with settings that go before theirs."""
+    merged = dict(tables)
+    for key, value in more.items():
+        merged[key] = _merged(merged.get(key, {}), value) if isinstance(value, Mapping) else value
+    return merged
 
 
 class _Teller:

@@ -8,6 +8,7 @@ use super::guard;
 use super::host::State;
 use super::node::{Limits, Node, Rows, TableRows};
 use crate::compute::threads;
+use crate::data::files::Notation;
 use crate::data::schema::{FeaturesSchema, Schema};
 use crate::data::table::{Small, TableSettings};
 use crate::data::{self, Cells, Client, Features, Population, Source, Targets, table};
@@ -263,12 +264,22 @@ pub struct Site {
     /// For the last message; the next one usually needs the same.
     prepared: Option<Prepared>,
     log: Vec<String>,
+    settle: Option<Settle>,
 }
+
+/// Writes a fitted model that knows these clients, by their encoded rows, into a folder, and says how many there are. The model comes as
+/// text without theirs; the notation is that of the machine's table.
+pub type Settle = fn(model: &str, clients: &[Client], notation: &Notation, folder: &Path) -> Result<usize>;
 
 impl Site {
     /// A machine with this many threads (0: one for every core).
     pub fn new(node: Node, thread_count: usize) -> Result<Self> {
-        Ok(Self { node, pool: threads(thread_count)?, prepared: None, log: Vec::new() })
+        Ok(Self { node, pool: threads(thread_count)?, prepared: None, log: Vec::new(), settle: None })
+    }
+
+    /// The same, where fitted models may be written.
+    pub fn with_models(self, settle: Settle) -> Self {
+        Self { settle: Some(settle), ..self }
     }
 
     /// Answers a message: the reply, and the clients' state. `state` is that of the previous answer in the same run, and empty
@@ -315,7 +326,12 @@ impl Site {
                 let about = [("label", label.clone()), ("seed", seed.to_string())];
                 SiteReply::Kept(prepared.keep(&kept, &stamps, &self.node, (within, &about), &mut self.log)?)
             }
-            Request::Work { .. } | Request::Keep { .. } => return Err(changed()),
+            Request::Settle { roll, run, model } if roll == prepared.roll => {
+                let (label, seed) = (&message.label, message.data.seed);
+                let within = format!("{}/{}/{seed}", modelfile::plain_name(&run), modelfile::plain_name(label));
+                SiteReply::Kept(prepared.settle(&model, &self.node, within, self.settle, &mut self.log)?)
+            }
+            Request::Work { .. } | Request::Keep { .. } | Request::Settle { .. } => return Err(changed()),
         };
         let memory = Memory { label: message.label, seed: message.data.seed, clients: prepared.tell(kept)? };
         Ok((wire::encode(&reply)?, wire::encode(&memory)?))
@@ -427,8 +443,29 @@ impl Prepared {
         check_room(folder, &full, node.limits.kept)?;
         modelfile::write_clients(&full, &models, &**model, about)?;
         log.push(format!("own models of {} clients are kept in {}", models.len(), full.display()));
-        let name = folder.file_name().map_or_else(String::new, |name| format!("{}/", name.to_string_lossy()));
-        Ok(KeptModels { clients: models.len() as u64, place: Some(format!("{name}{within}")) })
+        Ok(KeptModels { clients: models.len() as u64, place: Some(place_of(folder, &within)) })
+    }
+
+    /// Has a fitted model written that knows the clients here.
+    fn settle(
+        &self,
+        model: &str,
+        node: &Node,
+        within: String,
+        settle: Option<Settle>,
+        log: &mut Vec<String>,
+    ) -> Result<KeptModels> {
+        let settle =
+            settle.ok_or_else(|| Error::new(ErrorKind::Unsupported, "fitted models are not written here").open())?;
+        let Some(folder) = &node.models else {
+            log.push("the fitted model is written nowhere: no file of this machine's says where".into());
+            return Ok(KeptModels { clients: 0, place: None });
+        };
+        let full = folder.join(&within);
+        check_room(folder, &full, node.limits.kept)?;
+        let clients = settle(model, self.federation.host.clients(), &self.here.population.notation, &full)?;
+        log.push(format!("a model that knows the {clients} clients here is in {}", full.display()));
+        Ok(KeptModels { clients: clients as u64, place: Some(place_of(folder, &within)) })
     }
 
     fn roll_call(&self, moments: bool, name: Option<String>) -> Roll {
@@ -484,6 +521,12 @@ impl Prepared {
         }
         Ok(SiteReply::Replies(replies))
     }
+}
+
+/// A place in the folder of models as others may hear it.
+fn place_of(folder: &Path, within: &str) -> String {
+    let name = folder.file_name().map_or_else(String::new, |name| format!("{}/", name.to_string_lossy()));
+    format!("{name}{within}")
 }
 
 /// Limits the number of folders of models: a server may name any number of runs.

@@ -53,6 +53,12 @@ pub trait Engine: Federation {
         Ok(())
     }
 
+    /// Has machines elsewhere write a fitted model that knows their clients, under this name. `model` is the text of the model for the
+    /// clients at these places. The notes say where it is, and what went wrong.
+    fn settle(&mut self, _run: &str, _model: &dyn Fn(&[u32]) -> Result<String>) -> Result<()> {
+        Ok(())
+    }
+
     /// Statistics of the answers so far.
     fn ledger(&self) -> &Ledger;
 

@@ -464,6 +464,30 @@ impl Engine for RemoteFederation {
         Ok(())
     }
 
+    fn settle(&mut self, run: &str, model: &dyn Fn(&[u32]) -> Result<String>) -> Result<()> {
+        let shared = self.shared.clone();
+        let mut messages = Vec::new();
+        for machine in &shared.machines {
+            let places: Vec<u32> = machine.present().map(|(_, place)| place).collect();
+            let request = Request::Settle { roll: machine.roll.clone(), run: run.into(), model: model(&places)? };
+            messages.push((machine.number, self.encode(request)?));
+        }
+        for (machine, reply) in shared.exchange(messages, MessageKind::Evaluate)? {
+            let name = &machine.name;
+            self.kept.push(match reply {
+                Ok(SiteReply::Kept(KeptModels { clients, place: Some(place) })) => {
+                    let clients = counted(clients as usize, "client");
+                    format!("{name}: the model with those of its {clients} is there, in {}", one_line(&place))
+                }
+                Ok(SiteReply::Kept(KeptModels { place: None, .. })) => {
+                    format!("{name}: the model is not there, it has no folder for it (node.models)")
+                }
+                other => format!("{name}: the model may not be there: {}", one_line(&unwanted(other))),
+            });
+        }
+        Ok(())
+    }
+
     fn ledger(&self) -> &Ledger {
         &self.server.ledger
     }

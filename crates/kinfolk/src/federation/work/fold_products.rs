@@ -119,10 +119,12 @@ impl Folds {
             let blocks = (rows / minimum.max(1)).max(1);
             return (0..rows).map(|row| (row / minimum.max(1)).min(blocks - 1) * count / blocks).collect();
         };
+        // Where answers are about so many rows at least, a client has as many folds as they make.
+        let full = count.min((rows / minimum.max(1)).max(1));
         let mut rng = Key::new(seed).word("folds").word(client).number(secret.unwrap_or(0)).rng();
         let mut folds: Vec<usize> = (0..count).collect();
         folds.shuffle(&mut rng);
-        let mut fold: Vec<usize> = (0..rows).map(|row| folds[row % count]).collect();
+        let mut fold: Vec<usize> = (0..rows).map(|row| folds[row % full]).collect();
         fold.shuffle(&mut rng);
         fold
     }

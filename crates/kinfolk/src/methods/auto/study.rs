@@ -146,7 +146,10 @@ impl Study {
             for (at, &client) in members.iter().enumerate() {
                 let place = block * at_once + at;
                 let served = |held: &HeldOut| (held.fold as u32, held.served[place].clone());
-                let work = residuals(learned.predictor(place), learned.held_out.iter().map(served).collect());
+                let work = residuals(
+                    learned.predictor(&learned.clients[place]),
+                    learned.held_out.iter().map(served).collect(),
+                );
                 orders.push((place, ask.order(Recipients::list(vec![client]), work)));
             }
             let answers = room.ask_for_any(&ask)?;
