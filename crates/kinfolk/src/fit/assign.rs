@@ -3,10 +3,8 @@
 use super::newcomers::{Arrival, newcomers};
 use super::{Input, Saved};
 use crate::error::{Error, Result};
+use crate::num::tails::largest_discovery;
 use serde::Serialize;
-
-/// The expected share of wrong ones among clients said to fit no family.
-const FALSE_DISCOVERIES: f64 = 0.05;
 
 /// What is said of a new client.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -45,25 +43,4 @@ pub fn assign<'a>(saved: &'a Saved, table: impl Into<Input<'a>>) -> Result<Vec<A
     let cut = largest_discovery(assigned.iter().map(|assigned| assigned.p).collect());
     assigned.iter_mut().for_each(|assigned| assigned.fits_none = assigned.p <= cut);
     Ok(assigned)
-}
-
-/// The largest p-value that counts as a discovery, by Benjamini and Hochberg; below 0 if none does.
-fn largest_discovery(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let count = values.len() as f64;
-    let found =
-        values.iter().enumerate().rev().find(|(place, p)| **p <= FALSE_DISCOVERIES * (*place as f64 + 1.0) / count);
-    found.map_or(-1.0, |(_, p)| *p)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn discoveries_by_hand() {
-        // Sorted .001 .02 .03 .9 against .0125 .025 .0375 .05: the third is the last below.
-        assert_eq!(largest_discovery(vec![0.9, 0.03, 0.001, 0.02]), 0.03);
-        assert!(largest_discovery(vec![0.2, 0.06]) < 0.0);
-    }
 }

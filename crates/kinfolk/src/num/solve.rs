@@ -81,6 +81,11 @@ impl Spectrum {
         self.values.len()
     }
 
+    /// The eigenvalues with their directions, the largest first.
+    pub(crate) fn axes(&self) -> impl Iterator<Item = (f64, &[f64])> {
+        self.values.iter().copied().zip(self.directions.chunks_exact(self.size.max(1))).rev()
+    }
+
     /// The matrix with every eigenvalue replaced, row-major.
     pub(crate) fn map(&self, replace: impl Fn(f64) -> f64) -> Vec<f64> {
         let (size, rank) = (self.size, self.rank());

@@ -125,6 +125,9 @@ kinds! {
     17 "residuals" residuals::Residuals -> Histogram;
     18 "held-out-losses" held_out_losses::HeldOutLosses -> LossesByFold;
     19 "count-probabilities" reliability::CountProbabilities -> Reliability;
+    20 "sum-mixtures" sum_mixtures::SumMixtures -> HeldOutSums;
+    21 "weigh-components" weigh_components::WeighComponents -> Vec<Weighed>;
+    22 "score-mixtures" score_mixtures::ScoreMixtures -> MixtureScores;
 }
 
 pub use crate::models::accelerated::Acceleration;
@@ -135,7 +138,10 @@ pub use fit_mixture::{Fitted, Parts};
 pub use fold_products::{ByFold, Folds, TargetScale};
 pub use held_out_losses::LossesByFold;
 pub use respond::{Responded, ResponseParts};
+pub use score_mixtures::{Bins, Leaning, MixtureScores};
+pub use sum_mixtures::{FoldMixture, HeldOutSums};
 pub use train::{Keep, Start};
+pub use weigh_components::Weighed;
 
 #[cfg(test)]
 mod tests {
