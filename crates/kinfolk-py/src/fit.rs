@@ -173,7 +173,7 @@ pub fn fit_rows(
     finish(faults).map_err(|error| raise(py, &error))?;
     let (target, task) = (Some(target), if classes { Task::Classification } else { Task::Regression });
     let table = TableSettings { client, target, group, time, part, drop, words, task, ..TableSettings::default() };
-    let settings = FitSettings { table, families, straight: !curves, quick, seed };
+    let settings = FitSettings { table, families, components: None, straight: !curves, quick, seed };
     let options = Options { threads, ..Options::default() };
     let (stop, records) = (options.stop.clone(), rows.records.clone());
     let work = move || fit::fit_records(records, settings, &options, &mut Unwatched, &mut |_| {});

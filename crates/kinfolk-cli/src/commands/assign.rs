@@ -4,7 +4,7 @@ use super::{print, print_json};
 use crate::Ending;
 use crate::progress::Wait;
 use kinfolk::Result;
-use kinfolk::fit::{Assigned, Saved, assign};
+use kinfolk::fit::{Assigned, FittedModel, assign, assign_by_components};
 use kinfolk::report::table::Table;
 use std::path::PathBuf;
 
@@ -21,9 +21,12 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: Arguments) -> Result<Ending> {
-    let saved = Saved::read(&arguments.model)?;
+    let fitted = FittedModel::read(&arguments.model)?;
     let wait = Wait::new("assigning");
-    let assigned = assign(&saved, &arguments.table)?;
+    let assigned = match &fitted {
+        FittedModel::Families(saved) => assign(saved, &arguments.table)?,
+        FittedModel::Mixture(saved) => assign_by_components(saved, &arguments.table)?,
+    };
     drop(wait);
     if arguments.json {
         print_json(&serde_json::json!({ "schema": 1, "clients": assigned }))?;

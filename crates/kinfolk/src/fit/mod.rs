@@ -11,10 +11,12 @@
 //! | `newcomers.rs` | what the rows of new clients say |
 //! | `assign.rs` | new clients: their family, and whether they fit any |
 //! | `tested.rs` | errors on rows that were kept for testing |
+//! | `mixtures/` | all of it without a target: the kinds of rows there are, and who has how many of which |
 //! | `show.rs`, `page.rs` | what was found, in words and tables, and as a page |
 
 mod assign;
 mod coefficients;
+mod mixtures;
 mod newcomers;
 mod output;
 mod page;
@@ -28,6 +30,12 @@ pub use crate::data::files::Input;
 #[cfg(feature = "parquet")]
 pub use crate::data::files::Records;
 pub use assign::{Assigned, assign};
+#[cfg(feature = "parquet")]
+pub use mixtures::fit_mixture_records;
+pub use mixtures::{
+    ComponentRows, ComponentsPredicted, FittedModel, MIXTURE_FILES, SavedMixture, ShownComponent, ShownMixture,
+    assign_by_components, fit_mixture, predict_component_batches, predict_components,
+};
 pub use output::Format;
 pub use predict::{PredictedRows, Predictions, predict, predict_batches};
 pub use saved::{FILES, Saved};
@@ -47,7 +55,6 @@ use crate::models::AutoModelSettings;
 use crate::run::seed::SeedData;
 use crate::run::venue::{InProcess, Venue};
 use crate::run::{Options, Watch};
-use crate::settings::finish;
 use tested::test_errors;
 
 /// What is fitted.
@@ -57,6 +64,8 @@ pub struct FitSettings {
     pub table: TableSettings,
     /// How many families; without, as many as are found.
     pub families: Option<usize>,
+    /// How many components, where there is no target; without, as many as are found.
+    pub components: Option<usize>,
     /// Whether numbers enter as they are, without curves.
     pub straight: bool,
     /// Whether no other covariances of clients are tried.
@@ -68,22 +77,29 @@ pub struct FitSettings {
 impl FitSettings {
     /// The settings with what every fit has in common.
     fn checked(mut self) -> Result<Self> {
+        if self.table.target.is_none() {
+            return Err(Error::settings("target: got none, want the column to be predicted"));
+        }
+        if self.components.is_some() {
+            return Err(Error::settings("components: these are for tables without a target").hint("leave one of them out"));
+        }
+        self.table.curves = !self.straight;
+        self.common()?;
+        Ok(self)
+    }
+
+    /// What fits with and without a target have in common.
+    fn common(&mut self) -> Result<()> {
         let table = &mut self.table;
         table.missing = Missing::Fill;
-        table.curves = !self.straight;
-        let mut faults = Vec::new();
-        if table.target.is_none() {
-            faults.push(Error::settings("target: got none, want the column to be predicted"));
-        }
         if self.families.is_some() && table.group.is_some() {
-            faults.push(Error::settings("families: the groups are known already").hint("leave one of them out"));
+            return Err(Error::settings("families: the groups are known already").hint("leave one of them out"));
         }
-        finish(faults)?;
         if table.part.is_none() && table.time.is_none() {
             // Errors are cross-validated: no row is kept from the model.
             table.test_fraction = 0.0;
         }
-        Ok(self)
+        Ok(())
     }
 }
 

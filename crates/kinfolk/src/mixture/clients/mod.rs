@@ -21,4 +21,4 @@ pub(crate) use counts::{Counts, efficiency};
 pub(crate) use difference::{Blocks, difference};
 pub(crate) use dirichlet::Families;
 pub(crate) use outliers::{Typical, outlying};
-pub(crate) use search::{FamilyStep, fit_families, refit_families, search_families};
+pub(crate) use search::{FamilyStep, distance, fit_families, refit_families, search_families, surprise};

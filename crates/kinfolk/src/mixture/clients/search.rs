@@ -216,3 +216,20 @@ fn pick(weights: &[f64], random: &mut Rng) -> usize {
     }
     weights.len() - 1
 }
+
+/// How far counts are from a family's weights, in deviations of its members.
+pub(crate) fn distance(counts: &[f64], centre: &[f64], strength: f64) -> f64 {
+    let rows = counts.iter().sum::<f64>().max(1e-9);
+    // The variance of a share: of the rows, and of the members' weights.
+    let spread = (1.0 / rows + 1.0 / (1.0 + strength)).min(1.0);
+    let parts = counts.iter().zip(centre).map(|(count, weight)| (count / rows - weight).powi(2) / weight.max(1e-9));
+    (parts.sum::<f64>() / spread).sqrt()
+}
+
+/// The probability that a member of a family with so many rows is as far from it.
+pub(crate) fn surprise(found: f64, centre: &[f64], strength: f64, rows: f64, key: &Key) -> f64 {
+    const DRAWS: usize = 999;
+    let mut random = key.rng();
+    let beyond = (0..DRAWS).filter(|_| distance(&draw_counts(centre, strength, rows, &mut random), centre, strength) >= found);
+    (1 + beyond.count()) as f64 / (DRAWS + 1) as f64
+}

@@ -237,7 +237,7 @@ pub(super) fn step(shape: &Shape, statistics: &Statistics, params: &mut [f64]) {
 }
 
 /// The covariance of a component, row-major.
-pub(super) fn covariance(shape: &Shape, params: &[f64], component: usize) -> Vec<f64> {
+pub(crate) fn covariance(shape: &Shape, params: &[f64], component: usize) -> Vec<f64> {
     let columns = shape.columns;
     let scatter = &params[shape.scatter()];
     if shape.family == Family::Gaussian(Covariance::Full) {

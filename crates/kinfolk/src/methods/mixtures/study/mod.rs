@@ -26,7 +26,7 @@ use crate::mixture::{Detail, Statistics, maximise, normalise};
 use crate::num::tails::largest_discovery;
 use crate::num::triangular::{factorise, invert};
 use components::Found;
-pub(crate) use components::Tried;
+pub(crate) use components::{Tried, covariance as covariance_of};
 use serde::{Deserialize, Serialize};
 
 /// Parts of every client's rows for cross-validation.
