@@ -60,6 +60,23 @@ pub struct MixtureScores {
     pub(crate) bins: Vec<u32>,
 }
 
+impl MixtureScores {
+    /// Counts rows in a later bin until none has fewer than these.
+    fn coarsen(&mut self, least: u32) {
+        let (mut waiting, mut last) = (0, None);
+        for place in 0..self.bins.len() {
+            waiting += std::mem::take(&mut self.bins[place]);
+            if waiting >= least && waiting > 0 {
+                self.bins[place] = std::mem::take(&mut waiting);
+                last = Some(place);
+            }
+        }
+        if let Some(last) = last {
+            self.bins[last] += waiting;
+        }
+    }
+}
+
 impl Answer for MixtureScores {
     fn read(counts: &[u32], numbers: &[f64]) -> Self {
         let stacks = counts.get(2).copied().unwrap_or(0) as usize;
@@ -167,6 +184,8 @@ impl Kind for ScoreMixtures {
             }
             scores.personal = personal;
         }
+        // Single rows must not show.
+        context.guard.minimum().into_iter().for_each(|least| scores.coarsen(least as u32));
         Ok(context.reply(scores, None))
     }
 
@@ -189,5 +208,30 @@ impl Kind for ScoreMixtures {
 
     fn loss(&self, _: &Reply) -> Option<f64> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_travel_as_they_are_and_single_rows_do_not_show() {
+        let mut sent = MixtureScores {
+            rows: 7,
+            alone_rows: 5,
+            stacks: vec![-1.0, -2.0],
+            squares: 3.0,
+            alone: -4.0,
+            gain: 0.5,
+            gain_squares: 0.7,
+            personal: vec![0.25, 0.75],
+            bins: vec![1, 0, 3, 1, 2, 0],
+        };
+        let (mut counts, mut numbers) = (Vec::new(), Vec::new());
+        sent.clone().write(&mut counts, &mut numbers);
+        assert_eq!(MixtureScores::read(&counts, &numbers), sent);
+        sent.coarsen(3);
+        assert_eq!(sent.bins, [0, 0, 4, 0, 3, 0]);
     }
 }

@@ -24,6 +24,25 @@ pub struct Weighed {
     pub(crate) products: Vec<f64>,
 }
 
+impl Weighed {
+    /// Zeroes components with so few rows that their sums would reveal them.
+    fn withhold(&mut self, least: f64) {
+        let components = self.weights.len();
+        for component in 0..components {
+            let members: f64 = self.by_fold.iter().map(|(_, sums)| sums[component]).sum();
+            if members >= least && self.weights[component] * f64::from(self.rows) >= least {
+                continue;
+            }
+            self.weights[component] = 0.0;
+            self.by_fold.iter_mut().for_each(|(_, sums)| sums[component] = 0.0);
+            self.products[component * components..][..components].fill(0.0);
+            self.products.iter_mut().skip(component).step_by(components).for_each(|product| *product = 0.0);
+        }
+        let all: f64 = self.weights.iter().sum();
+        self.weights.iter_mut().filter(|_| all > 0.0).for_each(|weight| *weight /= all);
+    }
+}
+
 impl Answer for Vec<Weighed> {
     fn read(counts: &[u32], numbers: &[f64]) -> Self {
         // The number of mixtures, rows of folds of each, and its components.
@@ -104,7 +123,10 @@ impl Kind for WeighComponents {
                     crate::num::add_scaled(line, posterior, &posteriors);
                 }
             }
-            found.push(Weighed { rows: seen().count() as u32, weights, log_likelihood, by_fold, products });
+            let mut weighed = Weighed { rows: seen().count() as u32, weights, log_likelihood, by_fold, products };
+            // Components must not reveal fewer rows than an answer may be about.
+            context.guard.minimum().into_iter().for_each(|least| weighed.withhold(least as f64));
+            found.push(weighed);
         }
         Ok(context.reply(found, None))
     }
@@ -125,6 +147,22 @@ impl Kind for WeighComponents {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn few_rows_do_not_show() {
+        let mut weighed = Weighed {
+            rows: 20,
+            weights: vec![0.9, 0.1],
+            log_likelihood: -3.5,
+            by_fold: vec![(10, vec![9.0, 1.0]), (10, vec![9.0, 1.0])],
+            products: vec![18.0, 0.0, 0.0, 2.0],
+        };
+        weighed.withhold(2.0);
+        assert_eq!(weighed.weights, [0.9, 0.1]);
+        weighed.withhold(3.0);
+        assert_eq!((&weighed.weights[..], &weighed.products[..]), (&[1.0, 0.0][..], &[18.0, 0.0, 0.0, 0.0][..]));
+        assert_eq!(weighed.by_fold, [(10, vec![9.0, 0.0]), (10, vec![9.0, 0.0])]);
+    }
 
     #[test]
     fn weights_travel_as_they_are() {

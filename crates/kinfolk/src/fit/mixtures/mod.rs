@@ -26,6 +26,7 @@ pub use saved::{FittedModel, MIXTURE_FILES, SavedMixture};
 pub use show::{ShownComponent, ShownMixture};
 
 use super::{FitSettings, known_families, with_options};
+use crate::data::options::Task;
 use crate::data::understood;
 use crate::error::{Error, Result};
 use crate::experiment::Experiment;
@@ -75,6 +76,7 @@ fn checked(mut settings: FitSettings) -> Result<FitSettings> {
     settings.common()?;
     let table = &mut settings.table;
     table.curves = false;
+    table.task = Task::Auto;
     table.numbers_only = true;
     Ok(settings)
 }

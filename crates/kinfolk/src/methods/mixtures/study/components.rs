@@ -282,12 +282,12 @@ fn splits(less: &Attempt) -> Vec<FoldMixture> {
         let (_, mut params) = pick(&shape, &less.params, &order);
         let last = shape.components;
         for (component, sign) in [(component, 1.0), (last, -1.0)] {
-            crate::num::add_scaled(&mut params[component * columns..][..columns], sign, &step);
+            add_scaled(&mut params[component * columns..][..columns], sign, &step);
             let scatter = &mut params[more.scatter()];
             if shape.family == Family::Gaussian(Covariance::Full) {
                 let matrix = &mut scatter[component * columns * columns..][..columns * columns];
                 let lines = matrix.chunks_exact_mut(columns).zip(&step);
-                lines.for_each(|(line, value)| crate::num::add_scaled(line, -value, &step));
+                lines.for_each(|(line, value)| add_scaled(line, -value, &step));
             } else {
                 let variances = &mut scatter[component * columns..][..columns];
                 variances.iter_mut().zip(&step).for_each(|(variance, value)| *variance -= value * value);

@@ -135,8 +135,12 @@ pub(crate) fn study_components(room: &mut Room, columns: usize, rows: &[usize], 
     let mut found = study.components(columns, rows, &clients)?;
     let p = study.outlier_values(&found, &clients)?;
     let cut = largest_discovery(p.clone());
-    let typical: Vec<u32> = clients.iter().zip(&p).filter(|(_, p)| **p > cut).map(|(&client, _)| client).collect();
-    if typical.len() < clients.len() && !typical.is_empty() {
+    let mut typical: Vec<u32> = clients.iter().zip(&p).filter(|(_, p)| **p > cut).map(|(&client, _)| client).collect();
+    // Where most are unlike the others, there is nothing that they are unlike.
+    if typical.len() <= clients.len() / 2 {
+        typical.clone_from(&clients);
+    }
+    if typical.len() < clients.len() {
         found = study.components(columns, rows, &typical)?;
     }
     study.learn(found, &clients, &typical, p)
@@ -181,12 +185,12 @@ impl Study<'_, '_> {
         let answered = answers.of(order);
         let length = Statistics::packed_len(&shape, Detail::Full);
         let mut all = vec![0.0; length];
-        answered.vectors.chunks_exact(length).for_each(|own| crate::num::add_scaled(&mut all, 1.0, own));
+        answered.vectors.chunks_exact(length).for_each(|own| add_scaled(&mut all, 1.0, own));
         let mut ask = Ask::new(Phase::Train, Vec::new(), Gather::Each);
         let mut orders = Vec::new();
         for (&client, own) in answered.clients.iter().zip(answered.vectors.chunks_exact(length)) {
             let mut others = all.clone();
-            crate::num::add_scaled(&mut others, -1.0, own);
+            add_scaled(&mut others, -1.0, own);
             let statistics = Statistics::unpack(&shape, Detail::Full, &others);
             let Some(mixture) = without_client(&shape, params, &statistics) else { continue };
             let work = WeighComponents { folds: self.folds, mixtures: vec![mixture.clone()] };
@@ -232,7 +236,7 @@ impl Study<'_, '_> {
         let rows: f64 = typical_places.iter().map(|&place| f64::from(weighed[place][0].rows)).sum();
         let mut products = vec![0.0; components * components];
         for &place in &typical_places {
-            crate::num::add_scaled(&mut products, 1.0 / rows.max(1.0), &weighed[place][0].products);
+            add_scaled(&mut products, 1.0 / rows.max(1.0), &weighed[place][0].products);
         }
         let everybody = &params[shape.weights()];
         let worth = efficiency(everybody, &products);
@@ -336,7 +340,7 @@ impl Study<'_, '_> {
                     // Components of a client with hardly any rows say nothing.
                     let share = if whole.members[component] < 2.0 { 0.0 } else { share };
                     let line = whiteners[component].chunks_exact(columns);
-                    block.extend(line.map(|line| share * crate::num::dot(line, &pull)));
+                    block.extend(line.map(|line| share * dot(line, &pull)));
                 }
                 block
             };

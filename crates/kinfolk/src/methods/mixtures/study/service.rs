@@ -237,7 +237,7 @@ fn joining(scores: &[Option<MixtureScores>]) -> Vec<Option<Gain>> {
     let raw: Vec<Option<(f64, f64)>> = scores.iter().map(raw).collect();
     let known: Vec<(f64, f64)> = raw.iter().flatten().copied().collect();
     let count = known.len() as f64;
-    let middle = crate::num::median(known.iter().map(|(mean, _)| *mean)).unwrap_or(0.0);
+    let middle = median(known.iter().map(|(mean, _)| *mean)).unwrap_or(0.0);
     let spread = known.iter().map(|(mean, variance)| (mean - middle).powi(2) - variance).sum::<f64>() / count.max(1.0);
     let spread = spread.max(1e-12);
     let shrunken = |(mean, variance): (f64, f64)| {
