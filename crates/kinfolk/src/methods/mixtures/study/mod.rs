@@ -9,7 +9,7 @@
 //! 5  what serves each client: everybody's weights, its family's, its own leaning on these, or a mixture of its own
 //! ```
 //!
-//! Step 1 asks as often as EM steps; all others together ask seven times.
+//! Step 1 asks as often as EM steps; all others together ask nine times at most.
 
 mod components;
 mod sentences;

@@ -54,22 +54,22 @@ fn components(model: &ComponentModel) -> String {
 
 fn difference(model: &ComponentModel) -> String {
     let between = percent(1.0 / (1.0 + model.families.strength));
+    let differ = model.weights_p.is_some_and(|p| p <= LEVEL);
     let weights = match model.weights_p {
         None => "Whether clients differ in how often components occur cannot be told".to_string(),
-        Some(p) if p <= LEVEL && model.families.len() == 1 => {
+        Some(p) if differ && model.families.len() == 1 => {
             format!("Clients differ in how often components occur ({}): {between} of its variance lies between them", p_value(p))
         }
-        Some(p) if p <= LEVEL => format!("Clients differ in how often components occur ({})", p_value(p)),
+        Some(p) if differ => format!("Clients differ in how often components occur ({})", p_value(p)),
         Some(p) => format!("No difference between clients in how often components occur is seen ({})", p_value(p)),
     };
-    match model.centres_p {
-        None => format!("{weights}."),
-        Some(p) if p <= LEVEL => format!("{weights}; they differ in where components are ({}).", p_value(p)),
-        Some(p) => format!("{weights}; nor in where components are ({}).", p_value(p)).replace(
-            "; nor in",
-            if model.weights_p.is_some_and(|p| p <= LEVEL) { "; no difference is seen in" } else { ", nor in" },
-        ),
-    }
+    let centres = match model.centres_p {
+        None => String::new(),
+        Some(p) if p <= LEVEL => format!("; they differ in where components are ({})", p_value(p)),
+        Some(p) if differ => format!("; no difference is seen in where components are ({})", p_value(p)),
+        Some(p) => format!(", nor in where components are ({})", p_value(p)),
+    };
+    format!("{weights}{centres}.")
 }
 
 fn families(model: &ComponentModel) -> String {
