@@ -123,7 +123,11 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         let saved = fit_mixture(settings, &options, &mut bars, &mut told)?;
         drop(bars);
         saved.write(claimed.path())?;
-        if arguments.json { print_json(&saved.shown())? } else { print(&saved.show())? }
+        if arguments.json {
+            print_json(&saved.shown())?
+        } else {
+            print(&saved.show())?
+        }
         say_where(&folder);
         return Ok(Ending::Done);
     }

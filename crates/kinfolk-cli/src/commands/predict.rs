@@ -3,7 +3,7 @@
 use super::say;
 use crate::Ending;
 use crate::progress::Wait;
-use kinfolk::fit::{Format, FittedModel, predict, predict_components};
+use kinfolk::fit::{FittedModel, Format, predict, predict_components};
 use kinfolk::{Error, Result};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};

@@ -16,7 +16,8 @@ fn visits() -> Bench {
         for visit in 0..40 {
             let is_long = draw() < [0.8, 0.2][shop % 2];
             let [x, y] = [0, 1].map(|_| (0..6).map(|_| draw()).sum::<f64>() - 3.0);
-            let (minutes, spent) = if is_long { (50.0 + 6.0 * x, 80.0 + 9.0 * y) } else { (8.0 + 2.0 * x, 15.0 + 4.0 * y) };
+            let (minutes, spent) =
+                if is_long { (50.0 + 6.0 * x, 80.0 + 9.0 * y) } else { (8.0 + 2.0 * x, 15.0 + 4.0 * y) };
             text += &format!("s{shop:02},{},{minutes:.3},{spent:.3}\n", ["Mon", "Tue"][visit % 2]);
         }
     }
@@ -38,7 +39,11 @@ fn kinds_of_visits_are_found_and_used() {
     }
     let rows = bench.well(&["predict", "visits.families", "visits.csv"]);
     assert_eq!(rows.stdout.lines().count(), 1 + 24 * 40);
-    assert!(rows.stdout.starts_with("client,component,p(1),p(2),log_density,outlier,served_by\ns00,"), "{}", rows.stdout);
+    assert!(
+        rows.stdout.starts_with("client,component,p(1),p(2),log_density,outlier,served_by\ns00,"),
+        "{}",
+        rows.stdout
+    );
     assert!(rows.stderr.contains("960 rows of 24 known and 0 new clients"), "{}", rows.stderr);
     assert!(bench.well(&["show", "visits.families"]).stdout.contains("There are 2 families of clients, of 12 and 12."));
     assert!(bench.well(&["show", "visits.families", "--client", "s03"]).stdout.starts_with("s03: 40 rows, family "));

@@ -81,7 +81,9 @@ impl FitSettings {
             return Err(Error::settings("target: got none, want the column to be predicted"));
         }
         if self.components.is_some() {
-            return Err(Error::settings("components: these are for tables without a target").hint("leave one of them out"));
+            return Err(
+                Error::settings("components: these are for tables without a target").hint("leave one of them out")
+            );
         }
         self.table.curves = !self.straight;
         self.common()?;

@@ -106,14 +106,24 @@ impl Densities {
 }
 
 /// Rows drawn from one component, row-major.
-pub(crate) fn draw(shape: &Shape, params: &[f64], component: usize, rows: usize, random: &mut crate::rng::Rng) -> Vec<f64> {
+pub(crate) fn draw(
+    shape: &Shape,
+    params: &[f64],
+    component: usize,
+    rows: usize,
+    random: &mut crate::rng::Rng,
+) -> Vec<f64> {
     let columns = shape.columns;
     let centre = &params[shape.centres()][component * columns..][..columns];
     let scatter = &params[shape.scatter()];
     let mut factor = vec![0.0; columns * columns];
     match shape.family {
         Family::Gaussian(Covariance::Full) => {
-            crate::num::triangular::factorise(&scatter[component * columns * columns..][..columns * columns], columns, &mut factor);
+            crate::num::triangular::factorise(
+                &scatter[component * columns * columns..][..columns * columns],
+                columns,
+                &mut factor,
+            );
         }
         _ => {
             let variances = &scatter[component * columns..][..columns];

@@ -80,7 +80,8 @@ impl MixtureScores {
 impl Answer for MixtureScores {
     fn read(counts: &[u32], numbers: &[f64]) -> Self {
         let stacks = counts.get(2).copied().unwrap_or(0) as usize;
-        let [squares, alone, gain, gain_squares] = [0, 1, 2, 3].map(|place| numbers.get(place).copied().unwrap_or(f64::NAN));
+        let [squares, alone, gain, gain_squares] =
+            [0, 1, 2, 3].map(|place| numbers.get(place).copied().unwrap_or(f64::NAN));
         let rest = numbers.get(4..).unwrap_or_default();
         let (stacks, personal) = rest.split_at(stacks.min(rest.len()));
         Self {
@@ -191,7 +192,9 @@ impl Kind for ScoreMixtures {
 
     fn fault(&self) -> Option<&'static str> {
         let odd = |leaning: &Leaning| {
-            !leaning.strength.is_finite() || leaning.strength < 0.0 || leaning.family.iter().any(|weight| !(0.0..=1.0).contains(weight))
+            !leaning.strength.is_finite()
+                || leaning.strength < 0.0
+                || leaning.family.iter().any(|weight| !(0.0..=1.0).contains(weight))
         };
         if self.leanings.iter().any(odd) || self.stacks.iter().flatten().any(|share| !(0.0..=1.0).contains(share)) {
             return Some("has impossible weights");

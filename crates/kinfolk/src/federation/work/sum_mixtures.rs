@@ -54,7 +54,8 @@ pub(super) struct FoldedMixtureRows<'a> {
 impl FoldedMixtureRows<'_> {
     /// The rows of these folds; all of them as they are.
     pub(super) fn some(&self, is_wanted: impl Fn(usize) -> bool) -> Cow<'_, Rows> {
-        let picked: Vec<u32> = (0u32..).zip(&self.fold).filter(|(_, fold)| is_wanted(**fold)).map(|(row, _)| row).collect();
+        let picked: Vec<u32> =
+            (0u32..).zip(&self.fold).filter(|(_, fold)| is_wanted(**fold)).map(|(row, _)| row).collect();
         match picked.len() == self.all.len() {
             true => Cow::Borrowed(&*self.all),
             false => Cow::Owned(self.all.pick(&picked)),

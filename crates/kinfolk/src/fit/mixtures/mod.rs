@@ -21,7 +21,7 @@ mod tests;
 mod units;
 
 pub use assign::assign_by_components;
-pub use predict::{ComponentRows, ComponentsPredicted, predict_components, predict_component_batches};
+pub use predict::{ComponentRows, ComponentsPredicted, predict_component_batches, predict_components};
 pub use saved::{FittedModel, MIXTURE_FILES, SavedMixture};
 pub use show::{ShownComponent, ShownMixture};
 
@@ -119,5 +119,14 @@ fn fit_at(
     if !log_units.is_finite() {
         return Err(Error::data("a column has no scale, want numbers that vary and are finite"));
     }
-    Ok(SavedMixture::new(client, names, data.schema.clone(), data.population.notation.clone(), understood, model, remarks, seed))
+    Ok(SavedMixture::new(
+        client,
+        names,
+        data.schema.clone(),
+        data.population.notation.clone(),
+        understood,
+        model,
+        remarks,
+        seed,
+    ))
 }

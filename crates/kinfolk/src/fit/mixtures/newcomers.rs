@@ -32,7 +32,8 @@ pub(super) fn newcomers(saved: &SavedMixture, table: Input) -> Result<HashMap<St
     let mut found: HashMap<String, (usize, Densities)> = HashMap::new();
     let (shape, params) = (saved.model.shape, &saved.model.params);
     KnownRows::read_ahead(table, saved.known_columns(), |batch| {
-        let new: Vec<usize> = (0..batch.clients.len()).filter(|&row| saved.place(&batch.clients[row]).is_none()).collect();
+        let new: Vec<usize> =
+            (0..batch.clients.len()).filter(|&row| saved.place(&batch.clients[row]).is_none()).collect();
         if new.is_empty() {
             return Ok(());
         }
@@ -52,9 +53,11 @@ pub(super) fn newcomers(saved: &SavedMixture, table: Input) -> Result<HashMap<St
         let used = densities.len();
         let own = densities.weigh(0..used, &[]);
         let log_likelihood = (0..used).map(|row| densities.log_density(row, &own)).sum();
-        let counts = Counts::new(shape.components, saved.model.efficiency, [(&own[..], used as f64)].into_iter()).values;
+        let counts =
+            Counts::new(shape.components, saved.model.efficiency, [(&own[..], used as f64)].into_iter()).values;
         let responsibilities = families.responsibilities(&counts);
-        let prior: Vec<f64> = families.leaning(&responsibilities).iter().map(|weight| weight * families.strength).collect();
+        let prior: Vec<f64> =
+            families.leaning(&responsibilities).iter().map(|weight| weight * families.strength).collect();
         let personal = densities.weigh(0..used, &prior);
         (name, Newcomer { rows, counts, own, log_likelihood, used, personal, responsibilities })
     };

@@ -71,7 +71,10 @@ impl Crowd<'_> {
             None => {
                 let own = self.newcomers.remove(client);
                 let everybody = || self.saved.model.params[self.saved.model.shape.weights()].to_vec();
-                (Serving { weights: own.map_or_else(everybody, |own| own.personal), alone: None }, "personal, new".to_string())
+                (
+                    Serving { weights: own.map_or_else(everybody, |own| own.personal), alone: None },
+                    "personal, new".to_string(),
+                )
             }
         };
         let place = self.servings.len() as u32;
@@ -175,7 +178,8 @@ fn predict_part(
         let (probabilities, rest) = values.split_at_mut(shape.components);
         let mut density = common.posteriors(row, &serving.weights, probabilities);
         if let Some(alone) = serving.alone {
-            let own = own.entry(place).or_insert_with(|| Densities::of(&alone.shape, &alone.params, &rows, &mut scratch));
+            let own =
+                own.entry(place).or_insert_with(|| Densities::of(&alone.shape, &alone.params, &rows, &mut scratch));
             density = own.log_density(row, &alone.params[alone.shape.weights()]);
         }
         let is_outlier = density < model.rare;

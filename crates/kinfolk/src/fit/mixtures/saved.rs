@@ -1,8 +1,8 @@
 //! What was fitted without a target, and the folder it lies in.
 
 use super::page::page;
-use super::units::components;
 use super::show;
+use super::units::components;
 use crate::data::files::Notation;
 use crate::data::known::KnownColumns;
 use crate::data::schema::Schema;
@@ -117,7 +117,20 @@ impl SavedMixture {
     ) -> Self {
         let (version, kind) = (env!("CARGO_PKG_VERSION").to_string(), KIND.to_string());
         let places = OnceLock::new();
-        Self { schema: SCHEMA, kind, version, client, understood, remarks, seed, names, columns, notation, model, places }
+        Self {
+            schema: SCHEMA,
+            kind,
+            version,
+            client,
+            understood,
+            remarks,
+            seed,
+            names,
+            columns,
+            notation,
+            model,
+            places,
+        }
     }
 
     /// What is known of the columns of new rows.
@@ -133,7 +146,8 @@ impl SavedMixture {
     /// Writes all files of the model into a folder.
     pub fn write(&self, folder: &Path) -> Result<()> {
         let file = |name: &str| Ok((name.to_string(), self.file(name)?));
-        let others = MIXTURE_FILES.iter().filter(|name| **name != MODEL).map(|name| file(name)).collect::<Result<_>>()?;
+        let others =
+            MIXTURE_FILES.iter().filter(|name| **name != MODEL).map(|name| file(name)).collect::<Result<_>>()?;
         write_all_atomically(folder, others)?;
         // The last: a folder without it is not finished.
         write_all_atomically(folder, vec![file(MODEL)?])
@@ -151,9 +165,7 @@ impl SavedMixture {
             "clients.csv" => self.clients_file(),
             "components.csv" => self.components_file(),
             "report.html" => Ok(page(self).into_bytes()),
-            other => {
-                Err(Error::settings(format!("file: got {other}, want one of {}", MIXTURE_FILES.join(", "))))
-            }
+            other => Err(Error::settings(format!("file: got {other}, want one of {}", MIXTURE_FILES.join(", ")))),
         }
     }
 
@@ -164,7 +176,8 @@ impl SavedMixture {
         if shape.columns != self.columns.shape().columns || shape.components == 0 || model.params.len() != shape.len() {
             return odd("the components");
         }
-        let is_weights = |weights: &Vec<f64>| weights.len() == shape.components && weights.iter().all(|weight| *weight >= 0.0);
+        let is_weights =
+            |weights: &Vec<f64>| weights.len() == shape.components && weights.iter().all(|weight| *weight >= 0.0);
         let families = &model.families;
         if families.len() == 0 || families.centres.len() != families.len() || !families.centres.iter().all(is_weights) {
             return odd("the families");
@@ -173,7 +186,10 @@ impl SavedMixture {
             return odd(&format!("{} names for {} clients", self.names.len(), model.clients.len()));
         }
         for client in &model.clients {
-            let own = client.alone.as_ref().is_none_or(|own| own.shape.columns == shape.columns && own.params.len() == own.shape.len());
+            let own = client
+                .alone
+                .as_ref()
+                .is_none_or(|own| own.shape.columns == shape.columns && own.params.len() == own.shape.len());
             let has_family = client.family < families.len() && client.responsibilities.len() == families.len();
             if !has_family || !own || ![&client.own, &client.personal, &client.served].into_iter().all(is_weights) {
                 return odd("the clients");
@@ -210,7 +226,19 @@ impl SavedMixture {
     }
 
     fn clients_file(&self) -> Result<Vec<u8>> {
-        let header = ["client", "rows", "family", "probability", "served_by", "outlier", "outlier_p", "log_density", "joining", "gain", "gain_se"];
+        let header = [
+            "client",
+            "rows",
+            "family",
+            "probability",
+            "served_by",
+            "outlier",
+            "outlier_p",
+            "log_density",
+            "joining",
+            "gain",
+            "gain_se",
+        ];
         let weights = (1..=self.model.shape.components).map(|component| format!("weight_{component}"));
         let header: Vec<String> = header.map(str::to_string).into_iter().chain(weights).collect();
         let or_empty = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
@@ -253,7 +281,11 @@ impl SavedMixture {
     fn tensors(&self) -> Result<Vec<u8>> {
         let (shape, components) = (self.model.shape, components(self));
         let parts: [(&str, Vec<usize>, Vec<f64>); 4] = [
-            ("means", vec![shape.components, shape.columns], components.iter().flat_map(|own| own.means.clone()).collect()),
+            (
+                "means",
+                vec![shape.components, shape.columns],
+                components.iter().flat_map(|own| own.means.clone()).collect(),
+            ),
             (
                 "covariances",
                 vec![shape.components, shape.columns, shape.columns],

@@ -84,7 +84,13 @@ impl SavedMixture {
             centres_p: model.centres_p,
             columns: self.features(),
             components: components(self).into_iter().enumerate().map(component).collect(),
-            families: model.families.shares.iter().copied().zip(model.families.centres.iter().map(|own| &own[..])).collect(),
+            families: model
+                .families
+                .shares
+                .iter()
+                .copied()
+                .zip(model.families.centres.iter().map(|own| &own[..]))
+                .collect(),
             outliers: outliers(self).map(|(name, _)| name).collect(),
             held_out: held_out.map(|value| value.map(|value| value + model.log_units)),
             rare: model.rare + model.log_units,
@@ -118,8 +124,13 @@ impl SavedMixture {
     pub fn show_family(&self, number: usize) -> Result<String> {
         let families = &self.model.families;
         let place = number.checked_sub(1).filter(|place| *place < families.len());
-        let place = place.ok_or_else(|| Error::settings(format!("family: got {number}, want 1 to {}", families.len())))?;
-        let members = self.names.iter().zip(&self.model.clients).filter(|(_, client)| client.family == place && !client.is_outlier);
+        let place =
+            place.ok_or_else(|| Error::settings(format!("family: got {number}, want 1 to {}", families.len())))?;
+        let members = self
+            .names
+            .iter()
+            .zip(&self.model.clients)
+            .filter(|(_, client)| client.family == place && !client.is_outlier);
         let members: Vec<&str> = members.map(|(name, _)| name.as_str()).collect();
         let table = weights_table(self, "family %", &families.centres[place]);
         Ok(format!("family {number}: {} clients\n\n{table}\nclients: {}\n", members.len(), members.join(", ")))
@@ -137,11 +148,22 @@ impl SavedMixture {
         };
         let joining = client.joining.map_or(String::new(), |gain| {
             let verdict = joining(client);
-            format!("joining {verdict} (gain in log density over a mixture of its own {:.3} ± {:.3})\n", gain.mean, gain.error)
+            format!(
+                "joining {verdict} (gain in log density over a mixture of its own {:.3} ± {:.3})\n",
+                gain.mean, gain.error
+            )
         });
-        let family = if self.model.families.len() > 1 { format!(", family {} ({sure:.0} %)", client.family + 1) } else { String::new() };
+        let family = if self.model.families.len() > 1 {
+            format!(", family {} ({sure:.0} %)", client.family + 1)
+        } else {
+            String::new()
+        };
         let table = weights_table(self, "client %", &client.served);
-        Ok(format!("{name}: {} rows{family}, served by: {}\n{outlier}{joining}\n{table}", client.rows, self.served_by(place)))
+        Ok(format!(
+            "{name}: {} rows{family}, served by: {}\n{outlier}{joining}\n{table}",
+            client.rows,
+            self.served_by(place)
+        ))
     }
 }
 
@@ -174,7 +196,9 @@ pub(super) fn component_table(saved: &SavedMixture) -> Table {
         places.sort_by(|&a, &b| own.apart[b].abs().total_cmp(&own.apart[a].abs()));
         let few = names.len() <= COLUMNS;
         let told = places.iter().filter(|&&place| few || own.apart[place].abs() > APART).take(COLUMNS);
-        let word = |place: &usize| format!("{} {} ± {}", names[*place], short(own.means[*place]), short(own.deviations[*place]));
+        let word = |place: &usize| {
+            format!("{} {} ± {}", names[*place], short(own.means[*place]), short(own.deviations[*place]))
+        };
         let words: Vec<String> = told.map(word).collect();
         let words = if words.is_empty() { "near the mean of all rows".to_string() } else { words.join("; ") };
         table.push([(number + 1).to_string(), percent(own.weight), words]);
@@ -188,7 +212,8 @@ pub(super) fn families(saved: &SavedMixture) -> Table {
     let mut table = Table::new().words("family").numbers("clients").numbers("share %").words("components %");
     for (number, (share, centre)) in families.shares.iter().zip(&families.centres).enumerate() {
         let members = clients.iter().filter(|client| client.family == number && !client.is_outlier).count();
-        let weights: Vec<String> = centre.iter().enumerate().map(|(place, weight)| format!("{}: {}", place + 1, percent(*weight))).collect();
+        let weights: Vec<String> =
+            centre.iter().enumerate().map(|(place, weight)| format!("{}: {}", place + 1, percent(*weight))).collect();
         table.push([(number + 1).to_string(), members.to_string(), percent(*share), weights.join("; ")]);
     }
     table

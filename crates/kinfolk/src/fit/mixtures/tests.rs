@@ -64,8 +64,11 @@ fn kinds_of_rows_and_families_of_clients() {
     let mut written = Vec::new();
     let found = predict_components(&saved, &new, Format::Csv, &mut written).expect("predictions");
     assert_eq!((found.rows, found.known, found.new), (63, 1, 2));
-    let lines: Vec<Vec<String>> =
-        String::from_utf8(written).expect("text").lines().map(|line| line.split(',').map(str::to_string).collect()).collect();
+    let lines: Vec<Vec<String>> = String::from_utf8(written)
+        .expect("text")
+        .lines()
+        .map(|line| line.split(',').map(str::to_string).collect())
+        .collect();
     assert_eq!(lines[0].join(","), "client,component,p(1),p(2),log_density,outlier,served_by");
     assert_eq!(lines.len(), 64);
     assert_ne!(lines[1][1], lines[2][1], "two kinds");

@@ -105,7 +105,9 @@ impl Families {
             let before = self.log_likelihood;
             let joint: Vec<Vec<f64>> = counts.each().map(|own| self.joint(own)).collect();
             self.log_likelihood = joint.iter().map(|joint| log_sum(joint)).sum();
-            if (self.log_likelihood - before).abs() <= TOLERANCE * (1.0 + self.log_likelihood.abs()) && step % STRENGTH_EVERY == 1 {
+            if (self.log_likelihood - before).abs() <= TOLERANCE * (1.0 + self.log_likelihood.abs())
+                && step % STRENGTH_EVERY == 1
+            {
                 break;
             }
             let members: Vec<Vec<f64>> = joint

@@ -116,7 +116,12 @@ pub(crate) fn search_families(counts: &Counts, key: &Key) -> (Families, Vec<Fami
         let valley = valley(counts, &fits[place]);
         let mut step = FamilyStep { families: place + 1, held_out, valley, p: None, taken: false };
         if held_out.mean > held_out.error && valley <= VALLEY {
-            let p = likelihood_ratio(counts, &fits[place - 1], &fits[place], &key.clone().word("ratio").number(place as u64));
+            let p = likelihood_ratio(
+                counts,
+                &fits[place - 1],
+                &fits[place],
+                &key.clone().word("ratio").number(place as u64),
+            );
             (step.p, step.taken) = (Some(p), p < LEVEL);
         }
         let taken = step.taken;
@@ -139,7 +144,8 @@ fn gain(values: &[f64]) -> Gain {
 fn valley(counts: &Counts, fit: &Families) -> f64 {
     let most_probable = |own: &[f64]| {
         let responsibilities = fit.responsibilities(own);
-        (0..fit.len()).fold(0, |best, family| if responsibilities[family] > responsibilities[best] { family } else { best })
+        (0..fit.len())
+            .fold(0, |best, family| if responsibilities[family] > responsibilities[best] { family } else { best })
     };
     let labels: Vec<usize> = counts.each().map(most_probable).collect();
     let mut worst: f64 = 0.0;
@@ -230,6 +236,7 @@ pub(crate) fn distance(counts: &[f64], centre: &[f64], strength: f64) -> f64 {
 pub(crate) fn surprise(found: f64, centre: &[f64], strength: f64, rows: f64, key: &Key) -> f64 {
     const DRAWS: usize = 999;
     let mut random = key.rng();
-    let beyond = (0..DRAWS).filter(|_| distance(&draw_counts(centre, strength, rows, &mut random), centre, strength) >= found);
+    let beyond =
+        (0..DRAWS).filter(|_| distance(&draw_counts(centre, strength, rows, &mut random), centre, strength) >= found);
     (1 + beyond.count()) as f64 / (DRAWS + 1) as f64
 }

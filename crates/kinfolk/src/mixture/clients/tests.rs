@@ -21,7 +21,11 @@ fn strength_and_weights_of_one_family_are_found() {
     let found = Families::one(&counts);
     assert!((found.strength / 12.0 - 1.0).abs() < 0.15, "{}", found.strength);
     let wanted = [0.5, 0.3, 0.2];
-    assert!(found.centres[0].iter().zip(wanted).all(|(found, wanted)| (found - wanted).abs() < 0.02), "{:?}", found.centres);
+    assert!(
+        found.centres[0].iter().zip(wanted).all(|(found, wanted)| (found - wanted).abs() < 0.02),
+        "{:?}",
+        found.centres
+    );
     let alike = Families::one(&clients(&[[0.5, 0.3, 0.2]], 1e9, 100, 60.0, &mut Key::new(2).rng()));
     assert!(alike.strength > 300.0, "{}", alike.strength);
 }

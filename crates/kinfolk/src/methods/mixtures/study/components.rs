@@ -76,7 +76,8 @@ impl Study<'_, '_> {
         }
         let most = fixed.unwrap_or(most);
         // One column has no covariances.
-        let scatters = if columns == 1 { vec![Covariance::Diagonal] } else { vec![Covariance::Diagonal, Covariance::Full] };
+        let scatters =
+            if columns == 1 { vec![Covariance::Diagonal] } else { vec![Covariance::Diagonal, Covariance::Full] };
         let mut paths: Vec<Vec<Attempt>> = scatters.iter().map(|_| Vec::new()).collect();
         for components in 1..=most {
             let going: Vec<usize> = (0..paths.len()).filter(|&path| fixed.is_some() || goes_on(&paths[path])).collect();
@@ -119,7 +120,12 @@ impl Study<'_, '_> {
     }
 
     /// EM of all mixtures at once: each ask is a step of all that have not converged.
-    fn run(&mut self, mut mixtures: Vec<FoldMixture>, steps: usize, to: &Recipients) -> Result<Vec<(FoldMixture, f64)>> {
+    fn run(
+        &mut self,
+        mut mixtures: Vec<FoldMixture>,
+        steps: usize,
+        to: &Recipients,
+    ) -> Result<Vec<(FoldMixture, f64)>> {
         let mut likelihoods = vec![f64::NEG_INFINITY; mixtures.len()];
         let mut going: Vec<usize> = (0..mixtures.len()).collect();
         for _ in 0..steps {
@@ -127,7 +133,9 @@ impl Study<'_, '_> {
             let asked = going.iter().map(|&place| mixtures[place].clone()).collect();
             let order = ask.order(to.clone(), SumMixtures { folds: self.folds, mixtures: asked, score: false });
             let answers = self.ask(&ask)?;
-            let Some(sum) = answers.of(order).sums().first().filter(|sum| sum.count > 0) else { return Err(nobody_answered()) };
+            let Some(sum) = answers.of(order).sums().first().filter(|sum| sum.count > 0) else {
+                return Err(nobody_answered());
+            };
             let mut rest = &sum.total[..];
             let mut left = Vec::new();
             for &place in &going {

@@ -18,7 +18,7 @@ mod service;
 use super::super::room::nobody_answered;
 use super::*;
 use crate::families::{Gain, Wanted};
-use crate::federation::work::{Folds, FoldMixture, SumMixtures, WeighComponents, Weighed};
+use crate::federation::work::{FoldMixture, Folds, SumMixtures, WeighComponents, Weighed};
 use crate::mixture::clients::{
     Blocks, Counts, Families, FamilyStep, Typical, difference, efficiency, fit_families, outlying, search_families,
 };
@@ -128,7 +128,12 @@ struct Study<'r, 'f> {
 }
 
 /// Asks clients about the components of their rows, and learns from their answers.
-pub(crate) fn study_components(room: &mut Room, columns: usize, rows: &[usize], wishes: &MixtureWishes) -> Result<ComponentModel> {
+pub(crate) fn study_components(
+    room: &mut Room,
+    columns: usize,
+    rows: &[usize],
+    wishes: &MixtureWishes,
+) -> Result<ComponentModel> {
     let folds = Folds { count: FOLDS, seed: (!wishes.ordered).then_some(wishes.seed) };
     let clients: Vec<u32> = (0..rows.len() as u32).filter(|&client| rows[client as usize] > 0).collect();
     let mut study = Study { room, folds, wishes, questions: 0 };
@@ -202,7 +207,8 @@ impl Study<'_, '_> {
         let typical = Typical::new(&shape, params, &key);
         let mut deviations = vec![0.0; clients.len()];
         for (client, mixture, order) in orders {
-            let (Ok(place), Some((_, weighed))) = (clients.binary_search(&client), answers.of(order).each().next()) else {
+            let (Ok(place), Some((_, weighed))) = (clients.binary_search(&client), answers.of(order).each().next())
+            else {
                 continue;
             };
             if let Some(weighed) = weighed.first() {
@@ -220,7 +226,8 @@ impl Study<'_, '_> {
         let Found { shape, params, by_fold, tried } = found;
         let components = shape.components;
         let mut mixtures = vec![FoldMixture { shape, params: params.clone(), without: None }];
-        let fold = |(fold, params): (u32, &Vec<f64>)| FoldMixture { shape, params: params.clone(), without: Some(fold) };
+        let fold =
+            |(fold, params): (u32, &Vec<f64>)| FoldMixture { shape, params: params.clone(), without: Some(fold) };
         mixtures.extend((0u32..).zip(&by_fold).map(fold));
         let weighed = self.weigh(&mixtures, clients)?;
         // Who did not answer is left out from here on.
@@ -240,7 +247,8 @@ impl Study<'_, '_> {
         }
         let everybody = &params[shape.weights()];
         let worth = efficiency(everybody, &products);
-        let weights_p = difference(&weight_blocks(&typical_places, &weighed, everybody, &products), &self.key("weights"));
+        let weights_p =
+            difference(&weight_blocks(&typical_places, &weighed, everybody, &products), &self.key("weights"));
         let own_weights: Vec<(u32, Vec<f64>)> =
             typical_places.iter().map(|&place| (kept_clients[place], weighed[place][0].weights.clone())).collect();
         let centres_p = difference(&self.centre_blocks(&shape, &params, &own_weights)?, &self.key("centres"));
@@ -313,8 +321,11 @@ impl Study<'_, '_> {
             params[shape.weights()].copy_from_slice(own);
             normalise(&mut params[shape.weights()]);
             let without = [None].into_iter().chain((0..FOLDS).map(Some));
-            let mixtures = without.map(|without| FoldMixture { shape: *shape, params: params.clone(), without }).collect();
-            orders.push(ask.order(Recipients::list(vec![*client]), SumMixtures { folds: self.folds, mixtures, score: false }));
+            let mixtures =
+                without.map(|without| FoldMixture { shape: *shape, params: params.clone(), without }).collect();
+            orders.push(
+                ask.order(Recipients::list(vec![*client]), SumMixtures { folds: self.folds, mixtures, score: false }),
+            );
         }
         let answers = self.ask(&ask)?;
         let length = Statistics::packed_len(shape, Detail::Full);
@@ -335,7 +346,8 @@ impl Study<'_, '_> {
                 let mut block = Vec::with_capacity(components * columns);
                 for component in 0..components {
                     let at = component * columns..(component + 1) * columns;
-                    let pull: Vec<f64> = whole.pulls[at.clone()].iter().zip(&without.pulls[at]).map(|(all, rest)| all - rest).collect();
+                    let pull: Vec<f64> =
+                        whole.pulls[at.clone()].iter().zip(&without.pulls[at]).map(|(all, rest)| all - rest).collect();
                     let share = whole.members[component].max(1.0).sqrt().recip();
                     // Components of a client with hardly any rows say nothing.
                     let share = if whole.members[component] < 2.0 { 0.0 } else { share };
@@ -399,7 +411,8 @@ fn weight_blocks(places: &[usize], weighed: &[&Vec<Weighed>], everybody: &[f64],
         let own = &weighed[place][0];
         let rows = f64::from(own.rows.max(1));
         let fold = |(count, sums): &(u32, Vec<f64>)| {
-            let apart: Vec<f64> = sums.iter().zip(everybody).map(|(sum, weight)| sum - f64::from(*count) * weight).collect();
+            let apart: Vec<f64> =
+                sums.iter().zip(everybody).map(|(sum, weight)| sum - f64::from(*count) * weight).collect();
             let mut white = spectrum.apply(|value| value.sqrt().recip(), &apart);
             white.iter_mut().for_each(|value| *value /= rows.sqrt());
             white

@@ -58,7 +58,10 @@ fn difference(model: &ComponentModel) -> String {
     let weights = match model.weights_p {
         None => "Whether clients differ in how often components occur cannot be told".to_string(),
         Some(p) if differ && model.families.len() == 1 => {
-            format!("Clients differ in how often components occur ({}): {between} of its variance lies between them", p_value(p))
+            format!(
+                "Clients differ in how often components occur ({}): {between} of its variance lies between them",
+                p_value(p)
+            )
         }
         Some(p) if differ => format!("Clients differ in how often components occur ({})", p_value(p)),
         Some(p) => format!("No difference between clients in how often components occur is seen ({})", p_value(p)),
@@ -87,7 +90,8 @@ fn families(model: &ComponentModel) -> String {
             _ => format!("{count} families, as given."),
         }
     } else if count > 1 {
-        let size = |family: usize| model.clients.iter().filter(|client| !client.is_outlier && client.family == family).count();
+        let size =
+            |family: usize| model.clients.iter().filter(|client| !client.is_outlier && client.family == family).count();
         let sizes: Vec<String> = (0..count).map(|family| size(family).to_string()).collect();
         format!("There are {count} families of clients, of {}.", listed(&sizes))
     } else if model.weights_p.is_none_or(|p| p > LEVEL) {
@@ -114,7 +118,9 @@ fn service(model: &ComponentModel) -> String {
     }
     let HeldOut { everybody, alone, served, .. } = model.held_out;
     let [served, everybody] = [served, everybody].map(|value| value + model.log_units);
-    sentence.push_str(&format!(". Held-out rows have a log density of {served:.3}, {everybody:.3} with everybody's weights"));
+    sentence.push_str(&format!(
+        ". Held-out rows have a log density of {served:.3}, {everybody:.3} with everybody's weights"
+    ));
     if let Some(own) = alone {
         sentence.push_str(&format!(", {:.3} with mixtures of the clients' own", own + model.log_units));
     }

@@ -76,7 +76,8 @@ fn all_stacks() -> Vec<[f64; 3]> {
 
 impl Study<'_, '_> {
     pub(super) fn serve(&mut self, case: Case) -> Result<Served> {
-        let leanings: Vec<Vec<(Vec<f64>, Leaning)>> = (0..case.mixtures.len()).map(|mixture| case.leanings(mixture)).collect();
+        let leanings: Vec<Vec<(Vec<f64>, Leaning)>> =
+            (0..case.mixtures.len()).map(|mixture| case.leanings(mixture)).collect();
         let stacks = all_stacks();
         let most = case.mixtures[0].shape.components.max(2);
         let folds: Vec<usize> = (1..case.mixtures.len()).collect();
@@ -85,7 +86,8 @@ impl Study<'_, '_> {
         let typical = |place: &usize| !case.is_outlier[*place];
         let total = |scores: &[Option<MixtureScores>], stack: usize| {
             let some = (0..scores.len()).filter(typical).filter_map(|place| scores[place].as_ref());
-            let (sum, rows) = some.fold((0.0, 0.0), |(sum, rows), own| (sum + own.stacks[stack], rows + f64::from(own.rows)));
+            let (sum, rows) =
+                some.fold((0.0, 0.0), |(sum, rows), own| (sum + own.stacks[stack], rows + f64::from(own.rows)));
             sum / f64::max(rows, 1.0)
         };
         let totals: Vec<f64> = (0..stacks.len()).map(|stack| total(&scores, stack)).collect();
@@ -122,11 +124,13 @@ impl Study<'_, '_> {
             let family = (0..responsibilities.len())
                 .fold(0, |best, at| if responsibilities[at] > responsibilities[best] { at } else { best });
             let own = &case.weighed[place][0];
-            let personal = last[place].as_ref().map_or_else(|| leaning.family.clone(), |scores| scores.personal.clone());
+            let personal =
+                last[place].as_ref().map_or_else(|| leaning.family.clone(), |scores| scores.personal.clone());
             let everybody = &case.mixtures[0].params[case.mixtures[0].shape.weights()];
             let blend = |r: usize| stack[0] * everybody[r] + stack[1] * leaning.family[r] + stack[2] * personal[r];
             // What serves everybody is no claim about an outlier: its weights are its own.
-            let served = if case.is_outlier[place] { personal.clone() } else { (0..personal.len()).map(blend).collect() };
+            let served =
+                if case.is_outlier[place] { personal.clone() } else { (0..personal.len()).map(blend).collect() };
             ComponentClient {
                 client: case.clients[place],
                 rows: own.rows as usize,
@@ -138,7 +142,10 @@ impl Study<'_, '_> {
                 alone: alone[place].take(),
                 outlier_p: case.outlier_p[place],
                 is_outlier: case.is_outlier[place],
-                held_out: once[place].as_ref().filter(|own| own.rows > 0).map(|own| own.stacks[0] / f64::from(own.rows)),
+                held_out: once[place]
+                    .as_ref()
+                    .filter(|own| own.rows > 0)
+                    .map(|own| own.stacks[0] / f64::from(own.rows)),
                 joining: joining[place],
             }
         });
@@ -217,7 +224,8 @@ impl Study<'_, '_> {
             let Some((_, fitted)) = answered.each().next() else { continue };
             let rows = f64::from(case.weighed[place][0].rows);
             let criterion = shape.free_parameters() as f64 * rows.ln() + 2.0 * rows * fitted.loss;
-            if answered.vectors.len() == shape.len() && best[place].as_ref().is_none_or(|(least, _)| criterion < *least) {
+            if answered.vectors.len() == shape.len() && best[place].as_ref().is_none_or(|(least, _)| criterion < *least)
+            {
                 best[place] = Some((criterion, OwnMixture { shape, params: answered.vectors.clone() }));
             }
         }
