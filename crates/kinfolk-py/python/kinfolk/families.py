@@ -296,7 +296,7 @@ class FamilyEstimator(BaseEstimator):
 
     def _check_columns(self, names: list[str]) -> None:
         """Refuses parameters that name a column which is not there."""
-        single = {name: getattr(self, name) for name in ("client", "target", "group", "time", "part", "weight")}
+        single = {name: getattr(self, name, None) for name in ("client", "target", "group", "time", "part", "weight")}
         wanted = [(parameter, name) for parameter, name in single.items() if name is not None]
         wanted += [("drop", name) for name in self.drop] + [("words", name) for name in self.words]
         for parameter, name in wanted:
