@@ -1,6 +1,7 @@
 //! `kinfolk.FamilyRegressor` and `FamilyClassifier`: tables in memory, fitting them, and what a fitted model is asked.
 
 use super::*;
+use crate::mixture::FittedMixture;
 use crate::run::check_threads;
 use arrow_array::ffi_stream::RecordBatchStreamReader;
 use arrow_array::{
@@ -14,7 +15,7 @@ use kinfolk::data::options::Task;
 use kinfolk::data::understood;
 use kinfolk::disk::folder::NewFolder;
 use kinfolk::families::Covariance;
-use kinfolk::fit::{self, FILES, FitSettings, Input, PredictedRows, Records, Saved};
+use kinfolk::fit::{self, FILES, FitSettings, FittedModel, Input, PredictedRows, Records, Saved};
 use kinfolk::run::Unwatched;
 use kinfolk::settings::{self, Value, finish};
 use numpy::{PyArray2, PyReadonlyArray1};
@@ -23,10 +24,27 @@ use pyo3::types::PyType;
 /// A table in memory.
 #[pyclass(frozen, module = "kinfolk._kinfolk")]
 pub struct Rows {
-    records: Records,
+    pub(crate) records: Records,
 }
 
-fn unsound(py: Python, error: impl std::fmt::Display) -> PyErr {
+/// A number from 1 on, or nothing.
+pub(crate) fn check_number(name: &str, value: Option<i64>, faults: &mut Vec<Error>) -> Option<usize> {
+    value.map(|value| {
+        usize::try_from(value).ok().filter(|value| *value > 0).unwrap_or_else(|| {
+            faults.push(Error::settings(format!("{name}: got {value}, want at least 1, or None to find out")));
+            1
+        })
+    })
+}
+
+pub(crate) fn check_seed(seed: i64, faults: &mut Vec<Error>) -> u64 {
+    u64::try_from(seed).unwrap_or_else(|_| {
+        faults.push(Error::settings(format!("seed: got {seed}, want at least 0")));
+        0
+    })
+}
+
+pub(crate) fn unsound(py: Python, error: impl std::fmt::Display) -> PyErr {
     raise(py, &Error::data(format!("the table: {error}")))
 }
 
@@ -91,6 +109,10 @@ impl Rows {
 }
 
 impl Rows {
+    pub(crate) fn count(&self) -> usize {
+        self.__len__()
+    }
+
     fn of(py: Python, schema: SchemaRef, batches: Vec<RecordBatch>) -> PyResult<Self> {
         let records = Records::new(schema, batches).map_err(|error| raise(py, &error))?;
         Ok(Self { records })
@@ -164,12 +186,7 @@ pub fn fit_rows(
 ) -> PyResult<Fitted> {
     let mut faults = Vec::new();
     let threads = check_threads(threads, &mut faults);
-    let families = families.map(|families| {
-        usize::try_from(families).ok().filter(|families| *families > 0).unwrap_or_else(|| {
-            faults.push(Error::settings(format!("families: got {families}, want at least 1, or None to find out")));
-            1
-        })
-    });
+    let families = check_number("families", families, &mut faults);
     let refuse_missing = missing == "refuse";
     if !["fill", "refuse"].contains(&missing) {
         faults.push(Error::settings(format!("missing: got {missing:?}, want \"fill\" or \"refuse\"")));
@@ -182,26 +199,26 @@ pub fn fit_rows(
         }
         known
     });
-    let seed = u64::try_from(seed).unwrap_or_else(|_| {
-        faults.push(Error::settings(format!("seed: got {seed}, want at least 0")));
-        0
-    });
+    let seed = check_seed(seed, &mut faults);
     finish(faults).map_err(|error| raise(py, &error))?;
     let (target, task) = (Some(target), if classes { Task::Classification } else { Task::Regression });
     let table =
         TableSettings { client, target, group, time, part, weight, drop, words, task, ..TableSettings::default() };
-    let settings = FitSettings { table, families, refuse_missing, straight: !curves, covariance, quick, seed };
+    let settings =
+        FitSettings { table, families, components: None, refuse_missing, straight: !curves, covariance, quick, seed };
     let options = Options { threads, ..Options::default() };
     let (stop, records) = (options.stop.clone(), rows.records.clone());
     let work = move || fit::fit_records(records, settings, &options, &mut Unwatched, &mut |_| {});
     Ok(Fitted { saved: Arc::new(compute(py, &stop, work)?) })
 }
 
-/// The model in a folder.
+/// The model in a folder, of a target or a mixture.
 #[pyfunction]
-pub fn read_fitted(py: Python, folder: PathBuf) -> PyResult<Fitted> {
-    let saved = Saved::read(&folder).map_err(|error| raise(py, &error))?;
-    Ok(Fitted { saved: Arc::new(saved) })
+pub fn read_fitted(py: Python, folder: PathBuf) -> PyResult<Py<PyAny>> {
+    match FittedModel::read(&folder).map_err(|error| raise(py, &error))? {
+        FittedModel::Families(saved) => Ok(Py::new(py, Fitted { saved: Arc::new(saved) })?.into_any()),
+        FittedModel::Mixture(saved) => Ok(Py::new(py, FittedMixture { saved: Arc::new(saved) })?.into_any()),
+    }
 }
 
 #[pymethods]

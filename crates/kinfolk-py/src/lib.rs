@@ -8,6 +8,7 @@ mod digits;
 mod errors;
 mod fit;
 mod flower;
+mod mixture;
 mod registry;
 mod results;
 mod run;
@@ -47,6 +48,8 @@ mod _kinfolk {
     use super::fit::{Fitted, Rows, fit_rows, read_fitted};
     #[pymodule_export]
     use super::flower::{Site, fit_remote, run_remote};
+    #[pymodule_export]
+    use super::mixture::{FittedMixture, fit_mixture};
     #[pymodule_export]
     use super::registry::{datasets, methods, models, presets};
     #[pymodule_export]

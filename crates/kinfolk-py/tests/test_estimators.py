@@ -25,7 +25,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import kinfolk
 from conftest import ROOT
-from kinfolk import FamilyClassifier, FamilyRegressor
+from kinfolk import FamilyClassifier, FamilyMixture, FamilyRegressor
 from kinfolk.cluster import Auto, ConvexClustering, KMeans
 
 EXAMPLES = ROOT / "examples"
@@ -60,7 +60,7 @@ def planted(clients: int = 24, rows: int = 15) -> tuple[np.ndarray, np.ndarray, 
     return x, y, owners
 
 
-@parametrize_with_checks([FamilyRegressor(), FamilyClassifier(), KMeans(), ConvexClustering(), Auto()])
+@parametrize_with_checks([FamilyRegressor(), FamilyClassifier(), FamilyMixture(), KMeans(), ConvexClustering(), Auto()])
 def test_what_scikit_learn_expects(estimator: Any, check: Any) -> None:
     check(estimator)
 
@@ -83,6 +83,33 @@ def test_families_of_an_array_and_names_of_any_kind() -> None:
     assert words.predict(x[:5], clients=["school 0"] * 5) == pytest.approx(models[0].predict(x[:5], clients=[0] * 5), abs=0.1)
     # The other family's slope has the other sign.
     assert np.corrcoef(words.predict(x, ["school 0"] * len(x)), words.predict(x, ["school 1"] * len(x)))[0, 1] < -0.5
+
+
+def test_kinds_of_rows(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    owners = np.repeat(np.arange(24), 40)
+    kinds = (random.random(len(owners)) < np.where(owners % 2, 0.85, 0.2)).astype(int)
+    x = np.array([[0.0, 100.0], [8.0, 160.0]])[kinds] + random.normal(size=(len(owners), 2)) * [1.0, 10.0]
+    model = FamilyMixture().fit(x, clients=owners)
+    assert model.weights_.shape == (2,) and model.means_.shape == (2, 2) and model.covariances_.shape == (2, 2, 2)
+    assert sorted(model.means_[:, 1].round(-1).tolist()) == [100, 160]
+    assert kinfolk.cluster.ari(model.predict(x, clients=owners), kinds) > 0.98
+    assert kinfolk.cluster.ari(model.clients_["family"], np.arange(24) % 2) == 1
+    assert model.predict_proba(x, owners).sum(axis=1) == pytest.approx(1)
+    assert model.score(x, clients=owners) == pytest.approx(model.score_samples(x, owners).mean())
+    assert model.heterogeneity_.weights is not None and model.heterogeneity_.weights < 0.01
+    assert model.predict_outliers([[4.0, 900.0]], clients=[0]).tolist() == [True]
+    again = kinfolk.load(model.save(tmp_path / "kinds"))
+    assert isinstance(again, FamilyMixture)
+    assert again.predict_table(x, clients=owners)["log_density"].tolist() == model.score_samples(x, owners).tolist()
+    assert pickle.loads(pickle.dumps(model)).show() == model.show()
+    new = model.assign(x[kinds == 0][:30], clients=["new"] * 30)
+    assert new["client"].tolist() == ["new"]
+    frame = pd.DataFrame(x, columns=["length", "weight"]).assign(shop=owners)
+    by_name = FamilyMixture(client="shop", components=2, families=2).fit(frame)
+    assert by_name.feature_names_in_.tolist() == ["length", "weight"]
+    with pytest.raises(ValueError, match="components: got 0"):
+        FamilyMixture(components=0).fit(x)
 
 
 def test_frames_of_all_kinds(bakeries: pd.DataFrame, fitted: FamilyRegressor) -> None:

@@ -252,7 +252,8 @@ impl Experiment {
         let kinds = self.data.get("kinds").and_then(Value::as_integer).and_then(|kinds| usize::try_from(kinds).ok());
         let (standardise, constant) = (self.standardises(), intercept.unwrap_or(true));
         let curves = self.data.get("curves").and_then(Value::as_bool).unwrap_or(false);
-        Coding { standardise, constant, kinds: kinds.unwrap_or(Coding::KINDS), curves }
+        let numbers_only = self.data.get("numbers_only").and_then(Value::as_bool).unwrap_or(false);
+        Coding { standardise, constant, kinds: kinds.unwrap_or(Coding::KINDS), curves, numbers_only }
     }
 
     /// The file with every default filled in.

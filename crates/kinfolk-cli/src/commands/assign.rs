@@ -3,10 +3,10 @@
 use super::{print, print_json, say};
 use crate::Ending;
 use crate::progress::Wait;
-use kinfolk::Result;
 use kinfolk::disk::folder::NewFolder;
-use kinfolk::fit::{Assigned, Assignments, FILES, Saved, add, assign};
+use kinfolk::fit::{Assigned, Assignments, FILES, FittedModel, add, assign, assign_by_components};
 use kinfolk::report::table::Table;
+use kinfolk::{Error, Result};
 use std::path::PathBuf;
 
 /// Assign new clients to the families of a fitted model: probabilities, distances, and whether a client fits none.
@@ -32,7 +32,19 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: Arguments) -> Result<Ending> {
-    let saved = Saved::read(&arguments.model)?;
+    let saved = match FittedModel::read(&arguments.model)? {
+        FittedModel::Families(saved) => saved,
+        FittedModel::Mixture(_) if arguments.add => {
+            let message = format!("{}: clients cannot be added to a model without a target", arguments.model.display());
+            return Err(Error::settings(message).hint("fit the table of all clients"));
+        }
+        FittedModel::Mixture(saved) => {
+            let wait = Wait::new("assigning");
+            let assigned = assign_by_components(&saved, &arguments.table)?;
+            drop(wait);
+            return tell(&assigned, false, &arguments);
+        }
+    };
     // Before any work; files of the same model are replaced when the new ones are there.
     let claimed = match (&arguments.out, arguments.add) {
         (Some(folder), _) => Some(
@@ -51,15 +63,19 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         None => (false, assign(&saved, &arguments.table)?),
     };
     drop(wait);
+    tell(&assigned, written, &arguments)
+}
+
+fn tell(assigned: &Assignments, written: bool, arguments: &Arguments) -> Result<Ending> {
     if arguments.json {
-        let Assignments { clients, without_target } = &assigned;
+        let Assignments { clients, without_target } = assigned;
         print_json(&serde_json::json!({ "schema": 1, "clients": clients, "without_target": without_target }))?;
     } else {
         print(&table(&assigned.clients).to_string())?;
     }
-    sentences(&assigned, written).iter().for_each(|line| say(line));
+    sentences(assigned, written).iter().for_each(|line| say(line));
     if written {
-        let folder = arguments.out.unwrap_or(arguments.model);
+        let folder = arguments.out.as_ref().unwrap_or(&arguments.model);
         say(&format!("model: {}", folder.display()));
     }
     Ok(Ending::Done)

@@ -8,13 +8,13 @@ use kinfolk::data::TableSettings;
 use kinfolk::data::options::Task;
 use kinfolk::disk::folder::NewFolder;
 use kinfolk::families::Covariance;
-use kinfolk::fit::{FILES, FitSettings, show};
+use kinfolk::fit::{FILES, FitSettings, MIXTURE_FILES, fit_mixture, show};
 use kinfolk::models::AutoModelSettings;
 use kinfolk::run::Options;
 use kinfolk::settings::{Auto, Field, Kind, Value};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// Fit a table with a column that names the client: families, and the model that serves each client best.
+/// Fit a table with a column that names the client: families, and the model that serves each client best; without a target, kinds of rows.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// The table: csv, tsv or txt, also with .gz, parquet, arrow or feather
@@ -22,9 +22,9 @@ pub struct Arguments {
     /// The column that names the client
     #[arg(long, value_name = "COLUMN")]
     client: String,
-    /// The column to be predicted
+    /// The column to be predicted; without one, kinds of rows are looked for: the components of a mixture
     #[arg(long, value_name = "COLUMN")]
-    target: String,
+    target: Option<String>,
     /// The column of families that are known
     #[arg(long, value_name = "COLUMN")]
     group: Option<String>,
@@ -52,6 +52,9 @@ pub struct Arguments {
     /// How many families: a number, auto or one
     #[arg(long, value_name = "K", default_value = "auto", value_parser = parse_families)]
     families: Families,
+    /// Without a target: how many components [default: as many as are found]
+    #[arg(long, value_name = "R", conflicts_with = "target", value_parser = parse_components)]
+    components: Option<usize>,
     /// Let numbers enter as they are, without curves
     #[arg(long)]
     no_curves: bool,
@@ -106,6 +109,10 @@ fn parse_covariance(text: &str) -> Result<Auto<Covariance>, String> {
     })
 }
 
+fn parse_components(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|components| *components > 0).ok_or_else(|| "want a whole number from 1 on".into())
+}
+
 pub fn run(arguments: Arguments) -> Result<Ending> {
     let folder = arguments.out.clone().unwrap_or_else(|| {
         let name = arguments.table.file_name().unwrap_or_default().to_string_lossy();
@@ -113,13 +120,14 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         arguments.table.with_file_name(format!("{stem}.families"))
     });
     // Files of an earlier model are replaced one by one, when the new ones are there.
-    let taken = if arguments.replace { &[][..] } else { &FILES };
+    let files: &[&str] = if arguments.target.is_some() { &FILES } else { &MIXTURE_FILES };
+    let taken = if arguments.replace { &[][..] } else { files };
     let claimed = NewFolder::claim(&folder, taken.iter().copied())
         .map_err(|error| error.hint("give --out another folder, or --replace to fit anew"))?;
     let table = TableSettings {
         path: arguments.table.display().to_string(),
         client: arguments.client,
-        target: Some(arguments.target),
+        target: arguments.target,
         group: arguments.group,
         time: arguments.time,
         part: arguments.part,
@@ -132,6 +140,7 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
     let settings = FitSettings {
         table,
         families: arguments.families.0,
+        components: arguments.components,
         refuse_missing: arguments.missing == "refuse",
         straight: arguments.no_curves,
         covariance: match arguments.covariance {
@@ -144,6 +153,18 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
     let options = Options { threads: arguments.threads.unwrap_or(0), stop: stop_on_interrupt(), ..Options::default() };
     let mut bars = Bars::new(String::new());
     let mut told = |lines: &[String]| lines.iter().for_each(|line| say(line));
+    if settings.table.target.is_none() {
+        let saved = fit_mixture(settings, &options, &mut bars, &mut told)?;
+        drop(bars);
+        saved.write(claimed.path())?;
+        if arguments.json {
+            print_json(&saved.shown())?
+        } else {
+            print(&saved.show())?
+        }
+        say_where(&folder);
+        return Ok(Ending::Done);
+    }
     let saved = kinfolk::fit::fit(settings, &options, &mut bars, &mut told)?;
     drop(bars);
     saved.write(claimed.path())?;
@@ -152,6 +173,10 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
     } else {
         print(&show(&saved))?;
     }
-    say(&format!("model: {}\nreport: {}", folder.display(), folder.join("report.html").display()));
+    say_where(&folder);
     Ok(Ending::Done)
+}
+
+fn say_where(folder: &Path) {
+    say(&format!("model: {}\nreport: {}", folder.display(), folder.join("report.html").display()));
 }

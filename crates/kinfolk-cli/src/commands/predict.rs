@@ -3,7 +3,7 @@
 use super::say;
 use crate::Ending;
 use crate::progress::Wait;
-use kinfolk::fit::{Format, Saved, predict};
+use kinfolk::fit::{FittedModel, Format, predict, predict_components};
 use kinfolk::{Error, Result};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,36 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: Arguments) -> Result<Ending> {
-    let saved = Saved::read(&arguments.model)?;
+    match FittedModel::read(&arguments.model)? {
+        FittedModel::Families(saved) => {
+            let found = write(&arguments, |format, out| predict(&saved, &arguments.table, format, out))?;
+            let new = found.fitted + found.unknown;
+            say(&format!("{} rows of {} known and {new} new clients", found.rows, found.known));
+            if found.fitted > 0 {
+                say(&format!("{} new clients have a personal model from their own target values", found.fitted));
+            }
+            if found.unknown > 0 {
+                let who = format!("{} new clients without target values", found.unknown);
+                say(&format!("{who} are served by what holds for everybody"));
+            }
+            if let Some((share, rows)) = found.covered {
+                let what = if saved.classes.is_empty() { "intervals cover" } else { "the class is right in" };
+                say(&format!("{what} {:.1} % of {rows} rows of known clients with a target value", 100.0 * share));
+            }
+            found.remarks.iter().for_each(|remark| say(&format!("note: {remark}")));
+        }
+        FittedModel::Mixture(saved) => {
+            let found = write(&arguments, |format, out| predict_components(&saved, &arguments.table, format, out))?;
+            say(&format!("{} rows of {} known and {} new clients", found.rows, found.known, found.new));
+            say(&format!("{} rows are outliers: their density is below that of 99 % of training rows", found.outliers));
+            found.remarks.iter().for_each(|remark| say(&format!("note: {remark}")));
+        }
+    }
+    Ok(Ending::Done)
+}
+
+/// Writes predictions to the file that is asked for, or to stdout.
+fn write<T>(arguments: &Arguments, predict: impl FnOnce(Format, &mut (dyn Write + Send)) -> Result<T>) -> Result<T> {
     let wait = Wait::new("predicting");
     let found = match &arguments.out {
         Some(path) => {
@@ -30,7 +59,7 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
             // Whole or not at all, and never all of it in memory.
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
             let mut file = BufWriter::new(tempfile::NamedTempFile::new_in(folder).map_err(failed)?);
-            let found = predict(&saved, &arguments.table, format, &mut file)?;
+            let found = predict(format, &mut file)?;
             let file = file.into_inner().map_err(|error| failed(error.into_error()))?;
             file.as_file().sync_all().map_err(failed)?;
             file.persist(path).map_err(|error| failed(error.error))?;
@@ -38,26 +67,13 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         }
         None => {
             let mut out = BufWriter::new(Piped(std::io::stdout()));
-            let found = predict(&saved, &arguments.table, Format::Csv, &mut out)?;
+            let found = predict(Format::Csv, &mut out)?;
             out.flush().map_err(|error| Error::io("writing", "the predictions", error))?;
             found
         }
     };
     drop(wait);
-    let new = found.fitted + found.unknown;
-    say(&format!("{} rows of {} known and {new} new clients", found.rows, found.known));
-    if found.fitted > 0 {
-        say(&format!("{} new clients have a personal model from their own target values", found.fitted));
-    }
-    if found.unknown > 0 {
-        say(&format!("{} new clients without target values are served by what holds for everybody", found.unknown));
-    }
-    if let Some((share, rows)) = found.covered {
-        let what = if saved.classes.is_empty() { "intervals cover" } else { "the class is right in" };
-        say(&format!("{what} {:.1} % of {rows} rows of known clients with a target value", 100.0 * share));
-    }
-    found.remarks.iter().for_each(|remark| say(&format!("note: {remark}")));
-    Ok(Ending::Done)
+    Ok(found)
 }
 
 /// Somebody who closes the pipe early has seen enough.

@@ -10,6 +10,7 @@ mod cluster;
 mod contract;
 mod fit;
 mod fit_inputs;
+mod fit_mixtures;
 mod folders;
 mod fuzz;
 mod help;

@@ -13,6 +13,7 @@ from .tables import Table
 
 if TYPE_CHECKING:
     from .families import FamilyClassifier, FamilyRegressor
+    from .mixtures import FamilyMixture
 
 __all__ = [
     "Client",
@@ -20,6 +21,7 @@ __all__ = [
     "Entry",
     "Error",
     "FamilyClassifier",
+    "FamilyMixture",
     "FamilyRegressor",
     "Plan",
     "Report",
@@ -43,4 +45,6 @@ def __getattr__(name: str) -> Any:
     if name in ("FamilyClassifier", "FamilyRegressor"):
         # They import scikit-learn, where it is.
         return getattr(import_module(".families", __name__), name)
+    if name == "FamilyMixture":
+        return import_module(".mixtures", __name__).FamilyMixture
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from . import _kinfolk
-from ._kinfolk import Columns, Fitted, Rows
+from ._kinfolk import Columns, Fitted, FittedMixture, Rows
 from .conventions import (
     BaseEstimator,
     ClassifierMixin,
@@ -31,9 +31,11 @@ from .tables import Table
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from .mixtures import FamilyMixture
+
 EVERYBODY = "everybody"
 """The one client there is where none are named."""
-WORDS = {"client", "apart_by", "served_by", "joining", "added", "model", "of", "term"}
+WORDS = {"column", "outlier", "weights", "client", "apart_by", "served_by", "joining", "added", "model", "of", "term"}
 """Columns of words in a model's files; a client's name may look like a number."""
 
 Model = TypeVar("Model", bound="FamilyEstimator")
@@ -294,7 +296,7 @@ class FamilyEstimator(BaseEstimator):
 
     def _check_columns(self, names: list[str]) -> None:
         """Refuses parameters that name a column which is not there."""
-        single = {name: getattr(self, name) for name in ("client", "target", "group", "time", "part", "weight")}
+        single = {name: getattr(self, name, None) for name in ("client", "target", "group", "time", "part", "weight")}
         wanted = [(parameter, name) for parameter, name in single.items() if name is not None]
         wanted += [("drop", name) for name in self.drop] + [("words", name) for name in self.words]
         for parameter, name in wanted:
@@ -428,9 +430,13 @@ class FamilyClassifier(ClassifierMixin, FamilyEstimator):
         self._order = [place for place in found if place is not None]
 
 
-def load_fitted(folder: str | os.PathLike[str]) -> FamilyRegressor | FamilyClassifier:
+def load_fitted(folder: str | os.PathLike[str]) -> FamilyRegressor | FamilyClassifier | FamilyMixture:
     """The fitted model in a folder that `kinfolk fit` or `save` has written."""
     model = _kinfolk.read_fitted(Path(folder))
+    if isinstance(model, FittedMixture):
+        from .mixtures import of_model
+
+        return of_model(model)
     by_name = model.columns != [f"x{place}" for place in range(len(model.columns))]
     client, target = (model.client, model.target) if by_name else (None, None)
     kind = FamilyClassifier if model.classes else FamilyRegressor

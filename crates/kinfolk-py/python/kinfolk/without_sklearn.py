@@ -48,6 +48,12 @@ class ClassifierMixin:
     _estimator_type = "classifier"
 
 
+class DensityMixin:
+    """Says that it tells how dense rows are."""
+
+    _estimator_type = "density_estimator"
+
+
 class ClusterMixin:
     """Says that it clusters, and gives labels at once."""
 

@@ -52,6 +52,8 @@ settings! {
         kinds: usize [1..=1 << 20] = 50,
         /// whether numbers may bend: each becomes a natural spline; for the method auto, which decides whether it pays
         curves: bool = false,
+        /// leave out columns of words and dates, and mark no missing numbers: for mixtures
+        numbers_only: bool = false,
         /// whether missing values are refused, or filled in: by the mean and a column that says where; words: a kind
         missing: Missing = "refuse",
         /// the column of the rows' weights, which `fit` counts them by; not a feature

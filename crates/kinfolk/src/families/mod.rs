@@ -44,4 +44,5 @@ pub(crate) use learned::{Beforehand, Draft, constant_model, differ, most_probabl
 pub use learned::{Family, HeldOut, Learned, LearnedClient, LeftOut, Options, Wanted, learn};
 pub use mixed::Covariance;
 pub use newcomer::Newcomer;
+pub(crate) use search::{LEAST_CLIENTS, VALLEY, valley_between};
 pub use search::{Search, Stability, Step};

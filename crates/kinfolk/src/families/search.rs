@@ -25,7 +25,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 /// Clients below which families are not told from a continuum.
-pub(super) const LEAST_CLIENTS: usize = 20;
+pub(crate) const LEAST_CLIENTS: usize = 20;
 /// The most families that are looked for, and how many clients there must be for each.
 const MOST_FAMILIES: usize = 20;
 const CLIENTS_PER_FAMILY: usize = 5;
@@ -40,7 +40,7 @@ const SIMULATIONS: usize = 99;
 const BATCH: usize = 11;
 const LEVEL: f64 = 0.05;
 /// The deepest density between two families, over the lower mode, at which they are two.
-const VALLEY: f64 = 0.5;
+pub(crate) const VALLEY: f64 = 0.5;
 /// Draws of clients, and of panels, for the stability.
 const RESAMPLES: usize = 19;
 /// Share of a client's estimate that is signal above which it is clustered at the start.
@@ -511,7 +511,7 @@ fn ordered(fit: Mixture, q: usize) -> Mixture {
 }
 
 /// The least density between two groups of numbers, the first below the second, over the lower of the modes on either side.
-fn valley_between(low: &[f64], high: &[f64]) -> f64 {
+pub(crate) fn valley_between(low: &[f64], high: &[f64]) -> f64 {
     const GRID: usize = 60;
     let smaller = low.len().min(high.len());
     if smaller < CLIENTS_PER_FAMILY {

@@ -5,13 +5,11 @@ use super::{Input, Saved};
 use crate::data::known;
 use crate::error::{Error, Result};
 use crate::families::{LearnedClient, Newcomer};
+use crate::num::tails::largest_discovery;
 use crate::text::counted;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-
-/// The expected share of wrong ones among clients said to fit no family.
-const FALSE_DISCOVERIES: f64 = 0.05;
 
 /// What is said of a client.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -104,25 +102,4 @@ fn gathered(saved: &Saved, table: Input) -> Result<(Assignments, Vec<LearnedClie
     let cut = largest_discovery(assigned.iter().map(|assigned| assigned.p).collect());
     assigned.iter_mut().for_each(|assigned| assigned.fits_none = assigned.p <= cut);
     Ok((Assignments { clients: assigned, without_target }, clients))
-}
-
-/// The largest p-value that counts as a discovery, by Benjamini and Hochberg; below 0 if none does.
-fn largest_discovery(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let count = values.len() as f64;
-    let found =
-        values.iter().enumerate().rev().find(|(place, p)| **p <= FALSE_DISCOVERIES * (*place as f64 + 1.0) / count);
-    found.map_or(-1.0, |(_, p)| *p)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn discoveries_by_hand() {
-        // Sorted .001 .02 .03 .9 against .0125 .025 .0375 .05: the third is the last below.
-        assert_eq!(largest_discovery(vec![0.9, 0.03, 0.001, 0.02]), 0.03);
-        assert!(largest_discovery(vec![0.2, 0.06]) < 0.0);
-    }
 }

@@ -77,7 +77,8 @@ impl FitSettings {
         let table =
             TableSettings { client, target, group, drop, words, test_fraction, task, ..TableSettings::default() };
         let (families, covariance) = (families.given(), covariance.given());
-        Ok((name, Self { table, families, refuse_missing: false, straight: !curves, covariance, quick, seed }))
+        let settings = Self { table, families, straight: !curves, covariance, quick, seed, ..Self::default() };
+        Ok((name, settings))
     }
 }
 

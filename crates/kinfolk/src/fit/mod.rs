@@ -12,11 +12,13 @@
 //! | `assign.rs` | clients by new rows: their family, whether they fit any; adding new ones |
 //! | `elsewhere.rs` | the same with clients on other machines |
 //! | `tested.rs` | errors on rows that were kept for testing |
+//! | `mixtures/` | all of it without a target: the kinds of rows there are, and who has how many of which |
 //! | `show.rs`, `page.rs` | what was found, in words and tables, and as a page |
 
 mod assign;
 mod coefficients;
 mod elsewhere;
+mod mixtures;
 mod newcomers;
 mod output;
 mod page;
@@ -31,6 +33,12 @@ pub use crate::data::files::Input;
 pub use crate::data::files::Records;
 pub use assign::{Assigned, Assignments, add, assign};
 pub use elsewhere::{fit_elsewhere, settle};
+#[cfg(feature = "parquet")]
+pub use mixtures::fit_mixture_records;
+pub use mixtures::{
+    ComponentRows, ComponentsPredicted, FittedModel, MIXTURE_FILES, SavedMixture, ShownComponent, ShownMixture,
+    assign_by_components, fit_mixture, predict_component_batches, predict_components,
+};
 pub use output::Format;
 pub use predict::{PredictedRows, Predictions, predict, predict_batches};
 pub use saved::{FILES, Saved};
@@ -51,7 +59,6 @@ use crate::models::AutoModelSettings;
 use crate::run::seed::SeedData;
 use crate::run::venue::{InProcess, Venue};
 use crate::run::{Options, Watch};
-use crate::settings::finish;
 use tested::test_errors;
 
 /// What is fitted.
@@ -61,6 +68,8 @@ pub struct FitSettings {
     pub table: TableSettings,
     /// How many families; without, as many as are found.
     pub families: Option<usize>,
+    /// How many components, where there is no target; without, as many as are found.
+    pub components: Option<usize>,
     /// Whether missing values of columns are an error, instead of being filled.
     pub refuse_missing: bool,
     /// Whether numbers enter as they are, without curves.
@@ -76,22 +85,31 @@ pub struct FitSettings {
 impl FitSettings {
     /// The settings with what every fit has in common.
     fn checked(mut self, keeps_test_rows: bool) -> Result<Self> {
+        if self.table.target.is_none() {
+            return Err(Error::settings("target: got none, want the column to be predicted"));
+        }
+        if self.components.is_some() {
+            return Err(
+                Error::settings("components: these are for tables without a target").hint("leave one of them out")
+            );
+        }
+        self.table.curves = !self.straight;
+        self.common(keeps_test_rows)?;
+        Ok(self)
+    }
+
+    /// What fits with and without a target have in common.
+    fn common(&mut self, keeps_test_rows: bool) -> Result<()> {
         let table = &mut self.table;
         table.missing = if self.refuse_missing { Missing::Refuse } else { Missing::Fill };
-        table.curves = !self.straight;
-        let mut faults = Vec::new();
-        if table.target.is_none() {
-            faults.push(Error::settings("target: got none, want the column to be predicted"));
-        }
         if self.families.is_some() && table.group.is_some() {
-            faults.push(Error::settings("families: the groups are known already").hint("leave one of them out"));
+            return Err(Error::settings("families: the groups are known already").hint("leave one of them out"));
         }
-        finish(faults)?;
         if !keeps_test_rows && table.part.is_none() && table.time.is_none() {
             // Errors are cross-validated: no row is kept from the model.
             table.test_fraction = 0.0;
         }
-        Ok(self)
+        Ok(())
     }
 }
 

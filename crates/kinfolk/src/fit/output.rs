@@ -1,6 +1,6 @@
 //! Where predictions go: csv, Parquet or Arrow, batch by batch.
 
-use super::serving::{Predicted, Serving};
+use super::serving::Predicted;
 use crate::error::{Error, Result};
 #[cfg(feature = "parquet")]
 use arrow_array::{ArrayRef, Float64Array, RecordBatch, StringArray};
@@ -10,7 +10,6 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
-#[cfg(feature = "parquet")]
 use std::sync::Arc;
 
 /// How predictions are written.
@@ -86,15 +85,36 @@ impl Lines {
 pub(super) struct Block<'b> {
     pub(super) lines: Vec<Lines>,
     pub(super) clients: Vec<String>,
-    /// What serves clients, and which of these serves each row.
-    pub(super) servings: &'b [Serving<'b>],
+    /// What serves clients, in words, and which of these serves each row.
+    pub(super) servings: &'b [Arc<str>],
     pub(super) places: Vec<u32>,
 }
 
 impl<'b> Block<'b> {
     /// What serves each row.
-    pub(super) fn served(&self) -> impl Iterator<Item = &'b Serving<'b>> {
+    pub(super) fn served(&self) -> impl Iterator<Item = &'b Arc<str>> {
         self.places.iter().map(|&place| &self.servings[place as usize])
+    }
+}
+
+/// The columns between those of the client and of what serves it.
+pub(super) struct Head {
+    /// The column of what is predicted, where that is one of some words, and these.
+    label: Option<(&'static str, Vec<String>)>,
+    numbers: Vec<String>,
+}
+
+impl Head {
+    /// Of numbers with their intervals.
+    pub(super) fn of_numbers() -> Self {
+        Self { label: None, numbers: ["prediction", "low", "high"].map(str::to_string).to_vec() }
+    }
+
+    /// Of one of some words with the probability of each, and more numbers.
+    pub(super) fn of_words(label: &'static str, words: &[String], more: &[&str]) -> Self {
+        let probabilities = words.iter().map(|word| format!("p({word})"));
+        let numbers = probabilities.chain(more.iter().map(|name| name.to_string())).collect();
+        Self { label: Some((label, words.to_vec())), numbers }
     }
 }
 
@@ -114,7 +134,7 @@ type Out<'a> = &'a mut (dyn Write + Send);
 /// Writes predictions in a format.
 pub(super) struct Output<'a> {
     #[cfg_attr(not(feature = "parquet"), expect(dead_code, reason = "formats with columns"))]
-    classes: &'a [String],
+    head: Head,
     writer: Writer<'a>,
 }
 
@@ -126,22 +146,13 @@ enum Writer<'a> {
     Arrow(Box<arrow_ipc::writer::FileWriter<Out<'a>>>),
 }
 
-/// The names of the columns of numbers, the first of which is the prediction where there are no classes.
-fn number_columns(classes: &[String]) -> Vec<String> {
-    match classes {
-        [] => ["prediction", "low", "high"].map(str::to_string).to_vec(),
-        classes => classes.iter().map(|class| format!("p({class})")).collect(),
-    }
-}
-
 impl<'a> Output<'a> {
-    pub(super) fn new(format: Format, classes: &'a [String], out: Out<'a>) -> Result<Self> {
+    pub(super) fn new(format: Format, head: Head, out: Out<'a>) -> Result<Self> {
         let writer = match format {
             Format::Csv => {
-                let numbers: Vec<String> =
-                    number_columns(classes).iter().map(|name| quoted(name).into_owned()).collect();
-                let class = if classes.is_empty() { "" } else { "prediction," };
-                writeln!(out, "client,{class}{},served_by", numbers.join(",")).map_err(failed)?;
+                let numbers: Vec<String> = head.numbers.iter().map(|name| quoted(name).into_owned()).collect();
+                let label = head.label.as_ref().map_or(String::new(), |(name, _)| format!("{name},"));
+                writeln!(out, "client,{label}{},served_by", numbers.join(",")).map_err(failed)?;
                 Writer::Csv(out)
             }
             #[cfg(feature = "parquet")]
@@ -150,15 +161,15 @@ impl<'a> Output<'a> {
                 use parquet::file::properties::WriterProperties;
                 let properties = WriterProperties::builder().set_compression(Compression::SNAPPY);
                 // No two predictions are the same.
-                let properties = number_columns(classes).into_iter().fold(properties, |properties, column| {
-                    properties.set_column_dictionary_enabled(column.into(), false)
+                let properties = head.numbers.iter().fold(properties, |properties, column| {
+                    properties.set_column_dictionary_enabled(column.as_str().into(), false)
                 });
-                let writer = parquet::arrow::ArrowWriter::try_new(out, schema(classes), Some(properties.build()));
+                let writer = parquet::arrow::ArrowWriter::try_new(out, schema(&head), Some(properties.build()));
                 Writer::Parquet(Box::new(writer.map_err(failed)?))
             }
             #[cfg(feature = "parquet")]
             Format::Arrow => {
-                let writer = arrow_ipc::writer::FileWriter::try_new(out, &schema(classes));
+                let writer = arrow_ipc::writer::FileWriter::try_new(out, &schema(&head));
                 Writer::Arrow(Box::new(writer.map_err(failed)?))
             }
             #[cfg(not(feature = "parquet"))]
@@ -166,7 +177,7 @@ impl<'a> Output<'a> {
                 return Err(Error::data("this build writes no Parquet or Arrow files"));
             }
         };
-        Ok(Self { classes, writer })
+        Ok(Self { head, writer })
     }
 
     /// Writes the predictions of a batch.
@@ -176,9 +187,9 @@ impl<'a> Output<'a> {
                 block.lines.iter().try_for_each(|lines| out.write_all(lines.text.as_bytes())).map_err(failed)
             }
             #[cfg(feature = "parquet")]
-            Writer::Parquet(writer) => writer.write(&record(self.classes, block)?).map_err(failed),
+            Writer::Parquet(writer) => writer.write(&record(&self.head, block)?).map_err(failed),
             #[cfg(feature = "parquet")]
-            Writer::Arrow(writer) => writer.write(&record(self.classes, block)?).map_err(failed),
+            Writer::Arrow(writer) => writer.write(&record(&self.head, block)?).map_err(failed),
         }
     }
 
@@ -195,28 +206,28 @@ impl<'a> Output<'a> {
 }
 
 #[cfg(feature = "parquet")]
-fn schema(classes: &[String]) -> SchemaRef {
+fn schema(head: &Head) -> SchemaRef {
     let text = |name: &str| Field::new(name, DataType::Utf8, false);
     let mut fields = vec![text("client")];
-    fields.extend((!classes.is_empty()).then(|| text("prediction")));
-    fields.extend(number_columns(classes).into_iter().map(|name| Field::new(name, DataType::Float64, false)));
+    fields.extend(head.label.as_ref().map(|(name, _)| text(name)));
+    fields.extend(head.numbers.iter().map(|name| Field::new(name, DataType::Float64, false)));
     fields.push(text("served_by"));
     Arc::new(Schema::new(fields))
 }
 
 #[cfg(feature = "parquet")]
-fn record(classes: &[String], block: Block) -> Result<RecordBatch> {
-    let mut columns = vec![Vec::with_capacity(block.clients.len()); number_columns(classes).len()];
+fn record(head: &Head, block: Block) -> Result<RecordBatch> {
+    let mut columns = vec![Vec::with_capacity(block.clients.len()); head.numbers.len()];
     let mut arrays: Vec<ArrayRef> = vec![Arc::new(StringArray::from_iter_values(&block.clients))];
-    if !classes.is_empty() {
-        let names = block.lines.iter().flat_map(|lines| &lines.classes).map(|class| &classes[*class]);
+    if let Some((_, words)) = &head.label {
+        let names = block.lines.iter().flat_map(|lines| &lines.classes).map(|class| &words[*class]);
         arrays.push(Arc::new(StringArray::from_iter_values(names)));
     }
-    let served = StringArray::from_iter_values(block.served().map(|serving| &*serving.by));
+    let served = StringArray::from_iter_values(block.served().map(|by| &**by));
     for lines in block.lines {
         columns.iter_mut().zip(lines.columns).for_each(|(all, own)| all.extend(own));
     }
     arrays.extend(columns.into_iter().map(|column| Arc::new(Float64Array::from(column)) as ArrayRef));
     arrays.push(Arc::new(served));
-    RecordBatch::try_new(schema(classes), arrays).map_err(failed)
+    RecordBatch::try_new(schema(head), arrays).map_err(failed)
 }

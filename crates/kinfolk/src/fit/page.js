@@ -52,7 +52,7 @@ function gainsChart(host) {
   const width = Math.max(280, host.clientWidth), height = 300;
   const middle = sorted.map((client) => client.gain), ends = sorted.flatMap((client) => [client.gain - 2 * client.gain_error, client.gain + 2 * client.gain_error]);
   const low = extent(ends);
-  const { area, x, y, parts } = frame(width, height, { xDomain: [-0.5, sorted.length - 0.5], yDomain: padded(extent([low[0], low[1], 0, ...middle]), 0.04), xWrite: () => "", yWrite: number, xTitle: "clients, by gain", yTitle: `gain in mean squared error of ${content.target}`, right: 16 });
+  const { area, x, y, parts } = frame(width, height, { xDomain: [-0.5, sorted.length - 0.5], yDomain: padded(extent([low[0], low[1], 0, ...middle]), 0.04), xWrite: () => "", yWrite: number, xTitle: "clients, by gain", yTitle: content.target ? `gain in mean squared error of ${content.target}` : "gain in log density by row", right: 16 });
   parts.push(shape("line", { class: "axis", x1: area.left, x2: area.right, y1: y(0), y2: y(0) }));
   const placed = sorted.map((client, place) => ({ ...client, at: [x(place), y(client.gain)] }));
   for (const client of placed) {
@@ -148,8 +148,12 @@ function clientsTable() {
       ["stability", "right", (client) => client.stability]] : []),
     ...["global", "family's", "personal", "alone", "served"].map((name, place) => [name, "right", (client) => client.errors ? client.errors[place] : null]),
     ["joining", "left", (client) => client.joining.replace(/^is /, "")], ["gain", "right", (client) => client.gain]];
+  everyClient(heads, "Cross-validated mean squared errors of everybody's model, the family's, the personal one, the client's own and what serves it.");
+}
+
+function everyClient(heads, about) {
   const shown = content.clients.length;
-  const lede = "Cross-validated mean squared errors of everybody's model, the family's, the personal one, the client's own and what serves it. A heading sorts."
+  const lede = `${about} A heading sorts.`
     + (shown < content.count ? ` Listed are ${shown} of ${content.count.toLocaleString("en")} clients, evenly picked; clients.csv has all.` : "");
   const section = panel("clients", "Every client", lede), host = element("div", {});
   section.append(host);
@@ -168,20 +172,3 @@ function clientsTable() {
   };
   draw();
 }
-
-present(() => {
-  masthead(...heading());
-  decisions();
-  understood();
-  if (content.families > 1) panel("families", "Families").append(tableOf("Families", content.table, dot));
-  if (content.cloud) drawn("cloud", "One cloud, or several?", "Every client's own estimate, in the direction in which " + (content.families > 1 ? "the two largest families differ" : "clients differ most") + ". The dashed line is one cloud of the same mean and deviation; those farther out are in the outermost bars.", cloudChart);
-  drawn("map", "Who is like whom", "Every mark is a client's personal model" + (content.families > 1 ? ", coloured by its family; fainter ones are less sure of it." : "."), mapChart);
-  if (content.terms.length) drawn("terms", content.families > 1 ? "What sets families apart" : "What matters most",
-    "Coefficients in the table's units, with two standard errors to either side; each on its own scale." + (content.families > 1 ? " The dotted line is everybody's." : ""), termsChart);
-  panel("errors", "How well rows are predicted", "In the mean over clients. Cross-validated: by models that were learned without the row.").append(tableOf("Errors", content.errors));
-  if (content.residuals) drawn("residuals", "Whether intervals can be trusted", `By how much held-out rows missed their predictions, beside a normal distribution (dashed). Intervals of 90 % covered ${percent(content.coverage)} of rows of clients whose residuals were not used for their reach.`, residualsChart);
-  if (content.calibration.length) drawn("calibration", "Whether probabilities can be trusted", "Held-out rows; on the dashed line, probabilities are what they say. Larger marks are more rows.", calibrationChart);
-  if (content.clients.some((client) => known(client.gain_error))) drawn("gains", "Who gains by joining", "Against a model of the client's own rows alone; above the line joining pays.", gainsChart);
-  clientsTable();
-  if (content.remarks.length) panel("notes", "Notes").append(element("ul", { class: "notes" }, content.remarks.map((note) => element("li", {}, note))));
-}, () => drawings.forEach((drawing) => drawing()));

@@ -4,6 +4,7 @@ use super::Saved;
 use super::coefficients::Coefficients;
 use super::show;
 use crate::clustering::{Plane, Points};
+use crate::data::understood::Understood;
 use crate::families::LearnedClient;
 use crate::methods::Intervals;
 use crate::num::dot;
@@ -11,7 +12,7 @@ use crate::report::html::{assemble, shortened};
 use crate::report::table::Table;
 use serde::Serialize;
 
-const SCRIPT: &str = include_str!("page.js");
+const SCRIPT: &str = concat!(include_str!("page.js"), "\n", include_str!("families.js"));
 /// Upper bound on the clients that are drawn or listed one by one.
 const MOST_CLIENTS: usize = 400;
 /// Upper bound on the terms whose coefficients are drawn.
@@ -161,7 +162,7 @@ impl<'a> Content<'a> {
             rows,
             families: learned.families.len(),
             sentences: &learned.sentences,
-            columns: columns(saved),
+            columns: columns(&saved.understood),
             table: show::families(saved),
             errors: show::errors(saved),
             coverage: saved.coverage(),
@@ -178,10 +179,11 @@ impl<'a> Content<'a> {
     }
 }
 
-fn columns(saved: &Saved) -> Table {
+/// What was understood of the table's columns.
+pub(super) fn columns(understood: &[Understood]) -> Table {
     let mut table =
         Table::new().words("column").words("what it is").numbers("kinds").numbers("missing").words("what is done");
-    for column in &saved.understood {
+    for column in understood {
         let kinds = column.kinds.map_or(String::new(), |kinds| kinds.to_string());
         let missing = if column.missing > 0 { column.missing.to_string() } else { String::new() };
         table.push([column.column.clone(), column.kind.name().to_string(), kinds, missing, column.done.clone()]);

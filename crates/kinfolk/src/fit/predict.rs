@@ -1,7 +1,7 @@
 //! New rows: a prediction with its interval for every row of a table, in its order.
 
 use super::newcomers::newcomers;
-use super::output::{Block, Format, Lines, Output};
+use super::output::{Block, Format, Head, Lines, Output};
 use super::serving::{Row, Serving, Servings};
 use super::{Input, Saved};
 use crate::data::known::{KnownBatch, KnownColumns, KnownRows};
@@ -55,7 +55,11 @@ pub fn predict<'a>(
     let table = table.into();
     // Nothing is written of a table that cannot be read.
     let newcomers = newcomers(saved, table)?;
-    let mut output = Output::new(format, &saved.classes, out)?;
+    let head = match &saved.classes[..] {
+        [] => Head::of_numbers(),
+        classes => Head::of_words("prediction", classes, &[]),
+    };
+    let mut output = Output::new(format, head, out)?;
     let found = predict_blocks(saved, table, newcomers, format, |block| output.write(block))?;
     output.finish()?;
     Ok(found)
@@ -70,7 +74,7 @@ pub fn predict_batches<'a>(
     let table = table.into();
     let newcomers = newcomers(saved, table)?;
     predict_blocks(saved, table, newcomers, Format::Arrow, |block| {
-        let served_by = block.served().map(|serving| serving.by.clone()).collect();
+        let served_by = block.served().cloned().collect();
         let values = block.lines.iter().flat_map(Lines::by_row).collect();
         take(PredictedRows { clients: block.clients, values, served_by })
     })
@@ -105,7 +109,7 @@ fn predict_blocks(
             with_target += of;
         }
         rows += count as u64;
-        take(Block { lines, clients: batch.clients, servings: &crowd.servings, places })
+        take(Block { lines, clients: batch.clients, servings: &crowd.words, places })
     })?;
     let covered = (with_target > 0).then(|| (right as f64 / with_target as f64, with_target));
     let Crowd { known, fitted, unknown, .. } = crowd;
@@ -118,6 +122,8 @@ struct Crowd<'a> {
     newcomers: HashMap<String, Newcomer>,
     /// The first serves those of which nothing is known.
     servings: Vec<Serving<'a>>,
+    /// The same in words.
+    words: Vec<Arc<str>>,
     places: HashMap<String, u32>,
     known: usize,
     fitted: usize,
@@ -128,7 +134,8 @@ struct Crowd<'a> {
 impl<'a> Crowd<'a> {
     fn new(from: &'a Servings<'a>, newcomers: HashMap<String, Newcomer>) -> Self {
         let servings = vec![from.unknown()];
-        Self { from, newcomers, servings, places: HashMap::new(), known: 0, fitted: 0, unknown: HashSet::new() }
+        let words = servings.iter().map(|serving| serving.by.clone()).collect();
+        Self { from, newcomers, servings, words, places: HashMap::new(), known: 0, fitted: 0, unknown: HashSet::new() }
     }
 
     /// What serves each of these.
@@ -162,6 +169,7 @@ impl<'a> Crowd<'a> {
             }
         };
         let place = self.servings.len() as u32;
+        self.words.push(serving.by.clone());
         self.servings.push(serving);
         self.places.insert(client.to_string(), place);
         place

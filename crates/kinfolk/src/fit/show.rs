@@ -11,7 +11,7 @@ use serde::Serialize;
 /// Terms that set a family apart, at most.
 const TERMS: usize = 3;
 /// Clients that are listed, at most.
-const LISTED: usize = 5;
+pub(super) const LISTED: usize = 5;
 
 /// The whole result, for programs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -138,7 +138,7 @@ pub(super) fn families(saved: &Saved) -> Table {
 }
 
 /// A number in four digits, a tiny one in two.
-fn short(value: f64) -> String {
+pub(super) fn short(value: f64) -> String {
     const TINY: f64 = 1e-4;
     if value != 0.0 && value.abs() < TINY {
         return format!("{value:.1e}");
@@ -274,15 +274,18 @@ pub fn show_family(saved: &Saved, number: usize) -> Result<String> {
     Ok(format!("family {number}: {} clients\n\n{terms}\nclients: {}\n", members.len(), members.join(", ")))
 }
 
+/// Somebody whom the model does not know.
+pub(super) fn no_client(name: &str, names: &[String]) -> Error {
+    let error = Error::settings(format!("client: the model has no client `{name}`"));
+    match nearest(name, names.iter().map(String::as_str)) {
+        Some(near) => error.hint(format!("did you mean `{near}`? New clients: `assign`")),
+        None => error.hint("`clients.csv` in the model's folder lists them; new clients: `assign`"),
+    }
+}
+
 /// One client: its family, what serves it, and its coefficients.
 pub fn show_client(saved: &Saved, name: &str) -> Result<String> {
-    let place = saved.place(name).ok_or_else(|| {
-        let error = Error::settings(format!("client: the model has no client `{name}`"));
-        match nearest(name, saved.names.iter().map(String::as_str)) {
-            Some(near) => error.hint(format!("did you mean `{near}`? New clients: `assign`")),
-            None => error.hint("`clients.csv` in the model's folder lists them; new clients: `assign`"),
-        }
-    })?;
+    let place = saved.place(name).ok_or_else(|| no_client(name, &saved.names))?;
     let client = &saved.model.learned.clients[place];
     let terms = match client.is_elsewhere() {
         true => "its coefficients are on its machine\n".to_string(),

@@ -13,6 +13,9 @@ mod setup;
 
 pub(crate) use auto::{FamilyModel, Intervals, Study};
 pub(crate) use mixtures::components::choose_components;
+pub(crate) use mixtures::study::{
+    ComponentClient, ComponentModel, MixtureWishes, OwnMixture, covariance_of, study_components,
+};
 pub use outcome::{Apart, Comparison, Minimises, MixtureOutcome, Outcome, Serving};
 pub use setup::{AutoStep, DataFacts, Needs, Setup};
 pub(crate) use setup::{auto_step, no_true_clusters};

@@ -6,9 +6,12 @@
 
 #[doc(hidden)]
 pub mod alignment;
+pub(crate) mod clients;
+mod densities;
 mod fit;
 mod gaussian;
 mod kernels;
+mod own;
 mod recast;
 mod regression;
 mod rows;
@@ -21,7 +24,9 @@ mod tests;
 mod triangles;
 mod views;
 
+pub(crate) use densities::{Densities, draw};
 pub use fit::{Begin, Fitted, Fitting, fit};
+pub(crate) use own::{most_components, own_mixture};
 #[doc(hidden)]
 pub use recast::{recast, relabel};
 pub use rows::Rows;

@@ -3,6 +3,7 @@
 //! Matrices are row-major slices. All of it runs on the calling thread: parallelism is over clients.
 
 pub(crate) mod cpu;
+pub(crate) mod gamma;
 pub(crate) mod lanes;
 pub(crate) mod logistic;
 pub(crate) mod matrix;

@@ -16,7 +16,7 @@ pub(crate) struct SeedData {
     pub(crate) population: Population,
     pub(crate) engine: Box<dyn Engine>,
     pub(super) unseen: Option<Box<dyn Engine>>,
-    pub(super) rows: Vec<usize>,
+    pub(crate) rows: Vec<usize>,
     truth: Option<Vec<usize>>,
     /// The groups that clients say they belong to.
     column: Option<Groups>,

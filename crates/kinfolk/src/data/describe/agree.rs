@@ -21,6 +21,8 @@ pub struct Coding {
     pub kinds: usize,
     /// Whether numbers may bend.
     pub curves: bool,
+    /// Whether columns of words and dates are left out, and missing numbers filled in without a column that says where.
+    pub numbers_only: bool,
 }
 
 impl Coding {
@@ -58,7 +60,9 @@ impl Schema {
                     agreed.push(column);
                 }
                 if agreed.iter().all(|column| column.width() == 0) {
-                    return Err(Error::data("no column varies over the training rows, want one that does"));
+                    let of = if coding.numbers_only { " of numbers" } else { "" };
+                    let message = format!("no column{of} varies over the training rows, want one that does");
+                    return Err(Error::data(message));
                 }
                 FeaturesSchema::Named(agreed)
             }
@@ -75,6 +79,16 @@ impl Schema {
         };
         let met: BTreeSet<String> = descriptions.iter().flat_map(of).filter(|name| !names.contains(name)).collect();
         sorted(met)
+    }
+}
+
+/// Nothing of what is not a number.
+fn without_words(encoding: Encoding) -> Encoding {
+    let why = WhyLeftOut::NoNumber;
+    match encoding {
+        Encoding::OneHot { .. } => Encoding::LeftOut(LeftOut { kind: ColumnKind::Words, why }),
+        Encoding::Date { .. } => Encoding::LeftOut(LeftOut { kind: ColumnKind::Date, why }),
+        other => other,
     }
 }
 
@@ -210,9 +224,10 @@ impl<'a> Gathered<'a> {
         } else {
             (self.fix_words(coding), 0.0)
         };
+        let encoding = if coding.numbers_only { without_words(encoding) } else { encoding };
         let may_bend = coding.curves && matches!(encoding, Encoding::Number(_));
         let bends = may_bend.then(|| Bends::of(&Pooled::of(&self.numbers).moments)).flatten();
-        ColumnSchema { name: name.to_string(), encoding, missing, fill, bends }
+        ColumnSchema { name: name.to_string(), encoding, missing, fill, bends, unmarked: coding.numbers_only }
     }
 
     /// Whether numbers are useless. Measurements, too, may differ in all rows; the numbers of rows are whole, and leave

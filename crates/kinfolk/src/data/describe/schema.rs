@@ -67,6 +67,9 @@ pub struct ColumnSchema {
     pub(crate) fill: f64,
     /// How a number may bend, where that is wanted.
     pub(crate) bends: Option<Bends>,
+    /// Whether no feature says that a value is missing.
+    #[serde(default)]
+    pub(crate) unmarked: bool,
 }
 
 /// How a cell becomes features.
@@ -114,6 +117,8 @@ pub enum WhyLeftOut {
     Same,
     /// No two training rows have the same, and they are no measurements: the numbers or names of rows.
     Different,
+    /// Its cells are no numbers, and only those are wanted.
+    NoNumber,
 }
 
 /// The agreed meaning of the target.
@@ -327,7 +332,7 @@ impl ColumnSchema {
 
     /// Whether its last feature says that a cell is missing.
     fn is_marked(&self) -> bool {
-        self.missing > 0 && matches!(self.encoding, Encoding::Number(_) | Encoding::Date { .. })
+        self.missing > 0 && !self.unmarked && matches!(self.encoding, Encoding::Number(_) | Encoding::Date { .. })
     }
 
     fn roles(&self, place: usize) -> Vec<Role> {
@@ -513,7 +518,7 @@ mod tests {
     }
 
     fn coding(standardise: bool) -> Coding {
-        Coding { standardise, constant: true, kinds: Coding::KINDS, curves: false }
+        Coding { standardise, constant: true, kinds: Coding::KINDS, curves: false, numbers_only: false }
     }
 
     fn fix(clients: &[Client], standardise: bool) -> Result<Schema> {

@@ -49,6 +49,9 @@ pub struct Understood {
 impl Understood {
     pub(super) fn of(column: &ColumnSchema) -> Self {
         let (kind, kinds, done, is_unusual) = match &column.encoding {
+            Encoding::Number(_) if column.missing > 0 && column.unmarked => {
+                (ColumnKind::Number, None, "missing ones are the mean".to_string(), true)
+            }
             Encoding::Number(_) if column.missing > 0 => {
                 (ColumnKind::Number, None, "missing ones are the mean, and a column says where".to_string(), true)
             }
@@ -82,6 +85,7 @@ impl Understood {
                 let why = match why {
                     WhyLeftOut::Empty => "no row has a value",
                     WhyLeftOut::Same => "the same in every row",
+                    WhyLeftOut::NoNumber => "a mixture is of numbers",
                     WhyLeftOut::Different => "different in every row, like a name or a number of rows",
                 };
                 (*kind, None, format!("left out: {why}"), true)

@@ -126,6 +126,9 @@ kinds! {
     18 "held-out-losses" held_out_losses::HeldOutLosses -> LossesByFold;
     19 "count-probabilities" reliability::CountProbabilities -> Reliability;
     20 "fine-tune" fine_tune::FineTune -> Vec<f64>;
+    21 "sum-mixtures" sum_mixtures::SumMixtures -> HeldOutSums;
+    22 "weigh-components" weigh_components::WeighComponents -> Vec<Weighed>;
+    23 "score-mixtures" score_mixtures::ScoreMixtures -> MixtureScores;
 }
 
 pub use crate::models::accelerated::Acceleration;
@@ -137,7 +140,10 @@ pub use fit_mixture::{Fitted, Parts};
 pub use fold_products::{ByFold, Folds, TargetScale};
 pub use held_out_losses::LossesByFold;
 pub use respond::{Responded, ResponseParts};
+pub use score_mixtures::{Bins, Leaning, MixtureScores};
+pub use sum_mixtures::{FoldMixture, HeldOutSums};
 pub use train::{Keep, Start};
+pub use weigh_components::Weighed;
 
 #[cfg(test)]
 mod tests {

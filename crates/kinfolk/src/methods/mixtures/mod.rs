@@ -5,6 +5,7 @@ pub(super) mod components;
 mod pooled;
 mod rounds;
 mod shared;
+pub(super) mod study;
 mod whitening;
 
 use client_fits::EMPTY_COMPONENT;
