@@ -284,6 +284,7 @@ mod tests {
         assert_eq!(decode::<SiteMessage>(&bytes[..1]).unwrap_err().kind(), ErrorKind::Federation);
         assert_eq!(decode::<SiteMessage>(&bytes[..bytes.len() - 1]).unwrap_err().kind(), ErrorKind::Unsupported);
         bytes[0] = 99;
-        assert!(decode::<SiteMessage>(&bytes).unwrap_err().to_string().starts_with("message version 99, want 11"));
+        let wanted = format!("message version 99, want {VERSION}");
+        assert!(decode::<SiteMessage>(&bytes).unwrap_err().to_string().starts_with(&wanted));
     }
 }
