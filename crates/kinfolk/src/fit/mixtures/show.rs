@@ -111,7 +111,7 @@ impl SavedMixture {
         named.sort_by(|a, b| a.1.outlier_p.total_cmp(&b.1.outlier_p));
         if !named.is_empty() {
             let names: Vec<String> =
-                named.iter().take(LISTED).map(|(name, own)| format!("{name} (p = {:.1e})", own.outlier_p)).collect();
+                named.iter().take(LISTED).map(|(name, own)| format!("{name} ({})", p_value(own.outlier_p))).collect();
             let more = if named.len() > LISTED { format!(" and {} more", named.len() - LISTED) } else { String::new() };
             text.push_str(&format!("outliers: {}{more}\n", names.join(", ")));
         }
@@ -142,7 +142,7 @@ impl SavedMixture {
         let client = &self.model.clients[place];
         let sure = 100.0 * client.responsibilities[client.family];
         let outlier = if client.is_outlier {
-            format!("outlier: its rows are unlike those of the others (p = {:.1e})\n", client.outlier_p)
+            format!("outlier: its rows are unlike those of the others ({})\n", p_value(client.outlier_p))
         } else {
             String::new()
         };
@@ -181,6 +181,10 @@ pub(super) fn joining(client: &ComponentClient) -> &'static str {
         Some(_) => "neutral",
         None => "",
     }
+}
+
+fn p_value(p: f64) -> String {
+    if p < 1e-12 { "p < 1e-12".into() } else { format!("p = {p:.1e}") }
 }
 
 fn percent(share: f64) -> String {

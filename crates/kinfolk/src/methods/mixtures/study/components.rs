@@ -4,7 +4,7 @@ use super::*;
 use crate::num::Spectrum;
 
 /// Upper bound on the components that are tried.
-const MOST: usize = 30;
+pub(super) const MOST: usize = 30;
 /// Rows that every component has in the mean at least, as many times as its centre has columns.
 const ROWS_PER_COLUMN: usize = 3;
 /// Numbers of components that are tried beyond the best so far.
@@ -13,8 +13,8 @@ const PATIENCE: usize = 2;
 const SPLITS: usize = 8;
 const SHORT: usize = 6;
 /// Steps of EM at most, and the gain of the log-likelihood by row at which they end.
-const LONG: usize = 100;
-const TOLERANCE: f64 = 2e-5;
+const LONG: usize = 60;
+const TOLERANCE: f64 = 5e-5;
 /// The scatter that every component has beside its rows', like so many rows.
 const PRIOR_ROWS: f64 = 1.0;
 
@@ -46,11 +46,18 @@ struct Attempt {
     by_fold: Vec<Vec<f64>>,
     cells: Vec<f64>,
     rows: Vec<f64>,
+    /// Of all rows, in the mixture that saw them.
+    log_likelihood: f64,
 }
 
 impl Attempt {
     fn held_out(&self) -> f64 {
         self.cells.iter().sum::<f64>() / self.rows.iter().sum::<f64>().max(1.0)
+    }
+
+    /// The criterion of Bayes: what the parameters cost beside what they explain.
+    fn bic(&self) -> f64 {
+        self.shape.free_parameters() as f64 * self.rows.iter().sum::<f64>().max(1.0).ln() - 2.0 * self.log_likelihood
     }
 
     /// By how much another is better by row, and the standard error of that over clients and folds.
@@ -80,7 +87,7 @@ impl Study<'_, '_> {
             if columns == 1 { vec![Covariance::Diagonal] } else { vec![Covariance::Diagonal, Covariance::Full] };
         let mut paths: Vec<Vec<Attempt>> = scatters.iter().map(|_| Vec::new()).collect();
         for components in 1..=most {
-            let going: Vec<usize> = (0..paths.len()).filter(|&path| fixed.is_some() || goes_on(&paths[path])).collect();
+            let going: Vec<usize> = (0..paths.len()).filter(|&path| fixed.is_some() || goes_on(&paths, path)).collect();
             if going.is_empty() {
                 break;
             }
@@ -165,7 +172,7 @@ impl Study<'_, '_> {
             without.map(|without| FoldMixture { without, ..start.clone() }).collect::<Vec<_>>()
         };
         let ran = self.run(starts.iter().flat_map(with_folds).collect(), LONG, to)?;
-        let mixtures: Vec<FoldMixture> = ran.into_iter().map(|(mixture, _)| mixture).collect();
+        let (mixtures, likelihoods): (Vec<FoldMixture>, Vec<f64>) = ran.into_iter().unzip();
         let mut ask = Ask::new(Phase::Train, Vec::new(), Gather::Sum { by: By::All, weight: Weight::Uniform });
         let folds = mixtures.iter().filter(|mixture| mixture.without.is_some()).cloned().collect();
         let order = ask.order(to.clone(), SumMixtures { folds: self.folds, mixtures: folds, score: true });
@@ -179,26 +186,41 @@ impl Study<'_, '_> {
                 rows.extend(sums.rows[own].iter().map(|&rows| f64::from(rows)));
             }
             let by_fold = mixtures[1..].iter().map(|mixture| mixture.params.clone()).collect();
-            Attempt { shape: mixtures[0].shape, params: mixtures[0].params.clone(), by_fold, cells, rows }
+            Attempt {
+                shape: mixtures[0].shape,
+                params: mixtures[0].params.clone(),
+                by_fold,
+                cells,
+                rows,
+                log_likelihood: likelihoods[place * each],
+            }
         };
         Ok(mixtures.chunks_exact(each).enumerate().map(attempt).collect())
     }
 }
 
-/// Whether more components may be better than the best so far.
-fn goes_on(path: &[Attempt]) -> bool {
-    let best = (0..path.len()).fold(0, |best, at| if path[at].held_out() > path[best].held_out() { at } else { best });
-    path.len() <= best + PATIENCE
+/// Whether more components may be better than the best so far: neither the last ones of this scatter were, nor has it more parameters than
+/// what is better.
+fn goes_on(paths: &[Vec<Attempt>], path: usize) -> bool {
+    let own = &paths[path];
+    let best = (0..own.len()).fold(0, |best, at| if own[at].held_out() > own[best].held_out() { at } else { best });
+    let is_beaten = |last: &Attempt, other: &Attempt| {
+        other.held_out() > last.held_out() && other.shape.free_parameters() < last.shape.free_parameters()
+    };
+    let others = || paths.iter().enumerate().filter(|(other, _)| *other != path).flat_map(|(_, attempts)| attempts);
+    own.len() <= best + PATIENCE && !own.last().is_some_and(|last| others().any(|other| is_beaten(last, other)))
 }
 
-/// The mixture with the fewest parameters that is short of the best by at most one standard error.
+/// The mixture with the fewest parameters that is short of the best by at most one standard error, or by less than parameters cost (BIC):
+/// numbers of components that were tried in turn give chance its opportunities.
 fn choose(mut attempts: Vec<Attempt>) -> Result<Found> {
     let best = (0..attempts.len())
         .filter(|&at| attempts[at].held_out().is_finite())
         .reduce(|best, at| if attempts[at].held_out() > attempts[best].held_out() { at } else { best })
         .ok_or_else(|| Error::new(ErrorKind::Diverged, "no mixture has a likelihood that is a number"))?;
     let short: Vec<Gain> = attempts.iter().map(|attempt| attempt.short_of(&attempts[best])).collect();
-    let near = (0..attempts.len()).filter(|&at| short[at].mean <= short[at].error);
+    let is_near = |at: usize| short[at].mean <= short[at].error || attempts[at].bic() <= attempts[best].bic();
+    let near = (0..attempts.len()).filter(|&at| is_near(at));
     let chosen = near.min_by_key(|&at| attempts[at].shape.free_parameters()).unwrap_or(best);
     let tried = |(at, attempt): (usize, &Attempt)| Tried {
         components: attempt.shape.components,

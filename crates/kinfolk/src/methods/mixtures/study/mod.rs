@@ -344,14 +344,14 @@ impl Study<'_, '_> {
             let (whole, rest) = (&sums[0], &sums[1..]);
             let fold = |without: &Statistics| {
                 let mut block = Vec::with_capacity(components * columns);
-                for component in 0..components {
+                for (component, whitener) in whiteners.iter().enumerate() {
                     let at = component * columns..(component + 1) * columns;
                     let pull: Vec<f64> =
                         whole.pulls[at.clone()].iter().zip(&without.pulls[at]).map(|(all, rest)| all - rest).collect();
                     let share = whole.members[component].max(1.0).sqrt().recip();
                     // Components of a client with hardly any rows say nothing.
                     let share = if whole.members[component] < 2.0 { 0.0 } else { share };
-                    let line = whiteners[component].chunks_exact(columns);
+                    let line = whitener.chunks_exact(columns);
                     block.extend(line.map(|line| share * dot(line, &pull)));
                 }
                 block

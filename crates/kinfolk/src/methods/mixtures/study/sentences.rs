@@ -1,5 +1,6 @@
 //! Each decision in a sentence.
 
+use super::components::MOST;
 use super::{ComponentModel, HeldOut, LEVEL};
 use crate::families::LEAST_CLIENTS;
 use crate::text::counted;
@@ -44,9 +45,14 @@ fn components(model: &ComponentModel) -> String {
     let best = model.tried.iter().map(|tried| tried.held_out).fold(f64::NEG_INFINITY, f64::max);
     let own = chosen.map_or(best, |tried| tried.held_out);
     let error = chosen.map_or(0.0, |tried| tried.short_of_best.error);
-    let near = if own < best { format!(", within a standard error ({error:.3}) of the best") } else { String::new() };
+    let most = if count == MOST { ", the most that are tried" } else { "" };
+    let near = if own < best {
+        format!(" ({:.3} ± {error:.3} short of the best, which is no surer)", best - own)
+    } else {
+        String::new()
+    };
     format!(
-        "Rows form {count} components; {scatter}. Held-out rows have a log density of {:.3} in the mean{near}; with one component less it is {:.3}.",
+        "Rows form {count} components{most}; {scatter}. Held-out rows have a log density of {:.3} in the mean{near}; with one component less it is {:.3}.",
         own + model.log_units,
         of(count - 1) + model.log_units
     )
@@ -105,7 +111,7 @@ fn families(model: &ComponentModel) -> String {
 }
 
 fn service(model: &ComponentModel) -> String {
-    let names = ["everybody's weights", "its family's", "its own that lean on these"];
+    let names = ["everybody's weights", "its family's weights", "its own weights, leaning on these"];
     let parts = names.iter().zip(model.stack).filter(|(_, share)| *share > 0.0);
     let parts: Vec<String> = parts.map(|(name, share)| format!("{name} ({})", percent(share))).collect();
     let mut sentence = match &parts[..] {
