@@ -312,6 +312,11 @@ impl Fitted {
         Ok((text, extended.map(|saved| Self { saved: Arc::new(saved) })))
     }
 
+    /// This model as one that goes on with an earlier one.
+    fn following(&self, before: &Self) -> Self {
+        Self { saved: Arc::new(fit::follow(&before.saved, (*self.saved).clone())) }
+    }
+
     /// What was found, as json.
     fn shown(&self, py: Python) -> PyResult<String> {
         serde_json::to_string(&self.saved.shown()).map_err(|error| unsound(py, error))

@@ -204,6 +204,19 @@ def test_clients_added_later(fitted: FamilyRegressor, tmp_path: Path, monkeypatc
     assert Path("ours/model.json").read_bytes() == Path("theirs/model.json").read_bytes()
 
 
+def test_refit(fitted: FamilyRegressor, bakeries: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    later = bakeries[~bakeries["bakery"].isin(["B01", "B02"])]
+    model = copy.deepcopy(fitted).refit(later)
+    assert "2 clients left: B01, B02" in model.show()
+    before = dict(zip(fitted.clients_["client"], fitted.clients_["family"].tolist(), strict=True))
+    assert all(before[name] == family for name, family in zip(model.clients_["client"], model.clients_["family"], strict=True))
+    later.to_csv("later.csv", index=False)
+    fitted.save("before")
+    command("fit", "later.csv", "--refit", "before", "--out", "theirs")
+    assert model.model_.file("clients.csv") == Path("theirs/clients.csv").read_text()
+
+
 @pytest.mark.filterwarnings("error")
 def test_names_of_columns_are_scikit_learns(bakeries: pd.DataFrame) -> None:
     features = bakeries[["rain", "price"]]

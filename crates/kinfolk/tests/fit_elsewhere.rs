@@ -117,7 +117,8 @@ fn the_same_decisions_as_here_and_own_models_stay() {
             assert_eq!(client[field], Value::Array(Vec::new()), "{field}");
         }
     }
-    let again = Saved::of_text(&there.file("model.json").unwrap()).unwrap();
+    there.write(folder.path()).unwrap();
+    let again = Saved::read(folder.path()).unwrap();
     assert_eq!(again, there);
     let served = predicted(&again, &folder.path().join("all.csv"));
     assert!(served.iter().all(|(.., by)| by.ends_with("its own model is on its machine\"")), "{:?}", served[0]);

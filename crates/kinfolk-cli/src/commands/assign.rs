@@ -68,10 +68,12 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
 
 fn tell(assigned: &Assignments, written: bool, arguments: &Arguments) -> Result<Ending> {
     if arguments.json {
-        let Assignments { clients, without_target } = assigned;
-        print_json(&serde_json::json!({ "schema": 1, "clients": clients, "without_target": without_target }))?;
+        let Assignments { families, clients, without_target } = assigned;
+        print_json(&serde_json::json!({
+            "schema": 1, "families": families, "clients": clients, "without_target": without_target
+        }))?;
     } else {
-        print(&table(&assigned.clients).to_string())?;
+        print(&table(assigned).to_string())?;
     }
     sentences(assigned, written).iter().for_each(|line| say(line));
     if written {
@@ -99,14 +101,13 @@ fn sentences(assigned: &Assignments, added: bool) -> Vec<String> {
     lines
 }
 
-fn table(assigned: &[Assigned]) -> Table {
-    let families = assigned.first().map_or(0, |client| client.probabilities.len());
+fn table(assigned: &Assignments) -> Table {
     let mut table = Table::new().words("client").numbers("rows").numbers("family");
-    for family in 1..=families {
+    for family in &assigned.families {
         table = table.numbers(format!("P({family})")).numbers(format!("distance to {family}"));
     }
     table = table.words("fits").words("client is");
-    for client in assigned {
+    for client in &assigned.clients {
         let mut cells = vec![client.client.clone(), client.rows.to_string(), client.family.to_string()];
         for (probability, distance) in client.probabilities.iter().zip(&client.distances) {
             cells.extend([format!("{probability:.3}"), format!("{distance:.2}")]);

@@ -8,7 +8,7 @@ use kinfolk::data::TableSettings;
 use kinfolk::data::options::Task;
 use kinfolk::disk::folder::NewFolder;
 use kinfolk::families::Covariance;
-use kinfolk::fit::{FILES, FitSettings, MIXTURE_FILES, fit_mixture, show};
+use kinfolk::fit::{FILES, FitSettings, MIXTURE_FILES, Saved, fit_mixture, follow, show};
 use kinfolk::models::AutoModelSettings;
 use kinfolk::run::Options;
 use kinfolk::settings::{Auto, Field, Kind, Value};
@@ -20,11 +20,14 @@ pub struct Arguments {
     /// The table: csv, tsv or txt, also with .gz, parquet, arrow or feather
     table: PathBuf,
     /// The column that names the client
-    #[arg(long, value_name = "COLUMN")]
-    client: String,
+    #[arg(long, value_name = "COLUMN", required_unless_present = "refit")]
+    client: Option<String>,
     /// The column to be predicted; without one, kinds of rows are looked for: the components of a mixture
     #[arg(long, value_name = "COLUMN")]
     target: Option<String>,
+    /// Go on with the model in this folder: its options hold where none are given, families keep their numbers, and what moved is said
+    #[arg(long, value_name = "DIR")]
+    refit: Option<PathBuf>,
     /// The column of families that are known
     #[arg(long, value_name = "COLUMN")]
     group: Option<String>,
@@ -44,29 +47,29 @@ pub struct Arguments {
     #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     words: Vec<String>,
     /// What is predicted: numbers (linear), or classes, of which two are logistic and more softmax [auto: words, and two numbers, are classes]
-    #[arg(long, value_name = "MODEL", default_value = "auto", value_parser = parse_model)]
-    model: Task,
-    /// What happens to missing values of columns: fill (with the mean, and a column that marks them), or refuse
-    #[arg(long, value_name = "WHAT", default_value = "fill", value_parser = ["fill", "refuse"])]
-    missing: String,
-    /// How many families: a number, auto or one
-    #[arg(long, value_name = "K", default_value = "auto", value_parser = parse_families)]
-    families: Families,
+    #[arg(long, value_name = "MODEL", value_parser = parse_model)]
+    model: Option<Task>,
+    /// What happens to missing values of columns: fill (with the mean, and a column that marks them), or refuse [default: fill]
+    #[arg(long, value_name = "WHAT", value_parser = ["fill", "refuse"])]
+    missing: Option<String>,
+    /// How many families: a number, auto or one [default: auto]
+    #[arg(long, value_name = "K", value_parser = parse_families)]
+    families: Option<Families>,
     /// Without a target: how many components [default: as many as are found]
-    #[arg(long, value_name = "R", conflicts_with = "target", value_parser = parse_components)]
+    #[arg(long, value_name = "R", conflicts_with_all = ["target", "refit"], value_parser = parse_components)]
     components: Option<usize>,
     /// Let numbers enter as they are, without curves
     #[arg(long)]
     no_curves: bool,
     /// How coefficients vary between clients: intercept, scalar, intercept-slopes, diagonal, full, or auto
-    #[arg(long, value_name = "HOW", default_value = "auto", hide_default_value = true, value_parser = parse_covariance)]
-    covariance: Auto<Covariance>,
+    #[arg(long, value_name = "HOW", value_parser = parse_covariance)]
+    covariance: Option<Auto<Covariance>>,
     /// Try no other covariances of clients
     #[arg(long)]
     quick: bool,
-    /// Seed of all draws
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    seed: u64,
+    /// Seed of all draws [default: 0]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
     /// Threads to use [default: one for every core]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<usize>,
@@ -114,50 +117,29 @@ fn parse_components(text: &str) -> Result<usize, String> {
 }
 
 pub fn run(arguments: Arguments) -> Result<Ending> {
-    let folder = arguments.out.clone().unwrap_or_else(|| {
+    let before = arguments.refit.as_deref().map(Saved::read).transpose()?;
+    let in_place = arguments.refit.clone().filter(|_| arguments.replace);
+    let folder = arguments.out.clone().or(in_place).unwrap_or_else(|| {
         let name = arguments.table.file_name().unwrap_or_default().to_string_lossy();
         let stem = name.split('.').next().filter(|stem| !stem.is_empty()).unwrap_or("table");
         arguments.table.with_file_name(format!("{stem}.families"))
     });
     // Files of an earlier model are replaced one by one, when the new ones are there.
-    let files: &[&str] = if arguments.target.is_some() { &FILES } else { &MIXTURE_FILES };
+    let has_target = arguments.target.is_some() || before.is_some();
+    let files: &[&str] = if has_target { &FILES } else { &MIXTURE_FILES };
     let taken = if arguments.replace { &[][..] } else { files };
     let claimed = NewFolder::claim(&folder, taken.iter().copied())
         .map_err(|error| error.hint("give --out another folder, or --replace to fit anew"))?;
-    let table = TableSettings {
-        path: arguments.table.display().to_string(),
-        client: arguments.client,
-        target: arguments.target,
-        group: arguments.group,
-        time: arguments.time,
-        part: arguments.part,
-        weight: arguments.weight,
-        drop: arguments.drop,
-        words: arguments.words,
-        task: arguments.model,
-        ..TableSettings::default()
-    };
-    let settings = FitSettings {
-        table,
-        families: arguments.families.0,
-        components: arguments.components,
-        refuse_missing: arguments.missing == "refuse",
-        straight: arguments.no_curves,
-        covariance: match arguments.covariance {
-            Auto::Auto => None,
-            Auto::Given(covariance) => Some(covariance),
-        },
-        quick: arguments.quick,
-        seed: arguments.seed,
-    };
     let options = Options { threads: arguments.threads.unwrap_or(0), stop: stop_on_interrupt(), ..Options::default() };
+    let json = arguments.json;
+    let settings = settings(arguments, before.as_ref());
     let mut bars = Bars::new(String::new());
     let mut told = |lines: &[String]| lines.iter().for_each(|line| say(line));
     if settings.table.target.is_none() {
         let saved = fit_mixture(settings, &options, &mut bars, &mut told)?;
         drop(bars);
         saved.write(claimed.path())?;
-        if arguments.json {
+        if json {
             print_json(&saved.shown())?
         } else {
             print(&saved.show())?
@@ -165,10 +147,13 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         say_where(&folder);
         return Ok(Ending::Done);
     }
-    let saved = kinfolk::fit::fit(settings, &options, &mut bars, &mut told)?;
+    let mut saved = kinfolk::fit::fit(settings, &options, &mut bars, &mut told)?;
     drop(bars);
+    if let Some(before) = before {
+        saved = follow(&before, saved);
+    }
     saved.write(claimed.path())?;
-    if arguments.json {
+    if json {
         print_json(&saved.shown())?;
     } else {
         print(&show(&saved))?;
@@ -179,4 +164,53 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
 
 fn say_where(folder: &Path) {
     say(&format!("model: {}\nreport: {}", folder.display(), folder.join("report.html").display()));
+}
+
+/// What is asked for; the rest is as in the fit before.
+fn settings(arguments: Arguments, before: Option<&Saved>) -> FitSettings {
+    let path = arguments.table.display().to_string();
+    let mut settings = match before {
+        Some(before) => FitSettings::again(before, path),
+        None => {
+            let table = TableSettings { path, task: Task::Words, ..TableSettings::default() };
+            FitSettings { table, ..FitSettings::default() }
+        }
+    };
+    let table = &mut settings.table;
+    if let Some(client) = arguments.client {
+        table.client = client;
+    }
+    table.target = arguments.target.or(table.target.take());
+    if arguments.families.is_some() {
+        table.group = None;
+    }
+    table.group = arguments.group.or(table.group.take());
+    if arguments.time.is_some() || arguments.part.is_some() {
+        (table.time, table.part) = (arguments.time, arguments.part);
+    }
+    table.weight = arguments.weight.or(table.weight.take());
+    table.task = arguments.model.unwrap_or(table.task);
+    if !arguments.drop.is_empty() {
+        table.drop = arguments.drop;
+    }
+    if !arguments.words.is_empty() {
+        table.words = arguments.words;
+    }
+    if let Some(Families(families)) = arguments.families {
+        settings.families = families;
+    }
+    if let Some(missing) = arguments.missing {
+        settings.refuse_missing = missing == "refuse";
+    }
+    if let Some(covariance) = arguments.covariance {
+        settings.covariance = match covariance {
+            Auto::Auto => None,
+            Auto::Given(covariance) => Some(covariance),
+        };
+    }
+    settings.components = arguments.components;
+    settings.straight |= arguments.no_curves;
+    settings.quick |= arguments.quick;
+    settings.seed = arguments.seed.unwrap_or(settings.seed);
+    settings
 }

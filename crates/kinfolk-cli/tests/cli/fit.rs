@@ -3,7 +3,7 @@
 use crate::bench::Bench;
 use serde_json::Value;
 
-const BAKERIES: &str = include_str!("../../../../examples/bakeries.csv");
+pub const BAKERIES: &str = include_str!("../../../../examples/bakeries.csv");
 const TOMORROW: &str = include_str!("../../../../examples/tomorrow.csv");
 pub const NEW: &str = include_str!("../../../../examples/new-bakeries.csv");
 
@@ -248,7 +248,7 @@ fn what_people_get_wrong_is_said() {
         (&["assign", "bakeries.families", "new-bakeries.csv", "--add", "--out", "bakeries.families"], "--replace"),
         (&["assign", "bakeries.families", "tomorrow.csv"], "no client has a value"),
         (&["show", "bakeries.families", "--client", "b05"], "did you mean `B05`?"),
-        (&["show", "bakeries.families", "--family", "3"], "want 1 to 2"),
+        (&["show", "bakeries.families", "--family", "3"], "want 1 or 2"),
         (&["show", "."], "no fitted model"),
     ] {
         let ended = bench.kinfolk(arguments);

@@ -17,6 +17,7 @@ mod help;
 mod kills;
 mod known_clusters;
 mod mixtures;
+mod refit;
 mod reproducible;
 mod table;
 mod terminal;

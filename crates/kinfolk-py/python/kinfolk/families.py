@@ -161,6 +161,17 @@ class FamilyEstimator(BaseEstimator):
         self._take(model, by_name)
         return self
 
+    def refit(self: Model, X: Any, y: Any = None, clients: Any = None) -> Model:
+        """Fits other rows of the clients, and goes on with the families found before: they keep their numbers.
+
+        `show` says what moved: families that are new or gone, clients that came, left or changed their family, and
+        coefficients of families that are others by more than two standard errors.
+        """
+        before = self._fitted()
+        self.fit(X, y, clients)
+        self.model_ = self.model_.following(before)
+        return self
+
     @property
     def families_(self) -> Table:
         """The families: how many clients each has, and what sets it apart."""
@@ -193,20 +204,20 @@ class FamilyEstimator(BaseEstimator):
         Clients that the model knows stay in their family; of these it is said whether the rows fit there. With `add` the
         model is changed in place: from then on it knows the new ones, and predicts them without targets.
         """
-        said, extended = self._fitted().assign(self._rows(X, clients, y), add)
+        text, extended = self._fitted().assign(self._rows(X, clients, y), add)
         if extended is not None:
             self.model_ = extended
-        assigned = json.loads(said)["clients"]
-        families = range(len(assigned[0]["probabilities"]))
+        said = json.loads(text)
+        assigned = said["clients"]
         columns: list[tuple[str, str, list[Any]]] = [
             ("client", "texts", [client["client"] for client in assigned]),
             ("known", "flags", [client["known"] for client in assigned]),
             ("rows", "wholes", [client["rows"] for client in assigned]),
             ("family", "wholes", [client["family"] for client in assigned]),
         ]
-        for family in families:
-            columns.append((f"probability_{family + 1}", "numbers", [client["probabilities"][family] for client in assigned]))
-            columns.append((f"distance_{family + 1}", "numbers", [client["distances"][family] for client in assigned]))
+        for place, family in enumerate(said["families"]):
+            columns.append((f"probability_{family}", "numbers", [client["probabilities"][place] for client in assigned]))
+            columns.append((f"distance_{family}", "numbers", [client["distances"][place] for client in assigned]))
         columns.append(("p", "numbers", [client["p"] for client in assigned]))
         columns.append(("fits_none", "flags", [client["fits_none"] for client in assigned]))
         return Table(Columns(columns))

@@ -52,6 +52,8 @@ pub struct Options {
 /// A family of clients.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Family {
+    /// What it is called: counted from 1, and the same when the clients are fitted again.
+    pub number: usize,
     /// Its share of the clients.
     pub share: f64,
     /// How many clients are most probably in it.
@@ -387,6 +389,7 @@ impl Draft {
         });
         let columns = working.basis.columns();
         let family = |family: usize| Family {
+            number: family + 1,
             share: population.shares[family],
             clients: clients.iter().filter(|client| client.family == family).count(),
             centre: working.basis.back(&population.centres[family]),
@@ -593,6 +596,32 @@ fn noises(working: &Working, left: &Panel, population: &Population, models: &Mod
     };
     let own = |&(error, freedom): &(f64, f64)| (error + common * population.noise) / (freedom + common);
     (common, parts.iter().map(own).collect())
+}
+
+impl Learned {
+    /// What a client's family is called.
+    pub fn number_of(&self, client: &LearnedClient) -> usize {
+        self.families[client.family].number
+    }
+
+    /// With its families in the order of these numbers, which they have from then on.
+    pub(crate) fn renumbered(mut self, numbers: &[usize]) -> Self {
+        let mut order: Vec<usize> = (0..numbers.len()).collect();
+        order.sort_by_key(|&family| numbers[family]);
+        let shuffled = |values: &[f64]| -> Vec<f64> { order.iter().map(|&family| values[family]).collect() };
+        let population = &mut self.population;
+        population.shares = shuffled(&population.shares);
+        population.centres = order.iter().map(|&family| population.centres[family].clone()).collect();
+        population.covariances = order.iter().map(|&family| population.covariances[family].clone()).collect();
+        for client in &mut self.clients {
+            client.responsibilities = shuffled(&client.responsibilities);
+            client.family = order.iter().position(|&family| family == client.family).unwrap_or(client.family);
+        }
+        let named = |&family: &usize| Family { number: numbers[family], ..self.families[family].clone() };
+        self.families = order.iter().map(named).collect();
+        self.sentences = sentences::of(&self);
+        self
+    }
 }
 
 impl LearnedClient {

@@ -20,7 +20,7 @@ pub struct Assigned {
     pub known: bool,
     /// Its rows with a target value.
     pub rows: usize,
-    /// Its most probable family, or the one it is in, counted from 1.
+    /// The number of its most probable family, or of the one it is in.
     pub family: usize,
     /// The probabilities of all families.
     pub probabilities: Vec<f64>,
@@ -35,6 +35,8 @@ pub struct Assigned {
 /// What is said of the clients of a table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Assignments {
+    /// The numbers of the families, in the order of probabilities and distances.
+    pub families: Vec<usize>,
     /// Those with target values, in the order of their names.
     pub clients: Vec<Assigned>,
     /// New clients without.
@@ -79,6 +81,7 @@ fn gathered(saved: &Saved, table: Input) -> Result<(Assignments, Vec<LearnedClie
         let message = format!("{}: no client has a value in column `{}`", table.path().display(), saved.target);
         return Err(Error::data(message).hint("families are told by it: give rows for which it is known"));
     }
+    let families = &saved.model.learned.families;
     let mut found = by_their_rows(saved, table, |_| true)?;
     let (mut assigned, mut clients, mut without_target) = (Vec::new(), Vec::new(), Vec::new());
     for name in names.into_keys() {
@@ -91,7 +94,7 @@ fn gathered(saved: &Saved, table: Input) -> Result<(Assignments, Vec<LearnedClie
             client: name,
             known: own.is_some(),
             rows: client.rows,
-            family: own.unwrap_or(client.family) + 1,
+            family: families[own.unwrap_or(client.family)].number,
             probabilities: client.responsibilities.clone(),
             distances,
             p: own.map_or_else(|| p_values.iter().copied().fold(0.0, f64::max), |own| p_values[own]),
@@ -101,5 +104,6 @@ fn gathered(saved: &Saved, table: Input) -> Result<(Assignments, Vec<LearnedClie
     }
     let cut = largest_discovery(assigned.iter().map(|assigned| assigned.p).collect());
     assigned.iter_mut().for_each(|assigned| assigned.fits_none = assigned.p <= cut);
-    Ok((Assignments { clients: assigned, without_target }, clients))
+    let families = families.iter().map(|family| family.number).collect();
+    Ok((Assignments { families, clients: assigned, without_target }, clients))
 }

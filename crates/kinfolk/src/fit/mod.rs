@@ -13,6 +13,7 @@
 //! | `elsewhere.rs` | the same with clients on other machines |
 //! | `tested.rs` | errors on rows that were kept for testing |
 //! | `mixtures/` | all of it without a target: the kinds of rows there are, and who has how many of which |
+//! | `refit.rs` | clients that are fitted again: the same families, and what moved |
 //! | `show.rs`, `page.rs` | what was found, in words and tables, and as a page |
 
 mod assign;
@@ -23,6 +24,7 @@ mod newcomers;
 mod output;
 mod page;
 mod predict;
+mod refit;
 mod saved;
 mod serving;
 mod show;
@@ -41,11 +43,12 @@ pub use mixtures::{
 };
 pub use output::Format;
 pub use predict::{PredictedRows, Predictions, predict, predict_batches};
+pub use refit::follow;
 pub use saved::{FILES, Saved};
 pub use show::{Shown, show, show_client, show_family};
 
 use crate::data::TableSettings;
-use crate::data::options::Missing;
+use crate::data::options::{Missing, Task};
 use crate::data::understood;
 use crate::error::{Error, Result, option};
 use crate::experiment::Experiment;
@@ -59,6 +62,7 @@ use crate::models::AutoModelSettings;
 use crate::run::seed::SeedData;
 use crate::run::venue::{InProcess, Venue};
 use crate::run::{Options, Watch};
+use serde::{Deserialize, Serialize};
 use tested::test_errors;
 
 /// What is fitted.
@@ -82,7 +86,53 @@ pub struct FitSettings {
     pub seed: u64,
 }
 
+/// What is asked for beside client, target and seed, as a model keeps it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct FitOptions {
+    group: Option<String>,
+    time: Option<String>,
+    part: Option<String>,
+    drop: Vec<String>,
+    words: Vec<String>,
+    families: Option<usize>,
+    refuse_missing: bool,
+    straight: bool,
+    covariance: Option<Covariance>,
+    quick: bool,
+}
+
 impl FitSettings {
+    /// The settings that a model was fitted with, for another table of its clients.
+    pub fn again(saved: &Saved, path: String) -> Self {
+        let (client, target) = (saved.client.clone(), Some(saved.target.clone()));
+        let FitOptions { group, time, part, drop, words, families, refuse_missing, straight, covariance, quick } =
+            saved.options.clone();
+        // The target stays what it was.
+        let task = if saved.classes.is_empty() { Task::Regression } else { Task::Classification };
+        let weight = saved.weight.as_ref().map(|(column, _)| column.clone());
+        let table = TableSettings {
+            path,
+            client,
+            target,
+            group,
+            time,
+            part,
+            weight,
+            drop,
+            words,
+            task,
+            ..TableSettings::default()
+        };
+        let seed = saved.seed;
+        Self { table, families, refuse_missing, straight, covariance, quick, seed, ..Self::default() }
+    }
+
+    fn options(&self) -> FitOptions {
+        let TableSettings { group, time, part, drop, words, .. } = self.table.clone();
+        let Self { families, refuse_missing, straight, covariance, quick, .. } = *self;
+        FitOptions { group, time, part, drop, words, families, refuse_missing, straight, covariance, quick }
+    }
+
     /// The settings with what every fit has in common.
     fn checked(mut self, keeps_test_rows: bool) -> Result<Self> {
         if self.table.target.is_none() {
@@ -175,6 +225,7 @@ fn fit_at(
     watch: &mut dyn Watch,
     told: &mut dyn FnMut(&[String]),
 ) -> Result<Fitted> {
+    let asked = settings.options();
     let FitSettings { table, families, covariance, quick, seed, .. } = settings;
     let (client, target) = (table.client.clone(), table.target.clone().unwrap_or_default());
     let (is_grouped, weight) = (table.group.is_some(), table.weight.clone());
@@ -214,7 +265,9 @@ fn fit_at(
     }
     let notation = data.population.notation.clone();
     let (weight, columns) = (weight.zip(data.population.mean_weight), data.schema.clone());
-    let saved = Saved::new(client, target, names, columns, notation, weight, understood, model, tested, remarks, seed);
+    let origin = (seed, asked);
+    let saved =
+        Saved::new(client, target, names, columns, notation, weight, understood, model, tested, remarks, origin);
     Ok(Fitted { saved, engine, left_out })
 }
 

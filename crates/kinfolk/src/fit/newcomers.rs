@@ -4,7 +4,7 @@ use super::{Input, Saved};
 use crate::data::known::{self, KnownRows};
 use crate::data::numbers::convert;
 use crate::data::{Client, Shard};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::families::{ClassOdds, LearnedClient, Newcomer, Products, Response};
 use crate::federation::work::TargetScale;
 use crate::num::{distance, norm};
@@ -44,6 +44,10 @@ pub(super) fn by_their_rows(
 /// What serves clients whose models are not in the model, by their encoded rows.
 pub(super) fn at_home(saved: &Saved, clients: &[Client]) -> Result<HashMap<String, Newcomer>> {
     let learned = &saved.model.learned;
+    let columns = saved.columns.feature_names().len();
+    if clients.iter().any(|client| client.train.columns() != columns) {
+        return Err(Error::data(format!("the model is of {columns} columns, and the rows have others")));
+    }
     let gather = |points: &HashMap<String, Vec<f64>>| {
         let of = |client: &Client| {
             let mut gatherer = Gatherer::new(saved);

@@ -1,5 +1,5 @@
 const drawings = [];
-const familyName = (family) => "family " + (family + 1);
+const familyName = (family) => "family " + content.family_numbers[family];
 const percent = (share) => known(share) ? number(Math.round(1000 * share) / 10) + " %" : "–";
 
 // ---------------------------------------------------------------- pictures
@@ -144,7 +144,7 @@ function understood() {
 
 function clientsTable() {
   const heads = [["client", "left", (client) => client.name], ["rows", "right", (client) => client.rows],
-    ...(content.families > 1 ? [["family", "right", (client) => client.family + 1], ["probability", "right", (client) => client.sure],
+    ...(content.families > 1 ? [["family", "right", (client) => content.family_numbers[client.family]], ["probability", "right", (client) => client.sure],
       ["stability", "right", (client) => client.stability]] : []),
     ...["global", "family's", "personal", "alone", "served"].map((name, place) => [name, "right", (client) => client.errors ? client.errors[place] : null]),
     ["joining", "left", (client) => client.joining.replace(/^is /, "")], ["gain", "right", (client) => client.gain]];

@@ -31,6 +31,8 @@ struct Content<'a> {
     count: usize,
     rows: usize,
     families: usize,
+    /// What each family is called.
+    family_numbers: Vec<usize>,
     sentences: &'a [String],
     columns: Table,
     table: Table,
@@ -42,7 +44,7 @@ struct Content<'a> {
     calibration: Vec<[f64; 3]>,
     clients: Vec<Client<'a>>,
     terms: Vec<Term>,
-    remarks: &'a [String],
+    remarks: Vec<&'a String>,
     /// The file with all numbers.
     numbers: &'static str,
 }
@@ -161,6 +163,7 @@ impl<'a> Content<'a> {
             count: saved.names.len(),
             rows,
             families: learned.families.len(),
+            family_numbers: learned.families.iter().map(|family| family.number).collect(),
             sentences: &learned.sentences,
             columns: columns(&saved.understood),
             table: show::families(saved),
@@ -173,7 +176,7 @@ impl<'a> Content<'a> {
             calibration: calibration(saved),
             clients: clients(saved),
             terms: terms(saved),
-            remarks: &saved.remarks,
+            remarks: saved.changes.iter().chain(&saved.remarks).collect(),
             numbers: "model.json",
         }
     }

@@ -1,5 +1,6 @@
 //! What was fitted, and the folder it lies in.
 
+use super::FitOptions;
 use super::coefficients::Coefficients;
 use super::page::page;
 use super::show;
@@ -44,6 +45,12 @@ pub struct Saved {
     pub tested: Option<Tested>,
     /// The seed of all draws.
     pub seed: u64,
+    /// What else was asked for.
+    pub(super) options: FitOptions,
+    /// What moved since the fit before, where this goes on with it,
+    pub changes: Vec<String>,
+    /// and the largest number that a family had so far.
+    pub(super) latest_family: usize,
     /// The clients' names, in the order of the model's clients.
     pub names: Vec<String>,
     pub(super) columns: Schema,
@@ -72,8 +79,9 @@ impl Saved {
         model: FamilyModel,
         tested: Option<Tested>,
         remarks: Vec<String>,
-        seed: u64,
+        (seed, options): (u64, FitOptions),
     ) -> Self {
+        let latest_family = model.learned.families.len();
         let version = env!("CARGO_PKG_VERSION").to_string();
         let classes = columns.class_names();
         Self {
@@ -86,6 +94,9 @@ impl Saved {
             remarks,
             tested,
             seed,
+            options,
+            changes: Vec::new(),
+            latest_family,
             names,
             columns,
             notation,
@@ -225,7 +236,7 @@ impl Saved {
     /// What serves a client, in words: one of the four models, or their mixture.
     pub(super) fn served_by(&self, client: &LearnedClient) -> String {
         let learned = &self.model.learned;
-        let family = client.family + 1;
+        let family = learned.number_of(client);
         let name = |rung: Rung| match rung {
             Rung::Global => "global".to_string(),
             Rung::Family => format!("family {family}"),
@@ -277,7 +288,7 @@ impl Saved {
             let mut row = vec![
                 name.clone(),
                 client.rows.to_string(),
-                (client.family + 1).to_string(),
+                self.model.learned.number_of(client).to_string(),
                 client.responsibilities[client.family].to_string(),
                 or_empty(client.stability),
                 self.served_by(client),
@@ -304,8 +315,8 @@ impl Saved {
             }
         };
         push("global", "", &learned.global, None);
-        for (number, family) in learned.families.iter().enumerate() {
-            push("family", &(number + 1).to_string(), &family.centre, Some(&family.covariance));
+        for family in &learned.families {
+            push("family", &family.number.to_string(), &family.centre, Some(&family.covariance));
         }
         for (name, client) in self.names.iter().zip(&learned.clients).filter(|(_, client)| !client.is_elsewhere()) {
             push("served", name, &client.served, None);

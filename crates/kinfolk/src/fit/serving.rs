@@ -123,7 +123,7 @@ impl<'a> Servings<'a> {
     pub(super) fn known(&self, name: &str) -> Option<Serving<'_>> {
         let client = &self.saved.model.learned.clients[self.saved.place(name)?];
         if client.is_elsewhere() {
-            let by = format!("family {}, its own model is on its machine", client.family + 1);
+            let by = format!("family {}, its own model is on its machine", self.saved.model.learned.number_of(client));
             return Some(Serving { model: self.member(&client.responsibilities), by: by.into(), is_known: true });
         }
         let by = self.saved.served_by(client);
@@ -132,7 +132,7 @@ impl<'a> Servings<'a> {
 
     /// What serves a client that did not take part, by its rows.
     pub(super) fn newcomer(&self, client: &LearnedClient) -> Serving<'_> {
-        let by = format!("{} near family {}", self.saved.served_by(client), client.family + 1);
+        let by = format!("{} near family {}", self.saved.served_by(client), self.saved.model.learned.number_of(client));
         Serving { model: self.own(client), by: by.into(), is_known: false }
     }
 

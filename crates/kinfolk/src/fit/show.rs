@@ -46,6 +46,8 @@ pub struct Shown<'a> {
     pub calibration_error: Option<f64>,
     /// Errors on rows kept for testing.
     pub tested: Option<&'a super::tested::Tested>,
+    /// What moved since the fit before, where this goes on with it.
+    pub changes: &'a [String],
     /// Clients that were added after the fit.
     pub added: Vec<&'a str>,
     /// What was read in an unusual way.
@@ -55,7 +57,7 @@ pub struct Shown<'a> {
 /// A family, for programs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ShownFamily {
-    /// Counted from 1.
+    /// Its number.
     pub family: usize,
     /// How many clients are most probably in it.
     pub clients: usize,
@@ -80,8 +82,8 @@ impl Saved {
         let (learned, units) = (&self.model.learned, Coefficients::new(self));
         let square = self.model.target.deviation.powi(2);
         let reliability = self.model.reliability.as_ref();
-        let families = learned.families.iter().enumerate().map(|(number, family)| ShownFamily {
-            family: number + 1,
+        let families = learned.families.iter().map(|family| ShownFamily {
+            family: family.number,
             clients: family.clients,
             share: family.share,
             coefficients: (units.terms(&family.centre, Some(&family.covariance)).into_iter())
@@ -104,6 +106,7 @@ impl Saved {
             auc: reliability.filter(|_| self.classes.len() == 2).and_then(Reliability::auc),
             calibration_error: reliability.and_then(Reliability::calibration_error),
             tested: self.tested.as_ref(),
+            changes: &self.changes,
             added: self.added(),
             remarks: &self.remarks,
         }
@@ -116,7 +119,7 @@ pub(super) fn families(saved: &Saved) -> Table {
     let units = Coefficients::new(saved);
     let mut table = Table::new().words("family").numbers("clients").numbers("share %").words("what sets it apart");
     let global = units.terms(&learned.global, None);
-    for (number, family) in learned.families.iter().enumerate() {
+    for family in &learned.families {
         let terms = units.terms(&family.centre, Some(&family.covariance));
         let mut apart: Vec<(f64, String)> = (terms.iter().zip(&global))
             .map(|(own, all)| {
@@ -132,7 +135,7 @@ pub(super) fn families(saved: &Saved) -> Table {
             apart.into_iter().take(TERMS).filter(|(distance, _)| *distance > 2.0).map(|(_, text)| text).collect()
         };
         let share = format!("{:.1}", 100.0 * family.share);
-        table.push([(number + 1).to_string(), family.clients.to_string(), share, words.join("; ")]);
+        table.push([family.number.to_string(), family.clients.to_string(), share, words.join("; ")]);
     }
     table
 }
@@ -169,6 +172,9 @@ pub fn show(saved: &Saved) -> String {
     }
     text.push_str(&reliability(saved));
     text.push_str(&worth_a_look(saved));
+    for change in &saved.changes {
+        text.push_str(&format!("since the last fit: {change}\n"));
+    }
     let added = saved.added();
     if !added.is_empty() {
         text.push_str(&format!("added later: {}\n", listed(&added)));
@@ -226,13 +232,14 @@ pub(super) fn errors(saved: &Saved) -> Table {
 /// Clients between families, and clients for which joining hurts.
 fn worth_a_look(saved: &Saved) -> String {
     let clients = &saved.model.learned.clients;
+    let number = |client| saved.model.learned.number_of(client);
     let mut text = String::new();
     let mut border: Vec<(f64, usize)> =
         clients.iter().enumerate().map(|(place, client)| (client.responsibilities[client.family], place)).collect();
     border.sort_by(|a, b| a.0.total_cmp(&b.0));
     let border: Vec<String> = (border.into_iter().filter(|(sure, _)| *sure < 0.9).take(LISTED))
         .map(|(sure, place)| {
-            format!("{} ({:.0} % in family {})", saved.names[place], 100.0 * sure, clients[place].family + 1)
+            format!("{} ({:.0} % in family {})", saved.names[place], 100.0 * sure, number(&clients[place]))
         })
         .collect();
     if !border.is_empty() {
@@ -249,7 +256,7 @@ fn worth_a_look(saved: &Saved) -> String {
 }
 
 /// The first names, and how many more there are.
-fn listed(names: &[&str]) -> String {
+pub(super) fn listed(names: &[&str]) -> String {
     let more = if names.len() > LISTED { format!(" and {} more", names.len() - LISTED) } else { String::new() };
     format!("{}{more}", names[..names.len().min(LISTED)].join(", "))
 }
@@ -265,10 +272,11 @@ fn terms_table(terms: Vec<Term>) -> Table {
 /// One family: its members and its coefficients.
 pub fn show_family(saved: &Saved, number: usize) -> Result<String> {
     let learned = &saved.model.learned;
-    let family = number.checked_sub(1).and_then(|place| learned.families.get(place));
-    let family =
-        family.ok_or_else(|| Error::settings(format!("family: got {number}, want 1 to {}", learned.families.len())))?;
-    let members = saved.names.iter().zip(&learned.clients).filter(|(_, client)| client.family + 1 == number);
+    let family = learned.families.iter().find(|family| family.number == number).ok_or_else(|| {
+        let numbers: Vec<String> = learned.families.iter().map(|family| family.number.to_string()).collect();
+        Error::settings(format!("family: got {number}, want {}", numbers.join(" or ")))
+    })?;
+    let members = saved.names.iter().zip(&learned.clients).filter(|(_, client)| learned.number_of(client) == number);
     let members: Vec<&str> = members.map(|(name, _)| name.as_str()).collect();
     let terms = terms_table(Coefficients::new(saved).terms(&family.centre, Some(&family.covariance)));
     Ok(format!("family {number}: {} clients\n\n{terms}\nclients: {}\n", members.len(), members.join(", ")))
@@ -307,7 +315,7 @@ pub fn show_client(saved: &Saved, name: &str) -> Result<String> {
     Ok(format!(
         "{name}: {} rows, family {} ({sure:.0} %), served by: {}\n{joining}\n\n{terms}",
         client.rows,
-        client.family + 1,
+        saved.model.learned.number_of(client),
         saved.served_by(client),
     ))
 }

@@ -39,5 +39,6 @@ pub fn assign_by_components<'a>(saved: &'a SavedMixture, table: impl Into<Input<
     let mut assigned: Vec<Assigned> = newcomers.into_par_iter().map(assigned).collect();
     let cut = largest_discovery(assigned.iter().map(|assigned| assigned.p).collect());
     assigned.iter_mut().for_each(|assigned| assigned.fits_none = assigned.p <= cut);
-    Ok(Assignments { clients: assigned, without_target: Vec::new() })
+    let families = (1..=saved.model.families.centres.len()).collect();
+    Ok(Assignments { families, clients: assigned, without_target: Vec::new() })
 }
