@@ -11,20 +11,19 @@ use std::path::PathBuf;
 
 /// Assign new clients to the families of a fitted model: probabilities, distances, and whether a client fits none.
 #[derive(clap::Args)]
-#[group(id = "written", args = ["out", "replace"])]
 pub struct Arguments {
     /// The folder of a model that `fit` has written
     model: PathBuf,
     /// A table with rows of new clients, the target included
     table: PathBuf,
     /// Write a model that knows the new clients, and predicts them without target values
-    #[arg(long, requires = "written")]
+    #[arg(long)]
     add: bool,
     /// Folder for that model
     #[arg(long, value_name = "DIR", requires = "add")]
     out: Option<PathBuf>,
     /// Replace the model in its folder
-    #[arg(long, requires = "add")]
+    #[arg(long, requires = "add", conflicts_with = "out")]
     replace: bool,
     /// Print one JSON document instead of a table
     #[arg(long)]
@@ -32,6 +31,10 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: Arguments) -> Result<Ending> {
+    if arguments.add && arguments.out.is_none() && !arguments.replace {
+        let message = "--add: want also --out with a folder for the model, or --replace to change it in its place";
+        return Err(Error::settings(message));
+    }
     let saved = match FittedModel::read(&arguments.model)? {
         FittedModel::Families(saved) => saved,
         FittedModel::Mixture(_) if arguments.add => {

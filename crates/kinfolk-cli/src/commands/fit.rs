@@ -8,7 +8,7 @@ use kinfolk::data::TableSettings;
 use kinfolk::data::options::Task;
 use kinfolk::disk::folder::NewFolder;
 use kinfolk::families::Covariance;
-use kinfolk::fit::{FILES, FitSettings, MIXTURE_FILES, Saved, fit_mixture, follow, show};
+use kinfolk::fit::{FILES, FitSettings, FittedModel, MIXTURE_FILES, Saved, fit_mixture, follow, show};
 use kinfolk::models::AutoModelSettings;
 use kinfolk::run::Options;
 use kinfolk::settings::{Auto, Field, Kind, Value};
@@ -117,7 +117,7 @@ fn parse_components(text: &str) -> Result<usize, String> {
 }
 
 pub fn run(arguments: Arguments) -> Result<Ending> {
-    let before = arguments.refit.as_deref().map(Saved::read).transpose()?;
+    let before = arguments.refit.as_deref().map(|folder| FittedModel::read(folder)?.with_target()).transpose()?;
     let in_place = arguments.refit.clone().filter(|_| arguments.replace);
     let folder = arguments.out.clone().or(in_place).unwrap_or_else(|| {
         let name = arguments.table.file_name().unwrap_or_default().to_string_lossy();

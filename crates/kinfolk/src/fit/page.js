@@ -52,7 +52,7 @@ function gainsChart(host) {
   const width = Math.max(280, host.clientWidth), height = 300;
   const middle = sorted.map((client) => client.gain), ends = sorted.flatMap((client) => [client.gain - 2 * client.gain_error, client.gain + 2 * client.gain_error]);
   const low = extent(ends);
-  const { area, x, y, parts } = frame(width, height, { xDomain: [-0.5, sorted.length - 0.5], yDomain: padded(extent([low[0], low[1], 0, ...middle]), 0.04), xWrite: () => "", yWrite: number, xTitle: "clients, by gain", yTitle: content.target ? `gain in mean squared error of ${content.target}` : "gain in log density by row", right: 16 });
+  const { area, x, y, parts } = frame(width, height, { xDomain: [-0.5, sorted.length - 0.5], yDomain: padded(extent([low[0], low[1], 0, ...middle]), 0.04), xWrite: () => "", yWrite: number, xTitle: "clients, by gain", yTitle: content.target ? `gain in ${content.loss} of ${content.target}` : "gain in log density by row", right: 16 });
   parts.push(shape("line", { class: "axis", x1: area.left, x2: area.right, y1: y(0), y2: y(0) }));
   const placed = sorted.map((client, place) => ({ ...client, at: [x(place), y(client.gain)] }));
   for (const client of placed) {
@@ -127,7 +127,7 @@ function drawn(name, title, lede, chart) {
 
 function heading() {
   const deck = content.families > 1 ? `${plural(content.count, "client")} in ${content.families} families.` : `${plural(content.count, "client")}, one family.`;
-  const facts = [["clients by", content.client], ["rows", content.rows.toLocaleString("en")], ["intervals of 90 % cover", percent(content.coverage)]];
+  const facts = [["clients by", content.client], ["rows", content.rows.toLocaleString("en")], ...(known(content.coverage) ? [["intervals of 90 % cover", percent(content.coverage)]] : [])];
   return ["Kinfolk fit", content.target, deck, facts];
 }
 
@@ -148,7 +148,7 @@ function clientsTable() {
       ["stability", "right", (client) => client.stability]] : []),
     ...["global", "family's", "personal", "alone", "served"].map((name, place) => [name, "right", (client) => client.errors ? client.errors[place] : null]),
     ["joining", "left", (client) => client.joining.replace(/^is /, "")], ["gain", "right", (client) => client.gain]];
-  everyClient(heads, "Cross-validated mean squared errors of everybody's model, the family's, the personal one, the client's own and what serves it.");
+  everyClient(heads, `Cross-validated ${content.loss} of everybody's model, the family's, the personal one, the client's own and what serves it.`);
 }
 
 function everyClient(heads, about) {

@@ -27,6 +27,8 @@ pub(super) fn page(saved: &Saved) -> String {
 struct Content<'a> {
     version: &'a str,
     target: &'a str,
+    /// What errors are.
+    loss: &'static str,
     client: &'a str,
     count: usize,
     rows: usize,
@@ -159,6 +161,7 @@ impl<'a> Content<'a> {
         Self {
             version: env!("CARGO_PKG_VERSION"),
             target: &saved.target,
+            loss: saved.loss(),
             client: &saved.client,
             count: saved.names.len(),
             rows,

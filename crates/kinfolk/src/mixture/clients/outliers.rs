@@ -15,7 +15,7 @@ pub(crate) struct Typical {
 
 impl Typical {
     pub(crate) fn new(shape: &Shape, params: &[f64], key: &Key) -> Self {
-        const DRAWN: usize = 400;
+        const DRAWN: usize = 2000;
         let mut scratch = Scratch::default();
         let component = |component: usize| {
             let values = draw(shape, params, component, DRAWN, &mut key.clone().number(component as u64).rng());

@@ -5,6 +5,7 @@ use super::look::LEAST_CLIENTS;
 use super::service::{Rung, Service};
 use crate::families::Gain;
 use crate::text::{counted, significant};
+use crate::training::Amount;
 
 fn listed(sizes: &[usize]) -> String {
     let words: Vec<String> = sizes.iter().map(usize::to_string).collect();
@@ -75,14 +76,17 @@ fn training(findings: &Findings) -> Option<String> {
     })
 }
 
-fn name(rung: Rung, families: usize) -> &'static str {
+fn name(rung: Rung, families: usize) -> String {
+    let common = if families > 1 { "its family's model" } else { "the common model" };
+    let long = |amount: Amount| match amount {
+        Amount::Steps(steps) => counted(steps as usize, "step"),
+        Amount::Epochs(epochs) => counted(epochs as usize, "epoch"),
+    };
     match rung {
-        Rung::Global => "everybody's model",
-        Rung::Family if families > 1 => "its family's model",
-        Rung::Family => "the common model",
-        Rung::Personal(_) if families > 1 => "its family's model, fine-tuned on its own rows",
-        Rung::Personal(_) => "the common model, fine-tuned on its own rows",
-        Rung::Alone(_) => "its own model alone",
+        Rung::Global => "everybody's model".into(),
+        Rung::Family => common.into(),
+        Rung::Personal(amount) => format!("{common}, fine-tuned on its own rows for {}", long(amount)),
+        Rung::Alone(_) => "its own model alone".into(),
     }
 }
 
