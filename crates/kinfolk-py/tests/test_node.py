@@ -103,7 +103,7 @@ def test_a_fit_leaves_own_models_on_their_machines(folder: Path) -> None:
     served = kinfolk.load(there)
     assert any("age" in line for line in lines)
     assert set(served.coef_["model"]) == {"global", "family"}
-    assert served.clients_["client"] == [f"shop-{shop}" for shop in range(8)]
+    assert list(served.clients_["client"]) == [f"shop-{shop}" for shop in range(8)]
     # The odd shops are alike, and so are the others.
     families = served.clients_["family"].tolist()
     assert families[0::2] == [families[0]] * 4 and families[1::2] == [3 - families[0]] * 4

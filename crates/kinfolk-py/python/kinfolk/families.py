@@ -63,6 +63,7 @@ class FamilyEstimator(BaseEstimator):
     """What estimators of families have in common."""
 
     _has_classes: bool
+    model_: Fitted
 
     def __init__(
         self,
@@ -161,14 +162,14 @@ class FamilyEstimator(BaseEstimator):
         self._take(model, by_name)
         return self
 
-    def refit(self: Model, X: Any, y: Any = None, clients: Any = None) -> Model:
+    def refit(self: Model, X: Any, y: Any = None, clients: Any = None, sample_weight: Any = None) -> Model:
         """Fits other rows of the clients, and goes on with the families found before: they keep their numbers.
 
         `show` says what moved: families that are new or gone, clients that came, left or changed their family, and
         coefficients of families that are others by more than two standard errors.
         """
         before = self._fitted()
-        self.fit(X, y, clients)
+        self.fit(X, y, clients, sample_weight)
         self.model_ = self.model_.following(before)
         return self
 
@@ -388,9 +389,9 @@ class FamilyClassifier(ClassifierMixin, FamilyEstimator):
 
     _has_classes = True
 
-    def fit(self, X: Any, y: Any = None, clients: Any = None) -> FamilyClassifier:
+    def fit(self, X: Any, y: Any = None, clients: Any = None, sample_weight: Any = None) -> FamilyClassifier:
         """Fits rows, as `FamilyRegressor.fit` does; `y` are the classes, of any kind."""
-        super().fit(X, y, clients)
+        super().fit(X, y, clients, sample_weight)
         labels = np.asarray(X[self.target] if y is None else y).ravel()
         if labels.dtype.kind == "O":
             labels = labels[[cell is not None for cell in cells(labels)]]
@@ -493,6 +494,8 @@ def _weights(weights: Any, rows: int) -> NDArray[np.float64]:
         numbers = np.full(rows, numbers)
     if numbers.shape != (rows,):
         raise ValueError(f"sample_weight: got the shape {numbers.shape}, want ({rows},)")
+    if rows and not np.any(numbers):
+        raise ValueError("sample_weight: all are zero; want some above")
     if not np.all(np.isfinite(numbers)) or np.any(numbers < 0):
         raise ValueError("sample_weight: got negative or infinite numbers, or NaN; want numbers of at least 0")
     return numbers

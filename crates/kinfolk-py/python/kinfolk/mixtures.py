@@ -73,7 +73,7 @@ class FamilyMixture(DensityMixin, FamilyEstimator):
         self.seed = seed
         self.threads = threads
 
-    def fit(self, X: Any, y: Any = None, clients: Any = None) -> FamilyMixture:
+    def fit(self, X: Any, y: Any = None, clients: Any = None) -> FamilyMixture:  # type: ignore[override]
         """Fits rows: `X` is an array of numbers, or a frame of pandas, polars or any library that speaks Arrow.
 
         `clients` says whose each row is, by names or numbers, or else the column `client` of the frame. Without either, all
@@ -106,7 +106,7 @@ class FamilyMixture(DensityMixin, FamilyEstimator):
 
     def predict(self, X: Any, clients: Any = None) -> NDArray[np.int64]:
         """The most probable component of every row, counted from 0 as in `means_`."""
-        return np.argmax(self.predict_proba(X, clients), axis=1)
+        return np.asarray(np.argmax(self.predict_proba(X, clients), axis=1))
 
     def predict_proba(self, X: Any, clients: Any = None) -> NDArray[np.float64]:
         """The probability of every component."""
@@ -155,7 +155,7 @@ class FamilyMixture(DensityMixin, FamilyEstimator):
         return MixtureHeterogeneity(shown["weights_p"], shown["centres_p"])
 
     def _predict(self, X: Any, clients: Any) -> NDArray[np.float64]:
-        return self._fitted().predict(self._rows(X, clients), self.threads)[0]
+        return np.asarray(self._fitted().predict(self._rows(X, clients), self.threads)[0])
 
     def _fitted(self) -> Any:
         return super()._fitted()

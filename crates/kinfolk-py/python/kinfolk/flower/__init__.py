@@ -82,7 +82,7 @@ def server_app(
                 exchange.machines,
                 exchange,
                 out=given.text("out") or out,
-                told=lambda lines: [say(line) for line in lines],
+                told=_say_all,
             )
             print(load_fitted(folder).show(), f"model: {folder}", sep="\n", flush=True)
             return
@@ -174,6 +174,11 @@ def _find(
     if isinstance(experiment, (str, PathLike)) and (beside := Path(experiment).parent / name).is_file():
         return beside
     return name
+
+
+def _say_all(lines: list[str]) -> None:
+    for line in lines:
+        say(line)
 
 
 def _with_fit(experiment: str | PathLike[str] | Mapping[str, Any]) -> Mapping[str, Any] | None:
