@@ -391,6 +391,10 @@ class FamilyClassifier(ClassifierMixin, FamilyEstimator):
 
     def fit(self, X: Any, y: Any = None, clients: Any = None, sample_weight: Any = None) -> FamilyClassifier:
         """Fits rows, as `FamilyRegressor.fit` does; `y` are the classes, of any kind."""
+        if sample_weight is not None and y is not None:
+            labels = np.asarray(y)
+            if len(np.unique(labels[_weights(sample_weight, len(labels)) > 0])) == 1:
+                raise ValueError("y: got one class in rows with a weight above 0, want at least two")
         super().fit(X, y, clients, sample_weight)
         labels = np.asarray(X[self.target] if y is None else y).ravel()
         if labels.dtype.kind == "O":
