@@ -591,7 +591,8 @@ impl Method for Networks {
         match self.state.stage {
             Stage::Search => {
                 self.state.quiet = if switched == 0 { self.state.quiet + 1 } else { 0 };
-                let due = self.state.trained.is_multiple_of(self.stretch()) || self.state.trained >= self.most_searched();
+                let due =
+                    self.state.trained.is_multiple_of(self.stretch()) || self.state.trained >= self.most_searched();
                 if due && self.take_stock(room)? {
                     self.end_search(room)?;
                 }
