@@ -161,14 +161,14 @@ class FamilyEstimator(BaseEstimator):
         self._take(model, by_name)
         return self
 
-    def refit(self: Model, X: Any, y: Any = None, clients: Any = None) -> Model:
+    def refit(self: Model, X: Any, y: Any = None, clients: Any = None, **more: Any) -> Model:
         """Fits other rows of the clients, and goes on with the families found before: they keep their numbers.
 
         `show` says what moved: families that are new or gone, clients that came, left or changed their family, and
-        coefficients of families that are others by more than two standard errors.
+        coefficients of families that are others by more than two standard errors. `more` is handed on to `fit`.
         """
         before = self._fitted()
-        self.fit(X, y, clients)
+        self.fit(X, y, clients, **more)
         self.model_ = self.model_.following(before)
         return self
 
