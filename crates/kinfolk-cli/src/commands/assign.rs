@@ -94,7 +94,10 @@ fn sentences(assigned: &Assignments, added: bool) -> Vec<String> {
         match (known, fits_none) {
             (true, false) => lines.push(stays),
             (true, true) => lines.push(format!("{stays}, where its new rows do not fit (p = {p:.4})")),
-            (false, _) if added => lines.push(format!("client {client} is added to family {family}")),
+            (false, false) if added => lines.push(format!("client {client} is added to family {family}")),
+            (false, true) if added => {
+                lines.push(format!("client {client} is added to family {family}, though it fits none"))
+            }
             (false, _) => {}
         }
     }

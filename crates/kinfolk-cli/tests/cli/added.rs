@@ -20,7 +20,8 @@ fn added_clients_are_served_as_with_their_targets_at_hand() {
     let bench = bakeries();
     fitted(&bench);
     let ended = bench.well(&["assign", "bakeries.families", "new-bakeries.csv", "--add", "--out", "more"]);
-    assert!(ended.stderr.contains("client N2 is added to family 2"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("client N2 is added to family 2\n"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("client N3 is added to family 2, though it fits none\n"), "{}", ended.stderr);
     bench.write("without.csv", without_last_column(NEW));
     assert_eq!(
         predicted(&bench, "more", "without.csv"),

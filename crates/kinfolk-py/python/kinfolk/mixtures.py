@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -138,6 +138,10 @@ class FamilyMixture(DensityMixin, FamilyEstimator):
     def assign(self, X: Any, y: Any = None, clients: Any = None, *, add: bool = False) -> Table:
         """New clients, from their rows: the probability of every family, and whether a client fits none. `y` is not used."""
         return super().assign(X, None, clients, add=add)
+
+    def refit(self, X: Any, y: Any = None, clients: Any = None, sample_weight: Any = None) -> NoReturn:
+        """Is for models of a target: families of a mixture are found anew by every fit."""
+        raise ValueError("refit: got a mixture, want a model of a target; fit the rows instead")
 
     @property
     def components_(self) -> Table:
