@@ -5,6 +5,7 @@ use kinfolk::disk::folder::run_folder;
 use kinfolk::experiment::{Experiment, Override};
 use kinfolk::presets;
 use kinfolk::report::table::results_with_notes;
+use kinfolk::run::venue::{InProcess, Venue};
 use kinfolk::run::{Options, checkpoint_every};
 
 const ENVIRONMENT: &str = "\
@@ -47,7 +48,19 @@ pub struct Arguments {
     show: bool,
 }
 
+impl Arguments {
+    /// Threads to use, if they were given.
+    pub fn threads(&self) -> Option<usize> {
+        self.threads
+    }
+}
+
 pub fn run(arguments: Arguments) -> Result<Ending> {
+    run_at(arguments, |options| Ok(Box::new(InProcess::new(options)?)))
+}
+
+/// The same with the clients of a venue.
+pub fn run_at(arguments: Arguments, venue: impl FnOnce(&Options) -> Result<Box<dyn Venue>>) -> Result<Ending> {
     let mut overrides = arguments.set.iter().map(|text| Override::parse(text)).collect::<Result<Vec<_>>>()?;
     overrides.extend(arguments.tune.then(Override::tune));
     overrides.extend(arguments.seed.map(|seed| Override::top("seed", seed as i64)));
@@ -68,14 +81,12 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         stop: stop_on_interrupt(),
         ..Options::default()
     };
-    let record =
-        kinfolk::run::run(&experiment, &options, &mut Bars::new(String::new())).map_err(|error| {
-            match error.kind() {
-                ErrorKind::Stopped => {
-                    error.hint(format!("go on with the same command and --out {} --resume", folder.display()))
-                }
-                _ => error,
+    let record = kinfolk::run::run_at(&mut *venue(&options)?, &experiment, &options, &mut Bars::new(String::new()))
+        .map_err(|error| match error.kind() {
+            ErrorKind::Stopped => {
+                error.hint(format!("go on with the same command and --out {} --resume", folder.display()))
             }
+            _ => error,
         })?;
     let summary = &record.summary;
     if arguments.json {

@@ -715,7 +715,26 @@ impl Engine for RemoteFederation {
         if self.shared.holds_states { self.hand_out_states(states, own) } else { Ok(()) }
     }
 
+    fn own_models(&self) -> Option<Vec<(&str, Vec<f64>)>> {
+        if !self.shared.holds_states {
+            return None;
+        }
+        let (width, states) = (self.model().ok()?.layout().len(), self.fetch_states().ok()?.0);
+        let own = |state: Option<State>| {
+            let mut model = state?.vectors.unpack();
+            model.truncate(width);
+            Some(model)
+        };
+        let models = states.into_iter().map(own);
+        Some(
+            self.shared.infos.iter().zip(models).filter_map(|(info, model)| Some((info.id.as_str(), model?))).collect(),
+        )
+    }
+
     fn keep_models(&mut self, run: &str, stamps: &[u64]) -> Result<()> {
+        if self.shared.holds_states {
+            return Ok(());
+        }
         let shared = self.shared.clone();
         let own = |machine: &Machine| -> Vec<u64> {
             machine.clients.iter().map(|place| place.map_or(0, |it| stamps[it as usize])).collect()
