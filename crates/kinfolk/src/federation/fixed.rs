@@ -107,7 +107,7 @@ impl FixedSum {
         self.total.resize(vector.len(), 0);
         let (scale, times) = (2f64.powi(grid.bits), i128::from(weight));
         for (total, value) in self.total.iter_mut().zip(vector) {
-            *total = total.wrapping_add(times.wrapping_mul((value * scale) as i128));
+            *total = total.wrapping_add(times.wrapping_mul(whole(value * scale)));
         }
         self.weight += weight;
         self.count += 1;
@@ -136,6 +136,12 @@ impl FixedSum {
         let total = self.total.iter().map(|&total| total as f64 * unit).collect();
         Sum { total, weight: self.weight as f64, count: self.count as usize }
     }
+}
+
+/// A number cut off towards zero. Conversions to 64 bits are an instruction, those to 128 are not.
+fn whole(value: f64) -> i128 {
+    const SHORT: f64 = (1u64 << 62) as f64;
+    if value.abs() < SHORT { i128::from(value as i64) } else { value as i128 }
 }
 
 /// As bytes: their number does not tell how large they are.
