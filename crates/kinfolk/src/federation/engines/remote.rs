@@ -184,8 +184,8 @@ pub struct RemoteFederation {
     kept: Vec<String>,
 }
 
-/// The replies of every client, each with its order.
-type Replies = BTreeMap<u32, Vec<(usize, Reply)>>;
+/// Single replies by client and order.
+type Replies = Vec<((u32, u32), Reply)>;
 
 /// The sums of one machine for one order.
 struct MachineSums<'m> {
@@ -361,14 +361,14 @@ impl RemoteFederation {
             .collect();
         let places: HashMap<u64, u32> = machines.keys().copied().zip(0..).collect();
         let homes = everybody.iter().map(|(_, _, number, local, _)| (places[number], *local as u32)).collect();
-        let nothing = || Shard::new(Features::F64 { columns: 0, values: Vec::new() }, Targets::None);
+        let nothing = Shard::new(Features::F64 { columns: 0, values: Vec::new() }, Targets::None)?;
         let (mut clients, mut descriptions, mut outliers) = (Vec::new(), Vec::new(), Vec::new());
         for (place, (_, _, number, local, member)) in everybody.iter().enumerate() {
             if let Some(machine) = machines.get_mut(number) {
                 machine.clients[*local] = Some(place as u32);
             }
             let group = member.description.group.clone();
-            let (train, test) = (nothing()?, nothing()?);
+            let (train, test) = (nothing.clone(), nothing.clone());
             clients.push(Client { id: member.id.clone(), train, test, group, truth: member.truth });
             descriptions.push(member.description.clone());
             outliers.push(member.outlier);
@@ -467,11 +467,14 @@ impl RemoteFederation {
                 other => self.lose(machine, unwanted(other)),
             }
         }
+        // Of duplicates, the first counts.
+        replies.sort_by_key(|(of, _)| *of);
+        replies.dedup_by_key(|(of, _)| *of);
         Ok((replies, sums))
     }
 
     /// Sorts a machine's replies by client. Unrequested and failed ones are left out, and single ones to orders that have
-    /// sums; of duplicates, the first counts.
+    /// sums.
     fn sort(
         &mut self,
         ask: &Ask,
@@ -490,12 +493,7 @@ impl RemoteFederation {
             };
             match reply {
                 Ok(_) if is_summed => {}
-                Ok(reply) => {
-                    let own = replies.entry(place).or_default();
-                    if own.iter().all(|(other, _)| *other != order) {
-                        own.push((order, reply.unpack()));
-                    }
-                }
+                Ok(reply) => replies.push(((place, order as u32), reply.unpack())),
                 Err(reason) => drop(failures.insert(place, reason)),
             }
         }
@@ -609,7 +607,8 @@ impl Federation for RemoteFederation {
         let are_single = self.server.transforms.alter_answers() || exchange.gatherer.wants_vectors();
         let sums = if are_single { vec![None; ask.orders.len()] } else { exchange.gatherer.sum_orders() };
         let errands = shared.errands(ask, &exchange.absences, &sums, 2);
-        let (mut replies, machine_sums) = self.collect(ask, &shared, errands, &exchange.gatherer)?;
+        let (replies, machine_sums) = self.collect(ask, &shared, errands, &exchange.gatherer)?;
+        let mut replies = replies.into_iter().peekable();
         let mut in_sums: HashSet<(u32, u32)> = HashSet::new();
         for sums in &machine_sums {
             in_sums.extend(sums.heard().map(|client| (client, sums.order as u32)));
@@ -620,8 +619,11 @@ impl Federation for RemoteFederation {
         {
             let mut unanswered = exchange.index.of_client(client).into_owned();
             unanswered.retain(|order| !in_sums.contains(&(client, *order)));
-            for (order, mut reply) in replies.remove(&client).unwrap_or_default() {
-                unanswered.retain(|other| *other as usize != order);
+            // Of clients that were not asked.
+            while replies.next_if(|((of, _), _)| *of < client).is_some() {}
+            while let Some(((_, order), mut reply)) = replies.next_if(|((of, _), _)| *of == client) {
+                unanswered.retain(|other| *other != order);
+                let order = order as usize;
                 self.server.transform(ask, &exchange.models, order, &info.id, &mut reply);
                 exchange.gatherer.take(order, client, reply);
             }
