@@ -5,6 +5,7 @@ pub mod cluster;
 pub mod data;
 pub mod fit;
 pub mod list;
+pub mod node;
 pub mod predict;
 pub mod reproduce;
 pub mod run;
