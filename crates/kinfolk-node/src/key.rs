@@ -108,7 +108,8 @@ fn parse_openssh(text: &str) -> Result<SecretKey> {
     let cut = || unusable("a file that ends too early");
     let lines: String = text.lines().map(str::trim).filter(|line| !line.starts_with('-')).collect();
     let bytes = STANDARD.decode(lines).map_err(|_| unusable("a file that is damaged"))?;
-    let rest = bytes.strip_prefix(b"openssh-key-v1\0").ok_or_else(|| unusable("another version of OpenSSH's format"))?;
+    let rest =
+        bytes.strip_prefix(b"openssh-key-v1\0").ok_or_else(|| unusable("another version of OpenSSH's format"))?;
     let mut outer = Fields(rest);
     if outer.text().ok_or_else(cut)? != b"none" {
         return Err(unusable("a key behind a passphrase"));
@@ -180,8 +181,7 @@ fn date(days: u64) -> (u64, u64, u64) {
 
 /// Seconds since 1970 of an HTTP date, such as `Wed, 18 Nov 2026 13:10:08 GMT`.
 pub fn read_http_date(text: &str) -> Option<f64> {
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let mut words = text.split_whitespace().skip(1);
     let day: u64 = words.next()?.parse().ok()?;
     let named = words.next()?;

@@ -8,8 +8,8 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
-use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::Agent;
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
 const MEDIA_TYPE: &str = "application/protobuf";
 /// For a connection, and for every pause in a transfer.
@@ -220,7 +220,9 @@ fn unanswered(error: ureq::Error) -> Fault {
         ureq::Error::Rustls(error) => Fault::Untrusted(error.to_string()),
         ureq::Error::Tls(error) => Fault::Untrusted(error.into()),
         // What TLS finds wrong while it reads.
-        ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => Fault::Untrusted(error.to_string()),
+        ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+            Fault::Untrusted(error.to_string())
+        }
         ureq::Error::Io(error) => Fault::Unreachable(error.to_string()),
         ureq::Error::HostNotFound => Fault::Unreachable("no such host".into()),
         error => Fault::Unreachable(error.to_string()),
@@ -295,7 +297,10 @@ mod tests {
             (refusal(401, b"", Some(now + 600.0)), "clock is 600 seconds behind the SuperLink's"),
             (refusal(401, b"", Some(now)), "does not know this node any more"),
             (refusal(401, b"", None), "does not know this node any more"),
-            (refusal(412, br#"{"code":2004,"detail":"Failed to activate SuperNode."}"#, None), "flwr supernode register"),
+            (
+                refusal(412, br#"{"code":2004,"detail":"Failed to activate SuperNode."}"#, None),
+                "flwr supernode register",
+            ),
             (refusal(412, br#"{"code":2001}"#, None), "give the key with --key"),
             (refusal(403, br#"{"code":2007}"#, None), "the run has ended"),
             (refusal(404, b"not json", None), "there is no Fleet API"),

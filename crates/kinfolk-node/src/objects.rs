@@ -2,7 +2,7 @@
 //! that ends with a zero, and its body follows. A message is an object, whose child is a dict of records, whose children are the
 //! records; Kinfolk's bytes are cut into parts of which each is a record with the one key `bytes`.
 
-use crate::messages::{ConfigItem, ConfigRecord, ConfigValue, Message, Metadata, MessageError, Nothing, ObjectTree};
+use crate::messages::{ConfigItem, ConfigRecord, ConfigValue, Message, MessageError, Metadata, Nothing, ObjectTree};
 use kinfolk::{Error, Result};
 use prost::Message as _;
 use sha2::{Digest, Sha256};
@@ -62,10 +62,7 @@ pub fn pack(metadata: Metadata, answer: Result<&[u8], MessageError>) -> Parcel {
     pack_parts(metadata, parts)
 }
 
-fn pack_parts<'a>(
-    mut metadata: Metadata,
-    answer: Result<impl Iterator<Item = &'a [u8]>, MessageError>,
-) -> Parcel {
+fn pack_parts<'a>(mut metadata: Metadata, answer: Result<impl Iterator<Item = &'a [u8]>, MessageError>) -> Parcel {
     let mut objects = BTreeMap::new();
     let mut keep = |object: Vec<u8>| {
         let id = id_of(&object);
@@ -205,7 +202,9 @@ mod tests {
 
     #[test]
     fn foreign_objects_are_refused() {
-        for bytes in [&b""[..], b"ConfigRecord  0", b"ArrayRecord  0\0", b"ConfigRecord  0\0", b"ConfigRecord  3\0\xff\xff\xff"] {
+        for bytes in
+            [&b""[..], b"ConfigRecord  0", b"ArrayRecord  0\0", b"ConfigRecord  0\0", b"ConfigRecord  3\0\xff\xff\xff"]
+        {
             assert!(part_of(bytes).unwrap_err().to_string().contains("want records with"), "{bytes:?}");
             assert!(records_of(bytes).is_err());
         }

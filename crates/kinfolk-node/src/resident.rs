@@ -48,13 +48,7 @@ pub type Say<'a> = &'a (dyn Fn(&str) + Sync);
 
 /// Answers Kinfolk's messages for the clients of a site until `stop` is set. A node with a key of its own keeps what has to last in a
 /// folder below `place`. A fault at the start is an error; what happens later is waited out.
-pub fn serve(
-    connection: &Connection,
-    mut site: Site,
-    place: Option<&Path>,
-    stop: &AtomicBool,
-    say: Say,
-) -> Result<()> {
+pub fn serve(connection: &Connection, mut site: Site, place: Option<&Path>, stop: &AtomicBool, say: Say) -> Result<()> {
     let has_key = connection.key.is_some();
     if has_key && matches!(connection.security, Security::Insecure) {
         let hint = "start the SuperLink with certificates, and name theirs with --root-certificates";
@@ -238,14 +232,14 @@ impl Post<'_> {
             Ok(fetched) => fetched,
             Err(fault) => return self.give_up(run, "fetching a message", &fault),
         };
-        let received = fetched.as_ref().map_or(0, Vec::len);
+        let (received, fetching) = (fetched.as_ref().map_or(0, Vec::len), began.elapsed());
         // The SuperLink may forget it now, while the work is done.
         let answer = std::thread::scope(|scope| {
             let confirm = ConfirmReceived { node, run, id: metadata.message_id.clone() };
             scope.spawn(move || drop(self.link.call::<Nothing>("confirm-message-received", &confirm)));
             fetched.and_then(|bytes| self.work(run, &bytes, site, store))
         });
-        let computed = began.elapsed();
+        let worked = began.elapsed() - fetching;
         for line in site.take_log() {
             (self.say)(&format!("run {run}: {line}"));
         }
@@ -257,14 +251,14 @@ impl Post<'_> {
             code: APP_FAILED,
             reason: error.told().chars().take(LONGEST_REASON).collect(),
         });
-        if let Err(fault) = self.deliver(node, metadata, answer, computed) {
+        if let Err(fault) = self.deliver(node, metadata, answer, worked) {
             return self.give_up(run, "sending an answer", &fault);
         }
         let kind = metadata.message_type.trim_end_matches(OURS);
         let milliseconds = began.elapsed().as_millis();
         (self.say)(&format!(
             "run {run}: {kind}, {about}; {received} bytes in, {sent} out, {milliseconds} ms ({} of work)",
-            computed.as_millis(),
+            worked.as_millis(),
         ));
     }
 
@@ -314,7 +308,10 @@ impl Post<'_> {
                 }
             }
             if bytes.len() > self.most_bytes {
-                let message = format!("bytes in a message: got more than {}, this machine allows no more (node.limits.message_bytes)", self.most_bytes);
+                let message = format!(
+                    "bytes in a message: got more than {}, this machine allows no more (node.limits.message_bytes)",
+                    self.most_bytes
+                );
                 return Ok(Err(Error::federation(message)));
             }
         }
@@ -367,7 +364,11 @@ impl Post<'_> {
     }
 
     /// Sends a request again and again while the SuperLink cannot be reached, for as long as an answer is worth it.
-    fn insist<Answer: prost::Message + Default>(&self, path: &str, request: &impl prost::Message) -> Result<Answer, Fault> {
+    fn insist<Answer: prost::Message + Default>(
+        &self,
+        path: &str,
+        request: &impl prost::Message,
+    ) -> Result<Answer, Fault> {
         let until = Instant::now() + OFFER;
         let mut pause = FIRST_RETRY;
         loop {
@@ -384,10 +385,7 @@ impl Post<'_> {
 }
 
 /// Does the same with each of some things, a few at a time, and gives the results in their order, or the first fault.
-fn side_by_side<T: Sync, R: Send>(
-    things: &[T],
-    work: impl Fn(&T) -> Result<R, Fault> + Sync,
-) -> Result<Vec<R>, Fault> {
+fn side_by_side<T: Sync, R: Send>(things: &[T], work: impl Fn(&T) -> Result<R, Fault> + Sync) -> Result<Vec<R>, Fault> {
     if let [thing] = things {
         return work(thing).map(|result| vec![result]);
     }

@@ -34,8 +34,9 @@ impl Store {
     /// A store in a folder, which is made where it is missing.
     pub fn open(folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder).map_err(|error| Error::io("making", folder, error))?;
-        let lock = Lock::take(folder)
-            .map_err(|error| error.hint("a node with this key runs on this machine; end it, or give this one another key"))?;
+        let lock = Lock::take(folder).map_err(|error| {
+            error.hint("a node with this key runs on this machine; end it, or give this one another key")
+        })?;
         let store = Self { folder: Some((folder.into(), lock)), recent: Vec::new() };
         store.prune()?;
         Ok(store)
@@ -70,7 +71,8 @@ impl Store {
         let Some(path) = self.path(&format!("{run}.{ENDING}")).filter(|path| path.is_file()) else {
             return (Vec::new(), None);
         };
-        let found = fs::read(&path).map_err(|error| error.to_string()).and_then(|bytes| unseal(bytes).map_err(Into::into));
+        let found =
+            fs::read(&path).map_err(|error| error.to_string()).and_then(|bytes| unseal(bytes).map_err(Into::into));
         match found {
             Ok(state) => {
                 self.hold(run, state.clone());
@@ -134,7 +136,9 @@ mod tests {
         let place = folder.path().join("node");
         let mut store = Store::open(&place).unwrap();
         assert_eq!(store.state("7"), (Vec::new(), None));
-        for (run, state) in [("7", b"one".to_vec()), ("8", b"two".to_vec()), ("9", b"three".to_vec()), ("7", b"four".to_vec())] {
+        for (run, state) in
+            [("7", b"one".to_vec()), ("8", b"two".to_vec()), ("9", b"three".to_vec()), ("7", b"four".to_vec())]
+        {
             store.keep(run, state).unwrap();
         }
         assert_eq!(store.recent.len(), IN_MEMORY);

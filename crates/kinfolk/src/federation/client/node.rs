@@ -145,17 +145,13 @@ impl Node {
             Some(toml::Value::Table(node)) => node,
             _ => return Err(Error::settings("node: missing, want a table [node]")),
         };
-        let faults = file.keys().map(|key| Error::settings(format!("{key}: not known here, want [node] alone"))).collect();
+        let faults =
+            file.keys().map(|key| Error::settings(format!("{key}: not known here, want [node] alone"))).collect();
         Self::of_keys(node, place, given, faults)
     }
 
     /// A machine by the keys of its table `[node]`. Paths are relative to this folder; further faults are reported with its own.
-    pub fn of_keys(
-        mut node: toml::Table,
-        place: &Path,
-        given: Option<Rows>,
-        mut faults: Vec<Error>,
-    ) -> Result<Self> {
+    pub fn of_keys(mut node: toml::Table, place: &Path, given: Option<Rows>, mut faults: Vec<Error>) -> Result<Self> {
         let limits = section("node.limits", node.remove("limits"), &mut faults);
         let settings = Settings::check("node", NodeSettings::SETTINGS, node, &mut faults);
         let limits = Settings::check("node.limits", Limits::SETTINGS, limits, &mut faults);

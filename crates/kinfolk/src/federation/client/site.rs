@@ -278,7 +278,14 @@ pub type Settle = fn(model: &str, clients: &[Client], notation: &Notation, folde
 impl Site {
     /// A machine with this many threads (0: one for every core).
     pub fn new(node: Node, thread_count: usize) -> Result<Self> {
-        Ok(Self { node, pool: threads(thread_count)?, prepared: None, log: Vec::new(), about: String::new(), settle: None })
+        Ok(Self {
+            node,
+            pool: threads(thread_count)?,
+            prepared: None,
+            log: Vec::new(),
+            about: String::new(),
+            settle: None,
+        })
     }
 
     /// The same, where fitted models may be written.
@@ -361,7 +368,8 @@ impl Site {
             Request::Work { orders, .. } => {
                 let kinds: BTreeSet<&str> = orders.iter().map(|order| order.work.name()).collect();
                 let everybody = orders.iter().any(|order| order.to.is_none());
-                let some: BTreeSet<u32> = orders.iter().filter_map(|order| order.to.as_ref()).flatten().copied().collect();
+                let some: BTreeSet<u32> =
+                    orders.iter().filter_map(|order| order.to.as_ref()).flatten().copied().collect();
                 (kinds.into_iter().collect::<Vec<_>>().join(" and "), if everybody { all } else { some.len() })
             }
         };
