@@ -57,7 +57,7 @@ pub fn serve(connection: &Connection, mut site: Site, place: Option<&Path>, stop
     let most_bytes = site.node().limits.message_bytes;
     let link = Link::new(connection, most_bytes)?;
     let mut store = match place.filter(|_| has_key) {
-        Some(place) => Store::open(&place.join(link.key.fingerprint()))?,
+        Some(place) => Store::open(&place.join(link.key.fingerprint()), site.node().limits.kept)?,
         None => Store::in_memory(),
     };
     let post = Post { link, has_key, most_bytes, stop, say, is_away: AtomicBool::new(false) };
@@ -237,7 +237,7 @@ impl Post<'_> {
         let answer = std::thread::scope(|scope| {
             let confirm = ConfirmReceived { node, run, id: metadata.message_id.clone() };
             scope.spawn(move || drop(self.link.call::<Nothing>("confirm-message-received", &confirm)));
-            fetched.and_then(|bytes| self.work(run, &bytes, site, store))
+            fetched.and_then(|bytes| site.answer_from(&bytes, &mut store.memories))
         });
         let worked = began.elapsed() - fetching;
         for line in site.take_log() {
@@ -268,18 +268,6 @@ impl Post<'_> {
             fault => self.link.explain(fault, self.has_key).to_string(),
         };
         (self.say)(&format!("run {run}: {doing} failed: {why}"));
-    }
-
-    fn work(&self, run: u64, message: &[u8], site: &mut Site, store: &mut Store) -> Result<Vec<u8>> {
-        let run = run.to_string();
-        let (state, remark) = store.state(&run);
-        remark.iter().for_each(|remark| (self.say)(remark));
-        let (reply, state) = site.answer(message, &state)?;
-        // Before the answer is sent, so that a server never counts on what could be lost.
-        if let Err(error) = store.keep(&run, state) {
-            (self.say)(&format!("{error}; what clients keep would not outlast this process"));
-        }
-        Ok(reply)
     }
 
     /// The bytes of a message, or why it is not answered.

@@ -3,6 +3,8 @@
 //! A message begins with the version of this layout. Work that this version does not know is an
 //! `Unsupported` error, never a guess.
 
+use super::client::host::State;
+use super::fixed::{SumOrder, Summed};
 use super::work::PackedReply;
 use super::*;
 use crate::data::DataShape;
@@ -11,14 +13,18 @@ use crate::models::{self, Blueprint, Packed};
 use crate::settings::{self, Setting, Settings};
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
-pub(crate) const VERSION: u16 = 12;
+pub(crate) const VERSION: u16 = 13;
 
 /// A message to a machine. It carries everything needed to answer it, so that each may be answered by another process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SiteMessage {
     /// The data of the experiment.
     pub data: DataOrder,
+    /// The run it belongs to.
+    pub run: RunMark,
     /// The method that asks; clients' state is kept per method.
     pub label: String,
     /// How tables are encoded, once that is agreed.
@@ -27,6 +33,40 @@ pub struct SiteMessage {
     pub model: Option<ModelOrder>,
     /// What is wanted.
     pub request: Request,
+}
+
+/// Which run a message belongs to, and how far back the server may go in it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunMark {
+    /// Its name, under which machines keep what clients remember; a run that goes on has the same.
+    pub name: String,
+    /// Another one every time that the run goes on: what clients did after the checkpoint counts for nothing then.
+    pub session: u64,
+    /// The number of the last ask before the server's checkpoint; the largest number where there is none.
+    pub checkpoint: u64,
+}
+
+impl RunMark {
+    /// Of a run that begins, without a checkpoint.
+    pub fn new(name: &str) -> Self {
+        let session = session();
+        Self { name: format!("{name}-{session:016x}"), session, checkpoint: u64::MAX }
+    }
+
+    /// Of the same run when it goes on from a checkpoint.
+    pub(crate) fn again(&self, checkpoint: u64) -> Self {
+        Self { name: self.name.clone(), session: session(), checkpoint }
+    }
+}
+
+/// A number that no other process and no other call has. No result depends on it.
+fn session() -> u64 {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let mut digest = Sha256::new();
+    let numbers = [since.as_secs(), u64::from(since.subsec_nanos()), u64::from(std::process::id())];
+    numbers.iter().chain([&CALLS.fetch_add(1, Ordering::Relaxed)]).for_each(|it| digest.update(it.to_le_bytes()));
+    u64::from_le_bytes(std::array::from_fn(|place| digest.clone().finalize()[place]))
 }
 
 /// The data of an experiment. Each machine decides where its own rows are.
@@ -111,6 +151,20 @@ pub enum Request {
         /// The stamp of each client's model; 0 for none.
         stamps: Vec<u64>,
     },
+    /// Hand over all that clients remember, for a checkpoint of the server's.
+    Export {
+        /// The digest of the clients' names.
+        roll: String,
+    },
+    /// Have clients remember what they did at a checkpoint.
+    Import {
+        /// The digest of the clients' names.
+        roll: String,
+        /// What each of them remembers.
+        states: Vec<Option<State>>,
+        /// Saved by clients that are the user's own code.
+        own: Vec<Option<Vec<u8>>>,
+    },
     /// Write a fitted model that knows the machine's clients on the machine's disk: their models are made there.
     Settle {
         /// The digest of the clients' names.
@@ -131,6 +185,8 @@ pub struct SiteOrder {
     pub to: Option<Vec<u32>>,
     /// What they do.
     pub work: Work,
+    /// How their vectors are summed; without, they come one by one.
+    pub sum: Option<SumOrder>,
 }
 
 /// A machine's reply.
@@ -138,10 +194,12 @@ pub struct SiteOrder {
 pub enum SiteReply {
     /// The machine's clients.
     Roll(Roll),
-    /// What the clients answered.
-    Replies(Vec<ClientReply>),
+    /// What the clients answered, one by one, and the sums of orders that have some, by their index in the ask.
+    Replies(Vec<ClientReply>, Vec<(u32, Summed)>),
     /// Which of their models are saved.
     Kept(KeptModels),
+    /// What clients remember, and what is saved by those that are the user's own code.
+    States(Vec<Option<State>>, Vec<Option<Vec<u8>>>),
 }
 
 /// Clients' own models on their machine's disk.
@@ -239,6 +297,7 @@ mod tests {
         assert_eq!(model.read().unwrap().settings, blueprint.settings);
         SiteMessage {
             data: DataOrder { source: "linear".into(), settings: String::new(), seed: 1 },
+            run: RunMark { name: "a run".into(), session: 1, checkpoint: 2 },
             label: "ifca".into(),
             schema: None,
             model: Some(model),
@@ -247,7 +306,7 @@ mod tests {
                 stamp: 3,
                 phase: Phase::Train,
                 models: vec![(1, Arc::new(Packed::pack(&[1.0, 0.1], Precision::F32)))],
-                orders: vec![SiteOrder { index: 0, to: Some(vec![1]), work }],
+                orders: vec![SiteOrder { index: 0, to: Some(vec![1]), work, sum: None }],
             },
         }
     }
