@@ -20,6 +20,7 @@ mod objects;
 mod resident;
 mod store;
 
+use kinfolk::federation::client::node::Node;
 pub use resident::serve;
 use std::path::PathBuf;
 
@@ -48,4 +49,18 @@ pub enum Security {
     PublicAuthorities,
     /// By a certificate of an authority in this file.
     Certificates(PathBuf),
+}
+
+/// Where a machine's node keeps what has to last, unless it is told another folder: beside the clients' own models.
+pub fn default_state(node: &Node) -> PathBuf {
+    const NAME: &str = "kinfolk-state";
+    node.models.as_ref().map_or_else(|| NAME.into(), |models| models.with_file_name(NAME))
+}
+
+/// Lets an experiment leave out the path of its table, which is known to every machine for itself.
+pub fn leave_path_open(experiment: &mut toml::Table) {
+    let data = experiment.get_mut("data").and_then(toml::Value::as_table_mut);
+    if let Some(data) = data.filter(|data| data.get("source").and_then(toml::Value::as_str) == Some("table")) {
+        data.entry("path").or_insert_with(|| "on each machine".into());
+    }
 }

@@ -48,7 +48,7 @@ pub type Say<'a> = &'a (dyn Fn(&str) + Sync);
 
 /// Answers Kinfolk's messages for the clients of a site until `stop` is set. A node with a key of its own keeps what has to last in a
 /// folder below `place`. A fault at the start is an error; what happens later is waited out.
-pub fn serve(connection: &Connection, mut site: Site, place: Option<&Path>, stop: &AtomicBool, say: Say) -> Result<()> {
+pub fn serve(connection: &Connection, mut site: Site, place: &Path, stop: &AtomicBool, say: Say) -> Result<()> {
     let has_key = connection.key.is_some();
     if has_key && matches!(connection.security, Security::Insecure) {
         let hint = "start the SuperLink with certificates, and name theirs with --root-certificates";
@@ -56,9 +56,9 @@ pub fn serve(connection: &Connection, mut site: Site, place: Option<&Path>, stop
     }
     let most_bytes = site.node().limits.message_bytes;
     let link = Link::new(connection, most_bytes)?;
-    let mut store = match place.filter(|_| has_key) {
-        Some(place) => Store::open(&place.join(link.key.fingerprint()), site.node().limits.kept)?,
-        None => Store::in_memory(),
+    let mut store = match has_key {
+        true => Store::open(&place.join(link.key.fingerprint()), site.node().limits.kept)?,
+        false => Store::in_memory(),
     };
     let post = Post { link, has_key, most_bytes, stop, say, is_away: AtomicBool::new(false) };
     let mut is_new = true;

@@ -4,6 +4,7 @@ pub mod assign;
 pub mod cluster;
 pub mod data;
 pub mod fit;
+pub mod flower;
 pub mod list;
 pub mod node;
 pub mod predict;

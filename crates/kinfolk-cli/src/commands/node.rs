@@ -6,7 +6,7 @@ use kinfolk::federation::client::node::Node;
 use kinfolk::federation::client::site::Site;
 use kinfolk::fit::settle;
 use kinfolk::{Error, ErrorKind, Result};
-use kinfolk_node::{Connection, FIRST_SUPPORTED, LAST_SUPPORTED, Security, serve};
+use kinfolk_node::{Connection, FIRST_SUPPORTED, LAST_SUPPORTED, Security, default_state, serve};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::path::{Path, PathBuf};
@@ -116,11 +116,11 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         (false, Some(path)) => Security::Certificates(path),
         (false, None) => Security::PublicAuthorities,
     };
-    let state = arguments.state.or_else(|| Some(node.models.as_ref()?.with_file_name("kinfolk-state")));
+    let state = arguments.state.unwrap_or_else(|| default_state(&node));
     let connection = Connection { superlink: arguments.superlink, security, key: arguments.key };
     let site = Site::new(node, arguments.threads.unwrap_or(0))?.with_models(settle);
     let stop = stop_on_signal()?;
-    serve(&connection, site, state.as_deref(), &stop, &say)?;
+    serve(&connection, site, &state, &stop, &say)?;
     say("stopped");
     Ok(Ending::Done)
 }

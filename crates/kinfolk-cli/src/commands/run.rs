@@ -1,16 +1,21 @@
 //! `kinfolk run FILE|PRESET`: one experiment, from data to report.
 
+use super::flower::{Elsewhere, Found};
 use super::*;
 use kinfolk::disk::folder::run_folder;
 use kinfolk::experiment::{Experiment, Override};
 use kinfolk::presets;
+use kinfolk::record::Summary;
 use kinfolk::report::table::results_with_notes;
 use kinfolk::run::{Options, checkpoint_every};
+use kinfolk_node::leave_path_open;
+use std::path::Path;
 
 const ENVIRONMENT: &str = "\
 Environment:
   KINFOLK_DATA                Folder of the downloaded datasets [default: kinfolk in the platform's cache folder]
-  KINFOLK_CHECKPOINT_SECONDS  Least seconds between two checkpoints of a method [default: 10]";
+  KINFOLK_CHECKPOINT_SECONDS  Least seconds between two checkpoints of a method [default: 10]
+  KINFOLK_PYTHON              The Python that has the package, for --on flower [default: python3]";
 
 /// Run an experiment: a TOML file, or a preset such as `quickstart`.
 #[derive(clap::Args)]
@@ -45,6 +50,8 @@ pub struct Arguments {
     /// Print the experiment with every default filled in, and stop
     #[arg(long)]
     show: bool,
+    #[command(flatten)]
+    elsewhere: Elsewhere,
 }
 
 pub fn run(arguments: Arguments) -> Result<Ending> {
@@ -53,10 +60,20 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
     overrides.extend(arguments.seed.map(|seed| Override::top("seed", seed as i64)));
     overrides.extend(arguments.repeat.map(|repeat| Override::top("repeat", repeat as i64)));
     let (place, text) = presets::read(&arguments.experiment)?;
-    let experiment = Experiment::parse(&place, &text, &overrides)?;
+    let mut table = Experiment::read_table(&place, &text)?;
+    if arguments.elsewhere.is_wanted() {
+        leave_path_open(&mut table);
+    }
+    let experiment = Experiment::from_table(&place, table, &overrides)?;
     if arguments.show {
         print(&experiment.to_toml())?;
         return Ok(Ending::Done);
+    }
+    if arguments.elsewhere.is_wanted() {
+        let out = arguments.out.as_deref();
+        let Found { folder, summary, .. } = arguments.elsewhere.run(&experiment.to_toml(), out, arguments.resume)?;
+        let summary = summary.ok_or_else(|| Error::federation("the run has ended without a summary"))?;
+        return show(&summary, &folder, arguments.json);
     }
     let (folder, _new) = run_folder(arguments.out, experiment.name())?;
     let options = Options {
@@ -77,8 +94,11 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
                 _ => error,
             }
         })?;
-    let summary = &record.summary;
-    if arguments.json {
+    show(&record.summary, &folder, arguments.json)
+}
+
+fn show(summary: &Summary, folder: &Path, json: bool) -> Result<Ending> {
+    if json {
         print_json(summary)?;
     } else {
         print(&results_with_notes(summary))?;
