@@ -26,7 +26,7 @@ const BETWEEN_HEARTBEATS: Duration = Duration::from_secs(8);
 const POLL: Duration = Duration::from_millis(100);
 const SLOWEST_POLL: Duration = Duration::from_secs(1);
 const SHARE_OF_WAIT: u32 = 20;
-const TIMES_LATENCY: u32 = 4;
+const TIMES_LATENCY: u32 = 2;
 /// Between two attempts to reach a SuperLink.
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LAST_RETRY: Duration = Duration::from_secs(10);
@@ -198,7 +198,9 @@ impl Post<'_> {
         let mut retry = FIRST_RETRY;
         while !self.is_stopped() {
             let asked = Instant::now();
-            let pause = match self.link.call::<PulledMessages>("pull-messages", &PullMessages { node }) {
+            let pulled = self.link.call::<PulledMessages>("pull-messages", &PullMessages { node });
+            let latency = asked.elapsed();
+            let pause = match pulled {
                 Ok(pulled) => {
                     self.is_back();
                     retry = FIRST_RETRY;
@@ -206,7 +208,7 @@ impl Post<'_> {
                         self.answer(node, &message, tree, site, store);
                         heard = Instant::now();
                     }
-                    POLL.max(heard.elapsed() / SHARE_OF_WAIT).max(TIMES_LATENCY * asked.elapsed()).min(SLOWEST_POLL)
+                    POLL.max(heard.elapsed() / SHARE_OF_WAIT).max(TIMES_LATENCY * latency).min(SLOWEST_POLL)
                 }
                 Err(fault @ (Fault::Unreachable(_) | Fault::Untrusted(_))) => {
                     self.miss(&fault);
@@ -233,12 +235,7 @@ impl Post<'_> {
             Err(fault) => return self.give_up(run, "fetching a message", &fault),
         };
         let (received, fetching) = (fetched.as_ref().map_or(0, Vec::len), began.elapsed());
-        // The SuperLink may forget it now, while the work is done.
-        let answer = std::thread::scope(|scope| {
-            let confirm = ConfirmReceived { node, run, id: metadata.message_id.clone() };
-            scope.spawn(move || drop(self.link.call::<Nothing>("confirm-message-received", &confirm)));
-            fetched.and_then(|bytes| site.answer_from(&bytes, &mut store.memories))
-        });
+        let answer = fetched.and_then(|bytes| site.answer_from(&bytes, &mut store.memories));
         let worked = began.elapsed() - fetching;
         for line in site.take_log() {
             (self.say)(&format!("run {run}: {line}"));
@@ -254,12 +251,25 @@ impl Post<'_> {
         if let Err(fault) = self.deliver(node, metadata, answer, worked) {
             return self.give_up(run, "sending an answer", &fault);
         }
+        self.confirm(node, metadata, tree);
         let kind = metadata.message_type.trim_end_matches(OURS);
         let milliseconds = began.elapsed().as_millis();
         (self.say)(&format!(
             "run {run}: {kind}, {about}; {received} bytes in, {sent} out, {milliseconds} ms ({} of work)",
             worked.as_millis(),
         ));
+    }
+
+    /// Lets the SuperLink forget a message, once all of it is there: it would refuse the rest of one that it has forgotten, and with that
+    /// the server's whole question.
+    fn confirm(&self, node: Option<Node>, metadata: &Metadata, tree: &ObjectTree) {
+        let (run, id) = (metadata.run, metadata.message_id.clone());
+        let heads = [Some(&tree.id), tree.children.first().map(|dict| &dict.id)];
+        let is_there = heads.into_iter().flatten().all(|id| self.pull(node, run, id).is_ok());
+        if is_there {
+            // One that is not forgotten costs a little memory there, until the run ends.
+            let _ = self.link.call::<Nothing>("confirm-message-received", &ConfirmReceived { node, run, id });
+        }
     }
 
     fn give_up(&self, run: u64, doing: &str, fault: &Fault) {
