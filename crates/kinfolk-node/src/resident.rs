@@ -194,7 +194,7 @@ impl Post<'_> {
 
     /// Asks for messages and answers them, until the node is stopped or the SuperLink knows nothing of it.
     fn listen(&self, node: Option<Node>, site: &mut Site, store: &mut Store) {
-        let mut heard = Instant::now();
+        let (mut heard, mut answered) = (Instant::now(), None);
         let mut retry = FIRST_RETRY;
         while !self.is_stopped() {
             let asked = Instant::now();
@@ -206,6 +206,7 @@ impl Post<'_> {
                     retry = FIRST_RETRY;
                     if let (Some(message), Some(tree)) = (pulled.messages.into_iter().next(), pulled.trees.first()) {
                         self.answer(node, &message, tree, site, store);
+                        message.metadata.iter().for_each(|metadata| self.confirm(node, &mut answered, metadata));
                         heard = Instant::now();
                     }
                     POLL.max(heard.elapsed() / SHARE_OF_WAIT).max(TIMES_LATENCY * latency).min(SLOWEST_POLL)
@@ -251,7 +252,6 @@ impl Post<'_> {
         if let Err(fault) = self.deliver(node, metadata, answer, worked) {
             return self.give_up(run, "sending an answer", &fault);
         }
-        self.confirm(node, metadata, tree);
         let kind = metadata.message_type.trim_end_matches(OURS);
         let milliseconds = began.elapsed().as_millis();
         (self.say)(&format!(
@@ -260,15 +260,14 @@ impl Post<'_> {
         ));
     }
 
-    /// Lets the SuperLink forget a message, once all of it is there: it would refuse the rest of one that it has forgotten, and with that
-    /// the server's whole question.
-    fn confirm(&self, node: Option<Node>, metadata: &Metadata, tree: &ObjectTree) {
-        let (run, id) = (metadata.run, metadata.message_id.clone());
-        let heads = [Some(&tree.id), tree.children.first().map(|dict| &dict.id)];
-        let is_there = heads.into_iter().flatten().all(|id| self.pull(node, run, id).is_ok());
-        if is_there {
-            // One that is not forgotten costs a little memory there, until the run ends.
-            let _ = self.link.call::<Nothing>("confirm-message-received", &ConfirmReceived { node, run, id });
+    /// Lets the SuperLink forget the message before this one. Of this one itself parts may still be on their way there, although those
+    /// that matter have arrived, and what it has forgotten it would refuse, and with that the server's whole question. Before its next
+    /// question a server has sent all of the last.
+    fn confirm(&self, node: Option<Node>, answered: &mut Option<Metadata>, now: &Metadata) {
+        if let Some(before) = answered.replace(now.clone()) {
+            let confirm = ConfirmReceived { node, run: before.run, id: before.message_id };
+            // One that is not forgotten costs a little memory there, until its run ends.
+            let _ = self.link.call::<Nothing>("confirm-message-received", &confirm);
         }
     }
 

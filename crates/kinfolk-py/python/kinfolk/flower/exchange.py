@@ -120,6 +120,9 @@ class Exchange:
                 yield machine, None, "the SuperLink did not accept the message for it"
         began = called = time.monotonic()
         while waiting:
+            # Looking often costs the SuperLink work, looking seldom costs time: at most a twentieth of the wait.
+            now = time.monotonic()
+            time.sleep(max(min(max((now - began) / 20, LOOK), SELDOM_LOOK, deadline - now), 0.0))
             for reply in self._grid.pull_messages(list(waiting)):
                 owed = waiting.pop(reply.metadata.reply_to_message_id, None)
                 if owed is not None:
@@ -132,9 +135,6 @@ class Exchange:
                     yield machine, None, "it was started anew before it had answered"
             if now >= deadline:
                 break
-            if waiting:
-                # Looking often costs the SuperLink work, looking seldom costs time: at most a twentieth of the wait.
-                time.sleep(min(max((now - began) / 20, LOOK), SELDOM_LOOK, deadline - now))
         self._owed |= waiting
         for machine, *_ in waiting.values():
             yield machine, None, f"it gave no answer within {self._timeout:g} seconds"

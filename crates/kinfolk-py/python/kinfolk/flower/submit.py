@@ -80,8 +80,10 @@ def submit(request: Mapping[str, Any]) -> str:
         app = write_app(Path(folder) / "app", request["experiment"])
         flwr = Flower(request, Path(folder) / "home")
         settings = " ".join(f"{key}={json.dumps(value)}" for key, value in request["settings"].items())
-        answer = flwr.ask("run", str(app), flwr.connection, "--run-config", settings, "--format", "json")
-        run = str(json.loads(answer)["run-id"])
+        answer = json.loads(flwr.ask("run", str(app), flwr.connection, "--run-config", settings, "--format", "json"))
+        if "run-id" not in answer:
+            raise Refused(f"flwr run: {answer.get('error-message', answer)}")
+        run = str(answer["run-id"])
         try:
             with flwr.log(run) as lines:
                 for line in lines:
