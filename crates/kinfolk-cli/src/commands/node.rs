@@ -14,11 +14,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use toml::{Table, Value};
 
-/// Answer for the clients of this machine in runs on a Flower SuperLink, until Ctrl-C. What may be read of their rows, and how few rows
-/// an answer may be about, a file of this machine says, or the options below; no run can change it, and code that comes with a run is
-/// never executed.
+/// Answer for the clients of this machine in runs on a Flower SuperLink, until Ctrl-C
 #[derive(clap::Args)]
-#[command(after_help = format!("The SuperLink's Flower may be of version {FIRST_SUPPORTED} to {LAST_SUPPORTED}."))]
+#[command(after_help = format!("\
+What may be read of the rows, and how few rows an answer may be about, a file of this machine says, or the options; no run can
+change it, and code that comes with a run is never executed. The SuperLink's Flower may be of version {FIRST_SUPPORTED} to {LAST_SUPPORTED}."))]
 pub struct Arguments {
     /// The machine's own file, with a table [node] (docs/on-real-machines.md)
     #[arg(value_name = "NODE.toml", required_unless_present_any = ["data", "partition"])]
