@@ -153,10 +153,12 @@ impl Post<'_> {
         let public_key = self.link.key.public().as_bytes().to_vec();
         match store.number(self.link.address()) {
             // One that died without a word counts as connected for a while, and such a one is not activated.
-            Some(id) => match self.link.call::<Nothing>("deactivate-node", &NodeId { id }) {
-                Err(fault @ Fault::Unreachable(_)) => return Err(fault),
-                _ => {}
-            },
+            Some(id) => {
+                if let Err(fault @ Fault::Unreachable(_)) = self.link.call::<Nothing>("deactivate-node", &NodeId { id })
+                {
+                    return Err(fault);
+                }
+            }
             None if !self.has_key => {
                 // A key that is registered already is the one that we registered, just before the connection broke.
                 match self.link.call::<NodeId>("register-node", &Register { public_key: public_key.clone() }) {

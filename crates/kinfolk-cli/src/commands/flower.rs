@@ -10,7 +10,11 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+/// Between two looks whether the user wants to stop.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Where clients are, if not here.
 #[derive(clap::Args)]
@@ -93,9 +97,20 @@ impl Elsewhere {
             insecure: self.insecure,
             settings,
         };
-        let _stop = stop_on_interrupt();
-        let mut child = start(&request)?;
-        let found = follow(&mut child);
+        let (stop, is_over) = (stop_on_interrupt(), AtomicBool::new(false));
+        let (mut child, stdin) = start(&request)?;
+        let found = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) && !is_over.load(Ordering::Relaxed) {
+                    std::thread::sleep(PATIENCE);
+                }
+                // At its end the run is stopped.
+                drop(stdin);
+            });
+            let found = follow(&mut child);
+            is_over.store(true, Ordering::Relaxed);
+            found
+        });
         let ended = child.wait();
         match (found, ended) {
             (Ok(Some(found)), _) => Ok(found),
@@ -112,7 +127,8 @@ fn python() -> String {
     std::env::var("KINFOLK_PYTHON").unwrap_or_else(|_| "python3".into())
 }
 
-fn start(request: &Request) -> Result<Child> {
+/// Starts it. The run is stopped when its stdin is closed.
+fn start(request: &Request) -> Result<(Child, Option<ChildStdin>)> {
     let python = python();
     let wanted = format!(
         "pip install 'kinfolk[flower]' of version {}, and name that Python with KINFOLK_PYTHON",
@@ -133,16 +149,18 @@ fn start(request: &Request) -> Result<Child> {
     if version != env!("CARGO_PKG_VERSION") {
         return Err(missing(format!("got version {version}")));
     }
-    let request = serde_json::to_vec(request).map_err(|error| Error::new(ErrorKind::Io, format!("json: {error}")))?;
+    let mut request =
+        serde_json::to_vec(request).map_err(|error| Error::new(ErrorKind::Io, format!("json: {error}")))?;
+    request.push(b'\n');
     let begin = || {
         let mut child = Command::new(&python)
             .args(["-m", "kinfolk.flower"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
-        // Closed after this, so that the other end sees the end.
-        child.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(&request))?;
-        Ok(child)
+        let mut stdin = child.stdin.take();
+        stdin.as_mut().map_or(Ok(()), |stdin| stdin.write_all(&request))?;
+        Ok((child, stdin))
     };
     begin().map_err(|error: std::io::Error| Error::new(ErrorKind::Io, format!("starting {python}: {error}")))
 }

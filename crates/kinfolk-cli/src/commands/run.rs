@@ -71,7 +71,9 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
     }
     if arguments.elsewhere.is_wanted() {
         let out = arguments.out.as_deref();
-        let Found { folder, summary, .. } = arguments.elsewhere.run(&experiment.to_toml(), out, arguments.resume)?;
+        let found = arguments.elsewhere.run(&experiment.to_toml(), out, arguments.resume);
+        let Found { folder, summary, .. } =
+            found.map_err(|error| out.map_or(error.clone(), |out| go_on(error, out)))?;
         let summary = summary.ok_or_else(|| Error::federation("the run has ended without a summary"))?;
         return show(&summary, &folder, arguments.json);
     }
@@ -85,16 +87,19 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         stop: stop_on_interrupt(),
         ..Options::default()
     };
-    let record =
-        kinfolk::run::run(&experiment, &options, &mut Bars::new(String::new())).map_err(|error| {
-            match error.kind() {
-                ErrorKind::Stopped => {
-                    error.hint(format!("go on with the same command and --out {} --resume", folder.display()))
-                }
-                _ => error,
-            }
-        })?;
+    let record = kinfolk::run::run(&experiment, &options, &mut Bars::new(String::new()));
+    let record = record.map_err(|error| go_on(error, &folder))?;
     show(&record.summary, &folder, arguments.json)
+}
+
+/// How to go on with a run that was stopped.
+fn go_on(error: Error, folder: &Path) -> Error {
+    match error.kind() {
+        ErrorKind::Stopped => {
+            error.hint(format!("go on with the same command and --out {} --resume", folder.display()))
+        }
+        _ => error,
+    }
 }
 
 fn show(summary: &Summary, folder: &Path, json: bool) -> Result<Ending> {

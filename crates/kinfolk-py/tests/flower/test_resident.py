@@ -99,6 +99,28 @@ def test_the_program_runs_an_experiment_without_an_app_folder(
     assert set(kinfolk.load(tmp_path / "fitted").clients_["client"]) == {f"shop-{shop:02}" for shop in range(SHOPS)}
 
 
+def test_a_run_that_is_stopped_goes_on(loopback: Loopback, nodes: dict[str, Path], tmp_path: Path) -> None:
+    there, here, table = tmp_path / "there", tmp_path / "here", tmp_path / "all.csv"
+    alone = [HERE / "alone.toml", "--set", "method.local.rounds=25", "--set", "name=stopped"]
+    line = [PROGRAM, "run", "--on", "flower", "--superlink", "loopback", "--machines", "3", *alone, "--out", there]
+    environment = loopback.environment("flwr") | {"KINFOLK_PYTHON": sys.executable}
+    log, node = tmp_path / "log", next(iter(nodes))
+    before = loopback.log(node).count("train, local")
+    with open(log, "wb") as file, subprocess.Popen(line, env=environment, stdout=file, stderr=file) as process:
+        wait_until(lambda: loopback.log(node).count("train, local") >= before + 8)
+        process.send_signal(signal.SIGINT)
+    assert process.returncode == 1
+    assert "--resume" in log.read_text()
+    assert not (there / "summary.json").exists()
+    subprocess.run([*line, "--resume"], env=environment, check=True, capture_output=True)
+    write_table(table, range(SHOPS))
+    settings = {"data.path": str(table), "method.local.rounds": 25, "name": "stopped"}
+    kinfolk.run(HERE / "alone.toml", out=here, **settings)
+    assert (there / "clients.csv").read_bytes() == (here / "clients.csv").read_bytes()
+    own = {f"models/local/0/{name}": model for name, model in kept(nodes, "stopped/local/0").items()}
+    assert own == models(here)
+
+
 def test_faults_of_the_input_are_told_by_the_program(loopback: Loopback, tmp_path: Path) -> None:
     home = loopback.home("flwr")
     wrong = command("run", "--on", "flower", "--superlink", "loopback", EXAMPLE / "experiment.toml",

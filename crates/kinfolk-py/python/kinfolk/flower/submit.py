@@ -1,17 +1,19 @@
-"""Runs an experiment on a SuperLink without an app folder of the user's: packs one, submits it, follows it, and stops it on Ctrl-C.
+"""Runs an experiment on a SuperLink without an app folder of the user's: packs one, submits it and follows it.
 
-The request comes as JSON on stdin, and what happens goes out as JSON on stdout, one event a line.
+The request comes as a line of JSON on stdin, and what happens goes out as JSON on stdout, one event a line. The run is stopped when
+stdin ends.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,14 +65,13 @@ class Refused(Exception):
 
 
 def main() -> None:
+    # Ctrl-C is for who started this, and closes stdin.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        status = submit(json.load(sys.stdin))
+        status = submit(json.loads(sys.stdin.readline()))
     except Refused as error:
         tell({"event": "failed", "kind": "federation", "reason": str(error)})
         sys.exit(1)
-    except KeyboardInterrupt:
-        tell({"event": "failed", "kind": "stopped", "reason": "stopped"})
-        sys.exit(130)
     sys.exit(0 if status == "finished:completed" else 1)
 
 
@@ -82,15 +83,23 @@ def submit(request: Mapping[str, Any]) -> str:
         settings = " ".join(f"{key}={json.dumps(value)}" for key, value in request["settings"].items())
         answer = json.loads(flwr.ask("run", str(app), flwr.connection, "--run-config", settings, "--format", "json"))
         if "run-id" not in answer:
-            raise Refused(f"flwr run: {answer.get('error-message', answer)}")
+            raise Refused(f"flwr run: {' '.join(str(answer.get('error-message', answer)).split())}")
         run = str(answer["run-id"])
-        try:
-            with flwr.log(run) as lines:
-                for line in lines:
-                    pass_on(line)
-        except KeyboardInterrupt:
-            flwr.ask("stop", run, flwr.connection)
-            raise
+        stopped = threading.Event()
+        with flwr.log(run) as log:
+
+            def stop_at_the_end_of_stdin() -> None:
+                sys.stdin.read()
+                stopped.set()
+                flwr.ask("stop", run, flwr.connection)
+                log.terminate()
+
+            threading.Thread(target=stop_at_the_end_of_stdin, daemon=True).start()
+            assert log.stdout is not None
+            for line in log.stdout:
+                pass_on(line.rstrip("\n"))
+        if stopped.is_set():
+            tell({"event": "failed", "kind": "stopped", "reason": "stopped"})
         runs = json.loads(flwr.ask("ls", flwr.connection, "--run-id", run, "--format", "json"))["runs"]
         return str(runs[0]["status"])
 
@@ -133,19 +142,17 @@ class Flower:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            # Ctrl-C is for this process, which tells Flower.
+            # Ctrl-C is for who started this.
             start_new_session=True,
         )
         if done.returncode != 0:
             raise Refused(f"flwr {arguments[0]}: {' '.join(f'{done.stdout} {done.stderr}'.split())}")
         return done.stdout
 
-    @contextmanager
-    def log(self, run: str) -> Iterator[Iterator[str]]:
+    def log(self, run: str) -> subprocess.Popen[str]:
         """What a run says, until it ends."""
-        command = ["flwr", "log", run, self.connection, "--stream"]
-        with subprocess.Popen(
-            command,
+        return subprocess.Popen(
+            ["flwr", "log", run, self.connection, "--stream"],
             env=self._environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -153,12 +160,7 @@ class Flower:
             text=True,
             errors="replace",
             start_new_session=True,
-        ) as process:
-            try:
-                assert process.stdout is not None
-                yield (line.rstrip("\n") for line in process.stdout)
-            finally:
-                process.terminate()
+        )
 
 
 def pass_on(line: str) -> None:
