@@ -7,6 +7,7 @@ use kinfolk::experiment::{Experiment, Override};
 use kinfolk::presets;
 use kinfolk::record::Summary;
 use kinfolk::report::table::results_with_notes;
+use kinfolk::run::venue::{InProcess, Venue};
 use kinfolk::run::{Options, checkpoint_every};
 use kinfolk_node::leave_path_open;
 use std::path::Path;
@@ -54,7 +55,27 @@ pub struct Arguments {
     elsewhere: Elsewhere,
 }
 
+impl Arguments {
+    /// Threads to use, if they were given.
+    pub fn threads(&self) -> Option<usize> {
+        self.threads
+    }
+}
+
 pub fn run(arguments: Arguments) -> Result<Ending> {
+    if !arguments.elsewhere.is_wanted() {
+        return run_at(arguments, |options| Ok(Box::new(InProcess::new(options)?)));
+    }
+    let Some(experiment) = read(&arguments)? else { return Ok(Ending::Done) };
+    let out = arguments.out.as_deref();
+    let found = arguments.elsewhere.run(&experiment.to_toml(), out, arguments.resume);
+    let Found { folder, summary, .. } = found.map_err(|error| out.map_or(error.clone(), |out| go_on(error, out)))?;
+    let summary = summary.ok_or_else(|| Error::federation("the run has ended without a summary"))?;
+    show(&summary, &folder, arguments.json)
+}
+
+/// The experiment, unless it was only to be shown.
+fn read(arguments: &Arguments) -> Result<Option<Experiment>> {
     let mut overrides = arguments.set.iter().map(|text| Override::parse(text)).collect::<Result<Vec<_>>>()?;
     overrides.extend(arguments.tune.then(Override::tune));
     overrides.extend(arguments.seed.map(|seed| Override::top("seed", seed as i64)));
@@ -67,16 +88,17 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
     let experiment = Experiment::from_table(&place, table, &overrides)?;
     if arguments.show {
         print(&experiment.to_toml())?;
-        return Ok(Ending::Done);
+        return Ok(None);
     }
+    Ok(Some(experiment))
+}
+
+/// The same with the clients of a venue.
+pub fn run_at(arguments: Arguments, venue: impl FnOnce(&Options) -> Result<Box<dyn Venue>>) -> Result<Ending> {
     if arguments.elsewhere.is_wanted() {
-        let out = arguments.out.as_deref();
-        let found = arguments.elsewhere.run(&experiment.to_toml(), out, arguments.resume);
-        let Found { folder, summary, .. } =
-            found.map_err(|error| out.map_or(error.clone(), |out| go_on(error, out)))?;
-        let summary = summary.ok_or_else(|| Error::federation("the run has ended without a summary"))?;
-        return show(&summary, &folder, arguments.json);
+        return Err(Error::settings("--on: this program has its clients in processes of its own"));
     }
+    let Some(experiment) = read(&arguments)? else { return Ok(Ending::Done) };
     let (folder, _new) = run_folder(arguments.out, experiment.name())?;
     let options = Options {
         folder: Some(folder.clone()),
@@ -87,7 +109,7 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         stop: stop_on_interrupt(),
         ..Options::default()
     };
-    let record = kinfolk::run::run(&experiment, &options, &mut Bars::new(String::new()));
+    let record = kinfolk::run::run_at(&mut *venue(&options)?, &experiment, &options, &mut Bars::new(String::new()));
     let record = record.map_err(|error| go_on(error, &folder))?;
     show(&record.summary, &folder, arguments.json)
 }

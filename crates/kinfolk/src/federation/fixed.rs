@@ -69,8 +69,16 @@ impl Grid {
             None => UNKNOWN * (1.0 + longest_model),
         };
         let range = range.min(LONGEST);
+        Self { bits: Self::most_bits(range, weight), range }
+    }
+
+    /// The most bits with which sums of vectors up to this length and this weight do not overflow.
+    fn most_bits(range: f64, weight: u64) -> i32 {
         let weight_bits = (u64::BITS - weight.leading_zeros()) as i32;
-        Self { bits: BITS - weight_bits - range.log2().ceil() as i32, range }
+        // The smallest power of two that is not below it, without a logarithm, which rounds.
+        let range_bits = range.to_bits();
+        let exponent = (range_bits >> 52) as i32 - 1023;
+        BITS - weight_bits - exponent - i32::from(range_bits & ((1 << 52) - 1) != 0)
     }
 
     /// Whether a vector of this length can be in a sum.
@@ -80,9 +88,8 @@ impl Grid {
 
     /// Whether a message's grid is one: no sum of this weight may overflow.
     pub(crate) fn is_sound(&self, weight: u64) -> bool {
-        let weight_bits = (u64::BITS - weight.leading_zeros()) as i32;
-        let longest = (1.0..=LONGEST).contains(&self.range);
-        longest && self.bits >= -1000 && self.bits <= BITS - weight_bits - self.range.log2().ceil() as i32
+        let is_possible = (1.0..=LONGEST).contains(&self.range);
+        is_possible && (-1000..=Self::most_bits(self.range, weight)).contains(&self.bits)
     }
 
     /// A unit.
@@ -107,7 +114,7 @@ impl FixedSum {
         self.total.resize(vector.len(), 0);
         let (scale, times) = (2f64.powi(grid.bits), i128::from(weight));
         for (total, value) in self.total.iter_mut().zip(vector) {
-            *total = total.wrapping_add(times.wrapping_mul((value * scale) as i128));
+            *total = total.wrapping_add(times.wrapping_mul(whole(value * scale)));
         }
         self.weight += weight;
         self.count += 1;
@@ -136,6 +143,12 @@ impl FixedSum {
         let total = self.total.iter().map(|&total| total as f64 * unit).collect();
         Sum { total, weight: self.weight as f64, count: self.count as usize }
     }
+}
+
+/// A number cut off towards zero. Conversions to 64 bits are an instruction, those to 128 are not.
+fn whole(value: f64) -> i128 {
+    const SHORT: f64 = (1u64 << 62) as f64;
+    if value.abs() < SHORT { i128::from(value as i64) } else { value as i128 }
 }
 
 /// As bytes: their number does not tell how large they are.

@@ -8,7 +8,7 @@ use super::fixed::{SumOrder, Summed};
 use super::work::PackedReply;
 use super::*;
 use crate::data::DataShape;
-use crate::data::schema::{Description, Schema};
+use crate::data::schema::{Description, FeaturesDescription, Schema, TargetDescription};
 use crate::models::{self, Blueprint, Packed};
 use crate::settings::{self, Setting, Settings};
 use serde::de::DeserializeOwned;
@@ -210,8 +210,9 @@ pub struct KeptModels {
     pub(crate) place: Option<String>,
 }
 
-/// The clients of a machine.
+/// The clients of a machine. What neighbours have in common travels once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "PackedRoll", into = "PackedRoll")]
 pub struct Roll {
     /// The machine's name.
     pub name: Option<String>,
@@ -226,7 +227,7 @@ pub struct Roll {
 }
 
 /// One client of a machine.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Member {
     /// Its stable name.
     pub id: String,
@@ -238,6 +239,88 @@ pub struct Member {
     pub outlier: bool,
     /// Its description of its data.
     pub description: Description,
+}
+
+/// A roll column by column; of values that several clients in a row have, one, with their number.
+#[derive(Serialize, Deserialize)]
+struct PackedRoll {
+    name: Option<String>,
+    ids: Vec<String>,
+    /// Each place without the number of the client, which is the same for clients that follow each other.
+    places: Runs<Option<i64>>,
+    truths: Runs<Option<usize>>,
+    outliers: Runs<bool>,
+    rows: Runs<usize>,
+    groups: Runs<Option<String>>,
+    features: Runs<FeaturesDescription>,
+    targets: Runs<TargetDescription>,
+    left_out: u64,
+    shape: DataShape,
+    true_clusters: Option<usize>,
+}
+
+type Runs<T> = Vec<(u32, T)>;
+
+fn runs<T: PartialEq>(values: impl Iterator<Item = T>) -> Runs<T> {
+    let mut runs: Runs<T> = Vec::new();
+    for value in values {
+        match runs.last_mut() {
+            Some((count, last)) if *last == value => *count += 1,
+            _ => runs.push((1, value)),
+        }
+    }
+    runs
+}
+
+/// The values of so many clients.
+fn unrolled<T: Clone>(runs: Runs<T>, clients: usize) -> std::result::Result<impl Iterator<Item = T>, String> {
+    let found = runs.iter().map(|(count, _)| u64::from(*count)).sum::<u64>();
+    if found != clients as u64 {
+        return Err(format!("a roll of {clients} clients with {found} descriptions"));
+    }
+    Ok(runs.into_iter().flat_map(|(count, value)| std::iter::repeat_n(value, count as usize)))
+}
+
+impl From<Roll> for PackedRoll {
+    fn from(Roll { name, members, left_out, shape, true_clusters }: Roll) -> Self {
+        let place = |(number, member): (i64, &Member)| member.place.map(|place| (place as i64).wrapping_sub(number));
+        let of = || members.iter();
+        Self {
+            name,
+            places: runs((0..).zip(of()).map(place)),
+            truths: runs(of().map(|member| member.truth)),
+            outliers: runs(of().map(|member| member.outlier)),
+            rows: runs(of().map(|member| member.description.rows)),
+            groups: runs(of().map(|member| member.description.group.clone())),
+            features: runs(of().map(|member| member.description.features.clone())),
+            targets: runs(of().map(|member| member.description.target.clone())),
+            ids: members.into_iter().map(|member| member.id).collect(),
+            left_out,
+            shape,
+            true_clusters,
+        }
+    }
+}
+
+impl TryFrom<PackedRoll> for Roll {
+    type Error = String;
+
+    fn try_from(packed: PackedRoll) -> std::result::Result<Self, String> {
+        let PackedRoll { name, ids, left_out, shape, true_clusters, .. } = packed;
+        let all = ids.len();
+        let (mut places, mut truths) = (unrolled(packed.places, all)?, unrolled(packed.truths, all)?);
+        let (mut outliers, mut rows) = (unrolled(packed.outliers, all)?, unrolled(packed.rows, all)?);
+        let (mut groups, mut features) = (unrolled(packed.groups, all)?, unrolled(packed.features, all)?);
+        let mut targets = unrolled(packed.targets, all)?;
+        let member = |(number, id): (i64, String)| {
+            let place = places.next()?.map(|place| place.wrapping_add(number) as u64);
+            let (rows, group) = (rows.next()?, groups.next()?);
+            let description = Description { rows, group, features: features.next()?, target: targets.next()? };
+            Some(Member { id, place, truth: truths.next()?, outlier: outliers.next()?, description })
+        };
+        let members = (0..).zip(ids).map_while(member).collect();
+        Ok(Self { name, members, left_out, shape, true_clusters })
+    }
 }
 
 /// One client's reply to one order, or why there is none.
@@ -317,6 +400,34 @@ mod tests {
         assert_eq!(decode::<SiteMessage>(&bytes).unwrap(), message());
         assert_eq!(Packed::pack(&[0.1], Precision::F32).unpack(), [f64::from(0.1f32)]);
         assert_eq!(Packed::pack(&[0.1], Precision::F64).unpack(), [0.1]);
+    }
+
+    fn member(id: String, place: Option<u64>, rows: usize) -> Member {
+        let features = FeaturesDescription::Matrix { columns: 3, moments: Vec::new() };
+        let description = Description { rows, group: None, features, target: TargetDescription::Classes(2) };
+        Member { id, place, truth: Some(rows % 2), outlier: rows == 9, description }
+    }
+
+    #[test]
+    fn a_roll_says_once_what_clients_have_in_common() {
+        let roll = |members: Vec<Member>| {
+            let (name, true_clusters) = (Some("here".into()), Some(2));
+            Roll { name, members, left_out: 1, shape: DataShape::numbers(3, 2), true_clusters }
+        };
+        let rows = [5, 5, 9, 4, 4];
+        for place in [|_| None, |number: u64| Some(70 + number), |number: u64| Some(u64::MAX - number * number)] {
+            let members = (0..).zip(rows).map(|(number, rows)| member(number.to_string(), place(number), rows));
+            let roll = roll(members.collect());
+            assert_eq!(decode::<Roll>(&encode(&roll).unwrap()).unwrap(), roll);
+        }
+        let many = roll((0..10_000).map(|number| member(format!("{number:04}"), Some(number), 5)).collect());
+        let bytes = encode(&many).unwrap();
+        // A length and four letters each.
+        assert!(bytes.len() < 5 * 10_000 + 100, "{}", bytes.len());
+        let mut short = PackedRoll::from(many);
+        short.ids.pop();
+        let bytes = postcard::to_stdvec(&short).unwrap();
+        assert!(postcard::from_bytes::<Roll>(&bytes).is_err());
     }
 
     #[test]

@@ -109,9 +109,10 @@ impl Venue for Elsewhere {
         let settings = write_settings(&experiment.data)?;
         let data = DataOrder { source: experiment.source.name.into(), settings, seed };
         let before: Option<Met> = before.filter(|_| !self.end_with_run).map(wire::decode).transpose()?;
-        let now = Met::call(&self.line, &data, experiment.standardises(), self.met || before.is_some())?;
+        let patient = self.met || before.is_some();
+        let now = Met::call(&self.line, &data, experiment.standardises(), patient, self.end_with_run)?;
         let met = before.as_ref().unwrap_or(&now);
-        let (mut engine, population) = met.begin(&self.line, data, before.as_ref().map(|_| &now), self.end_with_run)?;
+        let (mut engine, population) = met.begin(&self.line, data, before.as_ref().map(|_| &now))?;
         engine = engine.named(experiment.name());
         if experiment.top.sums == Sums::Float {
             engine = engine.from_single_answers();

@@ -85,6 +85,13 @@ pub enum Rows {
         /// Number of parts.
         of: usize,
     },
+    /// In part `index` of `of` of whatever data the experiment names: for processes of the run itself.
+    Share {
+        /// Which part, from 0.
+        index: usize,
+        /// Number of parts.
+        of: usize,
+    },
     /// With these clients; and the shape of their data.
     Given(Vec<Client>, DataShape),
 }
@@ -107,6 +114,21 @@ pub struct TableRows {
 }
 
 impl Limits {
+    const NONE: Self = {
+        const ANY: usize = usize::MAX;
+        Self {
+            message_bytes: ANY,
+            clients: ANY,
+            orders: ANY,
+            models: ANY,
+            steps: ANY,
+            rows: ANY,
+            numbers: ANY,
+            work: ANY,
+            kept: ANY,
+        }
+    };
+
     pub(super) fn check(what: &str, found: f64, key: &str, most: usize) -> Result<()> {
         match found <= most as f64 {
             true => Ok(()),
@@ -123,6 +145,11 @@ impl Node {
     pub fn new(rows: Rows) -> Self {
         let minimum_rows = NodeSettings::of(&Settings::defaults(NodeSettings::SETTINGS)).minimum_rows;
         Self { name: None, rows, minimum_rows, models: None, limits: Limits::default() }
+    }
+
+    /// A process of the run itself, with its share of the clients. Nobody's rows need protection from it.
+    pub fn share_of_run(index: usize, of: usize) -> Self {
+        Self { limits: Limits::NONE, ..Self::new(Rows::Share { index, of }).with_minimum_rows(1) }
     }
 
     /// The same with another minimum number of rows.

@@ -11,7 +11,7 @@ use crate::compute::threads;
 use crate::data::files::Notation;
 use crate::data::schema::{FeaturesSchema, Schema};
 use crate::data::table::{Small, TableSettings};
-use crate::data::{self, Cells, Client, Features, Population, Source, Targets, table};
+use crate::data::{self, Cells, Client, Features, Part, Population, Source, Targets, table};
 use crate::error::{Error, ErrorKind, Result};
 use crate::federation::engines::Engine;
 use crate::federation::engines::local::LocalFederation;
@@ -52,9 +52,11 @@ impl Node {
                 }
                 let settings = read_settings("data", source.settings, &order.settings).map_err(Error::open)?;
                 self.limits.check_dataset(&settings)?;
-                let population = (source.build)(&settings, order.seed)?;
-                population.check()?;
-                Here::part(population, *index, *of)?
+                Here::part(source, &settings, order.seed, Part { index: *index, of: *of })?
+            }
+            Rows::Share { index, of } => {
+                let settings = read_settings("data", source.settings, &order.settings)?;
+                Here::part(source, &settings, order.seed, Part { index: *index, of: *of })?
             }
         };
         let here = here.without_small(self.minimum_rows)?;
@@ -174,20 +176,11 @@ impl Here {
         Self { population, places: Vec::new(), left_out: 0, log }
     }
 
-    fn part(mut population: Population, index: usize, of: usize) -> Result<Self> {
-        let all = population.clients.len();
-        if index >= of || of > all {
-            return Err(Error::settings(format!(
-                "partition {index} of {of}: want a number below {of}, and at most {all} partitions for {all} clients"
-            ))
-            .open());
-        }
-        let cut = |part: usize| all * part / of;
-        population.clients = population.clients[cut(index)..cut(index + 1)].to_vec();
-        if !population.outliers.is_empty() {
-            population.outliers = population.outliers[cut(index)..cut(index + 1)].to_vec();
-        }
-        Ok(Self { places: (cut(index) as u64..cut(index + 1) as u64).collect(), ..Self::all(population) })
+    /// A part of the clients of a source, which makes the others only where it cannot do without.
+    fn part(source: &Source, settings: &Settings, seed: u64, part: Part) -> Result<Self> {
+        let (population, places) = source.build_part(settings, seed, part)?;
+        population.check()?;
+        Ok(Self { places: places.map(|place| place as u64).collect(), ..Self::all(population) })
     }
 
     /// Leaves out clients with fewer training rows than the minimum, and held-out rows where there are fewer.

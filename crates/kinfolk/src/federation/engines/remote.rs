@@ -15,7 +15,7 @@ use crate::data::{DataShape, Features, Population, Shard, Targets};
 use crate::federation::fixed::{SumOrder, Summed};
 use crate::federation::server::gather::{Addition, Gatherer};
 use crate::federation::server::ledger::few_of;
-use crate::federation::server::rolls::{Admitted, Rolls, admit};
+use crate::federation::server::rolls::{Admitted, MOST_MEMBERS, Rolls, admit};
 use crate::federation::server::{Exchange, Server};
 use crate::federation::wire::{
     self, ClientReply, DataOrder, KeptModels, ModelOrder, Request, Roll, RunMark, SiteMessage, SiteOrder, SiteReply,
@@ -184,8 +184,8 @@ pub struct RemoteFederation {
     kept: Vec<String>,
 }
 
-/// The replies of every client, each with its order.
-type Replies = BTreeMap<u32, Vec<(usize, Reply)>>;
+/// Single replies by client and order.
+type Replies = Vec<((u32, u32), Reply)>;
 
 /// The sums of one machine for one order.
 struct MachineSums<'m> {
@@ -220,17 +220,20 @@ struct Lost {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Met {
     rolls: Rolls,
+    admitted: Admitted,
     names: BTreeMap<u64, String>,
     /// Whether descriptions have moments.
     moments: bool,
-    /// Machines that were left out, and why.
+    /// Machines and clients that were left out, and why.
     absent: Vec<String>,
+    /// Whether the machines are processes of the run itself, which end with it.
+    end_with_run: bool,
 }
 
 impl Met {
     /// Calls the roll of all connected machines. Machines without a roll are left out, and the notes say so; unless
     /// `patient`, leaving out more than half of them is an error.
-    pub fn call(line: &Line, data: &DataOrder, moments: bool, patient: bool) -> Result<Self> {
+    pub fn call(line: &Line, data: &DataOrder, moments: bool, patient: bool, end_with_run: bool) -> Result<Self> {
         let hello = SiteMessage {
             data: data.clone(),
             run: RunMark::new(""),
@@ -261,15 +264,19 @@ impl Met {
             faults.entry(*number).or_insert_with(|| Error::federation("it did not say who is there"));
         }
         let names = names(&mut **transport, &numbers, &rolls);
-        let mut left = rolls.clone();
-        admit(&mut left, &names, &mut faults);
-        rolls.retain(|number, _| left.contains_key(number));
+        let most = if end_with_run { usize::MAX } else { MOST_MEMBERS };
+        let admitted = admit(&mut rolls, &names, most, &mut faults);
         let faults: Vec<Error> = faults.into_iter().map(|(number, error)| error.at(&names[&number])).collect();
         if rolls.is_empty() || (!patient && 2 * rolls.len() < numbers.len()) {
             return Err(Error::all(faults));
         }
-        let absent = faults.iter().map(|fault| format!("left out: {fault}")).collect();
-        Ok(Self { rolls, names, moments, absent })
+        let small = |(number, roll): (&u64, &Roll)| match roll.left_out {
+            0 => None,
+            count => Some(format!("{}: {count} more clients have too few rows to take part", names[number])),
+        };
+        let absent = faults.iter().map(|fault| format!("left out: {fault}"));
+        let absent = absent.chain(admitted.notes.iter().cloned()).chain(rolls.iter().filter_map(small)).collect();
+        Ok(Self { rolls, admitted, names, moments, absent, end_with_run })
     }
 
     /// Identifies the clients and their rows, whichever machines they are on.
@@ -282,44 +289,26 @@ impl Met {
     }
 
     /// A federation of these clients. Of a run that goes on, `now` says which machines are there: they are known by the names
-    /// of their clients. Where machines end with the run, checkpoints hold their clients' states.
-    pub fn begin(
-        &self,
-        line: &Line,
-        data: DataOrder,
-        now: Option<&Met>,
-        holds_states: bool,
-    ) -> Result<(RemoteFederation, Population)> {
-        let Self { names, moments, .. } = self;
-        let mut rolls = self.rolls.clone();
-        let admitted = admit(&mut rolls, names, &mut BTreeMap::new());
-        let digest = |roll: &Roll| roll_of(roll.members.iter().map(|member| member.id.as_str()));
-        let small = |(number, roll): (&u64, &Roll)| match roll.left_out {
-            0 => None,
-            count => Some(format!("{}: {count} more clients have too few rows to take part", names[number])),
-        };
+    /// of their clients.
+    pub fn begin(&self, line: &Line, data: DataOrder, now: Option<&Met>) -> Result<(RemoteFederation, Population)> {
+        let Self { rolls, admitted, names, moments, end_with_run, .. } = self;
+        let digest =
+            |(number, roll): (&u64, &Roll)| (roll_of(roll.members.iter().map(|member| member.id.as_str())), *number);
+        let now: Option<BTreeMap<String, u64>> = now.map(|now| now.rolls.iter().map(digest).collect());
         let mut absent = self.absent.clone();
-        absent.extend(admitted.notes.iter().cloned());
-        absent.extend(rolls.iter().filter_map(small));
         let mut there: BTreeMap<u64, Option<u64>> = BTreeMap::new();
-        for (number, roll) in &rolls {
-            let found = match now {
+        for (number, roll) in rolls {
+            let found = match &now {
                 None => Some(*number),
-                Some(now) => {
-                    now.rolls.iter().find(|(_, other)| digest(other) == digest(roll)).map(|(number, _)| *number)
-                }
+                Some(now) => now.get(&digest((number, roll)).0).copied(),
             };
             if found.is_none() {
                 absent.push(format!("{}: not there when the run went on, or with other clients", names[number]));
             }
             there.insert(*number, found);
         }
-        RemoteFederation::of_rolls(
-            line.clone(),
-            (&rolls, &admitted),
-            (names, &there),
-            (data, *moments, absent, holds_states),
-        )
+        let about = (data, *moments, absent, *end_with_run);
+        RemoteFederation::of_rolls(line.clone(), (rolls, admitted), (names, &there), about)
     }
 }
 
@@ -328,7 +317,7 @@ impl RemoteFederation {
     /// implausible clients are left out, and the notes say so; unless `patient`, leaving out more than half of the machines
     /// is an error.
     pub fn meet(line: &Line, data: DataOrder, moments: bool, patient: bool) -> Result<(Self, Population)> {
-        Met::call(line, &data, moments, patient)?.begin(line, data, None, false)
+        Met::call(line, &data, moments, patient, false)?.begin(line, data, None)
     }
 
     fn new(shared: Arc<Shared>) -> Self {
@@ -372,14 +361,14 @@ impl RemoteFederation {
             .collect();
         let places: HashMap<u64, u32> = machines.keys().copied().zip(0..).collect();
         let homes = everybody.iter().map(|(_, _, number, local, _)| (places[number], *local as u32)).collect();
-        let nothing = || Shard::new(Features::F64 { columns: 0, values: Vec::new() }, Targets::None);
+        let nothing = Shard::new(Features::F64 { columns: 0, values: Vec::new() }, Targets::None)?;
         let (mut clients, mut descriptions, mut outliers) = (Vec::new(), Vec::new(), Vec::new());
         for (place, (_, _, number, local, member)) in everybody.iter().enumerate() {
             if let Some(machine) = machines.get_mut(number) {
                 machine.clients[*local] = Some(place as u32);
             }
             let group = member.description.group.clone();
-            let (train, test) = (nothing()?, nothing()?);
+            let (train, test) = (nothing.clone(), nothing.clone());
             clients.push(Client { id: member.id.clone(), train, test, group, truth: member.truth });
             descriptions.push(member.description.clone());
             outliers.push(member.outlier);
@@ -478,11 +467,14 @@ impl RemoteFederation {
                 other => self.lose(machine, unwanted(other)),
             }
         }
+        // Of duplicates, the first counts.
+        replies.sort_by_key(|(of, _)| *of);
+        replies.dedup_by_key(|(of, _)| *of);
         Ok((replies, sums))
     }
 
     /// Sorts a machine's replies by client. Unrequested and failed ones are left out, and single ones to orders that have
-    /// sums; of duplicates, the first counts.
+    /// sums.
     fn sort(
         &mut self,
         ask: &Ask,
@@ -501,12 +493,7 @@ impl RemoteFederation {
             };
             match reply {
                 Ok(_) if is_summed => {}
-                Ok(reply) => {
-                    let own = replies.entry(place).or_default();
-                    if own.iter().all(|(other, _)| *other != order) {
-                        own.push((order, reply.unpack()));
-                    }
-                }
+                Ok(reply) => replies.push(((place, order as u32), reply.unpack())),
                 Err(reason) => drop(failures.insert(place, reason)),
             }
         }
@@ -620,7 +607,8 @@ impl Federation for RemoteFederation {
         let are_single = self.server.transforms.alter_answers() || exchange.gatherer.wants_vectors();
         let sums = if are_single { vec![None; ask.orders.len()] } else { exchange.gatherer.sum_orders() };
         let errands = shared.errands(ask, &exchange.absences, &sums, 2);
-        let (mut replies, machine_sums) = self.collect(ask, &shared, errands, &exchange.gatherer)?;
+        let (replies, machine_sums) = self.collect(ask, &shared, errands, &exchange.gatherer)?;
+        let mut replies = replies.into_iter().peekable();
         let mut in_sums: HashSet<(u32, u32)> = HashSet::new();
         for sums in &machine_sums {
             in_sums.extend(sums.heard().map(|client| (client, sums.order as u32)));
@@ -631,8 +619,11 @@ impl Federation for RemoteFederation {
         {
             let mut unanswered = exchange.index.of_client(client).into_owned();
             unanswered.retain(|order| !in_sums.contains(&(client, *order)));
-            for (order, mut reply) in replies.remove(&client).unwrap_or_default() {
-                unanswered.retain(|other| *other as usize != order);
+            // Of clients that were not asked.
+            while replies.next_if(|((of, _), _)| *of < client).is_some() {}
+            while let Some(((_, order), mut reply)) = replies.next_if(|((of, _), _)| *of == client) {
+                unanswered.retain(|other| *other != order);
+                let order = order as usize;
                 self.server.transform(ask, &exchange.models, order, &info.id, &mut reply);
                 exchange.gatherer.take(order, client, reply);
             }
@@ -715,7 +706,26 @@ impl Engine for RemoteFederation {
         if self.shared.holds_states { self.hand_out_states(states, own) } else { Ok(()) }
     }
 
+    fn own_models(&self) -> Option<Vec<(&str, Vec<f64>)>> {
+        if !self.shared.holds_states {
+            return None;
+        }
+        let (width, states) = (self.model().ok()?.layout().len(), self.fetch_states().ok()?.0);
+        let own = |state: Option<State>| {
+            let mut model = state?.vectors.unpack();
+            model.truncate(width);
+            Some(model)
+        };
+        let models = states.into_iter().map(own);
+        Some(
+            self.shared.infos.iter().zip(models).filter_map(|(info, model)| Some((info.id.as_str(), model?))).collect(),
+        )
+    }
+
     fn keep_models(&mut self, run: &str, stamps: &[u64]) -> Result<()> {
+        if self.shared.holds_states {
+            return Ok(());
+        }
         let shared = self.shared.clone();
         let own = |machine: &Machine| -> Vec<u64> {
             machine.clients.iter().map(|place| place.map_or(0, |it| stamps[it as usize])).collect()
