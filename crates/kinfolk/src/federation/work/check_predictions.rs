@@ -172,7 +172,8 @@ mod tests {
 
     fn check(kind: &str, targets: Targets, models: Vec<Vec<f64>>, blend: Vec<(usize, f64)>) -> Checked {
         let kind = crate::models::kind(kind).unwrap();
-        let settings = Settings::check("m", kind.settings, toml::from_str("intercept = false").unwrap(), &mut Vec::new());
+        let settings =
+            Settings::check("m", kind.settings, toml::from_str("intercept = false").unwrap(), &mut Vec::new());
         let classes = if matches!(targets, Targets::Classes(_)) { 2 } else { 0 };
         let model: Arc<dyn Model> = Arc::from(kind.make(&settings, DataShape::numbers(1, classes)).unwrap());
         let rows = Shard::new(Features::F64 { columns: 1, values: vec![1.0; 6] }, targets).unwrap();

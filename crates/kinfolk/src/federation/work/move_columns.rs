@@ -145,7 +145,8 @@ impl Kind for MoveColumns {
     }
 
     fn fault(&self) -> Option<&'static str> {
-        (self.of.is_empty() || self.moves.is_empty() || self.outputs == 0).then_some("has no model or no change to look at")
+        (self.of.is_empty() || self.moves.is_empty() || self.outputs == 0)
+            .then_some("has no model or no change to look at")
     }
 
     fn implausible(&self, reply: &Reply, _: f64) -> Option<String> {
@@ -176,7 +177,8 @@ mod tests {
     #[test]
     fn changes_of_a_linear_model_by_hand() {
         let kind = crate::models::kind("linear").unwrap();
-        let settings = Settings::check("m", kind.settings, toml::from_str("intercept = false").unwrap(), &mut Vec::new());
+        let settings =
+            Settings::check("m", kind.settings, toml::from_str("intercept = false").unwrap(), &mut Vec::new());
         let model: Arc<dyn Model> = Arc::from(kind.make(&settings, DataShape::numbers(3, 0)).unwrap());
         let features = Features::F64 { columns: 3, values: vec![5.0, 0.0, 0.0, -1.0, 0.0, 1.0] };
         let client = Client::new("it", Shard::new(features, Targets::Values(vec![0.0; 2])).unwrap());

@@ -65,7 +65,6 @@ pub(super) fn carry_out(study: &Study, room: &mut Room) -> Result<FamilyModel> {
     let (stack, losses) = stack(study, room, &everybody.clients, &draft)?;
     let mut learned = draft.finish(stack, &losses);
     let reliability = reliability(study, room, &everybody.clients, &learned)?;
-    learned.held_out.clear();
     learned.left_out.clear();
     Ok(FamilyModel {
         learned,

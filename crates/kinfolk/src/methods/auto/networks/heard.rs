@@ -132,11 +132,15 @@ impl Networks {
         (&self.state.current.models, &self.state.current.families)
     }
 
-    /// Rounds of training so far, and after how many the first look for families has been decided on.
+    /// Whether it was looked for families once, and decided whether what looked like some are.
     pub(crate) fn is_past_first_look(&self) -> bool {
-        self.state.findings.looks > 0 && self.state.challenger.is_none()
-            || self.state.stage != super::Stage::Search
-            || self.state.trained >= 3 * self.stretch()
+        let is_decided = self.state.findings.looks > 0 && self.state.challenger.is_none();
+        is_decided || self.is_serving() || self.state.trained >= 3 * self.stretch()
+    }
+
+    /// Whether it is decided who gets what, and all rows are learned from.
+    pub(crate) fn is_serving(&self) -> bool {
+        self.state.stage != super::Stage::Search
     }
 
     /// Whether families and what serves whom are judged after this round.
@@ -164,7 +168,9 @@ impl Networks {
             let personal = |rung: &Rung| matches!(rung, Rung::Personal(_));
             let personal = match rung(client) {
                 own @ Rung::Personal(_) => loss(place(own)),
-                _ => (0..rungs.len()).filter(|at| personal(&rungs[*at])).filter_map(|at| loss(Some(at))).reduce(f64::min),
+                _ => {
+                    (0..rungs.len()).filter(|at| personal(&rungs[*at])).filter_map(|at| loss(Some(at))).reduce(f64::min)
+                }
             };
             let common = loss(place(Rung::Family));
             let global = place(Rung::Global).map_or(common, |at| loss(Some(at)));

@@ -30,8 +30,8 @@ use crate::methods::room::diverged;
 use crate::models::first_smallest;
 use crate::text::counted;
 use crate::training::Then;
-pub(crate) use heard::{NetworkClient, NetworksFound};
 use heard::Heard;
+pub(crate) use heard::{NetworkClient, NetworksFound};
 use judge::{Judged, Settled, is_clear};
 use look::{folded, look};
 pub(crate) use service::Rung as NetworkRung;
@@ -224,7 +224,8 @@ impl Networks {
 
     /// One round of training with these rows, for all partitions. Returns the mean loss and how many changed family.
     fn train(&mut self, room: &mut Room, held_out: bool) -> Result<(Option<f64>, usize)> {
-        let (choose_on, train_on) = if held_out { (self.cut.held_out, self.cut.trained) } else { (Portion::All, Portion::All) };
+        let (choose_on, train_on) =
+            if held_out { (self.cut.held_out, self.cut.trained) } else { (Portion::All, Portion::All) };
         let everybody = self.trainer.participants(self.state.trained, room);
         let takes_part = |client: &u32| !held_out || self.rows[*client as usize] >= LEAST_ROWS;
         let asked: Vec<u32> = everybody.among(self.rows.len()).filter(takes_part).collect();
@@ -566,7 +567,8 @@ impl Networks {
                 Rung::Alone(amount) => Trial { from: families, amount },
             };
             let trials = rungs.iter().map(trial).collect();
-            let work = FineTune { trials, plan: self.plan(self.cut.trained), held_out: self.cut.held_out, parts: PARTS };
+            let work =
+                FineTune { trials, plan: self.plan(self.cut.trained), held_out: self.cut.held_out, parts: PARTS };
             orders.push(ask.order(Recipients::list(to), work));
         }
         if orders.is_empty() {
