@@ -83,20 +83,14 @@ pub fn fit_model_records(
 fn checked(settings: FitSettings) -> Result<FitSettings> {
     let mut faults = Vec::new();
     if settings.model == ModelChoice::Network {
-        let mut refuse = |is_asked: bool, what: &str| {
+        let mut refuse = |is_asked: bool, why: &str| {
             if is_asked {
-                faults.push(
-                    Error::settings(format!("{what}, which networks do not have"))
-                        .hint("leave it out, or fit linear models"),
-                );
+                faults.push(Error::settings(why).hint("leave it out, or fit linear models"));
             }
         };
-        refuse(
-            settings.table.weight.is_some(),
-            "weight: rows that count differently are for linear models, whose noise they scale: an option",
-        );
-        refuse(settings.covariance.is_some(), "covariance: it is that of coefficients");
-        refuse(settings.straight, "no-curves: curves are those of linear models");
+        refuse(settings.table.weight.is_some(), "weight: networks count all rows alike");
+        refuse(settings.covariance.is_some(), "covariance: it is that of coefficients, which networks do not have");
+        refuse(settings.straight, "no-curves: networks have no curves to be left out");
     }
     finish(faults)?;
     settings.checked(false)

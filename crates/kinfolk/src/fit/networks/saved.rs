@@ -68,7 +68,7 @@ pub struct SavedNetworks {
     pub(super) columns: Schema,
     notation: Notation,
     pub(super) model: NetworkFacts,
-    /// The digest of the file with the networks.
+    /// The digest of the file with the networks; only in files.
     networks: String,
     #[serde(skip)]
     pub(super) networks_of: NetworkParams,
@@ -155,6 +155,22 @@ pub(super) struct NetworkParams {
     pub(super) own: Vec<Option<Params>>,
 }
 
+impl NetworkParams {
+    /// As they are in a file.
+    fn rounded(&self) -> Self {
+        let round = |params: &Params| {
+            let mut rounded = params.to_vec();
+            Precision::F32.round(&mut rounded);
+            Params::new(rounded)
+        };
+        Self {
+            global: round(&self.global),
+            families: self.families.iter().map(round).collect(),
+            own: self.own.iter().map(|own| own.as_ref().map(round)).collect(),
+        }
+    }
+}
+
 /// What everything about a table and its reading is put together from.
 pub(super) struct Origin {
     pub(super) client: String,
@@ -191,7 +207,7 @@ impl SavedNetworks {
             notation,
             model,
             networks: String::new(),
-            networks_of,
+            networks_of: networks_of.rounded(),
             places: OnceLock::new(),
         }
     }
@@ -261,7 +277,7 @@ impl SavedNetworks {
         }
         let mut saved: Self = serde_json::from_str(text).map_err(unsound)?;
         saved.check()?;
-        if digest(networks) != saved.networks {
+        if digest(networks) != std::mem::take(&mut saved.networks) {
             let message = format!("{TENSORS} is not the one that belongs to {MODEL}");
             return Err(Error::data(message).hint("one of them was changed, or not written to its end: fit again"));
         }
@@ -354,6 +370,7 @@ impl SavedNetworks {
             saved.names.push(name);
             saved.networks_of.own.push(own);
         }
+        saved.networks_of = saved.networks_of.rounded();
         saved
     }
 

@@ -191,15 +191,16 @@ impl SavedNetworks {
             None if client.added => "added later: whether joining helps is not known".to_string(),
             None => "it has too few rows to tell whether joining helps".to_string(),
         };
-        let mut table = Table::new().words(loss(self)).numbers("held out");
-        for (name, error) in RUNGS.iter().zip(client.errors.unwrap_or_default()) {
-            if let Some(error) = error {
-                table.push([name.to_string(), short(unit * error)]);
+        let table = client.errors.map_or(String::new(), |errors| {
+            let mut table = Table::new().words(loss(self)).numbers("held out");
+            for (name, error) in RUNGS.iter().zip(errors) {
+                error.into_iter().for_each(|error| table.push([name.to_string(), short(unit * error)]));
             }
-        }
+            format!("\n{table}")
+        });
         let family = self.model.families[client.family].number;
         let served = self.served_by(client);
-        Ok(format!("{name}: {} rows, family {family}, served by: {served}\n{joined}\n\n{table}", client.rows))
+        Ok(format!("{name}: {} rows, family {family}, served by: {served}\n{joined}\n{table}", client.rows))
     }
 }
 

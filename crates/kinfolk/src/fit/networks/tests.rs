@@ -331,7 +331,7 @@ fn files_that_are_not_whole_are_refused_and_those_fitted_again_keep_their_number
     refused(&text[..text.len() / 2], &tensors, "EOF");
     refused(&text.replace("\"schema\": 1", "\"schema\": 2"), &tensors, "a newer kinfolk");
     refused(&text.replace("\"family\": 1", "\"family\": 7"), &tensors, "the clients");
-    refused(&text.replacen("32", "33", 1), &tensors, "shape");
+    refused(&text.replacen("\"hidden\": [\n      32", "\"hidden\": [\n      33", 1), &tensors, "shape");
     std::fs::remove_file(folder.join("models.safetensors")).expect("a file");
     assert!(FittedModel::read(&folder).expect_err("no networks").to_string().contains("models.safetensors"));
 
