@@ -17,6 +17,7 @@ use kinfolk::data::understood;
 use kinfolk::disk::folder::NewFolder;
 use kinfolk::families::Covariance;
 use kinfolk::fit::{self, FILES, FitSettings, FittedModel, Input, ModelChoice, PredictedRows, Records, Saved};
+use kinfolk::models::{LinearSettings, MlpSettings, ModelSettings};
 use kinfolk::run::Unwatched;
 use kinfolk::settings::{self, Value, finish};
 use numpy::{PyArray2, PyReadonlyArray1};
@@ -193,13 +194,14 @@ pub fn fit_rows(
     if !["fill", "refuse"].contains(&missing) {
         faults.push(Error::settings(format!("missing: got {missing:?}, want \"fill\" or \"refuse\"")));
     }
+    let (linear, network) = (LinearSettings::NAME, MlpSettings::NAME);
     let model = match model {
         None => ModelChoice::Auto,
-        Some("linear") => ModelChoice::Linear,
-        Some("mlp") => ModelChoice::Network,
+        Some(word) if word == linear => ModelChoice::Linear,
+        Some(word) if word == network => ModelChoice::Network,
         Some(other) => {
-            faults
-                .push(Error::settings(format!("model: got {other:?}, want \"linear\", \"mlp\", or None to find out")));
+            let message = format!("model: got {other:?}, want {linear:?}, {network:?}, or None to find out");
+            faults.push(Error::settings(message));
             ModelChoice::Auto
         }
     };
