@@ -4,7 +4,9 @@
 use kinfolk::clustering::convex::{Certificate, Path as ClusterPath, Step};
 use kinfolk::clustering::quality::{adjusted_rand_index, misclustering};
 use kinfolk::clustering::{Clustering, Found, Plane, Sureness};
+use kinfolk::data::TableSettings;
 use kinfolk::data::points::{Choice, PointTable, read};
+use kinfolk::fit::{FitSettings, fit};
 use kinfolk::methods::Comparison;
 use kinfolk::record::summary::ClientScore;
 use kinfolk::record::{
@@ -14,6 +16,7 @@ use kinfolk::record::{
 use kinfolk::report::clustering::ClusteringRecord;
 use kinfolk::report::html;
 use kinfolk::rng::Key;
+use kinfolk::run::{Options, Unwatched};
 use rand::RngExt;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -551,4 +554,36 @@ fn a_clustering_without_a_path_has_no_tree() {
     assert_ready(&document);
     assert_eq!(count(&document, "plane", "class=\"point\""), 5);
     assert!(panel(&document, "path").is_none() && panel(&document, "tree").is_none());
+}
+
+#[test]
+fn a_fitted_table_answers_its_questions_in_order() {
+    let table = TableSettings {
+        path: concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/bakeries.csv").into(),
+        client: "bakery".into(),
+        target: Some("sold".into()),
+        ..TableSettings::default()
+    };
+    let settings = FitSettings { table, quick: true, ..FitSettings::default() };
+    let saved = fit(settings, &Options::default(), &mut Unwatched, &mut |_| {}).unwrap();
+    let document = opened_page("fit", &saved.file("report.html").unwrap());
+    assert_ready(&document);
+    let wanted = [
+        "decisions",
+        "columns",
+        "families",
+        "cloud",
+        "map",
+        "terms",
+        "curves",
+        "errors",
+        "residuals",
+        "gains",
+        "clients",
+    ];
+    let places = wanted.map(|name| document.find(&format!("data-panel=\"{name}\"")));
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}");
+    assert_eq!(count(&document, "curves", "<svg"), 2, "rain and price");
+    assert!(!panel(&document, "terms").unwrap().contains("bend"), "curves are drawn, not listed");
+    assert_eq!(count(&document, "clients", "<tr"), 41);
 }

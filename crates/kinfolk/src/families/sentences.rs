@@ -94,7 +94,8 @@ fn model(learned: &Learned) -> String {
         (false, false) => ", with curves that all have in common",
         (false, true) => ", with curves of each client's own",
     };
-    format!("Personal models lean on their family with {structure}{curves}.")
+    let on = if learned.families.len() > 1 { "their family" } else { "the centre of all clients" };
+    format!("Personal models lean on {on} with {structure}{curves}.")
 }
 
 fn interactions(learned: &Learned) -> Option<String> {
@@ -107,7 +108,8 @@ fn interactions(learned: &Learned) -> Option<String> {
 }
 
 fn service(learned: &Learned) -> String {
-    let names = ["everybody's model", "its family's", "its personal model", "its own alone"];
+    let family = if learned.families.len() > 1 { "its family's" } else { "the centre of all clients" };
+    let names = ["everybody's model", family, "its personal model", "its own alone"];
     let parts: Vec<String> = (names.iter().zip(learned.stack))
         .filter(|(_, weight)| *weight >= 0.005)
         .map(|(name, weight)| format!("{name} ({})", percent(weight)))

@@ -7,6 +7,7 @@ present(() => {
   drawn("map", "Who is like whom", "Every mark is a client's personal model" + (content.families > 1 ? ", coloured by its family; fainter ones are less sure of it." : "."), mapChart);
   if (content.terms.length) drawn("terms", content.families > 1 ? "What sets families apart" : "What matters most",
     "Coefficients in the table's units, with two standard errors to either side; each on its own scale." + (content.families > 1 ? " The dotted line is everybody's." : ""), termsChart);
+  if (content.curves.length) curvePanel();
   panel("errors", "How well rows are predicted", "In the mean over clients. Cross-validated: by models that were learned without the row.").append(tableOf("Errors", content.errors));
   if (content.residuals) drawn("residuals", "Whether intervals can be trusted", `By how much held-out rows missed their predictions, beside a normal distribution (dashed). Intervals of 90 % covered ${percent(content.coverage)} of rows of clients whose residuals were not used for their reach.`, residualsChart);
   if (content.calibration.length) drawn("calibration", "Whether probabilities can be trusted", "Held-out rows; on the dashed line, probabilities are what they say. Larger marks are more rows.", calibrationChart);

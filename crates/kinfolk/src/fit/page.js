@@ -4,6 +4,13 @@ const percent = (share) => known(share) ? number(Math.round(1000 * share) / 10) 
 
 // ---------------------------------------------------------------- pictures
 
+// So many clients have room for their names beside their marks.
+const FEW = 12;
+function named(client, area) {
+  const [x, y] = client.at, left = x > (area.left + area.right) / 2;
+  return shape("text", { class: "halo", x: left ? x - 8 : x + 8, y: y + 4, "text-anchor": left ? "end" : "start" }, shortened(client.name, 16));
+}
+
 function mapChart(host) {
   const points = content.clients.filter((client) => drawable(client.place));
   const width = Math.max(280, host.clientWidth);
@@ -14,6 +21,7 @@ function mapChart(host) {
     drawn.setAttribute("class", "point");
     drawn.setAttribute("fill-opacity", known(client.sure) ? 0.35 + 0.6 * client.sure : 0.9);
     parts.push(drawn);
+    if (placed.length <= FEW) parts.push(named(client, area));
   }
   const svg = picture(width, height, `The personal models of ${plural(placed.length, "client")} in their two principal directions, coloured by family`, parts);
   nearestTip(svg, width, area, () => placed, (client) => client.name, (client) => [
@@ -41,9 +49,34 @@ function termsChart(host) {
       const mark = marker(family, x(value), at, 4.4);
       parts.push(explained(mark, term.name, () => [tipLine(null, familyName(family), `${number(value)} ± ${number(error)}`), tipLine(null, "everybody", number(term.global))]));
     });
-    parts.push(shape("text", { x: width - 72, y: middle + 4 }, number(term.families[0][0]) + (content.families > 1 ? " …" : "")));
+    if (content.families === 1) parts.push(shape("text", { x: width - 72, y: middle + 4 }, number(term.families[0][0])));
+    else extent(term.families.map(([value]) => value).filter(known)).filter(known)
+      .forEach((value, end) => parts.push(shape("text", { x: width - 72, y: middle + (end ? 12 : -3) }, (end ? "to " : "") + number(value))));
   });
   host.replaceChildren(picture(width, height, "Coefficients of the families with two standard errors to either side", parts));
+}
+
+// What columns that bend add, one picture each.
+function curvePanel() {
+  const host = element("div", { class: "grid" });
+  panel("curves", "Columns with curves", `What a column adds to ${content.effect}, beside what its mean adds, over where most of its values are.`).append(host);
+  for (const curve of content.curves) {
+    const figure = element("figure", {});
+    host.append(figure);
+    drawings.push(() => curveChart(figure, curve));
+  }
+}
+
+function curveChart(host, curve) {
+  const width = Math.max(260, host.clientWidth), ends = extent(curve.families.flat().filter(known));
+  const { area, x, y, parts } = frame(width, 210, { xDomain: extent(curve.values.filter(known)), yDomain: padded(extent([...ends, 0]), 0.06), xWrite: number, yWrite: number, xTitle: curve.name, right: 16 });
+  parts.push(shape("line", { class: "axis", x1: area.left, x2: area.right, y1: y(0), y2: y(0) }));
+  curve.families.forEach((values, family) => {
+    const points = values.map((value, place) => [curve.values[place], value]).filter(drawable);
+    const drawn = shape("path", { d: line(points, x, y), fill: "none", stroke: colour(family), "stroke-width": 2, "stroke-dasharray": dash(family) });
+    parts.push(explained(drawn, content.families > 1 ? familyName(family) : curve.name, () => [tipLine(null, "from", number(points[0][1])), tipLine(null, "to", number(points[points.length - 1][1]))]));
+  });
+  host.replaceChildren(picture(width, 210, `What ${curve.name} adds to the prediction`, parts));
 }
 
 // Clients by their gain, with two standard errors to either side.
@@ -58,6 +91,7 @@ function gainsChart(host) {
   for (const client of placed) {
     parts.push(shape("line", { x1: client.at[0], x2: client.at[0], y1: y(client.gain - 2 * client.gain_error), y2: y(client.gain + 2 * client.gain_error), stroke: colour(client.family), "stroke-opacity": 0.45 }));
     parts.push(marker(client.family, ...client.at, sorted.length > 120 ? 2 : 3.4));
+    if (placed.length <= FEW) parts.push(named(client, area));
   }
   const svg = picture(width, height, "What every client gains over a model of its own alone", parts);
   nearestTip(svg, width, area, () => placed, (client) => client.name, (client) => [tipLine(null, "gain", `${number(client.gain)} ± ${number(client.gain_error)}`), tipLine(null, "joining " + client.joining, "")]);
@@ -116,7 +150,7 @@ function tableOf(label, { columns, rows }, first) {
   return scrolled(label,
     element("thead", {}, element("tr", {}, columns.map((column) => element("th", { scope: "col", class: column.align }, column.title)))),
     element("tbody", {}, rows.map((texts, row) => element("tr", {}, texts.map((text, column) => column === 0
-      ? element("th", { scope: "row" }, first ? first(row) : null, element("span", { class: "name" }, text)) : element("td", { class: columns[column].align }, text))))));
+      ? element("th", { scope: "row" }, first ? first(row) : null, element("span", { class: "name" }, text)) : element("td", { class: columns[column].align + (text.length > 40 ? " long" : "") }, text))))));
 }
 
 function drawn(name, title, lede, chart) {
@@ -146,9 +180,9 @@ function clientsTable() {
   const heads = [["client", "left", (client) => client.name], ["rows", "right", (client) => client.rows],
     ...(content.families > 1 ? [["family", "right", (client) => content.family_numbers[client.family]], ["probability", "right", (client) => client.sure],
       ["stability", "right", (client) => client.stability]] : []),
-    ...["global", "family's", "personal", "alone", "served"].map((name, place) => [name, "right", (client) => client.errors ? client.errors[place] : null]),
+    ...["global", content.families > 1 ? "family's" : "centre", "personal", "alone", "served"].map((name, place) => [name, "right", (client) => client.errors ? client.errors[place] : null]),
     ["joining", "left", (client) => client.joining.replace(/^is /, "")], ["gain", "right", (client) => client.gain]];
-  everyClient(heads, `Cross-validated ${content.loss} of everybody's model, the family's, the personal one, the client's own and what serves it.`);
+  everyClient(heads, `Cross-validated ${content.loss} of everybody's model, ${content.families > 1 ? "the family's" : "the centre of all clients"}, the personal one, the client's own and what serves it.`);
 }
 
 function everyClient(heads, about) {

@@ -4,6 +4,7 @@ use super::Saved;
 use super::coefficients::Coefficients;
 use super::show;
 use crate::clustering::{Plane, Points};
+use crate::data::schema::BentColumn;
 use crate::data::understood::Understood;
 use crate::families::{Joining, LearnedClient};
 use crate::methods::Intervals;
@@ -17,6 +18,9 @@ const SCRIPT: &str = concat!(include_str!("page.js"), "\n", include_str!("famili
 const MOST_CLIENTS: usize = 400;
 /// Upper bound on the terms whose coefficients are drawn.
 const MOST_TERMS: usize = 16;
+/// Upper bound on the curves that are drawn, and the points of each.
+const MOST_CURVES: usize = 8;
+const CURVE_POINTS: usize = 41;
 
 /// The page.
 pub(super) fn page(saved: &Saved) -> String {
@@ -46,6 +50,9 @@ struct Content<'a> {
     calibration: Vec<[f64; 3]>,
     clients: Vec<Client<'a>>,
     terms: Vec<Term>,
+    curves: Vec<Curve>,
+    /// What a curve's height is.
+    effect: String,
     remarks: Vec<&'a String>,
     /// The file with all numbers.
     numbers: &'static str,
@@ -74,6 +81,15 @@ struct Term {
     name: String,
     families: Vec<[Option<f64>; 2]>,
     global: Option<f64>,
+}
+
+/// What a column that bends adds to the prediction, beside what its mean adds.
+#[derive(Serialize)]
+struct Curve {
+    name: String,
+    values: Vec<Option<f64>>,
+    /// Of every family, at every value.
+    families: Vec<Vec<Option<f64>>>,
 }
 
 /// How large residuals of held-out rows are, over their expected deviation.
@@ -179,6 +195,11 @@ impl<'a> Content<'a> {
             calibration: calibration(saved),
             clients: clients(saved),
             terms: terms(saved),
+            curves: curves(saved),
+            effect: match &saved.classes[..] {
+                [_, second] => format!("log-odds of {second}"),
+                _ => saved.target.clone(),
+            },
             remarks: saved.changes.iter().chain(&saved.remarks).collect(),
             numbers: "model.json",
         }
@@ -247,8 +268,12 @@ fn terms(saved: &Saved) -> Vec<Term> {
         };
         families.iter().map(distance).filter(|distance| distance.is_finite()).fold(0.0, f64::max)
     };
-    // The intercept is where all columns are 0, which may be nowhere near the rows.
-    let mut places: Vec<usize> = (1..global.len()).filter(|&place| apart(place) > 0.0).collect();
+    // The intercept is where all columns are 0, which may be nowhere near the rows; curves have pictures of their own.
+    let mut bent = vec![false; global.len()];
+    for column in bent_columns(saved) {
+        bent[1 + column.begin..][..column.mean.len()].fill(true);
+    }
+    let mut places: Vec<usize> = (1..global.len()).filter(|&place| !bent[place] && apart(place) > 0.0).collect();
     places.sort_by(|a, b| apart(*b).total_cmp(&apart(*a)));
     places.truncate(MOST_TERMS);
     let of = |family: &Vec<super::coefficients::Term>, place: usize| {
@@ -260,4 +285,82 @@ fn terms(saved: &Saved) -> Vec<Term> {
         global: shortened(global[place].value),
     };
     places.into_iter().map(term).collect()
+}
+
+/// The columns that enter some family's model as a curve.
+fn bent_columns(saved: &Saved) -> Vec<BentColumn> {
+    let families = &saved.model.learned.families;
+    let is_bent = |column: &BentColumn| {
+        let bends = column.begin + 1..column.begin + column.mean.len();
+        families.iter().any(|family| family.centre[bends.clone()].iter().any(|slope| *slope != 0.0))
+    };
+    saved.columns.bent_columns(CURVE_POINTS).into_iter().filter(is_bent).collect()
+}
+
+/// The curves, those that reach farthest first.
+fn curves(saved: &Saved) -> Vec<Curve> {
+    let learned = &saved.model.learned;
+    let deviation = saved.model.target.deviation;
+    let mut curves = Vec::new();
+    for column in bent_columns(saved) {
+        let of = |centre: &[f64]| -> Vec<f64> {
+            let slopes = &centre[column.begin..][..column.mean.len()];
+            let level = dot(slopes, &column.mean);
+            column.features.iter().map(|features| deviation * (dot(slopes, features) - level)).collect()
+        };
+        let families: Vec<Vec<f64>> = learned.families.iter().map(|family| of(&family.centre)).collect();
+        let reach = families.iter().flatten().fold(0.0, |most: f64, value| most.max(value.abs()));
+        let short = |values: &[f64]| values.iter().map(|value| shortened(*value)).collect();
+        let families = families.iter().map(|values| short(values)).collect();
+        curves.push((reach, Curve { values: short(&column.values), name: column.name, families }));
+    }
+    curves.sort_by(|a, b| b.0.total_cmp(&a.0));
+    curves.into_iter().take(MOST_CURVES).map(|(_, curve)| curve).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{FitSettings, fit, predict_batches};
+    use super::*;
+    use crate::data::TableSettings;
+    use crate::rng::Key;
+    use crate::run::{Options, Unwatched};
+    use rand::RngExt;
+
+    #[test]
+    fn curves_are_as_high_as_predictions_differ() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut random = Key::new(3).rng();
+        let mut text = "shop,x,y\n".to_string();
+        for row in 0..600 {
+            let x: f64 = random.random_range(-3.0..3.0);
+            text += &format!("s{},{x},{}\n", row % 12, x * x + 0.3 * random.random::<f64>());
+        }
+        let path = folder.path().join("rows.csv");
+        std::fs::write(&path, text).unwrap();
+        let table = TableSettings {
+            path: path.display().to_string(),
+            client: "shop".into(),
+            target: Some("y".into()),
+            ..TableSettings::default()
+        };
+        let settings = FitSettings { table, quick: true, ..FitSettings::default() };
+        let saved = fit(settings, &Options::default(), &mut Unwatched, &mut |_| {}).unwrap();
+        let [curve] = &curves(&saved)[..] else { panic!("want one curve") };
+        assert!(terms(&saved).is_empty(), "x has its picture");
+        let [first, last] = [0, CURVE_POINTS / 2].map(|place| curve.values[place].unwrap());
+        let new = folder.path().join("new.csv");
+        // Of a client that nobody knows, the centre is predicted.
+        std::fs::write(&new, format!("shop,x\nunknown,{first}\nunknown,{last}\n")).unwrap();
+        let mut predicted = Vec::new();
+        predict_batches(&saved, new.as_path(), &mut |rows| {
+            predicted.extend(rows.values);
+            Ok(())
+        })
+        .unwrap();
+        let [one, .., two, _, _] = predicted[..] else { panic!("want two rows of three values") };
+        let heights = [0, CURVE_POINTS / 2].map(|place| curve.families[0][place].unwrap());
+        assert!((one - two - (heights[0] - heights[1])).abs() < 1e-3 * heights[0].abs());
+        assert!(heights[0] > 3.0, "the parabola is seen: {heights:?}");
+    }
 }

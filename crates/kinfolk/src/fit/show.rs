@@ -215,7 +215,11 @@ pub(super) fn errors(saved: &Saved) -> Table {
             tested.map(|tested| tested.mean),
         ),
         ("one model for everybody", Some(0), tested.map(|tested| tested.global)),
-        ("a model for every family", Some(1), tested.map(|tested| tested.family)),
+        (
+            if learned.families.len() > 1 { "a model for every family" } else { "the centre of all clients" },
+            Some(1),
+            tested.map(|tested| tested.family),
+        ),
         ("a personal model", Some(2), tested.map(|tested| tested.personal)),
         ("every client alone", Some(3), tested.map(|tested| tested.alone)),
         ("what serves each client", Some(4), tested.map(|tested| tested.served)),

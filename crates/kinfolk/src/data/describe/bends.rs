@@ -39,6 +39,13 @@ impl Bends {
         self.knots.len().saturating_sub(2)
     }
 
+    /// So many values evenly over the knots.
+    pub(super) fn values(&self, count: usize) -> Vec<f64> {
+        let [first, .., last] = self.knots[..] else { return Vec::new() };
+        let share = |place: usize| place as f64 / (count - 1).max(1) as f64;
+        (0..count).map(|place| self.scale.undo(first + (last - first) * share(place))).collect()
+    }
+
     /// The terms of a value.
     pub(super) fn encode(&self, value: f64, out: &mut [f64]) {
         let [.., before, last] = self.knots[..] else { return };

@@ -114,6 +114,18 @@ pub enum Encoding {
     Nothing,
 }
 
+/// A column that bends, at some of its values.
+pub(crate) struct BentColumn {
+    pub(crate) name: String,
+    /// The first of its features.
+    pub(crate) begin: usize,
+    pub(crate) values: Vec<f64>,
+    /// The linear feature and the bends of every value.
+    pub(crate) features: Vec<Vec<f64>>,
+    /// Those of the column's mean.
+    pub(crate) mean: Vec<f64>,
+}
+
 /// A column that is not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
@@ -266,6 +278,33 @@ impl Schema {
             left.extend(begin..begin + self.interactions.len());
         }
         (slim, left)
+    }
+
+    /// Every column that bends, at so many values evenly over its knots.
+    pub(crate) fn bent_columns(&self, count: usize) -> Vec<BentColumn> {
+        let FeaturesSchema::Named(columns) = &self.features else { return Vec::new() };
+        let mut begin = 0;
+        let mut bent = Vec::new();
+        for column in columns {
+            if let (Encoding::Number(scale), Some(bends)) = (&column.encoding, &column.bends) {
+                let features = |value: f64| {
+                    let mut features = vec![0.0; 1 + bends.terms()];
+                    features[0] = scale.apply(value);
+                    bends.encode(value, &mut features[1..]);
+                    features
+                };
+                let values = bends.values(count);
+                bent.push(BentColumn {
+                    name: column.name.clone(),
+                    begin,
+                    features: values.iter().copied().map(features).collect(),
+                    mean: features(column.fill),
+                    values,
+                });
+            }
+            begin += column.width();
+        }
+        bent
     }
 
     /// Encodes a shard's rows. A matrix that is not scaled keeps its storage.
