@@ -317,12 +317,14 @@ fn what_cannot_be_predicted_is_refused_by_what_to_do() {
 /// A table whose `x` is a list in every row.
 fn nested_parquet() -> Vec<u8> {
     use arrow_array::builder::{Float64Builder, ListBuilder};
-    use arrow_array::{ArrayRef, RecordBatch, StringArray};
+    use arrow_array::{ArrayRef, Float64Array, RecordBatch, StringArray};
     use std::sync::Arc;
     let mut lists = ListBuilder::new(Float64Builder::new());
     (0..3).for_each(|row| lists.append_value([Some(f64::from(row)), None]));
     let words = |word: &str| Arc::new(StringArray::from(vec![word; 3])) as ArrayRef;
-    let columns = [("school", words("s00")), ("x", Arc::new(lists.finish()) as ArrayRef), ("kind", words("a"))];
+    let targets = Arc::new(Float64Array::from(vec![1.0, 2.0, 4.0])) as ArrayRef;
+    let lists = Arc::new(lists.finish()) as ArrayRef;
+    let columns = [("school", words("s00")), ("x", lists), ("kind", words("a")), ("y", targets)];
     let batch = RecordBatch::try_from_iter(columns).expect("a batch");
     let mut bytes = Vec::new();
     let mut writer = parquet::arrow::ArrowWriter::try_new(&mut bytes, batch.schema(), None).expect("a writer");
