@@ -35,6 +35,9 @@ pub(crate) struct SeedData {
     pub(super) origin: String,
 }
 
+/// Clients with further columns, a model for them, and what is known of the columns.
+pub(crate) type Widened = (Box<dyn Engine>, Arc<dyn Model>, DataFacts);
+
 /// Looks up the groups found by the method with this label.
 pub(super) type FindGroups<'a> = &'a dyn Fn(&str) -> Result<Groups>;
 
@@ -129,12 +132,7 @@ impl SeedData {
     }
 
     /// The same clients with the products of columns that a schema has beyond theirs, a model for them, and what is known of the columns.
-    pub(crate) fn widened(
-        &self,
-        label: &str,
-        schema: &Schema,
-        stop: Arc<AtomicBool>,
-    ) -> Result<(Box<dyn Engine>, Arc<dyn Model>, DataFacts)> {
+    pub(crate) fn widened(&self, label: &str, schema: &Schema, stop: Arc<AtomicBool>) -> Result<Widened> {
         let mut engine = self.engine.afresh(label, Transforms::default(), stop)?;
         engine.widen(schema)?;
         let shape = DataShape { columns: schema.shape().columns, ..self.blueprint.shape };

@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn spellings_go_together_or_not() {
-        let of = |words: &[&'static str]| YesNo::of(words.to_vec().into_iter());
+        let of = |words: &[&'static str]| YesNo::of(words.iter().copied());
         let mixed = ["yes", "Yes", "Y", "no", "No", "N"];
         let found = of(&mixed).unwrap();
         assert_eq!(
