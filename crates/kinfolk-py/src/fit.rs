@@ -162,7 +162,7 @@ pub struct Fitted {
 
 /// Fits rows as `kinfolk fit` fits a file.
 #[pyfunction]
-#[pyo3(name = "fit", signature = (rows, *, client, target, classes, group, time, part, weight, drop, words, missing, families, curves, covariance, quick, seed, threads))]
+#[pyo3(name = "fit", signature = (rows, *, client, target, classes, group, time, part, weight, drop, words, missing, families, curves, interactions, covariance, quick, seed, threads))]
 #[expect(clippy::too_many_arguments, reason = "each is a keyword")]
 pub fn fit_rows(
     py: Python,
@@ -179,6 +179,7 @@ pub fn fit_rows(
     missing: &str,
     families: Option<i64>,
     curves: bool,
+    interactions: bool,
     covariance: Option<&str>,
     quick: bool,
     seed: i64,
@@ -204,8 +205,9 @@ pub fn fit_rows(
     let (target, task) = (Some(target), if classes { Task::Classification } else { Task::Regression });
     let table =
         TableSettings { client, target, group, time, part, weight, drop, words, task, ..TableSettings::default() };
+    let (components, straight, additive) = (None, !curves, !interactions);
     let settings =
-        FitSettings { table, families, components: None, refuse_missing, straight: !curves, covariance, quick, seed };
+        FitSettings { table, families, components, refuse_missing, straight, additive, covariance, quick, seed };
     let options = Options { threads, ..Options::default() };
     let (stop, records) = (options.stop.clone(), rows.records.clone());
     let work = move || fit::fit_records(records, settings, &options, &mut Unwatched, &mut |_| {});

@@ -86,6 +86,7 @@ def fit(
     missing: str,
     families: int | None,
     curves: bool,
+    interactions: bool,
     covariance: str | None,
     quick: bool,
     seed: int,

@@ -10,6 +10,7 @@
 //! | `output.rs` | where predictions go |
 //! | `newcomers.rs` | what the rows of new clients say |
 //! | `assign.rs` | clients by new rows: their family, whether they fit any; adding new ones |
+//! | `interactions.rs` | products of the strongest columns with the others |
 //! | `elsewhere.rs` | the same with clients on other machines |
 //! | `tested.rs` | errors on rows that were kept for testing |
 //! | `mixtures/` | all of it without a target: the kinds of rows there are, and who has how many of which |
@@ -19,6 +20,7 @@
 mod assign;
 mod coefficients;
 mod elsewhere;
+mod interactions;
 mod mixtures;
 mod newcomers;
 mod output;
@@ -78,9 +80,11 @@ pub struct FitSettings {
     pub refuse_missing: bool,
     /// Whether numbers enter as they are, without curves.
     pub straight: bool,
+    /// Whether there are no products of columns.
+    pub additive: bool,
     /// How coefficients vary between clients; without, what cross-validation finds best.
     pub covariance: Option<Covariance>,
-    /// Whether no other covariances of clients are tried.
+    /// Whether no other covariances of clients and no products of columns are tried.
     pub quick: bool,
     /// The seed of all draws.
     pub seed: u64,
@@ -97,6 +101,8 @@ pub(crate) struct FitOptions {
     families: Option<usize>,
     refuse_missing: bool,
     straight: bool,
+    #[serde(default)]
+    additive: bool,
     covariance: Option<Covariance>,
     quick: bool,
 }
@@ -105,8 +111,19 @@ impl FitSettings {
     /// The settings that a model was fitted with, for another table of its clients.
     pub fn again(saved: &Saved, path: String) -> Self {
         let (client, target) = (saved.client.clone(), Some(saved.target.clone()));
-        let FitOptions { group, time, part, drop, words, families, refuse_missing, straight, covariance, quick } =
-            saved.options.clone();
+        let FitOptions {
+            group,
+            time,
+            part,
+            drop,
+            words,
+            families,
+            refuse_missing,
+            straight,
+            additive,
+            covariance,
+            quick,
+        } = saved.options.clone();
         // The target stays what it was.
         let task = if saved.classes.is_empty() { Task::Regression } else { Task::Classification };
         let weight = saved.weight.as_ref().map(|(column, _)| column.clone());
@@ -124,13 +141,13 @@ impl FitSettings {
             ..TableSettings::default()
         };
         let seed = saved.seed;
-        Self { table, families, refuse_missing, straight, covariance, quick, seed, ..Self::default() }
+        Self { table, families, refuse_missing, straight, additive, covariance, quick, seed, ..Self::default() }
     }
 
     fn options(&self) -> FitOptions {
         let TableSettings { group, time, part, drop, words, .. } = self.table.clone();
-        let Self { families, refuse_missing, straight, covariance, quick, .. } = *self;
-        FitOptions { group, time, part, drop, words, families, refuse_missing, straight, covariance, quick }
+        let Self { families, refuse_missing, straight, additive, covariance, quick, .. } = *self;
+        FitOptions { group, time, part, drop, words, families, refuse_missing, straight, additive, covariance, quick }
     }
 
     /// The settings with what every fit has in common.
@@ -144,6 +161,7 @@ impl FitSettings {
             );
         }
         self.table.curves = !self.straight;
+        self.table.means_alone = true;
         self.common(keeps_test_rows)?;
         Ok(self)
     }
@@ -226,7 +244,7 @@ fn fit_at(
     told: &mut dyn FnMut(&[String]),
 ) -> Result<Fitted> {
     let asked = settings.options();
-    let FitSettings { table, families, covariance, quick, seed, .. } = settings;
+    let FitSettings { table, families, additive, covariance, quick, seed, .. } = settings;
     let (client, target) = (table.client.clone(), table.target.clone().unwrap_or_default());
     let (is_grouped, weight) = (table.group.is_some(), table.weight.clone());
     let tests = table.part.is_some() || table.test_fraction > 0.0;
@@ -248,9 +266,21 @@ fn fit_at(
     };
     let mut engine = data.engine.afresh("fit", Transforms::default(), options.stop.clone())?;
     watch.doing("comparing clients");
-    let study = Study::new(&*data.model, data.facts(), families::Options { seed, families, covariance, quick })?;
+    let asked_of_families = families::Options { seed, families, covariance, quick };
+    let mut study = Study::new(&*data.model, data.facts(), asked_of_families.clone())?;
     let mut ledger = MethodLedger::new(MissingRule::Skip);
-    let model = study.carry_out(&mut Room::new(&mut *engine, &mut ledger))?;
+    let mut begun = study.begin(&mut Room::new(&mut *engine, &mut ledger))?;
+    let (mut columns, mut interacting) = (data.schema.clone(), Vec::new());
+    if !additive && !quick {
+        watch.doing("trying products of columns");
+        let chosen = interactions::choose(&data, &study, &begun, &asked_of_families, &mut ledger, &options.stop)?;
+        if let Some(chosen) = chosen {
+            (columns, engine, study, begun) = (chosen.schema, chosen.engine, chosen.study, chosen.begun);
+            interacting = chosen.names;
+        }
+    }
+    let mut model = study.finish(&mut Room::new(&mut *engine, &mut ledger), begun)?;
+    model.learned = model.learned.with_interactions(interacting);
     let tested = tests.then(|| test_errors(&mut *engine, &model)).transpose()?.flatten();
     let names = model.clients.iter().map(|&place| engine.clients()[place as usize].id.clone()).collect();
     let mut remarks = data.notes.clone();
@@ -264,7 +294,7 @@ fn fit_at(
             .push(format!("the columns predict `{target}` without error: is one of them the target by another name?"));
     }
     let notation = data.population.notation.clone();
-    let (weight, columns) = (weight.zip(data.population.mean_weight), data.schema.clone());
+    let weight = weight.zip(data.population.mean_weight);
     let origin = (seed, asked);
     let saved =
         Saved::new(client, target, names, columns, notation, weight, understood, model, tested, remarks, origin);
