@@ -478,6 +478,13 @@ pub(crate) fn choose(evidence: &Evidence, options: &Options) -> Result<Shape> {
     let shape = Shape::plain(options);
     let working = shape.working(evidence)?;
     let (clients, q) = (working.clients, working.basis.random);
+    let numbers = q * (q + 1) / 2;
+    if options.covariance == Some(Covariance::Full) && numbers > clients {
+        let message = format!(
+            "covariance: full has {numbers} variances and covariances, want at least as many clients, got {clients}"
+        );
+        return Err(Error::settings(message).hint("choose diagonal, or leave columns out"));
+    }
     let rows = evidence.clients.iter().flatten().map(|fold| fold.rows as f64).sum::<f64>();
     let free = options.covariance.is_none() && !options.quick && (2..=MOST_FREE).contains(&q);
     let diagonal = free && clients >= 10 * q;

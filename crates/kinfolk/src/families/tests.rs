@@ -488,3 +488,13 @@ fn clients_that_are_nearly_alike_are_not_told_that_joining_pays_where_it_does_no
     }
     assert!(20 * wrong <= verdicts.max(20), "{wrong} of {verdicts} verdicts are wrong");
 }
+
+#[test]
+fn a_full_covariance_of_more_numbers_than_clients_is_refused() {
+    let clients = draw(&around(&[vec![0.0; 4]], 9, 1.0, 3), 20, 1.0, 3);
+    let options = Options { covariance: Some(Covariance::Full), ..Options::default() };
+    let refused = learn(&evidence(linear(3), &clients), &options).unwrap_err().to_string();
+    assert!(refused.contains("full has 10 variances and covariances") && refused.contains("got 9"), "{refused}");
+    let clients = draw(&around(&[vec![0.0; 4]], 10, 1.0, 3), 20, 1.0, 3);
+    assert!(learn(&evidence(linear(3), &clients), &options).is_ok());
+}
