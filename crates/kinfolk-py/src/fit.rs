@@ -164,7 +164,7 @@ pub struct Fitted {
 
 /// Fits rows as `kinfolk fit` fits a file.
 #[pyfunction]
-#[pyo3(name = "fit", signature = (rows, *, client, target, classes, model, group, time, part, weight, drop, words, missing, families, curves, covariance, quick, seed, threads))]
+#[pyo3(name = "fit", signature = (rows, *, client, target, classes, model, group, time, part, weight, drop, words, missing, families, curves, interactions, covariance, quick, seed, threads))]
 #[expect(clippy::too_many_arguments, reason = "each is a keyword")]
 pub fn fit_rows(
     py: Python,
@@ -182,6 +182,7 @@ pub fn fit_rows(
     missing: &str,
     families: Option<i64>,
     curves: bool,
+    interactions: bool,
     covariance: Option<&str>,
     quick: bool,
     seed: i64,
@@ -218,9 +219,9 @@ pub fn fit_rows(
     let (target, task) = (Some(target), if classes { Task::Classification } else { Task::Regression });
     let table =
         TableSettings { client, target, group, time, part, weight, drop, words, task, ..TableSettings::default() };
-    let (components, straight) = (None, !curves);
+    let (components, straight, additive) = (None, !curves, !interactions);
     let settings =
-        FitSettings { table, model, families, components, refuse_missing, straight, covariance, quick, seed };
+        FitSettings { table, model, families, components, refuse_missing, straight, additive, covariance, quick, seed };
     let options = Options { threads, ..Options::default() };
     let (stop, records) = (options.stop.clone(), rows.records.clone());
     let work = move || fit::fit_model_records(records, settings, &options, &mut Unwatched, &mut |_| {});
@@ -249,7 +250,7 @@ pub(crate) fn predicted<'py>(
     threads: Option<i64>,
     with_serving: bool,
     width: usize,
-    predict: impl FnOnce(&mut dyn FnMut(PredictedRows) -> Result<()>) -> Result<()> + Send,
+    predict: impl FnOnce(&mut dyn FnMut(PredictedRows) -> Result<()>) -> Result<()> + Send + 'static,
 ) -> PyResult<(Bound<'py, PyArray2<f64>>, Vec<String>)> {
     let mut faults = Vec::new();
     let threads = check_threads(threads, &mut faults);

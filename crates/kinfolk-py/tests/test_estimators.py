@@ -410,20 +410,20 @@ else:
     assert ended.returncode == 0, ended.stderr
 
 
-def products(seed: int = 0, shops: int = 16, rows: int = 80) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Two families of shops: the product of two columns, with a sign that is the family's."""
+def waves(seed: int = 0, shops: int = 16, rows: int = 80) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Two families of shops: a wave along a column, with a sign that is the family's."""
     random = np.random.default_rng(seed)
     owners = np.repeat([f"s{shop:02}" for shop in range(shops)], rows)
     X = random.normal(size=(shops * rows, 2))
     sign = np.repeat(np.where(np.arange(shops) % 2, -1.0, 1.0), rows)
-    return X, 100 + 10 * sign * X[:, 0] * X[:, 1] + random.normal(size=len(X)), owners
+    return X, 100 + 10 * sign * np.sin(2 * X[:, 0]) + random.normal(size=len(X)), owners
 
 
 def test_networks(tmp_path: Path) -> None:
-    X, y, owners = products()
+    X, y, owners = waves()
     model = kinfolk.FamilyRegressor(model="mlp").fit(X, y, clients=owners)
     linear = kinfolk.FamilyRegressor(model="linear").fit(X, y, clients=owners)
-    fresh, truth, _ = products(1)
+    fresh, truth, _ = waves(1)
     assert model.score(fresh, truth, clients=owners) > 0.8 > linear.score(fresh, truth, clients=owners)
     interval = model.predict_interval(fresh, clients=owners)
     assert 0.8 < np.mean((interval[:, 0] <= truth) & (truth <= interval[:, 1])) < 0.97
@@ -451,7 +451,7 @@ def test_networks(tmp_path: Path) -> None:
 
 
 def test_networks_of_classes() -> None:
-    X, y, owners = products()
+    X, y, owners = waves()
     model = kinfolk.FamilyClassifier(model="mlp", quick=True).fit(X, y > 100, clients=owners)
     probabilities = model.predict_proba(X, clients=owners)
     assert np.allclose(probabilities.sum(1), 1)

@@ -63,10 +63,13 @@ pub struct Arguments {
     /// Let numbers enter as they are, without curves
     #[arg(long)]
     no_curves: bool,
+    /// Let columns act alike whatever the others are, without products of two
+    #[arg(long)]
+    no_interactions: bool,
     /// How coefficients vary between clients: intercept, scalar, intercept-slopes, diagonal, full, or auto
     #[arg(long, value_name = "HOW", value_parser = parse_covariance)]
     covariance: Option<Auto<Covariance>>,
-    /// Try no other covariances of clients
+    /// Try no other covariances of clients, and no interactions
     #[arg(long)]
     quick: bool,
     /// Seed of all draws [default: 0]
@@ -254,6 +257,7 @@ fn settings(arguments: Arguments, before: Option<&FittedModel>) -> Result<FitSet
     }
     settings.components = arguments.components;
     settings.straight |= arguments.no_curves;
+    settings.additive |= arguments.no_interactions;
     settings.quick |= arguments.quick;
     settings.seed = arguments.seed.unwrap_or(settings.seed);
     Ok(settings)

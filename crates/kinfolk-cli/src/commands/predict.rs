@@ -64,6 +64,11 @@ fn write<T>(arguments: &Arguments, predict: impl FnOnce(Format, &mut (dyn Write 
     let found = match &arguments.out {
         Some(path) => {
             let format = Format::of(path)?;
+            let [own, table] = [path, &arguments.table].map(std::fs::canonicalize);
+            if own.is_ok_and(|own| table.is_ok_and(|table| table == own)) {
+                let message = format!("--out: got {}, which is the table itself", path.display());
+                return Err(Error::settings(message).hint("name another file for the predictions"));
+            }
             let failed = |error| Error::io("writing", path, error);
             // Whole or not at all, and never all of it in memory.
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

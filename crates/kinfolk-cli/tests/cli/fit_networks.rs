@@ -3,8 +3,8 @@
 use crate::bench::Bench;
 use serde_json::Value;
 
-/// Shops of two families, whose prices are a product of two columns with a sign that is the family's, or a plain sum of them.
-fn shops(file: &str, clients: std::ops::Range<usize>, is_product: bool, bench: &Bench) {
+/// Shops of two families, whose prices are a wave along a column with a sign that is the family's, or a plain sum of columns.
+fn shops(file: &str, clients: std::ops::Range<usize>, is_wave: bool, bench: &Bench) {
     let mut state = 5 + clients.start as u64;
     let mut draw = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -15,7 +15,7 @@ fn shops(file: &str, clients: std::ops::Range<usize>, is_product: bool, bench: &
         for _ in 0..80 {
             let [x, y, noise] = [0, 1, 2].map(|_| (0..6).map(|_| draw()).sum::<f64>() - 3.0);
             let sign = [1.0, -1.0][shop % 2];
-            let price = if is_product { 40.0 * sign * x * y } else { shop as f64 + 10.0 * x - 5.0 * y };
+            let price = if is_wave { 10.0 * sign * (3.0 * x).sin() } else { shop as f64 + 10.0 * x - 5.0 * y };
             text += &format!("s{shop:02},{:.4},{:.4},{:.4}\n", 5.0 + 2.0 * x, y, 100.0 + price + 2.0 * noise);
         }
     }
@@ -110,8 +110,9 @@ fn what_people_get_wrong() {
     refused(&["--weight", "height"], "weight: ");
     refused(&["--covariance", "full"], "covariance: ");
     refused(&["--no-curves"], "no-curves: ");
+    refused(&["--no-interactions"], "no-interactions: ");
     refused(&["--families", "90"], "families: got 90, want at most the number of clients, 20");
-    refused(&["--drop", "width,height"], "no column is left to predict by");
+    refused(&["--drop", "width,height"], "no column is left");
     let ended = bench.kinfolk(&[&FIT[..], &["--model", "cnn"]].concat());
     assert!(ended.stderr.contains("want one of auto, linear, logistic, softmax, mlp"), "{}", ended.stderr);
     bench.well(&[&FIT[..], &["--model", "mlp", "--quick", "--families", "one"]].concat());

@@ -87,6 +87,7 @@ def fit(
     missing: str,
     families: int | None,
     curves: bool,
+    interactions: bool,
     covariance: str | None,
     quick: bool,
     seed: int,

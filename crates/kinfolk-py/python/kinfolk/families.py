@@ -80,6 +80,7 @@ class FamilyEstimator(BaseEstimator):
         missing: str = "fill",
         families: int | None = None,
         curves: bool = True,
+        interactions: bool = True,
         covariance: str | None = None,
         quick: bool = False,
         seed: int = 0,
@@ -97,6 +98,7 @@ class FamilyEstimator(BaseEstimator):
         self.missing = missing
         self.families = families
         self.curves = curves
+        self.interactions = interactions
         self.covariance = covariance
         self.quick = quick
         self.seed = seed
@@ -157,6 +159,7 @@ class FamilyEstimator(BaseEstimator):
             missing=self.missing,
             families=self.families,
             curves=self.curves,
+            interactions=self.interactions,
             covariance=self.covariance,
             quick=self.quick,
             seed=self.seed,
@@ -360,6 +363,7 @@ class FamilyRegressor(RegressorMixin, FamilyEstimator):
     - `missing`: whether to `fill` missing values with the mean, and mark them, or to `refuse` them
     - `families`: how many there are; `None` to find out
     - `curves`: whether numbers may bend, where that predicts better
+    - `interactions`: whether products of the two strongest columns with the others may enter, where that predicts better
     - `covariance`: how coefficients vary between clients (`intercept`, `scalar`, `intercept-slopes`, `diagonal`, `full`);
       `None` to find out; `quick`: try no other than one variance for intercepts and one for slopes
     - `seed` of all draws, and `threads` to use: as many as there are cores unless said otherwise

@@ -279,6 +279,16 @@ pub struct Column {
     pub values: Cells,
 }
 
+impl Column {
+    /// What the column of a table without any is called.
+    pub(crate) const NONE: &str = "(no column)";
+
+    /// In place of the columns of a table without any: it says how many rows there are.
+    pub(crate) fn none(rows: usize) -> Self {
+        Self { name: Self::NONE.to_string(), values: Cells::Numbers(vec![0.0; rows]) }
+    }
+}
+
 /// The cells of a column, typed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cells {

@@ -12,7 +12,7 @@ use crate::settings::{self, Setting, Settings};
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
-pub(crate) const VERSION: u16 = 12;
+pub(crate) const VERSION: u16 = 13;
 
 /// A message to a machine. It carries everything needed to answer it, so that each may be answered by another process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -36,9 +36,11 @@ settings! {
         families: Auto<usize> [1..=1 << 20] = "auto",
         /// whether numbers may bend, where that predicts better
         curves: bool = true,
+        /// whether the two strongest columns may act otherwise with other values of other columns, where that predicts better
+        interactions: bool = true,
         /// how coefficients vary between clients; "auto": what cross-validation finds best
         covariance: Auto<Covariance> = "auto",
-        /// try no other covariances of clients
+        /// try no other covariances of clients, and no interactions
         quick: bool = false,
         /// share of a client's rows kept for testing, as the machines have it
         test_fraction: f64 [0.0..=0.9] = 0.2,
@@ -71,13 +73,25 @@ impl FitSettings {
             |key: &String| Error::settings(format!("{key}: not known beside [fit], want name, seed and [fit]"));
         faults.extend(file.keys().map(unknown));
         finish(faults)?;
-        let FitTable { client, target, group, drop, words, families, curves, covariance, quick, test_fraction } =
-            FitTable::of(&settings);
+        let FitTable {
+            client,
+            target,
+            group,
+            drop,
+            words,
+            families,
+            curves,
+            interactions,
+            covariance,
+            quick,
+            test_fraction,
+        } = FitTable::of(&settings);
         let (target, task) = (Some(target), Task::Words);
         let table =
             TableSettings { client, target, group, drop, words, test_fraction, task, ..TableSettings::default() };
         let (families, covariance) = (families.given(), covariance.given());
-        let settings = Self { table, families, straight: !curves, covariance, quick, seed, ..Self::default() };
+        let (straight, additive) = (!curves, !interactions);
+        let settings = Self { table, families, straight, additive, covariance, quick, seed, ..Self::default() };
         Ok((name, settings))
     }
 }

@@ -10,6 +10,7 @@
 //! | `output.rs` | where predictions go |
 //! | `newcomers.rs` | what the rows of new clients say |
 //! | `assign.rs` | clients by new rows: their family, whether they fit any; adding new ones |
+//! | `interactions.rs` | products of the strongest columns with the others |
 //! | `elsewhere.rs` | the same with clients on other machines |
 //! | `tested.rs` | errors on rows that were kept for testing |
 //! | `mixtures/` | all of it without a target: the kinds of rows there are, and who has how many of which |
@@ -20,6 +21,7 @@
 mod assign;
 mod coefficients;
 mod elsewhere;
+mod interactions;
 mod mixtures;
 mod networks;
 mod newcomers;
@@ -98,9 +100,11 @@ pub struct FitSettings {
     pub refuse_missing: bool,
     /// Whether numbers enter as they are, without curves.
     pub straight: bool,
+    /// Whether there are no products of columns.
+    pub additive: bool,
     /// How coefficients vary between clients; without, what cross-validation finds best.
     pub covariance: Option<Covariance>,
-    /// Whether no other covariances of clients are tried.
+    /// Whether no other covariances of clients and no products of columns are tried.
     pub quick: bool,
     /// The seed of all draws.
     pub seed: u64,
@@ -117,6 +121,8 @@ pub(crate) struct FitOptions {
     families: Option<usize>,
     refuse_missing: bool,
     straight: bool,
+    #[serde(default)]
+    additive: bool,
     covariance: Option<Covariance>,
     quick: bool,
     #[serde(default)]
@@ -150,8 +156,20 @@ impl FitSettings {
         seed: u64,
     ) -> Self {
         let target = Some(target);
-        let FitOptions { group, time, part, drop, words, families, refuse_missing, straight, covariance, quick, model } =
-            options;
+        let FitOptions {
+            group,
+            time,
+            part,
+            drop,
+            words,
+            families,
+            refuse_missing,
+            straight,
+            additive,
+            covariance,
+            quick,
+            model,
+        } = options;
         // The target stays what it was.
         let task = if has_classes { Task::Classification } else { Task::Regression };
         let table = TableSettings {
@@ -167,13 +185,26 @@ impl FitSettings {
             task,
             ..TableSettings::default()
         };
-        Self { table, model, families, refuse_missing, straight, covariance, quick, seed, ..Self::default() }
+        Self { table, model, families, refuse_missing, straight, additive, covariance, quick, seed, ..Self::default() }
     }
 
     fn options(&self) -> FitOptions {
         let TableSettings { group, time, part, drop, words, .. } = self.table.clone();
-        let Self { families, refuse_missing, straight, covariance, quick, model, .. } = *self;
-        FitOptions { group, time, part, drop, words, families, refuse_missing, straight, covariance, quick, model }
+        let Self { families, refuse_missing, straight, additive, covariance, quick, model, .. } = *self;
+        FitOptions {
+            group,
+            time,
+            part,
+            drop,
+            words,
+            families,
+            refuse_missing,
+            straight,
+            additive,
+            covariance,
+            quick,
+            model,
+        }
     }
 
     /// The settings with what every fit has in common.
@@ -187,6 +218,7 @@ impl FitSettings {
             );
         }
         self.table.curves = !self.straight;
+        self.table.means_alone = true;
         self.common(keeps_test_rows)?;
         Ok(self)
     }
@@ -298,7 +330,7 @@ fn fit_at(
     told: &mut dyn FnMut(&[String]),
 ) -> Result<Fitted> {
     let asked = settings.options();
-    let FitSettings { table, families, covariance, quick, seed, .. } = settings;
+    let FitSettings { table, families, additive, covariance, quick, seed, .. } = settings;
     let (client, target) = (table.client.clone(), table.target.clone().unwrap_or_default());
     let (is_grouped, weight) = (table.group.is_some(), table.weight.clone());
     let tests = table.part.is_some() || table.test_fraction > 0.0;
@@ -313,10 +345,23 @@ fn fit_at(
     };
     let mut engine = data.engine.afresh("fit", Transforms::default(), options.stop.clone())?;
     watch.doing("comparing clients");
-    let study = Study::new(&*data.model, data.facts(), families::Options { seed, families, covariance, quick })?;
+    let asked_of_families = families::Options { seed, families, covariance, quick };
+    let mut study = Study::new(&*data.model, data.facts(), asked_of_families.clone())?;
     let mut ledger = MethodLedger::new(MissingRule::Skip);
-    let (model, held_out) = study.carry_out_with_folds(&mut Room::new(&mut *engine, &mut ledger))?;
+    let mut begun = study.begin(&mut Room::new(&mut *engine, &mut ledger))?;
+    let (mut columns, mut interacting) = (data.schema.clone(), Vec::new());
+    if !additive && !quick {
+        watch.doing("trying products of columns");
+        let chosen = interactions::choose(data, &study, &begun, &asked_of_families, &mut ledger, &options.stop)?;
+        if let Some(chosen) = chosen {
+            (columns, engine, study, begun) = (chosen.schema, chosen.engine, chosen.study, chosen.begun);
+            interacting = chosen.names;
+        }
+    }
+    let mut model = study.finish(&mut Room::new(&mut *engine, &mut ledger), begun)?;
+    let held_out = std::mem::take(&mut model.learned.held_out);
     let folds = study.folds();
+    model.learned = model.learned.with_interactions(interacting);
     let tested = tests.then(|| test_errors(&mut *engine, &model)).transpose()?.flatten();
     let names = model.clients.iter().map(|&place| engine.clients()[place as usize].id.clone()).collect();
     let mut remarks = data.notes.clone();
@@ -330,7 +375,7 @@ fn fit_at(
             .push(format!("the columns predict `{target}` without error: is one of them the target by another name?"));
     }
     let notation = data.population.notation.clone();
-    let (weight, columns) = (weight.zip(data.population.mean_weight), data.schema.clone());
+    let weight = weight.zip(data.population.mean_weight);
     let origin = (seed, asked);
     let saved =
         Saved::new(client, target, names, columns, notation, weight, understood, model, tested, remarks, origin);

@@ -6,7 +6,7 @@ use super::show;
 use crate::clustering::{Plane, Points};
 use crate::data::schema::BentColumn;
 use crate::data::understood::Understood;
-use crate::families::{LearnedClient, Reliability};
+use crate::families::{Joining, LearnedClient, Reliability};
 use crate::methods::Intervals;
 use crate::num::dot;
 use crate::report::html::{assemble, shortened};
@@ -245,7 +245,7 @@ fn clients(saved: &Saved) -> Vec<Client<'_>> {
             place: place_of.map(shortened),
             served: saved.served_by(client),
             errors,
-            joining: client.verdict().unwrap_or("is not known: added later"),
+            joining: client.verdict().map_or("is not known: added later", Joining::predicate),
             gain: joining.and_then(|gain| shortened(square * gain.mean)),
             gain_error: joining.and_then(|gain| shortened(square * gain.error)),
         }

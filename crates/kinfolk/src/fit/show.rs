@@ -3,7 +3,7 @@
 use super::Saved;
 use super::coefficients::{Coefficients, Term};
 use crate::error::{Error, Result};
-use crate::families::Reliability;
+use crate::families::{Joining, Reliability};
 use crate::report::table::Table;
 use crate::settings::nearest;
 use serde::Serialize;
@@ -250,7 +250,7 @@ fn worth_a_look(saved: &Saved) -> String {
         text.push_str(&format!("nearest the border: {}\n", border.join(", ")));
     }
     let hurt: Vec<&str> = (saved.names.iter().zip(clients))
-        .filter(|(_, client)| client.verdict() == Some("hurts"))
+        .filter(|(_, client)| client.verdict() == Some(Joining::Hurts))
         .map(|(name, _)| name.as_str())
         .collect();
     if !hurt.is_empty() {
@@ -313,7 +313,7 @@ pub fn show_client(saved: &Saved, name: &str) -> Result<String> {
         None => "added later: whether joining helps is not known".to_string(),
         Some(service) => {
             let (gain, error) = (short(square * service.joining.mean), short(square * service.joining.error));
-            format!("joining {} (gain over its own model alone {gain} ± {error})", service.verdict())
+            format!("joining {} (gain over its own model alone {gain} ± {error})", service.verdict().predicate())
         }
     };
     Ok(format!(

@@ -9,6 +9,7 @@ use crate::data::schema::Schema;
 use crate::data::understood::Understood;
 use crate::disk::{comma_separated, json_text, write_all_atomically};
 use crate::error::{Error, Result};
+use crate::fit::saved::damaged;
 use crate::fit::{Saved, SavedNetworks, networks, without_target};
 use crate::methods::ComponentModel;
 use crate::modelfile;
@@ -85,8 +86,7 @@ impl FittedModel {
             #[serde(default)]
             kind: String,
         }
-        let unsound = |error: serde_json::Error| Error::data(error.to_string());
-        let head: Head = serde_json::from_str(text).map_err(unsound)?;
+        let head: Head = serde_json::from_str(text).map_err(damaged)?;
         if head.kind == networks::KIND {
             return Err(Error::data("the model's networks are in another file").hint("read the folder"));
         }
@@ -97,7 +97,7 @@ impl FittedModel {
             let message = format!("schema {}, this program reads up to {SCHEMA}", head.schema);
             return Err(Error::data(message).hint("a newer kinfolk has written it: use that one"));
         }
-        let saved: SavedMixture = serde_json::from_str(text).map_err(unsound)?;
+        let saved: SavedMixture = serde_json::from_str(text).map_err(damaged)?;
         saved.check()?;
         Ok(Self::Mixture(saved))
     }

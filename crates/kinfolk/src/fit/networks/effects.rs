@@ -69,7 +69,7 @@ fn changes(schema: &Schema) -> Vec<Change> {
                     next += kinds.len();
                 }
             }
-            Encoding::LeftOut(_) => {}
+            Encoding::LeftOut(_) | Encoding::Nothing => {}
         }
         begin = end;
     }

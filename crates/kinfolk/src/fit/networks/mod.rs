@@ -91,6 +91,7 @@ fn checked(settings: FitSettings) -> Result<FitSettings> {
         refuse(settings.table.weight.is_some(), "weight: networks count all rows alike");
         refuse(settings.covariance.is_some(), "covariance: it is that of coefficients, which networks do not have");
         refuse(settings.straight, "no-curves: networks have no curves to be left out");
+        refuse(settings.additive, "no-interactions: networks have no products of columns to be left out");
     }
     finish(faults)?;
     settings.checked(false)
@@ -145,7 +146,7 @@ impl Asked {
     fn table(&self, data: &Prepared) -> Result<(Schema, NetworkTable)> {
         let data = &data.data;
         let (schema, columns) = data.schema.without_bends(|_| false);
-        if columns.is_empty() {
+        if !study::has_columns(&schema) {
             let message = "no column is left to predict by, and networks want at least one";
             return Err(Error::data(message).hint("fit linear models: there, clients may have a mean of their own"));
         }

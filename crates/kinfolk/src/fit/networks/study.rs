@@ -3,8 +3,10 @@
 use crate::assignment::Assignment;
 use crate::compute::threads;
 use crate::data::numbers::convert;
+use crate::data::schema::Schema;
 use crate::data::{Client, DataShape, Features, Shard, Targets};
 use crate::error::Result;
+use crate::families::Role;
 use crate::federation::Params;
 use crate::federation::engines::Engine;
 use crate::federation::engines::local::LocalFederation;
@@ -56,6 +58,11 @@ pub(super) struct Studied {
     pub(super) engine: Box<dyn Engine>,
     /// Answers that were missing.
     pub(super) note: Option<String>,
+}
+
+/// Whether there is a column to predict by.
+pub(super) fn has_columns(schema: &Schema) -> bool {
+    schema.roles().iter().any(|role| *role != Role::Unused)
 }
 
 /// Some columns of rows, with targets on this scale.

@@ -1,18 +1,20 @@
 //! Whether networks are better than linear models: both predict the same rows, that neither was learned from.
 
-use super::study::{HIDDEN, NetworkTable, network};
+use super::study::{HIDDEN, NetworkTable, has_columns, network};
 use super::{Asked, served, test_losses};
 use crate::compute::threads;
 use crate::data::{Client, Shard};
 use crate::error::{ErrorKind, Result};
 use crate::families::{Gain, HeldOut};
 use crate::federation::Params;
+use crate::federation::engines::Engine;
 use crate::federation::engines::local::LocalFederation;
 use crate::fit::Fitted;
 use crate::fit::networks::saved::{FittedClient, NetworkParams};
-use crate::models::Precision;
+use crate::models::{AutoModelSettings, ModelSettings, Precision};
 use crate::run::{Options, Watch};
 use crate::text::significant;
+use std::sync::Arc;
 
 /// How often a network may gain once more what it gained last, before it must have caught up.
 const PATIENCE: f64 = 2.0;
@@ -52,9 +54,9 @@ pub(super) fn try_networks(
     // In the order of time the last fold has the most to be learned from.
     let held = if ordered { fitted.held_out.last() } else { fitted.held_out.first() };
     let Some(HeldOut { fold, served: linear }) = held else { return Ok(Verdict::NotTried) };
-    let (schema, columns) = data.schema.without_bends(|_| false);
+    let (schema, _) = data.schema.without_bends(|_| false);
     // With fewer rows than parameters a network would have to be lucky.
-    if columns.is_empty() || rows < network(&HIDDEN, Precision::F32, schema.shape())?.layout().len() {
+    if !has_columns(&schema) || rows < network(&HIDDEN, Precision::F32, schema.shape())?.layout().len() {
         return Ok(Verdict::NotTried);
     }
     let halves = |train: &Shard, id: &str| {
@@ -76,8 +78,16 @@ pub(super) fn try_networks(
     let of = |clients: &[Client]| -> Vec<Client> {
         members.iter().map(|(place, _, halves)| divided(&clients[*place as usize], halves)).collect()
     };
+    let columns = &fitted.saved.columns;
     let mut engine = LocalFederation::new(of(&data.population.clients), threads(options.threads)?);
-    engine.set_model(data.model.clone())?;
+    match columns.interactions.is_empty() {
+        true => engine.set_model(data.model.clone())?,
+        false => {
+            // Linear models may have products of columns beside these.
+            engine.widen(columns)?;
+            engine.set_model(Arc::from(AutoModelSettings::default().build(columns.shape())?))?;
+        }
+    }
     let linear = members.iter().map(|(_, served, _)| Params::new(model.in_units(served)));
     let linear = test_losses(&mut engine, (0..).zip(linear).collect())?;
 

@@ -17,7 +17,7 @@ mod classes;
 pub(crate) mod networks;
 mod study;
 
-pub(crate) use study::{FamilyModel, Intervals, Study};
+pub(crate) use study::{Begun, FamilyModel, Intervals, Study};
 
 use super::*;
 use crate::families::{Covariance, Options, Wanted};
