@@ -547,6 +547,12 @@ impl Shard {
         let cut = |i: usize| self.rows.start + self.rows.len() * i / of.max(1);
         Self { rows: cut(index)..cut(index + 1), ..self.clone() }
     }
+
+    /// The rows before the last of so many such parts.
+    pub(crate) fn before_last(&self, of: usize) -> Self {
+        let last = self.part(of.saturating_sub(1), of);
+        Self { rows: self.rows.start..last.rows.start, ..last }
+    }
 }
 
 impl Client {

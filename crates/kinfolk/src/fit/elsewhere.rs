@@ -4,7 +4,7 @@
 //! machine is sent it at the end, makes the models of its own clients from their rows, and writes a folder that is whole.
 
 use super::newcomers::at_home;
-use super::{FitSettings, Fitted, Saved, fit_at};
+use super::{FitSettings, Fitted, ModelChoice, Saved, fit_at};
 use crate::data::files::Notation;
 use crate::data::options::Task;
 use crate::data::{Client, TableSettings};
@@ -106,11 +106,15 @@ pub fn fit_elsewhere(
     watch: &mut dyn Watch,
     told: &mut dyn FnMut(&[String]),
 ) -> Result<Saved> {
+    if settings.model == ModelChoice::Network {
+        let message = "model: networks are not fitted on other machines, want linear models";
+        return Err(Error::settings(message).hint("an experiment with the method `auto` trains networks there"));
+    }
     settings.table.path = "on each machine".into();
     let asked = Arc::new(AtomicUsize::new(0));
     let counted_line: Box<dyn Transport> = Box::new(Counted { line: line.clone(), asked: asked.clone() });
     let mut venue = Elsewhere::new(Arc::new(Mutex::new(counted_line)));
-    let Fitted { saved, mut engine, left_out } = fit_at(&mut venue, settings.checked(true)?, options, watch, told)?;
+    let Fitted { saved, mut engine, left_out, .. } = fit_at(&mut venue, settings.checked(true)?, options, watch, told)?;
     watch.doing("telling the machines");
     engine.settle(name, &|places| saved.only(places).file(super::saved::MODEL))?;
     let mut saved = saved.without_own_models();

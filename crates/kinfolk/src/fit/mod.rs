@@ -14,6 +14,7 @@
 //! | `elsewhere.rs` | the same with clients on other machines |
 //! | `tested.rs` | errors on rows that were kept for testing |
 //! | `mixtures/` | all of it without a target: the kinds of rows there are, and who has how many of which |
+//! | `networks/` | all of it by networks, and whether these are better |
 //! | `refit.rs` | clients that are fitted again: the same families, and what moved |
 //! | `show.rs`, `page.rs` | what was found, in words and tables, and as a page |
 
@@ -22,6 +23,7 @@ mod coefficients;
 mod elsewhere;
 mod interactions;
 mod mixtures;
+mod networks;
 mod newcomers;
 mod output;
 mod page;
@@ -43,6 +45,9 @@ pub use mixtures::{
     ComponentRows, ComponentsPredicted, FittedModel, MIXTURE_FILES, SavedMixture, ShownComponent, ShownMixture,
     assign_by_components, fit_mixture, predict_component_batches, predict_components,
 };
+#[cfg(feature = "parquet")]
+pub use networks::fit_model_records;
+pub use networks::{NETWORK_FILES, NetworkTested, SavedNetworks, ShownNetworkFamily, ShownNetworks, fit_model};
 pub use output::Format;
 pub use predict::{PredictedRows, Predictions, predict, predict_batches};
 pub use refit::follow;
@@ -51,12 +56,13 @@ pub use show::{Shown, show, show_client, show_family};
 
 use crate::data::TableSettings;
 use crate::data::options::{Missing, Task};
-use crate::data::understood;
+use crate::data::understood::{self, Understood};
 use crate::error::{Error, Result, option};
 use crate::experiment::Experiment;
-use crate::families::{self, Covariance, Response, Wanted};
+use crate::families::{self, Covariance, HeldOut, Response, Wanted};
 use crate::federation::engines::Engine;
 use crate::federation::transforms::Transforms;
+use crate::federation::work::Folds;
 use crate::groups::Groups;
 use crate::methods::room::{MethodLedger, MissingRule, Room};
 use crate::methods::{AutoSettings, Study};
@@ -67,11 +73,25 @@ use crate::run::{Options, Watch};
 use serde::{Deserialize, Serialize};
 use tested::test_errors;
 
+/// Which models are fitted to a target.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ModelChoice {
+    /// Linear models, or networks where these are better by more than one standard error.
+    #[default]
+    Auto,
+    /// Models that are linear but for a link.
+    Linear,
+    /// Networks.
+    Network,
+}
+
 /// What is fitted.
 #[derive(Debug, Clone, Default)]
 pub struct FitSettings {
     /// The table.
     pub table: TableSettings,
+    /// The models; [`fit`] has linear ones only, [`fit_model`] all.
+    pub model: ModelChoice,
     /// How many families; without, as many as are found.
     pub families: Option<usize>,
     /// How many components, where there is no target; without, as many as are found.
@@ -105,12 +125,37 @@ pub(crate) struct FitOptions {
     additive: bool,
     covariance: Option<Covariance>,
     quick: bool,
+    #[serde(default)]
+    model: ModelChoice,
 }
 
 impl FitSettings {
-    /// The settings that a model was fitted with, for another table of its clients.
-    pub fn again(saved: &Saved, path: String) -> Self {
-        let (client, target) = (saved.client.clone(), Some(saved.target.clone()));
+    /// The settings that a model was fitted with, for another table of its clients. Linear models stay linear, and networks networks.
+    pub fn again(fitted: &FittedModel, path: String) -> Result<Self> {
+        match fitted {
+            FittedModel::Families(saved) => {
+                let weight = saved.weight.as_ref().map(|(column, _)| column.clone());
+                let options = FitOptions { model: ModelChoice::Linear, ..saved.options.clone() };
+                let (client, target) = (saved.client.clone(), saved.target.clone());
+                Ok(Self::of_options(options, [path, client, target], !saved.classes.is_empty(), weight, saved.seed))
+            }
+            FittedModel::Networks(saved) => {
+                let (client, target) = (saved.client.clone(), saved.target.clone());
+                let options = saved.options.clone();
+                Ok(Self::of_options(options, [path, client, target], !saved.classes.is_empty(), None, saved.seed))
+            }
+            FittedModel::Mixture(_) => Err(without_target()),
+        }
+    }
+
+    fn of_options(
+        options: FitOptions,
+        [path, client, target]: [String; 3],
+        has_classes: bool,
+        weight: Option<String>,
+        seed: u64,
+    ) -> Self {
+        let target = Some(target);
         let FitOptions {
             group,
             time,
@@ -123,10 +168,10 @@ impl FitSettings {
             additive,
             covariance,
             quick,
-        } = saved.options.clone();
+            model,
+        } = options;
         // The target stays what it was.
-        let task = if saved.classes.is_empty() { Task::Regression } else { Task::Classification };
-        let weight = saved.weight.as_ref().map(|(column, _)| column.clone());
+        let task = if has_classes { Task::Classification } else { Task::Regression };
         let table = TableSettings {
             path,
             client,
@@ -140,14 +185,26 @@ impl FitSettings {
             task,
             ..TableSettings::default()
         };
-        let seed = saved.seed;
-        Self { table, families, refuse_missing, straight, additive, covariance, quick, seed, ..Self::default() }
+        Self { table, model, families, refuse_missing, straight, additive, covariance, quick, seed, ..Self::default() }
     }
 
     fn options(&self) -> FitOptions {
         let TableSettings { group, time, part, drop, words, .. } = self.table.clone();
-        let Self { families, refuse_missing, straight, additive, covariance, quick, .. } = *self;
-        FitOptions { group, time, part, drop, words, families, refuse_missing, straight, additive, covariance, quick }
+        let Self { families, refuse_missing, straight, additive, covariance, quick, model, .. } = *self;
+        FitOptions {
+            group,
+            time,
+            part,
+            drop,
+            words,
+            families,
+            refuse_missing,
+            straight,
+            additive,
+            covariance,
+            quick,
+            model,
+        }
     }
 
     /// The settings with what every fit has in common.
@@ -224,6 +281,10 @@ struct Fitted {
     saved: Saved,
     engine: Box<dyn Engine>,
     left_out: Vec<String>,
+    data: Prepared,
+    /// What folds were predicted with, by models that were learned without them.
+    held_out: Vec<HeldOut>,
+    folds: Folds,
 }
 
 impl Fitted {
@@ -234,6 +295,31 @@ impl Fitted {
         self.saved.remarks.extend(self.left_out.iter().map(too_large));
         self.saved
     }
+}
+
+/// A table that was read, encoded and agreed on.
+struct Prepared {
+    data: SeedData,
+    understood: Vec<Understood>,
+}
+
+fn prepared(
+    venue: &mut dyn Venue,
+    table: TableSettings,
+    seed: u64,
+    told: &mut dyn FnMut(&[String]),
+) -> Result<Prepared> {
+    let target = table.target.clone().unwrap_or_default();
+    let experiment =
+        Experiment::on(table).model(AutoModelSettings::default()).method(AutoSettings::default()).check()?;
+    let data = SeedData::prepare(&experiment, seed, venue, None)?;
+    if data.facts().target.is_some_and(|target| target.deviation == 0.0) || data.schema.class_names().len() == 1 {
+        let message = format!("column `{target}` is the same in every training row, want a target that varies");
+        return Err(Error::data(message));
+    }
+    let understood = data.schema.understood();
+    told(&understood::lines(&understood));
+    Ok(Prepared { data, understood })
 }
 
 fn fit_at(
@@ -249,15 +335,8 @@ fn fit_at(
     let (is_grouped, weight) = (table.group.is_some(), table.weight.clone());
     let tests = table.part.is_some() || table.test_fraction > 0.0;
     watch.doing("reading the table");
-    let experiment =
-        Experiment::on(table).model(AutoModelSettings::default()).method(AutoSettings::default()).check()?;
-    let data = SeedData::prepare(&experiment, seed, venue, None)?;
-    if data.facts().target.is_some_and(|target| target.deviation == 0.0) || data.schema.class_names().len() == 1 {
-        let message = format!("column `{target}` is the same in every training row, want a target that varies");
-        return Err(Error::data(message));
-    }
-    let understood = data.schema.understood();
-    told(&understood::lines(&understood));
+    let prepared = prepared(venue, table, seed, told)?;
+    let (data, understood) = (&prepared.data, prepared.understood.clone());
     let families = match families {
         None if is_grouped => Wanted::Known(known_families(data.column())?),
         None => Wanted::Auto,
@@ -273,13 +352,15 @@ fn fit_at(
     let (mut columns, mut interacting) = (data.schema.clone(), Vec::new());
     if !additive && !quick {
         watch.doing("trying products of columns");
-        let chosen = interactions::choose(&data, &study, &begun, &asked_of_families, &mut ledger, &options.stop)?;
+        let chosen = interactions::choose(data, &study, &begun, &asked_of_families, &mut ledger, &options.stop)?;
         if let Some(chosen) = chosen {
             (columns, engine, study, begun) = (chosen.schema, chosen.engine, chosen.study, chosen.begun);
             interacting = chosen.names;
         }
     }
     let mut model = study.finish(&mut Room::new(&mut *engine, &mut ledger), begun)?;
+    let held_out = std::mem::take(&mut model.learned.held_out);
+    let folds = study.folds();
     model.learned = model.learned.with_interactions(interacting);
     let tested = tests.then(|| test_errors(&mut *engine, &model)).transpose()?.flatten();
     let names = model.clients.iter().map(|&place| engine.clients()[place as usize].id.clone()).collect();
@@ -298,7 +379,12 @@ fn fit_at(
     let origin = (seed, asked);
     let saved =
         Saved::new(client, target, names, columns, notation, weight, understood, model, tested, remarks, origin);
-    Ok(Fitted { saved, engine, left_out })
+    Ok(Fitted { saved, engine, left_out, data: prepared, held_out, folds })
+}
+
+/// The error of a mixture where a model of a target is wanted.
+fn without_target() -> Error {
+    Error::settings("the model is a mixture: it was fitted without a target")
 }
 
 fn known_families(groups: Option<&Groups>) -> Result<Vec<usize>> {

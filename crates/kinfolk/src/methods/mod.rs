@@ -11,6 +11,7 @@ mod personal;
 pub mod room;
 mod setup;
 
+pub(crate) use auto::networks::{NetworkClient, NetworkRung, Networks, NetworksFound};
 pub(crate) use auto::{Begun, FamilyModel, Intervals, Study};
 pub(crate) use mixtures::components::choose_components;
 pub(crate) use mixtures::study::{

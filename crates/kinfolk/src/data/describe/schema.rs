@@ -384,7 +384,7 @@ impl Schema {
 }
 
 impl ColumnSchema {
-    pub(super) fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         let marker = usize::from(self.is_marked());
         match &self.encoding {
             Encoding::Number(_) => 1 + self.bend_terms() + marker,

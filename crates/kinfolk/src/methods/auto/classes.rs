@@ -58,7 +58,6 @@ pub(super) fn finish(study: &Study, room: &mut Room, begun: Begun) -> Result<Fam
     let (stack, losses) = stack(study, room, &everybody.clients, &draft)?;
     let mut learned = draft.finish(stack, &losses);
     let reliability = reliability(study, room, &everybody.clients, &learned)?;
-    learned.held_out.clear();
     learned.left_out.clear();
     Ok(FamilyModel {
         learned,

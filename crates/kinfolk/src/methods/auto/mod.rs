@@ -14,7 +14,7 @@
 //! Steps 2 to 4 are a function of the products (`families/`), so that clients are asked three times in all.
 
 mod classes;
-mod networks;
+pub(crate) mod networks;
 mod study;
 
 pub(crate) use study::{Begun, FamilyModel, Intervals, Study};

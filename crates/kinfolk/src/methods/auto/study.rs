@@ -66,6 +66,16 @@ pub(crate) struct Intervals {
 impl Intervals {
     pub(crate) const STEP: f64 = 0.25;
     const STEPS: usize = 17;
+
+    /// The shares of residuals between multiples of the step; none where there are no residuals.
+    pub(crate) fn shares(residuals: &Histogram) -> Vec<f64> {
+        let below = |step: usize| match step {
+            Self::STEPS => 1.0,
+            _ => residuals.share_below(step as f64 * Self::STEP),
+        };
+        let steps = if residuals.total() > 0 { Self::STEPS } else { 0 };
+        (0..steps).map(|step| below(step + 1) - below(step)).collect()
+    }
 }
 
 /// The clients that have answered so far and what they said, and what was chosen by that.
@@ -141,7 +151,14 @@ impl Study {
     /// Asks clients, and learns from their answers.
     pub(crate) fn carry_out(&self, room: &mut Room) -> Result<FamilyModel> {
         let begun = self.begin(room)?;
-        self.finish(room, begun)
+        let mut found = self.finish(room, begun)?;
+        found.learned.held_out.clear();
+        Ok(found)
+    }
+
+    /// How every client's rows are cut.
+    pub(crate) fn folds(&self) -> Folds {
+        self.folds
     }
 
     /// Asks for products, and chooses columns and covariance by them.
@@ -224,7 +241,6 @@ impl Study {
         let Begun { clients, constant, common, shape, .. } = begun;
         let mut learned = learn_with(&common, shape, &self.options(&clients))?;
         let intervals = self.intervals(room, &clients, &learned)?;
-        learned.held_out.clear();
         learned.left_out.clear();
         let (form, target, intervals) = (self.form, self.target, Some(intervals));
         Ok(FamilyModel { learned, constant, form, target, clients, intervals, reliability: None })
@@ -271,11 +287,6 @@ impl Study {
         }
         let mut all = halves[0].clone();
         all.merge(&halves[1]);
-        let below = |step: usize| match step {
-            Intervals::STEPS => 1.0,
-            _ => all.share_below(step as f64 * Intervals::STEP),
-        };
-        let residuals = (0..Intervals::STEPS).map(|step| below(step + 1) - below(step)).collect();
         let inside = |half: usize| Some(halves[half].share_below(halves[1 - half].quantile(COVERAGE)?));
         let share = |half: usize| halves[half].total() as f64 / all.total().max(1) as f64;
         // What a normal distribution has, where no row was held out.
@@ -284,7 +295,7 @@ impl Study {
             reach: all.quantile(COVERAGE).unwrap_or(usual),
             newcomer_reach: newcomers.quantile(COVERAGE).unwrap_or(usual),
             coverage: inside(0).zip(inside(1)).map(|(first, second)| share(0) * first + share(1) * second),
-            residuals: if all.total() > 0 { residuals } else { Vec::new() },
+            residuals: Intervals::shares(&all),
         })
     }
 }
