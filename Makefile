@@ -1,9 +1,9 @@
-# `make` lists the commands. CI runs `make check` and `make test-flower` (.ci/run).
+# `make` lists the commands. CI runs `make check`, `make test-flower` and `make test-mpi` (.ci/run).
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help quickstart check lint fmt test test-python test-flower test-torch deny extension python wheel bench bless bless-quick fuzz kills
-.PHONY: need-rust need-python need-chromium
+.PHONY: help quickstart check lint fmt test test-python test-flower test-mpi test-torch deny extension python wheel bench bless bless-quick fuzz kills
+.PHONY: need-rust need-python need-chromium need-mpi
 
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 # The newest Python there is; Flower wants 3.11.
@@ -11,6 +11,8 @@ PYTHON = $(shell for version in 3.13 3.12 3.11 3; do python$$version -c '' 2>/de
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 # The Python that runs the tests; it finds the package where cargo and the sources are.
 TEST_PYTHON := $(TARGET)/venv/bin/python
+# All crates but the one that wants an MPI to be built.
+WORKSPACE := --workspace --exclude kinfolk-mpi
 
 help: ## Lists these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,15 +29,15 @@ check: test lint ## What CI runs beside test-flower: the tests, then all that li
 
 lint: deny ## Checks dependencies, format, lints, docs and packages, with warnings as errors
 	git ls-files '*.rs' | xargs rustfmt --check --edition 2024
-	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy $(WORKSPACE) --all-targets -- -D warnings
 	cargo clippy -p kinfolk --no-default-features -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+	RUSTDOCFLAGS="-D warnings" cargo doc $(WORKSPACE) --no-deps
 	$(PYTHON) .ci/public.py $(TARGET)/doc/kinfolk
-	cargo package --workspace --no-verify --allow-dirty --quiet
+	cargo package $(WORKSPACE) --no-verify --allow-dirty --quiet
 
 test: need-rust need-python need-chromium ## Installs what the tests need, and runs them all
-	if cargo nextest --version >/dev/null 2>&1; then cargo nextest run --workspace; else cargo test --workspace --lib --bins --tests; fi
-	cargo test --workspace --doc
+	if cargo nextest --version >/dev/null 2>&1; then cargo nextest run $(WORKSPACE); else cargo test $(WORKSPACE) --lib --bins --tests; fi
+	cargo test $(WORKSPACE) --doc
 	$(MAKE) test-python
 
 test-python: $(TARGET)/venv/ready extension ## Runs the tests of the Python package
@@ -45,13 +47,17 @@ test-flower: $(TARGET)/venv/ready extension ## Runs methods on a Flower SuperLin
 	$(TEST_PYTHON) -m pip install --quiet "$$(sed -n 's/^flower = \["\(flwr==[0-9.]*\).*/\1/p' pyproject.toml)"
 	$(TEST_PYTHON) -m pytest -q crates/kinfolk-py/tests/flower
 
+test-mpi: need-rust need-mpi ## Runs experiments on one to four ranks of an MPI job, and kills one
+	cargo clippy -p kinfolk-mpi --all-targets -- -D warnings
+	cargo test -p kinfolk-mpi
+
 test-torch: $(TARGET)/venv/ready extension ## Runs the example with PyTorch, which is gigabytes to install
 	$(TEST_PYTHON) -c 'import torch' 2>/dev/null || $(TEST_PYTHON) -m pip install --quiet "$$(sed -n 's/^torch = \["\(.*\)"\]/\1/p' pyproject.toml)"
 	$(TEST_PYTHON) -m pytest -q crates/kinfolk-py/tests/with_torch
 
 # The compiled part, put beside the Python sources; and the command line, to compare with.
 extension: need-rust
-	cargo build --workspace
+	cargo build $(WORKSPACE)
 	ln -sf $(TARGET)/debug/lib_kinfolk.so crates/kinfolk-py/python/kinfolk/_kinfolk.abi3.so
 
 $(TARGET)/venv/ready: pyproject.toml | need-python
@@ -83,7 +89,7 @@ wheel: need-rust .venv ## Builds the Python package for others, as a wheel and f
 .venv: | need-python
 	$(PYTHON) -m venv .venv
 
-need-rust need-python need-chromium:
+need-rust need-python need-chromium need-mpi:
 	@PYTHON=$(PYTHON) .ci/need $(@:need-%=%)
 
 kills: need-rust ## Kills the presets KILLS times, resumes them, and compares every file with undisturbed runs
@@ -97,16 +103,16 @@ SEED ?= 0
 CASES ?= 100000
 BINARY ?= 1000
 fuzz: | need-rust ## Spoils the inputs of every reader: SEED, CASES of each, BINARY of each through the program; READER, CASE
-	cargo test --workspace --test fuzz --test cli --no-run
+	cargo test $(WORKSPACE) --test fuzz --test cli --no-run
 	export KINFOLK_FUZZ_SEED=$(SEED) KINFOLK_FUZZ_CASES=$(CASES) KINFOLK_FUZZ_BINARY=$(BINARY) $(if $(CASE),KINFOLK_FUZZ_CASE=$(CASE)); \
 	ulimit -v 16777216; \
-	cargo test --workspace --test fuzz -- --nocapture $(READER) && cargo test --workspace --test cli -- --nocapture fuzz::$(READER)
+	cargo test $(WORKSPACE) --test fuzz -- --nocapture $(READER) && cargo test $(WORKSPACE) --test cli -- --nocapture fuzz::$(READER)
 
 # Three kinds of expected results are kept: the texts of the command line in crates/kinfolk-cli/tests/cli/snapshots and what
 # examples/bakeries.ipynb prints, which must agree to the letter, and the numbers of the quickstart in crates/kinfolk/tests/golden,
 # compared with a tolerance.
 bless: $(TARGET)/venv/ready extension ## Accepts today's texts and numbers as the expected ones; look at `git diff` afterwards
-	INSTA_UPDATE=always KINFOLK_BLESS=1 cargo test --workspace --test cli --test integration
+	INSTA_UPDATE=always KINFOLK_BLESS=1 cargo test $(WORKSPACE) --test cli --test integration
 	KINFOLK_BLESS=1 $(TEST_PYTHON) -m pytest -q crates/kinfolk-py/tests/test_docs.py -k notebook
 
 # `kinfolk reproduce PAPER --quick` compares with the numbers of experiments/PAPER/quick.json. They are compiled in, so they are

@@ -1,73 +1,7 @@
-//! The command line: `kinfolk fit`, `predict`, `assign`, `show`, `run`, `cluster`, `list`, `data`, `reproduce`.
-//!
-//! stdout carries the result and nothing else; progress and messages go to stderr.
+//! The program `kinfolk`.
 
-mod commands;
-mod progress;
-
-use clap::{Parser, Subcommand};
-use commands::{assign, cluster, data, fit, list, predict, reproduce, run, say, show};
-use kinfolk::panics::contained;
 use std::process::ExitCode;
 
-/// Finds which clients of a federation are kin, and trains a model for every family.
-#[derive(Parser)]
-#[command(name = "kinfolk", version, about, arg_required_else_help = true)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand)]
-enum Command {
-    Fit(Box<fit::Arguments>),
-    Predict(predict::Arguments),
-    Assign(assign::Arguments),
-    Show(show::Arguments),
-    Run(run::Arguments),
-    Cluster(Box<cluster::Arguments>),
-    List(list::Arguments),
-    Data(data::Arguments),
-    Reproduce(reproduce::Arguments),
-}
-
-/// How a command ended, where it ended at all.
-pub(crate) enum Ending {
-    /// Exit code 0.
-    Done,
-    /// Exit code 1: a method failed or diverged, or a number missed its tolerance.
-    FellShort,
-}
-
 fn main() -> ExitCode {
-    let command = match Cli::try_parse() {
-        Ok(Cli { command }) => command,
-        Err(help_or_fault) => {
-            // Who closed the pipe has read enough.
-            let unread = |error: std::io::Error| error.kind() != std::io::ErrorKind::BrokenPipe;
-            let lost = help_or_fault.print().is_err_and(unread) && !help_or_fault.use_stderr();
-            let code = if lost { 1 } else { help_or_fault.exit_code() };
-            return ExitCode::from(u8::try_from(code).unwrap_or(2));
-        }
-    };
-    let ending = contained(|| match command {
-        Command::Fit(arguments) => fit::run(*arguments),
-        Command::Predict(arguments) => predict::run(arguments),
-        Command::Assign(arguments) => assign::run(arguments),
-        Command::Show(arguments) => show::run(arguments),
-        Command::Run(arguments) => run::run(arguments),
-        Command::Cluster(arguments) => cluster::run(*arguments),
-        Command::List(arguments) => list::run(arguments),
-        Command::Data(arguments) => data::run(arguments),
-        Command::Reproduce(arguments) => reproduce::run(arguments),
-    });
-    match ending {
-        Ok(Ending::Done) => ExitCode::SUCCESS,
-        Ok(Ending::FellShort) => ExitCode::from(1),
-        Err(error) => {
-            let as_flag = |option: &str| format!("--{}", option.replace('_', "-"));
-            say(&format!("error: {}", error.spelling(as_flag)));
-            ExitCode::from(if error.kind().is_input() { 2 } else { 1 })
-        }
-    }
+    kinfolk_cli::start()
 }

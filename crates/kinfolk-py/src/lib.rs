@@ -48,7 +48,7 @@ mod _kinfolk {
     #[pymodule_export]
     use super::fit::{Fitted, Rows, fit_rows, read_fitted};
     #[pymodule_export]
-    use super::flower::{Site, fit_remote, run_remote};
+    use super::flower::{Site, fit_remote, run_remote, serve};
     #[pymodule_export]
     use super::mixture::{FittedMixture, fit_mixture};
     #[pymodule_export]

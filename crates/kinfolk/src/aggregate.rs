@@ -33,7 +33,7 @@ impl Weight {
 }
 
 /// What the slots of a sum are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum By {
     /// One slot for all clients of an order.
     All,

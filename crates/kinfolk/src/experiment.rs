@@ -21,6 +21,8 @@ use toml::{Table, Value};
 choices! {
     /// Which models are written.
     pub enum SaveModels { All = "all", Clusters = "clusters", None = "none" }
+    /// How clients' vectors are summed.
+    pub enum Sums { Auto = "auto", Integer = "integer", Float = "float" }
 }
 
 choices!(Split { Train = "train", Test = "test" });
@@ -42,6 +44,8 @@ settings! {
         assign_on: Split = "train",
         /// which models are written: all, only those of clusters (not of single clients), or none
         save_models: SaveModels = "all",
+        /// how vectors are summed: integers give the same bits however clients are spread; auto: float here, integer elsewhere
+        sums: Sums = "auto",
     }
 }
 

@@ -167,7 +167,27 @@ impl Problem {
         self.at_the_end_of(Loopback::line(self.population.clients.chunks(third).map(site).collect()))
     }
 
+    /// The same clients, dealt to machines by this function of their places, which sum their own clients' vectors.
+    fn dealt(&self, machines: usize, machine_of: impl Fn(usize) -> usize) -> RemoteFederation {
+        let site = |machine: usize| -> MakeSite {
+            let clients = self.population.clients.iter().enumerate();
+            let own: Vec<Client> =
+                clients.filter(|(place, _)| machine_of(*place) == machine).map(|(_, client)| client.clone()).collect();
+            let node = Node::new(Rows::Given(own, self.population.shape)).with_minimum_rows(1);
+            Box::new(move || Site::new(node.clone(), 1))
+        };
+        self.meet(Loopback::line((0..machines).map(site).collect()))
+    }
+
+    fn integer(&self, workers: usize) -> LocalFederation {
+        self.fused(workers).with_integer_sums()
+    }
+
     fn at_the_end_of(&self, line: Line) -> RemoteFederation {
+        self.meet(line).from_single_answers()
+    }
+
+    fn meet(&self, line: Line) -> RemoteFederation {
         let data = DataOrder { source: "linear".into(), settings: String::new(), seed: 0 };
         let (mut federation, _) = RemoteFederation::meet(&line, data, false, false).unwrap();
         federation.equip(&self.model, &self.blueprint).unwrap();
@@ -218,6 +238,93 @@ fn single_answers_give_the_same_bits_in_threads_and_on_other_machines() {
             let (here, there) = (scores(&here, &mut local, &problem), scores(&there, &mut remote, &problem));
             assert_eq!(here.clients, there.clients, "{}", kind.name);
             assert_eq!(local.meter(), remote.meter(), "{}", kind.name);
+        }
+    }
+}
+
+#[test]
+fn integer_sums_give_the_same_bits_however_clients_are_spread() {
+    type Deal = fn(usize) -> usize;
+    let deals: [(usize, Deal); 5] = [
+        (1, |_| 0),
+        (2, |place| usize::from(place > 3)),
+        (3, |place| place % 3),
+        // Machines with one client beside such with several.
+        (3, |place| (place * place / 5).min(2)),
+        (7, |place| (place * 5 + 2) % 7),
+    ];
+    for mut problem in Problem::all() {
+        // Clients elsewhere come in the order of their names.
+        for (place, client) in problem.population.clients.iter_mut().enumerate() {
+            client.id = format!("{place:02}");
+        }
+        for kind in problem.methods() {
+            let mut local = problem.integer(2);
+            let here = play(&mut *problem.method(kind, ""), &mut local, 5).unwrap();
+            let scored = scores(&here, &mut local, &problem);
+            for (machines, deal) in deals {
+                let taken =
+                    |machine: &usize| (0..problem.population.clients.len()).any(|place| deal(place) == *machine);
+                if !(0..machines).all(|machine| taken(&machine)) {
+                    continue;
+                }
+                let mut remote = problem.dealt(machines, deal);
+                let there = play(&mut *problem.method(kind, ""), &mut remote, 5).unwrap();
+                assert_eq!(here.models, there.models, "{} on {machines} machines", kind.name);
+                assert_eq!(here.serving, there.serving, "{} on {machines} machines", kind.name);
+                assert_eq!(scored.clients, scores(&there, &mut remote, &problem).clients, "{}", kind.name);
+                assert_eq!(local.meter(), remote.meter(), "{} on {machines} machines", kind.name);
+                assert_eq!(local.ledger(), remote.ledger(), "{} on {machines} machines", kind.name);
+            }
+        }
+    }
+}
+
+/// The same rows, multiplied.
+fn scaled(shard: &Shard, scale: f64) -> Shard {
+    let Features::F64 { columns, values } = &**shard.features() else { panic!("{shard:?}") };
+    let values = values.iter().map(|value| value * scale).collect();
+    Shard::new(Features::F64 { columns: *columns, values }, (**shard.targets()).clone()).unwrap()
+}
+
+#[test]
+fn one_bad_client_is_taken_out_of_its_machines_sum() {
+    // A vector that only the comparison with others shows, one that no sum can hold, and one that is not finite.
+    for scale in [2e4, 1e12, 1e170] {
+        let mut problem = Problem::linear().with_client(7, |shard| scaled(shard, scale));
+        for (place, client) in problem.population.clients.iter_mut().enumerate() {
+            client.id = format!("{place:02}");
+        }
+        for name in ["fedavg", "ifca", "oracle"] {
+            let kind = METHODS.iter().find(|kind| kind.name == name).unwrap();
+            let (mut local, mut remote) = (problem.integer(2), problem.dealt(3, |place| place % 3));
+            let here = play(&mut *problem.method(kind, ""), &mut local, 5).unwrap();
+            let there = play(&mut *problem.method(kind, ""), &mut remote, 5).unwrap();
+            assert_eq!(here.models, there.models, "{name}, {scale}");
+            assert_eq!(local.ledger(), remote.ledger(), "{name}, {scale}");
+            assert!(
+                here.models.iter().flat_map(|model| model.iter()).all(|value| value.abs() < 1e3),
+                "{name}, {scale}"
+            );
+            let notes = remote.notes();
+            assert!(notes.iter().any(|note| note.starts_with("client 07 sent")), "{name}, {scale}: {notes:?}");
+            assert_eq!(notes.iter().filter(|note| note.contains("sent")).count(), 1, "{name}, {scale}: {notes:?}");
+        }
+    }
+}
+
+#[test]
+fn integer_sums_are_those_of_single_answers_but_for_rounding() {
+    for problem in Problem::all() {
+        for kind in problem.methods() {
+            let (mut integer, mut single) = (problem.integer(2), problem.single());
+            let one = play(&mut *problem.method(kind, ""), &mut integer, 1).unwrap();
+            let other = play(&mut *problem.method(kind, ""), &mut single, 1).unwrap();
+            for (a, b) in one.models.iter().zip(&other.models) {
+                let apart = relative_distance(a, b);
+                assert!(apart <= 1e-13, "{}: {apart}", kind.name);
+            }
+            assert_eq!(integer.meter(), single.meter(), "{}", kind.name);
         }
     }
 }
@@ -384,6 +491,15 @@ fn faults_hit_both_federations_alike() {
             assert_eq!(here.notes, there.notes, "{}", kind.name);
             assert!(here.notes[0].contains("answers were missing"), "{:?}", here.notes);
             assert_eq!(local.meter(), remote.meter(), "{}", kind.name);
+            // Answers that are altered are summed here, also as integers.
+            let mut local = problem.integer(2).with_transforms(faults());
+            let mut remote = problem.meet(Loopback::among(&problem.population.clients, problem.population.shape, 3));
+            remote = remote.with_transforms(faults());
+            let found = |outcome: Result<Outcome>| outcome.map(|outcome| (outcome.models, outcome.notes));
+            let here = found(play(&mut *problem.method(kind, &start), &mut local, 6));
+            let there = found(play(&mut *problem.method(kind, &start), &mut remote, 6));
+            if let Err(e) = &here { eprintln!("DEBUG {} {start}: {e}", kind.name); }
+            assert_eq!(here, there, "{}", kind.name);
         }
         let mut local = problem.single().with_transforms(faults());
         let mut ledger = MethodLedger::new(MissingRule::Fail);

@@ -124,20 +124,20 @@ impl Machines {
     fn spoil(&self, bytes: Vec<u8>) -> Option<Vec<u8>> {
         let told = wire::decode(&bytes).unwrap();
         Some(match (self.bad, told) {
-            (Bad::Reply(change), SiteReply::Replies(mut told)) => {
+            (Bad::Reply(change), SiteReply::Replies(mut told, summed)) => {
                 for told in &mut told {
                     let mut reply = told.reply.clone().ok()?.unpack();
                     change(&mut reply);
                     told.reply = Ok(reply.pack(Precision::F64));
                 }
-                wire::encode(&SiteReply::Replies(told)).unwrap()
+                wire::encode(&SiteReply::Replies(told, summed)).unwrap()
             }
             (Bad::Roll(change), SiteReply::Roll(mut roll)) => {
                 change(&mut roll);
                 wire::encode(&SiteReply::Roll(roll)).unwrap()
             }
             (Bad::Bytes(from), _) if self.exchanges >= from => bytes.iter().map(|byte| byte ^ 0x5a).collect(),
-            (Bad::Silence, SiteReply::Replies(_)) => return None,
+            (Bad::Silence, SiteReply::Replies(..)) => return None,
             _ => bytes,
         })
     }

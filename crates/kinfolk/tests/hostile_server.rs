@@ -8,7 +8,7 @@ use kinfolk::federation::Phase;
 use kinfolk::federation::client::node::{Node, Rows, TableRows};
 use kinfolk::federation::client::site::Site;
 use kinfolk::federation::wire::{
-    self, DataOrder, ModelOrder, Request, Roll, SiteMessage, SiteOrder, SiteReply, roll_of,
+    self, DataOrder, ModelOrder, Request, Roll, RunMark, SiteMessage, SiteOrder, SiteReply, roll_of,
 };
 use kinfolk::federation::work::{Acceleration, Answer, Evaluated, Reply};
 use kinfolk::federation::work::{Advance, Respond, ResponseParts, Run};
@@ -66,6 +66,7 @@ const USUAL: &str = "path = \"\"\nclient = \"school\"\ntarget = \"score\"\n";
 fn hello(settings: &str, seed: u64) -> SiteMessage {
     SiteMessage {
         data: DataOrder { source: "table".into(), settings: settings.into(), seed },
+        run: RunMark::new("test"),
         label: String::new(),
         schema: None,
         model: None,
@@ -232,6 +233,7 @@ impl Machine {
     fn message(&self, orders: Vec<SiteOrder>) -> SiteMessage {
         SiteMessage {
             data: DataOrder { source: "linear".into(), settings: String::new(), seed: 0 },
+            run: RunMark { name: "test".into(), session: 1, checkpoint: u64::MAX },
             label: "ifca".into(),
             schema: None,
             model: Some(self.model.clone()),
@@ -247,9 +249,9 @@ impl Machine {
 
     /// What the client answers, or what the server hears instead.
     fn ask(&mut self, work: Work) -> std::result::Result<Reply, String> {
-        let message = self.message(vec![SiteOrder { index: 0, to: None, work }]);
+        let message = self.message(vec![SiteOrder { index: 0, to: None, work, sum: None }]);
         match send(&mut self.site, &message).map_err(|error| error.told())? {
-            SiteReply::Replies(mut replies) => replies.remove(0).reply.map(|reply| reply.unpack()),
+            SiteReply::Replies(mut replies, _) => replies.remove(0).reply.map(|reply| reply.unpack()),
             other => panic!("{other:?}"),
         }
     }
@@ -493,7 +495,7 @@ fn work_and_memory_of_a_message_are_bounded() {
     let tally = Work::Tally(Tally { with: Subject::Models(vec![0]), components: u32::MAX, classes: u32::MAX });
     assert!(machine.ask(tally).unwrap_err().starts_with("numbers for the answer"));
     let nothing = Work::Losses(Losses { of: vec![0], on: Portion::All });
-    let order = |index| SiteOrder { index, to: Some(Vec::new()), work: nothing.clone() };
+    let order = |index| SiteOrder { index, to: Some(Vec::new()), work: nothing.clone(), sum: None };
     let message = machine.message((0..100_001).map(order).collect());
     assert!(send(&mut machine.site, &message).unwrap_err().to_string().starts_with("orders: got 100001"));
     let fitting = Fitting { starts: 1 << 20, iterations: 1 << 20, ..Fitting::default() };
@@ -572,12 +574,12 @@ fn own_machine(held_out: u32) -> Machine {
 
 impl Machine {
     fn ask_own(&mut self, work: Work) -> std::result::Result<Reply, String> {
-        let mut message = self.message(vec![SiteOrder { index: 0, to: None, work }]);
+        let mut message = self.message(vec![SiteOrder { index: 0, to: None, work, sum: None }]);
         if let Request::Work { roll, .. } = &mut message.request {
             *roll = roll_of(["talkative"].into_iter());
         }
         match send(&mut self.site, &message).map_err(|error| error.told())? {
-            SiteReply::Replies(mut replies) => replies.remove(0).reply.map(|reply| reply.unpack()),
+            SiteReply::Replies(mut replies, _) => replies.remove(0).reply.map(|reply| reply.unpack()),
             other => panic!("{other:?}"),
         }
     }

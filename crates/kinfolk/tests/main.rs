@@ -7,6 +7,7 @@ mod conformance;
 mod elsewhere;
 mod experiments;
 mod fit_elsewhere;
+mod goes_on;
 mod hostile;
 mod hostile_server;
 mod known_clusters;

@@ -246,8 +246,11 @@ fn the_same_bits_on_any_number_of_threads_and_on_other_machines() {
             let three = run(&mut local(sound(), &model, 3));
             assert_eq!((&one.models, &one.serving), (&three.models, &three.serving), "{name}");
             let single = run(&mut local(sound(), &model, 2).from_single_answers());
-            let there = run(&mut remote(&sound(), &model, precision));
+            let there = run(&mut remote(&sound(), &model, precision).from_single_answers());
             assert_eq!((&single.models, &single.serving), (&there.models, &there.serving), "{name}");
+            let integer = run(&mut local(sound(), &model, 2).with_integer_sums());
+            let there = run(&mut remote(&sound(), &model, precision));
+            assert_eq!((&integer.models, &integer.serving), (&there.models, &there.serving), "{name}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `kinfolk fit TABLE`: whether the clients of a table differ, which are alike, and a model for each.
 
+use super::flower::{Elsewhere, Found};
 use super::{parse_threads, print, print_json, say, stop_on_interrupt};
 use crate::Ending;
 use crate::progress::Bars;
@@ -12,15 +13,17 @@ use kinfolk::fit::{
 };
 use kinfolk::models::{AutoModelSettings, MlpSettings, ModelSettings};
 use kinfolk::run::Options;
-use kinfolk::settings::{Auto, Field, Kind, Value};
+use kinfolk::settings::{Auto, Field, Kind, Value, finish};
 use kinfolk::{Error, Result};
 use std::path::{Path, PathBuf};
+use toml::Table;
 
 /// Fit a table with a column that names the client: families, and the model that serves each client best; without a target, kinds of rows.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// The table: csv, tsv or txt, also with .gz, parquet, arrow or feather
-    table: PathBuf,
+    #[arg(required_unless_present = "on")]
+    table: Option<PathBuf>,
     /// The column that names the client
     #[arg(long, value_name = "COLUMN", required_unless_present = "refit")]
     client: Option<String>,
@@ -87,6 +90,8 @@ pub struct Arguments {
     /// Print one JSON document instead of text
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    elsewhere: Elsewhere,
 }
 
 /// How many families are wanted; `None`: as many as are found.
@@ -130,12 +135,16 @@ fn parse_components(text: &str) -> Result<usize, String> {
 }
 
 pub fn run(arguments: Arguments) -> Result<Ending> {
+    if arguments.elsewhere.is_wanted() {
+        return run_elsewhere(&arguments);
+    }
     let before = arguments.refit.as_deref().map(FittedModel::read).transpose()?;
     let in_place = arguments.refit.clone().filter(|_| arguments.replace);
     let folder = arguments.out.clone().or(in_place).unwrap_or_else(|| {
-        let name = arguments.table.file_name().unwrap_or_default().to_string_lossy();
+        let table = arguments.table.as_deref().unwrap_or(Path::new("table"));
+        let name = table.file_name().unwrap_or_default().to_string_lossy();
         let stem = name.split('.').next().filter(|stem| !stem.is_empty()).unwrap_or("table");
-        arguments.table.with_file_name(format!("{stem}.families"))
+        table.with_file_name(format!("{stem}.families"))
     });
     // Files of an earlier model are replaced one by one, when the new ones are there.
     let has_target = arguments.target.is_some() || before.is_some();
@@ -206,13 +215,54 @@ fn remove_others(folder: &Path, files: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// Fits the clients of other machines, whose tables are known to the machines alone.
+fn run_elsewhere(arguments: &Arguments) -> Result<Ending> {
+    let table = [("TABLE", arguments.table.is_some()), ("--refit", arguments.refit.is_some())];
+    let rows = [("--time", &arguments.time), ("--part", &arguments.part), ("--weight", &arguments.weight)];
+    let others = [
+        ("--model", arguments.model.is_some()),
+        ("--missing", arguments.missing.is_some()),
+        ("--components", arguments.components.is_some()),
+        ("--threads", arguments.threads.is_some()),
+        ("--replace", arguments.replace),
+        ("--json", arguments.json),
+    ];
+    let rows = rows.map(|(name, column)| (name, column.is_some()));
+    let given = table.into_iter().chain(rows).chain(others).filter(|(_, is_given)| *is_given);
+    finish(given.map(|(name, _)| Error::settings(format!("{name}: not possible with --on flower"))).collect())?;
+    let list = |names: &[String]| (!names.is_empty()).then(|| Value::from(names.to_vec()));
+    let families = arguments.families.and_then(|Families(families)| Some(Value::from(families? as i64)));
+    let keys = [
+        ("client", arguments.client.clone().map(Value::from)),
+        ("target", arguments.target.clone().map(Value::from)),
+        ("group", arguments.group.clone().map(Value::from)),
+        ("drop", list(&arguments.drop)),
+        ("words", list(&arguments.words)),
+        ("families", families),
+        ("curves", arguments.no_curves.then_some(Value::from(false))),
+        ("interactions", arguments.no_interactions.then_some(Value::from(false))),
+        ("covariance", arguments.covariance.as_ref().and_then(Field::value)),
+        ("quick", arguments.quick.then_some(Value::from(true))),
+    ];
+    let keys: Table = keys.into_iter().filter_map(|(key, value)| Some((key.to_string(), value?))).collect();
+    let mut file = Table::from_iter([("fit".to_string(), Value::Table(keys))]);
+    file.extend(arguments.seed.map(|seed| ("seed".to_string(), Value::from(seed as i64))));
+    let name = arguments.out.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    file.extend(name.map(|name| ("name".to_string(), Value::from(name))));
+    FitSettings::of_file(file.clone())?;
+    let Found { folder, shown, .. } = arguments.elsewhere.run(&file.to_string(), arguments.out.as_deref(), false)?;
+    print(&shown.unwrap_or_default())?;
+    say_where(&folder);
+    Ok(Ending::Done)
+}
+
 fn say_where(folder: &Path) {
     say(&format!("model: {}\nreport: {}", folder.display(), folder.join("report.html").display()));
 }
 
 /// What is asked for; the rest is as in the fit before.
 fn settings(arguments: Arguments, before: Option<&FittedModel>) -> Result<FitSettings> {
-    let path = arguments.table.display().to_string();
+    let path = arguments.table.as_deref().unwrap_or(Path::new("")).display().to_string();
     let mut settings = match before {
         Some(before) => FitSettings::again(before, path)?,
         None => {

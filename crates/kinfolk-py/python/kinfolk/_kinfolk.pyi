@@ -175,6 +175,7 @@ def run_remote(
     *,
     out: str | os.PathLike[str] | None,
     start: ArrayLike | Callable[[int], ArrayLike] | None,
+    resume: bool,
     progress: Callable[[dict[str, Any]], object] | None,
 ) -> Path: ...
 
@@ -199,6 +200,18 @@ class Site:
     ) -> None: ...
     def answer(self, message: bytes, state: bytes) -> tuple[bytes, bytes, list[str]]: ...
 
+def serve(
+    superlink: str,
+    *,
+    node: str | os.PathLike[str] | None,
+    partition: tuple[int, int] | None,
+    clients: Mapping[str, object] | None,
+    root_certificates: str | os.PathLike[str] | None,
+    insecure: bool,
+    key: str | os.PathLike[str] | None,
+    state: str | os.PathLike[str] | None,
+    told: Callable[[str], object],
+) -> None: ...
 def digits() -> tuple[tuple[NDArray[np.uint8], NDArray[np.int64]], tuple[NDArray[np.uint8], NDArray[np.int64]]]: ...
 def read_summary(folder: os.PathLike[str]) -> str: ...
 def result_table(summary: str) -> tuple[str, list[str], list[list[str]], list[str]]: ...

@@ -51,7 +51,8 @@ def run(
     several different starts, the function is called with several seeds, and an array is moved by noise of a tenth of the
     spread of its numbers (of 0.1 where all are equal).
 
-    `single_answers` sums what clients answer one by one, which gives the bits that clients on other machines give.
+    `single_answers` sums what clients answer one by one, as integers unless the experiment has `sums = "float"`: the bits that
+    clients on other machines give.
 
     Progress is shown in a terminal and in a notebook; `progress=False` keeps silent, and a function is called with
     a dict for every event: `doing`, `planned`, `method`, `round`, `finished`.

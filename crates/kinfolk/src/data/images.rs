@@ -197,11 +197,12 @@ impl Pools {
 }
 
 /// Makes the clients.
-pub fn build(pools: &Pools, settings: &Settings, seed: u64) -> Result<Population> {
-    build_from(pools, &ImageSettings::of(settings), seed)
+/// A part of the clients of these images: which rows they have is decided for all of them, but only theirs are stored.
+pub fn build(pools: &Pools, settings: &Settings, seed: u64, part: Part) -> Result<Population> {
+    build_from(pools, &ImageSettings::of(settings), seed, part)
 }
 
-fn build_from(pools: &Pools, settings: &ImageSettings, seed: u64) -> Result<Population> {
+fn build_from(pools: &Pools, settings: &ImageSettings, seed: u64, part: Part) -> Result<Population> {
     let allocation = Allocation::new(pools, settings, seed)?;
     let seen = allocation.members(settings.clients, "");
     let unseen = allocation.members(settings.unseen_clients, "unseen-");
@@ -209,8 +210,12 @@ fn build_from(pools: &Pools, settings: &ImageSettings, seed: u64) -> Result<Popu
     let (test, mut ranges) = allocation.test_rows(&pools.test, &seen, &counts, &unseen)?;
     let unseen_ranges = ranges.split_off(seen.len());
 
-    let (features, mut classes) = allocation.store(&pools.train, &train);
-    allocation.flip(&seen, &mut classes);
+    let own = part.places(seen.len())?;
+    let rows = own.start * settings.samples..own.end * settings.samples;
+    let (features, mut classes) = allocation.store(&pools.train, &train[rows]);
+    drop(train);
+    let (seen, ranges) = (&seen[own.clone()], ranges.drain(own));
+    allocation.flip(seen, &mut classes);
     let train = Shard::new(features, Targets::Classes(classes))?;
     let (features, classes) = allocation.store(&pools.test, &test);
     let test = Shard::new(features, Targets::Classes(classes))?;
@@ -765,7 +770,7 @@ mod tests {
 
     fn make(pools: &Pools, text: &str) -> Result<Population> {
         let settings = ImageSettings::from_table("data", toml::from_str(text).unwrap())?;
-        build_from(pools, &settings, 3)
+        build_from(pools, &settings, 3, Part::ALL)
     }
 
     fn pixels(shard: &Shard) -> Vec<&[u8]> {

@@ -37,7 +37,7 @@ pub use describe::{scaling, schema, understood};
 use crate::error::{Error, ErrorKind, Result};
 use crate::num::Moments;
 use crate::rng::{Key, Rng};
-use crate::settings::{Declared, Setting, Settings, choices, finish, settings};
+use crate::settings::{Declared, Setting, Settings, choices, finish, number, settings};
 pub use images::ImageSettings;
 use images::{Augmenting, Images, Pools};
 use own::OwnRows;
@@ -66,6 +66,37 @@ pub struct Source {
     pub check: fn(&str, &Settings, &mut Vec<Error>),
     /// Makes the population for checked settings and a seed.
     pub build: fn(&Settings, u64) -> Result<Population>,
+    /// Makes a part of it without the others, where it can. Unseen clients are in no part.
+    #[doc(hidden)]
+    pub part: Option<fn(&Settings, u64, Part) -> Result<Population>>,
+}
+
+/// One of several parts of the clients, in their order.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// Which, from 0.
+    pub index: usize,
+    /// Number of parts.
+    pub of: usize,
+}
+
+impl Part {
+    /// Everybody.
+    pub(crate) const ALL: Self = Self { index: 0, of: 1 };
+
+    /// The places of its clients among all; an error if there is none for every part.
+    pub(crate) fn places(self, all: usize) -> Result<Range<usize>> {
+        let Self { index, of } = self;
+        if index >= of || of > all {
+            return Err(Error::settings(format!(
+                "partition {index} of {of}: want a number below {of}, and at most {all} partitions for {all} clients"
+            ))
+            .open());
+        }
+        let cut = |part: usize| (all as u128 * part as u128 / of as u128) as usize;
+        Ok(cut(index)..cut(index + 1))
+    }
 }
 
 /// The settings of a source, from which populations are made.
@@ -76,6 +107,10 @@ pub trait SourceSettings: Declared {
     const SUMMARY: &str;
     /// The source.
     const SOURCE: &'static Source = &Source::new::<Self>();
+
+    /// Makes a part of the population without the others, where it can.
+    #[doc(hidden)]
+    const PART: Option<fn(&Settings, u64, Part) -> Result<Population>> = None;
 
     /// Makes the population for a seed.
     #[doc(hidden)]
@@ -90,7 +125,22 @@ impl Source {
             settings: S::SETTINGS,
             check: S::check_section,
             build: |settings, seed| S::of(settings).build(seed),
+            part: S::PART,
         }
+    }
+
+    /// A part of the clients, and their places among all.
+    pub(crate) fn build_part(&self, settings: &Settings, seed: u64, part: Part) -> Result<(Population, Range<usize>)> {
+        if let (Some(build), Some(all)) = (self.part, settings.get("clients").and_then(number)) {
+            return Ok((build(settings, seed, part)?, part.places(all as usize)?));
+        }
+        let mut population = (self.build)(settings, seed)?;
+        let places = part.places(population.clients.len())?;
+        population.clients = population.clients[places.clone()].to_vec();
+        if !population.outliers.is_empty() {
+            population.outliers = population.outliers[places.clone()].to_vec();
+        }
+        Ok((population, places))
     }
 
     pub(crate) fn has_target(&self, settings: &Settings) -> bool {
@@ -101,26 +151,32 @@ impl Source {
         name: &'static str,
         summary: &'static str,
         build: fn(&Settings, u64) -> Result<Population>,
+        part: fn(&Settings, u64, Part) -> Result<Population>,
     ) -> Self {
-        Self { name, summary, settings: ImageSettings::SETTINGS, check: ImageSettings::check_section, build }
+        let (settings, check) = (ImageSettings::SETTINGS, ImageSettings::check_section);
+        Self { name, summary, settings, check, build, part: Some(part) }
     }
 }
 
-const DIGITS: Source =
-    Source::of_images("digits", "1797 handwritten digits of 8x8 pixels; built in", |settings, seed| {
-        images::build(&digits::load()?, settings, seed)
-    });
-const MNIST: Source = Source::of_images("mnist", "70 000 handwritten digits of 28x28 pixels", |settings, seed| {
-    images::build(&Pools::read_idx(&cache::find("mnist")?)?, settings, seed)
-});
-const FASHION_MNIST: Source =
-    Source::of_images("fashion-mnist", "70 000 pieces of clothing of 28x28 pixels", |settings, seed| {
-        images::build(&Pools::read_idx(&cache::find("fashion-mnist")?)?, settings, seed)
-    });
-const CIFAR_10: Source =
-    Source::of_images("cifar-10", "60 000 colour photographs of 32x32 pixels", |settings, seed| {
-        images::build(&cifar::read(&cache::find("cifar-10")?)?, settings, seed)
-    });
+/// Sources of images: their name, a line about them, and where the images are.
+macro_rules! images {
+    ($($source:ident $name:literal $summary:literal $pools:expr;)*) => {
+        $(const $source: Source = Source::of_images(
+            $name,
+            $summary,
+            |settings, seed| images::build(&$pools?, settings, seed, Part::ALL),
+            |settings, seed, part| images::build(&$pools?, settings, seed, part),
+        );)*
+    };
+}
+
+images! {
+    DIGITS "digits" "1797 handwritten digits of 8x8 pixels; built in" digits::load();
+    MNIST "mnist" "70 000 handwritten digits of 28x28 pixels" Pools::read_idx(&cache::find("mnist")?);
+    FASHION_MNIST "fashion-mnist" "70 000 pieces of clothing of 28x28 pixels" Pools::read_idx(&cache::find("fashion-mnist")?);
+    CIFAR_10 "cifar-10" "60 000 colour photographs of 32x32 pixels" cifar::read(&cache::find("cifar-10")?);
+}
+
 /// A set of images, which [`ImageSettings`] deal out to clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImageSet {
@@ -154,6 +210,7 @@ const OWN: Source = Source {
         Err(Error::settings("data.source: \"own\" has no clients in a file")
             .hint("they are Python objects: kinfolk.run(experiment, clients={id: object}, start=…)"))
     },
+    part: None,
 };
 
 /// Declares every source with settings of its own: its file, and the settings it is built from.
@@ -200,6 +257,7 @@ pub(crate) static GIVEN: Source = Source {
     build: |_, _| {
         Err(Error::settings("data.source: \"given\" are clients that a program brings along, and has none here"))
     },
+    part: None,
 };
 
 /// The source of this name.

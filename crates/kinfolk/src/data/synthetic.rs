@@ -151,8 +151,18 @@ impl SourceSettings for LinearSettings {
     const NAME: &str = "linear";
     const SUMMARY: &str = "linear regression with a parameter vector per cluster, as in the IFCA paper";
 
+    const PART: Option<fn(&Settings, u64, Part) -> Result<Population>> =
+        Some(|settings, seed, part| Self::of(settings).make(seed, part));
+
     fn build(self, seed: u64) -> Result<Population> {
-        let generator = Generator::new(&self.sizes, None, self.true_clusters, self.dimension, Self::NAME, seed)?;
+        self.make(seed, Part::ALL)
+    }
+}
+
+impl LinearSettings {
+    fn make(self, seed: u64, part: Part) -> Result<Population> {
+        let generator =
+            Generator::new(&self.sizes, None, self.true_clusters, self.dimension, Self::NAME, (seed, part))?;
         let (scale, to_norm) = (self.scale, self.scaling == ParameterScaling::Norm);
         let parameters = generator.parameters(|_, rng| {
             loop {
@@ -195,7 +205,16 @@ impl SourceSettings for OdclLinearSettings {
     const NAME: &str = "odcl-linear";
     const SUMMARY: &str = "linear regression on sparse rows, as in the ODCL paper";
 
+    const PART: Option<fn(&Settings, u64, Part) -> Result<Population>> =
+        Some(|settings, seed, part| Self::of(settings).make(seed, part));
+
     fn build(self, seed: u64) -> Result<Population> {
+        self.make(seed, Part::ALL)
+    }
+}
+
+impl OdclLinearSettings {
+    fn make(self, seed: u64, part: Part) -> Result<Population> {
         let (name, intervals) = match self.intervals {
             Intervals::E1 => ("e1", E1),
             Intervals::E5 => ("e5", E5),
@@ -213,7 +232,7 @@ impl SourceSettings for OdclLinearSettings {
             faults.push(Error::settings(format!("data.active: got {active}, want at most the dimension, {dimension}")));
         }
         finish(faults)?;
-        let generator = Generator::new(&self.sizes, None, clusters, dimension, Self::NAME, seed)?;
+        let generator = Generator::new(&self.sizes, None, clusters, dimension, Self::NAME, (seed, part))?;
         let parameters = generator.parameters(|cluster, rng| {
             let (low, high) = intervals[cluster];
             (0..dimension).map(|_| low + (high - low) * rng.random::<f64>()).collect()
@@ -244,8 +263,17 @@ impl SourceSettings for OdclLogisticSettings {
     const NAME: &str = "odcl-logistic";
     const SUMMARY: &str = "two classes in the plane, as in the ODCL paper";
 
+    const PART: Option<fn(&Settings, u64, Part) -> Result<Population>> =
+        Some(|settings, seed, part| Self::of(settings).make(seed, part));
+
     fn build(self, seed: u64) -> Result<Population> {
-        let generator = Generator::new(&self.sizes, None, self.true_clusters, 2, Self::NAME, seed)?;
+        self.make(seed, Part::ALL)
+    }
+}
+
+impl OdclLogisticSettings {
+    fn make(self, seed: u64, part: Part) -> Result<Population> {
+        let generator = Generator::new(&self.sizes, None, self.true_clusters, 2, Self::NAME, (seed, part))?;
         let parameters: Vec<Vec<f64>> =
             LOGISTIC_PARAMETERS[..generator.clusters].iter().map(|two| two.to_vec()).collect();
         let with_intercept = parameters.iter().map(|two| [two.as_slice(), &[0.0]].concat()).collect();
@@ -272,11 +300,23 @@ impl SourceSettings for HierarchicalLinearSettings {
     const NAME: &str = "hierarchical-linear";
     const SUMMARY: &str = "linear regression with parameters of every client around its known cluster's";
 
+    const PART: Option<fn(&Settings, u64, Part) -> Result<Population>> =
+        Some(|settings, seed, part| Self::of(settings).make(seed, part));
+
     fn build(self, seed: u64) -> Result<Population> {
+        self.make(seed, Part::ALL)
+    }
+}
+
+impl HierarchicalLinearSettings {
+    fn make(self, seed: u64, part: Part) -> Result<Population> {
         let noise = self.noise;
-        hierarchical(&self.hierarchy, (self.true_clusters, self.dimension), (Self::NAME, 0, seed), |scores, rng| {
-            Targets::Values(scores.iter().map(|score| score + noise * normal(rng)).collect())
-        })
+        hierarchical(
+            &self.hierarchy,
+            (self.true_clusters, self.dimension),
+            (Self::NAME, 0, (seed, part)),
+            |scores, rng| Targets::Values(scores.iter().map(|score| score + noise * normal(rng)).collect()),
+        )
     }
 }
 
@@ -285,10 +325,22 @@ impl SourceSettings for HierarchicalLogisticSettings {
     const NAME: &str = "hierarchical-logistic";
     const SUMMARY: &str = "two classes, with parameters of every client around its known cluster's";
 
+    const PART: Option<fn(&Settings, u64, Part) -> Result<Population>> =
+        Some(|settings, seed, part| Self::of(settings).make(seed, part));
+
     fn build(self, seed: u64) -> Result<Population> {
-        hierarchical(&self.hierarchy, (self.true_clusters, self.dimension), (Self::NAME, 2, seed), |scores, rng| {
-            Targets::Classes(scores.iter().map(|&score| class(score, rng)).collect())
-        })
+        self.make(seed, Part::ALL)
+    }
+}
+
+impl HierarchicalLogisticSettings {
+    fn make(self, seed: u64, part: Part) -> Result<Population> {
+        hierarchical(
+            &self.hierarchy,
+            (self.true_clusters, self.dimension),
+            (Self::NAME, 2, (seed, part)),
+            |scores, rng| Targets::Classes(scores.iter().map(|&score| class(score, rng)).collect()),
+        )
     }
 }
 
@@ -296,12 +348,12 @@ impl SourceSettings for HierarchicalLogisticSettings {
 fn hierarchical(
     hierarchy: &Hierarchy,
     (clusters, dimension): (usize, usize),
-    (name, classes, seed): (&str, usize, u64),
+    (name, classes, which): (&str, usize, (u64, Part)),
     answer: impl Fn(&[f64], &mut Rng) -> Targets + Sync,
 ) -> Result<Population> {
     let Hierarchy { clients, samples, test_samples, unseen_clients, between, within, .. } = *hierarchy;
     let sizes = Sizes { clients, samples, test_samples, unseen_clients };
-    let mut generator = Generator::new(&sizes, hierarchy.fewest_samples, clusters, dimension, name, seed)?;
+    let mut generator = Generator::new(&sizes, hierarchy.fewest_samples, clusters, dimension, name, which)?;
     generator.grouped = true;
     let columns = generator.dimension;
     let centres = generator.parameters(|_, rng| (0..columns).map(|_| between * normal(rng)).collect());
@@ -351,6 +403,8 @@ pub(super) fn check_size(clients: usize, rows: usize, dimension: usize) -> Resul
 
 struct Generator {
     clients: usize,
+    /// Those of the clients that are made.
+    places: Range<usize>,
     unseen: usize,
     samples: usize,
     /// Lower bound on the training rows of a client; `samples` is the upper one.
@@ -370,7 +424,7 @@ impl Generator {
         clusters: usize,
         dimension: usize,
         name: &str,
-        seed: u64,
+        (seed, part): (u64, Part),
     ) -> Result<Self> {
         let Sizes { clients, samples, test_samples, unseen_clients: unseen } = *sizes;
         let fewest_samples = fewest_samples.unwrap_or(samples);
@@ -385,9 +439,11 @@ impl Generator {
         }
         finish(faults)?;
         let key = Key::new(seed).word(name);
+        let (places, grouped) = (part.places(clients)?, false);
+        let unseen = if part == Part::ALL { unseen } else { 0 };
         let generator =
-            Self { clients, unseen, samples, fewest_samples, test_samples, clusters, dimension, grouped: false, key };
-        check_size(generator.clients + generator.unseen, generator.samples + generator.test_samples, dimension)?;
+            Self { clients, places, unseen, samples, fewest_samples, test_samples, clusters, dimension, grouped, key };
+        check_size(generator.places.len() + generator.unseen, generator.samples + generator.test_samples, dimension)?;
         check_room("data.true_clusters", &[clusters, dimension], size_of::<f64>())?;
         Ok(generator)
     }
@@ -403,7 +459,7 @@ impl Generator {
         shape: DataShape,
         rows: impl Fn(usize, usize, &mut Rng) -> Drawn + Sync,
     ) -> Result<Population> {
-        let members = |count: usize, prefix: &str| -> Result<Vec<(Client, Vec<f64>)>> {
+        let members = |count: usize, places: Range<usize>, prefix: &str| -> Result<Vec<(Client, Vec<f64>)>> {
             let client = |number: usize| {
                 let id = format!("{prefix}{number}");
                 let cluster = block(number, count, self.clusters);
@@ -418,13 +474,14 @@ impl Generator {
                 };
                 Ok((client, parameters))
             };
-            (0..count).into_par_iter().map(client).collect()
+            places.into_par_iter().map(client).collect()
         };
-        let (clients, mut client_parameters): (_, Vec<_>) = members(self.clients, "")?.into_iter().unzip();
+        let seen = members(self.clients, self.places.clone(), "")?;
+        let (clients, mut client_parameters): (_, Vec<_>) = seen.into_iter().unzip();
         client_parameters.retain(|parameters| !parameters.is_empty());
         Ok(Population {
             clients,
-            unseen: members(self.unseen, "unseen-")?.into_iter().map(|(client, _)| client).collect(),
+            unseen: members(self.unseen, 0..self.unseen, "unseen-")?.into_iter().map(|(client, _)| client).collect(),
             true_clusters: Some(self.clusters),
             true_parameters,
             client_parameters,
@@ -476,6 +533,36 @@ mod tests {
         for parameters in make("linear", text).unwrap().true_parameters {
             let norm = parameters.iter().map(|value| value * value).sum::<f64>().sqrt();
             assert!((norm - 3.0).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn parts_are_the_clients_of_the_whole() {
+        let text = "clients = 7\nsamples = 5\ntrue_clusters = 2\ndimension = 2";
+        for name in ["linear", "odcl-linear", "hierarchical-linear", "digits"] {
+            let source = source(name).unwrap();
+            let mut given: toml::Table = toml::from_str(text).unwrap();
+            given.retain(|key, _| source.settings.iter().any(|setting| setting.name == key));
+            given.extend((name == "odcl-linear").then(|| ("active".to_string(), toml::Value::Integer(1))));
+            let mut faults = Vec::new();
+            let settings = Settings::check("data", source.settings, given, &mut faults);
+            assert!(faults.is_empty(), "{faults:?}");
+            let whole = (source.build)(&settings, 3).unwrap();
+            let mut met = 0;
+            for index in 0..3 {
+                let (part, places) = source.build_part(&settings, 3, Part { index, of: 3 }).unwrap();
+                assert_eq!(part.clients.len(), places.len());
+                met += places.len();
+                for (client, place) in part.clients.iter().zip(places) {
+                    let wanted = &whole.clients[place];
+                    assert_eq!((&client.id, client.truth), (&wanted.id, wanted.truth), "{name}");
+                    let content = |shard: &Shard| (format!("{:?}", shard.pick(&[0, 1])), shard.len());
+                    assert_eq!(content(&client.train), content(&wanted.train), "{name}");
+                    assert_eq!(content(&client.test), content(&wanted.test), "{name}");
+                }
+            }
+            assert_eq!(met, 7);
+            assert!(source.build_part(&settings, 3, Part { index: 8, of: 8 }).is_err());
         }
     }
 

@@ -11,6 +11,7 @@
 //! | `client/` | the clients' side: does an order's work on the data, and guards the data on other people's machines |
 //! | `server/` | the server's side: replies into answers and sums, traffic, who answered what |
 //! | `engines/` | federations: in this process on all cores, and over bytes on other machines |
+//! | `fixed.rs` | sums of vectors as whole numbers, the same however clients are spread |
 //! | `wire.rs` | asks and answers as bytes |
 //! | `transforms.rs` | what happens to answers on their way, as a list |
 //! | `faults.rs` | clients that are silent, late, broken or hostile, as such a list |
@@ -21,6 +22,7 @@ pub mod client;
 pub mod engines;
 #[doc(hidden)]
 pub mod faults;
+pub(crate) mod fixed;
 pub(crate) mod server;
 pub(crate) mod transforms;
 #[doc(hidden)]
@@ -342,6 +344,15 @@ impl Ask {
     pub fn order<W: TypedWork>(&mut self, to: Recipients, work: W) -> Handle<W::Answer> {
         self.orders.push(Order { to, work: work.into() });
         Handle { order: self.orders.len() - 1, answer: PhantomData }
+    }
+
+    /// The same ask to those of its clients alone for which this holds, by order and client.
+    pub(crate) fn only(&self, clients: usize, wanted: impl Fn(usize, u32) -> bool) -> Self {
+        let only = |(index, order): (usize, &Order)| {
+            let to = order.to.among(clients).filter(|&client| wanted(index, client)).collect();
+            Order { to: Recipients::List(Arc::new(to)), work: order.work.clone() }
+        };
+        Self { orders: self.orders.iter().enumerate().map(only).collect(), ..self.clone() }
     }
 
     /// Refuses an ask that names models or clients that are not there.

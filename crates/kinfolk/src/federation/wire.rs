@@ -3,14 +3,18 @@
 //! A message begins with the version of this layout. Work that this version does not know is an
 //! `Unsupported` error, never a guess.
 
+use super::client::host::State;
+use super::fixed::{SumOrder, Summed};
 use super::work::PackedReply;
 use super::*;
 use crate::data::DataShape;
-use crate::data::schema::{Description, Schema};
+use crate::data::schema::{Description, FeaturesDescription, Schema, TargetDescription};
 use crate::models::{self, Blueprint, Packed};
 use crate::settings::{self, Setting, Settings};
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 pub(crate) const VERSION: u16 = 13;
 
@@ -19,6 +23,8 @@ pub(crate) const VERSION: u16 = 13;
 pub struct SiteMessage {
     /// The data of the experiment.
     pub data: DataOrder,
+    /// The run it belongs to.
+    pub run: RunMark,
     /// The method that asks; clients' state is kept per method.
     pub label: String,
     /// How tables are encoded, once that is agreed.
@@ -27,6 +33,40 @@ pub struct SiteMessage {
     pub model: Option<ModelOrder>,
     /// What is wanted.
     pub request: Request,
+}
+
+/// Which run a message belongs to, and how far back the server may go in it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunMark {
+    /// Its name, under which machines keep what clients remember; a run that goes on has the same.
+    pub name: String,
+    /// Another one every time that the run goes on: what clients did after the checkpoint counts for nothing then.
+    pub session: u64,
+    /// The number of the last ask before the server's checkpoint; the largest number where there is none.
+    pub checkpoint: u64,
+}
+
+impl RunMark {
+    /// Of a run that begins, without a checkpoint.
+    pub fn new(name: &str) -> Self {
+        let session = session();
+        Self { name: format!("{name}-{session:016x}"), session, checkpoint: u64::MAX }
+    }
+
+    /// Of the same run when it goes on from a checkpoint.
+    pub(crate) fn again(&self, checkpoint: u64) -> Self {
+        Self { name: self.name.clone(), session: session(), checkpoint }
+    }
+}
+
+/// A number that no other process and no other call has. No result depends on it.
+fn session() -> u64 {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let mut digest = Sha256::new();
+    let numbers = [since.as_secs(), u64::from(since.subsec_nanos()), u64::from(std::process::id())];
+    numbers.iter().chain([&CALLS.fetch_add(1, Ordering::Relaxed)]).for_each(|it| digest.update(it.to_le_bytes()));
+    u64::from_le_bytes(std::array::from_fn(|place| digest.clone().finalize()[place]))
 }
 
 /// The data of an experiment. Each machine decides where its own rows are.
@@ -111,6 +151,20 @@ pub enum Request {
         /// The stamp of each client's model; 0 for none.
         stamps: Vec<u64>,
     },
+    /// Hand over all that clients remember, for a checkpoint of the server's.
+    Export {
+        /// The digest of the clients' names.
+        roll: String,
+    },
+    /// Have clients remember what they did at a checkpoint.
+    Import {
+        /// The digest of the clients' names.
+        roll: String,
+        /// What each of them remembers.
+        states: Vec<Option<State>>,
+        /// Saved by clients that are the user's own code.
+        own: Vec<Option<Vec<u8>>>,
+    },
     /// Write a fitted model that knows the machine's clients on the machine's disk: their models are made there.
     Settle {
         /// The digest of the clients' names.
@@ -131,6 +185,8 @@ pub struct SiteOrder {
     pub to: Option<Vec<u32>>,
     /// What they do.
     pub work: Work,
+    /// How their vectors are summed; without, they come one by one.
+    pub sum: Option<SumOrder>,
 }
 
 /// A machine's reply.
@@ -138,10 +194,12 @@ pub struct SiteOrder {
 pub enum SiteReply {
     /// The machine's clients.
     Roll(Roll),
-    /// What the clients answered.
-    Replies(Vec<ClientReply>),
+    /// What the clients answered, one by one, and the sums of orders that have some, by their index in the ask.
+    Replies(Vec<ClientReply>, Vec<(u32, Summed)>),
     /// Which of their models are saved.
     Kept(KeptModels),
+    /// What clients remember, and what is saved by those that are the user's own code.
+    States(Vec<Option<State>>, Vec<Option<Vec<u8>>>),
 }
 
 /// Clients' own models on their machine's disk.
@@ -152,8 +210,9 @@ pub struct KeptModels {
     pub(crate) place: Option<String>,
 }
 
-/// The clients of a machine.
+/// The clients of a machine. What neighbours have in common travels once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "PackedRoll", into = "PackedRoll")]
 pub struct Roll {
     /// The machine's name.
     pub name: Option<String>,
@@ -168,7 +227,7 @@ pub struct Roll {
 }
 
 /// One client of a machine.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Member {
     /// Its stable name.
     pub id: String,
@@ -180,6 +239,88 @@ pub struct Member {
     pub outlier: bool,
     /// Its description of its data.
     pub description: Description,
+}
+
+/// A roll column by column; of values that several clients in a row have, one, with their number.
+#[derive(Serialize, Deserialize)]
+struct PackedRoll {
+    name: Option<String>,
+    ids: Vec<String>,
+    /// Each place without the number of the client, which is the same for clients that follow each other.
+    places: Runs<Option<i64>>,
+    truths: Runs<Option<usize>>,
+    outliers: Runs<bool>,
+    rows: Runs<usize>,
+    groups: Runs<Option<String>>,
+    features: Runs<FeaturesDescription>,
+    targets: Runs<TargetDescription>,
+    left_out: u64,
+    shape: DataShape,
+    true_clusters: Option<usize>,
+}
+
+type Runs<T> = Vec<(u32, T)>;
+
+fn runs<T: PartialEq>(values: impl Iterator<Item = T>) -> Runs<T> {
+    let mut runs: Runs<T> = Vec::new();
+    for value in values {
+        match runs.last_mut() {
+            Some((count, last)) if *last == value => *count += 1,
+            _ => runs.push((1, value)),
+        }
+    }
+    runs
+}
+
+/// The values of so many clients.
+fn unrolled<T: Clone>(runs: Runs<T>, clients: usize) -> std::result::Result<impl Iterator<Item = T>, String> {
+    let found = runs.iter().map(|(count, _)| u64::from(*count)).sum::<u64>();
+    if found != clients as u64 {
+        return Err(format!("a roll of {clients} clients with {found} descriptions"));
+    }
+    Ok(runs.into_iter().flat_map(|(count, value)| std::iter::repeat_n(value, count as usize)))
+}
+
+impl From<Roll> for PackedRoll {
+    fn from(Roll { name, members, left_out, shape, true_clusters }: Roll) -> Self {
+        let place = |(number, member): (i64, &Member)| member.place.map(|place| (place as i64).wrapping_sub(number));
+        let of = || members.iter();
+        Self {
+            name,
+            places: runs((0..).zip(of()).map(place)),
+            truths: runs(of().map(|member| member.truth)),
+            outliers: runs(of().map(|member| member.outlier)),
+            rows: runs(of().map(|member| member.description.rows)),
+            groups: runs(of().map(|member| member.description.group.clone())),
+            features: runs(of().map(|member| member.description.features.clone())),
+            targets: runs(of().map(|member| member.description.target.clone())),
+            ids: members.into_iter().map(|member| member.id).collect(),
+            left_out,
+            shape,
+            true_clusters,
+        }
+    }
+}
+
+impl TryFrom<PackedRoll> for Roll {
+    type Error = String;
+
+    fn try_from(packed: PackedRoll) -> std::result::Result<Self, String> {
+        let PackedRoll { name, ids, left_out, shape, true_clusters, .. } = packed;
+        let all = ids.len();
+        let (mut places, mut truths) = (unrolled(packed.places, all)?, unrolled(packed.truths, all)?);
+        let (mut outliers, mut rows) = (unrolled(packed.outliers, all)?, unrolled(packed.rows, all)?);
+        let (mut groups, mut features) = (unrolled(packed.groups, all)?, unrolled(packed.features, all)?);
+        let mut targets = unrolled(packed.targets, all)?;
+        let member = |(number, id): (i64, String)| {
+            let place = places.next()?.map(|place| place.wrapping_add(number) as u64);
+            let (rows, group) = (rows.next()?, groups.next()?);
+            let description = Description { rows, group, features: features.next()?, target: targets.next()? };
+            Some(Member { id, place, truth: truths.next()?, outlier: outliers.next()?, description })
+        };
+        let members = (0..).zip(ids).map_while(member).collect();
+        Ok(Self { name, members, left_out, shape, true_clusters })
+    }
 }
 
 /// One client's reply to one order, or why there is none.
@@ -239,6 +380,7 @@ mod tests {
         assert_eq!(model.read().unwrap().settings, blueprint.settings);
         SiteMessage {
             data: DataOrder { source: "linear".into(), settings: String::new(), seed: 1 },
+            run: RunMark { name: "a run".into(), session: 1, checkpoint: 2 },
             label: "ifca".into(),
             schema: None,
             model: Some(model),
@@ -247,7 +389,7 @@ mod tests {
                 stamp: 3,
                 phase: Phase::Train,
                 models: vec![(1, Arc::new(Packed::pack(&[1.0, 0.1], Precision::F32)))],
-                orders: vec![SiteOrder { index: 0, to: Some(vec![1]), work }],
+                orders: vec![SiteOrder { index: 0, to: Some(vec![1]), work, sum: None }],
             },
         }
     }
@@ -258,6 +400,34 @@ mod tests {
         assert_eq!(decode::<SiteMessage>(&bytes).unwrap(), message());
         assert_eq!(Packed::pack(&[0.1], Precision::F32).unpack(), [f64::from(0.1f32)]);
         assert_eq!(Packed::pack(&[0.1], Precision::F64).unpack(), [0.1]);
+    }
+
+    fn member(id: String, place: Option<u64>, rows: usize) -> Member {
+        let features = FeaturesDescription::Matrix { columns: 3, moments: Vec::new() };
+        let description = Description { rows, group: None, features, target: TargetDescription::Classes(2) };
+        Member { id, place, truth: Some(rows % 2), outlier: rows == 9, description }
+    }
+
+    #[test]
+    fn a_roll_says_once_what_clients_have_in_common() {
+        let roll = |members: Vec<Member>| {
+            let (name, true_clusters) = (Some("here".into()), Some(2));
+            Roll { name, members, left_out: 1, shape: DataShape::numbers(3, 2), true_clusters }
+        };
+        let rows = [5, 5, 9, 4, 4];
+        for place in [|_| None, |number: u64| Some(70 + number), |number: u64| Some(u64::MAX - number * number)] {
+            let members = (0..).zip(rows).map(|(number, rows)| member(number.to_string(), place(number), rows));
+            let roll = roll(members.collect());
+            assert_eq!(decode::<Roll>(&encode(&roll).unwrap()).unwrap(), roll);
+        }
+        let many = roll((0..10_000).map(|number| member(format!("{number:04}"), Some(number), 5)).collect());
+        let bytes = encode(&many).unwrap();
+        // A length and four letters each.
+        assert!(bytes.len() < 5 * 10_000 + 100, "{}", bytes.len());
+        let mut short = PackedRoll::from(many);
+        short.ids.pop();
+        let bytes = postcard::to_stdvec(&short).unwrap();
+        assert!(postcard::from_bytes::<Roll>(&bytes).is_err());
     }
 
     #[test]

@@ -312,7 +312,7 @@ fn prepared(
     let target = table.target.clone().unwrap_or_default();
     let experiment =
         Experiment::on(table).model(AutoModelSettings::default()).method(AutoSettings::default()).check()?;
-    let data = SeedData::prepare(&experiment, seed, venue, None)?;
+    let data = SeedData::prepare(&experiment, seed, venue, None, None)?;
     if data.facts().target.is_some_and(|target| target.deviation == 0.0) || data.schema.class_names().len() == 1 {
         let message = format!("column `{target}` is the same in every training row, want a target that varies");
         return Err(Error::data(message));

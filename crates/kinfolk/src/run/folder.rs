@@ -107,6 +107,11 @@ impl Folder {
         self.checkpoint().join(format!("{label}-{seed}.current"))
     }
 
+    /// Who was met on other machines.
+    pub(super) fn met(&self, seed: u64) -> PathBuf {
+        self.checkpoint().join(format!("{seed}.met"))
+    }
+
     pub(super) fn done(&self, label: &str, seed: u64) -> PathBuf {
         self.checkpoint().join(format!("{label}-{seed}.done"))
     }
@@ -230,7 +235,7 @@ fn contents(path: &Path) -> (Option<String>, bool) {
 }
 
 fn is_checkpoint(name: &str) -> bool {
-    [".done", ".current"].iter().any(|end| name.ends_with(end))
+    [".done", ".current", ".met"].iter().any(|end| name.ends_with(end))
 }
 
 fn is_model_file(name: &str) -> bool {

@@ -241,13 +241,15 @@ impl OngoingMethod<'_> {
     }
 
     /// Writes a checkpoint, if there is a folder for it and the clients' state is within reach.
-    fn save(&self) -> Result<bool> {
+    fn save(&mut self) -> Result<bool> {
         let MethodRun { entry, seed, data, folder: Some(folder), .. } = *self.run else { return Ok(false) };
         let Some(federation) = self.federation.state()? else { return Ok(false) };
         let Some(method) = self.method.save()? else { return Ok(false) };
         let checkpoint = (method, federation, &*self.course);
         let written = folder.write(&folder.current(&entry.label, seed), &data.origin, &checkpoint);
-        written.map(|()| true).map_err(Error::ending_the_run)
+        written.map_err(Error::ending_the_run)?;
+        self.federation.saved();
+        Ok(true)
     }
 
     /// The `last` evaluation also compares the models on every client's rows.

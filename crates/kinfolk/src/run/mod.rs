@@ -75,7 +75,9 @@ pub fn run_at(
     let mut about_data = serde_json::Value::Null;
     for seed in experiment.seeds() {
         watch.doing("preparing the data");
-        let data = SeedData::prepare(experiment, seed, venue, options.start.as_ref())?;
+        let before = folder.map(|folder| folder.read(&folder.met(seed), "")).transpose()?.flatten();
+        let before: Option<Vec<u8>> = before.map(|before: Resumed<Vec<u8>>| before.value);
+        let data = SeedData::prepare(experiment, seed, venue, options.start.as_ref(), before.as_deref())?;
         data.check_weights()?;
         if options.resume {
             data.check_resumable()?;
@@ -84,6 +86,9 @@ pub fn run_at(
             plan(experiment, &data, watch)?;
             about_data = data.about(experiment);
             folder.map_or(Ok(()), |folder| folder.begin(experiment, &data.schema))?;
+        }
+        if let (Some(folder), Some(met), None) = (folder, &data.met, &before) {
+            folder.write(&folder.met(seed), "", met)?;
         }
         let mut findings = evaluate::findings();
         for (place, entry) in experiment.methods.iter().enumerate() {

@@ -21,7 +21,8 @@ pub struct Options {
     pub stop: Arc<AtomicBool>,
     /// Least time between two checkpoints of one method.
     pub checkpoint_every: Duration,
-    /// Sum single answers instead of reducing while computing: the bits that clients on other machines give.
+    /// Sum single answers instead of reducing while computing, as integers unless the experiment says otherwise: the bits that
+    /// clients on other machines give.
     pub single_answers: bool,
     /// Return the models with the record; a run that writes them to its folder need not hold them too.
     pub keep_models: bool,

@@ -33,6 +33,8 @@ pub(crate) struct SeedData {
     facts: DataFacts,
     /// Identifies the program and the data.
     pub(super) origin: String,
+    /// Who was met, where a run that goes on must know.
+    pub(super) met: Option<Vec<u8>>,
 }
 
 /// Clients with further columns, a model for them, and what is known of the columns.
@@ -42,7 +44,7 @@ pub(crate) type Widened = (Box<dyn Engine>, Arc<dyn Model>, DataFacts);
 pub(super) type FindGroups<'a> = &'a dyn Fn(&str) -> Result<Groups>;
 
 /// Increased whenever the layout of checkpoints changes.
-const CHECKPOINT_LAYOUT: u32 = 3;
+const CHECKPOINT_LAYOUT: u32 = 4;
 
 impl SeedData {
     pub(crate) fn prepare(
@@ -50,8 +52,9 @@ impl SeedData {
         seed: u64,
         venue: &mut dyn Venue,
         start: Option<&OwnStart>,
+        before: Option<&[u8]>,
     ) -> Result<Self> {
-        let Meeting { mut population, mut engine, mut unseen, digest } = venue.open(experiment, seed)?;
+        let Meeting { mut population, mut engine, mut unseen, digest, met } = venue.open(experiment, seed, before)?;
         let begins = start.map_or(Ok(String::new()), OwnStart::digest)?;
         let origin = format!("{} {CHECKPOINT_LAYOUT} {digest}{begins}", env!("CARGO_PKG_VERSION"));
 
@@ -118,6 +121,7 @@ impl SeedData {
             curvature,
             facts,
             origin,
+            met,
         })
     }
 

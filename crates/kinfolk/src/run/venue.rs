@@ -3,15 +3,17 @@
 use super::*;
 use crate::compute::{Backend, threads};
 use crate::data::Population;
+use crate::experiment::Sums;
 use crate::federation::engines::local::LocalFederation;
-use crate::federation::engines::remote::{Line, RemoteFederation};
-use crate::federation::wire::{DataOrder, write_settings};
+use crate::federation::engines::remote::{Line, Met};
+use crate::federation::wire::{self, DataOrder, write_settings};
 use crate::settings::Field;
 
 /// Where the clients of a run are.
 pub trait Venue {
-    /// Brings together the clients that belong to an experiment and a seed.
-    fn open(&mut self, experiment: &Experiment, seed: u64) -> Result<Meeting>;
+    /// Brings together the clients that belong to an experiment and a seed. A run that goes on gives back what the
+    /// [meeting](Meeting::met) said of the machines when it began.
+    fn open(&mut self, experiment: &Experiment, seed: u64, before: Option<&[u8]>) -> Result<Meeting>;
 }
 
 /// The clients of a seed, ready to be asked.
@@ -24,6 +26,8 @@ pub struct Meeting {
     pub unseen: Option<Box<dyn Engine>>,
     /// Identifies the data.
     pub digest: String,
+    /// Who was met, where a run that goes on must know.
+    pub met: Option<Vec<u8>>,
 }
 
 type Populate = Box<dyn Fn(&Experiment, u64) -> Result<Population> + Send + Sync>;
@@ -54,20 +58,24 @@ impl InProcess {
 }
 
 impl Venue for InProcess {
-    fn open(&mut self, experiment: &Experiment, seed: u64) -> Result<Meeting> {
+    fn open(&mut self, experiment: &Experiment, seed: u64, _: Option<&[u8]>) -> Result<Meeting> {
         let population = self.pool.install(|| (self.populate)(experiment, seed))?;
         population.check()?;
-        let engine = |clients| LocalFederation::new(clients, self.pool.clone()).with_backend(self.backend.clone());
+        let engine = |clients| {
+            let engine = LocalFederation::new(clients, self.pool.clone()).with_backend(self.backend.clone());
+            match (experiment.top.sums, self.single_answers) {
+                (Sums::Auto | Sums::Float, false) => engine,
+                (Sums::Float, true) => engine.from_single_answers(),
+                (Sums::Auto, true) | (Sums::Integer, _) => engine.with_integer_sums(),
+            }
+        };
         let unseen = match population.unseen.as_slice() {
             [] => None,
             clients => Some(Box::new(engine(clients.to_vec())) as Box<dyn Engine>),
         };
-        let mut engine = engine(population.clients.clone());
-        if self.single_answers {
-            engine = engine.from_single_answers();
-        }
+        let engine = engine(population.clients.clone());
         let digest = population.digest();
-        Ok(Meeting { population, engine: Box::new(engine), unseen, digest })
+        Ok(Meeting { population, engine: Box::new(engine), unseen, digest, met: None })
     }
 }
 
@@ -76,24 +84,42 @@ pub struct Elsewhere {
     line: Line,
     /// Whether they have been met: machines lost later do not end the run.
     met: bool,
+    /// Whether the machines are processes of the run itself, which end with it.
+    end_with_run: bool,
 }
 
 impl Elsewhere {
     /// The clients of the machines that this transport reaches.
     pub fn new(line: Line) -> Self {
-        Self { line, met: false }
+        Self { line, met: false, end_with_run: false }
+    }
+
+    /// The clients of processes that end with the run: its checkpoints hold what clients remember, and it may go on with
+    /// another number of processes.
+    pub fn of_processes(line: Line) -> Self {
+        Self { line, met: false, end_with_run: true }
     }
 }
 
 impl Venue for Elsewhere {
-    fn open(&mut self, experiment: &Experiment, seed: u64) -> Result<Meeting> {
+    fn open(&mut self, experiment: &Experiment, seed: u64, before: Option<&[u8]>) -> Result<Meeting> {
         if f64::find(&experiment.data, "unseen_clients").is_some_and(|unseen| unseen > 0.0) {
             return Err(Error::new(ErrorKind::Unsupported, "data.unseen_clients: other machines have none, want 0"));
         }
         let settings = write_settings(&experiment.data)?;
         let data = DataOrder { source: experiment.source.name.into(), settings, seed };
-        let (engine, population) = RemoteFederation::meet(&self.line, data, experiment.standardises(), self.met)?;
+        let before: Option<Met> = before.filter(|_| !self.end_with_run).map(wire::decode).transpose()?;
+        let patient = self.met || before.is_some();
+        let now = Met::call(&self.line, &data, experiment.standardises(), patient, self.end_with_run)?;
+        let met = before.as_ref().unwrap_or(&now);
+        let (mut engine, population) = met.begin(&self.line, data, before.as_ref().map(|_| &now))?;
+        engine = engine.named(experiment.name());
+        if experiment.top.sums == Sums::Float {
+            engine = engine.from_single_answers();
+        }
         self.met = true;
-        Ok(Meeting { population, engine: Box::new(engine), unseen: None, digest: String::new() })
+        let digest = met.digest();
+        let met = (!self.end_with_run).then(|| wire::encode(met)).transpose()?;
+        Ok(Meeting { population, engine: Box::new(engine), unseen: None, digest, met })
     }
 }

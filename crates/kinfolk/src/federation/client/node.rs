@@ -85,6 +85,13 @@ pub enum Rows {
         /// Number of parts.
         of: usize,
     },
+    /// In part `index` of `of` of whatever data the experiment names: for processes of the run itself.
+    Share {
+        /// Which part, from 0.
+        index: usize,
+        /// Number of parts.
+        of: usize,
+    },
     /// With these clients; and the shape of their data.
     Given(Vec<Client>, DataShape),
 }
@@ -107,6 +114,21 @@ pub struct TableRows {
 }
 
 impl Limits {
+    const NONE: Self = {
+        const ANY: usize = usize::MAX;
+        Self {
+            message_bytes: ANY,
+            clients: ANY,
+            orders: ANY,
+            models: ANY,
+            steps: ANY,
+            rows: ANY,
+            numbers: ANY,
+            work: ANY,
+            kept: ANY,
+        }
+    };
+
     pub(super) fn check(what: &str, found: f64, key: &str, most: usize) -> Result<()> {
         match found <= most as f64 {
             true => Ok(()),
@@ -125,6 +147,11 @@ impl Node {
         Self { name: None, rows, minimum_rows, models: None, limits: Limits::default() }
     }
 
+    /// A process of the run itself, with its share of the clients. Nobody's rows need protection from it.
+    pub fn share_of_run(index: usize, of: usize) -> Self {
+        Self { limits: Limits::NONE, ..Self::new(Rows::Share { index, of }).with_minimum_rows(1) }
+    }
+
     /// The same with another minimum number of rows.
     pub fn with_minimum_rows(mut self, minimum_rows: usize) -> Self {
         self.minimum_rows = minimum_rows;
@@ -141,12 +168,17 @@ impl Node {
     fn parse(text: &str, place: &Path, given: Option<Rows>) -> Result<Self> {
         let mut file: toml::Table = toml::from_str(text)
             .map_err(|error| Error::settings(format!("not a file in TOML: {}", error.to_string().trim_end())))?;
-        let mut faults = Vec::new();
-        let mut node = match file.remove("node") {
+        let node = match file.remove("node") {
             Some(toml::Value::Table(node)) => node,
             _ => return Err(Error::settings("node: missing, want a table [node]")),
         };
-        faults.extend(file.keys().map(|key| Error::settings(format!("{key}: not known here, want [node] alone"))));
+        let faults =
+            file.keys().map(|key| Error::settings(format!("{key}: not known here, want [node] alone"))).collect();
+        Self::of_keys(node, place, given, faults)
+    }
+
+    /// A machine by the keys of its table `[node]`. Paths are relative to this folder; further faults are reported with its own.
+    pub fn of_keys(mut node: toml::Table, place: &Path, given: Option<Rows>, mut faults: Vec<Error>) -> Result<Self> {
         let limits = section("node.limits", node.remove("limits"), &mut faults);
         let settings = Settings::check("node", NodeSettings::SETTINGS, node, &mut faults);
         let limits = Settings::check("node.limits", Limits::SETTINGS, limits, &mut faults);

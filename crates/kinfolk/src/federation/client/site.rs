@@ -5,16 +5,17 @@
 //! state, which the caller keeps between messages. So each may be answered by a new process.
 
 use super::guard;
-use super::host::State;
+use super::memory::{Kept, Memories, Memory};
 use super::node::{Limits, Node, Rows, TableRows};
 use crate::compute::threads;
 use crate::data::files::Notation;
 use crate::data::schema::{FeaturesSchema, Schema};
 use crate::data::table::{Small, TableSettings};
-use crate::data::{self, Cells, Client, Features, Population, Source, Targets, table};
+use crate::data::{self, Cells, Client, Features, Part, Population, Source, Targets, table};
 use crate::error::{Error, ErrorKind, Result};
 use crate::federation::engines::Engine;
 use crate::federation::engines::local::LocalFederation;
+use crate::federation::fixed::SumOrder;
 use crate::federation::wire::{
     self, ClientReply, DataOrder, KeptModels, Member, ModelOrder, Request, Roll, SiteMessage, SiteOrder, SiteReply,
     read_settings, roll_of,
@@ -23,7 +24,8 @@ use crate::federation::{Ask, Gather, Order, Params, Phase, Recipients};
 use crate::modelfile;
 use crate::models::{Packed, Precision};
 use crate::settings::{Declared, Settings, finish, number};
-use serde::{Deserialize, Serialize};
+use crate::text::counted;
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,9 +52,11 @@ impl Node {
                 }
                 let settings = read_settings("data", source.settings, &order.settings).map_err(Error::open)?;
                 self.limits.check_dataset(&settings)?;
-                let population = (source.build)(&settings, order.seed)?;
-                population.check()?;
-                Here::part(population, *index, *of)?
+                Here::part(source, &settings, order.seed, Part { index: *index, of: *of })?
+            }
+            Rows::Share { index, of } => {
+                let settings = read_settings("data", source.settings, &order.settings)?;
+                Here::part(source, &settings, order.seed, Part { index: *index, of: *of })?
             }
         };
         let here = here.without_small(self.minimum_rows)?;
@@ -172,20 +176,11 @@ impl Here {
         Self { population, places: Vec::new(), left_out: 0, log }
     }
 
-    fn part(mut population: Population, index: usize, of: usize) -> Result<Self> {
-        let all = population.clients.len();
-        if index >= of || of > all {
-            return Err(Error::settings(format!(
-                "partition {index} of {of}: want a number below {of}, and at most {all} partitions for {all} clients"
-            ))
-            .open());
-        }
-        let cut = |part: usize| all * part / of;
-        population.clients = population.clients[cut(index)..cut(index + 1)].to_vec();
-        if !population.outliers.is_empty() {
-            population.outliers = population.outliers[cut(index)..cut(index + 1)].to_vec();
-        }
-        Ok(Self { places: (cut(index) as u64..cut(index + 1) as u64).collect(), ..Self::all(population) })
+    /// A part of the clients of a source, which makes the others only where it cannot do without.
+    fn part(source: &Source, settings: &Settings, seed: u64, part: Part) -> Result<Self> {
+        let (population, places) = source.build_part(settings, seed, part)?;
+        population.check()?;
+        Ok(Self { places: places.map(|place| place as u64).collect(), ..Self::all(population) })
     }
 
     /// Leaves out clients with fewer training rows than the minimum, and held-out rows where there are fewer.
@@ -229,23 +224,6 @@ fn keep_where<T>(list: &mut Vec<T>, kept: &[bool]) {
     list.retain(|_| kept.next().copied().unwrap_or(true));
 }
 
-/// The clients' state for the method they last worked for.
-#[derive(Default, Serialize, Deserialize)]
-struct Memory {
-    label: String,
-    seed: u64,
-    clients: Vec<Kept>,
-}
-
-#[derive(Default, Clone, Serialize, Deserialize)]
-struct Kept {
-    state: Option<State>,
-    /// The state before that, which the server expects where an answer got lost.
-    before: Option<State>,
-    /// Saved by a client that is the user's own code, where it can.
-    own: Option<Vec<u8>>,
-}
-
 /// The parts of a message that were prepared, and the result.
 struct Prepared {
     data: DataOrder,
@@ -264,6 +242,8 @@ pub struct Site {
     /// For the last message; the next one usually needs the same.
     prepared: Option<Prepared>,
     log: Vec<String>,
+    /// What the last message asked for.
+    about: String,
     settle: Option<Settle>,
 }
 
@@ -274,7 +254,14 @@ pub type Settle = fn(model: &str, clients: &[Client], notation: &Notation, folde
 impl Site {
     /// A machine with this many threads (0: one for every core).
     pub fn new(node: Node, thread_count: usize) -> Result<Self> {
-        Ok(Self { node, pool: threads(thread_count)?, prepared: None, log: Vec::new(), settle: None })
+        Ok(Self {
+            node,
+            pool: threads(thread_count)?,
+            prepared: None,
+            log: Vec::new(),
+            about: String::new(),
+            settle: None,
+        })
     }
 
     /// The same, where fitted models may be written.
@@ -285,10 +272,42 @@ impl Site {
     /// Answers a message: the reply, and the clients' state. `state` is that of the previous answer in the same run, and empty
     /// at first. No message ends the program. The server may hear [`Error::told`] of an error.
     pub fn answer(&mut self, message: &[u8], state: &[u8]) -> Result<(Vec<u8>, Vec<u8>)> {
-        catch_unwind(AssertUnwindSafe(|| self.try_to_answer(message, state))).unwrap_or_else(|_| {
+        self.unharmed(|site| {
+            let message = site.read(message)?;
+            let before = if state.is_empty() { None } else { Some(wire::decode(state)?) };
+            let mut memory = Memory::of(before, &message);
+            let reply = site.try_to_answer(message, &mut memory)?;
+            Ok((reply, wire::encode(&memory)?))
+        })
+    }
+
+    /// The same where this process remembers its clients' state, and perhaps a folder: a process that follows goes on with it.
+    pub fn answer_from(&mut self, message: &[u8], memories: &mut Memories) -> Result<Vec<u8>> {
+        self.unharmed(|site| {
+            let message = site.read(message)?;
+            let mut memory = memories.find(&message)?;
+            let reply = site.try_to_answer(message, &mut memory)?;
+            memories.keep(memory)?;
+            Ok(reply)
+        })
+    }
+
+    /// Turns a panic into an error.
+    fn unharmed<R>(&mut self, answer: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
+        catch_unwind(AssertUnwindSafe(|| answer(self))).unwrap_or_else(|_| {
             self.prepared = None;
             Err(Error::federation("this machine panicked over a message; its log says where"))
         })
+    }
+
+    /// What this machine decides about its clients.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// What the last message asked for, in words for the machine's own log.
+    pub fn about(&self) -> &str {
+        &self.about
     }
 
     /// Remarks since the last call, for the machine's own log only.
@@ -296,45 +315,87 @@ impl Site {
         std::mem::take(&mut self.log)
     }
 
-    fn try_to_answer(&mut self, message: &[u8], state: &[u8]) -> Result<(Vec<u8>, Vec<u8>)> {
+    fn read(&self, message: &[u8]) -> Result<SiteMessage> {
+        let most = self.node.limits.message_bytes;
+        Limits::check("bytes in a message", message.len() as f64, "message_bytes", most)?;
+        wire::decode(message)
+    }
+
+    fn try_to_answer(&mut self, message: SiteMessage, memory: &mut Memory) -> Result<Vec<u8>> {
         let limits = self.node.limits;
-        Limits::check("bytes in a message", message.len() as f64, "message_bytes", limits.message_bytes)?;
-        let message: SiteMessage = wire::decode(message)?;
-        let memory: Memory = if state.is_empty() { Memory::default() } else { wire::decode(state)? };
         self.prepare(&message)?;
+        self.about = self.describe(&message);
         let Some(prepared) = &mut self.prepared else { return Err(Error::federation("nothing is prepared")) };
         let changed = || Error::federation("the clients of this machine have changed since the run began");
-        let is_same = memory.label == message.label && memory.seed == message.data.seed;
-        let mut kept = if is_same { memory.clients } else { Vec::new() };
+        let count = prepared.federation.host.clients().len();
         let reply = match message.request {
             Request::Hello { moments } => {
-                kept.clear();
+                memory.clients.clear();
                 SiteReply::Roll(prepared.roll_call(moments, self.node.name.clone()))
             }
             Request::Work { roll, stamp, phase, models, orders } if roll == prepared.roll => {
                 let ask = prepared.ask(phase, &models, &orders, &limits)?;
-                prepared.remember(&mut kept, &orders)?;
-                prepared.work(stamp, &ask, &orders, &mut self.log)?
+                memory.recall(&prepared.federation.host, &orders)?;
+                let reply = prepared.work(stamp, &ask, &orders, &mut self.log)?;
+                memory.note(&prepared.federation.host, stamp, message.run.checkpoint)?;
+                reply
             }
             Request::Keep { roll, run, stamps } if roll == prepared.roll => {
-                if stamps.len() != prepared.federation.host.clients().len() {
+                if stamps.len() != count {
                     return Err(changed());
                 }
-                prepared.remember(&mut kept, &[])?;
+                memory.recall(&prepared.federation.host, &[])?;
                 let (label, seed) = (&message.label, message.data.seed);
                 let within = format!("{}/{}/{seed}", modelfile::plain_name(&run), modelfile::plain_name(label));
                 let about = [("label", label.clone()), ("seed", seed.to_string())];
-                SiteReply::Kept(prepared.keep(&kept, &stamps, &self.node, (within, &about), &mut self.log)?)
+                SiteReply::Kept(prepared.keep(&memory.clients, &stamps, &self.node, (within, &about), &mut self.log)?)
+            }
+            Request::Export { roll } if roll == prepared.roll => {
+                memory.recall(&prepared.federation.host, &[])?;
+                let current = |kept: &Kept| (kept.current().cloned(), kept.own().map(<[u8]>::to_vec));
+                let (states, own) = memory.clients.iter().map(current).unzip();
+                SiteReply::States(states, own)
+            }
+            Request::Import { roll, states, own } if roll == prepared.roll => {
+                if [states.len(), own.len()] != [count; 2] {
+                    return Err(changed());
+                }
+                let states = states.into_iter().zip(own);
+                memory.clients = states.map(|(state, own)| Kept::of(message.run.checkpoint, state, own)).collect();
+                SiteReply::States(Vec::new(), Vec::new())
             }
             Request::Settle { roll, run, model } if roll == prepared.roll => {
                 let (label, seed) = (&message.label, message.data.seed);
                 let within = format!("{}/{}/{seed}", modelfile::plain_name(&run), modelfile::plain_name(label));
                 SiteReply::Kept(prepared.settle(&model, &self.node, within, self.settle, &mut self.log)?)
             }
-            Request::Work { .. } | Request::Keep { .. } | Request::Settle { .. } => return Err(changed()),
+            Request::Work { .. }
+            | Request::Keep { .. }
+            | Request::Export { .. }
+            | Request::Import { .. }
+            | Request::Settle { .. } => return Err(changed()),
         };
-        let memory = Memory { label: message.label, seed: message.data.seed, clients: prepared.tell(kept)? };
-        Ok((wire::encode(&reply)?, wire::encode(&memory)?))
+        wire::encode(&reply)
+    }
+
+    fn describe(&self, message: &SiteMessage) -> String {
+        let all = self.prepared.as_ref().map_or(0, |prepared| prepared.federation.host.clients().len());
+        let (what, clients) = match &message.request {
+            Request::Hello { .. } => ("roll call".into(), all),
+            Request::Keep { .. } => ("own models to keep".into(), all),
+            Request::Export { .. } => ("what clients remember, for a checkpoint".into(), all),
+            Request::Import { .. } => ("what clients are to remember".into(), all),
+            Request::Settle { .. } => ("a fitted model to write".into(), all),
+            Request::Work { orders, .. } => {
+                let kinds: BTreeSet<&str> = orders.iter().map(|order| order.work.name()).collect();
+                let everybody = orders.iter().any(|order| order.to.is_none());
+                let some: BTreeSet<u32> =
+                    orders.iter().filter_map(|order| order.to.as_ref()).flatten().copied().collect();
+                (kinds.into_iter().collect::<Vec<_>>().join(" and "), if everybody { all } else { some.len() })
+            }
+        };
+        let label = if message.label.is_empty() { String::new() } else { format!("{}, ", message.label) };
+        format!("{label}{what}, {}", counted(clients, "client"))
     }
 
     fn prepare(&mut self, message: &SiteMessage) -> Result<()> {
@@ -377,44 +438,6 @@ impl Site {
 }
 
 impl Prepared {
-    /// Restores every client's state: of the last two, the one that its orders name.
-    fn remember(&self, kept: &mut Vec<Kept>, orders: &[SiteOrder]) -> Result<()> {
-        let host = &self.federation.host;
-        let is_new = kept.is_empty();
-        kept.resize(host.clients().len(), Kept::default());
-        for order in orders {
-            let Some(stamp) = order.work.needs().stamp else { continue };
-            for (place, kept) in (0u32..).zip(kept.iter_mut()) {
-                let is_meant = order.to.as_ref().is_none_or(|list| list.binary_search(&place).is_ok());
-                if is_meant && kept.before.as_ref().is_some_and(|before| before.stamp == stamp) {
-                    kept.state = kept.before.take();
-                }
-            }
-        }
-        host.restore(kept.iter().map(|kept| kept.state.clone()).collect());
-        for (client, kept) in host.clients().iter().zip(kept) {
-            match &kept.own {
-                Some(own) => client.load(own)?,
-                None if is_new => client.begin_anew()?,
-                None => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// The clients' state after a message, together with the state before it.
-    fn tell(&self, before: Vec<Kept>) -> Result<Vec<Kept>> {
-        let host = &self.federation.host;
-        let before = before.into_iter().chain(std::iter::repeat(Kept::default()));
-        let after = host.clients().iter().zip(host.states()).zip(before);
-        let tell = |((client, state), kept): ((&Client, Option<State>), Kept)| {
-            let stamp = |state: &Option<State>| state.as_ref().map(|state| state.stamp);
-            let before = if stamp(&state) == stamp(&kept.state) { kept.before } else { kept.state };
-            Ok(Kept { state, before, own: client.save()? })
-        };
-        after.map(tell).collect()
-    }
-
     /// Writes the clients' own models with these stamps into the machine's folder.
     fn keep(
         &self,
@@ -430,7 +453,7 @@ impl Prepared {
         };
         let model = self.federation.host.model()?;
         let stamped = |(kept, &stamp): (&Kept, &u64)| {
-            let mut states = [&kept.state, &kept.before].into_iter().flatten();
+            let mut states = kept.states.iter();
             states.find(|state| stamp != 0 && state.stamp == stamp).map(|state| state.vectors.unpack())
         };
         let models = kept.iter().zip(stamps).map(stamped).zip(self.federation.host.clients());
@@ -509,7 +532,8 @@ impl Prepared {
     /// Has clients do what is asked. The server hears of their errors what it may; the machine's own log has them in full.
     fn work(&mut self, stamp: u64, ask: &Ask, orders: &[SiteOrder], log: &mut Vec<String>) -> Result<SiteReply> {
         let precision = self.federation.host.model().map_or(Precision::F64, |model| model.precision());
-        let found = self.federation.replies(ask, stamp)?;
+        let sums: Vec<Option<SumOrder>> = orders.iter().map(|order| order.sum).collect();
+        let (found, summed) = self.federation.replies(ask, stamp, &sums)?;
         let clients = self.federation.host.clients();
         let mut replies = Vec::new();
         for (order, client, reply) in found {
@@ -519,7 +543,8 @@ impl Prepared {
             });
             replies.push(ClientReply { client, order: orders[order].index, reply });
         }
-        Ok(SiteReply::Replies(replies))
+        let summed = summed.into_iter().map(|(order, summed)| (orders[order].index, summed)).collect();
+        Ok(SiteReply::Replies(replies, summed))
     }
 }
 

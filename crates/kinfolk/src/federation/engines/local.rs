@@ -3,7 +3,8 @@
 use super::*;
 use crate::compute::{Backend, Batch, Computed, Cpu, Job, Sums};
 use crate::federation::client::host::Host;
-use crate::federation::server::gather::{is_suspect, longest};
+use crate::federation::fixed::{SumOrder, Summation, Summed};
+use crate::federation::server::gather::{Addition, is_suspect, longest};
 use crate::federation::server::{Exchange, Server};
 use crate::federation::work::Reply;
 use crate::federation::{Absence, Answers, Ask, ClientInfo, Gather, Order, OrderIndex};
@@ -56,6 +57,12 @@ impl LocalFederation {
         self
     }
 
+    /// Sums single answers as integers: the bits that clients on other machines give, however they are spread.
+    pub fn with_integer_sums(mut self) -> Self {
+        self.server.addition = Addition::Integer;
+        self
+    }
+
     fn rows(&self) -> Vec<u32> {
         self.host.clients().iter().map(|client| client.train.len() as u32).collect()
     }
@@ -74,7 +81,8 @@ impl LocalFederation {
     fn reduces(&self, ask: &Ask) -> bool {
         let vector = |step: &Step| matches!(step, Step::Choose(step) if *step.then != Then::Nothing);
         let summable = |order: &Order| order.work.step().is_some_and(|step| vector(&step) && self.host.takes(&step));
-        !self.single_answers && !self.server.transforms.alter_answers() && ask.orders.iter().all(summable)
+        let is_plain = !self.single_answers && self.server.addition == Addition::Float;
+        is_plain && !self.server.transforms.alter_answers() && ask.orders.iter().all(summable)
     }
 
     /// Has the backend carry out the orders that it takes; `take` gets their results. Returns which orders are left.
@@ -144,27 +152,43 @@ impl LocalFederation {
         })
     }
 
-    /// The replies of a machine's clients to an ask with this stamp; a client that fails leaves the others alone.
-    pub(in crate::federation) fn replies(&mut self, ask: &Ask, stamp: u64) -> Result<Vec<(usize, u32, Result<Reply>)>> {
+    /// The replies of a machine's clients to an ask with this stamp, and the sums of those orders that have some. A client
+    /// that fails leaves the others alone.
+    pub(in crate::federation) fn replies(
+        &mut self,
+        ask: &Ask,
+        stamp: u64,
+        sums: &[Option<SumOrder>],
+    ) -> Result<(Vec<ClientOutcome>, Vec<(usize, Summed)>)> {
         let count = self.infos.len();
         ask.check(count)?;
-        ask.suits(&**self.host.model()?)?;
+        let model = self.host.model()?.clone();
+        ask.suits(&*model)?;
         let (index, absences) = (OrderIndex::of(ask, count), vec![None; count]);
         let models: Vec<Vec<f64>> = ask.models.iter().map(|model| model.to_vec()).collect();
         let (rows, mut replies) = (self.rows(), Vec::new());
+        let mut summation = Summation::new(ask, &*model, &rows, sums)?;
         let left =
             Self::compute(&mut self.host, &self.stop, (ask, &models, &absences), None, &mut |order, computed| {
                 if let Computed::Single(client, found) = computed {
                     let tells_choice = ask.orders[order].work.tells_choice();
-                    replies.push((order, client, Ok(Reply::of(rows[client as usize], found, tells_choice))));
+                    let single = summation.take(order, client, Reply::of(rows[client as usize], found, tells_choice));
+                    replies.extend(single.map(|reply| (order, client, Ok(reply))));
                 }
             })?;
         self.answer((ask, stamp, true), &models, (&index, &absences, &left), |order, client, reply| {
-            replies.push((order, client, reply));
+            let reply = match reply {
+                Ok(reply) => summation.take(order, client, reply).map(Ok),
+                Err(error) => Some(Err(error)),
+            };
+            replies.extend(reply.map(|reply| (order, client, reply)));
         })?;
-        Ok(replies)
+        Ok((replies, summation.finish().collect()))
     }
 }
+
+/// A client's reply to an order, or its error.
+pub(in crate::federation) type ClientOutcome = (usize, u32, Result<Reply>);
 
 impl Federation for LocalFederation {
     fn clients(&self) -> &[ClientInfo] {
@@ -188,6 +212,9 @@ impl Federation for LocalFederation {
                 None
             }
         };
+        let are_single = self.server.transforms.alter_answers() || gatherer.wants_vectors();
+        let sums = if are_single { vec![None; ask.orders.len()] } else { gatherer.sum_orders() };
+        let mut summation = Summation::new(ask, &*model, &rows, &sums)?;
         let Self { host, server, infos, stop, .. } = self;
         let stamp = server.asked;
         let left =
@@ -196,14 +223,25 @@ impl Federation for LocalFederation {
                 Computed::Single(client, found) => {
                     let mut reply = Reply::of(rows[client as usize], found, ask.orders[order].work.tells_choice());
                     server.transform(ask, models, order, &infos[client as usize].id, &mut reply);
-                    gatherer.take(order, client, reply);
+                    summation.take(order, client, reply).into_iter().for_each(|it| gatherer.take(order, client, it));
                 }
             })?;
         self.answer((ask, stamp, false), models, (index, absences, &left), |order, client, reply| {
-            if let Ok(reply) = reply {
-                gatherer.take(order, client, reply);
-            }
+            let single = reply.ok().and_then(|reply| summation.take(order, client, reply));
+            single.into_iter().for_each(|reply| gatherer.take(order, client, reply));
         })?;
+        for (order, summed) in summation.finish() {
+            gatherer.take_summed(order, &summed, Some);
+        }
+        let to_remove = gatherer.judge();
+        if !to_remove.is_empty() {
+            let models = models.iter().cloned().map(Arc::new).collect();
+            let refused =
+                Ask { models, ..ask.only(self.infos.len(), |order, client| to_remove.contains(&(order, client))) };
+            for (order, summed) in self.replies(&refused, stamp, &sums)?.1 {
+                gatherer.remove_sums(order, &summed.sums);
+            }
+        }
         Ok(self.server.close(exchange))
     }
 }
@@ -232,7 +270,7 @@ impl Engine for LocalFederation {
         Ok(Box::new(Self {
             host: self.host.afresh()?,
             infos: self.infos.clone(),
-            server: Server { transforms, ..Server::default() },
+            server: Server { transforms, addition: self.server.addition, ..Server::default() },
             pool: self.pool.clone(),
             backend: self.backend.clone(),
             stop,
@@ -244,12 +282,12 @@ impl Engine for LocalFederation {
         let Server { asked, meter, ledger, .. } = &self.server;
         let (meter, ledger, states) = (meter.clone(), ledger.clone(), self.host.states());
         let own = self.host.clients().iter().map(Client::save).collect::<Result<Option<_>>>()?;
-        Ok(own.map(|own| FederationState { asked: *asked, meter, ledger, states, own }))
+        Ok(own.map(|own| FederationState { asked: *asked, meter, ledger, states, own, elsewhere: None }))
     }
 
     fn restore(&mut self, state: FederationState) -> Result<()> {
-        let transforms = std::mem::take(&mut self.server.transforms);
-        self.server = Server { transforms, asked: state.asked, meter: state.meter, ledger: state.ledger };
+        let FederationState { asked, meter, ledger, .. } = state;
+        self.server = Server { asked, meter, ledger, ..std::mem::take(&mut self.server) };
         self.host.restore(state.states);
         self.host.clients().iter().zip(&state.own).try_for_each(|(client, state)| client.load(state))
     }

@@ -40,9 +40,12 @@ pub trait Engine: Federation {
         Ok(None)
     }
 
+    /// The checkpoint with the last [`state`](Engine::state) was written: the run may go on from there.
+    fn saved(&mut self) {}
+
     /// From a checkpoint.
     fn restore(&mut self, _: FederationState) -> Result<()> {
-        Err(Error::new(ErrorKind::Unsupported, "clients on other machines cannot go on from a checkpoint"))
+        Err(Error::new(ErrorKind::Unsupported, "these clients cannot go on from a checkpoint"))
     }
 
     /// Every client's own model, by the client's id; `None` where these stay on other machines.
@@ -78,6 +81,8 @@ pub struct FederationState {
     pub(in crate::federation) states: Vec<Option<State>>,
     /// Saved by clients that are the user's own code.
     pub(in crate::federation) own: Vec<Vec<u8>>,
+    /// Where clients are on other machines, which keep their states.
+    pub(in crate::federation) elsewhere: Option<remote::RemoteState>,
 }
 
 fn is_possible(rows: u32, description: &Description) -> bool {

@@ -1,23 +1,31 @@
 //! Clients on other machines. Every ask becomes one message to each machine with clients in it, which carries each model
-//! once; replies are summed here, in the order of the clients.
+//! once. Where sums are wanted, a machine with several clients answers with its sums as integers (`fixed.rs`); all other
+//! replies come one by one and are summed here.
 //!
 //! The clients of a machine that does not answer are silent: they are missing from that ask, and the method decides what
 //! to do without them. The notes at the end say what got lost.
+//!
+//! What clients remember stays with their machines, under the run's name. A run goes on from the server's checkpoint: every
+//! machine has kept the states of that moment. Where machines are processes of the run itself, which end with it, the
+//! checkpoint has the states in it.
 
 use super::*;
 use crate::data::schema::sorted;
 use crate::data::{DataShape, Features, Population, Shard, Targets};
-use crate::federation::server::Server;
+use crate::federation::fixed::{SumOrder, Summed};
+use crate::federation::server::gather::{Addition, Gatherer};
 use crate::federation::server::ledger::few_of;
-use crate::federation::server::rolls::{Admitted, Rolls, admit};
+use crate::federation::server::rolls::{Admitted, MOST_MEMBERS, Rolls, admit};
+use crate::federation::server::{Exchange, Server};
 use crate::federation::wire::{
-    self, ClientReply, DataOrder, KeptModels, ModelOrder, Request, Roll, SiteMessage, SiteOrder, SiteReply, roll_of,
+    self, ClientReply, DataOrder, KeptModels, ModelOrder, Request, Roll, RunMark, SiteMessage, SiteOrder, SiteReply,
+    roll_of,
 };
 use crate::federation::work::Reply;
 use crate::federation::{Absence, Answers, Ask, ClientInfo, Phase};
 use crate::models::Packed;
 use crate::text::counted;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
@@ -66,12 +74,19 @@ impl MessageKind {
 struct Machine {
     number: u64,
     name: String,
+    /// Whether it was there when the run went on.
+    is_there: bool,
     roll: String,
     /// Each client's place among all; `None` for one that was left out.
     clients: Vec<Option<u32>>,
 }
 
 impl Machine {
+    /// A client's place among all.
+    fn place(&self, client: u32) -> Option<u32> {
+        self.clients.get(client as usize).copied().flatten()
+    }
+
     /// The clients that take part: number on the machine, and place among all.
     fn present(&self) -> impl Iterator<Item = (u32, u32)> {
         (0u32..).zip(&self.clients).filter_map(|(local, place)| Some((local, (*place)?)))
@@ -82,8 +97,14 @@ impl Machine {
 struct Shared {
     line: Line,
     machines: Vec<Machine>,
+    /// Every client's machine, by its place in the list, and its number there.
+    homes: Vec<(u32, u32)>,
     infos: Vec<ClientInfo>,
     data: DataOrder,
+    /// The name of the run.
+    name: String,
+    /// Whether checkpoints have the clients' states in them.
+    holds_states: bool,
     /// The clients' descriptions of their data, and whether these have moments.
     met: (bool, Vec<Description>),
     /// Machines and clients that were left out, and why.
@@ -93,6 +114,35 @@ struct Shared {
 impl Shared {
     fn rows(&self) -> Vec<u32> {
         self.met.1.iter().map(|description| description.rows as u32).collect()
+    }
+
+    /// The part of every machine in an ask. A machine whose clients are at least `several` for an order sums their vectors,
+    /// where the order has sums.
+    fn errands(
+        &self,
+        ask: &Ask,
+        absences: &[Option<Absence>],
+        sums: &[Option<SumOrder>],
+        several: usize,
+    ) -> Vec<(&Machine, Vec<SiteOrder>)> {
+        let mut errands: Vec<(&Machine, Vec<SiteOrder>)> =
+            self.machines.iter().map(|machine| (machine, Vec::new())).collect();
+        for ((index, order), sum) in (0u32..).zip(&ask.orders).zip(sums) {
+            let mut to: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+            for place in order.to.among(self.homes.len()).filter(|&place| absences[place as usize].is_none()) {
+                let (machine, local) = self.homes[place as usize];
+                to.entry(machine).or_default().push(local);
+            }
+            for (machine, mut to) in to {
+                to.sort_unstable();
+                let (machine, orders) = &mut errands[machine as usize];
+                let sum = sum.filter(|_| to.len() >= several);
+                let everybody = to.len() == machine.clients.len();
+                orders.push(SiteOrder { index, to: (!everybody).then_some(to), work: order.work.clone(), sum });
+            }
+        }
+        errands.retain(|(_, orders)| !orders.is_empty());
+        errands
     }
 
     /// Delivers messages; the reply of each machine, or why there is none.
@@ -105,10 +155,13 @@ impl Shared {
             return Ok(Vec::new());
         }
         let asked: BTreeSet<u64> = messages.iter().map(|(number, _)| *number).collect();
+        let there: BTreeSet<u64> = self.machines.iter().filter(|it| it.is_there).map(|it| it.number).collect();
+        let messages = messages.into_iter().filter(|(number, _)| there.contains(number)).collect();
         let deliveries = self.line.lock().unwrap_or_else(PoisonError::into_inner).exchange(messages, kind)?;
         let mut deliveries: BTreeMap<u64, Delivery> = deliveries.into_iter().collect();
         let mut read = |machine: &Machine| {
-            let bytes = deliveries.remove(&machine.number).unwrap_or_else(|| Err("no answer".into()))?;
+            let missing = if machine.is_there { "no answer" } else { "not there when the run went on" };
+            let bytes = deliveries.remove(&machine.number).unwrap_or_else(|| Err(missing.into()))?;
             wire::decode(&bytes).map_err(|error| error.to_string())
         };
         let machines = self.machines.iter().filter(|machine| asked.contains(&machine.number));
@@ -119,6 +172,7 @@ impl Shared {
 /// Clients on other machines.
 pub struct RemoteFederation {
     shared: Arc<Shared>,
+    run: RunMark,
     label: String,
     schema: Option<Schema>,
     model: Option<(Arc<dyn Model>, ModelOrder)>,
@@ -130,23 +184,59 @@ pub struct RemoteFederation {
     kept: Vec<String>,
 }
 
-/// The replies of every client, each with its order.
-type Replies = BTreeMap<u32, Vec<(usize, Reply)>>;
+/// Single replies by client and order.
+type Replies = Vec<((u32, u32), Reply)>;
 
-#[derive(Default)]
+/// The sums of one machine for one order.
+struct MachineSums<'m> {
+    machine: &'m Machine,
+    order: usize,
+    summed: Summed,
+}
+
+impl MachineSums<'_> {
+    /// Everybody who is heard of in them, by place among all.
+    fn heard(&self) -> impl Iterator<Item = u32> {
+        let refused = self.summed.refused.iter().map(|(client, _)| client);
+        self.summed.clients.iter().chain(refused).filter_map(|&client| self.machine.place(client))
+    }
+}
+
+/// What a checkpoint keeps of machines.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RemoteState {
+    run: RunMark,
+    lost: BTreeMap<(u64, String), Lost>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Lost {
     asks: usize,
     reason: String,
     clients: BTreeSet<u32>,
 }
 
-impl RemoteFederation {
-    /// Meets the clients of all connected machines, and returns what is known of them. Machines without a roll and
-    /// implausible clients are left out, and the notes say so; unless `patient`, leaving out more than half of the machines
-    /// is an error.
-    pub fn meet(line: &Line, data: DataOrder, moments: bool, patient: bool) -> Result<(Self, Population)> {
+/// The machines of a run and their clients, as they were met: a run that goes on has the same, whoever is there.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Met {
+    rolls: Rolls,
+    admitted: Admitted,
+    names: BTreeMap<u64, String>,
+    /// Whether descriptions have moments.
+    moments: bool,
+    /// Machines and clients that were left out, and why.
+    absent: Vec<String>,
+    /// Whether the machines are processes of the run itself, which end with it.
+    end_with_run: bool,
+}
+
+impl Met {
+    /// Calls the roll of all connected machines. Machines without a roll are left out, and the notes say so; unless
+    /// `patient`, leaving out more than half of them is an error.
+    pub fn call(line: &Line, data: &DataOrder, moments: bool, patient: bool, end_with_run: bool) -> Result<Self> {
         let hello = SiteMessage {
             data: data.clone(),
+            run: RunMark::new(""),
             label: String::new(),
             schema: None,
             model: None,
@@ -174,7 +264,8 @@ impl RemoteFederation {
             faults.entry(*number).or_insert_with(|| Error::federation("it did not say who is there"));
         }
         let names = names(&mut **transport, &numbers, &rolls);
-        let admitted = admit(&mut rolls, &names, &mut faults);
+        let most = if end_with_run { usize::MAX } else { MOST_MEMBERS };
+        let admitted = admit(&mut rolls, &names, most, &mut faults);
         let faults: Vec<Error> = faults.into_iter().map(|(number, error)| error.at(&names[&number])).collect();
         if rolls.is_empty() || (!patient && 2 * rolls.len() < numbers.len()) {
             return Err(Error::all(faults));
@@ -185,14 +276,69 @@ impl RemoteFederation {
         };
         let absent = faults.iter().map(|fault| format!("left out: {fault}"));
         let absent = absent.chain(admitted.notes.iter().cloned()).chain(rolls.iter().filter_map(small)).collect();
-        Self::of_rolls(line.clone(), (&rolls, &admitted), &names, (data, moments, absent))
+        Ok(Self { rolls, admitted, names, moments, absent, end_with_run })
+    }
+
+    /// Identifies the clients and their rows, whichever machines they are on.
+    pub fn digest(&self) -> String {
+        let members = self.rolls.values().flat_map(|roll| &roll.members);
+        let mut members: Vec<String> =
+            members.map(|member| format!("{} {:?} {}", member.description.rows, member.place, member.id)).collect();
+        members.sort_unstable();
+        roll_of(members.iter().map(String::as_str))
+    }
+
+    /// A federation of these clients. Of a run that goes on, `now` says which machines are there: they are known by the names
+    /// of their clients.
+    pub fn begin(&self, line: &Line, data: DataOrder, now: Option<&Met>) -> Result<(RemoteFederation, Population)> {
+        let Self { rolls, admitted, names, moments, end_with_run, .. } = self;
+        let digest =
+            |(number, roll): (&u64, &Roll)| (roll_of(roll.members.iter().map(|member| member.id.as_str())), *number);
+        let now: Option<BTreeMap<String, u64>> = now.map(|now| now.rolls.iter().map(digest).collect());
+        let mut absent = self.absent.clone();
+        let mut there: BTreeMap<u64, Option<u64>> = BTreeMap::new();
+        for (number, roll) in rolls {
+            let found = match &now {
+                None => Some(*number),
+                Some(now) => now.get(&digest((number, roll)).0).copied(),
+            };
+            if found.is_none() {
+                absent.push(format!("{}: not there when the run went on, or with other clients", names[number]));
+            }
+            there.insert(*number, found);
+        }
+        let about = (data, *moments, absent, *end_with_run);
+        RemoteFederation::of_rolls(line.clone(), (rolls, admitted), (names, &there), about)
+    }
+}
+
+impl RemoteFederation {
+    /// Meets the clients of all connected machines, and returns what is known of them. Machines without a roll and
+    /// implausible clients are left out, and the notes say so; unless `patient`, leaving out more than half of the machines
+    /// is an error.
+    pub fn meet(line: &Line, data: DataOrder, moments: bool, patient: bool) -> Result<(Self, Population)> {
+        Met::call(line, &data, moments, patient, false)?.begin(line, data, None)
+    }
+
+    fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            run: RunMark::new(&shared.name),
+            shared,
+            label: String::new(),
+            schema: None,
+            model: None,
+            server: Server { addition: Addition::Integer, ..Server::default() },
+            stop: Arc::default(),
+            lost: BTreeMap::new(),
+            kept: Vec::new(),
+        }
     }
 
     fn of_rolls(
         line: Line,
         (rolls, admitted): (&Rolls, &Admitted),
-        names: &BTreeMap<u64, String>,
-        (data, moments, absent): (DataOrder, bool, Vec<String>),
+        (names, there): (&BTreeMap<u64, String>, &BTreeMap<u64, Option<u64>>),
+        (data, moments, absent, holds_states): (DataOrder, bool, Vec<String>, bool),
     ) -> Result<(Self, Population)> {
         let ids: BTreeSet<String> = admitted.members(rolls).map(|(_, _, member)| member.id.clone()).collect();
         let by_name: HashMap<String, u64> = sorted(ids).into_iter().zip(0..).collect();
@@ -203,21 +349,26 @@ impl RemoteFederation {
         let true_clusters = rolls.values().filter_map(|roll| roll.true_clusters).max();
         let classes = rolls.values().map(|roll| roll.shape.classes).max().unwrap_or(0);
         let shape = DataShape { classes, ..admitted.shape };
-        let mut machines: BTreeMap<u64, Machine> = (rolls.iter())
-            .map(|(&number, roll)| {
+        let mut machines: BTreeMap<u64, Machine> = (rolls.iter().zip(0u64..))
+            .map(|((&number, roll), place)| {
                 let roll_digest = roll_of(roll.members.iter().map(|member| member.id.as_str()));
-                let name = names[&number].clone();
-                (number, Machine { number, name, roll: roll_digest, clients: vec![None; roll.members.len()] })
+                let (name, found) = (names[&number].clone(), there[&number]);
+                // A machine that is not there has a number that none has.
+                let now = found.unwrap_or(u64::MAX - place);
+                let clients = vec![None; roll.members.len()];
+                (number, Machine { number: now, name, is_there: found.is_some(), roll: roll_digest, clients })
             })
             .collect();
-        let nothing = || Shard::new(Features::F64 { columns: 0, values: Vec::new() }, Targets::None);
+        let places: HashMap<u64, u32> = machines.keys().copied().zip(0..).collect();
+        let homes = everybody.iter().map(|(_, _, number, local, _)| (places[number], *local as u32)).collect();
+        let nothing = Shard::new(Features::F64 { columns: 0, values: Vec::new() }, Targets::None)?;
         let (mut clients, mut descriptions, mut outliers) = (Vec::new(), Vec::new(), Vec::new());
         for (place, (_, _, number, local, member)) in everybody.iter().enumerate() {
             if let Some(machine) = machines.get_mut(number) {
                 machine.clients[*local] = Some(place as u32);
             }
             let group = member.description.group.clone();
-            let (train, test) = (nothing()?, nothing()?);
+            let (train, test) = (nothing.clone(), nothing.clone());
             clients.push(Client { id: member.id.clone(), train, test, group, truth: member.truth });
             descriptions.push(member.description.clone());
             outliers.push(member.outlier);
@@ -225,8 +376,11 @@ impl RemoteFederation {
         let shared = Shared {
             line,
             machines: machines.into_values().collect(),
+            homes,
             infos: clients.iter().map(|client| ClientInfo { id: client.id.clone() }).collect(),
             data,
+            name: String::new(),
+            holds_states,
             met: (moments, descriptions),
             absent,
         };
@@ -240,17 +394,13 @@ impl RemoteFederation {
         Ok((Self::new(Arc::new(shared)), population))
     }
 
-    fn new(shared: Arc<Shared>) -> Self {
-        Self {
-            shared,
-            label: String::new(),
-            schema: None,
-            model: None,
-            server: Server::default(),
-            stop: Arc::default(),
-            lost: BTreeMap::new(),
-            kept: Vec::new(),
+    /// The same as part of a run of this name.
+    pub fn named(mut self, name: &str) -> Self {
+        self.run = RunMark::new(name);
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.name = name.into();
         }
+        self
     }
 
     /// Has these transforms act on answers.
@@ -259,88 +409,172 @@ impl RemoteFederation {
         self
     }
 
+    /// Sums single answers at the server, in the order of the clients, instead of integers on the machines.
+    pub fn from_single_answers(mut self) -> Self {
+        self.server.addition = Addition::Float;
+        self
+    }
+
     fn model(&self) -> Result<&Arc<dyn Model>> {
         self.model.as_ref().map(|(model, _)| model).ok_or_else(|| Error::federation("the clients have no model yet"))
     }
 
-    /// The message of an ask to a machine; `None` where none of its clients has work.
-    fn message(
-        &self,
-        ask: &Ask,
-        packed: &[Arc<Packed>],
-        machine: &Machine,
-        absences: &[Option<Absence>],
-    ) -> Result<Option<Vec<u8>>> {
-        let mut orders = Vec::new();
-        let mut needed = BTreeSet::new();
-        for (index, order) in (0u32..).zip(&ask.orders) {
-            let is_meant = |place: u32| order.to.contains(place) && absences[place as usize].is_none();
-            let to: Vec<u32> =
-                machine.present().filter(|(_, place)| is_meant(*place)).map(|(local, _)| local).collect();
-            if !to.is_empty() {
-                needed.extend(order.work.needs().models.iter().copied());
-                let everybody = to.len() == machine.clients.len();
-                orders.push(SiteOrder { index, to: (!everybody).then_some(to), work: order.work.clone() });
-            }
-        }
-        if orders.is_empty() {
-            return Ok(None);
-        }
+    /// The message with a machine's part of an ask.
+    fn message(&self, ask: &Ask, packed: &[Arc<Packed>], machine: &Machine, orders: Vec<SiteOrder>) -> Result<Vec<u8>> {
+        let needed: BTreeSet<usize> = orders.iter().flat_map(|order| order.work.needs().models.into_owned()).collect();
         let models = needed.into_iter().map(|index| (index as u32, packed[index].clone())).collect();
-        let request =
-            Request::Work { roll: machine.roll.clone(), stamp: self.server.asked, phase: ask.phase, models, orders };
-        self.encode(request).map(Some)
+        let (roll, stamp) = (machine.roll.clone(), self.server.asked);
+        self.encode(Request::Work { roll, stamp, phase: ask.phase, models, orders })
     }
 
     fn encode(&self, request: Request) -> Result<Vec<u8>> {
         let model = self.model.as_ref().map(|(_, order)| order.clone());
         let (data, label, schema) = (self.shared.data.clone(), self.label.clone(), self.schema.clone());
-        wire::encode(&SiteMessage { data, label, schema, model, request })
+        wire::encode(&SiteMessage { data, run: self.run.clone(), label, schema, model, request })
     }
 
-    /// Has every machine do its part. Replies by client, each with its order's index.
-    fn collect(&mut self, ask: &Ask, absences: &[Option<Absence>]) -> Result<Replies> {
+    /// Has every machine do its part. Replies by client, each with its order's index, and sums.
+    fn collect<'m>(
+        &mut self,
+        ask: &Ask,
+        shared: &'m Shared,
+        errands: Vec<(&'m Machine, Vec<SiteOrder>)>,
+        gatherer: &Gatherer,
+    ) -> Result<(Replies, Vec<MachineSums<'m>>)> {
         let precision = self.model()?.precision();
         let packed: Vec<Arc<Packed>> =
             ask.models.iter().map(|model| Arc::new(Packed::pack(model, precision))).collect();
-        let mut messages = Vec::new();
-        for machine in &self.shared.machines {
-            messages.extend(self.message(ask, &packed, machine, absences)?.map(|message| (machine.number, message)));
+        let (mut messages, mut asked) = (Vec::new(), BTreeMap::new());
+        for (machine, orders) in errands {
+            let sums = orders.iter().filter_map(|order| Some((order.index, (order.sum?, order.to.clone()))));
+            asked.insert(machine.number, sums.collect::<AskedSums>());
+            messages.push((machine.number, self.message(ask, &packed, machine, orders)?));
         }
         let kind = if ask.phase == Phase::Evaluate { MessageKind::Evaluate } else { MessageKind::Train };
-        let mut replies = Replies::new();
-        for (machine, reply) in self.shared.clone().exchange(messages, kind)? {
+        let (mut replies, mut sums) = (Replies::new(), Vec::new());
+        for (machine, reply) in shared.exchange(messages, kind)? {
             match reply {
-                Ok(SiteReply::Replies(found)) => self.sort(ask, machine, found, &mut replies),
+                Ok(SiteReply::Replies(found, summed)) => {
+                    let asked = &asked[&machine.number];
+                    if let Some(fault) = summed_fault(asked, &summed, gatherer) {
+                        self.lose(machine, fault.into());
+                        continue;
+                    }
+                    self.sort(ask, machine, (found, asked), &mut replies);
+                    let of = |(order, summed): (u32, Summed)| MachineSums { machine, order: order as usize, summed };
+                    sums.extend(summed.into_iter().map(of));
+                }
                 other => self.lose(machine, unwanted(other)),
             }
         }
-        Ok(replies)
+        // Of duplicates, the first counts.
+        replies.sort_by_key(|(of, _)| *of);
+        replies.dedup_by_key(|(of, _)| *of);
+        Ok((replies, sums))
     }
 
-    /// Sorts a machine's replies by client. Unrequested and failed ones are left out; of duplicates, the first counts.
-    fn sort(&mut self, ask: &Ask, machine: &Machine, found: Vec<ClientReply>, replies: &mut Replies) {
+    /// Sorts a machine's replies by client. Unrequested and failed ones are left out, and single ones to orders that have
+    /// sums.
+    fn sort(
+        &mut self,
+        ask: &Ask,
+        machine: &Machine,
+        (found, summed): (Vec<ClientReply>, &AskedSums),
+        replies: &mut Replies,
+    ) {
         let mut failures: BTreeMap<u32, String> = BTreeMap::new();
         for ClientReply { client, order, reply } in found {
-            let (place, order) = (machine.clients.get(client as usize).copied().flatten(), order as usize);
+            let is_summed = summed.contains_key(&order);
+            let (place, order) = (machine.place(client), order as usize);
             let Some(place) =
                 place.filter(|&place| ask.orders.get(order).is_some_and(|order| order.to.contains(place)))
             else {
                 continue;
             };
             match reply {
-                Ok(reply) => {
-                    let own = replies.entry(place).or_default();
-                    if own.iter().all(|(other, _)| *other != order) {
-                        own.push((order, reply.unpack()));
-                    }
-                }
+                Ok(_) if is_summed => {}
+                Ok(reply) => replies.push(((place, order as u32), reply.unpack())),
                 Err(reason) => drop(failures.insert(place, reason)),
             }
         }
         if let Some(reason) = failures.values().next().cloned() {
             self.lose_clients(machine, &reason, failures.into_keys());
         }
+    }
+
+    /// What all clients remember, from machines that end with the run.
+    fn fetch_states(&self) -> Result<(Vec<Option<State>>, Vec<Vec<u8>>)> {
+        let shared = &self.shared;
+        let messages = shared
+            .machines
+            .iter()
+            .map(|machine| Ok((machine.number, self.encode(Request::Export { roll: machine.roll.clone() })?)));
+        let mut all = vec![None; shared.infos.len()];
+        let mut all_own = vec![Vec::new(); shared.infos.len()];
+        for (machine, reply) in shared.exchange(messages.collect::<Result<_>>()?, MessageKind::Query)? {
+            match reply {
+                Ok(SiteReply::States(states, own)) if [states.len(), own.len()] == [machine.clients.len(); 2] => {
+                    let clients = machine.clients.iter().zip(states.into_iter().zip(own));
+                    for (place, (state, own)) in clients.filter_map(|(place, found)| Some(((*place)? as usize, found)))
+                    {
+                        (all[place], all_own[place]) = (state, own.unwrap_or_default());
+                    }
+                }
+                other => return Err(Error::federation(unwanted(other)).at(&machine.name)),
+            }
+        }
+        Ok((all, all_own))
+    }
+
+    /// Has machines remember what their clients did at a checkpoint.
+    fn hand_out_states(&self, states: Vec<Option<State>>, own: Vec<Vec<u8>>) -> Result<()> {
+        let shared = &self.shared;
+        if [states.len(), own.len()] != [shared.infos.len(); 2] {
+            return Err(Error::federation("a checkpoint of other clients"));
+        }
+        let mut messages = Vec::new();
+        for machine in &shared.machines {
+            let of = |place: &Option<u32>| {
+                let place = (*place)? as usize;
+                Some((states[place].clone(), Some(own[place].clone()).filter(|own| !own.is_empty())))
+            };
+            let (states, own) = machine.clients.iter().map(|place| of(place).unwrap_or_default()).unzip();
+            messages.push((machine.number, self.encode(Request::Import { roll: machine.roll.clone(), states, own })?));
+        }
+        for (machine, reply) in shared.exchange(messages, MessageKind::Query)? {
+            if !matches!(reply, Ok(SiteReply::States(..))) {
+                return Err(Error::federation(unwanted(reply)).at(&machine.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes clients whose answers were refused out of their machines' sums: asks for theirs alone. If a machine does not give
+    /// them, its sum does not count.
+    fn take_out(
+        &mut self,
+        ask: &Ask,
+        to_remove: &BTreeSet<(usize, u32)>,
+        (sums, machine_sums): (&[Option<SumOrder>], &[MachineSums]),
+        exchange: &mut Exchange,
+    ) -> Result<()> {
+        let shared = self.shared.clone();
+        let refused = ask.only(shared.infos.len(), |order, client| to_remove.contains(&(order, client)));
+        let errands = shared.errands(&refused, &exchange.absences, sums, 1);
+        let (_, found) = self.collect(&refused, &shared, errands, &exchange.gatherer)?;
+        for MachineSums { machine, order, summed } in machine_sums {
+            let own = |client: &u32| machine.place(*client).is_some_and(|place| to_remove.contains(&(*order, place)));
+            let wanted: Vec<u32> = summed.clients.iter().copied().filter(own).collect();
+            if wanted.is_empty() {
+                continue;
+            }
+            let of_this = |it: &&MachineSums| (it.machine.number, it.order) == (machine.number, *order);
+            match found.iter().find(of_this).filter(|found| found.summed.clients == wanted) {
+                Some(found) => exchange.gatherer.remove_sums(*order, &found.summed.sums),
+                None => exchange.gatherer.remove_sums(*order, &summed.sums),
+            }
+        }
+        Ok(())
     }
 
     fn lose(&mut self, machine: &Machine, reason: String) {
@@ -370,13 +604,26 @@ impl Federation for RemoteFederation {
         }
         let (shared, model) = (self.shared.clone(), self.model()?.clone());
         let mut exchange = self.server.open(ask, &shared.infos, shared.rows(), &*model)?;
-        let mut replies = self.collect(ask, &exchange.absences)?;
-        let expected =
-            (0u32..).zip(&shared.infos).zip(exchange.absences.clone()).filter(|(_, absence)| absence.is_none());
-        for ((client, info), _) in expected {
+        let are_single = self.server.transforms.alter_answers() || exchange.gatherer.wants_vectors();
+        let sums = if are_single { vec![None; ask.orders.len()] } else { exchange.gatherer.sum_orders() };
+        let errands = shared.errands(ask, &exchange.absences, &sums, 2);
+        let (replies, machine_sums) = self.collect(ask, &shared, errands, &exchange.gatherer)?;
+        let mut replies = replies.into_iter().peekable();
+        let mut in_sums: HashSet<(u32, u32)> = HashSet::new();
+        for sums in &machine_sums {
+            in_sums.extend(sums.heard().map(|client| (client, sums.order as u32)));
+            exchange.gatherer.take_summed(sums.order, &sums.summed, |client| sums.machine.place(client));
+        }
+        for (client, info) in
+            (0u32..).zip(&shared.infos).filter(|(client, _)| exchange.absences[*client as usize].is_none())
+        {
             let mut unanswered = exchange.index.of_client(client).into_owned();
-            for (order, mut reply) in replies.remove(&client).unwrap_or_default() {
-                unanswered.retain(|other| *other as usize != order);
+            unanswered.retain(|order| !in_sums.contains(&(client, *order)));
+            // Of clients that were not asked.
+            while replies.next_if(|((of, _), _)| *of < client).is_some() {}
+            while let Some(((_, order), mut reply)) = replies.next_if(|((of, _), _)| *of == client) {
+                unanswered.retain(|other| *other != order);
+                let order = order as usize;
                 self.server.transform(ask, &exchange.models, order, &info.id, &mut reply);
                 exchange.gatherer.take(order, client, reply);
             }
@@ -384,6 +631,10 @@ impl Federation for RemoteFederation {
                 exchange.gatherer.missing(client, Absence::Silent);
             }
             unanswered.into_iter().for_each(|order| exchange.sent[order as usize] -= 1);
+        }
+        let to_remove = exchange.gatherer.judge();
+        if !to_remove.is_empty() {
+            self.take_out(ask, &to_remove, (&sums, &machine_sums), &mut exchange)?;
         }
         Ok(self.server.close(exchange))
     }
@@ -433,11 +684,52 @@ impl Engine for RemoteFederation {
 
     fn afresh(&self, label: &str, transforms: Transforms, stop: Arc<AtomicBool>) -> Result<Box<dyn Engine>> {
         let (schema, model) = (self.schema.clone(), self.model.clone());
-        let fresh = Self { label: label.into(), schema, model, stop, ..Self::new(self.shared.clone()) };
-        Ok(Box::new(fresh.with_transforms(transforms)))
+        let server = Server { transforms, addition: self.server.addition, ..Server::default() };
+        Ok(Box::new(Self { label: label.into(), schema, model, stop, server, ..Self::new(self.shared.clone()) }))
+    }
+
+    fn state(&self) -> Result<Option<FederationState>> {
+        let Server { asked, meter, ledger, .. } = &self.server;
+        let elsewhere = RemoteState { run: self.run.clone(), lost: self.lost.clone() };
+        let (states, own) = if self.shared.holds_states { self.fetch_states()? } else { Default::default() };
+        let (asked, meter, ledger) = (*asked, meter.clone(), ledger.clone());
+        Ok(Some(FederationState { asked, meter, ledger, states, own, elsewhere: Some(elsewhere) }))
+    }
+
+    fn saved(&mut self) {
+        self.run.checkpoint = self.server.asked;
+    }
+
+    fn restore(&mut self, state: FederationState) -> Result<()> {
+        let FederationState { asked, meter, ledger, states, own, elsewhere } = state;
+        let Some(RemoteState { run, lost }) = elsewhere else {
+            return Err(Error::federation("this run began with its clients in one process"));
+        };
+        self.server = Server { asked, meter, ledger, ..std::mem::take(&mut self.server) };
+        (self.run, self.lost) = (run.again(asked), lost);
+        if self.shared.holds_states { self.hand_out_states(states, own) } else { Ok(()) }
+    }
+
+    fn own_models(&self) -> Option<Vec<(&str, Vec<f64>)>> {
+        if !self.shared.holds_states {
+            return None;
+        }
+        let (width, states) = (self.model().ok()?.layout().len(), self.fetch_states().ok()?.0);
+        let own = |state: Option<State>| {
+            let mut model = state?.vectors.unpack();
+            model.truncate(width);
+            Some(model)
+        };
+        let models = states.into_iter().map(own);
+        Some(
+            self.shared.infos.iter().zip(models).filter_map(|(info, model)| Some((info.id.as_str(), model?))).collect(),
+        )
     }
 
     fn keep_models(&mut self, run: &str, stamps: &[u64]) -> Result<()> {
+        if self.shared.holds_states {
+            return Ok(());
+        }
         let shared = self.shared.clone();
         let own = |machine: &Machine| -> Vec<u64> {
             machine.clients.iter().map(|place| place.map_or(0, |it| stamps[it as usize])).collect()
@@ -507,6 +799,25 @@ impl Engine for RemoteFederation {
         let lost = absent.chain(self.lost.iter().map(note)).chain(self.server.ledger.notes(infos));
         lost.chain(self.kept.iter().cloned()).collect()
     }
+}
+
+/// The orders that a machine was to sum, and for whom: everybody where that is absent.
+type AskedSums = BTreeMap<u32, (SumOrder, Option<Vec<u32>>)>;
+
+/// What is wrong with a machine's sums.
+fn summed_fault(asked: &AskedSums, summed: &[(u32, Summed)], gatherer: &Gatherer) -> Option<&'static str> {
+    let mut seen = BTreeSet::new();
+    summed.iter().find_map(|(order, summed)| {
+        let Some((sum, to)) = asked.get(order).filter(|_| seen.insert(*order)) else {
+            return Some("sums that were not asked for");
+        };
+        let is_meant = |client: &u32| to.as_ref().is_none_or(|to| to.binary_search(client).is_ok());
+        let mut clients = summed.clients.iter().chain(summed.refused.iter().map(|(client, _)| client));
+        if !clients.all(is_meant) {
+            return Some("sums over clients that were not asked");
+        }
+        summed.fault(sum, gatherer.shape(*order as usize))
+    })
 }
 
 fn unwanted(reply: Delivery<SiteReply>) -> String {

@@ -1,6 +1,6 @@
 //! One ask from its check to its answers, whatever lies between server and clients.
 
-use super::gather::Gatherer;
+use super::gather::{Addition, Gatherer};
 use super::ledger::Ledger;
 use super::meter::Meter;
 use crate::error::Result;
@@ -15,6 +15,8 @@ pub struct Server {
     pub transforms: Transforms,
     pub meter: Meter,
     pub ledger: Ledger,
+    /// How vectors are summed.
+    pub addition: Addition,
     /// Number of asks so far, not counting evaluation: how often one evaluates must not change the results.
     pub asked: u64,
 }
@@ -61,7 +63,7 @@ impl Server {
             sent: sent.collect(),
             absences,
             models,
-            gatherer: Gatherer::new(ask, model, rows, &self.ledger),
+            gatherer: Gatherer::new(ask, model, rows, &self.ledger, self.addition),
             ask,
             payload: (model.layout().len(), model.precision().width()),
         })

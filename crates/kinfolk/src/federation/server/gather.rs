@@ -3,11 +3,15 @@
 //! A reply is first checked on its own: lengths, rows as described, numbers that are possible. Then against those of the
 //! other clients: one that is not finite, or larger by orders of magnitude, is blamed on its client as long as most are
 //! sound; where most are not finite, the method has diverged, and sees it.
+//!
+//! Of vectors that were summed elsewhere (`fixed.rs`), the checks know the lengths. A client that is found out of place only
+//! here is in its machine's sum already: the engine asks for its vector alone, and takes it out again.
 
 use super::ledger::{Ledger, Opposed, Size};
 use crate::aggregate::Sum;
+use crate::federation::fixed::{FixedSum, Grid, SumOrder, Summand, Summed};
 use crate::federation::work::{Content, Reply, Work};
-use crate::federation::{Absence, Answers, Ask, By, Gather, Missing, OrderAnswers, Phase, part_of};
+use crate::federation::{Absence, Answers, Ask, By, Gather, Missing, Order, OrderAnswers, Phase, part_of};
 use crate::models::{Model, Reduced};
 use crate::num::{add_scaled, distance, dot, median, norm};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,22 +22,58 @@ const FAR: f64 = 1e6;
 const PEERS: usize = 3;
 /// Numbers held back to be compared with those of later clients.
 const WAITING: usize = 1 << 26;
+/// Most numbers in answers of which every single one is looked at in the first round, though only sums are wanted.
+const LOOKED_AT: usize = 1 << 22;
+/// Fewest updates with a common direction, and fewest numbers in one.
+const FEWEST_UPDATES: (usize, usize) = (5, 20);
+
+/// How vectors are summed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Addition {
+    /// As floating-point numbers.
+    #[default]
+    Float,
+    /// As integers.
+    Integer,
+}
 
 /// Collects replies, and sums that an engine reduced while computing.
 pub struct Gatherer<'a> {
     ask: &'a Ask,
-    /// Number of a model's parameters.
-    width: usize,
-    least_loss: f64,
+    soundness: Soundness,
     /// Training rows of every client, as described.
     rows: Vec<u32>,
     longest_model: f64,
-    waiting: Vec<(usize, u32, Reply)>,
+    waiting: Vec<Waiting>,
     held: usize,
+    /// How the vectors of each order are summed as integers, where they are, and the sums.
+    integer: Vec<Option<(SumOrder, Vec<FixedSum>)>>,
+    /// Slots with a vector that no sum can hold, by order.
+    spoiled: BTreeSet<(usize, usize)>,
+    /// Who is in a sum and was refused after all, by order.
+    to_remove: BTreeSet<(usize, u32)>,
     /// Sizes of the answers to each order so far.
     sizes: Vec<Vec<Size>>,
     answers: Answers,
     ledger: Ledger,
+}
+
+/// A reply that is sound by itself.
+struct Waiting {
+    order: usize,
+    client: u32,
+    reply: Reply,
+    size: Size,
+    /// Whether its vector is in a sum already, unless that cannot hold it.
+    is_summed: bool,
+}
+
+/// What shows whether a reply can be true.
+#[derive(Debug, Clone, Copy)]
+pub struct Soundness {
+    /// Number of a model's parameters.
+    width: usize,
+    least_loss: f64,
 }
 
 /// The typical answer to an order.
@@ -74,7 +114,19 @@ fn far(work: &Work) -> f64 {
 }
 
 impl<'a> Gatherer<'a> {
-    pub fn new(ask: &'a Ask, model: &dyn Model, rows: Vec<u32>, ledger: &Ledger) -> Self {
+    pub fn new(ask: &'a Ask, model: &dyn Model, rows: Vec<u32>, ledger: &Ledger, addition: Addition) -> Self {
+        let longest_model = longest(ask);
+        let integer = |order: &Order| {
+            let Gather::Sum { by, weight } = ask.gather else { return None };
+            if addition == Addition::Float || order.work.sends(1).length == 0 {
+                return None;
+            }
+            let all = order.to.among(rows.len()).map(|client| weight.of(rows[client as usize] as usize) as u64).sum();
+            let usual = ledger.usual.get(order.work.name()).and_then(|usual| usual.length);
+            let order_of = SumOrder { by, weight, grid: Grid::new(longest_model, usual, all) };
+            Some((order_of, vec![FixedSum::default(); slots(ask.gather, &order.work)]))
+        };
+        let integer = ask.orders.iter().map(integer).collect();
         let orders = ask.orders.iter().map(|order| {
             let sums = match ask.gather {
                 Gather::Sum { .. } if order.work.sends(1).length > 0 => slots(ask.gather, &order.work),
@@ -84,12 +136,14 @@ impl<'a> Gatherer<'a> {
         });
         Self {
             ask,
-            width: model.layout().len(),
-            least_loss: model.least_loss(),
+            soundness: Soundness::of(model),
             rows,
-            longest_model: longest(ask),
+            longest_model,
             waiting: Vec::new(),
             held: 0,
+            integer,
+            spoiled: BTreeSet::new(),
+            to_remove: BTreeSet::new(),
             sizes: vec![Vec::new(); ask.orders.len()],
             answers: Answers { orders: orders.collect(), ..Answers::default() },
             ledger: ledger.clone(),
@@ -108,14 +162,92 @@ impl<'a> Gatherer<'a> {
     /// Takes one reply, or records it as garbage. The replies to an order come in ascending order of the clients.
     pub fn take(&mut self, order: usize, client: u32, reply: Reply) {
         let work = &self.ask.orders[order].work;
-        if let Some(what) = self.fault(work, client, &reply) {
+        let size = Size::of(work, &reply);
+        let vector = reply.vector.as_ref().map_or(0, Vec::len);
+        if let Some(what) = self.soundness.fault(work, self.rows[client as usize], &reply, vector, size) {
             return self.refuse(client, what);
         }
-        self.sizes[order].push(Size::of(work, &reply));
-        self.held += reply.vector.as_ref().map_or(0, Vec::len);
-        self.waiting.push((order, client, reply));
+        self.sizes[order].push(size);
+        self.held += vector;
+        self.waiting.push(Waiting { order, client, reply, size, is_summed: false });
         if self.held > WAITING {
             self.settle();
+        }
+    }
+
+    /// Takes the reply of a client whose vector is in a sum.
+    fn take_summand(&mut self, order: usize, Summand { client, reply, length }: Summand) {
+        let work = &self.ask.orders[order].work;
+        let size = Size { length: Some(length), loss: work.loss(&reply) };
+        let vector = work.sends(self.soundness.width).length;
+        match self.soundness.fault(work, self.rows[client as usize], &reply, vector, size) {
+            Some(what) => {
+                self.refuse(client, what);
+                self.to_remove.extend(self.holds(order, size).then_some((order, client)));
+            }
+            None => {
+                self.sizes[order].push(size);
+                self.waiting.push(Waiting { order, client, reply, size, is_summed: true });
+            }
+        }
+    }
+
+    /// How the vectors of each order are summed as integers.
+    pub fn sum_orders(&self) -> Vec<Option<SumOrder>> {
+        self.integer.iter().map(|integer| integer.as_ref().map(|(order, _)| *order)).collect()
+    }
+
+    /// Whether every single vector is to be looked at, although only sums are wanted: once, in the first round.
+    pub fn wants_vectors(&self) -> bool {
+        let numbers = |order: &Order| {
+            let (sends, clients) = (order.work.sends(self.soundness.width), order.to.among(self.rows.len()).count());
+            let is_compared = clients >= FEWEST_UPDATES.0 && sends.length >= FEWEST_UPDATES.1 && is_update(&order.work);
+            if is_compared { clients * sends.length } else { 0 }
+        };
+        let numbers: usize = self.ask.orders.iter().map(numbers).sum();
+        self.ask.phase == Phase::Train && !self.ledger.opposed.looked && (1..=LOOKED_AT).contains(&numbers)
+    }
+
+    /// The shape of what is summed: slots, and each client's counts, numbers and numbers in its vector.
+    pub fn shape(&self, order: usize) -> (usize, usize, usize, usize) {
+        let work = &self.ask.orders[order].work;
+        let sends = work.sends(self.soundness.width);
+        (slots(self.ask.gather, work), sends.counts, sends.numbers, sends.length)
+    }
+
+    /// Takes the replies of clients whose vectors are summed, by their numbers there. The sums must have been found sound.
+    pub fn take_summed(&mut self, order: usize, summed: &Summed, place: impl Fn(u32) -> Option<u32>) {
+        for (client, what) in &summed.refused {
+            place(*client).into_iter().for_each(|client| self.refuse(client, what.clone()));
+        }
+        for summand in summed.summands() {
+            if let Some(client) = place(summand.client) {
+                self.take_summand(order, Summand { client, ..summand });
+            }
+        }
+        if let Some((_, totals)) = &mut self.integer[order] {
+            totals.iter_mut().zip(&summed.sums).for_each(|(total, sum)| total.merge(sum));
+        }
+    }
+
+    /// Takes out what those added who were refused afterwards.
+    pub fn remove_sums(&mut self, order: usize, sums: &[FixedSum]) {
+        if let Some((_, totals)) = &mut self.integer[order] {
+            totals.iter_mut().zip(sums).for_each(|(total, sum)| total.remove(sum));
+        }
+    }
+
+    /// Compares all replies so far with each other. Returns who, by order, is in a sum and must be taken out.
+    pub fn judge(&mut self) -> BTreeSet<(usize, u32)> {
+        self.settle();
+        std::mem::take(&mut self.to_remove)
+    }
+
+    /// Whether an order's sum holds a vector of this size.
+    fn holds(&self, order: usize, size: Size) -> bool {
+        match (&self.integer[order], size.length) {
+            (Some((order, _)), Some(length)) => order.grid.holds(length),
+            _ => true,
         }
     }
 
@@ -137,8 +269,7 @@ impl<'a> Gatherer<'a> {
 
     /// In the first round, records whose updates oppose those of the other clients that started from the same model.
     fn look_for_opposed(&mut self) {
-        /// Fewest updates with a common direction, and fewest numbers in one.
-        const FEWEST: (usize, usize) = (5, 20);
+        const FEWEST: (usize, usize) = FEWEST_UPDATES;
         /// Smallest cosine between the median update and the common direction.
         const COMMON: f64 = 0.2;
         if self.ask.phase != Phase::Train || self.ledger.opposed.among > 0 {
@@ -147,10 +278,9 @@ impl<'a> Gatherer<'a> {
         // By order and choice; gradients have no base.
         type Updates<'u> = (Option<usize>, Vec<(u32, &'u [f64])>);
         let mut groups: BTreeMap<(usize, Option<u32>), Updates> = BTreeMap::new();
-        for (order, client, reply) in &self.waiting {
+        for Waiting { order, client, reply, .. } in &self.waiting {
             let work = &self.ask.orders[*order].work;
-            let is_update = matches!(work.sends(1).content, Content::Trained | Content::Gradient);
-            if let Some(vector) = reply.vector.as_ref().filter(|vector| is_update && vector.len() >= FEWEST.1) {
+            if let Some(vector) = reply.vector.as_ref().filter(|it| is_update(work) && it.len() >= FEWEST.1) {
                 let of_choice = || (work.base(reply), Vec::new());
                 let group = groups.entry((*order, reply.counts.first().copied())).or_insert_with(of_choice);
                 group.1.push((*client, vector));
@@ -178,8 +308,9 @@ impl<'a> Gatherer<'a> {
                 away.extend(opposed.map(|((client, _), _)| *client));
             }
         }
+        self.ledger.opposed.looked |= self.wants_vectors();
         if among > 0 {
-            self.ledger.opposed = Opposed { clients: away, among };
+            self.ledger.opposed = Opposed { clients: away, among, looked: true };
         }
     }
 
@@ -187,10 +318,14 @@ impl<'a> Gatherer<'a> {
     fn settle(&mut self) {
         self.look_for_opposed();
         let peers = self.peers();
-        for (order, client, reply) in std::mem::take(&mut self.waiting) {
-            match self.out_of_place(&self.ask.orders[order].work, &reply, peers[order]) {
-                Some(what) => self.refuse(client, what),
-                None => self.add(order, client, reply),
+        for waiting in std::mem::take(&mut self.waiting) {
+            let Waiting { order, client, size, is_summed, .. } = waiting;
+            match self.out_of_place(order, size, peers[order]) {
+                Some(what) => {
+                    self.refuse(client, what);
+                    self.to_remove.extend((is_summed && self.holds(order, size)).then_some((order, client)));
+                }
+                None => self.add(waiting),
             }
         }
         self.held = 0;
@@ -202,11 +337,12 @@ impl<'a> Gatherer<'a> {
         for (order, of) in self.ask.orders.iter().enumerate() {
             kinds.entry(of.work.name()).or_default().push(order);
         }
+        let range = |order: usize| self.integer[order].as_ref().map(|(order, _)| order.grid.range);
         let mut peers = vec![Peers::default(); self.sizes.len()];
         for (kind, orders) in kinds {
             let all: Vec<Size> = orders.iter().flat_map(|&order| self.sizes[order].iter().copied()).collect();
             let together = if all.len() >= PEERS {
-                let found = Peers::of(&all);
+                let found = Peers::of(&all, orders.iter().filter_map(|&order| range(order)).reduce(f64::min));
                 if !found.diverged && self.ask.phase != Phase::Evaluate {
                     self.ledger.usual.insert(kind.to_string(), found.usual);
                 }
@@ -215,15 +351,16 @@ impl<'a> Gatherer<'a> {
                 Peers { usual: self.ledger.usual.get(kind).copied().unwrap_or_default(), diverged: false }
             };
             for order in orders {
-                peers[order] = if self.sizes[order].len() >= PEERS { Peers::of(&self.sizes[order]) } else { together };
+                let sizes = &self.sizes[order];
+                peers[order] = if sizes.len() >= PEERS { Peers::of(sizes, range(order)) } else { together };
             }
         }
         peers
     }
 
     /// What is wrong with a reply compared with the others'.
-    fn out_of_place(&self, work: &Work, reply: &Reply, peers: Peers) -> Option<String> {
-        let size = Size::of(work, reply);
+    fn out_of_place(&self, order: usize, size: Size, peers: Peers) -> Option<String> {
+        let work = &self.ask.orders[order].work;
         // The evaluator reports scores that are not finite.
         let is_score = self.ask.phase == Phase::Evaluate && work.sends(1).content == Content::Nothing;
         if !is_score && !peers.diverged && size.loss.is_some_and(|loss| !loss.is_finite()) {
@@ -239,17 +376,31 @@ impl<'a> Gatherer<'a> {
         if let Some((loss, usual)) = beyond(size.loss, peers.usual.loss, FAR * FAR, 0.0) {
             return Some(format!("a loss of {loss:.1e}, where {usual:.1e} is usual"));
         }
+        if !peers.diverged && !self.holds(order, size) {
+            let length = size.length.unwrap_or(f64::NAN);
+            return Some(format!("{length:.1e} in {}, more than a sum of integers can hold", work.name()));
+        }
         None
     }
 
-    fn add(&mut self, order: usize, client: u32, reply: Reply) {
+    fn add(&mut self, Waiting { order, client, reply, size, is_summed }: Waiting) {
         let is_work = self.ask.orders[order].work.sends(1).numbers > 0;
         self.ledger.useful += u64::from(is_work && self.ask.phase != Phase::Evaluate);
+        let is_held = self.holds(order, size);
         let answers = &mut self.answers.orders[order];
         answers.clients.push(client);
         answers.rows.push(reply.rows);
         answers.counts.extend(&reply.counts);
         answers.numbers.extend(&reply.numbers);
+        if let Some((sums, totals)) = &mut self.integer[order] {
+            let slot = sums.slot(&reply.counts);
+            if !is_held {
+                self.spoiled.insert((order, slot));
+            } else if !is_summed {
+                totals[slot].add(&sums.grid, sums.weight(reply.rows), &reply.vector.unwrap_or_default());
+            }
+            return;
+        }
         let Some(vector) = reply.vector else { return };
         match self.ask.gather {
             Gather::Each => answers.vectors.extend(vector),
@@ -262,19 +413,44 @@ impl<'a> Gatherer<'a> {
 
     pub fn finish(mut self, stamp: u64) -> (Answers, Ledger) {
         self.settle();
+        for (order, (answers, integer)) in self.answers.orders.iter_mut().zip(&self.integer).enumerate() {
+            let Some((sums, totals)) = integer else { continue };
+            answers.sums = totals.iter().map(|total| total.sum(&sums.grid)).collect();
+            let length = self.ask.orders[order].work.sends(self.soundness.width).length;
+            for (slot, sum) in answers.sums.iter_mut().enumerate() {
+                if self.spoiled.contains(&(order, slot)) {
+                    *sum = Sum { total: vec![f64::NAN; length], count: sum.count.max(1), weight: sum.weight.max(1.0) };
+                }
+            }
+        }
         self.answers.orders.iter_mut().for_each(OrderAnswers::sort_by_client);
         self.answers.missing.sort_by_key(|missing| missing.client);
         self.answers.missing.dedup_by_key(|missing| missing.client);
         (Answers { stamp, ..self.answers }, self.ledger)
     }
+}
+
+fn is_update(work: &Work) -> bool {
+    matches!(work.sends(1).content, Content::Trained | Content::Gradient)
+}
+
+impl Soundness {
+    pub fn of(model: &dyn Model) -> Self {
+        Self { width: model.layout().len(), least_loss: model.least_loss() }
+    }
 
     /// What is wrong with a reply on its own.
-    fn fault(&self, work: &Work, client: u32, reply: &Reply) -> Option<String> {
-        let rows = self.rows[client as usize];
+    pub fn find_fault(&self, work: &Work, rows: u32, reply: &Reply) -> Option<String> {
+        let vector = reply.vector.as_ref().map_or(0, Vec::len);
+        self.fault(work, rows, reply, vector, Size::of(work, reply))
+    }
+
+    /// The same for a vector of so many numbers, which need not be there. A client has so many training rows.
+    fn fault(&self, work: &Work, rows: u32, reply: &Reply, found: usize, size: Size) -> Option<String> {
         if reply.rows != rows {
             return Some(format!("{} rows, want {rows} as it said of its data", reply.rows));
         }
-        let (found, sends) = (reply.vector.as_ref().map_or(0, Vec::len), work.sends(self.width));
+        let sends = work.sends(self.width);
         let is_empty = found == 0 && reply.numbers.is_empty() && reply.counts.is_empty();
         if is_empty && sends.length + sends.numbers + sends.counts > 0 {
             return Some(format!("nothing for {}, which its rows do not allow", work.name()));
@@ -285,7 +461,6 @@ impl<'a> Gatherer<'a> {
         if let Some((what, found, want)) = parts.into_iter().find(|(_, found, want)| found != want) {
             return Some(format!("{found} {what}, want {want}"));
         }
-        let size = Size::of(work, reply);
         // Whose fault a diverged model is shows in comparison with the others.
         let has_blown_up = size.loss.is_some_and(|loss| !loss.is_finite());
         if size.length.is_some_and(|length| !length.is_finite()) && !has_blown_up {
@@ -302,14 +477,17 @@ impl Size {
 }
 
 impl Peers {
-    fn of(sizes: &[Size]) -> Self {
+    /// Among answers of these sizes; a sum holds vectors up to `range`.
+    fn of(sizes: &[Size], range: Option<f64>) -> Self {
         let losses: Vec<f64> = sizes.iter().filter_map(|size| size.loss).collect();
         let broken = losses.iter().filter(|loss| !loss.is_finite()).count();
         let usual = Size {
             length: finite_median(sizes.iter().filter_map(|size| size.length)),
             loss: finite_median(losses.iter().copied()),
         };
-        Self { usual, diverged: 2 * broken > losses.len() }
+        let lengths = || sizes.iter().filter_map(|size| size.length);
+        let beyond = range.map_or(0, |range| lengths().filter(|length| length.is_nan() || *length > range).count());
+        Self { usual, diverged: 2 * broken > losses.len() || 2 * beyond > lengths().count() }
     }
 }
 

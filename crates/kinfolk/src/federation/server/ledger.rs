@@ -40,6 +40,8 @@ pub(in crate::federation) struct Opposed {
     pub clients: BTreeSet<u32>,
     /// Number of clients compared; 0 before the first round.
     pub among: usize,
+    /// Whether a round's updates were looked at.
+    pub looked: bool,
 }
 
 impl Opposed {

@@ -5,9 +5,11 @@ use crate::data::DataShape;
 use crate::data::schema::{FeaturesDescription, TargetDescription};
 use crate::error::{Error, Result};
 use crate::federation::wire::{Member, Roll};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
-const MOST_MEMBERS: usize = 100_000;
+/// Most clients of somebody else's machine.
+pub const MOST_MEMBERS: usize = 100_000;
 /// Most bytes in a client's name.
 const LONGEST_NAME: usize = 256;
 /// How many times the rows of all others together a client may have.
@@ -15,6 +17,7 @@ const MOST_OF_OTHERS: usize = 100;
 
 pub type Rolls = BTreeMap<u64, Roll>;
 
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Admitted {
     /// The shape of the rows of most machines.
     pub shape: DataShape,
@@ -35,14 +38,20 @@ impl Admitted {
     }
 }
 
-/// Moves implausible machines from the rolls to the faults, and finds implausible clients.
-pub fn admit(rolls: &mut Rolls, called: &BTreeMap<u64, String>, faults: &mut BTreeMap<u64, Error>) -> Admitted {
+/// Moves implausible machines, and those with more clients than `most`, from the rolls to the faults, and finds implausible
+/// clients.
+pub fn admit(
+    rolls: &mut Rolls,
+    called: &BTreeMap<u64, String>,
+    most: usize,
+    faults: &mut BTreeMap<u64, Error>,
+) -> Admitted {
     let alike = |one: &DataShape, other: &DataShape| (one.form, one.columns) == (other.form, other.columns);
     let shape = most_common(rolls.values().map(|roll| roll.shape), alike).unwrap_or_default();
     let headers = rolls.values().filter_map(|roll| roll.members.first()).map(columns_of);
     let names = most_common(headers, |one, other| one == other).unwrap_or_default();
     let names: Vec<String> = names.into_iter().map(String::from).collect();
-    rolls.retain(|&number, roll| check_roll(roll, shape).map_err(|error| faults.insert(number, error)).is_ok());
+    rolls.retain(|&number, roll| check_roll(roll, shape, most).map_err(|error| faults.insert(number, error)).is_ok());
     let mut admitted = Admitted { shape, left_out: BTreeMap::new(), notes: Vec::new() };
     let mut homes: HashMap<&str, u64> = HashMap::new();
     for (&number, roll) in rolls.iter() {
@@ -97,10 +106,10 @@ fn most_common<T>(all: impl Iterator<Item = T>, alike: impl Fn(&T, &T) -> bool) 
     votes.into_iter().find(|(_, count)| *count == most).map(|(one, _)| one)
 }
 
-fn check_roll(roll: &Roll, shape: DataShape) -> Result<()> {
+fn check_roll(roll: &Roll, shape: DataShape, most: usize) -> Result<()> {
     let (members, clusters) = (roll.members.len(), roll.true_clusters.unwrap_or(0));
-    if members > MOST_MEMBERS {
-        return Err(Error::data(format!("{members} clients, want at most {MOST_MEMBERS}"))
+    if members > most {
+        return Err(Error::data(format!("{members} clients, want at most {most}"))
             .hint("let several machines share them, or leave out those with few rows (data.min_rows)"));
     }
     if (roll.shape.form, roll.shape.columns) != (shape.form, shape.columns) {

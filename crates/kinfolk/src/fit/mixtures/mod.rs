@@ -106,7 +106,7 @@ fn fit_at(
         covariance: Covariance::Full,
     };
     let experiment = Experiment::on(table).model(model).method(PooledEmSettings::default()).check()?;
-    let data = SeedData::prepare(&experiment, seed, venue, None)?;
+    let data = SeedData::prepare(&experiment, seed, venue, None, None)?;
     let understood = data.schema.understood();
     told(&understood::lines(&understood));
     let families = match families {
