@@ -9,6 +9,7 @@ mod errors;
 mod fit;
 mod flower;
 mod mixture;
+mod networks;
 mod registry;
 mod results;
 mod run;
@@ -50,6 +51,8 @@ mod _kinfolk {
     use super::flower::{Site, fit_remote, run_remote, serve};
     #[pymodule_export]
     use super::mixture::{FittedMixture, fit_mixture};
+    #[pymodule_export]
+    use super::networks::FittedNetworks;
     #[pymodule_export]
     use super::registry::{datasets, methods, models, presets};
     #[pymodule_export]

@@ -8,8 +8,10 @@ use kinfolk::data::TableSettings;
 use kinfolk::data::options::Task;
 use kinfolk::disk::folder::NewFolder;
 use kinfolk::families::Covariance;
-use kinfolk::fit::{FILES, FitSettings, FittedModel, MIXTURE_FILES, Saved, fit_mixture, follow, show};
-use kinfolk::models::AutoModelSettings;
+use kinfolk::fit::{
+    FILES, FitSettings, FittedModel, MIXTURE_FILES, ModelChoice, NETWORK_FILES, fit_mixture, fit_model, follow, show,
+};
+use kinfolk::models::{AutoModelSettings, MlpSettings, ModelSettings};
 use kinfolk::run::Options;
 use kinfolk::settings::{Auto, Field, Kind, Value, finish};
 use kinfolk::{Error, Result};
@@ -49,9 +51,9 @@ pub struct Arguments {
     /// Columns of numbers that are names
     #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     words: Vec<String>,
-    /// What is predicted: numbers (linear), or classes, of which two are logistic and more softmax [auto: words, and two numbers, are classes]
+    /// The models: numbers are linear, two classes logistic and more softmax; mlp is networks of either [auto: words, and two numbers, are classes; networks where they are better]
     #[arg(long, value_name = "MODEL", value_parser = parse_model)]
-    model: Option<Task>,
+    model: Option<(ModelChoice, Task)>,
     /// What happens to missing values of columns: fill (with the mean, and a column that marks them), or refuse [default: fill]
     #[arg(long, value_name = "WHAT", value_parser = ["fill", "refuse"])]
     missing: Option<String>,
@@ -64,10 +66,13 @@ pub struct Arguments {
     /// Let numbers enter as they are, without curves
     #[arg(long)]
     no_curves: bool,
+    /// Let columns act alike whatever the others are, without products of two
+    #[arg(long)]
+    no_interactions: bool,
     /// How coefficients vary between clients: intercept, scalar, intercept-slopes, diagonal, full, or auto
     #[arg(long, value_name = "HOW", value_parser = parse_covariance)]
     covariance: Option<Auto<Covariance>>,
-    /// Try no other covariances of clients
+    /// Try no other covariances of clients, and no interactions
     #[arg(long)]
     quick: bool,
     /// Seed of all draws [default: 0]
@@ -104,10 +109,18 @@ fn parse_families(text: &str) -> Result<Families, String> {
     }
 }
 
-fn parse_model(text: &str) -> Result<Task, String> {
+fn parse_model(text: &str) -> Result<(ModelChoice, Task), String> {
     let known = AutoModelSettings::TASKS;
     let found = known.iter().find(|(name, _)| *name == text).map(|(_, task)| *task);
-    found.ok_or_else(|| format!("want one of {}", known.map(|(name, _)| name).join(", ")))
+    match (text, found) {
+        (MlpSettings::NAME, _) => Ok((ModelChoice::Network, Task::Words)),
+        (_, Some(task @ Task::Words)) => Ok((ModelChoice::Auto, task)),
+        (_, Some(task)) => Ok((ModelChoice::Linear, task)),
+        (_, None) => {
+            let names: Vec<&str> = known.iter().map(|(name, _)| *name).chain([MlpSettings::NAME]).collect();
+            Err(format!("want one of {}", names.join(", ")))
+        }
+    }
 }
 
 fn parse_covariance(text: &str) -> Result<Auto<Covariance>, String> {
@@ -125,7 +138,7 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
     if arguments.elsewhere.is_wanted() {
         return run_elsewhere(&arguments);
     }
-    let before = arguments.refit.as_deref().map(|folder| FittedModel::read(folder)?.with_target()).transpose()?;
+    let before = arguments.refit.as_deref().map(FittedModel::read).transpose()?;
     let in_place = arguments.refit.clone().filter(|_| arguments.replace);
     let folder = arguments.out.clone().or(in_place).unwrap_or_else(|| {
         let table = arguments.table.as_deref().unwrap_or(Path::new("table"));
@@ -135,13 +148,13 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
     });
     // Files of an earlier model are replaced one by one, when the new ones are there.
     let has_target = arguments.target.is_some() || before.is_some();
-    let files: &[&str] = if has_target { &FILES } else { &MIXTURE_FILES };
-    let taken = if arguments.replace { &[][..] } else { files };
-    let claimed = NewFolder::claim(&folder, taken.iter().copied())
+    let files = if has_target { [&FILES[..], &NETWORK_FILES].concat() } else { MIXTURE_FILES.to_vec() };
+    let taken = if arguments.replace { Vec::new() } else { files };
+    let claimed = NewFolder::claim(&folder, taken.into_iter())
         .map_err(|error| error.hint("give --out another folder, or --replace to fit anew"))?;
     let options = Options { threads: arguments.threads.unwrap_or(0), stop: stop_on_interrupt(), ..Options::default() };
     let json = arguments.json;
-    let settings = settings(arguments, before.as_ref());
+    let settings = settings(arguments, before.as_ref())?;
     let mut bars = Bars::new(String::new());
     let mut told = |lines: &[String]| lines.iter().for_each(|line| say(line));
     if settings.table.target.is_none() {
@@ -156,19 +169,50 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         say_where(&folder);
         return Ok(Ending::Done);
     }
-    let mut saved = kinfolk::fit::fit(settings, &options, &mut bars, &mut told)?;
+    let fitted = fit_model(settings, &options, &mut bars, &mut told)?;
     drop(bars);
-    if let Some(before) = before {
-        saved = follow(&before, saved);
-    }
-    saved.write(claimed.path())?;
-    if json {
-        print_json(&saved.shown())?;
-    } else {
-        print(&show(&saved))?;
+    match (fitted, before) {
+        (FittedModel::Families(mut saved), before) => {
+            if let Some(FittedModel::Families(before)) = before {
+                saved = follow(&before, saved);
+            }
+            saved.write(claimed.path())?;
+            remove_others(claimed.path(), &FILES)?;
+            if json {
+                print_json(&saved.shown())?;
+            } else {
+                print(&show(&saved))?;
+            }
+        }
+        (FittedModel::Networks(mut saved), before) => {
+            if let Some(FittedModel::Networks(before)) = before {
+                saved = saved.following(&before);
+            }
+            saved.write(claimed.path())?;
+            remove_others(claimed.path(), &NETWORK_FILES)?;
+            if json {
+                print_json(&saved.shown())?;
+            } else {
+                print(&saved.show())?;
+            }
+        }
+        (FittedModel::Mixture(_), _) => unreachable!("a target is predicted"),
     }
     say_where(&folder);
     Ok(Ending::Done)
+}
+
+/// Removes what a model of another kind left in the folder that it was replaced in.
+fn remove_others(folder: &Path, files: &[&str]) -> Result<()> {
+    for name in FILES.iter().chain(&NETWORK_FILES).chain(&MIXTURE_FILES).filter(|name| !files.contains(name)) {
+        match std::fs::remove_file(folder.join(name)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::io("removing", folder.join(name), error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Fits the clients of other machines, whose tables are known to the machines alone.
@@ -196,6 +240,7 @@ fn run_elsewhere(arguments: &Arguments) -> Result<Ending> {
         ("words", list(&arguments.words)),
         ("families", families),
         ("curves", arguments.no_curves.then_some(Value::from(false))),
+        ("interactions", arguments.no_interactions.then_some(Value::from(false))),
         ("covariance", arguments.covariance.as_ref().and_then(Field::value)),
         ("quick", arguments.quick.then_some(Value::from(true))),
     ];
@@ -216,10 +261,10 @@ fn say_where(folder: &Path) {
 }
 
 /// What is asked for; the rest is as in the fit before.
-fn settings(arguments: Arguments, before: Option<&Saved>) -> FitSettings {
+fn settings(arguments: Arguments, before: Option<&FittedModel>) -> Result<FitSettings> {
     let path = arguments.table.as_deref().unwrap_or(Path::new("")).display().to_string();
     let mut settings = match before {
-        Some(before) => FitSettings::again(before, path),
+        Some(before) => FitSettings::again(before, path)?,
         None => {
             let table = TableSettings { path, task: Task::Words, ..TableSettings::default() };
             FitSettings { table, ..FitSettings::default() }
@@ -238,7 +283,10 @@ fn settings(arguments: Arguments, before: Option<&Saved>) -> FitSettings {
         (table.time, table.part) = (arguments.time, arguments.part);
     }
     table.weight = arguments.weight.or(table.weight.take());
-    table.task = arguments.model.unwrap_or(table.task);
+    if let Some((model, task)) = arguments.model {
+        settings.model = model;
+        table.task = if before.is_some() && task == Task::Words { table.task } else { task };
+    }
     if !arguments.drop.is_empty() {
         table.drop = arguments.drop;
     }
@@ -259,7 +307,8 @@ fn settings(arguments: Arguments, before: Option<&Saved>) -> FitSettings {
     }
     settings.components = arguments.components;
     settings.straight |= arguments.no_curves;
+    settings.additive |= arguments.no_interactions;
     settings.quick |= arguments.quick;
     settings.seed = arguments.seed.unwrap_or(settings.seed);
-    settings
+    Ok(settings)
 }
