@@ -117,7 +117,7 @@ pub fn serve(
 /// Runs an experiment with the clients of other machines and returns its folder. `machines` lists the machines, and
 /// `exchange` takes messages with their purpose, and returns replies, or the reasons why there is none.
 #[pyfunction]
-#[pyo3(signature = (experiment, overrides, machines, exchange, *, out, start, resume, progress))]
+#[pyo3(signature = (experiment, overrides, machines, exchange, *, out, start, resume=false, progress))]
 #[expect(clippy::too_many_arguments, reason = "each is a keyword")]
 pub fn run_remote(
     py: Python,

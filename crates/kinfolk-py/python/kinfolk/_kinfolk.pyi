@@ -175,7 +175,7 @@ def run_remote(
     *,
     out: str | os.PathLike[str] | None,
     start: ArrayLike | Callable[[int], ArrayLike] | None,
-    resume: bool,
+    resume: bool = False,
     progress: Callable[[dict[str, Any]], object] | None,
 ) -> Path: ...
 
