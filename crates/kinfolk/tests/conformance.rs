@@ -498,7 +498,6 @@ fn faults_hit_both_federations_alike() {
             let found = |outcome: Result<Outcome>| outcome.map(|outcome| (outcome.models, outcome.notes));
             let here = found(play(&mut *problem.method(kind, &start), &mut local, 6));
             let there = found(play(&mut *problem.method(kind, &start), &mut remote, 6));
-            if let Err(e) = &here { eprintln!("DEBUG {} {start}: {e}", kind.name); }
             assert_eq!(here, there, "{}", kind.name);
         }
         let mut local = problem.single().with_transforms(faults());
