@@ -1,4 +1,4 @@
-"""A SuperLink and SuperNodes on this machine, as they would be on several: TLS, and nobody joins without a known key."""
+"""A SuperLink and nodes on this machine, as they would be on several: TLS, and nobody joins without a known key."""
 
 from __future__ import annotations
 
@@ -56,16 +56,24 @@ class Loopback:
     ) -> None:
         self.stop_all()
 
-    def add_supernode(self, name: str, node_config: str, *, register: bool = True) -> None:
-        """Starts a SuperNode with a key of its own, which the SuperLink is told before unless `register` is false."""
+    def add_key(self, name: str, *, register: bool = True) -> None:
+        """Makes a key, of which the SuperLink is told unless `register` is false."""
         keys = self.folder / "keys"
         make_supernode_key(keys, name)
         if register:
             self.flwr("supernode", "register", str(keys / f"{name}.pub"), CONNECTION, "--name", name)
-        self.start_supernode(name, node_config)
+
+    def start_node(self, name: str, node: Path) -> None:
+        """Starts a node of Kinfolk's own, whose key was made before, with the machine's file."""
+        self.start(
+            name,
+            [os.environ.get("KINFOLK", "kinfolk"), "node", "--superlink", f"{HOST}:{self.port}"]
+            + ["--root-certificates", str(self.folder / "certificates" / "ca.pem")]
+            + ["--key", str(self.folder / "keys" / name), str(node)],
+        )
 
     def start_supernode(self, name: str, node_config: str) -> None:
-        """Starts a SuperNode whose key was made before."""
+        """Starts a SuperNode of Flower's, whose key was made before."""
         self.start(
             name,
             ["flower-supernode", "--superlink", f"{HOST}:{self.port}", "--port", str(free_port())]

@@ -1,12 +1,15 @@
-"""Starts a SuperLink and three SuperNodes on this machine, runs the experiment on them, and stops them again.
+"""Starts a SuperLink and three nodes on this machine, runs the experiment on them, and stops them again.
 
-The run's folder is `runs/…` where this is called from.
+The nodes are `kinfolk node`, where that program is installed, else Flower's SuperNodes, which take their time. The run's folder is
+`runs/…` where this is called from.
 """
 
 from __future__ import annotations
 
 import csv
+import os
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -36,16 +39,25 @@ def write_table(path: Path, shops: Iterable[int]) -> None:
                 table.writerow([f"shop-{shop:02}", f"{age:.4f}", f"{visits:.4f}", f"{spent:.4f}"])
 
 
-def start_machines(loopback: Loopback) -> None:
-    """Three SuperNodes, each with a table of four of the twelve shops and with a file that says what may be read of it."""
+def write_node(place: Path, number: int, name: str) -> Path:
+    """A machine's table of four of the twelve shops, and its file that says what may be read of it."""
+    place.mkdir(exist_ok=True)
+    table, node = place / "shops.csv", place / "node.toml"
+    write_table(table, range(number, SHOPS, len(MACHINES)))
+    text = (APP / "node.toml").read_text()
+    node.write_text(text.replace('"north"', f'"{name}"').replace('"/data/shops.csv"', f'"{table}"'))
+    return node
+
+
+def start_machines(loopback: Loopback, *, stock: bool) -> None:
+    """Three machines: with Flower's SuperNodes if `stock`, else with nodes of Kinfolk's own."""
     for number, name in enumerate(MACHINES):
-        place = loopback.folder / name
-        place.mkdir(exist_ok=True)
-        table, node = place / "shops.csv", place / "node.toml"
-        write_table(table, range(number, SHOPS, len(MACHINES)))
-        text = (APP / "node.toml").read_text()
-        node.write_text(text.replace('"north"', f'"{name}"').replace('"/data/shops.csv"', f'"{table}"'))
-        loopback.add_supernode(name, f'node="{node}"')
+        node = write_node(loopback.folder / name, number, name)
+        loopback.add_key(name)
+        if stock:
+            loopback.start_supernode(name, f'node="{node}"')
+        else:
+            loopback.start_node(name, node)
 
 
 def stop(*_: object) -> None:
@@ -59,7 +71,9 @@ def main() -> None:
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, stop)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, Loopback(Path(folder)) as loopback:
-        start_machines(loopback)
+        stock = shutil.which(os.environ.get("KINFOLK", "kinfolk")) is None
+        print("with Flower's SuperNodes" if stock else "with nodes of Kinfolk's own", flush=True)
+        start_machines(loopback, stock=stock)
         run = loopback.start_run(APP)
         loopback.follow(run)
         status = loopback.status(run)

@@ -1,4 +1,5 @@
-//! The command line: `kinfolk fit`, `predict`, `assign`, `show`, `run`, `cluster`, `list`, `data`, `reproduce`.
+//! The command line: `kinfolk fit`, `predict`, `assign`, `show`, `run`, `node`, `cluster`, `list`, `data`,
+//! `reproduce`.
 //!
 //! stdout carries the result and nothing else; progress and messages go to stderr.
 
@@ -7,7 +8,7 @@ pub mod commands;
 mod progress;
 
 use clap::{Parser, Subcommand};
-use commands::{assign, cluster, data, fit, list, predict, reproduce, run, say, show};
+use commands::{assign, cluster, data, fit, list, node, predict, reproduce, run, say, show};
 use kinfolk::panics::contained;
 use std::process::ExitCode;
 
@@ -26,6 +27,7 @@ enum Command {
     Assign(assign::Arguments),
     Show(show::Arguments),
     Run(run::Arguments),
+    Node(Box<node::Arguments>),
     Cluster(Box<cluster::Arguments>),
     List(list::Arguments),
     Data(data::Arguments),
@@ -53,6 +55,7 @@ pub fn start() -> ExitCode {
         Command::Assign(arguments) => assign::run(arguments),
         Command::Show(arguments) => show::run(arguments),
         Command::Run(arguments) => run::run(arguments),
+        Command::Node(arguments) => node::run(*arguments),
         Command::Cluster(arguments) => cluster::run(*arguments),
         Command::List(arguments) => list::run(arguments),
         Command::Data(arguments) => data::run(arguments),

@@ -23,6 +23,30 @@ impl Bars {
     pub fn new(prefix: String) -> Self {
         Self { bar: ProgressBar::hidden(), prefix, metric: String::new() }
     }
+
+    /// How far a method is.
+    pub fn reach(&mut self, round: usize, loss: Option<f64>, metric: Option<f64>) {
+        if let Some(metric) = metric {
+            self.metric = format!(", metric {metric:.4}");
+        }
+        if let Some(loss) = loss {
+            self.bar.set_position(round as u64);
+            self.bar.set_message(format!("loss {loss:.4}{}", self.metric));
+        }
+    }
+
+    /// How a method has ended, where that needs a word.
+    pub fn end(&mut self, label: &str, seed: u64, status: &str, reason: Option<&str>) {
+        self.bar.finish_and_clear();
+        if let Some(reason) = reason {
+            say(&format!("{}{label} (seed {seed}): {status}: {reason}", self.prefix));
+        }
+    }
+
+    /// Says something beside the bar.
+    pub fn say(&self, text: &str) {
+        self.bar.suspend(|| say(text));
+    }
 }
 
 impl Watch for Bars {
@@ -45,20 +69,11 @@ impl Watch for Bars {
     }
 
     fn round(&mut self, record: &RoundRecord) {
-        if let Some(metric) = record.metric {
-            self.metric = format!(", metric {metric:.4}");
-        }
-        if let Some(loss) = record.loss {
-            self.bar.set_position(record.round as u64);
-            self.bar.set_message(format!("loss {loss:.4}{}", self.metric));
-        }
+        self.reach(record.round, record.loss, record.metric);
     }
 
     fn finished(&mut self, summary: &RepeatSummary, label: &str) {
-        self.bar.finish_and_clear();
-        if let Some(reason) = &summary.reason {
-            say(&format!("{}{label} (seed {}): {}: {reason}", self.prefix, summary.seed, summary.status));
-        }
+        self.end(label, summary.seed, &summary.status, summary.reason.as_deref());
     }
 }
 

@@ -29,7 +29,7 @@ pub fn attend<Event: Send + 'static, Output: Send + 'static>(
     py: Python,
     stop: &AtomicBool,
     patient: bool,
-    work: impl FnOnce(&dyn Fn(Event)) -> Output + Send + 'static,
+    work: impl FnOnce(&(dyn Fn(Event) + Sync)) -> Output + Send + 'static,
     mut hear: impl FnMut(Event) -> PyResult<()>,
 ) -> PyResult<Ending<Output>> {
     let (sender, mut receiver) = channel();
@@ -66,7 +66,7 @@ pub fn compute<Output: Send + 'static>(
     stop: &AtomicBool,
     work: impl FnOnce() -> Result<Output> + Send + 'static,
 ) -> PyResult<Output> {
-    let Ending { output, interruption } = attend(py, stop, false, move |_: &dyn Fn(())| work(), |()| Ok(()))?;
+    let Ending { output, interruption } = attend(py, stop, false, move |_: &(dyn Fn(()) + Sync)| work(), |()| Ok(()))?;
     match (interruption, output) {
         (Some(exception), _) => Err(exception),
         (None, Some(output)) => output.map_err(|error| raise(py, &error)),

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::mixture::FittedMixture;
+use crate::networks::FittedNetworks;
 use crate::run::check_threads;
 use arrow_array::ffi_stream::RecordBatchStreamReader;
 use arrow_array::{
@@ -15,7 +16,8 @@ use kinfolk::data::options::Task;
 use kinfolk::data::understood;
 use kinfolk::disk::folder::NewFolder;
 use kinfolk::families::Covariance;
-use kinfolk::fit::{self, FILES, FitSettings, FittedModel, Input, PredictedRows, Records, Saved};
+use kinfolk::fit::{self, FILES, FitSettings, FittedModel, Input, ModelChoice, PredictedRows, Records, Saved};
+use kinfolk::models::{LinearSettings, MlpSettings, ModelSettings};
 use kinfolk::run::Unwatched;
 use kinfolk::settings::{self, Value, finish};
 use numpy::{PyArray2, PyReadonlyArray1};
@@ -162,7 +164,7 @@ pub struct Fitted {
 
 /// Fits rows as `kinfolk fit` fits a file.
 #[pyfunction]
-#[pyo3(name = "fit", signature = (rows, *, client, target, classes, group, time, part, weight, drop, words, missing, families, curves, covariance, quick, seed, threads))]
+#[pyo3(name = "fit", signature = (rows, *, client, target, classes, model, group, time, part, weight, drop, words, missing, families, curves, interactions, covariance, quick, seed, threads))]
 #[expect(clippy::too_many_arguments, reason = "each is a keyword")]
 pub fn fit_rows(
     py: Python,
@@ -170,6 +172,7 @@ pub fn fit_rows(
     client: String,
     target: String,
     classes: bool,
+    model: Option<&str>,
     group: Option<String>,
     time: Option<String>,
     part: Option<String>,
@@ -179,11 +182,12 @@ pub fn fit_rows(
     missing: &str,
     families: Option<i64>,
     curves: bool,
+    interactions: bool,
     covariance: Option<&str>,
     quick: bool,
     seed: i64,
     threads: Option<i64>,
-) -> PyResult<Fitted> {
+) -> PyResult<Py<PyAny>> {
     let mut faults = Vec::new();
     let threads = check_threads(threads, &mut faults);
     let families = check_number("families", families, &mut faults);
@@ -191,6 +195,17 @@ pub fn fit_rows(
     if !["fill", "refuse"].contains(&missing) {
         faults.push(Error::settings(format!("missing: got {missing:?}, want \"fill\" or \"refuse\"")));
     }
+    let (linear, network) = (LinearSettings::NAME, MlpSettings::NAME);
+    let model = match model {
+        None => ModelChoice::Auto,
+        Some(word) if word == linear => ModelChoice::Linear,
+        Some(word) if word == network => ModelChoice::Network,
+        Some(other) => {
+            let message = format!("model: got {other:?}, want {linear:?}, {network:?}, or None to find out");
+            faults.push(Error::settings(message));
+            ModelChoice::Auto
+        }
+    };
     let covariance = covariance.and_then(|word| {
         let known = <Covariance as settings::Field>::parse(&Value::from(word));
         if known.is_none() {
@@ -204,21 +219,56 @@ pub fn fit_rows(
     let (target, task) = (Some(target), if classes { Task::Classification } else { Task::Regression });
     let table =
         TableSettings { client, target, group, time, part, weight, drop, words, task, ..TableSettings::default() };
+    let (components, straight, additive) = (None, !curves, !interactions);
     let settings =
-        FitSettings { table, families, components: None, refuse_missing, straight: !curves, covariance, quick, seed };
+        FitSettings { table, model, families, components, refuse_missing, straight, additive, covariance, quick, seed };
     let options = Options { threads, ..Options::default() };
     let (stop, records) = (options.stop.clone(), rows.records.clone());
-    let work = move || fit::fit_records(records, settings, &options, &mut Unwatched, &mut |_| {});
-    Ok(Fitted { saved: Arc::new(compute(py, &stop, work)?) })
+    let work = move || fit::fit_model_records(records, settings, &options, &mut Unwatched, &mut |_| {});
+    of_model(py, compute(py, &stop, work)?)
+}
+
+/// A fitted model as Python sees it.
+fn of_model(py: Python, model: FittedModel) -> PyResult<Py<PyAny>> {
+    match model {
+        FittedModel::Families(saved) => Ok(Py::new(py, Fitted { saved: Arc::new(saved) })?.into_any()),
+        FittedModel::Networks(saved) => Ok(Py::new(py, FittedNetworks { saved: Arc::new(saved) })?.into_any()),
+        FittedModel::Mixture(saved) => Ok(Py::new(py, FittedMixture { saved: Arc::new(saved) })?.into_any()),
+    }
 }
 
 /// The model in a folder, of a target or a mixture.
 #[pyfunction]
 pub fn read_fitted(py: Python, folder: PathBuf) -> PyResult<Py<PyAny>> {
-    match FittedModel::read(&folder).map_err(|error| raise(py, &error))? {
-        FittedModel::Families(saved) => Ok(Py::new(py, Fitted { saved: Arc::new(saved) })?.into_any()),
-        FittedModel::Mixture(saved) => Ok(Py::new(py, FittedMixture { saved: Arc::new(saved) })?.into_any()),
-    }
+    of_model(py, FittedModel::read(&folder).map_err(|error| raise(py, &error))?)
+}
+
+/// Predictions of rows, batch by batch, and what serves each row where that is wanted.
+pub(crate) fn predicted<'py>(
+    py: Python<'py>,
+    rows: &Rows,
+    threads: Option<i64>,
+    with_serving: bool,
+    width: usize,
+    predict: impl FnOnce(&mut dyn FnMut(PredictedRows) -> Result<()>) -> Result<()> + Send + 'static,
+) -> PyResult<(Bound<'py, PyArray2<f64>>, Vec<String>)> {
+    let mut faults = Vec::new();
+    let threads = check_threads(threads, &mut faults);
+    finish(faults).map_err(|error| raise(py, &error))?;
+    let work = move || {
+        let (mut values, mut served_by) = (Vec::new(), Vec::new());
+        let mut take = |rows: PredictedRows| {
+            values.extend(rows.values);
+            if with_serving {
+                served_by.extend(rows.served_by.iter().map(|by| by.to_string()));
+            }
+            Ok(())
+        };
+        pool(threads)?.install(|| predict(&mut take))?;
+        Ok((values, served_by))
+    };
+    let (values, served_by) = compute(py, &AtomicBool::new(false), work)?;
+    Ok((PyArray1::from_vec(py, values).reshape([rows.count(), width])?, served_by))
 }
 
 #[pymethods]
@@ -279,25 +329,11 @@ impl Fitted {
         threads: Option<i64>,
         with_serving: bool,
     ) -> PyResult<(Bound<'py, PyArray2<f64>>, Vec<String>)> {
-        let mut faults = Vec::new();
-        let threads = check_threads(threads, &mut faults);
-        finish(faults).map_err(|error| raise(py, &error))?;
         let (saved, records) = (self.saved.clone(), rows.records.clone());
-        let work = move || {
-            let (mut values, mut served_by) = (Vec::new(), Vec::new());
-            let mut take = |rows: PredictedRows| {
-                values.extend(rows.values);
-                if with_serving {
-                    served_by.extend(rows.served_by.iter().map(|by| by.to_string()));
-                }
-                Ok(())
-            };
-            pool(threads)?.install(|| fit::predict_batches(&saved, Input::Memory(&records), &mut take))?;
-            Ok((values, served_by))
-        };
-        let (values, served_by) = compute(py, &AtomicBool::new(false), work)?;
         let width = if self.saved.classes.is_empty() { 3 } else { self.saved.classes.len() };
-        Ok((PyArray1::from_vec(py, values).reshape([rows.__len__(), width])?, served_by))
+        predicted(py, rows, threads, with_serving, width, move |take| {
+            fit::predict_batches(&saved, Input::Memory(&records), take).map(|_| ())
+        })
     }
 
     /// What is said of clients by their rows, as json; and, where that is wanted, a model that knows the new ones.

@@ -10,6 +10,8 @@ use kinfolk::federation::engines::remote::{Delivery, Line, MessageKind, Transpor
 use kinfolk::fit::{FILES, FitSettings, fit_elsewhere, settle};
 use kinfolk::run::Unwatched;
 use kinfolk::run::venue::Elsewhere;
+use kinfolk_node::{Connection, Security, default_state, leave_path_open};
+use pyo3::exceptions::PyKeyboardInterrupt;
 
 /// The clients of one machine: by its own file, a part of the experiment's dataset, or the user's own objects.
 #[pyclass(frozen, module = "kinfolk")]
@@ -30,26 +32,7 @@ impl Site {
         partition: Option<(usize, usize)>,
         clients: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let given = match (partition, clients) {
-            (None, None) => None,
-            (Some((index, of)), None) => Some(Rows::Partition { index, of }),
-            (None, Some(clients)) => {
-                let mut faults = Vec::new();
-                let clients = read_clients(&clients, &Arc::new(Exceptions::default()), &mut faults);
-                kinfolk::settings::finish(faults).map_err(|error| raise(py, &error))?;
-                Some(Rows::Given(clients, DataShape { form: Form::Own, ..DataShape::default() }))
-            }
-            _ => return Err(raise(py, &Error::settings("got partition and clients, want one of them"))),
-        };
-        let node = match (node, given) {
-            (Some(path), given) => Node::read(&path, given),
-            (None, Some(rows)) => Ok(Node::new(rows)),
-            (None, None) => Err(Error::settings("want one of node, partition and clients")),
-        };
-        let site = node
-            .and_then(|node| Ok(site::Site::new(node, 0)?.with_models(settle)))
-            .map_err(|error| raise(py, &error))?;
-        Ok(Self { site: Mutex::new(site) })
+        Ok(Self { site: Mutex::new(build_site(py, node, partition, clients)?) })
     }
 
     /// Answers a message.
@@ -63,10 +46,78 @@ impl Site {
     }
 }
 
+/// The clients of this machine.
+fn build_site(
+    py: Python,
+    node: Option<PathBuf>,
+    partition: Option<(usize, usize)>,
+    clients: Option<Bound<'_, PyAny>>,
+) -> PyResult<site::Site> {
+    let given = match (partition, clients) {
+        (None, None) => None,
+        (Some((index, of)), None) => Some(Rows::Partition { index, of }),
+        (None, Some(clients)) => {
+            let mut faults = Vec::new();
+            let clients = read_clients(&clients, &Arc::new(Exceptions::default()), &mut faults);
+            kinfolk::settings::finish(faults).map_err(|error| raise(py, &error))?;
+            Some(Rows::Given(clients, DataShape { form: Form::Own, ..DataShape::default() }))
+        }
+        _ => return Err(raise(py, &Error::settings("got partition and clients, want one of them"))),
+    };
+    let node = match (node, given) {
+        (Some(path), given) => Node::read(&path, given),
+        (None, Some(rows)) => Ok(Node::new(rows)),
+        (None, None) => Err(Error::settings("want one of node, partition and clients")),
+    };
+    node.and_then(|node| Ok(site::Site::new(node, 0)?.with_models(settle))).map_err(|error| raise(py, &error))
+}
+
+/// Answers for the clients of this machine until Ctrl-C. `told` is handed the lines of the log.
+#[pyfunction]
+#[pyo3(signature = (superlink, *, node, partition, clients, root_certificates, insecure, key, state, told))]
+#[expect(clippy::too_many_arguments, reason = "each is a keyword")]
+pub fn serve(
+    py: Python,
+    superlink: String,
+    node: Option<PathBuf>,
+    partition: Option<(usize, usize)>,
+    clients: Option<Bound<'_, PyAny>>,
+    root_certificates: Option<PathBuf>,
+    insecure: bool,
+    key: Option<PathBuf>,
+    state: Option<PathBuf>,
+    told: Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let security = match (insecure, root_certificates) {
+        (true, None) => Security::Insecure,
+        (true, Some(_)) => {
+            return Err(raise(py, &Error::settings("got insecure and root_certificates, want one of them")));
+        }
+        (false, Some(path)) => Security::Certificates(path),
+        (false, None) => Security::PublicAuthorities,
+    };
+    let site = build_site(py, node, partition, clients)?;
+    let state = state.unwrap_or_else(|| default_state(site.node()));
+    let connection = Connection { superlink, security, key };
+    let stop = Arc::new(AtomicBool::new(false));
+    let raised = stop.clone();
+    let work = move |tell: &(dyn Fn(String) + Sync)| {
+        kinfolk_node::serve(&connection, site, &state, &raised, &|line| tell(line.to_string()))
+    };
+    let Ending { output, interruption } = attend(py, &stop, true, work, |line| told.call1((line,)).map(drop))?;
+    match (output, interruption) {
+        (Some(Err(error)), _) => Err(raise(py, &error)),
+        // Ctrl-C is how it ends.
+        (Some(Ok(())), Some(exception)) if exception.is_instance_of::<PyKeyboardInterrupt>(py) => Ok(()),
+        (_, Some(exception)) => Err(exception),
+        (_, None) => Ok(()),
+    }
+}
+
 /// Runs an experiment with the clients of other machines and returns its folder. `machines` lists the machines, and
 /// `exchange` takes messages with their purpose, and returns replies, or the reasons why there is none.
 #[pyfunction]
-#[pyo3(signature = (experiment, overrides, machines, exchange, *, out, start, progress))]
+#[pyo3(signature = (experiment, overrides, machines, exchange, *, out, start, resume=false, progress))]
 #[expect(clippy::too_many_arguments, reason = "each is a keyword")]
 pub fn run_remote(
     py: Python,
@@ -76,6 +127,7 @@ pub fn run_remote(
     exchange: Py<PyAny>,
     out: Option<PathBuf>,
     start: Option<Bound<'_, PyAny>>,
+    resume: bool,
     progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PathBuf> {
     let mut settings = Settings::default();
@@ -88,7 +140,7 @@ pub fn run_remote(
     let start = own.map(|own| own.into_parts().1);
     let venue =
         move |_: &Options| -> Result<Box<dyn Venue>> { Ok(Box::new(Elsewhere::new(line_of(machines, exchange)))) };
-    carry_out(py, experiment, (Options { start, ..Options::default() }, false), out, progress, venue)
+    carry_out(py, experiment, Options { start, resume, ..Options::default() }, out, progress, venue)
 }
 
 /// Fits the clients of other machines, as the tables of a file with `[fit]` say, and returns the folder of what is known of all in common.
@@ -118,7 +170,7 @@ pub fn fit_remote(
     let (folder, claimed) = claim().map_err(|error| raise(py, &error))?;
     let options = Options::default();
     let stop = options.stop.clone();
-    let work = move |tell: &dyn Fn(Vec<String>)| -> Result<()> {
+    let work = move |tell: &(dyn Fn(Vec<String>) + Sync)| -> Result<()> {
         let mut tell = |lines: &[String]| tell(lines.to_vec());
         let line = line_of(machines, exchange);
         let saved = fit_elsewhere(&name, &line, settings, &options, &mut Unwatched, &mut tell)?;
@@ -135,14 +187,6 @@ pub fn fit_remote(
 fn line_of(machines: Py<PyAny>, exchange: Py<PyAny>) -> Line {
     let transport: Box<dyn Transport> = Box::new(Carrier { machines, exchange });
     Arc::new(Mutex::new(transport))
-}
-
-/// The path of a table is known to its machine only; the experiment may leave it out.
-fn leave_path_open(experiment: &mut Table) {
-    let data = experiment.get_mut("data").and_then(Value::as_table_mut);
-    if let Some(data) = data.filter(|data| data.get("source").and_then(Value::as_str) == Some("table")) {
-        data.entry("path").or_insert_with(|| "on each machine".into());
-    }
 }
 
 struct Carrier {

@@ -9,6 +9,7 @@ mod errors;
 mod fit;
 mod flower;
 mod mixture;
+mod networks;
 mod registry;
 mod results;
 mod run;
@@ -47,9 +48,11 @@ mod _kinfolk {
     #[pymodule_export]
     use super::fit::{Fitted, Rows, fit_rows, read_fitted};
     #[pymodule_export]
-    use super::flower::{Site, fit_remote, run_remote};
+    use super::flower::{Site, fit_remote, run_remote, serve};
     #[pymodule_export]
     use super::mixture::{FittedMixture, fit_mixture};
+    #[pymodule_export]
+    use super::networks::FittedNetworks;
     #[pymodule_export]
     use super::registry::{datasets, methods, models, presets};
     #[pymodule_export]

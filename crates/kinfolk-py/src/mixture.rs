@@ -56,7 +56,7 @@ impl FittedMixture {
     fn of_text(py: Python, text: &str) -> PyResult<Self> {
         match FittedModel::of_text(text).map_err(|error| raise(py, &error))? {
             FittedModel::Mixture(saved) => Ok(Self { saved: Arc::new(saved) }),
-            FittedModel::Families(_) => Err(unsound(py, "a model of a target, want a mixture")),
+            _ => Err(unsound(py, "a model of a target, want a mixture")),
         }
     }
 

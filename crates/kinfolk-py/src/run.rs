@@ -63,7 +63,7 @@ pub fn run(
             None => InProcess::new(options)?,
         }))
     };
-    let done = carry_out(py, experiment, (options, true), out, progress, venue);
+    let done = carry_out(py, experiment, options, out, progress, venue);
     match exceptions {
         Some(exceptions) => done.map_err(|raised| exceptions.explain(py, raised)),
         None => done,
@@ -74,7 +74,7 @@ pub fn run(
 pub fn carry_out(
     py: Python,
     experiment: Experiment,
-    (options, resumable): (Options, bool),
+    options: Options,
     out: Option<PathBuf>,
     progress: Option<Bound<'_, PyAny>>,
     venue: impl FnOnce(&Options) -> Result<Box<dyn Venue>> + Send + 'static,
@@ -83,7 +83,7 @@ pub fn carry_out(
     let checkpoint_every = checkpoint_every().map_err(|error| raise(py, &error))?;
     let options = Options { folder: Some(folder.clone()), checkpoint_every, keep_models: false, ..options };
     let (stop, watched) = (options.stop.clone(), progress.is_some());
-    let work = move |tell: &dyn Fn(Event)| {
+    let work = move |tell: &(dyn Fn(Event) + Sync)| {
         let mut watch = Reporter { tell: watched.then_some(tell) };
         let done = run_at(&mut *venue(&options)?, &experiment, &options, &mut watch).map(drop);
         drop(new);
@@ -93,7 +93,7 @@ pub fn carry_out(
         Some(progress) => progress.call1((event,)).map(drop),
         None => Ok(()),
     })?;
-    conclude(py, ending, &folder, resumable).map(|()| folder)
+    conclude(py, ending, &folder).map(|()| folder)
 }
 
 /// The number of threads; absent is one per core.
@@ -134,12 +134,9 @@ pub fn read(
 }
 
 /// Raises the exception that a run ended with, if any.
-fn conclude(py: Python, ending: Ending<Result<()>>, folder: &Path, resumable: bool) -> PyResult<()> {
+fn conclude(py: Python, ending: Ending<Result<()>>, folder: &Path) -> PyResult<()> {
     let folder = folder.display();
-    let go_on = match resumable {
-        true => format!("go on with out=\"{folder}\", resume=True"),
-        false => "it cannot go on; start anew".to_string(),
-    };
+    let go_on = format!("go on with out=\"{folder}\", resume=True");
     match (ending.interruption, ending.output) {
         (None, Some(Err(error))) => Err(raise(py, &error)),
         (None, _) => Ok(()),

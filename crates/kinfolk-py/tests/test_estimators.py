@@ -408,3 +408,51 @@ else:
 """
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert ended.returncode == 0, ended.stderr
+
+
+def waves(seed: int = 0, shops: int = 16, rows: int = 80) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Two families of shops: a wave along a column, with a sign that is the family's."""
+    random = np.random.default_rng(seed)
+    owners = np.repeat([f"s{shop:02}" for shop in range(shops)], rows)
+    X = random.normal(size=(shops * rows, 2))
+    sign = np.repeat(np.where(np.arange(shops) % 2, -1.0, 1.0), rows)
+    return X, 100 + 10 * sign * np.sin(2 * X[:, 0]) + random.normal(size=len(X)), owners
+
+
+def test_networks(tmp_path: Path) -> None:
+    X, y, owners = waves()
+    model = kinfolk.FamilyRegressor(model="mlp").fit(X, y, clients=owners)
+    linear = kinfolk.FamilyRegressor(model="linear").fit(X, y, clients=owners)
+    fresh, truth, _ = waves(1)
+    assert model.score(fresh, truth, clients=owners) > 0.8 > linear.score(fresh, truth, clients=owners)
+    interval = model.predict_interval(fresh, clients=owners)
+    assert 0.8 < np.mean((interval[:, 0] <= truth) & (truth <= interval[:, 1])) < 0.97
+    assert "network for every family" in model.show()
+    assert set(model.effects_["term"]) == {"x0", "x1"}
+    with pytest.raises(AttributeError, match="effects_ says what columns do"):
+        model.coef_  # noqa: B018
+    with pytest.raises(AttributeError, match="coef_ has the coefficients"):
+        linear.effects_  # noqa: B018
+    assert np.isnan(model.heterogeneity_.between)
+    # Pickled, saved and read, they predict the same.
+    wanted = model.predict(fresh, clients=owners)
+    for other in (pickle.loads(pickle.dumps(model)), kinfolk.load(model.save(tmp_path / "networks"))):
+        assert np.array_equal(other.predict(fresh, clients=owners), wanted)
+    assert kinfolk.load(tmp_path / "networks").get_params()["model"] == "mlp"
+    # A new client is put into a family, and known from then on.
+    strange = np.repeat("new", 80)
+    assigned = model.assign(fresh[:80], truth[:80], clients=strange, add=True)
+    assert assigned["client"] == ["new"] and not assigned["known"][0]
+    assert "new" in model.clients_["client"]
+    with pytest.raises(kinfolk.Error, match="weight: networks count all rows alike"):
+        kinfolk.FamilyRegressor(model="mlp").fit(X, y, clients=owners, sample_weight=np.ones(len(y)))
+    with pytest.raises(kinfolk.Error, match="want \"linear\", \"mlp\""):
+        kinfolk.FamilyRegressor(model="forest").fit(X, y, clients=owners)
+
+
+def test_networks_of_classes() -> None:
+    X, y, owners = waves()
+    model = kinfolk.FamilyClassifier(model="mlp", quick=True).fit(X, y > 100, clients=owners)
+    probabilities = model.predict_proba(X, clients=owners)
+    assert np.allclose(probabilities.sum(1), 1)
+    assert model.score(X, y > 100, clients=owners) > 0.85

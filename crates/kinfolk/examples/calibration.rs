@@ -7,7 +7,7 @@
 
 use kinfolk::clustering::{Points, adjusted_rand_index, kmeans};
 use kinfolk::data::TableSettings;
-use kinfolk::families::{Evidence, Learned, Options, Products, Response, Role, learn};
+use kinfolk::families::{Evidence, Joining, Learned, Options, Products, Response, Role, learn};
 use kinfolk::fit::FitSettings;
 use kinfolk::rng::{Key, Rng};
 use kinfolk::run::Unwatched;
@@ -295,9 +295,9 @@ fn joining(seeds: u64) {
                 within += usize::from((gain - said.mean).abs() <= 1.96 * said.error);
                 total += 1;
                 let sign = match service.verdict() {
-                    "helps" => 1.0,
-                    "hurts" => -1.0,
-                    _ => 0.0,
+                    Joining::Helps => 1.0,
+                    Joining::Hurts => -1.0,
+                    Joining::Neutral => 0.0,
                 };
                 verdicts += usize::from(sign != 0.0);
                 wrong += usize::from(sign * gain < 0.0);

@@ -257,7 +257,8 @@ impl Experiment {
         let (standardise, constant) = (self.standardises(), intercept.unwrap_or(true));
         let curves = self.data.get("curves").and_then(Value::as_bool).unwrap_or(false);
         let numbers_only = self.data.get("numbers_only").and_then(Value::as_bool).unwrap_or(false);
-        Coding { standardise, constant, kinds: kinds.unwrap_or(Coding::KINDS), curves, numbers_only }
+        let means_alone = self.data.get("means_alone").and_then(Value::as_bool).unwrap_or(false);
+        Coding { standardise, constant, kinds: kinds.unwrap_or(Coding::KINDS), curves, numbers_only, means_alone }
     }
 
     /// The file with every default filled in.

@@ -80,11 +80,26 @@ pub enum Values {
     F64(Vec<f64>),
 }
 
+impl Values {
+    /// The values in double precision.
+    pub(crate) fn to_f64(&self) -> Vec<f64> {
+        match self {
+            Self::F32(values) => values.iter().map(|&value| f64::from(value)).collect(),
+            Self::F64(values) => values.clone(),
+        }
+    }
+}
+
 /// Reads all tensors of a model, by ascending names.
 pub fn tensors(path: &Path) -> Result<Vec<Tensor>> {
     let bytes = std::fs::read(path).map_err(|error| Error::io("reading", path, error))?;
-    let fault = |message: String| Error::data(format!("{}: {message}", path.display()));
-    let file = SafeTensors::deserialize(&bytes).map_err(|error| fault(format!("not a safetensors file: {error}")))?;
+    of_bytes(&bytes).map_err(|error| error.at(path.display()))
+}
+
+/// The tensors of a file's content, by ascending names.
+pub(crate) fn of_bytes(bytes: &[u8]) -> Result<Vec<Tensor>> {
+    let fault = Error::data;
+    let file = SafeTensors::deserialize(bytes).map_err(|error| fault(format!("not a safetensors file: {error}")))?;
     let tensor = |(name, view): (&str, TensorView)| {
         let values = match view.dtype() {
             Dtype::F32 => Values::F32(view.data().as_chunks::<4>().0.iter().map(|&b| f32::from_le_bytes(b)).collect()),
@@ -109,10 +124,7 @@ pub fn read(path: &Path, layout: &Layout) -> Result<Vec<f64>> {
         if tensor.shape != wanted.shape {
             return Err(fault(format!("{} has shape {:?}, want {:?}", wanted.name, tensor.shape, wanted.shape)));
         }
-        match &tensor.values {
-            Values::F32(values) => params.extend(values.iter().map(|&value| f64::from(value))),
-            Values::F64(values) => params.extend(values),
-        }
+        params.extend(tensor.values.to_f64());
     }
     Ok(params)
 }

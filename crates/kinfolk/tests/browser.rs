@@ -556,34 +556,45 @@ fn a_clustering_without_a_path_has_no_tree() {
     assert!(panel(&document, "path").is_none() && panel(&document, "tree").is_none());
 }
 
-#[test]
-fn a_fitted_table_answers_its_questions_in_order() {
+/// The page of a table's fit.
+fn fitted_page(name: &str, path: &Path, client: &str, target: &str) -> String {
     let table = TableSettings {
-        path: concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/bakeries.csv").into(),
-        client: "bakery".into(),
-        target: Some("sold".into()),
+        path: path.display().to_string(),
+        client: client.into(),
+        target: Some(target.into()),
         ..TableSettings::default()
     };
     let settings = FitSettings { table, quick: true, ..FitSettings::default() };
     let saved = fit(settings, &Options::default(), &mut Unwatched, &mut |_| {}).unwrap();
-    let document = opened_page("fit", &saved.file("report.html").unwrap());
+    opened_page(name, &saved.file("report.html").unwrap())
+}
+
+#[test]
+fn a_fitted_table_answers_its_questions_in_order() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/bakeries.csv");
+    let document = fitted_page("fit", &path, "bakery", "sold");
     assert_ready(&document);
-    let wanted = [
-        "decisions",
-        "columns",
-        "families",
-        "cloud",
-        "map",
-        "terms",
-        "curves",
-        "errors",
-        "residuals",
-        "gains",
-        "clients",
-    ];
-    let places = wanted.map(|name| document.find(&format!("data-panel=\"{name}\"")));
+    let wanted = "decisions columns families cloud map terms errors residuals gains clients";
+    let places: Vec<_> = wanted.split(' ').map(|name| document.find(&format!("data-panel=\"{name}\""))).collect();
     assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}");
-    assert_eq!(count(&document, "curves", "<svg"), 2, "rain and price");
-    assert!(!panel(&document, "terms").unwrap().contains("bend"), "curves are drawn, not listed");
     assert_eq!(count(&document, "clients", "<tr"), 41);
+}
+
+#[test]
+fn curves_are_drawn_and_few_clients_have_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.csv");
+    let mut random = Key::new(5).rng();
+    let mut text = "shop,x,z,y\n".to_string();
+    for row in 0..480 {
+        let [x, z]: [f64; 2] = [random.random_range(-3.0..3.0), random.random_range(-1.0..1.0)];
+        let y = x * x + z + (row % 8) as f64 + 0.3 * random.random::<f64>();
+        text += &format!("shop {},{x},{z},{y}\n", row % 8);
+    }
+    std::fs::write(&path, text).unwrap();
+    let document = fitted_page("fit-curves", &path, "shop", "y");
+    assert_ready(&document);
+    assert_eq!(count(&document, "curves", "<svg"), 1, "x bends, z does not");
+    assert!(says(&document, "terms", ">z<") && !panel(&document, "terms").unwrap().contains("bend"));
+    assert!(says(&document, "map", ">shop 7<"));
 }

@@ -38,17 +38,29 @@ fn settings(path: &Path) -> FitSettings {
 
 /// Three machines with a third of the bakeries each, in folders of their own.
 fn machines(folder: &Path, minimum_rows: usize, keeps: bool) -> Line {
+    let columns = ["date", "weekend", "rain", "price", "sold"];
+    machines_with(folder, |index| part(index, 3), (&columns, &["weekend"]), minimum_rows, keeps)
+}
+
+/// Three machines with rows of their own, of these columns, of which some are words.
+fn machines_with(
+    folder: &Path,
+    rows: impl Fn(usize) -> String,
+    (columns, words): (&[&str], &[&str]),
+    minimum_rows: usize,
+    keeps: bool,
+) -> Line {
     let site = |index: usize| -> MakeSite {
         let own = folder.join(format!("machine-{index}"));
         std::fs::create_dir_all(&own).unwrap();
         let path = own.join("rows.csv");
-        std::fs::write(&path, part(index, 3)).unwrap();
+        std::fs::write(&path, rows(index)).unwrap();
         let texts = |list: &[&str]| list.iter().map(|text| text.to_string()).collect();
         let rows = TableRows {
             path,
             client: "bakery".into(),
-            columns: texts(&["date", "weekend", "rain", "price", "sold"]),
-            words: texts(&["weekend"]),
+            columns: texts(columns),
+            words: texts(words),
             test_fraction: 0.0,
             split_seed: 0,
         };
@@ -182,4 +194,39 @@ fn a_silent_machine_is_left_out_and_a_machines_rules_hold() {
     let line = machines(folder.path(), 10, false);
     let refused = fit_elsewhere("bread", &line, other, &Options::default(), &mut Unwatched, &mut |_| {}).unwrap_err();
     assert!(refused.to_string().contains("this machine lets be read"), "{refused}");
+}
+
+#[test]
+fn products_of_columns_are_found_there_too() {
+    // Noise that nobody needs to draw: digits of multiples.
+    let row = |number: usize| {
+        let [a, b, noise] = [37, 59, 83].map(|step| (number * step % 101) as f64 / 50.0 - 1.0);
+        let y = 0.1 * (number % 12) as f64 + a + b + a * b + 0.2 * noise;
+        format!("B{:02},{a:.2},{b:.2},{y:.4}\n", number % 12)
+    };
+    let table = |takes: &dyn Fn(usize) -> bool| {
+        let rows = (0..360).filter(|number| takes(number % 12)).map(row);
+        format!("bakery,rain,price,sold\n{}", rows.collect::<String>())
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let all = folder.path().join("all.csv");
+    std::fs::write(&all, table(&|_| true)).unwrap();
+    let wanted = |path: &Path| FitSettings { quick: false, straight: true, families: Some(1), ..settings(path) };
+    let here = fit(wanted(&all), &Options::default(), &mut Unwatched, &mut |_| {}).unwrap();
+    let columns = ["rain", "price", "sold"];
+    let line = machines_with(folder.path(), |index| table(&|client| client % 3 == index), (&columns, &[]), 1, true);
+    let asked = wanted(Path::new(""));
+    let there = fit_elsewhere("bread", &line, asked, &Options::default(), &mut Unwatched, &mut |_| {}).unwrap();
+    assert!(there.remarks.iter().any(|note| note == "the machines were asked 6 questions"), "{:?}", there.remarks);
+    for saved in [&here, &there] {
+        let coefficients = saved.file("coefficients.csv").unwrap();
+        assert!(coefficients.contains("rain*price") || coefficients.contains("price*rain"), "{coefficients}");
+    }
+    assert_eq!(here.file("clients.csv").unwrap(), there.file("clients.csv").unwrap());
+    let own = folder.path().join("machine-1");
+    let kept = Saved::read(&own.join("models/bread/fit/0")).unwrap();
+    let rows = own.join("rows.csv");
+    for (there, here) in predicted(&kept, &rows).iter().zip(predicted(&here, &rows)) {
+        assert!(there.1.iter().zip(here.1).all(|(there, here)| (there - here).abs() < 1e-6), "{there:?}");
+    }
 }

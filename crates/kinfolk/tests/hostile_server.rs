@@ -663,7 +663,14 @@ fn rows_that_a_schema_blows_up_are_refused_and_so_is_a_large_model() {
         schema: Some(
             Schema::fix(
                 &descriptions,
-                Coding { standardise: true, constant: true, kinds: Coding::KINDS, curves: false, numbers_only: false },
+                Coding {
+                    standardise: true,
+                    constant: true,
+                    kinds: Coding::KINDS,
+                    curves: false,
+                    numbers_only: false,
+                    means_alone: false,
+                },
             )
             .unwrap(),
         ),

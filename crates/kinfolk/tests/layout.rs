@@ -160,7 +160,7 @@ fn methods_and_models_are_named_in_their_own_folders_alone() {
             .any(|known| path.starts_with(known))
     };
     let mut named = Vec::new();
-    for (path, text) in ["kinfolk", "kinfolk-papers", "kinfolk-cli", "kinfolk-py"].iter().flat_map(|name| {
+    for (path, text) in ["kinfolk", "kinfolk-papers", "kinfolk-node", "kinfolk-cli", "kinfolk-py"].iter().flat_map(|name| {
         let below = sources(&crates().join(name).join("src"));
         below.into_iter().map(move |(path, text)| (format!("{name}/src/{path}"), text))
     }) {

@@ -4,7 +4,7 @@ use super::{print, print_json, say};
 use crate::Ending;
 use crate::progress::Wait;
 use kinfolk::disk::folder::NewFolder;
-use kinfolk::fit::{Assigned, Assignments, FILES, FittedModel, add, assign, assign_by_components};
+use kinfolk::fit::{Assigned, Assignments, FILES, FittedModel, NETWORK_FILES, add, assign, assign_by_components};
 use kinfolk::report::table::Table;
 use kinfolk::{Error, Result};
 use std::path::PathBuf;
@@ -36,34 +36,37 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         return Err(Error::settings(message));
     }
     let saved = match FittedModel::read(&arguments.model)? {
-        FittedModel::Families(saved) => saved,
         FittedModel::Mixture(_) if arguments.add => {
             let message = format!("{}: clients cannot be added to a model without a target", arguments.model.display());
             return Err(Error::settings(message).hint("fit the table of all clients"));
         }
-        FittedModel::Mixture(saved) => {
-            let wait = Wait::new("assigning");
-            let assigned = assign_by_components(&saved, &arguments.table)?;
-            drop(wait);
-            return tell(&assigned, false, &arguments);
-        }
+        saved => saved,
     };
     // Before any work; files of the same model are replaced when the new ones are there.
     let claimed = match (&arguments.out, arguments.add) {
         (Some(folder), _) => Some(
-            NewFolder::claim(folder, FILES).map_err(|error| error.hint("give --out another folder, or --replace"))?,
+            NewFolder::claim(folder, FILES.into_iter().chain(NETWORK_FILES))
+                .map_err(|error| error.hint("give --out another folder, or --replace"))?,
         ),
         (None, true) => Some(NewFolder::claim(&arguments.model, [])?),
         (None, false) => None,
     };
     let wait = Wait::new("assigning");
-    let (written, assigned) = match claimed {
-        Some(claimed) => {
-            let (extended, assigned) = add(&saved, &arguments.table)?;
+    let written = claimed.is_some();
+    let assigned = match (&saved, claimed) {
+        (FittedModel::Families(saved), Some(claimed)) => {
+            let (extended, assigned) = add(saved, &arguments.table)?;
             extended.write(claimed.path())?;
-            (true, assigned)
+            assigned
         }
-        None => (false, assign(&saved, &arguments.table)?),
+        (FittedModel::Networks(saved), Some(claimed)) => {
+            let (extended, assigned) = saved.add(&arguments.table)?;
+            extended.write(claimed.path())?;
+            assigned
+        }
+        (FittedModel::Families(saved), None) => assign(saved, &arguments.table)?,
+        (FittedModel::Networks(saved), None) => saved.assign(&arguments.table)?,
+        (FittedModel::Mixture(saved), _) => assign_by_components(saved, &arguments.table)?,
     };
     drop(wait);
     tell(&assigned, written, &arguments)

@@ -1,17 +1,22 @@
 //! `kinfolk run FILE|PRESET`: one experiment, from data to report.
 
+use super::flower::{Elsewhere, Found};
 use super::*;
 use kinfolk::disk::folder::run_folder;
 use kinfolk::experiment::{Experiment, Override};
 use kinfolk::presets;
+use kinfolk::record::Summary;
 use kinfolk::report::table::results_with_notes;
 use kinfolk::run::venue::{InProcess, Venue};
 use kinfolk::run::{Options, checkpoint_every};
+use kinfolk_node::leave_path_open;
+use std::path::Path;
 
 const ENVIRONMENT: &str = "\
 Environment:
   KINFOLK_DATA                Folder of the downloaded datasets [default: kinfolk in the platform's cache folder]
-  KINFOLK_CHECKPOINT_SECONDS  Least seconds between two checkpoints of a method [default: 10]";
+  KINFOLK_CHECKPOINT_SECONDS  Least seconds between two checkpoints of a method [default: 10]
+  KINFOLK_PYTHON              The Python that has the package, for --on flower [default: python3]";
 
 /// Run an experiment: a TOML file, or a preset such as `quickstart`.
 #[derive(clap::Args)]
@@ -46,6 +51,8 @@ pub struct Arguments {
     /// Print the experiment with every default filled in, and stop
     #[arg(long)]
     show: bool,
+    #[command(flatten)]
+    elsewhere: Elsewhere,
 }
 
 impl Arguments {
@@ -56,21 +63,42 @@ impl Arguments {
 }
 
 pub fn run(arguments: Arguments) -> Result<Ending> {
-    run_at(arguments, |options| Ok(Box::new(InProcess::new(options)?)))
+    if !arguments.elsewhere.is_wanted() {
+        return run_at(arguments, |options| Ok(Box::new(InProcess::new(options)?)));
+    }
+    let Some(experiment) = read(&arguments)? else { return Ok(Ending::Done) };
+    let out = arguments.out.as_deref();
+    let found = arguments.elsewhere.run(&experiment.to_toml(), out, arguments.resume);
+    let Found { folder, summary, .. } = found.map_err(|error| out.map_or(error.clone(), |out| go_on(error, out)))?;
+    let summary = summary.ok_or_else(|| Error::federation("the run has ended without a summary"))?;
+    show(&summary, &folder, arguments.json)
 }
 
-/// The same with the clients of a venue.
-pub fn run_at(arguments: Arguments, venue: impl FnOnce(&Options) -> Result<Box<dyn Venue>>) -> Result<Ending> {
+/// The experiment, unless it was only to be shown.
+fn read(arguments: &Arguments) -> Result<Option<Experiment>> {
     let mut overrides = arguments.set.iter().map(|text| Override::parse(text)).collect::<Result<Vec<_>>>()?;
     overrides.extend(arguments.tune.then(Override::tune));
     overrides.extend(arguments.seed.map(|seed| Override::top("seed", seed as i64)));
     overrides.extend(arguments.repeat.map(|repeat| Override::top("repeat", repeat as i64)));
     let (place, text) = presets::read(&arguments.experiment)?;
-    let experiment = Experiment::parse(&place, &text, &overrides)?;
+    let mut table = Experiment::read_table(&place, &text)?;
+    if arguments.elsewhere.is_wanted() {
+        leave_path_open(&mut table);
+    }
+    let experiment = Experiment::from_table(&place, table, &overrides)?;
     if arguments.show {
         print(&experiment.to_toml())?;
-        return Ok(Ending::Done);
+        return Ok(None);
     }
+    Ok(Some(experiment))
+}
+
+/// The same with the clients of a venue.
+pub fn run_at(arguments: Arguments, venue: impl FnOnce(&Options) -> Result<Box<dyn Venue>>) -> Result<Ending> {
+    if arguments.elsewhere.is_wanted() {
+        return Err(Error::settings("--on: this program has its clients in processes of its own"));
+    }
+    let Some(experiment) = read(&arguments)? else { return Ok(Ending::Done) };
     let (folder, _new) = run_folder(arguments.out, experiment.name())?;
     let options = Options {
         folder: Some(folder.clone()),
@@ -81,15 +109,23 @@ pub fn run_at(arguments: Arguments, venue: impl FnOnce(&Options) -> Result<Box<d
         stop: stop_on_interrupt(),
         ..Options::default()
     };
-    let record = kinfolk::run::run_at(&mut *venue(&options)?, &experiment, &options, &mut Bars::new(String::new()))
-        .map_err(|error| match error.kind() {
-            ErrorKind::Stopped => {
-                error.hint(format!("go on with the same command and --out {} --resume", folder.display()))
-            }
-            _ => error,
-        })?;
-    let summary = &record.summary;
-    if arguments.json {
+    let record = kinfolk::run::run_at(&mut *venue(&options)?, &experiment, &options, &mut Bars::new(String::new()));
+    let record = record.map_err(|error| go_on(error, &folder))?;
+    show(&record.summary, &folder, arguments.json)
+}
+
+/// How to go on with a run that was stopped.
+fn go_on(error: Error, folder: &Path) -> Error {
+    match error.kind() {
+        ErrorKind::Stopped => {
+            error.hint(format!("go on with the same command and --out {} --resume", folder.display()))
+        }
+        _ => error,
+    }
+}
+
+fn show(summary: &Summary, folder: &Path, json: bool) -> Result<Ending> {
+    if json {
         print_json(summary)?;
     } else {
         print(&results_with_notes(summary))?;

@@ -3,7 +3,7 @@
 use super::{print, print_json};
 use crate::Ending;
 use kinfolk::Result;
-use kinfolk::fit::{FittedModel, SavedMixture, show, show_client, show_family};
+use kinfolk::fit::{FittedModel, show, show_client, show_family};
 use std::path::PathBuf;
 
 /// Show a fitted model: what was decided, families, errors; or one family, or one client.
@@ -23,25 +23,26 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: Arguments) -> Result<Ending> {
-    let saved = match FittedModel::read(&arguments.model)? {
-        FittedModel::Families(saved) => saved,
-        FittedModel::Mixture(saved) => return show_mixture(&saved, &arguments),
-    };
-    match (&arguments.client, arguments.family) {
-        _ if arguments.json => print_json(&saved.shown())?,
-        (Some(name), _) => print(&show_client(&saved, name)?)?,
-        (None, Some(number)) => print(&show_family(&saved, number)?)?,
-        (None, None) => print(&show(&saved))?,
-    }
-    Ok(Ending::Done)
-}
-
-fn show_mixture(saved: &SavedMixture, arguments: &Arguments) -> Result<Ending> {
-    match (&arguments.client, arguments.family) {
-        _ if arguments.json => print_json(&saved.shown())?,
-        (Some(name), _) => print(&saved.show_client(name)?)?,
-        (None, Some(number)) => print(&saved.show_family(number)?)?,
-        (None, None) => print(&saved.show())?,
+    let (client, family) = (arguments.client.as_deref(), arguments.family);
+    match FittedModel::read(&arguments.model)? {
+        FittedModel::Families(saved) => match (client, family) {
+            _ if arguments.json => print_json(&saved.shown())?,
+            (Some(name), _) => print(&show_client(&saved, name)?)?,
+            (None, Some(number)) => print(&show_family(&saved, number)?)?,
+            (None, None) => print(&show(&saved))?,
+        },
+        FittedModel::Networks(saved) => match (client, family) {
+            _ if arguments.json => print_json(&saved.shown())?,
+            (Some(name), _) => print(&saved.show_client(name)?)?,
+            (None, Some(number)) => print(&saved.show_family(number)?)?,
+            (None, None) => print(&saved.show())?,
+        },
+        FittedModel::Mixture(saved) => match (client, family) {
+            _ if arguments.json => print_json(&saved.shown())?,
+            (Some(name), _) => print(&saved.show_client(name)?)?,
+            (None, Some(number)) => print(&saved.show_family(number)?)?,
+            (None, None) => print(&saved.show())?,
+        },
     }
     Ok(Ending::Done)
 }

@@ -263,3 +263,28 @@ fn a_client_that_must_answer_and_does_not_fails_its_method() {
     insta::assert_snapshot!("failed-talk", ended.stderr);
     assert_eq!(bench.json("out/summary.json")["methods"][1]["status"], "failed");
 }
+
+#[test]
+fn nodes_and_runs_elsewhere() {
+    let bench = Bench::new();
+    bench.write("node.toml", "[node]\npartition = [0, 1]\n");
+    bench.write("empty.toml", "[node]\n");
+    bench.write("key", "no key");
+    bench.write("rows.csv", "shop,spent\na,1\n");
+    let node = |arguments: &[&str]| bench.refused(&[&["node", "--superlink", "127.0.0.1:1"], arguments].concat());
+    let messages = [
+        node(&["nowhere.toml", "--insecure"]),
+        node(&["empty.toml", "--insecure"]),
+        node(&["--insecure", "--data", "rows.csv", "--client", "shop"]),
+        node(&["node.toml", "--key", "key"]),
+        node(&["node.toml", "--root-certificates", "key"]),
+        node(&["node.toml", "--partition", "0/1"]),
+        node(&["--partition", "0"]),
+        bench.refused(&["node", "--superlink", "here", "--insecure", "node.toml"]),
+        bench.refused(&["run", "tiny.toml", "--on", "flower"]),
+        bench.refused(&["run", "tiny.toml", "--on", "moon", "--superlink", "there"]),
+        bench.refused(&["fit", "--on", "flower", "--superlink", "there", "--client", "a", "--target", "b", "--json"]),
+        bench.refused(&["fit", "--on", "flower", "--superlink", "there", "--client", "a"]),
+    ];
+    insta::assert_snapshot!("elsewhere", messages.join("\n"));
+}

@@ -265,7 +265,7 @@ fn a_changed_model_is_refused() {
     let path = bench.path("bakeries.families").join("model.json");
     let model = std::fs::read_to_string(&path).expect("a model");
     for (changed, wanted) in [
-        (model.replacen("\"schema\": 1", "\"schema\": 9", 1), "a newer kinfolk"),
+        (model.replacen("\"schema\": 2", "\"schema\": 9", 1), "a newer kinfolk"),
         (model.replacen("\"B01\",", "", 1), "39 names for 40 clients"),
         (model[..model.len() / 2].to_string(), "model.json"),
     ] {

@@ -68,6 +68,27 @@ fn tables_that_can_be_read_are_fitted() {
         ),
         ("names for folders", with(0, |number, _| ["A/B", "A_B", "A B"][number % 3].into()), "one model for everybody"),
         ("one client", with(0, |_, _| "one".into()), "cannot be told"),
+        (
+            "no column",
+            text("school,y", rows().into_iter().map(|row| format!("{},{}", row[0], row[3]))),
+            "Clients differ",
+        ),
+        ("nothing that varies", with(1, |_, _| "7".into()).replace(",b,", ",a,"), "left out: the same in every row"),
+        (
+            "yes and no in several spellings",
+            with(2, |number, _| ["yes", "Yes", "Y", "no", "No", "N"][number % 6].into()),
+            "kind  yes-no  2 kinds  one column, however yes and no are spelled",
+        ),
+        (
+            "yes and no as numbers and words",
+            with(2, |number, _| ["1", "true", "TRUE", "0", "F", "false"][number % 6].into()),
+            "kind  yes-no  2 kinds  one column, however yes and no are spelled",
+        ),
+        (
+            "yes, no and something else",
+            with(2, |number, _| ["yes", "Yes", "no", "maybe"][number % 4].into()),
+            "spellings of yes or no are told apart, as there are other words",
+        ),
         ("a row each", with(0, |number, _| format!("s{number}")), "cannot be told"),
         ("a target that lacks values", with(3, nth(7, "NaN")), "21 rows are left out, without a value in column `y`"),
         ("the target as a feature", with(2, |number, _| rows()[number][3].clone()), "the target by another name?"),
@@ -126,11 +147,6 @@ fn what_cannot_be_fitted_is_refused_by_what_to_do() {
             "leave the column out with --drop x",
         ),
         ("t.csv", format!("{usual}s01,1\n"), "row 146: 2 cells, want 4"),
-        (
-            "t.csv",
-            text("school,y", rows().into_iter().map(|row| format!("{},{}", row[0], row[3]))),
-            "want a column besides",
-        ),
         ("t.csv", "PK\u{3}\u{4}workbook".into(), "save the table as CSV"),
         ("t.xlsx", "PK\u{3}\u{4}workbook".into(), "error: got t.xlsx, want a file that ends in .csv"),
         ("t.zip", "PK\u{3}\u{4}archive".into(), "want a file that ends in .csv"),
@@ -152,4 +168,167 @@ fn what_cannot_be_fitted_is_refused_by_what_to_do() {
     assert!(ended.stderr.contains("folder.csv: a folder, want a file"), "{}", ended.stderr);
     let ended = fitted(&bench, "t.csv", usual.as_bytes(), &["--families", "20"]);
     assert!(ended.stderr.contains("at most the 12 clients"), "{}", ended.stderr);
+}
+
+/// What `predict` and `assign` say of a table, with the model of the usual one.
+fn used(bench: &Bench, name: &str, content: &[u8]) -> [Ended; 2] {
+    bench.write(name, content);
+    ["predict", "assign"].map(|verb| bench.kinfolk(&[verb, "m", name]))
+}
+
+#[test]
+fn tables_that_can_be_read_are_predicted() {
+    let bench = Bench::new();
+    let usual = with(0, |_, school| school.into());
+    assert_eq!(fitted(&bench, "t.csv", usual.as_bytes(), &[]).code, Some(0));
+    let [wanted, _] = used(&bench, "t.csv", usual.as_bytes());
+    assert_eq!(wanted.code, Some(0), "{}", wanted.stderr);
+    let nth = |every: usize, sign: &'static str| {
+        move |number: usize, cell: &str| if number % every == 0 { sign.to_string() } else { cell.to_string() }
+    };
+    // The same cells, otherwise written.
+    for (what, name, content) in [
+        ("semicolons", "t.csv", usual.replace(',', ";")),
+        ("tabs", "t.tsv", usual.replace(',', "\t")),
+        ("decimal commas", "t.csv", usual.replace(',', ";").replace('.', ",")),
+        ("a byte order mark", "t.csv", format!("\u{feff}{usual}")),
+        ("quoted numbers", "t.csv", with(1, |_, x| format!("\"{x}\""))),
+        ("percent", "t.csv", with(1, |_, x| format!("{x} %"))),
+        ("blanks in the header", "t.csv", usual.replacen("school,x", " school, x", 1)),
+        ("a text with the ending of a packed one", "t.csv.gz", usual.clone()),
+        (
+            "a column more",
+            "t.csv",
+            text("more,school,x,kind,y", rows().into_iter().map(|row| format!("1,{}", row.join(",")))),
+        ),
+    ] {
+        let [predicted, assigned] = used(&bench, name, content.as_bytes());
+        assert_eq!(predicted.stdout, wanted.stdout, "{what}: {}", predicted.stderr);
+        assert_eq!(assigned.code, Some(0), "{what}: {}", assigned.stderr);
+    }
+    // What differs is said.
+    for (what, content, said) in [
+        ("signs for missing numbers", with(1, nth(20, "n/k")), "8 cells count as missing: `n/k`"),
+        (
+            "a target in words",
+            with(3, |_, _| "high".into()),
+            "column `y` holds numbers; 144 cells count as missing: `high`",
+        ),
+        ("no target", text("school,x,kind", rows().into_iter().map(|row| row[..3].join(","))), "144 rows of 12 known"),
+        ("new clients", with(0, |_, _| "new".into()), "0 known and 1 new"),
+        ("NaN", with(1, nth(9, "NaN")), "144 rows of 12 known"),
+        ("no rows", "school,x,kind,y\n".into(), "0 rows of 0 known"),
+    ] {
+        let [predicted, _] = used(&bench, "t.csv", content.as_bytes());
+        assert_eq!(predicted.code, Some(0), "{what}: {}", predicted.stderr);
+        assert!(predicted.stderr.contains(said), "{what}: {}", predicted.stderr);
+    }
+    // Words that training rows did not have.
+    let [predicted, _] = used(&bench, "t.csv", with(2, |_, _| "zzz".into()).as_bytes());
+    assert_eq!(predicted.stdout.lines().count(), 145, "{}", predicted.stderr);
+}
+
+#[test]
+fn what_cannot_be_predicted_is_refused_by_what_to_do() {
+    let bench = Bench::new();
+    let usual = with(0, |_, school| school.into());
+    assert_eq!(fitted(&bench, "t.csv", usual.as_bytes(), &[]).code, Some(0));
+    let fourth =
+        |sign: &'static str| move |number: usize, cell: &str| if number == 3 { sign.into() } else { cell.to_string() };
+    for (name, content, wanted) in [
+        ("p.csv", String::new(), "hint: the file is empty"),
+        ("p.csv", usual.replace("school", "shop"), "p.csv: no column `school`"),
+        ("p.csv", usual.replace("school,x", "School,x"), "hint: did you mean `School`?"),
+        ("p.csv", usual.replace("kind", "sort"), "no column `kind`\n  hint: the model was fitted with it"),
+        ("p.csv", usual.replace(',', "|"), "its only column is `school|x|kind|y`; cells are separated by commas"),
+        ("p.csv", usual.replace("kind", "x"), "two columns are called `x`\n  hint: rename one of them"),
+        ("p.csv", with(1, |_, _| "big".into()), "column `x` holds words, want numbers\n  hint: mend the column"),
+        (
+            "p.csv",
+            with(1, |number, _| format!("2020-01-{:02}", number % 28 + 1)),
+            "column `x` holds words, want numbers",
+        ),
+        ("p.csv", with(1, fourth("inf")), "p.csv row 5: column `x` is not finite\n  hint: mend it"),
+        ("p.csv", with(1, fourth("1e999")), "p.csv row 5: column `x` is not finite"),
+        ("p.csv", with(0, fourth(" ")), "p.csv row 5: column `school` has no value\n  hint: fill it in"),
+        ("p.csv", format!("{usual}s01,1\n"), "row 146: 2 cells, want 4\n  hint: quote cells"),
+        ("p.csv", "PK\u{3}\u{4}workbook".into(), "hint: save the table as CSV"),
+        ("p.xlsx", "PK\u{3}\u{4}workbook".into(), "got p.xlsx, want a file that ends in .csv"),
+        ("p.parquet", usual.clone(), "p.parquet: "),
+        ("p.feather", usual.clone(), "p.feather: "),
+    ] {
+        for ended in used(&bench, name, content.as_bytes()) {
+            assert_eq!(ended.code, Some(2), "{wanted}: {}", ended.stderr);
+            assert!(ended.stderr.contains(wanted), "want {wanted}: {}", ended.stderr);
+        }
+    }
+    // Of a new client too large to be squared; of a known one, predicted as it is.
+    let huge = with(1, fourth("1e300")).replace("s00", "new");
+    for ended in used(&bench, "p.csv", huge.as_bytes()) {
+        assert!(ended.code == Some(2) && ended.stderr.contains("hint: a value is too large"), "{}", ended.stderr);
+    }
+    let [_, assigned] =
+        used(&bench, "p.csv", text("school,x,kind", rows().into_iter().map(|row| row[..3].join(","))).as_bytes());
+    assert!(assigned.stderr.contains("hint: families are told by it"), "{}", assigned.stderr);
+
+    std::fs::create_dir(bench.path("folder.csv")).expect("a folder");
+    std::fs::create_dir(bench.path("none")).expect("a folder");
+    let nested = nested_parquet();
+    bench.write("nested.parquet", nested);
+    bench.write("p.csv", &usual);
+    let model = bench.read("m/model.json");
+    let schema = model.find("\"schema\": ").expect("its version") + "\"schema\": ".len();
+    bench.write("newer/model.json", format!("{}99{}", &model[..schema], &model[schema + 1..]));
+    bench.write("cut/model.json", &model[..model.len() / 2]);
+    bench.write("text/model.json", "hello");
+    bench.write("other/model.json", model.replace("\"equations\": 1", "\"equations\": 7"));
+    for (model, table, wanted) in [
+        ("m", "folder.csv", "folder.csv: a folder, want a file"),
+        ("m", "nowhere.csv", "reading nowhere.csv: No such file"),
+        ("m", "nested.parquet", "column `x` holds"),
+        ("nowhere", "p.csv", "nowhere: no fitted model"),
+        ("none", "p.csv", "none: no fitted model, it has no model.json\n  hint: `kinfolk fit"),
+        ("p.csv", "p.csv", "p.csv: no fitted model"),
+        ("newer", "p.csv", "hint: a newer kinfolk has written it"),
+        ("cut", "p.csv", "hint: the file is damaged"),
+        ("text", "p.csv", "hint: the file is damaged"),
+        ("other", "p.csv", "not what `fit` has written"),
+    ] {
+        for verb in ["predict", "assign"] {
+            let ended = bench.kinfolk(&[verb, model, table]);
+            assert_eq!(ended.code, Some(2), "{verb} {model} {table}: {}", ended.stderr);
+            assert!(ended.stderr.contains(wanted), "want {wanted}: {}", ended.stderr);
+        }
+    }
+    for (out, wanted) in [
+        ("nowhere/x.csv", "writing nowhere/x.csv: No such file"),
+        ("folder.csv", "writing folder.csv"),
+        ("x.xls", "--out: got x.xls, want a file that ends in"),
+        ("./p.csv", "which is the table itself\n  hint: name another file"),
+    ] {
+        let ended = bench.kinfolk(&["predict", "m", "p.csv", "--out", out]);
+        assert!(ended.code == Some(2) && ended.stderr.contains(wanted), "want {wanted}: {}", ended.stderr);
+    }
+    assert_eq!(bench.read("p.csv"), usual, "the table is as it was");
+    let ended = bench.kinfolk(&["assign", "m", "p.csv", "--add"]);
+    assert!(ended.stderr.contains("want also --out with a folder"), "{}", ended.stderr);
+}
+
+/// A table whose `x` is a list in every row.
+fn nested_parquet() -> Vec<u8> {
+    use arrow_array::builder::{Float64Builder, ListBuilder};
+    use arrow_array::{ArrayRef, Float64Array, RecordBatch, StringArray};
+    use std::sync::Arc;
+    let mut lists = ListBuilder::new(Float64Builder::new());
+    (0..3).for_each(|row| lists.append_value([Some(f64::from(row)), None]));
+    let words = |word: &str| Arc::new(StringArray::from(vec![word; 3])) as ArrayRef;
+    let targets = Arc::new(Float64Array::from(vec![1.0, 2.0, 4.0])) as ArrayRef;
+    let lists = Arc::new(lists.finish()) as ArrayRef;
+    let columns = [("school", words("s00")), ("x", lists), ("kind", words("a")), ("y", targets)];
+    let batch = RecordBatch::try_from_iter(columns).expect("a batch");
+    let mut bytes = Vec::new();
+    let mut writer = parquet::arrow::ArrowWriter::try_new(&mut bytes, batch.schema(), None).expect("a writer");
+    writer.write(&batch).expect("written");
+    writer.close().expect("closed");
+    bytes
 }

@@ -5,7 +5,7 @@ use crate::bench::Bench;
 #[test]
 fn every_verb_has_help() {
     let bench = Bench::new();
-    for verb in ["", "run", "cluster", "list", "data", "data list", "data path", "data get", "reproduce"] {
+    for verb in ["", "run", "node", "cluster", "list", "data", "data list", "data path", "data get", "reproduce"] {
         let mut arguments: Vec<&str> = verb.split_whitespace().collect();
         arguments.push("--help");
         let ended = bench.well(&arguments);

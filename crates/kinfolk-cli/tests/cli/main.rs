@@ -11,6 +11,7 @@ mod contract;
 mod fit;
 mod fit_inputs;
 mod fit_mixtures;
+mod fit_networks;
 mod folders;
 mod fuzz;
 mod help;

@@ -3,7 +3,7 @@
     python experiments/fit/mixtures.py KINFOLK [SEEDS] [STUDY ...]
 
 Studies: `alike` (one set of weights), `families` (three sets of weights), `continuum` (weights from a Dirichlet distribution), `outliers`
-(two clients whose components lie elsewhere). Of every client a third of the rows is held out.
+(two clients whose components lie elsewhere), `together` (two clients whose components lie elsewhere in the same place). Of every client a third of the rows is held out.
 """
 
 import csv
@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 
-STUDIES = ["alike", "families", "continuum", "outliers"]
+STUDIES = ["alike", "families", "continuum", "outliers", "together"]
 APART = 4.0
 
 
@@ -44,10 +44,11 @@ def planted(study: str, seed: int):
         weights = (kinds / kinds.sum(axis=1, keepdims=True))[family]
     if study == "continuum":
         weights = draw.dirichlet(6.0 * weights[0], size=clients)
-    outlier = np.arange(clients) < (2 if study == "outliers" else 0)
+    outlier = np.arange(clients) < (2 if study in ("outliers", "together") else 0)
+    shared = draw.normal(size=columns) if study == "together" else None
     rows, owners, labels = [], [], []
     for client in range(clients):
-        moved = draw.normal(size=columns)
+        moved = draw.normal(size=columns) if shared is None else shared.copy()
         moved *= outlier[client] * 1.5 * APART / np.linalg.norm(moved)
         for label in draw.choice(components, size=int(draw.integers(60, 181)), p=weights[client]):
             rows.append(draw.multivariate_normal(centres[label] + moved, covariances[label]))
@@ -87,7 +88,7 @@ def one(kinfolk: str, study: str, seed: int) -> dict[str, float]:
     pooled = [GaussianMixture(count, n_init=3, random_state=seed).fit(rows[~held_out]) for count in range(1, 9)]
     best = min(pooled, key=lambda model: model.bic(rows[~held_out]))
     differ, count = shown["weights_p"] is not None and shown["weights_p"] <= 0.05, len(shown["families"])
-    verdict = {"alike": not differ, "families": count == 3, "continuum": differ and count == 1, "outliers": not differ}[study]
+    verdict = {"alike": not differ, "families": count == 3, "continuum": differ and count == 1}.get(study, not differ)
     return {
         "components": len(shown["components"]) == components,
         "components, BIC": best.n_components == components,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from . import _kinfolk
-from ._kinfolk import Columns, Fitted, FittedMixture, Rows
+from ._kinfolk import Columns, Fitted, FittedMixture, FittedNetworks, Rows
 from .conventions import (
     BaseEstimator,
     ClassifierMixin,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 EVERYBODY = "everybody"
 """The one client there is where none are named."""
-WORDS = {"column", "outlier", "weights", "client", "apart_by", "served_by", "joining", "added", "model", "of", "term"}
+WORDS = {"column", "outlier", "weights", "client", "apart_by", "served_by", "joining", "added", "model", "of", "term", "class"}
 """Columns of words in a model's files; a client's name may look like a number."""
 
 Model = TypeVar("Model", bound="FamilyEstimator")
@@ -43,7 +43,7 @@ Model = TypeVar("Model", bound="FamilyEstimator")
 
 @describe(
     p="p-value of \"all clients are alike\"; `None` where too few rows are left to tell.",
-    between="The share of what one model for everybody leaves unexplained that lies between clients.",
+    between="The share of what one model for everybody leaves unexplained that lies between clients; NaN of networks.",
 )
 class Heterogeneity(NamedTuple):
     """Whether clients differ."""
@@ -63,13 +63,14 @@ class FamilyEstimator(BaseEstimator):
     """What estimators of families have in common."""
 
     _has_classes: bool
-    model_: Fitted
+    model_: Fitted | FittedNetworks
 
     def __init__(
         self,
         *,
         client: str | None = None,
         target: str | None = None,
+        model: str | None = None,
         group: str | None = None,
         time: str | None = None,
         part: str | None = None,
@@ -79,6 +80,7 @@ class FamilyEstimator(BaseEstimator):
         missing: str = "fill",
         families: int | None = None,
         curves: bool = True,
+        interactions: bool = True,
         covariance: str | None = None,
         quick: bool = False,
         seed: int = 0,
@@ -86,6 +88,7 @@ class FamilyEstimator(BaseEstimator):
     ) -> None:
         self.client = client
         self.target = target
+        self.model = model
         self.group = group
         self.time = time
         self.part = part
@@ -95,6 +98,7 @@ class FamilyEstimator(BaseEstimator):
         self.missing = missing
         self.families = families
         self.curves = curves
+        self.interactions = interactions
         self.covariance = covariance
         self.quick = quick
         self.seed = seed
@@ -145,6 +149,7 @@ class FamilyEstimator(BaseEstimator):
             client=client,
             target=target,
             classes=self._has_classes,
+            model=self.model,
             group=self.group,
             time=self.time,
             part=self.part,
@@ -154,6 +159,7 @@ class FamilyEstimator(BaseEstimator):
             missing=self.missing,
             families=self.families,
             curves=self.curves,
+            interactions=self.interactions,
             covariance=self.covariance,
             quick=self.quick,
             seed=self.seed,
@@ -169,8 +175,17 @@ class FamilyEstimator(BaseEstimator):
         coefficients of families that are others by more than two standard errors.
         """
         before = self._fitted()
-        self.fit(X, y, clients, sample_weight)
-        self.model_ = self.model_.following(before)
+        chosen = self.model
+        # Linear models stay linear, and networks networks: families of one cannot go on with those of the other.
+        self.model = chosen or ("mlp" if isinstance(before, FittedNetworks) else "linear")
+        try:
+            self.fit(X, y, clients, sample_weight)
+        finally:
+            self.model = chosen
+        if isinstance(self.model_, FittedNetworks) and isinstance(before, FittedNetworks):
+            self.model_ = self.model_.following(before)
+        elif isinstance(self.model_, Fitted) and isinstance(before, Fitted):
+            self.model_ = self.model_.following(before)
         return self
 
     @property
@@ -186,13 +201,22 @@ class FamilyEstimator(BaseEstimator):
     @property
     def coef_(self) -> Table:
         """The coefficients for everybody, of every family and of every client, in the units of the columns."""
+        if isinstance(self._fitted(), FittedNetworks):
+            raise AttributeError("coef_: networks have no coefficients; effects_ says what columns do, model=\"linear\" has some")
         return self._table("coefficients.csv")
+
+    @property
+    def effects_(self) -> Table:
+        """Of networks, by how much the prediction changes with each column in the mean, and how much that differs between rows."""
+        if isinstance(self._fitted(), Fitted):
+            raise AttributeError("effects_: these are of networks; coef_ has the coefficients of linear models")
+        return self._table("effects.csv")
 
     @property
     def heterogeneity_(self) -> Heterogeneity:
         """Whether clients differ, and by how much."""
         shown = json.loads(self._fitted().shown())
-        return Heterogeneity(shown["difference_p"], shown["between"])
+        return Heterogeneity(shown["difference_p"], shown.get("between", float("nan")))
 
     @property
     def understood_(self) -> list[str]:
@@ -233,14 +257,14 @@ class FamilyEstimator(BaseEstimator):
         self._fitted().save(path, replace)
         return path
 
-    def _take(self, model: Fitted, by_name: bool) -> None:
+    def _take(self, model: Fitted | FittedNetworks, by_name: bool) -> None:
         self.model_ = model
         self._by_name = by_name
         if by_name:
             self.n_features_in_ = len(model.columns)
             self.feature_names_in_ = np.array(model.columns, dtype=object)
 
-    def _fitted(self) -> Fitted:
+    def _fitted(self) -> Fitted | FittedNetworks:
         check_is_fitted(self)
         return self.model_
 
@@ -322,13 +346,15 @@ class FamilyEstimator(BaseEstimator):
 
 
 class FamilyRegressor(RegressorMixin, FamilyEstimator):
-    """Linear models of clients that may differ: families, and what serves each client best.
+    """Models of clients that may differ, linear ones or networks: families, and what serves each client best.
 
     Whether clients differ, whether they fall into families and how many, and which of four models (everybody's, the
     family's, a personal one, the client's own) or which mixture serves a client, is decided from the rows.
 
     - `client`, `target`: columns of the frame that name the client and hold what is predicted, in place of `clients`
       and `y`; columns are then found by their names, in any order
+    - `model`: `linear`, or `mlp` for networks; `None` for linear models, or networks where these are better on held-out
+      rows by more than a standard error
     - `group`: the column of families that are known
     - `time`: the column of the rows' times; the last rows of every client are held out and scored
     - `part`: the column that says of every row `train` or `test`
@@ -337,12 +363,13 @@ class FamilyRegressor(RegressorMixin, FamilyEstimator):
     - `missing`: whether to `fill` missing values with the mean, and mark them, or to `refuse` them
     - `families`: how many there are; `None` to find out
     - `curves`: whether numbers may bend, where that predicts better
+    - `interactions`: whether products of the two strongest columns with the others may enter, where that predicts better
     - `covariance`: how coefficients vary between clients (`intercept`, `scalar`, `intercept-slopes`, `diagonal`, `full`);
       `None` to find out; `quick`: try no other than one variance for intercepts and one for slopes
     - `seed` of all draws, and `threads` to use: as many as there are cores unless said otherwise
 
-    Fitted, it has `families_`, `clients_` and `coef_` (tables), `heterogeneity_`, `understood_`, `n_features_in_` and
-    `feature_names_in_`.
+    Fitted, it has `families_`, `clients_` and `coef_` (tables; networks have `effects_` instead), `heterogeneity_`,
+    `understood_`, `n_features_in_` and `feature_names_in_`.
     """
 
     _has_classes = False
@@ -380,7 +407,7 @@ class FamilyRegressor(RegressorMixin, FamilyEstimator):
 
 
 class FamilyClassifier(ClassifierMixin, FamilyEstimator):
-    """Logistic models of clients that may differ: families, and what serves each client best.
+    """Logistic models or networks of clients that may differ: families, and what serves each client best.
 
     Decided as `FamilyRegressor` decides; with more than two classes models are multinomial.
 
@@ -456,7 +483,7 @@ def load_fitted(folder: str | os.PathLike[str]) -> FamilyRegressor | FamilyClass
     by_name = model.columns != [f"x{place}" for place in range(len(model.columns))]
     client, target = (model.client, model.target) if by_name else (None, None)
     kind = FamilyClassifier if model.classes else FamilyRegressor
-    estimator = kind(client=client, target=target)
+    estimator = kind(client=client, target=target, model="mlp" if isinstance(model, FittedNetworks) else None)
     estimator.n_features_in_ = len(model.columns)
     estimator._take(model, by_name)
     if isinstance(estimator, FamilyClassifier):

@@ -153,6 +153,10 @@ class FamilyMixture(DensityMixin, FamilyEstimator):
         raise AttributeError("a mixture has no coefficients; means_ and covariances_ are its parameters")
 
     @property
+    def effects_(self) -> Table:
+        raise AttributeError("a mixture predicts no target that columns could have an effect on")
+
+    @property
     def heterogeneity_(self) -> MixtureHeterogeneity:  # type: ignore[override]
         """Whether clients differ: in how often components occur, and in where they are."""
         shown = json.loads(self._fitted().shown())

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-EXAMPLE = Path(__file__).resolve().parents[4] / "examples" / "flower"
+ROOT = Path(__file__).resolve().parents[4]
+EXAMPLE = ROOT / "examples" / "flower"
+PROGRAM = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug" / "kinfolk"
+os.environ["KINFOLK"] = str(PROGRAM)
 sys.path.insert(0, str(EXAMPLE))
 
 from loopback import Loopback  # noqa: E402

@@ -5,16 +5,13 @@ A question takes seconds here, however small it is, so there are few runs, and e
 
 from __future__ import annotations
 
-import csv
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pandas
 import pytest
 from conftest import EXAMPLE
+from found import clusters, finish, models, repeat, wait_until
 from loopback import Loopback
 from run import MACHINES, SHOPS, start_machines, write_table
 
@@ -26,35 +23,10 @@ HERE = Path(__file__).resolve().parent
 @pytest.fixture(scope="session")
 def shops(loopback: Loopback) -> Loopback:
     """Three machines with a table each, and a fourth that nobody knows."""
-    loopback.add_supernode("stranger", "partition-id=0 num-partitions=1", register=False)
-    start_machines(loopback)
+    loopback.add_key("stranger", register=False)
+    loopback.start_supernode("stranger", "partition-id=0 num-partitions=1")
+    start_machines(loopback, stock=True)
     return loopback
-
-
-def finish(loopback: Loopback, run: str) -> str:
-    loopback.follow(run)
-    return loopback.status(run)
-
-
-def wait_until(is_so: Callable[[], bool], seconds: float = 120.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.1)
-
-
-def models(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.glob("models/**/*.safetensors"))}
-
-
-def clusters(folder: Path, label: str) -> dict[str, str]:
-    with open(folder / "clients.csv", newline="") as file:
-        return {row["client"]: row["cluster"] for row in csv.DictReader(file) if row["label"] == label}
-
-
-def repeat(folder: Path, label: str) -> dict[str, Any]:
-    methods = json.loads((folder / "summary.json").read_text())["methods"]
-    return next(method["repeats"][0] for method in methods if method["label"] == label)
 
 
 def test_the_example_gives_the_bits_of_one_process(shops: Loopback, tmp_path: Path) -> None:
@@ -139,7 +111,8 @@ def test_a_machine_that_dies_is_reported_and_the_others_go_on(loopback: Loopback
     for name in [name for name in loopback.processes if name != "superlink"]:
         loopback.stop(name)
     for number, name in enumerate(("one", "two", "three")):
-        loopback.add_supernode(name, f"partition-id={number} num-partitions=3")
+        loopback.add_key(name)
+        loopback.start_supernode(name, f"partition-id={number} num-partitions=3")
     folder = tmp_path / "lost"
     settings = "method.ifca.rounds=3"
     run = loopback.start_run(EXAMPLE, experiment=str(HERE / "digits.toml"), out=str(folder), set=settings, timeout=40)

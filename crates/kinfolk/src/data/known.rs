@@ -3,9 +3,9 @@
 //!
 //! A word that training rows did not have is no fault, nor is a missing cell; a missing column is one.
 
-use super::files::{ChooseRoles, Header, Input, MissingCells, Notation, Role, Rows, Source};
+use super::files::{ChooseRoles, Header, Input, MissingCells, Notation, Role, Rows, Source, lacking_hint};
 use super::schema::{Encoding, FeaturesSchema, Schema, TargetSchema};
-use super::{Cells, Features, Shard, Targets};
+use super::{Cells, Column, Features, Shard, Targets};
 use crate::error::{Error, ErrorKind, Result};
 use crate::panics::contained;
 use crate::settings::finish;
@@ -119,6 +119,9 @@ impl<'a> KnownRows<'a> {
             Some((Cells::Numbers(weights), mean)) => Some(weights.into_iter().map(|weight| weight / mean).collect()),
             _ => None,
         };
+        if table.columns.is_empty() {
+            table.columns.push(Column::none(clients.len()));
+        }
         let rows = Shard::new(Features::Columns(table.columns), targets)?.weighted(weights.map(Arc::new))?;
         Ok(Some(KnownBatch { lines: table.lines, clients, rows }))
     }
@@ -181,7 +184,11 @@ fn roles(path: &Path, names: &[String], known: KnownColumns) -> Result<Vec<Role>
     let mut lacking = Vec::new();
     let mut want = |name: &str, role: Role| match names.iter().position(|known| known == name) {
         Some(place) => roles[place] = role,
-        None => lacking.push(Error::data(format!("{}: no column `{name}`", path.display()))),
+        None => {
+            let fault = Error::data(format!("{}: no column `{name}`", path.display()));
+            let usual = || "the model was fitted with it; add it, or fit a model without it".into();
+            lacking.push(fault.hint(lacking_hint(name, names).unwrap_or_else(usual)));
+        }
     };
     want(client, Role::Name);
     for column in columns {
@@ -189,16 +196,16 @@ fn roles(path: &Path, names: &[String], known: KnownColumns) -> Result<Vec<Role>
             Encoding::Number(_) => want(&column.name, Role::Number),
             Encoding::OneHot { .. } => want(&column.name, Role::Words),
             Encoding::Date { .. } => want(&column.name, Role::Date),
-            Encoding::LeftOut(_) => {}
+            Encoding::LeftOut(_) | Encoding::Nothing => {}
         }
     }
-    finish(lacking).map_err(|error| error.hint("the model was fitted with it; add it, or fit a model without it"))?;
+    finish(lacking)?;
     if let Some(place) = weight.and_then(|(weight, _)| names.iter().position(|known| known == weight)) {
         roles[place] = Role::Number;
     }
     if let Some(place) = names.iter().position(|known| known == target) {
         roles[place] = match schema.target {
-            TargetSchema::Number => Role::Number,
+            TargetSchema::Number => Role::NumberIfAny,
             TargetSchema::Names(_) => Role::Words,
             TargetSchema::Classes(_) | TargetSchema::None => Role::Dropped,
         };

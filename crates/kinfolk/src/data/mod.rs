@@ -341,6 +341,16 @@ pub struct Column {
     pub values: Cells,
 }
 
+impl Column {
+    /// What the column of a table without any is called.
+    pub(crate) const NONE: &str = "(no column)";
+
+    /// In place of the columns of a table without any: it says how many rows there are.
+    pub(crate) fn none(rows: usize) -> Self {
+        Self { name: Self::NONE.to_string(), values: Cells::Numbers(vec![0.0; rows]) }
+    }
+}
+
 /// The cells of a column, typed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cells {
@@ -598,6 +608,12 @@ impl Shard {
     pub fn part(&self, index: usize, of: usize) -> Self {
         let cut = |i: usize| self.rows.start + self.rows.len() * i / of.max(1);
         Self { rows: cut(index)..cut(index + 1), ..self.clone() }
+    }
+
+    /// The rows before the last of so many such parts.
+    pub(crate) fn before_last(&self, of: usize) -> Self {
+        let last = self.part(of.saturating_sub(1), of);
+        Self { rows: self.rows.start..last.rows.start, ..last }
     }
 }
 

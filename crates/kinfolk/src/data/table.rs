@@ -54,6 +54,8 @@ settings! {
         curves: bool = false,
         /// leave out columns of words and dates, and mark no missing numbers: for mixtures
         numbers_only: bool = false,
+        /// whether no column need be a feature: for the method auto, whose clients then differ in their means
+        means_alone: bool = false,
         /// whether missing values are refused, or filled in: by the mean and a column that says where; words: a kind
         missing: Missing = "refuse",
         /// the column of the rows' weights, which `fit` counts them by; not a feature
@@ -182,6 +184,9 @@ fn build_of(
         Some(name) => Some(times(path, &mut table, name, settings.drop.contains(name))?),
         None => None,
     };
+    if table.columns.is_empty() && settings.means_alone {
+        table.columns.push(Column::none(table.lines.len()));
+    }
     if table.columns.is_empty() {
         return Err(Error::data(format!("{}: no column is left as a feature", path.display()))
             .hint("want a column besides the client's and the target's"));

@@ -24,10 +24,23 @@ pub enum Role {
     Linear,
     /// A column with one coefficient for everybody, such as the marker of a missing value.
     Common,
-    /// A column of this group of bends or interactions: common to everybody, and penalised with a strength of the group's own.
+    /// A column of this group of bends: common to everybody, and penalised with a strength of the group's own.
     Curve(usize),
+    /// The same of products of two columns.
+    Interaction(usize),
     /// A column that takes no part.
     Unused,
+}
+
+impl Role {
+    /// The group of columns that are penalised with one strength.
+    fn penalised(self) -> Option<usize> {
+        match self {
+            Self::Curve(group) => Some(2 * group),
+            Self::Interaction(group) => Some(2 * group + 1),
+            Self::Intercept | Self::Linear | Self::Common | Self::Unused => None,
+        }
+    }
 }
 
 /// What is predicted.
@@ -128,7 +141,47 @@ impl Products {
     }
 }
 
+impl Products {
+    /// Those of some of the columns, in their order, and of the target.
+    fn of_columns(&self, columns: &[usize]) -> Self {
+        let size = (2 * self.values.len()).isqrt();
+        let kept: Vec<usize> = columns.iter().copied().chain([size - 1]).collect();
+        let line =
+            |(place, &i): (usize, &usize)| kept[place..].iter().map(|&j| self.at(size, i, j)).collect::<Vec<f64>>();
+        Self { rows: self.rows, values: kept.iter().enumerate().flat_map(line).collect() }
+    }
+}
+
 impl Evidence {
+    /// Of some of the columns.
+    pub(crate) fn of_columns(&self, columns: &[usize]) -> Self {
+        let folds = |client: &Vec<Products>| client.iter().map(|fold| fold.of_columns(columns)).collect();
+        Self {
+            columns: columns.iter().map(|&column| self.columns[column]).collect(),
+            clients: self.clients.iter().map(folds).collect(),
+            ..*self
+        }
+    }
+
+    /// How strongly columns act in the model for everybody: of each of these sets, the variance over all rows of what it contributes to
+    /// the predictions.
+    pub(crate) fn strengths(&self, sets: &[std::ops::Range<usize>], model: &[f64]) -> Vec<f64> {
+        let (given, size) = (self.columns.len(), self.columns.len() + 1);
+        let mut total = Products::none(given);
+        self.clients.iter().flatten().for_each(|fold| total.add(fold));
+        let intercept = self.columns.iter().position(|role| *role == Role::Intercept);
+        let ones = intercept.map_or(0.0, |at| total.at(size, at, at));
+        let centred = |i: usize, j: usize| match intercept {
+            Some(at) if ones > 0.0 => total.at(size, i, j) - total.at(size, at, i) * total.at(size, at, j) / ones,
+            _ => total.at(size, i, j),
+        };
+        let strength = |set: &std::ops::Range<usize>| {
+            let pairs = set.clone().flat_map(|i| set.clone().map(move |j| (i, j)));
+            pairs.map(|(i, j)| model[i] * model[j] * centred(i, j)).sum::<f64>()
+        };
+        sets.iter().map(strength).collect()
+    }
+
     fn check(&self) -> Result<usize> {
         let size = self.columns.len() + 1;
         let want = size * (size + 1) / 2;
@@ -244,7 +297,8 @@ impl Basis {
             Role::Intercept => 0,
             Role::Linear => 1,
             Role::Common => 2,
-            Role::Curve(_) | Role::Unused => 3,
+            Role::Curve(_) => 3,
+            Role::Interaction(_) | Role::Unused => 4,
         };
         let (mut random, mut common) = (random, common);
         random.sort_by_key(rank);
@@ -262,10 +316,7 @@ impl Basis {
             scales: candidates.iter().map(|&j| scale(j)).collect(),
             curves: candidates
                 .iter()
-                .map(|&j| match evidence.columns[j] {
-                    Role::Curve(group) if !random.contains(&j) => Some(group),
-                    _ => None,
-                })
+                .map(|&j| evidence.columns[j].penalised().filter(|_| !random.contains(&j)))
                 .collect(),
             kept: candidates,
             random: random.len(),

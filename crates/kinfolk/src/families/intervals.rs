@@ -107,8 +107,13 @@ impl Histogram {
 
     /// Counts a value.
     pub fn add(&mut self, value: f64) {
+        self.add_many(value, 1);
+    }
+
+    /// Counts a value that occurs so often.
+    pub(crate) fn add_many(&mut self, value: f64, count: u64) {
         let bin = if value < Self::LOW { 0.0 } else { ((value / Self::LOW).ln() / Self::RATIO.ln()).floor() + 1.0 };
-        self.counts[(bin as usize).min(Self::BINS - 1)] += 1;
+        self.counts[(bin as usize).min(Self::BINS - 1)] += count;
     }
 
     /// Adds those of others.
@@ -158,7 +163,8 @@ impl Histogram {
         self.counts.iter().enumerate().map(below).sum::<f64>() / self.total().max(1) as f64
     }
 
-    fn edge(bin: usize) -> f64 {
+    /// Where a bin begins.
+    pub(crate) fn edge(bin: usize) -> f64 {
         if bin == 0 { 0.0 } else { Self::LOW * Self::RATIO.powi(bin as i32 - 1) }
     }
 }

@@ -64,6 +64,15 @@ impl Gain {
             false => f64::from(u8::from(self.mean > 0.0)),
         }
     }
+
+    /// Of a gain by joining, whether it is sure.
+    pub fn verdict(&self) -> Joining {
+        match self.probability() {
+            p if p >= SURE => Joining::Helps,
+            p if p <= 1.0 - SURE => Joining::Hurts,
+            _ => Joining::Neutral,
+        }
+    }
 }
 
 /// How a population is fitted to a part of the rows.
@@ -245,17 +254,14 @@ impl Trials {
         Self { strength, folds: fits.into_iter().map(models).collect() }
     }
 
-    /// A client's mean squared error over all folds that were predicted, with one of the models.
-    pub(crate) fn error(&self, working: &Working, client: usize, rung: Rung) -> Option<f64> {
-        let (mut sum, mut rows) = (0.0, 0.0);
-        for (test, models) in &self.folds {
-            let fold = working.fold(client, *test);
-            if fold.rows > 0.0 {
-                sum += working.weight(*test) * fold.error(models.of(client, rung));
-                rows += working.weight(*test) * fold.rows;
-            }
-        }
-        (rows > 0.0).then(|| sum / rows)
+    /// A client's sums of squared errors in the folds with rows that were predicted, with one of the models: the fold, the sum and the rows,
+    /// by the fold's weight.
+    pub(crate) fn cells(&self, working: &Working, client: usize, rung: Rung) -> Vec<(usize, f64, f64)> {
+        let cell = |(test, models): &(usize, Models)| {
+            let (fold, weight) = (working.fold(client, *test), working.weight(*test));
+            (*test, weight * fold.error(models.of(client, rung)), weight * fold.rows)
+        };
+        self.folds.iter().map(cell).filter(|(.., rows)| *rows > 0.0).collect()
     }
 
     /// Every client's losses in the folds with rows, with this stack.
@@ -400,12 +406,38 @@ impl Service {
         }
     }
 
-    /// "helps", "is neutral" or "hurts".
-    pub fn verdict(&self) -> &'static str {
-        match self.joining.probability() {
-            p if p >= SURE => "helps",
-            p if p <= 1.0 - SURE => "hurts",
-            _ => "is neutral",
+    /// Whether joining surely helps or hurts.
+    pub fn verdict(&self) -> Joining {
+        self.joining.verdict()
+    }
+}
+
+/// What joining does for a client, beside its own model alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Joining {
+    /// It surely helps.
+    Helps,
+    /// Neither is sure.
+    Neutral,
+    /// It surely hurts.
+    Hurts,
+}
+
+impl Joining {
+    /// In a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Helps => "helps",
+            Self::Neutral => "neutral",
+            Self::Hurts => "hurts",
+        }
+    }
+
+    /// As what is said of joining.
+    pub fn predicate(self) -> &'static str {
+        match self {
+            Self::Neutral => "is neutral",
+            sure => sure.word(),
         }
     }
 }

@@ -2,13 +2,14 @@
 
 use super::difference::{self, Difference};
 use super::evidence::{Basis, Evidence, Panel, Products, Response, Role, Working};
-use super::ladder::{self, AloneModels, FoldLosses, Models, Recipe, Rung, Service, Standing, Trials};
-use super::mixed::{Covariance, Integrated};
+use super::ladder::{self, AloneModels, FoldLosses, Joining, Models, Recipe, Rung, Service, Standing, Trials};
+use super::mixed::{self, Covariance, Integrated};
 use super::mixture::Joint;
 use super::population::Population;
 use super::search::{self, Search};
 use super::sentences;
 use crate::error::{Error, Result};
+use crate::num::tails::chi_square_tail;
 use crate::num::triangular::{factorise, solve};
 use crate::num::{add_scaled, dot};
 use crate::rng::Key;
@@ -128,6 +129,9 @@ pub struct Learned {
     pub curves: Vec<usize>,
     /// and whether they differ between clients.
     pub random_curves: bool,
+    /// The columns whose products with others are in the model.
+    #[serde(default)]
+    pub interactions: Vec<String>,
     /// The variance of noise in a typical client,
     pub noise: f64,
     /// and how many rows of a client's own it counts for.
@@ -160,7 +164,17 @@ pub(crate) struct Shape {
     /// Groups of curves.
     curves: Vec<usize>,
     random_curves: bool,
+    /// Groups of products.
+    interactions: Vec<usize>,
     covariance: Covariance,
+}
+
+/// How well a choice does.
+struct Trial {
+    /// Every client's cross-validated errors with its personal model, by the folds with rows: their sums, and the rows.
+    cells: Vec<Vec<(usize, f64, f64)>>,
+    /// Minus twice the restricted log-likelihood.
+    deviance: f64,
 }
 
 impl Shape {
@@ -170,6 +184,7 @@ impl Shape {
             evidence,
             |role| match role {
                 Role::Curve(group) => self.curves.contains(&group),
+                Role::Interaction(group) => self.interactions.contains(&group),
                 role => role != Role::Unused,
             },
             |role| {
@@ -178,28 +193,43 @@ impl Shape {
         )
     }
 
-    /// Without curves.
-    fn plain(options: &Options) -> Self {
+    /// Without curves and products.
+    pub(crate) fn plain(options: &Options) -> Self {
         let covariance = options.covariance.unwrap_or(Covariance::InterceptSlopes);
-        Self { curves: Vec::new(), random_curves: false, covariance }
+        Self { curves: Vec::new(), random_curves: false, interactions: Vec::new(), covariance }
     }
 
     fn recipe(&self) -> Recipe<'static> {
         Recipe { covariance: self.covariance, start: None, families: None, known: None, common: None }
     }
 
-    /// Every client's cross-validated error with its personal model.
-    fn errors(&self, working: &Working) -> Result<Vec<Option<f64>>> {
+    /// Groups of columns that have a penalty of their own.
+    fn penalties(&self) -> usize {
+        self.interactions.len() + if self.random_curves { 0 } else { self.curves.len() }
+    }
+
+    /// The groups of products in the model.
+    pub(crate) fn interactions(&self) -> &[usize] {
+        &self.interactions
+    }
+
+    fn trial(&self, working: &Working) -> Result<Trial> {
         let recipe = self.recipe();
-        let (.., parameters) = ladder::fit(working, None, recipe)?;
-        let trials = Trials::new(working, Recipe { start: Some(&parameters), ..recipe });
-        Ok((0..working.clients).map(|client| trials.error(working, client, Rung::Personal)).collect())
+        let mixed = mixed::fit(&working.panel(None), self.covariance, working.basis.intercepts(), None)?;
+        let trials = Trials::new(working, Recipe { start: Some(&mixed.parameters), ..recipe });
+        let cells = (0..working.clients).map(|client| trials.cells(working, client, Rung::Personal)).collect();
+        Ok(Trial { cells, deviance: mixed.deviance })
     }
 }
 
 /// Learns everything from what clients sent, where that is all there is to know: of numbers.
 pub fn learn(evidence: &Evidence, options: &Options) -> Result<Learned> {
-    let draft = Draft::new(evidence, Beforehand::default(), options)?;
+    learn_with(evidence, choose(evidence, options)?, options)
+}
+
+/// The same with columns and covariance that are chosen already.
+pub(crate) fn learn_with(evidence: &Evidence, shape: Shape, options: &Options) -> Result<Learned> {
+    let draft = Draft::new(evidence, Beforehand { difference: None, shape, common: None }, options)?;
     let stack = draft.trials.stack(&draft.working);
     let losses = draft.trials.losses(&draft.working, stack);
     Ok(draft.finish(stack, &losses))
@@ -244,21 +274,14 @@ pub(crate) fn constant_model(evidence: &Evidence) -> Vec<f64> {
     (0..given).map(|j| if evidence.columns[j] == Role::Intercept { share(j).ln() } else { 0.0 }).collect()
 }
 
-/// Columns and covariance, if they are not chosen yet, and everybody's personal model in one family: where likelihoods are to be expanded
-/// next.
-pub(crate) fn personal(evidence: &Evidence, shape: Option<Shape>, options: &Options) -> Result<(Shape, Vec<Vec<f64>>)> {
-    let (shape, working) = match shape {
-        None => choose(evidence, options)?,
-        Some(shape) => {
-            let working = shape.working(evidence)?;
-            (shape, working)
-        }
-    };
+/// Everybody's personal model in one family: where likelihoods are to be expanded next.
+pub(crate) fn personal(evidence: &Evidence, shape: &Shape) -> Result<Vec<Vec<f64>>> {
+    let working = shape.working(evidence)?;
     let (one, _, left, _) = ladder::fit(&working, None, shape.recipe())?;
     let personal = |client: usize| {
         working.basis.back(&one.posterior(&left, client, None, &mut Integrated::new(working.basis.random)).mean)
     };
-    Ok((shape, (0..working.clients).into_par_iter().map(personal).collect()))
+    Ok((0..working.clients).into_par_iter().map(personal).collect())
 }
 
 fn key(options: &Options) -> Key {
@@ -266,12 +289,11 @@ fn key(options: &Options) -> Key {
 }
 
 /// What is known before clients' likelihoods are expanded at models of their own.
-#[derive(Default)]
 pub(crate) struct Beforehand<'a> {
     /// Whether they differ.
     pub difference: Option<Difference>,
     /// Columns and covariance.
-    pub shape: Option<Shape>,
+    pub shape: Shape,
     /// The expansion at one model for everybody.
     pub common: Option<&'a Evidence>,
 }
@@ -293,13 +315,8 @@ pub(crate) struct Draft {
 impl Draft {
     pub(crate) fn new(evidence: &Evidence, beforehand: Beforehand, options: &Options) -> Result<Self> {
         let key = key(options);
-        let (shape, working) = match beforehand.shape {
-            None => choose(evidence, options)?,
-            Some(shape) => {
-                let working = shape.working(evidence)?;
-                (shape, working)
-            }
-        };
+        let shape = beforehand.shape;
+        let working = shape.working(evidence)?;
         let common = beforehand.common.map(|common| Working::in_basis(common, working.basis.clone())).transpose()?;
         let recipe = Recipe { common: common.as_ref(), ..shape.recipe() };
         let (one, panel, left, parameters) = ladder::fit(&working, None, recipe)?;
@@ -403,6 +420,7 @@ impl Draft {
             covariance: shape.covariance,
             curves: shape.curves,
             random_curves: shape.random_curves,
+            interactions: Vec::new(),
             noise: population.noise,
             noise_freedom,
             stack,
@@ -443,8 +461,9 @@ fn mean_errors(clients: &[LearnedClient]) -> [f64; 5] {
     sums.map(|sum| if count > 0.0 { sum / count } else { 0.0 })
 }
 
-/// Columns and covariance: what is asked for, or what cross-validation finds better.
-fn choose(evidence: &Evidence, options: &Options) -> Result<(Shape, Working)> {
+/// Columns and covariance: what is asked for, or what cross-validation finds better. Products of columns are another question
+/// ([`choose_interactions`]).
+pub(crate) fn choose(evidence: &Evidence, options: &Options) -> Result<Shape> {
     if let Wanted::Known(labels) = &options.families
         && labels.len() != evidence.clients.len()
     {
@@ -454,72 +473,145 @@ fn choose(evidence: &Evidence, options: &Options) -> Result<(Shape, Working)> {
             evidence.clients.len()
         )));
     }
-    let mut groups: Vec<usize> = evidence
-        .columns
-        .iter()
-        .filter_map(|role| if let Role::Curve(group) = role { Some(*group) } else { None })
-        .collect();
-    let curved = groups.len();
-    groups.sort_unstable();
-    groups.dedup();
+    let groups = groups(evidence, |role| if let Role::Curve(group) = role { Some(group) } else { None });
+    let curved = evidence.columns.iter().filter(|role| matches!(role, Role::Curve(_))).count();
     let shape = Shape::plain(options);
     let working = shape.working(evidence)?;
     let (clients, q) = (working.clients, working.basis.random);
+    let numbers = q * (q + 1) / 2;
+    if options.covariance == Some(Covariance::Full) && numbers > clients {
+        let message = format!(
+            "covariance: full has {numbers} variances and covariances, want at least as many clients, got {clients}"
+        );
+        return Err(Error::settings(message).hint("choose diagonal, or leave columns out"));
+    }
     let rows = evidence.clients.iter().flatten().map(|fold| fold.rows as f64).sum::<f64>();
     let free = options.covariance.is_none() && !options.quick && (2..=MOST_FREE).contains(&q);
     let diagonal = free && clients >= 10 * q;
     let full = free && 2 * clients >= 5 * q * (q + 1);
     if groups.is_empty() && !diagonal && !full {
-        return Ok((shape, working));
+        return Ok(shape);
     }
-    let mut best = Best { evidence, errors: shape.errors(&working)?, shape, working };
-    // All curves at once, or else those that help, one after the other.
-    if !groups.is_empty()
-        && !best.improve(Shape { curves: groups.clone(), ..best.shape.clone() }, 1.0)?
-        && groups.len() <= MOST_GROUPS
-    {
-        for group in groups {
-            let curves = best.shape.curves.iter().copied().chain([group]).collect();
-            best.improve(Shape { curves, ..best.shape.clone() }, 1.0)?;
-        }
-    }
+    let mut best = Best { evidence, trial: shape.trial(&working)?, shape };
+    best.improve_by(&groups, |shape, curves| Shape { curves, ..shape.clone() }, |shape| &shape.curves)?;
     let slopes = options.covariance != Some(Covariance::Intercept);
     if !best.shape.curves.is_empty() && slopes && !options.quick && rows >= 2.0 * (clients * (q + curved)) as f64 {
-        best.improve(Shape { random_curves: true, ..best.shape.clone() }, 1.0)?;
+        best.improve(Shape { random_curves: true, ..best.shape.clone() }, None)?;
     }
     for (covariance, allowed) in [(Covariance::Diagonal, diagonal), (Covariance::Full, full)] {
         if allowed {
-            best.improve(Shape { covariance, ..best.shape.clone() }, 1.0)?;
+            best.improve(Shape { covariance, ..best.shape.clone() }, None)?;
         }
     }
-    Ok((best.shape, best.working))
+    Ok(best.shape)
+}
+
+/// The same choice with the groups of products that cross-validation finds better.
+pub(crate) fn choose_interactions(evidence: &Evidence, shape: Shape) -> Result<Shape> {
+    let groups = groups(evidence, |role| if let Role::Interaction(group) = role { Some(group) } else { None });
+    let working = shape.working(evidence)?;
+    let mut best = Best { evidence, trial: shape.trial(&working)?, shape };
+    best.improve_by(
+        &groups,
+        |shape, interactions| Shape { interactions, ..shape.clone() },
+        |shape| &shape.interactions,
+    )?;
+    Ok(best.shape)
+}
+
+/// The groups that some columns are of.
+fn groups(evidence: &Evidence, of: impl Fn(Role) -> Option<usize>) -> Vec<usize> {
+    let mut groups: Vec<usize> = evidence.columns.iter().filter_map(|role| of(*role)).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    groups
 }
 
 /// The best choice so far.
 struct Best<'a> {
     evidence: &'a Evidence,
     shape: Shape,
-    working: Working,
-    errors: Vec<Option<f64>>,
+    trial: Trial,
 }
 
 impl Best<'_> {
-    /// Takes another choice if it is better in the mean over clients, by more than this many standard errors; says whether it did.
-    fn improve(&mut self, shape: Shape, wanted: f64) -> Result<bool> {
+    /// Takes groups of columns that are penalised: all at once, or else those that help, one after the other.
+    fn improve_by(
+        &mut self,
+        groups: &[usize],
+        with: impl Fn(&Shape, Vec<usize>) -> Shape,
+        of: impl Fn(&Shape) -> &Vec<usize>,
+    ) -> Result<()> {
+        if groups.is_empty() || self.improve(with(&self.shape, groups.to_vec()), Some(LEVEL))? {
+            return Ok(());
+        }
+        if (2..=MOST_GROUPS).contains(&groups.len()) {
+            for &group in groups {
+                let more = of(&self.shape).iter().copied().chain([group]).collect();
+                self.improve(with(&self.shape, more), Some(LEVEL / groups.len() as f64))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes another choice if cross-validation says that it is better; says whether it did. Of further groups of penalised columns, the
+    /// likelihood must say so too: the probability that it would rise as much by chance is below this level.
+    fn improve(&mut self, shape: Shape, level: Option<f64>) -> Result<bool> {
         let working = shape.working(self.evidence)?;
-        let Ok(errors) = shape.errors(&working) else { return Ok(false) };
-        let gains: Vec<f64> =
-            self.errors.iter().zip(&errors).filter_map(|(old, new)| Some((*old)? - (*new)?)).collect();
-        let count = gains.len() as f64;
-        let mean = gains.iter().sum::<f64>() / count.max(1.0);
-        let error =
-            (gains.iter().map(|gain| (gain - mean).powi(2)).sum::<f64>() / (count * (count - 1.0)).max(1.0)).sqrt();
-        let better = mean > 0.0 && mean > wanted * error;
+        let Ok(trial) = shape.trial(&working) else { return Ok(false) };
+        let further = shape.penalties().saturating_sub(self.shape.penalties());
+        let is_likelier = level.is_none_or(|level| chance(self.trial.deviance - trial.deviance, further) < level);
+        let better = is_likelier && trial.is_better_than(&self.trial);
         if better {
-            (self.shape, self.working, self.errors) = (shape, working, errors);
+            (self.shape, self.trial) = (shape, trial);
         }
         Ok(better)
     }
+}
+
+impl Trial {
+    /// Whether its errors are smaller in the mean over clients, by more than one standard error over clients, and one over folds: of few
+    /// clients, the first says little.
+    fn is_better_than(&self, other: &Self) -> bool {
+        let (mut clients, mut folds): (Vec<f64>, Vec<(f64, f64)>) = (Vec::new(), Vec::new());
+        for (own, other) in self.cells.iter().zip(&other.cells) {
+            let (mut gain, mut rows) = (0.0, 0.0);
+            for (fold, error, count) in own {
+                let Some((_, before, _)) = other.iter().find(|(other, ..)| other == fold) else { continue };
+                gain += before - error;
+                rows += count;
+                folds.resize(folds.len().max(fold + 1), (0.0, 0.0));
+                folds[*fold].0 += (before - error) / count;
+                folds[*fold].1 += 1.0;
+            }
+            if rows > 0.0 {
+                clients.push(gain / rows);
+            }
+        }
+        let folds: Vec<f64> = folds.iter().filter(|(_, clients)| *clients > 0.0).map(|(sum, n)| sum / n).collect();
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / (values.len() as f64).max(1.0);
+        let error = |values: &[f64]| {
+            let (count, mean) = (values.len() as f64, mean(values));
+            let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+            (squares / (count * (count - 1.0)).max(1.0)).sqrt()
+        };
+        mean(&clients) > 0.0 && mean(&clients) > error(&clients) && mean(&folds) > error(&folds)
+    }
+}
+
+/// The level at which the likelihood must speak for further columns.
+const LEVEL: f64 = 0.05;
+
+/// The probability that minus twice the log-likelihood falls by as much with so many variances that are 0 in truth. Each is estimated as 0
+/// in one case of two, so that this is a mixture of χ² of 0 to that many degrees of freedom, by binomial weights.
+fn chance(fall: f64, variances: usize) -> f64 {
+    let mut weight = 0.5_f64.powi(variances as i32);
+    let mut sum = 0.0;
+    for freedom in 1..=variances {
+        weight *= (variances - freedom + 1) as f64 / freedom as f64;
+        sum += weight * chi_square_tail(freedom as f64, fall.max(0.0));
+    }
+    sum
 }
 
 /// Clients that are left out at most, evenly picked.
@@ -599,6 +691,13 @@ fn noises(working: &Working, left: &Panel, population: &Population, models: &Mod
 }
 
 impl Learned {
+    /// With the names of the columns whose products are in the model.
+    pub(crate) fn with_interactions(mut self, names: Vec<String>) -> Self {
+        self.interactions = names;
+        self.sentences = sentences::of(&self);
+        self
+    }
+
     /// What a client's family is called.
     pub fn number_of(&self, client: &LearnedClient) -> usize {
         self.families[client.family].number
@@ -643,8 +742,8 @@ impl LearnedClient {
         Self { rows, family, responsibilities, stability, personal, alone, served, service, noise: 0.0, covariance }
     }
 
-    /// Whether joining "helps", "is neutral" or "hurts"; `None` of a client that was added later.
-    pub fn verdict(&self) -> Option<&'static str> {
+    /// What joining does for it; `None` of a client that was added later.
+    pub fn verdict(&self) -> Option<Joining> {
         self.service.as_ref().map(Service::verdict)
     }
 }
@@ -679,5 +778,39 @@ impl Learned {
         };
         sound(self.clients.iter().all(client), "a client")?;
         sound(self.noise >= 0.0 && self.noise.is_finite(), "the noise")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chance_that_a_likelihood_rises_by_hand() {
+        // χ² of one degree of freedom is above 2.7055 in 10 % of cases, of two above x in exp(−x/2).
+        assert!((chance(2.7055, 1) - 0.05).abs() < 1e-5);
+        assert!((chance(2.7055, 2) - (0.05 + 0.25 * (-2.7055_f64 / 2.0).exp())).abs() < 1e-5);
+        assert_eq!(chance(-1.0, 1), 0.5);
+        assert_eq!(chance(9.0, 0), 0.0);
+    }
+
+    #[test]
+    fn better_over_clients_and_over_folds() {
+        let trial = |errors: [[f64; 3]; 4]| {
+            let cells =
+                errors.map(|folds| folds.into_iter().enumerate().map(|(fold, error)| (fold, 10.0 * error, 10.0)));
+            Trial { cells: cells.into_iter().map(Iterator::collect).collect(), deviance: 0.0 }
+        };
+        let before = trial([[1.0; 3]; 4]);
+        assert!(trial([[0.9, 0.8, 0.9], [0.8, 0.9, 0.9], [0.9, 0.7, 0.8], [1.0, 0.8, 0.9]]).is_better_than(&before));
+        assert!(!before.is_better_than(&before));
+        // All clients gain, in one fold alone.
+        assert!(!trial([[0.4, 1.0, 1.1]; 4]).is_better_than(&before));
+        // One client gains, in all folds.
+        assert!(!trial([[0.4; 3], [1.0; 3], [1.0; 3], [1.1; 3]]).is_better_than(&before));
+        // Of one client, folds decide.
+        let one = |errors: [f64; 3]| Trial { cells: trial([errors; 4]).cells[..1].to_vec(), deviance: 0.0 };
+        assert!(one([0.9, 0.8, 0.9]).is_better_than(&one([1.0; 3])));
+        assert!(!one([0.4, 1.0, 1.1]).is_better_than(&one([1.0; 3])));
     }
 }

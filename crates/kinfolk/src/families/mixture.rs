@@ -189,8 +189,8 @@ impl Em<'_> {
                 let centres: f64 = factors.iter().map(|factor| log_determinant(factor, q)).sum();
                 likelihood += 0.5 * ((k * q) as f64 * state.noise.ln() - centres);
             }
-            let fell =
-                likelihood < before - self.tolerance.max(1e-9 * before.abs()) && state.parameters != last_parameters;
+            let is_lower = likelihood.is_nan() || likelihood < before - self.tolerance.max(1e-9 * before.abs());
+            let fell = is_lower && state.parameters != last_parameters;
             if fell && damping < 1e6 {
                 state.parameters.clone_from(&last_parameters);
                 damping *= 10.0;
@@ -233,6 +233,10 @@ impl Em<'_> {
                 }
             }
             let step = damped_step(&slope, &metric, damping);
+            // Where variances are beyond what numbers can tell, they stay as they are.
+            if step.iter().any(|step| !step.is_finite()) {
+                break;
+            }
             last_parameters.clone_from(&state.parameters);
             // Diagonals no further than to a tenth or the threefold at once: centres have yet to follow.
             let largest = last_parameters.iter().fold(0.0, |largest: f64, value| value.abs().max(largest));

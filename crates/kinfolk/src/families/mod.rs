@@ -38,9 +38,12 @@ pub use classes::{Reliability, StackLosses};
 pub use difference::Difference;
 pub use evidence::{Basis, Evidence, Products, Response, Role};
 pub use intervals::{Histogram, Predictor};
-pub use ladder::{AloneModels, Gain, Rung, Service};
+pub use ladder::{AloneModels, Gain, Joining, Rung, Service};
 pub(crate) use ladder::{FoldLosses, Gains, best_stack};
-pub(crate) use learned::{Beforehand, Draft, constant_model, differ, most_probable, newton_step, personal};
+pub(crate) use learned::{
+    Beforehand, Draft, Shape, choose, choose_interactions, constant_model, differ, learn_with, most_probable,
+    newton_step, personal,
+};
 pub use learned::{Family, HeldOut, Learned, LearnedClient, LeftOut, Options, Wanted, learn};
 pub use mixed::Covariance;
 pub use newcomer::Newcomer;

@@ -1,6 +1,6 @@
 //! Each decision in a sentence.
 
-use super::ladder::Rung;
+use super::ladder::{Joining, Rung};
 use super::learned::Learned;
 use super::mixed::Covariance;
 use super::search::{LEAST_CLIENTS, Stability};
@@ -26,6 +26,7 @@ fn percent(share: f64) -> String {
 pub(crate) fn of(learned: &Learned) -> Vec<String> {
     let mut sentences = vec![difference(learned), families(learned)];
     sentences.push(model(learned));
+    sentences.extend(interactions(learned));
     sentences.push(service(learned));
     sentences
 }
@@ -60,11 +61,11 @@ fn families(learned: &Learned) -> String {
         let sizes: Vec<String> = learned.families.iter().map(|family| family.clients.to_string()).collect();
         let mut sentence = format!("There are {count} families, of {} clients.", listed(&sizes));
         if let Some(stability) = &learned.search.stability {
-            let Stability { agreement, expected, .. } = stability;
+            let Stability { agreement, compared, expected, .. } = stability;
             sentence.push_str(&format!(
                 " Found again in resamples of the clients, they agree with an adjusted Rand index of {agreement:.2}"
             ));
-            if agreement < expected {
+            if compared < expected {
                 sentence.push_str(&format!(", less than such families would ({expected:.2})"));
             }
             sentence.push('.');
@@ -97,6 +98,15 @@ fn model(learned: &Learned) -> String {
     format!("Personal models lean on {on} with {structure}{curves}.")
 }
 
+fn interactions(learned: &Learned) -> Option<String> {
+    let quoted: Vec<String> = learned.interactions.iter().map(|name| format!("`{name}`")).collect();
+    let (acts, its) = if quoted.len() == 1 { ("acts", "its") } else { ("act", "their") };
+    (!quoted.is_empty()).then(|| {
+        let with = format!("{its} products with other columns are in the model, the same for everybody");
+        format!("How {} {acts} depends on other columns: {with}.", listed(&quoted))
+    })
+}
+
 fn service(learned: &Learned) -> String {
     let family = if learned.families.len() > 1 { "its family's" } else { "the centre of all clients" };
     let names = ["everybody's model", family, "its personal model", "its own alone"];
@@ -104,7 +114,7 @@ fn service(learned: &Learned) -> String {
         .filter(|(_, weight)| *weight >= 0.005)
         .map(|(name, weight)| format!("{name} ({})", percent(weight)))
         .collect();
-    let verdict = |wanted: &str| learned.clients.iter().filter(|client| client.verdict() == Some(wanted)).count();
+    let verdict = |wanted: Joining| learned.clients.iter().filter(|client| client.verdict() == Some(wanted)).count();
     let own = learned.clients.iter().filter(|client| client.own_choice().is_some()).count();
     let alone = learned.clients.iter().filter(|client| client.own_choice() == Some(Rung::Alone)).count();
     let mut sentence = match &parts[..] {
@@ -123,7 +133,7 @@ fn service(learned: &Learned) -> String {
         let share = percent(less);
         sentence.push_str(&format!(". In the mean over clients its error is {share} {word} that of each client alone"));
     }
-    let (all, helps, hurts) = (learned.clients.len(), verdict("helps"), verdict("hurts"));
+    let (all, helps, hurts) = (learned.clients.len(), verdict(Joining::Helps), verdict(Joining::Hurts));
     sentence.push_str(&match (helps, hurts) {
         (0, 0) => "; of single clients, it is sure for none whether joining helps or hurts.".to_string(),
         (helps, 0) if helps == all => "; joining surely helps every one.".to_string(),

@@ -375,7 +375,9 @@ fn folds_in_the_order_of_time_are_predicted_from_those_before() {
     let other = learn(&changed, &Options::default()).unwrap();
     // Variances that a fit begins with are those of all rows.
     let first = |evidence: &Evidence| {
-        let draft = Draft::new(evidence, Beforehand::default(), &Options::default()).unwrap();
+        let options = Options::default();
+        let shape = choose(evidence, &options).unwrap();
+        let draft = Draft::new(evidence, Beforehand { difference: None, shape, common: None }, &options).unwrap();
         let (fold, clients) = draft.tried().next().unwrap();
         assert_eq!(fold, 1);
         // How strongly a client's own model is held back follows all folds.
@@ -480,9 +482,19 @@ fn clients_that_are_nearly_alike_are_not_told_that_joining_pays_where_it_does_no
         let learned = learn(&evidence(linear(2), &draw(&models, 50, 1.0, 200 + seed)), &Options::default()).unwrap();
         for (client, model) in learned.clients.iter().zip(&models) {
             let gain = distance(&client.alone, model).powi(2) - distance(&client.served, model).powi(2);
-            verdicts += usize::from(client.verdict() != Some("is neutral"));
-            wrong += usize::from(client.verdict() == Some(if gain > 0.0 { "hurts" } else { "helps" }));
+            verdicts += usize::from(client.verdict() != Some(Joining::Neutral));
+            wrong += usize::from(client.verdict() == Some(if gain > 0.0 { Joining::Hurts } else { Joining::Helps }));
         }
     }
     assert!(20 * wrong <= verdicts.max(20), "{wrong} of {verdicts} verdicts are wrong");
+}
+
+#[test]
+fn a_full_covariance_of_more_numbers_than_clients_is_refused() {
+    let clients = draw(&around(&[vec![0.0; 4]], 9, 1.0, 3), 20, 1.0, 3);
+    let options = Options { covariance: Some(Covariance::Full), ..Options::default() };
+    let refused = learn(&evidence(linear(3), &clients), &options).unwrap_err().to_string();
+    assert!(refused.contains("full has 10 variances and covariances") && refused.contains("got 9"), "{refused}");
+    let clients = draw(&around(&[vec![0.0; 4]], 10, 1.0, 3), 20, 1.0, 3);
+    assert!(learn(&evidence(linear(3), &clients), &options).is_ok());
 }

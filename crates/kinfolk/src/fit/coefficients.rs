@@ -1,6 +1,7 @@
 //! Coefficients in the table's own units and names.
 
 use super::Saved;
+use crate::data::Column;
 use crate::num::dot;
 
 /// How coefficients of encoded columns become those of the table's.
@@ -8,8 +9,8 @@ pub(super) struct Coefficients {
     names: Vec<String>,
     /// What the name of each equation's terms begins with.
     equations: Vec<String>,
-    /// What each encoded slope is multiplied by.
-    factors: Vec<f64>,
+    /// What each slope is made of: encoded slopes, and what they are multiplied by.
+    factors: Vec<Vec<(usize, f64)>>,
     /// What each encoded slope adds to the intercept.
     shifts: Vec<f64>,
     mean: f64,
@@ -27,12 +28,13 @@ impl Coefficients {
     pub(super) fn new(saved: &Saved) -> Self {
         let names = saved.columns.feature_names();
         let target = saved.model.target;
-        let (mut factors, mut shifts) = (Vec::new(), Vec::new());
+        let (mut factors, mut shifts) = (vec![Vec::new(); names.len()], Vec::new());
         for column in 0..names.len() {
             let mut unit = vec![0.0; names.len()];
             unit[column] = target.deviation;
             shifts.push(saved.columns.decode_slopes(&mut unit));
-            factors.push(unit[column]);
+            let parts = factors.iter_mut().zip(unit).filter(|(_, factor)| *factor != 0.0);
+            parts.for_each(|(parts, factor)| parts.push((column, factor)));
         }
         shifts.push(target.deviation);
         let equations = match &saved.classes[..] {
@@ -56,10 +58,14 @@ impl Coefficients {
             };
             let (name, value) = (format!("{prefix}(intercept)"), self.mean + dot(&self.shifts, own));
             terms.push(Term { name, value, error: covariance.map(spread) });
-            for (place, (name, factor)) in self.names.iter().zip(&self.factors).enumerate() {
-                let variance = |covariance: &[f64]| line(covariance, place)[place].max(0.0);
-                let error = covariance.map(|covariance| variance(covariance).sqrt() * factor.abs());
-                terms.push(Term { name: format!("{prefix}{name}"), value: own[place] * factor, error });
+            let columns = self.names.iter().zip(&self.factors);
+            for (name, parts) in columns.filter(|(name, _)| *name != Column::NONE) {
+                let along = |line: &[f64]| parts.iter().map(|(place, factor)| factor * line[*place]).sum::<f64>();
+                let variance = |covariance: &[f64]| {
+                    parts.iter().map(|(row, factor)| factor * along(&line(covariance, *row))).sum::<f64>()
+                };
+                let error = covariance.map(|covariance| variance(covariance).max(0.0).sqrt());
+                terms.push(Term { name: format!("{prefix}{name}"), value: along(own), error });
             }
         }
         terms

@@ -4,7 +4,7 @@
 //! machine is sent it at the end, makes the models of its own clients from their rows, and writes a folder that is whole.
 
 use super::newcomers::at_home;
-use super::{FitSettings, Fitted, Saved, fit_at};
+use super::{FitSettings, Fitted, ModelChoice, Saved, fit_at};
 use crate::data::files::Notation;
 use crate::data::options::Task;
 use crate::data::{Client, TableSettings};
@@ -36,9 +36,11 @@ settings! {
         families: Auto<usize> [1..=1 << 20] = "auto",
         /// whether numbers may bend, where that predicts better
         curves: bool = true,
+        /// whether the two strongest columns may act otherwise with other values of other columns, where that predicts better
+        interactions: bool = true,
         /// how coefficients vary between clients; "auto": what cross-validation finds best
         covariance: Auto<Covariance> = "auto",
-        /// try no other covariances of clients
+        /// try no other covariances of clients, and no interactions
         quick: bool = false,
         /// share of a client's rows kept for testing, as the machines have it
         test_fraction: f64 [0.0..=0.9] = 0.2,
@@ -71,13 +73,25 @@ impl FitSettings {
             |key: &String| Error::settings(format!("{key}: not known beside [fit], want name, seed and [fit]"));
         faults.extend(file.keys().map(unknown));
         finish(faults)?;
-        let FitTable { client, target, group, drop, words, families, curves, covariance, quick, test_fraction } =
-            FitTable::of(&settings);
+        let FitTable {
+            client,
+            target,
+            group,
+            drop,
+            words,
+            families,
+            curves,
+            interactions,
+            covariance,
+            quick,
+            test_fraction,
+        } = FitTable::of(&settings);
         let (target, task) = (Some(target), Task::Words);
         let table =
             TableSettings { client, target, group, drop, words, test_fraction, task, ..TableSettings::default() };
         let (families, covariance) = (families.given(), covariance.given());
-        let settings = Self { table, families, straight: !curves, covariance, quick, seed, ..Self::default() };
+        let (straight, additive) = (!curves, !interactions);
+        let settings = Self { table, families, straight, additive, covariance, quick, seed, ..Self::default() };
         Ok((name, settings))
     }
 }
@@ -92,11 +106,15 @@ pub fn fit_elsewhere(
     watch: &mut dyn Watch,
     told: &mut dyn FnMut(&[String]),
 ) -> Result<Saved> {
+    if settings.model == ModelChoice::Network {
+        let message = "model: networks are not fitted on other machines, want linear models";
+        return Err(Error::settings(message).hint("an experiment with the method `auto` trains networks there"));
+    }
     settings.table.path = "on each machine".into();
     let asked = Arc::new(AtomicUsize::new(0));
     let counted_line: Box<dyn Transport> = Box::new(Counted { line: line.clone(), asked: asked.clone() });
     let mut venue = Elsewhere::new(Arc::new(Mutex::new(counted_line)));
-    let Fitted { saved, mut engine, left_out } = fit_at(&mut venue, settings.checked(true)?, options, watch, told)?;
+    let Fitted { saved, mut engine, left_out, .. } = fit_at(&mut venue, settings.checked(true)?, options, watch, told)?;
     watch.doing("telling the machines");
     engine.settle(name, &|places| saved.only(places).file(super::saved::MODEL))?;
     let mut saved = saved.without_own_models();

@@ -10,16 +10,20 @@
 //! | `output.rs` | where predictions go |
 //! | `newcomers.rs` | what the rows of new clients say |
 //! | `assign.rs` | clients by new rows: their family, whether they fit any; adding new ones |
+//! | `interactions.rs` | products of the strongest columns with the others |
 //! | `elsewhere.rs` | the same with clients on other machines |
 //! | `tested.rs` | errors on rows that were kept for testing |
 //! | `mixtures/` | all of it without a target: the kinds of rows there are, and who has how many of which |
+//! | `networks/` | all of it by networks, and whether these are better |
 //! | `refit.rs` | clients that are fitted again: the same families, and what moved |
 //! | `show.rs`, `page.rs` | what was found, in words and tables, and as a page |
 
 mod assign;
 mod coefficients;
 mod elsewhere;
+mod interactions;
 mod mixtures;
+mod networks;
 mod newcomers;
 mod output;
 mod page;
@@ -41,6 +45,9 @@ pub use mixtures::{
     ComponentRows, ComponentsPredicted, FittedModel, MIXTURE_FILES, SavedMixture, ShownComponent, ShownMixture,
     assign_by_components, fit_mixture, predict_component_batches, predict_components,
 };
+#[cfg(feature = "parquet")]
+pub use networks::fit_model_records;
+pub use networks::{NETWORK_FILES, NetworkTested, SavedNetworks, ShownNetworkFamily, ShownNetworks, fit_model};
 pub use output::Format;
 pub use predict::{PredictedRows, Predictions, predict, predict_batches};
 pub use refit::follow;
@@ -49,12 +56,13 @@ pub use show::{Shown, show, show_client, show_family};
 
 use crate::data::TableSettings;
 use crate::data::options::{Missing, Task};
-use crate::data::understood;
+use crate::data::understood::{self, Understood};
 use crate::error::{Error, Result, option};
 use crate::experiment::Experiment;
-use crate::families::{self, Covariance, Response, Wanted};
+use crate::families::{self, Covariance, HeldOut, Response, Wanted};
 use crate::federation::engines::Engine;
 use crate::federation::transforms::Transforms;
+use crate::federation::work::Folds;
 use crate::groups::Groups;
 use crate::methods::room::{MethodLedger, MissingRule, Room};
 use crate::methods::{AutoSettings, Study};
@@ -65,11 +73,25 @@ use crate::run::{Options, Watch};
 use serde::{Deserialize, Serialize};
 use tested::test_errors;
 
+/// Which models are fitted to a target.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ModelChoice {
+    /// Linear models, or networks where these are better by more than one standard error.
+    #[default]
+    Auto,
+    /// Models that are linear but for a link.
+    Linear,
+    /// Networks.
+    Network,
+}
+
 /// What is fitted.
 #[derive(Debug, Clone, Default)]
 pub struct FitSettings {
     /// The table.
     pub table: TableSettings,
+    /// The models; [`fit`] has linear ones only, [`fit_model`] all.
+    pub model: ModelChoice,
     /// How many families; without, as many as are found.
     pub families: Option<usize>,
     /// How many components, where there is no target; without, as many as are found.
@@ -78,9 +100,11 @@ pub struct FitSettings {
     pub refuse_missing: bool,
     /// Whether numbers enter as they are, without curves.
     pub straight: bool,
+    /// Whether there are no products of columns.
+    pub additive: bool,
     /// How coefficients vary between clients; without, what cross-validation finds best.
     pub covariance: Option<Covariance>,
-    /// Whether no other covariances of clients are tried.
+    /// Whether no other covariances of clients and no products of columns are tried.
     pub quick: bool,
     /// The seed of all draws.
     pub seed: u64,
@@ -97,19 +121,57 @@ pub(crate) struct FitOptions {
     families: Option<usize>,
     refuse_missing: bool,
     straight: bool,
+    #[serde(default)]
+    additive: bool,
     covariance: Option<Covariance>,
     quick: bool,
+    #[serde(default)]
+    model: ModelChoice,
 }
 
 impl FitSettings {
-    /// The settings that a model was fitted with, for another table of its clients.
-    pub fn again(saved: &Saved, path: String) -> Self {
-        let (client, target) = (saved.client.clone(), Some(saved.target.clone()));
-        let FitOptions { group, time, part, drop, words, families, refuse_missing, straight, covariance, quick } =
-            saved.options.clone();
+    /// The settings that a model was fitted with, for another table of its clients. Linear models stay linear, and networks networks.
+    pub fn again(fitted: &FittedModel, path: String) -> Result<Self> {
+        match fitted {
+            FittedModel::Families(saved) => {
+                let weight = saved.weight.as_ref().map(|(column, _)| column.clone());
+                let options = FitOptions { model: ModelChoice::Linear, ..saved.options.clone() };
+                let (client, target) = (saved.client.clone(), saved.target.clone());
+                Ok(Self::of_options(options, [path, client, target], !saved.classes.is_empty(), weight, saved.seed))
+            }
+            FittedModel::Networks(saved) => {
+                let (client, target) = (saved.client.clone(), saved.target.clone());
+                let options = saved.options.clone();
+                Ok(Self::of_options(options, [path, client, target], !saved.classes.is_empty(), None, saved.seed))
+            }
+            FittedModel::Mixture(_) => Err(without_target()),
+        }
+    }
+
+    fn of_options(
+        options: FitOptions,
+        [path, client, target]: [String; 3],
+        has_classes: bool,
+        weight: Option<String>,
+        seed: u64,
+    ) -> Self {
+        let target = Some(target);
+        let FitOptions {
+            group,
+            time,
+            part,
+            drop,
+            words,
+            families,
+            refuse_missing,
+            straight,
+            additive,
+            covariance,
+            quick,
+            model,
+        } = options;
         // The target stays what it was.
-        let task = if saved.classes.is_empty() { Task::Regression } else { Task::Classification };
-        let weight = saved.weight.as_ref().map(|(column, _)| column.clone());
+        let task = if has_classes { Task::Classification } else { Task::Regression };
         let table = TableSettings {
             path,
             client,
@@ -123,14 +185,26 @@ impl FitSettings {
             task,
             ..TableSettings::default()
         };
-        let seed = saved.seed;
-        Self { table, families, refuse_missing, straight, covariance, quick, seed, ..Self::default() }
+        Self { table, model, families, refuse_missing, straight, additive, covariance, quick, seed, ..Self::default() }
     }
 
     fn options(&self) -> FitOptions {
         let TableSettings { group, time, part, drop, words, .. } = self.table.clone();
-        let Self { families, refuse_missing, straight, covariance, quick, .. } = *self;
-        FitOptions { group, time, part, drop, words, families, refuse_missing, straight, covariance, quick }
+        let Self { families, refuse_missing, straight, additive, covariance, quick, model, .. } = *self;
+        FitOptions {
+            group,
+            time,
+            part,
+            drop,
+            words,
+            families,
+            refuse_missing,
+            straight,
+            additive,
+            covariance,
+            quick,
+            model,
+        }
     }
 
     /// The settings with what every fit has in common.
@@ -144,6 +218,7 @@ impl FitSettings {
             );
         }
         self.table.curves = !self.straight;
+        self.table.means_alone = true;
         self.common(keeps_test_rows)?;
         Ok(self)
     }
@@ -206,6 +281,10 @@ struct Fitted {
     saved: Saved,
     engine: Box<dyn Engine>,
     left_out: Vec<String>,
+    data: Prepared,
+    /// What folds were predicted with, by models that were learned without them.
+    held_out: Vec<HeldOut>,
+    folds: Folds,
 }
 
 impl Fitted {
@@ -218,19 +297,19 @@ impl Fitted {
     }
 }
 
-fn fit_at(
+/// A table that was read, encoded and agreed on.
+struct Prepared {
+    data: SeedData,
+    understood: Vec<Understood>,
+}
+
+fn prepared(
     venue: &mut dyn Venue,
-    settings: FitSettings,
-    options: &Options,
-    watch: &mut dyn Watch,
+    table: TableSettings,
+    seed: u64,
     told: &mut dyn FnMut(&[String]),
-) -> Result<Fitted> {
-    let asked = settings.options();
-    let FitSettings { table, families, covariance, quick, seed, .. } = settings;
-    let (client, target) = (table.client.clone(), table.target.clone().unwrap_or_default());
-    let (is_grouped, weight) = (table.group.is_some(), table.weight.clone());
-    let tests = table.part.is_some() || table.test_fraction > 0.0;
-    watch.doing("reading the table");
+) -> Result<Prepared> {
+    let target = table.target.clone().unwrap_or_default();
     let experiment =
         Experiment::on(table).model(AutoModelSettings::default()).method(AutoSettings::default()).check()?;
     let data = SeedData::prepare(&experiment, seed, venue, None, None)?;
@@ -240,6 +319,24 @@ fn fit_at(
     }
     let understood = data.schema.understood();
     told(&understood::lines(&understood));
+    Ok(Prepared { data, understood })
+}
+
+fn fit_at(
+    venue: &mut dyn Venue,
+    settings: FitSettings,
+    options: &Options,
+    watch: &mut dyn Watch,
+    told: &mut dyn FnMut(&[String]),
+) -> Result<Fitted> {
+    let asked = settings.options();
+    let FitSettings { table, families, additive, covariance, quick, seed, .. } = settings;
+    let (client, target) = (table.client.clone(), table.target.clone().unwrap_or_default());
+    let (is_grouped, weight) = (table.group.is_some(), table.weight.clone());
+    let tests = table.part.is_some() || table.test_fraction > 0.0;
+    watch.doing("reading the table");
+    let prepared = prepared(venue, table, seed, told)?;
+    let (data, understood) = (&prepared.data, prepared.understood.clone());
     let families = match families {
         None if is_grouped => Wanted::Known(known_families(data.column())?),
         None => Wanted::Auto,
@@ -248,9 +345,23 @@ fn fit_at(
     };
     let mut engine = data.engine.afresh("fit", Transforms::default(), options.stop.clone())?;
     watch.doing("comparing clients");
-    let study = Study::new(&*data.model, data.facts(), families::Options { seed, families, covariance, quick })?;
+    let asked_of_families = families::Options { seed, families, covariance, quick };
+    let mut study = Study::new(&*data.model, data.facts(), asked_of_families.clone())?;
     let mut ledger = MethodLedger::new(MissingRule::Skip);
-    let model = study.carry_out(&mut Room::new(&mut *engine, &mut ledger))?;
+    let mut begun = study.begin(&mut Room::new(&mut *engine, &mut ledger))?;
+    let (mut columns, mut interacting) = (data.schema.clone(), Vec::new());
+    if !additive && !quick {
+        watch.doing("trying products of columns");
+        let chosen = interactions::choose(data, &study, &begun, &asked_of_families, &mut ledger, &options.stop)?;
+        if let Some(chosen) = chosen {
+            (columns, engine, study, begun) = (chosen.schema, chosen.engine, chosen.study, chosen.begun);
+            interacting = chosen.names;
+        }
+    }
+    let mut model = study.finish(&mut Room::new(&mut *engine, &mut ledger), begun)?;
+    let held_out = std::mem::take(&mut model.learned.held_out);
+    let folds = study.folds();
+    model.learned = model.learned.with_interactions(interacting);
     let tested = tests.then(|| test_errors(&mut *engine, &model)).transpose()?.flatten();
     let names = model.clients.iter().map(|&place| engine.clients()[place as usize].id.clone()).collect();
     let mut remarks = data.notes.clone();
@@ -264,11 +375,16 @@ fn fit_at(
             .push(format!("the columns predict `{target}` without error: is one of them the target by another name?"));
     }
     let notation = data.population.notation.clone();
-    let (weight, columns) = (weight.zip(data.population.mean_weight), data.schema.clone());
+    let weight = weight.zip(data.population.mean_weight);
     let origin = (seed, asked);
     let saved =
         Saved::new(client, target, names, columns, notation, weight, understood, model, tested, remarks, origin);
-    Ok(Fitted { saved, engine, left_out })
+    Ok(Fitted { saved, engine, left_out, data: prepared, held_out, folds })
+}
+
+/// The error of a mixture where a model of a target is wanted.
+fn without_target() -> Error {
+    Error::settings("the model is a mixture: it was fitted without a target")
 }
 
 fn known_families(groups: Option<&Groups>) -> Result<Vec<usize>> {

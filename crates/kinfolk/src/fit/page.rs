@@ -6,7 +6,7 @@ use super::show;
 use crate::clustering::{Plane, Points};
 use crate::data::schema::BentColumn;
 use crate::data::understood::Understood;
-use crate::families::LearnedClient;
+use crate::families::{Joining, LearnedClient, Reliability};
 use crate::methods::Intervals;
 use crate::num::dot;
 use crate::report::html::{assemble, shortened};
@@ -94,10 +94,10 @@ struct Curve {
 
 /// How large residuals of held-out rows are, over their expected deviation.
 #[derive(Serialize)]
-struct Residuals<'a> {
-    step: f64,
-    shares: &'a [f64],
-    reach: f64,
+pub(super) struct Residuals<'a> {
+    pub(super) step: f64,
+    pub(super) shares: &'a [f64],
+    pub(super) reach: f64,
 }
 
 /// Clients' own estimates in the direction in which they differ most, beside one normal cloud of the same mean and deviation.
@@ -156,8 +156,8 @@ impl Cloud {
 }
 
 /// In ten steps of probability.
-fn calibration(saved: &Saved) -> Vec<[f64; 3]> {
-    let Some(reliability) = &saved.model.reliability else { return Vec::new() };
+pub(super) fn calibration(reliability: Option<&Reliability>) -> Vec<[f64; 3]> {
+    let Some(reliability) = reliability else { return Vec::new() };
     let (count, part) = (reliability.bins.len() as f64, reliability.bins.len().div_ceil(10));
     let step = |(place, bins): (usize, &[[u64; 2]])| {
         let sum = |of: &dyn Fn(usize, &[u64; 2]) -> f64| {
@@ -192,7 +192,7 @@ impl<'a> Content<'a> {
             residuals: saved.model.intervals.as_ref().filter(|intervals| !intervals.residuals.is_empty()).map(
                 |intervals| Residuals { step: Intervals::STEP, shares: &intervals.residuals, reach: intervals.reach },
             ),
-            calibration: calibration(saved),
+            calibration: calibration(saved.model.reliability.as_ref()),
             clients: clients(saved),
             terms: terms(saved),
             curves: curves(saved),
@@ -245,7 +245,7 @@ fn clients(saved: &Saved) -> Vec<Client<'_>> {
             place: place_of.map(shortened),
             served: saved.served_by(client),
             errors,
-            joining: client.verdict().unwrap_or("is not known: added later"),
+            joining: client.verdict().map_or("is not known: added later", Joining::predicate),
             gain: joining.and_then(|gain| shortened(square * gain.mean)),
             gain_error: joining.and_then(|gain| shortened(square * gain.error)),
         }

@@ -11,20 +11,26 @@ use crate::data::schema::Schema;
 use crate::data::understood::Understood;
 use crate::disk::{comma_separated, json_text, write_all_atomically};
 use crate::error::{Error, ErrorKind, Result};
-use crate::families::{LearnedClient, Response, Rung};
+use crate::families::{Joining, LearnedClient, Response, Rung};
 use crate::federation::work::TargetScale;
 use crate::methods::FamilyModel;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
+use std::io;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// Increased whenever an older program could not read a model any more.
-const SCHEMA: u32 = 1;
+/// Increased whenever an older program could not read a model any more: 2 has products of columns.
+const SCHEMA: u32 = 2;
 /// The model, for programs.
 pub(super) const MODEL: &str = "model.json";
 /// The files of a folder.
 pub const FILES: [&str; 5] = [MODEL, "families.csv", "clients.csv", "coefficients.csv", "report.html"];
+
+/// A `model.json` that cannot be read.
+pub(super) fn damaged(error: serde_json::Error) -> Error {
+    Error::data(error.to_string()).hint("the file is damaged: copy it again, or fit the model again")
+}
 
 /// A fitted model with all that is needed to use it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -139,7 +145,7 @@ impl Saved {
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(MODEL);
         let text = match std::fs::read_to_string(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 let message = format!("{}: no fitted model, it has no {MODEL}", folder.display());
                 return Err(Error::data(message).hint("`kinfolk fit TABLE --client COLUMN --target COLUMN` makes one"));
             }
@@ -150,17 +156,16 @@ impl Saved {
 
     /// The model of a text that [`Saved::file`] gave for `model.json`.
     pub fn of_text(text: &str) -> Result<Self> {
-        let unsound = |error: serde_json::Error| Error::data(error.to_string());
         #[derive(Deserialize)]
         struct Head {
             schema: u32,
         }
-        let head: Head = serde_json::from_str(text).map_err(unsound)?;
+        let head: Head = serde_json::from_str(text).map_err(damaged)?;
         if head.schema > SCHEMA {
             let message = format!("schema {}, this program reads up to {SCHEMA}", head.schema);
             return Err(Error::data(message).hint("a newer kinfolk has written it: use that one"));
         }
-        let saved: Self = serde_json::from_str(text).map_err(unsound)?;
+        let saved: Self = serde_json::from_str(text).map_err(damaged)?;
         saved.check()?;
         Ok(saved)
     }
@@ -168,6 +173,9 @@ impl Saved {
     /// What a hand that changed the file may have broken.
     fn check(&self) -> Result<()> {
         let learned = &self.model.learned;
+        if !self.columns.has_its_factors() {
+            return Err(Error::data("not what `fit` has written: the products of columns"));
+        }
         let width = (self.columns.feature_names().len() + 1) * learned.response.equations();
         let classes = if learned.response == Response::Numbers { 0 } else { learned.response.equations() + 1 };
         if self.classes.len() != classes || self.model.form.coefficients() != width {
@@ -295,7 +303,7 @@ impl Saved {
                 or_empty(service.and_then(|service| service.error).map(|error| square * error)),
             ];
             row.extend((0..4).map(|rung| or_empty(errors.map(|errors| square * errors[rung]))));
-            row.push(client.verdict().unwrap_or_default().trim_start_matches("is ").to_string());
+            row.push(client.verdict().map_or("", Joining::word).to_string());
             row.push(or_empty(joining.map(|gain| square * gain.mean)));
             row.push(or_empty(joining.map(|gain| square * gain.error)));
             row.push(if service.is_none() { "yes" } else { "no" }.to_string());

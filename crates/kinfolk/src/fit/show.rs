@@ -3,7 +3,7 @@
 use super::Saved;
 use super::coefficients::{Coefficients, Term};
 use crate::error::{Error, Result};
-use crate::families::Reliability;
+use crate::families::{Joining, Reliability};
 use crate::report::table::Table;
 use crate::settings::nearest;
 use serde::Serialize;
@@ -170,7 +170,7 @@ pub fn show(saved: &Saved) -> String {
     if let Some(coverage) = saved.coverage() {
         text.push_str(&format!("90 % intervals cover {:.1} % of held-out rows.\n", 100.0 * coverage));
     }
-    text.push_str(&reliability(saved));
+    text.push_str(&reliability_text(saved.model.reliability.as_ref(), saved.classes.len()));
     text.push_str(&worth_a_look(saved));
     for change in &saved.changes {
         text.push_str(&format!("since the last fit: {change}\n"));
@@ -186,10 +186,10 @@ pub fn show(saved: &Saved) -> String {
 }
 
 /// How good probabilities of classes are.
-fn reliability(saved: &Saved) -> String {
-    let Some(found) = &saved.model.reliability else { return String::new() };
+pub(super) fn reliability_text(found: Option<&Reliability>, classes: usize) -> String {
+    let Some(found) = found else { return String::new() };
     let (Some(accuracy), Some(error)) = (found.accuracy(), found.calibration_error()) else { return String::new() };
-    let auc = found.auc().filter(|_| saved.classes.len() == 2);
+    let auc = found.auc().filter(|_| classes == 2);
     let auc = auc.map_or(String::new(), |auc| format!(", the area under the ROC curve is {auc:.3}"));
     format!(
         "Of held-out rows the most probable class is right in {:.1} %{auc}; probabilities are off by {:.1} points in the mean.\n",
@@ -250,7 +250,7 @@ fn worth_a_look(saved: &Saved) -> String {
         text.push_str(&format!("nearest the border: {}\n", border.join(", ")));
     }
     let hurt: Vec<&str> = (saved.names.iter().zip(clients))
-        .filter(|(_, client)| client.verdict() == Some("hurts"))
+        .filter(|(_, client)| client.verdict() == Some(Joining::Hurts))
         .map(|(name, _)| name.as_str())
         .collect();
     if !hurt.is_empty() {
@@ -313,7 +313,7 @@ pub fn show_client(saved: &Saved, name: &str) -> Result<String> {
         None => "added later: whether joining helps is not known".to_string(),
         Some(service) => {
             let (gain, error) = (short(square * service.joining.mean), short(square * service.joining.error));
-            format!("joining {} (gain over its own model alone {gain} ± {error})", service.verdict())
+            format!("joining {} (gain over its own model alone {gain} ± {error})", service.verdict().predicate())
         }
     };
     Ok(format!(

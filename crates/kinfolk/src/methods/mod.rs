@@ -11,7 +11,8 @@ mod personal;
 pub mod room;
 mod setup;
 
-pub(crate) use auto::{FamilyModel, Intervals, Study};
+pub(crate) use auto::networks::{NetworkClient, NetworkRung, Networks, NetworksFound};
+pub(crate) use auto::{Begun, FamilyModel, Intervals, Study};
 pub(crate) use mixtures::components::choose_components;
 pub(crate) use mixtures::study::{
     ComponentClient, ComponentModel, MixtureWishes, OwnMixture, covariance_of, study_components,

@@ -419,6 +419,12 @@ pub trait Model: Send + Sync {
         Err(Error::new(ErrorKind::Unsupported, "this model predicts no target"))
     }
 
+    /// The number that it predicts for each row, or the probability of every class, whatever the rows' targets.
+    fn expect(&self, params: &[f64], rows: &Shard) -> Result<Vec<f64>> {
+        let _ = (params, rows);
+        Err(Error::new(ErrorKind::Unsupported, "this model predicts no target"))
+    }
+
     /// Exact solutions and second derivatives, of a convex loss.
     fn convex(&self) -> Option<&dyn Convex> {
         None

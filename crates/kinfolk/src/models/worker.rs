@@ -46,6 +46,8 @@ impl Seat<'_> {
             Portion::Part { index, of } if self.secret.is_none() => self.client.train.part(index as usize, of as usize),
             Portion::Part { index, of } | Portion::Fold { index, of } => self.fold(index, of, true),
             Portion::Others { index, of } => self.fold(index, of, false),
+            Portion::Earlier { of } if self.secret.is_none() => self.client.train.before_last(of as usize),
+            Portion::Earlier { of } => self.fold(of.saturating_sub(1), of, false),
         }
     }
 }

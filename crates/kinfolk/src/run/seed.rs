@@ -4,13 +4,15 @@ use super::venue::Meeting;
 use super::*;
 use crate::data::own::OwnStart;
 use crate::data::schema::{Description, TargetDescription, extreme_cells};
-use crate::data::{Client, Population};
+use crate::data::{Client, DataShape, Population};
+use crate::federation::transforms::Transforms;
 use crate::federation::work::TargetScale;
 use crate::groups::Origin;
 use crate::methods::{DataFacts, Setup, auto_step, choose_components, no_true_clusters};
 use crate::models::{Blueprint, Metric, Model};
 use crate::num::Moments;
 use crate::rng::Key;
+use std::sync::atomic::AtomicBool;
 
 pub(crate) struct SeedData {
     pub(crate) population: Population,
@@ -21,6 +23,7 @@ pub(crate) struct SeedData {
     /// The groups that clients say they belong to.
     column: Option<Groups>,
     pub(crate) model: Arc<dyn Model>,
+    blueprint: Blueprint,
     pub(super) metric: Metric,
     pub(crate) schema: Schema,
     /// Notes about the data and the model, for every method.
@@ -33,6 +36,9 @@ pub(crate) struct SeedData {
     /// Who was met, where a run that goes on must know.
     pub(super) met: Option<Vec<u8>>,
 }
+
+/// Clients with further columns, a model for them, and what is known of the columns.
+pub(crate) type Widened = (Box<dyn Engine>, Arc<dyn Model>, DataFacts);
 
 /// Looks up the groups found by the method with this label.
 pub(super) type FindGroups<'a> = &'a dyn Fn(&str) -> Result<Groups>;
@@ -108,6 +114,7 @@ impl SeedData {
             truth,
             column,
             model,
+            blueprint,
             metric,
             schema,
             notes,
@@ -126,6 +133,17 @@ impl SeedData {
     /// What clients said of their columns and targets.
     pub(crate) fn facts(&self) -> &DataFacts {
         &self.facts
+    }
+
+    /// The same clients with the products of columns that a schema has beyond theirs, a model for them, and what is known of the columns.
+    pub(crate) fn widened(&self, label: &str, schema: &Schema, stop: Arc<AtomicBool>) -> Result<Widened> {
+        let mut engine = self.engine.afresh(label, Transforms::default(), stop)?;
+        engine.widen(schema)?;
+        let shape = DataShape { columns: schema.shape().columns, ..self.blueprint.shape };
+        let blueprint = Blueprint { shape, ..self.blueprint.clone() };
+        let model = blueprint.build()?;
+        engine.equip(&model, &blueprint)?;
+        Ok((engine, model, DataFacts { columns: schema.roles(), ..self.facts.clone() }))
     }
 
     /// The groups that clients say they belong to.

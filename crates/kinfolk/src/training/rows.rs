@@ -37,6 +37,11 @@ pub enum Portion {
         /// How many folds there are.
         of: u32,
     },
+    /// All rows before the last of `of` parts, for rows in the order of time.
+    Earlier {
+        /// How many parts there are.
+        of: u32,
+    },
 }
 
 impl Portion {
@@ -46,6 +51,7 @@ impl Portion {
             Portion::Part { index, of } | Portion::Fold { index, of } | Portion::Others { index, of } => {
                 Some((index, of))
             }
+            Portion::Earlier { of } => Some((of.saturating_sub(1), of)),
         }
     }
 }

@@ -2,11 +2,14 @@
 
 use super::harness::{Inputs, Place, cases, fuzz};
 use super::samples;
-use kinfolk::data::{self, cifar, idx, plays, points};
+use kinfolk::data::{self, TableSettings, cifar, idx, plays, points};
 use kinfolk::experiment::Experiment;
+use kinfolk::fit::{FitSettings, FittedModel, Format, ModelChoice, NETWORK_FILES, SavedNetworks, fit_model};
 use kinfolk::modelfile;
+use kinfolk::run::{Options, Unwatched};
 use kinfolk::settings::Settings;
-use std::path::Path;
+use sha2::{Digest, Sha256};
+use std::path::{Path, PathBuf};
 
 #[test]
 fn experiment() {
@@ -151,5 +154,55 @@ fn model_safetensors() {
     fuzz(&Inputs::of("model_safetensors", samples::models()), cases(2000, 1), |_, bytes| {
         let path = place.write("model.safetensors", bytes);
         modelfile::tensors(&path).is_ok() & modelfile::read(&path, &layout).is_ok()
+    });
+}
+
+/// A small model of networks: `model.json`, `models.safetensors`, and the table it was fitted to.
+fn networks(place: &Place) -> (String, Vec<u8>, PathBuf) {
+    let mut text = "shop,x,kind,y\n".to_string();
+    for row in 0..48 {
+        text += &format!("s{},{},{},{}\n", row % 4, row % 7, ["a", "b"][row % 2], (row % 7) * (row % 5));
+    }
+    let path = place.write("networks.csv", text.as_bytes());
+    let (client, target) = ("shop".to_string(), Some("y".to_string()));
+    let table = TableSettings { path: path.display().to_string(), client, target, ..TableSettings::default() };
+    let settings = FitSettings { table, model: ModelChoice::Network, quick: true, ..FitSettings::default() };
+    let options = Options { threads: 1, ..Options::default() };
+    let FittedModel::Networks(saved) = fit_model(settings, &options, &mut Unwatched, &mut |_| {}).expect("a model")
+    else {
+        panic!("networks")
+    };
+    let [text, tensors] = ["model.json", "models.safetensors"].map(|name| saved.file(name).expect("a file"));
+    (String::from_utf8(text).expect("text"), tensors, path)
+}
+
+/// Reads and uses a model, which may be spoiled.
+fn use_networks(text: &str, tensors: &[u8], table: &Path) -> bool {
+    let Ok(saved) = SavedNetworks::of_parts(text, tensors) else { return false };
+    let files: Vec<bool> = NETWORK_FILES.iter().map(|name| saved.file(name).is_ok()).collect();
+    let predicted = saved.predict(table, Format::Csv, &mut Vec::new()).is_ok();
+    let shown = !saved.show().is_empty() && saved.assign(table).is_ok();
+    files.iter().all(|is_well| *is_well) && predicted && shown
+}
+
+#[test]
+fn networks_json() {
+    let place = Place::new();
+    let (text, tensors, table) = networks(&place);
+    fuzz(&Inputs::of("networks_json", vec![text.into_bytes()]), cases(400, 1), |_, bytes| {
+        use_networks(&String::from_utf8_lossy(bytes), &tensors, &table)
+    });
+}
+
+#[test]
+fn networks_safetensors() {
+    let place = Place::new();
+    let (text, tensors, table) = networks(&place);
+    let digest = |bytes: &[u8]| Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let own = digest(&tensors);
+    assert!(text.contains(&own));
+    fuzz(&Inputs::of("networks_safetensors", vec![tensors]), cases(400, 1), |_, bytes| {
+        // As if the digest belonged to them.
+        use_networks(&text.replace(&own, &digest(bytes)), bytes, &table)
     });
 }

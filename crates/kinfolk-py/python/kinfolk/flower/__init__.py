@@ -6,6 +6,7 @@ message to each machine, of type `query.kinfolk`, `train.kinfolk` or `evaluate.k
 
 from __future__ import annotations
 
+import json
 import traceback
 import warnings
 from collections.abc import Callable, Mapping
@@ -36,11 +37,13 @@ except ImportError as missing:
     raise error from missing
 
 from .exchange import Exchange, fault, one_line, pack, say, unpack
+from .resident import serve
+from .submit import EVENT
 
 if flwr.__version__ != TESTED_VERSION:
     warnings.warn(f"kinfolk.flower: got flwr {flwr.__version__}; what was tested is {TESTED_VERSION}", stacklevel=2)
 
-__all__ = ["TESTED_VERSION", "client_app", "server_app"]
+__all__ = ["TESTED_VERSION", "client_app", "serve", "server_app"]
 
 # Flower's own number for an exception in the app of a client.
 CLIENT_APP_RAISED_EXCEPTION = 2
@@ -61,43 +64,71 @@ def server_app(
 
     It begins when `machines` SuperNodes are connected, for which it waits `wait` seconds at most, and counts a machine
     as missing that gives no answer to a question within `timeout` seconds. What `flwr run --run-config` says under the
-    same names goes before; `experiment` is then looked for beside the one given here, and `set` has further settings
-    in the form `method.ifca.rounds=5, seed=1`.
+    same names goes before; `experiment` is then looked for beside the one given here, `set` has further settings
+    in the form `method.ifca.rounds=5, seed=1`, and `resume` goes on with an unfinished run in `out`.
     """
     app = ServerApp()
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         given = _Given(context.run_config)
+        events = given.flag("events")
         exchange = Exchange(
             grid,
             count=given.number("machines", machines),
             wait=given.number("wait", wait),
             timeout=given.number("timeout", timeout),
+            talks=not events,
         )
         wanted = _find(experiment, given.text("experiment"))
-        if (file := _with_fit(wanted)) is not None:
-            folder = fit_remote(
-                _merged(file, given.settings()),
-                exchange.machines,
-                exchange,
-                out=given.text("out") or out,
-                told=_say_all,
-            )
-            print(load_fitted(folder).show(), f"model: {folder}", sep="\n", flush=True)
+        place = given.text("out") or out
+        if not events:
+            folder, found = _carry_out(wanted, given, exchange, place, start, _Teller(exchange))
+            print(found if isinstance(found, Run) else f"{found.show()}\nmodel: {folder}", flush=True)
+            _check(found)
             return
-        folder = run_remote(
-            wanted,
-            given.settings(),
-            exchange.machines,
-            exchange,
-            out=given.text("out") or out,
-            start=start,
-            progress=_Teller(exchange),
-        )
-        _show(Run(folder))
+        try:
+            folder, found = _carry_out(wanted, given, exchange, place, start, _tell_event)
+        except Error as error:
+            _tell_event({"event": "failed", "kind": error.kind, "reason": str(error)})
+            raise
+        told = {"summary": json.dumps(found.summary)} if isinstance(found, Run) else {"shown": found.show()}
+        _tell_event({"event": "ended", "folder": str(Path(folder).resolve()), **told})
+        _check(found)
 
     return app
+
+
+def _carry_out(
+    wanted: str | PathLike[str] | Mapping[str, Any],
+    given: _Given,
+    exchange: Exchange,
+    out: str | PathLike[str] | None,
+    start: Any,
+    progress: Callable[[Mapping[str, Any]], None],
+) -> tuple[Path, Any]:
+    """The folder of a run or of a fit, and what is in it."""
+    if (file := _with_fit(wanted)) is not None:
+        folder = fit_remote(
+            _merged(file, given.settings()), exchange.machines, exchange, out=out, told=_say_all
+        )
+        return folder, load_fitted(folder)
+    folder = run_remote(
+        wanted,
+        given.settings(),
+        exchange.machines,
+        exchange,
+        out=out,
+        start=start,
+        resume=given.flag("resume"),
+        progress=progress,
+    )
+    return folder, Run(folder)
+
+
+def _tell_event(event: Mapping[str, Any]) -> None:
+    """Tells the program that submitted the run, on a line of its own."""
+    print(f"{EVENT}{json.dumps(event)}", flush=True)
 
 
 def client_app(*, clients: Callable[[Context], Mapping[str, object]] | None = None) -> ClientApp:
@@ -148,6 +179,12 @@ class _Given:
         if isinstance(value, (bool, str)) or not value > 0:
             raise fault("settings", f"`--run-config` {key}: got {value!r}, want a number above 0")
         return value
+
+    def flag(self, key: str) -> bool:
+        value = self._config.get(key, "")
+        if value != "" and not isinstance(value, bool):
+            raise fault("settings", f"`--run-config` {key}: got {value!r}, want true or false")
+        return bool(value)
 
     def settings(self) -> dict[str, Any]:
         """The experiment's settings: all in `set`, which is the inside of a TOML table, and `seed`."""
@@ -241,11 +278,11 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def _show(run: Run) -> None:
-    print(run, flush=True)
-    ends = {method["label"]: method["status"] for method in run.summary["methods"]}
+def _check(found: Any) -> None:
+    """A run of which a method failed has failed; an exception is how Flower learns that."""
+    methods = found.summary["methods"] if isinstance(found, Run) else []
+    ends = {method["label"]: method["status"] for method in methods}
     if failed := [f"{label} {status}" for label, status in ends.items() if status in FAULTS]:
-        # An exception is how Flower learns that a run has failed.
         raise fault("federation", f"not all methods succeeded: {', '.join(failed)}")
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 import time
 from collections.abc import Iterable, Mapping
+from functools import partial
 from statistics import median
 from typing import NamedTuple
 
@@ -15,6 +18,10 @@ from .._kinfolk import Error
 # Flower pushes each record as an object of its own, and an object that is there already is not pushed again: what is
 # the same for all machines travels to the SuperLink once, and no request takes long.
 PART_BYTES = 4 << 20
+# Seconds between two looks for answers: at least these, and at most.
+LOOK, SELDOM_LOOK = 0.05, 2.0
+# Seconds between two looks at who is connected, while answers are awaited.
+ROLL_CALL = 1.0
 # Of a machine's text, so many characters are shown and kept.
 TEXT_LENGTH = 500
 
@@ -34,20 +41,25 @@ class Exchange:
     """Carries messages to machines and their answers back.
 
     It begins when `count` machines are connected, for which it waits `wait` seconds at most. A machine that gives no
-    answer within `timeout` seconds is missing.
+    answer within `timeout` seconds is missing. Every question is said, or with `talks` false only those that somebody did
+    not answer.
     """
 
-    def __init__(self, grid: Grid, *, count: float, wait: float, timeout: float) -> None:
+    def __init__(
+        self, grid: Grid, *, count: float, wait: float, timeout: float, talks: bool = True
+    ) -> None:
         self._grid = grid
         self._count = count
         self._wait = wait
         self._timeout = timeout
+        self._talks = talks
         self._names: dict[int, str] = {}
         self._numbers: dict[int, int] = {}
         # By the id of the message. Whoever owes an answer is not asked again for one more timeout: a machine works on one
         # message at a time, and one that hangs would cost the whole timeout at every question. But answers get lost, too.
         self._owed: dict[str, Owed] = {}
         self._spent: list[float] = []
+        look_again_soon(grid, timeout)
 
     def machines(self) -> list[int]:
         """The machines that are connected: enough at first, and later those that are left."""
@@ -87,7 +99,8 @@ class Exchange:
         missing = [(machine, why) for machine, reply, why in answers if reply is None]
         seconds = time.monotonic() - began
         self._spent.append(seconds)
-        say(f"{kind}: {len(answers) - len(missing)} of {len(messages)} machines answered, {seconds:.1f} s")
+        if self._talks or missing:
+            say(f"{kind}: {len(answers) - len(missing)} of {len(messages)} machines answered, {seconds:.1f} s")
         for machine, why in missing:
             say(f"  {self.name(machine)} is missing: {why}")
         return sorted(answers, key=lambda answer: answer[0])
@@ -105,21 +118,23 @@ class Exchange:
                 waiting[message_id] = Owed(machine, connected[machine], deadline + self._timeout)
             else:
                 yield machine, None, "the SuperLink did not accept the message for it"
-        began = time.monotonic()
+        began = called = time.monotonic()
         while waiting:
+            # Looking often costs the SuperLink work, looking seldom costs time: at most a twentieth of the wait.
+            now = time.monotonic()
+            time.sleep(max(min(max((now - began) / 20, LOOK), SELDOM_LOOK, deadline - now), 0.0))
             for reply in self._grid.pull_messages(list(waiting)):
                 owed = waiting.pop(reply.metadata.reply_to_message_id, None)
                 if owed is not None:
                     yield self._read(owed.machine, reply)
-            for message_id in forgotten(waiting, self._connected()):
-                machine = waiting.pop(message_id).machine
-                yield machine, None, "it was started anew before it had answered"
             now = time.monotonic()
+            if waiting and now >= called + ROLL_CALL:
+                called = now
+                for message_id in forgotten(waiting, self._connected()):
+                    machine = waiting.pop(message_id).machine
+                    yield machine, None, "it was started anew before it had answered"
             if now >= deadline:
                 break
-            if waiting:
-                # Looking often costs the SuperLink work, looking seldom costs time: at most a twentieth of the wait.
-                time.sleep(min(max((now - began) / 20, 0.1), 2.0, deadline - now))
         self._owed |= waiting
         for machine, *_ in waiting.values():
             yield machine, None, f"it gave no answer within {self._timeout:g} seconds"
@@ -159,6 +174,18 @@ class Exchange:
     def name(self, machine: int) -> str:
         """The name under which it was registered, else a number: Flower's own have nineteen digits."""
         return self._names.get(machine) or f"machine {self._numbers.setdefault(machine, len(self._numbers) + 1)}"
+
+
+def look_again_soon(grid: Grid, timeout: float) -> None:
+    """Has Flower look again at once for the objects of an answer that is still on its way.
+
+    They come after the answer's head, and who asks in between would wait a second for them: longer than a question takes.
+    """
+    module = sys.modules.get(type(grid).__module__)
+    pull = getattr(module, "pull_objects", None)
+    wanted = {"initial_backoff": LOOK, "backoff_cap": SELDOM_LOOK, "max_time": timeout}
+    if module is not None and inspect.isfunction(pull) and wanted.keys() <= inspect.signature(pull).parameters.keys():
+        module.pull_objects = partial(pull, **wanted)  # type: ignore[attr-defined]
 
 
 def forgotten(owed: Mapping[str, Owed], connected: Mapping[int, str]) -> list[str]:

@@ -5,6 +5,7 @@ use super::description::{ColumnKey, Description, FeaturesDescription, Summary, T
 use super::scaling::{Extreme, Pooled, Scale};
 use super::schema::{ColumnSchema, Encoding, FeaturesSchema, LeftOut, Schema, TargetSchema, WhyLeftOut, find_named};
 use super::understood::ColumnKind;
+use super::yes_no::YesNo;
 use crate::error::{Error, ErrorKind, Result};
 use crate::num::Moments;
 use std::cmp::Reverse;
@@ -23,6 +24,8 @@ pub struct Coding {
     pub curves: bool,
     /// Whether columns of words and dates are left out, and missing numbers filled in without a column that says where.
     pub numbers_only: bool,
+    /// Whether no column need vary.
+    pub means_alone: bool,
 }
 
 impl Coding {
@@ -59,7 +62,10 @@ impl Schema {
                     constant |= matches!(column.encoding, Encoding::OneHot { .. });
                     agreed.push(column);
                 }
-                if agreed.iter().all(|column| column.width() == 0) {
+                let varies = agreed.iter().any(|column| column.width() > 0);
+                if !varies && coding.means_alone {
+                    agreed.push(ColumnSchema::none());
+                } else if !varies {
                     let of = if coding.numbers_only { " of numbers" } else { "" };
                     let message = format!("no column{of} varies over the training rows, want one that does");
                     return Err(Error::data(message));
@@ -67,7 +73,7 @@ impl Schema {
                 FeaturesSchema::Named(agreed)
             }
         };
-        Ok(Self { features, target: fix_target(descriptions)? })
+        Ok(Self { features, target: fix_target(descriptions)?, interactions: Vec::new() })
     }
 
     /// Classes that some of these clients have in their test rows, and no client had in training.
@@ -77,7 +83,11 @@ impl Schema {
             TargetDescription::Words { train, test } => train.union(test).cloned().collect(),
             _ => Vec::new(),
         };
-        let met: BTreeSet<String> = descriptions.iter().flat_map(of).filter(|name| !names.contains(name)).collect();
+        let spellings = YesNo::of(names.iter().map(String::as_str)).filter(|_| names.len() == 2);
+        let is_known = |name: &String| {
+            names.contains(name) || spellings.as_ref().is_some_and(|found| found.is_yes(name).is_some())
+        };
+        let met: BTreeSet<String> = descriptions.iter().flat_map(of).filter(|name| !is_known(name)).collect();
         sorted(met)
     }
 }
@@ -202,7 +212,8 @@ impl<'a> Gathered<'a> {
         }
     }
 
-    fn fix(self, name: &str, coding: Coding) -> ColumnSchema {
+    fn fix(mut self, name: &str, coding: Coding) -> ColumnSchema {
+        let spelled_differently = self.merge_spellings();
         let missing = self.rows.saturating_sub(self.present);
         let scale = |moments: &Moments| if coding.standardise { Scale::of(moments) } else { Scale::KEEP };
         let (encoding, fill) = if !self.numbers.is_empty() {
@@ -227,7 +238,8 @@ impl<'a> Gathered<'a> {
         let encoding = if coding.numbers_only { without_words(encoding) } else { encoding };
         let may_bend = coding.curves && matches!(encoding, Encoding::Number(_));
         let bends = may_bend.then(|| Bends::of(&Pooled::of(&self.numbers).moments)).flatten();
-        ColumnSchema { name: name.to_string(), encoding, missing, fill, bends, unmarked: coding.numbers_only }
+        let (name, unmarked) = (name.to_string(), coding.numbers_only);
+        ColumnSchema { name, encoding, missing, fill, bends, unmarked, spelled_differently }
     }
 
     /// Whether numbers are useless. Measurements, too, may differ in all rows; the numbers of rows are whole, and leave
@@ -247,6 +259,24 @@ impl<'a> Gathered<'a> {
     fn has_enough_rows(&self) -> bool {
         const FEWEST: u64 = 50;
         self.rows >= FEWEST && self.rows >= 2 * self.clients as u64
+    }
+
+    /// Takes the words of a column in which all are a yes or a no for two, however they are spelled; says whether they were more.
+    fn merge_spellings(&mut self) -> bool {
+        let words: Vec<&str> = self.words.keys().copied().filter(|word| !word.is_empty()).collect();
+        let Some(found) = YesNo::of(words.iter().copied()).filter(|_| words.len() > 2 && self.unsent == 0) else {
+            return false;
+        };
+        let mut merged: BTreeMap<&'a str, (usize, u64)> = BTreeMap::new();
+        for (word, (clients, rows)) in std::mem::take(&mut self.words) {
+            let name = found.is_yes(word).and_then(|yes| found.name(words.iter().copied(), yes)).unwrap_or(word);
+            let (all_clients, all_rows) = merged.entry(name).or_default();
+            // A client may spell in several ways.
+            *all_clients = (*all_clients).max(clients);
+            *all_rows = all_rows.saturating_add(rows);
+        }
+        self.words = merged;
+        true
     }
 
     fn fix_words(&self, coding: Coding) -> Encoding {
@@ -342,10 +372,21 @@ fn fix_target(descriptions: &[Description]) -> Result<TargetSchema> {
         };
     }
     Ok(match agreed {
-        Some(TargetSchema::Names(_)) => TargetSchema::Names(sorted(names)),
+        Some(TargetSchema::Names(_)) => TargetSchema::Names(sorted(merged_names(names))),
         Some(agreed) => agreed,
         None => TargetSchema::None,
     })
+}
+
+/// Two of names that are all a yes or a no, however they are spelled; else all.
+fn merged_names(names: BTreeSet<String>) -> BTreeSet<String> {
+    let words = || names.iter().map(String::as_str);
+    match YesNo::of(words()).filter(|_| names.len() > 2) {
+        Some(found) => {
+            [false, true].into_iter().filter_map(|yes| found.name(words(), yes)).map(str::to_string).collect()
+        }
+        None => names,
+    }
 }
 
 /// By value where all names are numbers, otherwise by letters.

@@ -4,9 +4,11 @@ mod agree;
 mod bends;
 pub(crate) mod calendar;
 mod description;
+mod interactions;
 #[doc(hidden)]
 pub mod scaling;
 #[doc(hidden)]
 pub mod schema;
 #[doc(hidden)]
 pub mod understood;
+pub(crate) mod yes_no;

@@ -13,6 +13,8 @@
 //! A missing number is the mean, and a feature of its own says so where training rows lack some; a missing word is a
 //! category. Columns that are the same in every row, or different like the numbers of rows, are left out.
 //!
+//! Products of features of two columns may stand behind all others (`interactions.rs`).
+//!
 //! All of it comes from training rows. A category that is in none of them is one of the others, or the base where there
 //! are none; a class is `UNKNOWN_CLASS`, which no model predicts.
 
@@ -21,12 +23,15 @@ pub(crate) use super::agree::{ExtremeCell, extreme_cells, sorted};
 pub use super::description::{
     ColumnDescription, Description, FeaturesDescription, Summary, TargetDescription, describe,
 };
+pub(crate) use super::interactions::Interacting;
+pub use super::interactions::Interaction;
 
 use super::bends::Bends;
 use super::calendar::{Moment, decimal_year, weekday};
 use super::description::row_values;
 use super::scaling::Scale;
 use super::understood::{ColumnKind, Understood};
+use super::yes_no::YesNo;
 use crate::data::{Cells, Column, DataShape, Features, Shard, Targets, UNKNOWN_CLASS};
 use crate::error::{Error, ErrorKind, Result};
 use crate::families::Role;
@@ -40,6 +45,9 @@ use std::sync::Arc;
 pub struct Schema {
     pub(crate) features: FeaturesSchema,
     pub(crate) target: TargetSchema,
+    /// Products of two features, behind those of all columns.
+    #[serde(default)]
+    pub(crate) interactions: Vec<Interaction>,
 }
 
 /// The agreed meaning of the features.
@@ -70,6 +78,9 @@ pub struct ColumnSchema {
     /// Whether no feature says that a value is missing.
     #[serde(default)]
     pub(crate) unmarked: bool,
+    /// Whether its words are a yes and a no that training rows spell in several ways.
+    #[serde(default)]
+    pub(crate) spelled_differently: bool,
 }
 
 /// How a cell becomes features.
@@ -99,6 +110,8 @@ pub enum Encoding {
     },
     /// No feature.
     LeftOut(LeftOut),
+    /// A feature that is always 0, where there is no other.
+    Nothing,
 }
 
 /// A column that bends, at some of its values.
@@ -149,10 +162,7 @@ pub enum TargetSchema {
 impl Schema {
     /// The shape of the encoded rows.
     pub fn shape(&self) -> DataShape {
-        let columns = match &self.features {
-            FeaturesSchema::Matrix { columns, .. } => *columns,
-            FeaturesSchema::Named(columns) => columns.iter().map(ColumnSchema::width).sum(),
-        };
+        let columns = self.width_of_columns() + self.interactions.len();
         let classes = match &self.target {
             TargetSchema::None | TargetSchema::Number => 0,
             TargetSchema::Classes(count) => *count,
@@ -170,31 +180,39 @@ impl Schema {
         }
     }
 
-    /// A name for every feature: the header, or `header=category`; `x0` and so on where there are no headers.
+    /// A name for every feature: the header, or `header=category`; `x0` and so on where there are no headers. Products are `one*other`.
     pub(crate) fn feature_names(&self) -> Vec<String> {
-        match &self.features {
+        let mut names: Vec<String> = match &self.features {
             FeaturesSchema::Matrix { columns, .. } => (0..*columns).map(|index| format!("x{index}")).collect(),
             FeaturesSchema::Named(columns) => columns.iter().flat_map(ColumnSchema::feature_names).collect(),
-        }
+        };
+        let products = self.factors().into_iter().map(|[first, second]| format!("{}*{}", names[first], names[second]));
+        let products: Vec<String> = products.collect();
+        names.extend(products);
+        names
     }
 
     /// What became of each column; nothing where columns have no names.
     pub fn understood(&self) -> Vec<Understood> {
         match &self.features {
             FeaturesSchema::Matrix { .. } => Vec::new(),
-            FeaturesSchema::Named(columns) => columns.iter().map(Understood::of).collect(),
+            FeaturesSchema::Named(columns) => {
+                columns.iter().filter(|column| column.name != Column::NONE).map(Understood::of).collect()
+            }
         }
     }
 
     /// What each feature is to a linear model: those that mark missing values have one coefficient for everybody, bends of
-    /// a column a penalty of their own.
+    /// a column and products with a column a penalty of their own.
     pub(crate) fn roles(&self) -> Vec<Role> {
-        match &self.features {
+        let mut roles: Vec<Role> = match &self.features {
             FeaturesSchema::Matrix { columns, .. } => vec![Role::Linear; *columns],
             FeaturesSchema::Named(columns) => {
                 columns.iter().enumerate().flat_map(|(place, column)| column.roles(place)).collect()
             }
-        }
+        };
+        roles.extend(self.interactions.iter().map(|product| Role::Interaction(product.group)));
+        roles
     }
 
     /// Converts the features of one encoded row back to their original units.
@@ -204,8 +222,9 @@ impl Schema {
 
     /// Converts slopes for encoded rows to those for the original rows; returns what is then added to the intercept.
     pub(crate) fn decode_slopes(&self, slopes: &mut [f64]) -> f64 {
-        let mut gained = 0.0;
-        for (slope, scale) in slopes.iter_mut().zip(self.scales()) {
+        let scales = self.scales();
+        let mut gained = self.decode_products(slopes, &scales);
+        for (slope, scale) in slopes.iter_mut().zip(scales) {
             *slope /= scale.deviation;
             gained -= *slope * scale.mean;
         }
@@ -217,7 +236,7 @@ impl Schema {
         self.scales().iter().any(|scale| scale.mean != 0.0)
     }
 
-    /// The scale of every feature; empty where none is scaled.
+    /// The scale of every feature of a column; empty where none is scaled.
     fn scales(&self) -> Vec<Scale> {
         match &self.features {
             FeaturesSchema::Matrix { scales, .. } => scales.clone(),
@@ -256,6 +275,7 @@ impl Schema {
                 column.bends = column.bends.take().filter(|_| is_bent);
                 begin = end;
             }
+            left.extend(begin..begin + self.interactions.len());
         }
         (slim, left)
     }
@@ -298,8 +318,13 @@ impl Schema {
     }
 
     fn encode_with(&self, shard: &Shard, targets: impl Fn() -> Result<Targets>) -> Result<Shard> {
+        if !self.has_its_factors() {
+            return Err(Error::data("the schema has products of features that it does not have"));
+        }
         let features = match (&self.features, &**shard.features()) {
-            (FeaturesSchema::Named(schema), Features::Columns(columns)) => encode_columns(schema, columns, shard)?,
+            (FeaturesSchema::Named(schema), Features::Columns(columns)) => {
+                encode_columns(schema, &self.factors(), columns, shard)?
+            }
             (FeaturesSchema::Named(_), _) => return Err(Error::data("rows without column names, want a table")),
             (FeaturesSchema::Matrix { .. }, Features::Columns(_)) => {
                 return Err(Error::data("the columns of a table, want rows of numbers"));
@@ -338,7 +363,11 @@ impl Schema {
             }
             (TargetSchema::Names(names), Targets::Words(words)) => {
                 let numbers: HashMap<&str, u32> = names.iter().map(String::as_str).zip(0..).collect();
-                let number = |word: &String| numbers.get(word.as_str()).copied().unwrap_or(UNKNOWN_CLASS);
+                let spelled = |word: &str| spelled_as(names.iter().map(String::as_str), word).map(|name| numbers[name]);
+                let number = |word: &String| {
+                    let known = numbers.get(word.as_str()).copied();
+                    known.or_else(|| spelled(word)).unwrap_or(UNKNOWN_CLASS)
+                };
                 Ok(Targets::Classes(words[rows].iter().map(number).collect()))
             }
             (agreed, _) => {
@@ -355,13 +384,27 @@ impl Schema {
 }
 
 impl ColumnSchema {
-    pub(super) fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         let marker = usize::from(self.is_marked());
         match &self.encoding {
             Encoding::Number(_) => 1 + self.bend_terms() + marker,
             Encoding::OneHot { categories, others, .. } => categories.len() + usize::from(*others > 0),
             Encoding::Date { months, weekdays, hours, .. } => 1 + months.len() + weekdays.len() + hours.len() + marker,
             Encoding::LeftOut(_) => 0,
+            Encoding::Nothing => 1,
+        }
+    }
+
+    /// Where no column varies.
+    pub(super) fn none() -> Self {
+        Self {
+            name: Column::NONE.to_string(),
+            encoding: Encoding::Nothing,
+            missing: 0,
+            fill: 0.0,
+            bends: None,
+            unmarked: true,
+            spelled_differently: false,
         }
     }
 
@@ -370,12 +413,13 @@ impl ColumnSchema {
     }
 
     /// Whether its last feature says that a cell is missing.
-    fn is_marked(&self) -> bool {
+    pub(super) fn is_marked(&self) -> bool {
         self.missing > 0 && !self.unmarked && matches!(self.encoding, Encoding::Number(_) | Encoding::Date { .. })
     }
 
     fn roles(&self, place: usize) -> Vec<Role> {
-        let mut roles = vec![Role::Linear; self.width()];
+        let usual = if self.encoding == Encoding::Nothing { Role::Unused } else { Role::Linear };
+        let mut roles = vec![usual; self.width()];
         roles.iter_mut().skip(1).take(self.bend_terms()).for_each(|role| *role = Role::Curve(place));
         if let (Some(last), true) = (roles.last_mut(), self.is_marked()) {
             *last = Role::Common;
@@ -404,6 +448,7 @@ impl ColumnSchema {
                 std::iter::once(format!("{name}.year")).chain(months).chain(weekdays).chain(hours).collect()
             }
             Encoding::LeftOut(_) => Vec::new(),
+            Encoding::Nothing => vec![name.clone()],
         };
         names.extend(self.is_marked().then(|| format!("{name}=(missing)")));
         names
@@ -420,7 +465,7 @@ impl ColumnSchema {
         let refuse =
             |found: &str, wanted: &str| Err(Error::data(format!("column `{}`: {found}, want {wanted}", self.name)));
         match (&self.encoding, cells) {
-            (Encoding::LeftOut(_), _) => {}
+            (Encoding::LeftOut(_) | Encoding::Nothing, _) => {}
             (Encoding::Number(scale), Cells::Numbers(numbers)) => {
                 for (part, number) in parts.zip(&numbers[rows]) {
                     let value = if number.is_nan() { self.fill } else { *number };
@@ -436,8 +481,11 @@ impl ColumnSchema {
             (Encoding::OneHot { categories, others, .. }, Cells::Words(words)) => {
                 let places = self.places(categories);
                 let other = (*others > 0).then_some(categories.len());
+                let known = || places.keys().copied().filter(|word| !word.is_empty());
+                let spelled = |word: &str| spelled_as(known(), word).map(|name| places[name]);
                 for (part, word) in parts.zip(&words[rows]) {
-                    if let Some(place) = places.get(word.as_str()).copied().unwrap_or(other) {
+                    let place = places.get(word.as_str()).copied().or_else(|| spelled(word));
+                    if let Some(place) = place.unwrap_or(other) {
                         part[place] = 1.0;
                     }
                 }
@@ -498,6 +546,15 @@ impl ColumnSchema {
     }
 }
 
+/// The one of two words for yes and no that another word is a spelling of.
+fn spelled_as<'a>(words: impl Iterator<Item = &'a str> + Clone, word: &str) -> Option<&'a str> {
+    if words.clone().count() != 2 {
+        return None;
+    }
+    let found = YesNo::of(words.clone())?;
+    found.name(words, found.is_yes(word)?)
+}
+
 /// The item of this name; most often it is at this place.
 pub(super) fn find_named<'a, T>(
     things: &'a [T],
@@ -509,19 +566,31 @@ pub(super) fn find_named<'a, T>(
     things.get(place).filter(is_it).or_else(|| things.iter().find(is_it))
 }
 
-fn encode_columns(schema: &[ColumnSchema], columns: &[Column], shard: &Shard) -> Result<Features> {
-    let width: usize = schema.iter().map(ColumnSchema::width).sum();
+fn encode_columns(
+    schema: &[ColumnSchema],
+    factors: &[[usize; 2]],
+    columns: &[Column],
+    shard: &Shard,
+) -> Result<Features> {
+    let width = schema.iter().map(ColumnSchema::width).sum::<usize>() + factors.len();
     let mut values = vec![0f64; shard.len() * width];
     let mut place = 0;
     for (index, agreed) in schema.iter().enumerate() {
         let found = find_named(columns, index, &agreed.name, |column| &column.name);
         let own = agreed.width();
-        if own > 0 {
+        if own > 0 && agreed.encoding != Encoding::Nothing {
             let column = found.ok_or_else(|| Error::data(format!("column `{}` is missing", agreed.name)))?;
             let parts = values.chunks_exact_mut(width).map(|row| &mut row[place..place + own]);
             agreed.encode(&column.values, shard.rows(), parts)?;
         }
         place += own;
+    }
+    if !factors.is_empty() {
+        for row in values.chunks_exact_mut(width) {
+            for (product, [first, second]) in (place..).zip(factors) {
+                row[product] = row[*first] * row[*second];
+            }
+        }
     }
     Ok(Features::F64 { columns: width, values })
 }
@@ -557,7 +626,14 @@ mod tests {
     }
 
     fn coding(standardise: bool) -> Coding {
-        Coding { standardise, constant: true, kinds: Coding::KINDS, curves: false, numbers_only: false }
+        Coding {
+            standardise,
+            constant: true,
+            kinds: Coding::KINDS,
+            curves: false,
+            numbers_only: false,
+            means_alone: false,
+        }
     }
 
     fn fix(clients: &[Client], standardise: bool) -> Result<Schema> {

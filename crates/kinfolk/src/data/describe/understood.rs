@@ -1,6 +1,7 @@
 //! What was understood of the columns of a table, for people: one line a column.
 
 use super::schema::{ColumnSchema, Encoding, LeftOut, WhyLeftOut};
+use super::yes_no::{YesNo, repeats_an_answer};
 use serde::{Deserialize, Serialize};
 
 /// What the cells of a column are.
@@ -68,11 +69,20 @@ impl Understood {
                             format!("the {kept} most frequent are told apart, the other {others} are one kind"),
                         )
                     }
-                    [one, other] if is_yes_and_no(one, other) => (ColumnKind::YesNo, "one column".to_string()),
+                    [_, _] if YesNo::of(words.iter().copied()).is_some() => {
+                        let spelled = if column.spelled_differently { ", however yes and no are spelled" } else { "" };
+                        (ColumnKind::YesNo, format!("one column{spelled}"))
+                    }
                     _ => (ColumnKind::Words, "a column for every kind but one".to_string()),
                 };
+                let told_apart = kind == ColumnKind::Words && repeats_an_answer(words.iter().copied());
+                let done = match told_apart {
+                    true => done + "; spellings of yes or no are told apart, as there are other words",
+                    false => done,
+                };
                 let done = if column.missing > 0 { done + "; missing ones are a kind" } else { done };
-                (kind, Some(kinds), done, *others > 0 || column.missing > 0)
+                let is_unusual = *others > 0 || column.missing > 0 || column.spelled_differently || told_apart;
+                (kind, Some(kinds), done, is_unusual)
             }
             Encoding::Date { months, weekdays, hours, .. } => {
                 let parts = [("month", months), ("weekday", weekdays), ("hour", hours)];
@@ -81,6 +91,7 @@ impl Understood {
                     if column.missing > 0 { "; missing ones are the mean, and a column says where" } else { "" };
                 (ColumnKind::Date, None, format!("becomes year{}{missing}", used.collect::<String>()), true)
             }
+            Encoding::Nothing => (ColumnKind::Number, None, "always 0".to_string(), false),
             Encoding::LeftOut(LeftOut { kind, why }) => {
                 let why = match why {
                     WhyLeftOut::Empty => "no row has a value",
@@ -100,21 +111,6 @@ impl Understood {
         let kinds = self.kinds.map_or(String::new(), |kinds| format!(", {kinds} kinds"));
         format!("column `{}` ({}{kinds}{missing}): {}", self.column, self.kind.name(), self.done)
     }
-}
-
-fn is_yes_and_no(one: &str, other: &str) -> bool {
-    const PAIRS: [[&str; 2]; 8] = [
-        ["no", "yes"],
-        ["false", "true"],
-        ["n", "y"],
-        ["f", "t"],
-        ["nein", "ja"],
-        ["non", "oui"],
-        ["off", "on"],
-        ["0", "1"],
-    ];
-    let [one, other] = [one, other].map(str::to_lowercase);
-    PAIRS.iter().any(|pair| *pair == [one.as_str(), &other] || *pair == [other.as_str(), &one])
 }
 
 /// One line a column.

@@ -113,8 +113,10 @@ pub(crate) enum Role {
     Value,
     /// Words, whatever they look like.
     Words,
-    /// Numbers; a cell that is none is missing.
+    /// Numbers; a cell that is none is missing, but most are some.
     Number,
+    /// The same, and perhaps none is.
+    NumberIfAny,
     /// Dates; a cell that is none is missing.
     Date,
     Dropped,
@@ -185,7 +187,7 @@ impl<'a> Source<'a> {
         let want = |role: &Role| match role {
             Role::Dropped => Want::Nothing,
             Role::Name | Role::NameIfAny | Role::Words => Want::Texts,
-            Role::Value | Role::Number | Role::Date => Want::Cells,
+            Role::Value | Role::Number | Role::NumberIfAny | Role::Date => Want::Cells,
         };
         let wants: Vec<Want> = roles.iter().map(want).collect();
         for ((name, kind), want) in names.iter().zip(&types).zip(&wants) {
@@ -226,7 +228,7 @@ impl<'a> Source<'a> {
     ) -> Result<Vec<(Kind, Option<Written>)>> {
         let is_open = |(role, kind): (&Role, &Type)| {
             let is_text = matches!(kind, Type::Text | Type::Words);
-            is_text && matches!(role, Role::Value | Role::Number | Role::Date)
+            is_text && matches!(role, Role::Value | Role::Number | Role::NumberIfAny | Role::Date)
         };
         let is_open: Vec<bool> = roles.iter().zip(types).map(is_open).collect();
         let mut surveys = vec![Survey::default(); names.len()];
@@ -252,12 +254,16 @@ impl<'a> Source<'a> {
             };
             let kind = match (roles[place], &types[place]) {
                 (Role::Dropped | Role::Name | Role::NameIfAny | Role::Words, _) => Ok(Kind::Words),
-                (Role::Value | Role::Number, Type::Numbers) => Ok(Kind::Number(Mark::Point)),
+                (Role::Value | Role::Number | Role::NumberIfAny, Type::Numbers) => Ok(Kind::Number(Mark::Point)),
                 (Role::Value | Role::Date, Type::Dates) => Ok(Kind::Date(Default::default())),
                 (Role::Value, kind) => survey.kind(marks, *kind == Type::Text),
-                (Role::Number, Type::Dates) => return Err(self.other_kind(name, "dates", "numbers")),
+                (Role::Number | Role::NumberIfAny, Type::Dates) => {
+                    return Err(self.other_kind(name, "dates", "numbers"));
+                }
                 (Role::Date, Type::Numbers) => return Err(self.other_kind(name, "numbers", "dates")),
-                (Role::Number, _) => survey.mark(marks, mark).map(Kind::Number),
+                (Role::Number, _) if survey.are_few_numbers() => return Err(self.other_kind(name, "words", "numbers")),
+                (Role::Number | Role::NumberIfAny, _) => survey.mark(marks, mark).map(Kind::Number),
+                (Role::Date, _) if survey.are_few_dates() => return Err(self.other_kind(name, "words", "dates")),
                 (Role::Date, _) => survey.first(first).map(Kind::Date),
             };
             let kind = kind.map_err(|doubt| self.doubtful(name, doubt))?;
@@ -269,6 +275,7 @@ impl<'a> Source<'a> {
 
     fn other_kind(&self, name: &str, found: &str, wanted: &str) -> Error {
         Error::data(format!("{}: column `{name}` holds {found}, want {wanted}", self.input.path().display()))
+            .hint(format!("mend the column, or use {}", (self.drop)(name)))
     }
 
     fn doubtful(&self, name: &str, doubt: Doubt) -> Error {
@@ -574,20 +581,8 @@ pub(super) fn find_roles<'a>(
     for (setting, name, role) in wanted {
         let Some(place) = names.iter().position(|known| known == name) else {
             let fault = Error::settings(format!("{}: {} has no column `{name}`", spell(setting), path.display()));
-            let known = || names.iter().map(String::as_str);
-            let same_letters = known().find(|known| known.to_lowercase() == name.to_lowercase());
-            // A short name is near to others that have nothing in common with it.
-            let alike = || nearest(name, known()).filter(|near| near.chars().any(|letter| name.contains(letter)));
-            faults.push(match same_letters.or_else(alike) {
-                Some(near) => fault.hint(format!("did you mean `{near}`?")),
-                None if names.is_empty() => fault.hint("the file is empty"),
-                None if names.len() == 1 => {
-                    let message =
-                        format!("its only column is `{}`; cells are separated by commas, semicolons or tabs", names[0]);
-                    fault.hint(message + ", and the first row names the columns")
-                }
-                None => fault.hint(format!("its columns are {}", listed(names))),
-            });
+            let hint = lacking_hint(name, names).unwrap_or_else(|| format!("its columns are {}", listed(names)));
+            faults.push(fault.hint(hint));
             continue;
         };
         if let Some((earlier, _)) = given[place].replace((setting, role)) {
@@ -596,6 +591,23 @@ pub(super) fn find_roles<'a>(
         }
     }
     given.into_iter().map(|given| given.map(|(_, role)| role)).collect()
+}
+
+/// What to do about a column that is not among those of a file, where these show it.
+pub(super) fn lacking_hint(name: &str, names: &[String]) -> Option<String> {
+    let known = || names.iter().map(String::as_str);
+    let same_letters = known().find(|known| known.to_lowercase() == name.to_lowercase());
+    // A short name is near to others that have nothing in common with it.
+    let alike = || nearest(name, known()).filter(|near| near.chars().any(|letter| name.contains(letter)));
+    match (same_letters.or_else(alike), names) {
+        (Some(near), _) => Some(format!("did you mean `{near}`?")),
+        (None, []) => Some("the file is empty".into()),
+        (None, [only]) => {
+            let message = format!("its only column is `{only}`; cells are separated by commas, semicolons or tabs");
+            Some(message + ", and the first row names the columns")
+        }
+        _ => None,
+    }
 }
 
 /// Names of columns for a message, which may be many.

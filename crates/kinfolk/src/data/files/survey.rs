@@ -8,6 +8,7 @@ use super::batch::{Strip, Texts};
 use super::dates::{self, First};
 use super::notation::{Mark, Reading};
 use super::{is_missing, is_placeholder};
+use crate::data::describe::yes_no::YesNo;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
 
@@ -123,13 +124,33 @@ impl Survey {
         of_kind > 0 && (odd * 10 <= self.cells || odd == self.placeholders)
     }
 
+    /// Whether all cells are a yes or a no, and some of them words.
+    fn is_yes_or_no(&self) -> bool {
+        let kinds = self.kinds.iter().map(String::as_str);
+        self.word.is_some() && self.kinds.len() <= MOST_CODES && YesNo::of(kinds).is_some()
+    }
+
+    /// Whether most cells with a value are no numbers,
+    pub fn are_few_numbers(&self) -> bool {
+        self.are_few(self.numbers)
+    }
+
+    /// or no dates.
+    pub fn are_few_dates(&self) -> bool {
+        self.are_few(self.dates[0].max(self.dates[1]))
+    }
+
+    fn are_few(&self, of_kind: u64) -> bool {
+        2 * of_kind < self.cells - self.placeholders
+    }
+
     /// How the column is read, in a file where other columns have these marks. Names are never taken for numbers.
     pub fn kind(&self, marks: [bool; 2], may_be_number: bool) -> Result<Kind, Doubt> {
         let dates = self.dates[0].max(self.dates[1]);
         if self.cells == 0 {
             return Ok(if may_be_number { Kind::Number(Mark::Point) } else { Kind::Words });
         }
-        if may_be_number && self.is_mostly(self.numbers) {
+        if may_be_number && self.is_mostly(self.numbers) && !self.is_yes_or_no() {
             return self.mark(marks, None).map(Kind::Number);
         }
         if self.is_mostly(dates) {

@@ -157,8 +157,14 @@ fn rows_may_be_features_only() {
     let clients = &population.clients;
     assert!(clients.iter().all(|client| **client.train.targets() == Targets::None));
     let descriptions: Vec<_> = clients.iter().map(|client| schema::describe(client, true)).collect();
-    let coding =
-        Coding { standardise: false, constant: true, kinds: Coding::KINDS, curves: false, numbers_only: false };
+    let coding = Coding {
+        standardise: false,
+        constant: true,
+        kinds: Coding::KINDS,
+        curves: false,
+        numbers_only: false,
+        means_alone: false,
+    };
     let agreed = schema::Schema::fix(&descriptions, coding).unwrap();
     assert_eq!(agreed.target, schema::TargetSchema::None);
     assert_eq!(agreed.feature_names(), ["score", "ses"]);

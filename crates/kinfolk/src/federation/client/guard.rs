@@ -46,13 +46,14 @@ impl Guard {
             Portion::Part { of, .. } => ("a part", of as usize),
             Portion::Fold { of, .. } => ("a fold", of as usize),
             Portion::Others { of, .. } => ("a fold left out", of as usize),
+            Portion::Earlier { of } => ("the last part", of as usize),
         };
         let (inside, others) = (self.rows / of.max(1), self.rows - self.rows.div_ceil(of.max(1)));
         self.enough(what, inside as f64)?;
         if of > 1 {
             self.enough("what is left beside a part", others as f64)?;
         }
-        Ok(if matches!(on, Portion::Others { .. }) { others } else { inside })
+        Ok(if matches!(on, Portion::Others { .. } | Portion::Earlier { .. }) { others } else { inside })
     }
 
     /// The sample drawn instead of the one asked for: in `passes`, a batch grows until the rest is enough for another.

@@ -134,6 +134,16 @@ impl Host {
         Ok(())
     }
 
+    /// Appends the products that a schema has beyond the adopted one.
+    pub(crate) fn widen(&mut self, schema: &Schema) -> Result<()> {
+        for client in Arc::make_mut(&mut self.clients) {
+            client.train = schema.widen(&client.train)?;
+            client.test = schema.widen(&client.test)?;
+        }
+        self.equipment = None;
+        Ok(())
+    }
+
     pub(crate) fn describe(&self, client: u32, moments: bool) -> Description {
         let description = describe(&self.clients[client as usize], moments);
         if self.protection.is_empty() { description } else { description.coarse() }

@@ -168,12 +168,17 @@ impl Node {
     fn parse(text: &str, place: &Path, given: Option<Rows>) -> Result<Self> {
         let mut file: toml::Table = toml::from_str(text)
             .map_err(|error| Error::settings(format!("not a file in TOML: {}", error.to_string().trim_end())))?;
-        let mut faults = Vec::new();
-        let mut node = match file.remove("node") {
+        let node = match file.remove("node") {
             Some(toml::Value::Table(node)) => node,
             _ => return Err(Error::settings("node: missing, want a table [node]")),
         };
-        faults.extend(file.keys().map(|key| Error::settings(format!("{key}: not known here, want [node] alone"))));
+        let faults =
+            file.keys().map(|key| Error::settings(format!("{key}: not known here, want [node] alone"))).collect();
+        Self::of_keys(node, place, given, faults)
+    }
+
+    /// A machine by the keys of its table `[node]`. Paths are relative to this folder; further faults are reported with its own.
+    pub fn of_keys(mut node: toml::Table, place: &Path, given: Option<Rows>, mut faults: Vec<Error>) -> Result<Self> {
         let limits = section("node.limits", node.remove("limits"), &mut faults);
         let settings = Settings::check("node", NodeSettings::SETTINGS, node, &mut faults);
         let limits = Settings::check("node.limits", Limits::SETTINGS, limits, &mut faults);

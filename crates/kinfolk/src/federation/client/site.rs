@@ -24,6 +24,8 @@ use crate::federation::{Ask, Gather, Order, Params, Phase, Recipients};
 use crate::modelfile;
 use crate::models::{Packed, Precision};
 use crate::settings::{Declared, Settings, finish, number};
+use crate::text::counted;
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -240,6 +242,8 @@ pub struct Site {
     /// For the last message; the next one usually needs the same.
     prepared: Option<Prepared>,
     log: Vec<String>,
+    /// What the last message asked for.
+    about: String,
     settle: Option<Settle>,
 }
 
@@ -250,7 +254,14 @@ pub type Settle = fn(model: &str, clients: &[Client], notation: &Notation, folde
 impl Site {
     /// A machine with this many threads (0: one for every core).
     pub fn new(node: Node, thread_count: usize) -> Result<Self> {
-        Ok(Self { node, pool: threads(thread_count)?, prepared: None, log: Vec::new(), settle: None })
+        Ok(Self {
+            node,
+            pool: threads(thread_count)?,
+            prepared: None,
+            log: Vec::new(),
+            about: String::new(),
+            settle: None,
+        })
     }
 
     /// The same, where fitted models may be written.
@@ -289,6 +300,16 @@ impl Site {
         })
     }
 
+    /// What this machine decides about its clients.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// What the last message asked for, in words for the machine's own log.
+    pub fn about(&self) -> &str {
+        &self.about
+    }
+
     /// Remarks since the last call, for the machine's own log only.
     pub fn take_log(&mut self) -> Vec<String> {
         std::mem::take(&mut self.log)
@@ -303,6 +324,7 @@ impl Site {
     fn try_to_answer(&mut self, message: SiteMessage, memory: &mut Memory) -> Result<Vec<u8>> {
         let limits = self.node.limits;
         self.prepare(&message)?;
+        self.about = self.describe(&message);
         let Some(prepared) = &mut self.prepared else { return Err(Error::federation("nothing is prepared")) };
         let changed = || Error::federation("the clients of this machine have changed since the run began");
         let count = prepared.federation.host.clients().len();
@@ -354,6 +376,26 @@ impl Site {
             | Request::Settle { .. } => return Err(changed()),
         };
         wire::encode(&reply)
+    }
+
+    fn describe(&self, message: &SiteMessage) -> String {
+        let all = self.prepared.as_ref().map_or(0, |prepared| prepared.federation.host.clients().len());
+        let (what, clients) = match &message.request {
+            Request::Hello { .. } => ("roll call".into(), all),
+            Request::Keep { .. } => ("own models to keep".into(), all),
+            Request::Export { .. } => ("what clients remember, for a checkpoint".into(), all),
+            Request::Import { .. } => ("what clients are to remember".into(), all),
+            Request::Settle { .. } => ("a fitted model to write".into(), all),
+            Request::Work { orders, .. } => {
+                let kinds: BTreeSet<&str> = orders.iter().map(|order| order.work.name()).collect();
+                let everybody = orders.iter().any(|order| order.to.is_none());
+                let some: BTreeSet<u32> =
+                    orders.iter().filter_map(|order| order.to.as_ref()).flatten().copied().collect();
+                (kinds.into_iter().collect::<Vec<_>>().join(" and "), if everybody { all } else { some.len() })
+            }
+        };
+        let label = if message.label.is_empty() { String::new() } else { format!("{}, ", message.label) };
+        format!("{label}{what}, {}", counted(clients, "client"))
     }
 
     fn prepare(&mut self, message: &SiteMessage) -> Result<()> {

@@ -261,6 +261,10 @@ impl Engine for LocalFederation {
         self.host.adopt(schema).map(|()| Some(self.host.clients().to_vec()))
     }
 
+    fn widen(&mut self, schema: &Schema) -> Result<()> {
+        self.host.widen(schema)
+    }
+
     fn equip(&mut self, model: &Arc<dyn Model>, _: &Blueprint) -> Result<()> {
         self.set_model(model.clone())
     }

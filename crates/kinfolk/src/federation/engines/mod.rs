@@ -25,6 +25,9 @@ pub trait Engine: Federation {
     /// Has every client encode its rows by one schema. Returns the clients in this process with their encoded rows.
     fn adopt(&mut self, schema: &Schema) -> Result<Option<Vec<Client>>>;
 
+    /// Has every client append the products that a schema has beyond the adopted one. Clients need a model afterwards.
+    fn widen(&mut self, schema: &Schema) -> Result<()>;
+
     /// Gives the clients a model; those elsewhere build it from the blueprint.
     fn equip(&mut self, model: &Arc<dyn Model>, blueprint: &Blueprint) -> Result<()>;
 

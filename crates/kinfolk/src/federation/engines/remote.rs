@@ -676,6 +676,10 @@ impl Engine for RemoteFederation {
         Ok(None)
     }
 
+    fn widen(&mut self, schema: &Schema) -> Result<()> {
+        self.adopt(schema).map(|_| ())
+    }
+
     fn equip(&mut self, model: &Arc<dyn Model>, blueprint: &Blueprint) -> Result<()> {
         self.model = Some((model.clone(), ModelOrder::of(blueprint)?));
         Ok(())

@@ -112,7 +112,7 @@ impl FoldedRows {
 
 impl Folds {
     /// The fold of every row of a client. Small clients begin at a fold of their own, so that no fold lacks them all.
-    pub(super) fn of_rows(self, rows: usize, minimum: usize, client: &str, secret: Option<u64>) -> Vec<usize> {
+    pub(crate) fn of_rows(self, rows: usize, minimum: usize, client: &str, secret: Option<u64>) -> Vec<usize> {
         let count = self.count as usize;
         let Some(seed) = self.seed else {
             // Folds are made of blocks that are the same for every number of folds: two answers never differ by a few rows.

@@ -129,16 +129,20 @@ kinds! {
     21 "sum-mixtures" sum_mixtures::SumMixtures -> HeldOutSums;
     22 "weigh-components" weigh_components::WeighComponents -> Vec<Weighed>;
     23 "score-mixtures" score_mixtures::ScoreMixtures -> MixtureScores;
+    24 "check-predictions" check_predictions::CheckPredictions -> Checked;
+    25 "move-columns" move_columns::MoveColumns -> Moved;
 }
 
 pub use crate::models::accelerated::Acceleration;
 pub use advance::{Addend, Advanced, Blend, Renewal, Run};
+pub use check_predictions::Checked;
 pub use curvature::Curvatures;
 pub use evaluate::{Evaluated, Subject};
 pub use fine_tune::Trial;
 pub use fit_mixture::{Fitted, Parts};
 pub use fold_products::{ByFold, Folds, TargetScale};
 pub use held_out_losses::LossesByFold;
+pub use move_columns::{Move, Moved};
 pub use respond::{Responded, ResponseParts};
 pub use score_mixtures::{Bins, Leaning, MixtureScores};
 pub use sum_mixtures::{FoldMixture, HeldOutSums};

@@ -9,7 +9,8 @@ use crate::data::schema::Schema;
 use crate::data::understood::Understood;
 use crate::disk::{comma_separated, json_text, write_all_atomically};
 use crate::error::{Error, Result};
-use crate::fit::Saved;
+use crate::fit::saved::damaged;
+use crate::fit::{Saved, SavedNetworks, networks, without_target};
 use crate::methods::ComponentModel;
 use crate::modelfile;
 use crate::models::{Layout, Precision, TensorPlace};
@@ -57,6 +58,8 @@ pub struct SavedMixture {
 pub enum FittedModel {
     /// Families of models of a target.
     Families(Saved),
+    /// Families of networks of a target.
+    Networks(SavedNetworks),
     /// A mixture of rows without a target.
     Mixture(SavedMixture),
 }
@@ -66,13 +69,16 @@ impl FittedModel {
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(MODEL);
         match std::fs::read_to_string(&path) {
+            Ok(text) if kind_of(&text).as_deref() == Some(networks::KIND) => {
+                SavedNetworks::read(folder, &text).map(Self::Networks).map_err(|error| error.at(folder.display()))
+            }
             Ok(text) => Self::of_text(&text).map_err(|error| error.at(path.display())),
             // It says what is wrong.
             Err(_) => Saved::read(folder).map(Self::Families),
         }
     }
 
-    /// The model of the text of a `model.json`.
+    /// The model of the text of a `model.json`; that of networks is not all of it.
     pub fn of_text(text: &str) -> Result<Self> {
         #[derive(Deserialize)]
         struct Head {
@@ -80,8 +86,10 @@ impl FittedModel {
             #[serde(default)]
             kind: String,
         }
-        let unsound = |error: serde_json::Error| Error::data(error.to_string());
-        let head: Head = serde_json::from_str(text).map_err(unsound)?;
+        let head: Head = serde_json::from_str(text).map_err(damaged)?;
+        if head.kind == networks::KIND {
+            return Err(Error::data("the model's networks are in another file").hint("read the folder"));
+        }
         if head.kind != KIND {
             return Saved::of_text(text).map(Self::Families);
         }
@@ -89,18 +97,28 @@ impl FittedModel {
             let message = format!("schema {}, this program reads up to {SCHEMA}", head.schema);
             return Err(Error::data(message).hint("a newer kinfolk has written it: use that one"));
         }
-        let saved: SavedMixture = serde_json::from_str(text).map_err(unsound)?;
+        let saved: SavedMixture = serde_json::from_str(text).map_err(damaged)?;
         saved.check()?;
         Ok(Self::Mixture(saved))
     }
 
-    /// The model of a target.
+    /// Linear models of a target.
     pub fn with_target(self) -> Result<Saved> {
         match self {
             Self::Families(saved) => Ok(saved),
-            Self::Mixture(_) => Err(Error::settings("the model is a mixture: it was fitted without a target")),
+            Self::Networks(_) => Err(Error::settings("the models are networks, want linear ones")),
+            Self::Mixture(_) => Err(without_target()),
         }
     }
+}
+
+/// What the text of a `model.json` says it is.
+fn kind_of(text: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Head {
+        kind: String,
+    }
+    serde_json::from_str::<Head>(text).ok().map(|head| head.kind)
 }
 
 impl SavedMixture {

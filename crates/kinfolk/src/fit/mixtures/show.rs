@@ -174,13 +174,7 @@ pub(super) fn outliers(saved: &SavedMixture) -> impl Iterator<Item = (&str, &Com
 
 /// Whether joining pays, for one client.
 pub(super) fn joining(client: &ComponentClient) -> &'static str {
-    const SURE: f64 = 0.95;
-    match client.joining.map(|gain| gain.probability()) {
-        Some(probability) if probability >= SURE => "helps",
-        Some(probability) if probability <= 1.0 - SURE => "hurts",
-        Some(_) => "neutral",
-        None => "",
-    }
+    client.joining.map_or("", |gain| gain.verdict().word())
 }
 
 fn p_value(p: f64) -> String {

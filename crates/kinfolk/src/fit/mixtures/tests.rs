@@ -110,3 +110,16 @@ fn components_that_are_asked_for_and_tables_without_numbers() {
     let error = fit_mixture(settings, &Options::default(), &mut Unwatched, &mut |_| {}).expect_err("no numbers");
     assert!(error.to_string().contains("no column of numbers"), "{error}");
 }
+
+#[test]
+fn outliers_that_share_a_place_are_found() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("visits.csv");
+    let is_apart = |client: usize| client == 3 || client == 11;
+    table(&path, 24, 40, |_| 0.6, |client| if is_apart(client) { 6.0 } else { 0.0 });
+    let saved = fitted(&path, None);
+    let found: Vec<usize> = (0..24).filter(|&client| saved.model.clients[client].is_outlier).collect();
+    assert_eq!(found, [3, 11], "{}", saved.show());
+    assert_eq!(saved.model.shape.components, 2, "the components are those of the others");
+    assert!(saved.show().contains("in one place or several that they share"), "{}", saved.show());
+}

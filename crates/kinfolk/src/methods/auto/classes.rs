@@ -8,7 +8,7 @@
 //! held-out rows once more      how often classes came true, beside their probabilities
 //! ```
 
-use super::study::{FamilyModel, Study};
+use super::study::{Begun, FamilyModel, Study};
 use crate::error::Result;
 use crate::families::{
     Beforehand, Draft, Evidence, FoldLosses, Learned, Reliability, StackLosses, best_stack, constant_model, differ,
@@ -31,23 +31,16 @@ const STAYS: f64 = 0.01;
 const STACKS: usize = 5;
 const SAME_STACK: f64 = 0.01;
 
-/// The clients that have answered so far, and the likelihoods expanded at one model for everybody.
-struct Everybody {
-    clients: Vec<u32>,
-    /// The coefficients of predicting how often each class occurs.
-    constant: Vec<f64>,
-    common: Evidence,
-}
-
-pub(super) fn carry_out(study: &Study, room: &mut Room) -> Result<FamilyModel> {
-    let mut everybody = at_common_model(study, room)?;
+/// Learns from likelihoods that are expanded at the model for everybody, and asks for all the rest.
+pub(super) fn finish(study: &Study, room: &mut Room, begun: Begun) -> Result<FamilyModel> {
+    let mut everybody = begun;
     let mut options = study.options(&everybody.clients);
     let difference = differ(&everybody.common, &options)?;
-    let (shape, mut points) = personal(&everybody.common, None, &options)?;
+    let shape = everybody.shape.clone();
+    let mut points = personal(&everybody.common, &shape)?;
     let mut expanded = expand(study, room, &mut everybody, &mut points)?;
     for round in 1..EXPANSIONS {
-        options = study.options(&everybody.clients);
-        let (_, next) = personal(&expanded, Some(shape.clone()), &options)?;
+        let next = personal(&expanded, &shape)?;
         let share = if round <= WHOLE_STEPS { 1.0 } else { 0.5 };
         let mut moved = 0.0_f64;
         for (point, next) in points.iter_mut().zip(next) {
@@ -60,12 +53,11 @@ pub(super) fn carry_out(study: &Study, room: &mut Room) -> Result<FamilyModel> {
         expanded = expand(study, room, &mut everybody, &mut points)?;
     }
     options = study.options(&everybody.clients);
-    let beforehand = Beforehand { difference: Some(difference), shape: Some(shape), common: Some(&everybody.common) };
+    let beforehand = Beforehand { difference: Some(difference), shape, common: Some(&everybody.common) };
     let draft = Draft::new(&expanded, beforehand, &options)?;
     let (stack, losses) = stack(study, room, &everybody.clients, &draft)?;
     let mut learned = draft.finish(stack, &losses);
     let reliability = reliability(study, room, &everybody.clients, &learned)?;
-    learned.held_out.clear();
     learned.left_out.clear();
     Ok(FamilyModel {
         learned,
@@ -78,12 +70,12 @@ pub(super) fn carry_out(study: &Study, room: &mut Room) -> Result<FamilyModel> {
     })
 }
 
-/// Finds the model for everybody, and the likelihoods expanded at it.
-fn at_common_model(study: &Study, room: &mut Room) -> Result<Everybody> {
-    let mut at = vec![0.0; study.form.coefficients()];
+/// Finds the model for everybody, from one to begin with, and the likelihoods expanded at it.
+pub(super) fn at_common_model(study: &Study, room: &mut Room, begin: Vec<f64>) -> Result<Begun> {
+    let mut at = begin;
     let mut constant = None;
     for _ in 0..COMMON_STEPS {
-        let mut found = ask_all(study, room, &at)?;
+        let mut found = study.ask_all(room, &at)?;
         let constant = constant.get_or_insert_with(|| constant_model(&found.common));
         found.constant.clone_from(constant);
         let next = newton_step(&found.common)?;
@@ -94,25 +86,12 @@ fn at_common_model(study: &Study, room: &mut Room) -> Result<Everybody> {
         let share = (LONGEST_STEP / length).min(1.0);
         at.iter_mut().zip(next).for_each(|(from, to)| *from += share * (to - *from));
     }
-    let found = ask_all(study, room, &at)?;
-    Ok(Everybody { constant: constant.unwrap_or_default(), ..found })
-}
-
-fn ask_all(study: &Study, room: &mut Room, at: &[f64]) -> Result<Everybody> {
-    let mut ask = Ask::new(Phase::Train, Vec::new(), Gather::Each);
-    let work = FoldProducts { folds: study.folds, target: TargetScale::PLAIN, at: at.to_vec() };
-    let products = ask.order(Recipients::All, work);
-    let answers = room.ask(&ask)?;
-    let (clients, products): (Vec<u32>, Vec<_>) =
-        answers.of(products).each().map(|(client, by)| (client, by.0)).unzip();
-    if clients.is_empty() {
-        return Err(nobody_answered());
-    }
-    Ok(Everybody { clients, constant: Vec::new(), common: study.evidence(products) })
+    let found = study.ask_all(room, &at)?;
+    Ok(Begun { constant: constant.unwrap_or_default(), ..found })
 }
 
 /// Expands every client's likelihood at a model of its own; who does not answer is left out from here on.
-fn expand(study: &Study, room: &mut Room, everybody: &mut Everybody, points: &mut Vec<Vec<f64>>) -> Result<Evidence> {
+fn expand(study: &Study, room: &mut Room, everybody: &mut Begun, points: &mut Vec<Vec<f64>>) -> Result<Evidence> {
     let mut ask = Ask::new(Phase::Train, Vec::new(), Gather::Each);
     let mut orders = Vec::new();
     for (&client, at) in everybody.clients.iter().zip(&*points) {

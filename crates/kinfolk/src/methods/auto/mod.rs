@@ -14,10 +14,10 @@
 //! Steps 2 to 4 are a function of the products (`families/`), so that clients are asked three times in all.
 
 mod classes;
-mod networks;
+pub(crate) mod networks;
 mod study;
 
-pub(crate) use study::{FamilyModel, Intervals, Study};
+pub(crate) use study::{Begun, FamilyModel, Intervals, Study};
 
 use super::*;
 use crate::families::{Covariance, Options, Wanted};

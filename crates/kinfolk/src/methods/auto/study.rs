@@ -3,7 +3,8 @@
 use super::classes;
 use crate::error::{Error, ErrorKind, Result};
 use crate::families::{
-    Evidence, HeldOut, Histogram, Learned, LeftOut, Options, Products, Reliability, Response, Role, Wanted, learn,
+    Evidence, HeldOut, Histogram, Learned, LeftOut, Options, Products, Reliability, Response, Role, Shape, Wanted,
+    choose, choose_interactions, learn_with, newton_step,
 };
 use crate::federation::work::{FoldProducts, Folds, Residuals, TargetScale};
 use crate::federation::{Ask, Gather, Phase, Recipients};
@@ -65,6 +66,41 @@ pub(crate) struct Intervals {
 impl Intervals {
     pub(crate) const STEP: f64 = 0.25;
     const STEPS: usize = 17;
+
+    /// The shares of residuals between multiples of the step; none where there are no residuals.
+    pub(crate) fn shares(residuals: &Histogram) -> Vec<f64> {
+        let below = |step: usize| match step {
+            Self::STEPS => 1.0,
+            _ => residuals.share_below(step as f64 * Self::STEP),
+        };
+        let steps = if residuals.total() > 0 { Self::STEPS } else { 0 };
+        (0..steps).map(|step| below(step + 1) - below(step)).collect()
+    }
+}
+
+/// The clients that have answered so far and what they said, and what was chosen by that.
+#[derive(Clone)]
+pub(crate) struct Begun {
+    pub(super) clients: Vec<u32>,
+    /// The coefficients of predicting the same for every row.
+    pub(super) constant: Vec<f64>,
+    /// Of classes, the model for everybody,
+    pub(super) at: Vec<f64>,
+    /// and likelihoods expanded at it.
+    pub(super) common: Evidence,
+    pub(super) shape: Shape,
+}
+
+impl Begun {
+    fn chosen(self, study: &Study) -> Result<Self> {
+        let shape = choose(&self.common, &study.options(&self.clients))?;
+        Ok(Self { shape, ..self })
+    }
+
+    /// The groups of products that were chosen.
+    pub(crate) fn interactions(&self) -> &[usize] {
+        self.shape.interactions()
+    }
 }
 
 impl Study {
@@ -75,8 +111,9 @@ impl Study {
             return Err(Error::new(ErrorKind::Unsupported, message).hint("use model.kind = \"auto\""));
         };
         let role = |column| facts.columns.get(column).copied().unwrap_or(Role::Linear);
-        // Curves of the log-odds would be so many columns for every class.
-        let allowed = |role| form.response.equations() == 1 || !matches!(role, Role::Curve(_));
+        // Curves and products of the log-odds would be so many columns for every class.
+        let bent = |role| matches!(role, Role::Curve(_) | Role::Interaction(_));
+        let allowed = |role| form.response.equations() == 1 || !bent(role);
         let role = |column| Some(role(column)).filter(|role| allowed(*role)).unwrap_or(Role::Unused);
         let equation: Vec<Role> = (0..form.slopes).map(role).chain(form.intercept.then_some(Role::Intercept)).collect();
         let columns = equation.repeat(form.response.equations());
@@ -85,6 +122,11 @@ impl Study {
         let target = facts.target.filter(|target| target.deviation > 0.0).map_or(TargetScale::PLAIN, centred);
         let folds = Folds { count: FOLDS, seed: (!facts.ordered).then_some(options.seed) };
         Ok(Self { folds, form, target, columns, options })
+    }
+
+    /// Whether products of columns may stand behind the others.
+    pub(crate) fn may_widen(&self) -> bool {
+        self.form.intercept && self.form.response.equations() == 1
     }
 
     /// Whether folds are in the order of time.
@@ -108,28 +150,99 @@ impl Study {
 
     /// Asks clients, and learns from their answers.
     pub(crate) fn carry_out(&self, room: &mut Room) -> Result<FamilyModel> {
+        let begun = self.begin(room)?;
+        let mut found = self.finish(room, begun)?;
+        found.learned.held_out.clear();
+        Ok(found)
+    }
+
+    /// How every client's rows are cut.
+    pub(crate) fn folds(&self) -> Folds {
+        self.folds
+    }
+
+    /// Asks for products, and chooses columns and covariance by them.
+    pub(crate) fn begin(&self, room: &mut Room) -> Result<Begun> {
         match self.form.response {
-            Response::Numbers => self.numbers(room),
-            Response::Classes { .. } => classes::carry_out(self, room),
+            Response::Numbers => self.ask_all(room, &[])?.chosen(self),
+            Response::Classes { .. } => {
+                classes::at_common_model(self, room, vec![0.0; self.form.coefficients()])?.chosen(self)
+            }
         }
     }
 
-    /// Asks for products, learns from them, and asks for residuals.
-    fn numbers(&self, room: &mut Room) -> Result<FamilyModel> {
-        let (folds, target) = (self.folds, self.target);
+    /// Of each of these sets of columns, how strongly it acts in the model for everybody.
+    pub(crate) fn strengths(&self, begun: &Begun, sets: &[std::ops::Range<usize>]) -> Result<Vec<f64>> {
+        Ok(begun.common.strengths(sets, &newton_step(&begun.common)?))
+    }
+
+    /// Asks for the products of further columns, and chooses among their groups; the others are as they were. `None` where none is chosen.
+    pub(crate) fn begin_wider(&self, room: &mut Room, narrow: &Begun) -> Result<Option<Begun>> {
+        let mut begun = self.ask_all(room, &self.wider(&narrow.at))?;
+        let shape = choose_interactions(&begun.common, narrow.shape.clone())?;
+        begun.constant = self.wider(&narrow.constant);
+        Ok((!shape.interactions().is_empty()).then_some(Begun { shape, ..begun }))
+    }
+
+    /// What was chosen, where this study's columns are only some of those it was chosen from.
+    pub(crate) fn begin_chosen(&self, room: &mut Room, wide: &Begun, columns: &[usize]) -> Result<Begun> {
+        let all: Vec<usize> = columns.iter().copied().chain([wide.common.columns.len() - 1]).collect();
+        let of = |coefficients: &[f64]| all.iter().filter_map(|&at| coefficients.get(at).copied()).collect();
+        match self.form.response {
+            Response::Numbers => {
+                Ok(Begun { common: wide.common.of_columns(&all), constant: of(&wide.constant), ..wide.clone() })
+            }
+            // With further columns the model for everybody is another, and likelihoods are expanded there.
+            Response::Classes { .. } => {
+                let begun = classes::at_common_model(self, room, of(&wide.at))?;
+                Ok(Begun { shape: wide.shape.clone(), constant: of(&wide.constant), ..begun })
+            }
+        }
+    }
+
+    /// Coefficients with those of further columns, which are 0, before the intercept.
+    fn wider(&self, coefficients: &[f64]) -> Vec<f64> {
+        let [slopes @ .., intercept] = coefficients else { return Vec::new() };
+        let further = self.form.coefficients().saturating_sub(coefficients.len());
+        [slopes, &vec![0.0; further], &[*intercept]].concat()
+    }
+
+    /// Learns all the rest.
+    pub(crate) fn finish(&self, room: &mut Room, begun: Begun) -> Result<FamilyModel> {
+        match self.form.response {
+            Response::Numbers => self.numbers(room, begun),
+            Response::Classes { .. } => classes::finish(self, room, begun),
+        }
+    }
+
+    /// The products of all clients' rows; of classes, with likelihoods expanded at a model.
+    pub(super) fn ask_all(&self, room: &mut Room, at: &[f64]) -> Result<Begun> {
         let mut ask = Ask::new(Phase::Train, Vec::new(), Gather::Each);
-        let products = ask.order(Recipients::All, FoldProducts { folds, target, at: Vec::new() });
+        let work = FoldProducts { folds: self.folds, target: self.target, at: at.to_vec() };
+        let products = ask.order(Recipients::All, work);
         let answers = room.ask(&ask)?;
         let (clients, products): (Vec<u32>, Vec<_>) =
             answers.of(products).each().map(|(client, by)| (client, by.0)).unzip();
         if clients.is_empty() {
             return Err(nobody_answered());
         }
-        let mut learned = learn(&self.evidence(products), &self.options(&clients))?;
+        let constant = vec![0.0; self.form.coefficients()];
+        Ok(Begun {
+            clients,
+            constant,
+            at: at.to_vec(),
+            common: self.evidence(products),
+            shape: Shape::plain(&self.options),
+        })
+    }
+
+    /// Learns from products, and asks for residuals.
+    fn numbers(&self, room: &mut Room, begun: Begun) -> Result<FamilyModel> {
+        let Begun { clients, constant, common, shape, .. } = begun;
+        let mut learned = learn_with(&common, shape, &self.options(&clients))?;
         let intervals = self.intervals(room, &clients, &learned)?;
-        learned.held_out.clear();
         learned.left_out.clear();
-        let (form, intervals, constant) = (self.form, Some(intervals), vec![0.0; learned.global.len()]);
+        let (form, target, intervals) = (self.form, self.target, Some(intervals));
         Ok(FamilyModel { learned, constant, form, target, clients, intervals, reliability: None })
     }
 
@@ -174,11 +287,6 @@ impl Study {
         }
         let mut all = halves[0].clone();
         all.merge(&halves[1]);
-        let below = |step: usize| match step {
-            Intervals::STEPS => 1.0,
-            _ => all.share_below(step as f64 * Intervals::STEP),
-        };
-        let residuals = (0..Intervals::STEPS).map(|step| below(step + 1) - below(step)).collect();
         let inside = |half: usize| Some(halves[half].share_below(halves[1 - half].quantile(COVERAGE)?));
         let share = |half: usize| halves[half].total() as f64 / all.total().max(1) as f64;
         // What a normal distribution has, where no row was held out.
@@ -187,7 +295,7 @@ impl Study {
             reach: all.quantile(COVERAGE).unwrap_or(usual),
             newcomer_reach: newcomers.quantile(COVERAGE).unwrap_or(usual),
             coverage: inside(0).zip(inside(1)).map(|(first, second)| share(0) * first + share(1) * second),
-            residuals: if all.total() > 0 { residuals } else { Vec::new() },
+            residuals: Intervals::shares(&all),
         })
     }
 }

@@ -20,5 +20,5 @@ mod tests;
 pub(crate) use counts::{Counts, efficiency};
 pub(crate) use difference::{Blocks, difference};
 pub(crate) use dirichlet::Families;
-pub(crate) use outliers::{Typical, outlying};
+pub(crate) use outliers::{Typical, outlying, shared_places};
 pub(crate) use search::{FamilyStep, distance, fit_families, refit_families, search_families, surprise};

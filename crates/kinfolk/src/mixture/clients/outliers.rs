@@ -1,7 +1,8 @@
 //! Clients whose rows the components of the others do not explain.
 //!
 //! How likely rows are under a mixture has a known distribution where they come from it. That of all clients is compared with it, and a
-//! client with the others: where all are explained badly, none is an outlier.
+//! client with the others: where all are explained badly, none is an outlier. Few clients whose rows are in the same unusual place make a
+//! component there: it explains them, but is not one of the others'.
 
 use crate::mixture::{Densities, Rows, Scratch, Shape, draw};
 use crate::num::median;
@@ -69,4 +70,33 @@ pub(crate) fn outlying(deviations: &[f64]) -> Vec<f64> {
     let spread = NORMAL * median(deviations.iter().map(|deviation| (deviation - middle).abs())).unwrap_or(0.0);
     let (middle, spread) = if deviations.len() < FEWEST { (0.0, 1.0) } else { (middle, spread.max(1.0)) };
     deviations.iter().map(|deviation| normal_tail((middle - deviation) / spread)).collect()
+}
+
+/// Of every client, the components of a place that it shares with few others alone. `members` are the rows that each client has in each
+/// component. A component is of such a place where at most a tenth of the clients have nearly all of it, by their shares of rows; a
+/// client is of that place where nearly all its rows are in such components.
+pub(crate) fn shared_places(members: &[Vec<f64>]) -> Vec<Vec<usize>> {
+    const NEARLY_ALL_OF_A_COMPONENT: f64 = 0.95;
+    const NEARLY_ALL_ROWS: f64 = 0.9;
+    let few = members.len() / 10;
+    let share = |own: &Vec<f64>, component: usize| {
+        let rows: f64 = own.iter().sum();
+        if rows > 0.0 { own[component] / rows } else { 0.0 }
+    };
+    let mut places = vec![Vec::new(); members.len()];
+    for component in 0..members.first().map_or(0, Vec::len) {
+        let shares: Vec<f64> = members.iter().map(|own| share(own, component)).collect();
+        let mut order: Vec<usize> = (0..members.len()).collect();
+        order.sort_by(|&a, &b| shares[b].total_cmp(&shares[a]));
+        let most: f64 = order[..few].iter().map(|&client| shares[client]).sum();
+        if most >= NEARLY_ALL_OF_A_COMPONENT * shares.iter().sum::<f64>() {
+            order[..few].iter().for_each(|&client| places[client].push(component));
+        }
+    }
+    for (own, place) in members.iter().zip(&mut places) {
+        if place.iter().map(|&component| share(own, component)).sum::<f64>() < NEARLY_ALL_ROWS {
+            place.clear();
+        }
+    }
+    places
 }

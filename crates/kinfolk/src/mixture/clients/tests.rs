@@ -103,3 +103,24 @@ fn deviations_of_rows_from_the_mixture_are_standard_normal() {
     let p = outlying(&[0.1, -0.3, 0.2, -9.0, 0.4, -0.1, 0.0]);
     assert!(p[3] < 1e-6 && p.iter().enumerate().all(|(place, p)| place == 3 || *p > 0.2), "{p:?}");
 }
+
+#[test]
+fn few_clients_in_one_place_are_told_from_a_rare_component() {
+    // Two of twenty clients have the third component to themselves, and hardly anything else.
+    let mut members = vec![vec![30.0, 10.0, 0.1]; 20];
+    members[4] = vec![1.0, 0.0, 49.0];
+    members[9] = vec![0.0, 0.5, 300.0];
+    let found = shared_places(&members);
+    let of = |wanted: &[usize]| {
+        (0..20).map(|client| if wanted.contains(&client) { vec![2] } else { vec![] }).collect::<Vec<_>>()
+    };
+    assert_eq!(found, of(&[4, 9]));
+    // One of them has rows elsewhere, too: a rare component of clients that are like the others.
+    members[4] = vec![20.0, 10.0, 30.0];
+    assert_eq!(shared_places(&members), of(&[9]));
+    // Three are more than a tenth.
+    members[4] = vec![1.0, 0.0, 49.0];
+    members[5] = vec![1.0, 0.0, 49.0];
+    assert_eq!(shared_places(&members), of(&[]));
+    assert_eq!(shared_places(&[]), Vec::<Vec<usize>>::new());
+}

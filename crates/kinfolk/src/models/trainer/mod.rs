@@ -196,6 +196,16 @@ impl<N: Network> Model for NetworkModel<N> {
         })
     }
 
+    fn expect(&self, params: &[f64], rows: &Shard) -> Result<Vec<f64>> {
+        if let Some(fault) = self.network.fault(rows) {
+            return Err(Error::data(format!("rows {fault}")));
+        }
+        Ok(match self.precision {
+            Precision::F32 => self.expectations::<f32>(params, rows),
+            Precision::F64 => self.expectations::<f64>(params, rows),
+        })
+    }
+
     fn curvature(&self, mean_square: f64) -> Option<f64> {
         self.network.curvature(mean_square)
     }

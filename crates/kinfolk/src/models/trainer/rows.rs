@@ -157,6 +157,24 @@ pub(super) fn predicted<T: Real>(output: Output, out: &[T]) -> f64 {
     }
 }
 
+/// The number that these outputs predict, or the probability of every class.
+pub(super) fn expected<T: Real>(output: Output, out: &[T], found: &mut Vec<f64>) {
+    match output {
+        Output::Squared => found.push(out[0].to_f64()),
+        Output::Logistic => {
+            let chance = Odds::of(out[0].to_f64()).chance();
+            found.extend([1.0 - chance, chance]);
+        }
+        Output::Softmax => {
+            let largest = out.iter().map(|score| score.to_f64()).fold(f64::NEG_INFINITY, f64::max);
+            let begin = found.len();
+            found.extend(out.iter().map(|score| (score.to_f64() - largest).exp()));
+            let total: f64 = found[begin..].iter().sum();
+            found[begin..].iter_mut().for_each(|share| *share /= total);
+        }
+    }
+}
+
 /// Whether a row's class is the predicted one; never, where rows have no classes.
 pub(in crate::models) fn is_right<T: Real>(output: Output, out: &[T], goal: Goal, row: usize) -> bool {
     match (output, goal) {

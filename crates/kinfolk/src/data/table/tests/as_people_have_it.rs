@@ -23,7 +23,10 @@ struct Encoded {
 
 fn schema_of(population: &Population) -> Result<Schema> {
     let described: Vec<_> = population.clients.iter().map(|client| describe(client, true)).collect();
-    Schema::fix(&described, Coding { standardise: false, constant: true, kinds: 3, curves: false, numbers_only: false })
+    Schema::fix(
+        &described,
+        Coding { standardise: false, constant: true, kinds: 3, curves: false, numbers_only: false, means_alone: false },
+    )
 }
 
 fn read_bytes(name: &str, content: &[u8], text: &str) -> Result<Encoded> {

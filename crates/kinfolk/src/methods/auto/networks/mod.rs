@@ -13,6 +13,7 @@
 //!  9  train on with all rows, fine-tune, hand out
 //! ```
 
+mod heard;
 mod judge;
 mod look;
 mod sentences;
@@ -29,21 +30,23 @@ use crate::methods::room::diverged;
 use crate::models::first_smallest;
 use crate::text::counted;
 use crate::training::Then;
+use heard::Heard;
+pub(crate) use heard::{NetworkClient, NetworksFound};
 use judge::{Judged, Settled, is_clear};
 use look::{folded, look};
+pub(crate) use service::Rung as NetworkRung;
 use service::{PARTS, Rung, Service, Tried, decide, mean_gain};
 
 /// Parts of every client's rows: the first is held out, a look compares the others.
 const FOLDS: u32 = 3;
-const HELD_OUT: Portion = Portion::Fold { index: 0, of: FOLDS };
-const TRAINED: Portion = Portion::Others { index: 0, of: FOLDS };
-const HALVES: [Portion; 2] = [Portion::Fold { index: 1, of: FOLDS }, Portion::Fold { index: 2, of: FOLDS }];
 /// With fewer rows a client does not take part in the search.
 const LEAST_ROWS: usize = 2 * FOLDS as usize;
 /// Times that families are looked for, and after how many stretches of rounds.
 const LOOKS: [usize; 3] = [1, 3, 6];
 /// Clients whose updates are compared; the others choose by their losses.
 const MOST_COMPARED: usize = 256;
+/// Clients of few rows that try what would serve them.
+const MOST_TRIED: usize = 512;
 /// Numbers in the updates that are asked for at once.
 const MOST_NUMBERS: usize = 1 << 25;
 /// How long clients train for the updates that are compared, in rounds' worth of steps. Single gradients mostly say which targets
@@ -53,13 +56,40 @@ const UPDATING: u32 = 4;
 const FINE_TUNING: [u32; 3] = [1, 4, 16];
 const ALONE: u32 = 30;
 
-pub(super) struct Networks {
+pub(crate) struct Networks {
     trainer: Trainer,
     /// θ at the start.
     start: Params,
     rows: Vec<usize>,
+    cut: Cut,
     wanted: Option<usize>,
+    /// Families that need not be looked for.
+    known: Option<Assignment>,
+    /// Whether predictions of held-out rows are checked for intervals.
+    checks: bool,
     state: State,
+    /// What held-out rows said when it was decided who gets what; not kept in a checkpoint.
+    heard: Heard,
+}
+
+/// Which rows of a client do what in the search.
+struct Cut {
+    held_out: Portion,
+    trained: Portion,
+    halves: [Portion; 2],
+}
+
+impl Cut {
+    /// Where rows are in the order of time, the last are held out.
+    fn new(ordered: bool) -> Self {
+        let of = FOLDS;
+        if ordered {
+            let part = |index| Portion::Part { index, of };
+            return Self { held_out: part(of - 1), trained: Portion::Earlier { of }, halves: [part(0), part(1)] };
+        }
+        let fold = |index| Portion::Fold { index, of };
+        Self { held_out: fold(0), trained: Portion::Others { index: 0, of }, halves: [fold(1), fold(2)] }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -115,7 +145,7 @@ struct Findings {
 }
 
 impl Networks {
-    pub(super) fn new(setup: &Setup, training: Training, wanted: Option<usize>) -> Result<Self> {
+    pub(crate) fn new(setup: &Setup, training: Training, wanted: Option<usize>) -> Result<Self> {
         let start = setup.common_start()?;
         let clients = setup.rows.len();
         let families = Assignment::one(clients);
@@ -132,7 +162,9 @@ impl Networks {
             stamps: vec![0; clients],
         };
         let trainer = training.trainer(setup);
-        let mut networks = Self { trainer, start, rows: setup.rows.to_vec(), wanted, state };
+        let (rows, cut) = (setup.rows.to_vec(), Cut::new(setup.facts.ordered));
+        let heard = Heard::default();
+        let mut networks = Self { trainer, start, rows, cut, wanted, known: None, checks: false, state, heard };
         if networks.able().next().is_none() {
             networks.state.stage = Stage::Last(networks.trainer.schedule.rounds);
         }
@@ -142,6 +174,23 @@ impl Networks {
     /// The clients with rows enough to hold some out.
     fn able(&self) -> impl Iterator<Item = u32> {
         (0..).zip(&self.rows).filter(|(_, rows)| **rows >= LEAST_ROWS).map(|(client, _)| client)
+    }
+
+    /// With families that are known, and need not be looked for.
+    pub(crate) fn with_families(mut self, known: Assignment) -> Self {
+        self.known = Some(known).filter(|known| known.clusters() > 1);
+        self
+    }
+
+    /// With checks of predictions, for intervals.
+    pub(crate) fn with_checks(mut self) -> Self {
+        self.checks = true;
+        self
+    }
+
+    /// Whether it was told how many families there are, or which.
+    fn is_told(&self) -> bool {
+        self.wanted.is_some() || self.known.is_some()
     }
 
     /// Rounds between two judgements.
@@ -162,7 +211,7 @@ impl Networks {
 
     /// So many rounds' worth of steps.
     fn amount(&self, rounds: u32) -> Amount {
-        match self.plan(TRAINED).amount {
+        match self.plan(self.cut.trained).amount {
             Amount::Steps(steps) => Amount::Steps(steps.saturating_mul(rounds)),
             Amount::Epochs(epochs) => Amount::Epochs(epochs.saturating_mul(rounds)),
         }
@@ -175,7 +224,8 @@ impl Networks {
 
     /// One round of training with these rows, for all partitions. Returns the mean loss and how many changed family.
     fn train(&mut self, room: &mut Room, held_out: bool) -> Result<(Option<f64>, usize)> {
-        let (choose_on, train_on) = if held_out { (HELD_OUT, TRAINED) } else { (Portion::All, Portion::All) };
+        let (choose_on, train_on) =
+            if held_out { (self.cut.held_out, self.cut.trained) } else { (Portion::All, Portion::All) };
         let everybody = self.trainer.participants(self.state.trained, room);
         let takes_part = |client: &u32| !held_out || self.rows[*client as usize] >= LEAST_ROWS;
         let asked: Vec<u32> = everybody.among(self.rows.len()).filter(takes_part).collect();
@@ -209,7 +259,7 @@ impl Networks {
         let answers = self.ask(room, &ask)?;
 
         let (mut losses, mut switched) = (Vec::new(), 0);
-        let round = room.round();
+        let (round, known) = (room.round(), self.known.is_some());
         let partitions = std::iter::once(&mut self.state.current).chain(&mut self.state.challenger);
         for (place, partition) in partitions.enumerate() {
             let mut sums = vec![Sum::default(); partition.models.len()];
@@ -232,7 +282,7 @@ impl Networks {
                     return Err(diverged(round));
                 }
             }
-            partition.put = partition.put && !held_out;
+            partition.put = partition.put && (!held_out || known && partition.models.len() > 1);
         }
         self.state.trained += 1;
         Ok((room.check_loss(&losses)?, switched))
@@ -245,8 +295,8 @@ impl Networks {
         let of: Vec<usize> = (0..models.len()).collect();
         let mut ask = Ask::new(Phase::Train, models, Gather::Each);
         let able = Recipients::list(self.able().collect());
-        let trained = ask.order(able.clone(), Losses { of: of.clone(), on: TRAINED });
-        let held_out = ask.order(able, Losses { of, on: HELD_OUT });
+        let trained = ask.order(able.clone(), Losses { of: of.clone(), on: self.cut.trained });
+        let held_out = ask.order(able, Losses { of, on: self.cut.held_out });
         let answers = self.ask(room, &ask)?;
         let mut held_out: BTreeMap<u32, Vec<f64>> = answers.of(held_out).each().collect();
         let mut judged = Judged { clients: Vec::new(), trained: Vec::new(), held_out: Vec::new() };
@@ -280,7 +330,7 @@ impl Networks {
         if let Some(challenger) = self.state.challenger.take() {
             self.compare(challenger, &judged, &losses);
         } else {
-            let settled = if self.wanted.is_none() { Some(judged.settle(here)) } else { None };
+            let settled = if self.is_told() { None } else { Some(judged.settle(here)) };
             if let Some(settled) = settled.filter(|settled| settled.models.len() < self.state.current.models.len()) {
                 self.note_changes(&settled);
                 self.state.current = self.partition(&judged, &settled, &self.state.current.models.clone());
@@ -291,7 +341,10 @@ impl Networks {
             let looks = self.state.findings.looks;
             let stretches = self.state.trained / self.stretch();
             let due = LOOKS.get(looks).is_some_and(|due| stretches >= *due || at_rest);
-            let is_open = self.wanted.is_none_or(|wanted| self.state.current.models.len() < wanted);
+            let is_open = match &self.known {
+                Some(known) => self.state.current.models.len() < known.clusters(),
+                None => self.wanted.is_none_or(|wanted| self.state.current.models.len() < wanted),
+            };
             if due && !last && is_open {
                 self.look(room)?;
                 return Ok(false);
@@ -312,9 +365,13 @@ impl Networks {
         let before = self.state.current.models.len();
         let all = [&self.state.current.models[..], &challenger.models[..]].concat();
         let on_trial: Vec<usize> = (before..all.len()).collect();
-        let settled = match self.wanted {
-            Some(_) => Settled { families: judged.choices(&on_trial), models: on_trial, ended: 0, merged: 0 },
-            None => judged.settle(on_trial),
+        let settled = match (self.wanted, &self.known) {
+            (_, Some(known)) => {
+                let families = judged.clients.iter().map(|client| known.of(*client).unwrap_or(0)).collect();
+                Settled { families, models: on_trial, ended: 0, merged: 0 }
+            }
+            (Some(_), None) => Settled { families: judged.choices(&on_trial), models: on_trial, ended: 0, merged: 0 },
+            (None, None) => judged.settle(on_trial),
         };
         let new = judged.losses(&settled.models, &settled.families);
         let gain = mean_gain(&losses.iter().zip(&new).map(|(old, new)| old - new).collect::<Vec<_>>());
@@ -322,7 +379,7 @@ impl Networks {
         if before == 1 {
             self.state.findings.gain = Some(gain);
         }
-        if better || self.wanted.is_some() {
+        if better || self.is_told() {
             if before == 1 {
                 self.state.global = Some(self.state.current.models[0].clone());
             } else {
@@ -353,6 +410,10 @@ impl Networks {
     }
 
     fn partition(&self, judged: &Judged, settled: &Settled, models: &[Params]) -> Partition {
+        if let Some(known) = &self.known {
+            let models = settled.models.iter().map(|&model| models[model].clone()).collect();
+            return Partition { models, families: known.clone(), put: true };
+        }
         let mut families = Assignment::none(settled.models.len(), self.rows.len());
         judged.clients.iter().zip(&settled.families).for_each(|(&client, &family)| {
             families.put(client, family);
@@ -383,14 +444,22 @@ impl Networks {
             if count == 1 {
                 self.state.findings.p = Some(seen.p);
             }
-            let parts = seen.families.unwrap_or_else(|| vec![0; members.len()]);
+            let parts = match &self.known {
+                Some(known) => members.iter().map(|client| known.of(*client).unwrap_or(0)).collect(),
+                None => seen.families.unwrap_or_else(|| vec![0; members.len()]),
+            };
             members.iter().zip(&parts).for_each(|(&client, part)| {
                 families.put(client, models.len() + part);
             });
-            let parts = parts.iter().max().map_or(1, |last| last + 1);
+            let parts = match &self.known {
+                Some(known) => known.clusters(),
+                None => parts.iter().max().map_or(1, |last| last + 1),
+            };
             models.extend(std::iter::repeat_n(self.state.current.models[family].clone(), parts));
         }
         if models.len() > count {
+            // Only some of the clients are compared.
+            let families = self.known.clone().unwrap_or(families);
             self.begin_afresh(room, &mut models, &families)?;
             self.state.challenger = Some(Partition { models, families, put: true });
         }
@@ -404,7 +473,7 @@ impl Networks {
             (0..models.len()).map(|family| Recipients::list(families.members(family))).collect();
         let mut ask =
             Ask::new(Phase::Train, vec![self.start.clone()], Gather::Sum { by: By::All, weight: Weight::Rows });
-        let plan = Plan { amount: self.amount(ALONE), ..self.plan(TRAINED) };
+        let plan = Plan { amount: self.amount(ALONE), ..self.plan(self.cut.trained) };
         let orders: Vec<_> =
             members.iter().map(|to| ask.order(to.clone(), Train::from_model(0, plan.clone()))).collect();
         let answers = self.ask(room, &ask)?;
@@ -412,7 +481,7 @@ impl Networks {
             orders.into_iter().map(|order| mean_model(&self.start, &answers.of(order).sums()[0], 0)).collect();
         let mut ask = Ask::new(Phase::Train, models.iter().chain(&fresh).cloned().collect(), Gather::Each);
         let losses = |(family, to): (usize, Recipients)| {
-            ask.order(to, Losses { of: vec![family, models.len() + family], on: HELD_OUT })
+            ask.order(to, Losses { of: vec![family, models.len() + family], on: self.cut.held_out })
         };
         let orders: Vec<_> = members.into_iter().enumerate().map(losses).collect();
         let answers = self.ask(room, &ask)?;
@@ -442,7 +511,7 @@ impl Networks {
                     let to = Recipients::list(members);
                     orders.push((
                         family,
-                        HALVES.map(|half| ask.order(to.clone(), Train::from_model(family, plan(half)))),
+                        self.cut.halves.map(|half| ask.order(to.clone(), Train::from_model(family, plan(half)))),
                     ));
                 }
             }
@@ -479,11 +548,11 @@ impl Networks {
         rungs.push(Rung::Family);
         rungs.extend(FINE_TUNING.map(|many| Rung::Personal(self.amount(many))));
         rungs.push(Rung::Alone(self.amount(ALONE)));
-        let mut models = current.models.clone();
-        models.push(self.start.clone());
-        models.extend(self.state.global.clone());
-        let mut ask = Ask::new(Phase::Train, models, Gather::Each);
-        let able: Vec<u32> = self.able().collect();
+        let mut ask = Ask::new(Phase::Train, self.models_so_far(), Gather::Each);
+        // Clients of few rows are served like the others: a part of them tells by what.
+        let drawn = draw_clients(&self.trainer.key.clone().word("tried"), MOST_TRIED, room);
+        let is_tried = |client: &u32| self.rows[*client as usize] >= service::LEAST_ROWS || drawn.contains(*client);
+        let able: Vec<u32> = self.able().filter(is_tried).collect();
         let mut orders = Vec::new();
         for family in 0..families {
             let members = current.families.members(family);
@@ -498,7 +567,8 @@ impl Networks {
                 Rung::Alone(amount) => Trial { from: families, amount },
             };
             let trials = rungs.iter().map(trial).collect();
-            let work = FineTune { trials, plan: self.plan(TRAINED), held_out: HELD_OUT, parts: PARTS };
+            let work =
+                FineTune { trials, plan: self.plan(self.cut.trained), held_out: self.cut.held_out, parts: PARTS };
             orders.push(ask.order(Recipients::list(to), work));
         }
         if orders.is_empty() {
@@ -516,7 +586,9 @@ impl Networks {
             }
         }
         tried.sort_by_key(|tried| tried.client);
-        Ok(if tried.is_empty() { Service::plain(Rung::Family) } else { decide(&rungs, &tried) })
+        let service = if tried.is_empty() { Service::plain(Rung::Family) } else { decide(&rungs, &tried) };
+        (self.heard.rungs, self.heard.tried) = (rungs, tried);
+        Ok(service)
     }
 
     /// The last of line 9.
@@ -529,9 +601,7 @@ impl Networks {
             return room.distribute(&current.models, &current.families);
         }
         let families = current.models.len();
-        let mut models = current.models.clone();
-        models.push(self.start.clone());
-        models.extend(self.state.global.clone());
+        let models = self.models_so_far();
         let mut lists: Vec<(Rung, usize, Vec<u32>)> = Vec::new();
         for client in everybody {
             let family = current.families.of(client).unwrap_or(0);
@@ -571,10 +641,15 @@ impl Networks {
         let choices: Vec<usize> = judged.trained.iter().zip(&judged.held_out).map(whole).collect();
         let current = &mut self.state.current;
         current.put = true;
-        judged.clients.iter().zip(choices).for_each(|(&client, family)| {
-            current.families.put(client, family);
-        });
+        if self.known.is_none() {
+            judged.clients.iter().zip(choices).for_each(|(&client, family)| {
+                current.families.put(client, family);
+            });
+        }
         self.state.findings.service = Some(self.try_rungs(room)?);
+        if self.checks {
+            self.check(room)?;
+        }
         let left = self.trainer.schedule.rounds.saturating_sub(self.state.trained);
         self.state.stage = Stage::Last(self.state.trained.div_ceil(2).min(left).max(1));
         Ok(())

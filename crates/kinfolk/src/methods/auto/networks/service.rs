@@ -11,7 +11,7 @@ use crate::training::Amount;
 use serde::{Deserialize, Serialize};
 
 /// Rows below which a client has the default.
-const LEAST_ROWS: usize = 30;
+pub(super) const LEAST_ROWS: usize = 30;
 /// Probability of a gain above which a client deviates.
 const SURE: f64 = 0.95;
 /// Parts of the held-out rows that are judged apart.
@@ -19,7 +19,7 @@ pub(super) const PARTS: u32 = 4;
 
 /// What may serve a client, the simplest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Rung {
+pub(crate) enum Rung {
     Global,
     Family,
     /// The family's model, trained on with the client's rows.
@@ -78,7 +78,7 @@ pub(super) fn mean_gain(gains: &[f64]) -> Gain {
 }
 
 /// What every client gains by the second rung in place of the first.
-fn gains(tried: &[Tried], instead_of: usize, rung: usize) -> Vec<Gain> {
+pub(super) fn gains(tried: &[Tried], instead_of: usize, rung: usize) -> Vec<Gain> {
     let by_part = |tried: &Tried| -> Vec<(f64, f64)> {
         let rows = tried.rows as f64 / f64::from(FOLDS * PARTS);
         tried.losses[instead_of].iter().zip(&tried.losses[rung]).map(|(old, new)| (rows * (old - new), rows)).collect()

@@ -21,6 +21,7 @@ use crate::families::{Gain, Wanted};
 use crate::federation::work::{FoldMixture, Folds, SumMixtures, WeighComponents, Weighed};
 use crate::mixture::clients::{
     Blocks, Counts, Families, FamilyStep, Typical, difference, efficiency, fit_families, outlying, search_families,
+    shared_places,
 };
 use crate::mixture::{Detail, Statistics, maximise, normalise};
 use crate::num::tails::largest_discovery;
@@ -107,6 +108,9 @@ pub(crate) struct ComponentClient {
     /// The probability that a client like the others is explained as badly by their components.
     pub(crate) outlier_p: f64,
     pub(crate) is_outlier: bool,
+    /// Whether it is one with others that are in the same place.
+    #[serde(default)]
+    pub(crate) shares_place: bool,
     /// Held-out log density by row of what serves everybody, and its gain over a mixture of the client's own.
     pub(crate) held_out: Option<f64>,
     pub(crate) joining: Option<Gain>,
@@ -138,7 +142,7 @@ pub(crate) fn study_components(
     let clients: Vec<u32> = (0..rows.len() as u32).filter(|&client| rows[client as usize] > 0).collect();
     let mut study = Study { room, folds, wishes, questions: 0 };
     let mut found = study.components(columns, rows, &clients)?;
-    let p = study.outlier_values(&found, &clients)?;
+    let (p, shares_place) = study.outlier_values(&found, &clients)?;
     let cut = largest_discovery(p.clone());
     let mut typical: Vec<u32> = clients.iter().zip(&p).filter(|(_, p)| **p > cut).map(|(&client, _)| client).collect();
     // Where most are unlike the others, there is nothing that they are unlike.
@@ -148,7 +152,7 @@ pub(crate) fn study_components(
     if typical.len() < clients.len() {
         found = study.components(columns, rows, &typical)?;
     }
-    study.learn(found, &clients, &typical, p)
+    study.learn(found, &clients, &typical, (p, shares_place))
 }
 
 impl Study<'_, '_> {
@@ -176,11 +180,12 @@ impl Study<'_, '_> {
         Ok(found)
     }
 
-    /// Of every client the probability that one like the others is as badly explained by the components of the others.
-    fn outlier_values(&mut self, found: &Found, clients: &[u32]) -> Result<Vec<f64>> {
+    /// Of every client the probability that one like the others is as badly explained by the components of the others, and whether there
+    /// are components of a place that it shares with few others alone, which are not of these.
+    fn outlier_values(&mut self, found: &Found, clients: &[u32]) -> Result<(Vec<f64>, Vec<bool>)> {
         let (shape, params) = (found.shape, &found.params);
         if clients.len() < 3 {
-            return Ok(vec![1.0; clients.len()]);
+            return Ok((vec![1.0; clients.len()], vec![false; clients.len()]));
         }
         let mut ask = Ask::new(Phase::Train, Vec::new(), Gather::Each);
         let whole = FoldMixture { shape, params: params.clone(), without: None };
@@ -191,13 +196,20 @@ impl Study<'_, '_> {
         let length = Statistics::packed_len(&shape, Detail::Full);
         let mut all = vec![0.0; length];
         answered.vectors.chunks_exact(length).for_each(|own| add_scaled(&mut all, 1.0, own));
+        let members = |own: &[f64]| Statistics::unpack(&shape, Detail::Full, own).members;
+        let places = shared_places(&answered.vectors.chunks_exact(length).map(members).collect::<Vec<_>>());
+        let mut shares_place = vec![false; clients.len()];
         let mut ask = Ask::new(Phase::Train, Vec::new(), Gather::Each);
         let mut orders = Vec::new();
-        for (&client, own) in answered.clients.iter().zip(answered.vectors.chunks_exact(length)) {
+        let vectors = answered.vectors.chunks_exact(length);
+        for ((&client, own), apart) in answered.clients.iter().zip(vectors).zip(&places) {
+            if let Ok(place) = clients.binary_search(&client) {
+                shares_place[place] = !apart.is_empty();
+            }
             let mut others = all.clone();
             add_scaled(&mut others, -1.0, own);
             let statistics = Statistics::unpack(&shape, Detail::Full, &others);
-            let Some(mixture) = without_client(&shape, params, &statistics) else { continue };
+            let Some(mixture) = without_client(&shape, params, &statistics, apart) else { continue };
             let work = WeighComponents { folds: self.folds, mixtures: vec![mixture.clone()] };
             orders.push((client, mixture, ask.order(Recipients::list(vec![client]), work)));
         }
@@ -219,10 +231,16 @@ impl Study<'_, '_> {
                 deviations[place] = typical.deviation(&weighed.weights, rows, weighed.log_likelihood);
             }
         }
-        Ok(outlying(&deviations))
+        Ok((outlying(&deviations), shares_place))
     }
 
-    fn learn(&mut self, found: Found, clients: &[u32], typical: &[u32], outlier_p: Vec<f64>) -> Result<ComponentModel> {
+    fn learn(
+        &mut self,
+        found: Found,
+        clients: &[u32],
+        typical: &[u32],
+        (outlier_p, shares_place): (Vec<f64>, Vec<bool>),
+    ) -> Result<ComponentModel> {
         let Found { shape, params, by_fold, tried } = found;
         let components = shape.components;
         let mut mixtures = vec![FoldMixture { shape, params: params.clone(), without: None }];
@@ -283,6 +301,7 @@ impl Study<'_, '_> {
             clients: kept_clients,
             is_outlier: is_typical.iter().map(|typical| !typical).collect(),
             outlier_p: kept.iter().map(|&place| outlier_p[place]).collect(),
+            shares_place: kept.iter().map(|&place| shares_place[place]).collect(),
             counts: all_counts,
             families: &families,
             known,
@@ -369,14 +388,15 @@ impl Study<'_, '_> {
 /// p-values up to which clients differ.
 pub(crate) const LEVEL: f64 = 0.05;
 
-/// The mixture of the other clients: one M-step without the client, less the components that hardly anybody else has.
-fn without_client(shape: &Shape, params: &[f64], others: &Statistics) -> Option<FoldMixture> {
+/// The mixture of the other clients: one M-step without the client, less the components that hardly anybody else has, and those `apart`.
+fn without_client(shape: &Shape, params: &[f64], others: &Statistics, apart: &[usize]) -> Option<FoldMixture> {
     let mut moved = params.to_vec();
     let members: Vec<f64> = others.members.iter().map(|members| members.max(0.0)).collect();
     let statistics = Statistics { members: members.clone(), ..others.clone() };
     components::step(shape, &statistics, &mut moved);
     let least = (shape.columns + 1) as f64;
-    let kept: Vec<usize> = (0..shape.components).filter(|&component| members[component] >= least).collect();
+    let is_kept = |component: &usize| members[*component] >= least && !apart.contains(component);
+    let kept: Vec<usize> = (0..shape.components).filter(is_kept).collect();
     if kept.is_empty() {
         return None;
     }

@@ -86,7 +86,15 @@ fn families(model: &ComponentModel) -> String {
     let apart = match outliers.len() {
         0 => " No client is an outlier.".to_string(),
         1 => " One client is an outlier: its rows are unlike those of the others.".to_string(),
-        more => format!(" {more} clients are outliers: their rows are unlike those of the others."),
+        more => {
+            let together = outliers.iter().filter(|client| client.shares_place).count();
+            let together = match together {
+                0 | 1 => String::new(),
+                all if all == more => ", and in one place or several that they share".to_string(),
+                some => format!(", those of {some} in one place or several that they share"),
+            };
+            format!(" {more} clients are outliers: their rows are unlike those of the others{together}.")
+        }
     };
     let count = model.families.len();
     let clients = model.clients.len() - outliers.len();

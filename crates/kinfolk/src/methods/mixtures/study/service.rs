@@ -25,6 +25,7 @@ pub(super) struct Case<'a> {
     pub(super) clients: Vec<u32>,
     pub(super) is_outlier: Vec<bool>,
     pub(super) outlier_p: Vec<f64>,
+    pub(super) shares_place: Vec<bool>,
     /// Counts of components in each mixture.
     pub(super) counts: Vec<Counts>,
     pub(super) families: &'a Families,
@@ -142,6 +143,7 @@ impl Study<'_, '_> {
                 alone: alone[place].take(),
                 outlier_p: case.outlier_p[place],
                 is_outlier: case.is_outlier[place],
+                shares_place: case.is_outlier[place] && case.shares_place[place],
                 held_out: once[place]
                     .as_ref()
                     .filter(|own| own.rows > 0)

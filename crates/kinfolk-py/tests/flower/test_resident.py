@@ -1,0 +1,271 @@
+"""Whole runs with nodes of Kinfolk's own on a real SuperLink, with TLS and a key for every node."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import EXAMPLE, PROGRAM
+from found import clusters, finish, models, repeat, wait_until
+from loopback import HOST, Loopback, free_port
+from run import MACHINES, SHOPS, write_node, write_table
+
+import kinfolk
+
+HERE = Path(__file__).resolve().parent
+
+
+@pytest.fixture(scope="module")
+def nodes(loopback: Loopback) -> Iterator[dict[str, Path]]:
+    """The files of three machines with a node each, of which answers may be about any number of rows."""
+    files = {}
+    for number, name in enumerate(MACHINES):
+        place = f"resident-{name}"
+        files[place] = write_node(loopback.folder / place, number, name)
+        files[place].write_text(files[place].read_text().replace("minimum_rows = 10", "minimum_rows = 1"))
+        loopback.add_key(place)
+        loopback.start_node(place, files[place])
+    yield files
+    for name in files:
+        if name in loopback.processes:
+            loopback.stop(name)
+            assert loopback.log(name).endswith("stopped\n")
+    known = json.loads(loopback.flwr("supernode", "list", "loopback", "--format", "json"))["nodes"]
+    assert {node["status"] for node in known} == {"offline"}, "nodes say goodbye"
+
+
+def kept(nodes: dict[str, Path], within: str) -> dict[str, bytes]:
+    """Clients' own models on the machines."""
+    found = [path for node in nodes.values() for path in node.parent.glob(f"kinfolk-models/{within}/client-*")]
+    return {path.name: path.read_bytes() for path in found}
+
+
+def of(label: str, found: dict[str, bytes]) -> dict[str, bytes]:
+    return {name: model for name, model in found.items() if name.startswith(f"models/{label}/")}
+
+
+def command(*arguments: str | Path, home: Path) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"KINFOLK_PYTHON": sys.executable, "FLWR_HOME": str(home)}
+    return subprocess.run([PROGRAM, *arguments], env=environment, capture_output=True, text=True)
+
+
+def test_all_methods_give_the_bits_of_one_process(loopback: Loopback, nodes: dict[str, Path], tmp_path: Path) -> None:
+    there, here, table = tmp_path / "there", tmp_path / "here", tmp_path / "all.csv"
+    families = HERE / "families.toml"
+    run = loopback.start_run(EXAMPLE, experiment=str(families), out=str(there), machines=3)
+    assert finish(loopback, run) == "finished:completed"
+    write_table(table, range(SHOPS))
+    kinfolk.run(families, out=here, single_answers=True, **{"data.path": str(table)})
+    labels = ("ifca", "odcl", "sr-fca", "hierarchical", "auto")
+    for label in labels:
+        assert repeat(there, label)["status"] == repeat(here, label)["status"] == "done"
+        assert clusters(there, label) == clusters(here, label)
+        own = {f"models/{label}/0/{name}": model for name, model in kept(nodes, f"families/{label}/0").items()}
+        assert of(label, models(there)) | own == of(label, models(here)) != {}
+        assert len(own) == (SHOPS if label in ("hierarchical", "auto") else 0)
+
+
+def test_the_program_runs_an_experiment_without_an_app_folder(
+    loopback: Loopback, nodes: dict[str, Path], tmp_path: Path
+) -> None:
+    there, here, table = tmp_path / "there", tmp_path / "here", tmp_path / "all.csv"
+    ca = loopback.folder / "certificates" / "ca.pem"
+    superlink = ["--superlink", f"{HOST}:{loopback.port}", "--root-certificates", ca, "--machines", "3"]
+    # Kinds of rows, by a name in Flower's configuration.
+    done = command(
+        "run", "--on", "flower", "--superlink", "loopback", "--machines", "3", HERE / "kinds.toml", "--out", there,
+        home=loopback.home("flwr"),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    write_table(table, range(SHOPS))
+    alone = kinfolk.run(HERE / "kinds.toml", out=here, single_answers=True, **{"data.path": str(table)})
+    own = {f"models/fedgrem/0/{name}": model for name, model in kept(nodes, "kinds/fedgrem/0").items()}
+    assert len(own) == SHOPS
+    assert models(there) | own == models(here)
+    assert done.stdout.splitlines()[0] == str(alone).splitlines()[0]
+    assert f"report: {there / 'report.html'}" in done.stderr
+    # A fit, by the address.
+    options = ["--client", "shop", "--target", "spent", "--families", "2", "--quick", "--out", tmp_path / "fitted"]
+    done = command("fit", "--on", "flower", *superlink, *options, home=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "the machines were asked" in done.stdout
+    assert set(kinfolk.load(tmp_path / "fitted").clients_["client"]) == {f"shop-{shop:02}" for shop in range(SHOPS)}
+
+
+def test_a_run_that_is_stopped_goes_on(loopback: Loopback, nodes: dict[str, Path], tmp_path: Path) -> None:
+    there, here, table = tmp_path / "there", tmp_path / "here", tmp_path / "all.csv"
+    alone = [HERE / "alone.toml", "--set", "method.local.rounds=25", "--set", "name=stopped"]
+    line = [PROGRAM, "run", "--on", "flower", "--superlink", "loopback", "--machines", "3", *alone, "--out", there]
+    environment = loopback.environment("flwr") | {"KINFOLK_PYTHON": sys.executable}
+    log, node = tmp_path / "log", next(iter(nodes))
+    before = loopback.log(node).count("train, local")
+    with open(log, "wb") as file, subprocess.Popen(line, env=environment, stdout=file, stderr=file) as process:
+        wait_until(lambda: loopback.log(node).count("train, local") >= before + 8)
+        process.send_signal(signal.SIGINT)
+    assert process.returncode == 1
+    assert "--resume" in log.read_text()
+    assert not (there / "summary.json").exists()
+    subprocess.run([*line, "--resume"], env=environment, check=True, capture_output=True)
+    write_table(table, range(SHOPS))
+    settings = {"data.path": str(table), "method.local.rounds": 25, "name": "stopped"}
+    kinfolk.run(HERE / "alone.toml", out=here, **settings)
+    assert (there / "clients.csv").read_bytes() == (here / "clients.csv").read_bytes()
+    own = {f"models/local/0/{name}": model for name, model in kept(nodes, "stopped/local/0").items()}
+    assert own == models(here)
+
+
+def test_faults_of_the_input_are_told_by_the_program(loopback: Loopback, tmp_path: Path) -> None:
+    home = loopback.home("flwr")
+    wrong = command("run", "--on", "flower", "--superlink", "loopback", EXAMPLE / "experiment.toml",
+                    "--set", "method.ifca.clusters=0", home=home)  # fmt: skip
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "method.ifca.clusters: got 0, want " in wrong.stderr
+    nowhere = command("run", "--on", "flower", "--superlink", "nowhere", EXAMPLE / "experiment.toml", home=home)
+    assert nowhere.returncode == 1
+    assert "flwr run: " in nowhere.stderr and "nowhere" in nowhere.stderr
+    environment = os.environ | {"KINFOLK_PYTHON": "/usr/bin/false"}
+    bare = subprocess.run(
+        [PROGRAM, "run", "--on", "flower", "--superlink", "loopback", "quickstart"],
+        env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert bare.returncode == 2
+    assert "has no Kinfolk with Flower" in bare.stderr and "KINFOLK_PYTHON" in bare.stderr
+
+
+def test_a_node_that_is_killed_and_started_again_loses_no_client(
+    loopback: Loopback, nodes: dict[str, Path], tmp_path: Path
+) -> None:
+    killed = list(nodes)[1]
+    there = tmp_path / "there"
+    run = loopback.start_run(
+        EXAMPLE, experiment=str(HERE / "alone.toml"), out=str(there), machines=3, set="method.local.rounds=20", timeout=60
+    )
+    before = loopback.log(killed).count("train, local")
+    wait_until(lambda: loopback.log(killed).count("train, local") >= before + 3)
+    loopback.kill(killed)
+    loopback.start_node(killed, nodes[killed])
+    assert finish(loopback, run) == "finished:completed"
+    local = repeat(there, "local")
+    assert (local["status"], local["rounds"]) == ("done", 20)
+    for name in MACHINES:
+        assert any(note.startswith(f"personal models of 4 clients are kept on their machine, {name}") for note in local["notes"])
+    # It answered again, from what its clients had kept.
+    assert loopback.log(killed).count("train, local") >= 5
+    assert "refused" not in loopback.log(killed)
+
+
+def test_a_stock_supernode_and_nodes_that_stay_share_a_run_whose_code_they_do_not_execute(
+    loopback: Loopback, nodes: dict[str, Path], tmp_path: Path
+) -> None:
+    stock = next(iter(nodes))
+    loopback.stop(stock)
+    loopback.add_key("mixed")
+    loopback.start_supernode("mixed", f'node="{nodes[stock]}"')
+    app = tmp_path / "app"
+    shutil.copytree(EXAMPLE, app, ignore=shutil.ignore_patterns("runs", "certificates", "keys", "__pycache__"))
+    code = "import os, pathlib\npathlib.Path(os.environ['FLWR_HOME'], 'executed').touch()\n"
+    (app / "client.py").write_text(code + (app / "client.py").read_text())
+    text = (app / "experiment.toml").read_text()
+    (app / "experiment.toml").write_text(text[: text.index("[[method]]")] + '[[method]]\nname = "odcl"\n')
+    there, here, table = tmp_path / "there", tmp_path / "here", tmp_path / "all.csv"
+
+    def fetched() -> int:
+        return loopback.log("superlink").count("POST /v1/fleet/get-fab")
+
+    before = fetched()
+    assert finish(loopback, loopback.start_run(app, out=str(there), machines=3)) == "finished:completed"
+    loopback.stop("mixed")
+    write_table(table, range(SHOPS))
+    kinfolk.run(app / "experiment.toml", out=here, single_answers=True, **{"data.path": str(table)})
+    assert models(there) == models(here) != {}
+    executed = {name for name in (*nodes, "mixed") if (loopback.home(name) / "executed").exists()}
+    assert executed == {"mixed"}
+    assert fetched() == before + 1, "the code is fetched by the SuperNode alone"
+
+
+def test_an_unregistered_key_and_strange_certificates_are_refused(
+    loopback: Loopback, nodes: dict[str, Path], tmp_path: Path
+) -> None:
+    loopback.add_key("unknown", register=False)
+    node = next(iter(nodes.values()))
+    superlink = ["--superlink", f"{HOST}:{loopback.port}"]
+    key = ["--key", loopback.folder / "keys" / "unknown", "--state", tmp_path]
+    ca = ["--root-certificates", loopback.folder / "certificates" / "ca.pem"]
+    for arguments, wanted in [
+        ([*ca, *key], "its key is not registered there"),
+        (ca, "it lets in nobody without a registered key"),
+        (key, "no trusted connection"),
+        (["--insecure", *key], "Flower takes keys over encrypted connections only"),
+    ]:
+        done = command("node", *superlink, *arguments, node, home=tmp_path)
+        assert (done.returncode, done.stdout) == (2, ""), done.stderr
+        assert wanted in done.stderr
+
+
+def test_a_node_outlasts_its_superlink(tmp_path: Path) -> None:
+    """Without TLS and keys: the node registers itself, and again with a SuperLink that knows nothing of it."""
+    loopback = Loopback(tmp_path)
+    address = f"{HOST}:{loopback.port}"
+    superlink = ["flower-superlink", "--insecure", "--host", HOST, "--port", str(loopback.port)]
+    superlink += ["--disable-runtime-dependency-installation"]
+    try:
+        loopback.start("node", [str(PROGRAM), "node", "--superlink", address, "--insecure", "--partition", "0/1"])
+        wait_until(lambda: "cannot be reached" in loopback.log("node"))
+        for times in (1, 2):
+            loopback.start("superlink", superlink)
+            wait_until(lambda times=times: loopback.log("node").count(f"connected to SuperLink {address}") == times)
+            loopback.kill("superlink")
+        said = loopback.log("node")
+        assert "it does not know this node any more" in said
+        assert said.count("cannot be reached") <= 3, "said once each time"
+        process = loopback.processes.pop("node")
+        os.killpg(process.pid, signal.SIGTERM)
+        assert process.wait(20.0) == 0
+        assert loopback.log("node").endswith("stopped\n")
+    finally:
+        loopback.stop_all()
+
+
+SERVE = """
+import sys
+sys.path.insert(0, {own!r})
+from types import SimpleNamespace
+from client import shops
+from kinfolk.flower import serve
+config = {{"node": {node!r}}}
+serve(shops(SimpleNamespace(node_config=config)), node={node!r}, superlink={superlink!r}, root_certificates={ca!r}, key={key!r})
+"""
+
+
+def test_clients_of_the_users_own_stay_in_a_process(loopback: Loopback, nodes: dict[str, Path], tmp_path: Path) -> None:
+    for name in nodes:
+        if name in loopback.processes:
+            loopback.stop(name)
+    try:
+        for name, node in nodes.items():
+            script = SERVE.format(
+                own=str(HERE / "own"),
+                node=str(node),
+                superlink=f"{HOST}:{loopback.port}",
+                ca=str(loopback.folder / "certificates" / "ca.pem"),
+                key=str(loopback.folder / "keys" / name),
+            )
+            loopback.start(name, [sys.executable, "-c", script])
+        folder = tmp_path / "own"
+        assert finish(loopback, loopback.start_run(HERE / "own", out=str(folder))) == "finished:completed"
+        found = clusters(folder, "ifca")
+        assert len(found) == SHOPS
+        assert len({(int(shop.removeprefix("shop-")) % 2, cluster) for shop, cluster in found.items()}) == 2
+    finally:
+        for name in nodes:
+            process = loopback.processes.pop(name)
+            # Ctrl-C.
+            os.killpg(process.pid, signal.SIGINT)
+            assert process.wait(20.0) == 0
