@@ -7,6 +7,7 @@ mod common;
 
 use common::{Company, Line, THREADS, apart, federation, first_method, forget_peak, joined, median, memory, time};
 use kinfolk::aggregate::Weight;
+use kinfolk::data::Part;
 use kinfolk::data::images::{self, Images, Pools};
 use kinfolk::data::{Client, Features, cache};
 use kinfolk::error::Result;
@@ -73,7 +74,7 @@ fn compare(pools: &Pools, clients: usize, rows: usize, part: usize) -> Result<()
     let changes: Vec<Override> =
         changes.iter().chain(&fixed).map(|text| Override::parse(text)).collect::<Result<_>>()?;
     let experiment = Experiment::parse("e2", EXPERIMENT, &changes)?;
-    let population = images::build(pools, &experiment.data, 0)?;
+    let population = images::build(pools, &experiment.data, 0, Part { index: 0, of: 1 })?;
     let model: Arc<dyn Model> = Arc::from(experiment.model_kind.make(&experiment.model, population.shape)?);
     let clients = &population.clients;
     let begin = || first_method(&experiment, clients, &model);

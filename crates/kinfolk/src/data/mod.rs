@@ -68,8 +68,12 @@ pub struct Source {
     pub build: fn(&Settings, u64) -> Result<Population>,
     /// Makes a part of it without the others, where it can. Unseen clients are in no part.
     #[doc(hidden)]
-    pub part: Option<fn(&Settings, u64, Part) -> Result<Population>>,
+    pub part: Option<BuildPart>,
 }
+
+/// Makes a part of the population for checked settings and a seed.
+#[doc(hidden)]
+pub type BuildPart = fn(&Settings, u64, Part) -> Result<Population>;
 
 /// One of several parts of the clients, in their order.
 #[doc(hidden)]
@@ -110,7 +114,7 @@ pub trait SourceSettings: Declared {
 
     /// Makes a part of the population without the others, where it can.
     #[doc(hidden)]
-    const PART: Option<fn(&Settings, u64, Part) -> Result<Population>> = None;
+    const PART: Option<BuildPart> = None;
 
     /// Makes the population for a seed.
     #[doc(hidden)]
@@ -151,7 +155,7 @@ impl Source {
         name: &'static str,
         summary: &'static str,
         build: fn(&Settings, u64) -> Result<Population>,
-        part: fn(&Settings, u64, Part) -> Result<Population>,
+        part: BuildPart,
     ) -> Self {
         let (settings, check) = (ImageSettings::SETTINGS, ImageSettings::check_section);
         Self { name, summary, settings, check, build, part: Some(part) }

@@ -151,8 +151,7 @@ impl SourceSettings for LinearSettings {
     const NAME: &str = "linear";
     const SUMMARY: &str = "linear regression with a parameter vector per cluster, as in the IFCA paper";
 
-    const PART: Option<fn(&Settings, u64, Part) -> Result<Population>> =
-        Some(|settings, seed, part| Self::of(settings).make(seed, part));
+    const PART: Option<BuildPart> = Some(|settings, seed, part| Self::of(settings).make(seed, part));
 
     fn build(self, seed: u64) -> Result<Population> {
         self.make(seed, Part::ALL)
@@ -205,8 +204,7 @@ impl SourceSettings for OdclLinearSettings {
     const NAME: &str = "odcl-linear";
     const SUMMARY: &str = "linear regression on sparse rows, as in the ODCL paper";
 
-    const PART: Option<fn(&Settings, u64, Part) -> Result<Population>> =
-        Some(|settings, seed, part| Self::of(settings).make(seed, part));
+    const PART: Option<BuildPart> = Some(|settings, seed, part| Self::of(settings).make(seed, part));
 
     fn build(self, seed: u64) -> Result<Population> {
         self.make(seed, Part::ALL)
@@ -263,8 +261,7 @@ impl SourceSettings for OdclLogisticSettings {
     const NAME: &str = "odcl-logistic";
     const SUMMARY: &str = "two classes in the plane, as in the ODCL paper";
 
-    const PART: Option<fn(&Settings, u64, Part) -> Result<Population>> =
-        Some(|settings, seed, part| Self::of(settings).make(seed, part));
+    const PART: Option<BuildPart> = Some(|settings, seed, part| Self::of(settings).make(seed, part));
 
     fn build(self, seed: u64) -> Result<Population> {
         self.make(seed, Part::ALL)
@@ -300,8 +297,7 @@ impl SourceSettings for HierarchicalLinearSettings {
     const NAME: &str = "hierarchical-linear";
     const SUMMARY: &str = "linear regression with parameters of every client around its known cluster's";
 
-    const PART: Option<fn(&Settings, u64, Part) -> Result<Population>> =
-        Some(|settings, seed, part| Self::of(settings).make(seed, part));
+    const PART: Option<BuildPart> = Some(|settings, seed, part| Self::of(settings).make(seed, part));
 
     fn build(self, seed: u64) -> Result<Population> {
         self.make(seed, Part::ALL)
@@ -325,8 +321,7 @@ impl SourceSettings for HierarchicalLogisticSettings {
     const NAME: &str = "hierarchical-logistic";
     const SUMMARY: &str = "two classes, with parameters of every client around its known cluster's";
 
-    const PART: Option<fn(&Settings, u64, Part) -> Result<Population>> =
-        Some(|settings, seed, part| Self::of(settings).make(seed, part));
+    const PART: Option<BuildPart> = Some(|settings, seed, part| Self::of(settings).make(seed, part));
 
     fn build(self, seed: u64) -> Result<Population> {
         self.make(seed, Part::ALL)

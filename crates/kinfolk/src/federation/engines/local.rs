@@ -159,7 +159,7 @@ impl LocalFederation {
         ask: &Ask,
         stamp: u64,
         sums: &[Option<SumOrder>],
-    ) -> Result<(Vec<ClientOutcome>, Vec<(usize, Summed)>)> {
+    ) -> Result<(Vec<ClientOutcome>, OrderSums)> {
         let count = self.infos.len();
         ask.check(count)?;
         let model = self.host.model()?.clone();
@@ -186,6 +186,9 @@ impl LocalFederation {
         Ok((replies, summation.finish().collect()))
     }
 }
+
+/// The sums of the orders that have some.
+pub(in crate::federation) type OrderSums = Vec<(usize, Summed)>;
 
 /// A client's reply to an order, or its error.
 pub(in crate::federation) type ClientOutcome = (usize, u32, Result<Reply>);

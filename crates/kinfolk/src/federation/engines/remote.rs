@@ -184,6 +184,9 @@ pub struct RemoteFederation {
     kept: Vec<String>,
 }
 
+/// What every client remembers, and what is saved by those that are the user's own code.
+type Remembered = (Vec<Option<State>>, Vec<Vec<u8>>);
+
 /// Single replies by client and order.
 type Replies = Vec<((u32, u32), Reply)>;
 
@@ -503,7 +506,7 @@ impl RemoteFederation {
     }
 
     /// What all clients remember, from machines that end with the run.
-    fn fetch_states(&self) -> Result<(Vec<Option<State>>, Vec<Vec<u8>>)> {
+    fn fetch_states(&self) -> Result<Remembered> {
         let shared = &self.shared;
         let messages = shared
             .machines
