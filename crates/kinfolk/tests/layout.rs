@@ -160,10 +160,12 @@ fn methods_and_models_are_named_in_their_own_folders_alone() {
             .any(|known| path.starts_with(known))
     };
     let mut named = Vec::new();
-    for (path, text) in ["kinfolk", "kinfolk-papers", "kinfolk-node", "kinfolk-cli", "kinfolk-py"].iter().flat_map(|name| {
-        let below = sources(&crates().join(name).join("src"));
-        below.into_iter().map(move |(path, text)| (format!("{name}/src/{path}"), text))
-    }) {
+    for (path, text) in
+        ["kinfolk", "kinfolk-papers", "kinfolk-node", "kinfolk-cli", "kinfolk-py"].iter().flat_map(|name| {
+            let below = sources(&crates().join(name).join("src"));
+            below.into_iter().map(move |(path, text)| (format!("{name}/src/{path}"), text))
+        })
+    {
         // Some data sources are called like the model that fits them.
         let may_name = |name: &str| knows_them(&path) || path.starts_with("kinfolk/src/data/") && is_source(name);
         let names = registered().filter(|name| !may_name(name) && text.contains(&format!("\"{name}\"")));
