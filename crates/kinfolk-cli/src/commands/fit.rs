@@ -150,7 +150,7 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
     let has_target = arguments.target.is_some() || before.is_some();
     let files = if has_target { [&FILES[..], &NETWORK_FILES].concat() } else { MIXTURE_FILES.to_vec() };
     let taken = if arguments.replace { Vec::new() } else { files };
-    let claimed = NewFolder::claim(&folder, taken.into_iter())
+    let claimed = NewFolder::claim(&folder, taken)
         .map_err(|error| error.hint("give --out another folder, or --replace to fit anew"))?;
     let options = Options { threads: arguments.threads.unwrap_or(0), stop: stop_on_interrupt(), ..Options::default() };
     let json = arguments.json;

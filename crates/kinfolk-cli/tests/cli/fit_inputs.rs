@@ -184,7 +184,7 @@ fn tables_that_can_be_read_are_predicted() {
     let [wanted, _] = used(&bench, "t.csv", usual.as_bytes());
     assert_eq!(wanted.code, Some(0), "{}", wanted.stderr);
     let nth = |every: usize, sign: &'static str| {
-        move |number: usize, cell: &str| if number % every == 0 { sign.to_string() } else { cell.to_string() }
+        move |number: usize, cell: &str| if number.is_multiple_of(every) { sign.to_string() } else { cell.to_string() }
     };
     // The same cells, otherwise written.
     for (what, name, content) in [

@@ -108,7 +108,7 @@ impl Networks {
         let mut lists: Vec<Alike> = Vec::new();
         for &client in able {
             let (blend, amount) = with(client);
-            match lists.iter_mut().find(|(other, time, _)| (other, &*time) == (&blend, &amount)) {
+            match lists.iter_mut().find(|(other, time, _)| (other, time) == (&blend, &amount)) {
                 Some((.., list)) => list.push(client),
                 None => lists.push((blend, amount, vec![client])),
             }
