@@ -30,10 +30,13 @@ pub(in crate::fit) use saved::KIND;
 pub use saved::{NETWORK_FILES, NetworkTested, SavedNetworks};
 pub use show::{ShownNetworkFamily, ShownNetworks};
 
+#[cfg(feature = "parquet")]
+use super::Input;
 use super::mixtures::FittedModel;
-use super::{FitOptions, FitSettings, Input, ModelChoice, Prepared, known_families, prepared, with_options};
+use super::{FitOptions, FitSettings, ModelChoice, Prepared, known_families, prepared, with_options};
 use crate::data::schema::Schema;
 use crate::error::{Error, Result};
+#[cfg(feature = "parquet")]
 use crate::experiment::Experiment;
 use crate::families::Reliability;
 use crate::federation::engines::Engine;
