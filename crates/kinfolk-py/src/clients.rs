@@ -7,7 +7,7 @@ use super::*;
 use kinfolk::data::own::{OwnClient, OwnScore, OwnStart, Point};
 use kinfolk::data::{Client, Population};
 use kinfolk::models::Precision;
-use kinfolk::training::{Amount, Course, Optimiser, Plan, Sample};
+use kinfolk::training::{Amount, Course, Optimiser, Plan, Sample, Terms};
 use pyo3::intern;
 use pyo3::types::PyComplex;
 use std::cell::RefCell;
@@ -168,7 +168,7 @@ impl OwnClient for PythonClient {
             amount: Amount::Steps(1),
             step: 0.0,
             optimiser: Optimiser::Descent { momentum: 0.0, weight_decay: 0.0 },
-            pulls: Vec::new(),
+            terms: Terms::default(),
             course: Course::PLAIN,
         };
         self.with(|py, object| {

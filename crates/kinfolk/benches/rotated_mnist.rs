@@ -19,7 +19,7 @@ use kinfolk::methods::Method;
 use kinfolk::methods::room::{MethodLedger, MissingRule};
 use kinfolk::models::Model;
 use kinfolk::rng::Key;
-use kinfolk::training::{Amount, Course, Optimiser, Plan, Portion, Sample, Then};
+use kinfolk::training::{Amount, Course, Optimiser, Plan, Portion, Sample, Terms, Then};
 use rand::RngExt;
 use serde_json::json;
 use std::sync::Arc;
@@ -194,7 +194,7 @@ fn ours_on(clients: &[Client], model: &Arc<dyn Model>, models: &[Params]) -> Res
         amount: Amount::Steps(10),
         step: 0.1,
         optimiser: Optimiser::Descent { momentum: 0.0, weight_decay: 0.0 },
-        pulls: Vec::new(),
+        terms: Terms::default(),
         course: Course::PLAIN,
     };
     let work = Work::Choose(Choose { among: (0..models.len()).collect(), on: Portion::All, then: Then::Train(plan) });

@@ -13,6 +13,7 @@ use crate::error::{Error, Result, option};
 use crate::federation::faults;
 use crate::methods::{self, MethodKind, Needs};
 use crate::models::{Ability, ModelKind};
+use crate::over::Over;
 use crate::settings::{self, Declared, Setting, Settings, choices, settings};
 use crate::training::Split;
 use std::sync::Arc;
@@ -215,6 +216,9 @@ impl Experiment {
                 let above: Vec<(String, bool)> = above.collect();
                 let groups = (kind.needs)(&settings).groups;
                 faults.extend(groups.and_then(|groups| groups.origin().check(&place, &above, &labels)));
+                let above: Vec<String> = above.into_iter().map(|(label, _)| label).collect();
+                let over = (kind.needs)(&settings).over;
+                faults.extend(over.and_then(|label| Over::check(&place, &label, &above, &labels)));
                 methods.push(MethodEntry { label: label.clone(), kind, settings });
             }
         }
@@ -303,7 +307,7 @@ fn mismatch(
     // Without those that need groups or the truth from the data.
     let works = |kind: &&&MethodKind| {
         let needs = (kind.needs)(&Settings::defaults(kind.settings));
-        ability.suffices(kind.wants) && needs.groups.is_none() && !needs.truth
+        ability.suffices(kind.wants) && !kind.particular && needs.groups.is_none() && !needs.truth
     };
     let names: Vec<&str> = known.methods.iter().filter(works).map(|kind| kind.name).collect();
     Some(fault.hint(format!("methods that can, on any data: {}", names.join(", "))))

@@ -127,6 +127,8 @@ pub mod models;
 #[doc(hidden)]
 pub mod num;
 #[doc(hidden)]
+pub mod over;
+#[doc(hidden)]
 pub mod panics;
 #[doc(hidden)]
 pub mod presets;

@@ -28,6 +28,7 @@ fn build(name: &str, text: &str, model: Arc<dyn Model>, clients: &[Client]) -> R
         truth: None,
         planted: None,
         groups: None,
+        over: None,
         facts: Default::default(),
         seed: 3,
         key: Key::new(3),

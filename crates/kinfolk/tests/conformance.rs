@@ -129,6 +129,7 @@ impl Problem {
             truth: Some(&truth),
             planted: Some(&self.population.true_parameters),
             groups: has_groups.then(|| Groups::numbered(truth.iter().copied().map(Some)).unwrap()),
+            over: None,
             facts: Default::default(),
             seed: 5,
             key: Key::new(5).word(kind.name),
@@ -139,7 +140,17 @@ impl Problem {
     /// The methods that can train its model.
     fn methods(&self) -> impl Iterator<Item = &'static MethodKind> {
         let ability = (self.blueprint.kind.ability)(&self.blueprint.settings);
-        METHODS.iter().copied().filter(move |kind| ability.suffices(kind.wants))
+        // Those that keep some layers at home want several, or such as normalise.
+        let tensors = &self.model.layout().tensors;
+        let has_layers = tensors.iter().filter(|tensor| tensor.name.ends_with(".weight")).count() > 1;
+        let has_classes = self.population.shape.classes > 0;
+        let normalises = tensors.iter().any(|tensor| tensor.name.ends_with(".scale"));
+        METHODS.iter().copied().filter(move |kind| {
+            ability.suffices(kind.wants)
+                && (has_layers || !["fedper", "fedrep", "fedbabu", "lg-fedavg"].contains(&kind.name))
+                && (normalises || kind.name != "fedbn")
+                && (has_classes || kind.name != "fedrc")
+        })
     }
 
     fn fused(&self, workers: usize) -> LocalFederation {
@@ -720,6 +731,7 @@ fn the_order_of_the_clients_changes_nothing_but_rounding() {
             truth: None,
             planted: None,
             groups: None,
+            over: None,
             facts: Default::default(),
             seed: 1,
             key: Key::new(1),
@@ -750,6 +762,7 @@ fn one_cluster_is_fedavg() {
             truth: None,
             planted: None,
             groups: None,
+            over: None,
             facts: Default::default(),
             seed: 2,
             key: Key::new(2),
@@ -783,7 +796,7 @@ fn duplicated_clients_land_together() {
 fn own_models_are_kept_by_stamp_and_a_repeated_order_changes_nothing() {
     use kinfolk::federation::work::{Keep, Start, Train, Work};
     use kinfolk::federation::{Ask, Gather, Order, Recipients};
-    use kinfolk::training::{Amount, Course, Optimiser, Plan, Sample};
+    use kinfolk::training::{Amount, Course, Optimiser, Plan, Sample, Terms};
     let problem = Problem::linear();
     let mut federation = problem.fused(1);
     let plan = Plan {
@@ -791,7 +804,7 @@ fn own_models_are_kept_by_stamp_and_a_repeated_order_changes_nothing() {
         amount: Amount::Steps(2),
         step: 0.1,
         optimiser: Optimiser::Descent { momentum: 0.0, weight_decay: 0.0 },
-        pulls: Vec::new(),
+        terms: Terms::default(),
         course: Course::PLAIN,
     };
     let train = |from: Start| Ask {

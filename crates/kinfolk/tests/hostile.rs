@@ -224,7 +224,7 @@ impl Problem {
 
     /// Linear regressions of two families.
     fn regressions() -> Self {
-        Self::of("linear", REGRESSIONS, LINEAR, |kind| !is_of_mixtures(kind))
+        Self::of("linear", REGRESSIONS, LINEAR, |kind| !is_of_mixtures(kind) && !kind.particular)
     }
 
     /// Gaussian mixtures.

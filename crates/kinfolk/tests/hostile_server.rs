@@ -21,7 +21,7 @@ use kinfolk::mixture::{Covariance, Detail, Family, Fitting, Shape};
 use kinfolk::models::Score;
 use kinfolk::models::{self, Blueprint, Packed};
 use kinfolk::settings::Settings;
-use kinfolk::training::{Amount, Course, Optimiser, Plan, Portion, Sample, Then};
+use kinfolk::training::{Amount, Course, Optimiser, Plan, Portion, Sample, Terms, Then};
 use kinfolk::training::{Pull, Scale};
 use kinfolk::{Error, ErrorKind, Result};
 use std::path::PathBuf;
@@ -263,7 +263,7 @@ fn sample(on: Portion, batch: Option<u32>) -> Sample {
 
 fn plan(sample: Sample, amount: Amount) -> Plan {
     let optimiser = Optimiser::Descent { momentum: 0.0, weight_decay: 0.0 };
-    Plan { sample, amount, step: 0.5, optimiser, pulls: Vec::new(), course: Course::PLAIN }
+    Plan { sample, amount, step: 0.5, optimiser, terms: Terms::default(), course: Course::PLAIN }
 }
 
 fn train(sample: Sample) -> Work {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The modules from the bottom up: each may use those that stand before it in this list, and no others.
-const LAYERS: [&str; 30] = [
+const LAYERS: [&str; 31] = [
     "error",
     "rng",
     "text",
@@ -32,6 +32,7 @@ const LAYERS: [&str; 30] = [
     "compute",
     "federation",
     "groups",
+    "over",
     "methods",
     "presets",
     "experiment",

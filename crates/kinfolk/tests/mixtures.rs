@@ -74,6 +74,7 @@ impl Problem {
             truth: None,
             planted: None,
             groups: None,
+            over: None,
             facts: Default::default(),
             seed: 3,
             key: Key::new(3).word(name),

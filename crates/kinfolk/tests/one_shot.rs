@@ -40,6 +40,7 @@ fn build(
         truth: Some(truth),
         planted: Some(&[vec![1.0], vec![1.0]]),
         groups: None,
+        over: None,
         facts: Default::default(),
         seed: 3,
         key: Key::new(3),

@@ -166,6 +166,7 @@ fn built(name: &str, text: &str, model: &Arc<dyn Model>) -> Result<Box<dyn Metho
         truth: None,
         planted: None,
         groups: None,
+        over: None,
         facts: Default::default(),
         seed: 3,
         key: Key::new(3).word("it"),

@@ -35,6 +35,7 @@ static OWN_MINIMISERS: MethodKind = MethodKind {
     needs: |settings| Needs { groups: Some(Grouping::of(settings)), ..Needs::only(MissingRule::Skip) },
     has_clusters: true,
     wants: Ability::Minimiser,
+    particular: false,
     check: |_, _, _| {},
     build: |setup| {
         let groups = setup.groups.expect("it has the setting");

@@ -13,7 +13,7 @@ use kinfolk::models::Score;
 use kinfolk::models::{Convex, Layout, Metric, Model, Precision, Seat, Worker};
 use kinfolk::num::distance;
 use kinfolk::rng::{Key, Rng};
-use kinfolk::training::{Amount, Course, Optimiser, Plan, Portion, Sample};
+use kinfolk::training::{Amount, Course, Optimiser, Plan, Portion, Sample, Terms};
 use rayon::prelude::*;
 use std::hint::black_box;
 use std::iter::Sum;
@@ -133,6 +133,7 @@ pub fn first_method(experiment: &Experiment, clients: &[Client], model: &Arc<dyn
         truth: None,
         planted: None,
         groups: Groups::numbered(clients.iter().map(|client| client.truth)),
+        over: None,
         facts: Default::default(),
         seed: 0,
         key: Key::new(0).word(&entry.label),
@@ -230,7 +231,7 @@ pub fn plain_descent(steps: u32, step: f64) -> Plan {
         amount: Amount::Steps(steps),
         step,
         optimiser: Optimiser::Descent { momentum: 0.0, weight_decay: 0.0 },
-        pulls: Vec::new(),
+        terms: Terms::default(),
         course: Course::PLAIN,
     }
 }

@@ -12,14 +12,21 @@
 //! rows have the same class shares as its training rows, never the same image twice, so there may be fewer than asked.
 //!
 //! Kinds of clusters: `rotate` turns cluster j by j quarters counter-clockwise (two clusters: 0 and 180 degrees),
+//! and more than four clusters by equal parts of a full turn, interpolated between pixels;
 //! `invert` replaces v by 255 - v in the second, `swap-labels` renames class c to c + j (cyclic), and `label-groups`
 //! gives each cluster a window of consecutive classes. The windows are spread evenly from the first class to the last
 //! and a third wider than an even share, so two clusters of ten classes hold the first seven and the last seven; an
 //! image of a class held by several clusters is dealt to them in turn when the images are disjoint.
 //!
+//! With `times` above 1 a client's training rows are so many parts in the order of time, and at each new time a share of the clients, `drift`,
+//! moves on to the next cluster; true clusters and test rows are those of the end.
+//!
+//! With `deal` all images are dealt to the clients in another way (`deal.rs`).
+//!
 //! Pixels are numbers from 0 to 1, kept as bytes; with `pixels = "raw"` they are numbers from 0 to 255, kept in single
 //! precision, four times as large.
 
+use super::deal::{self, Deal, Dealing};
 use super::split::{apportion, window};
 use super::*;
 use crate::memory::check_room;
@@ -107,6 +114,12 @@ settings! {
         label_flips: f64 [0.0..=1.0] = 0.0,
         /// the numbers a pixel is read as: from 0 to 1, or from 0 to 255 as in the file
         pixels: Pixels = "unit",
+        /// parts of a client's training rows in the order of time
+        times: usize [1..=1000] = 1,
+        /// share of the clients that move on to the next cluster at each new time
+        drift: f64 [0.0..=1.0] = 0.3,
+        /// how all images are dealt to the clients
+        dealing: Dealing,
         /// augmentation of training images
         augmenting: Augmenting,
     }
@@ -172,6 +185,12 @@ impl Images {
         self.channels * self.side * self.side
     }
 
+    /// The images of two pools as one.
+    pub(super) fn joined(one: &Self, other: &Self) -> Self {
+        let (pixels, labels) = ([&one.pixels[..], &other.pixels].concat(), [&one.labels[..], &other.labels].concat());
+        Self { channels: one.channels, side: one.side, pixels, labels }
+    }
+
     pub(super) fn form(&self, augment: Augment) -> Form {
         Form::Image { channels: self.channels, height: self.side, width: self.side, augment }
     }
@@ -203,6 +222,9 @@ pub fn build(pools: &Pools, settings: &Settings, seed: u64, part: Part) -> Resul
 }
 
 fn build_from(pools: &Pools, settings: &ImageSettings, seed: u64, part: Part) -> Result<Population> {
+    if settings.dealing.deal != Deal::No {
+        return deal::build(pools, settings, seed, part);
+    }
     let allocation = Allocation::new(pools, settings, seed)?;
     let seen = allocation.members(settings.clients, "");
     let unseen = allocation.members(settings.unseen_clients, "unseen-");
@@ -249,21 +271,21 @@ fn build_from(pools: &Pools, settings: &ImageSettings, seed: u64, part: Part) ->
 }
 
 impl Clusters {
-    fn plants(self) -> bool {
+    pub(super) fn plants(self) -> bool {
         self != Clusters::None
     }
 }
 
 /// A client to be made, and its number among those of its cluster.
-struct Member {
-    id: String,
-    cluster: usize,
+pub(super) struct Member {
+    pub(super) id: String,
+    pub(super) cluster: usize,
     rank: usize,
 }
 
 /// An image and the cluster whose transform it goes through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Row {
+pub(super) struct Row {
     image: u32,
     cluster: u32,
 }
@@ -274,18 +296,18 @@ struct TestRanges {
     test: Range<usize>,
 }
 
-struct Allocation<'a> {
-    settings: &'a ImageSettings,
-    clusters: usize,
-    augment: Augment,
-    classes: usize,
+pub(super) struct Allocation<'a> {
+    pub(super) settings: &'a ImageSettings,
+    pub(super) clusters: usize,
+    pub(super) augment: Augment,
+    pub(super) classes: usize,
     /// The class of each label, where it is kept.
     class_of: [Option<u32>; 256],
-    key: Key,
+    pub(super) key: Key,
 }
 
 impl<'a> Allocation<'a> {
-    fn new(pools: &Pools, settings: &'a ImageSettings, seed: u64) -> Result<Self> {
+    pub(super) fn new(pools: &Pools, settings: &'a ImageSettings, seed: u64) -> Result<Self> {
         let mut faults = Vec::new();
         let mut class_of = [None; 256];
         let mut kept = settings.classes.clone();
@@ -306,7 +328,7 @@ impl<'a> Allocation<'a> {
         }
         let kind = settings.clusters;
         let (usual, most) = match kind {
-            Clusters::Rotate => (4, 4),
+            Clusters::Rotate => (4, 256),
             Clusters::Invert => (2, 2),
             Clusters::SwapLabels | Clusters::LabelGroups => (2, classes),
             Clusters::None => (1, 1),
@@ -327,6 +349,9 @@ impl<'a> Allocation<'a> {
                 "data.images: got \"repeated\" with split = \"{split}\", want \"equal\""
             )));
         }
+        for fault in faults_of_time(settings, clusters).into_iter().chain(faults_of_dealing(settings)) {
+            faults.push(Error::settings(fault));
+        }
         let augment = augment(&settings.augmenting, pools.train.side).map_err(|fault| faults.push(fault));
         finish(faults)?;
         // A list of rows that each name an image; the images themselves are there already.
@@ -345,7 +370,7 @@ impl<'a> Allocation<'a> {
         self.settings.unseen_train == UnseenTrain::Test
     }
 
-    fn members(&self, count: usize, prefix: &str) -> Vec<Member> {
+    pub(super) fn members(&self, count: usize, prefix: &str) -> Vec<Member> {
         let mut sizes = vec![0; self.clusters];
         let member = |number: usize| {
             let cluster = if self.settings.arrange == Arrange::Blocks {
@@ -367,7 +392,7 @@ impl<'a> Allocation<'a> {
         }
     }
 
-    fn class(&self, images: &Images, image: u32) -> Option<usize> {
+    pub(super) fn class(&self, images: &Images, image: u32) -> Option<usize> {
         self.class_of[usize::from(images.labels[image as usize])].map(|class| class as usize)
     }
 
@@ -458,6 +483,7 @@ impl<'a> Allocation<'a> {
                 rows.extend(decks[deck][taken[deck]..][..samples].iter().map(|image| member.row(*image)));
                 taken[deck] += samples;
             }
+            self.drift(seen, &mut rows);
             return Ok((rows, counts));
         }
         let mut queues: Vec<Queues> = decks.iter().map(|deck| Queues::new(self, images, deck)).collect();
@@ -469,7 +495,29 @@ impl<'a> Allocation<'a> {
             }
             counts.push(own);
         }
+        self.drift(seen, &mut rows);
         Ok((rows, counts))
+    }
+
+    /// Puts every client's rows of earlier times into the clusters it was in then: it is now where its drift has ended.
+    fn drift(&self, seen: &[Member], rows: &mut [Row]) {
+        let ImageSettings { times, samples, drift, .. } = *self.settings;
+        if times == 1 {
+            return;
+        }
+        let moves = |member: &Member, time: usize| {
+            let key = self.key.clone().word("drift").number(time as u64).word(&member.id);
+            key.rng().random::<f64>() < drift
+        };
+        for (member, rows) in seen.iter().zip(rows.chunks_exact_mut(samples)) {
+            let mut cluster = member.cluster;
+            for (time, rows) in rows.chunks_exact_mut(samples / times).enumerate().rev() {
+                rows.iter_mut().for_each(|row| row.cluster = cluster as u32);
+                if moves(member, time) {
+                    cluster = (cluster + self.clusters - 1) % self.clusters;
+                }
+            }
+        }
     }
 
     /// Rows of each class a client gets; no class can give more than is left of it.
@@ -626,7 +674,7 @@ impl<'a> Allocation<'a> {
     }
 
     /// Copies the rows through their cluster's transform.
-    fn store(&self, images: &Images, rows: &[Row]) -> (Features, Vec<u32>) {
+    pub(super) fn store(&self, images: &Images, rows: &[Row]) -> (Features, Vec<u32>) {
         let columns = images.columns();
         let transforms: Vec<Transform> =
             (0..self.clusters).map(|cluster| self.transform(cluster, images.channels, images.side)).collect();
@@ -658,10 +706,14 @@ impl<'a> Allocation<'a> {
 
     fn transform(&self, cluster: usize, channels: usize, side: usize) -> Transform {
         match self.settings.clusters {
-            Clusters::Rotate if cluster > 0 => {
-                let quarters = if self.clusters == 2 { 2 } else { cluster };
-                Transform::Move(quarter_turns(quarters, channels, side))
-            }
+            Clusters::Rotate if cluster > 0 => match self.clusters {
+                2 => Transform::Move(quarter_turns(2, channels, side)),
+                3 | 4 => Transform::Move(quarter_turns(cluster, channels, side)),
+                many if (4 * cluster).is_multiple_of(many) => {
+                    Transform::Move(quarter_turns(4 * cluster / many, channels, side))
+                }
+                many => Transform::Turn(turn(cluster as f64 / many as f64, channels, side)),
+            },
             Clusters::Invert if cluster > 0 => Transform::Invert,
             _ => Transform::Keep,
         }
@@ -680,7 +732,7 @@ impl<'a> Allocation<'a> {
 }
 
 impl Member {
-    fn row(&self, image: u32) -> Row {
+    pub(super) fn row(&self, image: u32) -> Row {
         Row { image, cluster: self.cluster as u32 }
     }
 }
@@ -726,6 +778,8 @@ enum Transform {
     Invert,
     /// The source of every value.
     Move(Vec<u32>),
+    /// The sources of every value with their weights; what lies outside is 0.
+    Turn(Vec<[(u32, f32); 4]>),
 }
 
 impl Transform {
@@ -735,6 +789,12 @@ impl Transform {
             Transform::Invert => into.iter_mut().zip(from).for_each(|(into, from)| *into = 255 - from),
             Transform::Move(places) => {
                 into.iter_mut().zip(places).for_each(|(into, place)| *into = from[*place as usize]);
+            }
+            Transform::Turn(places) => {
+                let mixed = |parts: &[(u32, f32); 4]| {
+                    parts.iter().map(|(place, weight)| weight * f32::from(from[*place as usize])).sum::<f32>()
+                };
+                into.iter_mut().zip(places).for_each(|(into, parts)| *into = mixed(parts).round() as u8);
             }
         }
     }
@@ -750,6 +810,60 @@ fn quarter_turns(quarters: usize, channels: usize, side: usize) -> Vec<u32> {
         (plane * side * side + row * side + column) as u32
     };
     (0..channels * side * side).map(source).collect()
+}
+
+/// The sources of every pixel when each plane is turned counter-clockwise by this part of a full turn, between four pixels each.
+fn turn(part: f64, channels: usize, side: usize) -> Vec<[(u32, f32); 4]> {
+    let (sin, cos) = (std::f64::consts::TAU * part).sin_cos();
+    let middle = (side as f64 - 1.0) / 2.0;
+    let source = |place: usize| {
+        let (plane, row, column) = (place / (side * side), place / side % side, place % side);
+        // Downwards and to the right of the middle; where the pixel was before it was turned.
+        let (down, right) = (row as f64 - middle, column as f64 - middle);
+        let (down, right) = (middle + down * cos + right * sin, middle + right * cos - down * sin);
+        let (top, left) = (down.floor(), right.floor());
+        [(0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0)].map(|(below, beside)| {
+            let (row, column) = (top + below, left + beside);
+            let weight = (1.0 - (down - row).abs()) * (1.0 - (right - column).abs());
+            let inside = (0.0..side as f64).contains(&row) && (0.0..side as f64).contains(&column);
+            match inside {
+                true => ((plane * side * side) as u32 + row as u32 * side as u32 + column as u32, weight as f32),
+                false => (0, 0.0),
+            }
+        })
+    };
+    (0..channels * side * side).map(source).collect()
+}
+
+/// What is wrong with clients over time.
+fn faults_of_time(settings: &ImageSettings, clusters: usize) -> Option<String> {
+    let ImageSettings { times, samples, clusters: kind, .. } = settings;
+    if *times == 1 {
+        return None;
+    }
+    if clusters < 2 || *kind == Clusters::LabelGroups {
+        return Some(format!(
+            "data.times: got {times} with clusters = \"{kind}\", want clusters that clients can move between: rotate, invert or swap-labels"
+        ));
+    }
+    (!samples.is_multiple_of(*times))
+        .then(|| format!("data.times: got {times}, want a number that divides the {samples} samples of a client"))
+}
+
+/// What is wrong with settings beside `deal`.
+fn faults_of_dealing(settings: &ImageSettings) -> Option<String> {
+    let Dealing { deal, noise, .. } = settings.dealing;
+    if deal == Deal::No {
+        return (noise > 0.0).then(|| "data.noise: want it with deal, which gives every client rows of its own".into());
+    }
+    let without = [
+        ("unseen_clients", settings.unseen_clients > 0),
+        ("times", settings.times > 1),
+        ("label_flips", settings.label_flips > 0.0),
+        ("clusters = \"label-groups\"", settings.clusters == Clusters::LabelGroups),
+    ];
+    let found = without.iter().find(|(_, given)| *given);
+    found.map(|(name, _)| format!("data.deal: got \"{deal}\" with {name}, want one of the two"))
 }
 
 #[cfg(test)]

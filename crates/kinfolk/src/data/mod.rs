@@ -9,6 +9,7 @@ pub mod cache;
 #[doc(hidden)]
 pub mod cifar;
 mod contamination;
+mod deal;
 pub(crate) mod describe;
 #[doc(hidden)]
 pub mod digits;
@@ -243,6 +244,7 @@ sources! {
 /// What the settings of sources are made of.
 pub mod options {
     pub use super::contamination::{Contamination, Spoiling};
+    pub use super::deal::{Deal, Dealing};
     pub use super::images::{Arrange, Augmenting, Clusters, Owners, Pixels, SplitKind, UnseenTrain};
     pub use super::leaf::Content;
     pub use super::mixtures::{Mixing, Outlier};

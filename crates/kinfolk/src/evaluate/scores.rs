@@ -8,6 +8,7 @@ use crate::error::{Error, ErrorKind};
 use crate::federation::server::ledger::few_of;
 use crate::federation::work::{Evaluated, Losses};
 use crate::federation::{Answered, ClientInfo};
+use crate::models::first_smallest;
 use crate::record::MetricSummary;
 use crate::record::summary::ClientScore;
 use crate::training::{Portion, Split};
@@ -73,6 +74,12 @@ pub fn seen(
                 compared = Some((given, ask.order(Recipients::All, of_all)));
             }
         }
+        Serving::Mixed { shares } => {
+            for (client, shares) in (0u32..).zip(shares) {
+                let with = Subject::Mixture { models: everything.clone(), shares: shares.clone() };
+                score(Recipients::list(vec![client]), with);
+            }
+        }
         Serving::Own { stamps, .. } => {
             own_subjects(outcome, stamps).into_iter().for_each(|(to, subject)| score(to, subject));
         }
@@ -84,7 +91,7 @@ pub fn seen(
         let free = |client: &u32| match &outcome.serving {
             Serving::Choose => true,
             Serving::Given(given) => given.of(*client).is_none(),
-            Serving::Own { .. } => false,
+            Serving::Mixed { .. } | Serving::Own { .. } => false,
         };
         let chose = outcome.clustered && answer.clients.iter().all(free);
         take_scores(answer, metric, chose, &mut clients);
@@ -100,6 +107,11 @@ pub fn seen(
             if let Some(own) = given.of(client) {
                 clients[client as usize].margin = margin(&losses, own);
             }
+        }
+    }
+    if let Serving::Mixed { shares } = &outcome.serving {
+        for (served, shares) in clients.iter_mut().zip(shares).filter(|(served, _)| served.loss.is_some()) {
+            served.cluster = Some(first_smallest(shares.iter().map(|share| -share)).position);
         }
     }
     check_counted(&scores, metric, federation.clients(), &clients)?;

@@ -392,9 +392,17 @@ impl Ask {
     pub(crate) fn suits(&self, model: &dyn Model) -> Result<()> {
         let want = model.layout().len();
         // Only what orders name must be there: a machine gets the models that its own clients need.
-        let named = self.orders.iter().flat_map(|order| order.work.needs().models.into_owned());
-        if let Some(found) = named.map(|index| &self.models[index]).find(|params| !model.travels(params.len())) {
-            return Err(Error::new(ErrorKind::Shape, format!("a model of {} numbers, want {want}", found.len())));
+        for order in &self.orders {
+            let needs = order.work.needs();
+            let fits = |numbers: usize| match needs.without {
+                0 => model.travels(numbers),
+                without => numbers.checked_add(without) == Some(want),
+            };
+            if let Some(found) = needs.models.iter().map(|&index| &self.models[index]).find(|found| !fits(found.len()))
+            {
+                let want = want.saturating_sub(needs.without);
+                return Err(Error::new(ErrorKind::Shape, format!("a model of {} numbers, want {want}", found.len())));
+            }
         }
         let is_mixture = model.mixture().is_some();
         for order in &self.orders {

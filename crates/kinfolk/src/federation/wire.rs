@@ -366,7 +366,7 @@ mod tests {
     use super::*;
     use crate::federation::work::{Choose, Minimise, Train};
     use crate::models::Precision;
-    use crate::training::{Amount, Course, Optimiser, Plan, Portion, Sample, Then};
+    use crate::training::{Amount, Course, Optimiser, Plan, Portion, Sample, Terms, Then};
 
     fn message() -> SiteMessage {
         asking(Choose { among: vec![1], on: Portion::All, then: Then::Nothing }.into())
@@ -439,8 +439,14 @@ mod tests {
     fn a_plan_travels_with_its_course() {
         let course = Course { fading: true, averaged: true, tolerance: 1e-9 };
         let optimiser = Optimiser::Descent { momentum: 0.0, weight_decay: 0.1 };
-        let plan =
-            Plan { sample: Sample::FULL, amount: Amount::Steps(3), step: 0.5, optimiser, pulls: Vec::new(), course };
+        let plan = Plan {
+            sample: Sample::FULL,
+            amount: Amount::Steps(3),
+            step: 0.5,
+            optimiser,
+            terms: Terms::default(),
+            course,
+        };
         let train = Train::from_model(1, plan).into();
         let minimise = Minimise { ridge: 0.1, keep: true }.into();
         for sent in [asking(train), asking(minimise)] {

@@ -143,7 +143,7 @@ impl FedSoft {
         let shares = &self.state.shares[client];
         let mut plan = self.trainer.plan(round);
         let pull = |(centre, share): (usize, &f64)| Pull { centre, strength: self.settings.pull * share };
-        plan.pulls = shares.iter().enumerate().map(pull).filter(|pull| pull.strength > 0.0).collect();
+        plan.terms.pulls = shares.iter().enumerate().map(pull).filter(|pull| pull.strength > 0.0).collect();
         let from = match self.state.stamps[client] {
             stamp if stamp > 0 && !self.state.anew[client] => Start::Own { stamp },
             _ => Start::Model(largest(shares)),

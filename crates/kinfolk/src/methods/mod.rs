@@ -32,7 +32,7 @@ use crate::models::{Ability, Model};
 use crate::num::{add_scaled, dot, median};
 use crate::rng::Key;
 use crate::settings::{Auto, Check, Declared, Field, Kind, Setting, Settings, choices, settings, unknown_name};
-use crate::training::{Amount, Course, Optimiser, Plan, Portion, Pull, Sample};
+use crate::training::{Amount, Course, Optimiser, Plan, Portion, Pull, Sample, Terms};
 use parts::averaging::{absent_from, finite_vectors, mean_model};
 use parts::checkpoint::{keep_state, restore, save};
 use parts::solving::Solving;
@@ -60,6 +60,9 @@ pub struct MethodKind {
     pub has_clusters: bool,
     /// What a model must be able to do for it.
     pub wants: Ability,
+    /// Whether it is for some of these models only: with several layers, with normalisation, for classes.
+    #[doc(hidden)]
+    pub particular: bool,
     /// Adds faults in combinations of settings.
     pub check: fn(&str, &Settings, &mut Vec<Error>),
     /// Makes a method that is ready to run.
@@ -78,6 +81,9 @@ pub trait MethodSettings: Declared {
     const HAS_CLUSTERS: bool = false;
     /// What a model must be able to do for it.
     const WANTS: Ability = Ability::Descent;
+    /// Whether it is for some of these models only: with several layers, with normalisation, for classes.
+    #[doc(hidden)]
+    const PARTICULAR: bool = false;
     /// The method as users name it.
     const METHOD: &'static MethodKind = &MethodKind::new::<Self>();
 
@@ -101,6 +107,7 @@ impl MethodKind {
             needs: |settings| S::read(settings).map_or(Needs::only(MissingRule::Skip), |settings| settings.needs()),
             has_clusters: S::HAS_CLUSTERS,
             wants: S::WANTS,
+            particular: S::PARTICULAR,
             check: S::check_section,
             build: |setup| S::of(setup.settings).build(setup),
         }
@@ -116,6 +123,7 @@ impl MethodKind {
             needs: |_| Needs::only(MissingRule::Skip),
             has_clusters: false,
             wants: Ability::Descent,
+            particular: false,
             check: |_, _, _| {},
             build,
         }
@@ -159,6 +167,30 @@ methods! {
     mixture_fedem::{MixtureFedEmSettings}
     mixture_fedgmm::{MixtureFedGmmSettings}
     tgmm::{TgmmSettings}
+    fine_tune::{FineTuneSettings}
+    ditto::{DittoSettings}
+    mr_mtl::{MrMtlSettings}
+    fedprox::{FedProxSettings}
+    fedopt::{FedOptSettings}
+    fedamp::{FedAmpSettings}
+    fedfomo::{FedFomoSettings}
+    fesem::{FesemSettings}
+    fedgroup::{FedGroupSettings}
+    stocfl::{StoCflSettings}
+    fedclust::{FedClustSettings}
+    fedper::{FedPerSettings}
+    fedrep::{FedRepSettings}
+    fedbabu::{FedBabuSettings}
+    lg_fedavg::{LgFedAvgSettings}
+    fedbn::{FedBnSettings}
+    scaffold::{ScaffoldSettings}
+    per_fedavg::{PerFedAvgSettings}
+    pfedme::{PfedMeSettings}
+    apfl::{ApflSettings}
+    pacfl::{PacflSettings}
+    cfl_gp::{CflGpSettings}
+    fedem_soft::{FedEmSoftSettings}
+    fedrc::{FedRcSettings}
 }
 
 /// All that the author of a method needs: what it is handed, what it may ask, and what it returns.

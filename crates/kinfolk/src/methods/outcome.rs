@@ -112,6 +112,11 @@ pub enum Serving {
     Choose,
     /// By the model of its cluster; a client in no cluster chooses.
     Given(Assignment),
+    /// By a mixture of all models.
+    Mixed {
+        /// How much of each model every client is; they sum to 1.
+        shares: Vec<Vec<f64>>,
+    },
     /// By a model of its own.
     Own {
         /// The stamp of each client's model; 0 for none.

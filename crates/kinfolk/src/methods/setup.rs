@@ -5,6 +5,7 @@ use crate::families::Role;
 use crate::federation::work::TargetScale;
 use crate::groups::Grouping;
 use crate::memory::check_room;
+use crate::over::Over;
 
 /// What a method needs of the run, by its settings.
 pub struct Needs {
@@ -12,6 +13,8 @@ pub struct Needs {
     pub truth: bool,
     /// Where its groups come from, if it is told groups.
     pub groups: Option<Grouping>,
+    /// The label of the method above whose clusters and models it begins with, if any.
+    pub over: Option<String>,
     /// What a missing answer means.
     pub missing: MissingRule,
     /// The step size to choose from the data, if it is not given.
@@ -21,7 +24,7 @@ pub struct Needs {
 impl Needs {
     /// The needs of a method that is told nothing and takes no steps of unknown size.
     pub fn only(missing: MissingRule) -> Self {
-        Self { truth: false, groups: None, missing, auto_step: None }
+        Self { truth: false, groups: None, over: None, missing, auto_step: None }
     }
 }
 
@@ -85,6 +88,8 @@ pub struct Setup<'a> {
     pub planted: Option<&'a [Vec<f64>]>,
     /// The groups of the clients, for methods that are told groups.
     pub groups: Option<Groups>,
+    /// What the method above found, for methods that go on from it.
+    pub over: Option<Over>,
     /// What clients said of their columns and targets.
     pub facts: DataFacts,
     /// The seed of this repeat, for draws that all methods share.

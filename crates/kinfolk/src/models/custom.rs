@@ -273,7 +273,7 @@ impl Worker for OwnWorker {
 
     fn train(&mut self, model: usize, seat: &Seat, plan: &Plan, out: &mut [f64]) -> f64 {
         let loss = self.with_loss("train", model, seat, plan.sample.on, |client, from| {
-            if !plan.pulls.is_empty() {
+            if !plan.terms.is_empty() {
                 return Err(Error::new(ErrorKind::Unsupported, "the method wants models that pull at the training"));
             }
             client.train(from, &Plan { sample: own_sample(&plan.sample, client), ..plan.clone() }, out)

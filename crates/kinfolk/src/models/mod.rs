@@ -14,6 +14,7 @@ mod mixture;
 mod own;
 mod packed;
 pub(crate) mod pulled;
+mod slopes;
 mod trainer;
 mod worker;
 
@@ -49,6 +50,7 @@ pub mod options {
 use crate::training::{Plan, Portion, Sample};
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
+pub(crate) use slopes::{Slopes, steps_for};
 use std::sync::Arc;
 pub(crate) use worker::first_smallest;
 #[doc(hidden)]
@@ -357,6 +359,23 @@ impl Layout {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// The parameters of the last layer that has weights.
+    pub(crate) fn last_layer(&self) -> Vec<std::ops::Range<usize>> {
+        let layer =
+            |tensor: &TensorPlace| tensor.name.rsplit_once('.').map_or(String::new(), |(layer, _)| layer.to_string());
+        let last = self.tensors.iter().rev().find(|tensor| tensor.name.ends_with(".weight")).map(layer);
+        let of_it = |tensor: &&TensorPlace| Some(layer(tensor)) == last;
+        self.tensors.iter().filter(of_it).map(TensorPlace::range).collect()
+    }
+
+    /// The parameters and statistics of normalisation.
+    pub(crate) fn normalisation(&self) -> Vec<std::ops::Range<usize>> {
+        let is_part = |tensor: &&TensorPlace| {
+            [".scale", ".shift", ".mean", ".variance"].iter().any(|part| tensor.name.ends_with(part))
+        };
+        self.tensors.iter().filter(is_part).map(TensorPlace::range).collect()
+    }
 }
 
 /// A model: a layout, initial parameters, and workers that compute with it.
@@ -367,6 +386,16 @@ pub trait Model: Send + Sync {
 
     /// The precision it computes in and is sent in.
     fn precision(&self) -> Precision;
+
+    /// Number of values in a row that it reads; 0 where rows are no numbers.
+    fn columns(&self) -> usize {
+        0
+    }
+
+    /// Number of classes that it tells apart; 0 where its target is a number or it has none.
+    fn classes(&self) -> usize {
+        0
+    }
 
     /// Its metrics; the first is the default.
     fn metrics(&self) -> &'static [Metric];

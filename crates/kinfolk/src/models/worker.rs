@@ -142,6 +142,33 @@ pub trait Worker: Send {
     /// The gradient of the mean loss over the client's training rows, or some of them, into `out`; returns that loss.
     fn slope(&mut self, params: &[f64], seat: &Seat, rows: Option<&[u32]>, out: &mut [f64]) -> f64;
 
+    /// The gradient of Σ weight·loss / n over n of the client's training rows, or all of them, into `out`; returns the mean loss without
+    /// weights. One weight for each of these rows.
+    fn weighted_slope(
+        &mut self,
+        params: &[f64],
+        seat: &Seat,
+        rows: Option<&[u32]>,
+        weights: &[f64],
+        out: &mut [f64],
+    ) -> f64 {
+        let all: Vec<u32>;
+        let rows = match rows {
+            Some(rows) => rows,
+            None => {
+                all = (0..seat.client.train.len() as u32).collect();
+                &all
+            }
+        };
+        let (mut own, mut loss) = (vec![0.0; out.len()], 0.0);
+        out.fill(0.0);
+        for (row, weight) in rows.iter().zip(weights) {
+            loss += self.slope(params, seat, Some(std::slice::from_ref(row)), &mut own) / rows.len() as f64;
+            crate::num::add_scaled(out, weight / rows.len() as f64, &own);
+        }
+        loss
+    }
+
     /// The error raised by a custom client since the last call; whatever was computed after it is void.
     fn failure(&mut self) -> Option<Error> {
         None

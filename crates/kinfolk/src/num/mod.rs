@@ -22,5 +22,6 @@ pub(crate) use matrix::{Matrix, Real, multiply, multiply_add};
 pub use moments::Moments;
 pub(crate) use moments::median;
 pub(crate) use solve::{
-    Cholesky, Spectrum, extreme_eigenvalues, least_squares, row_space, solve_factored, solve_positive,
+    Cholesky, Spectrum, extreme_eigenvalues, leading_directions, least_squares, row_space, solve_factored,
+    solve_positive,
 };

@@ -164,6 +164,32 @@ pub(crate) fn row_space(a: &[f64], rows: usize, size: usize) -> (Vec<f64>, Vec<f
     (coordinates.collect(), basis.collect())
 }
 
+/// The first right singular vectors of `a` (row-major, `rows` × `size`), at most `count`, one after the other.
+pub(crate) fn leading_directions(a: &[f64], rows: usize, size: usize, count: usize) -> Vec<f64> {
+    let matrix = Matrix::new(a, rows, size);
+    let smaller = rows.min(size);
+    let mut products = vec![0.0; smaller * smaller];
+    if rows <= size {
+        multiply(&mut products, 1.0, matrix, matrix.transpose());
+    } else {
+        multiply(&mut products, 1.0, matrix.transpose(), matrix);
+    }
+    let Some(spectrum) = Spectrum::new(&products, smaller) else { return Vec::new() };
+    let mut directions = Vec::with_capacity(count * size);
+    for (square, vector) in spectrum.descending().take(count) {
+        if rows > size {
+            directions.extend_from_slice(vector);
+            continue;
+        }
+        // v = aᵀ u / σ.
+        let begin = directions.len();
+        directions.resize(begin + size, 0.0);
+        let rows = vector.iter().zip(a.chunks_exact(size));
+        rows.for_each(|(u, row)| add_scaled(&mut directions[begin..], u / square.sqrt(), row));
+    }
+    directions
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,6 +200,19 @@ mod tests {
         let x = solve_positive(&[4.0, 1.0, 1.0, 3.0], &[1.0, 2.0], 2, 1).unwrap();
         assert!((x[0] - 1.0 / 11.0).abs() < 1e-15 && (x[1] - 7.0 / 11.0).abs() < 1e-15);
         assert!(solve_positive(&[1.0, 2.0, 2.0, 1.0], &[1.0, 1.0], 2, 1).is_none());
+    }
+
+    #[test]
+    fn leading_directions_by_hand() {
+        // Rows along (3, 4)/5 with length 10, and across with length 1; as many as columns or fewer, and more.
+        let across = [-0.8, 0.6];
+        for rows in [vec![6.0, 8.0, -0.8, 0.6], vec![3.0, 4.0, 6.0, 8.0, -0.8, 0.6, 0.8, -0.6]] {
+            let found = leading_directions(&rows, rows.len() / 2, 2, 5);
+            assert_eq!(found.len(), 4);
+            assert!((found[0].abs() - 0.6).abs() < 1e-12 && (found[1].abs() - 0.8).abs() < 1e-12, "{found:?}");
+            assert!((dot(&found[2..], &across).abs() - 1.0).abs() < 1e-12, "{found:?}");
+        }
+        assert!(leading_directions(&[0.0; 6], 2, 3, 2).is_empty());
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub use models::{FoundModels, TrainedModel};
 pub use summary::{MethodSummary, MetricSummary, RepeatSummary, Summary};
 
 use crate::error::{Error, Result};
+use crate::over::Over;
 use crate::settings::unknown_name;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -111,6 +112,8 @@ pub(crate) struct MethodRecord {
     pub comparison: Option<ComparisonRecord>,
     /// The exact minimiser it found, for iterative methods with the same objective.
     pub minimiser: Option<Minimiser>,
+    /// Its clusters and models, where a later method goes on from them.
+    pub over: Option<Over>,
     #[serde(skip)]
     pub models: Option<FoundModels>,
 }

@@ -1,7 +1,7 @@
 //! One method on one seed: its rounds, its evaluations, its end.
 
 use super::models::{found_models, keep_models, write_models};
-use super::seed::FindGroups;
+use super::seed::Above;
 use super::*;
 use crate::evaluate::{Context, Evaluation, Finding};
 use crate::federation::Phase;
@@ -9,8 +9,9 @@ use crate::federation::engines::FederationState;
 use crate::federation::faults;
 use crate::federation::server::meter::{Meter, Traffic};
 use crate::federation::transforms::Transforms;
-use crate::methods::Progress;
 use crate::methods::room::{MethodLedger, MissingRule, diverged, exploded, nobody_answered};
+use crate::methods::{Outcome, Progress, Serving};
+use crate::over::Over;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
@@ -22,7 +23,7 @@ pub(super) struct MethodRun<'a> {
     pub(super) options: &'a Options,
     pub(super) folder: Option<&'a Folder>,
     pub(super) findings: &'a [Box<dyn Finding>],
-    pub(super) groups: FindGroups<'a>,
+    pub(super) above: Above<'a>,
 }
 
 /// The progress of a method, which is recorded even if it fails.
@@ -108,7 +109,7 @@ impl MethodRun<'_> {
     /// Makes the method and its clients, and restores them from a checkpoint, if any.
     fn begin<'a>(&'a self, course: &'a mut Course, watch: &'a mut dyn Watch) -> Result<OngoingMethod<'a>> {
         let (data, label, stop) = (self.data, &self.entry.label, &self.options.stop);
-        let mut method = data.method(self.entry, self.seed, Some(self.groups))?;
+        let mut method = data.method(self.entry, self.seed, Some(self.above))?;
         let faults = faults::transforms(&self.experiment.faults, self.seed, &data.population.clients);
         let mut federation = data.engine.afresh(label, faults, stop.clone())?;
         let unseen = data.unseen.as_ref().map(|unseen| unseen.afresh(label, Transforms::default(), stop.clone()));
@@ -125,8 +126,13 @@ impl MethodRun<'_> {
         Ok(OngoingMethod { run: self, method, federation, unseen, course, watch })
     }
 
+    /// Whether a later method goes on from this one.
+    fn is_gone_on_from(&self) -> bool {
+        self.experiment.methods.iter().any(|entry| entry.needs().over.as_ref() == Some(&self.entry.label))
+    }
+
     fn client_records(&self) -> Vec<ClientRecord> {
-        let groups = self.data.groups_for(self.entry, Some(self.groups)).ok().flatten();
+        let groups = self.data.groups_for(self.entry, Some(self.above)).ok().flatten();
         let name =
             |place: usize| groups.as_ref().and_then(|groups| Some(groups.names[groups.of.each()[place]?].clone()));
         let clients = self.data.population.clients.iter().enumerate();
@@ -311,6 +317,9 @@ impl OngoingMethod<'_> {
             self.look_at_federation();
             write_models(self.run, &folder.path, outcome, &*self.federation)?;
         }
+        if self.run.is_gone_on_from() {
+            self.course.found.over = goes_on(outcome, &evaluated.scored);
+        }
         if self.run.options.keep_models {
             self.course.found.models = Some(found_models(self.run, outcome, &evaluated.scored, &*self.federation));
         }
@@ -325,6 +334,21 @@ impl OngoingMethod<'_> {
         let first = data.column_notes().chain(data.notes.iter().cloned()).chain(self.course.ledger.note());
         summary.notes.splice(0..0, first.chain(outcome.notes.iter().cloned()));
         Ok(summary)
+    }
+}
+
+/// What a later method may go on from.
+fn goes_on(outcome: &Outcome, scored: &Evaluation) -> Option<Over> {
+    let models = outcome.models.clone();
+    let clusters = match &outcome.serving {
+        Serving::Given(given) => Some(given.clone()),
+        Serving::Own { clusters, .. } => clusters.clone(),
+        Serving::Choose | Serving::Mixed { .. } => Some(scored.clients.iter().map(|served| served.cluster).collect()),
+    };
+    match clusters.filter(|_| outcome.clustered) {
+        Some(clusters) if clusters.clusters() <= models.len() => Some(Over { clusters: Some(clusters), models }),
+        None if models.len() == 1 => Some(Over { clusters: None, models }),
+        _ => None,
     }
 }
 

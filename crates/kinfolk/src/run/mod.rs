@@ -32,11 +32,12 @@ use crate::federation::engines::Engine;
 use crate::groups::Groups;
 use crate::methods::{Method, Outcome};
 use crate::num::{instructions, median};
+use crate::over::Over;
 use crate::panics::contained;
 use crate::record::{ClientRecord, MethodRecord, MethodSummary, Record, RepeatSummary, RoundRecord, Summary};
 use folder::{Folder, Resumed};
 use method::{MethodRun, questions};
-use seed::SeedData;
+use seed::{Above, SeedData};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -102,7 +103,9 @@ pub fn run_at(
                 None => {
                     let (data, findings) = (&data, &findings[..]);
                     let groups = &|label: &str| found_groups(experiment, &records, label, seed);
-                    let run = MethodRun { experiment, entry, seed, data, options, folder, findings, groups };
+                    let over = &|label: &str| found_models_of(experiment, &records, label, seed);
+                    let above = Above { groups, over };
+                    let run = MethodRun { experiment, entry, seed, data, options, folder, findings, above };
                     let record = run.to_the_end(watch)?;
                     watch.finished(&record.summary, &entry.label);
                     record
@@ -136,11 +139,20 @@ fn plan(experiment: &Experiment, data: &SeedData, watch: &mut dyn Watch) -> Resu
 
 /// The clusters that an earlier method found on this seed, in this run or before it was resumed.
 fn found_groups(experiment: &Experiment, records: &Records, label: &str, seed: u64) -> Result<Groups> {
+    let record = record_of(experiment, records, label, seed)?;
+    Groups::found_by(label, &record.summary.status, record.clients.iter().map(|client| client.cluster))
+}
+
+/// The clusters and models that it found.
+fn found_models_of(experiment: &Experiment, records: &Records, label: &str, seed: u64) -> Result<Over> {
+    let record = record_of(experiment, records, label, seed)?;
+    Over::found_by(label, &record.summary.status, record.over.as_ref())
+}
+
+fn record_of<'r>(experiment: &Experiment, records: &'r Records, label: &str, seed: u64) -> Result<&'r MethodRecord> {
     let place = experiment.methods.iter().position(|entry| entry.label == label);
     let record = place.and_then(|place| records.get(&(place, seed)));
-    let record =
-        record.ok_or_else(|| Error::settings(format!("its groups come from method {label}, which has not run")))?;
-    Groups::found_by(label, &record.summary.status, record.clients.iter().map(|client| client.cluster))
+    record.ok_or_else(|| Error::settings(format!("it goes on from method {label}, which has not run")))
 }
 
 fn gather(experiment: &Experiment, data: serde_json::Value, records: Records) -> Result<Record> {

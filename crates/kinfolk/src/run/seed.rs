@@ -11,6 +11,7 @@ use crate::groups::Origin;
 use crate::methods::{DataFacts, Setup, auto_step, choose_components, no_true_clusters};
 use crate::models::{Blueprint, Metric, Model};
 use crate::num::Moments;
+use crate::over::Over;
 use crate::rng::Key;
 use std::sync::atomic::AtomicBool;
 
@@ -40,11 +41,17 @@ pub(crate) struct SeedData {
 /// Clients with further columns, a model for them, and what is known of the columns.
 pub(crate) type Widened = (Box<dyn Engine>, Arc<dyn Model>, DataFacts);
 
-/// Looks up the groups found by the method with this label.
-pub(super) type FindGroups<'a> = &'a dyn Fn(&str) -> Result<Groups>;
+/// Looks up what the method with a label found.
+#[derive(Clone, Copy)]
+pub(super) struct Above<'a> {
+    /// Its clusters as groups.
+    pub(super) groups: &'a dyn Fn(&str) -> Result<Groups>,
+    /// Its clusters and models.
+    pub(super) over: &'a dyn Fn(&str) -> Result<Over>,
+}
 
 /// Increased whenever the layout of checkpoints changes.
-const CHECKPOINT_LAYOUT: u32 = 4;
+const CHECKPOINT_LAYOUT: u32 = 5;
 
 impl SeedData {
     pub(crate) fn prepare(
@@ -152,7 +159,7 @@ impl SeedData {
     }
 
     /// The groups given to a method, if any. `found` looks up an earlier method's; before that all are in one group.
-    pub(super) fn groups_for(&self, entry: &MethodEntry, found: Option<FindGroups>) -> Result<Option<Groups>> {
+    pub(super) fn groups_for(&self, entry: &MethodEntry, above: Option<Above>) -> Result<Option<Groups>> {
         let place = format!("method.{}.groups", entry.label);
         let Some(grouping) = entry.needs().groups else { return Ok(None) };
         let groups = match grouping.origin() {
@@ -165,26 +172,29 @@ impl SeedData {
                 Error::settings(format!("{place}: the data names no groups"))
                     .hint("set data.group for a table, or groups = \"truth\", \"one\", or the label of a method above")
             })?,
-            Origin::Method(label) => match found {
-                Some(found) => found(label)?,
+            Origin::Method(label) => match above {
+                Some(above) => (above.groups)(label)?,
                 None => Groups { provisional: true, ..Groups::one(self.rows.len()) },
             },
         };
         Ok(Some(groups))
     }
 
-    pub(super) fn method(&self, entry: &MethodEntry, seed: u64, found: Option<FindGroups>) -> Result<Box<dyn Method>> {
-        let groups = self.groups_for(entry, found)?;
-        let needs_truth = entry.needs().truth;
+    pub(super) fn method(&self, entry: &MethodEntry, seed: u64, above: Option<Above>) -> Result<Box<dyn Method>> {
+        let groups = self.groups_for(entry, above)?;
+        let needs = entry.needs();
+        // Before any method has run, one that goes on from another is made as if from the start.
+        let over = needs.over.zip(above).map(|(label, above)| (above.over)(&label)).transpose()?;
         (entry.kind.build)(Setup {
             place: format!("method.{}", entry.label),
             settings: &entry.settings,
             model: self.model.clone(),
             rows: &self.rows,
             curvature: self.curvature,
-            truth: self.truth.as_deref().filter(|_| needs_truth),
-            planted: Some(&*self.population.true_parameters).filter(|planted| needs_truth && !planted.is_empty()),
+            truth: self.truth.as_deref().filter(|_| needs.truth),
+            planted: Some(&*self.population.true_parameters).filter(|planted| needs.truth && !planted.is_empty()),
             groups,
+            over,
             facts: self.facts.clone(),
             seed,
             key: Key::new(seed).word(&entry.label),

@@ -3,5 +3,5 @@
 mod plan;
 mod rows;
 
-pub use plan::{Amount, Course, Optimiser, Plan, Pull, Scale, Then};
+pub use plan::{Amount, Course, Optimiser, Plan, Pull, Scale, Terms, Then};
 pub use rows::{Portion, Sample, Split};

@@ -3,6 +3,7 @@
 use super::Sample;
 use crate::aggregate::Weight;
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// How a client trains.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -15,8 +16,8 @@ pub struct Plan {
     pub step: f64,
     /// How gradients become steps.
     pub optimiser: Optimiser,
-    /// Models of the ask that pull at the parameters: proximal terms.
-    pub pulls: Vec<Pull>,
+    /// What acts on every step beside the loss.
+    pub terms: Terms,
     /// How steps shrink, where they end, and what is sent.
     pub course: Course,
 }
@@ -26,11 +27,31 @@ impl Plan {
     pub fn steps(count: u32, step: f64) -> Self {
         let optimiser = Optimiser::Descent { momentum: 0.0, weight_decay: 0.0 };
         let amount = Amount::Steps(count);
-        Self { sample: Sample::FULL, amount, step, optimiser, pulls: Vec::new(), course: Course::PLAIN }
+        Self { sample: Sample::FULL, amount, step, optimiser, terms: Terms::default(), course: Course::PLAIN }
     }
 
     pub(crate) fn centres(&self) -> impl Iterator<Item = usize> {
-        self.pulls.iter().map(|pull| pull.centre)
+        self.terms.pulls.iter().map(|pull| pull.centre)
+    }
+}
+
+/// What acts on every step beside the loss.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Terms {
+    /// Models of the ask that pull at the parameters: proximal terms.
+    pub pulls: Vec<Pull>,
+    /// The model whose parameters are added to every gradient: a correction, which a client loads.
+    #[serde(skip)]
+    pub(crate) tilt: Option<usize>,
+    /// Parameters that no step changes.
+    #[serde(skip)]
+    pub(crate) frozen: Vec<Range<usize>>,
+}
+
+impl Terms {
+    /// Whether steps follow the loss alone.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pulls.is_empty() && self.tilt.is_none() && self.frozen.is_empty()
     }
 }
 

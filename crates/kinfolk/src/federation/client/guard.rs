@@ -179,12 +179,12 @@ pub(super) fn afford<'a>(orders: impl Iterator<Item = (&'a Work, usize)>, width:
 mod tests {
     use super::*;
     use crate::federation::work::{Subject, Tally, Train};
-    use crate::training::{Course, Optimiser};
+    use crate::training::{Course, Optimiser, Terms};
 
     fn train(batch: u32, amount: Amount) -> Work {
         let sample = Sample { batch: Some(batch), ..Sample::FULL };
         let optimiser = Optimiser::Descent { momentum: 0.0, weight_decay: 0.0 };
-        let plan = Plan { sample, amount, step: 0.1, optimiser, pulls: Vec::new(), course: Course::PLAIN };
+        let plan = Plan { sample, amount, step: 0.1, optimiser, terms: Terms::default(), course: Course::PLAIN };
         Train::from_model(0, plan).into()
     }
 

@@ -209,7 +209,7 @@ impl Federation for LocalFederation {
         let summing = match ask.gather {
             Gather::Sum { by, weight } => Some(Summing { by, weight }).filter(|_| self.reduces(ask)),
             Gather::Each => {
-                let is_vector = |order: &&Order| order.work.sends(1).length > 0;
+                let is_vector = |order: &&Order| order.work.sends_vector();
                 let answers = ask.orders.iter().filter(is_vector).map(|order| order.to.among(self.infos.len()).count());
                 check_room("every client's own answer", &[answers.sum(), model.layout().len()], size_of::<f64>())?;
                 None

@@ -118,7 +118,7 @@ impl<'a> Gatherer<'a> {
         let longest_model = longest(ask);
         let integer = |order: &Order| {
             let Gather::Sum { by, weight } = ask.gather else { return None };
-            if addition == Addition::Float || order.work.sends(1).length == 0 {
+            if addition == Addition::Float || !order.work.sends_vector() {
                 return None;
             }
             let all = order.to.among(rows.len()).map(|client| weight.of(rows[client as usize] as usize) as u64).sum();
@@ -129,7 +129,7 @@ impl<'a> Gatherer<'a> {
         let integer = ask.orders.iter().map(integer).collect();
         let orders = ask.orders.iter().map(|order| {
             let sums = match ask.gather {
-                Gather::Sum { .. } if order.work.sends(1).length > 0 => slots(ask.gather, &order.work),
+                Gather::Sum { .. } if order.work.sends_vector() => slots(ask.gather, &order.work),
                 _ => 0,
             };
             OrderAnswers { sums: vec![Sum::default(); sums], ..OrderAnswers::default() }

@@ -8,7 +8,7 @@ use super::*;
 use crate::models::accelerated::accelerate;
 use crate::models::{Seat, Worker};
 use crate::num::{add_scaled, dot};
-use crate::training::{Amount, Course, Optimiser};
+use crate::training::{Amount, Course, Optimiser, Terms};
 
 const MOST_VECTORS: usize = 4;
 
@@ -248,7 +248,7 @@ fn descend(worker: &mut dyn Worker, seat: &Seat, run: &Run, scale: f64, own: &mu
         amount: Amount::Steps(run.steps),
         step: run.step * scale,
         optimiser: Optimiser::Descent { momentum: 0.0, weight_decay: 0.0 },
-        pulls: Vec::new(),
+        terms: Terms::default(),
         course: Course::PLAIN,
     };
     let start = worker.load(own);

@@ -1,7 +1,9 @@
 //! How well a client is served, on held-out rows.
 
 use super::*;
-use crate::models::{Score, Step};
+use crate::data::Shard;
+use crate::models::{Score, Step, first_smallest};
+use crate::num::add_scaled;
 use crate::training::Split;
 
 /// The metric on held-out rows of the model with the smallest loss.
@@ -43,6 +45,13 @@ pub enum Subject {
         /// The stamp the client's state must carry.
         stamp: u64,
     },
+    /// A mixture of these models, as they predict.
+    Mixture {
+        /// The models.
+        models: Vec<usize>,
+        /// How much of each; they sum to 1.
+        shares: Vec<f64>,
+    },
     /// The minimiser of the client's own loss.
     Alone,
 }
@@ -50,7 +59,7 @@ pub enum Subject {
 impl Subject {
     pub(super) fn models(&self) -> &[usize] {
         match self {
-            Subject::Models(models) => models,
+            Subject::Models(models) | Subject::Mixture { models, .. } => models,
             Subject::Completed { model, .. } => std::slice::from_ref(model),
             Subject::Own { .. } | Subject::Alone => &[],
         }
@@ -59,7 +68,7 @@ impl Subject {
     pub(super) fn stamp(&self) -> Option<u64> {
         match self {
             Subject::Own { stamp } | Subject::Completed { stamp, .. } => Some(*stamp),
-            Subject::Models(_) | Subject::Alone => None,
+            Subject::Models(_) | Subject::Mixture { .. } | Subject::Alone => None,
         }
     }
 
@@ -100,6 +109,36 @@ impl Answer for Evaluated {
     }
 }
 
+/// How well a mixture of models predicts: its mean, or its probabilities of the classes.
+fn score_mixture(context: &ClientContext, models: &[usize], shares: &[f64], rows: &Shard) -> Result<Score> {
+    let mut score = Score { rows: rows.len() as u32, ..Score::default() };
+    if rows.is_empty() {
+        return Ok(score);
+    }
+    let mut mixed = Vec::new();
+    for (&model, &share) in models.iter().zip(shares) {
+        let said = context.model().expectations(&context.models[model], rows)?;
+        mixed.resize(said.len(), 0.0);
+        add_scaled(&mut mixed, share, &said);
+    }
+    let width = mixed.len() / rows.len();
+    match (rows.classes(), rows.values()) {
+        (Some(classes), _) => {
+            for (chances, &class) in mixed.chunks_exact(width).zip(classes) {
+                let best = first_smallest(chances.iter().map(|chance| -chance)).position;
+                let chance = chances.get(class as usize).copied().unwrap_or(0.0);
+                score.loss -= chance.max(1e-300).ln();
+                *score.hits.get_or_insert(0) += u32::from(best == class as usize);
+            }
+        }
+        (None, Some(values)) => {
+            score.loss = mixed.iter().zip(values).map(|(mean, value)| (mean - value) * (mean - value)).sum();
+        }
+        (None, None) => {}
+    }
+    Ok(score)
+}
+
 impl Kind for Evaluate {
     fn needs(&self) -> Needs<'_> {
         Needs::new(self.with.models(), Capability::Any).stamp(self.with.stamp())
@@ -119,6 +158,18 @@ impl Kind for Evaluate {
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
         let client = context.client();
         let candidates = match &self.with {
+            Subject::Mixture { models, shares } => {
+                let of = |rows: &Shard| score_mixture(context, models, shares, rows);
+                let deciding =
+                    if self.assign_on == Split::Test && !client.test.is_empty() { &client.test } else { &client.train };
+                let loss = of(deciding)?;
+                let score = of(&client.test)?;
+                if score.rows > 0 {
+                    context.guard.enough("a score", f64::from(score.rows))?;
+                }
+                let losses = vec![loss.loss / f64::from(loss.rows.max(1))];
+                return Ok(context.reply(Evaluated { choice: 0, losses, score }, None));
+            }
             Subject::Models(models) => models.clone(),
             Subject::Own { stamp } => vec![context.worker.load(&context.own_model(*stamp)?)],
             Subject::Completed { model, stamp } => vec![context.worker.load(&context.completed_model(*model, *stamp)?)],
@@ -143,6 +194,11 @@ impl Kind for Evaluate {
     }
 
     fn fault(&self) -> Option<&'static str> {
+        if let Subject::Mixture { models, shares } = &self.with
+            && (models.is_empty() || models.len() != shares.len())
+        {
+            return Some("has no share for every model");
+        }
         (self.with.count() == 0).then_some("has no model to work with")
     }
 

@@ -11,6 +11,11 @@ pub trait Kind: Debug + Send + Sync {
     /// What a client sends, where a model has `width` parameters.
     fn sends(&self, width: usize) -> Sends;
 
+    /// Whether it sends a vector. Some send less than a model: asked of one with more parameters than any has.
+    fn sends_vector(&self) -> bool {
+        self.sends(1 << 40).length > 0
+    }
+
     /// Upper bound on what it costs a client.
     fn cost(&self, load: &Load) -> Cost;
 
@@ -60,11 +65,13 @@ pub struct Needs<'a> {
     pub portions: Vec<Portion>,
     pub capability: Capability,
     pub keeps: bool,
+    /// Number of parameters that its models are without.
+    pub without: usize,
 }
 
 impl<'a> Needs<'a> {
     pub(super) fn new(models: impl Into<Cow<'a, [usize]>>, capability: Capability) -> Self {
-        Self { models: models.into(), stamp: None, portions: Vec::new(), capability, keeps: false }
+        Self { models: models.into(), stamp: None, portions: Vec::new(), capability, keeps: false, without: 0 }
     }
 
     pub(super) fn on(mut self, portion: Portion) -> Self {
@@ -74,6 +81,11 @@ impl<'a> Needs<'a> {
 
     pub(super) fn stamp(mut self, stamp: Option<u64>) -> Self {
         self.stamp = stamp;
+        self
+    }
+
+    pub(super) fn without(mut self, parameters: usize) -> Self {
+        self.without = parameters;
         self
     }
 

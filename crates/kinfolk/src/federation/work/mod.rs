@@ -125,12 +125,19 @@ kinds! {
     17 "residuals" residuals::Residuals -> Histogram;
     18 "held-out-losses" held_out_losses::HeldOutLosses -> LossesByFold;
     19 "count-probabilities" reliability::CountProbabilities -> Reliability;
-    20 "fine-tune" fine_tune::FineTune -> Vec<f64>;
+    20 "try-tuning" fine_tune::FineTune -> Vec<f64>;
     21 "sum-mixtures" sum_mixtures::SumMixtures -> HeldOutSums;
     22 "weigh-components" weigh_components::WeighComponents -> Vec<Weighed>;
     23 "score-mixtures" score_mixtures::ScoreMixtures -> MixtureScores;
     24 "check-predictions" check_predictions::CheckPredictions -> Checked;
     25 "move-columns" move_columns::MoveColumns -> Moved;
+    26 "train-parts" train_parts::TrainParts -> Loss;
+    27 "train-corrected" train_corrected::TrainCorrected -> Loss;
+    28 "meta-train" meta_train::MetaTrain -> Loss;
+    29 "train-nearby" train_nearby::TrainNearby -> Loss;
+    30 "interpolate" interpolate::Interpolate -> Interpolated;
+    31 "subspace" subspace::Subspace -> ();
+    32 "train-mixed" train_mixed::TrainMixed -> MixedShares;
 }
 
 pub use crate::models::accelerated::Acceleration;
@@ -142,11 +149,14 @@ pub use fine_tune::Trial;
 pub use fit_mixture::{Fitted, Parts};
 pub use fold_products::{ByFold, Folds, TargetScale};
 pub use held_out_losses::LossesByFold;
+pub use interpolate::Interpolated;
 pub use move_columns::{Move, Moved};
 pub use respond::{Responded, ResponseParts};
 pub use score_mixtures::{Bins, Leaning, MixtureScores};
 pub use sum_mixtures::{FoldMixture, HeldOutSums};
 pub use train::{Keep, Start};
+pub use train_mixed::MixedShares;
+pub use train_parts::{Moves, TrainingStage, between};
 pub use weigh_components::Weighed;
 
 #[cfg(test)]
@@ -158,7 +168,7 @@ mod tests {
     use crate::federation::{Ask, Gather, Phase, Recipients};
     use crate::rng::Key;
     use crate::settings::Settings;
-    use crate::training::{Amount, Course, Optimiser, Plan, Portion, Sample, Scale, Then};
+    use crate::training::{Amount, Course, Optimiser, Plan, Portion, Sample, Scale, Terms, Then};
     use std::fmt::Debug;
     use std::sync::Arc;
 
@@ -168,7 +178,7 @@ mod tests {
             amount: Amount::Steps(1),
             step: 0.1,
             optimiser: Optimiser::Adam { weight_decay: 0.0 },
-            pulls: Vec::new(),
+            terms: Terms::default(),
             course: Course::PLAIN,
         }
     }

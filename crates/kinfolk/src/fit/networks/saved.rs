@@ -310,7 +310,7 @@ impl SavedNetworks {
         };
         let plan = &model.plan;
         let Sample { on, batch, .. } = plan.sample;
-        let is_plain = on == Portion::All && batch != Some(0) && plan.pulls.is_empty();
+        let is_plain = on == Portion::All && batch != Some(0) && plan.terms.is_empty();
         if !steps(&model.default) || !plan.step.is_finite() || !is_plain {
             return odd("how clients fine-tune");
         }

@@ -132,6 +132,7 @@ impl NetworkTable {
             truth: None,
             planted: None,
             groups: None,
+            over: None,
             facts: DataFacts { ordered: self.ordered, ..DataFacts::default() },
             seed: self.seed,
             key: Key::new(self.seed).word("networks"),

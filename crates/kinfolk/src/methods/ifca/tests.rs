@@ -36,6 +36,7 @@ fn method(text: &str, model: Arc<dyn Model>, rows: &[usize]) -> Ifca {
         truth: None,
         planted: None,
         groups: None,
+        over: None,
         facts: Default::default(),
         seed: 0,
         key: Key::new(0),

@@ -116,7 +116,7 @@ impl Solving {
 /// The plan of a method whose clients train once.
 pub fn one_plan(setup: &Setup, batch: Option<u32>, amount: Amount, step: f64, optimiser: Optimiser) -> Plan {
     let sample = Sample { on: Portion::All, batch, seed: setup.key.clone().word("batches").number(0).seed() };
-    Plan { sample, amount, step, optimiser, pulls: Vec::new(), course: Course::PLAIN }
+    Plan { sample, amount, step, optimiser, terms: Terms::default(), course: Course::PLAIN }
 }
 
 impl Solve {

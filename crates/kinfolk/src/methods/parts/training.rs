@@ -38,6 +38,13 @@ impl Optimising {
     }
 }
 
+/// Adds faults of optimisers other than plain descent.
+pub fn plain_steps_only(check: &mut Check, why: &str) {
+    for name in check.changed(&["momentum", "optimiser", "weight_decay"]) {
+        check.fault_with_hint(name, why, format!("leave {name} out"));
+    }
+}
+
 settings! {
     /// The rounds of a method in which clients train, but for the step size.
     pub struct Schedule {
@@ -131,7 +138,7 @@ impl Trainer {
             },
             step: self.step_in(round),
             optimiser: self.schedule.optimising.optimiser(),
-            pulls: Vec::new(),
+            terms: Terms::default(),
             course: Course::PLAIN,
         }
     }

@@ -121,7 +121,7 @@ settings! {
 impl ClientPull {
     pub(in crate::methods) fn needs(&self, missing: MissingRule) -> Needs {
         let truth = self.grouping.origin() == Origin::Truth;
-        Needs { truth, groups: Some(self.grouping.clone()), missing, auto_step: None }
+        Needs { truth, groups: Some(self.grouping.clone()), over: None, missing, auto_step: None }
     }
 }
 

@@ -85,7 +85,7 @@ impl<T: Real> DenseWorker<T> {
             && plan.sample.batch.is_none_or(|batch| batch as usize >= rows)
             && plan.sample.on == Portion::All
             && plan.course == Course::PLAIN
-            && plan.pulls.is_empty()
+            && plan.terms.is_empty()
             && matches!(plan.optimiser, Optimiser::Descent { .. })
             && steps_of(plan, rows, rows) >= 2
             && rows <= self.shape.widths[0]

@@ -381,6 +381,17 @@ impl<T: Real> Worker for DenseWorker<T> {
         self.plain.gradient(model, seat, sample, out)
     }
 
+    fn weighted_slope(
+        &mut self,
+        params: &[f64],
+        seat: &Seat,
+        rows: Option<&[u32]>,
+        weights: &[f64],
+        out: &mut [f64],
+    ) -> f64 {
+        self.plain.weighted_slope(params, seat, rows, weights, out)
+    }
+
     fn slope(&mut self, params: &[f64], seat: &Seat, rows: Option<&[u32]>, out: &mut [f64]) -> f64 {
         let Some(output) = self.shape.single_output().filter(|_| self.fast) else {
             return self.plain.slope(params, seat, rows, out);

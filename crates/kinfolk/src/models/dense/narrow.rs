@@ -25,7 +25,7 @@ impl<T: Real> DenseWorker<T> {
             && plan.sample.on == Portion::All
             && plan.sample.batch.is_none_or(|batch| batch as usize >= rows)
             && plan.course == Course::PLAIN
-            && plan.pulls.is_empty()
+            && plan.terms.is_empty()
             && matches!(plan.amount, Amount::Steps(_))
             && matches!(plan.optimiser, Optimiser::Descent { momentum: 0.0, weight_decay: 0.0 })
     }

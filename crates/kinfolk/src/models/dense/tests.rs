@@ -5,7 +5,7 @@ use crate::models::Precision;
 use crate::models::trainer::steps::{Batches, Scratch};
 use crate::num::{dot, extreme_eigenvalues};
 use crate::rng::Key;
-use crate::training::{Amount, Course, Optimiser, Portion};
+use crate::training::{Amount, Course, Optimiser, Portion, Terms};
 use rand_distr::{Distribution, StandardNormal};
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -93,7 +93,7 @@ fn plan(optimiser: Optimiser, steps: u32, batch: Option<u32>) -> Plan {
         amount: Amount::Steps(steps),
         step: 0.1,
         optimiser,
-        pulls: Vec::new(),
+        terms: Terms::default(),
         course: Course::PLAIN,
     }
 }

@@ -7,7 +7,7 @@ use crate::models::trainer::testing::assert_differences;
 use crate::models::{MODELS, Model, Precision, Seat};
 use crate::rng::Key;
 use crate::settings::Settings;
-use crate::training::{Amount, Course, Optimiser, Plan, Sample};
+use crate::training::{Amount, Course, Optimiser, Plan, Sample, Terms};
 use std::sync::OnceLock;
 
 /// Symbols of some rows and the classes that follow.
@@ -197,7 +197,7 @@ fn plan(steps: u32, step: f64, momentum: f64) -> Plan {
         amount: Amount::Steps(steps),
         step,
         optimiser: Optimiser::Descent { momentum, weight_decay: 0.0 },
-        pulls: Vec::new(),
+        terms: Terms::default(),
         course: Course::PLAIN,
     }
 }

@@ -30,8 +30,9 @@ pub(super) fn train<T: Real>(
 ) -> f64 {
     let plain = matches!(plan.optimiser, Optimiser::Descent { momentum: 0.0, weight_decay: 0.0 })
         && plan.course.tolerance == 0.0
-        && plan.pulls.is_empty();
+        && plan.terms.is_empty();
     let learned = scratch.gradient.len();
+    let frozen = if plan.terms.frozen.is_empty() { Vec::new() } else { params.to_vec() };
     let mut average = vec![T::ZERO; if plan.course.averaged { params.len() } else { 0 }];
     let (mut taken, mut first_loss) = (0, f64::NAN);
     for t in 0..steps {
@@ -45,11 +46,16 @@ pub(super) fn train<T: Real>(
             first_loss = loss;
         }
         if !plain {
-            scratch.pull(plan, models, params);
+            scratch.add_terms(plan, models, params);
             if scratch.within(plan, params) {
                 break;
             }
             scratch.apply(plan.optimiser, step, &mut params[..learned]);
+            // Weight decay moves parameters without a gradient, too.
+            for range in &plan.terms.frozen {
+                let end = range.end.min(learned);
+                params[range.start.min(end)..end].copy_from_slice(&frozen[range.start.min(end)..end]);
+            }
         }
         trained.update_statistics(params);
         // θ̄ ← θ̄ + 2/(t + 2)·(θ − θ̄), counting t from 0, is the mean with weights 1, 2, …, t + 1.

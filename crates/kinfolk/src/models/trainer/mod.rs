@@ -165,6 +165,21 @@ impl<N: Network> Model for NetworkModel<N> {
         self.precision
     }
 
+    fn columns(&self) -> usize {
+        match self.wanted.form {
+            crate::data::Form::Text { .. } => 0,
+            _ => self.wanted.columns,
+        }
+    }
+
+    fn classes(&self) -> usize {
+        match self.network.output() {
+            Output::Squared => 0,
+            Output::Logistic => 2,
+            Output::Softmax => self.network.outputs(),
+        }
+    }
+
     fn metrics(&self) -> &'static [Metric] {
         match self.network.output() {
             Output::Squared => &[Metric::SquaredError],
@@ -289,13 +304,16 @@ struct Batch<'a, T> {
     x: &'a [T],
     goal: Goal<'a>,
     rows: usize,
+    /// What each row counts; empty where all count alike.
+    weights: &'a [f64],
 }
 
 impl<T> Batch<'_, T> {
     fn part(&self, rows: Range<usize>) -> Self {
         let columns = self.x.len() / self.rows.max(1);
         let x = &self.x[rows.start * columns..rows.end * columns];
-        Self { x, goal: self.goal.part(rows.clone()), rows: rows.len() }
+        let weights = if self.weights.is_empty() { self.weights } else { &self.weights[rows.clone()] };
+        Self { x, goal: self.goal.part(rows.clone()), rows: rows.len(), weights }
     }
 }
 
@@ -388,12 +406,24 @@ impl<N: Network, T: Real> Worker for NetworkWorker<N, T> {
 
     /// Without dropout and augmentation: the same parameters and rows always have the same gradient.
     fn slope(&mut self, params: &[f64], seat: &Seat, rows: Option<&[u32]>, out: &mut [f64]) -> f64 {
+        self.weighted_slope(params, seat, rows, &[], out)
+    }
+
+    /// Without weights all rows count 1.
+    fn weighted_slope(
+        &mut self,
+        params: &[f64],
+        seat: &Seat,
+        rows: Option<&[u32]>,
+        weights: &[f64],
+        out: &mut [f64],
+    ) -> f64 {
         let shard = &seat.client.train;
         let own = self.load(params);
         self.scratch.begin(self.model.network.learned());
         let input = convert(shard, &mut self.input);
         let (x, goal, count) = self.buffers.picked.gather(rows, input, Goal::of(shard), shard.columns());
-        let (batch, pass) = (Batch { x, goal, rows: count }, &mut self.buffers.pass);
+        let (batch, pass) = (Batch { x, goal, rows: count, weights }, &mut self.buffers.pass);
         let loss = self.model.gradient(&self.models[own], batch, None, pass, &mut self.scratch.gradient);
         widen(&self.scratch.gradient, out);
         loss
@@ -500,7 +530,12 @@ impl<N: Network> NetworkModel<N> {
     ) -> f64 {
         pass.outputs.resize(batch.rows * self.network.outputs(), T::ZERO);
         self.network.forward(params, batch.x, batch.rows, Pass::Train(dropout), &mut pass.memory, &mut pass.outputs);
-        pass.judge(self.network.output(), self.smoothing, batch.goal, of)
+        let loss = pass.judge(self.network.output(), self.smoothing, batch.goal, of);
+        let width = self.network.outputs();
+        for (slopes, &weight) in pass.slopes.chunks_exact_mut(width).zip(batch.weights) {
+            slopes.iter_mut().for_each(|slope| *slope *= T::of(weight));
+        }
+        loss
     }
 }
 
@@ -542,7 +577,7 @@ impl<N: Network, T: Real> Training<'_, '_, '_, N, T> {
         let Source { input, goal, columns, batches, augment: moves, dropout } = &mut self.source;
         let (x, goal, rows) = picked.gather(batches.next(), input, *goal, *columns);
         let x = if augment(self.model.wanted.form, x, moves, augmented) { &*augmented } else { x };
-        (Batch { x, goal, rows }, dropout, pass)
+        (Batch { x, goal, rows, weights: &[] }, dropout, pass)
     }
 }
 

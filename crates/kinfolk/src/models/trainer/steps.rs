@@ -45,13 +45,21 @@ impl<T: Real> Scratch<T> {
         square.sqrt() <= plan.course.tolerance
     }
 
-    /// Adds to the gradient what pulls at the parameters: strength·(θ − centre), for each of the plan's centres.
-    pub(in crate::models) fn pull(&mut self, plan: &Plan, models: &[Vec<T>], params: &[T]) {
-        for pull in &plan.pulls {
+    /// Adds the plan's terms to the gradient: strength·(θ − centre) for each of its centres, and its tilt. Without those of
+    /// frozen parameters.
+    pub(in crate::models) fn add_terms(&mut self, plan: &Plan, models: &[Vec<T>], params: &[T]) {
+        for pull in &plan.terms.pulls {
             let strength = T::of(pull.strength);
             for ((g, &p), &c) in self.gradient.iter_mut().zip(params).zip(&models[pull.centre]) {
                 *g += strength * (p - c);
             }
+        }
+        if let Some(tilt) = plan.terms.tilt {
+            self.gradient.iter_mut().zip(&models[tilt]).for_each(|(g, &tilt)| *g += tilt);
+        }
+        for range in &plan.terms.frozen {
+            let end = range.end.min(self.gradient.len());
+            self.gradient[range.start.min(end)..end].fill(T::ZERO);
         }
     }
 

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::models::{Model, ModelKind, Seat};
 use crate::rng::Key;
 use crate::settings::Settings;
-use crate::training::{Amount, Course, Optimiser, Plan, Sample};
+use crate::training::{Amount, Course, Optimiser, Plan, Sample, Terms};
 use rand_distr::{Distribution, StandardNormal};
 
 /// Normal numbers.
@@ -72,7 +72,7 @@ pub(in crate::models) fn trained(
         amount: Amount::Steps(steps),
         step,
         optimiser: Optimiser::Descent { momentum: 0.0, weight_decay: 0.0 },
-        pulls: Vec::new(),
+        terms: Terms::default(),
         course: Course::PLAIN,
     };
     model.worker(&[params]).train(0, &seat, &plan, &mut out);

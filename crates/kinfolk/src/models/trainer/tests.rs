@@ -8,7 +8,7 @@ use crate::models::first_smallest;
 use crate::models::layers::{Builder, Sequence, Size};
 use crate::num::{Matrix, multiply};
 use crate::training::Pull;
-use crate::training::{Amount, Course, Optimiser, Portion};
+use crate::training::{Amount, Course, Optimiser, Portion, Terms};
 use rand::RngExt;
 use std::sync::OnceLock;
 
@@ -127,7 +127,7 @@ fn plan(optimiser: Optimiser, batch: Option<u32>) -> Plan {
         amount: Amount::Epochs(3),
         step: 0.2,
         optimiser,
-        pulls: Vec::new(),
+        terms: Terms::default(),
         course: Course::PLAIN,
     }
 }
@@ -165,8 +165,8 @@ fn every_way_of_training_is_that_of_a_dense_layer() {
         plan(PLAIN, Some(16)),
         plan(HEAVY, Some(16)),
         plan(Optimiser::Adam { weight_decay: 0.1 }, Some(16)),
-        Plan { pulls: pulls.clone(), ..plan(PLAIN, Some(16)) },
-        Plan { pulls, course, ..plan(HEAVY, None) },
+        Plan { terms: Terms { pulls: pulls.clone(), ..Terms::default() }, ..plan(PLAIN, Some(16)) },
+        Plan { terms: Terms { pulls, ..Terms::default() }, course, ..plan(HEAVY, None) },
         Plan { course: Course { tolerance: 0.3, ..course }, ..plan(PLAIN, Some(16)) },
     ];
     for plan in plans {
@@ -256,7 +256,12 @@ fn statistics_are_brought_up_to_date_and_left_alone_by_all_else() {
     let mean = rows.chunks_exact(COLUMNS).map(|row| row[0]).sum::<f64>() / 40.0;
     for optimiser in [PLAIN, HEAVY, Optimiser::Adam { weight_decay: 0.5 }] {
         let pulls = vec![Pull { centre: 1, strength: 0.1 }];
-        let (found, _) = train(&model, &client, &[&start, &centre], &Plan { pulls, ..plan(optimiser, None) });
+        let (found, _) = train(
+            &model,
+            &client,
+            &[&start, &centre],
+            &Plan { terms: Terms { pulls, ..Terms::default() }, ..plan(optimiser, None) },
+        );
         assert!((found[12] - mean).abs() < 1e-14, "{} for {mean}", found[12]);
     }
 }

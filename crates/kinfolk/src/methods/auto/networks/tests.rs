@@ -52,6 +52,7 @@ impl Played {
             truth: None,
             planted: None,
             groups: None,
+            over: None,
             facts: Default::default(),
             seed: 0,
             key: Key::new(0),

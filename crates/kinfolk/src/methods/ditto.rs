@@ -1,0 +1,103 @@
+//! Ditto (Li, Hu, Beirami, Smith: Ditto: fair and robust federated learning through personalization, 2021). Every client has two
+//! models: its copy of the common one, which is averaged, and its own, which is pulled to the common one.
+//!
+//! ```text
+//! θ ← random, v_i ← θ
+//! for each round, each client i in M:
+//!   w_i ← local steps on f_i from θ, sent
+//!   v_i ← local steps on f_i(v) + λ/2 ‖v − θ‖² from v_i, kept
+//!   θ ← mean of the w_i
+//! ```
+//!
+//! A client is served by v_i; unseen clients by θ. Differences from the paper: v_i of a client that joins late begins at the θ of that
+//! round.
+
+use super::parts::cluster_models::{ClusterModels, losses, note_stamps};
+use super::*;
+
+settings! {
+    /// The settings of the method `ditto`.
+    pub struct DittoSettings {
+        /// how strongly the common model pulls at a client's own, λ
+        pull: f64 [0.0..=1e18] = 0.1,
+        /// steps for a client's own model (default: as for the common one)
+        own_steps: Option<u32> [1..=1 << 31],
+        /// passes over the rows for a client's own model, instead of steps
+        own_epochs: Option<u32> [1..=1 << 31],
+        /// what a client's model counts in the mean
+        weight: Weight = "rows",
+        /// the label of a method above: its clusters, each from its model; left out: one common model
+        over: Option<String>,
+        /// how clients train
+        training: Training,
+    }
+
+    fn check(&self, check: &mut Check) {
+        if self.own_steps.is_some() && self.own_epochs.is_some() {
+            check.fault("own_epochs", "own_steps is given too, want one of them");
+        }
+    }
+}
+
+impl MethodSettings for DittoSettings {
+    const NAME: &str = "ditto";
+    const SUMMARY: &str = "a model of every client's own, pulled to the common one";
+    const PAPER: &str = "Li, Hu, Beirami, Smith 2021";
+
+    fn needs(&self) -> Needs {
+        Needs { over: self.over.clone(), ..self.training.needs() }
+    }
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
+        let state = State { base: ClusterModels::over(&setup)?, stamps: vec![0; setup.rows.len()] };
+        Ok(Box::new(Ditto { trainer: self.training.clone().trainer(&setup), settings: self, state }))
+    }
+}
+
+struct Ditto {
+    settings: DittoSettings,
+    trainer: Trainer,
+    state: State,
+}
+
+#[derive(Serialize, Deserialize)]
+struct State {
+    /// θ, one in every cluster.
+    base: ClusterModels,
+    /// Of the v_i; 0 before the first.
+    stamps: Vec<u64>,
+}
+
+impl Method for Ditto {
+    fn round(&mut self, room: &mut Room) -> Result<Progress> {
+        let DittoSettings { pull: strength, own_steps, own_epochs, weight, .. } = self.settings;
+        let State { base, stamps } = &mut self.state;
+        let asked = self.trainer.participants(room.round(), room);
+        let mut ask = Ask::new(Phase::Train, base.models.clone(), Gather::Sum { by: By::All, weight });
+        let common = self.trainer.plan(room.round());
+        let own = self.trainer.with_draws("own").plan(room.round());
+        let amount = own_steps.map(Amount::Steps).or(own_epochs.map(Amount::Epochs)).unwrap_or(own.amount);
+        let averaged = base.order(&asked, &mut ask, |cluster| Train::from_model(cluster, common.clone()));
+        base.order_by(&asked, stamps, &mut ask, |cluster, stamp| {
+            let mut plan = Plan { amount, ..own.clone() };
+            plan.terms.pulls.push(Pull { centre: cluster, strength });
+            let from = if stamp > 0 { Start::Own { stamp } } else { Start::Model(cluster) };
+            Train { from, plan, keep: Keep::Instead }
+        });
+        let answers = room.ask(&ask)?;
+        let loss = room.check_loss(&losses(&answers, &averaged))?;
+        base.average(&answers, &averaged, room);
+        note_stamps(&answers, stamps);
+        Ok(base.progress(loss, self.trainer.is_last(room)))
+    }
+
+    fn planned_rounds(&self) -> usize {
+        self.trainer.schedule.rounds
+    }
+
+    fn outcome(&self) -> Outcome {
+        self.state.base.outcome_with_own(&self.state.stamps)
+    }
+
+    keep_state!();
+}

@@ -1,0 +1,61 @@
+//! FedBN (Li, Jiang, Zhang, Kamp, Dou: FedBN: federated learning on non-IID features via local batch normalization, 2021). What
+//! normalises stays with the client: its columns may be scaled and shifted in a way of their own.
+//!
+//! ```text
+//! θ ← random, common; b_i ← the scales, shifts and statistics of normalisation
+//! for each round, each client in M:
+//!   (θ_i, b_i) ← local steps on f_i from (θ, b_i); θ_i is sent, b_i stays
+//!   θ ← mean of the θ_i, weighted by rows
+//! ```
+//!
+//! A client is served by (θ, b_i). It wants a model that normalises (`cnn` or `resnet9` with a `norm`); group normalisation has no
+//! statistics, and keeps its scales and shifts at home.
+
+use super::parts::at_home::{AtHome, rounds_at_home};
+use super::*;
+use crate::federation::work::{Moves, TrainingStage};
+
+settings! {
+    /// The settings of the method `fedbn`.
+    pub struct FedBnSettings {
+        /// what a client's parameters count in the mean
+        weight: Weight = "rows",
+        /// the label of a method above: its clusters, each from its model; left out: everybody together
+        over: Option<String>,
+        /// how clients train
+        training: Training,
+    }
+}
+
+impl MethodSettings for FedBnSettings {
+    const NAME: &str = "fedbn";
+    const SUMMARY: &str = "normalisation stays with the client, all else is averaged";
+    const PAPER: &str = "Li et al. 2021";
+    const PARTICULAR: bool = true;
+
+    fn needs(&self) -> Needs {
+        Needs { over: self.over.clone(), ..self.training.needs() }
+    }
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
+        let home = setup.model.layout().normalisation();
+        let rounds = AtHome::new(&setup, home, "the parameters of normalisation", self.weight, self.training)?;
+        Ok(Box::new(FedBn { rounds }))
+    }
+}
+
+struct FedBn {
+    rounds: AtHome,
+}
+
+impl FedBn {
+    fn stages(&self, round: usize) -> Vec<TrainingStage> {
+        vec![TrainingStage { plan: self.rounds.trainer.plan(round), moves: Moves::All }]
+    }
+
+    fn last(&self) -> Vec<TrainingStage> {
+        Vec::new()
+    }
+}
+
+rounds_at_home!(FedBn);

@@ -1,0 +1,69 @@
+//! FedProx (Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: Federated optimization in heterogeneous networks, 2020): FedAvg whose
+//! clients do not go far from where the round began.
+//!
+//! ```text
+//! θ ← random
+//! for each round:
+//!   each client in M takes local steps on f_i(w) + μ/2 ‖w − θ‖², from θ, and sends w
+//!   θ ← mean of the w, weighted by rows
+//! ```
+//!
+//! Differences from the paper: every client takes as many steps as it is told; the paper also lets slow clients take fewer.
+
+use super::parts::cluster_models::ClusterModels;
+use super::*;
+
+settings! {
+    /// The settings of the method `fedprox`.
+    pub struct FedProxSettings {
+        /// how strongly a round's start pulls at a client, μ
+        pull: f64 [0.0..=1e18] = 0.01,
+        /// what a client's model counts in the mean
+        weight: Weight = "rows",
+        /// the label of a method above: its clusters, each from its model; left out: one model for all clients
+        over: Option<String>,
+        /// how clients train
+        training: Training,
+    }
+}
+
+impl MethodSettings for FedProxSettings {
+    const NAME: &str = "fedprox";
+    const SUMMARY: &str = "one model for everybody, by averaging that stays near its start";
+    const PAPER: &str = "Li et al. 2020";
+
+    fn needs(&self) -> Needs {
+        Needs { over: self.over.clone(), ..self.training.needs() }
+    }
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
+        let base = ClusterModels::over(&setup)?;
+        Ok(Box::new(FedProx { trainer: self.training.clone().trainer(&setup), settings: self, base }))
+    }
+}
+
+struct FedProx {
+    settings: FedProxSettings,
+    trainer: Trainer,
+    /// θ, one in every cluster.
+    base: ClusterModels,
+}
+
+impl Method for FedProx {
+    fn round(&mut self, room: &mut Room) -> Result<Progress> {
+        let strength = self.settings.pull;
+        let pull = |centre: usize, plan: &mut Plan| plan.terms.pulls.push(Pull { centre, strength });
+        let loss = self.base.train(&self.trainer, self.settings.weight, room, pull)?;
+        Ok(self.base.progress(loss, self.trainer.is_last(room)))
+    }
+
+    fn planned_rounds(&self) -> usize {
+        self.trainer.schedule.rounds
+    }
+
+    fn outcome(&self) -> Outcome {
+        self.base.outcome()
+    }
+
+    keep_state!(base);
+}

@@ -1,0 +1,89 @@
+//! MR-MTL, mean-regularised multi-task learning (Liu, Hu, Wu, Smith: On privacy and personalization in cross-silo federated
+//! learning, 2022). Every client has a model of its own, pulled to the mean of all; over the clusters of a method above, to the
+//! mean of its cluster.
+//!
+//! ```text
+//! w_i ← θ ← random
+//! for each round, each client i in M:
+//!   w_i ← local steps on f_i(w) + λ/2 ‖w − θ‖² from w_i, kept and sent
+//!   θ ← mean of the w_i
+//! ```
+//!
+//! A client is served by w_i; unseen clients by θ. Differences from the paper: a client that joins late begins at θ.
+
+use super::parts::cluster_models::{ClusterModels, losses, note_stamps};
+use super::*;
+
+settings! {
+    /// The settings of the method `mr-mtl`.
+    pub struct MrMtlSettings {
+        /// how strongly the mean pulls at a client's model, λ
+        pull: f64 [0.0..=1e18] = 0.1,
+        /// what a client's model counts in the mean
+        weight: Weight = "uniform",
+        /// the label of a method above: its clusters, each from its model; left out: one mean of all clients
+        over: Option<String>,
+        /// how clients train
+        training: Training,
+    }
+}
+
+impl MethodSettings for MrMtlSettings {
+    const NAME: &str = "mr-mtl";
+    const SUMMARY: &str = "a model of every client's own, pulled to the mean of them";
+    const PAPER: &str = "Liu, Hu, Wu, Smith 2022";
+
+    fn needs(&self) -> Needs {
+        Needs { over: self.over.clone(), ..self.training.needs() }
+    }
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
+        let state = State { base: ClusterModels::over(&setup)?, stamps: vec![0; setup.rows.len()] };
+        Ok(Box::new(MrMtl { trainer: self.training.clone().trainer(&setup), settings: self, state }))
+    }
+}
+
+struct MrMtl {
+    settings: MrMtlSettings,
+    trainer: Trainer,
+    state: State,
+}
+
+#[derive(Serialize, Deserialize)]
+struct State {
+    /// θ, one in every cluster.
+    base: ClusterModels,
+    /// Of the w_i; 0 before the first.
+    stamps: Vec<u64>,
+}
+
+impl Method for MrMtl {
+    fn round(&mut self, room: &mut Room) -> Result<Progress> {
+        let MrMtlSettings { pull: strength, weight, .. } = self.settings;
+        let State { base, stamps } = &mut self.state;
+        let asked = self.trainer.participants(room.round(), room);
+        let plan = self.trainer.plan(room.round());
+        let mut ask = Ask::new(Phase::Train, base.models.clone(), Gather::Sum { by: By::All, weight });
+        let orders = base.order_by(&asked, stamps, &mut ask, |cluster, stamp| {
+            let mut plan = plan.clone();
+            plan.terms.pulls.push(Pull { centre: cluster, strength });
+            let from = if stamp > 0 { Start::Own { stamp } } else { Start::Model(cluster) };
+            Train { from, plan, keep: Keep::Also }
+        });
+        let answers = room.ask(&ask)?;
+        let loss = room.check_loss(&losses(&answers, &orders))?;
+        base.average(&answers, &orders, room);
+        note_stamps(&answers, stamps);
+        Ok(base.progress(loss, self.trainer.is_last(room)))
+    }
+
+    fn planned_rounds(&self) -> usize {
+        self.trainer.schedule.rounds
+    }
+
+    fn outcome(&self) -> Outcome {
+        self.state.base.outcome_with_own(&self.state.stamps)
+    }
+
+    keep_state!();
+}

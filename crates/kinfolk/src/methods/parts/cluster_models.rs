@@ -1,0 +1,161 @@
+//! A model for every cluster of clients, each cluster a federation of its own; or one model, and everybody together.
+
+use super::super::*;
+use crate::federation::Handle;
+use crate::federation::work::TypedWork;
+use crate::over::Over;
+
+/// Clusters of clients with their models.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ClusterModels {
+    pub clusters: Assignment,
+    pub models: Vec<Params>,
+    /// Whether the clusters are a finding, this method's or another's: not everybody together.
+    clustered: bool,
+}
+
+/// Orders of an ask, each with the cluster whose members it is for.
+pub type ClusterOrders<A> = Vec<(usize, Handle<A>)>;
+
+impl ClusterModels {
+    pub fn new(clusters: Assignment, models: Vec<Params>) -> Self {
+        Self { clusters, models, clustered: true }
+    }
+
+    /// Everybody together.
+    pub fn one(clients: usize, model: Params) -> Self {
+        Self { clusters: Assignment::one(clients), models: vec![model], clustered: false }
+    }
+
+    /// What the setting `over` means: the clusters and models that a method above ended with, or everybody together. A client
+    /// that is in none of its clusters is a cluster by itself.
+    pub fn over(setup: &Setup) -> Result<Self> {
+        let start = setup.common_start()?;
+        let Some(Over { clusters, models }) = &setup.over else { return Ok(Self::one(setup.rows.len(), start)) };
+        let Some(clusters) = clusters else { return Ok(Self::one(setup.rows.len(), models[0].clone())) };
+        let mut all = Self::new(clusters.clone(), models.clone());
+        for client in clusters.unassigned() {
+            all.clusters.put(client, all.models.len());
+            all.models.push(start.clone());
+        }
+        Ok(all)
+    }
+
+    /// The clusters, where they are more than everybody together.
+    pub fn found(&self) -> Option<Assignment> {
+        self.clustered.then(|| self.clusters.clone())
+    }
+
+    /// Orders work from those members of every cluster that are asked.
+    pub fn order<W: TypedWork>(
+        &self,
+        asked: &Recipients,
+        ask: &mut Ask,
+        mut work: impl FnMut(usize) -> W,
+    ) -> ClusterOrders<W::Answer> {
+        self.order_by(asked, &vec![0; self.clusters.each().len()], ask, |cluster, _| work(cluster))
+    }
+
+    /// The same where the work depends on the stamp of what a client keeps: one order a cluster and stamp.
+    pub fn order_by<W: TypedWork>(
+        &self,
+        asked: &Recipients,
+        stamps: &[u64],
+        ask: &mut Ask,
+        mut work: impl FnMut(usize, u64) -> W,
+    ) -> ClusterOrders<W::Answer> {
+        let mut orders = Vec::new();
+        for cluster in 0..self.models.len() {
+            let members = self.clusters.members(cluster).into_iter().filter(|&client| asked.contains(client));
+            for (stamp, to) in Recipients::by_stamp(members, stamps) {
+                let to = if self.clustered || *asked != Recipients::All || stamps.iter().any(|&other| other != stamp) {
+                    to
+                } else {
+                    Recipients::All
+                };
+                orders.push((cluster, ask.order(to, work(cluster, stamp))));
+            }
+        }
+        orders
+    }
+
+    /// What the members of every cluster sent, added up.
+    pub fn sums<A: crate::federation::work::Answer>(&self, answers: &Answers, orders: &ClusterOrders<A>) -> Vec<Sum> {
+        let mut sums = vec![Sum::default(); self.models.len()];
+        for &(cluster, order) in orders {
+            answers.of(order).sums().iter().for_each(|sum| sums[cluster].merge(sum));
+        }
+        sums
+    }
+
+    /// Every model becomes the mean of those that the members of its cluster sent.
+    pub fn average<A: crate::federation::work::Answer>(
+        &mut self,
+        answers: &Answers,
+        orders: &ClusterOrders<A>,
+        room: &Room,
+    ) {
+        let sums = self.sums(answers, orders);
+        for (cluster, (model, sum)) in self.models.iter_mut().zip(&sums).enumerate() {
+            *model = mean_model(model, sum, room.unchanged(absent_from(cluster, &self.clusters, answers)));
+        }
+    }
+
+    /// A round of averaging in every cluster; `change` adds to the plan of a cluster.
+    pub fn train(
+        &mut self,
+        trainer: &Trainer,
+        weight: Weight,
+        room: &mut Room,
+        change: impl Fn(usize, &mut Plan),
+    ) -> Result<Option<f64>> {
+        let asked = trainer.participants(room.round(), room);
+        let mut ask = Ask::new(Phase::Train, self.models.clone(), Gather::Sum { by: By::All, weight });
+        let orders = self.order(&asked, &mut ask, |cluster| {
+            let mut plan = trainer.plan(room.round());
+            change(cluster, &mut plan);
+            Train::from_model(cluster, plan)
+        });
+        let answers = room.ask(&ask)?;
+        let loss = room.check_loss(&losses(&answers, &orders))?;
+        self.average(&answers, &orders, room);
+        Ok(loss)
+    }
+
+    /// How a round went.
+    pub fn progress(&self, loss: Option<f64>, finished: bool) -> Progress {
+        let sizes = if self.clustered { self.clusters.sizes() } else { Vec::new() };
+        Progress { loss, switched: self.clustered.then_some(0), sizes, finished }
+    }
+
+    /// Every client served by the model of its cluster.
+    pub fn outcome(&self) -> Outcome {
+        match self.clustered {
+            true => Outcome::of_clusters(self.models.clone(), self.clusters.clone()),
+            false => Outcome { models: self.models.clone(), ..Outcome::default() },
+        }
+    }
+
+    /// Every client served by a model of its own.
+    pub fn outcome_with_own(&self, stamps: &[u64]) -> Outcome {
+        let untrained = stamps.iter().filter(|&&stamp| stamp == 0).count();
+        let note = (untrained > 0).then(|| format!("{untrained} clients never trained and have no model of their own"));
+        Outcome {
+            serving: Serving::Own { stamps: stamps.to_vec(), clusters: self.found() },
+            notes: note.into_iter().collect(),
+            ..self.outcome()
+        }
+    }
+}
+
+/// The losses in the answers to some orders.
+pub fn losses<A: crate::federation::work::HasLoss>(answers: &Answers, orders: &ClusterOrders<A>) -> Vec<f64> {
+    answers.losses(orders.iter().map(|(_, order)| order))
+}
+
+/// The stamps of what clients keep after an ask. What a client with a garbage answer keeps may be anything: it begins anew.
+pub fn note_stamps(answers: &Answers, stamps: &mut [u64]) {
+    stamps_after(answers).for_each(|(client, _)| stamps[client as usize] = 0);
+    let answered = answers.orders.iter().flat_map(|order| &order.clients);
+    answered.for_each(|&client| stamps[client as usize] = answers.stamp);
+}

@@ -1,0 +1,109 @@
+//! pFedMe (Dinh, Tran, Nguyen: Personalized federated learning with Moreau envelopes, 2020). Every client's own model is the
+//! minimiser of its loss near the common one; the common one descends what that leaves, the Moreau envelope.
+//!
+//! ```text
+//! w ← random
+//! for each round, each client i in M, from w_i ← w, R times on a batch:
+//!   θ_i ← a few steps on f_i(θ) + λ/2 ‖θ − w_i‖², from the last θ_i
+//!   w_i ← w_i − η λ (w_i − θ_i)
+//!   w_i is sent, θ_i is kept;  w ← (1 − β) w + β mean of the w_i
+//! ```
+//!
+//! A client is served by θ_i; unseen clients by w. Differences from the paper: all clients asked in a round count in the mean, with
+//! β = 1 by default.
+
+use super::parts::cluster_models::{ClusterModels, losses, note_stamps};
+use super::parts::training::plain_steps_only;
+use super::*;
+use crate::federation::work::TrainNearby;
+
+settings! {
+    /// The settings of the method `pfedme`.
+    pub struct PfedMeSettings {
+        /// how strongly the common model pulls at a client's own, λ
+        pull: f64 [above 0.0..=1e18] = 15.0,
+        /// steps towards a client's own model on each batch
+        inner_steps: u32 [1..=1 << 20] = 5,
+        /// their size (default: the step of training)
+        inner_step: Option<f64> [above 0.0..=1e6],
+        /// how far the common model goes to the clients' mean, β
+        server_step: f64 [above 0.0..=10.0] = 1.0,
+        /// what a client's model counts in the mean
+        weight: Weight = "uniform",
+        /// the label of a method above: its clusters, each from its model; left out: everybody together
+        over: Option<String>,
+        /// how clients train; step is η
+        training: Training,
+    }
+
+    fn check(&self, check: &mut Check) {
+        plain_steps_only(check, "steps of the envelope are plain ones");
+    }
+}
+
+impl MethodSettings for PfedMeSettings {
+    const NAME: &str = "pfedme";
+    const SUMMARY: &str = "a model of every client's own near the common one, by Moreau envelopes";
+    const PAPER: &str = "Dinh, Tran, Nguyen 2020";
+
+    fn needs(&self) -> Needs {
+        Needs { over: self.over.clone(), ..self.training.needs() }
+    }
+
+    fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
+        let state = State { base: ClusterModels::over(&setup)?, stamps: vec![0; setup.rows.len()] };
+        Ok(Box::new(PfedMe { trainer: self.training.clone().trainer(&setup), settings: self, state }))
+    }
+}
+
+struct PfedMe {
+    settings: PfedMeSettings,
+    trainer: Trainer,
+    state: State,
+}
+
+#[derive(Serialize, Deserialize)]
+struct State {
+    /// w, one in every cluster.
+    base: ClusterModels,
+    /// Of the θ_i; 0 before the first.
+    stamps: Vec<u64>,
+}
+
+impl Method for PfedMe {
+    fn round(&mut self, room: &mut Room) -> Result<Progress> {
+        let PfedMeSettings { pull: strength, inner_steps, inner_step, server_step, weight, .. } = self.settings;
+        let State { base, stamps } = &mut self.state;
+        let asked = self.trainer.participants(room.round(), room);
+        let plan = self.trainer.plan(room.round());
+        let inner_step = inner_step.unwrap_or(plan.step);
+        let mut ask = Ask::new(Phase::Train, base.models.clone(), Gather::Sum { by: By::All, weight });
+        let orders = base.order(&asked, &mut ask, |model| TrainNearby {
+            model,
+            plan: plan.clone(),
+            strength,
+            inner_steps,
+            inner_step,
+        });
+        let answers = room.ask(&ask)?;
+        let loss = room.check_loss(&losses(&answers, &orders))?;
+        let before = base.models.clone();
+        base.average(&answers, &orders, room);
+        for (model, before) in base.models.iter_mut().zip(&before) {
+            let moved = model.iter().zip(&**before).map(|(mean, old)| old + server_step * (mean - old));
+            *model = Arc::new(moved.collect());
+        }
+        note_stamps(&answers, stamps);
+        Ok(base.progress(loss, self.trainer.is_last(room)))
+    }
+
+    fn planned_rounds(&self) -> usize {
+        self.trainer.schedule.rounds
+    }
+
+    fn outcome(&self) -> Outcome {
+        self.state.base.outcome_with_own(&self.state.stamps)
+    }
+
+    keep_state!();
+}
