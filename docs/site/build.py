@@ -61,6 +61,8 @@ class Program:
     """The command line, asked for what it declares."""
 
     path: str
+    api: Path | None = None
+    """Rust's API as `cargo doc` has written it, where it is to be part of the site."""
     listed: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def says(self, *arguments: str) -> str:
@@ -226,6 +228,8 @@ def generated(what: str, program: Program) -> str:
                     parts[-1] += row
                 parts[-1] += "\n"
             return "\n".join(parts)
+        case ["api"]:
+            return "**[The API's documentation](api/kinfolk/index.html)** is part of this site.\n" if program.api else ""
         case ["rust", "tour"]:
             return head_comment(ROOT / "crates/kinfolk/src/lib.rs")
         case ["verbs"]:
@@ -285,7 +289,7 @@ class Book:
 
     def link(self, name: str, match: re.Match[str]) -> str:
         picture, label, address = match.groups()
-        if re.match(r"[a-z]+:", address) or address.startswith("#"):
+        if re.match(r"[a-z]+:", address) or address.startswith(("#", "api/")):
             return match[0]
         address, _, anchor = address.partition("#")
         # A page that is made here links to its neighbours on the site, all others to files of the repository.
@@ -449,7 +453,7 @@ def main() -> int:
     parser.add_argument("--api", type=Path, help="folder with the Rust API's documentation, to be part of the site")
     arguments = parser.parse_args()
     try:
-        book = gather(Program(arguments.program))
+        book = gather(Program(arguments.program, arguments.api))
     except Fault as fault:
         print(f"docs: {fault}", file=sys.stderr)
         return 1
