@@ -139,18 +139,34 @@ def method_page_name(name: str) -> str:
     return f"methods/{name.replace('+', '-plus')}.md"
 
 
+GROUPS = [
+    "Finding clusters",
+    "In clusters that are given",
+    "Over everybody, or over clusters found before",
+    "One model, or one for each client",
+    "Mixtures: kinds of rows",
+    "To compare with",
+]
+"""Methods by what their declarations say, in this order."""
+
+
 def group_of(method: dict[str, Any]) -> str:
+    names = {setting["name"] for setting in method["settings"]}
     if method["paper"].startswith("baseline"):
         return "To compare with"
     if method["wants"] in ("mixture", "sharedscatter"):
         return "Mixtures: kinds of rows"
-    return "Clusters of clients" if method["clusters"] else "Without clusters"
+    if "groups" in names:
+        return "In clusters that are given"
+    if method["clusters"]:
+        return "Finding clusters"
+    return "Over everybody, or over clusters found before" if "over" in names else "One model, or one for each client"
 
 
 def grouped_methods(program: Program) -> dict[str, list[dict[str, Any]]]:
-    order = ["Clusters of clients", "Without clusters", "Mixtures: kinds of rows", "To compare with"]
     methods = program.list("methods")
-    return {group: [method for method in methods if group_of(method) == group] for group in order}
+    groups = {group: [method for method in methods if group_of(method) == group] for group in GROUPS}
+    return {group: methods for group, methods in groups.items() if methods}
 
 
 def measured_in() -> dict[str, list[str]]:
@@ -331,8 +347,9 @@ def summary(program: Program, book: Book) -> str:
         match line.strip():
             case "<!-- methods -->":
                 indent = line[: len(line) - len(line.lstrip())]
-                for methods in grouped_methods(program).values():
-                    lines += [f"{indent}- [{m['name']}]({method_page_name(m['name'])})" for m in methods]
+                for group, methods in grouped_methods(program).items():
+                    lines.append(f"{indent}- [{group}]()")
+                    lines += [f"{indent}  - [{m['name']}]({method_page_name(m['name'])})" for m in methods]
             case "<!-- experiments -->":
                 indent = line[: len(line) - len(line.lstrip())]
                 for name in sorted(name for name in book.texts if name.startswith("experiments/")):
