@@ -71,7 +71,7 @@ class Program:
             raise Fault(f"kinfolk {' '.join(arguments)}: {done.stderr.strip()}")
         return done.stdout
 
-    def list(self, what: str) -> list[dict[str, Any]]:
+    def declared(self, what: str) -> list[dict[str, Any]]:
         if what not in self.listed:
             self.listed[what] = json.loads(self.says("list", what, "--json"))
         return self.listed[what]
@@ -164,7 +164,7 @@ def group_of(method: dict[str, Any]) -> str:
 
 
 def grouped_methods(program: Program) -> dict[str, list[dict[str, Any]]]:
-    methods = program.list("methods")
+    methods = program.declared("methods")
     groups = {group: [method for method in methods if group_of(method) == group] for group in GROUPS}
     return {group: methods for group, methods in groups.items() if methods}
 
@@ -212,23 +212,23 @@ def method_page(method: dict[str, Any], experiments: list[str]) -> str:
 def generated(what: str, program: Program) -> str:
     match what.split():
         case ["settings", kind, name]:
-            entry = next((entry for entry in program.list(kind) if entry["name"] == name), None)
+            entry = next((entry for entry in program.declared(kind) if entry["name"] == name), None)
             if entry is None:
                 raise Fault(f"there is no {name} among {kind}")
             return settings_table(entry["settings"])
         case ["every", kind]:
             parts = []
-            for entry in program.list(kind):
+            for entry in program.declared(kind):
                 parts.append(f"## {entry['name']}\n\n{entry['summary'][0].upper()}{entry['summary'][1:]}.\n")
                 parts.append(settings_table(entry["settings"]))
             return "\n".join(parts)
         case ["overview", kind]:
             lines = ["| name | what it is |", "|---|---|"]
-            lines += [f"| `{entry['name']}` | {cell(entry['summary'])} |" for entry in program.list(kind)]
+            lines += [f"| `{entry['name']}` | {cell(entry['summary'])} |" for entry in program.declared(kind)]
             return "\n".join(lines) + "\n"
         case ["columns"]:
             parts = []
-            for entry in program.list("files"):
+            for entry in program.declared("files"):
                 if columns := entry.get("columns"):
                     parts.append(f"### {entry['name']}\n\n| column | what it is |\n|---|---|")
                     parts[-1] += "".join(f"\n| `{column['name']}` | {cell(column['help'])} |" for column in columns)
@@ -369,11 +369,11 @@ def gather(program: Program) -> Book:
     for origin, name in (PAGES_ELSEWHERE | experiment_pages()).items():
         book.add(name, ROOT / origin, (ROOT / origin).read_text(encoding="utf-8"))
     experiments = measured_in()
-    known = {method_page_name(method["name"]) for method in program.list("methods")}
+    known = {method_page_name(method["name"]) for method in program.declared("methods")}
     for name in sorted(name for name in book.texts if name.startswith("methods/") and name not in known):
         if name != "methods/index.md":
             raise Fault(f"docs/{name} is of a method that does not exist")
-    for method in program.list("methods"):
+    for method in program.declared("methods"):
         name = method_page_name(method["name"])
         book.add(name, DOCS / name, method_page(method, experiments.get(method["name"], [])))
     for name, text in book.texts.items():
@@ -482,8 +482,8 @@ def main() -> int:
     if arguments.api:
         shutil.copytree(arguments.api, site / "api", dirs_exist_ok=True)
     faults = check(site)
-    for fault in faults:
-        print(f"docs: {fault}", file=sys.stderr)
+    for text in faults:
+        print(f"docs: {text}", file=sys.stderr)
     if not faults:
         print(f"site: {site / 'index.html'}")
     return 1 if faults else 0
