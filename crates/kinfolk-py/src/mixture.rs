@@ -1,13 +1,12 @@
 //! `kinfolk.FamilyMixture`: rows without a target.
 
 use super::*;
-use crate::fit::{Rows, check_number, check_seed, unsound};
+use crate::fit::{Rows, check_number, check_seed, predicted, unsound};
 use crate::run::check_threads;
-use kinfolk::compute::threads as pool;
 use kinfolk::data::TableSettings;
 use kinfolk::data::understood;
 use kinfolk::disk::folder::NewFolder;
-use kinfolk::fit::{self, ComponentRows, FitSettings, FittedModel, Input, MIXTURE_FILES, SavedMixture};
+use kinfolk::fit::{self, FitSettings, FittedModel, Input, MIXTURE_FILES, SavedMixture};
 use kinfolk::run::Unwatched;
 use kinfolk::settings::finish;
 use numpy::{PyArray2, PyArray3};
@@ -111,23 +110,11 @@ impl FittedMixture {
         rows: &Rows,
         threads: Option<i64>,
     ) -> PyResult<(Bound<'py, PyArray2<f64>>, Vec<String>)> {
-        let mut faults = Vec::new();
-        let threads = check_threads(threads, &mut faults);
-        finish(faults).map_err(|error| raise(py, &error))?;
         let (saved, records) = (self.saved.clone(), rows.records.clone());
-        let work = move || {
-            let (mut values, mut served_by) = (Vec::new(), Vec::new());
-            let mut take = |rows: ComponentRows| {
-                values.extend(rows.values);
-                served_by.extend(rows.served_by.iter().map(|by| by.to_string()));
-                Ok(())
-            };
-            pool(threads)?.install(|| fit::predict_component_batches(&saved, Input::Memory(&records), &mut take))?;
-            Ok((values, served_by))
-        };
-        let (values, served_by) = compute(py, &AtomicBool::new(false), work)?;
         let width = self.saved.shown().components.len() + 2;
-        Ok((PyArray1::from_vec(py, values).reshape([rows.count(), width])?, served_by))
+        predicted(py, rows, threads, true, width, move |take| {
+            fit::predict_component_batches(&saved, Input::Memory(&records), take).map(|_| ())
+        })
     }
 
     /// What is said of new clients, as json. None can be added.

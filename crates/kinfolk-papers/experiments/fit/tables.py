@@ -78,7 +78,8 @@ def main():
         for label, rival in rivals.items():
             print(f"  {label:38s} {statistics.mean(rival['errors']):12.5g}  {statistics.mean(rival['seconds']):7.2f} s")
         for label in ["global", "family", "personal", "alone", "served"]:
-            print(f"  kinfolk: {label:29s} {statistics.mean(one['tested'][label] for one in found):12.5g}")
+            known = [one["tested"][label] for one in found if label in one["tested"]]
+            print(f"  kinfolk: {label:29s} {statistics.mean(known):12.5g}" + (f"  in {len(known)} splits" if len(known) < count else ""))
         print(f"  seconds of kinfolk {statistics.mean(one['seconds'] for one in found):.2f}")
         for label, rival in sorted(rivals.items(), key=lambda item: statistics.mean(item[1]["errors"])):
             mean = statistics.mean(rival["errors"])

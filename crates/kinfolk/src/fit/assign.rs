@@ -2,7 +2,7 @@
 
 use super::newcomers::by_their_rows;
 use super::{Input, Saved};
-use crate::data::known;
+use crate::data::known::{self, KnownColumns};
 use crate::error::{Error, Result};
 use crate::families::{LearnedClient, Newcomer};
 use crate::num::tails::largest_discovery;
@@ -43,6 +43,40 @@ pub struct Assignments {
     pub without_target: Vec<String>,
 }
 
+impl Assignments {
+    /// With what is said of every client, and who of them fits none.
+    pub(super) fn new(families: Vec<usize>, mut clients: Vec<Assigned>, without_target: Vec<String>) -> Self {
+        let cut = largest_discovery(clients.iter().map(|assigned| assigned.p).collect());
+        clients.iter_mut().for_each(|assigned| assigned.fits_none = assigned.p <= cut);
+        Self { families, clients, without_target }
+    }
+
+    /// That none of these clients is new.
+    pub(super) fn nothing_to_add(&self, table: Input, target: &str) -> Error {
+        let known = counted(self.clients.len(), "client");
+        let path = table.path().display();
+        Error::data(format!("{path}: nothing to add, no new client has a value in column `{target}`"))
+            .hint(format!("{known} with values are in the model already"))
+    }
+}
+
+/// The clients of a table in the order of their names, and whether they have a target, which some must.
+pub(super) fn with_targets(table: Input, columns: KnownColumns, target: &str) -> Result<BTreeMap<String, bool>> {
+    let mut names: BTreeMap<String, bool> = BTreeMap::new();
+    known::scan_targets(table, columns, |client, has_target| {
+        match names.get_mut(client) {
+            Some(known) => *known |= has_target,
+            None => drop(names.insert(client.to_string(), has_target)),
+        }
+        ControlFlow::Continue(())
+    })?;
+    if !names.values().any(|has_target| *has_target) {
+        let message = format!("{}: no client has a value in column `{target}`", table.path().display());
+        return Err(Error::data(message).hint("families are told by it: give rows for which it is known"));
+    }
+    Ok(names)
+}
+
 /// Assigns the clients of a table to the families.
 pub fn assign<'a>(saved: &'a Saved, table: impl Into<Input<'a>>) -> Result<Assignments> {
     gathered(saved, table.into()).map(|(assignments, _)| assignments)
@@ -56,31 +90,14 @@ pub fn add<'a>(saved: &'a Saved, table: impl Into<Input<'a>>) -> Result<(Saved, 
     let named = assignments.clients.iter().map(|assigned| assigned.client.clone()).zip(clients);
     let new: Vec<(String, LearnedClient)> = named.filter(|(name, _)| saved.place(name).is_none()).collect();
     if new.is_empty() {
-        let known = counted(assignments.clients.len(), "client");
-        let message = format!(
-            "{}: nothing to add, no new client has a value in column `{}`",
-            table.path().display(),
-            saved.target
-        );
-        return Err(Error::data(message).hint(format!("{known} with values are in the model already")));
+        return Err(assignments.nothing_to_add(table, &saved.target));
     }
     Ok((saved.with(new), assignments))
 }
 
 /// What is said of the clients of a table with target values, and what is learned of each.
 fn gathered(saved: &Saved, table: Input) -> Result<(Assignments, Vec<LearnedClient>)> {
-    let mut names: BTreeMap<String, bool> = BTreeMap::new();
-    known::scan_targets(table, saved.known_columns(), |client, has_target| {
-        match names.get_mut(client) {
-            Some(known) => *known |= has_target,
-            None => drop(names.insert(client.to_string(), has_target)),
-        }
-        ControlFlow::Continue(())
-    })?;
-    if !names.values().any(|has_target| *has_target) {
-        let message = format!("{}: no client has a value in column `{}`", table.path().display(), saved.target);
-        return Err(Error::data(message).hint("families are told by it: give rows for which it is known"));
-    }
+    let names = with_targets(table, saved.known_columns(), &saved.target)?;
     let families = &saved.model.learned.families;
     let mut found = by_their_rows(saved, table, |_| true)?;
     let (mut assigned, mut clients, mut without_target) = (Vec::new(), Vec::new(), Vec::new());
@@ -102,8 +119,6 @@ fn gathered(saved: &Saved, table: Input) -> Result<(Assignments, Vec<LearnedClie
         });
         clients.push(client);
     }
-    let cut = largest_discovery(assigned.iter().map(|assigned| assigned.p).collect());
-    assigned.iter_mut().for_each(|assigned| assigned.fits_none = assigned.p <= cut);
     let families = families.iter().map(|family| family.number).collect();
-    Ok((Assignments { families, clients: assigned, without_target }, clients))
+    Ok((Assignments::new(families, assigned, without_target), clients))
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `mod.rs` | reads a table, asks its clients, learns ([`fit`]) |
 //! | `saved.rs` | what was fitted, and its folder |
+//! | `fitted.rs` | a folder's model, of whichever kind it is |
 //! | `coefficients.rs` | coefficients in the table's own units |
 //! | `predict.rs` | new rows: predictions with intervals, or probabilities of classes |
 //! | `serving.rs` | what serves their clients |
@@ -21,6 +22,7 @@
 mod assign;
 mod coefficients;
 mod elsewhere;
+mod fitted;
 mod interactions;
 mod mixtures;
 mod networks;
@@ -39,11 +41,12 @@ pub use crate::data::files::Input;
 pub use crate::data::files::Records;
 pub use assign::{Assigned, Assignments, add, assign};
 pub use elsewhere::{fit_elsewhere, settle};
+pub use fitted::FittedModel;
 #[cfg(feature = "parquet")]
 pub use mixtures::fit_mixture_records;
 pub use mixtures::{
-    ComponentRows, ComponentsPredicted, FittedModel, MIXTURE_FILES, SavedMixture, ShownComponent, ShownMixture,
-    assign_by_components, fit_mixture, predict_component_batches, predict_components,
+    ComponentsPredicted, MIXTURE_FILES, SavedMixture, ShownComponent, ShownMixture, assign_by_components, fit_mixture,
+    predict_component_batches, predict_components,
 };
 #[cfg(feature = "parquet")]
 pub use networks::fit_model_records;

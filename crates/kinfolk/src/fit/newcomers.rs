@@ -1,7 +1,7 @@
 //! What the rows of clients say whose models are not in the model: those that did not take part in the fit, and those on other machines.
 
 use super::{Input, Saved};
-use crate::data::known::{self, KnownRows};
+use crate::data::known::{self, KnownColumns, KnownRows};
 use crate::data::numbers::convert;
 use crate::data::{Client, Shard};
 use crate::error::{Error, Result};
@@ -21,13 +21,20 @@ const STAYS: f64 = 0.001;
 /// What is said of every client with a target that the model does not know.
 pub(super) fn newcomers(saved: &Saved, table: Input) -> Result<HashMap<String, Newcomer>> {
     let is_new = |client: &str| saved.place(client).is_none();
-    let mut are_there = false;
-    // Most often there are none, and then two columns tell it.
-    known::scan_targets(table, saved.known_columns(), |client, has_target| {
-        are_there = has_target && is_new(client);
-        if are_there { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    match are_there(table, saved.known_columns(), is_new)? {
+        true => by_their_rows(saved, table, is_new),
+        false => Ok(HashMap::new()),
+    }
+}
+
+/// Whether a table has new clients with a target. Most often there are none, and then two columns tell it.
+pub(super) fn are_there(table: Input, columns: KnownColumns, is_new: impl Fn(&str) -> bool) -> Result<bool> {
+    let mut found = false;
+    known::scan_targets(table, columns, |client, has_target| {
+        found = has_target && is_new(client);
+        if found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
-    if are_there { by_their_rows(saved, table, is_new) } else { Ok(HashMap::new()) }
+    Ok(found)
 }
 
 /// What is said of clients with a target that are asked for, as if the model did not know them. With classes the table is read several

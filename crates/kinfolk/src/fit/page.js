@@ -182,7 +182,8 @@ function clientsTable() {
       ["stability", "right", (client) => client.stability]] : []),
     ...["global", content.families > 1 ? "family's" : "centre", "personal", "alone", "served"].map((name, place) => [name, "right", (client) => client.errors ? client.errors[place] : null]),
     ["joining", "left", (client) => client.joining.replace(/^is /, "")], ["gain", "right", (client) => client.gain]];
-  everyClient(heads, `Cross-validated ${content.loss} of everybody's model, ${content.families > 1 ? "the family's" : "the centre of all clients"}, the personal one, the client's own and what serves it.`);
+  const isKnown = ([, , value]) => content.clients.some((client) => known(value(client)) || typeof value(client) === "string");
+  everyClient(heads.filter(isKnown), `${content.about.validated} ${content.loss} of everybody's model, ${content.families > 1 ? "the family's" : "the centre of all clients"}, the personal one, the client's own and what serves it.`);
 }
 
 function everyClient(heads, about) {

@@ -2,6 +2,7 @@
 
 use super::Saved;
 use super::coefficients::Coefficients;
+use super::saved::MODEL;
 use super::show;
 use crate::clustering::{Plane, Points};
 use crate::data::schema::BentColumn;
@@ -17,75 +18,87 @@ const SCRIPT: &str = concat!(include_str!("page.js"), "\n", include_str!("famili
 /// Upper bound on the clients that are drawn or listed one by one.
 const MOST_CLIENTS: usize = 400;
 /// Upper bound on the terms whose coefficients are drawn.
-const MOST_TERMS: usize = 16;
+pub(super) const MOST_TERMS: usize = 16;
 /// Upper bound on the curves that are drawn, and the points of each.
 const MOST_CURVES: usize = 8;
 const CURVE_POINTS: usize = 41;
 
 /// The page.
 pub(super) fn page(saved: &Saved) -> String {
-    assemble(&Content::of(saved), SCRIPT)
+    Content::of(saved).page()
 }
 
+/// What a page of models of a target shows.
 #[derive(Serialize)]
-struct Content<'a> {
-    version: &'a str,
-    target: &'a str,
+pub(super) struct Content<'a> {
+    pub(super) version: &'a str,
+    pub(super) target: &'a str,
     /// What errors are.
-    loss: &'static str,
-    client: &'a str,
-    count: usize,
-    rows: usize,
-    families: usize,
+    pub(super) loss: &'static str,
+    pub(super) client: &'a str,
+    pub(super) count: usize,
+    pub(super) rows: usize,
+    pub(super) families: usize,
     /// What each family is called.
-    family_numbers: Vec<usize>,
-    sentences: &'a [String],
-    columns: Table,
-    table: Table,
-    errors: Table,
-    coverage: Option<f64>,
-    cloud: Option<Cloud>,
-    residuals: Option<Residuals<'a>>,
+    pub(super) family_numbers: Vec<usize>,
+    pub(super) sentences: &'a [String],
+    pub(super) columns: Table,
+    pub(super) table: Table,
+    pub(super) errors: Table,
+    pub(super) coverage: Option<f64>,
+    pub(super) cloud: Option<Cloud>,
+    pub(super) residuals: Option<Residuals<'a>>,
     /// Of classes: by the probability they were given, how often they came true, and of how many.
-    calibration: Vec<[f64; 3]>,
-    clients: Vec<Client<'a>>,
-    terms: Vec<Term>,
-    curves: Vec<Curve>,
+    pub(super) calibration: Vec<[f64; 3]>,
+    pub(super) clients: Vec<Client<'a>>,
+    pub(super) terms: Vec<Term>,
+    pub(super) curves: Vec<Curve>,
     /// What a curve's height is.
-    effect: String,
-    remarks: Vec<&'a String>,
+    pub(super) effect: String,
+    pub(super) remarks: Vec<&'a String>,
+    pub(super) about: About,
     /// The file with all numbers.
-    numbers: &'static str,
+    pub(super) numbers: &'static str,
+}
+
+/// What is said above pictures and tables.
+#[derive(Serialize)]
+pub(super) struct About {
+    pub(super) terms: &'static str,
+    pub(super) errors: &'static str,
+    pub(super) gains: &'static str,
+    /// How the errors of clients were found.
+    pub(super) validated: &'static str,
 }
 
 #[derive(Serialize)]
-struct Client<'a> {
-    name: &'a str,
-    rows: usize,
-    family: usize,
-    sure: Option<f64>,
-    stability: Option<f64>,
+pub(super) struct Client<'a> {
+    pub(super) name: &'a str,
+    pub(super) rows: usize,
+    pub(super) family: usize,
+    pub(super) sure: Option<f64>,
+    pub(super) stability: Option<f64>,
     /// Of its personal model, in the two principal directions of all.
-    place: [Option<f64>; 2],
-    served: String,
-    /// Cross-validated mean squared errors: global, family, personal, alone, what serves it.
-    errors: Option<[Option<f64>; 5]>,
-    joining: &'static str,
-    gain: Option<f64>,
-    gain_error: Option<f64>,
+    pub(super) place: [Option<f64>; 2],
+    pub(super) served: String,
+    /// Errors of held-out rows: global, family, personal, alone, what serves it.
+    pub(super) errors: Option<[Option<f64>; 5]>,
+    pub(super) joining: &'static str,
+    pub(super) gain: Option<f64>,
+    pub(super) gain_error: Option<f64>,
 }
 
-/// A coefficient of every family with its standard error, and everybody's.
+/// A coefficient or an effect in every family, with its standard error where that is known, and everybody's.
 #[derive(Serialize)]
-struct Term {
-    name: String,
-    families: Vec<[Option<f64>; 2]>,
-    global: Option<f64>,
+pub(super) struct Term {
+    pub(super) name: String,
+    pub(super) families: Vec<[Option<f64>; 2]>,
+    pub(super) global: Option<f64>,
 }
 
 /// What a column that bends adds to the prediction, beside what its mean adds.
 #[derive(Serialize)]
-struct Curve {
+pub(super) struct Curve {
     name: String,
     values: Vec<Option<f64>>,
     /// Of every family, at every value.
@@ -102,7 +115,7 @@ pub(super) struct Residuals<'a> {
 
 /// Clients' own estimates in the direction in which they differ most, beside one normal cloud of the same mean and deviation.
 #[derive(Serialize)]
-struct Cloud {
+pub(super) struct Cloud {
     /// Lower end of the first bin and width of all, in deviations from the mean.
     low: f64,
     width: f64,
@@ -201,8 +214,18 @@ impl<'a> Content<'a> {
                 _ => saved.target.clone(),
             },
             remarks: saved.changes.iter().chain(&saved.remarks).collect(),
-            numbers: "model.json",
+            about: About {
+                terms: "Coefficients in the table's units, with two standard errors to either side; each on its own scale.",
+                errors: "Cross-validated: by models that were learned without the row.",
+                gains: "Against a model of the client's own rows alone; above the line joining pays.",
+                validated: "Cross-validated",
+            },
+            numbers: MODEL,
         }
+    }
+
+    pub(super) fn page(&self) -> String {
+        assemble(self, SCRIPT)
     }
 }
 
@@ -218,14 +241,16 @@ pub(super) fn columns(understood: &[Understood]) -> Table {
     table
 }
 
-/// All clients, or as many as can be told apart, evenly picked.
+/// The places of so many clients, or of as many as can be told apart, evenly picked.
+pub(super) fn picked(count: usize) -> impl Iterator<Item = usize> {
+    (0..count.min(MOST_CLIENTS)).map(move |place| place * count / count.clamp(1, MOST_CLIENTS))
+}
+
 fn clients(saved: &Saved) -> Vec<Client<'_>> {
     let learned = &saved.model.learned;
     let square = saved.model.target.deviation.powi(2);
     let models: Vec<f64> = learned.clients.iter().flat_map(|client| client.personal.iter().copied()).collect();
     let plane = Points::new(&models, learned.global.len()).ok().filter(|_| !models.is_empty()).map(Plane::of);
-    let count = saved.names.len();
-    let picked = (0..count.min(MOST_CLIENTS)).map(|place| place * count / count.clamp(1, MOST_CLIENTS));
     let client = |place: usize| {
         let client = &learned.clients[place];
         let service = client.service.as_ref();
@@ -250,7 +275,7 @@ fn clients(saved: &Saved) -> Vec<Client<'_>> {
             gain_error: joining.and_then(|gain| shortened(square * gain.error)),
         }
     };
-    picked.map(client).collect()
+    picked(saved.names.len()).map(client).collect()
 }
 
 /// The terms that differ most between families, in standard errors; with one family the largest ones.

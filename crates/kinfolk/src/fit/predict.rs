@@ -2,12 +2,11 @@
 
 use super::newcomers::newcomers;
 use super::output::{Block, Format, Head, Lines, Output};
-use super::serving::{Row, Serving, Servings};
+use super::serving::{Predicted, Servings};
 use super::{Input, Saved};
+use crate::data::Shard;
 use crate::data::known::{KnownBatch, KnownColumns, KnownRows};
-use crate::data::numbers::convert;
 use crate::error::Result;
-use crate::families::Newcomer;
 use rayon::prelude::*;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, HashSet};
@@ -38,90 +37,140 @@ pub struct Predictions {
 pub struct PredictedRows {
     /// The client of each row.
     pub clients: Vec<String>,
-    /// Of each row: what is expected, and the ends of its interval; or the probability of every class.
+    /// Of each row: what is expected, and the ends of its interval; or the probability of every class; or, of a mixture, the probability
+    /// of every component, the log density in the table's units, and 1 for an outlier.
     pub values: Vec<f64>,
     /// What serves each row's client.
     pub served_by: Vec<Arc<str>>,
 }
 
-/// Predicts every row of a table, in constant memory, and writes client, prediction, low, high, served_by; with classes, the probability
-/// of each instead of an interval.
-pub fn predict<'a>(
-    saved: &Saved,
-    table: impl Into<Input<'a>>,
+/// What serves a client.
+pub(super) struct Serving<M> {
+    pub(super) model: M,
+    /// In words.
+    pub(super) by: Arc<str>,
+    /// Whether the client took part in the fit, or was added.
+    pub(super) is_known: bool,
+}
+
+/// What serves the clients of a fitted model, and predicts their rows.
+pub(super) trait Service: Sync {
+    /// What a client's rows are predicted with.
+    type Model<'s>: Sync
+    where
+        Self: 's;
+    /// What the rows of a client say that the model does not know.
+    type Newcomer;
+
+    /// What is read of a table.
+    fn columns(&self) -> KnownColumns<'_>;
+    /// What serves a client that the model knows.
+    fn known(&self, client: &str) -> Option<Serving<Self::Model<'_>>>;
+    /// What serves one that it does not, by its rows.
+    fn newcomer(&self, newcomer: Self::Newcomer) -> Serving<Self::Model<'_>>;
+    /// What serves one of which nothing is known.
+    fn unknown(&self) -> Serving<Self::Model<'_>>;
+    /// The lines of some rows of a batch, and two counts about them.
+    fn predict_part<'s>(
+        &'s self,
+        batch: &KnownBatch,
+        part: Range<usize>,
+        format: Format,
+        met: &Met<'_, Self::Model<'s>>,
+    ) -> Result<(Lines, [u64; 2])>;
+}
+
+/// What serves the clients of a batch's rows.
+pub(super) struct Met<'c, M> {
+    servings: &'c [Serving<M>],
+    places: &'c [u32],
+}
+
+impl<'c, M> Met<'c, M> {
+    /// What serves the client of a row.
+    pub(super) fn of(&self, row: usize) -> &'c Serving<M> {
+        &self.servings[self.places[row] as usize]
+    }
+}
+
+/// What was predicted of a table, by any kind of model.
+pub(super) struct Tally {
+    pub(super) rows: u64,
+    /// Clients that the model knows, that are served by their rows, and of which nothing is known.
+    pub(super) known: usize,
+    pub(super) fitted: usize,
+    pub(super) unknown: usize,
+    pub(super) counts: [u64; 2],
+    pub(super) remarks: Vec<String>,
+}
+
+/// Predicts every row of a table, in constant memory, and writes the lines.
+pub(super) fn write_predictions<S: Service>(
+    service: &S,
+    newcomers: HashMap<String, S::Newcomer>,
+    table: Input,
+    head: Head,
     format: Format,
     out: &mut (dyn Write + Send),
-) -> Result<Predictions> {
-    let table = table.into();
-    // Nothing is written of a table that cannot be read.
-    let newcomers = newcomers(saved, table)?;
-    let head = match &saved.classes[..] {
-        [] => Head::of_numbers(),
-        classes => Head::of_words("prediction", classes, &[]),
-    };
+) -> Result<Tally> {
     let mut output = Output::new(format, head, out)?;
-    let found = predict_blocks(saved, table, newcomers, format, |block| output.write(block))?;
+    let tally = predict_blocks(service, newcomers, table, format, |block| output.write(block))?;
     output.finish()?;
-    Ok(found)
+    Ok(tally)
 }
 
 /// Predicts every row of a table, in constant memory, and hands on one batch after the other.
-pub fn predict_batches<'a>(
-    saved: &Saved,
-    table: impl Into<Input<'a>>,
+pub(super) fn hand_on_predictions<S: Service>(
+    service: &S,
+    newcomers: HashMap<String, S::Newcomer>,
+    table: Input,
     take: &mut dyn FnMut(PredictedRows) -> Result<()>,
-) -> Result<Predictions> {
-    let table = table.into();
-    let newcomers = newcomers(saved, table)?;
-    predict_blocks(saved, table, newcomers, Format::Arrow, |block| {
+) -> Result<Tally> {
+    predict_blocks(service, newcomers, table, Format::Arrow, |block| {
         let served_by = block.served().cloned().collect();
         let values = block.lines.iter().flat_map(Lines::by_row).collect();
         take(PredictedRows { clients: block.clients, values, served_by })
     })
 }
 
-fn predict_blocks(
-    saved: &Saved,
+fn predict_blocks<S: Service>(
+    service: &S,
+    newcomers: HashMap<String, S::Newcomer>,
     table: Input,
-    newcomers: HashMap<String, Newcomer>,
     format: Format,
     mut take: impl FnMut(Block) -> Result<()>,
-) -> Result<Predictions> {
+) -> Result<Tally> {
     /// Rows that are predicted by one thread.
     const PART: usize = 512;
-    let servings = Servings::new(saved);
-    let mut crowd = Crowd::new(&servings, newcomers);
-    let (mut rows, mut right, mut with_target) = (0, 0, 0);
-    let columns = KnownColumns { schema: &servings.schema, ..saved.known_columns() };
-    let remarks = KnownRows::read_ahead(table, columns, |batch| {
+    let mut crowd = Crowd::new(service, newcomers);
+    let (mut rows, mut counts) = (0, [0; 2]);
+    let remarks = KnownRows::read_ahead(table, service.columns(), |batch| {
         let count = batch.clients.len();
         let places = crowd.places(&batch.clients);
-        let served = |row: usize| &crowd.servings[places[row] as usize];
+        let met = Met { servings: &crowd.servings, places: &places };
         let parts = (0..count.div_ceil(PART)).into_par_iter().map(|part| {
             let part = part * PART..count.min((part + 1) * PART);
-            predict_part(&servings, &batch, part, format, &served)
+            service.predict_part(&batch, part, format, &met)
         });
         let mut lines = Vec::new();
         for part in parts.collect::<Vec<_>>() {
-            let (part, (own_right, of)) = part?;
+            let (part, own) = part?;
             lines.push(part);
-            right += own_right;
-            with_target += of;
+            counts.iter_mut().zip(own).for_each(|(count, own)| *count += own);
         }
         rows += count as u64;
         take(Block { lines, clients: batch.clients, servings: &crowd.words, places })
     })?;
-    let covered = (with_target > 0).then(|| (right as f64 / with_target as f64, with_target));
     let Crowd { known, fitted, unknown, .. } = crowd;
-    Ok(Predictions { rows, known, fitted, unknown: unknown.len(), covered, remarks })
+    Ok(Tally { rows, known, fitted, unknown: unknown.len(), counts, remarks })
 }
 
 /// Who was met so far, and what serves them.
-struct Crowd<'a> {
-    from: &'a Servings<'a>,
-    newcomers: HashMap<String, Newcomer>,
+struct Crowd<'s, S: Service> {
+    service: &'s S,
+    newcomers: HashMap<String, S::Newcomer>,
     /// The first serves those of which nothing is known.
-    servings: Vec<Serving<'a>>,
+    servings: Vec<Serving<S::Model<'s>>>,
     /// The same in words.
     words: Vec<Arc<str>>,
     places: HashMap<String, u32>,
@@ -131,11 +180,12 @@ struct Crowd<'a> {
     unknown: HashSet<u64>,
 }
 
-impl<'a> Crowd<'a> {
-    fn new(from: &'a Servings<'a>, newcomers: HashMap<String, Newcomer>) -> Self {
-        let servings = vec![from.unknown()];
+impl<'s, S: Service> Crowd<'s, S> {
+    fn new(service: &'s S, newcomers: HashMap<String, S::Newcomer>) -> Self {
+        let servings = vec![service.unknown()];
         let words = servings.iter().map(|serving| serving.by.clone()).collect();
-        Self { from, newcomers, servings, words, places: HashMap::new(), known: 0, fitted: 0, unknown: HashSet::new() }
+        let (places, unknown) = (HashMap::new(), HashSet::new());
+        Self { service, newcomers, servings, words, places, known: 0, fitted: 0, unknown }
     }
 
     /// What serves each of these.
@@ -152,14 +202,14 @@ impl<'a> Crowd<'a> {
         if let Some(place) = self.places.get(client) {
             return *place;
         }
-        let serving = match (self.from.known(client), self.newcomers.remove(client)) {
+        let serving = match (self.service.known(client), self.newcomers.remove(client)) {
             (Some(serving), _) => {
                 self.known += 1;
                 serving
             }
             (None, Some(newcomer)) => {
                 self.fitted += 1;
-                self.from.newcomer(&newcomer.client)
+                self.service.newcomer(newcomer)
             }
             (None, None) => {
                 let mut hasher = DefaultHasher::new();
@@ -176,33 +226,73 @@ impl<'a> Crowd<'a> {
     }
 }
 
-/// The lines of some rows of a batch, and how many of them lie inside their intervals or have the class that is predicted, of how many with
-/// a target.
-fn predict_part<'s>(
-    servings: &Servings,
-    batch: &KnownBatch,
-    part: Range<usize>,
-    format: Format,
-    served: &impl Fn(usize) -> &'s Serving<'s>,
-) -> Result<(Lines, (u64, u64))> {
-    let rows = batch.encoded(&servings.schema, part.clone())?;
-    let columns = rows.columns();
-    let mut buffer = Vec::new();
-    let x = convert::<f64>(&rows, &mut buffer);
-    let (values, classes) = (rows.values(), rows.classes());
-    let (mut lines, mut counts) = (Lines::default(), (0, 0));
-    let mut row = Row::new(servings, columns);
-    for (place, number) in part.enumerate() {
-        let serving = served(number);
-        row.columns_mut().copy_from_slice(&x[place * columns..(place + 1) * columns]);
-        let predicted = servings.predict(serving, &mut row);
-        let value = values.map(|values| values[place]).filter(|value| value.is_finite());
-        let class = classes.map(|classes| classes[place] as usize);
-        if let Some(right) = predicted.is_right(value, class).filter(|_| serving.is_known) {
-            counts.0 += u64::from(right);
-            counts.1 += 1;
-        }
-        lines.push(format, &batch.clients[number], &predicted, &serving.by);
+impl Predictions {
+    /// Of a target: rows of known clients whose value is inside the interval or whose class is predicted, and those with a target, are
+    /// counted.
+    pub(super) fn of(tally: Tally) -> Self {
+        let Tally { rows, known, fitted, unknown, counts: [right, with_target], remarks } = tally;
+        let covered = (with_target > 0).then(|| (right as f64 / with_target as f64, with_target));
+        Self { rows, known, fitted, unknown, covered, remarks }
     }
-    Ok((lines, counts))
+}
+
+/// The lines of rows, with the counts of [`Predictions::of`].
+#[derive(Default)]
+pub(super) struct TargetLines {
+    pub(super) lines: Lines,
+    pub(super) counts: [u64; 2],
+}
+
+impl TargetLines {
+    /// Adds what is predicted for a row of encoded ones; `number` is its place in the batch.
+    pub(super) fn push<M>(
+        &mut self,
+        format: Format,
+        (rows, row): (&Shard, usize),
+        (batch, number): (&KnownBatch, usize),
+        predicted: &Predicted,
+        serving: &Serving<M>,
+    ) {
+        let value = rows.values().map(|values| values[row]).filter(|value| value.is_finite());
+        let class = rows.classes().map(|classes| classes[row] as usize);
+        if let Some(right) = predicted.is_right(value, class).filter(|_| serving.is_known) {
+            self.counts[0] += u64::from(right);
+            self.counts[1] += 1;
+        }
+        self.lines.push(format, &batch.clients[number], predicted, &serving.by);
+    }
+}
+
+/// The columns of predictions of a target with these classes.
+pub(super) fn target_head(classes: &[String]) -> Head {
+    match classes {
+        [] => Head::of_numbers(),
+        classes => Head::of_words("prediction", classes, &[]),
+    }
+}
+
+/// Predicts every row of a table, in constant memory, and writes client, prediction, low, high, served_by; with classes, the probability
+/// of each instead of an interval.
+pub fn predict<'a>(
+    saved: &Saved,
+    table: impl Into<Input<'a>>,
+    format: Format,
+    out: &mut (dyn Write + Send),
+) -> Result<Predictions> {
+    let table = table.into();
+    // Nothing is written of a table that cannot be read.
+    let newcomers = newcomers(saved, table)?;
+    let head = target_head(&saved.classes);
+    write_predictions(&Servings::new(saved), newcomers, table, head, format, out).map(Predictions::of)
+}
+
+/// Predicts every row of a table, in constant memory, and hands on one batch after the other.
+pub fn predict_batches<'a>(
+    saved: &Saved,
+    table: impl Into<Input<'a>>,
+    take: &mut dyn FnMut(PredictedRows) -> Result<()>,
+) -> Result<Predictions> {
+    let table = table.into();
+    let newcomers = newcomers(saved, table)?;
+    hand_on_predictions(&Servings::new(saved), newcomers, table, take).map(Predictions::of)
 }

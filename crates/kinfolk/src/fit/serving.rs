@@ -4,16 +4,21 @@
 //! coefficients of the client's own and that of the others' are apart: the first is kept with the client, the second with its family.
 
 use super::Saved;
+use super::output::{Format, Lines};
+use super::predict::{Met, Service, Serving, TargetLines};
+use crate::data::known::{KnownBatch, KnownColumns};
+use crate::data::numbers::convert;
 use crate::data::schema::Schema;
-use crate::families::{ClassMix, ClassOdds, LearnedClient, Predictor, Response, most_probable};
+use crate::error::Result;
+use crate::families::{ClassMix, ClassOdds, LearnedClient, Newcomer, Predictor, Response, most_probable};
 use crate::num::dot;
-use std::sync::Arc;
+use std::ops::Range;
 
 /// What can serve clients.
 pub(super) struct Servings<'a> {
     saved: &'a Saved,
     /// Encodes the columns that the model uses.
-    pub(super) schema: Schema,
+    schema: Schema,
     /// What these are among all, and the intercept.
     used: Vec<usize>,
     /// The columns of the basis among the used ones.
@@ -22,16 +27,8 @@ pub(super) struct Servings<'a> {
     commons: Vec<Vec<f64>>,
 }
 
-/// What serves a client.
-pub(super) struct Serving<'a> {
-    model: Model<'a>,
-    /// In words.
-    pub(super) by: Arc<str>,
-    /// Whether the client took part in the fit, or was added.
-    pub(super) is_known: bool,
-}
-
-enum Model<'a> {
+/// What the rows of a client are predicted with.
+pub(super) enum Model<'a> {
     Number {
         coefficients: Vec<f64>,
         uncertainty: Uncertainty<'a>,
@@ -43,7 +40,7 @@ enum Model<'a> {
 }
 
 /// The covariance of coefficients: upper triangles, row by row.
-enum Uncertainty<'a> {
+pub(super) enum Uncertainty<'a> {
     /// In the coordinates of the basis.
     Known { own: Vec<f64>, common: &'a [f64] },
     /// Of the used columns.
@@ -51,7 +48,7 @@ enum Uncertainty<'a> {
 }
 
 /// A row, and room to work in.
-pub(super) struct Row {
+struct Row {
     /// Used columns, and 1.
     values: Vec<f64>,
     /// In the coordinates of the basis.
@@ -61,7 +58,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) fn new(servings: &Servings, columns: usize) -> Self {
+    fn new(servings: &Servings, columns: usize) -> Self {
         let saved = servings.saved;
         Self {
             values: vec![1.0; columns + 1],
@@ -71,7 +68,7 @@ impl Row {
         }
     }
 
-    pub(super) fn columns_mut(&mut self) -> &mut [f64] {
+    fn columns_mut(&mut self) -> &mut [f64] {
         let (_, columns) = self.values.split_last_mut().unwrap_or((&mut 0.0, &mut []));
         columns
     }
@@ -119,23 +116,6 @@ impl<'a> Servings<'a> {
         Self { saved, schema, used, kept, commons }
     }
 
-    /// What serves a client that the model knows.
-    pub(super) fn known(&self, name: &str) -> Option<Serving<'_>> {
-        let client = &self.saved.model.learned.clients[self.saved.place(name)?];
-        if client.is_elsewhere() {
-            let by = format!("family {}, its own model is on its machine", self.saved.model.learned.number_of(client));
-            return Some(Serving { model: self.member(&client.responsibilities), by: by.into(), is_known: true });
-        }
-        let by = self.saved.served_by(client);
-        Some(Serving { model: self.own(client), by: by.into(), is_known: true })
-    }
-
-    /// What serves a client that did not take part, by its rows.
-    pub(super) fn newcomer(&self, client: &LearnedClient) -> Serving<'_> {
-        let by = format!("{} near family {}", self.saved.served_by(client), self.saved.model.learned.number_of(client));
-        Serving { model: self.own(client), by: by.into(), is_known: false }
-    }
-
     /// What serves a client of which something is known.
     fn own(&self, client: &LearnedClient) -> Model<'_> {
         match self.has_classes() {
@@ -150,14 +130,6 @@ impl<'a> Servings<'a> {
                 reach: self.reach(),
             },
         }
-    }
-
-    /// What serves a client of which nothing is known.
-    pub(super) fn unknown(&self) -> Serving<'_> {
-        let learned = &self.saved.model.learned;
-        let model = self.member(&learned.shares());
-        let by = if learned.families.len() > 1 { "families by share" } else { "everybody" };
-        Serving { model, by: by.into(), is_known: false }
     }
 
     /// What serves a client of which nothing is known but the probabilities of the families.
@@ -195,10 +167,10 @@ impl<'a> Servings<'a> {
     }
 
     /// What is predicted for a row.
-    pub(super) fn predict<'r>(&'r self, serving: &Serving, row: &'r mut Row) -> Predicted<'r> {
+    fn predict<'r>(&'r self, model: &Model, row: &'r mut Row) -> Predicted<'r> {
         let (target, basis) = (self.saved.model.target, &self.saved.model.learned.basis);
         let Row { values, moved, odds, probabilities } = row;
-        match &serving.model {
+        match model {
             Model::Class(mix) => {
                 mix.probabilities(values, odds, probabilities);
                 let class = most_probable(probabilities);
@@ -225,6 +197,63 @@ impl<'a> Servings<'a> {
     }
 }
 
+impl Service for Servings<'_> {
+    type Model<'s>
+        = Model<'s>
+    where
+        Self: 's;
+    type Newcomer = Newcomer;
+
+    fn columns(&self) -> KnownColumns<'_> {
+        KnownColumns { schema: &self.schema, ..self.saved.known_columns() }
+    }
+
+    fn known(&self, name: &str) -> Option<Serving<Model<'_>>> {
+        let client = &self.saved.model.learned.clients[self.saved.place(name)?];
+        if client.is_elsewhere() {
+            let by = format!("family {}, its own model is on its machine", self.saved.model.learned.number_of(client));
+            return Some(Serving { model: self.member(&client.responsibilities), by: by.into(), is_known: true });
+        }
+        let by = self.saved.served_by(client);
+        Some(Serving { model: self.own(client), by: by.into(), is_known: true })
+    }
+
+    fn newcomer(&self, newcomer: Newcomer) -> Serving<Model<'_>> {
+        let (client, learned) = (&newcomer.client, &self.saved.model.learned);
+        let by = format!("{} near family {}", self.saved.served_by(client), learned.number_of(client));
+        Serving { model: self.own(client), by: by.into(), is_known: false }
+    }
+
+    fn unknown(&self) -> Serving<Model<'_>> {
+        let learned = &self.saved.model.learned;
+        let model = self.member(&learned.shares());
+        let by = if learned.families.len() > 1 { "families by share" } else { "everybody" };
+        Serving { model, by: by.into(), is_known: false }
+    }
+
+    fn predict_part<'s>(
+        &'s self,
+        batch: &KnownBatch,
+        part: Range<usize>,
+        format: Format,
+        met: &Met<'_, Model<'s>>,
+    ) -> Result<(Lines, [u64; 2])> {
+        let rows = batch.encoded(&self.schema, part.clone())?;
+        let columns = rows.columns();
+        let mut buffer = Vec::new();
+        let x = convert::<f64>(&rows, &mut buffer);
+        let mut found = TargetLines::default();
+        let mut row = Row::new(self, columns);
+        for (place, number) in part.enumerate() {
+            let serving = met.of(number);
+            row.columns_mut().copy_from_slice(&x[place * columns..(place + 1) * columns]);
+            let predicted = self.predict(&serving.model, &mut row);
+            found.push(format, (&rows, place), (batch, number), &predicted, serving);
+        }
+        Ok((found.lines, found.counts))
+    }
+}
+
 /// `xᵀAx` of a symmetric matrix by its upper triangle.
 fn quadratic(triangle: &[f64], x: &[f64]) -> f64 {
     let (mut rest, mut sum) = (triangle, 0.0);
@@ -241,7 +270,6 @@ mod tests {
     use super::*;
     use crate::data::TableSettings;
     use crate::data::known::KnownRows;
-    use crate::data::numbers::convert;
     use crate::fit::{FitSettings, fit};
     use crate::run::{Options, Unwatched};
 
@@ -293,7 +321,7 @@ mod tests {
             for (serving, predictor) in [known, unknown] {
                 let mut row = Row::new(&servings, used[place].len());
                 row.columns_mut().copy_from_slice(&used[place]);
-                let Predicted::Number([mean, low, high]) = servings.predict(&serving, &mut row) else { panic!() };
+                let Predicted::Number([mean, low, high]) = servings.predict(&serving.model, &mut row) else { panic!() };
                 let plain = [&all[place][..], &[1.0]].concat();
                 let wanted = target.mean + target.deviation * predictor.mean(&plain);
                 assert!((mean / wanted - 1.0).abs() < 1e-9, "{mean}, want {wanted}");

@@ -420,7 +420,8 @@ pub trait Model: Send + Sync {
     }
 
     /// The number that it predicts for each row, or the probability of every class, whatever the rows' targets.
-    fn expect(&self, params: &[f64], rows: &Shard) -> Result<Vec<f64>> {
+    #[doc(hidden)]
+    fn expectations(&self, params: &[f64], rows: &Shard) -> Result<Vec<f64>> {
         let _ = (params, rows);
         Err(Error::new(ErrorKind::Unsupported, "this model predicts no target"))
     }

@@ -107,7 +107,7 @@ impl Kind for CheckPredictions {
                 context.worker.train(from, &context.seat(), &plan, &mut params);
                 context.worker.failure().map_or(Ok(()), Err)?;
             }
-            let own = context.model().expect(&params, &held_out)?;
+            let own = context.model().expectations(&params, &held_out)?;
             predicted.resize(own.len(), 0.0);
             predicted.iter_mut().zip(own).for_each(|(sum, own)| *sum += weight * own);
         }

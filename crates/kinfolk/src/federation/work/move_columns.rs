@@ -126,8 +126,8 @@ impl Kind for MoveColumns {
         for &model in &self.of {
             let params = &context.models[model];
             for [after, beside] in &moves {
-                let after = context.model().expect(params, after)?;
-                let beside = context.model().expect(params, beside)?;
+                let after = context.model().expectations(params, after)?;
+                let beside = context.model().expectations(params, beside)?;
                 let width = self.outputs as usize;
                 if after.len() != count * width {
                     return Err(context.naming()(Error::federation("another number of outputs than the model has")));

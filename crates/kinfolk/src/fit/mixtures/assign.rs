@@ -5,7 +5,7 @@ use super::newcomers::{Newcomer, newcomers};
 use crate::error::{Error, Result};
 use crate::fit::{Assigned, Assignments, Input};
 use crate::mixture::clients::{Typical, distance, surprise};
-use crate::num::tails::{largest_discovery, normal_tail};
+use crate::num::tails::normal_tail;
 use crate::rng::Key;
 use rayon::prelude::*;
 
@@ -36,9 +36,6 @@ pub fn assign_by_components<'a>(saved: &'a SavedMixture, table: impl Into<Input<
         let probabilities = own.responsibilities;
         Assigned { client, known: false, rows: own.rows, family, probabilities, distances, p, fits_none: false }
     };
-    let mut assigned: Vec<Assigned> = newcomers.into_par_iter().map(assigned).collect();
-    let cut = largest_discovery(assigned.iter().map(|assigned| assigned.p).collect());
-    assigned.iter_mut().for_each(|assigned| assigned.fits_none = assigned.p <= cut);
-    let families = (1..=saved.model.families.centres.len()).collect();
-    Ok(Assignments { families, clients: assigned, without_target: Vec::new() })
+    let assigned = newcomers.into_par_iter().map(assigned).collect();
+    Ok(Assignments::new((1..=saved.model.families.centres.len()).collect(), assigned, Vec::new()))
 }

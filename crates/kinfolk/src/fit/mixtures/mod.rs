@@ -21,8 +21,9 @@ mod tests;
 mod units;
 
 pub use assign::assign_by_components;
-pub use predict::{ComponentRows, ComponentsPredicted, predict_component_batches, predict_components};
-pub use saved::{FittedModel, MIXTURE_FILES, SavedMixture};
+pub use predict::{ComponentsPredicted, predict_component_batches, predict_components};
+pub(in crate::fit) use saved::KIND;
+pub use saved::{MIXTURE_FILES, SavedMixture};
 pub use show::{ShownComponent, ShownMixture};
 
 use super::{FitSettings, known_families, with_options};

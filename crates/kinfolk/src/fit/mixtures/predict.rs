@@ -2,18 +2,19 @@
 
 use super::SavedMixture;
 use super::newcomers::{Newcomer, newcomers};
-use crate::data::known::{KnownBatch, KnownRows};
+use crate::data::known::{KnownBatch, KnownColumns};
 use crate::error::Result;
-use crate::fit::Input;
-use crate::fit::output::{Block, Format, Head, Lines, Output};
+use crate::families::most_probable;
+use crate::fit::output::{Format, Head, Lines};
+use crate::fit::predict::{Met, Service, Serving, Tally, hand_on_predictions, write_predictions};
 use crate::fit::serving::Predicted;
+use crate::fit::{Input, PredictedRows};
 use crate::methods::OwnMixture;
 use crate::mixture::{Densities, Rows, Scratch};
-use rayon::prelude::*;
 use std::collections::HashMap;
 use std::io::Write;
 use std::ops::Range;
-use std::sync::Arc;
+use std::ptr;
 
 /// What was predicted of a table.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -30,58 +31,100 @@ pub struct ComponentsPredicted {
     pub remarks: Vec<String>,
 }
 
-/// Predictions of rows that follow each other.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct ComponentRows {
-    /// The client of each row.
-    pub clients: Vec<String>,
-    /// Of each row: the probability of every component, the log density in the table's units, and 1 for an outlier.
-    pub values: Vec<f64>,
-    /// What serves each row's client.
-    pub served_by: Vec<Arc<str>>,
+impl ComponentsPredicted {
+    fn of(tally: Tally) -> Self {
+        let Tally { rows, known, fitted, unknown, counts: [outliers, _], remarks } = tally;
+        Self { rows, outliers, known, new: fitted + unknown, remarks }
+    }
 }
 
-/// What serves a client.
-struct Serving<'a> {
+/// What can serve clients.
+struct Servings<'a> {
+    saved: &'a SavedMixture,
+    /// What components are called.
+    names: Vec<String>,
+}
+
+/// What the rows of a client are predicted with.
+struct Weighed<'a> {
     weights: Vec<f64>,
+    /// A mixture of its own, for the density.
     alone: Option<&'a OwnMixture>,
 }
 
-/// Who was met so far.
-struct Crowd<'a> {
-    saved: &'a SavedMixture,
-    newcomers: HashMap<String, Newcomer>,
-    servings: Vec<Serving<'a>>,
-    words: Vec<Arc<str>>,
-    places: HashMap<String, u32>,
-    known: usize,
+impl<'a> Servings<'a> {
+    fn new(saved: &'a SavedMixture) -> Self {
+        let names = (1..=saved.model.shape.components).map(|component| component.to_string()).collect();
+        Self { saved, names }
+    }
+
+    fn head(&self) -> Head {
+        Head::of_words("component", &self.names, &["log_density", "outlier"])
+    }
 }
 
-impl Crowd<'_> {
-    fn place(&mut self, client: &str) -> u32 {
-        if let Some(place) = self.places.get(client) {
-            return *place;
+impl Service for Servings<'_> {
+    type Model<'s>
+        = Weighed<'s>
+    where
+        Self: 's;
+    type Newcomer = Newcomer;
+
+    fn columns(&self) -> KnownColumns<'_> {
+        self.saved.known_columns()
+    }
+
+    fn known(&self, client: &str) -> Option<Serving<Weighed<'_>>> {
+        let place = self.saved.place(client)?;
+        let own = &self.saved.model.clients[place];
+        let model = Weighed { weights: own.served.clone(), alone: own.alone.as_ref() };
+        Some(Serving { model, by: self.saved.served_by(place).into(), is_known: true })
+    }
+
+    fn newcomer(&self, newcomer: Newcomer) -> Serving<Weighed<'_>> {
+        let model = Weighed { weights: newcomer.personal, alone: None };
+        Serving { model, by: "personal, new".into(), is_known: false }
+    }
+
+    /// Every client with rows is a newcomer: nobody is served by this.
+    fn unknown(&self) -> Serving<Weighed<'_>> {
+        let model = &self.saved.model;
+        let weights = model.params[model.shape.weights()].to_vec();
+        Serving { model: Weighed { weights, alone: None }, by: "everybody".into(), is_known: false }
+    }
+
+    /// The first count is of outliers.
+    fn predict_part<'s>(
+        &'s self,
+        batch: &KnownBatch,
+        part: Range<usize>,
+        format: Format,
+        met: &Met<'_, Weighed<'s>>,
+    ) -> Result<(Lines, [u64; 2])> {
+        let model = &self.saved.model;
+        let (shape, mut scratch) = (model.shape, Scratch::default());
+        let rows = Rows::of(&shape, &batch.encoded(&self.saved.columns, part.clone())?);
+        let common = Densities::of(&shape, &model.params, &rows, &mut scratch);
+        let mut own: HashMap<*const OwnMixture, Densities> = HashMap::new();
+        let (mut lines, mut outliers) = (Lines::default(), 0);
+        let mut values = vec![0.0; shape.components + 2];
+        for (row, number) in part.enumerate() {
+            let serving = met.of(number);
+            let (probabilities, rest) = values.split_at_mut(shape.components);
+            let mut density = common.posteriors(row, &serving.model.weights, probabilities);
+            if let Some(alone) = serving.model.alone {
+                let of_rows = || Densities::of(&alone.shape, &alone.params, &rows, &mut scratch);
+                let own = own.entry(ptr::from_ref(alone)).or_insert_with(of_rows);
+                density = own.log_density(row, &alone.params[alone.shape.weights()]);
+            }
+            let is_outlier = density < model.rare;
+            outliers += u64::from(is_outlier);
+            rest.copy_from_slice(&[density + model.log_units, f64::from(u8::from(is_outlier))]);
+            let class = most_probable(&values[..shape.components]);
+            let predicted = Predicted::Class { class, name: &self.names[class], probabilities: &values };
+            lines.push(format, &batch.clients[number], &predicted, &serving.by);
         }
-        let (serving, by) = match self.saved.place(client) {
-            Some(place) => {
-                self.known += 1;
-                let own = &self.saved.model.clients[place];
-                (Serving { weights: own.served.clone(), alone: own.alone.as_ref() }, self.saved.served_by(place))
-            }
-            None => {
-                let own = self.newcomers.remove(client);
-                let everybody = || self.saved.model.params[self.saved.model.shape.weights()].to_vec();
-                (
-                    Serving { weights: own.map_or_else(everybody, |own| own.personal), alone: None },
-                    "personal, new".to_string(),
-                )
-            }
-        };
-        let place = self.servings.len() as u32;
-        self.servings.push(serving);
-        self.words.push(by.into());
-        self.places.insert(client.to_string(), place);
-        place
+        Ok((lines, [outliers, 0]))
     }
 }
 
@@ -93,101 +136,18 @@ pub fn predict_components<'a>(
     format: Format,
     out: &mut (dyn Write + Send),
 ) -> Result<ComponentsPredicted> {
-    let table = table.into();
+    let (table, servings) = (table.into(), Servings::new(saved));
     // Nothing is written of a table that cannot be read.
     let newcomers = newcomers(saved, table)?;
-    let mut output = Output::new(format, Head::of_words("component", &names(saved), &["log_density", "outlier"]), out)?;
-    let found = blocks(saved, table, newcomers, format, |block| output.write(block))?;
-    output.finish()?;
-    Ok(found)
+    write_predictions(&servings, newcomers, table, servings.head(), format, out).map(ComponentsPredicted::of)
 }
 
 /// Predicts every row of a table, in bounded memory, and hands on one batch after the other.
 pub fn predict_component_batches<'a>(
     saved: &SavedMixture,
     table: impl Into<Input<'a>>,
-    take: &mut dyn FnMut(ComponentRows) -> Result<()>,
+    take: &mut dyn FnMut(PredictedRows) -> Result<()>,
 ) -> Result<ComponentsPredicted> {
     let table = table.into();
-    let newcomers = newcomers(saved, table)?;
-    blocks(saved, table, newcomers, Format::Arrow, |block| {
-        let served_by = block.served().cloned().collect();
-        let values = block.lines.iter().flat_map(Lines::by_row).collect();
-        take(ComponentRows { clients: block.clients, values, served_by })
-    })
-}
-
-fn names(saved: &SavedMixture) -> Vec<String> {
-    (1..=saved.model.shape.components).map(|component| component.to_string()).collect()
-}
-
-fn blocks(
-    saved: &SavedMixture,
-    table: Input,
-    newcomers: HashMap<String, Newcomer>,
-    format: Format,
-    mut take: impl FnMut(Block) -> Result<()>,
-) -> Result<ComponentsPredicted> {
-    /// Rows that are predicted by one thread.
-    const PART: usize = 512;
-    let new = newcomers.len();
-    let mut crowd =
-        Crowd { saved, newcomers, servings: Vec::new(), words: Vec::new(), places: HashMap::new(), known: 0 };
-    let (mut rows, mut outliers) = (0, 0);
-    let names = names(saved);
-    let remarks = KnownRows::read_ahead(table, saved.known_columns(), |batch| {
-        let count = batch.clients.len();
-        let places: Vec<u32> = batch.clients.iter().map(|client| crowd.place(client)).collect();
-        let parts = (0..count.div_ceil(PART)).into_par_iter().map(|part| {
-            let part = part * PART..count.min((part + 1) * PART);
-            predict_part(saved, &names, &batch, part, format, &crowd.servings, &places, &crowd.words)
-        });
-        let mut lines = Vec::new();
-        for part in parts.collect::<Vec<_>>() {
-            let (part, own) = part?;
-            lines.push(part);
-            outliers += own;
-        }
-        rows += count as u64;
-        take(Block { lines, clients: batch.clients, servings: &crowd.words, places })
-    })?;
-    Ok(ComponentsPredicted { rows, outliers, known: crowd.known, new, remarks })
-}
-
-#[expect(clippy::too_many_arguments, reason = "what the threads share")]
-fn predict_part(
-    saved: &SavedMixture,
-    names: &[String],
-    batch: &KnownBatch,
-    part: Range<usize>,
-    format: Format,
-    servings: &[Serving],
-    places: &[u32],
-    words: &[Arc<str>],
-) -> Result<(Lines, u64)> {
-    let model = &saved.model;
-    let (shape, mut scratch) = (model.shape, Scratch::default());
-    let rows = Rows::of(&shape, &batch.encoded(&saved.columns, part.clone())?);
-    let common = Densities::of(&shape, &model.params, &rows, &mut scratch);
-    let mut own: HashMap<u32, Densities> = HashMap::new();
-    let (mut lines, mut outliers) = (Lines::default(), 0);
-    let mut values = vec![0.0; shape.components + 2];
-    for (row, number) in part.enumerate() {
-        let place = places[number];
-        let serving = &servings[place as usize];
-        let (probabilities, rest) = values.split_at_mut(shape.components);
-        let mut density = common.posteriors(row, &serving.weights, probabilities);
-        if let Some(alone) = serving.alone {
-            let own =
-                own.entry(place).or_insert_with(|| Densities::of(&alone.shape, &alone.params, &rows, &mut scratch));
-            density = own.log_density(row, &alone.params[alone.shape.weights()]);
-        }
-        let is_outlier = density < model.rare;
-        outliers += u64::from(is_outlier);
-        rest.copy_from_slice(&[density + model.log_units, f64::from(u8::from(is_outlier))]);
-        let class = crate::families::most_probable(&values[..shape.components]);
-        let predicted = Predicted::Class { class, name: &names[class], probabilities: &values };
-        lines.push(format, &batch.clients[number], &predicted, &words[place as usize]);
-    }
-    Ok((lines, outliers))
+    hand_on_predictions(&Servings::new(saved), newcomers(saved, table)?, table, take).map(ComponentsPredicted::of)
 }

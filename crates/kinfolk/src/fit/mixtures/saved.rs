@@ -9,8 +9,7 @@ use crate::data::schema::Schema;
 use crate::data::understood::Understood;
 use crate::disk::{comma_separated, json_text, write_all_atomically};
 use crate::error::{Error, Result};
-use crate::fit::saved::damaged;
-use crate::fit::{Saved, SavedNetworks, networks, without_target};
+use crate::fit::saved::{MODEL, damaged};
 use crate::methods::ComponentModel;
 use crate::modelfile;
 use crate::models::{Layout, Precision, TensorPlace};
@@ -21,9 +20,8 @@ use std::sync::OnceLock;
 
 /// Increased whenever an older program could not read a model any more.
 const SCHEMA: u32 = 1;
-const MODEL: &str = "model.json";
 /// What model.json says it is.
-const KIND: &str = "mixture";
+pub(in crate::fit) const KIND: &str = "mixture";
 /// The files of a folder.
 pub const MIXTURE_FILES: [&str; 6] =
     [MODEL, "models.safetensors", "families.csv", "clients.csv", "components.csv", "report.html"];
@@ -52,76 +50,23 @@ pub struct SavedMixture {
     places: OnceLock<HashMap<String, usize>>,
 }
 
-/// What a folder that `fit` has written holds.
-#[expect(clippy::large_enum_variant, reason = "there is one of them")]
-#[derive(Debug, Clone, PartialEq)]
-pub enum FittedModel {
-    /// Families of models of a target.
-    Families(Saved),
-    /// Families of networks of a target.
-    Networks(SavedNetworks),
-    /// A mixture of rows without a target.
-    Mixture(SavedMixture),
-}
-
-impl FittedModel {
-    /// Reads the model of a folder.
-    pub fn read(folder: &Path) -> Result<Self> {
-        let path = folder.join(MODEL);
-        match std::fs::read_to_string(&path) {
-            Ok(text) if kind_of(&text).as_deref() == Some(networks::KIND) => {
-                SavedNetworks::read(folder, &text).map(Self::Networks).map_err(|error| error.at(folder.display()))
-            }
-            Ok(text) => Self::of_text(&text).map_err(|error| error.at(path.display())),
-            // It says what is wrong.
-            Err(_) => Saved::read(folder).map(Self::Families),
-        }
-    }
-
-    /// The model of the text of a `model.json`; that of networks is not all of it.
-    pub fn of_text(text: &str) -> Result<Self> {
+impl SavedMixture {
+    /// The model of the text of a `model.json`.
+    pub(in crate::fit) fn of_text(text: &str) -> Result<Self> {
         #[derive(Deserialize)]
         struct Head {
             schema: u32,
-            #[serde(default)]
-            kind: String,
         }
         let head: Head = serde_json::from_str(text).map_err(damaged)?;
-        if head.kind == networks::KIND {
-            return Err(Error::data("the model's networks are in another file").hint("read the folder"));
-        }
-        if head.kind != KIND {
-            return Saved::of_text(text).map(Self::Families);
-        }
         if head.schema > SCHEMA {
             let message = format!("schema {}, this program reads up to {SCHEMA}", head.schema);
             return Err(Error::data(message).hint("a newer kinfolk has written it: use that one"));
         }
-        let saved: SavedMixture = serde_json::from_str(text).map_err(damaged)?;
+        let saved: Self = serde_json::from_str(text).map_err(damaged)?;
         saved.check()?;
-        Ok(Self::Mixture(saved))
+        Ok(saved)
     }
 
-    /// Linear models of a target.
-    pub fn with_target(self) -> Result<Saved> {
-        match self {
-            Self::Families(saved) => Ok(saved),
-            Self::Networks(_) => Err(Error::settings("the models are networks, want linear ones")),
-            Self::Mixture(_) => Err(without_target()),
-        }
-    }
-}
-
-/// What the text of a `model.json` says it is.
-fn kind_of(text: &str) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Head {
-        kind: String,
-    }
-    serde_json::from_str::<Head>(text).ok().map(|head| head.kind)
-}
-
-impl SavedMixture {
     #[expect(clippy::too_many_arguments, reason = "its fields, which nobody else puts together")]
     pub(super) fn new(
         client: String,

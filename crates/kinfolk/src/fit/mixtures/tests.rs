@@ -1,6 +1,6 @@
 use super::*;
 use crate::data::TableSettings;
-use crate::fit::Format;
+use crate::fit::{FittedModel, Format};
 use crate::rng::Key;
 use crate::run::Unwatched;
 use rand::RngExt;

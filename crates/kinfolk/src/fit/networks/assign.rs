@@ -2,13 +2,11 @@
 
 use super::SavedNetworks;
 use super::newcomers::{Newcomer, by_their_rows};
-use crate::data::known;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::fit::assign::with_targets;
 use crate::fit::{Assigned, Assignments, Input};
-use crate::num::tails::{largest_discovery, normal_tail};
-use crate::text::counted;
+use crate::num::tails::normal_tail;
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 
 impl SavedNetworks {
     /// Assigns the clients of a table to the families, by the losses of the families' networks.
@@ -24,31 +22,14 @@ impl SavedNetworks {
         let new = newcomers.into_iter().filter(|(name, _)| self.place(name).is_none());
         let new: Vec<_> = new.map(|(name, newcomer)| (name, newcomer.client(), newcomer.own)).collect();
         if new.is_empty() {
-            let known = counted(assignments.clients.len(), "client");
-            let message = format!(
-                "{}: nothing to add, no new client has a value in column `{}`",
-                table.path().display(),
-                self.target
-            );
-            return Err(Error::data(message).hint(format!("{known} with values are in the model already")));
+            return Err(assignments.nothing_to_add(table, &self.target));
         }
         Ok((self.with(new), assignments))
     }
 }
 
 fn gathered(saved: &SavedNetworks, table: Input) -> Result<(Assignments, BTreeMap<String, Newcomer>)> {
-    let mut names: BTreeMap<String, bool> = BTreeMap::new();
-    known::scan_targets(table, saved.known_columns(), |client, has_target| {
-        match names.get_mut(client) {
-            Some(known) => *known |= has_target,
-            None => drop(names.insert(client.to_string(), has_target)),
-        }
-        ControlFlow::Continue(())
-    })?;
-    if !names.values().any(|has_target| *has_target) {
-        let message = format!("{}: no client has a value in column `{}`", table.path().display(), saved.target);
-        return Err(Error::data(message).hint("families are told by it: give rows for which it is known"));
-    }
+    let names = with_targets(table, saved.known_columns(), &saved.target)?;
     let found = by_their_rows(saved, table, |_| true)?;
     let families = &saved.model.families;
     let (mut clients, mut without_target) = (Vec::new(), Vec::new());
@@ -73,8 +54,6 @@ fn gathered(saved: &SavedNetworks, table: Input) -> Result<(Assignments, BTreeMa
             fits_none: false,
         });
     }
-    let cut = largest_discovery(clients.iter().map(|assigned| assigned.p).collect());
-    clients.iter_mut().for_each(|assigned| assigned.fits_none = assigned.p <= cut);
     let families = families.iter().map(|family| family.number).collect();
-    Ok((Assignments { families, clients, without_target }, found))
+    Ok((Assignments::new(families, clients, without_target), found))
 }

@@ -32,8 +32,7 @@ pub use show::{ShownNetworkFamily, ShownNetworks};
 
 #[cfg(feature = "parquet")]
 use super::Input;
-use super::mixtures::FittedModel;
-use super::{FitOptions, FitSettings, ModelChoice, Prepared, known_families, prepared, with_options};
+use super::{FitOptions, FitSettings, FittedModel, ModelChoice, Prepared, known_families, prepared, with_options};
 use crate::data::schema::Schema;
 use crate::error::{Error, Result};
 #[cfg(feature = "parquet")]

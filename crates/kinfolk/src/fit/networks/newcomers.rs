@@ -4,7 +4,7 @@ use super::SavedNetworks;
 use super::saved::FittedClient;
 use super::study::{network, scaled_rows};
 use crate::compute::threads;
-use crate::data::known::{self, KnownRows};
+use crate::data::known::KnownRows;
 use crate::data::numbers::convert;
 use crate::data::{Client, Features, Shard, Targets};
 use crate::error::Result;
@@ -12,11 +12,11 @@ use crate::federation::engines::local::LocalFederation;
 use crate::federation::work::Train;
 use crate::federation::{Ask, Federation, Gather, Params, Phase, Recipients};
 use crate::fit::Input;
+use crate::fit::newcomers::are_there;
 use crate::methods::NetworkRung;
 use crate::models::Precision;
 use crate::training::Plan;
 use std::collections::{BTreeMap, HashMap};
-use std::ops::ControlFlow;
 
 /// Rows of a new client on which a network is fine-tuned, at most: a table may be larger than the memory.
 const MOST_ROWS: usize = 2000;
@@ -54,13 +54,10 @@ struct Gathered {
 /// What is said of every client with a target that the model does not know.
 pub(super) fn newcomers(saved: &SavedNetworks, table: Input) -> Result<BTreeMap<String, Newcomer>> {
     let is_new = |client: &str| saved.place(client).is_none();
-    let mut are_there = false;
-    // Most often there are none, and then two columns tell it.
-    known::scan_targets(table, saved.known_columns(), |client, has_target| {
-        are_there = has_target && is_new(client);
-        if are_there { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    })?;
-    if are_there { by_their_rows(saved, table, is_new) } else { Ok(BTreeMap::new()) }
+    match are_there(table, saved.known_columns(), is_new)? {
+        true => by_their_rows(saved, table, is_new),
+        false => Ok(BTreeMap::new()),
+    }
 }
 
 /// What is said of clients with a target that are asked for; those that the model knows get no model of their own.
@@ -91,7 +88,7 @@ pub(super) fn by_their_rows(
         }
         let rows = scaled_rows(&rows.pick(&asked), &all, saved.model.target)?;
         let families = &saved.networks_of.families;
-        let expected = families.iter().map(|family| network.expect(family, &rows)).collect::<Result<Vec<_>>>()?;
+        let expected = families.iter().map(|family| network.expectations(family, &rows)).collect::<Result<Vec<_>>>()?;
         let (columns, width) = (rows.columns(), classes.max(1));
         let mut buffer = Vec::new();
         let x = convert::<f64>(&rows, &mut buffer);

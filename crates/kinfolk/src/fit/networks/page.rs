@@ -4,109 +4,51 @@ use super::SavedNetworks;
 use super::effects::Effect;
 use super::saved::FittedClient;
 use super::show;
-use crate::fit::page::{Residuals, calibration, columns};
+use crate::fit::page::{About, Client, Content, MOST_TERMS, Residuals, Term, calibration, columns, picked};
+use crate::fit::saved::MODEL;
 use crate::methods::Intervals;
-use crate::report::html::{assemble, shortened};
-use crate::report::table::Table;
-use serde::Serialize;
-
-/// Drawn with what the page of families has.
-const SCRIPT: &str = concat!(include_str!("../page.js"), "\n", include_str!("networks.js"));
-/// Upper bound on the clients that are drawn or listed one by one.
-const MOST_CLIENTS: usize = 400;
-/// Upper bound on the terms whose effects are drawn.
-const MOST_TERMS: usize = 16;
+use crate::report::html::shortened;
 
 /// The page.
 pub(super) fn page(saved: &SavedNetworks) -> String {
-    assemble(&Content::of(saved), SCRIPT)
+    let model = &saved.model;
+    let residuals = model.intervals.as_ref().map(|intervals| &intervals.reach);
+    let residuals = residuals.filter(|reach| !reach.residuals.is_empty());
+    let content = Content {
+        version: env!("CARGO_PKG_VERSION"),
+        target: &saved.target,
+        loss: show::loss(saved),
+        client: &saved.client,
+        count: saved.names.len(),
+        rows: model.clients.iter().map(|client| client.rows).sum(),
+        families: model.families.len(),
+        family_numbers: model.families.iter().map(|family| family.number).collect(),
+        sentences: &model.sentences,
+        columns: columns(&saved.understood),
+        table: show::families(saved),
+        errors: show::errors(saved),
+        coverage: show::coverage(saved),
+        cloud: None,
+        residuals: residuals.map(|own| Residuals { step: Intervals::STEP, shares: &own.residuals, reach: own.reach }),
+        calibration: calibration(model.reliability.as_ref()),
+        clients: clients(saved),
+        terms: terms(saved),
+        curves: Vec::new(),
+        effect: String::new(),
+        remarks: saved.changes.iter().chain(&saved.remarks).collect(),
+        about: About {
+            terms: "By how much the prediction changes in the mean over rows: for one unit more of a number, or if all rows were of that word. Each on its own scale.",
+            errors: "Held out: by networks that were trained without the row.",
+            gains: "Against a network of the client's own rows alone; above the line joining pays.",
+            validated: "Held-out",
+        },
+        numbers: MODEL,
+    };
+    content.page()
 }
 
-#[derive(Serialize)]
-struct Content<'a> {
-    version: &'a str,
-    target: &'a str,
-    /// What errors are.
-    loss: &'static str,
-    client: &'a str,
-    count: usize,
-    rows: usize,
-    families: usize,
-    /// What each family is called.
-    family_numbers: Vec<usize>,
-    sentences: &'a [String],
-    columns: Table,
-    table: Table,
-    errors: Table,
-    coverage: Option<f64>,
-    residuals: Option<Residuals<'a>>,
-    calibration: Vec<[f64; 3]>,
-    clients: Vec<Client<'a>>,
-    terms: Vec<Term>,
-    remarks: Vec<&'a String>,
-    /// The file with all numbers.
-    numbers: &'static str,
-}
-
-#[derive(Serialize)]
-struct Client<'a> {
-    name: &'a str,
-    rows: usize,
-    family: usize,
-    served: String,
-    /// Everybody's model, the family's, fine-tuned, alone, what serves it.
-    errors: Option<[Option<f64>; 5]>,
-    joining: &'static str,
-    gain: Option<f64>,
-    gain_error: Option<f64>,
-}
-
-/// The effect of a column in every family, without an error, and in everybody's model.
-#[derive(Serialize)]
-struct Term {
-    name: String,
-    families: Vec<[Option<f64>; 2]>,
-    global: Option<f64>,
-}
-
-impl<'a> Content<'a> {
-    fn of(saved: &'a SavedNetworks) -> Self {
-        let model = &saved.model;
-        let residuals = model.intervals.as_ref().map(|intervals| &intervals.reach);
-        let residuals = residuals.filter(|reach| !reach.residuals.is_empty());
-        Self {
-            version: env!("CARGO_PKG_VERSION"),
-            target: &saved.target,
-            loss: show::loss(saved),
-            client: &saved.client,
-            count: saved.names.len(),
-            rows: model.clients.iter().map(|client| client.rows).sum(),
-            families: model.families.len(),
-            family_numbers: model.families.iter().map(|family| family.number).collect(),
-            sentences: &model.sentences,
-            columns: columns(&saved.understood),
-            table: show::families(saved),
-            errors: show::errors(saved),
-            coverage: show::coverage(saved),
-            residuals: residuals.map(|own| Residuals {
-                step: Intervals::STEP,
-                shares: &own.residuals,
-                reach: own.reach,
-            }),
-            calibration: calibration(model.reliability.as_ref()),
-            clients: clients(saved),
-            terms: terms(saved),
-            remarks: saved.changes.iter().chain(&saved.remarks).collect(),
-            numbers: "model.json",
-        }
-    }
-}
-
-/// All clients, or as many as can be told apart, evenly picked.
 fn clients(saved: &SavedNetworks) -> Vec<Client<'_>> {
     let unit = saved.unit();
-    let count = saved.names.len();
-    let picked = (0..count.min(MOST_CLIENTS)).map(|place| place * count / count.clamp(1, MOST_CLIENTS));
     let in_units = |value: Option<f64>| value.and_then(|value| shortened(unit * value));
     let client = |place: usize| {
         let client: &FittedClient = &saved.model.clients[place];
@@ -114,6 +56,10 @@ fn clients(saved: &SavedNetworks) -> Vec<Client<'_>> {
             name: &saved.names[place],
             rows: client.rows,
             family: client.family,
+            // Networks have no probabilities of families, and no place among each other.
+            sure: None,
+            stability: None,
+            place: [None; 2],
             served: saved.served_by(client),
             errors: client.errors.map(|errors| errors.map(in_units)),
             joining: if client.joining.is_some() { show::joining(client) } else { "is not known" },
@@ -121,7 +67,7 @@ fn clients(saved: &SavedNetworks) -> Vec<Client<'_>> {
             gain_error: in_units(client.joining.map(|gain| gain.error)),
         }
     };
-    picked.map(client).collect()
+    picked(saved.names.len()).map(client).collect()
 }
 
 /// The terms whose effects differ most between families; with one family the largest ones.

@@ -2,116 +2,140 @@
 
 use super::SavedNetworks;
 use super::newcomers::{Newcomer, newcomers};
-use crate::data::known::{KnownBatch, KnownRows};
+use crate::data::known::{KnownBatch, KnownColumns};
 use crate::error::Result;
+use crate::families::most_probable;
 use crate::federation::Params;
-use crate::fit::output::{Block, Format, Head, Lines, Output};
+use crate::fit::output::{Format, Lines};
+use crate::fit::predict::{Met, Service, Serving, TargetLines, hand_on_predictions, target_head, write_predictions};
 use crate::fit::serving::Predicted;
 use crate::fit::{Input, PredictedRows, Predictions};
 use crate::methods::NetworkRung;
 use crate::models::Model;
-use rayon::prelude::*;
-use std::collections::hash_map::DefaultHasher;
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::hash::{Hash, Hasher};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What serves a client.
-struct Serving {
+/// What can serve clients.
+struct Servings<'a> {
+    saved: &'a SavedNetworks,
+    network: Arc<dyn Model>,
+}
+
+/// What the rows of a client are predicted with.
+struct Blend {
     /// Networks with their weights.
-    blend: Vec<(usize, f64)>,
+    networks: Vec<(Params, f64)>,
     /// How far an interval reaches to either side.
     reach: f64,
-    /// Whether the client took part in the fit, or was added.
-    is_known: bool,
 }
 
-/// Who was met so far, and what serves them.
-struct Crowd<'a> {
-    saved: &'a SavedNetworks,
-    newcomers: BTreeMap<String, Newcomer>,
-    /// Everybody's, the families', and those of clients that were met.
-    networks: Vec<Params>,
-    /// The first serves those of which nothing is known.
-    servings: Vec<Serving>,
-    words: Vec<Arc<str>>,
-    places: HashMap<String, u32>,
-    known: usize,
-    fitted: usize,
-    /// Hashes of their names: there may be millions.
-    unknown: HashSet<u64>,
+impl Servings<'_> {
+    /// What serves a client by its rung; an own network, where it has one, is its own.
+    fn of_rung(&self, rung: NetworkRung, family: usize, own: Option<Params>, spread: Option<f64>) -> Blend {
+        let networks = &self.saved.networks_of;
+        let network = match (rung, own) {
+            (NetworkRung::Global, _) => networks.global.clone(),
+            (NetworkRung::Personal(_) | NetworkRung::Alone(_), Some(own)) => own,
+            _ => networks.families[family].clone(),
+        };
+        let intervals = self.saved.model.intervals.as_ref();
+        let reach = intervals.map_or(f64::NAN, |own| own.reach.reach * spread.unwrap_or(own.spread));
+        Blend { networks: vec![(network, 1.0)], reach }
+    }
 }
 
-impl<'a> Crowd<'a> {
-    fn new(saved: &'a SavedNetworks, newcomers: BTreeMap<String, Newcomer>) -> Self {
-        let families = &saved.model.families;
-        let networks = std::iter::once(&saved.networks_of.global).chain(&saved.networks_of.families).cloned().collect();
-        let blend = families.iter().enumerate().map(|(place, family)| (1 + place, family.share)).collect();
-        let reach = saved.model.intervals.as_ref().map_or(f64::NAN, |own| own.reach.newcomer_reach * own.spread);
-        let words = vec![if families.len() > 1 { "families by share" } else { "everybody" }.into()];
-        Self {
-            saved,
-            newcomers,
-            networks,
-            servings: vec![Serving { blend, reach, is_known: false }],
-            words,
-            places: HashMap::new(),
-            known: 0,
-            fitted: 0,
-            unknown: HashSet::new(),
-        }
+impl Service for Servings<'_> {
+    type Model<'s>
+        = Blend
+    where
+        Self: 's;
+    type Newcomer = Newcomer;
+
+    fn columns(&self) -> KnownColumns<'_> {
+        self.saved.known_columns()
     }
 
-    fn place(&mut self, client: &str) -> u32 {
-        if let Some(place) = self.places.get(client) {
-            return *place;
-        }
+    fn known(&self, client: &str) -> Option<Serving<Blend>> {
+        let (saved, place) = (self.saved, self.saved.place(client)?);
+        let facts = &saved.model.clients[place];
+        let spread = saved.model.intervals.as_ref().map(|intervals| intervals.spreads[place]);
+        let model = self.of_rung(facts.rung, facts.family, saved.networks_of.own[place].clone(), spread);
+        Some(Serving { model, by: saved.served_by(facts).into(), is_known: true })
+    }
+
+    fn newcomer(&self, newcomer: Newcomer) -> Serving<Blend> {
+        let by = self.saved.served_by(&newcomer.client());
+        let number = self.saved.model.families[newcomer.family].number;
+        let by = if newcomer.own.is_some() { format!("{by} near family {number}") } else { format!("{by}, new") };
+        let model = self.of_rung(newcomer.rung, newcomer.family, newcomer.own, None);
+        Serving { model, by: by.into(), is_known: false }
+    }
+
+    fn unknown(&self) -> Serving<Blend> {
+        let model = &self.saved.model;
+        let shares = model.families.iter().map(|family| family.share);
+        let networks = self.saved.networks_of.families.iter().cloned().zip(shares).collect();
+        let reach = model.intervals.as_ref().map_or(f64::NAN, |own| own.reach.newcomer_reach * own.spread);
+        let by = if model.families.len() > 1 { "families by share" } else { "everybody" };
+        Serving { model: Blend { networks, reach }, by: by.into(), is_known: false }
+    }
+
+    fn predict_part<'s>(
+        &'s self,
+        batch: &KnownBatch,
+        part: Range<usize>,
+        format: Format,
+        met: &Met<'_, Blend>,
+    ) -> Result<(Lines, [u64; 2])> {
         let saved = self.saved;
-        let intervals = saved.model.intervals.as_ref();
-        let reach =
-            |spread: Option<f64>| intervals.map_or(f64::NAN, |own| own.reach.reach * spread.unwrap_or(own.spread));
-        let (rung, family, own, reach, by, is_known) = match (saved.place(client), self.newcomers.remove(client)) {
-            (Some(place), _) => {
-                self.known += 1;
-                let own = saved.networks_of.own[place].clone();
-                let facts = &saved.model.clients[place];
-                let spread = intervals.map(|intervals| intervals.spreads[place]);
-                (facts.rung, facts.family, own, reach(spread), saved.served_by(facts), true)
+        let rows = batch.encoded(&saved.columns, part.clone())?;
+        let (width, target) = (saved.classes.len().max(1), saved.model.target);
+        let mut expected = vec![0.0; part.len() * width];
+        // Rows of the same network are predicted together; a row's sum runs in the order of its blend.
+        let most = part.clone().map(|number| met.of(number).model.networks.len()).max().unwrap_or(0);
+        for turn in 0..most {
+            let mut of_network: BTreeMap<usize, (&Params, Vec<usize>)> = BTreeMap::new();
+            for (row, number) in part.clone().enumerate() {
+                if let Some((network, _)) = met.of(number).model.networks.get(turn) {
+                    of_network.entry(network.as_ptr() as usize).or_insert_with(|| (network, Vec::new())).1.push(row);
+                }
             }
-            (None, Some(newcomer)) => {
-                self.fitted += 1;
-                let by = saved.served_by(&newcomer.client());
-                let number = saved.model.families[newcomer.family].number;
-                let by =
-                    if newcomer.own.is_some() { format!("{by} near family {number}") } else { format!("{by}, new") };
-                (newcomer.rung, newcomer.family, newcomer.own, reach(None), by, false)
+            for (network, picked) in of_network.into_values() {
+                let found = self.network.expectations(network, &rows.pick(&picked))?;
+                for (row, found) in picked.into_iter().zip(found.chunks_exact(width)) {
+                    let weight = met.of(part.start + row).model.networks[turn].1;
+                    let sum = &mut expected[row * width..(row + 1) * width];
+                    sum.iter_mut().zip(found).for_each(|(sum, found)| *sum += weight * found);
+                }
             }
-            (None, None) => {
-                let mut hasher = DefaultHasher::new();
-                client.hash(&mut hasher);
-                self.unknown.insert(hasher.finish());
-                return 0;
-            }
-        };
-        let network = match (rung, own) {
-            (NetworkRung::Global, _) => 0,
-            (NetworkRung::Personal(_) | NetworkRung::Alone(_), Some(own)) => {
-                self.networks.push(own);
-                self.networks.len() - 1
-            }
-            _ => 1 + family,
-        };
-        let place = self.servings.len() as u32;
-        self.servings.push(Serving { blend: vec![(network, 1.0)], reach, is_known });
-        self.words.push(by.into());
-        self.places.insert(client.to_string(), place);
-        place
+        }
+        let mut found = TargetLines::default();
+        for ((row, number), expected) in part.enumerate().zip(expected.chunks_exact(width)) {
+            let serving = met.of(number);
+            let predicted = match saved.classes.is_empty() {
+                true => {
+                    let mean = target.mean + target.deviation * expected[0];
+                    let reach = target.deviation * serving.model.reach;
+                    Predicted::Number([mean, mean - reach, mean + reach])
+                }
+                false => {
+                    let class = most_probable(expected);
+                    Predicted::Class { class, name: &saved.classes[class], probabilities: expected }
+                }
+            };
+            found.push(format, (&rows, row), (batch, number), &predicted, serving);
+        }
+        Ok((found.lines, found.counts))
     }
 }
 
 impl SavedNetworks {
+    fn servings(&self) -> Result<Servings<'_>> {
+        Ok(Servings { saved: self, network: self.network()? })
+    }
+
     /// Predicts every row of a table, in bounded memory, and writes client, prediction, low, high, served_by; with classes, the probability
     /// of each instead of an interval.
     pub fn predict<'a>(
@@ -122,15 +146,9 @@ impl SavedNetworks {
     ) -> Result<Predictions> {
         let table = table.into();
         // Nothing is written of a table that cannot be read.
-        let newcomers = newcomers(self, table)?;
-        let head = match &self.classes[..] {
-            [] => Head::of_numbers(),
-            classes => Head::of_words("prediction", classes, &[]),
-        };
-        let mut output = Output::new(format, head, out)?;
-        let found = blocks(self, table, newcomers, format, |block| output.write(block))?;
-        output.finish()?;
-        Ok(found)
+        let newcomers = newcomers(self, table)?.into_iter().collect();
+        let head = target_head(&self.classes);
+        write_predictions(&self.servings()?, newcomers, table, head, format, out).map(Predictions::of)
     }
 
     /// Predicts every row of a table, in bounded memory, and hands on one batch after the other.
@@ -140,99 +158,7 @@ impl SavedNetworks {
         take: &mut dyn FnMut(PredictedRows) -> Result<()>,
     ) -> Result<Predictions> {
         let table = table.into();
-        let newcomers = newcomers(self, table)?;
-        blocks(self, table, newcomers, Format::Arrow, |block| {
-            let served_by = block.served().cloned().collect();
-            let values = block.lines.iter().flat_map(Lines::by_row).collect();
-            take(PredictedRows { clients: block.clients, values, served_by })
-        })
+        let newcomers = newcomers(self, table)?.into_iter().collect();
+        hand_on_predictions(&self.servings()?, newcomers, table, take).map(Predictions::of)
     }
-}
-
-fn blocks(
-    saved: &SavedNetworks,
-    table: Input,
-    newcomers: BTreeMap<String, Newcomer>,
-    format: Format,
-    mut take: impl FnMut(Block) -> Result<()>,
-) -> Result<Predictions> {
-    /// Rows that are predicted by one thread.
-    const PART: usize = 512;
-    let network = saved.network()?;
-    let mut crowd = Crowd::new(saved, newcomers);
-    let (mut rows, mut right, mut with_target) = (0, 0, 0);
-    let remarks = KnownRows::read_ahead(table, saved.known_columns(), |batch| {
-        let count = batch.clients.len();
-        let places: Vec<u32> = batch.clients.iter().map(|client| crowd.place(client)).collect();
-        let parts = (0..count.div_ceil(PART)).into_par_iter().map(|part| {
-            let part = part * PART..count.min((part + 1) * PART);
-            predict_part(&crowd, &*network, &batch, part, format, &places)
-        });
-        let mut lines = Vec::new();
-        for part in parts.collect::<Vec<_>>() {
-            let (part, (own_right, of)) = part?;
-            lines.push(part);
-            right += own_right;
-            with_target += of;
-        }
-        rows += count as u64;
-        take(Block { lines, clients: batch.clients, servings: &crowd.words, places })
-    })?;
-    let covered = (with_target > 0).then(|| (right as f64 / with_target as f64, with_target));
-    let Crowd { known, fitted, unknown, .. } = crowd;
-    Ok(Predictions { rows, known, fitted, unknown: unknown.len(), covered, remarks })
-}
-
-/// The lines of some rows of a batch, and how many of them lie inside their intervals or have the class that is predicted, of how many with
-/// a target.
-fn predict_part(
-    crowd: &Crowd,
-    network: &dyn Model,
-    batch: &KnownBatch,
-    part: Range<usize>,
-    format: Format,
-    places: &[u32],
-) -> Result<(Lines, (u64, u64))> {
-    let saved = crowd.saved;
-    let rows = batch.encoded(&saved.columns, part.clone())?;
-    let (width, target) = (saved.classes.len().max(1), saved.model.target);
-    let mut expected = vec![0.0; part.len() * width];
-    // Rows of the same network are predicted together.
-    let mut of_network: BTreeMap<usize, Vec<(usize, f64)>> = BTreeMap::new();
-    for (row, number) in part.clone().enumerate() {
-        for &(network, weight) in &crowd.servings[places[number] as usize].blend {
-            of_network.entry(network).or_default().push((row, weight));
-        }
-    }
-    for (place, own) in of_network {
-        let picked: Vec<usize> = own.iter().map(|(row, _)| *row).collect();
-        let found = network.expect(&crowd.networks[place], &rows.pick(&picked))?;
-        for ((row, weight), found) in own.into_iter().zip(found.chunks_exact(width)) {
-            let sum = &mut expected[row * width..(row + 1) * width];
-            sum.iter_mut().zip(found).for_each(|(sum, found)| *sum += weight * found);
-        }
-    }
-    let (mut lines, mut counts) = (Lines::default(), (0, 0));
-    for ((row, number), expected) in part.enumerate().zip(expected.chunks_exact(width)) {
-        let serving = &crowd.servings[places[number] as usize];
-        let predicted = match saved.classes.is_empty() {
-            true => {
-                let mean = target.mean + target.deviation * expected[0];
-                let reach = target.deviation * serving.reach;
-                Predicted::Number([mean, mean - reach, mean + reach])
-            }
-            false => {
-                let class = crate::families::most_probable(expected);
-                Predicted::Class { class, name: &saved.classes[class], probabilities: expected }
-            }
-        };
-        let value = rows.values().map(|values| values[row]).filter(|value| value.is_finite());
-        let class = rows.classes().map(|classes| classes[row] as usize);
-        if let Some(right) = predicted.is_right(value, class).filter(|_| serving.is_known) {
-            counts.0 += u64::from(right);
-            counts.1 += 1;
-        }
-        lines.push(format, &batch.clients[number], &predicted, &crowd.words[places[number] as usize]);
-    }
-    Ok((lines, counts))
 }

@@ -27,6 +27,7 @@ use augment::augment;
 use check::check;
 use choose::{Candidates, compete};
 use course::Trainable;
+use predict::Said;
 use rows::{Goal, Output, PickedRows, is_right, row_loss};
 use std::ops::Range;
 use std::sync::Arc;
@@ -187,23 +188,11 @@ impl<N: Network> Model for NetworkModel<N> {
     }
 
     fn predict(&self, params: &[f64], rows: &Shard) -> Result<Vec<f64>> {
-        if let Some(fault) = self.network.fault(rows) {
-            return Err(Error::data(format!("rows {fault}")));
-        }
-        Ok(match self.precision {
-            Precision::F32 => self.predictions::<f32>(params, rows),
-            Precision::F64 => self.predictions::<f64>(params, rows),
-        })
+        self.say(params, rows, Said::Prediction)
     }
 
-    fn expect(&self, params: &[f64], rows: &Shard) -> Result<Vec<f64>> {
-        if let Some(fault) = self.network.fault(rows) {
-            return Err(Error::data(format!("rows {fault}")));
-        }
-        Ok(match self.precision {
-            Precision::F32 => self.expectations::<f32>(params, rows),
-            Precision::F64 => self.expectations::<f64>(params, rows),
-        })
+    fn expectations(&self, params: &[f64], rows: &Shard) -> Result<Vec<f64>> {
+        self.say(params, rows, Said::Expectation)
     }
 
     fn curvature(&self, mean_square: f64) -> Option<f64> {
