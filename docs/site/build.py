@@ -237,7 +237,7 @@ def generated(what: str, program: Program) -> str:
         case ["methods"]:
             parts = []
             for group, methods in grouped_methods(program).items():
-                parts.append(f"## {group}\n\n| method | what it does | from |\n|---|---|---|")
+                parts.append(f"**{group}**\n\n| method | what it does | from |\n|---|---|---|")
                 for method in methods:
                     link = method_page_name(method["name"]).removeprefix("methods/")
                     row = f"\n| [{method['name']}]({link}) | {cell(method['summary'])} | {cell(method['paper'])} |"
