@@ -184,7 +184,10 @@ fn additions_touch_what_contributing_counts() {
         let text = std::fs::read_to_string(patch).unwrap();
         let files: Vec<&str> = text.split("diff --git ").skip(1).collect();
         let (new, existing): (Vec<&str>, Vec<&str>) = files.iter().partition(|file| file.contains("new file mode"));
-        let added = existing.iter().flat_map(|file| file.lines()).filter(|line| line.starts_with('+') && !line.starts_with("+++"));
+        let added = existing
+            .iter()
+            .flat_map(|file| file.lines())
+            .filter(|line| line.starts_with('+') && !line.starts_with("+++"));
         assert_eq!((new.len(), added.count()), (new_files, lines), "{name}");
     }
 }
