@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help quickstart check lint fmt test test-python test-flower test-mpi test-torch deny extension python wheel bench bless bless-quick fuzz kills
+.PHONY: help quickstart check lint fmt docs test test-python test-flower test-mpi test-torch deny extension python wheel bench bless bless-quick fuzz kills
 .PHONY: need-rust need-python need-chromium need-mpi
 
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
@@ -11,6 +11,9 @@ PYTHON = $(shell for version in 3.13 3.12 3.11 3; do python$$version -c '' 2>/de
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 # The Python that runs the tests; it finds the package where cargo and the sources are.
 TEST_PYTHON := $(TARGET)/venv/bin/python
+# What makes a site of the documentation.
+MDBOOK_VERSION := 0.5.4
+MDBOOK := $(TARGET)/mdbook-$(MDBOOK_VERSION)/bin/mdbook
 # All crates but the one that wants an MPI to be built.
 WORKSPACE := --workspace --exclude kinfolk-mpi
 
@@ -27,13 +30,24 @@ fmt: ## Formats every file
 
 check: test lint ## What CI runs beside test-flower: the tests, then all that lint does
 
-lint: deny ## Checks dependencies, format, lints, docs and packages, with warnings as errors
+lint: deny ## Checks dependencies, format, lints, docs, links of the site and packages, with warnings as errors
 	git ls-files '*.rs' | xargs rustfmt --check --edition 2024
 	cargo clippy $(WORKSPACE) --all-targets -- -D warnings
 	cargo clippy -p kinfolk --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc $(WORKSPACE) --no-deps
 	$(PYTHON) .ci/public.py $(TARGET)/doc/kinfolk
+	$(MAKE) docs
 	cargo package $(WORKSPACE) --no-verify --allow-dirty --quiet
+
+# Pages and what is declared, put together for mdBook, which is built once, without its own server and without optimisation: that is quick.
+# Rust's API is part of the site where `cargo doc` has been run.
+docs: need-rust need-python $(MDBOOK) ## Builds the documentation as a site, into target/site/book, and checks its links
+	cargo build $(WORKSPACE) --bin kinfolk
+	$(PYTHON) docs/site/build.py --program $(TARGET)/debug/kinfolk --mdbook $(MDBOOK) --out $(TARGET)/site \
+		$(if $(wildcard $(TARGET)/doc/kinfolk/index.html),--api $(TARGET)/doc)
+
+$(MDBOOK): | need-rust
+	CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --debug --locked mdbook@$(MDBOOK_VERSION) --no-default-features --features search --root $(TARGET)/mdbook-$(MDBOOK_VERSION)
 
 test: need-rust need-python need-chromium ## Installs what the tests need, and runs them all
 	if cargo nextest --version >/dev/null 2>&1; then cargo nextest run $(WORKSPACE); else cargo test $(WORKSPACE) --lib --bins --tests; fi

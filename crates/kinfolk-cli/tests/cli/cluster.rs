@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// Stations in three clouds far apart, five each: the example of the README.
+/// Stations in three clouds far apart, five each: the example of docs/cluster.md.
 const STATIONS: &str = include_str!("../../../../docs/stations.csv");
 
 fn stations() -> Bench {

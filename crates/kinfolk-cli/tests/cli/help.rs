@@ -25,7 +25,7 @@ fn no_verb_and_an_unknown_one_are_faults() {
 #[test]
 fn everything_registered_is_listed() {
     let bench = Bench::new();
-    for what in ["methods", "models", "datasets", "presets", "files", "methods ifca", "files clients.csv"] {
+    for what in ["methods", "models", "datasets", "presets", "sections", "files", "methods ifca", "files clients.csv"] {
         let mut arguments = vec!["list"];
         arguments.extend(what.split(' '));
         let ended = bench.well(&arguments);
@@ -42,6 +42,17 @@ fn everything_registered_is_listed() {
             assert!(shown.starts_with(&format!("{name}: ")), "{shown}");
         }
     }
+    let declared = |arguments: &[&str]| -> serde_json::Value {
+        serde_json::from_str(&bench.well(&[&["list", "--json"], arguments].concat()).stdout).expect("one document")
+    };
+    for what in ["methods", "models", "datasets", "presets", "sections", "files"] {
+        let listed = declared(&[what]);
+        let first = listed[0]["name"].as_str().expect("a name");
+        assert_eq!(declared(&[what, first]), listed[0]);
+    }
+    let ifca = declared(&["methods", "ifca"]);
+    assert_eq!((&ifca["clusters"], &ifca["wants"]), (&true.into(), &"descent".into()));
+    assert_eq!(ifca["settings"][0]["required"], true, "{ifca}");
     insta::assert_snapshot!("list-unknown", bench.kinfolk(&["list", "methods", "ifac"]).stderr);
 }
 
