@@ -8,7 +8,7 @@ pub mod commands;
 mod progress;
 
 use clap::{Parser, Subcommand};
-use commands::{assign, cluster, data, fit, list, node, predict, reproduce, run, say, show};
+use commands::{arena, assign, cluster, data, fit, list, node, predict, reproduce, run, say, show};
 use kinfolk::panics::contained;
 use std::process::ExitCode;
 
@@ -32,6 +32,7 @@ enum Command {
     List(list::Arguments),
     Data(data::Arguments),
     Reproduce(reproduce::Arguments),
+    Arena(arena::Arguments),
 }
 
 /// How a command ended, where it ended at all.
@@ -60,6 +61,7 @@ pub fn start() -> ExitCode {
         Command::List(arguments) => list::run(arguments),
         Command::Data(arguments) => data::run(arguments),
         Command::Reproduce(arguments) => reproduce::run(arguments),
+        Command::Arena(arguments) => arena::run(arguments),
     })
 }
 

@@ -4,6 +4,7 @@
 //! settings to change, and the cells to read off the record. All of them are data, in `experiments/PAPER/paper.toml`.
 //! Finished repeats go into a ledger, so that an interrupted reproduction continues where it stopped.
 
+pub mod arena;
 mod formula;
 mod ledger;
 mod paper;
@@ -172,7 +173,7 @@ pub fn reproduce(paper: &Paper, plan: &Plan, watch: &mut dyn WatchCases) -> Resu
         for case in &reproduction.cases {
             match reproduction.experiment(case, 0, &[]) {
                 Err(error) => faults.push(error),
-                Ok(experiment) => missing.extend(Some(&reproduction.name).zip(missing_data(paper, &experiment))),
+                Ok(experiment) => missing.extend(Some(&reproduction.name).zip(missing_data(paper.name, &experiment))),
             }
         }
     }
@@ -192,13 +193,13 @@ pub fn reproduce(paper: &Paper, plan: &Plan, watch: &mut dyn WatchCases) -> Resu
 }
 
 /// Why an experiment's data cannot be read, where it is missing.
-fn missing_data(paper: &Paper, experiment: &Experiment) -> Option<Error> {
+fn missing_data(folder: &str, experiment: &Experiment) -> Option<Error> {
     let path = experiment.data.get("path").and_then(toml::Value::as_str).filter(|path| !Path::new(path).exists());
     let is_dataset = cache::DATASETS.iter().any(|dataset| dataset.name == experiment.source.name);
     match path {
         Some(path) => Some(
             Error::data(format!("no file {path}"))
-                .hint(format!("experiments/{}/README.md says how it is made", paper.name)),
+                .hint(format!("experiments/{folder}/README.md says how it is made")),
         ),
         None if is_dataset => cache::find(experiment.source.name).err(),
         None => None,

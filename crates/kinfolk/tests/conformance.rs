@@ -93,7 +93,7 @@ impl Problem {
 
     fn method(&self, kind: &MethodKind, more: &str) -> Box<dyn Method> {
         let mut wishes: toml::Table =
-            toml::from_str(&format!("step = {}\nrounds = 25\nclusters = 2\n{more}\n", self.step)).unwrap();
+            toml::from_str(&format!("step = {}\nrounds = 25\nclusters = 2\ntimes = 2\n{more}\n", self.step)).unwrap();
         match kind.name {
             "ifca" => drop(wishes.insert("start".into(), "farthest".into())),
             "odcl" => drop(wishes.insert("clustering".into(), "kmeans++".into())),
@@ -530,7 +530,8 @@ fn reducing_while_computing_agrees_after_one_round_and_over_a_run() {
                 assert!(apart <= problem.tolerance, "{}: {apart}", kind.name);
             }
             let (mut fused, mut single) = (problem.fused(2), problem.single());
-            let one = play(&mut *problem.method(kind, ""), &mut fused, 25).unwrap();
+            let one = play(&mut *problem.method(kind, ""), &mut fused, 25);
+            let one = one.unwrap_or_else(|error| panic!("{}: {error}", kind.name));
             let other = play(&mut *problem.method(kind, ""), &mut single, 25).unwrap();
             let (a, b) = (scores(&one, &mut fused, &problem), scores(&other, &mut single, &problem));
             let clusters = |e: &evaluate::Evaluation| e.clients.iter().map(|served| served.cluster).collect::<Vec<_>>();

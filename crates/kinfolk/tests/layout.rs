@@ -42,8 +42,13 @@ const LAYERS: [&str; 31] = [
     "fit",
 ];
 
-/// Files outside the registries that name a model, and which: clients of the user's own have one kind of model.
-const NAMED: [(&str, &str); 2] = [("kinfolk-py/src/clients.rs", "own"), ("kinfolk-py/src/run.rs", "own")];
+/// Files outside the registries that name a model or a method, and which: clients of the user's own have one kind of model, and the arena
+/// compares every method with each client alone.
+const NAMED: [(&str, &str); 3] = [
+    ("kinfolk-papers/src/arena/mod.rs", "local"),
+    ("kinfolk-py/src/clients.rs", "own"),
+    ("kinfolk-py/src/run.rs", "own"),
+];
 
 /// Methods that build on another method's file: Algorithm 2 of a paper on its Algorithm 1, a baseline on the exact minimiser.
 const BUILT_ON: [(&str, &str); 2] = [("al2sgd_plus", "l2gd"), ("single_cluster", "hierarchical")];

@@ -1,5 +1,6 @@
 //! One file a verb.
 
+pub mod arena;
 pub mod assign;
 pub mod cluster;
 pub mod data;

@@ -150,7 +150,7 @@ pub(crate) fn dataset(name: &str) -> Result<&'static Dataset> {
 }
 
 /// The folder all datasets live under.
-pub(crate) fn folder() -> Result<PathBuf> {
+pub fn folder() -> Result<PathBuf> {
     folder_by(|name| std::env::var_os(name))
 }
 

@@ -191,6 +191,7 @@ methods! {
     cfl_gp::{CflGpSettings}
     fedem_soft::{FedEmSoftSettings}
     fedrc::{FedRcSettings}
+    feddrift::{FedDriftSettings}
 }
 
 /// All that the author of a method needs: what it is handed, what it may ask, and what it returns.

@@ -20,11 +20,11 @@ use crate::federation::work::TrainNearby;
 settings! {
     /// The settings of the method `pfedme`.
     pub struct PfedMeSettings {
-        /// how strongly the common model pulls at a client's own, λ
-        pull: f64 [above 0.0..=1e18] = 15.0,
+        /// how strongly the common model pulls at a client's own, λ; auto is 15, or less where the step is too large for it
+        pull: Auto<f64> [above 0.0..=1e18] = "auto",
         /// steps towards a client's own model on each batch
         inner_steps: u32 [1..=1 << 20] = 5,
-        /// their size (default: the step of training)
+        /// their size (default: the step of training, or less where the pull is strong)
         inner_step: Option<f64> [above 0.0..=1e6],
         /// how far the common model goes to the clients' mean, β
         server_step: f64 [above 0.0..=10.0] = 1.0,
@@ -72,11 +72,13 @@ struct State {
 
 impl Method for PfedMe {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
-        let PfedMeSettings { pull: strength, inner_steps, inner_step, server_step, weight, .. } = self.settings;
+        let PfedMeSettings { inner_steps, inner_step, server_step, weight, .. } = self.settings;
         let State { base, stamps } = &mut self.state;
         let asked = self.trainer.participants(room.round(), room);
         let plan = self.trainer.plan(room.round());
-        let inner_step = inner_step.unwrap_or(plan.step);
+        // Steps of η·λ above 1 go beyond θ, and steps of more than 2/λ towards it do not come to rest.
+        let strength = self.settings.pull.given().unwrap_or_else(|| f64::min(15.0, 0.5 / plan.step));
+        let inner_step = inner_step.unwrap_or_else(|| plan.step / (1.0 + plan.step * strength));
         let mut ask = Ask::new(Phase::Train, base.models.clone(), Gather::Sum { by: By::All, weight });
         let orders = base.order(&asked, &mut ask, |model| TrainNearby {
             model,

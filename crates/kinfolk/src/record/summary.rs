@@ -143,7 +143,8 @@ impl ClientScore {
 }
 
 /// Whether more of this metric is better: true for accuracy, false for losses.
-pub(crate) fn is_higher_better(metric: &str) -> bool {
+#[doc(hidden)]
+pub fn is_higher_better(metric: &str) -> bool {
     metric == "accuracy"
 }
 

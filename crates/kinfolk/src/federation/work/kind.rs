@@ -11,9 +11,9 @@ pub trait Kind: Debug + Send + Sync {
     /// What a client sends, where a model has `width` parameters.
     fn sends(&self, width: usize) -> Sends;
 
-    /// Whether it sends a vector. Some send less than a model: asked of one with more parameters than any has.
+    /// Whether it sends a vector, whatever the model.
     fn sends_vector(&self) -> bool {
-        self.sends(1 << 40).length > 0
+        self.sends(1).length > 0
     }
 
     /// Upper bound on what it costs a client.

@@ -76,6 +76,10 @@ impl Kind for TrainParts {
         Sends::numbers(1).model(Content::Trained, shared, self.send)
     }
 
+    fn sends_vector(&self) -> bool {
+        self.send
+    }
+
     fn cost(&self, load: &Load) -> Cost {
         let mut all = load.looks(1.0, 1);
         for cost in self.stages.iter().map(|stage| load.training(&stage.plan)) {

@@ -425,6 +425,34 @@ fn fedem_soft() {
     }
 }
 
+/// Two of four clients drift from 0 to 10 at the second of three times; they get new models, which become one.
+#[test]
+fn feddrift_follows_clients_over_time() {
+    let client = |index: usize| {
+        let later = if index % 2 == 0 { 0.0 } else { 10.0 };
+        let values = [0.0, 0.0, later, later, later, later].to_vec();
+        let features = Features::F64 { columns: 1, values: vec![1.0; 6] };
+        Client::new(&index.to_string(), Shard::new(features, Targets::Values(values)).unwrap())
+    };
+    let line = model("linear", "intercept = false", DataShape::numbers(1, 0));
+    let text = "rounds = 30\nlocal_steps = 5\nstep = 0.2\ntimes = 3\nrise = 1.0";
+    let mut play = Play::new("feddrift", text, line, (0..4).map(client).collect(), None);
+    for round in 0..30 {
+        play.round();
+        let clusters = play.clusters();
+        let models = play.models().len();
+        match round {
+            0..10 => assert_eq!((models, &clusters[..]), (1, &[Some(0); 4][..])),
+            // Each of the two by itself, until their models are compared.
+            10..20 => assert_eq!((models, &clusters[..]), (3, &[Some(0), Some(1), Some(0), Some(2)][..])),
+            _ => assert_eq!((models, &clusters[..]), (2, &[Some(0), Some(1), Some(0), Some(1)][..])),
+        }
+    }
+    close(&play.models(), &[0.0, 10.0]);
+    let found = play.method.outcome().extra;
+    assert_eq!((found["drifts"], found["merges"]), (2.0, 1.0));
+}
+
 /// Classes 0 and 1 by the sign of a number, and the other way round; fedrc must tell them apart though the classes are as frequent.
 #[test]
 fn fedrc_tells_apart_what_y_does() {
