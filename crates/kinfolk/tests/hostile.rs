@@ -307,7 +307,7 @@ fn nobody_else_is_harmed(problem: &Problem, tolerance: f64) {
         for (method, metric) in &found {
             // Errors and negative log likelihoods: less is better, and one client more that trains honestly may help.
             let rise = (metric - without[method]) / without[method].abs();
-            if rise > tolerance || rise < -2.0 * tolerance {
+            if rise > tolerance || rise < -3.0 * tolerance {
                 faults.push(format!("{name}: {method}: {metric}, without the bad client {}", without[method]));
             }
         }

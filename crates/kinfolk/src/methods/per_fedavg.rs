@@ -25,7 +25,7 @@ choices! {
 settings! {
     /// The settings of the method `per-fedavg`.
     pub struct PerFedAvgSettings {
-        /// the step that a client takes in the end, α (default: the step of training)
+        /// the step that a client takes in the end, α (default: half the step of training)
         inner_step: Option<f64> [above 0.0..=1e6],
         /// the second-order part: left out (FO), or from a difference of gradients (HF)
         hessian: Hessian = "none",
@@ -77,7 +77,8 @@ struct State {
 
 impl PerFedAvg {
     fn inner_step(&self, round: usize) -> f64 {
-        self.settings.inner_step.unwrap_or_else(|| self.trainer.step_in(round))
+        // With a step α of more than 1/L meta-gradients point uphill; training may have one of 2/L.
+        self.settings.inner_step.unwrap_or_else(|| 0.5 * self.trainer.step_in(round))
     }
 
     /// Every client's own step.
