@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help quickstart check lint fmt test test-python test-flower test-mpi test-torch deny extension python wheel bench bless bless-quick fuzz kills
+.PHONY: help quickstart check lint fmt test test-python test-flower test-mpi test-torch deny extension python wheel bench bless bless-quick fuzz kills kills-flower
 .PHONY: need-rust need-python need-chromium need-mpi
 
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
@@ -15,7 +15,7 @@ TEST_PYTHON := $(TARGET)/venv/bin/python
 WORKSPACE := --workspace --exclude kinfolk-mpi
 
 help: ## Lists these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 quickstart: need-rust ## Installs Rust where it is missing, builds the program, and shows a first result
 	cargo build --release --locked -p kinfolk-cli
@@ -94,6 +94,9 @@ need-rust need-python need-chromium need-mpi:
 
 kills: need-rust ## Kills the presets KILLS times, resumes them, and compares every file with undisturbed runs
 	KINFOLK_KILLS=$(or $(KILLS),100) cargo test --release -p kinfolk-cli --test cli kills -- --nocapture
+
+kills-flower: $(TARGET)/venv/ready extension ## Kills a server's app, a SuperLink and a node KILLS times each, and compares every file
+	CARGO_TARGET_DIR=$(TARGET) KINFOLK_FLOWER_KILLS=$(or $(KILLS),10) $(TEST_PYTHON) -m pytest -q -s crates/kinfolk-py/tests/flower/test_kills.py
 
 bench: ## Measures the fast paths against the plain ones and against what one would otherwise use
 	cargo bench -p kinfolk
