@@ -96,7 +96,7 @@ kills: need-rust ## Kills the presets KILLS times, resumes them, and compares ev
 	KINFOLK_KILLS=$(or $(KILLS),100) cargo test --release -p kinfolk-cli --test cli kills -- --nocapture
 
 kills-flower: $(TARGET)/venv/ready extension ## Kills a server's app, a SuperLink and a node KILLS times each, and compares every file
-	CARGO_TARGET_DIR=$(TARGET) KINFOLK_FLOWER_KILLS=$(or $(KILLS),10) $(TEST_PYTHON) -m pytest -q -s crates/kinfolk-py/tests/flower/test_kills.py
+	CARGO_TARGET_DIR=$(TARGET) KINFOLK_FLOWER_KILLS=$(or $(KILLS),10) $(TEST_PYTHON) -m pytest -q -s crates/kinfolk-py/tests/flower/test_faults.py
 
 bench: ## Measures the fast paths against the plain ones and against what one would otherwise use
 	cargo bench -p kinfolk
@@ -106,10 +106,11 @@ SEED ?= 0
 CASES ?= 100000
 BINARY ?= 1000
 fuzz: | need-rust ## Spoils the inputs of every reader: SEED, CASES of each, BINARY of each through the program; READER, CASE
-	cargo test $(WORKSPACE) --test fuzz --test cli --no-run
+	cargo test $(WORKSPACE) --test fuzz --test cli --no-run && cargo test -p kinfolk-node --lib --no-run
 	export KINFOLK_FUZZ_SEED=$(SEED) KINFOLK_FUZZ_CASES=$(CASES) KINFOLK_FUZZ_BINARY=$(BINARY) $(if $(CASE),KINFOLK_FUZZ_CASE=$(CASE)); \
 	ulimit -v 16777216; \
-	cargo test $(WORKSPACE) --test fuzz -- --nocapture $(READER) && cargo test $(WORKSPACE) --test cli -- --nocapture fuzz::$(READER)
+	cargo test $(WORKSPACE) --test fuzz -- --nocapture $(READER) && \
+	cargo test -p kinfolk-node --lib -- --nocapture fuzz::$(READER) && cargo test $(WORKSPACE) --test cli -- --nocapture fuzz::$(READER)
 
 # Three kinds of expected results are kept: the texts of the command line in crates/kinfolk-cli/tests/cli/snapshots and what
 # examples/bakeries.ipynb prints, which must agree to the letter, and the numbers of the quickstart in crates/kinfolk/tests/golden,

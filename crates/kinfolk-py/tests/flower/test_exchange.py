@@ -202,10 +202,10 @@ def test_a_machine_that_was_started_anew_is_asked_again() -> None:
     assert ask(carrier, 1) == {1: b"WHAT?"}
 
 
-def test_a_machine_that_starts_anew_while_it_is_waited_for_is_asked_again_once(
+def test_a_machine_that_starts_anew_while_it_is_waited_for_is_asked_again_a_few_times(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for times, answer in ((1, b"WHAT?"), (2, "it was started anew before it had answered")):
+    for times, answer in ((3, b"WHAT?"), (4, "it was started anew before it had answered")):
         grid = Grid(1)
         played = grid.pull_messages
 
@@ -217,8 +217,8 @@ def test_a_machine_that_starts_anew_while_it_is_waited_for_is_asked_again_once(
 
         grid.pull_messages = restart  # type: ignore[method-assign]
         assert ask(exchanging(grid, timeout=60.0), 1) == {1: answer}
-        assert grid.sent == [1, 1]
-        assert "name-1 was started anew, and is asked again" in capsys.readouterr().out
+        assert grid.sent == [1] * 4
+        assert "name-1 connected anew, and is asked again" in capsys.readouterr().out
 
 
 def test_a_machine_that_is_gone_for_a_moment_is_asked_when_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:

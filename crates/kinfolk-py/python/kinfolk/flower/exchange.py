@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from statistics import median
 from typing import NamedTuple
@@ -23,6 +24,8 @@ LOOK, SELDOM_LOOK = 0.05, 2.0
 ROLL_CALL = 1.0
 # Seconds in which a machine that has just gone may come back: one that is started again is gone for a moment.
 COMEBACK = 3.0
+# How often a machine that comes back is asked again: a question that ends it would do so for ever.
+MOST_REPEATS = 3
 # Seconds without a part of an answer after which one looks whether its machine is still there.
 STALLED = 2.0
 # Flower's numbers for an answer of which parts did not come, and for a machine that is not connected any more.
@@ -130,13 +133,12 @@ class Exchange:
     def _deliver(
         self, letters: list[Message], connected: dict[int, str], gone: dict[int, Gone], deadline: float
     ) -> Iterable[Answer]:
-        """Sends letters and waits for the answers. A machine that is started anew meanwhile is asked again, once: a question
-        that ends it a second time would do so for ever."""
+        """Sends letters and waits for the answers. A machine that is started anew or connects anew meanwhile is asked again."""
         of_machine = {letter.metadata.dst_node_id: letter for letter in letters}
         waiting = self._waiting = {}
         letters = [letter for machine, letter in of_machine.items() if machine not in gone]
         yield from self._push(letters, connected, deadline, waiting)
-        asked_again: set[int] = set()
+        repeats: Counter[int] = Counter()
         began = self._called = time.monotonic()
         while waiting or gone:
             # Looking often costs the SuperLink work, looking seldom costs time: at most a twentieth of the wait.
@@ -148,7 +150,7 @@ class Exchange:
                     continue
                 answer = self._read(owed.machine, reply)
                 is_cut_off = reply.has_error() and reply.error.code in (MESSAGE_UNAVAILABLE, NODE_UNAVAILABLE)
-                if is_cut_off and owed.machine not in asked_again:
+                if is_cut_off and repeats[owed.machine] < MOST_REPEATS:
                     gone[owed.machine] = Gone(answer[2] or "", time.monotonic() + COMEBACK)
                 else:
                     yield answer
@@ -158,13 +160,13 @@ class Exchange:
                 for message_id in forgotten(waiting, connected):
                     machine = waiting.pop(message_id).machine
                     gone[machine] = Gone("it was started anew before it had answered", now)
-                again = [machine for machine in gone if machine in connected and machine not in asked_again]
+                again = [machine for machine in gone if machine in connected and repeats[machine] < MOST_REPEATS]
                 lost = [machine for machine, (_, until) in gone.items() if machine not in again and now >= until]
                 yield from ((machine, None, gone.pop(machine).why) for machine in lost)
                 for machine in again:
                     del gone[machine]
-                    asked_again.add(machine)
-                    say(f"  {self.name(machine)} was started anew, and is asked again")
+                    repeats[machine] += 1
+                    say(f"  {self.name(machine)} connected anew, and is asked again")
                 letters = [of_machine[machine] for machine in again]
                 copies = [Message(it.content, it.metadata.dst_node_id, it.metadata.message_type) for it in letters]
                 yield from self._push(copies, connected, deadline, waiting)
