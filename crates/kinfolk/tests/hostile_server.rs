@@ -344,7 +344,8 @@ fn what_a_client_kept_of_a_smaller_model_is_refused() {
     let keep = Work::Train(Train { from: Start::Model(0), plan, keep: Keep::Instead });
     let order = |work| vec![SiteOrder { index: 0, to: None, work, sum: None }];
     let kept = machine.site.answer(&wire::encode(&machine.message(order(keep))).unwrap(), &[]).unwrap().1;
-    let score = Evaluate { with: Subject::Own { stamp: 1 }, assign_on: kinfolk::training::Split::Train, compare: false };
+    let score =
+        Evaluate { with: Subject::Own { stamp: 1 }, assign_on: kinfolk::training::Split::Train, compare: false };
     let mut own = machine.message(order(Work::Evaluate(score)));
     own.model = Some(wide.model);
     let reply = machine.site.answer(&wire::encode(&own).unwrap(), &kept).unwrap().0;

@@ -29,6 +29,7 @@ source = "digits"
 clients = {clients}
 samples = {samples}
 test_samples = 10
+true_clusters = 1
 [model]
 {model}
 [[method]]
@@ -37,21 +38,31 @@ rounds = {rounds}
 step = 0.1
 """
 
+NODE = """
+[node]
+name = "node"
+partition = [0, 1]
+minimum_rows = 1
+[node.limits]
+message_bytes = 4294967296
+numbers = 2147483648
+"""
+
 
 def memory(process: int, peak: bool = False) -> float:
     """Megabytes of a process, now or at most so far."""
     try:
         status = Path(f"/proc/{process}/status").read_text()
     except OSError:
-        return float("nan")
+        return 0.0
     found = re.search(r"^VmHWM:\s+(\d+)" if peak else r"^VmRSS:\s+(\d+)", status, re.M)
-    return int(found[1]) / 1024 if found else float("nan")
+    return int(found[1]) / 1024 if found else 0.0
 
 
-def server_app() -> int | None:
+def server_app(port: int) -> int | None:
     for place in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if b"flwr-serverapp" in (line := place.read_bytes()) and str(os.getpid()).encode() not in line:
+            if b"flwr-serverapp" in (line := place.read_bytes()) and f":{port}".encode() in line:
                 return int(place.parent.name)
         except OSError:
             continue
@@ -63,7 +74,7 @@ def run(experiment: str, every: float, timeout: int) -> None:
         loopback.add_key("node")
         ca, key = Path(folder) / "certificates" / "ca.pem", Path(folder) / "keys" / "node"
         limits = Path(folder) / "node.toml"
-        limits.write_text("[node]\nname = 'node'\npartition = [0, 1]\nminimum_rows = 1\n[node.limits]\nmessage_bytes = 4294967296\nnumbers = 2147483648\n")
+        limits.write_text(NODE)
         loopback.start(
             "node",
             [PROGRAM, "node", "--superlink", f"127.0.0.1:{loopback.port}", "--root-certificates", str(ca)]
@@ -76,10 +87,12 @@ def run(experiment: str, every: float, timeout: int) -> None:
         line = [PROGRAM, "run", "--on", "flower", "--superlink", "loopback", "--timeout", str(timeout), str(file)]
         running = subprocess.Popen([*line, "--out", str(Path(folder) / "run")], env=environment, stdin=subprocess.DEVNULL)
         node, superlink, app, looked = loopback.processes["node"].pid, loopback.processes["superlink"].pid, None, -1e9
-        peaks = {}
+        peaks = {"node": 0.0, "app": 0.0, "SuperLink": 0.0}
         while running.poll() is None:
-            app = app or server_app()
-            peaks = {"node": memory(node, True), "app": memory(app or 0, True), "SuperLink": memory(superlink, True)}
+            app = app or server_app(loopback.port)
+            for name, process in (("node", node), ("app", app or 0), ("SuperLink", superlink)):
+                # A process that has ended has none.
+                peaks[name] = max(peaks[name], memory(process, peak=True))
             if time.monotonic() - looked >= every:
                 looked = time.monotonic()
                 answered = loopback.log("node").count(" of work)")

@@ -65,7 +65,9 @@ impl<'a> ClientContext<'a> {
         // What a client keeps may be that of another model.
         if vectors.len() < width {
             let found = vectors.len();
-            return Err(self.naming()(Error::federation(format!("own model of {width} numbers wanted, found {found}"))));
+            return Err(self.naming()(Error::federation(format!(
+                "own model of {width} numbers wanted, found {found}"
+            ))));
         }
         vectors.truncate(width);
         Ok(vectors)
