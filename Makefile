@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help quickstart check lint fmt docs test test-python test-flower test-mpi test-torch deny extension python wheel bench bless bless-quick fuzz kills
+.PHONY: help quickstart check lint fmt docs test test-python test-flower test-mpi test-torch deny extension python wheel bench bless bless-quick fuzz kills kills-flower
 .PHONY: need-rust need-python need-chromium need-mpi
 
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
@@ -18,7 +18,7 @@ MDBOOK := $(TARGET)/mdbook-$(MDBOOK_VERSION)/bin/mdbook
 WORKSPACE := --workspace --exclude kinfolk-mpi
 
 help: ## Lists these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 quickstart: need-rust ## Installs Rust where it is missing, builds the program, and shows a first result
 	cargo build --release --locked -p kinfolk-cli
@@ -57,9 +57,9 @@ test: need-rust need-python need-chromium ## Installs what the tests need, and r
 test-python: $(TARGET)/venv/ready extension ## Runs the tests of the Python package
 	CARGO_TARGET_DIR=$(TARGET) $(TEST_PYTHON) -m pytest -q
 
-test-flower: $(TARGET)/venv/ready extension ## Runs methods on a Flower SuperLink with nodes and SuperNodes; takes minutes
-	$(TEST_PYTHON) -m pip install --quiet "$$(sed -n 's/^flower = \["\(flwr==[0-9.]*\).*/\1/p' pyproject.toml)"
-	CARGO_TARGET_DIR=$(TARGET) $(TEST_PYTHON) -m pytest -q crates/kinfolk-py/tests/flower
+test-flower: $(TARGET)/venv/ready extension ## Runs methods on a Flower SuperLink with nodes and SuperNodes; takes minutes; FLWR=1.40.0: of that version
+	$(TEST_PYTHON) -m pip install --quiet "$(if $(FLWR),flwr==$(FLWR),$$(sed -n 's/^flower = \["\(flwr==[0-9.]*\).*/\1/p' pyproject.toml))"
+	CARGO_TARGET_DIR=$(TARGET) $(TEST_PYTHON) -m pytest -q crates/kinfolk-py/tests/flower $(if $(FLWR),-k "not version_of_flower")
 
 test-mpi: need-rust need-mpi ## Runs experiments on one to four ranks of an MPI job, and kills one
 	cargo clippy -p kinfolk-mpi --all-targets -- -D warnings
@@ -109,6 +109,9 @@ need-rust need-python need-chromium need-mpi:
 kills: need-rust ## Kills the presets KILLS times, resumes them, and compares every file with undisturbed runs
 	KINFOLK_KILLS=$(or $(KILLS),100) cargo test --release -p kinfolk-cli --test cli kills -- --nocapture
 
+kills-flower: $(TARGET)/venv/ready extension ## Kills a server's app, a SuperLink and a node KILLS times each, and compares every file
+	CARGO_TARGET_DIR=$(TARGET) KINFOLK_FLOWER_KILLS=$(or $(KILLS),10) $(TEST_PYTHON) -m pytest -q -s crates/kinfolk-py/tests/flower/test_faults.py
+
 bench: ## Measures the fast paths against the plain ones and against what one would otherwise use
 	cargo bench -p kinfolk
 
@@ -117,10 +120,11 @@ SEED ?= 0
 CASES ?= 100000
 BINARY ?= 1000
 fuzz: | need-rust ## Spoils the inputs of every reader: SEED, CASES of each, BINARY of each through the program; READER, CASE
-	cargo test $(WORKSPACE) --test fuzz --test cli --no-run
+	cargo test $(WORKSPACE) --test fuzz --test cli --no-run && cargo test -p kinfolk-node --lib --no-run
 	export KINFOLK_FUZZ_SEED=$(SEED) KINFOLK_FUZZ_CASES=$(CASES) KINFOLK_FUZZ_BINARY=$(BINARY) $(if $(CASE),KINFOLK_FUZZ_CASE=$(CASE)); \
 	ulimit -v 16777216; \
-	cargo test $(WORKSPACE) --test fuzz -- --nocapture $(READER) && cargo test $(WORKSPACE) --test cli -- --nocapture fuzz::$(READER)
+	cargo test $(WORKSPACE) --test fuzz -- --nocapture $(READER) && \
+	cargo test -p kinfolk-node --lib -- --nocapture fuzz::$(READER) && cargo test $(WORKSPACE) --test cli -- --nocapture fuzz::$(READER)
 
 # Three kinds of expected results are kept: the texts of the command line in crates/kinfolk-cli/tests/cli/snapshots and what
 # examples/bakeries.ipynb prints, which must agree to the letter, and the numbers of the quickstart in crates/kinfolk/tests/golden,

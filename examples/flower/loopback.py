@@ -20,10 +20,14 @@ CONNECTION = "loopback"
 
 
 class Loopback:
-    """Everything lies in `folder`. What was started is stopped when the `with` ends, whatever happens in it."""
+    """Everything lies in `folder`, and with `database` also what the SuperLink knows, which then outlasts it.
 
-    def __init__(self, folder: Path) -> None:
+    What was started is stopped when the `with` ends, whatever happens in it.
+    """
+
+    def __init__(self, folder: Path, *, database: bool = False) -> None:
         self.folder = folder
+        self.database = database
         self.port = free_port()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -37,15 +41,7 @@ class Loopback:
             f'root-certificates = "{certificates / "ca.pem"}"\n'
         )
         try:
-            self.start(
-                "superlink",
-                ["flower-superlink", "--host", HOST, "--port", str(self.port)]
-                + ["--ssl-certfile", str(certificates / "superlink.pem")]
-                + ["--ssl-keyfile", str(certificates / "superlink.key")]
-                + ["--ssl-ca-certfile", str(certificates / "ca.pem")]
-                + ["--enable-supernode-auth", "--disable-runtime-dependency-installation"],
-            )
-            self.wait_for_port("superlink", self.port)
+            self.start_superlink()
         except BaseException:
             self.stop_all()
             raise
@@ -55,6 +51,19 @@ class Loopback:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop_all()
+
+    def start_superlink(self) -> None:
+        certificates = self.folder / "certificates"
+        self.start(
+            "superlink",
+            ["flower-superlink", "--host", HOST, "--port", str(self.port)]
+            + ["--ssl-certfile", str(certificates / "superlink.pem")]
+            + ["--ssl-keyfile", str(certificates / "superlink.key")]
+            + ["--ssl-ca-certfile", str(certificates / "ca.pem")]
+            + ["--enable-supernode-auth", "--disable-runtime-dependency-installation"]
+            + (["--database", str(self.folder / "superlink.db")] if self.database else []),
+        )
+        self.wait_for_port("superlink", self.port)
 
     def add_key(self, name: str, *, register: bool = True) -> None:
         """Makes a key, of which the SuperLink is told unless `register` is false."""

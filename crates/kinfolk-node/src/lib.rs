@@ -12,6 +12,8 @@
 //! Code that comes with a run is neither fetched nor executed: of a run nothing is asked for but its messages.
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod golden;
 mod key;
 mod link;

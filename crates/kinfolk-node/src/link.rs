@@ -229,7 +229,7 @@ fn unanswered(error: ureq::Error) -> Fault {
     }
 }
 
-fn refusal(status: u16, text: &[u8], date: Option<f64>) -> Fault {
+pub(crate) fn refusal(status: u16, text: &[u8], date: Option<f64>) -> Fault {
     #[derive(serde::Deserialize, Default)]
     struct Refusal {
         code: Option<u64>,
@@ -245,12 +245,12 @@ fn refusal(status: u16, text: &[u8], date: Option<f64>) -> Fault {
 }
 
 /// The version in the beginning of what a SuperLink says of itself.
-fn version_in(text: &str) -> Option<String> {
+pub(crate) fn version_in(text: &str) -> Option<String> {
     let (_, rest) = text.split_once("\"version\":\"")?;
     rest.split_once('"').map(|(version, _)| version.to_string())
 }
 
-fn is_supported(version: &str) -> bool {
+pub(crate) fn is_supported(version: &str) -> bool {
     let number = |text: &str| -> Option<(u32, u32)> {
         let mut parts = text.split('.').map(|part| part.parse().ok());
         Some((parts.next()??, parts.next()??))

@@ -61,9 +61,9 @@ pub fn serve(connection: &Connection, mut site: Site, place: &Path, stop: &Atomi
         false => Store::in_memory(),
     };
     let post = Post { link, has_key, most_bytes, stop, say, is_away: AtomicBool::new(false) };
-    let mut is_new = true;
-    while let Some(number) = post.connect(&store, is_new)? {
-        is_new = false;
+    let mut before = None;
+    while let Some(number) = post.connect(&store, before)? {
+        before = Some(number);
         let node = Some(Node { id: number });
         let is_over = AtomicBool::new(false);
         // Signs of life are given while an answer is computed.
@@ -118,12 +118,12 @@ impl Post<'_> {
     }
 
     /// Connects: the node's number at the SuperLink, or `None` where the node was stopped. A new node that is refused is an error; one
-    /// that was let in before waits until it is let in again.
-    fn connect(&self, store: &Store, is_new: bool) -> Result<Option<u64>> {
+    /// that had a number before waits until it is let in again.
+    fn connect(&self, store: &Store, before: Option<u64>) -> Result<Option<u64>> {
         let mut pause = FIRST_RETRY;
         let mut said = String::new();
         while !self.is_stopped() {
-            let fault = match self.try_to_connect(store) {
+            let fault = match self.try_to_connect(before.or_else(|| store.number(self.link.address()))) {
                 Ok((number, version)) => {
                     self.is_away.store(false, Ordering::Relaxed);
                     let version = version.unwrap_or_else(|| "of a version that it does not tell".into());
@@ -135,7 +135,7 @@ impl Post<'_> {
                 Err(fault) => fault,
             };
             let error = self.link.explain(&fault, self.has_key);
-            if is_new && !matches!(fault, Fault::Unreachable(_)) {
+            if before.is_none() && !matches!(fault, Fault::Unreachable(_)) {
                 return Err(error);
             }
             if said != error.to_string() {
@@ -148,25 +148,21 @@ impl Post<'_> {
         Ok(None)
     }
 
-    fn try_to_connect(&self, store: &Store) -> Result<(u64, Option<String>), Fault> {
+    fn try_to_connect(&self, before: Option<u64>) -> Result<(u64, Option<String>), Fault> {
         let version = self.link.meet()?;
         let public_key = self.link.key.public().as_bytes().to_vec();
-        match store.number(self.link.address()) {
-            // One that died without a word counts as connected for a while, and such a one is not activated.
-            Some(id) => {
-                if let Err(fault @ Fault::Unreachable(_)) = self.link.call::<Nothing>("deactivate-node", &NodeId { id })
-                {
-                    return Err(fault);
-                }
+        // One that died without a word counts as connected for a while, and such a one is not activated.
+        if let Some(id) = before
+            && let Err(fault @ Fault::Unreachable(_)) = self.link.call::<Nothing>("deactivate-node", &NodeId { id })
+        {
+            return Err(fault);
+        }
+        if !self.has_key {
+            // A key that is registered already is the one that we registered before.
+            match self.link.call::<NodeId>("register-node", &Register { public_key: public_key.clone() }) {
+                Err(Fault::Refused { code: Some(KEY_IN_USE), .. }) | Ok(_) => {}
+                Err(fault) => return Err(fault),
             }
-            None if !self.has_key => {
-                // A key that is registered already is the one that we registered, just before the connection broke.
-                match self.link.call::<NodeId>("register-node", &Register { public_key: public_key.clone() }) {
-                    Err(Fault::Refused { code: Some(KEY_IN_USE), .. }) | Ok(_) => {}
-                    Err(fault) => return Err(fault),
-                }
-            }
-            None => {}
         }
         let interval = HEARTBEAT.as_secs_f64();
         let NodeId { id } = self.link.call("activate-node", &Activate { public_key, heartbeat_interval: interval })?;
@@ -194,10 +190,10 @@ impl Post<'_> {
         }
     }
 
-    /// Asks for messages and answers them, until the node is stopped or the SuperLink knows nothing of it.
+    /// Asks for messages and answers them, until the node is stopped, or did not hear what the SuperLink said. That may have been a
+    /// message, which is told once: a node that connects again is asked again.
     fn listen(&self, node: Option<Node>, site: &mut Site, store: &mut Store) {
         let (mut heard, mut answered) = (Instant::now(), None);
-        let mut retry = FIRST_RETRY;
         while !self.is_stopped() {
             let asked = Instant::now();
             let pulled = self.link.call::<PulledMessages>("pull-messages", &PullMessages { node });
@@ -205,7 +201,6 @@ impl Post<'_> {
             let pause = match pulled {
                 Ok(pulled) => {
                     self.is_back();
-                    retry = FIRST_RETRY;
                     if let (Some(message), Some(tree)) = (pulled.messages.into_iter().next(), pulled.trees.first()) {
                         self.answer(node, &message, tree, site, store);
                         message.metadata.iter().for_each(|metadata| self.confirm(node, &mut answered, metadata));
@@ -213,12 +208,8 @@ impl Post<'_> {
                     }
                     POLL.max(heard.elapsed() / SHARE_OF_WAIT).max(TIMES_LATENCY * latency).min(SLOWEST_POLL)
                 }
-                Err(fault @ (Fault::Unreachable(_) | Fault::Untrusted(_))) => {
-                    self.miss(&fault);
-                    retry = (2 * retry).min(LAST_RETRY);
-                    retry
-                }
                 Err(Fault::RunEnded) => POLL,
+                Err(Fault::Unreachable(_)) => return self.wait(FIRST_RETRY),
                 Err(fault) => {
                     (self.say)(&format!("{}; connecting again", self.link.explain(&fault, self.has_key)));
                     return;
@@ -324,12 +315,10 @@ impl Post<'_> {
         let until = Instant::now() + OFFER;
         loop {
             let found: PulledObject = self.insist("pull-object", &request)?;
-            match (found.found, found.available) {
-                (true, true) if id_of(&found.content) == id => return Ok(found.content),
-                (true, true) => return Err(broken("is not what its id says")),
-                (true, false) if Instant::now() < until && !self.is_stopped() => self.wait(POLL),
-                (true, false) => return Err(broken("did not arrive")),
-                (false, _) => return Err(broken("is not there")),
+            match arrived(found, id).map_err(broken)? {
+                Some(content) => return Ok(content),
+                None if Instant::now() < until && !self.is_stopped() => self.wait(POLL),
+                None => return Err(broken("did not arrive")),
             }
         }
     }
@@ -380,6 +369,16 @@ impl Post<'_> {
                 answered => return answered,
             }
         }
+    }
+}
+
+/// The bytes of an object that was asked for; `None` where they are still on their way.
+pub(crate) fn arrived(found: PulledObject, id: &str) -> Result<Option<Vec<u8>>, &'static str> {
+    match (found.found, found.available) {
+        (true, true) if id_of(&found.content) == id => Ok(Some(found.content)),
+        (true, true) => Err("is not what its id says"),
+        (true, false) => Ok(None),
+        (false, _) => Err("is not there"),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Runs over other machines that end before their time and go on: to the same bits where everybody answers.
 
+mod schedules;
+
 use kinfolk::experiment::Experiment;
 use kinfolk::federation::client::memory::Memories;
 use kinfolk::federation::client::node::{Node, Rows};

@@ -336,6 +336,25 @@ fn greedy() -> Vec<(&'static str, Work)> {
     ]
 }
 
+/// Between two messages of a run the server says that the model is another one.
+#[test]
+fn what_a_client_kept_of_a_smaller_model_is_refused() {
+    let (mut machine, wide) = (Machine::linear(1), Machine::new("mlp", "hidden = [4]", 1));
+    let plan = plan(sample(Portion::All, None), Amount::Steps(1));
+    let keep = Work::Train(Train { from: Start::Model(0), plan, keep: Keep::Instead });
+    let order = |work| vec![SiteOrder { index: 0, to: None, work, sum: None }];
+    let kept = machine.site.answer(&wire::encode(&machine.message(order(keep))).unwrap(), &[]).unwrap().1;
+    let score =
+        Evaluate { with: Subject::Own { stamp: 1 }, assign_on: kinfolk::training::Split::Train, compare: false };
+    let mut own = machine.message(order(Work::Evaluate(score)));
+    own.model = Some(wide.model);
+    let reply = machine.site.answer(&wire::encode(&own).unwrap(), &kept).unwrap().0;
+    match wire::decode(&reply).unwrap() {
+        SiteReply::Replies(replies, _) => assert!(replies[0].reply.is_err(), "{replies:?}"),
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
 fn no_kind_of_work_shows_few_rows() {
     let mut machine = Machine::linear(10);

@@ -116,7 +116,7 @@ impl Elsewhere {
             (Ok(Some(found)), _) => Ok(found),
             (Err(error), _) => Err(error),
             (Ok(None), Ok(status)) => Err(Error::federation(format!("the run has ended without a result ({status})"))
-                .hint("flwr ls and flwr log say more")),
+                .hint("flwr ls and flwr log say more; the same command with --resume goes on, if it had --out")),
             (Ok(None), Err(error)) => Err(Error::new(ErrorKind::Io, format!("waiting for Python: {error}"))),
         }
     }

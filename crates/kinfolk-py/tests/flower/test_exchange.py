@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import flwr
@@ -29,6 +31,7 @@ class Grid:
         self.broken: set[int] = set()
         self.refused: set[int] = set()
         self.odd: dict[int, RecordDict] = {}
+        self.code = 2
         self.reason: str | None = "it broke"
         self.sent: list[int] = []
         self.open: dict[str, Message] = {}
@@ -55,7 +58,7 @@ class Grid:
         message = self.open[message_id]
         message.metadata.__dict__["_message_id"] = message_id
         if message.metadata.dst_node_id in self.broken:
-            return Message(flwr.app.Error(5, self.reason), reply_to=message)
+            return Message(flwr.app.Error(self.code, self.reason), reply_to=message)
         if message.metadata.dst_node_id in self.odd:
             return Message(self.odd[message.metadata.dst_node_id], reply_to=message)
         return Message(exchange.pack(exchange.unpack(message.content).upper()), reply_to=message)
@@ -151,7 +154,7 @@ def test_what_machines_say_is_one_line_of_printable_characters(capsys: pytest.Ca
     assert ask(exchanging(grid, timeout=1.0), 1) == {1: said}
     assert capsys.readouterr().out.splitlines()[1:] == [f"kinfolk:   name-1 is missing: {said}"]
     grid.reason = None
-    assert ask(exchanging(grid, timeout=1.0), 1) == {1: "Flower's error 5"}
+    assert ask(exchanging(grid, timeout=1.0), 1) == {1: "Flower's error 2"}
     assert exchange.one_line("x" * 500) == "x" * 500
     assert exchange.one_line("x" * 501) == "x" * 499 + "…"
 
@@ -199,16 +202,109 @@ def test_a_machine_that_was_started_anew_is_asked_again() -> None:
     assert ask(carrier, 1) == {1: b"WHAT?"}
 
 
-def test_a_machine_that_starts_anew_while_it_is_waited_for_is_missing_at_once() -> None:
-    grid = Grid(1)
-    grid.silent = {1}
+def test_a_machine_that_starts_anew_while_it_is_waited_for_is_asked_again_a_few_times(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for times, answer in ((3, b"WHAT?"), (4, "it was started anew before it had answered")):
+        grid = Grid(1)
+        played = grid.pull_messages
 
-    def restart(ids: Iterable[str]) -> list[Message]:
+        def restart(ids: Iterable[str], grid: Grid = grid, played: Any = played, times: int = times) -> list[Message]:
+            if len(grid.sent) > times:
+                return list(played(ids))
+            grid.activated[1] = f"{len(grid.sent) + 1}."
+            return []
+
+        grid.pull_messages = restart  # type: ignore[method-assign]
+        assert ask(exchanging(grid, timeout=60.0), 1) == {1: answer}
+        assert grid.sent == [1] * 4
+        assert "name-1 connected anew, and is asked again" in capsys.readouterr().out
+
+
+def test_a_machine_that_is_gone_for_a_moment_is_asked_when_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Started again, it is not connected for as long as two requests take."""
+    monkeypatch.setattr(exchange, "COMEBACK", 0.5)
+    looks = []
+
+    def away_for(count: int, grid: Grid) -> None:
+        nodes = grid.get_nodes
+
+        def get_nodes() -> list[Any]:
+            looks.append(1)
+            return [] if len(looks) <= count else nodes()
+
+        grid.get_nodes = get_nodes  # type: ignore[method-assign]
+
+    # Between two questions.
+    for count, answer in ((3, b"WHAT?"), (1000, "it is not connected")):
+        grid = Grid(1)
+        carrier = exchanging(grid, timeout=60.0)
+        ask(carrier, 1)
+        looks.clear()
+        away_for(count, grid)
+        assert ask(carrier, 1) == {1: answer}
+    # While it is waited for: Flower answers in its place.
+    for count, answer in ((3, b"WHAT?"), (1000, "it broke")):
+        grid = Grid(1)
+        grid.code = exchange.NODE_UNAVAILABLE
+        carrier = exchanging(grid, timeout=60.0)
+        played = grid.pull_messages
+
+        def unavailable(ids: Iterable[str], grid: Grid = grid, played: Any = played, count: int = count) -> list[Message]:
+            grid.broken = {1} if len(grid.sent) == 1 else set()
+            if grid.broken:
+                looks.clear()
+                away_for(count, grid)
+            return list(played(ids))
+
+        grid.pull_messages = unavailable  # type: ignore[method-assign]
+        assert ask(carrier, 1) == {1: answer}
+
+
+def test_parts_of_an_answer_are_not_waited_for_when_their_machine_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flower pulls an answer's parts in a function of its own, which would wait for the whole timeout."""
+    monkeypatch.setattr(exchange, "STALLED", 0.1)
+    monkeypatch.setattr(exchange, "ROLL_CALL", 0.0)
+    looked = []
+
+    class Unavailable(Exception):
+        pass
+
+    def pull_objects(
+        object_ids: list[str], pull_object_fn: Any, *, max_time: float, initial_backoff: float, backoff_cap: float
+    ) -> dict[str, bytes]:
+        assert max_time == 60.0
+        while True:
+            try:
+                return {each: pull_object_fn(each) for each in object_ids}
+            except Unavailable:
+                time.sleep(initial_backoff)
+
+    def pull(_: str) -> bytes:
+        looked.append(1)
+        raise Unavailable
+
+    module = ModuleType("played")
+    vars(module).update(pull_objects=pull_objects, ObjectPullError=LookupError)
+    monkeypatch.setitem(sys.modules, "played", module)
+    grid = type("PlayedGrid", (Grid,), {"__module__": "played"})(1)
+    carrier = exchanging(grid, timeout=60.0)
+
+    def look_in_vain(ids: Iterable[str]) -> list[Message]:
+        # The machine dies while its answer is pulled.
         grid.activated[1] = "second"
-        return []
+        with pytest.raises(LookupError):
+            module.pull_objects(["a"], pull)
+        grid.pull_messages = type(grid).pull_messages.__get__(grid)
+        grid.broken, grid.code = {1}, exchange.MESSAGE_UNAVAILABLE
+        told = [grid.reply(each) for each in ids]
+        grid.broken = set()
+        return told
 
-    grid.pull_messages = restart  # type: ignore[method-assign]
-    assert ask(exchanging(grid, timeout=60.0), 1) == {1: "it was started anew before it had answered"}
+    grid.pull_messages = look_in_vain
+    assert ask(carrier, 1) == {1: b"WHAT?"}
+    assert 2 <= len(looked) < 20
+    assert module.pull_objects(["a"], lambda _: b"here") == {"a": b"here"}
 
 
 def test_too_few_machines_are_said_out_loud(capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,7 +40,8 @@ pub struct SiteMessage {
 pub struct RunMark {
     /// Its name, under which machines keep what clients remember; a run that goes on has the same.
     pub name: String,
-    /// Another one every time that the run goes on: what clients did after the checkpoint counts for nothing then.
+    /// A larger one every time that the run goes on: what clients did after the checkpoint counts for nothing then, nor does
+    /// what comes late from a server that has ended.
     pub session: u64,
     /// The number of the last ask before the server's checkpoint; the largest number where there is none.
     pub checkpoint: u64,
@@ -49,23 +50,28 @@ pub struct RunMark {
 impl RunMark {
     /// Of a run that begins, without a checkpoint.
     pub fn new(name: &str) -> Self {
-        let session = session();
-        Self { name: format!("{name}-{session:016x}"), session, checkpoint: u64::MAX }
+        let now = nanoseconds();
+        Self { name: format!("{name}-{:016x}", mark(now)), session: now, checkpoint: u64::MAX }
     }
 
     /// Of the same run when it goes on from a checkpoint.
     pub(crate) fn again(&self, checkpoint: u64) -> Self {
-        Self { name: self.name.clone(), session: session(), checkpoint }
+        // Clocks may be set back.
+        Self { name: self.name.clone(), session: nanoseconds().max(self.session.saturating_add(1)), checkpoint }
     }
 }
 
+/// Since 1970.
+fn nanoseconds() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
+}
+
 /// A number that no other process and no other call has. No result depends on it.
-fn session() -> u64 {
+fn mark(now: u64) -> u64 {
     static CALLS: AtomicU64 = AtomicU64::new(0);
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let mut digest = Sha256::new();
-    let numbers = [since.as_secs(), u64::from(since.subsec_nanos()), u64::from(std::process::id())];
-    numbers.iter().chain([&CALLS.fetch_add(1, Ordering::Relaxed)]).for_each(|it| digest.update(it.to_le_bytes()));
+    let numbers = [now, u64::from(std::process::id()), CALLS.fetch_add(1, Ordering::Relaxed)];
+    numbers.iter().for_each(|it| digest.update(it.to_le_bytes()));
     u64::from_le_bytes(std::array::from_fn(|place| digest.clone().finalize()[place]))
 }
 

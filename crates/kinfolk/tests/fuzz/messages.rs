@@ -1,9 +1,10 @@
 //! Messages between a server and machines, both ways, and what machines keep in between.
 
-use super::harness::{Inputs, cases, fuzz, seed};
+use super::harness::{Inputs, Place, cases, fuzz, seed};
 use super::mutate;
 use kinfolk::Result;
 use kinfolk::experiment::Experiment;
+use kinfolk::federation::client::memory::Memories;
 use kinfolk::federation::client::node::{Node, Rows};
 use kinfolk::federation::client::site::Site;
 use kinfolk::federation::engines::remote::{Delivery, Line, MessageKind, Transport};
@@ -13,7 +14,9 @@ use kinfolk::run::venue::Elsewhere;
 use kinfolk::run::{Options, Unwatched, run_at};
 use rand::RngExt;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 const EXPERIMENTS: [&str; 3] = [
@@ -171,9 +174,13 @@ fn message_bytes() {
 
 #[test]
 fn reply_bytes() {
-    fuzz(&Inputs::of("reply_bytes", some(heard().replies, 60)), cases(5000, 1), |_, bytes| {
-        wire::decode::<SiteReply>(bytes).is_ok()
-    });
+    let replies = some(heard().replies, 60);
+    // Rolls, single answers and integer sums are among them.
+    let found: Vec<SiteReply> = replies.iter().map(|bytes| wire::decode(bytes).expect("a reply")).collect();
+    assert!(found.iter().any(|reply| matches!(reply, SiteReply::Roll(_))));
+    assert!(found.iter().any(|reply| matches!(reply, SiteReply::Replies(single, _) if !single.is_empty())));
+    assert!(found.iter().any(|reply| matches!(reply, SiteReply::Replies(_, sums) if !sums.is_empty())));
+    fuzz(&Inputs::of("reply_bytes", replies), cases(5000, 1), |_, bytes| wire::decode::<SiteReply>(bytes).is_ok());
 }
 
 /// Changes a number, a name or a list somewhere in a value; others stay what they are.
@@ -256,14 +263,71 @@ fn machine_with_spoiled_states() {
     });
 }
 
+/// A file in which a machine keeps what clients remember: refused where its digest does not fit, and harmless where it does.
+#[test]
+fn memory_files() {
+    let heard = heard();
+    let (place, messages) = (Place::new(), some(heard.messages, 60));
+    let (mut machine, mut kept) = (site(0).expect("a machine"), Vec::new());
+    for message in &messages {
+        let folder = place.file("whole");
+        let _ = std::fs::remove_dir_all(&folder);
+        answers_from(&mut machine, message, &folder);
+        kept.extend(files(&folder).into_iter().map(|path| {
+            let bytes = std::fs::read(&path).expect("a file");
+            (message.clone(), path.strip_prefix(&folder).expect("a path").to_path_buf(), bytes)
+        }));
+    }
+    assert!(kept.len() > 3, "{}", kept.len());
+    let corpus = kept.iter().map(|(_, _, bytes)| bytes.clone()).collect();
+    fuzz(&Inputs::of("memory_files", corpus), cases(400, 20), |case, bytes| {
+        let (message, path, whole) = &kept[case as usize % kept.len()];
+        let write = |bytes: &[u8]| {
+            let folder = place.file("spoiled");
+            let path = folder.join(path);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            std::fs::write(&path, bytes).expect("a file");
+            folder
+        };
+        let accepted = answers_from(&mut machine, message, &write(bytes));
+        assert!(!accepted || bytes == whole || has_digest(bytes), "a file that does not match its digest was taken");
+        let content = bytes.get(32..).unwrap_or_default();
+        let digest = Sha256::digest(content);
+        answers_from(&mut machine, message, &write(&[&digest[..], content].concat())) | accepted
+    });
+}
+
+/// Whether a file is one that matches its digest, though another's.
+fn has_digest(bytes: &[u8]) -> bool {
+    bytes.split_first_chunk::<32>().is_some_and(|(digest, content)| digest[..] == Sha256::digest(content)[..])
+}
+
+fn answers_from(site: &mut Site, message: &[u8], folder: &Path) -> bool {
+    match site.answer_from(message, &mut Memories::in_folder(folder.to_path_buf(), 10)) {
+        Ok(_) => true,
+        Err(error) => {
+            assert!(!error.to_string().contains("panicked"), "{error}");
+            false
+        }
+    }
+}
+
+/// The files two folders below this one.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = |folder: &Path| -> Vec<PathBuf> {
+        std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+    };
+    entries(folder).iter().flat_map(|run| entries(run)).collect()
+}
+
 #[test]
 fn server_with_spoiled_replies() {
-    let heard = Arc::new(Mutex::new(Heard::default()));
     let experiments = EXPERIMENTS.map(|text| text.as_bytes().to_vec()).to_vec();
     let key = Key::new(seed()).word("spoiled replies");
     fuzz(&Inputs::of("server_with_spoiled_replies", experiments), cases(30, 200), |case, _| {
         let key = key.clone().number(case);
-        let mut replies = 0;
+        // What was heard in all of them would fill the memory.
+        let (heard, mut replies) = (Arc::default(), 0);
         run_over(EXPERIMENTS[case as usize % EXPERIMENTS.len()], &heard, move |reply| {
             replies += 1;
             let key = key.clone().number(replies);

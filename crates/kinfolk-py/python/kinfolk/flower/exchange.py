@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import sys
 import time
-from collections.abc import Iterable, Mapping
-from functools import partial
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from statistics import median
 from typing import NamedTuple
 
@@ -22,6 +22,14 @@ PART_BYTES = 4 << 20
 LOOK, SELDOM_LOOK = 0.05, 2.0
 # Seconds between two looks at who is connected, while answers are awaited.
 ROLL_CALL = 1.0
+# Seconds in which a machine that has just gone may come back: one that is started again is gone for a moment.
+COMEBACK = 3.0
+# How often a machine that comes back is asked again: a question that ends it would do so for ever.
+MOST_REPEATS = 3
+# Seconds without a part of an answer after which one looks whether its machine is still there.
+STALLED = 2.0
+# Flower's numbers for an answer of which parts did not come, and for a machine that is not connected any more.
+MESSAGE_UNAVAILABLE, NODE_UNAVAILABLE = 3, 5
 # Of a machine's text, so many characters are shown and kept.
 TEXT_LENGTH = 500
 
@@ -35,6 +43,14 @@ class Owed(NamedTuple):
     activated: str
     forgiven: float
     """When the machine is asked again all the same, on the monotonic clock."""
+
+
+class Gone(NamedTuple):
+    """A machine that went away before it had answered."""
+
+    why: str
+    until: float
+    """Until when it may come back and be asked again, on the monotonic clock."""
 
 
 class Exchange:
@@ -58,8 +74,13 @@ class Exchange:
         # By the id of the message. Whoever owes an answer is not asked again for one more timeout: a machine works on one
         # message at a time, and one that hangs would cost the whole timeout at every question. But answers get lost, too.
         self._owed: dict[str, Owed] = {}
+        # Who was connected at the last question.
+        self._before: set[int] = set()
+        # Who is waited for, and when it was last looked whether they are there.
+        self._waiting: dict[str, Owed] = {}
+        self._called = 0.0
         self._spent: list[float] = []
-        look_again_soon(grid, timeout)
+        look_again_soon(grid, timeout, self._lost_somebody)
 
     def machines(self) -> list[int]:
         """The machines that are connected: enough at first, and later those that are left."""
@@ -88,14 +109,18 @@ class Exchange:
         busy = {owed.machine for owed in self._owed.values()}
         answers: list[Answer] = []
         letters: list[Message] = []
+        gone: dict[int, Gone] = {}
         for machine, body in messages:
-            if machine not in connected:
-                answers.append((machine, None, "it is not connected"))
-            elif machine in busy:
+            if machine in busy:
                 answers.append((machine, None, "it has not answered an earlier message yet"))
+            elif machine not in connected and machine not in self._before:
+                answers.append((machine, None, "it is not connected"))
             else:
                 letters.append(Message(pack(body), machine, f"{kind}.kinfolk"))
-        answers += self._deliver(letters, connected, began + self._timeout)
+                if machine not in connected:
+                    gone[machine] = Gone("it is not connected", began + COMEBACK)
+        self._before = set(connected)
+        answers += self._deliver(letters, connected, gone, began + self._timeout)
         missing = [(machine, why) for machine, reply, why in answers if reply is None]
         seconds = time.monotonic() - began
         self._spent.append(seconds)
@@ -105,10 +130,59 @@ class Exchange:
             say(f"  {self.name(machine)} is missing: {why}")
         return sorted(answers, key=lambda answer: answer[0])
 
-    def _deliver(self, letters: list[Message], connected: dict[int, str], deadline: float) -> Iterable[Answer]:
+    def _deliver(
+        self, letters: list[Message], connected: dict[int, str], gone: dict[int, Gone], deadline: float
+    ) -> Iterable[Answer]:
+        """Sends letters and waits for the answers. A machine that is started anew or connects anew meanwhile is asked again."""
+        of_machine = {letter.metadata.dst_node_id: letter for letter in letters}
+        waiting = self._waiting = {}
+        letters = [letter for machine, letter in of_machine.items() if machine not in gone]
+        yield from self._push(letters, connected, deadline, waiting)
+        repeats: Counter[int] = Counter()
+        began = self._called = time.monotonic()
+        while waiting or gone:
+            # Looking often costs the SuperLink work, looking seldom costs time: at most a twentieth of the wait.
+            now = time.monotonic()
+            time.sleep(max(min(max((now - began) / 20, LOOK), SELDOM_LOOK, deadline - now), 0.0))
+            for reply in self._grid.pull_messages(list(waiting)) if waiting else ():
+                owed = waiting.pop(reply.metadata.reply_to_message_id, None)
+                if owed is None:
+                    continue
+                answer = self._read(owed.machine, reply)
+                is_cut_off = reply.has_error() and reply.error.code in (MESSAGE_UNAVAILABLE, NODE_UNAVAILABLE)
+                if is_cut_off and repeats[owed.machine] < MOST_REPEATS:
+                    gone[owed.machine] = Gone(answer[2] or "", time.monotonic() + COMEBACK)
+                else:
+                    yield answer
+            now = time.monotonic()
+            if gone or now >= self._called + ROLL_CALL:
+                self._called, connected = now, self._connected()
+                for message_id in forgotten(waiting, connected):
+                    machine = waiting.pop(message_id).machine
+                    gone[machine] = Gone("it was started anew before it had answered", now)
+                again = [machine for machine in gone if machine in connected and repeats[machine] < MOST_REPEATS]
+                lost = [machine for machine, (_, until) in gone.items() if machine not in again and now >= until]
+                yield from ((machine, None, gone.pop(machine).why) for machine in lost)
+                for machine in again:
+                    del gone[machine]
+                    repeats[machine] += 1
+                    say(f"  {self.name(machine)} connected anew, and is asked again")
+                letters = [of_machine[machine] for machine in again]
+                copies = [Message(it.content, it.metadata.dst_node_id, it.metadata.message_type) for it in letters]
+                yield from self._push(copies, connected, deadline, waiting)
+            if now >= deadline:
+                break
+        self._owed |= waiting
+        yield from ((machine, None, why) for machine, (why, _) in gone.items())
+        for machine, *_ in waiting.values():
+            yield machine, None, f"it gave no answer within {self._timeout:g} seconds"
+
+    def _push(
+        self, letters: list[Message], connected: Mapping[int, str], deadline: float, waiting: dict[str, Owed]
+    ) -> Iterable[Answer]:
+        """Sends letters, and notes who owes an answer. Gives those that were not accepted."""
         if not letters:
             return
-        waiting: dict[str, Owed] = {}
         pushed = list(self._grid.push_messages(letters))
         # Flower gives no ids at all when the request was too large.
         message_ids = pushed if len(pushed) == len(letters) else [""] * len(letters)
@@ -118,26 +192,6 @@ class Exchange:
                 waiting[message_id] = Owed(machine, connected[machine], deadline + self._timeout)
             else:
                 yield machine, None, "the SuperLink did not accept the message for it"
-        began = called = time.monotonic()
-        while waiting:
-            # Looking often costs the SuperLink work, looking seldom costs time: at most a twentieth of the wait.
-            now = time.monotonic()
-            time.sleep(max(min(max((now - began) / 20, LOOK), SELDOM_LOOK, deadline - now), 0.0))
-            for reply in self._grid.pull_messages(list(waiting)):
-                owed = waiting.pop(reply.metadata.reply_to_message_id, None)
-                if owed is not None:
-                    yield self._read(owed.machine, reply)
-            now = time.monotonic()
-            if waiting and now >= called + ROLL_CALL:
-                called = now
-                for message_id in forgotten(waiting, self._connected()):
-                    machine = waiting.pop(message_id).machine
-                    yield machine, None, "it was started anew before it had answered"
-            if now >= deadline:
-                break
-        self._owed |= waiting
-        for machine, *_ in waiting.values():
-            yield machine, None, f"it gave no answer within {self._timeout:g} seconds"
 
     def _read(self, machine: int, reply: Message) -> Answer:
         """The answer in a reply. Whatever a machine sends, it costs nobody else the run."""
@@ -159,6 +213,14 @@ class Exchange:
         now = time.monotonic()
         self._owed = {message_id: owed for message_id, owed in self._owed.items() if now < owed.forgiven}
 
+    def _lost_somebody(self) -> bool:
+        """Whether a machine that is waited for is gone, or was started anew. It is looked every second, by whoever asks first."""
+        if (now := time.monotonic()) < self._called + ROLL_CALL:
+            return False
+        self._called = now
+        connected = self._connected()
+        return any(connected.get(owed.machine) != owed.activated for owed in list(self._waiting.values()))
+
     def _connected(self) -> dict[int, str]:
         """Who is connected, and since when. A SuperNode that dies without a word counts as connected for a minute."""
         nodes = list(self._grid.get_nodes())
@@ -176,16 +238,37 @@ class Exchange:
         return self._names.get(machine) or f"machine {self._numbers.setdefault(machine, len(self._numbers) + 1)}"
 
 
-def look_again_soon(grid: Grid, timeout: float) -> None:
+def look_again_soon(grid: Grid, timeout: float, lost_somebody: Callable[[], bool]) -> None:
     """Has Flower look again at once for the objects of an answer that is still on its way.
 
-    They come after the answer's head, and who asks in between would wait a second for them: longer than a question takes.
+    They come after the answer's head, and who asks in between would wait a second for them: longer than a question takes. Those of a
+    machine that died in between never come: Flower would wait for them for as long as a question may take.
     """
     module = sys.modules.get(type(grid).__module__)
-    pull = getattr(module, "pull_objects", None)
+    pull, broken = (getattr(module, name, None) for name in ("pull_objects", "ObjectPullError"))
     wanted = {"initial_backoff": LOOK, "backoff_cap": SELDOM_LOOK, "max_time": timeout}
-    if module is not None and inspect.isfunction(pull) and wanted.keys() <= inspect.signature(pull).parameters.keys():
-        module.pull_objects = partial(pull, **wanted)  # type: ignore[attr-defined]
+    if module is None or broken is None or not inspect.isfunction(pull):
+        return
+    if not wanted.keys() <= inspect.signature(pull).parameters.keys():
+        return
+
+    def pull_objects(object_ids: list[str], pull_object_fn: Callable[[str], bytes]) -> dict[str, bytes]:
+        arrived = time.monotonic()
+
+        def pull_one(object_id: str) -> bytes:
+            nonlocal arrived
+            try:
+                content = pull_object_fn(object_id)
+            except Exception:
+                if time.monotonic() >= arrived + STALLED and lost_somebody():
+                    raise broken(object_id, "its machine is gone") from None
+                raise
+            arrived = time.monotonic()
+            return content
+
+        return pull(object_ids, pull_one, **wanted)
+
+    module.pull_objects = pull_objects  # type: ignore[attr-defined]
 
 
 def forgotten(owed: Mapping[str, Owed], connected: Mapping[int, str]) -> list[str]:

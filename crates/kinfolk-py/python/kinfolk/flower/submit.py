@@ -56,6 +56,7 @@ from kinfolk.flower import client_app
 
 app = client_app()
 """
+GOES_ON = "the same command with --resume goes on, if it had --out"
 CONNECTION = "superlink"
 """The name of a connection that is given by its address."""
 
@@ -100,8 +101,11 @@ def submit(request: Mapping[str, Any]) -> str:
                 pass_on(line.rstrip("\n"))
         if stopped.is_set():
             tell({"event": "failed", "kind": "stopped", "reason": "stopped"})
-        runs = json.loads(flwr.ask("ls", flwr.connection, "--run-id", run, "--format", "json"))["runs"]
-        return str(runs[0]["status"])
+        found = json.loads(flwr.ask("ls", flwr.connection, "--run-id", run, "--format", "json"))
+        if not found.get("runs"):
+            why = " ".join(str(found.get("error-message", found)).split())
+            raise Refused(f"the SuperLink knows of the run no more, or is gone: {why}; {GOES_ON}")
+        return str(found["runs"][0]["status"])
 
 
 def write_app(folder: Path, experiment: str) -> Path:
@@ -172,4 +176,8 @@ def pass_on(line: str) -> None:
 
 
 def tell(event: Mapping[str, Any]) -> None:
-    print(json.dumps(event), flush=True)
+    try:
+        print(json.dumps(event), flush=True)
+    except BrokenPipeError:
+        # Who started this has heard enough. Python would flush once more at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

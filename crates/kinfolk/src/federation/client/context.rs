@@ -61,8 +61,15 @@ impl<'a> ClientContext<'a> {
     }
 
     pub(crate) fn own_model(&self, stamp: u64) -> Result<Vec<f64>> {
-        let mut vectors = self.own_vectors(stamp)?;
-        vectors.truncate(self.model().layout().len());
+        let (mut vectors, width) = (self.own_vectors(stamp)?, self.model().layout().len());
+        // What a client keeps may be that of another model.
+        if vectors.len() < width {
+            let found = vectors.len();
+            return Err(self.naming()(Error::federation(format!(
+                "own model of {width} numbers wanted, found {found}"
+            ))));
+        }
+        vectors.truncate(width);
         Ok(vectors)
     }
 

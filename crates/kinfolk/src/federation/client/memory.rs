@@ -1,13 +1,14 @@
 //! What a machine's clients remember between messages: their own models, by the asks that wrote them.
 //!
 //! Of every client the last two states are kept, as an answer may get lost and its order be repeated, and the last one
-//! before the server's checkpoint, from which the run may go on. Where a machine has a folder for that, it is written there,
+//! before the server's checkpoint, from which the run may go on. A message that comes late, when a newer one was answered, is
+//! refused: it would take clients back. Where a machine has a folder for that, it is written there,
 //! whole or not at all, before the answer leaves.
 
 use super::host::{Host, State};
 use crate::disk::write_atomically;
 use crate::error::{Error, ErrorKind, Result};
-use crate::federation::wire::{self, RunMark, SiteMessage, SiteOrder};
+use crate::federation::wire::{self, Request, RunMark, SiteMessage, SiteOrder};
 use crate::modelfile::plain_name;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -22,6 +23,8 @@ pub(super) struct Memory {
     session: u64,
     label: String,
     seed: u64,
+    /// The newest ask of the session that was answered.
+    asked: u64,
     pub(super) clients: Vec<Kept>,
 }
 
@@ -54,6 +57,13 @@ impl Kept {
         self.own.retain(|(own, _)| *own <= stamp);
     }
 
+    /// Forgets what a client that is the user's own code saved at an ask, which is repeated; whether there was anything.
+    fn undo_own(&mut self, stamp: u64) -> bool {
+        let before = self.own.len();
+        self.own.retain(|(own, _)| *own < stamp);
+        self.own.len() < before
+    }
+
     /// Takes note of the state after an ask.
     fn note(&mut self, stamp: u64, state: Option<State>, own: Option<Vec<u8>>, checkpoint: u64) {
         if let Some(state) = state {
@@ -84,42 +94,63 @@ impl Memory {
     fn empty(message: &SiteMessage) -> Self {
         let RunMark { name, session, .. } = &message.run;
         let (label, seed) = (message.label.clone(), message.data.seed);
-        Self { run: name.clone(), session: *session, label, seed, clients: Vec::new() }
+        Self { run: name.clone(), session: *session, label, seed, asked: 0, clients: Vec::new() }
     }
 
     /// What is remembered for a message, from what was before. A run that goes on begins at the server's checkpoint.
-    pub(super) fn of(before: Option<Self>, message: &SiteMessage) -> Self {
-        let empty = Self::empty(message);
-        match before {
-            Some(mut memory) if (&memory.run, &memory.label, memory.seed) == (&empty.run, &empty.label, empty.seed) => {
-                if memory.session != empty.session {
-                    memory.session = empty.session;
-                    memory.clients.iter_mut().for_each(|kept| kept.go_back(message.run.checkpoint));
-                }
-                memory
-            }
-            _ => empty,
+    pub(super) fn of(before: Option<Self>, message: &SiteMessage) -> Result<Self> {
+        let mut memory = match before.filter(|memory| memory.is_for(message)) {
+            Some(memory) => memory,
+            None => return Ok(Self::empty(message)),
+        };
+        memory.refuse_late(message)?;
+        if memory.session != message.run.session {
+            (memory.session, memory.asked) = (message.run.session, 0);
+            memory.clients.iter_mut().for_each(|kept| kept.go_back(message.run.checkpoint));
+        }
+        Ok(memory)
+    }
+
+    fn is_for(&self, message: &SiteMessage) -> bool {
+        (&self.run, &self.label, self.seed) == (&message.run.name, &message.label, message.data.seed)
+    }
+
+    /// Refuses a message that is older than one that was answered.
+    fn refuse_late(&self, message: &SiteMessage) -> Result<()> {
+        let session = message.run.session;
+        let is_older = match &message.request {
+            Request::Work { stamp, .. } => session == self.session && *stamp < self.asked,
+            _ => false,
+        };
+        match is_older || session < self.session {
+            true => Err(Error::federation("a message that comes late: a newer one was answered").open()),
+            false => Ok(()),
         }
     }
 
-    /// Gives every client the state that its orders name: of an answer that got lost, the one before.
-    pub(super) fn recall(&mut self, host: &Host, orders: &[SiteOrder]) -> Result<()> {
+    /// Gives every client the state that its orders name: of an answer that got lost, the one before. `repeated` is the number of the
+    /// ask, where what clients of the user's own saved in it is undone.
+    pub(super) fn recall(&mut self, host: &Host, orders: &[SiteOrder], repeated: Option<u64>) -> Result<()> {
         let is_new = self.clients.is_empty();
         self.clients.resize(host.clients().len(), Kept::default());
+        let mut undone = vec![false; self.clients.len()];
         for order in orders {
-            let Some(stamp) = order.work.needs().stamp else { continue };
-            for (place, kept) in (0u32..).zip(self.clients.iter_mut()) {
-                let is_meant = order.to.as_ref().is_none_or(|list| list.binary_search(&place).is_ok());
-                if is_meant && let Some(found) = kept.states.iter().position(|state| state.stamp == stamp) {
+            let stamp = order.work.needs().stamp;
+            for ((place, kept), is_undone) in (0u32..).zip(self.clients.iter_mut()).zip(&mut undone) {
+                if !order.to.as_ref().is_none_or(|list| list.binary_search(&place).is_ok()) {
+                    continue;
+                }
+                if let Some(found) = kept.states.iter().position(|state| Some(state.stamp) == stamp) {
                     kept.states.truncate(found + 1);
                 }
+                *is_undone |= repeated.is_some_and(|ask| kept.undo_own(ask));
             }
         }
         host.restore(self.clients.iter().map(|kept| kept.current().cloned()).collect());
-        for (client, kept) in host.clients().iter().zip(&self.clients) {
+        for ((client, kept), is_undone) in host.clients().iter().zip(&self.clients).zip(undone) {
             match kept.own() {
                 Some(own) => client.load(own)?,
-                None if is_new => client.begin_anew()?,
+                None if is_new || is_undone => client.begin_anew()?,
                 None => {}
             }
         }
@@ -128,6 +159,7 @@ impl Memory {
 
     /// Takes note of what clients remember after ask `stamp`.
     pub(super) fn note(&mut self, host: &Host, stamp: u64, checkpoint: u64) -> Result<()> {
+        self.asked = self.asked.max(stamp);
         for ((client, state), kept) in host.clients().iter().zip(host.states()).zip(&mut self.clients) {
             kept.note(stamp, state, client.save()?, checkpoint);
         }
@@ -160,14 +192,17 @@ impl Memories {
     }
 
     pub(super) fn find(&mut self, message: &SiteMessage) -> Result<Memory> {
-        let last = self.last.take();
-        let wanted = Memory::empty(message);
-        let is_last = |last: &Memory| (&last.run, &last.label, last.seed) == (&wanted.run, &wanted.label, wanted.seed);
-        let before = match last.filter(is_last) {
+        let before = match self.last.take_if(|last| last.is_for(message)) {
             Some(last) => Some(last),
-            None => self.path(&wanted).map(|path| read(&path)).transpose()?.flatten(),
+            None => self.path(&Memory::empty(message)).map(|path| read(&path)).transpose()?.flatten(),
         };
-        Ok(Memory::of(before, message))
+        if let Some(before) = &before
+            && let Err(late) = Memory::of(Some(before.clone()), message)
+        {
+            self.last = Some(before.clone());
+            return Err(late);
+        }
+        Memory::of(before, message)
     }
 
     pub(super) fn keep(&mut self, memory: Memory) -> Result<()> {
@@ -237,7 +272,7 @@ fn read(path: &Path) -> Result<Option<Memory>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::federation::wire::{DataOrder, Request};
+    use crate::federation::wire::DataOrder;
     use crate::models::Packed;
 
     fn state(stamp: u64) -> State {
@@ -303,6 +338,54 @@ mod tests {
         names.sort();
         assert_eq!(names.len(), 2, "{names:?}");
         assert!(names.iter().any(|name| name.starts_with('c')), "{names:?}");
+    }
+
+    #[test]
+    fn what_comes_late_is_refused_and_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut memories = Memories::in_folder(folder.path().to_path_buf(), 2);
+        let run = RunMark { name: "a run".into(), session: 5, checkpoint: 2 };
+        let work = |run: &RunMark, stamp: u64| {
+            let (roll, phase, models, orders) =
+                (String::new(), crate::federation::Phase::Train, Vec::new(), Vec::new());
+            SiteMessage { request: Request::Work { roll, stamp, phase, models, orders }, ..message(run, "local") }
+        };
+        let mut memory = memories.find(&work(&run, 3)).unwrap();
+        memory.clients = vec![Kept::of(0, Some(state(3)), None)];
+        memory.asked = 3;
+        memories.keep(memory.clone()).unwrap();
+        let again = run.again(3);
+        assert!(again.session > run.session);
+        for is_new_process in [false, true] {
+            if is_new_process {
+                memories = Memories::in_folder(folder.path().to_path_buf(), 2);
+            }
+            let error = memories.find(&work(&run, 2)).unwrap_err();
+            assert!(error.to_string().contains("comes late"), "{error}");
+            // Once more, the next one, and where the run goes on.
+            for stamp in [3, 4] {
+                let found = memories.find(&work(&run, stamp)).unwrap();
+                assert_eq!(found, memory);
+                memories.keep(found).unwrap();
+            }
+        }
+        let found = memories.find(&work(&again, 2)).unwrap();
+        assert_eq!((found.asked, stamps(&found.clients[0])), (0, vec![3]));
+        memories.keep(found).unwrap();
+        // The server that died may still have something on its way.
+        assert!(memories.find(&work(&run, 9)).unwrap_err().to_string().contains("comes late"));
+        assert!(memories.find(&work(&again, 4)).is_ok());
+    }
+
+    #[test]
+    fn what_a_client_of_the_users_own_saved_in_an_ask_is_undone_where_that_is_repeated() {
+        let mut kept = Kept::default();
+        for stamp in 1..=3 {
+            kept.note(stamp, None, Some(vec![stamp as u8]), 1);
+        }
+        assert!(!kept.undo_own(4));
+        assert!(kept.undo_own(3));
+        assert_eq!(kept.own(), Some(&[2][..]));
     }
 
     #[test]

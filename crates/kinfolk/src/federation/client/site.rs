@@ -275,7 +275,7 @@ impl Site {
         self.unharmed(|site| {
             let message = site.read(message)?;
             let before = if state.is_empty() { None } else { Some(wire::decode(state)?) };
-            let mut memory = Memory::of(before, &message);
+            let mut memory = Memory::of(before, &message)?;
             let reply = site.try_to_answer(message, &mut memory)?;
             Ok((reply, wire::encode(&memory)?))
         })
@@ -335,7 +335,9 @@ impl Site {
             }
             Request::Work { roll, stamp, phase, models, orders } if roll == prepared.roll => {
                 let ask = prepared.ask(phase, &models, &orders, &limits)?;
-                memory.recall(&prepared.federation.host, &orders)?;
+                // Scoring is repeated after what it scores.
+                let repeated = (phase != Phase::Evaluate).then_some(stamp);
+                memory.recall(&prepared.federation.host, &orders, repeated)?;
                 let reply = prepared.work(stamp, &ask, &orders, &mut self.log)?;
                 memory.note(&prepared.federation.host, stamp, message.run.checkpoint)?;
                 reply
@@ -344,14 +346,14 @@ impl Site {
                 if stamps.len() != count {
                     return Err(changed());
                 }
-                memory.recall(&prepared.federation.host, &[])?;
+                memory.recall(&prepared.federation.host, &[], None)?;
                 let (label, seed) = (&message.label, message.data.seed);
                 let within = format!("{}/{}/{seed}", modelfile::plain_name(&run), modelfile::plain_name(label));
                 let about = [("label", label.clone()), ("seed", seed.to_string())];
                 SiteReply::Kept(prepared.keep(&memory.clients, &stamps, &self.node, (within, &about), &mut self.log)?)
             }
             Request::Export { roll } if roll == prepared.roll => {
-                memory.recall(&prepared.federation.host, &[])?;
+                memory.recall(&prepared.federation.host, &[], None)?;
                 let current = |kept: &Kept| (kept.current().cloned(), kept.own().map(<[u8]>::to_vec));
                 let (states, own) = memory.clients.iter().map(current).unzip();
                 SiteReply::States(states, own)
