@@ -120,11 +120,11 @@ SEED ?= 0
 CASES ?= 100000
 BINARY ?= 1000
 fuzz: | need-rust ## Spoils the inputs of every reader: SEED, CASES of each, BINARY of each through the program; READER, CASE
-	cargo test $(WORKSPACE) --test fuzz --test cli --no-run && cargo test -p kinfolk-node --lib --no-run
+	cargo test $(WORKSPACE) --test fuzz --test cli --no-run && cargo test -p kinfolk-node -p kinfolk-cli -p kinfolk-py --lib --no-run
 	export KINFOLK_FUZZ_SEED=$(SEED) KINFOLK_FUZZ_CASES=$(CASES) KINFOLK_FUZZ_BINARY=$(BINARY) $(if $(CASE),KINFOLK_FUZZ_CASE=$(CASE)); \
 	ulimit -v 16777216; \
 	cargo test $(WORKSPACE) --test fuzz -- --nocapture $(READER) && \
-	cargo test -p kinfolk-node --lib -- --nocapture fuzz::$(READER) && cargo test $(WORKSPACE) --test cli -- --nocapture fuzz::$(READER)
+	cargo test -p kinfolk-node -p kinfolk-cli -p kinfolk-py --lib -- --nocapture fuzz::$(READER) && cargo test $(WORKSPACE) --test cli -- --nocapture fuzz::$(READER)
 
 # Three kinds of expected results are kept: the texts of the command line in crates/kinfolk-cli/tests/cli/snapshots and what
 # examples/bakeries.ipynb prints, which must agree to the letter, and the numbers of the quickstart in crates/kinfolk/tests/golden,

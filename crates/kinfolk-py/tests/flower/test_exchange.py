@@ -365,6 +365,30 @@ def test_a_file_of_the_machine_that_is_at_fault_is_named_in_its_own_log_alone(
     assert "node.client: missing" in log and "node.columns: missing" in log
 
 
+def test_a_run_that_goes_on_waits_for_the_app_that_has_not_ended_yet(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock, tries = [0.0], []
+    played = SimpleNamespace(monotonic=lambda: clock[0], sleep=lambda seconds: clock.append(clock.pop() + seconds))
+    monkeypatch.setattr(flower, "time", played)
+
+    def run(free_at: float, reason: str = "/runs/a: in use by process 7\n  hint: wait") -> Path:
+        tries.append(clock[0])
+        if clock[0] < free_at:
+            raise exchange.fault("settings", reason)
+        return Path("/runs/a")
+
+    assert flower._when_free(lambda: run(5.0)) == Path("/runs/a")
+    assert len(tries) == 6
+    assert capsys.readouterr().out == "kinfolk: waiting up to 90 s: /runs/a: in use by process 7\n"
+    with pytest.raises(kinfolk.Error, match="in use by process 7"):
+        flower._when_free(lambda: run(1000.0))
+    tries.clear()
+    with pytest.raises(kinfolk.Error, match="finished"):
+        flower._when_free(lambda: run(1000.0, "the run is finished"))
+    assert len(tries) == 1, "other faults are said at once"
+
+
 def test_machines_have_names_and_not_nineteen_digits() -> None:
     grid = Grid(1234567890123456789, 7)
     carrier = exchanging(grid, timeout=1.0)

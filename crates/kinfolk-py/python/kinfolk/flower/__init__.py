@@ -7,6 +7,7 @@ message to each machine, of type `query.kinfolk`, `train.kinfolk` or `evaluate.k
 from __future__ import annotations
 
 import json
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Mapping
@@ -47,6 +48,8 @@ __all__ = ["TESTED_VERSION", "client_app", "serve", "server_app"]
 
 # Flower's own number for an exception in the app of a client.
 CLIENT_APP_RAISED_EXCEPTION = 2
+# Seconds in which the app of a SuperLink that died has ended.
+LINGERS = 90.0
 # What a method can end with that is not a result.
 FAULTS = ("diverged", "failed")
 
@@ -113,17 +116,37 @@ def _carry_out(
             _merged(file, given.settings()), exchange.machines, exchange, out=out, told=_say_all
         )
         return folder, load_fitted(folder)
-    folder = run_remote(
-        wanted,
-        given.settings(),
-        exchange.machines,
-        exchange,
-        out=out,
-        start=start,
-        resume=given.flag("resume"),
-        progress=progress,
-    )
+    resume = given.flag("resume")
+
+    def run() -> Path:
+        return run_remote(
+            wanted,
+            given.settings(),
+            exchange.machines,
+            exchange,
+            out=out,
+            start=start,
+            resume=resume,
+            progress=progress,
+        )
+
+    folder = _when_free(run) if resume else run()
     return folder, Run(folder)
+
+
+def _when_free(run: Callable[[], Path]) -> Path:
+    """Runs what goes on, as soon as its folder is free: the app of a SuperLink that died takes a while to end."""
+    deadline, said = time.monotonic() + LINGERS, False
+    while True:
+        try:
+            return run()
+        except Error as error:
+            if ": in use by " not in str(error) or time.monotonic() >= deadline:
+                raise
+            if not said:
+                say(f"waiting up to {LINGERS:g} s: {one_line(str(error).splitlines()[0])}")
+            said = True
+        time.sleep(1.0)
 
 
 def _tell_event(event: Mapping[str, Any]) -> None:

@@ -137,7 +137,7 @@ impl Memory {
         for order in orders {
             let stamp = order.work.needs().stamp;
             for ((place, kept), is_undone) in (0u32..).zip(self.clients.iter_mut()).zip(&mut undone) {
-                if !order.to.as_ref().is_none_or(|list| list.binary_search(&place).is_ok()) {
+                if order.to.as_ref().is_some_and(|list| list.binary_search(&place).is_err()) {
                     continue;
                 }
                 if let Some(found) = kept.states.iter().position(|state| Some(state.stamp) == stamp) {
@@ -196,10 +196,9 @@ impl Memories {
             Some(last) => Some(last),
             None => self.path(&Memory::empty(message)).map(|path| read(&path)).transpose()?.flatten(),
         };
-        if let Some(before) = &before
-            && let Err(late) = Memory::of(Some(before.clone()), message)
-        {
-            self.last = Some(before.clone());
+        let late = before.as_ref().filter(|before| before.is_for(message)).map(|before| before.refuse_late(message));
+        if let Some(Err(late)) = late {
+            self.last = before;
             return Err(late);
         }
         Memory::of(before, message)
