@@ -198,8 +198,7 @@ fn missing_data(folder: &str, experiment: &Experiment) -> Option<Error> {
     let is_dataset = cache::DATASETS.iter().any(|dataset| dataset.name == experiment.source.name);
     match path {
         Some(path) => Some(
-            Error::data(format!("no file {path}"))
-                .hint(format!("experiments/{folder}/README.md says how it is made")),
+            Error::data(format!("no file {path}")).hint(format!("experiments/{folder}/README.md says how it is made")),
         ),
         None if is_dataset => cache::find(experiment.source.name).err(),
         None => None,

@@ -94,7 +94,7 @@ fn text_of(filled: &Filled) -> String {
         table = table.numbers("published");
     }
     table = table.numbers("worst decile").numbers("better alone %");
-    table = table.numbers(&format!("within {} MB", filled.about.megabytes)).numbers("MB").numbers("seconds");
+    table = table.numbers(format!("within {} MB", filled.about.megabytes)).numbers("MB").numbers("seconds");
     if clusters {
         table = table.numbers("clusters");
     }

@@ -225,9 +225,8 @@ impl Table {
     fn experiment(&self, label: &str, seed: u64) -> Result<Experiment> {
         let mut file: toml::Table = toml::from_str(&self.text).map_err(|error| Error::data(error.to_string()))?;
         let methods = file.get("method").and_then(toml::Value::as_array).cloned().unwrap_or_default();
-        let text_of = |entry: &toml::Value, name: &str| {
-            entry.get(name).and_then(toml::Value::as_str).map(str::to_string)
-        };
+        let text_of =
+            |entry: &toml::Value, name: &str| entry.get(name).and_then(toml::Value::as_str).map(str::to_string);
         let label_of = |entry: &toml::Value| text_of(entry, "label").or_else(|| text_of(entry, "name"));
         let mut wanted = vec![label.to_string()];
         for entry in methods.iter().rev() {
@@ -296,8 +295,8 @@ impl Table {
         };
         let record = run(&experiment, &options, watch)?;
         let kept = self.read_off(&record, label, seed)?;
-        let text = serde_json::to_vec_pretty(&kept)
-            .map_err(|error| Error::new(ErrorKind::Io, format!("{label}: {error}")))?;
+        let text =
+            serde_json::to_vec_pretty(&kept).map_err(|error| Error::new(ErrorKind::Io, format!("{label}: {error}")))?;
         write_atomically(&self.place(wishes.folder, label, seed), &text)?;
         // All that is wanted of it is kept.
         let _ = std::fs::remove_dir_all(folder);
@@ -398,11 +397,19 @@ impl Table {
         let mut lines: Vec<Line> = all.iter().map(|(label, kept)| self.line(label, kept, &alone, higher)).collect();
         let rank = |line: &Line| line.mean.map_or(f64::INFINITY, |mean| if higher { -mean } else { mean });
         lines.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
-        Ok(Filled { name: self.name.into(), about: self.about.clone(), quick: self.quick, metric, higher_is_better: higher, lines })
+        Ok(Filled {
+            name: self.name.into(),
+            about: self.about.clone(),
+            quick: self.quick,
+            metric,
+            higher_is_better: higher,
+            lines,
+        })
     }
 
     fn line(&self, label: &str, kept: &[Kept], alone: &[Kept], higher: bool) -> Line {
-        let done: Vec<&Kept> = kept.iter().filter(|kept| ["done", "not-converged"].contains(&kept.status.as_str())).collect();
+        let done: Vec<&Kept> =
+            kept.iter().filter(|kept| ["done", "not-converged"].contains(&kept.status.as_str())).collect();
         let average = |of: &dyn Fn(&Kept) -> Option<f64>| {
             let values: Vec<f64> = done.iter().filter_map(|kept| of(kept)).collect();
             (!values.is_empty() && values.len() == done.len()).then(|| mean(&values))

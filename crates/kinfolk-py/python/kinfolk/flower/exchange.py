@@ -266,7 +266,8 @@ def look_again_soon(grid: Grid, timeout: float, lost_somebody: Callable[[], bool
             arrived = time.monotonic()
             return content
 
-        return pull(object_ids, pull_one, **wanted)
+        found: dict[str, bytes] = pull(object_ids, pull_one, **wanted)
+        return found
 
     module.pull_objects = pull_objects  # type: ignore[attr-defined]
 

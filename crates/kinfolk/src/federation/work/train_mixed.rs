@@ -52,13 +52,13 @@ pub(crate) fn responsibilities(
     let (count, rows) = (losses.len(), losses.first().map_or(0, Vec::len));
     let mut parts = Vec::with_capacity(count * rows);
     let mut total = 0.0;
-    for row in 0..rows {
+    (0..rows).for_each(|row| {
         let log = |model: usize| shares[model].max(1e-300).ln() - losses[model][row] - extra(model, row);
         let largest = (0..count).map(log).fold(f64::NEG_INFINITY, f64::max);
         let sum: f64 = (0..count).map(|model| (log(model) - largest).exp()).sum();
         parts.extend((0..count).map(|model| (log(model) - largest).exp() / sum));
         total -= largest + sum.ln();
-    }
+    });
     (parts, total / rows.max(1) as f64)
 }
 

@@ -82,8 +82,8 @@ impl Service for Servings<'_> {
         Serving { model: Blend { networks, reach }, by: by.into(), is_known: false }
     }
 
-    fn predict_part<'s>(
-        &'s self,
+    fn predict_part(
+        &self,
         batch: &KnownBatch,
         part: Range<usize>,
         format: Format,

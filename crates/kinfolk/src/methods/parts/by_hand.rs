@@ -58,7 +58,7 @@ impl Play {
     fn numbers(name: &str, text: &str, targets: &[(f64, usize)]) -> Self {
         let client = |(index, &(target, rows)): (usize, &(f64, usize))| {
             let features = Features::F64 { columns: 1, values: vec![1.0; rows] };
-            Client::new(&index.to_string(), Shard::new(features, Targets::Values(vec![target; rows])).unwrap())
+            Client::new(index.to_string(), Shard::new(features, Targets::Values(vec![target; rows])).unwrap())
         };
         let line = model("linear", "intercept = false", DataShape::numbers(1, 0));
         Self::new(name, text, line, targets.iter().enumerate().map(client).collect(), None)
@@ -154,7 +154,7 @@ fn fine_tune_over_clusters() {
     let line = model("linear", "intercept = false", DataShape::numbers(1, 0));
     let client = |index: usize| {
         let features = Features::F64 { columns: 1, values: vec![1.0; 2] };
-        Client::new(&index.to_string(), Shard::new(features, Targets::Values(vec![THREE[index].0; 2])).unwrap())
+        Client::new(index.to_string(), Shard::new(features, Targets::Values(vec![THREE[index].0; 2])).unwrap())
     };
     let clusters = Some([Some(1), None, Some(0)].into_iter().collect());
     let over = Over { clusters, models: vec![Arc::new(vec![5.0]), Arc::new(vec![-1.0])] };
@@ -391,9 +391,9 @@ fn cfl_gp_tells_directions_apart() {
 #[test]
 fn pacfl_tells_subspaces_apart() {
     let client = |index: usize| {
-        let row = if index % 2 == 0 { [1.0, 0.1] } else { [0.1, 1.0] };
+        let row = if index.is_multiple_of(2) { [1.0, 0.1] } else { [0.1, 1.0] };
         let features = Features::F64 { columns: 2, values: row.repeat(3) };
-        Client::new(&index.to_string(), Shard::new(features, Targets::Values(vec![1.0; 3])).unwrap())
+        Client::new(index.to_string(), Shard::new(features, Targets::Values(vec![1.0; 3])).unwrap())
     };
     let plane = model("linear", "intercept = false", DataShape::numbers(2, 0));
     let text = format!("{TRAINING}directions = 1");
@@ -429,10 +429,10 @@ fn fedem_soft() {
 #[test]
 fn feddrift_follows_clients_over_time() {
     let client = |index: usize| {
-        let later = if index % 2 == 0 { 0.0 } else { 10.0 };
+        let later = if index.is_multiple_of(2) { 0.0 } else { 10.0 };
         let values = [0.0, 0.0, later, later, later, later].to_vec();
         let features = Features::F64 { columns: 1, values: vec![1.0; 6] };
-        Client::new(&index.to_string(), Shard::new(features, Targets::Values(values)).unwrap())
+        Client::new(index.to_string(), Shard::new(features, Targets::Values(values)).unwrap())
     };
     let line = model("linear", "intercept = false", DataShape::numbers(1, 0));
     let text = "rounds = 30\nlocal_steps = 5\nstep = 0.2\ntimes = 3\nrise = 1.0";
@@ -458,9 +458,9 @@ fn feddrift_follows_clients_over_time() {
 fn fedrc_tells_apart_what_y_does() {
     let client = |index: usize| {
         let values: Vec<f64> = (0..20).map(|row| f64::from(row) - 9.5).collect();
-        let classes = values.iter().map(|&value| u32::from((value > 0.0) == (index % 2 == 0))).collect();
+        let classes = values.iter().map(|&value| u32::from((value > 0.0) == (index.is_multiple_of(2)))).collect();
         let features = Features::F64 { columns: 1, values };
-        Client::new(&index.to_string(), Shard::new(features, Targets::Classes(classes)).unwrap())
+        Client::new(index.to_string(), Shard::new(features, Targets::Classes(classes)).unwrap())
     };
     let logistic = model("logistic", "", DataShape::numbers(1, 2));
     let text = "rounds = 40\nlocal_steps = 10\nstep = 0.1\nclusters = 2";
@@ -470,7 +470,7 @@ fn fedrc_tells_apart_what_y_does() {
     let first = shares[0][0] > 0.5;
     for (client, shares) in shares.iter().enumerate() {
         assert!(shares.iter().any(|share| *share > 0.9), "{shares:?}");
-        assert_eq!((shares[0] > 0.5) == first, client % 2 == 0, "{shares:?}");
+        assert_eq!((shares[0] > 0.5) == first, client.is_multiple_of(2), "{shares:?}");
     }
 }
 
@@ -481,8 +481,8 @@ fn layered() -> (Arc<dyn Model>, Vec<Client>) {
         let mut random = Key::new(index as u64).rng();
         let values = (0..16).map(|_| rand::RngExt::random_range(&mut random, -1.0..1.0)).collect();
         let features = Features::F64 { columns: 2, values };
-        let classes = (0..8).map(|row| u32::from((row + index) % 3 == 0)).collect();
-        Client::new(&index.to_string(), Shard::new(features, Targets::Classes(classes)).unwrap())
+        let classes = (0..8).map(|row| u32::from((row + index).is_multiple_of(3))).collect();
+        Client::new(index.to_string(), Shard::new(features, Targets::Classes(classes)).unwrap())
     };
     (network, (0..3).map(client).collect())
 }
@@ -510,7 +510,8 @@ fn parameters_at_home() {
     let (all, body): (Moves, Moves) = (&|_| true, &|place| !is_last(place));
     let head: Moves = &|place| is_last(place);
     // Who stays at home, the stages of a round with their steps, and the last stage.
-    let cases: [(&str, &str, Moves, Vec<(usize, Moves)>, (usize, Moves)); 4] = [
+    type Case<'a> = (&'a str, &'a str, Moves<'a>, Vec<(usize, Moves<'a>)>, (usize, Moves<'a>));
+    let cases: [Case; 4] = [
         ("fedper", "", head, vec![(2, all)], (0, &nothing)),
         ("fedrep", "head_steps = 3", head, vec![(3, head), (2, body)], (0, &nothing)),
         ("fedbabu", "tune_steps = 4", head, vec![(2, body)], (4, all)),
@@ -550,7 +551,7 @@ fn fedbn_keeps_normalisation_at_home() {
         let values = (0..8 * 16).map(|_| rand::RngExt::random_range(&mut random, 0.0..1.0 + index as f64)).collect();
         let features = Features::F64 { columns: 16, values };
         let classes = (0..8).map(|row| row % 2).collect();
-        Client::new(&index.to_string(), Shard::new(features, Targets::Classes(classes)).unwrap())
+        Client::new(index.to_string(), Shard::new(features, Targets::Classes(classes)).unwrap())
     };
     let home: Vec<usize> = network.layout().normalisation().into_iter().flatten().collect();
     assert_eq!(home.len(), 4 * 2);
