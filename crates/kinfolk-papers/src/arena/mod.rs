@@ -308,7 +308,11 @@ impl Table {
         let repeat = method.and_then(|method| method.repeats.first());
         let repeat = repeat.ok_or_else(|| Error::data(format!("{label} left no result")))?;
         let rounds = || record.rounds.iter().filter(|round| round.label == label);
-        let (mut spent, mut within) = (0, None);
+        // What the methods cost that it goes on from is part of what it costs.
+        let others = record.summary.methods.iter().filter(|method| method.label != label);
+        let others: Vec<_> = others.filter_map(|method| method.repeats.first()).collect();
+        let before: u64 = others.iter().map(|repeat| repeat.bytes_down + repeat.bytes_up).sum();
+        let (mut spent, mut within) = (before, None);
         for round in rounds() {
             if round.phase != "evaluate" {
                 spent += round.bytes_down + round.bytes_up;
@@ -327,8 +331,8 @@ impl Table {
             worst_decile: repeat.metric.as_ref().map(|metric| metric.worst_decile),
             within,
             clients: clients.filter_map(|client| Some((client.client.clone(), client.metric?))).collect(),
-            megabytes: (repeat.bytes_down + repeat.bytes_up) as f64 / 1e6,
-            seconds: repeat.seconds,
+            megabytes: (before + repeat.bytes_down + repeat.bytes_up) as f64 / 1e6,
+            seconds: others.iter().map(|repeat| repeat.seconds).sum::<f64>() + repeat.seconds,
             rounds: repeat.rounds,
             clusters: repeat.clusters,
             ari: repeat.ari,

@@ -50,6 +50,8 @@ fn a_new_method_joins_by_running_alone() {
     // Two models of 650 numbers in single precision a round and client: three rounds are 0.09 MB.
     let fedavg = of(&filled, "fedavg");
     assert!(fedavg.megabytes.unwrap() > 0.05);
+    // What it goes on from is part of what it costs.
+    assert!(of(&filled, "fine-tune").megabytes.unwrap() > of(&filled, "ifca").megabytes.unwrap());
     let added = small().fill(&wishes(&["ditto".into()], folder.path()), &mut show).unwrap();
     assert_eq!(added.lines.len(), 5);
     assert!(of(&added, "ditto").mean.is_some());

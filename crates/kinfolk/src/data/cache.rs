@@ -150,6 +150,7 @@ pub(crate) fn dataset(name: &str) -> Result<&'static Dataset> {
 }
 
 /// The folder all datasets live under.
+#[doc(hidden)]
 pub fn folder() -> Result<PathBuf> {
     folder_by(|name| std::env::var_os(name))
 }

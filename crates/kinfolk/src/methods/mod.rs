@@ -210,15 +210,21 @@ pub mod prelude {
 /// What the settings of methods are made of: groups that several methods share, and words to choose from.
 pub mod options {
     pub use super::al2sgd_plus::RowsInStep;
+    pub use super::fedamp::Attention;
     pub use super::fedgrem::{Central, Scatter, Weights};
+    pub use super::fedopt::ServerStep;
     pub use super::ifca::{Divisor, StartBy};
     pub use super::l2gd::CoinCount;
     pub use super::mixtures::{CommonOrder, OwnFits, StartCovariance, StepRule, Until};
     pub use super::odcl::{Lambda, Pulling};
+    pub use super::pacfl::Angles;
     pub use super::parts::averaging::Averaging;
+    pub use super::parts::linkage::JoinUntil;
     pub use super::parts::one_shot::{BottomUp, Compare, DistanceBy, GroupsBy, LambdaRule};
     pub use super::parts::solving::{Iterate, Pace, SolveBy, Solving};
+    pub use super::parts::supervised_mixture::Components;
     pub use super::parts::training::{OptimiserKind, Optimising, Schedule, StartModel, Training};
+    pub use super::per_fedavg::Hessian;
     pub use super::personal::theory::{Aim, Stepping};
     pub use super::personal::{ClientPull, LossOver, Objective, Spread};
     pub use super::room::MissingRule;
