@@ -87,12 +87,16 @@ def submit(request: Mapping[str, Any]) -> str:
             raise Refused(f"flwr run: {' '.join(str(answer.get('error-message', answer)).split())}")
         run = str(answer["run-id"])
         stopped = threading.Event()
+        not_stopped: list[Refused] = []
         with flwr.log(run) as log:
 
             def stop_at_the_end_of_stdin() -> None:
                 sys.stdin.read()
                 stopped.set()
-                flwr.ask("stop", run, flwr.connection)
+                try:
+                    flwr.ask("stop", run, flwr.connection)
+                except Refused as error:
+                    not_stopped.append(error)
                 log.terminate()
 
             threading.Thread(target=stop_at_the_end_of_stdin, daemon=True).start()
@@ -105,7 +109,11 @@ def submit(request: Mapping[str, Any]) -> str:
         if not found.get("runs"):
             why = " ".join(str(found.get("error-message", found)).split())
             raise Refused(f"the SuperLink knows of the run no more, or is gone: {why}; {GOES_ON}")
-        return str(found["runs"][0]["status"])
+        status = str(found["runs"][0]["status"])
+        # A run that ended by itself in the meantime cannot be stopped, nor need it be.
+        if not_stopped and not status.startswith("finished"):
+            raise Refused(f"the run goes on: {not_stopped[0]}")
+        return status
 
 
 def write_app(folder: Path, experiment: str) -> Path:
