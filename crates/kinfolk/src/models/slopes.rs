@@ -14,8 +14,11 @@ pub(crate) struct Slopes<'a, 's> {
     worker: &'a mut dyn Worker,
     seat: &'a Seat<'s>,
     batches: Batches,
-    /// The rows of the batch at hand; `None` means all.
-    rows: Option<Vec<u32>>,
+    /// Whether the batch at hand is all rows; otherwise which these are.
+    all: bool,
+    rows: Vec<u32>,
+    /// The weights of these rows.
+    weights: Vec<f64>,
     steps: usize,
 }
 
@@ -25,7 +28,7 @@ impl<'a, 's> Slopes<'a, 's> {
         let count = seat.client.train.len();
         let batches = Batches::new(count, &plan.sample, &seat.client.id);
         let steps = steps_of(plan, count, batches.size);
-        Self { worker, seat, batches, rows: None, steps }
+        Self { worker, seat, batches, all: true, rows: Vec::new(), weights: Vec::new(), steps }
     }
 
     /// Number of steps of the plan.
@@ -35,24 +38,25 @@ impl<'a, 's> Slopes<'a, 's> {
 
     /// Goes on to the next batch.
     pub(crate) fn next(&mut self) {
-        self.rows = self.batches.next().map(<[u32]>::to_vec);
+        self.rows.clear();
+        let picked = self.batches.next();
+        self.all = picked.is_none();
+        self.rows.extend_from_slice(picked.unwrap_or_default());
     }
 
     /// The gradient of the mean loss on the batch at hand into `out`; returns that loss.
     pub(crate) fn at(&mut self, params: &[f64], out: &mut [f64]) -> f64 {
-        self.worker.slope(params, self.seat, self.rows.as_deref(), out)
+        let rows = (!self.all).then_some(&self.rows[..]);
+        self.worker.slope(params, self.seat, rows, out)
     }
 
     /// The same of the loss with a weight for each of the client's rows.
     pub(crate) fn weighted(&mut self, params: &[f64], weights: &[f64], out: &mut [f64]) -> f64 {
-        let picked: Vec<f64>;
-        let weights = match &self.rows {
-            Some(rows) => {
-                picked = rows.iter().map(|&row| weights[row as usize]).collect();
-                &picked
-            }
-            None => weights,
-        };
-        self.worker.weighted_slope(params, self.seat, self.rows.as_deref(), weights, out)
+        if self.all {
+            return self.worker.weighted_slope(params, self.seat, None, weights, out);
+        }
+        self.weights.clear();
+        self.weights.extend(self.rows.iter().map(|&row| weights[row as usize]));
+        self.worker.weighted_slope(params, self.seat, Some(&self.rows), &self.weights, out)
     }
 }

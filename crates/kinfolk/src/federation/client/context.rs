@@ -83,6 +83,16 @@ impl<'a> ClientContext<'a> {
         }
     }
 
+    /// The same, if there are so many of them: another kind of work may have kept others.
+    pub(crate) fn kept_vectors(&self, stamp: u64, count: usize) -> Result<Vec<f64>> {
+        let (vectors, width) = (self.own_vectors(stamp)?, self.model().layout().len());
+        if vectors.len() != count * width {
+            let found = vectors.len() / width.max(1);
+            return Err(self.naming()(Error::federation(format!("{count} vectors wanted, found {found}"))));
+        }
+        Ok(vectors)
+    }
+
     /// The client's `count` vectors with this stamp, moved out of its state.
     pub(crate) fn take_vectors(&self, stamp: u64, count: u32) -> Result<Vec<f64>> {
         let width = self.model().layout().len();

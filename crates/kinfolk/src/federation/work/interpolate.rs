@@ -60,20 +60,21 @@ impl Kind for Interpolate {
         let width = context.worker.width();
         if let Some(numbers) = context.numbers_of(context.stamp) {
             // This order has been carried out, and its answer got lost. Behind v̄ and v lies what was sent.
-            let kept = context.own_vectors(context.stamp)?;
+            let kept = context.kept_vectors(context.stamp, 3)?;
             return Ok(context.reply(numbers, Some(kept[2 * width..].to_vec())));
         }
         let mut common = context.models[self.model].clone();
         let (mut own, mut share) = match self.stamp {
             Some(stamp) => {
                 let share = context.numbers_of(stamp).and_then(|numbers| numbers.get(1).copied());
-                (context.own_vectors(stamp)?[width..2 * width].to_vec(), share.unwrap_or(self.share))
+                (context.kept_vectors(stamp, 3)?[width..2 * width].to_vec(), share.unwrap_or(self.share))
             }
             None => (common.clone(), self.share),
         };
         let seat = context.seat();
         let mut slopes = Slopes::new(context.worker, &seat, &plan);
-        let (mut mixed, mut gradient) = (vec![0.0; width], vec![0.0; width]);
+        let zero = || vec![0.0; width];
+        let (mut mixed, mut gradient, mut of_common) = (zero(), zero(), zero());
         let mix = |share: f64, own: &[f64], common: &[f64], mixed: &mut [f64]| {
             mixed
                 .iter_mut()
@@ -84,9 +85,8 @@ impl Kind for Interpolate {
         for step in 0..slopes.steps() {
             slopes.next();
             mix(share, &own, &common, &mut mixed);
-            let before = slopes.at(&common, &mut gradient);
+            let before = slopes.at(&common, &mut of_common);
             loss = if step == 0 { before } else { loss };
-            let of_common = gradient.clone();
             slopes.at(&mixed, &mut gradient);
             if step == 0 && self.adaptive {
                 let along = dot(&own, &gradient) - dot(&common, &gradient);

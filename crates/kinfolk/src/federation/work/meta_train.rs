@@ -38,7 +38,7 @@ impl Kind for MetaTrain {
         let seat = context.seat();
         let mut slopes = Slopes::new(context.worker, &seat, &plan);
         let zero = || vec![0.0; params.len()];
-        let (mut first, mut outer, mut moved) = (zero(), zero(), zero());
+        let (mut first, mut outer, mut moved, mut change) = (zero(), zero(), zero(), zero());
         let mut loss = f64::NAN;
         for step in 0..slopes.steps() {
             slopes.next();
@@ -51,15 +51,15 @@ impl Kind for MetaTrain {
             if let Some(length) = self.difference {
                 // (I − α ∇²f(w)) v with ∇²f(w) v ≈ (∇f(w + δ v) − ∇f(w − δ v)) / 2 δ.
                 slopes.next();
-                let mut ends = [1.0, -1.0].map(|sign| {
+                // The difference first, as it is taken at the gradient that it then changes.
+                change.fill(0.0);
+                for sign in [1.0, -1.0] {
                     moved.copy_from_slice(&params);
                     add_scaled(&mut moved, sign * length, &outer);
                     slopes.at(&moved, &mut first);
-                    first.clone()
-                });
-                let [one, other] = &mut ends;
-                add_scaled(one, -1.0, other);
-                add_scaled(&mut outer, -self.inner_step / (2.0 * length), one);
+                    add_scaled(&mut change, sign / (2.0 * length), &first);
+                }
+                add_scaled(&mut outer, -self.inner_step, &change);
             }
             add_scaled(&mut params, -plan.step, &outer);
         }

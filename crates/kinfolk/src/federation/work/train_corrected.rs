@@ -39,11 +39,11 @@ impl Kind for TrainCorrected {
         let width = context.worker.width();
         if let Some(numbers) = context.numbers_of(context.stamp) {
             // This order has been carried out, and its answer got lost. Behind c_i lies what was sent.
-            let kept = context.own_vectors(context.stamp)?;
+            let kept = context.kept_vectors(context.stamp, 3)?;
             return Ok(context.reply(numbers, Some(kept[width..].to_vec())));
         }
         let mut own = match self.stamp {
-            Some(stamp) => context.own_model(stamp)?,
+            Some(stamp) => context.kept_vectors(stamp, 3)?[..width].to_vec(),
             None => vec![0.0; width],
         };
         let (start, control) = (&context.models[self.model], &context.models[self.control]);

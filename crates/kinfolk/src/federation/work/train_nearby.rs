@@ -38,7 +38,7 @@ impl Kind for TrainNearby {
         let width = context.worker.width();
         if let Some(numbers) = context.numbers_of(context.stamp) {
             // This order has been carried out, and its answer got lost. Behind θ lies what was sent.
-            let kept = context.own_vectors(context.stamp)?;
+            let kept = context.kept_vectors(context.stamp, 2)?;
             return Ok(context.reply(numbers, Some(kept[width..].to_vec())));
         }
         let mut centre = context.models[self.model].clone();

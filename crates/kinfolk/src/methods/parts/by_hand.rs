@@ -581,3 +581,21 @@ fn what_is_at_home_is_not_sent() {
     // Everybody is handed a whole model once.
     assert_eq!(bytes("lg-fedavg").1, 3 * (width + last) * number);
 }
+
+/// What another kind of work kept is refused, whatever a server orders.
+#[test]
+fn vectors_that_another_kind_of_work_kept_are_refused() {
+    use crate::federation::work::{Interpolate, TrainCorrected};
+    let mut play = Play::numbers("fedavg", TRAINING, &THREE);
+    let plan = Plan::steps(1, 0.1);
+    let mut ask = Ask::new(Phase::Train, vec![Arc::new(vec![1.0]); 2], Gather::Each);
+    ask.order(Recipients::All, Train { from: Start::Model(0), plan: plan.clone(), keep: Keep::Instead });
+    let stamp = Some(play.federation.ask(&ask).unwrap().stamp);
+    let mut refused = |work: crate::federation::work::Work| {
+        ask.orders[0].work = work;
+        let error = play.federation.ask(&ask).unwrap_err().to_string();
+        assert!(error.contains("3 vectors wanted, found 1"), "{error}");
+    };
+    refused(Interpolate { model: 0, stamp, share: 0.5, adaptive: true, plan: plan.clone() }.into());
+    refused(TrainCorrected { model: 0, control: 1, stamp, plan }.into());
+}
