@@ -60,13 +60,21 @@ impl Origin<'_> {
             let fault = || Error::settings(format!("{place}.groups: method {label} puts no client into a cluster"));
             return (!has_clusters).then(|| fault().hint("name a method that finds clusters, such as ifca or odcl"));
         }
-        if all.iter().any(|known| known == label) {
-            let message = format!("{place}.groups: method {label} stands below or here, want one that stands above");
-            return Some(Error::settings(message).hint("methods run in the order of the file: move it up"));
-        }
-        let known = WORDS.into_iter().chain(above.iter().map(|(label, _)| label.as_str()));
-        Some(unknown_name(&format!("{place}.groups"), label, &known.collect::<Vec<_>>()))
+        let known: Vec<&str> = WORDS.into_iter().chain(above.iter().map(|(label, _)| label.as_str())).collect();
+        not_above(&format!("{place}.groups"), label, &known, all)
     }
+}
+
+/// The fault of a label in this setting that is none of the `known` words and labels above; `all` are those of the experiment.
+pub(crate) fn not_above(setting: &str, label: &str, known: &[&str], all: &[String]) -> Option<Error> {
+    if known.contains(&label) {
+        return None;
+    }
+    if all.iter().any(|other| other == label) {
+        let message = format!("{setting}: method {label} stands below or here, want one that stands above");
+        return Some(Error::settings(message).hint("methods run in the order of the file: move it up"));
+    }
+    Some(unknown_name(setting, label, known))
 }
 
 impl Groups {

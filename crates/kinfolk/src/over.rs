@@ -3,7 +3,7 @@
 use crate::assignment::Assignment;
 use crate::error::{Error, Result};
 use crate::federation::Params;
-use crate::settings::unknown_name;
+use crate::groups::not_above;
 use serde::{Deserialize, Serialize};
 
 /// The clusters and models that a method ended with.
@@ -18,18 +18,12 @@ pub struct Over {
 impl Over {
     /// The fault of a label that is not one of those above.
     pub(crate) fn check(place: &str, label: &str, above: &[String], all: &[String]) -> Option<Error> {
-        if above.iter().any(|known| known == label) {
-            return None;
-        }
-        if all.iter().any(|known| known == label) {
-            let message = format!("{place}.over: method {label} stands below or here, want one that stands above");
-            return Some(Error::settings(message).hint("methods run in the order of the file: move it up"));
-        }
-        if above.is_empty() {
+        if above.is_empty() && !all.iter().any(|known| known == label) {
             let message = format!("{place}.over: got \"{label}\", and no method stands above");
             return Some(Error::settings(message).hint("put that method first; or leave over out"));
         }
-        Some(unknown_name(&format!("{place}.over"), label, &above.iter().map(String::as_str).collect::<Vec<_>>()))
+        let known: Vec<&str> = above.iter().map(String::as_str).collect();
+        not_above(&format!("{place}.over"), label, &known, all)
     }
 
     /// What the method of this label found, as its record has it.
@@ -42,5 +36,31 @@ impl Over {
             Error::settings(message).hint("name a method that averages, such as fedavg or ifca")
         };
         found.cloned().ok_or_else(none)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_must_stand_above() {
+        let fault = |label: &str, above: &[&str]| {
+            let words = |words: &[&str]| words.iter().map(|word| word.to_string()).collect::<Vec<_>>();
+            let fault = Over::check("method.ditto", label, &words(above), &words(&["ifca", "ditto"]));
+            fault.map(|fault| fault.to_string().lines().next().map(str::to_string).unwrap_or_default())
+        };
+        assert_eq!(fault("ifca", &["ifca"]), None);
+        let found = fault("ditto", &["ifca"]).unwrap();
+        assert_eq!(found, "method.ditto.over: method ditto stands below or here, want one that stands above");
+        assert!(fault("ifac", &["ifca"]).unwrap().starts_with("method.ditto.over: got \"ifac\", want"));
+        assert_eq!(fault("ifac", &[]).unwrap(), "method.ditto.over: got \"ifac\", and no method stands above");
+    }
+
+    #[test]
+    fn what_has_no_model_for_several_clients_is_not_gone_on_from() {
+        let error = |status: &str| Over::found_by("local", status, None).unwrap_err().to_string();
+        assert!(error("done").contains("which has no model for several clients"));
+        assert_eq!(error("diverged"), "it goes on from method local, which diverged");
     }
 }

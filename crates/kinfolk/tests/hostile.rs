@@ -279,6 +279,7 @@ fn names(notes: &[String], bad: &str) -> bool {
 /// its value without the bad client.
 fn nobody_else_is_harmed(problem: &Problem, tolerance: f64) {
     let without = problem.good(&problem.run(Bad::Absent));
+    let honest = problem.good(&problem.run(Bad::Reply(|_| {})));
     let columns: Vec<&str> = problem.methods.iter().map(|kind| kind.name).collect();
     println!("| one bad client | {} |\n|---{}|", columns.join(" | "), "|---".repeat(columns.len()));
     let row = |name: &str, found: &BTreeMap<String, f64>| {
@@ -305,9 +306,9 @@ fn nobody_else_is_harmed(problem: &Problem, tolerance: f64) {
         let found = problem.good(&record);
         row(name, &found);
         for (method, metric) in &found {
-            // Errors and negative log likelihoods: less is better, and one client more that trains honestly may help.
-            let rise = (metric - without[method]) / without[method].abs();
-            if rise > tolerance || rise < -3.0 * tolerance {
+            // One whose models are sound and that lies about something else takes part like an honest one.
+            let is_near = |wanted: f64| (metric - wanted).abs() <= tolerance * wanted.abs();
+            if !is_near(without[method]) && !is_near(honest[method]) {
                 faults.push(format!("{name}: {method}: {metric}, without the bad client {}", without[method]));
             }
         }

@@ -41,6 +41,8 @@ pub struct Table {
     pub about: About,
     /// The experiment.
     text: String,
+    /// How every method trains that has such settings.
+    training: toml::Table,
     labels: Vec<String>,
     quick: bool,
 }
@@ -185,37 +187,22 @@ impl Table {
             labels.push(label.to_string());
         }
         file.insert("name".into(), format!("arena-{name}").into());
-        let mut table =
-            Self { name, about, text: toml::to_string(&file).map_err(|error| broken(&error))?, labels, quick };
-        if quick {
-            table.about.seeds = 1;
-        }
-        table.text += "\n";
-        Ok(table)
+        let about = About { seeds: if quick { 1 } else { about.seeds }, ..about };
+        let text = toml::to_string(&file).map_err(|error| broken(&error))?;
+        Ok(Self { name, about, text, training, labels, quick })
     }
 
     /// Adds a method that the table does not have, with its defaults.
     fn add(&mut self, name: &str) -> Result<()> {
-        let kind = kinfolk::methods::kind(name);
-        let kind = kind.ok_or_else(|| {
+        if kinfolk::methods::kind(name).is_none() {
             let known: Vec<&str> = kinfolk::methods::METHODS.iter().map(|kind| kind.name).collect();
-            unknown_name("--only", name, &known)
-        })?;
-        let mut file: toml::Table = toml::from_str(&self.text).map_err(|error| Error::data(error.to_string()))?;
-        let methods = file.get("method").and_then(toml::Value::as_array).cloned().unwrap_or_default();
-        let mut like = toml::Table::new();
-        // As the first method of the table trains.
-        for (name, value) in methods.first().and_then(toml::Value::as_table).into_iter().flatten() {
-            let is_shared = !["name", "label"].contains(&name.as_str());
-            if is_shared && kind.settings.iter().any(|setting| setting.name == name) {
-                like.insert(name.clone(), value.clone());
-            }
+            return Err(unknown_name("--only", name, &known));
         }
+        let mut file: toml::Table = toml::from_str(&self.text).map_err(|error| Error::data(error.to_string()))?;
         let mut entry = toml::Table::from_iter([("name".to_string(), toml::Value::from(name))]);
-        entry.extend(like);
-        let mut methods = methods;
-        methods.push(entry.into());
-        file.insert("method".into(), methods.into());
+        fill(&mut entry, name, &self.training);
+        let methods = file.get("method").and_then(toml::Value::as_array).cloned().unwrap_or_default();
+        file.insert("method".into(), methods.into_iter().chain([entry.into()]).collect::<Vec<_>>().into());
         self.labels.push(name.to_string());
         self.text = toml::to_string(&file).map_err(|error| Error::data(error.to_string()))?;
         Ok(())

@@ -2,7 +2,7 @@
 //! cluster means the least are merged, again and again.
 
 use crate::num::distance;
-use kodama::{Method, linkage};
+use kodama::{Dendrogram, Method, linkage};
 
 /// The cluster of every point when `clusters` are left, numbered in the order of their first points. `points` are
 /// row-major, finite, and at least as many as clusters.
@@ -12,13 +12,19 @@ pub(crate) fn cluster(points: &[f64], dimension: usize, clusters: usize) -> Vec<
     let pairs = (0..count).flat_map(|one| (one + 1..count).map(move |other| (one, other)));
     let mut distances: Vec<f64> = pairs.map(|(one, other)| distance(row(one), row(other))).collect();
     let tree = linkage(&mut distances, count, Method::Ward);
+    cut(&tree, count, count - clusters).into_iter().map(|label| label as u32).collect()
+}
+
+/// The cluster of each of `count` points after so many merges of a tree, numbered in the order of their first points. (The
+/// tree of a single point says that it has none.)
+pub(crate) fn cut(tree: &Dendrogram<f64>, count: usize, merges: usize) -> Vec<usize> {
     // A merge is a further node, numbered after the points and the merges before it.
     let mut parents: Vec<usize> = (0..2 * count).collect();
-    for (merge, step) in tree.steps().iter().take(count - clusters).enumerate() {
+    for (merge, step) in tree.steps().iter().take(merges).enumerate() {
         (parents[step.cluster1], parents[step.cluster2]) = (count + merge, count + merge);
     }
     let roots: Vec<usize> = (0..count).map(|point| super::root(&mut parents, point)).collect();
-    super::renumber(&roots).into_iter().map(|label| label as u32).collect()
+    super::renumber(&roots)
 }
 
 #[cfg(test)]

@@ -42,8 +42,9 @@ pub(super) fn build(pools: &Pools, settings: &ImageSettings, seed: u64, part: Pa
     let hands = deal(&classes, allocation.classes, members.len(), settings, &key)?;
     let own = part.places(members.len())?;
     let mut clients = Vec::with_capacity(own.len());
-    for (member, hand) in members[own.clone()].iter().zip(&hands[own]) {
-        clients.push(client(&allocation, &all, member, hand, members.len())?);
+    for number in own {
+        let deviation = settings.dealing.noise * (number + 1) as f64 / members.len() as f64;
+        clients.push(client(&allocation, &all, &members[number], &hands[number], deviation)?);
     }
     let plants = settings.clusters.plants();
     Ok(Population {
@@ -54,15 +55,13 @@ pub(super) fn build(pools: &Pools, settings: &ImageSettings, seed: u64, part: Pa
     })
 }
 
-fn client(allocation: &Allocation, all: &Images, member: &Member, hand: &[u32], count: usize) -> Result<Client> {
+fn client(allocation: &Allocation, all: &Images, member: &Member, hand: &[u32], deviation: f64) -> Result<Client> {
     let settings = allocation.settings;
     let mut hand = hand.to_vec();
     hand.shuffle(&mut allocation.key.clone().word("held out").word(&member.id).rng());
     let tested = ((settings.dealing.test_fraction * hand.len() as f64).round() as usize).min(hand.len() - 1);
     let rows: Vec<Row> = hand.iter().map(|&image| member.row(image)).collect();
     let (mut features, classes) = allocation.store(all, &rows);
-    let number: usize = member.id.parse().unwrap_or(0);
-    let deviation = settings.dealing.noise * (number + 1) as f64 / count as f64;
     if deviation > 0.0 {
         blur(&mut features, deviation, &mut allocation.key.clone().word("noise").word(&member.id).rng());
     }

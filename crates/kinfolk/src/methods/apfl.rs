@@ -12,7 +12,7 @@
 //!
 //! A client is served by v̄_i; unseen clients by w. Differences from the paper: none known.
 
-use super::parts::cluster_models::{ClusterModels, losses, note_stamps};
+use super::parts::cluster_models::{Layer, PersonalModels, losses, note_stamps};
 use super::parts::training::plain_steps_only;
 use super::*;
 use crate::federation::work::Interpolate;
@@ -26,10 +26,8 @@ settings! {
         adaptive: bool = true,
         /// what a client's model counts in the mean
         weight: Weight = "rows",
-        /// the label of a method above: its clusters, each from its model; left out: everybody together
-        over: Option<String>,
-        /// how clients train
-        training: Training,
+        /// what it lies over, and how clients train
+        layer: Layer,
     }
 
     fn check(&self, check: &mut Check) {
@@ -43,14 +41,13 @@ impl MethodSettings for ApflSettings {
     const PAPER: &str = "Deng, Kamani, Mahdavi 2020";
 
     fn needs(&self) -> Needs {
-        Needs { over: self.over.clone(), ..self.training.needs() }
+        self.layer.needs()
     }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
-        let clients = setup.rows.len();
-        let state =
-            State { base: ClusterModels::over(&setup)?, stamps: vec![0; clients], shares: vec![self.share; clients] };
-        Ok(Box::new(Apfl { trainer: self.training.clone().trainer(&setup), settings: self, state }))
+        let shares = vec![self.share; setup.rows.len()];
+        let state = State { models: PersonalModels::over(&setup)?, shares };
+        Ok(Box::new(Apfl { trainer: self.layer.training.clone().trainer(&setup), settings: self, state }))
     }
 }
 
@@ -62,17 +59,15 @@ struct Apfl {
 
 #[derive(Serialize, Deserialize)]
 struct State {
-    /// w, one in every cluster.
-    base: ClusterModels,
-    /// Of v̄_i and v_i; 0 before the first.
-    stamps: Vec<u64>,
+    /// w, one in every cluster, and v̄_i with v_i.
+    models: PersonalModels,
     /// α_i, as clients said last.
     shares: Vec<f64>,
 }
 
 impl Method for Apfl {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
-        let State { base, stamps, shares } = &mut self.state;
+        let State { models: PersonalModels { base, stamps }, shares } = &mut self.state;
         let asked = self.trainer.participants(room.round(), room);
         let plan = self.trainer.plan(room.round());
         let gather = Gather::Sum { by: By::All, weight: self.settings.weight };
@@ -99,8 +94,8 @@ impl Method for Apfl {
     }
 
     fn outcome(&self) -> Outcome {
-        let State { base, stamps, shares } = &self.state;
-        let mut outcome = base.outcome_with_own(stamps);
+        let State { models, shares } = &self.state;
+        let mut outcome = models.outcome();
         let mean = shares.iter().sum::<f64>() / shares.len().max(1) as f64;
         outcome.extra.insert("share_of_own".into(), mean);
         outcome

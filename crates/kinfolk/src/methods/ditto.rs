@@ -12,7 +12,8 @@
 //! A client is served by v_i; unseen clients by θ. Differences from the paper: v_i of a client that joins late begins at the θ of that
 //! round.
 
-use super::parts::cluster_models::{ClusterModels, losses, note_stamps};
+use super::parts::cluster_models::{Layer, PersonalModels, losses, note_stamps};
+use super::parts::training::{amount, one_amount};
 use super::*;
 
 settings! {
@@ -26,16 +27,12 @@ settings! {
         own_epochs: Option<u32> [1..=1 << 31],
         /// what a client's model counts in the mean
         weight: Weight = "rows",
-        /// the label of a method above: its clusters, each from its model; left out: one common model
-        over: Option<String>,
-        /// how clients train
-        training: Training,
+        /// what it lies over, and how clients train
+        layer: Layer,
     }
 
     fn check(&self, check: &mut Check) {
-        if self.own_steps.is_some() && self.own_epochs.is_some() {
-            check.fault("own_epochs", "own_steps is given too, want one of them");
-        }
+        one_amount(check, ["own_steps", "own_epochs"]);
     }
 }
 
@@ -45,38 +42,31 @@ impl MethodSettings for DittoSettings {
     const PAPER: &str = "Li, Hu, Beirami, Smith 2021";
 
     fn needs(&self) -> Needs {
-        Needs { over: self.over.clone(), ..self.training.needs() }
+        self.layer.needs()
     }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
-        let state = State { base: ClusterModels::over(&setup)?, stamps: vec![0; setup.rows.len()] };
-        Ok(Box::new(Ditto { trainer: self.training.clone().trainer(&setup), settings: self, state }))
+        let state = PersonalModels::over(&setup)?;
+        Ok(Box::new(Ditto { trainer: self.layer.training.clone().trainer(&setup), settings: self, state }))
     }
 }
 
 struct Ditto {
     settings: DittoSettings,
     trainer: Trainer,
-    state: State,
-}
-
-#[derive(Serialize, Deserialize)]
-struct State {
-    /// θ, one in every cluster.
-    base: ClusterModels,
-    /// Of the v_i; 0 before the first.
-    stamps: Vec<u64>,
+    /// θ, one in every cluster, and v_i.
+    state: PersonalModels,
 }
 
 impl Method for Ditto {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
         let DittoSettings { pull: strength, own_steps, own_epochs, weight, .. } = self.settings;
-        let State { base, stamps } = &mut self.state;
+        let PersonalModels { base, stamps } = &mut self.state;
         let asked = self.trainer.participants(room.round(), room);
         let mut ask = Ask::new(Phase::Train, base.models.clone(), Gather::Sum { by: By::All, weight });
         let common = self.trainer.plan(room.round());
         let own = self.trainer.with_draws("own").plan(room.round());
-        let amount = own_steps.map(Amount::Steps).or(own_epochs.map(Amount::Epochs)).unwrap_or(own.amount);
+        let amount = amount(own_steps, own_epochs).unwrap_or(own.amount);
         let averaged = base.order(&asked, &mut ask, |cluster| Train::from_model(cluster, common.clone()));
         base.order_by(&asked, stamps, &mut ask, |cluster, stamp| {
             let mut plan = Plan { amount, ..own.clone() };
@@ -96,7 +86,7 @@ impl Method for Ditto {
     }
 
     fn outcome(&self) -> Outcome {
-        self.state.base.outcome_with_own(&self.state.stamps)
+        self.state.outcome()
     }
 
     keep_state!();

@@ -11,9 +11,11 @@
 //!
 //! A client is served by (θ_i, h_i).
 
-use super::parts::at_home::{AtHome, rounds_at_home};
+use super::parts::at_home::{AtHome, AtHomeWork};
+use super::parts::cluster_models::Layer;
+use super::parts::training::{amount, one_amount};
 use super::*;
-use crate::federation::work::{Moves, TrainingStage};
+use crate::federation::work::Moves;
 
 settings! {
     /// The settings of the method `fedbabu`.
@@ -24,16 +26,12 @@ settings! {
         tune_epochs: Option<u32> [1..=1 << 31],
         /// what a client's parameters count in the mean
         weight: Weight = "rows",
-        /// the label of a method above: its clusters, each from its model; left out: everybody together
-        over: Option<String>,
-        /// how clients train
-        training: Training,
+        /// what it lies over, and how clients train
+        layer: Layer,
     }
 
     fn check(&self, check: &mut Check) {
-        if self.tune_steps.is_some() && self.tune_epochs.is_some() {
-            check.fault("tune_epochs", "tune_steps is given too, want one of them");
-        }
+        one_amount(check, ["tune_steps", "tune_epochs"]);
     }
 }
 
@@ -44,34 +42,15 @@ impl MethodSettings for FedBabuSettings {
     const PARTICULAR: bool = true;
 
     fn needs(&self) -> Needs {
-        Needs { over: self.over.clone(), ..self.training.needs() }
+        self.layer.needs()
     }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let home = setup.model.layout().last_layer();
-        let tune = self.tune_steps.map(Amount::Steps).or(self.tune_epochs.map(Amount::Epochs));
-        let rounds = AtHome::new(&setup, home, "the parameters of the last layer", self.weight, self.training)?;
-        Ok(Box::new(FedBabu { tune, rounds }))
+        let work = AtHomeWork {
+            stages: vec![(Moves::Shared, None)],
+            last: vec![(Moves::All, amount(self.tune_steps, self.tune_epochs))],
+        };
+        AtHome::new(&setup, home, "the parameters of the last layer", (self.weight, self.layer), work)
     }
 }
-
-struct FedBabu {
-    /// How long everything is trained in the end.
-    tune: Option<Amount>,
-    rounds: AtHome,
-}
-
-impl FedBabu {
-    fn stages(&self, round: usize) -> Vec<TrainingStage> {
-        vec![TrainingStage { plan: self.rounds.trainer.plan(round), moves: Moves::Shared }]
-    }
-
-    fn last(&self) -> Vec<TrainingStage> {
-        let trainer = self.rounds.trainer.with_draws("fine-tune");
-        let plan = trainer.plan(trainer.schedule.rounds - 1);
-        let amount = self.tune.unwrap_or(plan.amount);
-        vec![TrainingStage { plan: Plan { amount, ..plan }, moves: Moves::All }]
-    }
-}
-
-rounds_at_home!(FedBabu);

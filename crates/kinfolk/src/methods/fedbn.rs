@@ -11,19 +11,18 @@
 //! A client is served by (θ, b_i). It wants a model that normalises (`cnn` or `resnet9` with a `norm`); group normalisation has no
 //! statistics, and keeps its scales and shifts at home.
 
-use super::parts::at_home::{AtHome, rounds_at_home};
+use super::parts::at_home::{AtHome, AtHomeWork};
+use super::parts::cluster_models::Layer;
 use super::*;
-use crate::federation::work::{Moves, TrainingStage};
+use crate::federation::work::Moves;
 
 settings! {
     /// The settings of the method `fedbn`.
     pub struct FedBnSettings {
         /// what a client's parameters count in the mean
         weight: Weight = "rows",
-        /// the label of a method above: its clusters, each from its model; left out: everybody together
-        over: Option<String>,
-        /// how clients train
-        training: Training,
+        /// what it lies over, and how clients train
+        layer: Layer,
     }
 }
 
@@ -34,28 +33,12 @@ impl MethodSettings for FedBnSettings {
     const PARTICULAR: bool = true;
 
     fn needs(&self) -> Needs {
-        Needs { over: self.over.clone(), ..self.training.needs() }
+        self.layer.needs()
     }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let home = setup.model.layout().normalisation();
-        let rounds = AtHome::new(&setup, home, "the parameters of normalisation", self.weight, self.training)?;
-        Ok(Box::new(FedBn { rounds }))
+        let work = AtHomeWork { stages: vec![(Moves::All, None)], last: Vec::new() };
+        AtHome::new(&setup, home, "the parameters of normalisation", (self.weight, self.layer), work)
     }
 }
-
-struct FedBn {
-    rounds: AtHome,
-}
-
-impl FedBn {
-    fn stages(&self, round: usize) -> Vec<TrainingStage> {
-        vec![TrainingStage { plan: self.rounds.trainer.plan(round), moves: Moves::All }]
-    }
-
-    fn last(&self) -> Vec<TrainingStage> {
-        Vec::new()
-    }
-}
-
-rounds_at_home!(FedBn);

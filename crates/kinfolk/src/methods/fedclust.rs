@@ -93,14 +93,12 @@ impl FedClust {
             let pairs = (0..layers.len()).flat_map(|i| (i + 1..layers.len()).map(move |j| (i, j)));
             let distances = pairs.map(|(i, j)| distance(&layers[i], &layers[j])).collect();
             let joined = self.settings.until.join(distances, layers.len());
-            let count = joined.labels.iter().max().map_or(0, |last| last + 1);
             self.state.joined_at = joined.distance;
-            self.state.clusters.models = vec![self.start.clone(); count];
+            self.state.clusters = joined.clusters(&who, self.state.clusters.clusters.each().len(), &self.start);
+            let count = self.state.clusters.models.len();
             self.state.layers = vec![vec![0.0; layers.first().map_or(0, Vec::len)]; count];
-            let mut sizes = vec![0usize; count];
-            joined.labels.iter().for_each(|&label| sizes[label] += 1);
-            for ((&client, layer), &label) in who.iter().zip(&layers).zip(&joined.labels) {
-                self.state.clusters.clusters.put(client, label);
+            let sizes = self.state.clusters.clusters.sizes();
+            for (layer, &label) in layers.iter().zip(&joined.labels) {
                 add_scaled(&mut self.state.layers[label], 1.0 / sizes[label] as f64, layer);
             }
         } else {

@@ -14,7 +14,7 @@
 //! A client is served by Σ_k π_ik p_k(y|x). Its cluster, in tables, is the model with its largest share. Differences from the paper: for
 //! targets that are numbers the loss is a squared error, so that a likelihood of variance ½ is meant.
 
-use super::parts::supervised_mixture::{Components, SupervisedMixture, supervised_mixture};
+use super::parts::supervised_mixture::{Components, SupervisedMixture};
 use super::*;
 
 settings! {
@@ -37,10 +37,6 @@ impl MethodSettings for FedEmSoftSettings {
     }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
-        Ok(Box::new(FedEmSoft(SupervisedMixture::new(&setup, self.components, false)?)))
+        Ok(Box::new(SupervisedMixture::new(&setup, self.components, false)?))
     }
 }
-
-struct FedEmSoft(SupervisedMixture);
-
-supervised_mixture!(FedEmSoft);

@@ -16,7 +16,7 @@
 //! scalar products of the updates, which have the same singular values, so that no vector v is formed.
 
 use super::parts::client_models::{cosine, gram};
-use super::parts::cluster_models::{ClusterModels, losses};
+use super::parts::cluster_models::ClusterModels;
 use super::parts::training::draw_clients;
 use super::*;
 use crate::clustering::{Points, kmeans};
@@ -187,27 +187,18 @@ impl Method for FedGroup {
             return Ok(self.state.groups.progress(loss, finished));
         }
         let asked = self.trainer.participants(room.round(), room);
-        let groups = &self.state.groups;
-        let models = groups.models.iter().chain([&self.start]).cloned().collect::<Vec<_>>();
-        let count = groups.models.len();
-        let plan = self.trainer.plan(room.round());
-        let mut newcomers = groups.clusters.unassigned();
+        let mut newcomers = self.state.groups.clusters.unassigned();
         newcomers.retain(|&client| asked.contains(client));
         // Newcomers' updates are seen one by one.
         let mut switched = 0;
         if !newcomers.is_empty() {
             let mut ask = Ask::new(Phase::Train, vec![self.start.clone()], Gather::Each);
-            let order = ask.order(Recipients::list(newcomers), Train::from_model(0, plan.clone()));
+            let train = Train::from_model(0, self.trainer.plan(room.round()));
+            let order = ask.order(Recipients::list(newcomers), train);
             let answers = room.ask_for_any(&ask)?;
             switched = self.admit(&answers.of(order));
         }
-        let gather = Gather::Sum { by: By::All, weight: self.settings.weight };
-        let mut ask = Ask::new(Phase::Train, models[..count].to_vec(), gather);
-        let groups = &mut self.state.groups;
-        let orders = groups.order(&asked, &mut ask, |group| Train::from_model(group, plan.clone()));
-        let answers = room.ask(&ask)?;
-        let loss = room.check_loss(&losses(&answers, &orders))?;
-        groups.average(&answers, &orders, room);
+        let loss = self.state.groups.train(&self.trainer, self.settings.weight, room, |_, _| {})?;
         self.share_between();
         Ok(Progress { switched: Some(switched), ..self.state.groups.progress(loss, finished) })
     }

@@ -10,19 +10,18 @@
 //!
 //! A client is served by (θ, h_i). Unseen clients have no last layer, and are not served.
 
-use super::parts::at_home::{AtHome, rounds_at_home};
+use super::parts::at_home::{AtHome, AtHomeWork};
+use super::parts::cluster_models::Layer;
 use super::*;
-use crate::federation::work::{Moves, TrainingStage};
+use crate::federation::work::Moves;
 
 settings! {
     /// The settings of the method `fedper`.
     pub struct FedPerSettings {
         /// what a client's parameters count in the mean
         weight: Weight = "rows",
-        /// the label of a method above: its clusters, each from its model; left out: everybody together
-        over: Option<String>,
-        /// how clients train
-        training: Training,
+        /// what it lies over, and how clients train
+        layer: Layer,
     }
 }
 
@@ -33,28 +32,12 @@ impl MethodSettings for FedPerSettings {
     const PARTICULAR: bool = true;
 
     fn needs(&self) -> Needs {
-        Needs { over: self.over.clone(), ..self.training.needs() }
+        self.layer.needs()
     }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let home = setup.model.layout().last_layer();
-        let rounds = AtHome::new(&setup, home, "the parameters of the last layer", self.weight, self.training)?;
-        Ok(Box::new(FedPer { rounds }))
+        let work = AtHomeWork { stages: vec![(Moves::All, None)], last: Vec::new() };
+        AtHome::new(&setup, home, "the parameters of the last layer", (self.weight, self.layer), work)
     }
 }
-
-struct FedPer {
-    rounds: AtHome,
-}
-
-impl FedPer {
-    fn stages(&self, round: usize) -> Vec<TrainingStage> {
-        vec![TrainingStage { plan: self.rounds.trainer.plan(round), moves: Moves::All }]
-    }
-
-    fn last(&self) -> Vec<TrainingStage> {
-        Vec::new()
-    }
-}
-
-rounds_at_home!(FedPer);

@@ -10,7 +10,7 @@
 //!
 //! Differences from the paper: every client takes as many steps as it is told; the paper also lets slow clients take fewer.
 
-use super::parts::cluster_models::ClusterModels;
+use super::parts::cluster_models::{ClusterModels, Layer};
 use super::*;
 
 settings! {
@@ -20,10 +20,8 @@ settings! {
         pull: f64 [0.0..=1e18] = 0.01,
         /// what a client's model counts in the mean
         weight: Weight = "rows",
-        /// the label of a method above: its clusters, each from its model; left out: one model for all clients
-        over: Option<String>,
-        /// how clients train
-        training: Training,
+        /// what it lies over, and how clients train
+        layer: Layer,
     }
 }
 
@@ -33,12 +31,12 @@ impl MethodSettings for FedProxSettings {
     const PAPER: &str = "Li et al. 2020";
 
     fn needs(&self) -> Needs {
-        Needs { over: self.over.clone(), ..self.training.needs() }
+        self.layer.needs()
     }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let base = ClusterModels::over(&setup)?;
-        Ok(Box::new(FedProx { trainer: self.training.clone().trainer(&setup), settings: self, base }))
+        Ok(Box::new(FedProx { trainer: self.layer.training.clone().trainer(&setup), settings: self, base }))
     }
 }
 

@@ -14,7 +14,7 @@
 //! A client is served by Σ_k π_ik p_k(y|x). It is for classes. Differences from the paper: C_k is that of the clients asked in the last
 //! round, and uniform in the first.
 
-use super::parts::supervised_mixture::{Components, SupervisedMixture, supervised_mixture};
+use super::parts::supervised_mixture::{Components, SupervisedMixture};
 use super::*;
 
 settings! {
@@ -42,10 +42,6 @@ impl MethodSettings for FedRcSettings {
             let fault = format!("{}: it weighs rows by their classes; the target is a number", setup.place);
             return Err(Error::settings(fault).hint("use fedem-soft for numbers"));
         }
-        Ok(Box::new(FedRc(SupervisedMixture::new(&setup, self.components, true)?)))
+        Ok(Box::new(SupervisedMixture::new(&setup, self.components, true)?))
     }
 }
-
-struct FedRc(SupervisedMixture);
-
-supervised_mixture!(FedRc);

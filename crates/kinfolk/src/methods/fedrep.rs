@@ -11,9 +11,11 @@
 //!
 //! A client is served by (θ, h_i).
 
-use super::parts::at_home::{AtHome, rounds_at_home};
+use super::parts::at_home::{AtHome, AtHomeWork};
+use super::parts::cluster_models::Layer;
+use super::parts::training::{amount, one_amount};
 use super::*;
-use crate::federation::work::{Moves, TrainingStage};
+use crate::federation::work::Moves;
 
 settings! {
     /// The settings of the method `fedrep`.
@@ -24,16 +26,12 @@ settings! {
         head_epochs: Option<u32> [1..=1 << 31],
         /// what a client's parameters count in the mean
         weight: Weight = "rows",
-        /// the label of a method above: its clusters, each from its model; left out: everybody together
-        over: Option<String>,
-        /// how clients train
-        training: Training,
+        /// what it lies over, and how clients train
+        layer: Layer,
     }
 
     fn check(&self, check: &mut Check) {
-        if self.head_steps.is_some() && self.head_epochs.is_some() {
-            check.fault("head_epochs", "head_steps is given too, want one of them");
-        }
+        one_amount(check, ["head_steps", "head_epochs"]);
     }
 }
 
@@ -44,35 +42,15 @@ impl MethodSettings for FedRepSettings {
     const PARTICULAR: bool = true;
 
     fn needs(&self) -> Needs {
-        Needs { over: self.over.clone(), ..self.training.needs() }
+        self.layer.needs()
     }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let home = setup.model.layout().last_layer();
-        let head = self.head_steps.map(Amount::Steps).or(self.head_epochs.map(Amount::Epochs));
-        let rounds = AtHome::new(&setup, home, "the parameters of the last layer", self.weight, self.training)?;
-        Ok(Box::new(FedRep { head, rounds }))
+        let work = AtHomeWork {
+            stages: vec![(Moves::Home, amount(self.head_steps, self.head_epochs)), (Moves::Shared, None)],
+            last: Vec::new(),
+        };
+        AtHome::new(&setup, home, "the parameters of the last layer", (self.weight, self.layer), work)
     }
 }
-
-struct FedRep {
-    /// How long the last layer is trained.
-    head: Option<Amount>,
-    rounds: AtHome,
-}
-
-impl FedRep {
-    fn stages(&self, round: usize) -> Vec<TrainingStage> {
-        let trainer = &self.rounds.trainer;
-        let mut head = trainer.with_draws("head").plan(round);
-        head.amount = self.head.unwrap_or(head.amount);
-        let body = TrainingStage { plan: trainer.plan(round), moves: Moves::Shared };
-        vec![TrainingStage { plan: head, moves: Moves::Home }, body]
-    }
-
-    fn last(&self) -> Vec<TrainingStage> {
-        Vec::new()
-    }
-}
-
-rounds_at_home!(FedRep);

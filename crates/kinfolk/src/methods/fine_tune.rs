@@ -7,7 +7,8 @@
 //! 2  each client trains from its θ and keeps the result
 //! ```
 
-use super::parts::cluster_models::{ClusterModels, losses, note_stamps};
+use super::parts::cluster_models::{Layer, PersonalModels, losses, note_stamps};
+use super::parts::training::{amount, one_amount};
 use super::*;
 
 settings! {
@@ -21,16 +22,12 @@ settings! {
         tune_step: Option<f64> [above 0.0],
         /// what a client's model counts in the mean
         weight: Weight = "rows",
-        /// the label of a method above, whose models are fine-tuned as they are; left out: FedAvg comes first
-        over: Option<String>,
-        /// how clients train
-        training: Training,
+        /// what it lies over, and how clients train
+        layer: Layer,
     }
 
     fn check(&self, check: &mut Check) {
-        if self.tune_steps.is_some() && self.tune_epochs.is_some() {
-            check.fault("tune_epochs", "tune_steps is given too, want one of them");
-        }
+        one_amount(check, ["tune_steps", "tune_epochs"]);
     }
 }
 
@@ -40,13 +37,12 @@ impl MethodSettings for FineTuneSettings {
     const PAPER: &str = "Yu, Bagdasaryan, Shmatikov 2020";
 
     fn needs(&self) -> Needs {
-        Needs { over: self.over.clone(), ..self.training.needs() }
+        self.layer.needs()
     }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
-        let (base, stamps) = (ClusterModels::over(&setup)?, vec![0; setup.rows.len()]);
-        let state = State { base, stamps, averaged: false, tuned: false };
-        Ok(Box::new(FineTuned { trainer: self.training.clone().trainer(&setup), settings: self, state }))
+        let state = State { models: PersonalModels::over(&setup)?, averaged: false, tuned: false };
+        Ok(Box::new(FineTuned { trainer: self.layer.training.clone().trainer(&setup), settings: self, state }))
     }
 }
 
@@ -58,9 +54,8 @@ struct FineTuned {
 
 #[derive(Serialize, Deserialize)]
 struct State {
-    /// θ, one in every cluster.
-    base: ClusterModels,
-    stamps: Vec<u64>,
+    /// θ, one in every cluster, and what clients made of it.
+    models: PersonalModels,
     /// Whether line 1 has just been done.
     averaged: bool,
     /// Whether line 2 has been done.
@@ -69,7 +64,7 @@ struct State {
 
 impl FineTuned {
     fn averaging_rounds(&self) -> usize {
-        if self.settings.over.is_some() { 0 } else { self.trainer.schedule.rounds }
+        if self.settings.layer.over.is_some() { 0 } else { self.trainer.schedule.rounds }
     }
 
     /// Line 2.
@@ -77,7 +72,7 @@ impl FineTuned {
         let FineTuneSettings { tune_steps, tune_epochs, tune_step, .. } = self.settings;
         let trainer = self.trainer.with_draws("fine-tune");
         let plan = trainer.plan(self.averaging_rounds().saturating_sub(1));
-        let amount = tune_steps.map(Amount::Steps).or(tune_epochs.map(Amount::Epochs)).unwrap_or(plan.amount);
+        let amount = amount(tune_steps, tune_epochs).unwrap_or(plan.amount);
         Plan { amount, step: tune_step.unwrap_or(plan.step), ..plan }
     }
 }
@@ -85,22 +80,22 @@ impl FineTuned {
 impl Method for FineTuned {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
         if room.round() < self.averaging_rounds() {
-            let loss = self.state.base.train(&self.trainer, self.settings.weight, room, |_, _| {})?;
+            let loss = self.state.models.base.train(&self.trainer, self.settings.weight, room, |_, _| {})?;
             self.state.averaged = room.round() + 1 == self.averaging_rounds();
-            return Ok(self.state.base.progress(loss, false));
+            return Ok(self.state.models.base.progress(loss, false));
         }
-        let mut ask = Ask::new(Phase::Train, self.state.base.models.clone(), Gather::Each);
+        let mut ask = Ask::new(Phase::Train, self.state.models.base.models.clone(), Gather::Each);
         let plan = self.plan();
-        let orders = self.state.base.order(&Recipients::All, &mut ask, |cluster| Train {
+        let orders = self.state.models.base.order(&Recipients::All, &mut ask, |cluster| Train {
             from: Start::Model(cluster),
             plan: plan.clone(),
             keep: Keep::Instead,
         });
         let answers = room.ask(&ask)?;
         let loss = room.check_loss(&losses(&answers, &orders))?;
-        note_stamps(&answers, &mut self.state.stamps);
+        note_stamps(&answers, &mut self.state.models.stamps);
         (self.state.averaged, self.state.tuned) = (false, true);
-        Ok(self.state.base.progress(loss, true))
+        Ok(self.state.models.base.progress(loss, true))
     }
 
     fn planned_rounds(&self) -> usize {
@@ -112,8 +107,8 @@ impl Method for FineTuned {
     }
 
     fn outcome(&self) -> Outcome {
-        let State { base, stamps, tuned, .. } = &self.state;
-        if *tuned { base.outcome_with_own(stamps) } else { base.outcome() }
+        let State { models, tuned, .. } = &self.state;
+        if *tuned { models.outcome() } else { models.base.outcome() }
     }
 
     keep_state!();

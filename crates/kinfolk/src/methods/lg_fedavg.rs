@@ -10,19 +10,18 @@
 //!
 //! A client is served by (θ_i, h). Differences from the paper: it begins from models trained by FedAvg; name one with `over` for that.
 
-use super::parts::at_home::{AtHome, rounds_at_home};
+use super::parts::at_home::{AtHome, AtHomeWork};
+use super::parts::cluster_models::Layer;
 use super::*;
-use crate::federation::work::{Moves, TrainingStage};
+use crate::federation::work::{Moves, between};
 
 settings! {
     /// The settings of the method `lg-fedavg`.
     pub struct LgFedAvgSettings {
         /// what a client's parameters count in the mean
         weight: Weight = "rows",
-        /// the label of a method above: its clusters, each from its model; left out: everybody together
-        over: Option<String>,
-        /// how clients train
-        training: Training,
+        /// what it lies over, and how clients train
+        layer: Layer,
     }
 }
 
@@ -33,29 +32,13 @@ impl MethodSettings for LgFedAvgSettings {
     const PARTICULAR: bool = true;
 
     fn needs(&self) -> Needs {
-        Needs { over: self.over.clone(), ..self.training.needs() }
+        self.layer.needs()
     }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let layout = setup.model.layout();
-        let home = crate::federation::work::between(&layout.last_layer(), layout.len());
-        let rounds = AtHome::new(&setup, home, "all layers but the last", self.weight, self.training)?;
-        Ok(Box::new(LgFedAvg { rounds }))
+        let home = between(&layout.last_layer(), layout.len());
+        let work = AtHomeWork { stages: vec![(Moves::All, None)], last: Vec::new() };
+        AtHome::new(&setup, home, "all layers but the last", (self.weight, self.layer), work)
     }
 }
-
-struct LgFedAvg {
-    rounds: AtHome,
-}
-
-impl LgFedAvg {
-    fn stages(&self, round: usize) -> Vec<TrainingStage> {
-        vec![TrainingStage { plan: self.rounds.trainer.plan(round), moves: Moves::All }]
-    }
-
-    fn last(&self) -> Vec<TrainingStage> {
-        Vec::new()
-    }
-}
-
-rounds_at_home!(LgFedAvg);

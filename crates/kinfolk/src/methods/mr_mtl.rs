@@ -11,7 +11,7 @@
 //!
 //! A client is served by w_i; unseen clients by θ. Differences from the paper: a client that joins late begins at θ.
 
-use super::parts::cluster_models::{ClusterModels, losses, note_stamps};
+use super::parts::cluster_models::{Layer, PersonalModels, losses, note_stamps};
 use super::*;
 
 settings! {
@@ -21,10 +21,8 @@ settings! {
         pull: f64 [0.0..=1e18] = 0.1,
         /// what a client's model counts in the mean
         weight: Weight = "uniform",
-        /// the label of a method above: its clusters, each from its model; left out: one mean of all clients
-        over: Option<String>,
-        /// how clients train
-        training: Training,
+        /// what it lies over, and how clients train
+        layer: Layer,
     }
 }
 
@@ -34,33 +32,26 @@ impl MethodSettings for MrMtlSettings {
     const PAPER: &str = "Liu, Hu, Wu, Smith 2022";
 
     fn needs(&self) -> Needs {
-        Needs { over: self.over.clone(), ..self.training.needs() }
+        self.layer.needs()
     }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
-        let state = State { base: ClusterModels::over(&setup)?, stamps: vec![0; setup.rows.len()] };
-        Ok(Box::new(MrMtl { trainer: self.training.clone().trainer(&setup), settings: self, state }))
+        let state = PersonalModels::over(&setup)?;
+        Ok(Box::new(MrMtl { trainer: self.layer.training.clone().trainer(&setup), settings: self, state }))
     }
 }
 
 struct MrMtl {
     settings: MrMtlSettings,
     trainer: Trainer,
-    state: State,
-}
-
-#[derive(Serialize, Deserialize)]
-struct State {
-    /// θ, one in every cluster.
-    base: ClusterModels,
-    /// Of the w_i; 0 before the first.
-    stamps: Vec<u64>,
+    /// θ, one in every cluster, and w_i.
+    state: PersonalModels,
 }
 
 impl Method for MrMtl {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
         let MrMtlSettings { pull: strength, weight, .. } = self.settings;
-        let State { base, stamps } = &mut self.state;
+        let PersonalModels { base, stamps } = &mut self.state;
         let asked = self.trainer.participants(room.round(), room);
         let plan = self.trainer.plan(room.round());
         let mut ask = Ask::new(Phase::Train, base.models.clone(), Gather::Sum { by: By::All, weight });
@@ -82,7 +73,7 @@ impl Method for MrMtl {
     }
 
     fn outcome(&self) -> Outcome {
-        self.state.base.outcome_with_own(&self.state.stamps)
+        self.state.outcome()
     }
 
     keep_state!();

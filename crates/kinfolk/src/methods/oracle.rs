@@ -8,6 +8,7 @@
 //!   θ_j ← mean of the models of cluster j
 //! ```
 
+use super::parts::cluster_models::ClusterModels;
 use super::*;
 
 settings! {
@@ -31,41 +32,23 @@ impl MethodSettings for OracleSettings {
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let clusters = setup.true_clusters()?;
-        Ok(Box::new(Oracle {
-            weight: self.weight,
-            models: setup.random_models(clusters.clusters())?,
-            clusters,
-            trainer: self.training.trainer(&setup),
-        }))
+        let models = setup.random_models(clusters.clusters())?;
+        let base = ClusterModels::new(clusters, models);
+        Ok(Box::new(Oracle { weight: self.weight, base, trainer: self.training.trainer(&setup) }))
     }
 }
 
 struct Oracle {
     trainer: Trainer,
     weight: Weight,
-    /// The true clusters.
-    clusters: Assignment,
-    models: Vec<Params>,
+    /// The true clusters, and θ_j.
+    base: ClusterModels,
 }
 
 impl Method for Oracle {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
-        let plan = self.trainer.plan(room.round());
-        let asked = self.trainer.participants(room.round(), room);
-        let mut ask = Ask::new(Phase::Train, self.models.clone(), Gather::Sum { by: By::All, weight: self.weight });
-        let order = |cluster: usize| {
-            let mut members = self.clusters.members(cluster);
-            members.retain(|&client| asked.contains(client));
-            ask.order(Recipients::list(members), Train::from_model(cluster, plan.clone()))
-        };
-        let orders: Vec<_> = (0..self.models.len()).map(order).collect();
-        let answers = room.ask(&ask)?;
-        let loss = room.check_loss(&answers.losses(&orders))?;
-        for (cluster, (model, order)) in self.models.iter_mut().zip(&answers.orders).enumerate() {
-            let unchanged = room.unchanged(absent_from(cluster, &self.clusters, &answers));
-            *model = mean_model(model, &order.sums[0], unchanged);
-        }
-        Ok(Progress { loss, switched: Some(0), sizes: self.clusters.sizes(), finished: self.trainer.is_last(room) })
+        let loss = self.base.train(&self.trainer, self.weight, room, |_, _| {})?;
+        Ok(self.base.progress(loss, self.trainer.is_last(room)))
     }
 
     fn planned_rounds(&self) -> usize {
@@ -73,8 +56,8 @@ impl Method for Oracle {
     }
 
     fn outcome(&self) -> Outcome {
-        Outcome::of_clusters(self.models.clone(), self.clusters.clone())
+        self.base.outcome()
     }
 
-    keep_state!(models);
+    keep_state!(base);
 }

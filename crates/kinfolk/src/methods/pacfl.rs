@@ -143,12 +143,8 @@ impl Pacfl {
         let pairs = (0..who.len()).flat_map(|i| (i + 1..who.len()).map(move |j| (i, j)));
         let distances = pairs.map(|(i, j)| self.between(who[i], who[j])).collect();
         let joined = self.settings.until.join(distances, who.len());
-        let count = joined.labels.iter().max().map_or(0, |last| last + 1);
-        self.state.clusters.models = vec![self.start.clone(); count];
         self.state.joined_at = joined.distance;
-        who.iter().zip(&joined.labels).for_each(|(&client, &label)| {
-            self.state.clusters.clusters.put(client, label);
-        });
+        self.state.clusters = joined.clusters(who, self.state.subspaces.len(), &self.start);
     }
 
     /// The cluster whose clients are nearest on average.

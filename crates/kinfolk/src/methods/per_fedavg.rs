@@ -12,7 +12,7 @@
 //! With `hessian = "none"` the matrix is left out (the paper's FO); with "difference" its product is a difference of two gradients (HF).
 //! Differences from the paper: none known.
 
-use super::parts::cluster_models::{ClusterModels, losses, note_stamps};
+use super::parts::cluster_models::{Layer, PersonalModels, losses, note_stamps};
 use super::parts::training::plain_steps_only;
 use super::*;
 use crate::federation::work::MetaTrain;
@@ -33,10 +33,8 @@ settings! {
         tune_steps: u32 [1..=1 << 31] = 1,
         /// what a client's model counts in the mean
         weight: Weight = "rows",
-        /// the label of a method above: its clusters, each from its model; left out: everybody together
-        over: Option<String>,
-        /// how clients train; step is β
-        training: Training,
+        /// what it lies over, and how clients train; step is β
+        layer: Layer,
     }
 
     fn check(&self, check: &mut Check) {
@@ -50,13 +48,12 @@ impl MethodSettings for PerFedAvgSettings {
     const PAPER: &str = "Fallah, Mokhtari, Ozdaglar 2020";
 
     fn needs(&self) -> Needs {
-        Needs { over: self.over.clone(), ..self.training.needs() }
+        self.layer.needs()
     }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
-        let (base, stamps) = (ClusterModels::over(&setup)?, vec![0; setup.rows.len()]);
-        let state = State { base, stamps, tuned: false };
-        Ok(Box::new(PerFedAvg { trainer: self.training.clone().trainer(&setup), settings: self, state }))
+        let state = State { models: PersonalModels::over(&setup)?, tuned: false };
+        Ok(Box::new(PerFedAvg { trainer: self.layer.training.clone().trainer(&setup), settings: self, state }))
     }
 }
 
@@ -68,9 +65,8 @@ struct PerFedAvg {
 
 #[derive(Serialize, Deserialize)]
 struct State {
-    /// w, one in every cluster.
-    base: ClusterModels,
-    stamps: Vec<u64>,
+    /// w, one in every cluster, and what clients made of it.
+    models: PersonalModels,
     /// Whether clients have taken their own step.
     tuned: bool,
 }
@@ -88,13 +84,13 @@ impl PerFedAvg {
             step: self.inner_step(room.round()),
             ..self.trainer.with_draws("fine-tune").plan(room.round())
         };
-        let mut ask = Ask::new(Phase::Train, self.state.base.models.clone(), Gather::Each);
-        self.state.base.order(&Recipients::All, &mut ask, |cluster| Train {
+        let mut ask = Ask::new(Phase::Train, self.state.models.base.models.clone(), Gather::Each);
+        self.state.models.base.order(&Recipients::All, &mut ask, |cluster| Train {
             from: Start::Model(cluster),
             plan: plan.clone(),
             keep: Keep::Instead,
         });
-        note_stamps(&room.ask_for_any(&ask)?, &mut self.state.stamps);
+        note_stamps(&room.ask_for_any(&ask)?, &mut self.state.models.stamps);
         self.state.tuned = true;
         Ok(())
     }
@@ -105,9 +101,9 @@ impl Method for PerFedAvg {
         let round = room.round();
         let asked = self.trainer.participants(round, room);
         let gather = Gather::Sum { by: By::All, weight: self.settings.weight };
-        let mut ask = Ask::new(Phase::Train, self.state.base.models.clone(), gather);
+        let mut ask = Ask::new(Phase::Train, self.state.models.base.models.clone(), gather);
         let difference = (self.settings.hessian == Hessian::Difference).then_some(1e-3);
-        let orders = self.state.base.order(&asked, &mut ask, |model| MetaTrain {
+        let orders = self.state.models.base.order(&asked, &mut ask, |model| MetaTrain {
             model,
             plan: self.trainer.plan(round),
             inner_step: self.inner_step(round),
@@ -115,12 +111,12 @@ impl Method for PerFedAvg {
         });
         let answers = room.ask(&ask)?;
         let loss = room.check_loss(&losses(&answers, &orders))?;
-        self.state.base.average(&answers, &orders, room);
+        self.state.models.base.average(&answers, &orders, room);
         let finished = self.trainer.is_last(room);
         if finished {
             self.tune(room)?;
         }
-        Ok(self.state.base.progress(loss, finished))
+        Ok(self.state.models.base.progress(loss, finished))
     }
 
     fn planned_rounds(&self) -> usize {
@@ -128,8 +124,8 @@ impl Method for PerFedAvg {
     }
 
     fn outcome(&self) -> Outcome {
-        let State { base, stamps, tuned } = &self.state;
-        if *tuned { base.outcome_with_own(stamps) } else { base.outcome() }
+        let State { models, tuned } = &self.state;
+        if *tuned { models.outcome() } else { models.base.outcome() }
     }
 
     keep_state!();

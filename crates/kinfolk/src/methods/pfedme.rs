@@ -12,7 +12,7 @@
 //! A client is served by θ_i; unseen clients by w. Differences from the paper: all clients asked in a round count in the mean, with
 //! β = 1 by default.
 
-use super::parts::cluster_models::{ClusterModels, losses, note_stamps};
+use super::parts::cluster_models::{Layer, PersonalModels, losses, note_stamps};
 use super::parts::training::plain_steps_only;
 use super::*;
 use crate::federation::work::TrainNearby;
@@ -30,10 +30,8 @@ settings! {
         server_step: f64 [above 0.0..=10.0] = 1.0,
         /// what a client's model counts in the mean
         weight: Weight = "uniform",
-        /// the label of a method above: its clusters, each from its model; left out: everybody together
-        over: Option<String>,
-        /// how clients train; step is η
-        training: Training,
+        /// what it lies over, and how clients train; step is η
+        layer: Layer,
     }
 
     fn check(&self, check: &mut Check) {
@@ -47,33 +45,26 @@ impl MethodSettings for PfedMeSettings {
     const PAPER: &str = "Dinh, Tran, Nguyen 2020";
 
     fn needs(&self) -> Needs {
-        Needs { over: self.over.clone(), ..self.training.needs() }
+        self.layer.needs()
     }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
-        let state = State { base: ClusterModels::over(&setup)?, stamps: vec![0; setup.rows.len()] };
-        Ok(Box::new(PfedMe { trainer: self.training.clone().trainer(&setup), settings: self, state }))
+        let state = PersonalModels::over(&setup)?;
+        Ok(Box::new(PfedMe { trainer: self.layer.training.clone().trainer(&setup), settings: self, state }))
     }
 }
 
 struct PfedMe {
     settings: PfedMeSettings,
     trainer: Trainer,
-    state: State,
-}
-
-#[derive(Serialize, Deserialize)]
-struct State {
-    /// w, one in every cluster.
-    base: ClusterModels,
-    /// Of the θ_i; 0 before the first.
-    stamps: Vec<u64>,
+    /// w, one in every cluster, and θ_i.
+    state: PersonalModels,
 }
 
 impl Method for PfedMe {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
         let PfedMeSettings { inner_steps, inner_step, server_step, weight, .. } = self.settings;
-        let State { base, stamps } = &mut self.state;
+        let PersonalModels { base, stamps } = &mut self.state;
         let asked = self.trainer.participants(room.round(), room);
         let plan = self.trainer.plan(room.round());
         // Steps of η·λ above 1 go beyond θ, and steps of more than 2/λ towards it do not come to rest.
@@ -104,7 +95,7 @@ impl Method for PfedMe {
     }
 
     fn outcome(&self) -> Outcome {
-        self.state.base.outcome_with_own(&self.state.stamps)
+        self.state.outcome()
     }
 
     keep_state!();

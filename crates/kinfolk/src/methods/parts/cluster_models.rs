@@ -2,8 +2,24 @@
 
 use super::super::*;
 use crate::federation::Handle;
-use crate::federation::work::TypedWork;
+use crate::federation::work::{Answer, HasLoss, TypedWork};
 use crate::over::Over;
+
+settings! {
+    /// What methods for personal models lie over, and how their clients train.
+    pub struct Layer {
+        /// the label of a method above: its clusters, each from its model; left out: everybody together
+        over: Option<String>,
+        /// how clients train
+        training: Training,
+    }
+}
+
+impl Layer {
+    pub(in crate::methods) fn needs(&self) -> Needs {
+        Needs { over: self.over.clone(), ..self.training.needs() }
+    }
+}
 
 /// Clusters of clients with their models.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -42,7 +58,7 @@ impl ClusterModels {
     }
 
     /// The clusters, where they are more than everybody together.
-    pub fn found(&self) -> Option<Assignment> {
+    fn found(&self) -> Option<Assignment> {
         self.clustered.then(|| self.clusters.clone())
     }
 
@@ -80,7 +96,7 @@ impl ClusterModels {
     }
 
     /// What the members of every cluster sent, added up.
-    pub fn sums<A: crate::federation::work::Answer>(&self, answers: &Answers, orders: &ClusterOrders<A>) -> Vec<Sum> {
+    pub fn sums<A: Answer>(&self, answers: &Answers, orders: &ClusterOrders<A>) -> Vec<Sum> {
         let mut sums = vec![Sum::default(); self.models.len()];
         for &(cluster, order) in orders {
             answers.of(order).sums().iter().for_each(|sum| sums[cluster].merge(sum));
@@ -89,12 +105,7 @@ impl ClusterModels {
     }
 
     /// Every model becomes the mean of those that the members of its cluster sent.
-    pub fn average<A: crate::federation::work::Answer>(
-        &mut self,
-        answers: &Answers,
-        orders: &ClusterOrders<A>,
-        room: &Room,
-    ) {
+    pub fn average<A: Answer>(&mut self, answers: &Answers, orders: &ClusterOrders<A>, room: &Room) {
         let sums = self.sums(answers, orders);
         for (cluster, (model, sum)) in self.models.iter_mut().zip(&sums).enumerate() {
             *model = mean_model(model, sum, room.unchanged(absent_from(cluster, &self.clusters, answers)));
@@ -135,21 +146,36 @@ impl ClusterModels {
             false => Outcome { models: self.models.clone(), ..Outcome::default() },
         }
     }
+}
+
+/// The models of clusters, and the stamps of clients' own ones.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PersonalModels {
+    pub base: ClusterModels,
+    /// 0 before a client has one.
+    pub stamps: Vec<u64>,
+}
+
+impl PersonalModels {
+    /// Nobody has a model of its own yet.
+    pub fn over(setup: &Setup) -> Result<Self> {
+        Ok(Self { base: ClusterModels::over(setup)?, stamps: vec![0; setup.rows.len()] })
+    }
 
     /// Every client served by a model of its own.
-    pub fn outcome_with_own(&self, stamps: &[u64]) -> Outcome {
-        let untrained = stamps.iter().filter(|&&stamp| stamp == 0).count();
+    pub fn outcome(&self) -> Outcome {
+        let untrained = self.stamps.iter().filter(|&&stamp| stamp == 0).count();
         let note = (untrained > 0).then(|| format!("{untrained} clients never trained and have no model of their own"));
         Outcome {
-            serving: Serving::Own { stamps: stamps.to_vec(), clusters: self.found() },
+            serving: Serving::Own { stamps: self.stamps.clone(), clusters: self.base.found() },
             notes: note.into_iter().collect(),
-            ..self.outcome()
+            ..self.base.outcome()
         }
     }
 }
 
 /// The losses in the answers to some orders.
-pub fn losses<A: crate::federation::work::HasLoss>(answers: &Answers, orders: &ClusterOrders<A>) -> Vec<f64> {
+pub fn losses<A: HasLoss>(answers: &Answers, orders: &ClusterOrders<A>) -> Vec<f64> {
     answers.losses(orders.iter().map(|(_, order)| order))
 }
 

@@ -2,6 +2,8 @@
 //! a distance or down to a number of clusters.
 
 use super::super::*;
+use super::cluster_models::ClusterModels;
+use crate::clustering::ward::cut;
 use kodama::{Method as Linkage, linkage};
 
 settings! {
@@ -26,6 +28,18 @@ pub struct Joined {
     pub distance: f64,
 }
 
+impl Joined {
+    /// These clients in their clusters, of all, each of which begins at the same model.
+    pub fn clusters(&self, who: &[u32], clients: usize, start: &Params) -> ClusterModels {
+        let count = self.labels.iter().max().map_or(0, |last| last + 1);
+        let mut clusters = Assignment::none(count, clients);
+        who.iter().zip(&self.labels).for_each(|(&client, &label)| {
+            clusters.put(client, label);
+        });
+        ClusterModels::new(clusters, vec![start.clone(); count])
+    }
+}
+
 impl JoinUntil {
     /// Joins `count` points with these distances: those of the pairs (0, 1), (0, 2) …, (1, 2) ….
     pub fn join(&self, mut distances: Vec<f64>, count: usize) -> Joined {
@@ -39,31 +53,9 @@ impl JoinUntil {
             (None, Auto::Given(distance)) => heights.iter().filter(|height| **height <= *distance).count(),
             (None, Auto::Auto) => before_largest_gap(&heights),
         };
-        let mut labels: Vec<usize> = (0..count).collect();
-        let mut members: Vec<Vec<usize>> = (0..count).map(|point| vec![point]).collect();
-        for step in tree.steps().iter().take(taken) {
-            let joined = [members[step.cluster1].clone(), members[step.cluster2].clone()].concat();
-            let first = joined.iter().copied().min().unwrap_or(0);
-            joined.iter().for_each(|&point| labels[point] = first);
-            members.push(joined);
-        }
         let distance = taken.checked_sub(1).map_or(0.0, |last| heights[last]);
-        Joined { labels: labels.iter().map(|label| number_of(&labels, *label)).collect(), distance }
+        Joined { labels: cut(&tree, count, taken), distance }
     }
-}
-
-/// The place of a label among the distinct ones, in the order of their first occurrence.
-fn number_of(labels: &[usize], label: usize) -> usize {
-    let mut seen = Vec::new();
-    for &other in labels {
-        if !seen.contains(&other) {
-            seen.push(other);
-        }
-        if other == label {
-            break;
-        }
-    }
-    seen.iter().position(|&other| other == label).unwrap_or(0)
 }
 
 /// How many joinings come before the largest ratio of a distance to the one before; all of them where no ratio is above 1.5.

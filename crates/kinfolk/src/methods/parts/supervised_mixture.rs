@@ -25,11 +25,11 @@ pub struct SupervisedMixture {
     /// Whether a row counts by p(y|x)/p(y) in place of p(y|x).
     by_rarity: bool,
     outputs: usize,
-    pub state: MixtureState,
+    state: State,
 }
 
 #[derive(Serialize, Deserialize)]
-pub struct MixtureState {
+struct State {
     models: Vec<Params>,
     /// How much of each model every client is.
     shares: Vec<Vec<f64>>,
@@ -41,7 +41,7 @@ impl SupervisedMixture {
     pub fn new(setup: &Setup, components: Components, by_rarity: bool) -> Result<Self> {
         let count = components.clusters;
         setup.want_room_for_models("clusters", 2 * count)?;
-        let state = MixtureState {
+        let state = State {
             models: setup.random_models(count)?,
             shares: vec![vec![1.0 / count as f64; count]; setup.rows.len()],
             classes: Vec::new(),
@@ -49,12 +49,20 @@ impl SupervisedMixture {
         Ok(Self { trainer: components.training.trainer(setup), by_rarity, outputs: setup.model.classes(), state })
     }
 
-    pub fn rounds(&self) -> usize {
-        self.trainer.schedule.rounds
+    /// The model that each client is most of.
+    fn assignment(&self) -> Assignment {
+        let largest = |shares: &Vec<f64>| crate::models::first_smallest(shares.iter().map(|share| -share)).position;
+        let mut clusters = Assignment::none(self.state.models.len(), self.state.shares.len());
+        (0u32..).zip(&self.state.shares).for_each(|(client, shares)| {
+            clusters.put(client, largest(shares));
+        });
+        clusters
     }
+}
 
-    pub fn round(&mut self, room: &mut Room) -> Result<Progress> {
-        let MixtureState { models, shares, classes } = &mut self.state;
+impl Method for SupervisedMixture {
+    fn round(&mut self, room: &mut Room) -> Result<Progress> {
+        let State { models, shares, classes } = &mut self.state;
         let (count, width) = (models.len(), models[0].len());
         let asked = self.trainer.participants(room.round(), room);
         let mut ask = Ask::new(Phase::Train, models.clone(), Gather::Sum { by: By::All, weight: Weight::Rows });
@@ -90,20 +98,16 @@ impl SupervisedMixture {
         Ok(Progress { loss, switched: None, sizes: self.assignment().sizes(), finished })
     }
 
-    /// The model that each client is most of.
-    fn assignment(&self) -> Assignment {
-        let largest = |shares: &Vec<f64>| crate::models::first_smallest(shares.iter().map(|share| -share)).position;
-        let mut clusters = Assignment::none(self.state.models.len(), self.state.shares.len());
-        (0u32..).zip(&self.state.shares).for_each(|(client, shares)| {
-            clusters.put(client, largest(shares));
-        });
-        clusters
+    fn planned_rounds(&self) -> usize {
+        self.trainer.schedule.rounds
     }
 
-    pub fn outcome(&self) -> Outcome {
+    fn outcome(&self) -> Outcome {
         let serving = Serving::Mixed { shares: self.state.shares.clone() };
         Outcome { serving, ..Outcome::of_clusters(self.state.models.clone(), self.assignment()) }
     }
+
+    keep_state!();
 }
 
 /// Sums of weights by models and classes as shares within each model.
@@ -114,32 +118,3 @@ fn class_shares(sums: &[f64], outputs: usize) -> Vec<f64> {
     };
     sums.chunks_exact(outputs.max(1)).flat_map(share).collect()
 }
-
-/// The rounds, checkpoints and outcome of a method that is nothing but such a mixture.
-macro_rules! supervised_mixture {
-    ($method:ident) => {
-        impl Method for $method {
-            fn round(&mut self, room: &mut Room) -> Result<Progress> {
-                self.0.round(room)
-            }
-
-            fn planned_rounds(&self) -> usize {
-                self.0.rounds()
-            }
-
-            fn outcome(&self) -> Outcome {
-                self.0.outcome()
-            }
-
-            fn save(&self) -> Result<Option<Vec<u8>>> {
-                save(&self.0.state).map(Some)
-            }
-
-            fn restore(&mut self, bytes: &[u8]) -> Result<()> {
-                self.0.state = restore(bytes)?;
-                Ok(())
-            }
-        }
-    };
-}
-pub(in crate::methods) use supervised_mixture;

@@ -38,6 +38,18 @@ impl Optimising {
     }
 }
 
+/// Steps, or passes over the rows, where one of them is given.
+pub fn amount(steps: Option<u32>, epochs: Option<u32>) -> Option<Amount> {
+    steps.map(Amount::Steps).or(epochs.map(Amount::Epochs))
+}
+
+/// Adds the fault of giving both.
+pub fn one_amount(check: &mut Check, [steps, epochs]: [&str; 2]) {
+    if check.changed(&[steps, epochs]).len() == 2 {
+        check.fault(epochs, &format!("{steps} is given too, want one of them"));
+    }
+}
+
 /// Adds faults of optimisers other than plain descent.
 pub fn plain_steps_only(check: &mut Check, why: &str) {
     for name in check.changed(&["momentum", "optimiser", "weight_decay"]) {
