@@ -14,6 +14,7 @@ use kinfolk::federation::client::site::Site;
 use kinfolk::federation::engines::remote::Line;
 use kinfolk::run::venue::{Elsewhere, Venue};
 use kinfolk::{Error, ErrorKind, Result};
+use kinfolk_cli::Ending;
 use kinfolk_cli::commands::run;
 use mpi::Threading;
 use mpi::topology::SimpleCommunicator;
@@ -54,8 +55,7 @@ fn main() -> ExitCode {
         Err(error) => return kinfolk_cli::finish(|| Err(error)),
     };
     if !is_first {
-        ranks::serve(served);
-        return ExitCode::SUCCESS;
+        return kinfolk_cli::finish(|| ranks::serve(served).map(|()| Ending::Done));
     }
     let line: Line = Arc::new(Mutex::new(Box::new(Ranks::new(served))));
     let code = kinfolk_cli::finish(|| {

@@ -1,11 +1,13 @@
 //! Messages to ranks and their answers.
 //!
 //! All messages of an exchange are alike but for a few bytes: which clients are meant. So one of them is broadcast, and each
-//! rank is sent the blocks in which its own differs.
+//! rank is sent the blocks in which its own differs. What ranks say of single clients goes to the first rank; the totals of
+//! sums are added on the way, in a binary tree over the ranks, so that the first one receives as many of them as there are
+//! levels and not as there are ranks.
 
 use kinfolk::federation::client::memory::Memories;
 use kinfolk::federation::client::site::Site;
-use kinfolk::federation::engines::remote::{Delivery, MessageKind, Transport};
+use kinfolk::federation::engines::remote::{Delivery, MessageKind, Totals, Transport};
 use kinfolk::{Error, Result};
 use mpi::topology::{Process, SimpleCommunicator};
 use mpi::traits::{Communicator, Destination, Root, Source};
@@ -24,19 +26,21 @@ pub struct Served {
 }
 
 impl Served {
-    fn answer(&mut self, message: &[u8]) -> Delivery {
-        self.site.answer_from(message, &mut self.memories).map_err(|error| error.to_string())
+    fn answer(&mut self, message: &[u8]) -> Delivery<(Vec<u8>, Totals)> {
+        self.site.answer_apart(message, &mut self.memories).map_err(|error| error.to_string())
     }
 }
 
 /// All ranks, as the first sees them; its own clients are asked without a message.
 pub struct Ranks {
     own: Served,
+    /// Of the last exchange, over all ranks.
+    totals: Totals,
 }
 
 impl Ranks {
     pub fn new(own: Served) -> Self {
-        Self { own }
+        Self { own, totals: Totals::default() }
     }
 }
 
@@ -69,17 +73,31 @@ impl Transport for Ranks {
             }
         }
         let mut deliveries = Vec::new();
-        deliveries.extend(own.map(|message| (0, self.own.answer(&message))));
+        self.totals = Totals::default();
+        if let Some(message) = own {
+            let delivery = self.own.answer(&message).map(|(reply, totals)| {
+                self.totals = totals;
+                reply
+            });
+            deliveries.push((0, delivery));
+        }
         for (rank, _) in others.iter().enumerate().filter(|(_, message)| message.is_some()) {
             let mut reply = receive(&world.process_at_rank(rank as i32));
             let is_sound = reply.pop() == Some(SOUND);
             let delivery = if is_sound { Ok(reply) } else { Err(String::from_utf8_lossy(&reply).into_owned()) };
             deliveries.push((rank as u64, delivery));
         }
+        if !is_alone {
+            self.totals = add_up(&world, std::mem::take(&mut self.totals))?;
+        }
         if let Some((rank, Err(fault))) = deliveries.iter().find(|(_, delivery)| delivery.is_err()) {
             return Err(Error::federation(format!("rank {rank}: {fault}")).ending_the_run());
         }
         Ok(deliveries)
+    }
+
+    fn totals(&mut self) -> Totals {
+        std::mem::take(&mut self.totals)
     }
 }
 
@@ -87,23 +105,45 @@ impl Transport for Ranks {
 const SOUND: u8 = 1;
 
 /// Answers the first rank's messages until there are no more.
-pub fn serve(mut served: Served) {
+pub fn serve(mut served: Served) -> Result<()> {
     let world = SimpleCommunicator::world();
     let first = world.process_at_rank(0);
     let mut common = Vec::new();
     while broadcast(&world, &mut common) {
         let patch = receive(&first);
-        if patch.is_empty() {
-            continue;
+        let mut totals = Totals::default();
+        if !patch.is_empty() {
+            let (mut bytes, is_sound) = match served.answer(&patched(&common, &patch)) {
+                Ok((bytes, found)) => {
+                    totals = found;
+                    (bytes, SOUND)
+                }
+                Err(fault) => (fault.into_bytes(), 1 - SOUND),
+            };
+            bytes.push(is_sound);
+            send(&first, &bytes);
         }
-        let answer = served.answer(&patched(&common, &patch));
-        let (mut bytes, is_sound) = match answer {
-            Ok(bytes) => (bytes, SOUND),
-            Err(fault) => (fault.into_bytes(), 1 - SOUND),
-        };
-        bytes.push(is_sound);
-        send(&first, &bytes);
+        add_up(&world, totals)?;
     }
+    Ok(())
+}
+
+/// Adds up all ranks' totals; the first rank has the result. At every level, of two neighbours that are still there the second
+/// hands its totals to the first.
+fn add_up(world: &SimpleCommunicator, mut totals: Totals) -> Result<Totals> {
+    let (rank, size) = (world.rank(), world.size());
+    let mut apart = 1;
+    while apart < size {
+        if rank & apart != 0 {
+            send(&world.process_at_rank(rank - apart), &totals.encode()?);
+            return Ok(Totals::default());
+        }
+        if rank + apart < size {
+            totals.merge(Totals::decode(&receive(&world.process_at_rank(rank + apart)))?);
+        }
+        apart *= 2;
+    }
+    Ok(totals)
 }
 
 /// Tells all ranks that there are no more messages.

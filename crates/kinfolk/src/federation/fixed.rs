@@ -109,6 +109,11 @@ pub struct FixedSum {
 }
 
 impl FixedSum {
+    /// Puts in a total that was taken out.
+    pub(crate) fn put(&mut self, total: Vec<i128>) {
+        self.total = total;
+    }
+
     /// Adds a vector that the grid holds.
     pub(crate) fn add(&mut self, grid: &Grid, weight: u64, vector: &[f64]) {
         self.total.resize(vector.len(), 0);
@@ -142,6 +147,58 @@ impl FixedSum {
         let unit = grid.unit();
         let total = self.total.iter().map(|&total| total as f64 * unit).collect();
         Sum { total, weight: self.weight as f64, count: self.count as usize }
+    }
+}
+
+/// The totals of sums apart from the answers they belong to, by order and slot: processes of one run may add theirs up among
+/// themselves before anybody reads them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Totals(Vec<((u32, u32), Total)>);
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct Total(#[serde(serialize_with = "write_integers", deserialize_with = "read_integers")] Vec<i128>);
+
+impl Totals {
+    /// Takes them out of the sums of some orders.
+    pub(crate) fn take_out(sums: &mut [(u32, Summed)]) -> Self {
+        let of_order = |(order, summed): &mut (u32, Summed)| {
+            let order = *order;
+            let taken = (0u32..).zip(&mut summed.sums).filter(|(_, sum)| !sum.total.is_empty());
+            taken.map(|(slot, sum)| ((order, slot), Total(std::mem::take(&mut sum.total)))).collect::<Vec<_>>()
+        };
+        let mut totals: Vec<_> = sums.iter_mut().flat_map(of_order).collect();
+        totals.sort_unstable_by_key(|(of, _)| *of);
+        Self(totals)
+    }
+
+    /// Adds another process's.
+    pub fn merge(&mut self, other: Self) {
+        for (of, Total(added)) in other.0 {
+            match self.0.binary_search_by_key(&of, |(of, _)| *of) {
+                Ok(place) => {
+                    let Total(total) = &mut self.0[place].1;
+                    total.resize(total.len().max(added.len()), 0);
+                    total.iter_mut().zip(&added).for_each(|(total, added)| *total = total.wrapping_add(*added));
+                }
+                Err(place) => self.0.insert(place, (of, Total(added))),
+            }
+        }
+    }
+
+    /// The total of an order's slot, for the first who asks.
+    pub(crate) fn claim(&mut self, order: u32, slot: u32) -> Option<Vec<i128>> {
+        let place = self.0.binary_search_by_key(&(order, slot), |(of, _)| *of).ok()?;
+        Some(std::mem::take(&mut self.0[place].1.0))
+    }
+
+    /// As bytes.
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        postcard::to_stdvec(self).map_err(|error| Error::federation(format!("sums could not be written: {error}")))
+    }
+
+    /// From bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        postcard::from_bytes(bytes).map_err(|error| Error::federation(format!("sums could not be read: {error}")))
     }
 }
 
@@ -396,6 +453,23 @@ mod tests {
         assert!(fault(|it| it.lengths[2] = 1.0).contains("not of its clients"));
         assert!(fault(|it| drop(it.sums.pop())).contains("shape"));
         assert!(fault(|it| it.numbers.clear()).contains("shape"));
+    }
+
+    #[test]
+    fn totals_are_added_apart_from_the_answers() {
+        let (order, summed) = summed();
+        let alone = |totals: Totals| Totals::decode(&totals.encode().unwrap()).unwrap();
+        let mut replies = [[(4, summed.clone())], [(4, summed.clone())], [(5, summed.clone())]];
+        let [mut one, other, another] = replies.each_mut().map(|reply| alone(Totals::take_out(reply)));
+        assert!(replies.iter().flatten().all(|(_, summed)| summed.sums.iter().all(|sum| sum.total.is_empty())));
+        one.merge(another);
+        one.merge(other);
+        let mut twice = summed.sums[1].clone();
+        twice.merge(&summed.sums[1]);
+        assert_eq!(one.claim(4, 1), Some(twice.total));
+        assert_eq!((one.claim(4, 1), one.claim(4, 2)), (Some(Vec::new()), None));
+        assert_eq!(one.claim(5, 0), Some(summed.sums[0].total.clone()));
+        assert!(order.grid.holds(1.0) && Totals::decode(&[9]).is_err());
     }
 
     #[test]

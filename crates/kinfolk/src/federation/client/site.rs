@@ -15,7 +15,7 @@ use crate::data::{self, Cells, Client, Features, Part, Population, Source, Targe
 use crate::error::{Error, ErrorKind, Result};
 use crate::federation::engines::Engine;
 use crate::federation::engines::local::LocalFederation;
-use crate::federation::fixed::SumOrder;
+use crate::federation::fixed::{SumOrder, Totals};
 use crate::federation::wire::{
     self, ClientReply, DataOrder, KeptModels, Member, ModelOrder, Request, Roll, SiteMessage, SiteOrder, SiteReply,
     read_settings, roll_of,
@@ -277,19 +277,33 @@ impl Site {
             let before = if state.is_empty() { None } else { Some(wire::decode(state)?) };
             let mut memory = Memory::of(before, &message)?;
             let reply = site.try_to_answer(message, &mut memory)?;
-            Ok((reply, wire::encode(&memory)?))
+            Ok((wire::encode(&reply)?, wire::encode(&memory)?))
         })
     }
 
     /// The same where this process remembers its clients' state, and perhaps a folder: a process that follows goes on with it.
     pub fn answer_from(&mut self, message: &[u8], memories: &mut Memories) -> Result<Vec<u8>> {
+        self.unharmed(|site| wire::encode(&site.remember_and_answer(message, memories)?))
+    }
+
+    /// The same with the totals of sums apart, for processes that add these up among themselves.
+    pub fn answer_apart(&mut self, message: &[u8], memories: &mut Memories) -> Result<(Vec<u8>, Totals)> {
         self.unharmed(|site| {
-            let message = site.read(message)?;
-            let mut memory = memories.find(&message)?;
-            let reply = site.try_to_answer(message, &mut memory)?;
-            memories.keep(memory)?;
-            Ok(reply)
+            let mut reply = site.remember_and_answer(message, memories)?;
+            let totals = match &mut reply {
+                SiteReply::Replies(_, sums) => Totals::take_out(sums),
+                _ => Totals::default(),
+            };
+            Ok((wire::encode(&reply)?, totals))
         })
+    }
+
+    fn remember_and_answer(&mut self, message: &[u8], memories: &mut Memories) -> Result<SiteReply> {
+        let message = self.read(message)?;
+        let mut memory = memories.find(&message)?;
+        let reply = self.try_to_answer(message, &mut memory)?;
+        memories.keep(memory)?;
+        Ok(reply)
     }
 
     /// Turns a panic into an error.
@@ -321,14 +335,14 @@ impl Site {
         wire::decode(message)
     }
 
-    fn try_to_answer(&mut self, message: SiteMessage, memory: &mut Memory) -> Result<Vec<u8>> {
+    fn try_to_answer(&mut self, message: SiteMessage, memory: &mut Memory) -> Result<SiteReply> {
         let limits = self.node.limits;
         self.prepare(&message)?;
         self.about = self.describe(&message);
         let Some(prepared) = &mut self.prepared else { return Err(Error::federation("nothing is prepared")) };
         let changed = || Error::federation("the clients of this machine have changed since the run began");
         let count = prepared.federation.host.clients().len();
-        let reply = match message.request {
+        Ok(match message.request {
             Request::Hello { moments } => {
                 memory.clients.clear();
                 SiteReply::Roll(prepared.roll_call(moments, self.node.name.clone()))
@@ -376,8 +390,7 @@ impl Site {
             | Request::Export { .. }
             | Request::Import { .. }
             | Request::Settle { .. } => return Err(changed()),
-        };
-        wire::encode(&reply)
+        })
     }
 
     fn describe(&self, message: &SiteMessage) -> String {

@@ -12,6 +12,7 @@
 use super::*;
 use crate::data::schema::sorted;
 use crate::data::{DataShape, Features, Population, Shard, Targets};
+pub use crate::federation::fixed::Totals;
 use crate::federation::fixed::{SumOrder, Summed};
 use crate::federation::server::gather::{Addition, Gatherer};
 use crate::federation::server::ledger::few_of;
@@ -41,6 +42,12 @@ pub trait Transport: Send {
 
     /// Delivers each message and waits for the replies. A machine without an entry did not answer.
     fn exchange(&mut self, messages: Vec<(u64, Vec<u8>)>, kind: MessageKind) -> Result<Vec<(u64, Delivery)>>;
+
+    /// What machines added up among themselves in the last exchange, and left out of their replies: only processes of the run
+    /// itself do so.
+    fn totals(&mut self) -> Totals {
+        Totals::default()
+    }
 }
 
 /// A transport that several federations use in turn.
@@ -146,26 +153,27 @@ impl Shared {
     }
 
     /// Delivers messages; the reply of each machine, or why there is none.
-    fn exchange(
-        &self,
-        messages: Vec<(u64, Vec<u8>)>,
-        kind: MessageKind,
-    ) -> Result<Vec<(&Machine, Delivery<SiteReply>)>> {
+    fn exchange(&self, messages: Vec<(u64, Vec<u8>)>, kind: MessageKind) -> Result<Exchanged<'_>> {
+        Ok(self.exchange_and_add(messages, kind)?.0)
+    }
+
+    /// The same, and what the machines added up among themselves.
+    fn exchange_and_add(&self, messages: Vec<(u64, Vec<u8>)>, kind: MessageKind) -> Result<(Exchanged<'_>, Totals)> {
         if messages.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Default::default());
         }
         let asked: BTreeSet<u64> = messages.iter().map(|(number, _)| *number).collect();
         let there: BTreeSet<u64> = self.machines.iter().filter(|it| it.is_there).map(|it| it.number).collect();
         let messages = messages.into_iter().filter(|(number, _)| there.contains(number)).collect();
-        let deliveries = self.line.lock().unwrap_or_else(PoisonError::into_inner).exchange(messages, kind)?;
-        let mut deliveries: BTreeMap<u64, Delivery> = deliveries.into_iter().collect();
+        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut deliveries: BTreeMap<u64, Delivery> = line.exchange(messages, kind)?.into_iter().collect();
         let mut read = |machine: &Machine| {
             let missing = if machine.is_there { "no answer" } else { "not there when the run went on" };
             let bytes = deliveries.remove(&machine.number).unwrap_or_else(|| Err(missing.into()))?;
             wire::decode(&bytes).map_err(|error| error.to_string())
         };
         let machines = self.machines.iter().filter(|machine| asked.contains(&machine.number));
-        Ok(machines.map(|machine| (machine, read(machine))).collect())
+        Ok((machines.map(|machine| (machine, read(machine))).collect(), line.totals()))
     }
 }
 
@@ -186,6 +194,9 @@ pub struct RemoteFederation {
 
 /// What every client remembers, and what is saved by those that are the user's own code.
 type Remembered = (Vec<Option<State>>, Vec<Vec<u8>>);
+
+/// The reply of each machine, or why there is none.
+type Exchanged<'m> = Vec<(&'m Machine, Delivery<SiteReply>)>;
 
 /// Single replies by client and order.
 type Replies = Vec<((u32, u32), Reply)>;
@@ -455,13 +466,21 @@ impl RemoteFederation {
         }
         let kind = if ask.phase == Phase::Evaluate { MessageKind::Evaluate } else { MessageKind::Train };
         let (mut replies, mut sums) = (Replies::new(), Vec::new());
-        for (machine, reply) in shared.exchange(messages, kind)? {
+        let (exchanged, mut totals) = shared.exchange_and_add(messages, kind)?;
+        for (machine, reply) in exchanged {
             match reply {
-                Ok(SiteReply::Replies(found, summed)) => {
+                Ok(SiteReply::Replies(found, mut summed)) => {
                     let asked = &asked[&machine.number];
-                    if let Some(fault) = summed_fault(asked, &summed, gatherer) {
+                    // Processes of the run itself are not doubted, and may have put their totals together.
+                    let fault = if shared.holds_states { None } else { summed_fault(asked, &summed, gatherer) };
+                    if let Some(fault) = fault {
                         self.lose(machine, fault.into());
                         continue;
+                    }
+                    for (order, summed) in &mut summed {
+                        for (slot, sum) in (0u32..).zip(&mut summed.sums) {
+                            totals.claim(*order, slot).into_iter().for_each(|total| sum.put(total));
+                        }
                     }
                     self.sort(ask, machine, (found, asked), &mut replies);
                     let of = |(order, summed): (u32, Summed)| MachineSums { machine, order: order as usize, summed };
@@ -574,6 +593,9 @@ impl RemoteFederation {
             let of_this = |it: &&MachineSums| (it.machine.number, it.order) == (machine.number, *order);
             match found.iter().find(of_this).filter(|found| found.summed.clients == wanted) {
                 Some(found) => exchange.gatherer.remove_sums(*order, &found.summed.sums),
+                None if shared.holds_states => {
+                    return Err(Error::federation("clients that answer otherwise when asked again").at(&machine.name));
+                }
                 None => exchange.gatherer.remove_sums(*order, &summed.sums),
             }
         }
