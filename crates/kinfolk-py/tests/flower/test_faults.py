@@ -153,6 +153,43 @@ def test_a_process_that_is_killed_at_any_moment_costs_nothing_but_time(
         assert differences(whole, machines.results(out)) == set(), f"{question} of {questions}"
 
 
+def stand_still(processes: list[int], seconds: float) -> None:
+    for process in processes:
+        os.kill(process, signal.SIGSTOP)
+    time.sleep(seconds)
+    for process in processes:
+        os.kill(process, signal.SIGCONT)
+
+
+def test_processes_that_stand_still_for_a_while_cost_nothing_but_time(
+    machines: Machines, alone: tuple[dict[str, Any], int], tmp_path: Path
+) -> None:
+    """As on a machine that is suspended, or has no memory to spare."""
+    whole, _ = alone
+    loopback, out = machines.loopback, tmp_path / "still"
+    run = machines.start(out)
+    for who in ("north", "superlink", "server app"):
+        before = machines.answered()
+        wait_until(lambda before=before: machines.answered() >= before + 3)
+        stand_still(server_apps(loopback) if who == "server app" else [loopback.processes[who].pid], 3.0)
+    assert run.wait() == 0, machines.log.read_text()
+    assert differences(whole, machines.results(out)) == set()
+
+
+@pytest.mark.skipif(KILLS == 1, reason="takes a minute: make kills-flower")
+def test_a_node_that_stands_still_until_it_is_given_up_ends_no_run(machines: Machines, tmp_path: Path) -> None:
+    loopback, out = machines.loopback, tmp_path / "long"
+    before = machines.answered()
+    run = machines.start(out)
+    wait_until(lambda: machines.answered() >= before + 4)
+    # Flower waits for two signs of life, of which a node gives one in ten seconds; the run for a minute.
+    stand_still([loopback.processes["south"].pid], 75.0)
+    assert run.wait() == 0, machines.log.read_text()
+    notes = [note for label in ("ifca", "local") for note in repeat(out, label).get("notes", [])]
+    assert any(note.startswith("south: ") for note in notes), "it was missing, and is named"
+    wait_until(lambda: "connected to SuperLink" in loopback.log("south"))
+
+
 def start_node(machines: Machines, name: str, port: int, *options: str) -> None:
     loopback = machines.loopback
     loopback.start(
