@@ -20,10 +20,12 @@ WORKSPACE := --workspace --exclude kinfolk-mpi
 help: ## Lists these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-quickstart: need-rust ## Installs Rust where it is missing, builds the program, and shows a first result
+quickstart: need-rust ## Installs Rust where it is missing, builds the program, and shows what it finds in a table of bakeries
 	cargo build --release --locked -p kinfolk-cli
-	$(TARGET)/release/kinfolk run quickstart
-	@echo 'Now: export PATH="$(TARGET)/release:$$PATH"; kinfolk --help'
+	$(TARGET)/release/kinfolk fit examples/bakeries.csv --client bakery --target sold --out runs/bakeries --replace
+	$(TARGET)/release/kinfolk predict runs/bakeries examples/tomorrow.csv
+	$(TARGET)/release/kinfolk assign runs/bakeries examples/new-bakeries.csv
+	@echo 'Now: export PATH="$(TARGET)/release:$$PATH"; kinfolk --help; kinfolk run quickstart compares methods'
 
 fmt: ## Formats every file
 	git ls-files '*.rs' | xargs rustfmt --edition 2024 # cargo fmt does not see modules that a macro declares
