@@ -132,6 +132,8 @@ pub mod over;
 pub mod panics;
 #[doc(hidden)]
 pub mod presets;
+#[doc(hidden)]
+pub mod privacy;
 pub mod record;
 #[doc(hidden)]
 pub mod report;

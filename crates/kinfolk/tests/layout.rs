@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The modules from the bottom up: each may use those that stand before it in this list, and no others.
-const LAYERS: [&str; 31] = [
+const LAYERS: [&str; 32] = [
     "error",
     "rng",
     "text",
@@ -18,6 +18,7 @@ const LAYERS: [&str; 31] = [
     "settings",
     "disk",
     "num",
+    "privacy",
     "descent",
     "aggregate",
     "training",

@@ -10,6 +10,20 @@ pub(crate) fn normal_tail(value: f64) -> f64 {
     if value < 0.0 { 1.0 - tail } else { tail }
 }
 
+/// The logarithm of the probability that a standard normal number is above this.
+pub(crate) fn log_normal_tail(value: f64) -> f64 {
+    const FAR: f64 = 5.0;
+    if value < 0.0 {
+        return (-normal_tail(-value)).ln_1p();
+    }
+    if value < FAR {
+        return normal_tail(value).ln();
+    }
+    // The density over Mills' continued fraction x + 1/(x + 2/(x + …)), from its end.
+    let fraction = (1..=50).rev().fold(value, |fraction, n| value + f64::from(n) / fraction);
+    -0.5 * value * value - 0.5 * (2.0 * std::f64::consts::PI).ln() - fraction.ln()
+}
+
 /// The probability that a chi-square number with these degrees of freedom is above this.
 pub(crate) fn chi_square_tail(freedom: f64, value: f64) -> f64 {
     gamma_tail(0.5 * freedom, 0.5 * value)
@@ -83,6 +97,11 @@ mod tests {
         {
             assert!((normal_tail(value) - wanted).abs() < 1e-14, "{value}");
         }
+        for value in [-9.0, -1.0, 0.0, 2.0, 4.999, 5.0, 12.0, 30.0] {
+            assert!((log_normal_tail(value) - normal_tail(value).ln()).abs() < 1e-12 * value.abs().max(1.0).powi(2));
+        }
+        // −x²/2 − log(x·√2π) − 1/x², up to 2.5/x⁴.
+        assert!((log_normal_tail(100.0) + 5000.0 + (100.0 * 2.506_628_274_631_000_5f64).ln() + 1e-4).abs() < 1e-7);
         // Two degrees of freedom: e^(−x/2); one: twice the normal tail; ten at its 95 % point.
         assert!((chi_square_tail(2.0, 3.0) - (-1.5_f64).exp()).abs() < 1e-13);
         assert!((chi_square_tail(1.0, 4.0) - 2.0 * normal_tail(2.0)).abs() < 1e-13);

@@ -1,0 +1,3 @@
+//! Differential privacy.
+
+pub mod accountant;
