@@ -109,7 +109,7 @@ impl Settings {
 /// Flattens dicts down to single settings, whose value may be a table.
 fn flatten(path: Vec<String>, value: Value, overrides: &mut Vec<Override>) {
     let depth = match path[0].as_str() {
-        "data" | "model" | "faults" => 2,
+        "data" | "model" | "faults" | "privacy" => 2,
         "method" => 3,
         _ => 1,
     };

@@ -84,7 +84,7 @@ def test_all_faults_at_once(tiny: dict[str, Any]) -> None:
         "5 faults\n"
         "- method.ifac.step: there is no method ifac\n  hint: methods here: ifca, fedavg, local\n"
         "- evaluate: unknown setting\n"
-        "  hint: want data.KEY, model.KEY, faults.KEY, method.LABEL.KEY, or a key at the top of the file\n"
+        "  hint: want data.KEY, model.KEY, faults.KEY, privacy.KEY, method.LABEL.KEY, or a key at the top of the file\n"
         "- seed: got -1, want a whole number of at least 0\n"
         "- data.clients: got 0, want a whole number from 1 to 10000000\n"
         "- data: unknown key `sampels`\n  hint: did you mean `samples`?"

@@ -1,9 +1,14 @@
 //! The experiment file: TOML in, checked settings out, every fault reported at once.
 
 mod draft;
+mod hidden;
 mod registry;
 
 pub use crate::federation::faults::{Attack, AttackFrom, Rates};
+#[doc(hidden)]
+pub use crate::privacy::Privacy;
+#[doc(hidden)]
+pub use crate::privacy::protection::{Level, Neighbours, NoiseFrom, Protection};
 pub use draft::{Chosen, Data, Draft};
 pub use registry::Registry;
 
@@ -14,6 +19,7 @@ use crate::federation::faults;
 use crate::methods::{self, MethodKind, Needs};
 use crate::models::{Ability, ModelKind};
 use crate::over::Over;
+use crate::privacy;
 use crate::settings::{self, Declared, Setting, Settings, choices, settings};
 use crate::training::Split;
 use std::sync::Arc;
@@ -53,7 +59,7 @@ settings! {
 /// The keys at the top of the file.
 pub(crate) const SETTINGS: &[Setting] = Top::SETTINGS;
 
-const SECTIONS: [&str; 4] = ["data", "model", "method", "faults"];
+const SECTIONS: [&str; 5] = ["data", "model", "method", "faults", "privacy"];
 
 /// Most characters of a label, which becomes part of file names.
 const LONGEST_LABEL: usize = 64;
@@ -77,6 +83,8 @@ pub struct Experiment {
     pub methods: Vec<MethodEntry>,
     /// `[faults]`.
     pub faults: Settings,
+    /// `[privacy]`.
+    pub privacy: Privacy,
     /// The clients, where they come with the experiment and not from its source.
     pub(crate) clients: Option<Arc<Population>>,
 }
@@ -170,6 +178,7 @@ impl Experiment {
         let data = settings::section("data", file.remove("data"), &mut faults);
         let model = settings::section("model", file.remove("model"), &mut faults);
         let faulty = settings::section("faults", file.remove("faults"), &mut faults);
+        let private = settings::section("privacy", file.remove("privacy"), &mut faults);
         let entries = match file.remove("method") {
             Some(Value::Array(entries)) => entries,
             _ => Vec::new(),
@@ -223,12 +232,22 @@ impl Experiment {
             }
         }
         let misbehaving = Settings::check("faults", faults::SETTINGS, faulty, &mut faults);
+        let before = faults.len();
+        let private = Settings::check("privacy", privacy::SETTINGS, private, &mut faults);
+        if faults.len() == before {
+            Privacy::check_section("privacy", &private, &mut faults);
+        }
+        if let (Some(private), Some((source, data))) = (Privacy::read(&private), &data) {
+            let model = model.as_ref().map(|(kind, _)| *kind);
+            faults.extend(hidden::shown(&private.protection, (source, data), model, &methods, known));
+        }
         settings::finish(faults)?;
         let (Some((source, data)), Some((model_kind, model))) = (data, model) else {
             return Err(Error::settings(format!("{place}: incomplete")));
         };
         let top = Top::of(&settings);
-        Ok(Self { settings, top, source, data, model_kind, model, methods, faults: misbehaving, clients: None })
+        let (faults, privacy) = (misbehaving, Privacy::of(&private));
+        Ok(Self { settings, top, source, data, model_kind, model, methods, faults, privacy, clients: None })
     }
 
     /// The clients of a seed.
@@ -277,6 +296,7 @@ impl Experiment {
         file.insert("data".into(), section(&[("source", self.source.name)], &self.data));
         file.insert("model".into(), section(&[("kind", self.model_kind.name)], &self.model));
         file.insert("faults".into(), section(&[], &self.faults));
+        file.insert("privacy".into(), Value::Table(self.privacy.to_table()));
         file.insert("method".into(), Value::Array(self.methods.iter().map(method).collect()));
         toml::to_string(&file).unwrap_or_default()
     }
@@ -394,7 +414,7 @@ fn apply(file: &mut Table, change: &Override, labels: &[String], known: &Registr
                 }
             }
         }
-        [section @ ("data" | "model" | "faults"), key] => {
+        [section @ ("data" | "model" | "faults" | "privacy"), key] => {
             let table = file.entry(section.to_string()).or_insert_with(|| Value::Table(Table::new()));
             if let Value::Table(table) = table {
                 table.insert(key.to_string(), change.value.clone());
@@ -406,9 +426,9 @@ fn apply(file: &mut Table, change: &Override, labels: &[String], known: &Registr
         }
         _ => {
             let fault = Error::settings(format!("{set}{place}: unknown setting"));
-            faults.push(
-                fault.hint("want data.KEY, model.KEY, faults.KEY, method.LABEL.KEY, or a key at the top of the file"),
-            );
+            faults.push(fault.hint(
+                "want data.KEY, model.KEY, faults.KEY, privacy.KEY, method.LABEL.KEY, or a key at the top of the file",
+            ));
         }
     }
 }

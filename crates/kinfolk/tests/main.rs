@@ -19,5 +19,6 @@ mod mixtures;
 mod one_shot;
 mod own_clients;
 mod personal;
+mod privacy;
 mod runs;
 mod tables;

@@ -36,6 +36,7 @@ static OWN_MINIMISERS: MethodKind = MethodKind {
     has_clusters: true,
     wants: Ability::Minimiser,
     particular: false,
+    exposure: |_, _| Err("it answers with minimisers"),
     check: |_, _, _| {},
     build: |setup| {
         let groups = setup.groups.expect("it has the setting");

@@ -1,7 +1,7 @@
 //! `kinfolk list`: what there is to use.
 
 use super::*;
-use kinfolk::experiment::{Rates, Top};
+use kinfolk::experiment::{Privacy, Rates, Top};
 use kinfolk::record::table::Heading;
 use kinfolk::run::files::FILES;
 use kinfolk::settings::{Declared, Default, Setting, unknown_name};
@@ -110,6 +110,7 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         What::Sections => vec![
             Entry::new("top", "the keys at the top of an experiment file", Top::SETTINGS),
             Entry::new("faults", "clients that do not answer, or answer falsely", Rates::SETTINGS),
+            Entry::new("privacy", "what is told of clients and their rows", Privacy::SETTINGS),
         ],
         What::Files => FILES.iter().map(|f| Entry { columns: f.columns, ..Entry::new(f.name, f.holds, &[]) }).collect(),
     };

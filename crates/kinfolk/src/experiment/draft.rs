@@ -13,6 +13,7 @@ pub struct Draft {
     model: Option<Chosen<ModelKind>>,
     methods: Vec<(Option<String>, Chosen<MethodKind>)>,
     faults: Rates,
+    privacy: Privacy,
 }
 
 /// What an experiment is about: clients, or a source of them with its settings.
@@ -72,7 +73,8 @@ impl<K> From<&'static K> for Chosen<K> {
 impl Experiment {
     /// An experiment on one's own clients, or on those of a source.
     pub fn on(data: impl Into<Data>) -> Draft {
-        Draft { top: Top::default(), data: data.into(), model: None, methods: Vec::new(), faults: Rates::default() }
+        let (top, faults, privacy) = (Top::default(), Rates::default(), Privacy::default());
+        Draft { top, data: data.into(), model: None, methods: Vec::new(), faults, privacy }
     }
 }
 
@@ -107,6 +109,13 @@ impl Draft {
         self
     }
 
+    /// What is told of clients and their rows.
+    #[doc(hidden)]
+    pub fn privacy(mut self, privacy: Privacy) -> Self {
+        self.privacy = privacy;
+        self
+    }
+
     /// The experiment, checked as one from a file is.
     pub fn check(self) -> Result<Experiment> {
         let mut registry = Registry::default().with_source(self.data.source.kind);
@@ -118,6 +127,7 @@ impl Draft {
         let mut file = self.top.to_table();
         file.insert("data".into(), section("source", self.data.source.kind.name, self.data.source.settings));
         file.insert("faults".into(), Value::Table(self.faults.to_table()));
+        file.insert("privacy".into(), Value::Table(self.privacy.to_table()));
         if let Some(model) = self.model {
             registry = registry.with_model(model.kind);
             file.insert("model".into(), section("kind", model.kind.name, model.settings));

@@ -62,6 +62,7 @@ impl MethodSettings for CflSettings {
     const NAME: &str = "cfl";
     const SUMMARY: &str = "one model, parted wherever clients pull apart";
     const PAPER: &str = "Sattler, Müller, Samek 2019";
+    const SHOWS_ROWS: &str = "it divides clusters by the gradients of single clients, which are not cut row by row";
     const HAS_CLUSTERS: bool = true;
 
     fn needs(&self) -> Needs {

@@ -13,7 +13,7 @@
 //! round.
 
 use super::parts::cluster_models::{Layer, PersonalModels, losses, note_stamps};
-use super::parts::training::{amount, one_amount};
+use super::parts::training::{amount, one_amount, steps};
 use super::*;
 
 settings! {
@@ -43,6 +43,14 @@ impl MethodSettings for DittoSettings {
 
     fn needs(&self) -> Needs {
         self.layer.needs()
+    }
+
+    fn exposure(&self, pass: u64) -> Hidable {
+        let schedule = &self.layer.training.schedule;
+        let own = amount(self.own_steps, self.own_epochs).unwrap_or(schedule.amount());
+        let Exposure { steps: common, .. } = schedule.exposure(pass)?;
+        let own = steps(own, pass).saturating_mul(schedule.rounds as u64);
+        Ok(Exposure { steps: common.saturating_add(own), choices: 0 })
     }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {

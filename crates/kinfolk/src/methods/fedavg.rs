@@ -32,6 +32,10 @@ impl MethodSettings for FedAvgSettings {
         self.training.needs()
     }
 
+    fn exposure(&self, pass: u64) -> Hidable {
+        self.training.schedule.exposure(pass)
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let model = setup.common_start()?;
         Ok(Box::new(FedAvg { weight: self.weight, model, trainer: self.training.trainer(&setup) }))

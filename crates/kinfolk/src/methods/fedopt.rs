@@ -48,6 +48,10 @@ impl MethodSettings for FedOptSettings {
         self.training.needs()
     }
 
+    fn exposure(&self, pass: u64) -> Hidable {
+        self.training.schedule.exposure(pass)
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let model = setup.common_start()?;
         let state = State {

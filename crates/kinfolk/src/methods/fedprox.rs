@@ -34,6 +34,10 @@ impl MethodSettings for FedProxSettings {
         self.layer.needs()
     }
 
+    fn exposure(&self, pass: u64) -> Hidable {
+        self.layer.training.schedule.exposure(pass)
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let base = ClusterModels::over(&setup)?;
         Ok(Box::new(FedProx { trainer: self.layer.training.clone().trainer(&setup), settings: self, base }))

@@ -8,7 +8,7 @@
 //! ```
 
 use super::parts::cluster_models::{Layer, PersonalModels, losses, note_stamps};
-use super::parts::training::{amount, one_amount};
+use super::parts::training::{amount, one_amount, steps};
 use super::*;
 
 settings! {
@@ -38,6 +38,13 @@ impl MethodSettings for FineTuneSettings {
 
     fn needs(&self) -> Needs {
         self.layer.needs()
+    }
+
+    fn exposure(&self, pass: u64) -> Hidable {
+        let schedule = &self.layer.training.schedule;
+        let tuning = amount(self.tune_steps, self.tune_epochs).unwrap_or(schedule.amount());
+        let averaging = if self.layer.over.is_some() { 0 } else { schedule.exposure(pass)?.steps };
+        Ok(Exposure { steps: averaging.saturating_add(steps(tuning, pass)), choices: 0 })
     }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {

@@ -28,6 +28,8 @@ impl MethodSettings for HierarchicalSettings {
     const NAME: &str = "hierarchical";
     const SUMMARY: &str = "known clusters: the exact personal models of a hierarchical model";
     const PAPER: &str = "Lyu, Hanzely, Kolar 2022, sections 2 and 5";
+    const SHOWS_ROWS: &str =
+        "its clients answer with how their smallest loss depends on the centre, a function of all their rows";
     const HAS_CLUSTERS: bool = true;
     const WANTS: Ability = Ability::Minimiser;
 

@@ -46,6 +46,13 @@ impl MethodSettings for LocalSettings {
         Needs { auto_step: needs.auto_step.filter(|_| self.solve == SolveBy::Steps), ..needs }
     }
 
+    fn exposure(&self, pass: u64) -> Hidable {
+        match self.solve {
+            SolveBy::Exact => Err("solve = \"exact\" finds the minimiser, of which every row moves what it likes"),
+            _ => self.training.schedule.exposure(pass),
+        }
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let exact = self.solve == SolveBy::Exact;
         if exact {

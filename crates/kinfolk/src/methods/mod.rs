@@ -30,6 +30,7 @@ use crate::federation::{Answers, Ask, By, Federation, Gather, OrderAnswers, Para
 use crate::groups::Groups;
 use crate::models::{Ability, Model};
 use crate::num::{add_scaled, dot, median};
+use crate::privacy::rows::Exposure;
 use crate::rng::Key;
 use crate::settings::{Auto, Check, Declared, Field, Kind, Setting, Settings, choices, settings, unknown_name};
 use crate::training::{Amount, Course, Optimiser, Plan, Portion, Pull, Sample, Terms};
@@ -63,6 +64,9 @@ pub struct MethodKind {
     /// Whether it is for some of these models only: with several layers, with normalisation, for classes.
     #[doc(hidden)]
     pub particular: bool,
+    /// How much it uses the rows of every client, with so many steps in a pass; why that cannot be hidden row by row, otherwise.
+    #[doc(hidden)]
+    pub exposure: fn(&Settings, u64) -> Hidable,
     /// Adds faults in combinations of settings.
     pub check: fn(&str, &Settings, &mut Vec<Error>),
     /// Makes a method that is ready to run.
@@ -84,6 +88,9 @@ pub trait MethodSettings: Declared {
     /// Whether it is for some of these models only: with several layers, with normalisation, for classes.
     #[doc(hidden)]
     const PARTICULAR: bool = false;
+    /// Why single rows cannot be hidden in what its clients answer.
+    #[doc(hidden)]
+    const SHOWS_ROWS: &str = "its clients answer more than what steps with noise on every row's gradient give";
     /// The method as users name it.
     const METHOD: &'static MethodKind = &MethodKind::new::<Self>();
 
@@ -93,9 +100,20 @@ pub trait MethodSettings: Declared {
         Needs::only(rule.unwrap_or(MissingRule::Skip))
     }
 
+    /// How much it uses the rows of every client with these settings, where a pass over the rows has so many steps; why that cannot be
+    /// hidden row by row, otherwise.
+    #[doc(hidden)]
+    fn exposure(&self, _pass: u64) -> Hidable {
+        Err(Self::SHOWS_ROWS)
+    }
+
     /// Makes a method that is ready to run.
     fn build(self, setup: Setup) -> Result<Box<dyn Method>>;
 }
+
+/// How much a method uses the rows of every client, or why that cannot be hidden row by row.
+#[doc(hidden)]
+pub type Hidable = std::result::Result<Exposure, &'static str>;
 
 impl MethodKind {
     const fn new<S: MethodSettings>() -> Self {
@@ -108,6 +126,7 @@ impl MethodKind {
             has_clusters: S::HAS_CLUSTERS,
             wants: S::WANTS,
             particular: S::PARTICULAR,
+            exposure: |settings, pass| S::read(settings).map_or(Err(S::SHOWS_ROWS), |settings| settings.exposure(pass)),
             check: S::check_section,
             build: |setup| S::of(setup.settings).build(setup),
         }
@@ -124,6 +143,7 @@ impl MethodKind {
             has_clusters: false,
             wants: Ability::Descent,
             particular: false,
+            exposure: |_, _| Err("nothing is known of what a method of one's own asks of its clients"),
             check: |_, _, _| {},
             build,
         }

@@ -35,6 +35,10 @@ impl MethodSettings for MrMtlSettings {
         self.layer.needs()
     }
 
+    fn exposure(&self, pass: u64) -> Hidable {
+        self.layer.training.schedule.exposure(pass)
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let state = PersonalModels::over(&setup)?;
         Ok(Box::new(MrMtl { trainer: self.layer.training.clone().trainer(&setup), settings: self, state }))

@@ -62,6 +62,8 @@ impl MethodSettings for SrFcaSettings {
     const NAME: &str = "sr-fca";
     const SUMMARY: &str = "cluster clients that learn alike, train robustly inside, refine and merge";
     const PAPER: &str = "Vardhan, Ghosh, Mazumdar 2024";
+    const SHOWS_ROWS: &str =
+        "its clients answer with their losses for the models of others, and λ comes from distances that are private";
     const HAS_CLUSTERS: bool = true;
 
     fn needs(&self) -> Needs {

@@ -67,6 +67,9 @@ pub struct ModelKind {
     pub needs_target: bool,
     /// The rows it reads.
     pub reads: Reads,
+    /// Whether the gradients of single rows can be cut to a length, which privacy of rows needs.
+    #[doc(hidden)]
+    pub row_gradients: bool,
     /// Its settings.
     pub settings: &'static [Setting],
     /// Reports faults that involve several settings.
@@ -86,6 +89,9 @@ pub trait ModelSettings: Declared {
     const NEEDS_TARGET: bool = true;
     /// The rows it reads.
     const READS: Reads = Reads::Numbers;
+    /// Whether the gradients of single rows can be cut to a length, which privacy of rows needs.
+    #[doc(hidden)]
+    const ROW_GRADIENTS: bool = false;
     /// What methods can do with it, whatever its settings.
     const ABILITY: Ability;
     /// The kind of model.
@@ -159,6 +165,7 @@ impl ModelKind {
             summary: S::SUMMARY,
             needs_target: S::NEEDS_TARGET,
             reads: S::READS,
+            row_gradients: S::ROW_GRADIENTS,
             settings: S::SETTINGS,
             check: S::check_section,
             ability: S::ability,

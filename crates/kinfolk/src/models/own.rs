@@ -24,6 +24,7 @@ pub trait OwnNetwork: Sized + Send + Sync + 'static {
         summary: Self::SUMMARY,
         needs_target: true,
         reads: Reads::Numbers,
+        row_gradients: false,
         settings: Self::SETTINGS,
         check: |_, _, _| {},
         ability: |_| Ability::Rows,

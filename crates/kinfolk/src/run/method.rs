@@ -39,6 +39,9 @@ struct Course {
     traffic: Traffic,
     #[serde(skip)]
     notes: Vec<String>,
+    /// What is said of the protection of rows.
+    #[serde(skip)]
+    protected: Vec<String>,
     #[serde(skip)]
     found: MethodRecord,
 }
@@ -56,6 +59,7 @@ impl Course {
             resumed: Vec::new(),
             traffic: Traffic::default(),
             notes: Vec::new(),
+            protected: Vec::new(),
             found: MethodRecord::default(),
         }
     }
@@ -112,6 +116,12 @@ impl MethodRun<'_> {
         let mut method = data.method(self.entry, self.seed, Some(self.above))?;
         let faults = faults::transforms(&self.experiment.faults, self.seed, &data.population.clients);
         let mut federation = data.engine.afresh(label, faults, stop.clone())?;
+        if let Some(rows) = hidden::rows_of(self.experiment, self.entry, self.seed)? {
+            federation.hide_rows(rows)?;
+            let said = hidden::note(self.experiment, &rows, data);
+            watch.doing(&said);
+            course.protected = Some(said).into_iter().chain(hidden::note_together(self.experiment)?).collect();
+        }
         let unseen = data.unseen.as_ref().map(|unseen| unseen.afresh(label, Transforms::default(), stop.clone()));
         let unseen = unseen.transpose()?;
         let checkpoint = self.folder.map(|folder| folder.read(&folder.current(label, self.seed), &data.origin));
@@ -161,7 +171,14 @@ impl MethodRun<'_> {
             models_down: course.traffic.models_down,
             models_up: course.traffic.models_up,
             seconds: course.seconds,
-            notes: course.resumed.iter().chain(&course.notes).cloned().chain(found.notes).collect(),
+            notes: course
+                .resumed
+                .iter()
+                .chain(&course.protected)
+                .chain(&course.notes)
+                .cloned()
+                .chain(found.notes)
+                .collect(),
             extra,
             ..found
         }
@@ -218,7 +235,8 @@ impl OngoingMethod<'_> {
             self.course.rounds.push(RoundRecord { round: 0, ..start });
         }
         let trained = RoundRecord {
-            loss: progress.loss,
+            // Where rows are hidden, clients tell no losses.
+            loss: progress.loss.filter(|_| self.course.protected.is_empty()),
             switched: progress.switched,
             sizes: progress.sizes.clone(),
             ..self.spent(if start && !train { Phase::Start } else { Phase::Train }, before)

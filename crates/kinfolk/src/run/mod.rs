@@ -13,6 +13,7 @@ mod columns;
 #[doc(hidden)]
 pub mod files;
 mod folder;
+mod hidden;
 mod method;
 mod models;
 mod options;
@@ -66,6 +67,10 @@ pub fn run_at(
     watch: &mut dyn Watch,
 ) -> Result<Record> {
     instructions()?;
+    if options.resume && experiment.privacy.protection.budget().is_some() {
+        let message = "privacy.level: a run that hides rows does not go on: what is asked again is spent again";
+        return Err(Error::new(ErrorKind::Unsupported, message).hint("start anew in another folder, and count both"));
+    }
     let mut folder =
         options.folder.as_deref().map(|path| Folder::open(path, experiment, options.resume)).transpose()?;
     if let Some(record) = folder.as_mut().and_then(|folder| folder.finished.take()) {

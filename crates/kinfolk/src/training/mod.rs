@@ -3,5 +3,6 @@
 mod plan;
 mod rows;
 
+pub(crate) use plan::HiddenRows;
 pub use plan::{Amount, Course, Optimiser, Plan, Pull, Scale, Terms, Then};
 pub use rows::{Portion, Sample, Split};

@@ -2,6 +2,7 @@
 
 use super::Sample;
 use crate::aggregate::Weight;
+use crate::privacy::noise::Source;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -46,12 +47,28 @@ pub struct Terms {
     /// Parameters that no step changes.
     #[serde(skip)]
     pub(crate) frozen: Vec<Range<usize>>,
+    /// What hides single rows in every step.
+    #[serde(skip)]
+    pub(crate) hidden: Option<HiddenRows>,
+}
+
+/// Steps that hide single rows: each is in a step by chance, its gradient is cut to a length, and noise is added.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct HiddenRows {
+    /// The chance of a row to be in a step.
+    pub(crate) rate: f64,
+    /// The length to which a row's gradient is cut.
+    pub(crate) clip: f64,
+    /// The noise of the sum of gradients over that length.
+    pub(crate) noise: f64,
+    /// Where noise and samples come from.
+    pub(crate) source: Source,
 }
 
 impl Terms {
     /// Whether steps follow the loss alone.
     pub(crate) fn is_empty(&self) -> bool {
-        self.pulls.is_empty() && self.tilt.is_none() && self.frozen.is_empty()
+        self.pulls.is_empty() && self.tilt.is_none() && self.frozen.is_empty() && self.hidden.is_none()
     }
 }
 

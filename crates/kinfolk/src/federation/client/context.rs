@@ -8,8 +8,9 @@ use crate::data::{Client, Shard};
 use crate::error::{Error, Result};
 use crate::federation::work::{Answer, Keep, Loss, Reply};
 use crate::mixture::{Rows, Shape};
-use crate::models::{Found, Model, Packed, Precision, Seat, Step, Worker};
-use crate::training::Portion;
+use crate::models::{Choice, Choosing, Found, Model, Packed, Precision, Seat, Step, Worker};
+use crate::privacy::rows::RowPrivacy;
+use crate::training::{Portion, Then};
 use std::borrow::Cow;
 
 /// What one client works with to carry out one order.
@@ -19,7 +20,7 @@ pub struct ClientContext<'a> {
     pub(super) order: usize,
     pub(super) client: u32,
     /// Protects the client's rows: what is drawn from them goes through it.
-    pub(crate) guard: Guard,
+    pub(crate) guard: Guard<'a>,
     pub(crate) stamp: u64,
     pub(crate) worker: &'a mut dyn Worker,
     pub(crate) models: &'a [Vec<f64>],
@@ -37,8 +38,40 @@ impl<'a> ClientContext<'a> {
 
     /// What a step finds, as the guard allows it.
     pub(crate) fn find(&mut self, step: Step) -> Result<Found> {
+        if let (Step::Choose(choosing), true) = (&step, self.guard.hiding.is_some()) {
+            return self.find_hidden(choosing);
+        }
         let (step, seat) = (self.guard.step(step)?, self.seat());
         Ok(self.equipment.threads.take(self.worker, &step, self.order, self.client, &seat))
+    }
+
+    /// A choice and what follows from it, without telling of single rows. Losses are not told.
+    fn find_hidden(&mut self, step: &Choosing) -> Result<Found> {
+        let (among, seat) = (step.among, self.seat());
+        let Some(hiding) = self.guard.hiding.as_ref().filter(|_| among.len() > 1) else {
+            return self.follow_hidden(step, 0, &seat);
+        };
+        let (worker, rows) = (&mut *self.worker, seat.rows(step.on));
+        let fits = |privacy: &RowPrivacy| {
+            let fit = |&model: &usize| match worker.score(model, &rows).hits.filter(|_| rows.classes().is_some()) {
+                Some(hits) => f64::from(hits),
+                None => {
+                    let losses = worker.row_losses(model, &rows);
+                    losses.iter().map(|loss| 1.0 - (loss / privacy.loss_cap).clamp(0.0, 1.0)).sum()
+                }
+            };
+            among.iter().map(fit).collect()
+        };
+        let position = hiding.choose(among.len(), fits)?;
+        self.follow_hidden(step, position, &seat)
+    }
+
+    fn follow_hidden(&mut self, step: &Choosing, position: usize, seat: &Seat) -> Result<Found> {
+        let choice = Choice { position, loss: 0.0 };
+        let Then::Train(plan) = &*step.then else { return Ok(Found::Choice(choice, None)) };
+        let mut vector = vec![0.0; self.worker.width()];
+        self.worker.train(step.among[position], seat, &self.guard.plan(plan)?, &mut vector);
+        Ok(Found::Choice(choice, Some(vector)))
     }
 
     pub(crate) fn model(&self) -> &'a dyn Model {

@@ -11,18 +11,65 @@ use crate::error::{Error, Result};
 use crate::federation::work::Work;
 use crate::mixture::Shape;
 use crate::models::{Choosing, Step};
+use crate::privacy::noise::{Noise, Source};
+use crate::privacy::rows::{RowPrivacy, Spent};
 use crate::rng::Key;
-use crate::training::{Amount, Plan, Portion, Sample, Then};
+use crate::training::{Amount, HiddenRows, Plan, Portion, Sample, Terms, Then};
 use std::borrow::Cow;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Protects one client's rows, where they are to be protected.
-pub struct Guard {
+pub struct Guard<'h> {
     pub(super) rows: usize,
     /// The fewest rows that an answer may be about, and the seed of the client's batches and folds.
     pub(super) protection: Option<(usize, u64)>,
+    /// What hides single rows, where an answer is to be differentially private.
+    pub(super) hiding: Option<Hiding<'h>>,
 }
 
-impl Guard {
+/// What hides the rows of one client in its answer to one order.
+pub(super) struct Hiding<'h> {
+    pub(super) privacy: &'h RowPrivacy,
+    pub(super) spent: &'h Mutex<Spent>,
+    /// Where this answer's noise comes from.
+    pub(super) source: Source,
+}
+
+impl Hiding<'_> {
+    fn spent(&self) -> MutexGuard<'_, Spent> {
+        self.spent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Training by steps that hide single rows.
+    fn plan(&self, plan: &Plan) -> Result<Plan> {
+        let RowPrivacy { rate, clip, noise, .. } = *self.privacy;
+        let steps = match plan.amount {
+            Amount::Steps(steps) => u64::from(steps),
+            Amount::Epochs(epochs) => u64::from(epochs) * RowPrivacy::steps_of_a_pass(rate),
+        };
+        self.spent().step(self.privacy, steps)?;
+        let hidden = Some(HiddenRows { rate, clip, noise, source: self.source });
+        Ok(Plan {
+            sample: Sample { batch: None, ..plan.sample.clone() },
+            amount: Amount::Steps(u32::try_from(steps).unwrap_or(u32::MAX)),
+            terms: Terms { hidden, ..plan.terms.clone() },
+            ..plan.clone()
+        })
+    }
+
+    /// The model to go on with: the last one chosen, or one drawn now, by how many rows each fits.
+    pub(super) fn choose(&self, among: usize, fits: impl FnOnce(&RowPrivacy) -> Vec<f64>) -> Result<usize> {
+        let last = self.spent().choose(self.privacy)?.filter(|&last| last < among);
+        let place = last.unwrap_or_else(|| {
+            let scores: Vec<f64> = fits(self.privacy).iter().map(|rows| self.privacy.choice * rows).collect();
+            Noise::new(self.source.extended(|key| key.word("choice"))).choose(&scores)
+        });
+        self.spent().chose(place);
+        Ok(place)
+    }
+}
+
+impl Guard<'_> {
     /// The fewest rows that an answer may be about, where that is limited.
     pub(crate) fn minimum(&self) -> Option<usize> {
         self.protection.map(|(minimum, _)| minimum)
@@ -74,7 +121,10 @@ impl Guard {
     }
 
     pub(crate) fn plan(&self, plan: &Plan) -> Result<Plan> {
-        Ok(Plan { sample: self.sample(&plan.sample, true)?, ..plan.clone() })
+        match &self.hiding {
+            Some(hiding) => hiding.plan(plan),
+            None => Ok(Plan { sample: self.sample(&plan.sample, true)?, ..plan.clone() }),
+        }
     }
 
     /// The step taken instead of the one asked for.
@@ -192,14 +242,14 @@ mod tests {
     fn the_last_batch_of_a_pass_is_never_smaller_than_the_least() {
         let sample = |batch: u32| Sample { batch: Some(batch), ..Sample::FULL };
         for rows in 10..80 {
-            let guard = Guard { rows, protection: Some((10, 7)) };
+            let guard = Guard { rows, protection: Some((10, 7)), hiding: None };
             for batch in 10..90 {
                 let size = (guard.sample(&sample(batch), true).unwrap().batch.unwrap() as usize).min(rows);
                 assert!(rows % size == 0 || rows % size >= 10, "{rows} rows in batches of {size}");
                 assert!(size >= (batch as usize).min(rows));
             }
         }
-        let guard = Guard { rows: 40, protection: Some((10, 7)) };
+        let guard = Guard { rows: 40, protection: Some((10, 7)), hiding: None };
         assert_eq!(guard.sample(&sample(40), true).unwrap(), sample(40), "all rows are no batch");
         let refused = guard.sample(&sample(9), true).unwrap_err();
         assert!(refused.to_string().contains("a batch of 9 rows"), "{refused}");

@@ -1,13 +1,15 @@
 //! The clients' side of the waist: carries out orders on clients' data, in this process or at the far end of a wire.
 
 use super::context::ClientContext;
-use super::guard::Guard;
+use super::guard::{Guard, Hiding};
 use crate::compute::{Backend, Batch, Computed, Roster, Threads};
 use crate::data::Client;
 use crate::data::schema::{Description, Schema, describe};
 use crate::error::{Error, ErrorKind, Result};
+use crate::federation::Phase;
 use crate::federation::work::{Reply, Work};
 use crate::models::{Model, Packed, Step, Worker};
+use crate::privacy::rows::{RowPrivacy, Spent};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,6 +21,8 @@ pub struct Host {
     kept: Vec<Mutex<Option<Head>>>,
     /// Of each client, the fewest rows that an answer may be about, and the seed of its batches and folds; may be empty.
     protection: Vec<(usize, u64)>,
+    /// How single rows are hidden outside of evaluation, where they are to be, and what each client has spent.
+    hidden: Option<(RowPrivacy, Vec<Mutex<Spent>>)>,
 }
 
 /// The clients' model, and what computes with it.
@@ -49,7 +53,7 @@ pub struct State {
 impl Host {
     pub(crate) fn new(clients: Arc<Vec<Client>>) -> Self {
         let kept = clients.iter().map(|_| Mutex::default()).collect();
-        Self { clients, equipment: None, kept, protection: Vec::new() }
+        Self { clients, equipment: None, kept, protection: Vec::new(), hidden: None }
     }
 
     /// The same clients with the same model, without any state.
@@ -69,9 +73,26 @@ impl Host {
         self.protection = protected.map(|client| (minimum_rows, client.secret())).collect();
     }
 
-    fn guard(&self, client: u32) -> Guard {
+    /// Has clients hide single rows in all that they answer outside of evaluation.
+    pub(crate) fn hide_rows(&mut self, privacy: RowPrivacy) {
+        self.hidden = Some((privacy, self.clients.iter().map(|_| Mutex::default()).collect()));
+    }
+
+    pub(crate) fn hides_rows(&self) -> bool {
+        self.hidden.is_some()
+    }
+
+    /// The guard of an answer to the order in this place of an ask with this stamp.
+    fn guard(&self, client: u32, (stamp, order, phase): (u64, usize, Phase)) -> Guard<'_> {
         let protection = self.protection.get(client as usize).copied();
-        Guard { rows: self.clients[client as usize].train.len(), protection }
+        let Client { id, train, .. } = &self.clients[client as usize];
+        let hidden = self.hidden.as_ref().filter(|_| phase != Phase::Evaluate);
+        let hiding = hidden.map(|(privacy, spent)| Hiding {
+            privacy,
+            spent: &spent[client as usize],
+            source: privacy.source.extended(|key| key.word("rows").word(id).number(stamp).number(order as u64)),
+        });
+        Guard { rows: train.len(), protection, hiding }
     }
 
     pub(crate) fn clients(&self) -> &[Client] {
@@ -109,8 +130,9 @@ impl Host {
     }
 
     /// Whether the clients' backend takes this step. It does not know of protected rows.
-    pub(crate) fn takes(&self, step: &Step) -> bool {
-        self.protection.is_empty() && self.roster().is_ok_and(|roster| roster.takes(step))
+    pub(crate) fn takes(&self, step: &Step, phase: Phase) -> bool {
+        let are_hidden = self.hidden.is_some() && phase != Phase::Evaluate;
+        !are_hidden && self.protection.is_empty() && self.roster().is_ok_and(|roster| roster.takes(step))
     }
 
     /// Has the clients' backend carry out what it [takes](Host::takes).
@@ -154,12 +176,17 @@ impl Host {
         &self,
         worker: &mut dyn Worker,
         models: &[Vec<f64>],
-        stamp: u64,
-        order: usize,
+        (stamp, order, phase): (u64, usize, Phase),
         work: &Work,
         client: u32,
     ) -> Result<Reply> {
-        let (guard, equipment) = (self.guard(client), self.equipment()?);
+        let (guard, equipment) = (self.guard(client, (stamp, order, phase)), self.equipment()?);
+        if guard.hiding.is_some() && !work.hides_rows() {
+            let message = format!("answers to {} tell of single rows, which are to be hidden", work.name());
+            return Err(
+                Error::new(ErrorKind::Unsupported, message).hint("set privacy.level = \"none\", or leave it out")
+            );
+        }
         let mut context = ClientContext { host: self, equipment, guard, order, client, stamp, worker, models };
         let reply = work.carry_out(&mut context);
         match context.worker.failure().map_or(reply, Err) {

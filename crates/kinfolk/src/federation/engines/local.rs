@@ -10,6 +10,7 @@ use crate::federation::work::Reply;
 use crate::federation::{Absence, Answers, Ask, ClientInfo, Gather, Order, OrderIndex};
 use crate::memory::check_room;
 use crate::models::{Reduced, Step, Summing, Worker};
+use crate::privacy::rows::RowPrivacy;
 use crate::training::Then;
 use std::ops::Range;
 
@@ -80,7 +81,8 @@ impl LocalFederation {
     /// Whether every order can be summed while computing: an order whose single answers are altered cannot.
     fn reduces(&self, ask: &Ask) -> bool {
         let vector = |step: &Step| matches!(step, Step::Choose(step) if *step.then != Then::Nothing);
-        let summable = |order: &Order| order.work.step().is_some_and(|step| vector(&step) && self.host.takes(&step));
+        let summable =
+            |order: &Order| order.work.step().is_some_and(|step| vector(&step) && self.host.takes(&step, ask.phase));
         let is_plain = !self.single_answers && self.server.addition == Addition::Float;
         is_plain && !self.server.transforms.alter_answers() && ask.orders.iter().all(summable)
     }
@@ -99,7 +101,7 @@ impl LocalFederation {
         };
         let (mut jobs, mut left) = (Vec::new(), vec![true; ask.orders.len()]);
         for (place, order) in ask.orders.iter().enumerate() {
-            if let Some(step) = order.work.step().filter(|step| host.takes(step)) {
+            if let Some(step) = order.work.step().filter(|step| host.takes(step, ask.phase)) {
                 jobs.push(Job { place, to: present(order), step });
                 left[place] = false;
             }
@@ -131,7 +133,8 @@ impl LocalFederation {
         }
         let precision = self.host.model()?.precision();
         let answer = |worker: &mut dyn Worker, order: usize, client: u32| {
-            let mut reply = self.host.answer(worker, models, stamp, order, &ask.orders[order].work, client)?;
+            let mut reply =
+                self.host.answer(worker, models, (stamp, order, ask.phase), &ask.orders[order].work, client)?;
             reply.vector.iter_mut().for_each(|vector| precision.round(vector));
             self.server.transform(ask, models, order, &self.infos[client as usize].id, &mut reply);
             Ok(reply)
@@ -281,7 +284,16 @@ impl Engine for LocalFederation {
         }))
     }
 
+    fn hide_rows(&mut self, privacy: RowPrivacy) -> Result<()> {
+        self.host.hide_rows(privacy);
+        Ok(())
+    }
+
+    /// What hides single rows is counted once: a run whose rows are hidden does not go on from a checkpoint.
     fn state(&self) -> Result<Option<FederationState>> {
+        if self.host.hides_rows() {
+            return Ok(None);
+        }
         let Server { asked, meter, ledger, .. } = &self.server;
         let (meter, ledger, states) = (meter.clone(), ledger.clone(), self.host.states());
         let own = self.host.clients().iter().map(Client::save).collect::<Result<Option<_>>>()?;

@@ -13,6 +13,7 @@ use crate::federation::server::ledger::Ledger;
 use crate::federation::server::meter::Meter;
 use crate::federation::transforms::Transforms;
 use crate::models::{Blueprint, Model};
+use crate::privacy::rows::RowPrivacy;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -34,6 +35,13 @@ pub trait Engine: Federation {
     /// The same clients and model without any state, and transforms of their answers. Raising `stop` ends an ask in progress
     /// with an error of kind `Stopped`.
     fn afresh(&self, label: &str, transforms: Transforms, stop: Arc<AtomicBool>) -> Result<Box<dyn Engine>>;
+
+    /// Has clients hide single rows in all that they answer outside of evaluation.
+    fn hide_rows(&mut self, _: RowPrivacy) -> Result<()> {
+        let message = "privacy.level: clients on other machines do not hide single rows yet";
+        Err(Error::new(ErrorKind::Unsupported, message)
+            .hint("leave it out; machines can tell sums alone, with privacy.sums"))
+    }
 
     /// For a checkpoint; `None` where the clients' state is out of reach.
     fn state(&self) -> Result<Option<FederationState>> {

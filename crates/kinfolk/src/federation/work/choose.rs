@@ -50,6 +50,15 @@ impl Kind for Choose {
         Some(Step::Choose(Choosing { among: &self.among, on: self.on, then: Cow::Borrowed(&self.then) }))
     }
 
+    fn hides_rows(&self) -> bool {
+        let then = match &self.then {
+            Then::Nothing => true,
+            Then::Gradient(_) => false,
+            Then::Train(plan) => plan.sample.on == Portion::All,
+        };
+        then && self.on == Portion::All
+    }
+
     fn tells_choice(&self) -> bool {
         true
     }

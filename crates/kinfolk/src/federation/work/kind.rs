@@ -50,6 +50,11 @@ pub trait Kind: Debug + Send + Sync {
         None
     }
 
+    /// Whether it can be done so that nothing tells of a single row: by noised steps and drawn choices.
+    fn hides_rows(&self) -> bool {
+        false
+    }
+
     /// Whether the choice is part of the answer.
     fn tells_choice(&self) -> bool {
         false

@@ -24,6 +24,10 @@ impl Kind for Receive {
         Cost::default()
     }
 
+    fn hides_rows(&self) -> bool {
+        true
+    }
+
     fn carry_out(&self, context: &mut ClientContext) -> Result<Reply> {
         if let Some(&first) = self.models.first().filter(|_| self.keep) {
             context.keep(&[], context.models[first].clone())?;

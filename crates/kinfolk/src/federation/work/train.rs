@@ -105,6 +105,10 @@ impl Kind for Train {
         context.keep_or_send(self.keep, loss, vector)
     }
 
+    fn hides_rows(&self) -> bool {
+        self.plan.sample.on == Portion::All
+    }
+
     fn base(&self, _: &Reply) -> Option<usize> {
         self.from.model()
     }

@@ -45,6 +45,7 @@ impl MethodSettings for AutoSettings {
     const NAME: &str = "auto";
     const SUMMARY: &str = "finds out whether there are families and which model serves whom; no settings needed";
     const PAPER: &str = "Kinfolk";
+    const SHOWS_ROWS: &str = "its clients answer with products of their columns and residuals";
     const HAS_CLUSTERS: bool = true;
     const WANTS: Ability = Ability::Rows;
 

@@ -94,6 +94,23 @@ impl MethodSettings for IfcaSettings {
         Needs { truth: matches!(self.start, StartBy::Oracle | StartBy::Planted), ..self.schedule.needs(&self.step) }
     }
 
+    fn exposure(&self, pass: u64) -> Hidable {
+        let one_lane = self.restarts == 1 && !matches!(&self.step, Auto::Given(steps) if steps.len() > 1);
+        match self.start {
+            _ if self.averaging == Averaging::Gradients => {
+                Err("averaging = \"gradients\" sends gradients in which single rows are not cut to a length")
+            }
+            _ if self.resample => Err("resample = true uses parts of the rows"),
+            _ if !one_lane => Err("several starts or steps would be compared by losses, which are not told"),
+            StartBy::Random | StartBy::Given => {
+                let training = self.schedule.exposure(pass)?;
+                let choices = if self.clusters == Auto::Given(1) { 0 } else { self.schedule.rounds as u64 };
+                Ok(Exposure { choices, ..training })
+            }
+            _ => Err("its start is found from the clients' rows; use start = \"random\" or \"given\""),
+        }
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         Ok(Box::new(self.make(setup)?))
     }

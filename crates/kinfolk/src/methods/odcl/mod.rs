@@ -107,6 +107,7 @@ impl MethodSettings for OdclSettings {
     const NAME: &str = "odcl";
     const SUMMARY: &str = "one round: cluster the clients' own models, average inside";
     const PAPER: &str = "Armacki, Bajović, Jakovetić, Kar 2022";
+    const SHOWS_ROWS: &str = "its clients answer with the minimiser of their loss";
     const HAS_CLUSTERS: bool = true;
 
     fn needs(&self) -> Needs {

@@ -38,6 +38,14 @@ impl Optimising {
     }
 }
 
+/// The steps of this amount of training, where a pass has so many.
+pub fn steps(amount: Amount, pass: u64) -> u64 {
+    match amount {
+        Amount::Steps(steps) => u64::from(steps),
+        Amount::Epochs(epochs) => u64::from(epochs).saturating_mul(pass),
+    }
+}
+
 /// Steps, or passes over the rows, where one of them is given.
 pub fn amount(steps: Option<u32>, epochs: Option<u32>) -> Option<Amount> {
     steps.map(Amount::Steps).or(epochs.map(Amount::Epochs))
@@ -89,6 +97,17 @@ impl Schedule {
     /// So many rounds, all else by default.
     pub fn rounds(rounds: usize) -> Self {
         Self { rounds, ..Self::default() }
+    }
+
+    /// The amount of training in a round.
+    pub(in crate::methods) fn amount(&self) -> Amount {
+        amount(self.local_steps, self.local_epochs).unwrap_or(Amount::Steps(10))
+    }
+
+    /// How much rounds of training use the rows of a client that takes part in all of them, where a pass has so many steps.
+    pub(in crate::methods) fn exposure(&self, pass: u64) -> Hidable {
+        let of_round = steps(self.amount(), pass);
+        Ok(Exposure { steps: of_round.saturating_mul(self.rounds as u64), choices: 0 })
     }
 
     pub(in crate::methods) fn needs<T>(&self, step: &Auto<T>) -> Needs {
@@ -144,10 +163,7 @@ impl Trainer {
     pub fn plan(&self, round: usize) -> Plan {
         Plan {
             sample: self.sample(round),
-            amount: match self.schedule.local_epochs {
-                Some(epochs) => Amount::Epochs(epochs),
-                None => Amount::Steps(self.schedule.local_steps.unwrap_or(10)),
-            },
+            amount: self.schedule.amount(),
             step: self.step_in(round),
             optimiser: self.schedule.optimising.optimiser(),
             terms: Terms::default(),

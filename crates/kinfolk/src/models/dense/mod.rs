@@ -296,6 +296,32 @@ impl Network for Dense {
         multiply(first, T::ONE, slope.transpose(), Matrix::new(x, rows, self.widths[0]));
     }
 
+    /// Of a layer, a row's gradient is the product of its slopes and its inputs, and a 1 for the bias.
+    fn row_squares<T: Real>(
+        &self,
+        params: &[T],
+        x: &[T],
+        rows: usize,
+        slopes: &[T],
+        memory: &mut DenseMemory<T>,
+        gradient: &mut [T],
+    ) -> Vec<f64> {
+        let skip = self.first_weights();
+        self.backward_rest(&params[skip..], rows, slopes, memory, &mut gradient[skip..]);
+        let square = |numbers: &[T]| numbers.iter().map(|number| number.to_f64().powi(2)).sum::<f64>();
+        let bias = f64::from(u8::from(self.bias));
+        let mut squares = vec![0.0; rows];
+        for layer in 0..self.layers() {
+            let inputs = if layer == 0 { x } else { &memory.hidden[layer - 1] };
+            let slopes = memory.slopes.get(layer).map_or(slopes, Vec::as_slice);
+            let rows = inputs.chunks_exact(self.widths[layer]).zip(slopes.chunks_exact(self.widths[layer + 1]));
+            for (total, (inputs, slopes)) in squares.iter_mut().zip(rows) {
+                *total += square(slopes) * (square(inputs) + bias);
+            }
+        }
+        squares
+    }
+
     /// The first weight's gradient goes straight into the weight.
     fn descend<T: Real>(
         &self,

@@ -4,8 +4,9 @@ use crate::data::{Client, DataShape, Features, Targets};
 use crate::models::Precision;
 use crate::models::trainer::steps::{Batches, Scratch};
 use crate::num::{dot, extreme_eigenvalues};
+use crate::privacy::noise::{CUT_OFF, Source};
 use crate::rng::Key;
-use crate::training::{Amount, Course, Optimiser, Portion, Terms};
+use crate::training::{Amount, Course, HiddenRows, Optimiser, Portion, Terms};
 use rand_distr::{Distribution, StandardNormal};
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -405,4 +406,65 @@ fn quadratics_agree_with_the_loss_up_to_second_derivatives() {
         assert!(high <= 7.0 * most * (1.0 + 1e-12) && low >= 7.0 * least * (1.0 - 1e-12) && single >= most);
         assert!(output != Output::Squared || (high - 7.0 * most).abs() < 1e-9);
     }
+}
+
+/// A step that hides rows as the mean of all rows' gradients, each found alone and cut to a length.
+#[test]
+fn hidden_steps_are_means_of_cut_gradients() {
+    for dense in stacks() {
+        let bench = Bench::new(&[7], dense.network.output);
+        let seat = &bench.seats()[0];
+        let params = models(&dense, 1).remove(0);
+        let of_row = |row: u32| {
+            let mut gradient = vec![0.0; params.len()];
+            dense.working::<f64>(&[&params]).slope(&params, seat, Some(&[row]), &mut gradient);
+            gradient
+        };
+        let gradients: Vec<Vec<f64>> = (0..7).map(of_row).collect();
+        let mut lengths: Vec<f64> = gradients.iter().map(|gradient| crate::num::norm(gradient)).collect();
+        lengths.sort_by(f64::total_cmp);
+        // Some are cut, some are not; all; none.
+        for clip in [lengths[3], lengths[0] / 2.0, lengths[6] * 2.0] {
+            let mut wanted = params.clone();
+            for gradient in &gradients {
+                let share = (clip / crate::num::norm(gradient)).min(1.0);
+                add_scaled(&mut wanted, -0.1 * share / 7.0, gradient);
+            }
+            let hidden = HiddenRows { rate: 1.0, clip, noise: 0.0, source: Source::Seed(1) };
+            let plan = Plan { terms: Terms { hidden: Some(hidden), ..Terms::default() }, ..plan(PLAIN, 1, None) };
+            let mut found = vec![0.0; params.len()];
+            let loss = dense.working::<f64>(&[&params]).train(0, seat, &plan, &mut found);
+            assert_eq!(loss, 0.0, "a loss tells of the rows");
+            // Cut off to the grid.
+            assert!(crate::num::distance(&found, &wanted) < 0.1 * clip / 7.0 * CUT_OFF * 1.01);
+        }
+    }
+}
+
+/// Noise and samples of a step: what one row more changes of the mean is hidden behind noise of so many times that.
+#[test]
+fn hidden_steps_have_the_ordered_noise() {
+    let dense = stack(vec![5, 3], true, Output::Softmax);
+    let bench = Bench::new(&[40], Output::Softmax);
+    let (seat, params) = (&bench.seats()[0], models(&dense, 1).remove(0));
+    let trained = |seed: u64, rate: f64, noise: f64| {
+        let hidden = HiddenRows { rate, clip: 0.5, noise, source: Source::Seed(seed) };
+        let plan =
+            Plan { step: 1.0, terms: Terms { hidden: Some(hidden), ..Terms::default() }, ..plan(PLAIN, 1, None) };
+        let mut found = vec![0.0; params.len()];
+        dense.working::<f64>(&[&params]).train(0, seat, &plan, &mut found);
+        found
+    };
+    let exact = trained(0, 1.0, 0.0);
+    let square = |seed: u64| crate::num::squared_distance(&trained(seed, 1.0, 3.0), &exact) / params.len() as f64;
+    let deviation = ((0..200).map(square).sum::<f64>() / 200.0).sqrt();
+    // 18 · 200 numbers: a standard error of 1.2 %.
+    assert!((deviation / (3.0 * 0.5 / 40.0) - 1.0).abs() < 0.05, "{deviation}");
+    // The mean over samples is that of all rows.
+    let mut mean = vec![0.0; params.len()];
+    (0..2000).for_each(|seed| add_scaled(&mut mean, 1.0 / 2000.0, &trained(seed, 0.3, 0.0)));
+    let (gap, step) = (crate::num::distance(&mean, &exact), crate::num::distance(&exact, &params));
+    assert!(gap < 0.1 * step, "{gap} {step}");
+    assert_eq!(trained(1, 0.3, 1.0), trained(1, 0.3, 1.0));
+    assert_ne!(trained(1, 0.3, 1.0), trained(2, 0.3, 1.0));
 }

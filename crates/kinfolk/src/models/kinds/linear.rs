@@ -22,6 +22,7 @@ impl ModelSettings for LinearSettings {
     const NAME: &str = "linear";
     const SUMMARY: &str = "linear regression, squared error";
     const ABILITY: Ability = Ability::Quadratic;
+    const ROW_GRADIENTS: bool = true;
 
     fn build(self, data: DataShape) -> Result<Box<dyn Model>> {
         if data.classes > 0 {

@@ -20,6 +20,7 @@ impl ModelSettings for LogisticSettings {
     const NAME: &str = "logistic";
     const SUMMARY: &str = "logistic regression for two classes";
     const ABILITY: Ability = Ability::Minimiser;
+    const ROW_GRADIENTS: bool = true;
 
     fn build(self, data: DataShape) -> Result<Box<dyn Model>> {
         if data.classes != 2 {

@@ -16,6 +16,7 @@ impl ModelSettings for MlpSettings {
     const NAME: &str = "mlp";
     const SUMMARY: &str = "multi-layer perceptron with rectifiers";
     const ABILITY: Ability = Ability::Rows;
+    const ROW_GRADIENTS: bool = true;
 
     fn build(self, data: DataShape) -> Result<Box<dyn Model>> {
         let mut widths = vec![data.columns];

@@ -16,6 +16,7 @@ impl ModelSettings for SoftmaxSettings {
     const NAME: &str = "softmax";
     const SUMMARY: &str = "softmax regression for any number of classes";
     const ABILITY: Ability = Ability::Linear;
+    const ROW_GRADIENTS: bool = true;
 
     fn build(self, data: DataShape) -> Result<Box<dyn Model>> {
         if data.classes < 2 {

@@ -21,8 +21,9 @@ use crate::data::numbers::convert;
 use crate::data::{Client, DataShape, Shard, UNKNOWN_CLASS};
 use crate::error::{Error, Result};
 use crate::num::{Real, add_scaled};
+use crate::privacy::noise::Noise;
 use crate::rng::{Key, Rng};
-use crate::training::{Plan, Sample};
+use crate::training::{HiddenRows, Plan, Sample};
 use augment::augment;
 use check::check;
 use choose::{Candidates, compete};
@@ -122,6 +123,20 @@ pub(super) trait Network: Sized + Send + Sync + 'static {
     ) {
         self.backward(params, x, rows, slopes, memory, gradient);
         add_scaled(params, -step, gradient);
+    }
+
+    /// The squared length of each row's gradient, after the last `forward` with [`Pass::Train`]; `slopes` are those of the rows' own
+    /// losses. Only for kinds of models that say they have [row gradients](super::ModelKind::row_gradients).
+    fn row_squares<T: Real>(
+        &self,
+        _params: &[T],
+        _x: &[T],
+        _rows: usize,
+        _slopes: &[T],
+        _memory: &mut Self::Memory<T>,
+        _gradient: &mut [T],
+    ) -> Vec<f64> {
+        unreachable!("privacy of rows is refused for models without gradients of single rows")
     }
 
     /// The outputs of some rows into those of a pass.
@@ -398,7 +413,7 @@ impl<N: Network, T: Real> Worker for NetworkWorker<N, T> {
         self.scratch.begin(self.model.network.learned());
         let input = convert(&rows, &mut self.input);
         let source = Source::new(input, &rows, sample, &seat.client.id);
-        let mut training = Training { model: &self.model, source, buffers: &mut self.buffers };
+        let mut training = Training { model: &self.model, source, hiding: None, buffers: &mut self.buffers };
         let loss = training.slope(&self.models[model], &mut self.scratch.gradient);
         widen(&self.scratch.gradient, out);
         loss
@@ -436,7 +451,9 @@ impl<N: Network, T: Real> Worker for NetworkWorker<N, T> {
         let input = convert(&rows, &mut self.input);
         let source = Source::new(input, &rows, &plan.sample, &seat.client.id);
         let steps = steps_of(plan, rows.len(), source.batches.size);
-        let mut training = Training { model: &self.model, source, buffers: &mut self.buffers };
+        let hiding =
+            plan.terms.hidden.map(|hidden| Hiding { hidden, noise: Noise::new(hidden.source), drawn: Vec::new() });
+        let mut training = Training { model: &self.model, source, hiding, buffers: &mut self.buffers };
         let loss = course::train(&mut training, plan, steps, &self.models, &mut params, &mut self.scratch);
         widen(&params, out);
         loss
@@ -519,6 +536,31 @@ impl<N: Network> NetworkModel<N> {
         loss
     }
 
+    /// The mean gradient over `of` rows of those in this batch, each cut to a length.
+    fn cut_gradient<T: Real>(
+        &self,
+        params: &[T],
+        batch: Batch<T>,
+        (clip, of): (f64, f64),
+        pass: &mut Passing<N::Memory<T>, T>,
+        gradient: &mut [T],
+    ) {
+        if batch.rows == 0 {
+            gradient.fill(T::ZERO);
+            return;
+        }
+        self.judge(params, batch, 1, None, pass);
+        let Passing { memory, slopes, .. } = pass;
+        let squares = self.network.row_squares(params, batch.x, batch.rows, slopes, memory, gradient);
+        // A row's gradient is linear in the slopes of its outputs.
+        for (slopes, square) in slopes.chunks_exact_mut(self.network.outputs()).zip(squares) {
+            let length = square.sqrt();
+            let share = if length.is_finite() { (clip / length).min(1.0) / of } else { 0.0 };
+            slopes.iter_mut().for_each(|slope| *slope = if share > 0.0 { *slope * T::of(share) } else { T::ZERO });
+        }
+        self.network.backward(params, batch.x, batch.rows, slopes, memory, gradient);
+    }
+
     /// Takes some rows of a batch of `of` through the network: returns their part of its mean loss, leaves its slopes.
     fn judge<T: Real>(
         &self,
@@ -567,7 +609,30 @@ impl<'i, T: Real> Source<'i, T> {
 struct Training<'m, 'i, 'b, N: Network, T: Real> {
     model: &'m NetworkModel<N>,
     source: Source<'i, T>,
+    /// Where single rows are hidden.
+    hiding: Option<Hiding>,
     buffers: &'b mut Buffers<N::Memory<T>, T>,
+}
+
+/// How single rows are hidden in the steps of one training.
+struct Hiding {
+    hidden: HiddenRows,
+    noise: Noise,
+    /// The rows of a step.
+    drawn: Vec<u32>,
+}
+
+impl Hiding {
+    /// Draws the rows of a step; `None` means all.
+    fn draw(&mut self, rows: usize) -> Option<&[u32]> {
+        let Self { hidden: HiddenRows { rate, .. }, noise, drawn } = self;
+        if *rate >= 1.0 {
+            return None;
+        }
+        drawn.clear();
+        drawn.extend((0..rows as u32).filter(|_| noise.happens(*rate)));
+        Some(drawn)
+    }
 }
 
 impl<N: Network, T: Real> Training<'_, '_, '_, N, T> {
@@ -584,8 +649,21 @@ impl<N: Network, T: Real> Training<'_, '_, '_, N, T> {
 impl<N: Network, T: Real> Trainable<T> for Training<'_, '_, '_, N, T> {
     fn slope(&mut self, params: &[T], gradient: &mut [T]) -> f64 {
         let model = self.model;
-        let (batch, dropout, pass) = self.next();
-        model.gradient(params, batch, Some(dropout), pass, gradient)
+        let Some(hiding) = &mut self.hiding else {
+            let (batch, dropout, pass) = self.next();
+            return model.gradient(params, batch, Some(dropout), pass, gradient);
+        };
+        let Buffers { picked, pass, .. } = &mut *self.buffers;
+        let Source { input, goal, columns, .. } = self.source;
+        let all = goal.len();
+        let HiddenRows { rate, clip, noise: times, .. } = hiding.hidden;
+        let (x, goal, rows) = picked.gather(hiding.draw(all), input, goal, columns);
+        // The mean is over the rows that are expected, as their number tells of a row too.
+        let of = rate * all as f64;
+        model.cut_gradient(params, Batch { x, goal, rows, weights: &[] }, (clip, of), pass, gradient);
+        hiding.noise.hide(gradient, clip / of, times);
+        // No loss is told.
+        0.0
     }
 
     fn descend(&mut self, step: T, params: &mut [T], gradient: &mut [T]) -> f64 {

@@ -1,0 +1,57 @@
+//! What stands against hiding single rows: methods, settings and models whose answers tell of them.
+
+use super::*;
+use crate::privacy::protection::{Level, Protection};
+use crate::privacy::rows::RowPrivacy;
+
+/// All that an experiment asks for and that cannot be had with its protection.
+pub(super) fn shown(
+    protection: &Protection,
+    (source, data): (&Source, &Settings),
+    model: Option<&ModelKind>,
+    methods: &[MethodEntry],
+    known: &Registry,
+) -> Vec<Error> {
+    if protection.level == Level::None {
+        return Vec::new();
+    }
+    let is = format!("privacy.level = \"{}\"", protection.level);
+    let mut faults = Vec::new();
+    // Tables have columns of which nothing is known before clients describe them.
+    let is_described = source.settings.iter().any(|setting| setting.name == "standardise");
+    if is_described && data.get("standardise").is_some() && !protection.public_schema {
+        let message =
+            format!("data.source: {} has clients describe their columns, which {is} does not cover", source.name);
+        let hint = "set privacy.public_schema = true if scales, words and classes of the columns are public knowledge";
+        faults.push(Error::settings(message).hint(hint));
+    }
+    if let Some(model) = model.filter(|model| !model.row_gradients) {
+        let able: Vec<&str> = known.models.iter().filter(|kind| kind.row_gradients).map(|kind| kind.name).collect();
+        let message =
+            format!("model.kind: {is} cuts the gradient of every row, which {} does not have one by one", model.name);
+        faults.push(Error::settings(message).hint(format!("models that do: {}", able.join(", "))));
+    }
+    let pass = RowPrivacy::steps_of_a_pass(protection.rate);
+    let works = |kind: &&&MethodKind| (kind.exposure)(&Settings::defaults(kind.settings), pass).is_ok();
+    let able: Vec<&str> = known.methods.iter().filter(works).map(|kind| kind.name).collect();
+    for MethodEntry { label, kind, settings } in methods {
+        if let Err(why) = (kind.exposure)(settings, pass) {
+            let message = format!("method.{label}: {why}; {is} hides single rows");
+            faults.push(Error::settings(message).hint(format!("methods that can: {}", able.join(", "))));
+            continue;
+        }
+        if (kind.needs)(settings).auto_step.is_some() {
+            let message = format!("method.{label}.step: \"auto\" looks at the rows, which {is} hides");
+            faults.push(Error::settings(message).hint("give a number"));
+        }
+        if settings.get("batch").is_some() {
+            let message =
+                format!("method.{label}.batch: a batch of a fixed size is no sample in which a row is by chance");
+            faults.push(
+                Error::settings(message)
+                    .hint("leave batch out, and set privacy.rate, the chance of a row to be in a step"),
+            );
+        }
+    }
+    faults
+}

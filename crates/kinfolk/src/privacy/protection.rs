@@ -1,0 +1,170 @@
+//! What hides clients or their rows, as a user sets it, and what is said of it.
+
+use super::accountant::{Accountant, Budget, Mechanism};
+use super::noise::Source;
+use super::rows::{Exposure, RowPrivacy};
+use crate::settings::{Check, choices, settings};
+
+choices! {
+    /// Whose presence is hidden.
+    pub enum Level { None = "none", Record = "record" }
+    /// How data differ that nobody can tell apart.
+    pub enum Neighbours { AddOrRemove = "add-or-remove", Replace = "replace" }
+    /// Where noise comes from.
+    pub enum NoiseFrom { Seed = "seed", System = "system" }
+}
+
+settings! {
+    /// Differential privacy, in `[privacy]`.
+    pub struct Protection {
+        /// whose presence is hidden behind noise: nobody's, or that of every single row of a client
+        level: Level = "none",
+        /// the budget: ε of all that a method releases of one seed
+        #[only_with(level = "record")]
+        epsilon: Option<f64> [above 0.0..=1e6],
+        /// δ of it: the chance of a worse case, well below one in the number of rows
+        delta: f64 [above 0.0..1.0] = 1e-5,
+        /// the length to which the gradient of a row is cut
+        clip: f64 [above 0.0..=1e18] = 1.0,
+        /// the chance of each row to be in a step
+        rate: f64 [above 0.0..=1.0] = 1.0,
+        /// the loss at which a row counts as not fitted at all by a cluster's model, where rows have no classes
+        loss_cap: f64 [above 0.0..=1e18] = 1.0,
+        /// what cannot be told apart: data with one more or less, or with another one in its place
+        neighbours: Neighbours = "add-or-remove",
+        /// where noise comes from: the seed, for simulations that can be repeated and protect nobody, or the operating system
+        noise: NoiseFrom = "seed",
+        /// that what clients tell of a table's columns (means, extremes, words, classes) is public knowledge, and outside the budget
+        public_schema: bool = false,
+    }
+
+    fn check(&self, check: &mut Check) {
+        if self.level == Level::None {
+            for name in check.changed(&["delta", "clip", "rate", "loss_cap", "neighbours", "noise", "public_schema"]) {
+                check.fault_with_hint(name, "nothing is hidden with level = \"none\"", "set level = \"record\", or leave it out");
+            }
+            return;
+        }
+        if self.epsilon.is_none() {
+            let hint = "at most 1 is strong, about 8 the most that still says something";
+            check.fault_with_hint("epsilon", "missing, want the budget, a number above 0", hint);
+        }
+        if self.neighbours == Neighbours::Replace && self.rate < 1.0 {
+            let why = "what samples add to the protection is known for one row more or less, not for another one";
+            check.fault_with_hint("neighbours", why, "set rate = 1, or leave neighbours out");
+        }
+    }
+}
+
+impl Protection {
+    /// The budget, where there is one.
+    pub(crate) fn budget(&self) -> Option<Budget> {
+        let epsilon = self.epsilon.filter(|_| self.level != Level::None)?;
+        Some(Budget { epsilon, delta: self.delta })
+    }
+
+    /// How the rows that a method uses so much are protected; `None` where nothing is hidden, or no noise is enough.
+    pub(crate) fn of_rows(&self, most: Exposure, seed: u64) -> Option<RowPrivacy> {
+        let Self { clip, rate, loss_cap, neighbours, .. } = *self;
+        let source = match self.noise {
+            NoiseFrom::Seed => Source::Seed(seed),
+            NoiseFrom::System => Source::System,
+        };
+        RowPrivacy::within(self.budget()?, (clip, rate, loss_cap), neighbours, most, source)
+    }
+}
+
+/// What these releases together cost at this δ.
+pub(crate) fn composed(releases: impl IntoIterator<Item = (Mechanism, u64)>, delta: f64) -> f64 {
+    let mut accountant = Accountant::default();
+    releases.into_iter().for_each(|(mechanism, times)| accountant.spend(mechanism, times));
+    accountant.epsilon(delta)
+}
+
+/// What a run says of the protection of a method's rows, for a model of so many parameters and clients of these many rows.
+pub(crate) fn said_of_rows(settings: &Protection, rows: &RowPrivacy, width: usize, clients: &[usize]) -> String {
+    let spent = composed(rows.mechanisms(), settings.delta);
+    let unit = match settings.neighbours {
+        Neighbours::AddOrRemove => "one row more or less",
+        Neighbours::Replace => "another row in one's place",
+    };
+    let draws = match rows.draws() {
+        0 => String::new(),
+        1 => " and 1 drawn choice".into(),
+        draws => format!(" and {draws} drawn choices"),
+    };
+    let mut sorted = clients.to_vec();
+    sorted.sort_unstable();
+    let median = sorted.get(sorted.len() / 2).copied().unwrap_or(1).max(1) as f64;
+    let alone = rows.noise * (width as f64).sqrt() / (rows.rate * median);
+    let together = alone / (clients.len().max(1) as f64).sqrt();
+    let advice = match (alone, together) {
+        (_, together) if together > 1.0 => {
+            ": more noise than signal even in the mean; take a larger epsilon, fewer steps, a smaller model, or more rows"
+        }
+        (alone, _) if alone > 1.0 => {
+            ": models of single clients learn next to nothing; share one among many, take fewer steps or a smaller model"
+        }
+        _ => "",
+    };
+    format!(
+        "differential privacy of rows: ε = {spent:.3} at δ = {:e}, for {unit} of a client; {} noised steps{draws}, noise {:.3} \
+         times the clip. {}. Scores are measured beside it. Noise over the longest possible gradient: {alone:.3} for the median \
+         client, {together:.3} for the mean of all{advice}",
+        settings.delta,
+        rows.most.steps,
+        rows.noise,
+        capitalised(rows.source.in_words()),
+    )
+}
+
+fn capitalised(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{Declared, Settings};
+
+    fn faults(text: &str) -> Vec<String> {
+        match Protection::from_table("privacy", toml::from_str(text).unwrap()) {
+            Ok(_) => Vec::new(),
+            Err(fault) => vec![fault.to_string()],
+        }
+    }
+
+    #[test]
+    fn combinations_are_checked() {
+        assert!(faults("").is_empty() && faults("level = \"record\"\nepsilon = 2").is_empty());
+        assert!(faults("level = \"record\"")[0].contains("privacy.epsilon: missing"));
+        assert!(faults("clip = 2.0")[0].contains("nothing is hidden"));
+        assert!(faults("epsilon = 2.0")[0].contains("is for level"));
+        let both = "level = \"record\"\nepsilon = 2\nneighbours = \"replace\"\nrate = 0.1";
+        assert!(faults(both)[0].contains("privacy.neighbours"));
+        assert_eq!(Settings::defaults(Protection::SETTINGS).get("level").and_then(toml::Value::as_str), Some("none"));
+    }
+
+    #[test]
+    fn replacing_a_row_takes_twice_the_noise() {
+        let protection =
+            |neighbours| Protection { level: Level::Record, epsilon: Some(3.0), neighbours, ..Protection::default() };
+        let most = Exposure { steps: 40, choices: 0 };
+        let one = protection(Neighbours::AddOrRemove).of_rows(most, 0).unwrap();
+        let other = protection(Neighbours::Replace).of_rows(most, 0).unwrap();
+        assert!((other.noise / one.noise - 2.0).abs() < 1e-5, "{} {}", one.noise, other.noise);
+        assert_eq!(protection(Neighbours::Replace).of_rows(most, 0).unwrap().neighbours, Neighbours::Replace);
+    }
+
+    #[test]
+    fn what_is_said_by_hand() {
+        let settings = Protection { level: Level::Record, epsilon: Some(1.0), ..Protection::default() };
+        let rows = RowPrivacy { noise: 5.0, ..settings.of_rows(Exposure { steps: 1, choices: 0 }, 0).unwrap() };
+        let said = said_of_rows(&settings, &rows, 16, &[100, 400, 200]);
+        // 5·√16/200, and over √3 of it.
+        assert!(said.contains("0.100 for the median client, 0.058 for the mean of all"), "{said}");
+        assert!(said.contains("1 noised steps, noise 5.000 times the clip. Noise from the seed"), "{said}");
+        assert!(said_of_rows(&settings, &rows, 16_000_000, &[100]).contains("more noise than signal"));
+    }
+}

@@ -1,0 +1,174 @@
+//! Differential privacy from outside: what is refused, what a run says, where noise comes from, and whether an attacker who knows all but
+//! one row learns more of it than is claimed.
+
+use crate::by_hand::clients;
+use kinfolk::experiment::{Draft, Level, NoiseFrom, Privacy, Protection, Top};
+use kinfolk::methods::options::{Schedule, Training};
+use kinfolk::methods::{FedAvgSettings, IfcaSettings};
+use kinfolk::models::LinearSettings;
+use kinfolk::run::{Options, Unwatched, run};
+use kinfolk::{Client, Experiment, Record, Shard};
+
+const DELTA: f64 = 1e-5;
+
+fn hidden(epsilon: f64, noise: NoiseFrom) -> Privacy {
+    let protection =
+        Protection { level: Level::Record, epsilon: Some(epsilon), delta: DELTA, noise, ..Protection::default() };
+    Privacy { protection, ..Privacy::default() }
+}
+
+fn training(rounds: usize) -> Training {
+    let schedule = Schedule { local_steps: Some(1), ..Schedule::rounds(rounds) };
+    Training { step: 0.5.into(), schedule }
+}
+
+/// One client with 20 rows that say nothing, but for the first one.
+fn with_first(x: f64) -> Draft {
+    let mut columns = vec![0.0; 20];
+    columns[0] = x;
+    let rows = Shard::of_numbers(1, columns, vec![1000.0; 20]).unwrap();
+    Experiment::on(vec![Client { test: rows.clone(), ..Client::new("a", rows) }])
+        .model(LinearSettings {
+            intercept: false,
+            initial: kinfolk::models::options::Initial::Zero,
+            ..LinearSettings::default()
+        })
+        .method(FedAvgSettings { training: training(4), ..FedAvgSettings::default() })
+}
+
+fn carried_out(draft: Draft, privacy: Privacy, seed: u64) -> Record {
+    let top = Top { seed, evaluate_every: 1000, ..Top::default() };
+    let experiment = draft.with(top).privacy(privacy).check().unwrap();
+    run(&experiment, &Options { threads: 1, ..Options::default() }, &mut Unwatched).unwrap()
+}
+
+fn found(record: &Record) -> f64 {
+    record.models_of("fedavg").unwrap().models[0][0]
+}
+
+#[test]
+fn what_tells_of_single_rows_is_refused_all_at_once() {
+    let text = "data.source = \"linear\"\nmodel.kind = \"linear\"\nprivacy.level = \"record\"\nprivacy.epsilon = 1\n\
+        [[method]]\nname = \"hierarchical\"\ngroups = \"one\"\n[[method]]\nname = \"auto\"\n[[method]]\nname = \"odcl\"\n\
+        [[method]]\nname = \"fedavg\"\nbatch = 4\n[[method]]\nname = \"ifca\"\nclusters = 2\nstep = 0.1\nrestarts = 3\n\
+        [[method]]\nname = \"fedprox\"\nstep = 0.1\n";
+    let said = Experiment::parse("file", text, &[]).err().unwrap().to_string();
+    for wanted in [
+        "method.hierarchical: its clients answer with how their smallest loss",
+        "method.auto: its clients answer with products",
+        "method.odcl: its clients answer with the minimiser",
+        "method.fedavg.step: \"auto\" looks at the rows",
+        "method.fedavg.batch: a batch of a fixed size",
+        "method.ifca: several starts or steps",
+    ] {
+        assert!(said.contains(wanted), "{wanted}: {said}");
+    }
+    assert!(!said.contains("method.fedprox"), "{said}");
+    let table = "data.source = \"table\"\ndata.path = \"t.csv\"\ndata.client = \"c\"\ndata.target = \"y\"\nmodel.kind = \"linear\"\n\
+        privacy.level = \"record\"\nprivacy.epsilon = 1\n[[method]]\nname = \"fedavg\"\nstep = 0.1\n";
+    let said = Experiment::parse("file", table, &[]).err().unwrap().to_string();
+    assert!(said.contains("has clients describe their columns") && said.contains("privacy.public_schema"), "{said}");
+    let images = "data.source = \"digits\"\nmodel.kind = \"cnn\"\nprivacy.level = \"record\"\nprivacy.epsilon = 1\n\
+        [[method]]\nname = \"fedavg\"\nstep = 0.1\n";
+    let said = Experiment::parse("file", images, &[]).err().unwrap().to_string();
+    assert!(said.contains("cnn does not have one by one") && said.contains("models that do: linear"), "{said}");
+}
+
+#[test]
+fn a_run_says_what_it_spends_and_tells_no_losses() {
+    let twice =
+        with_first(1.0).method_called("other", FedAvgSettings { training: training(4), ..FedAvgSettings::default() });
+    let record = carried_out(twice, hidden(2.0, NoiseFrom::Seed), 1);
+    let notes = record.summary.methods[0].repeats[0].notes.join("\n");
+    assert!(
+        notes.contains("ε = 2.000 at δ = 1e-5, for one row more or less of a client; 4 noised steps, noise"),
+        "{notes}"
+    );
+    assert!(notes.contains("no guarantee") && notes.contains("together, if all are published: ε = 2.9"), "{notes}");
+    assert!(record.rounds.iter().filter(|round| round.phase == "train").all(|round| round.loss.is_none()));
+    let record = carried_out(with_first(1.0), hidden(2.0, NoiseFrom::System), 1);
+    let notes = record.summary.methods[0].repeats[0].notes.join("\n");
+    assert!(notes.contains("Noise from the operating system") && !notes.contains("together"), "{notes}");
+}
+
+#[test]
+fn seeds_repeat_noise_and_do_not_reach_that_of_the_operating_system() {
+    let trained = |noise: NoiseFrom, seed: u64| found(&carried_out(with_first(1.0), hidden(2.0, noise), seed));
+    assert_eq!(trained(NoiseFrom::Seed, 1), trained(NoiseFrom::Seed, 1));
+    assert_ne!(trained(NoiseFrom::Seed, 1), trained(NoiseFrom::Seed, 2));
+    assert_ne!(trained(NoiseFrom::System, 1), trained(NoiseFrom::System, 1));
+}
+
+#[test]
+fn clusters_are_found_by_drawn_choices() {
+    let ifca = IfcaSettings {
+        clusters: 2.into(),
+        step: vec![0.3].into(),
+        schedule: Schedule { local_steps: Some(1), ..Schedule::rounds(40) },
+        ..IfcaSettings::default()
+    };
+    let draft = || {
+        Experiment::on(clients(&[&[0.0; 8], &[0.1; 8], &[0.8; 8], &[0.9; 8]]))
+            .model(LinearSettings::default())
+            .method(ifca.clone())
+    };
+    let record = carried_out(draft(), hidden(1e5, NoiseFrom::Seed), 3);
+    let notes = record.summary.methods[0].repeats[0].notes.join("\n");
+    assert!(notes.contains("40 noised steps and 4 drawn choices"), "{notes}");
+    let again = carried_out(draft(), hidden(1e5, NoiseFrom::Seed), 3);
+    assert_eq!(record.models_of("ifca").unwrap().models, again.models_of("ifca").unwrap().models);
+}
+
+/// The probability of at most so many successes in `runs`.
+fn at_most(successes: u32, runs: u32, chance: f64) -> f64 {
+    let mut term = (1.0 - chance).powf(f64::from(runs));
+    (0..successes).fold(term, |total, k| {
+        term *= f64::from(runs - k) / f64::from(k + 1) * chance / (1.0 - chance);
+        total + term
+    })
+}
+
+/// Clopper and Pearson: the chance below which the truth lies with 97.5 %, and the one above which it does.
+fn interval(successes: u32, runs: u32) -> (f64, f64) {
+    let solve = |holds: &dyn Fn(f64) -> bool| {
+        let (mut low, mut high) = (0.0, 1.0);
+        for _ in 0..60 {
+            let middle = 0.5 * (low + high);
+            if holds(middle) { low = middle } else { high = middle }
+        }
+        low
+    };
+    let least = if successes == 0 { 0.0 } else { solve(&|chance| 1.0 - at_most(successes - 1, runs, chance) < 0.025) };
+    (least, if successes == runs { 1.0 } else { solve(&|chance| at_most(successes, runs, chance) > 0.025) })
+}
+
+#[test]
+fn intervals_by_tables() {
+    for ((successes, runs), (low, high)) in
+        [((5, 10), (0.1871, 0.8129)), ((0, 20), (0.0, 0.1684)), ((20, 20), (0.8316, 1.0))]
+    {
+        let found = interval(successes, runs);
+        assert!((found.0 - low).abs() < 1e-4 && (found.1 - high).abs() < 1e-4, "{successes}/{runs}: {found:?}");
+    }
+}
+
+/// A canary: the row whose gradient is always longer than the clip, in a client whose other rows have none. The attacker sees the model
+/// and says whether the row was there. From how often that is right follows, with 95 % certainty, an ε that the truth is not below.
+/// `KINFOLK_AUDIT_RUNS=1000` for the figure that is recorded.
+#[test]
+fn an_audit_stays_below_the_claim() {
+    let runs: u32 = std::env::var("KINFOLK_AUDIT_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(120);
+    for claimed in [1.0, 4.0] {
+        let trained =
+            |x: f64, seed: u32| found(&carried_out(with_first(x), hidden(claimed, NoiseFrom::Seed), u64::from(seed)));
+        // Four steps of ½·1/20 towards the row: what the model is without noise.
+        let moved = 4.0 * 0.5 / 20.0;
+        let above = |x: f64, first: u32| (first..first + runs).filter(|&seed| trained(x, seed) > moved).count() as u32;
+        let (right, wrong) = (above(1.0, 0), above(0.0, runs));
+        let ((least, _), (_, most)) = (interval(right, runs), interval(wrong, runs));
+        let proved = ((least - DELTA) / most).ln();
+        println!("claimed {claimed}: {right} and {wrong} of {runs} above; at least {proved:.3}");
+        assert!(proved < claimed, "{proved} of {claimed}: {right} and {wrong} of {runs}");
+        assert!(claimed < 4.0 || proved > 0.1, "an audit that would notice nothing: {proved}");
+    }
+}
