@@ -49,7 +49,7 @@ pub struct Terms {
     pub(crate) frozen: Vec<Range<usize>>,
     /// What hides single rows in every step.
     #[serde(skip)]
-    pub(crate) hidden: Option<HiddenRows>,
+    pub(crate) hidden: Option<Box<HiddenRows>>,
 }
 
 /// Steps that hide single rows: each is in a step by chance, its gradient is cut to a length, and noise is added.

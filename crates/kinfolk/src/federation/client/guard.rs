@@ -48,7 +48,7 @@ impl Hiding<'_> {
             Amount::Epochs(epochs) => u64::from(epochs) * RowPrivacy::steps_of_a_pass(rate),
         };
         self.spent().step(self.privacy, steps)?;
-        let hidden = Some(HiddenRows { rate, clip, noise, source: self.source });
+        let hidden = Some(Box::new(HiddenRows { rate, clip, noise, source: self.source }));
         Ok(Plan {
             sample: Sample { batch: None, ..plan.sample.clone() },
             amount: Amount::Steps(u32::try_from(steps).unwrap_or(u32::MAX)),

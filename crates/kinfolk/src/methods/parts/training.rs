@@ -54,7 +54,7 @@ pub fn amount(steps: Option<u32>, epochs: Option<u32>) -> Option<Amount> {
 /// Adds the fault of giving both.
 pub fn one_amount(check: &mut Check, [steps, epochs]: [&str; 2]) {
     if check.changed(&[steps, epochs]).len() == 2 {
-        check.fault(epochs, &format!("{steps} is given too, want one of them"));
+        check.fault(epochs, format!("{steps} is given too, want one of them"));
     }
 }
 

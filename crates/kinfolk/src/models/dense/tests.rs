@@ -431,7 +431,8 @@ fn hidden_steps_are_means_of_cut_gradients() {
                 add_scaled(&mut wanted, -0.1 * share / 7.0, gradient);
             }
             let hidden = HiddenRows { rate: 1.0, clip, noise: 0.0, source: Source::Seed(1) };
-            let plan = Plan { terms: Terms { hidden: Some(hidden), ..Terms::default() }, ..plan(PLAIN, 1, None) };
+            let plan =
+                Plan { terms: Terms { hidden: Some(Box::new(hidden)), ..Terms::default() }, ..plan(PLAIN, 1, None) };
             let mut found = vec![0.0; params.len()];
             let loss = dense.working::<f64>(&[&params]).train(0, seat, &plan, &mut found);
             assert_eq!(loss, 0.0, "a loss tells of the rows");
@@ -449,8 +450,11 @@ fn hidden_steps_have_the_ordered_noise() {
     let (seat, params) = (&bench.seats()[0], models(&dense, 1).remove(0));
     let trained = |seed: u64, rate: f64, noise: f64| {
         let hidden = HiddenRows { rate, clip: 0.5, noise, source: Source::Seed(seed) };
-        let plan =
-            Plan { step: 1.0, terms: Terms { hidden: Some(hidden), ..Terms::default() }, ..plan(PLAIN, 1, None) };
+        let plan = Plan {
+            step: 1.0,
+            terms: Terms { hidden: Some(Box::new(hidden)), ..Terms::default() },
+            ..plan(PLAIN, 1, None)
+        };
         let mut found = vec![0.0; params.len()];
         dense.working::<f64>(&[&params]).train(0, seat, &plan, &mut found);
         found

@@ -451,8 +451,8 @@ impl<N: Network, T: Real> Worker for NetworkWorker<N, T> {
         let input = convert(&rows, &mut self.input);
         let source = Source::new(input, &rows, &plan.sample, &seat.client.id);
         let steps = steps_of(plan, rows.len(), source.batches.size);
-        let hiding =
-            plan.terms.hidden.map(|hidden| Hiding { hidden, noise: Noise::new(hidden.source), drawn: Vec::new() });
+        let hiding = plan.terms.hidden.as_deref();
+        let hiding = hiding.map(|&hidden| Hiding { hidden, noise: Noise::new(hidden.source), drawn: Vec::new() });
         let mut training = Training { model: &self.model, source, hiding, buffers: &mut self.buffers };
         let loss = course::train(&mut training, plan, steps, &self.models, &mut params, &mut self.scratch);
         widen(&params, out);
