@@ -51,6 +51,6 @@ impl MethodSettings for FedBabuSettings {
             stages: vec![(Moves::Shared, None)],
             last: vec![(Moves::All, amount(self.tune_steps, self.tune_epochs))],
         };
-        AtHome::new(&setup, home, "the parameters of the last layer", (self.weight, self.layer), work)
+        AtHome::method(&setup, home, "the parameters of the last layer", (self.weight, self.layer), work)
     }
 }

@@ -39,6 +39,6 @@ impl MethodSettings for FedBnSettings {
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let home = setup.model.layout().normalisation();
         let work = AtHomeWork { stages: vec![(Moves::All, None)], last: Vec::new() };
-        AtHome::new(&setup, home, "the parameters of normalisation", (self.weight, self.layer), work)
+        AtHome::method(&setup, home, "the parameters of normalisation", (self.weight, self.layer), work)
     }
 }

@@ -38,6 +38,6 @@ impl MethodSettings for FedPerSettings {
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let home = setup.model.layout().last_layer();
         let work = AtHomeWork { stages: vec![(Moves::All, None)], last: Vec::new() };
-        AtHome::new(&setup, home, "the parameters of the last layer", (self.weight, self.layer), work)
+        AtHome::method(&setup, home, "the parameters of the last layer", (self.weight, self.layer), work)
     }
 }

@@ -51,6 +51,6 @@ impl MethodSettings for FedRepSettings {
             stages: vec![(Moves::Home, amount(self.head_steps, self.head_epochs)), (Moves::Shared, None)],
             last: Vec::new(),
         };
-        AtHome::new(&setup, home, "the parameters of the last layer", (self.weight, self.layer), work)
+        AtHome::method(&setup, home, "the parameters of the last layer", (self.weight, self.layer), work)
     }
 }

@@ -39,6 +39,6 @@ impl MethodSettings for LgFedAvgSettings {
         let layout = setup.model.layout();
         let home = between(&layout.last_layer(), layout.len());
         let work = AtHomeWork { stages: vec![(Moves::All, None)], last: Vec::new() };
-        AtHome::new(&setup, home, "all layers but the last", (self.weight, self.layer), work)
+        AtHome::method(&setup, home, "all layers but the last", (self.weight, self.layer), work)
     }
 }

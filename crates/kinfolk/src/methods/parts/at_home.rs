@@ -26,8 +26,8 @@ pub struct AtHomeWork {
 }
 
 impl AtHome {
-    /// Refuses a model all or none of whose parameters would stay; `what` says which these are.
-    pub fn new(
+    /// The method that does so. Refuses a model all or none of whose parameters would stay; `what` says which these are.
+    pub fn method(
         setup: &Setup,
         home: Vec<Range<usize>>,
         what: &str,

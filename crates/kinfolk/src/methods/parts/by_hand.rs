@@ -588,7 +588,7 @@ fn vectors_that_another_kind_of_work_kept_are_refused() {
     use crate::federation::work::{Interpolate, TrainCorrected};
     let mut play = Play::numbers("fedavg", TRAINING, &THREE);
     let plan = Plan::steps(1, 0.1);
-    let mut ask = Ask::new(Phase::Train, vec![Arc::new(vec![1.0]); 2], Gather::Each);
+    let mut ask = Ask::new(Phase::Train, vec![Arc::new(vec![1.0]), Arc::new(vec![1.0])], Gather::Each);
     ask.order(Recipients::All, Train { from: Start::Model(0), plan: plan.clone(), keep: Keep::Instead });
     let stamp = Some(play.federation.ask(&ask).unwrap().stamp);
     let mut refused = |work: crate::federation::work::Work| {
